@@ -1,0 +1,79 @@
+// Text to quantities: "18522us", "80GiB", "10Gbps", "312TFLOPS". The unit is always required.
+// Not: literals in code (core/units.hpp) nor printing (report/formatters.hpp).
+#pragma once
+
+#include <charconv>
+#include <cmath>
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/text.hpp"
+#include "tawpipe/core/units.hpp"
+
+namespace tawpipe {
+
+namespace detail {
+
+struct UnitName {
+  std::string_view name;
+  double factor;
+};
+
+/// The value of `text` in the base unit; `what` and `example` word the error.
+template <std::size_t Count>
+double parse_quantity(std::string_view text, const UnitName (&units)[Count], std::string_view what, std::string_view example) {
+  double number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, status] = std::from_chars(text.data(), end, number);
+  if (status == std::errc{} && std::isfinite(number) && number >= 0) {
+    std::string_view unit{rest, static_cast<std::size_t>(end - rest)};
+    while (!unit.empty() && unit.front() == ' ') unit.remove_prefix(1);
+    for (const auto& known : units) {
+      if (unit == known.name) return number * known.factor;
+    }
+  }
+  std::string known_units;
+  for (const auto& known : units) known_units += concat(known_units.empty() ? "" : ", ", known.name);
+  throw InputError(concat(quote(text), " is not a ", what, ": write a number that is not negative and a unit (", known_units,
+                          "), such as ", example));
+}
+
+}  // namespace detail
+
+/// A duration such as "601us". @throws InputError naming the text and the units that exist.
+inline Duration parse_duration(std::string_view text) {
+  static constexpr detail::UnitName units[] = {{"ps", 1e-12}, {"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
+  return seconds(detail::parse_quantity(text, units, "duration", "601us"));
+}
+
+/// A size such as "80GiB" or "25MB". @throws InputError naming the text and the units that exist.
+inline Bytes parse_bytes(std::string_view text) {
+  static constexpr detail::UnitName units[] = {{"B", 1},           {"KB", 1e3},           {"MB", 1e6},
+                                               {"GB", 1e9},        {"TB", 1e12},          {"KiB", 1024.0},
+                                               {"MiB", 1048576.0}, {"GiB", 1073741824.0}, {"TiB", 1099511627776.0}};
+  const double value = detail::parse_quantity(text, units, "size", "80GiB");
+  if (value > 9e18) throw InputError(concat(quote(text), " is not a size: it must be below 9e18 bytes"));
+  return Bytes{static_cast<std::int64_t>(value + 0.5)};
+}
+
+/// A bandwidth in one direction such as "25GBps" (bytes) or "10Gbps" (bits). @throws InputError as above; zero is refused.
+inline BytesPerSecond parse_bandwidth(std::string_view text) {
+  static constexpr detail::UnitName units[] = {{"MBps", 1e6},     {"GBps", 1e9},    {"TBps", 1e12},   {"MB/s", 1e6},
+                                               {"GB/s", 1e9},     {"TB/s", 1e12},   {"Mbps", 1.25e5}, {"Gbps", 1.25e8},
+                                               {"Tbps", 1.25e11}, {"Mb/s", 1.25e5}, {"Gb/s", 1.25e8}};
+  const double value = detail::parse_quantity(text, units, "bandwidth", "10Gbps");
+  if (value <= 0) throw InputError(concat(quote(text), " is not a bandwidth: it must be above zero, such as 10Gbps"));
+  return BytesPerSecond{value};
+}
+
+/// A compute rate such as "312TFLOPS". @throws InputError as above; zero is refused.
+inline FlopsPerSecond parse_flops_rate(std::string_view text) {
+  static constexpr detail::UnitName units[] = {{"GFLOPS", 1e9}, {"TFLOPS", 1e12}, {"PFLOPS", 1e15}};
+  const double value = detail::parse_quantity(text, units, "compute rate", "312TFLOPS");
+  if (value <= 0) throw InputError(concat(quote(text), " is not a compute rate: it must be above zero, such as 312TFLOPS"));
+  return FlopsPerSecond{value};
+}
+
+}  // namespace tawpipe

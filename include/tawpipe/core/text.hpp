@@ -1,0 +1,81 @@
+// Small helpers for messages: joining, quoting, and the nearest of some names.
+// Not: formatting for people (report/ uses fmt).
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+namespace tawpipe {
+
+namespace detail {
+
+inline void append(std::string& out, std::string_view text) { out += text; }
+inline void append(std::string& out, char text) { out += text; }
+template <class Number>
+requires std::is_arithmetic_v<Number>
+void append(std::string& out, Number number) { out += std::to_string(number); }
+
+}  // namespace detail
+
+/// Joins text and numbers: `concat("rank ", 3, " of ", 8)`.
+template <class... Parts>
+std::string concat(const Parts&... parts) {
+  std::string out;
+  (detail::append(out, parts), ...);
+  return out;
+}
+
+/// `text` in single quotes, as messages show what a user wrote.
+inline std::string quote(std::string_view text) { return concat("'", text, "'"); }
+
+/// Joins `parts` with `separator` between them.
+inline std::string join(const std::vector<std::string>& parts, std::string_view separator) {
+  std::string out;
+  for (const auto& part : parts) {
+    if (!out.empty()) out += separator;
+    out += part;
+  }
+  return out;
+}
+
+/// Levenshtein distance. Complexity: O(|a| |b|).
+inline std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t substituted = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substituted});
+    }
+  }
+  return row[b.size()];
+}
+
+/// The candidate closest to `name` by edit distance, or "" when none is close enough to be meant.
+inline std::string nearest(std::string_view name, const std::vector<std::string>& candidates) {
+  std::string best;
+  std::size_t best_distance = std::max<std::size_t>(2, name.size() / 2) + 1;
+  for (const auto& candidate : candidates) {
+    const std::size_t distance = edit_distance(name, candidate);
+    if (distance < best_distance) {
+      best_distance = distance;
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+/// The sentence for an unknown name: what is wrong, the nearest name, and all that exist.
+inline std::string unknown_name(std::string_view kind, std::string_view name, const std::vector<std::string>& known) {
+  std::string message = concat("unknown ", kind, " ", quote(name));
+  if (const auto close = nearest(name, known); !close.empty()) message += concat("; did you mean ", quote(close), "?");
+  return concat(message, " Known: ", join(known, ", "));
+}
+
+}  // namespace tawpipe

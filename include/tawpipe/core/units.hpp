@@ -1,0 +1,127 @@
+// Quantities with units: bytes, time, floating-point operations and their rates.
+// Not: parsing and printing them (core/parse_units.hpp).
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <limits>
+
+#include "tawpipe/core/error.hpp"
+
+namespace tawpipe {
+
+/// A number of one unit. Sums, scalings and ratios compile; mixing units does not, unless physics allows it (below).
+template <class Unit, class Rep>
+class Quantity {
+ public:
+  using rep = Rep;
+
+  constexpr Quantity() = default;
+  constexpr explicit Quantity(Rep value) : value_{value} {}
+
+  constexpr Rep value() const { return value_; }
+  static constexpr Quantity max() { return Quantity{std::numeric_limits<Rep>::max()}; }
+
+  constexpr auto operator<=>(const Quantity&) const = default;
+
+  constexpr Quantity& operator+=(Quantity other) {
+    value_ += other.value_;
+    return *this;
+  }
+  constexpr Quantity& operator-=(Quantity other) {
+    value_ -= other.value_;
+    return *this;
+  }
+  friend constexpr Quantity operator+(Quantity a, Quantity b) { return Quantity{static_cast<Rep>(a.value_ + b.value_)}; }
+  friend constexpr Quantity operator-(Quantity a, Quantity b) { return Quantity{static_cast<Rep>(a.value_ - b.value_)}; }
+  friend constexpr Quantity operator*(Quantity a, Rep factor) { return Quantity{static_cast<Rep>(a.value_ * factor)}; }
+  friend constexpr Quantity operator*(Rep factor, Quantity a) { return a * factor; }
+  friend constexpr Quantity operator/(Quantity a, Rep divisor) { return Quantity{static_cast<Rep>(a.value_ / divisor)}; }
+  /// The plain ratio of two quantities of one unit.
+  friend constexpr double operator/(Quantity a, Quantity b) {
+    return static_cast<double>(a.value_) / static_cast<double>(b.value_);
+  }
+
+ private:
+  Rep value_{};
+};
+
+/// Bytes, a 64-bit integer.
+using Bytes = Quantity<struct BytesUnit, std::int64_t>;
+/// A span of time in integer picoseconds: range ±106 days, equal times compare equal on every machine.
+using Duration = Quantity<struct PicosecondsUnit, std::int64_t>;
+/// Floating-point operations (a multiply-add counts as two).
+using Flops = Quantity<struct FlopsUnit, double>;
+/// Floating-point operations a second.
+using FlopsPerSecond = Quantity<struct FlopsPerSecondUnit, double>;
+/// Bytes a second, in one direction.
+using BytesPerSecond = Quantity<struct BytesPerSecondUnit, double>;
+
+/// A point of simulated or measured time: picoseconds since the start of the iteration.
+class TimePoint {
+ public:
+  constexpr TimePoint() = default;
+  constexpr explicit TimePoint(Duration since_start) : since_start_{since_start} {}
+
+  constexpr Duration since_start() const { return since_start_; }
+  constexpr std::int64_t picoseconds() const { return since_start_.value(); }
+  constexpr auto operator<=>(const TimePoint&) const = default;
+
+  friend constexpr TimePoint operator+(TimePoint t, Duration d) { return TimePoint{t.since_start_ + d}; }
+  friend constexpr Duration operator-(TimePoint a, TimePoint b) { return a.since_start_ - b.since_start_; }
+
+ private:
+  Duration since_start_{};
+};
+
+/// Seconds as a Duration, rounded to the nearest picosecond.
+/// @throws InputError  if negative, not a number, or beyond the 106 days that fit.
+constexpr Duration seconds(double value) {
+  const double picoseconds = value * 1e12;
+  if (!(picoseconds >= 0.0) || picoseconds >= 9.2e18) {
+    throw InputError(
+        "a duration must lie between 0 and 106 days; a rate of zero or a far too large task gives one that does not");
+  }
+  return Duration{static_cast<std::int64_t>(picoseconds + 0.5)};
+}
+
+/// A Duration in seconds.
+constexpr double to_seconds(Duration duration) { return static_cast<double>(duration.value()) * 1e-12; }
+/// A TimePoint in seconds since the start.
+constexpr double to_seconds(TimePoint time) { return to_seconds(time.since_start()); }
+
+/// Time to move `bytes` at `rate`. @throws InputError as seconds().
+constexpr Duration operator/(Bytes bytes, BytesPerSecond rate) {
+  return seconds(static_cast<double>(bytes.value()) / rate.value());
+}
+/// Time to compute `flops` at `rate`. @throws InputError as seconds().
+constexpr Duration operator/(Flops flops, FlopsPerSecond rate) { return seconds(flops.value() / rate.value()); }
+
+/// `80_GiB`, `25_GBps`, `10_Gbps`, `312_TFLOPS`, `2_us`: decimal and binary prefixes, bits and bytes kept apart.
+inline namespace literals {
+
+constexpr Bytes operator""_B(unsigned long long v) { return Bytes{static_cast<std::int64_t>(v)}; }
+constexpr Bytes operator""_KiB(unsigned long long v) { return Bytes{static_cast<std::int64_t>(v) << 10}; }
+constexpr Bytes operator""_MiB(unsigned long long v) { return Bytes{static_cast<std::int64_t>(v) << 20}; }
+constexpr Bytes operator""_GiB(unsigned long long v) { return Bytes{static_cast<std::int64_t>(v) << 30}; }
+constexpr Bytes operator""_KB(unsigned long long v) { return Bytes{static_cast<std::int64_t>(v) * 1'000}; }
+constexpr Bytes operator""_MB(unsigned long long v) { return Bytes{static_cast<std::int64_t>(v) * 1'000'000}; }
+constexpr Bytes operator""_GB(unsigned long long v) { return Bytes{static_cast<std::int64_t>(v) * 1'000'000'000}; }
+
+constexpr Duration operator""_ps(unsigned long long v) { return Duration{static_cast<std::int64_t>(v)}; }
+constexpr Duration operator""_ns(unsigned long long v) { return Duration{static_cast<std::int64_t>(v) * 1'000}; }
+constexpr Duration operator""_us(unsigned long long v) { return Duration{static_cast<std::int64_t>(v) * 1'000'000}; }
+constexpr Duration operator""_us(long double v) { return seconds(static_cast<double>(v) * 1e-6); }
+constexpr Duration operator""_ms(unsigned long long v) { return Duration{static_cast<std::int64_t>(v) * 1'000'000'000}; }
+constexpr Duration operator""_s(unsigned long long v) { return Duration{static_cast<std::int64_t>(v) * 1'000'000'000'000}; }
+
+constexpr BytesPerSecond operator""_GBps(unsigned long long v) { return BytesPerSecond{static_cast<double>(v) * 1e9}; }
+constexpr BytesPerSecond operator""_GBps(long double v) { return BytesPerSecond{static_cast<double>(v) * 1e9}; }
+constexpr BytesPerSecond operator""_Gbps(unsigned long long v) { return BytesPerSecond{static_cast<double>(v) * 1.25e8}; }
+constexpr BytesPerSecond operator""_Gbps(long double v) { return BytesPerSecond{static_cast<double>(v) * 1.25e8}; }
+constexpr FlopsPerSecond operator""_TFLOPS(unsigned long long v) { return FlopsPerSecond{static_cast<double>(v) * 1e12}; }
+constexpr FlopsPerSecond operator""_TFLOPS(long double v) { return FlopsPerSecond{static_cast<double>(v) * 1e12}; }
+
+}  // namespace literals
+
+}  // namespace tawpipe
