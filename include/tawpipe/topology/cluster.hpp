@@ -1,0 +1,153 @@
+// A cluster: nodes, their devices, and the links that a message from one device to another crosses.
+// Not: how it is described (cluster_builder, routing, importers) nor what runs on it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/ids.hpp"
+#include "tawpipe/core/text.hpp"
+#include "tawpipe/topology/device.hpp"
+#include "tawpipe/topology/device_group.hpp"
+#include "tawpipe/topology/link.hpp"
+
+namespace tawpipe {
+
+/// A path inside a node: indices into NodeType::links, in order.
+using LinkPath = std::vector<std::int32_t>;
+
+/// A kind of node: its devices, its links, and the paths between them. Nodes of one kind share one NodeType.
+struct NodeType {
+  std::string name;
+  std::vector<DeviceSpec> devices;
+  std::vector<Link> links;
+  std::vector<LinkPath> paths;         ///< [source * devices + destination]; empty on the diagonal
+  std::vector<LinkPath> to_network;    ///< [device] up to and including an adapter's sending direction
+  std::vector<LinkPath> from_network;  ///< [device] from an adapter's receiving direction on
+};
+
+/// The links that a message crosses, in order, and the latency they add up to.
+struct Route {
+  std::vector<LinkId> links;
+  Duration latency;
+};
+
+/// A switch above the adapters that is not simply non-blocking: extra links between each ordered pair of nodes.
+struct Fabric {
+  std::vector<Link> links;
+  std::vector<LinkPath> paths;  ///< [source node * nodes + destination node] into `links`; empty: none crossed
+};
+
+/// An immutable cluster. Ranks are numbered node by node, links node by node and then the fabric's.
+class Cluster {
+ public:
+  /// @param kinds   the kinds of node that occur
+  /// @param nodes   [node] index into `kinds`
+  /// @throws InputError  if there is no device, or several nodes and one of them without an adapter.
+  Cluster(std::string name, std::vector<NodeType> kinds, std::vector<std::int32_t> nodes, Fabric fabric = {})
+      : name_{std::move(name)}, kinds_{std::move(kinds)}, fabric_{std::move(fabric)} {
+    std::int32_t first_rank = 0;
+    std::int32_t first_link = 0;
+    for (const std::int32_t kind : nodes) {
+      const NodeType& type = kinds_.at(static_cast<std::size_t>(kind));
+      if (type.devices.empty()) throw InputError(concat("node type ", quote(type.name), " has no devices; give it at least one"));
+      if (nodes.size() > 1 && type.to_network.empty()) {
+        throw InputError(concat("node type ", quote(type.name), " has no network adapter, so ", nodes.size(),
+                                " of them cannot be joined; give it an adapter"));
+      }
+      nodes_.push_back({kind, first_rank, first_link});
+      node_of_.insert(node_of_.end(), type.devices.size(), id<NodeId>(nodes_.size() - 1));
+      first_rank += static_cast<std::int32_t>(type.devices.size());
+      first_link += static_cast<std::int32_t>(type.links.size());
+    }
+    if (node_of_.empty()) throw InputError("a cluster needs at least one node with one device");
+    first_fabric_link_ = first_link;
+  }
+
+  const std::string& name() const { return name_; }
+  int ranks() const { return static_cast<int>(node_of_.size()); }
+  int nodes() const { return static_cast<int>(nodes_.size()); }
+  int links() const { return first_fabric_link_ + static_cast<int>(fabric_.links.size()); }
+
+  NodeId node_of(Rank rank) const { return node_of_[index(rank)]; }
+  bool same_node(Rank a, Rank b) const { return node_of(a) == node_of(b); }
+  Rank first_rank(NodeId node) const { return Rank{nodes_[index(node)].first_rank}; }
+  int devices_in(NodeId node) const { return static_cast<int>(kind_of(node).devices.size()); }
+  /// The rank's place within its node, 0 .. devices_in(node)-1.
+  int local_index(Rank rank) const { return number(rank) - number(first_rank(node_of(rank))); }
+  const DeviceSpec& device(Rank rank) const {
+    return kind_of(node_of(rank)).devices[static_cast<std::size_t>(local_index(rank))];
+  }
+  const NodeType& kind_of(NodeId node) const { return kinds_[static_cast<std::size_t>(nodes_[index(node)].kind)]; }
+
+  const Link& link(LinkId link) const {
+    if (number(link) >= first_fabric_link_) return fabric_.links[index(link) - static_cast<std::size_t>(first_fabric_link_)];
+    const NodeId node = node_of(link);
+    return kind_of(node).links[index(link) - static_cast<std::size_t>(nodes_[index(node)].first_link)];
+  }
+  /// The node a link belongs to; none for the fabric's. Complexity: O(log nodes).
+  NodeId node_of(LinkId link) const {
+    if (number(link) >= first_fabric_link_) return none<NodeId>;
+    const auto after = std::upper_bound(nodes_.begin(), nodes_.end(), number(link),
+                                        [](std::int32_t value, const Node& node) { return value < node.first_link; });
+    return id<NodeId>(after - nodes_.begin() - 1);
+  }
+
+  /// The links from `source` to `destination`: inside the node, or out of one adapter, through the fabric, into the other.
+  /// Complexity: O(links on the path).
+  Route route(Rank source, Rank destination) const {
+    Route route;
+    if (source == destination) return route;
+    const NodeId from = node_of(source);
+    const NodeId to = node_of(destination);
+    const auto source_index = static_cast<std::size_t>(local_index(source));
+    const auto destination_index = static_cast<std::size_t>(local_index(destination));
+    if (from == to) {
+      add(route, kind_of(from).paths[source_index * kind_of(from).devices.size() + destination_index], from);
+      return route;
+    }
+    add(route, kind_of(from).to_network[source_index], from);
+    if (!fabric_.paths.empty()) {
+      for (const auto link : fabric_.paths[index(from) * nodes_.size() + index(to)]) {
+        route.links.push_back(LinkId{first_fabric_link_ + link});
+        route.latency += fabric_.links[static_cast<std::size_t>(link)].latency;
+      }
+    }
+    add(route, kind_of(to).from_network[destination_index], to);
+    return route;
+  }
+
+  /// One group of ranks for each node. Nodes need not be equal.
+  DeviceGroups groups_by_node() const {
+    std::vector<std::int32_t> sizes;
+    for (int node = 0; node < nodes(); ++node) sizes.push_back(devices_in(NodeId{node}));
+    return DeviceGroups{sizes};
+  }
+
+ private:
+  struct Node {
+    std::int32_t kind;
+    std::int32_t first_rank;
+    std::int32_t first_link;
+  };
+
+  void add(Route& route, const LinkPath& path, NodeId node) const {
+    for (const auto link : path) {
+      route.links.push_back(LinkId{nodes_[index(node)].first_link + link});
+      route.latency += kind_of(node).links[static_cast<std::size_t>(link)].latency;
+    }
+  }
+
+  std::string name_;
+  std::vector<NodeType> kinds_;
+  std::vector<Node> nodes_;
+  std::vector<NodeId> node_of_;
+  Fabric fabric_;
+  std::int32_t first_fabric_link_ = 0;
+};
+
+}  // namespace tawpipe

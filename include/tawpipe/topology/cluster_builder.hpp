@@ -1,0 +1,144 @@
+// Builds regular clusters: nodes of like devices, each device with its own port into a non-blocking switch.
+// Not: irregular nodes (topology/routing.hpp) nor named ones (topology/clusters.hpp).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/topology/cluster.hpp"
+
+namespace tawpipe {
+
+/// A link's speed in one direction and the latency it adds to a message.
+struct LinkSpec {
+  BytesPerSecond bandwidth;
+  Duration latency;
+};
+
+/// Builds a regular Cluster. Unset parts have no default speed: build() says what is missing.
+///
+/// Example:
+/// ```cpp
+/// const auto cluster = tawpipe::ClusterBuilder{}
+///     .device({.name = "A800-80G", .memory = 80_GiB, .peak = 312_TFLOPS, .memory_bandwidth = 2039_GBps})
+///     .nodes(3).devices_per_node(8)
+///     .intra_node({.bandwidth = 200_GBps, .latency = 3_us})
+///     .inter_node({.bandwidth = 10_Gbps, .latency = 30_us})   // one adapter a node, shared by its devices
+///     .build();
+/// ```
+class ClusterBuilder {
+ public:
+  ClusterBuilder& name(std::string name) {
+    name_ = std::move(name);
+    return *this;
+  }
+  ClusterBuilder& device(DeviceSpec device) {
+    device_ = std::move(device);
+    return *this;
+  }
+  ClusterBuilder& nodes(int count) {
+    nodes_ = count;
+    return *this;
+  }
+  ClusterBuilder& devices_per_node(int count) {
+    sizes_.clear();
+    devices_per_node_ = count;
+    return *this;
+  }
+  /// Nodes of unequal size: `{8, 8, 4}`. Replaces nodes() and devices_per_node().
+  ClusterBuilder& devices_of_nodes(std::vector<std::int32_t> sizes) {
+    sizes_ = std::move(sizes);
+    return *this;
+  }
+  /// Each device's own port, in each direction, into the node's non-blocking switch.
+  ClusterBuilder& intra_node(LinkSpec link, LinkClass kind = LinkClass::nvlink) {
+    intra_ = link;
+    intra_kind_ = kind;
+    return *this;
+  }
+  /// A node's adapters (full duplex) into a non-blocking network.
+  ClusterBuilder& inter_node(LinkSpec link) {
+    inter_ = link;
+    return *this;
+  }
+  /// Adapters a node has (default 1). Device i uses adapter i * adapters / devices.
+  ClusterBuilder& adapters_per_node(int count) {
+    adapters_ = count;
+    return *this;
+  }
+
+  /// @throws InputError  naming the part that is missing or impossible.
+  Cluster build() const {
+    std::vector<std::int32_t> sizes = sizes_;
+    if (sizes.empty()) {
+      if (nodes_ < 1) throw InputError(concat("a cluster of ", nodes_, " nodes is impossible; it needs at least 1"));
+      if (devices_per_node_ < 1) {
+        throw InputError(concat("a node of ", devices_per_node_, " devices is impossible; it needs at least 1"));
+      }
+      sizes.assign(static_cast<std::size_t>(nodes_), devices_per_node_);
+    }
+    std::vector<NodeType> kinds;
+    std::vector<std::int32_t> kind_of_node;
+    for (const auto size : sizes) {
+      std::size_t kind = 0;
+      while (kind < kinds.size() && kinds[kind].devices.size() != static_cast<std::size_t>(size)) ++kind;
+      if (kind == kinds.size()) kinds.push_back(node_type(size, sizes.size() > 1));
+      kind_of_node.push_back(static_cast<std::int32_t>(kind));
+    }
+    return Cluster{name_, std::move(kinds), std::move(kind_of_node)};
+  }
+
+ private:
+  static void require(const LinkSpec& link, std::string_view what) {
+    if (!(link.bandwidth.value() > 0)) throw InputError(concat("the ", what, " bandwidth must be above zero, such as 10Gbps"));
+    if (link.latency < Duration{}) throw InputError(concat("the ", what, " latency must not be negative, such as 5us"));
+  }
+
+  NodeType node_type(int devices, bool joined) const {
+    if (devices < 1) throw InputError(concat("a node of ", devices, " devices is impossible; it needs at least 1"));
+    if (devices > 1) require(intra_, "intra-node");
+    if (joined) require(inter_, "inter-node");
+    if (adapters_ < 1) throw InputError("a node needs at least one adapter");
+    NodeType type;
+    type.name = device_.name;
+    type.devices.assign(static_cast<std::size_t>(devices), device_);
+    // Links: a port out and a port in for each device, then an adapter out and in for each adapter.
+    // A hop's latency stands on the sending port; the receiving port adds none.
+    for (int i = 0; i < devices && devices > 1; ++i) {
+      type.links.push_back({intra_kind_, LinkEnd::inside, intra_.bandwidth, intra_.latency});
+      type.links.push_back({intra_kind_, LinkEnd::inside, intra_.bandwidth, Duration{}});
+    }
+    type.paths.resize(static_cast<std::size_t>(devices) * static_cast<std::size_t>(devices));
+    for (int i = 0; i < devices; ++i) {
+      for (int j = 0; j < devices; ++j) {
+        if (i != j) type.paths[static_cast<std::size_t>(i * devices + j)] = {2 * i, 2 * j + 1};
+      }
+    }
+    if (!(inter_.bandwidth.value() > 0)) return type;
+    const auto first = static_cast<std::int32_t>(type.links.size());
+    for (int a = 0; a < adapters_; ++a) {
+      type.links.push_back({LinkClass::network, LinkEnd::adapter_out, inter_.bandwidth, inter_.latency});
+      type.links.push_back({LinkClass::network, LinkEnd::adapter_in, inter_.bandwidth, Duration{}});
+    }
+    for (int i = 0; i < devices; ++i) {
+      const std::int32_t adapter = adapters_ >= devices ? i : i * adapters_ / devices;
+      type.to_network.push_back({first + 2 * adapter});
+      type.from_network.push_back({first + 2 * adapter + 1});
+    }
+    return type;
+  }
+
+  std::string name_ = "cluster";
+  DeviceSpec device_;
+  int nodes_ = 1;
+  int devices_per_node_ = 1;
+  std::vector<std::int32_t> sizes_;
+  LinkSpec intra_;
+  LinkClass intra_kind_ = LinkClass::nvlink;
+  LinkSpec inter_;
+  int adapters_ = 1;
+};
+
+}  // namespace tawpipe

@@ -1,0 +1,21 @@
+// What one device (GPU) is: memory and peak rates, from its data sheet.
+// Not: where it sits (topology/cluster.hpp) nor how well it is used (cost/roofline.hpp).
+#pragma once
+
+#include <string>
+
+#include "tawpipe/core/units.hpp"
+
+namespace tawpipe {
+
+/// A device as its data sheet states it.
+struct DeviceSpec {
+  std::string name;
+  Bytes memory;                     ///< total device memory
+  FlopsPerSecond peak;              ///< dense 16-bit matrix peak (no sparsity)
+  BytesPerSecond memory_bandwidth;  ///< device memory, read plus write
+
+  bool operator==(const DeviceSpec&) const = default;
+};
+
+}  // namespace tawpipe

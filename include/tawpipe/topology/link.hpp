@@ -1,0 +1,45 @@
+// One direction of a link or adapter: the capacity that transfers share.
+// Not: paths over several links (topology/cluster.hpp).
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "tawpipe/core/units.hpp"
+
+namespace tawpipe {
+
+/// What a link is made of; traffic is reported by these classes.
+enum class LinkClass : std::uint8_t {
+  nvlink,   ///< NVLink, through an NVSwitch or direct
+  pcie,     ///< PCI Express, switch or root port
+  socket,   ///< between the CPU sockets of a node (UPI, Infinity Fabric)
+  network,  ///< a node's adapter, and everything between adapters
+};
+inline constexpr int link_classes = 4;
+
+/// The class's name in reports: "nvlink", "pcie", "socket", "network".
+constexpr std::string_view name(LinkClass kind) {
+  constexpr std::string_view names[link_classes] = {"nvlink", "pcie", "socket", "network"};
+  return names[static_cast<int>(kind)];
+}
+
+/// Where a network link stands, seen from a node. Inside a node it is `inside`.
+enum class LinkEnd : std::uint8_t {
+  inside,       ///< within a node
+  adapter_out,  ///< an adapter's sending direction
+  adapter_in,   ///< an adapter's receiving direction
+  fabric,       ///< between nodes: a switch's uplink
+};
+
+/// One direction of a link. A full-duplex link is two of these.
+struct Link {
+  LinkClass kind = LinkClass::nvlink;
+  LinkEnd end = LinkEnd::inside;
+  BytesPerSecond bandwidth;  ///< effective, in this direction, shared max-min fairly by what crosses it
+  Duration latency;          ///< added once to each message that crosses it
+
+  bool operator==(const Link&) const = default;
+};
+
+}  // namespace tawpipe
