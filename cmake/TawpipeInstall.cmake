@@ -1,0 +1,27 @@
+# Install rules: headers, the command, the CMake package and a pkg-config file for the base.
+# Not: packaging for a distribution.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/tawpipe")
+
+# One export file for each component, so that find_package(tawpipe) asks only for what its user takes.
+get_property(libraries GLOBAL PROPERTY tawpipe_libraries)
+foreach(library IN LISTS libraries)
+  string(REPLACE "_" "-" file "${library}-targets")
+  install(TARGETS ${library} EXPORT ${file} FILE_SET HEADERS DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
+  install(EXPORT ${file} NAMESPACE tawpipe:: DESTINATION "${package_dir}")
+endforeach()
+if(TARGET tawpipe_command)
+  install(TARGETS tawpipe_command RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+endif()
+
+configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/tawpipe-config.cmake.in"
+  "${PROJECT_BINARY_DIR}/tawpipe-config.cmake" INSTALL_DESTINATION "${package_dir}")
+write_basic_package_version_file("${PROJECT_BINARY_DIR}/tawpipe-config-version.cmake"
+  COMPATIBILITY SameMinorVersion ARCH_INDEPENDENT)
+install(FILES "${PROJECT_BINARY_DIR}/tawpipe-config.cmake" "${PROJECT_BINARY_DIR}/tawpipe-config-version.cmake"
+  DESTINATION "${package_dir}")
+
+configure_file("${PROJECT_SOURCE_DIR}/cmake/tawpipe.pc.in" "${PROJECT_BINARY_DIR}/tawpipe.pc" @ONLY)
+install(FILES "${PROJECT_BINARY_DIR}/tawpipe.pc" DESTINATION "${CMAKE_INSTALL_DATAROOTDIR}/pkgconfig")
+install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DATAROOTDIR}/doc/tawpipe")

@@ -1,0 +1,10 @@
+# tawpipe_warnings: what our own programs are compiled with. Link it PRIVATE.
+# Not: for the library's targets, whose users choose their own warnings.
+option(TAWPIPE_WARNINGS_AS_ERRORS "Stop at a warning in our own programs" OFF)
+
+add_library(tawpipe_warnings INTERFACE)
+target_compile_options(tawpipe_warnings INTERFACE
+  -Wall -Wextra -Wpedantic -Wconversion -Wshadow
+  -Wno-sign-conversion      # clang's -Wconversion has it, gcc's has not; indices would be all casts
+  $<$<BOOL:${TAWPIPE_WARNINGS_AS_ERRORS}>:-Werror>
+  -ffp-contract=off)        # one result on every machine, with or without fused multiply-add
