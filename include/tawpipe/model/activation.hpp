@@ -1,0 +1,80 @@
+// Bytes a decoder layer and the head hold for one microbatch: kept for the backward, or only while running.
+// Not: operations and traffic (model/transformer_work.hpp) nor when the bytes live (analysis/peak_memory.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "tawpipe/model/batch.hpp"
+#include "tawpipe/model/dtype.hpp"
+#include "tawpipe/model/transformer.hpp"
+
+namespace tawpipe {
+
+/// Bytes of activations on one device for one microbatch. Token ids and targets (8 bytes a token) are left out.
+struct ActivationBytes {
+  std::int64_t saved = 0;               ///< kept from forward to backward
+  std::int64_t forward_workspace = 0;   ///< beside `saved`, at the forward's peak
+  std::int64_t backward_workspace = 0;  ///< beside `saved`, at the backward's peak
+};
+
+namespace detail {
+
+/// Bytes a token that autograd keeps of one layer with fused attention and fused norms, in the order they appear:
+/// layer input H, its rstd (4 bytes), normed H, query Q, key K, value K (rotated), attention output Q, log-sum-exp of each
+/// head (4 bytes), residual sum H, its rstd (4 bytes), normed H, gate I, silu(gate) I, up I, their product I.
+inline std::int64_t layer_token_bytes(const Transformer& model, Recompute recompute) {
+  const std::int64_t element = size_bytes(model.dtype);
+  const std::int64_t hidden = model.hidden;
+  const std::int64_t inner = model.intermediate;
+  switch (recompute) {
+    case Recompute::none:
+      return element * (4 * hidden + 2 * model.query_width() + 2 * model.key_width() + 4 * inner) + 8 + 4 * model.heads;
+    case Recompute::selective:  // layer input, query, key, value, residual sum, gate, up
+      return element * (2 * hidden + model.query_width() + 2 * model.key_width() + 2 * inner);
+    case Recompute::full:  // layer input
+      return element * hidden;
+  }
+  return 0;  // unreachable
+}
+
+}  // namespace detail
+
+/// Activations of one decoder layer.
+///
+/// Forward workspace: what the policy does not keep of a layer, all of it at once (an upper bound), and two tensors
+/// [microbatch, sequence, hidden] in the making. Backward workspace: the same tensors computed again, the gradient of the
+/// residual stream, and the wider of the gradients in flight inside the layer: of silu(gate), up and product (3I), or of
+/// query, key, value and attention output (2Q + 2K).
+/// Source: Korthikanti et al. 2022, arXiv:2205.05198, eq. 1 and 2, for RMSNorm, rotary embedding, grouped-query attention,
+/// SwiGLU and fused attention, without dropout.
+inline ActivationBytes layer_activations(const Transformer& model, const Batch& batch, Recompute recompute) {
+  const std::int64_t element = size_bytes(model.dtype);
+  const std::int64_t kept = detail::layer_token_bytes(model, recompute);
+  const std::int64_t not_kept = detail::layer_token_bytes(model, Recompute::none) - kept;
+  const std::int64_t gradients =
+      model.hidden + std::max(3 * std::int64_t{model.intermediate}, 2 * model.query_width() + 2 * model.key_width());
+  return {.saved = batch.tokens() * kept,
+          .forward_workspace = batch.tokens() * (not_kept + element * 2 * model.hidden),
+          .backward_workspace = batch.tokens() * (not_kept + element * gradients)};
+}
+
+/// Activations of the final norm, output matrix and cross entropy, as PyTorch's eager mode with automatic mixed precision
+/// runs them: cross entropy in float32 (the autocast list of its documentation), so for a 16-bit model and each token and
+/// vocabulary entry
+///   forward peak   10 bytes: logits (2), their float32 copy (4), log-softmax (4, kept);
+///   backward peak  14 bytes: logits (2, still referred to by the caller), log-softmax (4, kept), the float32 gradients of
+///                  log-softmax (4) and of the logits (4).
+/// Beside them [microbatch, sequence, hidden]: input and normed input kept, two gradients in the backward.
+inline ActivationBytes head_activations(const Transformer& model, const Batch& batch) {
+  const std::int64_t element = size_bytes(model.dtype);
+  const std::int64_t loss = std::max<std::int64_t>(element, 4);  // bytes of a number inside cross entropy
+  const std::int64_t copy = element < loss ? loss : 0;
+  const std::int64_t vocab = model.vocab;
+  const std::int64_t hidden = model.hidden;
+  return {.saved = batch.tokens() * (element * 2 * hidden + 4 + loss * vocab),
+          .forward_workspace = batch.tokens() * ((element + copy) * vocab),
+          .backward_workspace = batch.tokens() * (element * 2 * hidden + (element + 2 * loss) * vocab)};
+}
+
+}  // namespace tawpipe

@@ -1,0 +1,49 @@
+// What a stage of the model weighs for one microbatch: parameters, activations, operations.
+// Not: how they follow from a model (model/transformer_work.hpp).
+#pragma once
+
+#include <cstdint>
+
+#include "tawpipe/core/units.hpp"
+
+namespace tawpipe {
+
+/// A fraction of one device's whole share of the model; only fixed costs use it.
+struct Share {
+  std::int32_t numerator = 1;
+  std::int32_t denominator = 1;
+};
+
+/// What one stage weighs for one microbatch. Sizes are bytes on one device.
+struct StageWork {
+  std::int32_t first_layer = 0;
+  std::int32_t layers = 0;
+  bool embedding = false;  ///< looks up the token embedding before its first layer
+  bool head = false;       ///< final norm, output matrix and loss after its last layer
+  Share share;             ///< of a device's whole share, for fixed costs
+
+  std::int64_t parameters = 0;       ///< of the decoder layers
+  std::int64_t edge_parameters = 0;  ///< of the embedding, final norm and head that this stage holds
+
+  Bytes saved;               ///< activations kept from forward to backward
+  Bytes boundary;            ///< activation handed to the next stage [microbatch, sequence, hidden]
+  Bytes forward_workspace;   ///< held only while the forward runs
+  Bytes backward_workspace;  ///< held only while the backward runs (recomputed activations, logits)
+
+  Flops forward;
+  Flops recompute;  ///< forward work done again before the backward
+  Flops backward_input;
+  Flops backward_weight;
+  Bytes forward_traffic;  ///< device-memory bytes of what is not a matrix product
+  Bytes backward_traffic;
+};
+
+/// Bytes a parameter takes. Source of the defaults (16-bit training with Adam: 2 + 2 + 12):
+/// Rajbhandari et al. 2020, ZeRO, arXiv:1910.02054, section 3.1.
+struct ParameterBytes {
+  std::int64_t weight = 2;
+  std::int64_t gradient = 2;
+  std::int64_t optimizer = 12;  ///< fp32 master copy, momentum, variance
+};
+
+}  // namespace tawpipe

@@ -1,0 +1,99 @@
+// A LLaMA-style decoder by its sizes, and how many parameters they make.
+// Not: operations and activations (model/transformer_work.hpp) nor known models (model/models.hpp).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/text.hpp"
+#include "tawpipe/model/dtype.hpp"
+
+namespace tawpipe {
+
+/// A decoder of equal layers: RMSNorm, grouped-query attention with rotary embedding, RMSNorm, SwiGLU; no biases.
+///
+/// Matrices of a layer, with H = hidden, Q = heads x head size, K = kv_heads x head size, I = intermediate:
+/// query [H, Q], key and value [H, K], output [Q, H], gate and up [H, I], down [I, H].
+/// Source: Touvron et al. 2023, LLaMA, arXiv:2302.13971, section 2.2; Ainslie et al. 2023, GQA, arXiv:2305.13245.
+/// Example: `Transformer{.name = "tiny", .layers = 2, .hidden = 64, .heads = 4, .kv_heads = 4, .intermediate = 256, .vocab =
+/// 500}`
+struct Transformer {
+  std::string name = {};
+  int layers = 0;
+  int hidden = 0;
+  int heads = 0;
+  int kv_heads = 0;  ///< heads of key and value; equal to `heads` without grouping
+  int intermediate = 0;
+  int vocab = 0;
+  bool tied = false;  ///< one matrix [vocab, hidden] serves as token embedding and as output
+  Dtype dtype = Dtype::bf16;
+  std::optional<int> head_dim = {};     ///< hidden / heads where not given
+  double utilization = 0;               ///< fraction of the matrix peak reached at this hidden size; 0: unknown
+  std::string utilization_source = {};  ///< where `utilization` was measured
+
+  static constexpr int max_layers = 1 << 12;
+  static constexpr int max_hidden = 1 << 17;  ///< also of heads x head size
+  static constexpr int max_intermediate = 1 << 19;
+  static constexpr int max_vocab = 1 << 22;
+
+  /// Width of one head. @pre check() passes
+  std::int64_t head_size() const { return head_dim ? *head_dim : hidden / heads; }
+  /// Q: width of all query heads.
+  std::int64_t query_width() const { return heads * head_size(); }
+  /// K: width of all key heads, and of all value heads.
+  std::int64_t key_width() const { return kv_heads * head_size(); }
+
+  /// Parameters of one layer's matrices: 2HQ + 2HK + 3HI.
+  std::int64_t layer_matrix_parameters() const {
+    return std::int64_t{hidden} * (2 * query_width() + 2 * key_width() + 3 * std::int64_t{intermediate});
+  }
+  /// Parameters of one layer: its matrices and two norms of H.
+  std::int64_t layer_parameters() const { return layer_matrix_parameters() + 2 * std::int64_t{hidden}; }
+  /// Parameters of the token embedding: VH.
+  std::int64_t embedding_parameters() const { return std::int64_t{vocab} * hidden; }
+  /// Parameters of the final norm, and of the output matrix where it is not the embedding: H, or H + VH.
+  std::int64_t head_parameters() const { return hidden + (tied ? 0 : embedding_parameters()); }
+  /// All parameters; a tied matrix counts once.
+  std::int64_t parameters() const { return layers * layer_parameters() + embedding_parameters() + head_parameters(); }
+
+  /// @throws InputError  if a size is below 1 or beyond the limits above, if `heads` does not divide `hidden` and no
+  /// head_dim is given, if kv_heads does not divide heads, or if utilization is not within 0 .. 1.
+  /// The limits keep every size and count of a microbatch (Batch::max_tokens) within 64 bits.
+  void check() const {
+    check_size(layers, "layers", max_layers);
+    check_size(hidden, "a hidden size", max_hidden);
+    check_size(heads, "heads", max_hidden);
+    check_size(kv_heads, "key-value heads", max_hidden);
+    check_size(intermediate, "an intermediate size", max_intermediate);
+    check_size(vocab, "a vocabulary", max_vocab);
+    if (head_dim) {
+      check_size(*head_dim, "a head size", max_hidden);
+    } else if (hidden % heads != 0) {
+      fail(concat(heads, " heads do not divide the hidden size of ", hidden,
+                  "; choose a divisor of it, or give the head size (head_dim)"));
+    }
+    if (heads % kv_heads != 0) {
+      fail(concat(kv_heads, " key-value heads do not divide the ", heads, " heads; each must serve equally many"));
+    }
+    if (query_width() > max_hidden) {
+      fail(concat(heads, " heads of ", head_size(), " are too wide together; the most is ", max_hidden));
+    }
+    if (!(utilization >= 0 && utilization <= 1)) {
+      fail(concat("a utilization of ", utilization, " is impossible; it must lie within 0 (unknown) and 1"));
+    }
+  }
+
+ private:
+  void check_size(int value, std::string_view what, int most) const {
+    if (value < 1) fail(concat(what, " of ", value, " is impossible; it needs at least 1"));
+    if (value > most) fail(concat(what, " of ", value, " is too large; the most is ", most));
+  }
+  [[noreturn]] void fail(const std::string& why) const {
+    throw InputError(concat("model ", quote(name.empty() ? "(unnamed)" : name), ": ", why));
+  }
+};
+
+}  // namespace tawpipe

@@ -1,0 +1,136 @@
+// Operations, bytes and parameters of a run of decoder layers for one microbatch.
+// Not: how long they take (cost/) nor how a model is cut (model/workload.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "tawpipe/core/config.hpp"
+#include "tawpipe/core/units.hpp"
+#include "tawpipe/model/activation.hpp"
+#include "tawpipe/model/batch.hpp"
+#include "tawpipe/model/dtype.hpp"
+#include "tawpipe/model/stage_work.hpp"
+#include "tawpipe/model/transformer.hpp"
+
+namespace tawpipe {
+
+namespace detail {
+
+/// Device-memory bytes of memory-bound work, forward and backward. Each kernel reads its inputs and writes its outputs once.
+struct TrafficBytes {
+  std::int64_t forward = 0;
+  std::int64_t backward = 0;
+};
+
+/// Of one layer, in elements a token (a sum of gradients reads two tensors and writes one):
+///              forward                                     backward
+///   norms      2 x (read x, write y)                4H     2 x (read x, dy; write dx)                      6H
+///   residual   2 x (read 2, write 1)                6H     2 sums of gradients                             6H
+///   branches   -                                           2 sums into normed (q, k, v), 1 (gate, up)      9H
+///   rotary     read and write query and key   2(Q + K)     the same                                  2(Q + K)
+///   SwiGLU     silu 2I, product 3I                  5I     product 2 x 3I, silu 3I                         9I
+/// The backward adds what is computed again: all of the forward (full), or norms and SwiGLU (selective).
+inline TrafficBytes layer_traffic(const Transformer& model, const Batch& batch, Recompute recompute) {
+  const std::int64_t hidden = model.hidden;
+  const std::int64_t inner = model.intermediate;
+  const std::int64_t rotary = 2 * (model.query_width() + model.key_width());
+  const std::int64_t forward = 10 * hidden + rotary + 5 * inner;
+  std::int64_t backward = 21 * hidden + rotary + 9 * inner;
+  if (recompute == Recompute::full) backward += forward;
+  if (recompute == Recompute::selective) backward += 4 * hidden + 5 * inner;
+  const std::int64_t scale = batch.tokens() * size_bytes(model.dtype);
+  return {.forward = scale * forward, .backward = scale * backward};
+}
+
+/// Forward: read the token's row, write it. Backward: read the gradient, read and write the row's gradient.
+inline TrafficBytes embedding_traffic(const Transformer& model, const Batch& batch) {
+  const std::int64_t row = batch.tokens() * size_bytes(model.dtype) * model.hidden;
+  return {.forward = 2 * row, .backward = 3 * row};
+}
+
+/// Final norm (as a layer's), and cross entropy: cast to float32 (where narrower), log-softmax read and write; backward: write
+/// the gradient of log-softmax, read it and log-softmax, write the gradient of the logits, cast it back.
+inline TrafficBytes head_traffic(const Transformer& model, const Batch& batch) {
+  const std::int64_t element = size_bytes(model.dtype);
+  const std::int64_t loss = std::max<std::int64_t>(element, 4);
+  const std::int64_t cast = element < loss ? element + loss : 0;
+  const std::int64_t norm = element * model.hidden;
+  return {.forward = batch.tokens() * (2 * norm + (cast + 2 * loss) * model.vocab),
+          .backward = batch.tokens() * (3 * norm + (4 * loss + cast) * model.vocab)};
+}
+
+}  // namespace detail
+
+/// The work of `layers` layers from `first_layer` on, with or without the embedding before and the head behind, for one
+/// microbatch. Symbols: b sequences of S tokens, H hidden, Q and K as in Transformer, V vocabulary.
+///
+/// Operations (a multiply-add counts as two): a product with a matrix of n parameters 2n a token in the forward, as much for
+/// the gradient of its input and as much for that of its weight; the attention core, causal at half,
+/// 4 S S Q / 2 a sequence in the forward (scores and their product with the values) and twice that in the backward, all of it
+/// in backward_input. The scores that fused attention computes a second time inside its backward kernel are counted
+/// nowhere: they are not model operations (MFU), so they belong to the rate that the kernel reaches.
+/// Recomputation is counted apart, in `recompute`: of decoder layers only, never of the head.
+///
+/// A tied output matrix counts in edge_parameters of the stage with the embedding, and again on a stage that has the head
+/// alone, where it is held a second time.
+/// @pre 0 <= first_layer, 0 <= layers, first_layer + layers <= model.layers
+/// @throws InputError  as Transformer::check and Batch::check.
+/// Complexity: O(1). Thread-safe.
+/// Source: Narayanan et al. 2021, arXiv:2104.04473, section 5.1 (operations); Chowdhery et al. 2022, PaLM, arXiv:2204.02311,
+/// appendix B (MFU); Dao et al. 2022, FlashAttention, arXiv:2205.14135; activations: model/activation.hpp.
+inline StageWork transformer_work(const Transformer& model, const Batch& batch, Recompute recompute, int first_layer, int layers,
+                                  bool embedding, bool head) {
+  model.check();
+  batch.check();
+  TAWPIPE_ASSERT(first_layer >= 0 && layers >= 0 && layers <= model.layers - first_layer, "layers that the model has");
+
+  const auto tokens = static_cast<double>(batch.tokens());
+  const double matrices = 2.0 * static_cast<double>(model.layer_matrix_parameters()) * tokens;
+  const double attention = 2.0 * tokens * static_cast<double>(batch.sequence) * static_cast<double>(model.query_width());
+  const double logits = head ? 2.0 * static_cast<double>(model.embedding_parameters()) * tokens : 0.0;
+  const double again = recompute == Recompute::full ? matrices + attention : recompute == Recompute::selective ? attention : 0.0;
+
+  StageWork work;
+  work.first_layer = first_layer;
+  work.layers = layers;
+  work.embedding = embedding;
+  work.head = head;
+  work.parameters = layers * model.layer_parameters();
+  if (embedding) work.edge_parameters += model.embedding_parameters();
+  if (head) work.edge_parameters += model.head_parameters();
+  if (head && model.tied && !embedding) work.edge_parameters += model.embedding_parameters();
+
+  work.forward = Flops{layers * (matrices + attention) + logits};
+  work.recompute = Flops{layers * again};
+  work.backward_input = Flops{layers * (matrices + 2 * attention) + logits};
+  work.backward_weight = Flops{layers * matrices + logits};
+
+  work.boundary = Bytes{batch.tokens() * model.hidden * size_bytes(model.dtype)};
+  if (layers > 0) {
+    const ActivationBytes layer = layer_activations(model, batch, recompute);
+    const detail::TrafficBytes traffic = detail::layer_traffic(model, batch, recompute);
+    work.saved += Bytes{layers * layer.saved};
+    work.forward_workspace = Bytes{layer.forward_workspace};  // one layer runs at a time
+    work.backward_workspace = Bytes{layer.backward_workspace};
+    work.forward_traffic += Bytes{layers * traffic.forward};
+    work.backward_traffic += Bytes{layers * traffic.backward};
+  }
+  if (embedding) {
+    const detail::TrafficBytes traffic = detail::embedding_traffic(model, batch);
+    work.forward_traffic += Bytes{traffic.forward};
+    work.backward_traffic += Bytes{traffic.backward};
+  }
+  if (head) {
+    const ActivationBytes loss = head_activations(model, batch);
+    const detail::TrafficBytes traffic = detail::head_traffic(model, batch);
+    work.saved += Bytes{loss.saved};
+    work.forward_workspace = std::max(work.forward_workspace, Bytes{loss.forward_workspace});
+    work.backward_workspace = std::max(work.backward_workspace, Bytes{loss.backward_workspace});
+    work.forward_traffic += Bytes{traffic.forward};
+    work.backward_traffic += Bytes{traffic.backward};
+  }
+  return work;
+}
+
+}  // namespace tawpipe

@@ -1,0 +1,117 @@
+// One iteration's work as schedules see it: stages with their sizes and operation counts, and how many microbatches.
+// Not: which rank runs what (schedule/) nor how long it takes (cost/).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/text.hpp"
+#include "tawpipe/core/units.hpp"
+#include "tawpipe/model/batch.hpp"
+#include "tawpipe/model/stage_work.hpp"
+#include "tawpipe/model/transformer.hpp"
+#include "tawpipe/model/transformer_work.hpp"
+
+namespace tawpipe {
+
+/// The work of one iteration: a model and a batch, or (abstract) only counts, for fixed costs.
+class Workload {
+ public:
+  /// A real model. @throws InputError  if the model or batch is impossible (see Transformer::check, Batch::check).
+  Workload(const Transformer& model, const Batch& batch, Recompute recompute = Recompute::none)
+      : model_{model}, batch_{batch}, recompute_{recompute}, microbatches_{batch.microbatches()} {
+    model.check();
+  }
+
+  /// No model: `devices` equal shares, `microbatches` in all. Every payload (a share's weights, gradient or activation)
+  /// counts as 1 MB, so that traffic counts messages.
+  static Workload abstract(int devices, std::int64_t microbatches) {
+    if (devices < 1) throw InputError("a workload needs at least one device");
+    if (microbatches < 1) throw InputError(concat(microbatches, " microbatches are impossible; an iteration needs at least 1"));
+    Workload work;
+    work.devices_ = devices;
+    work.microbatches_ = microbatches;
+    work.parameter_bytes_ = {.weight = 1, .gradient = 1, .optimizer = 0};
+    return work;
+  }
+
+  bool is_abstract() const { return !model_.has_value(); }
+  /// @pre not is_abstract()
+  const Transformer& model() const { return *model_; }
+  const Batch& batch() const { return batch_; }
+  Recompute recompute() const { return recompute_; }
+  std::int64_t microbatches() const { return microbatches_; }
+  const ParameterBytes& parameter_bytes() const { return parameter_bytes_; }
+
+  /// Tokens of one iteration over all devices; 0 if abstract.
+  double tokens() const { return model_ ? static_cast<double>(batch_.global_batch) * static_cast<double>(batch_.sequence) : 0.0; }
+  /// Model FLOPs of one iteration (nothing recomputed, causal attention at half): the numerator of MFU. 0 if abstract.
+  Flops model_flops() const {
+    if (!model_) return Flops{};
+    Flops total;
+    for (const auto& stage : split(1)) total += stage.forward + stage.backward_input + stage.backward_weight;
+    return total * static_cast<double>(microbatches_);
+  }
+  /// Parameters of embedding, final norm and head together, a tied matrix counted once. 0 if abstract.
+  std::int64_t edge_parameters() const { return model_ ? model_->embedding_parameters() + model_->head_parameters() : 0; }
+
+  /// The model cut into `stages`, as evenly as can be; the first looks up the embedding, the last holds the head.
+  /// Stages without a layer occur where there are more stages than layers.
+  std::vector<StageWork> split(int stages) const {
+    if (stages < 1) throw InputError(concat(stages, " stages are impossible; a model needs at least 1"));
+    std::vector<StageWork> parts;
+    for (int s = 0; s < stages; ++s) {
+      const bool first = s == 0;
+      const bool last = s + 1 == stages;
+      if (!model_) {
+        parts.push_back(abstract_stage({devices_, stages}, first, last));
+        continue;
+      }
+      const auto begin = static_cast<std::int32_t>(std::int64_t{s} * model_->layers / stages);
+      const auto end = static_cast<std::int32_t>((std::int64_t{s} + 1) * model_->layers / stages);
+      parts.push_back(stage(begin, end - begin, first, last));
+    }
+    return parts;
+  }
+
+  /// The units that sharded data parallelism gathers: embedding, each layer, head. Abstract: one a device.
+  std::vector<StageWork> units() const {
+    if (!model_) return split(devices_);
+    std::vector<StageWork> parts;
+    parts.push_back(stage(0, 0, true, false));
+    for (int layer = 0; layer < model_->layers; ++layer) parts.push_back(stage(layer, 1, false, false));
+    parts.push_back(stage(model_->layers, 0, false, true));
+    return parts;
+  }
+
+  /// `layers` layers from `first_layer` on, with or without embedding and head.
+  StageWork stage(int first_layer, int layers, bool embedding, bool head) const {
+    return transformer_work(*model_, batch_, recompute_, first_layer, layers, embedding, head);
+  }
+
+ private:
+  Workload() = default;
+
+  static StageWork abstract_stage(Share share, bool embedding, bool head) {
+    constexpr std::int64_t unit = 1'000'000;
+    StageWork work;
+    work.embedding = embedding;
+    work.head = head;
+    work.share = share;
+    work.parameters = unit * share.numerator / share.denominator;
+    work.saved = Bytes{work.parameters};
+    work.boundary = Bytes{unit};
+    return work;
+  }
+
+  std::optional<Transformer> model_;
+  Batch batch_;
+  Recompute recompute_ = Recompute::none;
+  std::int64_t microbatches_ = 1;
+  int devices_ = 1;
+  ParameterBytes parameter_bytes_;
+};
+
+}  // namespace tawpipe
