@@ -1,0 +1,6 @@
+// The other of two files that include every header (link_one.cpp).
+// Not: a test of behaviour.
+#include "all_headers.hpp"
+
+const char* version_seen_by_two();
+const char* version_seen_by_two() { return tawpipe::version; }

@@ -1,0 +1,8 @@
+// A vector of ranks is not indexed by a node.
+// Not: what IdVector does otherwise (unit/core/id_vector_test.cpp).
+#include "tawpipe/core/id_vector.hpp"
+
+int right(const tawpipe::IdVector<tawpipe::Rank, int>& items) { return items[tawpipe::Rank{0}]; }
+#ifdef TAWPIPE_MISUSE
+int wrong(const tawpipe::IdVector<tawpipe::Rank, int>& items) { return items[tawpipe::NodeId{0}]; }
+#endif

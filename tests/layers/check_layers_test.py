@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""Plants violations in a small tree and expects tools/check_layers.py to name each. Not: the real tree's check."""
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+TOOLS = pathlib.Path(__file__).resolve().parent.parent.parent / "tools"
+OPENING = "// What it is.\n// Not: anything else.\n#pragma once\n"
+
+
+def check(headers, table=None):
+    """Runs the checker over `headers` {path below include/tawpipe: text}; returns (exit code, output)."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder)
+        for name, text in headers.items():
+            path = root / "include/tawpipe" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        table_path = TOOLS / "layers.toml"
+        if table is not None:
+            table_path = root / "layers.toml"
+            table_path.write_text(table)
+        result = subprocess.run([sys.executable, TOOLS / "check_layers.py", "--root", root, "--table", table_path],
+                                capture_output=True, text=True)
+        return result.returncode, result.stdout + result.stderr
+
+
+class CheckLayers(unittest.TestCase):
+    def expect(self, words, headers, table=None):
+        code, output = check(headers, table)
+        self.assertIn(words, output)
+        self.assertEqual(code, 1, output)
+
+    def test_a_clean_tree_passes(self):
+        code, output = check({
+            "core/ids.hpp": OPENING + "#include <vector>\n",
+            "topology/link.hpp": OPENING + '#include "tawpipe/core/ids.hpp"\n',
+            "topology/routing.hpp": OPENING + "#include <boost/graph/graph_traits.hpp>\n",
+            "report/json.hpp": OPENING + "#include <memory>\n#include <nlohmann/json.hpp>\n",
+        })
+        self.assertEqual(code, 0, output)
+
+    def test_a_lower_room_may_not_include_a_higher_one(self):
+        self.expect("include/tawpipe/core/ids.hpp:4: error: room core may not include tawpipe/topology/link.hpp", {
+            "core/ids.hpp": OPENING + '#include "tawpipe/topology/link.hpp"\n', "topology/link.hpp": OPENING})
+
+    def test_a_single_header_of_a_room_may_be_allowed(self):
+        headers = {"graph/dag.hpp": OPENING, "graph/algorithms.hpp": OPENING,
+                   "schedule/schedule.hpp": OPENING + '#include "tawpipe/graph/dag.hpp"\n'}
+        self.assertEqual(check(headers)[0], 0)
+        headers["schedule/schedule.hpp"] = OPENING + '#include "tawpipe/graph/algorithms.hpp"\n'
+        self.expect("schedule.hpp:4: error: room schedule may not include tawpipe/graph/algorithms.hpp", headers)
+
+    def test_third_parties_stay_behind_their_door(self):
+        self.expect("cluster.hpp:4: error: <fmt/format.h> is fmt", {"topology/cluster.hpp": OPENING + "#include <fmt/format.h>\n"})
+        self.expect("dag.hpp:4: error: <boost/graph/graph_traits.hpp> is boost", {
+            "graph/dag.hpp": OPENING + "#include <boost/graph/graph_traits.hpp>\n"})
+        self.expect("<torch/torch.h> is neither", {"execute/host.hpp": OPENING + "#include <torch/torch.h>\n"})
+
+    def test_heavy_headers_stay_out_below_report(self):
+        self.expect("error: <functional> is too heavy", {"schedule/op.hpp": OPENING + "#include <functional>\n"})
+
+    def test_a_missing_header_is_named(self):
+        self.expect("tawpipe/core/nothing.hpp does not exist", {"core/ids.hpp": OPENING + '#include "tawpipe/core/nothing.hpp"\n'})
+
+    def test_detail_is_private_to_its_room(self):
+        self.expect("is private to room core", {
+            "core/detail/x.hpp": OPENING, "model/m.hpp": OPENING + '#include "tawpipe/core/detail/x.hpp"\n'})
+
+    def test_the_form_of_a_header(self):
+        self.expect("#pragma once is missing", {"core/ids.hpp": "// A.\n// B.\n"})
+        self.expect("two comment lines", {"core/ids.hpp": "// A.\n#pragma once\n"})
+        self.expect("split it", {"core/ids.hpp": OPENING + "int x();\n" * 600})
+
+    def test_an_unknown_room_is_named(self):
+        self.expect("room attic is not in", {"attic/x.hpp": OPENING})
+
+    def test_a_circle_of_rooms_is_named(self):
+        self.expect("in a circle: ", {"a/x.hpp": OPENING}, """
+            heavy_headers = []
+            [third_party]
+            [rooms.a]
+            includes = ["b"]
+            [rooms.b]
+            includes = ["a"]
+            """)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,21 @@
+// A stranger's program: a header of the library, and each third party through the target that brings it.
+// Not: an example (examples/).
+#include <tawpipe/core/units.hpp>
+#include <tawpipe/core/version.hpp>
+
+#ifndef BASE_ONLY
+#include <fmt/format.h>
+#include <boost/graph/graph_traits.hpp>
+#include <nlohmann/json.hpp>
+#include <pugixml.hpp>
+#endif
+
+int main() {
+  using namespace tawpipe::literals;
+  if (25_GB / 25_GBps != 1_s) return 1;
+#ifndef BASE_ONLY
+  pugi::xml_document document;
+  if (fmt::format("{}", tawpipe::version).empty() || !document.load_string("<a/>")) return 1;
+#endif
+  return 0;
+}

@@ -1,0 +1,41 @@
+# Builds the consumer beside this file: -Dmode=installed (install to a temporary prefix, find_package) or
+# -Dmode=subdirectory (add_subdirectory), with -Dsource, -Dbinary, -Dwork (emptied first), -Dgenerator, -Dcompiler.
+# Not: a test of what the library does.
+function(run)
+  execute_process(COMMAND ${ARGV} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  if(NOT result EQUAL 0)
+    list(JOIN ARGV " " command)
+    message(FATAL_ERROR "${command}\nended with ${result}:\n${output}")
+  endif()
+endfunction()
+
+file(REMOVE_RECURSE "${work}")
+set(consumer "${CMAKE_CURRENT_LIST_DIR}/consumer")
+set(common -G "${generator}" "-DCMAKE_CXX_COMPILER=${compiler}" -S "${consumer}")
+
+if(mode STREQUAL "subdirectory")
+  run(${CMAKE_COMMAND} ${common} -B "${work}/build" "-DTAWPIPE_SOURCE=${source}")
+  run(${CMAKE_COMMAND} --build "${work}/build")
+  run("${work}/build/consumer")
+else()
+  run(${CMAKE_COMMAND} --install "${binary}" --prefix "${work}/prefix")
+  # The base alone must look for no third party.
+  run(${CMAKE_COMMAND} ${common} -B "${work}/base" "-DCMAKE_PREFIX_PATH=${work}/prefix" -DBASE_ONLY=ON
+    -DCMAKE_DISABLE_FIND_PACKAGE_Boost=ON -DCMAKE_DISABLE_FIND_PACKAGE_fmt=ON
+    -DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON -DCMAKE_DISABLE_FIND_PACKAGE_pugixml=ON)
+  run(${CMAKE_COMMAND} --build "${work}/base")
+  run("${work}/base/consumer")
+  run(${CMAKE_COMMAND} ${common} -B "${work}/all" "-DCMAKE_PREFIX_PATH=${work}/prefix")
+  run(${CMAKE_COMMAND} --build "${work}/all")
+  run("${work}/all/consumer")
+
+  find_program(pkg_config pkg-config)
+  if(pkg_config)
+    set(ENV{PKG_CONFIG_PATH} "${work}/prefix/share/pkgconfig")
+    execute_process(COMMAND "${pkg_config}" --cflags tawpipe OUTPUT_VARIABLE flags OUTPUT_STRIP_TRAILING_WHITESPACE
+      COMMAND_ERROR_IS_FATAL ANY)
+    separate_arguments(flags)
+    run("${compiler}" ${flags} -DBASE_ONLY -fsyntax-only "${consumer}/consumer.cpp")
+  endif()
+endif()
+file(REMOVE_RECURSE "${work}")

@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""Checks every header of include/tawpipe/ against tools/layers.toml: which room includes what, and the form of a header.
+
+Not: a preprocessor; an include inside `#if` counts. Prints file:line and what would be right; exit 1 on an error.
+"""
+import argparse
+import graphlib
+import pathlib
+import re
+import sys
+import tomllib
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+LONG, TOO_LONG = 400, 600  # lines of a header: question it, split it
+
+
+class Checker:
+    def __init__(self, root, table):
+        self.root = root
+        self.include = root / "include"
+        self.rooms = table["rooms"]
+        self.files = table.get("files", {})
+        self.third_party = table["third_party"]
+        self.heavy = set(table["heavy_headers"])
+        self.errors = 0
+
+    def error(self, place, text):
+        print(f"{place}: error: {text}")
+        self.errors += 1
+
+    def check_table(self):
+        graph = {}
+        for room, rules in self.rooms.items():
+            graph[room] = {entry.split("/")[0] for entry in rules["includes"]}
+            for unknown in graph[room] - self.rooms.keys():
+                self.error("layers.toml", f"room {room} includes {unknown}, which is no room of the table")
+            for unknown in set(rules.get("third_party", [])) - self.third_party.keys():
+                self.error("layers.toml", f"room {room} uses {unknown}, which is not under [third_party]")
+        try:
+            graphlib.TopologicalSorter(graph).prepare()
+        except graphlib.CycleError as cycle:
+            self.error("layers.toml", f"the rooms include each other in a circle: {' -> '.join(cycle.args[1])}")
+
+    def check_header(self, path):
+        name = path.relative_to(self.include / "tawpipe").as_posix()  # room/header.hpp
+        place = path.relative_to(self.root).as_posix()
+        room = name.split("/")[0] if "/" in name else "."
+        if room not in self.rooms:
+            self.error(place, f"room {room} is not in tools/layers.toml")
+            return
+        lines = path.read_text(encoding="utf-8").splitlines()
+        if not (len(lines) >= 2 and lines[0].startswith("// ") and lines[1].startswith("//")):
+            self.error(f"{place}:1", "a header opens with two comment lines: what it is, and what it is not")
+        if "#pragma once" not in lines:
+            self.error(f"{place}:1", "#pragma once is missing")
+        if len(lines) > TOO_LONG:
+            self.error(f"{place}:{len(lines)}", f"{len(lines)} lines; split it (over {TOO_LONG})")
+        elif len(lines) > LONG:
+            print(f"{place}:{len(lines)}: warning: {len(lines)} lines; can it be two headers? (over {LONG})")
+
+        rules = self.rooms[room]
+        own = self.files.get(name, {})
+        rooms = rules["includes"] + own.get("includes", [])
+        third_party = own.get("third_party", rules.get("third_party", []))
+        heavy = own.get("heavy", rules.get("heavy", False))
+        for number, line in enumerate(lines, 1):
+            found = INCLUDE.match(line)
+            if found:
+                self.check_include(f"{place}:{number}", room, found[1] == '"', found[2], rooms, third_party, heavy)
+
+    def check_include(self, place, room, quoted, target, rooms, third_party, heavy):
+        if target.startswith("tawpipe/"):
+            wanted = target.removeprefix("tawpipe/")
+            wanted_room = wanted.split("/")[0] if "/" in wanted else "."
+            if not quoted:
+                self.error(place, f'write "{target}" with quotes')
+            if not (self.include / target).exists():
+                self.error(place, f"{target} does not exist")
+            elif wanted_room != room and wanted_room not in rooms and wanted not in rooms:
+                self.error(place, f"room {room} may not include {target}; it may include {', '.join(rooms) or 'no other room'}")
+            elif wanted_room != room and "/detail/" in wanted:
+                self.error(place, f"{target} is private to room {wanted_room}")
+            return
+        if quoted:
+            self.error(place, f'"{target}" must be "tawpipe/...", or in <> if it is not ours')
+            return
+        for party, beginnings in self.third_party.items():
+            if any(target.startswith(beginning) for beginning in beginnings):
+                if party not in third_party:
+                    self.error(place, f"<{target}> is {party}, which this header may not use")
+                return
+        if "/" in target or "." in target:
+            self.error(place, f"<{target}> is neither a C++ standard header nor in [third_party]")
+        elif target in self.heavy and not heavy:
+            self.error(place, f"<{target}> is too heavy for room {room} (its preprocessed lines); a lambda or a plain type does")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent)
+    parser.add_argument("--table", type=pathlib.Path, help="default: tools/layers.toml below the root")
+    arguments = parser.parse_args()
+    root = arguments.root.resolve()
+    table = tomllib.loads((arguments.table or root / "tools/layers.toml").read_text(encoding="utf-8"))
+
+    checker = Checker(root, table)
+    checker.check_table()
+    headers = sorted(path for path in (root / "include/tawpipe").rglob("*") if path.suffix in (".hpp", ".cuh"))
+    for header in headers:
+        checker.check_header(header)
+    print(f"{len(headers)} headers, {checker.errors} errors")
+    return 1 if checker.errors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
