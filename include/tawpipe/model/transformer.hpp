@@ -63,14 +63,14 @@ struct Transformer {
   /// head_dim is given, if kv_heads does not divide heads, or if utilization is not within 0 .. 1.
   /// The limits keep every size and count of a microbatch (Batch::max_tokens) within 64 bits.
   void check() const {
-    check_size(layers, "layers", max_layers);
-    check_size(hidden, "a hidden size", max_hidden);
-    check_size(heads, "heads", max_hidden);
-    check_size(kv_heads, "key-value heads", max_hidden);
-    check_size(intermediate, "an intermediate size", max_intermediate);
-    check_size(vocab, "a vocabulary", max_vocab);
+    check_size(layers, "the number of layers", max_layers);
+    check_size(hidden, "the hidden size", max_hidden);
+    check_size(heads, "the number of heads", max_hidden);
+    check_size(kv_heads, "the number of key-value heads", max_hidden);
+    check_size(intermediate, "the intermediate size", max_intermediate);
+    check_size(vocab, "the vocabulary", max_vocab);
     if (head_dim) {
-      check_size(*head_dim, "a head size", max_hidden);
+      check_size(*head_dim, "the head size", max_hidden);
     } else if (hidden % heads != 0) {
       fail(concat(heads, " heads do not divide the hidden size of ", hidden,
                   "; choose a divisor of it, or give the head size (head_dim)"));
@@ -88,8 +88,7 @@ struct Transformer {
 
  private:
   void check_size(int value, std::string_view what, int most) const {
-    if (value < 1) fail(concat(what, " of ", value, " is impossible; it needs at least 1"));
-    if (value > most) fail(concat(what, " of ", value, " is too large; the most is ", most));
+    if (value < 1 || value > most) fail(concat(what, " must be 1 to ", most, ", not ", value));
   }
   [[noreturn]] void fail(const std::string& why) const {
     throw InputError(concat("model ", quote(name.empty() ? "(unnamed)" : name), ": ", why));

@@ -1,0 +1,167 @@
+// Known models by name, and the family llama-LxH.
+// Not: reading a config.json (model/huggingface_config.hpp).
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/text.hpp"
+#include "tawpipe/model/dtype.hpp"
+#include "tawpipe/model/transformer.hpp"
+
+namespace tawpipe::models {
+
+/// LLaMA's rule for the width of SwiGLU: 8/3 of the hidden size, rounded up to a multiple of 256.
+/// Source: Touvron et al. 2023, LLaMA, arXiv:2302.13971, section 2.2; the multiple is its published code's default.
+constexpr int llama_intermediate(int hidden) { return static_cast<int>((std::int64_t{8} * hidden / 3 + 255) / 256 * 256); }
+
+/// `shape` with what it leaves out (zero or empty) filled in: as many key-value heads as heads, llama_intermediate(), a name.
+/// @throws InputError  as Transformer::check.
+/// Example: `models::llama({.layers = 48, .hidden = 1024, .heads = 32, .vocab = 32000})`
+inline Transformer llama(Transformer shape) {
+  if (shape.kv_heads == 0) shape.kv_heads = shape.heads;
+  if (shape.intermediate == 0 && shape.hidden > 0 && shape.hidden <= Transformer::max_hidden) {
+    shape.intermediate = llama_intermediate(shape.hidden);
+  }
+  if (shape.name.empty()) shape.name = concat("llama-", shape.layers, "x", shape.hidden);
+  shape.check();
+  return shape;
+}
+
+/// The family `llama-LxH`: L layers of hidden size H, vocabulary 32000, 16-bit floats, tied matrix, 32 heads; heads of 16
+/// where 32 would be narrower than that (H < 512), heads of 128 where they would be wider than 256 (H > 8192).
+/// @throws InputError  as Transformer::check, or if H is no multiple of 16 (H < 512), 32 or 128 (H > 8192).
+/// Source of the sizes: TawPipe, arXiv:2511.09741, section 5 and its published code.
+inline Transformer llama_family(int layers, int hidden) {
+  Transformer model{.layers = layers, .hidden = hidden, .vocab = 32000, .tied = true, .dtype = Dtype::f16};
+  const int multiple = hidden < 512 ? 16 : hidden <= 8192 ? 32 : 128;
+  if (hidden > 0 && hidden <= Transformer::max_hidden && hidden % multiple != 0) {
+    const int below = hidden / multiple * multiple;
+    throw InputError(concat("model 'llama-", layers, "x", hidden, "': a hidden size of ", hidden, " is no multiple of ", multiple,
+                            below > 0 ? concat("; the nearest are ", below, " and ") : std::string{"; the nearest is "},
+                            below + multiple));
+  }
+  model.heads = std::max(1, hidden < 512 ? hidden / 16 : hidden <= 8192 ? 32 : hidden / 128);
+  model.utilization = hidden == 1024 ? 0.34 : hidden == 2048 ? 0.45 : hidden == 4096 ? 0.50 : 0;
+  if (model.utilization > 0) {
+    model.utilization_source =
+        "fraction of 312 TFLOPS; from the paper's own TawPipe throughput at sequence 16384 (8914 and 4180 tokens/GPU/s at "
+        "hidden 1024 and 2048); hidden 4096 is not published: extrapolated";
+  }
+  return llama(std::move(model));
+}
+
+/// A model with a name of its own.
+struct ModelPreset {
+  std::string_view name;
+  std::string_view description;
+  std::string_view source;
+  Transformer (*make)();
+};
+
+namespace detail {
+
+inline Transformer llama_2(std::string_view name, int layers, int hidden, int heads, int kv_heads, int intermediate) {
+  return {.name = std::string{name},
+          .layers = layers,
+          .hidden = hidden,
+          .heads = heads,
+          .kv_heads = kv_heads,
+          .intermediate = intermediate,
+          .vocab = 32000,
+          .dtype = Dtype::f16};
+}
+
+inline Transformer llama_3(std::string_view name, int layers, int hidden, int heads, int intermediate) {
+  return {.name = std::string{name},
+          .layers = layers,
+          .hidden = hidden,
+          .heads = heads,
+          .kv_heads = 8,
+          .intermediate = intermediate,
+          .vocab = 128256,
+          .dtype = Dtype::bf16};
+}
+
+/// Layers and hidden size of "llama-LxH"; nothing if `text` has another form. A number too large for int is its maximum.
+inline std::optional<std::pair<int, int>> parse_family(std::string_view text) {
+  constexpr std::string_view prefix = "llama-";
+  if (!text.starts_with(prefix)) return std::nullopt;
+  const char* const end = text.data() + text.size();
+  const auto parse = [end](const char*& position) -> std::optional<int> {
+    if (position == end || *position < '0' || *position > '9') return std::nullopt;  // from_chars would take a sign
+    int value = 0;
+    const auto [rest, status] = std::from_chars(position, end, value);
+    position = rest;
+    return status == std::errc{} ? value : std::numeric_limits<int>::max();
+  };
+  const char* position = text.data() + prefix.size();
+  const auto layers = parse(position);
+  if (!layers || position == end || *position++ != 'x') return std::nullopt;
+  const auto hidden = parse(position);
+  if (!hidden || position != end) return std::nullopt;
+  return std::pair{*layers, *hidden};
+}
+
+inline constexpr std::string_view family_source = "TawPipe, arXiv:2511.09741, section 5, and its published code";
+inline constexpr std::string_view llama_2_source =
+    "Touvron et al. 2023, Llama 2, arXiv:2307.09288, and its published config.json";
+inline constexpr std::string_view llama_3_source =
+    "Grattafiori et al. 2024, Llama 3, arXiv:2407.21783, table 3, and its published config.json";
+
+inline constexpr ModelPreset presets[] = {
+    {"llama-48x1024", "0.65 billion parameters, 32 heads, tied", family_source, [] { return llama_family(48, 1024); }},
+    {"llama-48x2048", "2.5 billion parameters, 32 heads, tied", family_source, [] { return llama_family(48, 2048); }},
+    {"llama-48x4096", "9.8 billion parameters, 32 heads, tied", family_source, [] { return llama_family(48, 4096); }},
+    {"llama-2-7b", "6.7 billion parameters", llama_2_source, [] { return llama_2("llama-2-7b", 32, 4096, 32, 32, 11008); }},
+    {"llama-2-13b", "13 billion parameters", llama_2_source, [] { return llama_2("llama-2-13b", 40, 5120, 40, 40, 13824); }},
+    {"llama-2-70b", "69 billion parameters, 8 key-value heads", llama_2_source,
+     [] { return llama_2("llama-2-70b", 80, 8192, 64, 8, 28672); }},
+    {"llama-3-8b", "8.0 billion parameters, 8 key-value heads", llama_3_source,
+     [] { return llama_3("llama-3-8b", 32, 4096, 32, 14336); }},
+    {"llama-3-70b", "71 billion parameters, 8 key-value heads", llama_3_source,
+     [] { return llama_3("llama-3-70b", 80, 8192, 64, 28672); }},
+    {"llama-3-405b", "406 billion parameters, 8 key-value heads", llama_3_source,
+     [] { return llama_3("llama-3-405b", 126, 16384, 128, 53248); }},
+};
+
+/// The preset of that name, or a member of the family; nothing if `text` is neither.
+/// @throws InputError  if it is a member with impossible sizes.
+inline std::optional<Transformer> find(std::string_view text) {
+  for (const auto& preset : presets) {
+    if (preset.name == text) return preset.make();
+  }
+  if (const auto sizes = parse_family(text)) return llama_family(sizes->first, sizes->second);
+  return std::nullopt;
+}
+
+/// The message for a name that is neither. @param else_known  what else would be right
+inline std::string unknown_model(std::string_view text, std::string_view else_known) {
+  std::vector<std::string> known;
+  for (const auto& preset : presets) known.emplace_back(preset.name);
+  return concat(unknown_name("model", text, known), ", ", else_known);
+}
+
+}  // namespace detail
+
+/// All presets, in the order of docs/models.md.
+constexpr std::span<const ModelPreset> all() { return detail::presets; }
+
+/// A preset, or any `llama-LxH` such as "llama-24x512".
+/// @throws InputError  if `text` is neither (naming the nearest preset), or sizes of llama-LxH that cannot be.
+inline Transformer named(std::string_view text) {
+  if (auto model = detail::find(text)) return *std::move(model);
+  throw InputError(detail::unknown_model(text, "or any llama-LxH such as llama-24x512"));
+}
+
+}  // namespace tawpipe::models
