@@ -2,9 +2,11 @@
 // Not: how it is described (cluster_builder, routing, importers) nor what runs on it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -28,6 +30,8 @@ struct NodeType {
   std::vector<LinkPath> paths;         ///< [source * devices + destination]; empty on the diagonal
   std::vector<LinkPath> to_network;    ///< [device] up to and including an adapter's sending direction
   std::vector<LinkPath> from_network;  ///< [device] from an adapter's receiving direction on
+
+  bool operator==(const NodeType&) const = default;
 };
 
 /// The links that a message crosses, in order, and the latency they add up to.
@@ -40,27 +44,84 @@ struct Route {
 struct Fabric {
   std::vector<Link> links;
   std::vector<LinkPath> paths;  ///< [source node * nodes + destination node] into `links`; empty: none crossed
+
+  bool operator==(const Fabric&) const = default;
 };
+
+namespace detail {
+
+/// A bandwidth of zero would make a transfer endless, a latency beyond 1000 s overflow a route's sum.
+inline void check_links(const std::vector<Link>& links, std::string_view owner) {
+  for (std::size_t i = 0; i < links.size(); ++i) {
+    if (!(links[i].bandwidth.value() > 0) || links[i].bandwidth > BytesPerSecond::max()) {
+      throw InputError(concat("link ", i, " of ", owner, " has no bandwidth above zero; give it one, such as 25GBps"));
+    }
+    if (links[i].latency < Duration{} || links[i].latency > Duration{1'000'000'000'000'000}) {
+      throw InputError(
+          concat("link ", i, " of ", owner, " has a latency that is negative or above 1000 s; give one such as 5us"));
+    }
+  }
+}
+
+/// `paths` must hold `expected` of them (`what`), of links below `links`.
+inline void check_paths(const std::vector<LinkPath>& paths, std::size_t expected, std::size_t links, std::string_view what,
+                        std::string_view owner) {
+  if (paths.size() != expected) {
+    throw InputError(concat(owner, " has ", paths.size(), " ", what, "; it needs ", expected));
+  }
+  for (const auto& path : paths) {
+    for (const auto link : path) {
+      if (link < 0 || static_cast<std::size_t>(link) >= links) {
+        throw InputError(concat("one of the ", what, " of ", owner, " uses link ", link, ", but there are ", links, " links"));
+      }
+    }
+  }
+}
+
+inline void check_node_type(const NodeType& type) {
+  const std::string owner = concat("node type ", quote(type.name));
+  const std::size_t devices = type.devices.size();
+  if (devices == 0) throw InputError(concat(owner, " has no devices; give it at least one"));
+  check_links(type.links, owner);
+  check_paths(type.paths, devices * devices, type.links.size(), "paths between devices", owner);
+  const std::size_t joined = type.to_network.empty() ? 0 : devices;
+  check_paths(type.to_network, joined, type.links.size(), "paths to the network", owner);
+  check_paths(type.from_network, joined, type.links.size(), "paths from the network", owner);
+}
+
+}  // namespace detail
 
 /// An immutable cluster. Ranks are numbered node by node, links node by node and then the fabric's.
 class Cluster {
  public:
   /// @param kinds   the kinds of node that occur
   /// @param nodes   [node] index into `kinds`
-  /// @throws InputError  if there is no device, or several nodes and one of them without an adapter.
+  /// @throws InputError  if there is no device, a path or speed that cannot be, or several nodes and one without an adapter.
   Cluster(std::string name, std::vector<NodeType> kinds, std::vector<std::int32_t> nodes, Fabric fabric = {})
       : name_{std::move(name)}, kinds_{std::move(kinds)}, fabric_{std::move(fabric)} {
+    for (const auto& type : kinds_) detail::check_node_type(type);
+    detail::check_links(fabric_.links, "the fabric");
+    if (!fabric_.paths.empty()) {
+      detail::check_paths(fabric_.paths, nodes.size() * nodes.size(), fabric_.links.size(), "paths between nodes", "the fabric");
+    }
+    constexpr std::int64_t most = 2'000'000'000;  // ids are 32-bit
     std::int32_t first_rank = 0;
     std::int32_t first_link = 0;
     for (const std::int32_t kind : nodes) {
-      const NodeType& type = kinds_.at(static_cast<std::size_t>(kind));
-      if (type.devices.empty()) throw InputError(concat("node type ", quote(type.name), " has no devices; give it at least one"));
+      if (kind < 0 || static_cast<std::size_t>(kind) >= kinds_.size()) {
+        throw InputError(concat("node ", nodes_.size(), " is of node type ", kind, ", but there are ", kinds_.size(), " types"));
+      }
+      const NodeType& type = kinds_[static_cast<std::size_t>(kind)];
       if (nodes.size() > 1 && type.to_network.empty()) {
         throw InputError(concat("node type ", quote(type.name), " has no network adapter, so ", nodes.size(),
                                 " of them cannot be joined; give it an adapter"));
       }
       nodes_.push_back({kind, first_rank, first_link});
       node_of_.insert(node_of_.end(), type.devices.size(), id<NodeId>(nodes_.size() - 1));
+      if (first_link + static_cast<std::int64_t>(type.links.size() + fabric_.links.size()) > most ||
+          first_rank + static_cast<std::int64_t>(type.devices.size()) > most) {
+        throw InputError("a cluster of more than 2000000000 devices or links is too large; describe a part of it");
+      }
       first_rank += static_cast<std::int32_t>(type.devices.size());
       first_link += static_cast<std::int32_t>(type.links.size());
     }
@@ -82,6 +143,11 @@ class Cluster {
   const DeviceSpec& device(Rank rank) const {
     return kind_of(node_of(rank)).devices[static_cast<std::size_t>(local_index(rank))];
   }
+  /// The kinds of node that occur, and which of them a node is.
+  const std::vector<NodeType>& kinds() const { return kinds_; }
+  int kind_index(NodeId node) const { return nodes_[index(node)].kind; }
+  /// The links above the adapters; empty where the network is non-blocking.
+  const Fabric& fabric() const { return fabric_; }
   const NodeType& kind_of(NodeId node) const { return kinds_[static_cast<std::size_t>(nodes_[index(node)].kind)]; }
 
   const Link& link(LinkId link) const {
@@ -128,11 +194,15 @@ class Cluster {
     return DeviceGroups{sizes};
   }
 
+  bool operator==(const Cluster&) const = default;
+
  private:
   struct Node {
     std::int32_t kind;
     std::int32_t first_rank;
     std::int32_t first_link;
+
+    bool operator==(const Node&) const = default;
   };
 
   void add(Route& route, const LinkPath& path, NodeId node) const {

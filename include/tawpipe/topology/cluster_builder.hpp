@@ -17,6 +17,9 @@ struct LinkSpec {
   Duration latency;
 };
 
+/// The most devices one node may have: the paths of a node take 60 bytes for each ordered pair.
+inline constexpr int max_devices_per_node = 2048;
+
 /// Builds a regular Cluster. Unset parts have no default speed: build() says what is missing.
 ///
 /// Example:
@@ -98,6 +101,10 @@ class ClusterBuilder {
 
   NodeType node_type(int devices, bool joined) const {
     if (devices < 1) throw InputError(concat("a node of ", devices, " devices is impossible; it needs at least 1"));
+    if (devices > max_devices_per_node) {
+      throw InputError(concat("a node of ", devices, " devices is too large: every pair has a path, so at most ",
+                              max_devices_per_node, " fit; spread them over several nodes"));
+    }
     if (devices > 1) require(intra_, "intra-node");
     if (joined) require(inter_, "inter-node");
     if (adapters_ < 1) throw InputError("a node needs at least one adapter");

@@ -1,0 +1,116 @@
+// Clusters from their size alone: "3x8" nodes by devices, "8+8+4" unequal nodes.
+// Not: clusters with names (topology/clusters.hpp) or files (topology/cluster_file.hpp).
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/text.hpp"
+#include "tawpipe/topology/cluster_builder.hpp"
+#include "tawpipe/topology/devices.hpp"
+#include "tawpipe/topology/link_speeds.hpp"
+
+namespace tawpipe {
+
+/// The most devices a cluster may have.
+inline constexpr int max_cluster_devices = 1'000'000;
+
+/// @throws InputError  if `nodes` times `devices_per_node` is below one or above max_cluster_devices.
+inline void check_cluster_size(std::int64_t nodes, std::int64_t devices_per_node) {
+  if (nodes < 1) throw InputError(concat("a cluster of ", nodes, " nodes is impossible; it needs at least 1"));
+  if (devices_per_node < 1) {
+    throw InputError(concat("a node of ", devices_per_node, " devices is impossible; it needs at least 1"));
+  }
+  if (nodes > max_cluster_devices || devices_per_node > max_cluster_devices || nodes * devices_per_node > max_cluster_devices) {
+    throw InputError(concat("a cluster of ", nodes, " nodes by ", devices_per_node, " devices is too large; at most ",
+                            max_cluster_devices, " devices fit"));
+  }
+}
+
+namespace detail {
+
+/// A whole number that fills `text`, or -1; one too large for 32 bits is 2147483647.
+inline std::int32_t whole_number(std::string_view text) {
+  if (text.empty() || text.find_first_not_of("0123456789") != std::string_view::npos) return -1;
+  std::int32_t value = 0;
+  const auto [rest, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return status == std::errc::result_out_of_range ? 2'147'483'647 : value;
+}
+
+inline InputError wrong_dimensions(std::string_view text) {
+  return InputError(concat(
+      quote(text), " is not a cluster size: write nodes x devices such as 3x8, or the devices of each node such as 8+8+4"));
+}
+
+}  // namespace detail
+
+/// "NAME*NODES" cut in two; the number is 0 where there is no "*". @throws InputError  if it is no number or below one.
+inline std::pair<std::string_view, int> split_node_count(std::string_view text) {
+  const auto star = text.rfind('*');
+  if (star == std::string_view::npos) return {text, 0};
+  const int nodes = detail::whole_number(text.substr(star + 1));
+  if (nodes < 1) {
+    throw InputError(concat(quote(text), " does not say how many nodes: write a whole number above zero after '*', such as ",
+                            text.substr(0, star), "*4"));
+  }
+  return {text.substr(0, star), nodes};
+}
+
+/// The same cluster under another name.
+inline Cluster renamed(const Cluster& cluster, std::string_view name) {
+  std::vector<std::int32_t> nodes;
+  for (int node = 0; node < cluster.nodes(); ++node) nodes.push_back(cluster.kind_index(NodeId{node}));
+  return Cluster{std::string{name}, cluster.kinds(), std::move(nodes), cluster.fabric()};
+}
+
+/// Whether `text` is meant as a size: digits, 'x' and '+' only, with an 'x' or '+' among them.
+inline bool looks_like_dimensions(std::string_view text) {
+  return text.find_first_of("x+") != std::string_view::npos && text.find_first_not_of("0123456789x+") == std::string_view::npos;
+}
+
+/// A cluster of that size out of A100-80G at the speeds of a DGX A100: NVLink 12 x 20 GB/s, an adapter of 24 GB/s (200 Gb/s
+/// behind a gen 4 slot) for each device. `device` names another one (topology/devices.hpp).
+/// @param text  "3x8": 3 nodes of 8 devices; "8+8+4": three nodes of these sizes.
+/// @throws InputError  for anything else, sizes below one, and more than max_cluster_devices devices.
+inline Cluster cluster_from_dimensions(std::string_view text, std::string_view device = "A100-80G") {
+  std::vector<std::int32_t> sizes;
+  const auto cross = text.find('x');
+  if (cross != std::string_view::npos) {
+    const std::int32_t nodes = detail::whole_number(text.substr(0, cross));
+    const std::int32_t devices = detail::whole_number(text.substr(cross + 1));
+    if (nodes < 0 || devices < 0) throw detail::wrong_dimensions(text);
+    check_cluster_size(nodes, devices);
+    sizes.assign(static_cast<std::size_t>(nodes), devices);
+  } else {
+    for (std::string_view rest = text;;) {
+      const auto plus = std::min(rest.find('+'), rest.size());
+      const std::int32_t size = detail::whole_number(rest.substr(0, plus));
+      if (size < 0) throw detail::wrong_dimensions(text);
+      check_cluster_size(1, size);
+      sizes.push_back(size);
+      if (plus == rest.size()) break;
+      rest.remove_prefix(plus + 1);
+    }
+    std::int64_t total = 0;
+    for (const auto size : sizes) total += size;
+    check_cluster_size(1, total);
+  }
+  const int largest = *std::max_element(sizes.begin(), sizes.end());
+  const DeviceSpec spec = device_named(device);
+  return ClusterBuilder{}
+      .name(std::string{text})
+      .device(spec)
+      .devices_of_nodes(std::move(sizes))
+      .adapters_per_node(largest)
+      .intra_node({nvlink_speed(80) * 12.0, Duration{3'400'000}})
+      .inter_node({pcie_speed(16), Duration{14'000'000}})
+      .build();
+}
+
+}  // namespace tawpipe
