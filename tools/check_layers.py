@@ -23,6 +23,7 @@ class Checker:
         self.third_party = table["third_party"]
         self.heavy = set(table["heavy_headers"])
         self.errors = 0
+        self.reached = {}  # header -> {third party: the header of ours that includes it}
 
     def error(self, place, text):
         print(f"{place}: error: {text}")
@@ -61,12 +62,37 @@ class Checker:
         rules = self.rooms[room]
         own = self.files.get(name, {})
         rooms = rules["includes"] + own.get("includes", [])
-        third_party = own.get("third_party", rules.get("third_party", []))
+        third_party = self.third_party_of(name)
         heavy = own.get("heavy", rules.get("heavy", False))
         for number, line in enumerate(lines, 1):
             found = INCLUDE.match(line)
             if found:
                 self.check_include(f"{place}:{number}", room, found[1] == '"', found[2], rooms, third_party, heavy)
+
+    def third_party_of(self, name):
+        room = name.split("/")[0] if "/" in name else "."
+        return self.files.get(name, {}).get("third_party", self.rooms.get(room, {}).get("third_party", []))
+
+    def party_of(self, target):
+        for party, beginnings in self.third_party.items():
+            if any(target.startswith(beginning) for beginning in beginnings):
+                return party
+        return None
+
+    def third_parties_behind(self, name):
+        """What `name` includes itself or through other headers: {third party: the header of ours that names it}."""
+        if name not in self.reached:
+            self.reached[name] = {}  # ends a circle of includes
+            path = self.include / "tawpipe" / name
+            found = {}
+            for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+                match = INCLUDE.match(line)
+                if match and match[2].startswith("tawpipe/"):
+                    found = self.third_parties_behind(match[2].removeprefix("tawpipe/")) | found
+                elif match and self.party_of(match[2]):
+                    found[self.party_of(match[2])] = name
+            self.reached[name] = found
+        return self.reached[name]
 
     def check_include(self, place, room, quoted, target, rooms, third_party, heavy):
         if target.startswith("tawpipe/"):
@@ -80,16 +106,19 @@ class Checker:
                 self.error(place, f"room {room} may not include {target}; it may include {', '.join(rooms) or 'no other room'}")
             elif wanted_room != room and "/detail/" in wanted:
                 self.error(place, f"{target} is private to room {wanted_room}")
+            else:
+                for party, culprit in self.third_parties_behind(wanted).items():
+                    if party not in third_party:
+                        self.error(place, f"{target} brings {party} (by {culprit}), which this header may not use")
             return
         if quoted:
             self.error(place, f'"{target}" must be "tawpipe/...", or in <> if it is not ours')
             return
-        for party, beginnings in self.third_party.items():
-            if any(target.startswith(beginning) for beginning in beginnings):
-                if party not in third_party:
-                    self.error(place, f"<{target}> is {party}, which this header may not use")
-                return
-        if "/" in target or "." in target:
+        party = self.party_of(target)
+        if party:
+            if party not in third_party:
+                self.error(place, f"<{target}> is {party}, which this header may not use")
+        elif "/" in target or "." in target:
             self.error(place, f"<{target}> is neither a C++ standard header nor in [third_party]")
         elif target in self.heavy and not heavy:
             self.error(place, f"<{target}> is too heavy for room {room} (its preprocessed lines); a lambda or a plain type does")

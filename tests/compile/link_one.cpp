@@ -2,6 +2,6 @@
 // Not: a test of behaviour.
 #include "all_headers.hpp"
 
-const char* version_seen_by_two();
+const void* version_seen_by_two();
 
-int main() { return version_seen_by_two() == tawpipe::version ? 0 : 1; }
+int main() { return version_seen_by_two() == &tawpipe::version ? 0 : 1; }

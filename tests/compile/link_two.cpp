@@ -2,5 +2,5 @@
 // Not: a test of behaviour.
 #include "all_headers.hpp"
 
-const char* version_seen_by_two();
-const char* version_seen_by_two() { return tawpipe::version; }
+const void* version_seen_by_two();
+const void* version_seen_by_two() { return &tawpipe::version; }

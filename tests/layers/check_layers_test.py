@@ -59,6 +59,12 @@ class CheckLayers(unittest.TestCase):
             "graph/dag.hpp": OPENING + "#include <boost/graph/graph_traits.hpp>\n"})
         self.expect("<torch/torch.h> is neither", {"execute/host.hpp": OPENING + "#include <torch/torch.h>\n"})
 
+    def test_third_parties_through_our_own_headers_count(self):
+        self.expect("device.hpp:4: error: tawpipe/topology/link.hpp brings boost (by topology/routing.hpp)", {
+            "topology/routing.hpp": OPENING + "#include <boost/graph/graph_traits.hpp>\n",
+            "topology/link.hpp": OPENING + '#include "tawpipe/topology/routing.hpp"\n',
+            "topology/device.hpp": OPENING + '#include "tawpipe/topology/link.hpp"\n'})
+
     def test_heavy_headers_stay_out_below_report(self):
         self.expect("error: <functional> is too heavy", {"schedule/op.hpp": OPENING + "#include <functional>\n"})
 
