@@ -6,6 +6,6 @@
 #define major(device) ((device) >> 8)
 #define minor(device) ((device)&0xff)
 
-#if !defined(TAWPIPE_HEADER_OF_graph) && !defined(TAWPIPE_HEADER_OF_report)
-#define I (__extension__ 1.0iF)  // Boost names a template parameter I
+#ifdef TAWPIPE_HEADER_OF_base
+#define I (__extension__ 1.0iF)  // not for the other targets: Boost names a template parameter I
 #endif
