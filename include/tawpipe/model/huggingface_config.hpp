@@ -92,8 +92,8 @@ class ConfigFile {
 
  private:
   [[noreturn]] void wrong_type(std::string_view key, std::string_view wanted, const nlohmann::json& value) const {
-    const std::string_view found = value.is_number() ? "a floating-point number" : std::string_view{value.type_name()};
-    fail(concat("has a wrong ", quote(key), ": it must be ", wanted, ", not ", found));
+    const std::string_view found = value.is_number_float() ? "floating-point number" : std::string_view{value.type_name()};
+    fail(concat("has a wrong ", quote(key), ": it must be ", wanted, " (found: ", found, ")"));
   }
 
   std::string source_;
@@ -137,8 +137,9 @@ inline Transformer parse_huggingface_config(std::string_view text, std::string_v
                     .tied = config.boolean("tie_word_embeddings", false)};
   model.kv_heads = config.find("num_key_value_heads") != nullptr ? config.integer("num_key_value_heads") : model.heads;
   if (config.find("head_dim") != nullptr) model.head_dim = config.integer("head_dim");
+  const std::string dtype = config.text("torch_dtype", config.text("dtype", "bfloat16"));  // newer files call it dtype
   try {
-    model.dtype = parse_dtype(config.text("torch_dtype", config.text("dtype", "bfloat16")));  // newer files call it dtype
+    model.dtype = parse_dtype(dtype);
     model.check();
   } catch (const InputError& error) {
     config.fail(concat("cannot be used: ", error.what()));

@@ -1,0 +1,120 @@
+// Tests of model/activation.hpp.
+// Not: their sums over a stage (transformer_work_test.cpp).
+#include "tawpipe/model/activation.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+
+#include "tawpipe/model/batch.hpp"
+#include "tawpipe/model/dtype.hpp"
+#include "tawpipe/model/models.hpp"
+#include "tawpipe/model/transformer.hpp"
+
+using tawpipe::Batch;
+using tawpipe::Dtype;
+using tawpipe::Recompute;
+using tawpipe::Transformer;
+
+namespace {
+
+/// H = 8, Q = 8, K = 4, I = 12, V = 10.
+const Transformer tiny{
+    .name = "tiny", .layers = 2, .hidden = 8, .heads = 4, .kv_heads = 2, .intermediate = 12, .vocab = 10, .dtype = Dtype::f16};
+/// 2 sequences of 6 tokens: 12 tokens.
+const Batch batch{.sequence = 6, .microbatch_size = 2, .global_batch = 8};
+
+}  // namespace
+
+TEST_CASE("without recomputation a layer keeps fifteen tensors") {
+  // elements a token: 4H = 32 (input, normed, residual sum, normed), 2Q = 16, 2K = 8, 4I = 48: 104; at 2 bytes 208
+  // fp32: two rstd 8, log-sum-exp of 4 heads 16: 232 bytes a token, 12 tokens
+  CHECK(tawpipe::layer_activations(tiny, batch, Recompute::none).saved == 232 * 12);
+}
+
+TEST_CASE("selective recomputation keeps results of matrix products and residual sums") {
+  // 2H = 16, Q = 8, 2K = 8, 2I = 24: 56 elements, 112 bytes a token
+  CHECK(tawpipe::layer_activations(tiny, batch, Recompute::selective).saved == 112 * 12);
+}
+
+TEST_CASE("full recomputation keeps a layer's input alone") {
+  CHECK(tawpipe::layer_activations(tiny, batch, Recompute::full).saved == 16 * 12);  // H = 8 at 2 bytes
+}
+
+TEST_CASE("a layer's workspaces hold what is not kept, and tensors in flight") {
+  // forward: what is not kept (0, 232 - 112 = 120, 232 - 16 = 216) and 2H = 32 bytes
+  CHECK(tawpipe::layer_activations(tiny, batch, Recompute::none).forward_workspace == 32 * 12);
+  CHECK(tawpipe::layer_activations(tiny, batch, Recompute::selective).forward_workspace == 152 * 12);
+  CHECK(tawpipe::layer_activations(tiny, batch, Recompute::full).forward_workspace == 248 * 12);
+  // backward: the same and gradients of H + max(3I, 2Q + 2K) = 8 + max(36, 24) = 44 elements, 88 bytes
+  CHECK(tawpipe::layer_activations(tiny, batch, Recompute::none).backward_workspace == 88 * 12);
+  CHECK(tawpipe::layer_activations(tiny, batch, Recompute::selective).backward_workspace == 208 * 12);
+  CHECK(tawpipe::layer_activations(tiny, batch, Recompute::full).backward_workspace == 304 * 12);
+  // with a narrow SwiGLU attention's gradients are wider: 8 + max(3, 24) = 32 elements, 64 bytes
+  auto narrow = tiny;
+  narrow.intermediate = 1;
+  CHECK(tawpipe::layer_activations(narrow, batch, Recompute::none).backward_workspace == 64 * 12);
+}
+
+TEST_CASE("activations grow with the dtype, statistics in fp32 do not") {
+  auto model = tiny;
+  model.dtype = Dtype::f32;  // 104 elements at 4 bytes and 24 bytes of statistics
+  CHECK(tawpipe::layer_activations(model, batch, Recompute::none).saved == (416 + 24) * 12);
+  CHECK(tawpipe::layer_activations(model, batch, Recompute::full).saved == 32 * 12);
+  model.dtype = Dtype::f8;
+  CHECK(tawpipe::layer_activations(model, batch, Recompute::none).saved == (104 + 24) * 12);
+}
+
+TEST_CASE("a large LLaMA layer keeps 37.3 bytes per token and hidden element, comparable to the published 34") {
+  // multi-head, I = 8H/3: 2 x (4 + 2 + 2 + 32/3) = 37.33 H; eq. 1 of arXiv:2205.05198 has 34 H beside the softmax, with a
+  // plain MLP of width 4H and dropout
+  const Transformer model{.name = "m",
+                          .layers = 1,
+                          .hidden = 12288,
+                          .heads = 96,
+                          .kv_heads = 96,
+                          .intermediate = 32768,
+                          .vocab = 1,
+                          .dtype = Dtype::f16};
+  const Batch one{.sequence = 2048, .microbatch_size = 1, .global_batch = 1};
+  const double bytes = static_cast<double>(tawpipe::layer_activations(model, one, Recompute::none).saved);
+  CHECK(bytes / (2048.0 * 12288.0) == doctest::Approx(37.3333 + 392.0 / 12288).epsilon(1e-5));  // statistics: 8 + 4 x 96
+}
+
+TEST_CASE("grouped queries keep fewer keys and values") {
+  auto grouped = tiny;
+  grouped.kv_heads = 1;  // K = 2 instead of 4: 2K falls by 4 elements, 8 bytes a token
+  const auto before = tawpipe::layer_activations(tiny, batch, Recompute::selective).saved;
+  CHECK(before - tawpipe::layer_activations(grouped, batch, Recompute::selective).saved == 8 * 12);
+}
+
+TEST_CASE("the head of a 16-bit model peaks at 14 bytes per token and vocabulary entry") {
+  const auto head = tawpipe::head_activations(tiny, batch);
+  // kept: input and normed 2 x 8 x 2 = 32, rstd 4, log-softmax 4 x 10 = 40
+  CHECK(head.saved == 76 * 12);
+  // forward: logits 2 and their fp32 copy 4: 60
+  CHECK(head.forward_workspace == 60 * 12);
+  // backward: two gradients of H 32; logits 2 and two fp32 gradients 8: 100
+  CHECK(head.backward_workspace == 132 * 12);
+  // 4 kept + 10 in the backward = 14 bytes; the rest is what H costs: 32 + 4 + 32
+  CHECK(head.saved + head.backward_workspace == (14 * 10 + 68) * 12);
+}
+
+TEST_CASE("a float32 head makes no copy of its logits") {
+  auto model = tiny;
+  model.dtype = Dtype::f32;
+  const auto head = tawpipe::head_activations(model, batch);
+  CHECK(head.saved == (64 + 4 + 40) * 12);
+  CHECK(head.forward_workspace == 40 * 12);           // logits
+  CHECK(head.backward_workspace == (64 + 120) * 12);  // logits and two gradients
+  model.dtype = Dtype::f64;                           // cross entropy stays in f64
+  CHECK(tawpipe::head_activations(model, batch).saved == (128 + 4 + 80) * 12);
+}
+
+TEST_CASE("logits of a real model outweigh its boundary") {
+  // llama-2-7b, 4096 tokens: 32000 x 14 bytes x 4096 = 1.835 GB
+  const Batch one{.sequence = 4096, .microbatch_size = 1, .global_batch = 1};
+  const auto head = tawpipe::head_activations(tawpipe::models::named("llama-2-7b"), one);
+  const std::int64_t hidden_part = (4 * 2 * 4096 + 4) * std::int64_t{4096};
+  CHECK(head.saved + head.backward_workspace - hidden_part == 1'835'008'000);
+}

@@ -1,0 +1,195 @@
+// Tests of model/huggingface_config.hpp: real shapes, every error, and damaged files.
+// Not: presets (models_test.cpp).
+#include "tawpipe/model/huggingface_config.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <string_view>
+
+#include "tawpipe/core/error.hpp"
+
+using tawpipe::Dtype;
+using tawpipe::InputError;
+using tawpipe::parse_huggingface_config;
+using tawpipe::read_huggingface_config;
+using tawpipe::resolve_model;
+
+namespace {
+
+const std::string data = TAWPIPE_TEST_DATA "/models/";
+
+std::string read(const std::string& path) {
+  std::ifstream in{path, std::ios::binary};
+  REQUIRE(in.good());
+  return {std::istreambuf_iterator<char>{in}, {}};
+}
+
+tawpipe::Transformer parse(std::string_view text) { return parse_huggingface_config(text, "c", "m"); }
+
+/// The smallest config, with `more` (",\"key\": value") added.
+std::string minimal(std::string_view more) {
+  return tawpipe::concat(
+      R"({"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 176, "vocab_size": 500)",
+      more, "}");
+}
+
+/// Whether `text` is taken or refused in one line; anything else ends the test.
+void check_only_input_errors(std::string_view text) {
+  try {
+    parse(text).check();
+  } catch (const InputError& error) {
+    const std::string_view message = error.what();
+    CHECK(!message.empty());
+    CHECK(message.find('\n') == std::string_view::npos);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a folder with a config.json becomes a model of the folder's name") {
+  const auto model = read_huggingface_config(data + "llama_2_7b");
+  CHECK(model.name == "llama_2_7b");
+  CHECK(model.parameters() == 6'738'415'616);
+  CHECK(model.dtype == Dtype::f16);
+  CHECK(model.utilization == 0);
+  CHECK(read_huggingface_config(data + "llama_2_7b/config.json").name == "llama_2_7b");
+  CHECK(read_huggingface_config(data + "llama_2_7b/").name == "llama_2_7b");
+}
+
+TEST_CASE("a head size of its own is read") {
+  // 40 x (2 x 5120 x 4096 + 2 x 5120 x 1024 + 3 x 5120 x 14336 + 2 x 5120) + 2 x 131072 x 5120 + 5120: as published
+  const auto model = read_huggingface_config(data + "mistral_nemo.json");
+  CHECK(model.name == "mistral_nemo");
+  CHECK(model.query_width() == 4096);
+  CHECK(model.parameters() == 12'247'782'400);
+  CHECK(model.dtype == Dtype::bf16);
+}
+
+TEST_CASE("a Qwen2 is taken without its biases") {
+  // published 494032768, of which biases of query, key and value 24 x (896 + 128 + 128) = 27648
+  const auto model = read_huggingface_config(data + "qwen2_05b.json");
+  CHECK(model.tied);
+  CHECK(model.parameters() == 494'032'768 - 27'648);
+  CHECK(model.dtype == Dtype::bf16);  // from "dtype", the newer key
+}
+
+TEST_CASE("what a config leaves out takes its default") {
+  const auto model = read_huggingface_config(data + "minimal.json");
+  CHECK(model.kv_heads == 4);
+  CHECK(!model.head_dim.has_value());
+  CHECK_FALSE(model.tied);
+  CHECK(model.dtype == Dtype::bf16);
+  const auto with_null = parse(minimal(R"(, "head_dim": null, "num_key_value_heads": null, "torch_dtype": null)"));
+  CHECK(with_null.parameters() == model.parameters());
+}
+
+TEST_CASE("a missing file is named, with what would be right") {
+  CHECK_THROWS_WITH_AS(read_huggingface_config("/no/such/config.json"),
+                       "cannot read '/no/such/config.json'; give a config.json, or a folder with one", InputError);
+  const std::string folder_without = data.substr(0, data.size() - 1);
+  const std::string expected =
+      tawpipe::concat("cannot read '", folder_without, "/config.json'; give a config.json, or a folder with one");
+  CHECK_THROWS_WITH_AS(read_huggingface_config(folder_without), expected.c_str(), InputError);
+  CHECK_THROWS_AS(read_huggingface_config(""), InputError);
+  CHECK_THROWS_WITH_AS(read_huggingface_config("two\nlines"), "cannot read 'two?lines'; give a config.json, or a folder with one",
+                       InputError);
+}
+
+TEST_CASE("text that is not JSON is refused with line and column") {
+  // line 3 is `  "intermediate_size" 11008`: the number begins in column 23 and ends in column 27, where the parser notices
+  CHECK_THROWS_WITH_AS(parse(read(data + "missing_colon.json")), "config 'c' is not JSON: line 3, column 27", InputError);
+  CHECK_THROWS_WITH_AS(parse(""), "config 'c' is not JSON: line 1, column 1", InputError);
+  CHECK_THROWS_WITH_AS(parse("hello"), "config 'c' is not JSON: line 1, column 1", InputError);
+  CHECK_THROWS_WITH_AS(parse(minimal(R"(, "rope_theta": 1e999)")), "config 'c' holds a number that is out of range", InputError);
+  CHECK_THROWS_WITH_AS(parse("[1, 2]"), "config 'c' holds no JSON object; a config.json starts with '{'", InputError);
+  CHECK_THROWS_WITH_AS(parse("null"), "config 'c' holds no JSON object; a config.json starts with '{'", InputError);
+}
+
+TEST_CASE("missing keys and wrong types are named") {
+  CHECK_THROWS_WITH_AS(parse("{}"), "config 'c' lacks 'num_hidden_layers', a whole number", InputError);
+  CHECK_THROWS_WITH_AS(parse(R"({"num_hidden_layers": 2, "hidden_size": "64"})"),
+                       "config 'c' has a wrong 'hidden_size': it must be a whole number (found: string)", InputError);
+  CHECK_THROWS_WITH_AS(parse(R"({"num_hidden_layers": 2.5})"),
+                       "config 'c' has a wrong 'num_hidden_layers': it must be a whole number (found: floating-point number)",
+                       InputError);
+  CHECK_THROWS_WITH_AS(parse(R"({"num_hidden_layers": 18446744073709551615})"),
+                       "config 'c' has a 'num_hidden_layers' far too large; it must be below 2^31", InputError);
+  CHECK_THROWS_WITH_AS(parse(minimal(R"(, "tie_word_embeddings": 1)")),
+                       "config 'c' has a wrong 'tie_word_embeddings': it must be true or false (found: number)", InputError);
+  CHECK_THROWS_WITH_AS(parse(minimal(R"(, "torch_dtype": 16)")),
+                       "config 'c' has a wrong 'torch_dtype': it must be a string (found: number)", InputError);
+}
+
+TEST_CASE("impossible sizes and unknown dtypes name the file") {
+  CHECK_THROWS_WITH_AS(parse(minimal(R"(, "num_key_value_heads": 3)")),
+                       "config 'c' cannot be used: model 'm': 3 key-value heads do not divide the 4 heads; each must serve "
+                       "equally many",
+                       InputError);
+  CHECK_THROWS_WITH_AS(parse(minimal(R"(, "torch_dtype": "int8")")),
+                       "config 'c' cannot be used: unknown dtype 'int8' Known: float64, float32, bfloat16, float16, float8",
+                       InputError);
+  CHECK_THROWS_AS(parse(minimal(R"(, "head_dim": 0)")), InputError);
+  CHECK_THROWS_AS(parse(minimal(R"(, "head_dim": -128)")), InputError);
+}
+
+TEST_CASE("a mixture of experts and other kinds of models are refused") {
+  CHECK_THROWS_WITH_AS(
+      parse(read(data + "mixture_of_experts.json")),
+      "config 'c' describes a mixture of experts ('num_local_experts'), which is not modelled; give a dense decoder", InputError);
+  CHECK_THROWS_AS(parse(minimal(R"(, "n_routed_experts": 64)")), InputError);
+  CHECK_NOTHROW(parse(minimal(R"(, "num_local_experts": 0)")));  // some dense configs say so
+  CHECK_THROWS_WITH_AS(parse(read(data + "gpt2.json")),
+                       "config 'c' has the model_type 'gpt2', which is not modelled; known: llama, mistral, qwen2", InputError);
+  CHECK_THROWS_WITH_AS(parse(minimal(R"(, "model_type": "a\nb")")),
+                       "config 'c' has the model_type 'a?b', which is not modelled; known: llama, mistral, qwen2", InputError);
+}
+
+TEST_CASE("a model is found by preset, by sizes, or by path") {
+  CHECK(resolve_model("llama-2-7b").parameters() == 6'738'415'616);
+  CHECK(resolve_model("llama-24x512").layers == 24);
+  CHECK(resolve_model(data + "llama_2_7b").parameters() == 6'738'415'616);
+  CHECK(resolve_model(data + "minimal.json").hidden == 64);
+  CHECK_THROWS_WITH_AS(
+      resolve_model("llama-2-8b"),
+      "unknown model 'llama-2-8b'; did you mean 'llama-2-7b'? Known: llama-48x1024, llama-48x2048, "
+      "llama-48x4096, llama-2-7b, llama-2-13b, llama-2-70b, llama-3-8b, llama-3-70b, llama-3-405b, any llama-LxH "
+      "such as llama-24x512, or the path of a config.json",
+      InputError);
+  CHECK_THROWS_WITH_AS(resolve_model("absent.json"), "cannot read 'absent.json'; give a config.json, or a folder with one",
+                       InputError);
+  CHECK_THROWS_AS(resolve_model(""), InputError);
+  CHECK_THROWS_AS(resolve_model("no/such/folder"), InputError);
+}
+
+TEST_CASE("a file without end is not read to its end") {
+  if (std::ifstream{"/dev/zero"}.good()) CHECK_THROWS_AS(read_huggingface_config("/dev/zero"), InputError);
+}
+
+TEST_CASE("a config cut off anywhere gives only an input error") {
+  const auto text = read(data + "llama_2_7b/config.json");
+  for (std::size_t length = 0; length + 2 < text.size(); ++length) {  // the last two bytes are "}\n"
+    CHECK_THROWS_AS(parse(std::string_view{text}.substr(0, length)), InputError);
+  }
+}
+
+TEST_CASE("a config with any byte replaced, lost or doubled gives a model or an input error") {
+  const auto text = read(data + "mistral_nemo.json");
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    for (const char byte : {'\0', '\n', '"', '0', '9', '-', '.', 'e', ',', ':', '{', '}', '[', '\\', '\x7f', '\xff'}) {
+      auto mutated = text;
+      mutated[at] = byte;
+      check_only_input_errors(mutated);
+    }
+    check_only_input_errors(std::string{text}.erase(at, 1));
+    check_only_input_errors(std::string{text}.insert(at, 1, text[at]));
+  }
+}
+
+TEST_CASE("deep nesting gives only an input error") {
+  check_only_input_errors(std::string(100'000, '['));
+  check_only_input_errors(minimal(", \"x\": " + std::string(50'000, '[') + std::string(50'000, ']')));
+}

@@ -1,0 +1,130 @@
+// Tests of model/models.hpp.
+// Not: config files (huggingface_config_test.cpp).
+#include "tawpipe/model/models.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <set>
+#include <string>
+
+#include "tawpipe/core/error.hpp"
+
+using tawpipe::Dtype;
+using tawpipe::InputError;
+namespace models = tawpipe::models;
+
+TEST_CASE("published models have their published numbers of parameters") {
+  CHECK(models::named("llama-2-7b").parameters() == 6'738'415'616);
+  CHECK(models::named("llama-2-13b").parameters() == 13'015'864'320);
+  CHECK(models::named("llama-2-70b").parameters() == 68'976'648'192);
+  CHECK(models::named("llama-3-8b").parameters() == 8'030'261'248);
+  CHECK(models::named("llama-3-70b").parameters() == 70'553'706'496);
+  CHECK(models::named("llama-3-405b").parameters() == 405'853'388'800);
+}
+
+TEST_CASE("the paper's models: 48 layers, 32 heads, vocabulary 32000, fp16, tied") {
+  const int intermediate[] = {2816, 5632, 11008};  // 8/3 of 1024, 2048, 4096: 2730.7, 5461.3, 10922.7, up to a multiple of 256
+  const int hidden[] = {1024, 2048, 4096};
+  for (int i = 0; i < 3; ++i) {
+    const auto model = models::named(tawpipe::concat("llama-48x", hidden[i]));
+    CHECK(model.layers == 48);
+    CHECK(model.hidden == hidden[i]);
+    CHECK(model.heads == 32);
+    CHECK(model.kv_heads == 32);
+    CHECK(model.intermediate == intermediate[i]);
+    CHECK(model.vocab == 32000);
+    CHECK(model.dtype == Dtype::f16);
+    CHECK(model.tied);
+    CHECK(model.utilization > 0);
+    CHECK_FALSE(model.utilization_source.empty());
+  }
+  // 48 x (4 x 1024^2 + 3 x 1024 x 2816 + 2 x 1024) + 32000 x 1024 + 1024 = 48 x 12847104 + 32768000 + 1024
+  CHECK(models::named("llama-48x1024").parameters() == 649'430'016);
+}
+
+TEST_CASE("every preset is possible, has its own name and says where it comes from") {
+  std::set<std::string> names;
+  for (const auto& preset : models::all()) {
+    const auto model = preset.make();
+    CAPTURE(model.name);
+    CHECK_NOTHROW(model.check());
+    CHECK(model.name == preset.name);
+    CHECK(names.insert(model.name).second);
+    CHECK_FALSE(preset.description.empty());
+    CHECK_FALSE(preset.source.empty());
+    CHECK((model.utilization == 0) == model.utilization_source.empty());
+    CHECK(models::named(preset.name).parameters() == model.parameters());
+  }
+  CHECK(names.size() == 9);
+}
+
+TEST_CASE("any llama-LxH is a model of that family") {
+  const auto model = models::named("llama-24x512");
+  CHECK(model.name == "llama-24x512");
+  CHECK(model.layers == 24);
+  CHECK(model.hidden == 512);
+  CHECK(model.heads == 32);           // heads of 16
+  CHECK(model.intermediate == 1536);  // 8/3 of 512 = 1365.3
+  CHECK(model.vocab == 32000);
+  CHECK(model.tied);
+  CHECK(model.utilization == 0);
+  CHECK(models::named("llama-2x64").heads == 4);          // below 512: heads of 16
+  CHECK(models::named("llama-2x8192").heads == 32);       // heads of 256
+  CHECK(models::named("llama-2x16384").heads == 128);     // above: heads of 128
+  CHECK(models::named("llama-96x2048").utilization > 0);  // known for the hidden size, whatever the depth
+  CHECK(models::named("llama-1x16").parameters() > 0);
+}
+
+TEST_CASE("impossible sizes of llama-LxH are refused") {
+  CHECK_THROWS_WITH_AS(models::named("llama-24x500"),
+                       "model 'llama-24x500': a hidden size of 500 is no multiple of 16; the nearest are 496 and 512",
+                       InputError);
+  CHECK_THROWS_WITH_AS(models::named("llama-24x1000"),
+                       "model 'llama-24x1000': a hidden size of 1000 is no multiple of 32; the nearest are 992 and 1024",
+                       InputError);
+  CHECK_THROWS_WITH_AS(models::named("llama-24x8200"),
+                       "model 'llama-24x8200': a hidden size of 8200 is no multiple of 128; the nearest are 8192 and 8320",
+                       InputError);
+  CHECK_THROWS_WITH_AS(models::named("llama-24x3"),
+                       "model 'llama-24x3': a hidden size of 3 is no multiple of 16; the nearest is 16", InputError);
+  CHECK_THROWS_WITH_AS(models::named("llama-0x512"), "model 'llama-0x512': the number of layers must be 1 to 4096, not 0",
+                       InputError);
+  CHECK_THROWS_WITH_AS(models::named("llama-4x0"), "model 'llama-4x0': the hidden size must be 1 to 131072, not 0", InputError);
+  CHECK_THROWS_AS(models::named("llama-4x99999999999999999999"), InputError);
+  CHECK_THROWS_AS(models::named("llama-99999999999999999999x512"), InputError);
+}
+
+TEST_CASE("an unknown name is refused with the nearest preset, all presets and the family") {
+  CHECK_THROWS_WITH_AS(models::named("llama-3-80b"),
+                       "unknown model 'llama-3-80b'; did you mean 'llama-3-8b'? Known: llama-48x1024, llama-48x2048, "
+                       "llama-48x4096, llama-2-7b, llama-2-13b, llama-2-70b, llama-3-8b, llama-3-70b, llama-3-405b, or any "
+                       "llama-LxH such as llama-24x512",
+                       InputError);
+  for (const char* wrong : {"", "llama", "llama-", "llama-x", "llama-2x", "llama-x2", "llama-2x-5", "llama-+2x512",
+                            "llama-2x512 ", "llama-2X512", "Llama-2-7b", "llama-2x512x3"}) {
+    CAPTURE(wrong);
+    CHECK_THROWS_AS(models::named(wrong), InputError);
+  }
+}
+
+TEST_CASE("llama() fills in what is left out") {
+  const auto model = models::llama({.layers = 48, .hidden = 1024, .heads = 32, .vocab = 32000});
+  CHECK(model.name == "llama-48x1024");
+  CHECK(model.kv_heads == 32);
+  CHECK(model.intermediate == 2816);
+  CHECK_FALSE(model.tied);
+  const auto other =
+      models::llama({.name = "mine", .layers = 2, .hidden = 64, .heads = 4, .kv_heads = 2, .intermediate = 100, .vocab = 10});
+  CHECK(other.name == "mine");
+  CHECK(other.kv_heads == 2);
+  CHECK(other.intermediate == 100);
+  CHECK_THROWS_AS(models::llama({}), InputError);
+  CHECK_THROWS_AS(models::llama({.layers = 2, .hidden = 2'000'000'000, .heads = 4, .vocab = 10}), InputError);
+}
+
+TEST_CASE("the width of SwiGLU follows LLaMA's rule") {
+  CHECK(models::llama_intermediate(4096) == 11008);  // 10922.7
+  CHECK(models::llama_intermediate(5120) == 13824);  // 13653.3
+  CHECK(models::llama_intermediate(96) == 256);      // 256 exactly
+}
