@@ -20,7 +20,7 @@ GROWTH, SLACK = 1.03, 100  # a header of a few lines may grow by some lines of i
 # What each room should stay below (first match); over it is a warning, over the record an error.
 CEILINGS = [
     (r"core/(units|ids|id_vector)\.hpp", 4_000), (r"core/", 20_000), (r"graph/dag\.hpp", 30_000),
-    (r"graph/|analysis/|topology/routing\.hpp", 120_000), (r"report/|execute/|plan/", 55_000),
+    (r"graph/|analysis/|topology/(routing|clusters|nvidia_smi|nccl|cluster_file|detail/)", 130_000), (r"model/huggingface", 100_000), (r"report/|execute/|plan/", 55_000),
     (r"tawpipe\.hpp", 45_000), (r"", 40_000),
 ]
 
