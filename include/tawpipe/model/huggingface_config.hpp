@@ -120,9 +120,10 @@ inline void check_modelled(const ConfigFile& config) {
 ///
 /// Read: hidden_size, num_hidden_layers, num_attention_heads, intermediate_size, vocab_size; num_key_value_heads (default: as
 /// many as heads), head_dim (default: hidden_size / heads), tie_word_embeddings (default: false), torch_dtype or dtype
-/// (default: bfloat16). model_type must be llama, mistral or qwen2 where given. Left out of account: biases (a Qwen2 has some,
-/// 0.003 % of its parameters), a sliding window (attention counts as full), quantization.
+/// (default: bfloat16). model_type must be llama, mistral or qwen2 where given. Left out of account: biases (a Qwen2 has
+/// some, less than 0.01 % of its parameters), a sliding window (attention counts as full), quantization.
 /// @param source  what messages call the text, e.g. its path
+/// @param name    what the model is called
 /// @throws InputError  if the text is not JSON (naming line and column), a key is missing or of a wrong type, the model is a
 /// mixture of experts or of another type, or Transformer::check refuses its sizes.
 inline Transformer parse_huggingface_config(std::string_view text, std::string_view source, std::string_view name) {
