@@ -32,6 +32,14 @@ enum class LinkEnd : std::uint8_t {
   fabric,       ///< between nodes: a switch's uplink
 };
 
+inline constexpr int link_ends = 4;
+
+/// The end's name in files: "inside", "adapter_out", "adapter_in", "fabric".
+constexpr std::string_view name(LinkEnd end) {
+  constexpr std::string_view names[link_ends] = {"inside", "adapter_out", "adapter_in", "fabric"};
+  return names[static_cast<int>(end)];
+}
+
 /// One direction of a link. A full-duplex link is two of these.
 struct Link {
   LinkClass kind = LinkClass::nvlink;

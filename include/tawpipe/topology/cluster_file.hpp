@@ -1,0 +1,129 @@
+// Clusters from what users have: a name, a size, a JSON file, nvidia-smi's matrix, NCCL's XML; and back to JSON.
+// Not: the parsers themselves (nvidia_smi_topology.hpp, nccl_topology_xml.hpp, detail/cluster_json.hpp).
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/text.hpp"
+#include "tawpipe/topology/cluster.hpp"
+#include "tawpipe/topology/cluster_dimensions.hpp"
+#include "tawpipe/topology/clusters.hpp"
+#include "tawpipe/topology/detail/cluster_json.hpp"
+#include "tawpipe/topology/nccl_topology_xml.hpp"
+#include "tawpipe/topology/nvidia_smi_topology.hpp"
+
+namespace tawpipe {
+
+/// A cluster from the JSON format of docs/topology.md: regular, graph, or exact dump.
+/// @param source  the file's name, for messages.
+/// @throws InputError  in one line: where the JSON breaks, or the key and what it should hold.
+inline Cluster cluster_from_json(std::string_view text, std::string_view source = "cluster file") {
+  try {
+    const auto json = detail::Json::parse(text.begin(), text.end());
+    if (!json.is_object()) throw InputError(concat("a cluster is a JSON object {...}, not ", json.type_name()));
+    return json.contains("node_types") ? detail::read_graph_cluster(json) : detail::read_regular_cluster(json);
+  } catch (const detail::Json::exception& error) {
+    // "[json.exception.parse_error.101] parse error at line 1, column 2: ..."
+    const std::string_view message = error.what();
+    const auto begin = message.find("] ");
+    throw InputError(concat(source, ": not JSON: ", begin == std::string_view::npos ? message : message.substr(begin + 2)));
+  } catch (const InputError& error) {
+    throw InputError(concat(source, ": ", error.what()));
+  }
+}
+
+/// The exact dump: cluster_from_json() of it equals `cluster`. Numbers stand in the unit of their key's name.
+inline std::string write_cluster_json(const Cluster& cluster) {
+  detail::Json json{{"name", cluster.name()}};
+  for (const auto& type : cluster.kinds()) json["node_types"].push_back(detail::node_type_json(type));
+  for (int node = 0; node < cluster.nodes(); ++node) json["nodes"].push_back(cluster.kind_index(NodeId{node}));
+  if (cluster.fabric() != Fabric{}) {
+    json["fabric"] = {{"links", detail::links_json(cluster.fabric().links)}, {"paths", cluster.fabric().paths}};
+  }
+  return json.dump(1, ' ', false, detail::Json::error_handler_t::replace) + "\n";
+}
+
+/// What a text holds.
+enum class ClusterFormat : std::uint8_t { json, nccl_xml, nvidia_smi, unknown };
+
+/// Told by its content: '{' starts JSON, '<' XML, and a matrix has a column GPU0.
+inline ClusterFormat cluster_format(std::string_view text) {
+  auto begin = text.substr(0, 3) == "\xef\xbb\xbf" ? std::size_t{3} : std::size_t{0};  // a byte order mark
+  begin = text.find_first_not_of(" \t\r\n", begin);
+  if (begin == std::string_view::npos) return ClusterFormat::unknown;
+  if (text[begin] == '{') return ClusterFormat::json;
+  if (text[begin] == '<') return ClusterFormat::nccl_xml;
+  return text.find("GPU0") == std::string_view::npos ? ClusterFormat::unknown : ClusterFormat::nvidia_smi;
+}
+
+/// A cluster from the text of a file of any of the formats. A machine's topology (XML, matrix) gives `nodes` such nodes.
+/// @param nodes  0: as the file says, or one. @throws InputError  naming the file, and the place in it.
+inline Cluster cluster_from_text(std::string_view text, std::string_view source, int nodes = 0) {
+  const auto format = cluster_format(text);
+  if (format == ClusterFormat::unknown) {
+    throw InputError(concat(source, " is no cluster: expected JSON, NCCL's topology XML, or the output of nvidia-smi topo -m"));
+  }
+  if (format == ClusterFormat::json) {
+    if (nodes != 0)
+      throw InputError(concat(source, " is a whole cluster and says its number of nodes; leave out '*", nodes, "'"));
+    return cluster_from_json(text, source);
+  }
+  NodeType node =
+      format == ClusterFormat::nccl_xml ? node_type_from_nccl_xml(text, {}, source) : node_type_from_nvidia_smi(text, {}, source);
+  const int count = nodes == 0 ? 1 : nodes;
+  check_cluster_size(count, static_cast<std::int64_t>(node.devices.size()));
+  return Cluster{std::string{source}, {std::move(node)}, std::vector<std::int32_t>(static_cast<std::size_t>(count), 0)};
+}
+
+namespace detail {
+
+/// The bytes of a file; false where there is none to read. @throws InputError  if it is larger than 64 MiB.
+inline bool read_whole_file(const std::string& path, std::string& text) {
+  std::FILE* const file = std::fopen(path.c_str(), "rb");
+  if (file == nullptr) return false;
+  char buffer[65536];
+  std::size_t got = 0;
+  bool small = true;
+  while (small && (got = std::fread(buffer, 1, sizeof buffer, file)) > 0) {
+    text.append(buffer, got);
+    small = text.size() <= (std::size_t{64} << 20);
+  }
+  const bool whole = std::ferror(file) == 0;  // a folder opens, and fails to read
+  std::fclose(file);
+  if (!small) throw InputError(concat(path, " is larger than 64 MiB; that is no cluster file"));
+  return whole;
+}
+
+}  // namespace detail
+
+/// A cluster file of any format. @throws InputError  if it cannot be read, and as cluster_from_text().
+inline Cluster read_cluster_file(const std::string& path, int nodes = 0) {
+  std::string text;
+  if (!detail::read_whole_file(path, text)) throw InputError(concat("the cluster file ", quote(path), " cannot be read"));
+  return cluster_from_text(text, path, nodes);
+}
+
+/// What `--cluster TEXT` means: a preset ("dgx-h100", "dgx-h100*16"), a size ("3x8", "8+8+4"), or a file; a file that
+/// describes one machine may be multiplied too ("node.xml*4"). @throws InputError  with the nearest preset's name.
+inline Cluster resolve_cluster(std::string_view text) {
+  if (clusters::find(text) != nullptr) return clusters::named(text);
+  if (looks_like_dimensions(text)) return cluster_from_dimensions(text);
+  std::string content;
+  if (const std::string path{text}; detail::read_whole_file(path, content)) return cluster_from_text(content, path);
+  const auto [name, nodes] = split_node_count(text);
+  if (clusters::find(name) != nullptr) return cluster_named(text);
+  if (const std::string path{name}; nodes > 0 && detail::read_whole_file(path, content)) {
+    return cluster_from_text(content, path, nodes);
+  }
+  throw InputError(concat(unknown_name("cluster", name, clusters::names()),
+                          "; or a size such as 3x8 or 8+8+4, or the name of a file that exists"));
+}
+
+}  // namespace tawpipe
