@@ -70,6 +70,7 @@ TEST_CASE("any llama-LxH is a model of that family") {
   CHECK(model.tied);
   CHECK(model.utilization == 0);
   CHECK(models::named("llama-2x64").heads == 4);          // below 512: heads of 16
+  CHECK(models::named("llama-2x768").heads == 32);        // heads of 24
   CHECK(models::named("llama-2x8192").heads == 32);       // heads of 256
   CHECK(models::named("llama-2x16384").heads == 128);     // above: heads of 128
   CHECK(models::named("llama-96x2048").utilization > 0);  // known for the hidden size, whatever the depth
