@@ -1,0 +1,94 @@
+// Collectives as NCCL runs them: which edges between ranks they use, how much of the buffer each edge carries, how many
+// steps of latency they take. Not: the links below those edges (topology/cluster.hpp).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/core/ids.hpp"
+#include "tawpipe/schedule/op.hpp"
+#include "tawpipe/topology/cluster.hpp"
+
+namespace tawpipe {
+
+/// How a collective is run.
+enum class Algorithm : std::uint8_t {
+  ring,  ///< a ring of the members in order; for broadcast and reduce the chain that starts or ends at the root
+  tree,  ///< all-reduce only: chains inside the nodes, a binary tree between them, up and then down
+};
+
+/// A collective as edges that are busy all at once.
+struct CollectiveShape {
+  std::vector<std::pair<Rank, Rank>> edges;  ///< sender, receiver; an edge listed twice carries twice
+  double fraction = 1;                       ///< of the whole buffer, over each edge
+  double latency_steps = 1;                  ///< hops that the first byte of a chunk makes one after the other, in edges
+};
+
+namespace detail {
+
+/// The members in ring order from `root` on.
+inline std::vector<Rank> ring_from(std::span<const Rank> members, Rank root) {
+  std::size_t start = 0;
+  while (start + 1 < members.size() && members[start] != root) ++start;
+  std::vector<Rank> ring;
+  for (std::size_t i = 0; i < members.size(); ++i) ring.push_back(members[(start + i) % members.size()]);
+  return ring;
+}
+
+inline CollectiveShape tree_shape(std::span<const Rank> members, const Cluster& cluster) {
+  CollectiveShape shape;
+  std::vector<Rank> heads;
+  int longest_chain = 0;
+  int chain = 0;
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    if (i == 0 || !cluster.same_node(members[i - 1], members[i])) {
+      heads.push_back(members[i]);
+      chain = 0;
+    } else {
+      shape.edges.emplace_back(members[i], members[i - 1]);
+      shape.edges.emplace_back(members[i - 1], members[i]);
+      longest_chain = std::max(longest_chain, ++chain);
+    }
+  }
+  int depth = 0;
+  for (std::size_t i = 1; i < heads.size(); ++i) {
+    shape.edges.emplace_back(heads[i], heads[(i - 1) / 2]);
+    shape.edges.emplace_back(heads[(i - 1) / 2], heads[i]);
+    if ((i & (i + 1)) == 0) ++depth;
+  }
+  shape.latency_steps = 2.0 * (longest_chain + depth);
+  return shape;
+}
+
+}  // namespace detail
+
+/// The edges of a collective among `members`, which stand in ring order (node by node).
+///
+/// Per edge, of a whole buffer of B bytes among n members: all_gather and reduce_scatter B(n-1)/n over each of n edges;
+/// all_reduce 2B(n-1)/n; broadcast and reduce B over each of n-1 edges.
+/// Source: NCCL 2.28 graph/tuning.cc (steps per collective); Thakur et al. 2005 for the ring volumes.
+inline CollectiveShape collective_shape(Op op, Algorithm algorithm, std::span<const Rank> members, Rank root,
+                                        const Cluster& cluster) {
+  if (op == Op::all_reduce && algorithm == Algorithm::tree) return detail::tree_shape(members, cluster);
+  CollectiveShape shape;
+  const auto n = members.size();
+  const bool rooted = op == Op::broadcast || op == Op::reduce;
+  const std::vector<Rank> ring = detail::ring_from(members, rooted ? root : members[0]);
+  for (std::size_t i = 0; i + 1 < n; ++i) {
+    if (op == Op::reduce) {
+      shape.edges.emplace_back(ring[i + 1], ring[i]);
+    } else {
+      shape.edges.emplace_back(ring[i], ring[i + 1]);
+    }
+  }
+  if (!rooted && n > 1) shape.edges.emplace_back(ring[n - 1], ring[0]);
+  const double passes = op == Op::all_reduce ? 2.0 : 1.0;
+  const auto hops = static_cast<double>(n - 1);
+  shape.fraction = rooted ? 1.0 : passes * hops / static_cast<double>(n);
+  shape.latency_steps = passes * hops;
+  return shape;
+}
+
+}  // namespace tawpipe

@@ -1,0 +1,37 @@
+// What a backend that only predicts must know of a task: its time, or the links it loads.
+// Not: any one model (fixed.hpp, roofline.hpp).
+#pragma once
+
+#include <concepts>
+#include <vector>
+
+#include "tawpipe/core/ids.hpp"
+#include "tawpipe/core/units.hpp"
+#include "tawpipe/schedule/schedule.hpp"
+#include "tawpipe/topology/cluster.hpp"
+
+namespace tawpipe {
+
+/// How often a message crosses a link: a rate of x bytes/s uses x * weight of the link's bandwidth.
+struct LinkLoad {
+  LinkId link = none<LinkId>;
+  double weight = 1;
+};
+
+/// What a communication does to the network, for any message size: after `latency` it is one flow of `fraction` times the
+/// task's bytes over all `loads` at once. Without loads it takes `latency`, whatever its size.
+struct Path {
+  Duration latency;
+  double fraction = 1;
+  std::vector<LinkLoad> loads;
+};
+
+/// A cost model. compute_time() is asked for every computation; path() once for each distinct
+/// (op, rank, peer, group), so it must depend on nothing else of the task.
+template <class Model>
+concept CostModel = requires(const Model& model, const Schedule& schedule, const Task& task, const Cluster& cluster) {
+  { model.compute_time(schedule, task, cluster) } -> std::same_as<Duration>;
+  { model.path(schedule, task, cluster) } -> std::same_as<Path>;
+};
+
+}  // namespace tawpipe

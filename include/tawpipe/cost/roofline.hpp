@@ -1,0 +1,85 @@
+// Times from data sheets: matrix products at a share of peak, the rest at memory bandwidth, messages over shared links.
+// Not: times measured on a machine.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "tawpipe/cost/collective_cost.hpp"
+#include "tawpipe/cost/cost_model.hpp"
+
+namespace tawpipe {
+
+/// A roofline. For a computation of f FLOPs and b bytes of memory-bound traffic:
+/// f / (peak * utilization) + b / (memory bandwidth * memory_utilization), one after the other as kernels run.
+/// For a message: overhead + the route's latencies, then its bytes at the max-min fair share of the links it crosses.
+/// Source: Williams et al. 2009 (roofline); overhead: NCCL 2.28 graph/tuning.cc, base latency of ring/Simple, 8.4 us.
+struct RooflineCost {
+  double utilization = 0.5;         ///< of the device's matrix peak, reached by matrix products and attention
+  double memory_utilization = 0.8;  ///< of the device's memory bandwidth, reached by elementwise kernels
+  Duration overhead{8'400'000};     ///< of starting a transfer or collective
+  Algorithm all_reduce = Algorithm::ring;
+
+  Duration compute_time(const Schedule& schedule, const Task& task, const Cluster& cluster) const {
+    const DeviceSpec& device = cluster.device(task.rank);
+    const BytesPerSecond memory{device.memory_bandwidth.value() * memory_utilization};
+    if (task.op == Op::update) return task.bytes * 2 / memory;  // each state is read and written
+    const StageWork& work = schedule.stage(task.stage);
+    Flops flops;
+    Bytes traffic;
+    switch (task.op) {
+      case Op::backward:
+        flops = work.recompute + work.backward_input + work.backward_weight;
+        traffic = work.backward_traffic;
+        break;
+      case Op::backward_input:
+        flops = work.recompute + work.backward_input;
+        traffic = work.backward_traffic;
+        break;
+      case Op::backward_weight:
+        flops = work.backward_weight;
+        break;
+      default:
+        flops = work.forward;
+        traffic = work.forward_traffic;
+    }
+    return flops / FlopsPerSecond{device.peak.value() * utilization} + traffic / memory;
+  }
+
+  Path path(const Schedule& schedule, const Task& task, const Cluster& cluster) const {
+    Path path;
+    path.latency = overhead;
+    if (is_point_to_point(task.op)) {
+      add_edge(path, cluster.route(task.rank, task.peer));
+      path.latency += cluster.route(task.rank, task.peer).latency;
+      if (task.op == Op::exchange) add_edge(path, cluster.route(task.peer, task.rank));
+      return path;
+    }
+    const CollectiveShape shape = collective_shape(task.op, all_reduce, schedule.group(task.group), task.rank, cluster);
+    double latency = 0;
+    for (const auto& [from, to] : shape.edges) {
+      const Route route = cluster.route(from, to);
+      add_edge(path, route);
+      latency += to_seconds(route.latency);
+    }
+    if (!shape.edges.empty()) path.latency += seconds(latency / static_cast<double>(shape.edges.size()) * shape.latency_steps);
+    path.fraction = shape.fraction;
+    return path;
+  }
+
+ private:
+  static void add_edge(Path& path, const Route& route) {
+    for (const LinkId link : route.links) {
+      const auto known =
+          std::find_if(path.loads.begin(), path.loads.end(), [&](const LinkLoad& load) { return load.link == link; });
+      if (known == path.loads.end()) {
+        path.loads.push_back({link, 1});
+      } else {
+        known->weight += 1;
+      }
+    }
+  }
+};
+static_assert(CostModel<RooflineCost>);
+
+}  // namespace tawpipe

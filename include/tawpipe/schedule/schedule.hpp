@@ -1,0 +1,118 @@
+// A schedule: an immutable task graph with buffers, groups and one program order per rank and lane.
+// Not: when anything happens (timeline/timeline.hpp) nor how it is made (schedule/schedule_builder.hpp).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/core/ids.hpp"
+#include "tawpipe/model/stage_work.hpp"
+#include "tawpipe/model/workload.hpp"
+#include "tawpipe/schedule/task.hpp"
+
+namespace tawpipe {
+
+/// Rows of varying length in one array (compressed sparse rows).
+template <class T>
+class Rows {
+ public:
+  Rows() = default;
+  Rows(std::vector<std::uint32_t> begin, std::vector<T> items) : begin_{std::move(begin)}, items_{std::move(items)} {}
+
+  std::span<const T> operator[](std::size_t row) const {
+    return std::span<const T>{items_}.subspan(begin_[row], begin_[row + 1] - begin_[row]);
+  }
+  std::size_t size() const { return begin_.empty() ? 0 : begin_.size() - 1; }
+  const std::vector<T>& items() const { return items_; }
+  std::size_t bytes() const { return begin_.capacity() * sizeof(std::uint32_t) + items_.capacity() * sizeof(T); }
+
+ private:
+  std::vector<std::uint32_t> begin_;
+  std::vector<T> items_;
+};
+
+/// One iteration as data. Backends read it and choose no order of their own.
+///
+/// Semantics: a task starts once all its `dependencies` and, on each of its lanes, the task before it in `program` have
+/// ended. Task ids are a topological order of both, so a schedule cannot contain a cycle.
+class Schedule {
+ public:
+  /// The parts; made by ScheduleBuilder.
+  struct Parts {
+    std::string name;
+    std::vector<std::pair<std::string, std::string>> options;
+    std::vector<std::string> lanes;
+    int ranks = 0;
+    std::vector<StageWork> stages;
+    std::vector<Task> tasks;
+    Rows<TaskId> dependencies;  ///< [task]
+    Rows<TaskId> program;       ///< [rank * lanes + lane]
+    Rows<Rank> groups;          ///< [group] members
+    std::vector<Buffer> buffers;
+    Rows<Use> uses;  ///< [task]
+  };
+
+  Schedule(Workload workload, Parts parts) : workload_{std::move(workload)}, parts_{std::move(parts)} {}
+
+  /// The catalogue's name, e.g. "tawpipe".
+  const std::string& name() const { return parts_.name; }
+  /// The options it was built with, all of them, defaults included.
+  const std::vector<std::pair<std::string, std::string>>& options() const { return parts_.options; }
+  const Workload& workload() const { return workload_; }
+
+  int ranks() const { return parts_.ranks; }
+  /// Names of the lanes that every rank has; lane 0 computes. A lane is an in-order queue (a CUDA stream).
+  const std::vector<std::string>& lanes() const { return parts_.lanes; }
+  std::span<const StageWork> stages() const { return parts_.stages; }
+  const StageWork& stage(StageId stage) const { return parts_.stages[index(stage)]; }
+
+  std::span<const Task> tasks() const { return parts_.tasks; }
+  const Task& task(TaskId task) const { return parts_.tasks[index(task)]; }
+  /// What the task waits for beside the order of its lanes.
+  std::span<const TaskId> dependencies(TaskId task) const { return parts_.dependencies[index(task)]; }
+  /// The tasks of one lane of one rank, in order.
+  std::span<const TaskId> program(Rank rank, int lane) const {
+    return parts_.program[index(rank) * parts_.lanes.size() + static_cast<std::size_t>(lane)];
+  }
+  std::span<const Rank> group(GroupId group) const { return parts_.groups[index(group)]; }
+  int groups() const { return static_cast<int>(parts_.groups.size()); }
+
+  std::span<const Buffer> buffers() const { return parts_.buffers; }
+  const Buffer& buffer(BufferId buffer) const { return parts_.buffers[index(buffer)]; }
+  std::span<const Use> uses(TaskId task) const { return parts_.uses[index(task)]; }
+
+  /// The lane a task occupies on `rank`, which must be one of its ends or members.
+  int lane_on(TaskId id, Rank rank) const {
+    const Task& task = this->task(id);
+    return is_point_to_point(task.op) && rank == task.peer ? task.peer_lane : task.lane;
+  }
+
+  /// Bytes of memory that the schedule itself takes.
+  std::size_t memory_bytes() const {
+    return parts_.tasks.capacity() * sizeof(Task) + parts_.dependencies.bytes() + parts_.program.bytes() + parts_.groups.bytes() +
+           parts_.buffers.capacity() * sizeof(Buffer) + parts_.uses.bytes();
+  }
+
+  const Parts& parts() const { return parts_; }
+
+ private:
+  Workload workload_;
+  Parts parts_;
+};
+
+/// Calls `visit(rank, lane)` for each rank that takes part in the task.
+template <class Visit>
+void for_each_end(const Schedule& schedule, TaskId id, Visit&& visit) {
+  const Task& task = schedule.task(id);
+  if (is_collective(task.op)) {
+    for (const Rank rank : schedule.group(task.group)) visit(rank, static_cast<int>(task.lane));
+    return;
+  }
+  visit(task.rank, static_cast<int>(task.lane));
+  if (is_point_to_point(task.op)) visit(task.peer, static_cast<int>(task.peer_lane));
+}
+
+}  // namespace tawpipe

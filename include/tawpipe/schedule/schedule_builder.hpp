@@ -1,0 +1,178 @@
+// Builds schedules task by task: dependencies follow from the buffers each task reads and writes.
+// Not: the schedules themselves (schedule/schedules/).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <initializer_list>
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/text.hpp"
+#include "tawpipe/schedule/schedule.hpp"
+
+namespace tawpipe {
+
+/// Collects tasks in a sequential order in which they would be right if run one by one; from the buffers they use, it
+/// derives what must wait for what when they run side by side (read after write, write after read, write after write).
+/// Tasks of one lane keep the order in which they are added.
+class ScheduleBuilder {
+ public:
+  /// @param lanes  names; lane 0 computes
+  ScheduleBuilder(std::string name, Workload workload, int ranks, std::vector<std::string> lanes)
+      : workload_{std::move(workload)}, program_(static_cast<std::size_t>(ranks) * lanes.size()) {
+    parts_.name = std::move(name);
+    parts_.ranks = ranks;
+    parts_.lanes = std::move(lanes);
+    dependency_begin_.push_back(0);
+    use_begin_.push_back(0);
+  }
+
+  const Workload& workload() const { return workload_; }
+  void option(std::string key, std::string value) { parts_.options.emplace_back(std::move(key), std::move(value)); }
+  void stages(std::vector<StageWork> stages) { parts_.stages = std::move(stages); }
+  const std::vector<StageWork>& stages() const { return parts_.stages; }
+  const StageWork& stage(int stage) const { return parts_.stages[static_cast<std::size_t>(stage)]; }
+
+  /// A group of ranks that communicate together; the same members give the same group.
+  GroupId group(const std::vector<Rank>& members) {
+    const auto [at, added] = group_ids_.try_emplace(members, id<GroupId>(group_ids_.size()));
+    if (added) {
+      if (group_begin_.empty()) group_begin_.push_back(0);
+      group_members_.insert(group_members_.end(), members.begin(), members.end());
+      group_begin_.push_back(static_cast<std::uint32_t>(group_members_.size()));
+    }
+    return at->second;
+  }
+
+  BufferId buffer(const Buffer& buffer) {
+    parts_.buffers.push_back(buffer);
+    state_.push_back({});
+    return id<BufferId>(parts_.buffers.size() - 1);
+  }
+  /// A buffer held for the whole iteration.
+  BufferId persistent(int rank, BufferKind kind, Bytes bytes, int stage = -1) {
+    return buffer({Rank{rank}, StageId{stage}, bytes, kind, true});
+  }
+  /// A buffer held from its first use to its last.
+  BufferId transient(int rank, BufferKind kind, Bytes bytes, int stage = -1) {
+    return buffer({Rank{rank}, StageId{stage}, bytes, kind, false});
+  }
+
+  /// Adds a task behind all earlier ones of its lanes. @param after  tasks to wait for beside what the buffers ask
+  TaskId add(const Task& task, std::span<const Use> uses, std::span<const TaskId> after = {}) {
+    const TaskId added = id<TaskId>(parts_.tasks.size());
+    parts_.tasks.push_back(task);
+    wanted_.clear();
+    for (const TaskId earlier : after) {
+      if (earlier != none<TaskId>) wanted_.push_back(earlier);
+    }
+    for (const Use& use : uses) {
+      use_items_.push_back(use);
+      order(added, use);
+    }
+    use_begin_.push_back(static_cast<std::uint32_t>(use_items_.size()));
+    std::sort(wanted_.begin(), wanted_.end());
+    wanted_.erase(std::unique(wanted_.begin(), wanted_.end()), wanted_.end());
+    dependency_items_.insert(dependency_items_.end(), wanted_.begin(), wanted_.end());
+    dependency_begin_.push_back(static_cast<std::uint32_t>(dependency_items_.size()));
+    enqueue(added, task);
+    return added;
+  }
+  TaskId add(const Task& task, std::initializer_list<Use> uses, std::span<const TaskId> after = {}) {
+    return add(task, std::span<const Use>{uses.begin(), uses.size()}, after);
+  }
+
+  std::size_t size() const { return parts_.tasks.size(); }
+
+  Schedule build() {
+    parts_.dependencies = Rows<TaskId>{std::move(dependency_begin_), std::move(dependency_items_)};
+    parts_.uses = Rows<Use>{std::move(use_begin_), std::move(use_items_)};
+    parts_.groups = Rows<Rank>{std::move(group_begin_), std::move(group_members_)};
+    std::vector<std::uint32_t> begin{0};
+    std::vector<TaskId> items;
+    for (const auto& lane : program_) {
+      items.insert(items.end(), lane.begin(), lane.end());
+      begin.push_back(static_cast<std::uint32_t>(items.size()));
+    }
+    parts_.program = Rows<TaskId>{std::move(begin), std::move(items)};
+    return Schedule{std::move(workload_), std::move(parts_)};
+  }
+
+ private:
+  /// Who wrote a buffer last, and who read it since (a list in readers_, one entry a lane).
+  struct State {
+    TaskId writer = none<TaskId>;
+    std::int32_t first_reader = -1;
+  };
+  struct Reader {
+    TaskId task;
+    std::int32_t next;
+  };
+
+  int lane_on(TaskId task, Rank rank) const {
+    const Task& t = parts_.tasks[index(task)];
+    return is_point_to_point(t.op) && rank == t.peer ? t.peer_lane : t.lane;
+  }
+
+  void want(TaskId added, TaskId earlier, Rank rank) {
+    if (earlier == added || earlier == none<TaskId>) return;
+    if (lane_on(earlier, rank) != lane_on(added, rank)) wanted_.push_back(earlier);
+  }
+
+  void order(TaskId added, const Use& use) {
+    const Rank rank = parts_.buffers[index(use.buffer)].rank;
+    State& state = state_[index(use.buffer)];
+    want(added, state.writer, rank);
+    if (use.access == Access::read) {
+      const int lane = lane_on(added, rank);
+      for (auto i = state.first_reader; i >= 0; i = readers_[static_cast<std::size_t>(i)].next) {
+        if (lane_on(readers_[static_cast<std::size_t>(i)].task, rank) == lane) {
+          readers_[static_cast<std::size_t>(i)].task = added;
+          return;
+        }
+      }
+      readers_.push_back({added, state.first_reader});
+      state.first_reader = static_cast<std::int32_t>(readers_.size() - 1);
+      return;
+    }
+    for (auto i = state.first_reader; i >= 0; i = readers_[static_cast<std::size_t>(i)].next) {
+      want(added, readers_[static_cast<std::size_t>(i)].task, rank);
+    }
+    state = {added, -1};
+  }
+
+  void enqueue(TaskId added, const Task& task) {
+    const auto push = [&](Rank rank, int lane) {
+      program_[index(rank) * parts_.lanes.size() + static_cast<std::size_t>(lane)].push_back(added);
+    };
+    if (is_collective(task.op)) {
+      const auto begin = group_begin_[index(task.group)];
+      const auto end = group_begin_[index(task.group) + 1];
+      for (auto i = begin; i < end; ++i) push(group_members_[i], task.lane);
+      return;
+    }
+    push(task.rank, task.lane);
+    if (is_point_to_point(task.op)) push(task.peer, task.peer_lane);
+  }
+
+  Workload workload_;
+  Schedule::Parts parts_;
+  std::vector<std::vector<TaskId>> program_;
+  std::vector<std::uint32_t> dependency_begin_;
+  std::vector<TaskId> dependency_items_;
+  std::vector<std::uint32_t> use_begin_;
+  std::vector<Use> use_items_;
+  std::vector<std::uint32_t> group_begin_;
+  std::vector<Rank> group_members_;
+  std::map<std::vector<Rank>, GroupId> group_ids_;
+  std::vector<State> state_;
+  std::vector<Reader> readers_;
+  std::vector<TaskId> wanted_;
+};
+
+}  // namespace tawpipe

@@ -1,0 +1,122 @@
+// What the builders share: model states of a rank, tasks by name, options.
+// Not: any one schedule.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tawpipe/schedule/schedule_builder.hpp"
+
+namespace tawpipe::schedules {
+
+/// The order in which a weight pipeline runs.
+enum class Order : std::uint8_t {
+  eager,  ///< each task as soon as its inputs are there
+  paper,  ///< in the lock-step turns in which its paper draws it
+};
+
+}  // namespace tawpipe::schedules
+
+namespace tawpipe::schedules::detail {
+
+inline Use reads(BufferId buffer) { return {buffer, Access::read}; }
+inline Use writes(BufferId buffer) { return {buffer, Access::write}; }
+inline Use changes(BufferId buffer) { return {buffer, Access::read_write}; }
+inline Use adds_to(BufferId buffer) { return {buffer, Access::accumulate}; }
+
+inline std::string on_off(bool on) { return on ? "on" : "off"; }
+inline std::string text(Order order) { return order == Order::paper ? "paper" : "eager"; }
+
+/// The buffers of `parameters` parameters that live on one rank.
+struct States {
+  BufferId weights;
+  BufferId gradients;
+  BufferId optimizer;
+  Bytes bytes;  ///< of all three: what an update touches
+};
+
+inline States add_states(ScheduleBuilder& builder, int rank, std::int64_t parameters, int stage) {
+  const ParameterBytes& bytes = builder.workload().parameter_bytes();
+  return {builder.persistent(rank, BufferKind::weights, Bytes{parameters * bytes.weight}, stage),
+          builder.persistent(rank, BufferKind::gradients, Bytes{parameters * bytes.gradient}, stage),
+          builder.persistent(rank, BufferKind::optimizer, Bytes{parameters * bytes.optimizer}, stage),
+          Bytes{parameters * (bytes.weight + bytes.gradient + bytes.optimizer)}};
+}
+
+inline Bytes weight_bytes(const Workload& workload, std::int64_t parameters) {
+  return Bytes{parameters * workload.parameter_bytes().weight};
+}
+inline Bytes gradient_bytes(const Workload& workload, std::int64_t parameters) {
+  return Bytes{parameters * workload.parameter_bytes().gradient};
+}
+
+/// One workspace a rank, as large as its largest task needs.
+inline void add_workspace(ScheduleBuilder& builder, int rank) {
+  Bytes largest;
+  for (const auto& stage : builder.stages()) largest = std::max({largest, stage.forward_workspace, stage.backward_workspace});
+  builder.persistent(rank, BufferKind::workspace, largest);
+}
+
+inline Task compute(Op op, int rank, int stage, std::int64_t microbatch, int step = -1) {
+  return {
+      .op = op, .rank = Rank{rank}, .stage = StageId{stage}, .microbatch = static_cast<std::int32_t>(microbatch), .step = step};
+}
+
+inline Task update(int rank, int stage, Bytes touched) {
+  return {.op = Op::update, .rank = Rank{rank}, .stage = StageId{stage}, .bytes = touched};
+}
+
+/// A copy of embedding, final norm and head on every rank: used by the first and last stage, summed over all ranks at the
+/// end of the iteration and updated everywhere. Weight pipelines keep it so; nothing is added where it has no parameters.
+class ReplicatedEdge {
+ public:
+  ReplicatedEdge(ScheduleBuilder& builder, int ranks) {
+    const std::int64_t parameters = builder.workload().edge_parameters();
+    if (parameters == 0) return;
+    bytes_ = gradient_bytes(builder.workload(), parameters);
+    for (int r = 0; r < ranks; ++r) states_.push_back(add_states(builder, r, parameters, -1));
+  }
+
+  /// Adds what a forward of `stage` reads.
+  void forward(int rank, const StageWork& stage, std::vector<Use>& uses) const {
+    if (touches(stage)) uses.push_back(reads(states_[static_cast<std::size_t>(rank)].weights));
+  }
+  /// Adds what a backward of `stage` reads and accumulates.
+  void backward(int rank, const StageWork& stage, std::vector<Use>& uses) const {
+    forward(rank, stage, uses);
+    if (touches(stage)) uses.push_back(adds_to(states_[static_cast<std::size_t>(rank)].gradients));
+  }
+  /// The all-reduce over all ranks on `lane`, then each rank's update.
+  void finish(ScheduleBuilder& builder, int lane) const {
+    if (states_.empty()) return;
+    std::vector<Rank> all;
+    std::vector<Use> uses;
+    for (std::size_t r = 0; r < states_.size(); ++r) {
+      all.push_back(id<Rank>(r));
+      uses.push_back(changes(states_[r].gradients));
+    }
+    if (all.size() > 1) {
+      builder.add({.op = Op::all_reduce,
+                   .payload = Payload::edge_gradients,
+                   .lane = static_cast<std::uint8_t>(lane),
+                   .rank = all[0],
+                   .group = builder.group(all),
+                   .bytes = bytes_},
+                  uses);
+    }
+    for (std::size_t r = 0; r < states_.size(); ++r) {
+      builder.add(update(static_cast<int>(r), -1, states_[r].bytes),
+                  {reads(states_[r].gradients), changes(states_[r].weights), changes(states_[r].optimizer)});
+    }
+  }
+
+ private:
+  bool touches(const StageWork& stage) const { return !states_.empty() && (stage.embedding || stage.head); }
+
+  std::vector<States> states_;
+  Bytes bytes_;
+};
+
+}  // namespace tawpipe::schedules::detail

@@ -1,0 +1,71 @@
+// A task of a schedule, the buffers it touches, and how.
+// Not: what it waits for (schedule/schedule.hpp).
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "tawpipe/core/ids.hpp"
+#include "tawpipe/core/units.hpp"
+#include "tawpipe/schedule/op.hpp"
+
+namespace tawpipe {
+
+/// One task. A transfer is one task with two ends and a collective one task with its members, so that a send without its
+/// receive cannot be written.
+struct Task {
+  Op op = Op::forward;
+  Payload payload = Payload::nothing;
+  std::uint8_t lane = 0;          ///< on `rank`; a collective's on every member
+  std::uint8_t peer_lane = 0;     ///< on `peer` (pass, exchange)
+  Rank rank = none<Rank>;         ///< compute: where; pass: source; rooted collective: root; other collective: first member
+  Rank peer = none<Rank>;         ///< pass: destination; exchange: the other end
+  GroupId group = none<GroupId>;  ///< collectives: the members
+  StageId stage = none<StageId>;  ///< the stage (shard) worked on or carried
+  std::int32_t microbatch = -1;   ///< numbered over the iteration; -1 where none is meant
+  std::int32_t step = -1;         ///< place in the schedule's lock-step picture; -1 where it has none
+  Bytes bytes{};                  ///< pass, broadcast, reduce: the message; exchange: each way; other collectives: the whole
+                                  ///< (gathered) buffer; update: the model states it touches
+};
+
+/// How a task uses a buffer.
+enum class Access : std::uint8_t {
+  read,
+  write,       ///< the old content is lost
+  read_write,  ///< changes it in place
+  accumulate,  ///< adds to it; two accumulations are ordered, in any order
+};
+
+/// A buffer a task touches.
+struct Use {
+  BufferId buffer = none<BufferId>;
+  Access access = Access::read;
+};
+
+/// What a buffer holds; memory is reported by these kinds.
+enum class BufferKind : std::uint8_t {
+  weights,
+  gradients,
+  optimizer,
+  activations,
+  transfer,   ///< copies of weights and gradients on the move
+  workspace,  ///< held while a task runs; allocated once
+};
+inline constexpr int buffer_kinds = 6;
+
+/// The kind's name in reports.
+constexpr std::string_view name(BufferKind kind) {
+  constexpr std::string_view names[buffer_kinds] = {"weights", "gradients", "optimizer", "activations", "transfer", "workspace"};
+  return names[static_cast<int>(kind)];
+}
+
+/// Device memory of one rank.
+struct Buffer {
+  Rank rank = none<Rank>;
+  StageId stage = none<StageId>;
+  Bytes bytes;
+  BufferKind kind = BufferKind::weights;
+  bool persistent = true;  ///< held for the whole iteration; otherwise from its first use's start to its last use's end
+};
+
+}  // namespace tawpipe
