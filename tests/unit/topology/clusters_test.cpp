@@ -1,0 +1,109 @@
+// The presets: their speeds, their shapes and their names.
+// Not: files (cluster_file_test.cpp).
+#include "tawpipe/topology/clusters.hpp"
+
+#include "unit/topology/samples.hpp"
+
+using namespace tawpipe;
+using samples::contains;
+
+namespace {
+
+/// The slowest link of a route.
+double bottleneck(const Cluster& cluster, int from, int to) {
+  double least = 1e30;
+  for (const auto link : cluster.route(Rank{from}, Rank{to}).links) least = std::min(least, cluster.link(link).bandwidth.value());
+  return least;
+}
+
+}  // namespace
+
+TEST_CASE("every preset is built, says its source, and grows to several nodes") {
+  for (const auto& preset : clusters::all()) {
+    CAPTURE(preset.name);
+    CHECK_FALSE(preset.description.empty());
+    CHECK_FALSE(preset.source.empty());
+    const Cluster cluster = clusters::named(preset.name);
+    CHECK(cluster.name() == preset.name);
+    CHECK(cluster.nodes() == preset.nodes);
+    CHECK(cluster.ranks() == 8 * preset.nodes);
+    const Cluster four = preset.make(4);
+    CHECK(four.nodes() == 4);
+    for (int to = 1; to < four.ranks(); ++to) CHECK_FALSE(four.route(Rank{0}, Rank{to}).links.empty());
+  }
+}
+
+TEST_CASE("the A800 cluster of the paper has 160 GB/s NVLink and one 10 GbE adapter a node") {
+  const Cluster cluster = clusters::named("a800x24-10gbe");
+  CHECK(cluster.device(Rank{0}).peak.value() == 312e12);
+  CHECK(cluster.device(Rank{0}).memory_bandwidth.value() == 2039e9);
+  CHECK(bottleneck(cluster, 0, 1) == 160e9);
+  // 10 Gb/s = 1.25 GB/s on the wire, 1448 of 1538 bytes are payload: 1.25 x 0.94148 = 1.17685 GB/s.
+  CHECK(bottleneck(cluster, 0, 8) == doctest::Approx(1.17685e9).epsilon(1e-5));
+  CHECK(cluster.route(Rank{0}, Rank{8}).links[0] == cluster.route(Rank{7}, Rank{8}).links[0]);
+}
+
+TEST_CASE("DGX nodes reach NCCL's speeds: NVSwitch inside, the adapter's slot between") {
+  const Cluster a100 = cluster_named("dgx-a100*2");
+  CHECK(bottleneck(a100, 0, 7) == 240e9);
+  CHECK(bottleneck(a100, 0, 8) == doctest::Approx(24e9));  // 25 GB/s of HDR behind a gen 4 slot
+  const Cluster h100 = cluster_named("dgx-h100*2");
+  CHECK(bottleneck(h100, 0, 7) == doctest::Approx(370.8e9));
+  CHECK(bottleneck(h100, 0, 8) == doctest::Approx(48e9));  // 50 GB/s of NDR behind a gen 5 slot
+  CHECK(bottleneck(cluster_named("hgx-b200"), 0, 7) == doctest::Approx(18 * 40.1e9));
+}
+
+TEST_CASE("each GPU of a DGX node has an adapter of its own") {
+  const Cluster cluster = cluster_named("dgx-a100*2");
+  std::vector<LinkId> adapters;
+  for (int rank = 0; rank < 8; ++rank) {
+    for (const auto link : cluster.route(Rank{rank}, Rank{8}).links) {
+      if (cluster.link(link).end == LinkEnd::adapter_out) adapters.push_back(link);
+    }
+  }
+  REQUIRE(adapters.size() == 8);
+  std::sort(adapters.begin(), adapters.end());
+  CHECK(std::unique(adapters.begin(), adapters.end()) == adapters.end());
+}
+
+TEST_CASE("the latencies of a DGX node are NCCL's") {
+  const Cluster cluster = cluster_named("dgx-h100*2");
+  CHECK(cluster.route(Rank{0}, Rank{1}).latency == Duration{3'400'000});
+  // GPU to switch 2.85, switch to adapter 0.1, adapter 8.3; back 0.1 and 2.85: 14.2 us.
+  CHECK(cluster.route(Rank{0}, Rank{8}).latency == Duration{14'200'000});
+}
+
+TEST_CASE("L40S: a pair shares a switch, the socket link is crossed only between sockets") {
+  const Cluster cluster = clusters::named("l40s-pcie");
+  CHECK(cluster.route(Rank{0}, Rank{1}).links.size() == 2);
+  CHECK(cluster.route(Rank{0}, Rank{2}).links.size() == 4);
+  CHECK(cluster.route(Rank{0}, Rank{4}).links.size() == 5);
+  CHECK(bottleneck(cluster, 0, 3) == doctest::Approx(24e9));
+  CHECK(bottleneck(cluster, 0, 4) == doctest::Approx(10e9));
+  // Ranks 0 and 1 leave their switch by the same uplink.
+  CHECK(cluster.route(Rank{0}, Rank{2}).links[1] == cluster.route(Rank{1}, Rank{2}).links[1]);
+}
+
+TEST_CASE("a wrong name gets the nearest one") {
+  CHECK(contains(samples::error_of([] { clusters::named("dgx-h10"); }), "unknown cluster 'dgx-h10'; did you mean 'dgx-h100'?"));
+  CHECK(contains(samples::error_of([] { cluster_named("dgx-a10*2"); }), "did you mean 'dgx-a100'?"));
+  CHECK(contains(samples::error_of([] { cluster_named("dgx-a100*999999999"); }), "at most 1000000 devices fit"));
+}
+
+TEST_CASE("a preset with a number of nodes carries it in its name") {
+  CHECK(cluster_named("dgx-h100*16").ranks() == 128);
+  CHECK(cluster_named("dgx-h100*16").name() == "dgx-h100*16");
+  CHECK(cluster_named("a800x24-10gbe*5").ranks() == 40);
+}
+
+TEST_CASE("devices are found by name, and carry their data sheet's numbers") {
+  const DeviceSpec h200 = device_named("H200-141G");
+  CHECK(h200.memory == Bytes{std::int64_t{141} << 30});
+  CHECK(h200.peak.value() == 989e12);
+  CHECK(h200.memory_bandwidth.value() == 4800e9);
+  for (const auto& device : known_devices()) {
+    CHECK(device_named(device.name).name == device.name);
+    CHECK_FALSE(device.source.empty());
+  }
+  CHECK(contains(samples::error_of([] { device_named("A100-81G"); }), "unknown device 'A100-81G'; did you mean 'A100-80G'?"));
+}
