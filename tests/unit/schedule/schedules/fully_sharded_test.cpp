@@ -1,0 +1,101 @@
+// Tests of schedule/schedules/fully_sharded.hpp: how many collectives, of what size, and its options.
+// Not: the bytes that leave a node (properties/traffic_test.cpp) nor what every schedule must do (properties/).
+#include "tawpipe/schedule/schedules/fully_sharded.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/clusters.hpp"
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/cost/fixed.hpp"
+#include "tawpipe/simulate/simulator.hpp"
+
+using namespace tawpipe::literals;
+using tawpipe::DeviceGroups;
+using tawpipe::FixedCost;
+using tawpipe::Op;
+using tawpipe::Schedule;
+using tawpipe::Simulator;
+using tawpipe::Workload;
+using tawpipe::schedules::FullyShardedOptions;
+
+namespace {
+
+Schedule build(int ranks, int groups, std::int64_t microbatches, const FullyShardedOptions& options = {}) {
+  return tawpipe::schedules::fully_sharded(Workload::abstract(ranks, microbatches), DeviceGroups::even(ranks, groups), options);
+}
+
+int count(const Schedule& schedule, Op op) {
+  return static_cast<int>(std::ranges::count_if(schedule.tasks(), [&](const auto& task) { return task.op == op; }));
+}
+
+/// A forward takes 1 s, a backward 2 s, a collective `transfer`.
+tawpipe::Duration makespan(const Schedule& schedule, tawpipe::Duration transfer) {
+  const FixedCost cost{.forward = 1_s, .backward_input = 1_s, .backward_weight = 1_s, .transfer = transfer};
+  return Simulator{support::cluster(schedule.ranks()), cost}.run(schedule).makespan();
+}
+
+}  // namespace
+
+TEST_CASE("each round gathers each unit twice and scatters it once") {
+  const Schedule schedule = build(4, 2, 8);  // 4 units, 2 rounds
+  CHECK(count(schedule, Op::all_gather) == 2 * 2 * 4);
+  CHECK(count(schedule, Op::reduce_scatter) == 2 * 4);
+  CHECK(count(build(4, 2, 8, {.reshard = false}), Op::all_gather) == 2 * 4);
+}
+
+TEST_CASE("on two levels each gather is one in each rail and one in each node") {
+  const Schedule schedule = build(6, 2, 6, {.two_level = true});  // 6 units; 3 rails of 2, 2 nodes of 3
+  CHECK(count(schedule, Op::all_gather) == 2 * 6 * (3 + 2));
+  CHECK(count(schedule, Op::reduce_scatter) == 6 * (3 + 2));
+  for (const auto& task : schedule.tasks()) {
+    if (!tawpipe::is_collective(task.op)) continue;
+    const auto members = schedule.group(task.group).size();
+    // a rail of 2 carries 2 of 6 pieces of 1 MB, a node the whole
+    CHECK(task.bytes.value() == (members == 2 ? 333'333 : 1'000'000));
+  }
+}
+
+TEST_CASE("one node has one level") {
+  CHECK(count(build(4, 1, 4, {.two_level = true}), Op::all_gather) == count(build(4, 1, 4), Op::all_gather));
+}
+
+TEST_CASE("on one rank nothing is gathered") {
+  const Schedule schedule = build(1, 1, 2);
+  CHECK(schedule.tasks().size() == 2 * 2 + 1);
+}
+
+TEST_CASE("a gather hides behind computation once a unit is prefetched") {
+  // 3 units, one round. Without prefetch nothing overlaps: 6 gathers of 1 s, forwards of 1 s, backwards of 2 s; scatters run
+  // beside, the last after all: 6 + 3 + 6 + 1 = 16. With one unit ahead only the first gather shows: 1 + 3 + 6 + 1 = 11.
+  CHECK(makespan(build(3, 1, 3, {.prefetch = 0}), 1_s) == 16_s);
+  CHECK(makespan(build(3, 1, 3, {.prefetch = 1}), 1_s) == 11_s);
+  CHECK(makespan(build(3, 1, 3, {.prefetch = 2}), 1_s) == 11_s);
+  // no overlap: all of 6 gathers, 3 scatters, 9 s of work
+  CHECK(makespan(build(3, 1, 3, {.overlap = false}), 1_s) == 18_s);
+  // a unit that stays is not gathered again: 3 + 3 + 6 + 1
+  CHECK(makespan(build(3, 1, 3, {.prefetch = 0, .reshard = false}), 1_s) == 13_s);
+}
+
+TEST_CASE("a unit of a model is its embedding, a layer, or its head") {
+  const Workload work = support::transformer(3, 2);
+  const Schedule schedule = tawpipe::schedules::fully_sharded(work, DeviceGroups::even(2, 1));
+  CHECK(schedule.stages().size() == 5);
+  // sharded states: (3 layers + edge) / 2 ranks parameters, rounded up, on each rank
+  const std::int64_t all = 3 * work.model().layer_parameters() + work.edge_parameters();
+  for (const auto& buffer : schedule.buffers()) {
+    if (buffer.kind == tawpipe::BufferKind::weights) CHECK(buffer.bytes.value() == (all + 1) / 2 * 2);
+  }
+}
+
+TEST_CASE("every option that it was built with is recorded, and a negative prefetch refused") {
+  const std::vector<std::pair<std::string, std::string>> expected{
+      {"collectives", "two-level"}, {"prefetch", "2"}, {"reshard", "off"}, {"overlap", "off"}};
+  CHECK(build(4, 2, 4, {.two_level = true, .prefetch = 2, .reshard = false, .overlap = false}).options() == expected);
+  CHECK_THROWS_WITH_AS(build(4, 2, 4, {.prefetch = -1}), "fsdp needs prefetch=0 or more", tawpipe::InputError);
+}

@@ -1,0 +1,193 @@
+// Tests of schedule/schedules/tawpipe.hpp: its closed forms under fixed times, and its options.
+// Not: the messages one by one (oracle/traces_test.cpp) nor what every schedule must do (properties/).
+#include "tawpipe/schedule/schedules/tawpipe.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/clusters.hpp"
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/cost/fixed.hpp"
+#include "tawpipe/simulate/simulator.hpp"
+
+using namespace tawpipe::literals;
+using tawpipe::Bytes;
+using tawpipe::DeviceGroups;
+using tawpipe::Duration;
+using tawpipe::FixedCost;
+using tawpipe::Op;
+using tawpipe::Rank;
+using tawpipe::Schedule;
+using tawpipe::Simulator;
+using tawpipe::TaskId;
+using tawpipe::Timeline;
+using tawpipe::Workload;
+using tawpipe::schedules::Order;
+using tawpipe::schedules::TawpipeOptions;
+
+namespace {
+
+/// Backward is two forwards, as the paper assumes; nothing takes time to travel.
+const FixedCost unit{.forward = 1_s, .backward_input = 1_s, .backward_weight = 1_s, .transfer = 0_s};
+
+Schedule build(int ranks, int groups, std::int64_t microbatches, const TawpipeOptions& options) {
+  return tawpipe::schedules::tawpipe(Workload::abstract(ranks, microbatches), DeviceGroups::even(ranks, groups), options);
+}
+
+/// Calls `check(P, D, N)` for all P <= 24, D dividing P, N = P, 2P, 4P.
+template <class Check>
+void for_each_size(Check&& check) {
+  for (int ranks = 1; ranks <= 24; ++ranks) {
+    for (int groups = 1; groups <= ranks; ++groups) {
+      if (ranks % groups != 0) continue;
+      for (const int rounds : {1, 2, 4}) {
+        CAPTURE(ranks);
+        CAPTURE(groups);
+        CAPTURE(rounds);
+        check(ranks, groups, rounds * ranks);
+      }
+    }
+  }
+}
+
+/// Picoseconds in which a rank forwards or backwards.
+std::int64_t work_of(const Schedule& schedule, const Timeline& timeline, Rank rank) {
+  std::int64_t sum = 0;
+  for (const TaskId task : schedule.program(rank, 0)) {
+    if (tawpipe::is_work(schedule.task(task).op)) sum += timeline.duration_of(task).value();
+  }
+  return sum;
+}
+
+struct Span {
+  double start;
+  double end;
+
+  bool operator==(const Span&) const = default;
+};
+
+/// From the first start to the last end of a rank's tasks of one kind, in seconds.
+Span span_of(const Schedule& schedule, const Timeline& timeline, Rank rank, Op op) {
+  auto first = Duration::max();
+  Duration last;
+  for (const TaskId task : schedule.program(rank, 0)) {
+    if (schedule.task(task).op != op) continue;
+    first = std::min(first, timeline.start_of(task).since_start());
+    last = std::max(last, timeline.end_of(task).since_start());
+  }
+  return {tawpipe::to_seconds(first), tawpipe::to_seconds(last)};
+}
+
+}  // namespace
+
+TEST_CASE("as the paper draws it an iteration takes (N/P)(3P+1) + D-1 forwards") {
+  for_each_size([](int p, int d, int n) {
+    const Timeline timeline = Simulator{support::cluster(p, d), unit}.run(build(p, d, n, {.order = Order::paper}));
+    CHECK(timeline.makespan() == 1_s * (std::int64_t{n} / p * (3 * p + 1) + d - 1));
+  });
+}
+
+TEST_CASE("as the paper draws it the bubble is ((D-1)P + N) / ((3N+D-1)P + N)") {
+  for_each_size([](int p, int d, int n) {
+    const Schedule schedule = build(p, d, n, {.order = Order::paper});
+    const Timeline timeline = Simulator{support::cluster(p, d), unit}.run(schedule);
+    const std::int64_t total = p * timeline.makespan().value();
+    std::int64_t idle = total;
+    for (int r = 0; r < p; ++r) idle -= work_of(schedule, timeline, Rank{r});
+    // idle / total, in whole seconds and multiplied out: exact
+    const std::int64_t second = (1_s).value();
+    CHECK(idle / second * (std::int64_t{3 * n + d - 1} * p + n) == total / second * (std::int64_t{d - 1} * p + n));
+  });
+}
+
+TEST_CASE("the paper's figure: six devices in three groups take 21 s, a seventh of it idle") {
+  const Schedule schedule = build(6, 3, 6, {.order = Order::paper});
+  const Timeline timeline = Simulator{support::cluster(6, 3), unit}.run(schedule);
+  CHECK(timeline.makespan() == 21_s);
+  // Six shards, so six forwards and six backwards of two units. Group 0: 0..6, 6..18, then its idle unit to 19. Group 1 starts
+  // one unit late and pauses one between: 1..7, 8..20. Group 2: 2..8, 9..21.
+  const Span forwards[] = {{0, 6}, {1, 7}, {2, 8}};
+  const Span backwards[] = {{6, 18}, {8, 20}, {9, 21}};
+  // the units drawn idle lie around (group 0: 18..19; group 1: 0..1 and 7..8; group 2: 0..2 and 8..9)
+  const Span idle[] = {{18, 19}, {0, 8}, {0, 9}};
+  std::int64_t work = 0;
+  for (int r = 0; r < 6; ++r) {
+    CAPTURE(r);
+    CHECK(span_of(schedule, timeline, Rank{r}, Op::forward) == forwards[r / 2]);
+    CHECK(span_of(schedule, timeline, Rank{r}, Op::backward) == backwards[r / 2]);
+    CHECK(span_of(schedule, timeline, Rank{r}, Op::idle) == idle[r / 2]);
+    work += work_of(schedule, timeline, Rank{r});
+  }
+  // 6 microbatches x 6 shards x 3 units = 108 of 6 x 21 = 126: 18/126 = 1/7 idle
+  CHECK(7 * (126 - work / (1_s).value()) == 126);
+}
+
+TEST_CASE("eager order is never slower than the paper's and needs at most 3N + D-1 forwards") {
+  for_each_size([](int p, int d, int n) {
+    const Simulator simulator{support::cluster(p, d), unit};
+    const Duration eager = simulator.run(build(p, d, n, {})).makespan();
+    CHECK(eager <= simulator.run(build(p, d, n, {.order = Order::paper})).makespan());
+    CHECK(eager <= 1_s * (std::int64_t{3} * n + d - 1));
+    CHECK(eager >= 1_s * (std::int64_t{3} * n));  // each device has N/P microbatches of P shards of 3 units
+  });
+}
+
+TEST_CASE("more buffers never make it slower, one buffer or no overlap never faster") {
+  const FixedCost cost{.forward = 10_s, .backward_input = 10_s, .backward_weight = 10_s, .transfer = 3_s};
+  for (const auto& [p, d] : {std::pair{4, 2}, {6, 3}, {6, 2}, {8, 4}}) {
+    CAPTURE(p);
+    CAPTURE(d);
+    const Simulator simulator{support::cluster(p, d), cost};
+    const Duration one = simulator.run(build(p, d, 2 * p, {.buffers = 1})).makespan();
+    const Duration two = simulator.run(build(p, d, 2 * p, {.buffers = 2})).makespan();
+    const Duration three = simulator.run(build(p, d, 2 * p, {.buffers = 3})).makespan();
+    const Duration serial = simulator.run(build(p, d, 2 * p, {.overlap = false})).makespan();
+    CHECK(two <= one);
+    CHECK(three <= two);
+    CHECK(two <= serial);
+    CHECK(serial > simulator.run(build(p, d, 2 * p, {})).makespan());
+  }
+}
+
+TEST_CASE("with one group nothing is sent from one group to another") {
+  const Schedule schedule = build(4, 1, 8, {});
+  for (const auto& task : schedule.tasks()) CHECK(task.op != Op::pass);
+}
+
+TEST_CASE("with one rank it is plain training: two tasks a shard, one update") {
+  const Schedule schedule = build(1, 1, 3, {});
+  CHECK(schedule.tasks().size() == 3 * 2 + 1);
+  CHECK(schedule.groups() == 0);
+}
+
+TEST_CASE("every option that it was built with is recorded") {
+  const Schedule schedule = build(4, 2, 4, {.order = Order::paper, .overlap = false, .buffers = 3});
+  const std::vector<std::pair<std::string, std::string>> expected{
+      {"order", "paper"}, {"overlap", "off"}, {"buffers", "3"}, {"groups", "2"}};
+  CHECK(schedule.options() == expected);
+  CHECK(schedule.name() == "tawpipe");
+  CHECK(schedule.lanes() == std::vector<std::string>{"compute"});
+}
+
+TEST_CASE("a device without a buffer for another's shard is refused") {
+  CHECK_THROWS_WITH_AS(build(4, 2, 4, {.buffers = 0}), "tawpipe needs buffers=1 or more (2 to overlap)", tawpipe::InputError);
+}
+
+TEST_CASE("a device's transfer buffers hold the largest shard, however the layers fall") {
+  // 5 layers over 4 ranks: stages of 1, 1, 1 and 2 layers
+  const Workload work = support::transformer(5, 4);
+  const Schedule schedule = tawpipe::schedules::tawpipe(work, DeviceGroups::even(4, 2));
+  const std::int64_t layer = work.model().layer_parameters();
+  int buffers = 0;
+  for (const auto& buffer : schedule.buffers()) {
+    if (buffer.kind != tawpipe::BufferKind::transfer) continue;
+    CHECK(buffer.bytes == Bytes{2 * layer * 2});  // 2 layers, 2 bytes a parameter
+    ++buffers;
+  }
+  CHECK(buffers == 4 * (2 + 2));  // each rank: 2 for weights, 2 for gradients
+}

@@ -1,0 +1,80 @@
+// Tests of schedule/schedules/weipipe.hpp: its closed form under fixed times, and its options.
+// Not: the messages one by one (oracle/traces_test.cpp) nor what every schedule must do (properties/).
+#include "tawpipe/schedule/schedules/weipipe.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/clusters.hpp"
+#include "tawpipe/cost/fixed.hpp"
+#include "tawpipe/simulate/simulator.hpp"
+
+using namespace tawpipe::literals;
+using tawpipe::FixedCost;
+using tawpipe::Op;
+using tawpipe::Schedule;
+using tawpipe::Simulator;
+using tawpipe::Workload;
+using tawpipe::schedules::Order;
+
+namespace {
+
+Schedule build(int ranks, std::int64_t microbatches, const tawpipe::schedules::WeipipeOptions& options = {}) {
+  return tawpipe::schedules::weipipe(Workload::abstract(ranks, microbatches), ranks, options);
+}
+
+}  // namespace
+
+TEST_CASE("in turns an iteration takes (AP + P-1)(F + B)") {
+  const FixedCost costs[] = {{.forward = 1_s, .backward_input = 1_s, .backward_weight = 1_s, .transfer = 0_s},
+                             {.forward = 3_s, .backward_input = 4_s, .backward_weight = 2_s, .transfer = 0_s},
+                             {.forward = 5_s, .backward_input = 1_s, .backward_weight = 0_s, .transfer = 0_s}};
+  for (int p = 1; p <= 16; ++p) {
+    for (int a = 1; a <= 4; ++a) {
+      const Schedule schedule = build(p, a * p);
+      for (const FixedCost& cost : costs) {
+        CAPTURE(p);
+        CAPTURE(a);
+        const auto turn = cost.forward + cost.backward_input + cost.backward_weight;
+        CHECK(Simulator{support::cluster(p), cost}.run(schedule).makespan() == turn * (std::int64_t{a} * p + p - 1));
+      }
+    }
+  }
+}
+
+TEST_CASE("eager order is never slower, and never faster than one rank's work") {
+  const FixedCost cost{.forward = 3_s, .backward_input = 4_s, .backward_weight = 2_s, .transfer = 0_s};
+  for (int p = 1; p <= 16; ++p) {
+    CAPTURE(p);
+    const Simulator simulator{support::cluster(p), cost};
+    const auto eager = simulator.run(build(p, 2 * p, {.order = Order::eager})).makespan();
+    CHECK(eager <= simulator.run(build(p, 2 * p)).makespan());
+    CHECK(eager >= 9_s * (2 * p));  // two microbatches of P chunks
+  }
+}
+
+TEST_CASE("only one ring is used: every message goes to the next rank, but for the two that start and end the flow") {
+  const int p = 6;
+  const Schedule schedule = build(p, 2 * p);
+  int elsewhere = 0;
+  for (const auto& task : schedule.tasks()) {
+    if (task.op != Op::pass) continue;
+    if (number(task.peer) != (number(task.rank) + 1) % p) ++elsewhere;
+  }
+  // Before the backward flow rank r exchanges with 1 - r mod 6: pairs 0-1, 2-5, 3-4, of which 0 -> 1 and 3 -> 4 are steps of
+  // the ring: 4 others. After it rank r sends home to 4 - r mod 6: pairs 0-4, 1-3 (2 and 5 are home): 4 others.
+  CHECK(elsewhere == 8);
+}
+
+TEST_CASE("every option that it was built with is recorded") {
+  const std::vector<std::pair<std::string, std::string>> expected{{"order", "eager"}, {"overlap", "off"}};
+  const Schedule schedule = build(4, 4, {.order = Order::eager, .overlap = false});
+  CHECK(schedule.options() == expected);
+  CHECK(schedule.name() == "weipipe");
+  CHECK(schedule.lanes().size() == 1);
+  CHECK(build(4, 4).lanes().size() == 7);
+}
