@@ -68,7 +68,7 @@ NodeGraph random_node(std::mt19937& random) {
                                                   : graph.add_device(concat("gpu", i), gpu());
     graph.connect(vertex, static_cast<int>(random() % static_cast<unsigned>(inner)), LinkClass::pcie, {speed(), 1_us});
   }
-  for (unsigned extra = random() % 6; extra > 0; --extra) {
+  for (auto extra = random() % 6; extra > 0; --extra) {
     const auto n = static_cast<unsigned>(graph.vertices.size());
     const int a = static_cast<int>(random() % n);
     const int b = static_cast<int>(random() % n);

@@ -77,7 +77,7 @@ void fuzz(const std::string& text, const Parse& parse) {
   const std::string interesting = "0129 xX+-.,:\"'<>/{}[]=\t\n\x1b\xff";
   for (int copy = 0; copy < 200; ++copy) {
     std::string changed = text;
-    for (unsigned change = 0; change < 1 + copy % 4; ++change) {
+    for (int change = 0; change < 1 + copy % 4; ++change) {
       const std::size_t place = random() % changed.size();
       const unsigned kind = static_cast<unsigned>(random() % 4);
       if (kind == 0) changed.erase(place, 1 + random() % 20);

@@ -16,6 +16,7 @@
 
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
+#include "tawpipe/topology/detail/one_line.hpp"
 #include "tawpipe/topology/devices.hpp"
 #include "tawpipe/topology/link_speeds.hpp"
 #include "tawpipe/topology/node_graph.hpp"
@@ -94,7 +95,8 @@ class NcclXmlReader {
   static constexpr int deepest = 32;
 
   InputError fail(const pugi::xml_node& node, std::string_view message) const {
-    return InputError(concat(source_, ", line ", line_at(text_, node.offset_debug()), ", <", node.name(), ">: ", message));
+    return InputError(
+        one_line(concat(source_, ", line ", line_at(text_, node.offset_debug()), ", <", node.name(), ">: ", message)));
   }
 
   /// An integer attribute; `fallback` where it is missing or empty.
