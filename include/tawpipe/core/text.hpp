@@ -31,6 +31,14 @@ std::string concat(const Parts&... parts) {
 /// `text` in single quotes, as messages show what a user wrote.
 inline std::string quote(std::string_view text) { return concat("'", text, "'"); }
 
+/// The text with each control character replaced by '?': fit for a one-line message, whatever a user's file or path holds.
+inline std::string one_line(std::string text) {
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  }
+  return text;
+}
+
 /// Joins `parts` with `separator` between them.
 inline std::string join(const std::vector<std::string>& parts, std::string_view separator) {
   std::string out;

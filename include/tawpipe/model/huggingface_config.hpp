@@ -25,14 +25,6 @@ namespace tawpipe {
 
 namespace detail {
 
-/// A path fit for a one-line message: control characters as '?'.
-inline std::string one_line(std::string text) {
-  for (char& c : text) {
-    if ((c >= 0 && c < ' ') || c == 127) c = '?';
-  }
-  return text;
-}
-
 /// Foreign text fit for a one-line message or a model's name: at most 60 bytes, anything but printable ASCII as '?'.
 inline std::string printable(std::string_view text) {
   std::string out{text.substr(0, 60)};
@@ -157,14 +149,14 @@ inline Transformer read_huggingface_config(const std::string& path) {
   std::ifstream in{file, std::ios::binary};
   if (!in || std::filesystem::is_directory(file, ignored)) {
     throw InputError(
-        concat("cannot read ", quote(detail::one_line(file.string())), "; give a config.json, or a folder with one"));
+        concat("cannot read ", quote(one_line(file.string())), "; give a config.json, or a folder with one"));
   }
   constexpr std::size_t most = 1'000'000;  // published ones have a few kB
   std::string text(most + 1, '\0');
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(in.gcount()));
   if (text.size() > most) {
-    throw InputError(concat("config ", quote(detail::one_line(file.string())), " is larger than 1 MB; give a config.json"));
+    throw InputError(concat("config ", quote(one_line(file.string())), " is larger than 1 MB; give a config.json"));
   }
   const auto parent = std::filesystem::absolute(file, ignored).lexically_normal().parent_path().filename();
   const auto name = file.filename() == "config.json" ? parent : file.stem();

@@ -88,7 +88,15 @@ class Workload {
 
   /// `layers` layers from `first_layer` on, with or without embedding and head.
   StageWork stage(int first_layer, int layers, bool embedding, bool head) const {
-    return transformer_work(*model_, batch_, recompute_, first_layer, layers, embedding, head);
+    StageWork work = transformer_work(*model_, batch_, recompute_, first_layer, layers, embedding, head);
+    work.share = {devices_ * layers, model_->layers};
+    return work;
+  }
+
+  /// How many devices the whole model is cut over: 1 / devices of its layers is one device's share, which fixed costs time.
+  Workload& over_devices(int devices) {
+    devices_ = devices;
+    return *this;
   }
 
  private:

@@ -16,7 +16,6 @@
 #include "tawpipe/topology/cluster_dimensions.hpp"
 #include "tawpipe/topology/clusters.hpp"
 #include "tawpipe/topology/detail/cluster_json.hpp"
-#include "tawpipe/topology/detail/one_line.hpp"
 #include "tawpipe/topology/nccl_topology_xml.hpp"
 #include "tawpipe/topology/nvidia_smi_topology.hpp"
 
@@ -35,9 +34,9 @@ inline Cluster cluster_from_json(std::string_view text, std::string_view source 
     const std::string_view message = error.what();
     const auto begin = message.find("] ");
     throw InputError(
-        detail::one_line(concat(source, ": not JSON: ", begin == std::string_view::npos ? message : message.substr(begin + 2))));
+        one_line(concat(source, ": not JSON: ", begin == std::string_view::npos ? message : message.substr(begin + 2))));
   } catch (const InputError& error) {
-    throw InputError(detail::one_line(concat(source, ": ", error.what())));
+    throw InputError(one_line(concat(source, ": ", error.what())));
   }
 }
 
@@ -115,7 +114,7 @@ inline Cluster read_cluster_file(const std::string& path, int nodes = 0) {
 /// What `--cluster TEXT` means: a preset ("dgx-h100", "dgx-h100*16"), a size ("3x8", "8+8+4"), or a file; a file that
 /// describes one machine may be multiplied too ("node.xml*4"). @throws InputError  with the nearest preset's name.
 inline Cluster resolve_cluster(std::string_view text) {
-  if (const std::string shown = detail::one_line(std::string{text}); shown != text) {
+  if (const std::string shown = one_line(std::string{text}); shown != text) {
     throw InputError(unknown_name("cluster", shown, clusters::names()));
   }
   if (clusters::find(text) != nullptr) return clusters::named(text);

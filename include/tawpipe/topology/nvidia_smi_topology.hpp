@@ -13,7 +13,6 @@
 
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
-#include "tawpipe/topology/detail/one_line.hpp"
 #include "tawpipe/topology/detail/smi_text.hpp"
 #include "tawpipe/topology/devices.hpp"
 #include "tawpipe/topology/link_speeds.hpp"
@@ -46,7 +45,7 @@ struct SmiOptions {
 inline SmiTopology parse_nvidia_smi_topology(std::string_view text, std::string_view source = "nvidia-smi topo -m") {
   const auto lines = detail::smi_lines(text);
   const auto fail = [&](std::size_t line, std::string_view message) {
-    return InputError(detail::one_line(concat(source, ", line ", line + 1, ": ", message)));
+    return InputError(one_line(concat(source, ", line ", line + 1, ": ", message)));
   };
   std::size_t header = 0;
   while (header < lines.size() && !detail::is_smi_header(lines[header])) ++header;

@@ -16,7 +16,6 @@
 
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
-#include "tawpipe/topology/detail/one_line.hpp"
 #include "tawpipe/topology/devices.hpp"
 #include "tawpipe/topology/link_speeds.hpp"
 #include "tawpipe/topology/node_graph.hpp"
