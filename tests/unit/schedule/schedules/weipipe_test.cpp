@@ -66,7 +66,7 @@ TEST_CASE("only one ring is used: every message goes to the next rank, but for t
     if (number(task.peer) != (number(task.rank) + 1) % p) ++elsewhere;
   }
   // Before the backward flow rank r exchanges with 1 - r mod 6: pairs 0-1, 2-5, 3-4, of which 0 -> 1 and 3 -> 4 are steps of
-  // the ring: 4 others. After it rank r sends home to 4 - r mod 6: pairs 0-4, 1-3 (2 and 5 are home): 4 others.
+  // the ring: 4 others. After it rank r sends home to 5 - r: pairs 0-5, 1-4, 2-3, of which 5 -> 0 and 2 -> 3 are: 4 others.
   CHECK(elsewhere == 8);
 }
 
