@@ -12,7 +12,7 @@ namespace tawpipe::schedules {
 
 struct FullyShardedOptions {
   bool two_level = false;  ///< collectives between nodes first, each piece once, then inside the nodes; otherwise one ring
-  int prefetch = 1;        ///< units gathered ahead of the one computed; 0 gathers each when it is needed
+  int prefetch = 0;        ///< units gathered ahead of the one computed; 0 gathers each when it is needed
   bool reshard = true;     ///< off: a unit gathered for the forward stays until its backward
   bool overlap = true;     ///< off: communication takes the compute lane's time
 };

@@ -14,7 +14,7 @@ namespace tawpipe::schedules {
 
 struct TawpipeOptions {
   Order order = Order::eager;
-  bool overlap = true;  ///< off: communication takes the compute lane's time (the paper's ablation without CCO)
+  bool overlap = true;  ///< off: in a group, communication and computation take turns (the paper's ablation without CCO)
   int buffers = 2;      ///< shards a device can hold beside its own: one computed with, the others on their way
 };
 
@@ -25,7 +25,10 @@ namespace detail {
 class TawpipeBuilder {
  public:
   TawpipeBuilder(const Workload& workload, const DeviceGroups& groups, const TawpipeOptions& options)
-      : builder_{"tawpipe", workload, groups.ranks(), lanes(options.overlap)},
+      : builder_{"tawpipe",
+                 workload,
+                 groups.ranks(),
+                 {"compute", "weights_out", "weights_in", "broadcast", "reduce", "gradients_out", "gradients_in"}},
         groups_{groups},
         options_{options},
         ranks_{groups.ranks()},
@@ -64,11 +67,6 @@ class TawpipeBuilder {
     int shard = 0;
     std::int64_t round = 0;
   };
-
-  static std::vector<std::string> lanes(bool overlap) {
-    if (!overlap) return {"compute"};
-    return {"compute", "weights_out", "weights_in", "broadcast", "reduce", "gradients_out", "gradients_in"};
-  }
 
   /// A group's step in the order of emission: at `time`, in units of one forward.
   struct Event {
@@ -140,6 +138,8 @@ class TawpipeBuilder {
     }
     delivered_.resize(static_cast<std::size_t>(groups_.count()), -1);
     held_.resize(static_cast<std::size_t>(groups_.count()), -1);
+    computed_.resize(static_cast<std::size_t>(groups_.count()));
+    collected_ = computed_;
   }
 
   /// Where `rank` finds the shard its group computes with.
@@ -166,6 +166,8 @@ class TawpipeBuilder {
     const int root = groups_.group_of(owner) == group ? owner : placement_.staging(next.shard, group);
     const Bytes bytes = weight_bytes(builder_.workload(), builder_.stage(next.shard).parameters);
     const auto at = static_cast<std::int32_t>(std::max<std::int64_t>(step + group, 0));
+    const std::span<const TaskId> after =
+        options_.overlap ? std::span<const TaskId>{} : computed_[static_cast<std::size_t>(group)];
     if (root != owner) {
       builder_.add({.op = Op::pass,
                     .payload = Payload::weights,
@@ -176,7 +178,8 @@ class TawpipeBuilder {
                     .stage = StageId{next.shard},
                     .step = at,
                     .bytes = bytes},
-                   {reads(states_[static_cast<std::size_t>(owner)].weights), writes(weights_of(root, next.shard, delivery))});
+                   {reads(states_[static_cast<std::size_t>(owner)].weights), writes(weights_of(root, next.shard, delivery))},
+                   after);
     }
     if (groups_.size(group) == 1) return;
     uses_.clear();
@@ -184,7 +187,7 @@ class TawpipeBuilder {
       const BufferId buffer = weights_of(number(member), next.shard, delivery);
       uses_.push_back(number(member) == root ? reads(buffer) : writes(buffer));
     }
-    builder_.add(collective(Op::broadcast, Payload::weights, lane_broadcast_, root, group, next.shard, at, bytes), uses_);
+    builder_.add(collective(Op::broadcast, Payload::weights, lane_broadcast_, root, group, next.shard, at, bytes), uses_, after);
   }
 
   void compute_step(int group, std::int64_t step) {
@@ -193,6 +196,9 @@ class TawpipeBuilder {
     if (!now.active) return;
     const StageWork& work = builder_.stage(now.shard);
     const std::int64_t delivery = delivered_[static_cast<std::size_t>(group)];
+    const std::span<const TaskId> after =
+        options_.overlap ? std::span<const TaskId>{} : collected_[static_cast<std::size_t>(group)];
+    std::vector<TaskId> done;
     for (const Rank member : groups_.members(group)) {
       const int r = number(member);
       if (!has_microbatch(r, now.round)) continue;
@@ -211,10 +217,11 @@ class TawpipeBuilder {
         uses_.push_back(placement_.owner(now.shard) == r ? adds_to(gradient) : writes(gradient));
         edge_->backward(r, work, uses_);
       }
-      builder_.add(compute(now.forward ? Op::forward : Op::backward, r, now.shard, now.round * ranks_ + r,
-                           static_cast<std::int32_t>(step + group)),
-                   uses_);
+      done.push_back(builder_.add(compute(now.forward ? Op::forward : Op::backward, r, now.shard, now.round * ranks_ + r,
+                                          static_cast<std::int32_t>(step + group)),
+                                  uses_, after));
     }
+    computed_[static_cast<std::size_t>(group)] = std::move(done);
   }
 
   /// The paper draws group g's start g units late, and one unit between forward and backward (after the last backward in
@@ -241,6 +248,8 @@ class TawpipeBuilder {
     const Bytes bytes = gradient_bytes(builder_.workload(), builder_.stage(last.shard).parameters);
     const BufferId total = states_[static_cast<std::size_t>(owner)].gradients;
     const auto at = static_cast<std::int32_t>(step + group);
+    auto& collected = collected_[static_cast<std::size_t>(group)];
+    collected.clear();
     if (groups_.size(group) > 1) {
       uses_.clear();
       for (const Rank member : groups_.members(group)) {
@@ -249,19 +258,20 @@ class TawpipeBuilder {
         const BufferId buffer = gradient_of(number(member), last.shard);
         uses_.push_back(number(member) != root ? reads(buffer) : at_home ? adds_to(buffer) : changes(buffer));
       }
-      builder_.add(collective(Op::reduce, Payload::gradients, lane_reduce_, root, group, last.shard, at, bytes), uses_);
+      collected.push_back(
+          builder_.add(collective(Op::reduce, Payload::gradients, lane_reduce_, root, group, last.shard, at, bytes), uses_));
     }
     if (at_home) return;
-    builder_.add({.op = Op::pass,
-                  .payload = Payload::gradients,
-                  .lane = lane_gradients_out_,
-                  .peer_lane = lane_gradients_in_,
-                  .rank = Rank{root},
-                  .peer = Rank{owner},
-                  .stage = StageId{last.shard},
-                  .step = at,
-                  .bytes = bytes},
-                 {reads(gradient_of(root, last.shard)), adds_to(total)});
+    collected.push_back(builder_.add({.op = Op::pass,
+                                      .payload = Payload::gradients,
+                                      .lane = lane_gradients_out_,
+                                      .peer_lane = lane_gradients_in_,
+                                      .rank = Rank{root},
+                                      .peer = Rank{owner},
+                                      .stage = StageId{last.shard},
+                                      .step = at,
+                                      .bytes = bytes},
+                                     {reads(gradient_of(root, last.shard)), adds_to(total)}));
   }
 
   Task collective(Op op, Payload payload, std::uint8_t lane, int root, int group, int shard, std::int32_t step, Bytes bytes) {
@@ -294,12 +304,14 @@ class TawpipeBuilder {
   std::vector<std::int64_t> delivered_;  ///< [group] deliveries so far, less one
   std::vector<int> held_;                ///< [group] the shard delivered last
   std::vector<Use> uses_;
-  std::uint8_t lane_out_ = options_.overlap ? 1 : 0;
-  std::uint8_t lane_in_ = options_.overlap ? 2 : 0;
-  std::uint8_t lane_broadcast_ = options_.overlap ? 3 : 0;
-  std::uint8_t lane_reduce_ = options_.overlap ? 4 : 0;
-  std::uint8_t lane_gradients_out_ = options_.overlap ? 5 : 0;
-  std::uint8_t lane_gradients_in_ = options_.overlap ? 6 : 0;
+  std::vector<std::vector<TaskId>> computed_;   ///< [group] its last step's computations
+  std::vector<std::vector<TaskId>> collected_;  ///< [group] its last collection of a gradient
+  static constexpr std::uint8_t lane_out_ = 1;
+  static constexpr std::uint8_t lane_in_ = 2;
+  static constexpr std::uint8_t lane_broadcast_ = 3;
+  static constexpr std::uint8_t lane_reduce_ = 4;
+  static constexpr std::uint8_t lane_gradients_out_ = 5;
+  static constexpr std::uint8_t lane_gradients_in_ = 6;
 };
 
 }  // namespace detail

@@ -11,7 +11,7 @@
 namespace tawpipe::schedules {
 
 struct WeipipeOptions {
-  Order order = Order::paper;
+  Order order = Order::eager;
   bool overlap = true;  ///< off: communication takes the compute lane's time
 };
 
@@ -39,10 +39,9 @@ class WeipipeBuilder {
     for (std::int64_t turn = 0; turn < ranks_ + turns; ++turn) {
       const std::int64_t backward_turn = turn - ranks_;
       if (backward_turn >= 0) {
-        const bool last = backward_turn + 1 == turns;
-        if (!last && ranks_ > 1) pass_backward_weights(backward_turn);
+        if (backward_turn + 1 < turns && ranks_ > 1) pass_backward_weights(backward_turn);
         compute_turn(backward_turn, false);
-        pass_gradients(backward_turn, last);
+        if (backward_turn > 0) pass_gradients(backward_turn - 1, false);
       }
       if (turn < turns) {
         const bool last = turn + 1 == turns;
@@ -50,6 +49,7 @@ class WeipipeBuilder {
         compute_turn(turn, true);
       }
     }
+    pass_gradients(turns - 1, true);
     for (int r = 0; r < ranks_; ++r) {
       builder_.add(update(r, seed(r), own(r).bytes),
                    {reads(final_gradient_[static_cast<std::size_t>(r)]), changes(own(r).weights), changes(own(r).optimizer)});
@@ -103,7 +103,7 @@ class WeipipeBuilder {
   struct RankBuffers {
     std::array<BufferId, 2> forward{};    ///< [turn % 2] the forward flow's chunk
     std::array<BufferId, 2> backward{};   ///< [turn % 2] the backward flow's chunk
-    std::array<BufferId, 2> gradients{};  ///< [turn % 2] the sum so far for the backward flow's chunk
+    std::array<BufferId, 2> gradients{};  ///< [turn % 2] the backward flow's chunk's: computed here, then added to
     BufferId forward_stream = none<BufferId>;
     BufferId backward_stream = none<BufferId>;
     std::vector<BufferId> saved;  ///< [round % 2 * ranks + chunk]
@@ -131,7 +131,7 @@ class WeipipeBuilder {
   }
 
   void pass(Payload payload, std::uint8_t lane, int from, int to, int chunk, std::int32_t step, BufferId source,
-            BufferId destination) {
+            Use destination) {
     const std::int64_t parameters = builder_.stage(chunk).parameters;
     const Workload& workload = builder_.workload();
     builder_.add(
@@ -144,7 +144,7 @@ class WeipipeBuilder {
          .stage = StageId{chunk},
          .step = step,
          .bytes = payload == Payload::gradients ? gradient_bytes(workload, parameters) : weight_bytes(workload, parameters)},
-        {reads(source), writes(destination)});
+        {reads(source), destination});
   }
 
   /// Each rank sends its chunk to the rank where the backward flow needs it first.
@@ -152,25 +152,27 @@ class WeipipeBuilder {
     for (const int r : ring_order()) {
       const int to = wrap(seed(r) + 1);
       if (to == r) continue;
-      pass(Payload::weights, lane_backward_, r, to, seed(r), step(ranks_, false), own(r).weights, backward_weights(to, 0));
+      pass(Payload::weights, lane_backward_, r, to, seed(r), step(ranks_, false), own(r).weights,
+           writes(backward_weights(to, 0)));
     }
   }
   void pass_forward_weights(std::int64_t turn) {
     for (const int r : ring_order()) {
       const int to = wrap(r + 1);
       pass(Payload::weights, lane_forward_, r, to, forward_chunk(r, turn), step(turn, true), forward_weights(r, turn),
-           forward_weights(to, turn + 1));
+           writes(forward_weights(to, turn + 1)));
     }
   }
   void pass_backward_weights(std::int64_t turn) {
     for (const int r : ring_order()) {
       const int to = wrap(r + 1);
       pass(Payload::weights, lane_backward_, r, to, backward_chunk(r, turn), step(turn + ranks_, false),
-           backward_weights(r, turn), backward_weights(to, turn + 1));
+           backward_weights(r, turn), writes(backward_weights(to, turn + 1)));
     }
   }
 
-  /// After turn `turn` each gradient that has contributions moves on with its chunk; after the last, home.
+  /// After turn `turn` each gradient that has contributions moves on with its chunk and is added to what the next rank has
+  /// computed for it in the meantime; after the last turn it goes home.
   void pass_gradients(std::int64_t turn, bool last) {
     for (const int r : ring_order()) {
       if (r > turn) continue;  // no rank has added to this chunk's gradient yet
@@ -178,19 +180,26 @@ class WeipipeBuilder {
       const int to = last ? owner(chunk) : wrap(r + 1);
       if (last) final_gradient_[static_cast<std::size_t>(to)] = to == r ? gradients(r, turn) : own(to).gradients;
       if (to == r) continue;
+      const BufferId target = last ? own(to).gradients : gradients(to, turn + 1);
       pass(Payload::gradients, lane_gradients_, r, to, chunk, step(turn + ranks_, false) + 1, gradients(r, turn),
-           last ? own(to).gradients : gradients(to, turn + 1));
+           !last && microbatch_at(to, turn + 1) >= 0 ? adds_to(target) : writes(target));
     }
+  }
+
+  /// The microbatch that `rank` works on in its turn `turn` of either direction; -1 before its first and after its last.
+  std::int64_t microbatch_at(int rank, std::int64_t turn) const {
+    const std::int64_t local = turn - rank;
+    if (local < 0 || local >= rounds_ * ranks_) return -1;
+    const std::int64_t microbatch = local / ranks_ * ranks_ + rank;
+    return microbatch < builder_.workload().microbatches() ? microbatch : -1;
   }
 
   /// One turn of all ranks, forward or backward. A rank is `rank` turns behind the first.
   void compute_turn(std::int64_t turn, bool forward) {
     last_half_ = this_half_;
     for (int r = 0; r < ranks_; ++r) {
-      const std::int64_t local = turn - r;
-      if (local < 0 || local >= rounds_ * ranks_) continue;
-      const std::int64_t microbatch = local / ranks_ * ranks_ + r;
-      if (microbatch >= builder_.workload().microbatches()) continue;
+      const std::int64_t microbatch = microbatch_at(r, turn);
+      if (microbatch < 0) continue;
       const int chunk = forward ? forward_chunk(r, turn) : backward_chunk(r, turn);
       const StageWork& work = builder_.stage(chunk);
       RankBuffers& rank = at(r);
@@ -201,10 +210,10 @@ class WeipipeBuilder {
         uses = {reads(forward_weights(r, turn)), changes(rank.forward_stream), writes(saved)};
         edge_->forward(r, work, uses);
       } else {
-        const bool first = r == 0 && turn < ranks_;  // nobody has added to this gradient before
+        // With one rank nothing travels, and the sum stays in one buffer.
         const BufferId gradient = gradients(r, turn);
         uses = {reads(backward_weights(r, turn)), changes(rank.backward_stream), reads(saved),
-                first ? writes(gradient) : adds_to(gradient)};
+                ranks_ == 1 && turn > 0 ? adds_to(gradient) : writes(gradient)};
         edge_->backward(r, work, uses);
       }
       std::vector<TaskId> after;

@@ -1,0 +1,57 @@
+// How much of the devices' time is idle, two ways.
+// Not: why (analysis/critical_path.hpp).
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "tawpipe/schedule/schedule.hpp"
+#include "tawpipe/timeline/timeline.hpp"
+
+namespace tawpipe {
+
+/// The idle share of the devices.
+struct Bubble {
+  double ratio = 0;            ///< 1 - work of all ranks / (ranks * makespan)
+  double span_rate = 0;        ///< 1 - work / span of the rank whose span, first to last forward or backward, is largest
+  std::vector<Duration> busy;  ///< [rank] work, optimizer included
+};
+
+/// Idle time of `timeline`. Drawn idle units and transfers that hold the compute lane count as idle.
+/// Source of span_rate: Qi et al. 2024, Zero Bubble Pipeline Parallelism, arXiv:2401.10241 (bubble rate).
+/// Complexity: O(tasks).
+inline Bubble bubble(const Schedule& schedule, const Timeline& timeline) {
+  struct Span {
+    TimePoint first = TimePoint{Duration::max()};
+    TimePoint last;
+    Duration work;
+  };
+  Bubble result;
+  result.busy.resize(static_cast<std::size_t>(schedule.ranks()));
+  std::vector<Span> spans(result.busy.size());
+  for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
+    const Task& task = schedule.tasks()[t];
+    if (!is_work(task.op)) continue;
+    const Duration took = timeline.end[t] - timeline.start[t];
+    result.busy[index(task.rank)] += took;
+    if (task.op == Op::update) continue;
+    Span& span = spans[index(task.rank)];
+    span.first = std::min(span.first, timeline.start[t]);
+    span.last = std::max(span.last, timeline.end[t]);
+    span.work += took;
+  }
+  const Duration makespan = timeline.makespan();
+  if (makespan <= Duration{}) return result;
+  double work = 0;
+  for (const Duration busy : result.busy) work += busy / makespan;
+  result.ratio = 1.0 - work / static_cast<double>(schedule.ranks());
+  Duration largest;
+  for (const Span& span : spans) {
+    if (span.work <= Duration{} || span.last - span.first <= largest) continue;
+    largest = span.last - span.first;
+    result.span_rate = 1.0 - span.work / largest;
+  }
+  return result;
+}
+
+}  // namespace tawpipe

@@ -1,0 +1,94 @@
+// How long ranks communicate, and how much of it no computation hides.
+// Not: how many bytes (analysis/traffic.hpp).
+#pragma once
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/schedule/schedule.hpp"
+#include "tawpipe/timeline/timeline.hpp"
+
+namespace tawpipe {
+
+/// Time in transfers and collectives, means over the ranks.
+struct Communication {
+  double busy_s = 0;                ///< at least one in flight
+  double exposed_s = 0;             ///< at least one in flight while the rank computes nothing
+  std::vector<double> lane_busy_s;  ///< [lane] in flight on that lane
+};
+
+namespace detail {
+
+using Intervals = std::vector<std::pair<std::int64_t, std::int64_t>>;
+
+/// Sorts and joins overlapping intervals.
+inline void unite(Intervals& intervals) {
+  std::sort(intervals.begin(), intervals.end());
+  std::size_t kept = 0;
+  for (const auto& interval : intervals) {
+    if (kept > 0 && interval.first <= intervals[kept - 1].second) {
+      intervals[kept - 1].second = std::max(intervals[kept - 1].second, interval.second);
+    } else {
+      intervals[kept++] = interval;
+    }
+  }
+  intervals.resize(kept);
+}
+
+inline std::int64_t length(const Intervals& united) {
+  std::int64_t sum = 0;
+  for (const auto& [from, to] : united) sum += to - from;
+  return sum;
+}
+
+/// Length of the part that two united lists share.
+inline std::int64_t overlap(const Intervals& a, const Intervals& b) {
+  std::int64_t sum = 0;
+  for (std::size_t i = 0, j = 0; i < a.size() && j < b.size();) {
+    sum += std::max<std::int64_t>(0, std::min(a[i].second, b[j].second) - std::max(a[i].first, b[j].first));
+    if (a[i].second < b[j].second) {
+      ++i;
+    } else {
+      ++j;
+    }
+  }
+  return sum;
+}
+
+}  // namespace detail
+
+/// Communication time of `timeline`. Complexity: O(tasks log tasks), one rank's intervals in memory at a time.
+inline Communication communication(const Schedule& schedule, const Timeline& timeline) {
+  Communication result;
+  result.lane_busy_s.assign(schedule.lanes().size(), 0);
+  const double scale = 1e-12 / static_cast<double>(schedule.ranks());
+  detail::Intervals work;
+  detail::Intervals lane_intervals;
+  detail::Intervals all;
+  for (int rank = 0; rank < schedule.ranks(); ++rank) {
+    work.clear();
+    all.clear();
+    for (std::size_t lane = 0; lane < schedule.lanes().size(); ++lane) {
+      lane_intervals.clear();
+      for (const TaskId task : schedule.program(Rank{rank}, static_cast<int>(lane))) {
+        const Op op = schedule.task(task).op;
+        const std::pair interval{timeline.start_of(task).picoseconds(), timeline.end_of(task).picoseconds()};
+        if (interval.first == interval.second) continue;
+        if (is_work(op)) work.push_back(interval);
+        if (!is_compute(op)) lane_intervals.push_back(interval);
+      }
+      detail::unite(lane_intervals);
+      result.lane_busy_s[lane] += static_cast<double>(detail::length(lane_intervals)) * scale;
+      all.insert(all.end(), lane_intervals.begin(), lane_intervals.end());
+    }
+    detail::unite(work);
+    detail::unite(all);
+    const std::int64_t busy = detail::length(all);
+    result.busy_s += static_cast<double>(busy) * scale;
+    result.exposed_s += static_cast<double>(busy - detail::overlap(all, work)) * scale;
+  }
+  return result;
+}
+
+}  // namespace tawpipe

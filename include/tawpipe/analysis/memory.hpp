@@ -1,0 +1,87 @@
+// Device memory over time: the peak of each rank and what holds it.
+// Not: allocator waste, nor the buffers of NCCL and of libraries.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "tawpipe/schedule/schedule.hpp"
+#include "tawpipe/timeline/timeline.hpp"
+#include "tawpipe/topology/cluster.hpp"
+
+namespace tawpipe {
+
+/// One rank's memory at its fullest.
+struct PeakMemory {
+  Bytes total;
+  std::array<Bytes, buffer_kinds> by_kind{};  ///< [kind] at the moment of the peak
+  TimePoint at;
+};
+
+/// The peak of each rank while `schedule` runs as in `timeline`. A persistent buffer is held throughout, a transient one
+/// from its first use's start to its last use's end.
+/// @return [rank], `schedule.ranks()` long.
+/// Complexity: O(uses + buffers log buffers).
+inline std::vector<PeakMemory> peak_memory(const Schedule& schedule, const Timeline& timeline) {
+  constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
+  struct Life {
+    std::int64_t from = never;
+    std::int64_t to = -1;
+  };
+  const auto buffers = schedule.buffers();
+  std::vector<Life> lives(buffers.size());
+  for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
+    for (const Use& use : schedule.uses(id<TaskId>(t))) {
+      Life& life = lives[index(use.buffer)];
+      life.from = std::min(life.from, timeline.start[t].picoseconds());
+      life.to = std::max(life.to, timeline.end[t].picoseconds());
+    }
+  }
+  struct Change {
+    std::int64_t time;
+    std::int64_t bytes;  ///< negative where a buffer is released
+    BufferKind kind;
+  };
+  std::vector<std::vector<Change>> changes(static_cast<std::size_t>(schedule.ranks()));
+  std::vector<PeakMemory> peaks(static_cast<std::size_t>(schedule.ranks()));
+  for (std::size_t b = 0; b < buffers.size(); ++b) {
+    const Buffer& buffer = buffers[b];
+    if (buffer.persistent) {
+      peaks[index(buffer.rank)].total += buffer.bytes;
+      peaks[index(buffer.rank)].by_kind[static_cast<std::size_t>(buffer.kind)] += buffer.bytes;
+    } else if (lives[b].from != never && buffer.bytes > Bytes{}) {
+      changes[index(buffer.rank)].push_back({lives[b].from, buffer.bytes.value(), buffer.kind});
+      changes[index(buffer.rank)].push_back({lives[b].to, -buffer.bytes.value(), buffer.kind});
+    }
+  }
+  for (std::size_t rank = 0; rank < peaks.size(); ++rank) {
+    // At one instant what ends releases before what starts takes, as a stream-ordered allocator does.
+    std::sort(changes[rank].begin(), changes[rank].end(), [](const Change& a, const Change& b) {
+      return a.time != b.time ? a.time < b.time : (a.bytes != b.bytes ? a.bytes < b.bytes : a.kind < b.kind);
+    });
+    PeakMemory now = peaks[rank];
+    for (const Change& change : changes[rank]) {
+      now.total += Bytes{change.bytes};
+      now.by_kind[static_cast<std::size_t>(change.kind)] += Bytes{change.bytes};
+      if (now.total > peaks[rank].total) {
+        peaks[rank] = now;
+        peaks[rank].at = TimePoint{Duration{change.time}};
+      }
+    }
+  }
+  return peaks;
+}
+
+/// The ranks whose peak exceeds their device's memory.
+inline std::vector<Rank> out_of_memory(const std::vector<PeakMemory>& peaks, const Cluster& cluster) {
+  std::vector<Rank> ranks;
+  for (std::size_t rank = 0; rank < peaks.size(); ++rank) {
+    if (peaks[rank].total > cluster.device(id<Rank>(rank)).memory) ranks.push_back(id<Rank>(rank));
+  }
+  return ranks;
+}
+
+}  // namespace tawpipe

@@ -1,0 +1,88 @@
+// Everything a user asks of one predicted or measured iteration, in one value.
+// Not: how it is printed (report/).
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/analysis/bubble.hpp"
+#include "tawpipe/analysis/communication.hpp"
+#include "tawpipe/analysis/critical_path.hpp"
+#include "tawpipe/analysis/memory.hpp"
+#include "tawpipe/analysis/traffic.hpp"
+#include "tawpipe/schedule/schedule.hpp"
+#include "tawpipe/timeline/timeline.hpp"
+#include "tawpipe/topology/cluster.hpp"
+
+namespace tawpipe {
+
+/// The outcome of one iteration of a schedule on a cluster.
+struct Summary {
+  std::string schedule;
+  std::vector<std::pair<std::string, std::string>> options;
+  std::string cluster;
+  std::string model;  ///< "" where times were fixed and no model was given
+  int nodes = 0;
+  int ranks = 0;
+  std::int64_t tasks = 0;
+  std::int64_t stages = 0;
+  std::int64_t microbatches = 0;
+  std::int64_t microbatch_size = 0;  ///< sequences; 0 without a model
+  std::int64_t sequence = 0;         ///< tokens; 0 without a model
+  std::int64_t global_batch = 0;     ///< sequences; 0 without a model
+  std::string recompute;
+
+  Duration makespan;
+  double tokens_per_device_per_second = 0;  ///< 0 without a model
+  double mfu = 0;                           ///< model FLOPs (nothing recomputed) over the devices' peak; 0 without a model
+  Bubble bubble;
+  std::vector<PeakMemory> peak_memory;  ///< [rank]
+  std::vector<Bytes> device_memory;     ///< [rank]
+  std::vector<Rank> out_of_memory;      ///< ranks that need more than they have; empty without a model
+  Traffic traffic;
+  std::vector<std::string> lanes;
+  Communication communication;
+  std::array<Duration, ops> critical_path{};  ///< [op] time on the critical path
+};
+
+/// Summarizes `timeline`. Complexity: O(tasks log tasks).
+inline Summary summarize(const Schedule& schedule, const Cluster& cluster, const Timeline& timeline) {
+  const Workload& workload = schedule.workload();
+  Summary summary;
+  summary.schedule = schedule.name();
+  summary.options = schedule.options();
+  summary.cluster = cluster.name();
+  summary.nodes = cluster.nodes();
+  summary.ranks = schedule.ranks();
+  summary.tasks = static_cast<std::int64_t>(schedule.tasks().size());
+  summary.stages = static_cast<std::int64_t>(schedule.stages().size());
+  summary.microbatches = workload.microbatches();
+  summary.makespan = timeline.makespan();
+  summary.bubble = bubble(schedule, timeline);
+  summary.peak_memory = peak_memory(schedule, timeline);
+  summary.traffic = traffic(schedule, cluster);
+  summary.lanes = schedule.lanes();
+  summary.communication = communication(schedule, timeline);
+  summary.critical_path = critical_path(schedule, timeline).time_of_op;
+  double peak = 0;
+  for (int rank = 0; rank < schedule.ranks(); ++rank) {
+    peak += cluster.device(Rank{rank}).peak.value();
+    summary.device_memory.push_back(cluster.device(Rank{rank}).memory);
+  }
+  if (workload.is_abstract()) return summary;
+  summary.model = workload.model().name;
+  summary.microbatch_size = workload.batch().microbatch_size;
+  summary.sequence = workload.batch().sequence;
+  summary.global_batch = workload.batch().global_batch;
+  summary.recompute = std::string{name(workload.recompute())};
+  summary.out_of_memory = out_of_memory(summary.peak_memory, cluster);
+  const double time = to_seconds(summary.makespan);
+  if (time > 0) {
+    summary.tokens_per_device_per_second = workload.tokens() / time / summary.ranks;
+    summary.mfu = workload.model_flops().value() / time / peak;
+  }
+  return summary;
+}
+
+}  // namespace tawpipe

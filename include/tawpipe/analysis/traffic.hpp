@@ -1,0 +1,87 @@
+// The bytes a schedule sends: between nodes, inside them, by kind of link and by payload.
+// Not: when it sends them (timeline) nor how fast (cost/).
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include "tawpipe/cost/collective_cost.hpp"
+#include "tawpipe/schedule/schedule.hpp"
+#include "tawpipe/topology/cluster.hpp"
+
+namespace tawpipe {
+
+/// Bytes sent in one iteration, by all ranks together.
+struct Traffic {
+  std::int64_t inter_node_bytes = 0;                                  ///< over edges between two nodes, each counted once
+  std::int64_t intra_node_bytes = 0;                                  ///< over edges inside a node
+  std::vector<std::int64_t> node_egress_bytes;                        ///< [node] sent to other nodes
+  std::vector<std::int64_t> node_ingress_bytes;                       ///< [node] received from other nodes
+  std::vector<std::int64_t> rank_sent_bytes;                          ///< [rank]
+  std::array<std::int64_t, link_classes> link_bytes{};                ///< [class] summed over the links crossed
+  std::array<std::array<std::int64_t, 2>, payloads> payload_bytes{};  ///< [payload][0 inside nodes, 1 between]
+  std::array<std::int64_t, ops> tasks{};                              ///< [op] how many tasks
+
+  std::int64_t max_node_egress_bytes() const {
+    return node_egress_bytes.empty() ? 0 : *std::max_element(node_egress_bytes.begin(), node_egress_bytes.end());
+  }
+};
+
+namespace detail {
+
+/// The edges of one kind of communication, and the share of the task's bytes that each carries.
+struct Edges {
+  std::vector<std::pair<Rank, Rank>> edges;
+  double fraction = 1;
+};
+
+inline Edges edges_of(const Schedule& schedule, const Task& task, const Cluster& cluster, Algorithm all_reduce) {
+  if (task.op == Op::pass) return {{{task.rank, task.peer}}, 1};
+  if (task.op == Op::exchange) return {{{task.rank, task.peer}, {task.peer, task.rank}}, 1};
+  CollectiveShape shape = collective_shape(task.op, all_reduce, schedule.group(task.group), task.rank, cluster);
+  return {std::move(shape.edges), shape.fraction};
+}
+
+}  // namespace detail
+
+/// The traffic of `schedule` on `cluster`, exact up to rounding each edge's part of a collective to a whole byte.
+/// Complexity: O(tasks + edges of the distinct communications) lookups.
+inline Traffic traffic(const Schedule& schedule, const Cluster& cluster, Algorithm all_reduce = Algorithm::ring) {
+  Traffic total;
+  total.node_egress_bytes.assign(static_cast<std::size_t>(cluster.nodes()), 0);
+  total.node_ingress_bytes = total.node_egress_bytes;
+  total.rank_sent_bytes.assign(static_cast<std::size_t>(cluster.ranks()), 0);
+  // Bytes of like tasks are added up first, then spread over their edges once.
+  using Key = std::tuple<Op, Payload, Rank, Rank, GroupId, Bytes>;
+  std::map<Key, std::int64_t> counts;
+  for (const Task& task : schedule.tasks()) {
+    ++total.tasks[static_cast<std::size_t>(task.op)];
+    if (!is_compute(task.op)) ++counts[{task.op, task.payload, task.rank, task.peer, task.group, task.bytes}];
+  }
+  for (const auto& [key, count] : counts) {
+    const auto& [op, payload, rank, peer, group, bytes] = key;
+    const Task task{.op = op, .payload = payload, .rank = rank, .peer = peer, .group = group, .bytes = bytes};
+    const detail::Edges edges = detail::edges_of(schedule, task, cluster, all_reduce);
+    const auto each = static_cast<std::int64_t>(edges.fraction * static_cast<double>(bytes.value()) + 0.5) * count;
+    for (const auto& [from, to] : edges.edges) {
+      const bool leaves = !cluster.same_node(from, to);
+      (leaves ? total.inter_node_bytes : total.intra_node_bytes) += each;
+      total.payload_bytes[static_cast<std::size_t>(payload)][leaves ? 1 : 0] += each;
+      total.rank_sent_bytes[index(from)] += each;
+      if (leaves) {
+        total.node_egress_bytes[index(cluster.node_of(from))] += each;
+        total.node_ingress_bytes[index(cluster.node_of(to))] += each;
+      }
+      for (const LinkId link : cluster.route(from, to).links) {
+        total.link_bytes[static_cast<std::size_t>(cluster.link(link).kind)] += each;
+      }
+    }
+  }
+  return total;
+}
+
+}  // namespace tawpipe

@@ -1,0 +1,90 @@
+// A summary as JSON: the stable, documented form for machines (docs/output.md).
+// Not: the timeline itself (timeline_csv.hpp, chrome_trace.hpp).
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tawpipe/analysis/summary.hpp"
+
+namespace tawpipe {
+
+/// The summary's JSON object. Keys keep their order and meaning; new ones may be added.
+inline nlohmann::ordered_json to_json(const Summary& summary) {
+  using Json = nlohmann::ordered_json;
+  Json options = Json::object();
+  for (const auto& [key, value] : summary.options) options[key] = value;
+  Json peaks = Json::array();
+  Json device_memory = Json::array();
+  Json kinds = Json::object();
+  for (const auto& peak : summary.peak_memory) peaks.push_back(peak.total.value());
+  for (const auto& memory : summary.device_memory) device_memory.push_back(memory.value());
+  for (int kind = 0; kind < buffer_kinds; ++kind) {
+    Json ranks = Json::array();
+    for (const auto& peak : summary.peak_memory) ranks.push_back(peak.by_kind[static_cast<std::size_t>(kind)].value());
+    kinds[std::string{name(static_cast<BufferKind>(kind))}] = std::move(ranks);
+  }
+  Json missing = Json::array();
+  for (const Rank rank : summary.out_of_memory) missing.push_back(number(rank));
+  Json links = Json::object();
+  for (int kind = 0; kind < link_classes; ++kind) {
+    links[std::string{name(static_cast<LinkClass>(kind))}] = summary.traffic.link_bytes[static_cast<std::size_t>(kind)];
+  }
+  Json by_payload = Json::object();
+  for (int payload = 1; payload < payloads; ++payload) {
+    const auto& bytes = summary.traffic.payload_bytes[static_cast<std::size_t>(payload)];
+    Json both = Json::object();
+    both["inter_node_bytes"] = bytes[1];
+    both["intra_node_bytes"] = bytes[0];
+    by_payload[std::string{name(static_cast<Payload>(payload))}] = std::move(both);
+  }
+  Json lanes = Json::object();
+  for (std::size_t lane = 0; lane < summary.lanes.size(); ++lane)
+    lanes[summary.lanes[lane]] = summary.communication.lane_busy_s[lane];
+  Json path = Json::object();
+  for (int op = 0; op < ops; ++op) {
+    const Duration time = summary.critical_path[static_cast<std::size_t>(op)];
+    if (time > Duration{}) path[std::string{name(static_cast<Op>(op))}] = to_seconds(time);
+  }
+
+  Json json;
+  json["schedule"] = summary.schedule;
+  json["options"] = std::move(options);
+  json["cluster"] = summary.cluster;
+  json["model"] = summary.model.empty() ? Json{} : Json(summary.model);
+  json["nodes"] = summary.nodes;
+  json["ranks"] = summary.ranks;
+  json["tasks"] = summary.tasks;
+  json["stages"] = summary.stages;
+  json["microbatches"] = summary.microbatches;
+  json["microbatch_size"] = summary.microbatch_size;
+  json["sequence"] = summary.sequence;
+  json["global_batch"] = summary.global_batch;
+  json["recompute"] = summary.recompute;
+  json["makespan_s"] = to_seconds(summary.makespan);
+  json["makespan_ps"] = summary.makespan.value();
+  json["tokens_per_device_per_second"] = summary.tokens_per_device_per_second;
+  json["mfu"] = summary.mfu;
+  json["bubble_ratio"] = summary.bubble.ratio;
+  json["span_bubble_rate"] = summary.bubble.span_rate;
+  json["peak_memory_bytes"] = std::move(peaks);
+  json["peak_memory_by_kind"] = std::move(kinds);
+  json["device_memory_bytes"] = std::move(device_memory);
+  json["out_of_memory"] = !summary.out_of_memory.empty();
+  json["out_of_memory_ranks"] = std::move(missing);
+  Json& traffic = json["traffic"];
+  traffic["inter_node_bytes"] = summary.traffic.inter_node_bytes;
+  traffic["intra_node_bytes"] = summary.traffic.intra_node_bytes;
+  traffic["max_node_egress_bytes"] = summary.traffic.max_node_egress_bytes();
+  traffic["node_egress_bytes"] = summary.traffic.node_egress_bytes;
+  traffic["link_bytes"] = std::move(links);
+  traffic["payload"] = std::move(by_payload);
+  Json& communication = json["communication"];
+  communication["busy_s"] = summary.communication.busy_s;
+  communication["exposed_s"] = summary.communication.exposed_s;
+  communication["lane_busy_s"] = std::move(lanes);
+  json["critical_path_s"] = std::move(path);
+  return json;
+}
+
+}  // namespace tawpipe

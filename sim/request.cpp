@@ -1,0 +1,224 @@
+// Resolves the shared flags and runs predictions. Not: printing them (commands/).
+#include "request.hpp"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+
+#include "tawpipe/core/parse_units.hpp"
+#include "tawpipe/core/text.hpp"
+#include "tawpipe/model/huggingface_config.hpp"
+#include "tawpipe/simulate/simulator.hpp"
+#include "tawpipe/topology/cluster_file.hpp"
+
+namespace tawpipe::sim {
+
+namespace {
+
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  std::size_t begin = 0;
+  for (std::size_t end = text.find(separator); end != std::string::npos; end = text.find(separator, begin)) {
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  parts.push_back(text.substr(begin));
+  return parts;
+}
+
+double parse_fraction(const std::string& key, const std::string& text) {
+  double value = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (status != std::errc{} || end != text.data() + text.size() || !(value > 0 && value <= 1)) {
+    throw InputError(concat("--cost: ", key, "=", text, " must be a fraction above 0 and at most 1, such as 0.45"));
+  }
+  return value;
+}
+
+/// "roofline[:utilization=0.45,memory-utilization=0.8,overhead=8.4us,all-reduce=ring|tree]" or "fixed:forward=…,…".
+Cost parse_cost(const std::string& text, const std::optional<Transformer>& model) {
+  const auto colon = text.find(':');
+  const std::string kind = text.substr(0, colon);
+  const ScheduleOptions values = colon == std::string::npos || colon + 1 == text.size()
+                                     ? ScheduleOptions{}
+                                     : parse_options(split(text.substr(colon + 1), ','));
+  if (kind == "roofline") {
+    RooflineCost cost;
+    if (model && model->utilization > 0) cost.utilization = model->utilization;
+    for (const auto& [key, value] : values) {
+      if (key == "utilization") {
+        cost.utilization = parse_fraction(key, value);
+      } else if (key == "memory-utilization") {
+        cost.memory_utilization = parse_fraction(key, value);
+      } else if (key == "overhead") {
+        cost.overhead = parse_duration(value);
+      } else if (key == "all-reduce" && (value == "ring" || value == "tree")) {
+        cost.all_reduce = value == "tree" ? Algorithm::tree : Algorithm::ring;
+      } else if (key == "all-reduce") {
+        throw InputError(concat("--cost: all-reduce=", value, " must be ring or tree"));
+      } else {
+        throw InputError(concat("--cost: ", unknown_name("parameter of roofline", key,
+                                                         {"utilization", "memory-utilization", "overhead", "all-reduce"})));
+      }
+    }
+    return cost;
+  }
+  if (kind == "fixed") {
+    FixedCost cost{};
+    const std::vector<std::pair<std::string, Duration*>> known{{"forward", &cost.forward},
+                                                               {"backward_input", &cost.backward_input},
+                                                               {"backward_weight", &cost.backward_weight},
+                                                               {"transfer", &cost.transfer}};
+    std::vector<std::string> names;
+    for (const auto& [name, target] : known) names.push_back(name);
+    for (const auto& [key, value] : values) {
+      bool found = false;
+      for (const auto& [name, target] : known) {
+        if (name != key) continue;
+        *target = parse_duration(value);
+        found = true;
+      }
+      if (!found) throw InputError(concat("--cost: ", unknown_name("parameter of fixed", key, names)));
+    }
+    if (cost.forward + cost.backward_input + cost.backward_weight <= Duration{}) {
+      throw InputError(
+          "--cost fixed needs times, such as fixed:forward=18522us,backward_input=18086us,backward_weight=9337us,transfer=601us");
+    }
+    return cost;
+  }
+  throw InputError(concat("--cost: ", unknown_name("cost model", kind, {"roofline", "fixed"})));
+}
+
+}  // namespace
+
+ScheduleOptions parse_options(const std::vector<std::string>& texts) {
+  ScheduleOptions options;
+  for (const auto& text : texts) {
+    const auto equals = text.find('=');
+    if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
+      throw InputError(concat(quote(text), " is not an option; write key=value, such as order=paper"));
+    }
+    options[text.substr(0, equals)] = text.substr(equals + 1);
+  }
+  return options;
+}
+
+Problem resolve(const Request& request, bool choose_microbatch) {
+  if (request.cluster.empty()) throw InputError("--cluster is missing; give a name (tawpipe list clusters), a file, or NxM");
+  std::optional<Transformer> model;
+  if (!request.model.empty()) model = resolve_model(request.model);
+  Problem problem{.cluster = resolve_cluster(request.cluster), .model = model, .cost = parse_cost(request.cost, model)};
+  problem.recompute = parse_recompute(request.recompute);
+  if (request.global_batch < 0) throw InputError("--global-batch must be at least 1 sequence");
+  if (request.microbatches < 0) throw InputError("--microbatches must be at least 1");
+  if (request.global_batch > 0 && request.microbatches > 0) {
+    throw InputError("--global-batch and --microbatches say the same in two ways; give one of them");
+  }
+  const bool automatic = request.microbatch == "auto" || (request.microbatch.empty() && choose_microbatch);
+  if (!automatic) {
+    problem.microbatch_size = 1;
+    if (!request.microbatch.empty()) {
+      std::int64_t size = 0;
+      const char* const end = request.microbatch.data() + request.microbatch.size();
+      const auto [rest, status] = std::from_chars(request.microbatch.data(), end, size);
+      if (status != std::errc{} || rest != end || size < 1) {
+        throw InputError(concat("--microbatch ", request.microbatch, " must be a number of sequences, 1 or more, or auto"));
+      }
+      problem.microbatch_size = size;
+    }
+  }
+  if (!model) {
+    if (std::holds_alternative<RooflineCost>(problem.cost)) {
+      throw InputError("--model is missing; give a name (tawpipe list models) or a config.json, or use --cost fixed:…");
+    }
+    problem.microbatches = request.microbatches > 0 ? request.microbatches : request.global_batch;
+    if (problem.microbatches < 1) throw InputError("--microbatches is missing; give the number of microbatches of an iteration");
+    problem.microbatch_size = 1;
+    return problem;
+  }
+  problem.sequence = request.sequence;
+  if (problem.sequence < 1) throw InputError("--sequence is missing; give the tokens of one sequence, such as 4096");
+  problem.global_batch = request.global_batch;
+  problem.microbatches = request.microbatches;
+  if (problem.global_batch < 1 && problem.microbatches < 1) {
+    throw InputError("--global-batch is missing; give the sequences of one iteration, or --microbatches");
+  }
+  if (problem.microbatches > 0 && !problem.microbatch_size) problem.microbatch_size = 1;
+  if (problem.microbatch_size) problem.workload(*problem.microbatch_size);  // finds fault before anything is printed
+  return problem;
+}
+
+Workload Problem::workload(std::int64_t size) const {
+  if (!model) return Workload::abstract(cluster.ranks(), microbatches);
+  const std::int64_t batch = microbatches > 0 ? microbatches * size : global_batch;
+  Workload workload{*model, Batch{.sequence = sequence, .microbatch_size = size, .global_batch = batch}, recompute};
+  workload.over_devices(cluster.ranks());
+  return workload;
+}
+
+std::vector<std::int64_t> Problem::microbatch_sizes() const {
+  if (microbatch_size) return {*microbatch_size};
+  std::vector<std::int64_t> sizes;
+  std::vector<std::int64_t> large;
+  for (std::int64_t size = 1; size * size <= global_batch; ++size) {
+    if (global_batch % size != 0) continue;
+    sizes.push_back(size);
+    if (size * size != global_batch) large.push_back(global_batch / size);
+  }
+  sizes.insert(sizes.end(), large.rbegin(), large.rend());
+  // Beyond this many tokens a microbatch no device holds even its logits; Batch refuses it.
+  while (sizes.size() > 1 && sizes.back() > (std::int64_t{1} << 24) / sequence) sizes.pop_back();
+  return sizes;
+}
+
+Prediction predict(const Problem& problem, const std::string& schedule, const ScheduleOptions& options, std::int64_t size) {
+  Schedule built = build_schedule(
+      schedule, {.workload = problem.workload(size), .nodes = problem.cluster.groups_by_node(), .options = options});
+  Timeline timeline = std::visit([&](const auto& cost) { return Simulator{problem.cluster, cost}.run(built); }, problem.cost);
+  Summary summary = summarize(built, problem.cluster, timeline);
+  return {std::move(built), std::move(timeline), std::move(summary)};
+}
+
+Prediction predict_best(const Problem& problem, const std::string& schedule, const ScheduleOptions& options) {
+  std::optional<Prediction> best;
+  for (const std::int64_t size : problem.microbatch_sizes()) {
+    Prediction next = predict(problem, schedule, options, size);
+    const bool fits = next.summary.out_of_memory.empty();
+    if (!best || (fits && (next.summary.makespan < best->summary.makespan || !best->summary.out_of_memory.empty()))) {
+      best = std::move(next);
+    }
+    if (!fits) break;  // a larger microbatch keeps more
+  }
+  return std::move(*best);
+}
+
+void write_output(const std::string& path, const std::string& text) {
+  if (path == "-") {
+    if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
+      throw InputError(concat("standard output cannot be written: ", std::strerror(errno)));
+    }
+    return;
+  }
+  const std::string beside = path + ".part";
+  std::FILE* file = std::fopen(beside.c_str(), "wb");
+  if (file == nullptr) throw InputError(concat("cannot write ", quote(path), ": ", std::strerror(errno)));
+  bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  int reason = errno;
+  if (std::fclose(file) != 0 && written) {
+    written = false;
+    reason = errno;
+  }
+  if (written && std::rename(beside.c_str(), path.c_str()) != 0) {
+    written = false;
+    reason = errno;
+  }
+  if (!written) {
+    std::remove(beside.c_str());
+    throw InputError(concat("cannot write ", quote(path), ": ", std::strerror(reason)));
+  }
+}
+
+}  // namespace tawpipe::sim

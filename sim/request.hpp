@@ -1,0 +1,95 @@
+// What the commands share: the flags as text, and what they stand for once resolved.
+// Not: the parsing of the command line (main.cpp).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "tawpipe/analysis/summary.hpp"
+#include "tawpipe/cost/fixed.hpp"
+#include "tawpipe/cost/roofline.hpp"
+#include "tawpipe/model/transformer.hpp"
+#include "tawpipe/schedule/catalogue.hpp"
+#include "tawpipe/timeline/timeline.hpp"
+#include "tawpipe/topology/cluster.hpp"
+
+namespace tawpipe::sim {
+
+/// Exit codes of the command.
+enum Exit : int { ok = 0, findings = 1, bad_input = 2, failure = 3 };
+
+/// The shared flags as given.
+struct Request {
+  std::string cluster;
+  std::string model;
+  std::string schedule;
+  std::vector<std::string> options;  ///< key=value
+  std::int64_t sequence = 0;
+  std::string microbatch;  ///< sequences, "auto", or "" for the command's own default
+  std::int64_t global_batch = 0;
+  std::int64_t microbatches = 0;
+  std::string recompute = "full";
+  std::string cost = "roofline";
+  std::string json;      ///< a file, or "-" for standard output
+  std::string timeline;  ///< a file
+  std::string trace;     ///< a file
+};
+
+using Cost = std::variant<RooflineCost, FixedCost>;
+
+/// A request resolved: everything but the schedule and the microbatch size.
+struct Problem {
+  Cluster cluster;
+  std::optional<Transformer> model;
+  Cost cost;
+  Recompute recompute = Recompute::full;
+  std::int64_t sequence = 0;
+  std::int64_t global_batch = 0;                ///< sequences; with microbatches == 0
+  std::int64_t microbatches = 0;                ///< given instead of the global batch, or without a model
+  std::optional<std::int64_t> microbatch_size;  ///< unset: to be chosen
+
+  /// The work with `microbatch_size` sequences a microbatch.
+  Workload workload(std::int64_t microbatch_size) const;
+  /// The sizes to try where none is given: the divisors of the global batch.
+  std::vector<std::int64_t> microbatch_sizes() const;
+};
+
+/// @param choose_microbatch  what no --microbatch means: choose the best size (true) or 1
+/// @throws InputError  for anything missing or impossible.
+Problem resolve(const Request& request, bool choose_microbatch);
+
+/// Splits "key=value" texts. @throws InputError
+ScheduleOptions parse_options(const std::vector<std::string>& texts);
+
+/// A schedule with the timeline predicted for it.
+struct Prediction {
+  Schedule schedule;
+  Timeline timeline;
+  Summary summary;
+};
+
+/// Builds and simulates with one microbatch size.
+Prediction predict(const Problem& problem, const std::string& schedule, const ScheduleOptions& options,
+                   std::int64_t microbatch_size);
+
+/// The best prediction over the sizes to try: the highest throughput among those that fit; if none fits, the smallest size's.
+Prediction predict_best(const Problem& problem, const std::string& schedule, const ScheduleOptions& options);
+
+/// Writes text to a file, or to standard output for "-". The file is written beside and renamed, so it is whole or absent.
+/// @throws InputError  naming the file and the system's reason.
+void write_output(const std::string& path, const std::string& text);
+
+/// One line that says what the problem is: cluster, model, batch, cost.
+std::string describe(const Problem& problem);
+
+int run_list(const std::string& what, const std::string& json);
+int run_simulate(const Request& request);
+int run_compare(const Request& request, const std::vector<std::string>& schedules, bool rivals_overlapped);
+int run_validate(const Request& request);
+int run_topology_show(const std::string& cluster, const std::string& json);
+int run_topology_import(const std::string& file, int nodes, const std::string& json);
+
+}  // namespace tawpipe::sim
