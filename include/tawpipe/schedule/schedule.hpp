@@ -27,6 +27,8 @@ class Rows {
   }
   std::size_t size() const { return begin_.empty() ? 0 : begin_.size() - 1; }
   const std::vector<T>& items() const { return items_; }
+  /// Where each row begins in items(), and behind the last row its end; unchecked where parts come from outside.
+  const std::vector<std::uint32_t>& begins() const { return begin_; }
   std::size_t bytes() const { return begin_.capacity() * sizeof(std::uint32_t) + items_.capacity() * sizeof(T); }
 
  private:
