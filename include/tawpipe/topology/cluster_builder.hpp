@@ -2,6 +2,7 @@
 // Not: irregular nodes (topology/routing.hpp) nor named ones (topology/clusters.hpp).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -82,6 +83,7 @@ class ClusterBuilder {
       }
       sizes.assign(static_cast<std::size_t>(nodes_), devices_per_node_);
     }
+    require_room_for_paths(sizes);
     std::vector<NodeType> kinds;
     std::vector<std::int32_t> kind_of_node;
     for (const auto size : sizes) {
@@ -94,6 +96,21 @@ class ClusterBuilder {
   }
 
  private:
+  /// Every pair of devices of a kind of node has a path: refuses what would not fit in memory, before building any.
+  static void require_room_for_paths(std::vector<std::int32_t> sizes) {
+    std::sort(sizes.begin(), sizes.end());
+    sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+    if (sizes.back() > max_devices_per_node) {
+      throw InputError(concat("a node of ", sizes.back(), " devices is too large: every pair has a path, so at most ",
+                              max_devices_per_node, " fit; spread them over several nodes"));
+    }
+    std::int64_t paths = 0;
+    for (const std::int64_t size : sizes) paths += size * size;
+    if (paths > std::int64_t{4} * max_devices_per_node * max_devices_per_node) {  // about 1 GB
+      throw InputError("so many large nodes of different sizes are too much for one cluster; give them equal sizes");
+    }
+  }
+
   static void require(const LinkSpec& link, std::string_view what) {
     if (!(link.bandwidth.value() > 0)) throw InputError(concat("the ", what, " bandwidth must be above zero, such as 10Gbps"));
     if (link.latency < Duration{}) throw InputError(concat("the ", what, " latency must not be negative, such as 5us"));
@@ -101,10 +118,6 @@ class ClusterBuilder {
 
   NodeType node_type(int devices, bool joined) const {
     if (devices < 1) throw InputError(concat("a node of ", devices, " devices is impossible; it needs at least 1"));
-    if (devices > max_devices_per_node) {
-      throw InputError(concat("a node of ", devices, " devices is too large: every pair has a path, so at most ",
-                              max_devices_per_node, " fit; spread them over several nodes"));
-    }
     if (devices > 1) require(intra_, "intra-node");
     if (joined) require(inter_, "inter-node");
     if (adapters_ < 1) throw InputError("a node needs at least one adapter");

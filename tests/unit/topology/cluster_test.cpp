@@ -75,6 +75,9 @@ TEST_CASE("the builder names the part that is missing or impossible") {
   CHECK(contains(error_of([] { two_by_two().nodes(0).build(); }), "a cluster of 0 nodes is impossible"));
   CHECK(contains(error_of([] { two_by_two().devices_per_node(0).build(); }), "a node of 0 devices is impossible"));
   CHECK(contains(error_of([] { two_by_two().devices_per_node(5000).build(); }), "at most 2048 fit"));
+  std::vector<std::int32_t> sizes;
+  for (int size = 1; size <= 700; ++size) sizes.push_back(size);  // 700^3 / 3 = 114 million paths
+  CHECK(contains(error_of([&] { two_by_two().devices_of_nodes(sizes).build(); }), "nodes of different sizes are too much"));
   CHECK(contains(error_of([] { two_by_two().intra_node({}).build(); }), "the intra-node bandwidth must be above zero"));
   CHECK(contains(error_of([] { two_by_two().inter_node({}).build(); }), "the inter-node bandwidth must be above zero"));
   CHECK(contains(error_of([] { two_by_two().inter_node({1_GBps, Duration{-1}}).build(); }), "must not be negative"));
