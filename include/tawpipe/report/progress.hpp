@@ -1,0 +1,95 @@
+// One line on a terminal that says how far a long task is, drawn over itself.
+// Not: for log files (the caller says whether stderr is a terminal), nor thread-safe, nor a clock.
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "tawpipe/report/formatters.hpp"
+
+namespace tawpipe {
+
+struct ProgressOptions {
+  std::string label;
+  std::int64_t total = 0;  ///< steps in all; 0: unknown, so only the count is shown
+  bool enabled = false;    ///< false: nothing is ever written. Set it where stderr is a terminal
+  std::int64_t every = 0;  ///< steps from one drawing to the next; 0: a hundredth of `total`, at least 1
+  int max_width = 80;      ///< columns of the terminal; a longer line would not be drawn over
+  Glyphs glyphs = Glyphs::unicode;
+};
+
+/// Writes to stderr at once.
+struct StandardError {
+  void operator()(std::string_view text) const {
+    std::fwrite(text.data(), 1, text.size(), stderr);
+    std::fflush(stderr);
+  }
+};
+
+/// A progress line; it vanishes with the object. Drawn at most every `every` steps, so a step costs one comparison.
+///
+/// Example:
+/// ```cpp
+/// tawpipe::Progress progress{{.label = "plans", .total = 5000, .enabled = isatty(2) != 0}};
+/// for (const auto& plan : plans) {
+///   evaluate(plan);
+///   progress.advance();  // plans  ████▌       45%  2,250/5,000
+/// }
+/// ```
+template <std::invocable<std::string_view> Sink = StandardError>
+class Progress {
+ public:
+  explicit Progress(ProgressOptions options, Sink sink = {}) : options_{std::move(options)}, sink_{std::move(sink)} {
+    if (options_.every <= 0) options_.every = std::max<std::int64_t>(1, options_.total / 100);
+    options_.label = detail::printable(options_.label);
+    if (options_.enabled) draw();
+  }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  ~Progress() { finish(); }
+
+  /// `steps` more are done.
+  void advance(std::int64_t steps = 1) {
+    done_ += steps;
+    if (options_.enabled && done_ >= next_) draw();
+  }
+
+  /// Clears the line; later steps draw nothing. For a message to stderr in between, or the end of the work.
+  void finish() {
+    if (drawn_ > 0) sink_(fmt::format("\r{:{}}\r", "", drawn_));
+    drawn_ = 0;
+    options_.enabled = false;
+  }
+
+  std::int64_t done() const { return done_; }
+
+ private:
+  void draw() {
+    next_ = done_ + options_.every;
+    std::string line = truncated(text(), options_.max_width - 1, options_.glyphs);  // the last column would wrap
+    const int width = display_width(line);
+    if (width < drawn_) line.append(static_cast<std::size_t>(drawn_ - width), ' ');
+    drawn_ = width;
+    sink_("\r" + line);
+  }
+
+  std::string text() const {
+    if (options_.total <= 0) return fmt::format("{}  {}", options_.label, format_count(done_));
+    const double fraction = static_cast<double>(done_) / static_cast<double>(options_.total);
+    return fmt::format("{}  {}  {:>4}  {}/{}", options_.label, bar(fraction, 10, options_.glyphs), format_percent(fraction, 0),
+                       format_count(done_), format_count(options_.total));
+  }
+
+  ProgressOptions options_;
+  Sink sink_;
+  std::int64_t done_ = 0;
+  std::int64_t next_ = 0;
+  int drawn_ = 0;  ///< columns of the line on the terminal
+};
+
+}  // namespace tawpipe
