@@ -1,0 +1,224 @@
+// A schedule and its timeline as a trace for Perfetto (ui.perfetto.dev) and chrome://tracing, in their JSON format.
+// Not: the numbers for other programs (timeline/timeline_csv.hpp), nor a picture (report/gantt_svg.hpp).
+#pragma once
+
+#include <fmt/core.h>
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/text.hpp"
+#include "tawpipe/report/formatters.hpp"
+#include "tawpipe/schedule/schedule.hpp"
+#include "tawpipe/timeline/timeline.hpp"
+#include "tawpipe/topology/cluster.hpp"
+
+namespace tawpipe {
+
+struct ChromeTraceOptions {
+  const Cluster* cluster = nullptr;  ///< names each rank's node; at least as many ranks as the schedule
+  bool arrows = true;                ///< from the source of each pass to its destination
+};
+
+/// The colour of an op, a name from the palette of chrome://tracing. Perfetto colours by name without digits: by op too.
+/// Source: catapult, tracing/base/color_scheme.html.
+constexpr std::string_view trace_color(Op op) {
+  constexpr std::string_view colors[ops] = {
+      "rail_response",                 // forward: blue
+      "thread_state_running",          // backward: green
+      "good",                          // backward_input: dark green
+      "olive",                         // backward_weight: olive
+      "detailed_memory_dump",          // update: purple
+      "grey",                          // idle: light grey
+      "thread_state_iowait",           // pass: orange
+      "bad",                           // exchange: brown
+      "yellow",                        // broadcast: yellow
+      "rail_animation",                // reduce: red
+      "background_memory_dump",        // all_gather: teal
+      "thread_state_uninterruptible",  // reduce_scatter: mauve
+      "terrible",                      // all_reduce: dark red
+  };
+  return colors[static_cast<int>(op)];
+}
+
+namespace detail {
+
+/// `text` as a JSON string with its quotes; bytes that are not UTF-8 become U+FFFD.
+inline std::string json_string(std::string_view text) {
+  std::string out = "\"";
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t start = at;
+    const char32_t code = next_code_point(text, at);
+    if (code == '"' || code == '\\') {
+      out += '\\';
+      out += static_cast<char>(code);
+    } else if (code < 0x20) {
+      fmt::format_to(std::back_inserter(out), "\\u{:04x}", static_cast<unsigned>(code));
+    } else if (code == 0xFFFD) {
+      out += "\\ufffd";
+    } else {
+      out += text.substr(start, at - start);
+    }
+  }
+  out += '"';
+  return out;
+}
+
+/// Collects events and hands them on in pieces, so that a trace of any length needs little memory.
+template <class Sink>
+class ChromeTraceWriter {
+ public:
+  ChromeTraceWriter(const Schedule& schedule, const Timeline& timeline, const ChromeTraceOptions& options, Sink& sink)
+      : schedule_{schedule}, timeline_{timeline}, options_{options}, sink_{sink} {}
+
+  void write() {
+    add(R"({{"displayTimeUnit":"ns","otherData":{{"schedule":{})", json_string(schedule_.name()));
+    std::string options;
+    for (const auto& [key, value] : schedule_.options()) options += concat(options.empty() ? "" : " ", key, "=", value);
+    if (!options.empty()) add(R"(,"options":{})", json_string(options));
+    add(R"(}},"traceEvents":[)");
+    for (int rank = 0; rank < schedule_.ranks(); ++rank) describe(Rank{rank});
+    for (std::size_t t = 0; t < schedule_.tasks().size(); ++t) draw(id<TaskId>(t));
+    add("\n]}}\n");
+    flush();
+  }
+
+ private:
+  template <class... Values>
+  void add(fmt::format_string<Values...> format, Values&&... values) {
+    fmt::format_to(std::back_inserter(buffer_), format, std::forward<Values>(values)...);
+  }
+  void flush() {
+    sink_(std::string_view{buffer_});
+    buffer_.clear();
+  }
+  /// Starts an event; what a JSON array wants between two.
+  void begin_event() {
+    if (buffer_.size() > 60'000) flush();
+    add("{}", first_ ? "\n" : ",\n");
+    first_ = false;
+  }
+
+  /// Microseconds, exact: a picosecond is the sixth digit.
+  void add_microseconds(std::int64_t picoseconds) {
+    const bool negative = picoseconds < 0;
+    const std::uint64_t magnitude =
+        negative ? std::uint64_t{0} - static_cast<std::uint64_t>(picoseconds) : static_cast<std::uint64_t>(picoseconds);
+    add("{}{}", negative ? "-" : "", magnitude / 1'000'000);
+    std::uint64_t fraction = magnitude % 1'000'000;
+    if (fraction == 0) return;
+    int digits = 6;
+    for (; fraction % 10 == 0; --digits) fraction /= 10;
+    add(".{:0{}}", fraction, digits);
+  }
+
+  /// Names of a rank and of those lanes of it that hold a task.
+  void describe(Rank rank) {
+    begin_event();
+    add(R"({{"ph":"M","name":"process_name","pid":{},"args":{{"name":"rank {})", number(rank), number(rank));
+    if (options_.cluster != nullptr) add(" (node {})", number(options_.cluster->node_of(rank)));
+    add(R"("}}}})");
+    begin_event();
+    add(R"({{"ph":"M","name":"process_sort_index","pid":{},"args":{{"sort_index":{}}}}})", number(rank), number(rank));
+    for (std::size_t lane = 0; lane < schedule_.lanes().size(); ++lane) {
+      if (schedule_.program(rank, static_cast<int>(lane)).empty()) continue;
+      begin_event();
+      add(R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":{}}}}})", number(rank), lane,
+          json_string(schedule_.lanes()[lane]));
+      begin_event();
+      add(R"({{"ph":"M","name":"thread_sort_index","pid":{},"tid":{},"args":{{"sort_index":{}}}}})", number(rank), lane, lane);
+    }
+  }
+
+  /// A task on each rank that takes part, and the arrow of a pass.
+  void draw(TaskId id) {
+    const Task& task = schedule_.task(id);
+    for_each_end(schedule_, id, [&](Rank rank, int lane) { add_slice(id, task, rank, lane); });
+    // A slice without length encloses no time that an arrow could be tied to.
+    if (!options_.arrows || task.op != Op::pass || timeline_.duration_of(id) <= Duration{}) return;
+    add_arrow_end(id, task, "s", task.rank, task.lane);
+    add_arrow_end(id, task, "f", task.peer, task.peer_lane);
+  }
+
+  void add_slice(TaskId id, const Task& task, Rank rank, int lane) {
+    const bool carries = task.payload != Payload::nothing;
+    begin_event();
+    add(R"({{"ph":"X","name":"{})", name(task.op));
+    if (carries) add(" {}", name(task.payload));
+    if (task.stage != none<StageId>) add(" s{}", number(task.stage));
+    if (task.microbatch >= 0) add(" m{}", task.microbatch);
+    add(R"(","cat":"{}","cname":"{}","pid":{},"tid":{},"ts":)", is_compute(task.op) ? "compute" : "communication",
+        trace_color(task.op), number(rank), lane);
+    add_microseconds(timeline_.start_of(id).picoseconds());
+    add(R"(,"dur":)");
+    add_microseconds(timeline_.duration_of(id).value());
+    add(R"(,"args":{{"task":{},"op":"{}")", number(id), name(task.op));
+    if (carries) add(R"(,"payload":"{}")", name(task.payload));
+    if (task.stage != none<StageId>) add(R"(,"stage":{})", number(task.stage));
+    if (task.microbatch >= 0) add(R"(,"microbatch":{})", task.microbatch);
+    if (task.bytes != Bytes{}) add(R"(,"bytes":{})", task.bytes.value());
+    if (is_point_to_point(task.op)) add(R"(,"from":{},"to":{})", number(task.rank), number(task.peer));
+    if (is_collective(task.op)) add(R"(,"group":{},"root":{})", number(task.group), number(task.rank));
+    add("}}}}");
+  }
+
+  void add_arrow_end(TaskId id, const Task& task, std::string_view phase, Rank rank, int lane) {
+    begin_event();
+    add(R"({{"ph":"{}","id":{},"name":"pass {}","cat":"pass")", phase, number(id), name(task.payload));
+    if (phase == "f") add(R"(,"bp":"e")");
+    add(R"(,"pid":{},"tid":{},"ts":)", number(rank), lane);
+    add_microseconds(timeline_.start_of(id).picoseconds());
+    add("}}");
+  }
+
+  const Schedule& schedule_;
+  const Timeline& timeline_;
+  const ChromeTraceOptions& options_;
+  Sink& sink_;
+  std::string buffer_;
+  bool first_ = true;
+};
+
+}  // namespace detail
+
+/// Writes the trace to `sink`, which is called with pieces of text in order: one process for each rank, one thread for each
+/// lane, and a slice for each end or member of each task. Times are microseconds, exact to the picosecond.
+///
+/// @throws InputError  if the timeline is of another number of tasks, or the cluster has fewer ranks than the schedule.
+/// Complexity: O(ends and members of all tasks) time; memory of one piece (64 KB).
+/// Example:
+/// ```cpp
+/// std::FILE* file = std::fopen("trace.json", "wb");
+/// tawpipe::write_chrome_trace(schedule, timeline, [&](std::string_view text) {
+///   std::fwrite(text.data(), 1, text.size(), file);
+/// }, {.cluster = &cluster});
+/// ```
+template <class Sink>
+requires std::invocable<Sink&, std::string_view>
+void write_chrome_trace(const Schedule& schedule, const Timeline& timeline, Sink&& sink, const ChromeTraceOptions& options = {}) {
+  const std::size_t tasks = schedule.tasks().size();
+  if (timeline.start.size() != tasks || timeline.end.size() != tasks) {
+    throw InputError(concat("the timeline has ", timeline.end.size(), " tasks, but the schedule has ", tasks));
+  }
+  if (options.cluster != nullptr && options.cluster->ranks() < schedule.ranks()) {
+    throw InputError(concat("the schedule needs ", schedule.ranks(), " ranks and cluster ", quote(options.cluster->name()),
+                            " has ", options.cluster->ranks()));
+  }
+  detail::ChromeTraceWriter<Sink>{schedule, timeline, options, sink}.write();
+}
+
+/// The whole trace as one text. @see write_chrome_trace, for long ones
+inline std::string chrome_trace(const Schedule& schedule, const Timeline& timeline, const ChromeTraceOptions& options = {}) {
+  std::string out;
+  write_chrome_trace(
+      schedule, timeline, [&](std::string_view text) { out += text; }, options);
+  return out;
+}
+
+}  // namespace tawpipe
