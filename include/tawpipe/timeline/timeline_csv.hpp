@@ -1,0 +1,281 @@
+// A timeline as CSV, one row a task, written and read without loss: what happened when, for any program to plot.
+// Not: the schedule itself (its dependencies, buffers and lanes' names are not in it).
+#pragma once
+
+#include <charconv>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/ids.hpp"
+#include "tawpipe/core/text.hpp"
+#include "tawpipe/core/units.hpp"
+#include "tawpipe/schedule/schedule.hpp"
+#include "tawpipe/timeline/timeline.hpp"
+
+namespace tawpipe {
+
+/// The first line of a timeline's CSV.
+inline constexpr std::string_view timeline_csv_header =
+    "task,op,payload,rank,peer,group,lane,stage,microbatch,bytes,start_s,end_s";
+
+/// What a timeline's CSV holds. A Task's `peer_lane` and `step` are not in the file.
+struct RecordedTimeline {
+  std::vector<Task> tasks;  ///< [task]
+  Timeline timeline;
+};
+
+namespace detail {
+
+inline constexpr std::size_t timeline_csv_columns = 12;
+
+/// A number's digits; an id that is none is an empty cell.
+inline void append_cell(std::string& out, std::int64_t value, bool present = true) {
+  if (present) out += std::to_string(value);
+  out += ',';
+}
+
+/// Seconds with 12 digits after the point: exact, as a picosecond is the twelfth.
+inline void append_seconds(std::string& out, TimePoint time) {
+  const std::int64_t picoseconds = time.picoseconds();
+  const bool negative = picoseconds < 0;
+  const auto bits = static_cast<std::uint64_t>(picoseconds);
+  const std::uint64_t magnitude = negative ? std::uint64_t{0} - bits : bits;
+  const std::string fraction = std::to_string(magnitude % 1'000'000'000'000U);
+  if (negative) out += '-';
+  out += std::to_string(magnitude / 1'000'000'000'000U);
+  out += '.';
+  out.append(12 - fraction.size(), '0');
+  out += fraction;
+}
+
+/// A row up to and with the comma before its times.
+inline void append_task(std::string& out, std::size_t index_of_task, const Task& task) {
+  append_cell(out, static_cast<std::int64_t>(index_of_task));
+  out += name(task.op);
+  out += ',';
+  out += name(task.payload);
+  out += ',';
+  append_cell(out, number(task.rank), task.rank != none<Rank>);
+  append_cell(out, number(task.peer), task.peer != none<Rank>);
+  append_cell(out, number(task.group), task.group != none<GroupId>);
+  append_cell(out, task.lane);
+  append_cell(out, number(task.stage), task.stage != none<StageId>);
+  append_cell(out, task.microbatch, task.microbatch >= 0);
+  append_cell(out, task.bytes.value());
+}
+
+/// Reads row by row; an error names the line and the column. Only what the writer writes is accepted.
+class TimelineCsvReader {
+ public:
+  TimelineCsvReader(std::string_view text, std::string_view source) : rest_{text}, source_{source} {}
+
+  RecordedTimeline read() {
+    RecordedTimeline recorded;
+    if (!next_line() || line_ != timeline_csv_header) {
+      throw InputError(concat(place(1), ": the first line must be ", timeline_csv_header));
+    }
+    while (next_line()) {
+      split();
+      if (integer(0, limit) != static_cast<std::int64_t>(recorded.tasks.size())) {
+        throw fail(0, concat("this row must be task ", recorded.tasks.size(), "; each task has one row, in order"));
+      }
+      recorded.tasks.push_back(task());
+      const TimePoint start = time(10);
+      const TimePoint end = time(11);
+      if (end < start) throw fail(11, concat("the task ends before it starts, at ", cells_[10]));
+      recorded.timeline.start.push_back(start);
+      recorded.timeline.end.push_back(end);
+    }
+    return recorded;
+  }
+
+  /// Cell `column` of a row without its times.
+  static std::string_view cell(std::string_view row, std::size_t column) {
+    for (std::size_t c = 0; c < column; ++c) row.remove_prefix(row.find(',') + 1);
+    return row.substr(0, row.find(','));
+  }
+
+  std::string place(std::size_t line) const { return concat(source_, ", line ", line); }
+  std::string place(std::size_t line, std::size_t column) const {
+    return concat(place(line), ", column ", column + 1, " (", cell(timeline_csv_header, column), ")");
+  }
+
+ private:
+  static constexpr std::int64_t limit = std::numeric_limits<std::int32_t>::max();
+
+  InputError fail(std::size_t column, std::string_view message) const {
+    return InputError(concat(place(number_, column), ": ", message));
+  }
+
+  /// A cell as a message shows it: of some length and on one line, whatever it holds.
+  static std::string shown(std::string_view cell) {
+    std::string text{cell.substr(0, 40)};
+    for (char& c : text) c = c >= ' ' && c <= '~' ? c : '?';
+    return quote(concat(text, cell.size() > 40 ? "..." : ""));
+  }
+
+  bool next_line() {
+    if (rest_.empty()) return false;
+    const auto end = rest_.find('\n');
+    line_ = rest_.substr(0, end);
+    rest_.remove_prefix(end == std::string_view::npos ? rest_.size() : end + 1);
+    if (!line_.empty() && line_.back() == '\r') line_.remove_suffix(1);  // a file that went through Windows
+    ++number_;
+    return true;
+  }
+
+  void split() {
+    std::size_t count = 0;
+    for (std::string_view rest = line_;; ++count) {
+      const auto comma = rest.find(',');
+      if (count < timeline_csv_columns) cells_[count] = rest.substr(0, comma);
+      if (comma == std::string_view::npos) break;
+      rest.remove_prefix(comma + 1);
+    }
+    if (++count == timeline_csv_columns) return;
+    throw InputError(concat(place(number_), " has ", count, " columns instead of ", timeline_csv_columns));
+  }
+
+  Task task() const {
+    Task task;
+    task.op = named<Op, ops>(1, "op");
+    task.payload = named<Payload, payloads>(2, "payload");
+    task.rank = id<Rank>(integer(3, limit));
+    task.peer = id<Rank>(optional(4));
+    task.group = id<GroupId>(optional(5));
+    task.lane = static_cast<std::uint8_t>(integer(6, std::numeric_limits<std::uint8_t>::max()));
+    task.stage = id<StageId>(optional(7));
+    task.microbatch = static_cast<std::int32_t>(optional(8));
+    task.bytes = Bytes{integer(9, std::numeric_limits<std::int64_t>::max())};
+    return task;
+  }
+
+  template <class Enum, int count>
+  Enum named(std::size_t column, std::string_view kind) const {
+    std::vector<std::string> known;
+    for (int i = 0; i < count; ++i) {
+      if (cells_[column] == name(static_cast<Enum>(i))) return static_cast<Enum>(i);
+    }
+    for (int i = 0; i < count; ++i) known.emplace_back(name(static_cast<Enum>(i)));
+    throw fail(column, concat(shown(cells_[column]), " is no ", kind, "; known: ", join(known, ", ")));
+  }
+
+  /// Digits alone, without leading zeros, at most `most`; -1 if they are anything else.
+  static std::int64_t whole(std::string_view digits, std::int64_t most) {
+    if (digits.empty() || digits.front() < '0' || digits.front() > '9') return -1;
+    if (digits.size() > 1 && digits.front() == '0') return -1;
+    std::int64_t value = 0;
+    const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    return status == std::errc{} && end == digits.data() + digits.size() && value <= most ? value : -1;
+  }
+
+  std::int64_t integer(std::size_t column, std::int64_t most) const {
+    const std::int64_t value = whole(cells_[column], most);
+    if (value < 0) throw fail(column, concat(shown(cells_[column]), " is not a whole number from 0 to ", most));
+    return value;
+  }
+  std::int64_t optional(std::size_t column) const { return cells_[column].empty() ? -1 : integer(column, limit); }
+
+  TimePoint time(std::size_t column) const {
+    constexpr std::int64_t second = 1'000'000'000'000;
+    std::string_view digits = cells_[column];
+    const bool negative = !digits.empty() && digits.front() == '-';
+    if (negative) digits.remove_prefix(1);
+    const auto point = digits.find('.');
+    if (point != std::string_view::npos && digits.size() - point == 13) {
+      const std::int64_t seconds_part = whole(digits.substr(0, point), Duration::max().value() / second);
+      // A leading 1 keeps the fraction's zeros apart from forbidden ones.
+      const std::int64_t fraction = whole(concat("1", digits.substr(point + 1)), 2 * second - 1) - second;
+      const bool fits = seconds_part >= 0 && fraction >= 0 && seconds_part * second <= Duration::max().value() - fraction;
+      if (const std::int64_t value = fits ? seconds_part * second + fraction : 0; fits && !(negative && value == 0)) {
+        return TimePoint{Duration{negative ? -value : value}};
+      }
+    }
+    throw fail(column, concat(shown(cells_[column]),
+                              " is not a time; write seconds with 12 digits after the point, such as 0.000601000000"));
+  }
+
+  std::string_view rest_;
+  std::string_view source_;
+  std::string_view line_;
+  std::size_t number_ = 0;  ///< of the line, from 1
+  std::string_view cells_[timeline_csv_columns];
+};
+
+}  // namespace detail
+
+/// Writes one row for each task to `sink`, which is called with pieces of text in order. Times are seconds, exact to the
+/// picosecond; a rank, peer, group, stage or microbatch that a task has not is an empty cell.
+///
+/// @throws InputError  if the timeline is of another number of tasks than the schedule.
+/// Complexity: O(tasks) time; memory of one piece (64 KB).
+template <class Sink>
+requires std::invocable<Sink&, std::string_view>
+void write_timeline_csv(const Schedule& schedule, const Timeline& timeline, Sink&& sink) {
+  const std::size_t tasks = schedule.tasks().size();
+  if (timeline.start.size() != tasks || timeline.end.size() != tasks) {
+    throw InputError(concat("the timeline has ", timeline.end.size(), " tasks, but the schedule has ", tasks));
+  }
+  std::string piece{timeline_csv_header};
+  piece += '\n';
+  for (std::size_t t = 0; t < tasks; ++t) {
+    detail::append_task(piece, t, schedule.tasks()[t]);
+    detail::append_seconds(piece, timeline.start[t]);
+    piece += ',';
+    detail::append_seconds(piece, timeline.end[t]);
+    piece += '\n';
+    if (piece.size() > 60'000) {
+      sink(std::string_view{piece});
+      piece.clear();
+    }
+  }
+  sink(std::string_view{piece});
+}
+
+/// The whole CSV as one text. @see write_timeline_csv, for long ones
+inline std::string timeline_csv(const Schedule& schedule, const Timeline& timeline) {
+  std::string out;
+  write_timeline_csv(schedule, timeline, [&](std::string_view text) { out += text; });
+  return out;
+}
+
+/// Reads what write_timeline_csv wrote, and nothing else: all columns, tasks in order, no missing digit.
+/// @param source  the file's name, for messages
+/// @throws InputError  naming line and column.
+/// Complexity: O(characters).
+inline RecordedTimeline parse_timeline_csv(std::string_view text, std::string_view source = "timeline") {
+  return detail::TimelineCsvReader{text, source}.read();
+}
+
+/// Reads the timeline of `schedule`: its tasks must be the file's.
+/// @throws InputError  naming the first line and column where the file tells of another schedule.
+inline Timeline parse_timeline_csv(std::string_view text, const Schedule& schedule, std::string_view source = "timeline") {
+  using Reader = detail::TimelineCsvReader;
+  RecordedTimeline recorded = parse_timeline_csv(text, source);
+  const std::size_t tasks = schedule.tasks().size();
+  for (std::size_t t = 0; t < recorded.tasks.size() && t < tasks; ++t) {
+    std::string found;
+    std::string expected;
+    detail::append_task(found, t, recorded.tasks[t]);
+    detail::append_task(expected, t, schedule.tasks()[t]);
+    if (found == expected) continue;
+    std::size_t column = 0;
+    while (Reader::cell(found, column) == Reader::cell(expected, column)) ++column;
+    throw InputError(concat(Reader{text, source}.place(t + 2, column), ": ", quote(Reader::cell(found, column)), ", but task ", t,
+                            " of schedule ", schedule.name(), " has ", quote(Reader::cell(expected, column))));
+  }
+  if (recorded.tasks.size() != tasks) {
+    throw InputError(concat(source, " has ", recorded.tasks.size(), " tasks, but schedule ", schedule.name(), " has ", tasks));
+  }
+  return std::move(recorded.timeline);
+}
+
+}  // namespace tawpipe
