@@ -1,0 +1,45 @@
+// Tasks and buffers in words, for findings. Safe for tasks that are not well formed.
+// Not: labels of pictures (report/).
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "tawpipe/core/text.hpp"
+#include "tawpipe/schedule/schedule.hpp"
+
+namespace tawpipe::detail {
+
+inline std::string_view op_name(Op op) { return static_cast<int>(op) < ops ? name(op) : std::string_view{"unknown op"}; }
+inline std::string_view payload_name(Payload payload) {
+  return static_cast<int>(payload) < payloads ? name(payload) : std::string_view{"unknown payload"};
+}
+
+/// "backward of stage 3, microbatch 5, on rank 2 (task 77)", "pass of weights, stage 3, rank 0 -> 4 (task 88)".
+inline std::string describe(const Task& task, TaskId id) {
+  std::string out{op_name(task.op)};
+  if (!is_compute(task.op)) out += concat(" of ", payload_name(task.payload));
+  const bool comma = !is_compute(task.op);
+  if (task.stage != none<StageId>) out += concat(comma ? ", stage " : " of stage ", number(task.stage));
+  if (task.microbatch >= 0) out += concat(", microbatch ", task.microbatch);
+  if (is_point_to_point(task.op)) {
+    out += concat(", rank ", number(task.rank), task.op == Op::pass ? " -> " : " <-> ", number(task.peer));
+  } else if (is_collective(task.op)) {
+    const bool rooted = task.op == Op::broadcast || task.op == Op::reduce;
+    out += concat(", group ", number(task.group), rooted ? " from root rank " : " with rank ", number(task.rank));
+  } else {
+    out += concat(", on rank ", number(task.rank));
+  }
+  return concat(out, " (task ", number(id), ")");
+}
+inline std::string describe(const Schedule& schedule, TaskId id) { return describe(schedule.task(id), id); }
+
+/// "transfer buffer 12 of stage 3 on rank 2".
+inline std::string describe(const Schedule& schedule, BufferId id) {
+  const Buffer& buffer = schedule.buffer(id);
+  std::string out = concat(name(buffer.kind), " buffer ", number(id));
+  if (buffer.stage != none<StageId>) out += concat(" of stage ", number(buffer.stage));
+  return concat(out, " on rank ", number(buffer.rank));
+}
+
+}  // namespace tawpipe::detail
