@@ -129,9 +129,15 @@ class FullyShardedBuilder {
       builder_.add(collective(Op::all_gather, Payload::weights, lane_gather_, unit, all_, bytes), uses, limit());
       return;
     }
-    for (const auto& rail : rails_) {
+    for (std::size_t place = 0; place < rails_.size(); ++place) {
+      const Rail& rail = rails_[place];
       uses.clear();
-      for (const Rank rank : rail.members) use(rank);
+      for (const Rank rank : rail.members) {
+        use(rank);
+        // A rank of a smaller group stands in several rails, which fill its buffer one after the other.
+        const int group = groups_.group_of(number(rank));
+        if (static_cast<int>(place) >= groups_.size(group)) uses.back().access = Access::read_write;
+      }
       builder_.add(collective(Op::all_gather, Payload::weights, lane_gather_, unit, rail.members, bytes * rail.pieces / ranks_),
                    uses, limit());
     }
@@ -177,28 +183,35 @@ class FullyShardedBuilder {
     return scattered_.size() < 2 ? std::span<const TaskId>{} : std::span<const TaskId>{scattered_[0]};
   }
 
-  /// Sums a unit's gradient over all ranks; each keeps its shard. A rank without a microbatch names no buffer and adds zeros.
+  /// Sums a unit's gradient over all ranks; each keeps its shard. A rank without a microbatch adds zeros and
+  /// names no buffer, unless it holds a part of its node's sum.
   void scatter(int unit) {
     const std::int64_t count = parameters(builder_.stage(unit));
     if (count == 0 || ranks_ == 1) return;
     const Bytes bytes = gradient_bytes(builder_.workload(), count);
-    const auto whole = [&](Rank rank, std::vector<Use>& uses, bool in_place) {
-      const BufferId buffer = at(number(rank)).gradient[static_cast<std::size_t>(unit)];
-      if (buffer != none<BufferId>) uses.push_back(in_place ? changes(buffer) : reads(buffer));
-    };
+    const auto gradient = [&](Rank rank) -> BufferId& { return at(number(rank)).gradient[static_cast<std::size_t>(unit)]; };
     std::vector<TaskId> done;
     std::vector<Use> uses;
     const bool flat = !options_.two_level || groups_.count() == 1;
     for (int g = 0; !flat && g < groups_.count(); ++g) {
       if (groups_.size(g) == 1) continue;
       uses.clear();
-      for (const Rank rank : groups_.members(g)) whole(rank, uses, true);
-      builder_.add(collective(Op::reduce_scatter, Payload::gradients, lane_scatter_, unit, groups_.members(g), bytes), uses);
+      const auto members = groups_.members(g);
+      const bool any = std::any_of(members.begin(), members.end(), [&](Rank r) { return gradient(r) != none<BufferId>; });
+      for (const Rank rank : members) {
+        if (gradient(rank) != none<BufferId>) {
+          uses.push_back(changes(gradient(rank)));
+        } else if (any) {  // without a microbatch of its own, it still holds its part of the node's sum
+          gradient(rank) = builder_.transient(number(rank), BufferKind::transfer, bytes / groups_.size(g), unit);
+          uses.push_back(writes(gradient(rank)));
+        }
+      }
+      builder_.add(collective(Op::reduce_scatter, Payload::gradients, lane_scatter_, unit, members, bytes), uses);
     }
     const auto scatter_over = [&](const std::vector<Rank>& members, Bytes size) {
       uses.clear();
       for (const Rank rank : members) {
-        whole(rank, uses, false);
+        if (gradient(rank) != none<BufferId>) uses.push_back(reads(gradient(rank)));
         uses.push_back(adds_to(states_[index(rank)].gradients));
       }
       done.push_back(builder_.add(collective(Op::reduce_scatter, Payload::gradients, lane_scatter_, unit, members, size), uses));
