@@ -11,6 +11,7 @@
 #include "tawpipe/core/parse_units.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/model/huggingface_config.hpp"
+#include "tawpipe/report/formatters.hpp"
 #include "tawpipe/simulate/simulator.hpp"
 #include "tawpipe/topology/cluster_file.hpp"
 
@@ -195,30 +196,74 @@ Prediction predict_best(const Problem& problem, const std::string& schedule, con
   return std::move(*best);
 }
 
-void write_output(const std::string& path, const std::string& text) {
-  if (path == "-") {
-    if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
-      throw InputError(concat("standard output cannot be written: ", std::strerror(errno)));
-    }
+OutputFile::OutputFile(std::string path) : path_{std::move(path)} {
+  file_ = path_ == "-" ? stdout : std::fopen((path_ + ".part").c_str(), "wb");
+  if (file_ == nullptr) fail(errno);
+}
+
+OutputFile::~OutputFile() {
+  if (file_ == nullptr || file_ == stdout) return;
+  std::fclose(file_);
+  std::remove((path_ + ".part").c_str());
+}
+
+void OutputFile::operator()(std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), file_) != text.size()) fail(errno);
+}
+
+void OutputFile::finish() {
+  if (file_ == stdout) {
+    if (std::fflush(stdout) != 0) fail(errno);
     return;
   }
-  const std::string beside = path + ".part";
-  std::FILE* file = std::fopen(beside.c_str(), "wb");
-  if (file == nullptr) throw InputError(concat("cannot write ", quote(path), ": ", std::strerror(errno)));
-  bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  int reason = errno;
-  if (std::fclose(file) != 0 && written) {
-    written = false;
-    reason = errno;
+  if (std::fflush(file_) != 0) fail(errno);
+  const int closed = std::fclose(file_);
+  file_ = nullptr;
+  if (closed != 0 || std::rename((path_ + ".part").c_str(), path_.c_str()) != 0) {
+    const int reason = errno;
+    std::remove((path_ + ".part").c_str());
+    fail(reason);
   }
-  if (written && std::rename(beside.c_str(), path.c_str()) != 0) {
-    written = false;
-    reason = errno;
+}
+
+void OutputFile::fail(int reason) {
+  throw InputError(
+      concat("cannot write ", path_ == "-" ? "standard output" : quote(one_line(path_)), ": ", std::strerror(reason)));
+}
+
+void write_output(const std::string& path, std::string_view text) {
+  OutputFile file{path};
+  file(text);
+  file.finish();
+}
+
+std::string describe(const Cost& cost) {
+  if (const auto* fixed = std::get_if<FixedCost>(&cost)) {
+    return fmt::format("fixed times: forward {}, backward input {}, backward weight {}, transfer {}",
+                       format_duration(fixed->forward), format_duration(fixed->backward_input),
+                       format_duration(fixed->backward_weight), format_duration(fixed->transfer));
   }
-  if (!written) {
-    std::remove(beside.c_str());
-    throw InputError(concat("cannot write ", quote(path), ": ", std::strerror(reason)));
+  const auto& roofline = std::get<RooflineCost>(cost);
+  return fmt::format("roofline: {} of the matrix peak, {} of the memory bandwidth", format_percent(roofline.utilization, 0),
+                     format_percent(roofline.memory_utilization, 0));
+}
+
+std::string describe(const Problem& problem) {
+  const Cluster& cluster = problem.cluster;
+  std::string text = fmt::format("cluster  {}: {} {}, {} devices ({}, {})\n", cluster.name(), cluster.nodes(),
+                                 cluster.nodes() == 1 ? "node" : "nodes", cluster.ranks(), cluster.device(Rank{0}).name,
+                                 format_memory(cluster.device(Rank{0}).memory));
+  if (problem.model) {
+    const Transformer& model = *problem.model;
+    text += fmt::format("model    {}: {} parameters, {}; {} tokens a sequence, ", model.name, format_count(model.parameters()),
+                        name(model.dtype), format_count(problem.sequence));
+    text += problem.microbatches > 0 ? fmt::format("{} microbatches", format_count(problem.microbatches))
+                                     : fmt::format("{} sequences an iteration", format_count(problem.global_batch));
+    text += fmt::format(", recomputation {}\n", name(problem.recompute));
+  } else {
+    text += fmt::format("model    none: one stage a device, {} microbatches\n", format_count(problem.microbatches));
   }
+  return text + "cost     " + describe(problem.cost) + "\n";
 }
 
 }  // namespace tawpipe::sim

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdio>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -43,13 +45,13 @@ using Cost = std::variant<RooflineCost, FixedCost>;
 /// A request resolved: everything but the schedule and the microbatch size.
 struct Problem {
   Cluster cluster;
-  std::optional<Transformer> model;
+  std::optional<Transformer> model = std::nullopt;
   Cost cost;
   Recompute recompute = Recompute::full;
   std::int64_t sequence = 0;
-  std::int64_t global_batch = 0;                ///< sequences; with microbatches == 0
-  std::int64_t microbatches = 0;                ///< given instead of the global batch, or without a model
-  std::optional<std::int64_t> microbatch_size;  ///< unset: to be chosen
+  std::int64_t global_batch = 0;                               ///< sequences; with microbatches == 0
+  std::int64_t microbatches = 0;                               ///< given instead of the global batch, or without a model
+  std::optional<std::int64_t> microbatch_size = std::nullopt;  ///< unset: to be chosen
 
   /// The work with `microbatch_size` sequences a microbatch.
   Workload workload(std::int64_t microbatch_size) const;
@@ -78,16 +80,36 @@ Prediction predict(const Problem& problem, const std::string& schedule, const Sc
 /// The best prediction over the sizes to try: the highest throughput among those that fit; if none fits, the smallest size's.
 Prediction predict_best(const Problem& problem, const std::string& schedule, const ScheduleOptions& options);
 
-/// Writes text to a file, or to standard output for "-". The file is written beside and renamed, so it is whole or absent.
-/// @throws InputError  naming the file and the system's reason.
-void write_output(const std::string& path, const std::string& text);
+/// A file being written, or standard output for "-". The file is written beside and renamed when finished, so it is whole or
+/// absent. Every function throws InputError naming the file and the system's reason.
+class OutputFile {
+ public:
+  explicit OutputFile(std::string path);
+  ~OutputFile();
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
 
-/// One line that says what the problem is: cluster, model, batch, cost.
+  void operator()(std::string_view text);
+  void finish();
+
+ private:
+  [[noreturn]] void fail(int reason);
+
+  std::string path_;
+  std::FILE* file_ = nullptr;
+};
+
+/// Writes a whole text at once.
+void write_output(const std::string& path, std::string_view text);
+
+/// What the problem is, a line each for cluster, model and cost.
 std::string describe(const Problem& problem);
+/// The cost model in one line: "roofline: 34 % of matrix peak, …".
+std::string describe(const Cost& cost);
 
 int run_list(const std::string& what, const std::string& json);
 int run_simulate(const Request& request);
-int run_compare(const Request& request, const std::vector<std::string>& schedules, bool rivals_overlapped);
+int run_compare(const Request& request, const std::vector<std::string>& schedules, bool overlapped);
 int run_validate(const Request& request);
 int run_topology_show(const std::string& cluster, const std::string& json);
 int run_topology_import(const std::string& file, int nodes, const std::string& json);

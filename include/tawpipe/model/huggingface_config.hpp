@@ -26,7 +26,7 @@ namespace tawpipe {
 namespace detail {
 
 /// Foreign text fit for a one-line message or a model's name: at most 60 bytes, anything but printable ASCII as '?'.
-inline std::string printable(std::string_view text) {
+inline std::string abbreviated(std::string_view text) {
   std::string out{text.substr(0, 60)};
   for (char& c : out) {
     if (c < ' ' || c > '~') c = '?';
@@ -79,7 +79,7 @@ class ConfigFile {
     const auto* value = find(key);
     if (value == nullptr) return std::string{otherwise};
     if (!value->is_string()) wrong_type(key, "a string", *value);
-    return printable(value->get_ref<const std::string&>());
+    return abbreviated(value->get_ref<const std::string&>());
   }
 
  private:
@@ -121,7 +121,7 @@ inline void check_modelled(const ConfigFile& config) {
 inline Transformer parse_huggingface_config(std::string_view text, std::string_view source, std::string_view name) {
   const detail::ConfigFile config{text, source};
   detail::check_modelled(config);
-  Transformer model{.name = detail::printable(name),
+  Transformer model{.name = detail::abbreviated(name),
                     .layers = config.integer("num_hidden_layers"),
                     .hidden = config.integer("hidden_size"),
                     .heads = config.integer("num_attention_heads"),
@@ -148,8 +148,7 @@ inline Transformer read_huggingface_config(const std::string& path) {
   if (std::filesystem::is_directory(file, ignored)) file /= "config.json";
   std::ifstream in{file, std::ios::binary};
   if (!in || std::filesystem::is_directory(file, ignored)) {
-    throw InputError(
-        concat("cannot read ", quote(one_line(file.string())), "; give a config.json, or a folder with one"));
+    throw InputError(concat("cannot read ", quote(one_line(file.string())), "; give a config.json, or a folder with one"));
   }
   constexpr std::size_t most = 1'000'000;  // published ones have a few kB
   std::string text(most + 1, '\0');
@@ -171,8 +170,8 @@ inline Transformer resolve_model(std::string_view text) {
   std::error_code ignored;
   const bool means_path = text.find('/') != std::string_view::npos || text.ends_with(".json");
   if (means_path || (!text.empty() && std::filesystem::exists(path, ignored))) return read_huggingface_config(path);
-  throw InputError(
-      models::detail::unknown_model(detail::printable(text), "any llama-LxH such as llama-24x512, or the path of a config.json"));
+  throw InputError(models::detail::unknown_model(detail::abbreviated(text),
+                                                 "any llama-LxH such as llama-24x512, or the path of a config.json"));
 }
 
 }  // namespace tawpipe

@@ -1,0 +1,196 @@
+// `tawpipe compare`: several schedules on one problem, best first.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "../request.hpp"
+#include "output.hpp"
+#include "tawpipe/report/formatters.hpp"
+#include "tawpipe/report/progress.hpp"
+#include "tawpipe/report/summary_json.hpp"
+
+namespace tawpipe::sim {
+
+namespace {
+
+/// One line of the comparison: a schedule with its options.
+struct Entry {
+  std::string schedule;
+  ScheduleOptions options;
+};
+
+/// "1f1b:overlap=on" with the options given for all, as far as the schedule has them.
+Entry parse_entry(const std::string& text, const ScheduleOptions& for_all, bool overlapped) {
+  Entry entry;
+  std::size_t begin = text.find(':');
+  entry.schedule = text.substr(0, begin);
+  const ScheduleInfo& info = schedule_info(entry.schedule);
+  if (overlapped) entry.options = info.overlapped;
+  for (const auto& [key, value] : for_all) {
+    if (std::any_of(info.options.begin(), info.options.end(), [&](const auto& option) { return option.name == key; })) {
+      entry.options[key] = value;
+    }
+  }
+  while (begin != std::string::npos) {
+    const std::size_t end = text.find(':', begin + 1);
+    for (auto& [key, value] : parse_options({text.substr(begin + 1, end == std::string::npos ? end : end - begin - 1)})) {
+      entry.options[key] = value;
+    }
+    begin = end;
+  }
+  return entry;
+}
+
+std::vector<Entry> entries(const std::vector<std::string>& schedules, const ScheduleOptions& for_all, bool overlapped) {
+  std::vector<Entry> all;
+  for (const auto& text : schedules) {
+    if (text == "all") {
+      for (const auto& info : catalogue()) all.push_back(parse_entry(info.name, for_all, overlapped));
+    } else {
+      all.push_back(parse_entry(text, for_all, overlapped));
+    }
+  }
+  for (const auto& [key, value] : for_all) {
+    const bool used =
+        std::any_of(all.begin(), all.end(), [&, name = key](const Entry& entry) { return entry.options.contains(name); });
+    if (!used)
+      throw InputError(concat("none of the schedules compared has an option ", quote(key), "; see tawpipe list schedules"));
+  }
+  return all;
+}
+
+/// Runs the entries on all cores. Results keep the entries' order.
+std::vector<Summary> run_all(const Problem& problem, const std::vector<Entry>& all) {
+  std::vector<Summary> results(all.size());
+  std::atomic<std::size_t> next{0};
+  std::mutex mutex;
+  std::exception_ptr error;
+  Progress progress{{.label = "simulating", .total = static_cast<std::int64_t>(all.size()), .enabled = progress_is_shown()}};
+  const auto work = [&] {
+    for (std::size_t i = next++; i < all.size(); i = next++) {
+      try {
+        Summary summary = predict_best(problem, all[i].schedule, all[i].options).summary;
+        const std::lock_guard lock{mutex};
+        results[i] = std::move(summary);
+        progress.advance();
+      } catch (...) {
+        const std::lock_guard lock{mutex};
+        if (!error) error = std::current_exception();
+        next = all.size();
+      }
+    }
+  };
+  const std::size_t threads = std::min<std::size_t>(std::max(1U, std::thread::hardware_concurrency()), all.size());
+  std::vector<std::thread> pool;
+  for (std::size_t i = 1; i < threads; ++i) pool.emplace_back(work);
+  work();
+  for (auto& thread : pool) thread.join();
+  progress.finish();
+  if (error) std::rethrow_exception(error);
+  return results;
+}
+
+bool fits(const Summary& summary) { return summary.out_of_memory.empty(); }
+
+Bytes fullest(const Summary& summary) {
+  Bytes most;
+  for (const auto& peak : summary.peak_memory) most = std::max(most, peak.total);
+  return most;
+}
+
+/// The options as a reader needs them: those with another value in another line, or given.
+std::string notable_options(const Summary& summary, const Entry& entry) {
+  std::string text;
+  for (const auto& [key, value] : summary.options) {
+    const bool blocking = key == "overlap" && value == "off";
+    const bool on_demand = key == "prefetch";
+    if (entry.options.contains(key) || blocking || on_demand) text += concat(text.empty() ? "" : " ", key, "=", value);
+  }
+  return text;
+}
+
+std::string table_text(const std::vector<Summary>& results, const std::vector<Entry>& all,
+                       const std::vector<std::size_t>& order) {
+  const bool with_model = !results[0].model.empty();
+  double best = 0;
+  for (const auto& summary : results) {
+    if (fits(summary)) best = std::max(best, 1.0 / to_seconds(std::max(summary.makespan, Duration{1})));
+  }
+  std::vector<TableColumn> columns{{"schedule"}};
+  if (with_model) {
+    columns.push_back({"tokens/s/device", Align::right});
+  } else {
+    columns.push_back({"makespan", Align::right});
+  }
+  columns.push_back({"relative speed"});
+  if (with_model) columns.push_back({"MFU", Align::right});
+  columns.push_back({"bubble", Align::right});
+  columns.push_back({"exposed", Align::right});
+  columns.push_back({"out of a node", Align::right});
+  if (with_model) {
+    columns.push_back({"memory", Align::right});
+    columns.push_back({"microbatch", Align::right});
+  }
+  columns.push_back({"options"});
+  Table table{columns};
+  const TableStyle style = terminal_style();
+  for (const std::size_t i : order) {
+    const Summary& summary = results[i];
+    const double speed = 1.0 / to_seconds(std::max(summary.makespan, Duration{1}));
+    std::vector<std::string> cells{summary.schedule};
+    cells.push_back(with_model ? format_count(static_cast<std::int64_t>(summary.tokens_per_device_per_second + 0.5))
+                               : format_duration(summary.makespan));
+    cells.push_back(fits(summary) ? bar(best > 0 ? speed / best : 0, 20, style.glyphs) : std::string{"out of memory"});
+    if (with_model) cells.push_back(format_percent(summary.mfu));
+    cells.push_back(format_percent(summary.bubble.ratio));
+    const Duration exposed = seconds(summary.communication.exposed_s);
+    cells.push_back(summary.makespan > Duration{} ? format_percent(exposed / summary.makespan) : "0 %");
+    cells.push_back(format_traffic(Bytes{summary.traffic.max_node_egress_bytes()}));
+    if (with_model) {
+      cells.push_back(format_memory(fullest(summary)));
+      cells.push_back(std::to_string(summary.microbatch_size));
+    }
+    cells.push_back(notable_options(summary, all[i]));
+    table.row(std::move(cells), fits(summary) ? Emphasis::none : Emphasis::dim);
+  }
+  return table.str(style);
+}
+
+}  // namespace
+
+int run_compare(const Request& request, const std::vector<std::string>& schedules, bool overlapped) {
+  const std::vector<Entry> all = entries(schedules, parse_options(request.options), overlapped);
+  const Problem problem = resolve(request, true);
+  const std::vector<Summary> results = run_all(problem, all);
+  std::vector<std::size_t> order(results.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    if (fits(results[a]) != fits(results[b])) return fits(results[a]);
+    return results[a].makespan < results[b].makespan;
+  });
+  const bool any_fits = fits(results[order[0]]);
+  if (!request.json.empty()) {
+    nlohmann::ordered_json json;
+    json["cluster"] = problem.cluster.name();
+    json["model"] = problem.model ? nlohmann::ordered_json(problem.model->name) : nlohmann::ordered_json{};
+    json["cost"] = describe(problem.cost);
+    json["results"] = nlohmann::ordered_json::array();
+    for (const std::size_t i : order) json["results"].push_back(to_json(results[i]));
+    write_output(request.json, json.dump(2) + "\n");
+  }
+  if (request.json != "-") {
+    write_output("-", describe(problem) + "\n" + table_text(results, all, order));
+    if (!overlapped) {
+      write_output("-",
+                   "\nRivals run as their usual baselines do; --overlapped lets their communication overlap computation too.\n");
+    }
+  }
+  if (!any_fits) std::fputs("tawpipe: no schedule fits the devices' memory; try more devices or --recompute full\n", stderr);
+  return any_fits ? ok : findings;
+}
+
+}  // namespace tawpipe::sim

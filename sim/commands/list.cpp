@@ -1,0 +1,110 @@
+// `tawpipe list schedules|clusters|models`.
+#include <nlohmann/json.hpp>
+
+#include "../request.hpp"
+#include "output.hpp"
+#include "tawpipe/model/models.hpp"
+#include "tawpipe/report/formatters.hpp"
+#include "tawpipe/topology/clusters.hpp"
+
+namespace tawpipe::sim {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string schedules_text() {
+  Table table{{{"schedule"}, {"what moves, and how"}}};
+  Table options{{{"schedule"}, {"option"}, {"values"}, {"default"}, {"meaning"}}};
+  for (const auto& info : catalogue()) {
+    table.row({info.name, concat(info.description, " [", info.source, "]")});
+    for (const auto& option : info.options) options.row({info.name, option.name, option.values, option.standard, option.meaning});
+  }
+  return table.str(terminal_style()) + "\n" + options.str(terminal_style()) + "\nUse: --schedule NAME --option KEY=VALUE\n";
+}
+
+Json schedules_json() {
+  Json all = Json::array();
+  for (const auto& info : catalogue()) {
+    Json options = Json::array();
+    for (const auto& option : info.options) {
+      options.push_back(
+          {{"name", option.name}, {"values", option.values}, {"default", option.standard}, {"meaning", option.meaning}});
+    }
+    all.push_back(
+        {{"name", info.name}, {"description", info.description}, {"source", info.source}, {"options", std::move(options)}});
+  }
+  return all;
+}
+
+std::string clusters_text() {
+  Table table{{{"cluster"}, {"devices", Align::right}, {"what it is"}, {"source"}}};
+  for (const auto& preset : clusters::all()) {
+    const Cluster cluster = preset.make(preset.nodes);
+    table.row(
+        {std::string{preset.name}, std::to_string(cluster.ranks()), std::string{preset.description}, std::string{preset.source}});
+  }
+  return table.str(terminal_style()) +
+         "\nAlso: NAME*NODES for several nodes (dgx-h100*16), NxM for N nodes of M A100s, 8+8+4 for unequal nodes, or a file:\n"
+         "JSON (docs/topology.md), the output of nvidia-smi topo -m, or NCCL's topology XML.\n";
+}
+
+Json clusters_json() {
+  Json all = Json::array();
+  for (const auto& preset : clusters::all()) {
+    const Cluster cluster = preset.make(preset.nodes);
+    all.push_back({{"name", preset.name},
+                   {"nodes", cluster.nodes()},
+                   {"ranks", cluster.ranks()},
+                   {"description", preset.description},
+                   {"source", preset.source}});
+  }
+  return all;
+}
+
+std::string models_text() {
+  Table table{
+      {{"model"}, {"parameters", Align::right}, {"layers", Align::right}, {"hidden", Align::right}, {"what it is"}, {"source"}}};
+  for (const auto& preset : models::all()) {
+    const Transformer model = preset.make();
+    table.row({std::string{preset.name}, format_count(model.parameters()), std::to_string(model.layers),
+               std::to_string(model.hidden), std::string{preset.description}, std::string{preset.source}});
+  }
+  return table.str(terminal_style()) +
+         "\nAlso: llama-LxH for L layers of hidden size H, or a Hugging Face config.json (or its folder).\n";
+}
+
+Json models_json() {
+  Json all = Json::array();
+  for (const auto& preset : models::all()) {
+    const Transformer model = preset.make();
+    all.push_back({{"name", preset.name},
+                   {"parameters", model.parameters()},
+                   {"layers", model.layers},
+                   {"hidden", model.hidden},
+                   {"heads", model.heads},
+                   {"kv_heads", model.kv_heads},
+                   {"intermediate", model.intermediate},
+                   {"vocab", model.vocab},
+                   {"tied", model.tied},
+                   {"layer_parameters", model.layer_parameters()},
+                   {"utilization", model.utilization},
+                   {"description", preset.description},
+                   {"source", preset.source}});
+  }
+  return all;
+}
+
+}  // namespace
+
+int run_list(const std::string& what, const std::string& json) {
+  if (!json.empty()) {
+    const Json all = what == "schedules" ? schedules_json() : what == "clusters" ? clusters_json() : models_json();
+    write_output(json, all.dump(2) + "\n");
+    return ok;
+  }
+  write_output("-", what == "schedules" ? schedules_text() : what == "clusters" ? clusters_text() : models_text());
+  return ok;
+}
+
+}  // namespace tawpipe::sim

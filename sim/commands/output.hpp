@@ -1,0 +1,36 @@
+// What the commands share when they print: the terminal they write to.
+// Not: the text itself.
+#pragma once
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "tawpipe/report/table.hpp"
+
+namespace tawpipe::sim {
+
+/// Colours, glyphs and width that standard output can take.
+inline TableStyle terminal_style() {
+  TableStyle style;
+  const bool terminal = isatty(STDOUT_FILENO) == 1;
+  style.colors = terminal && std::getenv("NO_COLOR") == nullptr;
+  std::string_view locale;
+  for (const char* variable : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    if (const char* value = std::getenv(variable); value != nullptr && *value != '\0') {
+      locale = value;
+      break;
+    }
+  }
+  if (terminal && (locale == "C" || locale == "POSIX")) style.glyphs = Glyphs::ascii;
+  winsize size{};
+  if (terminal && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) style.max_width = size.ws_col;
+  return style;
+}
+
+inline bool progress_is_shown() { return isatty(STDERR_FILENO) == 1; }
+
+}  // namespace tawpipe::sim

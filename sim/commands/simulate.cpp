@@ -1,0 +1,114 @@
+// `tawpipe simulate`: one schedule, predicted.
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "../request.hpp"
+#include "output.hpp"
+#include "tawpipe/report/chrome_trace.hpp"
+#include "tawpipe/report/formatters.hpp"
+#include "tawpipe/report/summary_json.hpp"
+#include "tawpipe/timeline/timeline_csv.hpp"
+
+namespace tawpipe::sim {
+
+namespace {
+
+std::string options_text(const Summary& summary) {
+  std::string text;
+  for (const auto& [key, value] : summary.options) text += concat(text.empty() ? "" : " ", key, "=", value);
+  return text;
+}
+
+/// The fullest rank's memory, by kind.
+std::string memory_text(const Summary& summary) {
+  std::size_t fullest = 0;
+  for (std::size_t r = 1; r < summary.peak_memory.size(); ++r) {
+    if (summary.peak_memory[r].total > summary.peak_memory[fullest].total) fullest = r;
+  }
+  const PeakMemory& peak = summary.peak_memory[fullest];
+  std::string kinds;
+  for (int kind = 0; kind < buffer_kinds; ++kind) {
+    const Bytes bytes = peak.by_kind[static_cast<std::size_t>(kind)];
+    if (bytes > Bytes{})
+      kinds += fmt::format("{}{} {}", kinds.empty() ? "" : ", ", name(static_cast<BufferKind>(kind)), format_memory(bytes));
+  }
+  return fmt::format("{} of {} on rank {} ({})", format_memory(peak.total), format_memory(summary.device_memory[fullest]),
+                     fullest, kinds);
+}
+
+std::string summary_text(const Summary& summary) {
+  std::string out;
+  const auto line = [&](std::string_view label, const std::string& text) { out += fmt::format("{:<22}{}\n", label, text); };
+  line("schedule", concat(summary.schedule, "  ", options_text(summary)));
+  std::string microbatches = format_count(summary.microbatches);
+  if (summary.microbatch_size > 0) microbatches += fmt::format(" of {} sequences", format_count(summary.microbatch_size));
+  line("microbatches", microbatches);
+  line("makespan", fmt::format("{}  ({} tasks)", format_duration(summary.makespan), format_count(summary.tasks)));
+  if (!summary.model.empty()) {
+    line("throughput", fmt::format("{} tokens/s a device, MFU {}",
+                                   format_count(static_cast<std::int64_t>(summary.tokens_per_device_per_second + 0.5)),
+                                   format_percent(summary.mfu)));
+  }
+  line("bubble", fmt::format("{} of the devices' time ({} within the largest span)", format_percent(summary.bubble.ratio),
+                             format_percent(summary.bubble.span_rate)));
+  line("communication",
+       fmt::format("{} busy, {} exposed, mean of a device", format_duration(seconds(summary.communication.busy_s)),
+                   format_duration(seconds(summary.communication.exposed_s))));
+  for (std::size_t lane = 1; lane < summary.lanes.size(); ++lane) {
+    line(concat("  ", summary.lanes[lane]),
+         fmt::format("{} busy", format_duration(seconds(summary.communication.lane_busy_s[lane]))));
+  }
+  line("between nodes", fmt::format("{}, at most {} out of one node", format_traffic(Bytes{summary.traffic.inter_node_bytes}),
+                                    format_traffic(Bytes{summary.traffic.max_node_egress_bytes()})));
+  line("inside nodes", format_traffic(Bytes{summary.traffic.intra_node_bytes}));
+  if (!summary.model.empty()) line("peak memory", memory_text(summary));
+  std::string path;
+  for (int op = 0; op < ops; ++op) {
+    const Duration time = summary.critical_path[static_cast<std::size_t>(op)];
+    if (time <= Duration{}) continue;
+    path += fmt::format("{}{} {}", path.empty() ? "" : ", ", name(static_cast<Op>(op)), format_percent(time / summary.makespan));
+  }
+  line("critical path", path);
+  return out;
+}
+
+}  // namespace
+
+int run_simulate(const Request& request) {
+  if (request.schedule.empty()) throw InputError("--schedule is missing; give a name (tawpipe list schedules)");
+  const ScheduleOptions options = parse_options(request.options);
+  schedule_info(request.schedule);  // an unknown name is found before anything is computed
+  const Problem problem = resolve(request, false);
+  const Prediction prediction = predict_best(problem, request.schedule, options);
+  const Summary& summary = prediction.summary;
+  if (!request.timeline.empty()) {
+    OutputFile file{request.timeline};
+    write_timeline_csv(prediction.schedule, prediction.timeline, [&](std::string_view text) { file(text); });
+    file.finish();
+  }
+  if (!request.trace.empty()) {
+    OutputFile file{request.trace};
+    write_chrome_trace(prediction.schedule, prediction.timeline, [&](std::string_view text) { file(text); },
+                       {.cluster = &problem.cluster});
+    file.finish();
+  }
+  if (!request.json.empty()) {
+    auto json = to_json(summary);
+    json["cost"] = describe(problem.cost);
+    write_output(request.json, json.dump(2) + "\n");
+  }
+  if (request.json != "-") write_output("-", describe(problem) + "\n" + summary_text(summary));
+  if (summary.out_of_memory.empty()) return ok;
+  const auto rank = index(summary.out_of_memory.front());
+  std::fputs(
+      fmt::format(
+          "tawpipe: out of memory on {} of {} devices: rank {} needs {} and has {}; try a smaller --microbatch or more devices\n",
+          summary.out_of_memory.size(), summary.ranks, rank, format_memory(summary.peak_memory[rank].total),
+          format_memory(summary.device_memory[rank]))
+          .c_str(),
+      stderr);
+  return findings;
+}
+
+}  // namespace tawpipe::sim

@@ -1,0 +1,80 @@
+// `tawpipe topology show|import`: what a cluster looks like, and what a machine's description becomes.
+#include <fmt/format.h>
+
+#include "../request.hpp"
+#include "output.hpp"
+#include "tawpipe/report/formatters.hpp"
+#include "tawpipe/topology/cluster_file.hpp"
+
+namespace tawpipe::sim {
+
+namespace {
+
+/// The slowest link of a route: its class and bandwidth.
+std::string route_text(const Cluster& cluster, Rank from, Rank to) {
+  const Route route = cluster.route(from, to);
+  if (route.links.empty()) return "none";
+  const Link* slowest = &cluster.link(route.links.front());
+  for (const LinkId link : route.links) {
+    if (cluster.link(link).bandwidth < slowest->bandwidth) slowest = &cluster.link(link);
+  }
+  return fmt::format("{} {}", name(slowest->kind), format_bandwidth(slowest->bandwidth));
+}
+
+std::string adapters_text(const NodeType& type) {
+  int adapters = 0;
+  BytesPerSecond total;
+  for (const Link& link : type.links) {
+    if (link.end != LinkEnd::adapter_out) continue;
+    ++adapters;
+    total += link.bandwidth;
+  }
+  return adapters == 0 ? std::string{"no network adapter"}
+                       : fmt::format("{} network {}, {} out in all", adapters, adapters == 1 ? "adapter" : "adapters",
+                                     format_bandwidth(total));
+}
+
+std::string show_text(const Cluster& cluster) {
+  std::string out = fmt::format("{}: {} {}, {} devices, {} links\n", cluster.name(), cluster.nodes(),
+                                cluster.nodes() == 1 ? "node" : "nodes", cluster.ranks(), cluster.links());
+  Table nodes{{{"node"}, {"ranks"}, {"device"}, {"memory", Align::right}, {"peak", Align::right}, {"network"}}};
+  constexpr int most = 16;
+  for (int n = 0; n < std::min(cluster.nodes(), most); ++n) {
+    const NodeId node{n};
+    const Rank first = cluster.first_rank(node);
+    const DeviceSpec& device = cluster.device(first);
+    nodes.row({std::to_string(n), fmt::format("{}-{}", number(first), number(first) + cluster.devices_in(node) - 1), device.name,
+               format_memory(device.memory), format_flops_rate(device.peak), adapters_text(cluster.kind_of(node))});
+  }
+  out += "\n" + nodes.str(terminal_style());
+  if (cluster.nodes() > most) out += fmt::format("… and {} more nodes\n", cluster.nodes() - most);
+  out += "\nslowest link between ranks\n";
+  Table routes{{{"from", Align::right}, {"to", Align::right}, {"link"}, {"latency", Align::right}}};
+  const int shown = std::min(cluster.devices_in(NodeId{0}), 8);
+  for (int to = 1; to < shown; ++to) {
+    routes.row({"0", std::to_string(to), route_text(cluster, Rank{0}, Rank{to}),
+                format_duration(cluster.route(Rank{0}, Rank{to}).latency)});
+  }
+  if (cluster.nodes() > 1) {
+    const Rank far = cluster.first_rank(NodeId{1});
+    routes.row({"0", std::to_string(number(far)), route_text(cluster, Rank{0}, far),
+                format_duration(cluster.route(Rank{0}, far).latency)});
+  }
+  return out + routes.str(terminal_style());
+}
+
+int show(const Cluster& cluster, const std::string& json) {
+  if (!json.empty()) write_output(json, write_cluster_json(cluster));
+  if (json != "-") write_output("-", show_text(cluster));
+  return ok;
+}
+
+}  // namespace
+
+int run_topology_show(const std::string& cluster, const std::string& json) { return show(resolve_cluster(cluster), json); }
+
+int run_topology_import(const std::string& file, int nodes, const std::string& json) {
+  return show(read_cluster_file(file, nodes), json);
+}
+
+}  // namespace tawpipe::sim
