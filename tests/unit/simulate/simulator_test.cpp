@@ -1,0 +1,133 @@
+// Tests of simulate/simulator.hpp: schedules on clusters under cost models.
+// Not: the engine below (engine_test.cpp) nor closed forms of schedules (unit/schedule/).
+#include "tawpipe/simulate/simulator.hpp"
+
+#include <doctest/doctest.h>
+
+#include <thread>
+#include <vector>
+
+#include "support/clusters.hpp"
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/cost/fixed.hpp"
+#include "tawpipe/cost/roofline.hpp"
+#include "tawpipe/schedule/schedule_builder.hpp"
+#include "tawpipe/schedule/schedules/tawpipe.hpp"
+
+using namespace tawpipe::literals;
+using tawpipe::Bytes;
+using tawpipe::Cluster;
+using tawpipe::FixedCost;
+using tawpipe::Op;
+using tawpipe::Rank;
+using tawpipe::RooflineCost;
+using tawpipe::Schedule;
+using tawpipe::ScheduleBuilder;
+using tawpipe::Simulator;
+using tawpipe::TaskId;
+using tawpipe::Timeline;
+using tawpipe::TimePoint;
+using tawpipe::Workload;
+
+namespace {
+
+/// Without overhead, so that times are bytes over bandwidth plus 1 us a route.
+const RooflineCost cost{.overhead = 0_us};
+
+ScheduleBuilder builder(int ranks) { return {"test", Workload::abstract(1, 1), ranks, {"compute", "network"}}; }
+
+tawpipe::Task pass(int from, int to, Bytes bytes) {
+  return {.op = Op::pass, .lane = 1, .peer_lane = 1, .rank = Rank{from}, .peer = Rank{to}, .bytes = bytes};
+}
+
+}  // namespace
+
+TEST_CASE("lanes run in order, whether or not tasks share a buffer") {
+  auto b = builder(2);
+  b.add(pass(0, 1, 1_GB), {});
+  b.add(pass(0, 1, 1_GB), {});
+  const Timeline timeline = Simulator{support::cluster(2), cost}.run(b.build());
+  // 1 GB at 1 GB/s after 1 us, one after the other
+  CHECK(timeline.end_of(TaskId{0}) == TimePoint{1_s + 1_us});
+  CHECK(timeline.start_of(TaskId{1}) == TimePoint{1_s + 1_us});
+  CHECK(timeline.makespan() == 2_s + 2_us);
+}
+
+TEST_CASE("the two directions between two devices do not share") {
+  auto b = builder(2);
+  tawpipe::Task back = pass(1, 0, 1_GB);
+  back.lane = back.peer_lane = 0;
+  b.add(pass(0, 1, 1_GB), {});
+  b.add(back, {});
+  CHECK(Simulator{support::cluster(2), cost}.run(b.build()).makespan() == 1_s + 1_us);
+}
+
+TEST_CASE("two devices of a node share its adapter") {
+  // ranks 0, 1 | 2, 3: both leave node 0 at half of 1 GB/s
+  auto b = builder(4);
+  b.add(pass(0, 2, 1_GB), {});
+  b.add(pass(1, 3, 1_GB), {});
+  CHECK(Simulator{support::cluster(4, 2), cost}.run(b.build()).makespan() == 2_s + 1_us);
+  // inside their nodes they would not
+  auto inside = builder(4);
+  inside.add(pass(0, 1, 1_GB), {});
+  inside.add(pass(2, 3, 1_GB), {});
+  CHECK(Simulator{support::cluster(4, 2), cost}.run(inside.build()).makespan() == 1_s + 1_us);
+}
+
+TEST_CASE("an exchange takes both directions at once") {
+  auto b = builder(2);
+  auto task = pass(0, 1, 1_GB);
+  task.op = Op::exchange;
+  b.add(task, {});
+  CHECK(Simulator{support::cluster(2), cost}.run(b.build()).makespan() == 1_s + 1_us);
+}
+
+TEST_CASE("a collective moves its fraction of the buffer over each edge") {
+  auto b = builder(4);
+  const auto group = b.group({Rank{0}, Rank{1}, Rank{2}, Rank{3}});
+  b.add({.op = Op::all_gather, .lane = 1, .rank = Rank{0}, .group = group, .bytes = 4_GB}, {});
+  // 3/4 of 4 GB at 1 GB/s, 3 hops of 1 us
+  CHECK(Simulator{support::cluster(4), cost}.run(b.build()).makespan() == 3_s + 3_us);
+}
+
+TEST_CASE("a collective starts when its last member is ready") {
+  auto b = builder(2);
+  b.stages(Workload::abstract(2, 1).split(2));
+  const auto group = b.group({Rank{0}, Rank{1}});
+  b.add({.op = Op::forward, .rank = Rank{1}, .stage = tawpipe::StageId{0}}, {});
+  b.add({.op = Op::all_reduce, .lane = 0, .rank = Rank{0}, .group = group, .bytes = 1_GB}, {});
+  const FixedCost fixed{.forward = 5_s, .backward_input = 0_s, .backward_weight = 0_s, .transfer = 2_s};
+  const Timeline timeline = Simulator{support::cluster(2), fixed}.run(b.build());
+  CHECK(timeline.start_of(TaskId{1}) == TimePoint{5_s});
+  CHECK(timeline.makespan() == 7_s);
+}
+
+TEST_CASE("a schedule of more ranks than the cluster has devices is refused") {
+  const Schedule schedule = builder(3).build();
+  const Simulator simulator{support::cluster(2), cost};
+  CHECK_THROWS_WITH_AS(simulator.run(schedule), "the schedule needs 3 ranks and cluster 'cluster' has 2 devices",
+                       tawpipe::InputError);
+}
+
+TEST_CASE("fewer ranks than devices leave the rest idle") {
+  auto b = builder(2);
+  b.add(pass(0, 1, 1_GB), {});
+  CHECK(Simulator{support::cluster(8, 2), cost}.run(b.build()).makespan() == 1_s + 1_us);
+}
+
+TEST_CASE("two runs, and runs on several threads, give equal timelines") {
+  const Cluster cluster = support::cluster(6, 3);
+  const Schedule schedule = tawpipe::schedules::tawpipe(support::transformer(12, 12), cluster.groups_by_node());
+  const Simulator simulator{cluster, RooflineCost{}};
+  const Timeline first = simulator.run(schedule);
+  CHECK(first.makespan() > 0_s);
+  CHECK(simulator.run(schedule) == first);
+  CHECK(Simulator{cluster, RooflineCost{}}.run(
+            tawpipe::schedules::tawpipe(support::transformer(12, 12), cluster.groups_by_node())) == first);
+  std::vector<Timeline> others(4);
+  std::vector<std::thread> threads;
+  for (auto& other : others) threads.emplace_back([&] { other = simulator.run(schedule); });
+  for (auto& thread : threads) thread.join();
+  for (const auto& other : others) CHECK(other == first);
+}
