@@ -208,18 +208,22 @@ class FullyShardedBuilder {
       }
       builder_.add(collective(Op::reduce_scatter, Payload::gradients, lane_scatter_, unit, members, bytes), uses);
     }
-    const auto scatter_over = [&](const std::vector<Rank>& members, Bytes size) {
+    // A rank of a smaller group stands in several rails: it adds its gradient to each sum and keeps its shard of its own.
+    const auto scatter_over = [&](const std::vector<Rank>& members, Bytes size, int place) {
       uses.clear();
       for (const Rank rank : members) {
         if (gradient(rank) != none<BufferId>) uses.push_back(reads(gradient(rank)));
-        uses.push_back(adds_to(states_[index(rank)].gradients));
+        const bool keeps = flat || place < groups_.size(groups_.group_of(number(rank)));
+        if (keeps) uses.push_back(adds_to(states_[index(rank)].gradients));
       }
       done.push_back(builder_.add(collective(Op::reduce_scatter, Payload::gradients, lane_scatter_, unit, members, size), uses));
     };
     if (flat) {
-      scatter_over(all_, bytes);
+      scatter_over(all_, bytes, 0);
     } else {
-      for (const auto& rail : rails_) scatter_over(rail.members, bytes * rail.pieces / ranks_);
+      for (std::size_t place = 0; place < rails_.size(); ++place) {
+        scatter_over(rails_[place].members, bytes * rails_[place].pieces / ranks_, static_cast<int>(place));
+      }
     }
     scattered_.push_back(std::move(done));
     if (scattered_.size() > 2) scattered_.erase(scattered_.begin());
