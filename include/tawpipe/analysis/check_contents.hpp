@@ -1,0 +1,234 @@
+// What buffers hold when tasks use them (V5xx), and whether every update sees the whole gradient once (V703 to V707).
+// Not: data in no order at all (analysis/check_races.hpp), nor tasks that are missing (analysis/check_completeness.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tawpipe/analysis/detail/contents_walk.hpp"
+#include "tawpipe/analysis/detail/transfer_walk.hpp"
+#include "tawpipe/analysis/diagnostics.hpp"
+#include "tawpipe/schedule/schedule.hpp"
+
+namespace tawpipe {
+
+namespace detail {
+
+/// Checks the updates during a walk, and what is left at its end.
+class UpdateCheck {
+ public:
+  UpdateCheck(const Schedule& schedule, ContentsWalk& walk)
+      : schedule_{schedule}, walk_{walk}, updates_(schedule.buffers().size(), 0) {}
+
+  void update(TaskId t) {
+    const Task& task = schedule_.task(t);
+    Content found;
+    found.holds = Holds::gradient;
+    bool unwritten = false;
+    BufferId weights = none<BufferId>;
+    for (const Use& use : schedule_.uses(t)) {
+      const Buffer& buffer = schedule_.buffer(use.buffer);
+      const bool gradient = buffer.kind == BufferKind::gradients || buffer.kind == BufferKind::transfer;
+      if (buffer.kind == BufferKind::weights && use.access != Access::read) weights = use.buffer;
+      if (buffer.kind == BufferKind::weights || buffer.kind == BufferKind::optimizer) {
+        const bool changed = buffer.kind == BufferKind::weights ? use.access != Access::read : use.access == Access::read_write;
+        if (changed) ++updates_[index(use.buffer)];
+        continue;
+      }
+      if (!gradient || use.access == Access::write || use.access == Access::accumulate) {
+        if (buffer.kind != BufferKind::workspace) walk_.overwrites(t, use);
+        continue;
+      }
+      const Content& content = walk_.look(t, use);
+      unwritten = unwritten || content.holds == Holds::nothing;
+      found.sum += content.sum;
+      found.edge_sum += content.edge_sum;
+      found.contributions += content.contributions;
+    }
+    if (weights == none<BufferId>) {
+      walk_.error(
+          "V707", t, task.rank, [&] { return concat(describe(schedule_, t), " changes no weights"); },
+          "name the weights that it updates");
+      return;
+    }
+    const StageId stage = schedule_.buffer(weights).stage;
+    if (task.stage != stage) {
+      walk_.error(
+          "V507", t, task.rank, [&] { return concat(describe(schedule_, t), " updates ", describe(schedule_, weights)); },
+          "give the update the stage of its weights");
+    }
+    if (!unwritten) compare(t, stage, found);
+    walk_[weights].updated = true;
+  }
+
+  /// Weights and optimizer states that no update has changed, or more than one.
+  void finish(Diagnostics& out) const {
+    for (std::size_t b = 0; b < updates_.size(); ++b) {
+      const Buffer& buffer = schedule_.buffers()[b];
+      const bool states = buffer.kind == BufferKind::weights || buffer.kind == BufferKind::optimizer;
+      if (!buffer.persistent || !states || updates_[b] == 1) continue;
+      if (buffer.kind == BufferKind::optimizer && buffer.bytes == Bytes{}) continue;
+      const bool never = updates_[b] == 0;
+      out.error(
+          never ? "V705" : "V706", none<TaskId>, buffer.rank,
+          [&] {
+            return concat(describe(schedule_, id<BufferId>(b)), never ? " is never updated" : " is updated ",
+                          never ? "" : concat(updates_[b], " times"));
+          },
+          "every rank updates what it owns once, reading and writing the optimizer states in place");
+    }
+  }
+
+ private:
+  struct Sums {
+    std::uint64_t sum = 0;
+    std::uint64_t edge_sum = 0;
+    std::uint64_t other_edge_sum = 0;  ///< as good as edge_sum
+    std::int64_t contributions = 0;
+    bool known = false;
+  };
+
+  std::uint64_t over_microbatches(std::int64_t stage) const {
+    std::uint64_t sum = 0;
+    for (std::int64_t m = 0; m < schedule_.workload().microbatches(); ++m) sum += contribution_of(stage, m);
+    return sum;
+  }
+
+  /// The sum that an update of weights of `stage` (none: of no one stage) must see.
+  const Sums& expected(StageId stage) {
+    if (expected_.empty()) expected_.resize(schedule_.stages().size() + 1);
+    Sums& sums = expected_[stage == none<StageId> ? expected_.size() - 1 : index(stage)];
+    if (sums.known) return sums;
+    sums.known = true;
+    const ModelLayout& layout = walk_.layout();
+    const auto covers = [&](std::size_t s) { return stage == none<StageId> ? layout.owned[s] == 0 : s == index(stage); };
+    for (std::size_t s = 0; s < schedule_.stages().size(); ++s) {
+      if (!covers(s)) continue;
+      sums.contributions += schedule_.workload().microbatches();
+      if (schedule_.stages()[s].parameters > 0) sums.sum += over_microbatches(static_cast<std::int64_t>(s));
+    }
+    const auto has_edge = [&](std::int32_t s) { return schedule_.stages()[static_cast<std::size_t>(s)].edge_parameters > 0; };
+    const auto edge = [&](std::int32_t s, std::int64_t contribution) {
+      const bool here = layout.edge_copies ? stage == none<StageId> : covers(static_cast<std::size_t>(s));
+      return here && has_edge(s) ? over_microbatches(contribution) : 0;
+    };
+    const std::uint64_t first = edge(layout.embedding, embedding_stage);
+    const std::uint64_t last = edge(layout.head, head_stage);
+    sums.edge_sum = sums.other_edge_sum = first + last;
+    const Workload& workload = schedule_.workload();
+    if (stage == none<StageId> || workload.is_abstract() || !workload.model().tied || (first == 0) == (last == 0)) return sums;
+    // A tied matrix whose two copies lie on different ranks has its two gradients summed; on one rank it may be one matrix.
+    const std::uint64_t both = over_microbatches(embedding_stage) + over_microbatches(head_stage);
+    if (!on_one_rank(layout.embedding, layout.head)) sums.edge_sum = both;
+    sums.other_edge_sum = both;
+    return sums;
+  }
+
+  bool on_one_rank(std::int32_t a, std::int32_t b) const {
+    std::vector<char> holds_a(static_cast<std::size_t>(schedule_.ranks()), 0);
+    std::vector<char> holds_b = holds_a;
+    for (const Buffer& buffer : schedule_.buffers()) {
+      if (!buffer.persistent || buffer.kind != BufferKind::weights) continue;
+      if (number(buffer.stage) == a) holds_a[index(buffer.rank)] = 1;
+      if (number(buffer.stage) == b) holds_b[index(buffer.rank)] = 1;
+    }
+    for (std::size_t r = 0; r < holds_a.size(); ++r) {
+      if (holds_a[r] != 0 && holds_b[r] != 0) return true;
+    }
+    return false;
+  }
+
+  void compare(TaskId t, StageId stage, const Content& found) {
+    // With more microbatches than tasks most are missing, and their sum would take too long.
+    if (schedule_.workload().microbatches() > static_cast<std::int64_t>(schedule_.tasks().size())) return;
+    const Sums& sums = expected(stage);
+    const bool edge_fits = found.edge_sum == sums.edge_sum || found.edge_sum == sums.other_edge_sum;
+    if (found.sum == sums.sum && edge_fits) return;
+    const Rank rank = schedule_.task(t).rank;
+    const bool parts = found.sum != sums.sum;
+    const std::int64_t missing = sums.contributions - found.contributions;
+    walk_.error(
+        parts && missing <= 0 ? "V704" : "V703", t, rank,
+        [&] {
+          if (!parts) return concat(describe(schedule_, t), " sees an incomplete gradient of embedding or head");
+          return concat(describe(schedule_, t), " sees a gradient of ", found.contributions, " contributions instead of ",
+                        sums.contributions, single(stage, sums.sum - found.sum));
+        },
+        parts && missing <= 0 ? "let each backward's gradient arrive once; a buffer holding an old sum may have been added again"
+                              : "bring the gradient of every microbatch into the owner's sum before its update");
+  }
+
+  /// Names the one contribution that explains the difference of two sums, if one does.
+  std::string single(StageId stage, std::uint64_t difference) const {
+    for (std::size_t s = 0; s < schedule_.stages().size(); ++s) {
+      if (stage != none<StageId> && s != index(stage)) continue;
+      for (std::int64_t m = 0; m < schedule_.workload().microbatches(); ++m) {
+        const std::uint64_t one = contribution_of(static_cast<std::int64_t>(s), m);
+        if (difference == one) return concat(": stage ", s, ", microbatch ", m, " is missing");
+        if (difference == ~one + 1) return concat(": stage ", s, ", microbatch ", m, " counts twice");
+      }
+    }
+    return {};
+  }
+
+  const Schedule& schedule_;
+  ContentsWalk& walk_;
+  std::vector<std::uint32_t> updates_;  ///< [buffer] of weights and optimizer states
+  std::vector<Sums> expected_;          ///< [stage], then of no stage
+};
+
+/// Activations that a task writes and none reads.
+inline void check_unread(const Schedule& schedule, Diagnostics& out) {
+  std::vector<TaskId> writer(schedule.buffers().size(), none<TaskId>);
+  std::vector<char> read(schedule.buffers().size(), 0);
+  for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
+    for (const Use& use : schedule.uses(id<TaskId>(t))) {
+      if (use.access == Access::read || use.access == Access::read_write) read[index(use.buffer)] = 1;
+      if (use.access != Access::read) writer[index(use.buffer)] = id<TaskId>(t);
+    }
+  }
+  for (std::size_t b = 0; b < read.size(); ++b) {
+    const Buffer& buffer = schedule.buffers()[b];
+    if (buffer.persistent || buffer.kind != BufferKind::activations || read[b] != 0 || writer[b] == none<TaskId>) continue;
+    out.error(
+        "V509", writer[b], buffer.rank,
+        [&] {
+          return concat(describe(schedule, writer[b]), " fills ", describe(schedule, id<BufferId>(b)), ", which nothing reads");
+        },
+        "let the backward read what its forward saved, and the next stage what this one hands on");
+  }
+}
+
+}  // namespace detail
+
+/// Runs `schedule` on symbols and adds what does not fit: reads of nothing, weights of another stage, missing pieces, wrong
+/// activations, gradients that are incomplete, doubled or foreign at their update.
+///
+/// Weights carry the stage and the owners whose pieces they have, activations their stage and microbatch, gradients a sum of
+/// random numbers, one for each stage and microbatch (detail/contents.hpp). Where no two tasks race, every order of running
+/// gives what this one gives.
+/// @param order  all tasks, each after what it waits for (check_cycles gives one)
+/// Complexity: O(uses + buffers + stages * microbatches).
+inline void check_contents(const Schedule& schedule, std::span<const TaskId> order, Diagnostics& out) {
+  detail::ContentsWalk walk{schedule, out};
+  detail::TransferWalk transfers{schedule, walk};
+  detail::UpdateCheck updates{schedule, walk};
+  for (const TaskId t : order) {
+    const Op op = schedule.task(t).op;
+    if (op == Op::update) {
+      updates.update(t);
+    } else if (is_work(op)) {
+      walk.compute(t);
+    } else if (!is_compute(op)) {
+      transfers.run(t);
+    }
+  }
+  updates.finish(out);
+  detail::check_unread(schedule, out);
+}
+
+}  // namespace tawpipe

@@ -1,0 +1,131 @@
+// What a buffer holds while a schedule is run on symbols: weights, sums of gradients, activations, by their labels.
+// Not: the walk over the tasks (analysis/check_contents.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/schedule/schedule.hpp"
+
+namespace tawpipe::detail {
+
+enum class Holds : std::uint8_t { nothing, any, weights, gradient, forward_output, backward_output };
+
+/// The symbol in a buffer.
+struct Content {
+  Holds holds = Holds::nothing;
+  bool updated = false;            ///< weights: after their update
+  std::int32_t stage = -1;         ///< of weights (-1: a shard or copy of no one stage) and activations
+  std::int32_t microbatch = -1;    ///< of activations
+  std::int32_t pieces = 0;         ///< weights: which owners' pieces, an index into PieceSets
+  std::int32_t contributions = 0;  ///< gradient: how many microbatches' of stages, for messages
+  std::uint64_t sum = 0;           ///< gradient: sum of contribution_of(stage, microbatch)
+  std::uint64_t edge_sum = 0;      ///< gradient: the same of embedding and head
+  std::int64_t bytes = 0;          ///< what a message must have to carry all of it; 0: unknown
+};
+
+/// A random number for one microbatch's gradient of one stage. A sum of them modulo 2^64 tells which were added, however
+/// the sum was formed and in O(1) an addition: one missing, doubled or foreign leaves the right sum with probability 2^-64.
+constexpr std::uint64_t contribution_of(std::int64_t stage, std::int64_t microbatch) {
+  // splitmix64 of the pair. Source: Steele, Lea and Flood 2014, Fast splittable pseudorandom number generators.
+  std::uint64_t z = static_cast<std::uint64_t>(stage) * 0xd1342543de82ef95U + static_cast<std::uint64_t>(microbatch) + 1;
+  for (int i = 0; i < 2; ++i) {
+    z += 0x9e3779b97f4a7c15U;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
+    z ^= z >> 31;
+  }
+  return z;
+}
+inline constexpr std::int64_t embedding_stage = -2;  ///< contribution_of's stage for the embedding's gradient
+inline constexpr std::int64_t head_stage = -3;       ///< and for the head's
+
+/// Sets of owners, each stored once. 0 is the empty set.
+class PieceSets {
+ public:
+  std::int32_t only(Rank owner) { return find({number(owner)}); }
+  std::int32_t unite(std::int32_t a, std::int32_t b) {
+    if (a == b || b == 0) return a;
+    if (a == 0) return b;
+    const auto [at, added] = unions_.try_emplace(std::minmax(a, b), 0);
+    if (added) {
+      std::vector<std::int32_t> both;
+      const auto& x = sets_[static_cast<std::size_t>(a)];
+      const auto& y = sets_[static_cast<std::size_t>(b)];
+      std::set_union(x.begin(), x.end(), y.begin(), y.end(), std::back_inserter(both));
+      at->second = find(std::move(both));
+    }
+    return at->second;
+  }
+  std::int64_t size(std::int32_t set) const { return static_cast<std::int64_t>(sets_[static_cast<std::size_t>(set)].size()); }
+
+ private:
+  std::int32_t find(std::vector<std::int32_t> members) {
+    const auto [at, added] = ids_.try_emplace(members, static_cast<std::int32_t>(sets_.size()));
+    if (added) sets_.push_back(std::move(members));
+    return at->second;
+  }
+
+  std::vector<std::vector<std::int32_t>> sets_{{}};
+  std::map<std::vector<std::int32_t>, std::int32_t> ids_{{{}, 0}};
+  std::map<std::pair<std::int32_t, std::int32_t>, std::int32_t> unions_;
+};
+
+/// How a schedule stores its model, read off the persistent weights: by stage, as shards of everything (weights of no stage,
+/// stages without weights of their own), or by stage with a copy of embedding and head on every rank.
+struct ModelLayout {
+  bool sharded = false;                     ///< weights of no stage are shards of all stages that have none of their own
+  bool edge_copies = false;                 ///< weights of no stage are copies of embedding, final norm and head
+  std::vector<char> owned;                  ///< [stage] has weights of its own
+  std::int64_t shards = 0;                  ///< weights of no stage
+  std::int64_t shards_needed = 1;           ///< pieces that make a whole where sharded
+  std::vector<std::int64_t> pieces_needed;  ///< [stage] pieces that make a whole where owned
+  std::int64_t weight = 2;                  ///< bytes a parameter
+  std::int64_t gradient = 2;                ///< bytes a parameter
+  std::int32_t embedding = 0;               ///< the stage that looks up the embedding
+  std::int32_t head = 0;                    ///< the stage that holds the head
+
+  explicit ModelLayout(const Schedule& schedule) {
+    weight = schedule.workload().parameter_bytes().weight;
+    gradient = schedule.workload().parameter_bytes().gradient;
+    const auto stages = schedule.stages();
+    owned.assign(stages.size(), 0);
+    pieces_needed.assign(stages.size(), 1);
+    std::vector<std::int64_t> largest(stages.size(), 0);
+    std::int64_t largest_shard = 0;
+    for (const Buffer& buffer : schedule.buffers()) {
+      if (!buffer.persistent || buffer.kind != BufferKind::weights) continue;
+      if (buffer.stage == none<StageId>) {
+        ++shards;
+        largest_shard = std::max(largest_shard, buffer.bytes.value());
+      } else {
+        owned[index(buffer.stage)] = 1;
+        largest[index(buffer.stage)] = std::max(largest[index(buffer.stage)], buffer.bytes.value());
+      }
+    }
+    std::int64_t all = schedule.workload().edge_parameters();
+    for (std::size_t s = 0; s < stages.size(); ++s) {
+      sharded = sharded || (shards > 0 && owned[s] == 0 && stages[s].parameters > 0);
+      if (stages[s].embedding) embedding = static_cast<std::int32_t>(s);
+      if (stages[s].head) head = static_cast<std::int32_t>(s);
+      all += stages[s].parameters;
+    }
+    edge_copies = shards > 0 && !sharded;
+    shards_needed = pieces(all * weight, largest_shard);
+    for (std::size_t s = 0; s < stages.size(); ++s) pieces_needed[s] = pieces(stage_parameters(stages[s]) * weight, largest[s]);
+  }
+
+  /// What a forward of the stage reads from its own weights (edge copies apart).
+  std::int64_t stage_parameters(const StageWork& stage) const {
+    return stage.parameters + (edge_copies ? 0 : stage.edge_parameters);
+  }
+  static std::int64_t pieces(std::int64_t whole, std::int64_t piece) {
+    return piece <= 0 ? 1 : std::max<std::int64_t>(1, (whole + piece - 1) / piece);
+  }
+};
+
+}  // namespace tawpipe::detail

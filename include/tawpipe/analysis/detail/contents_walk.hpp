@@ -1,0 +1,322 @@
+// Runs a schedule on symbols, one task after another, and reports what a task finds that it should not.
+// Not: the symbols themselves (contents.hpp); the walk of transfers and sums (transfer_walk.hpp).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tawpipe/analysis/detail/contents.hpp"
+#include "tawpipe/analysis/detail/describe.hpp"
+#include "tawpipe/analysis/diagnostics.hpp"
+#include "tawpipe/schedule/schedule.hpp"
+
+namespace tawpipe::detail {
+
+/// The contents of all buffers, and what every kind of task does with them.
+class ContentsWalk {
+ public:
+  ContentsWalk(const Schedule& schedule, Diagnostics& out) : schedule_{schedule}, out_{out}, layout_{schedule} {
+    contents_.resize(schedule.buffers().size());
+    for (std::size_t b = 0; b < contents_.size(); ++b) {
+      const Buffer& buffer = schedule.buffers()[b];
+      has_activations_ = has_activations_ || buffer.kind == BufferKind::activations;
+      contents_[b] = at_start(buffer);
+    }
+  }
+
+  const ModelLayout& layout() const { return layout_; }
+  PieceSets& pieces() { return pieces_; }
+  Content& operator[](BufferId buffer) { return contents_[index(buffer)]; }
+  template <class Message>
+  void error(std::string_view code, TaskId task, Rank rank, Message&& message, std::string_view help) {
+    out_.error(code, task, rank, message, help);
+  }
+
+  /// What a task finds in a buffer that it reads or adds to; reports a buffer never written before.
+  const Content& look(TaskId t, const Use& use) {
+    const Content& content = contents_[index(use.buffer)];
+    if (content.holds == Holds::nothing) {
+      error(
+          "V501", t, schedule_.buffer(use.buffer).rank,
+          [&] {
+            return concat(describe(schedule_, t), use.access == Access::accumulate ? " adds to " : " reads ",
+                          describe(schedule_, use.buffer), ", which nothing has written before");
+          },
+          "write the buffer first: a missing transfer, or one into another buffer");
+    }
+    return content;
+  }
+
+  /// Puts `content` into a buffer of a transfer or collective, or adds it.
+  void put(TaskId t, const Use& use, const Content& content) {
+    const Buffer& buffer = schedule_.buffer(use.buffer);
+    Content& state = contents_[index(use.buffer)];
+    const bool states = buffer.persistent && (buffer.kind == BufferKind::weights || buffer.kind == BufferKind::optimizer);
+    if (states && !(content.holds == Holds::weights && content.updated)) return overwrites(t, use);
+    if (use.access != Access::accumulate) {
+      state = content;
+      return;
+    }
+    if (look(t, use).holds == Holds::nothing) {
+      state = content;
+      return;
+    }
+    add(t, use, content);
+  }
+
+  /// Adds a gradient to a buffer that holds one.
+  void add(TaskId t, const Use& use, const Content& gradient) {
+    Content& state = contents_[index(use.buffer)];
+    if (state.holds != Holds::gradient || gradient.holds != Holds::gradient) {
+      error(
+          "V507", t, schedule_.buffer(use.buffer).rank,
+          [&] {
+            return concat(describe(schedule_, t), " adds ", words(gradient), " to ", words(state), " in ",
+                          describe(schedule_, use.buffer));
+          },
+          "only gradients are added, and only to gradients");
+      return;
+    }
+    state.sum += gradient.sum;
+    state.edge_sum += gradient.edge_sum;
+    state.contributions += gradient.contributions;
+    state.bytes = std::max(state.bytes, gradient.bytes);
+  }
+
+  void overwrites(TaskId t, const Use& use) {
+    error(
+        "V508", t, schedule_.buffer(use.buffer).rank,
+        [&] {
+          return concat(describe(schedule_, t), " writes ", describe(schedule_, use.buffer), ", which is not its to change");
+        },
+        "only an update changes weights and optimizer states; forwards write activations, backwards also gradients");
+  }
+
+  /// "the weights of stage 3", as messages name what a buffer holds.
+  static std::string words(const Content& content) {
+    const std::string of_stage = content.stage >= 0 ? concat(" of stage ", content.stage)
+                                                    : std::string{content.holds == Holds::weights ? " of no one stage" : ""};
+    const std::string of_both = concat(of_stage, ", microbatch ", content.microbatch);
+    switch (content.holds) {
+      case Holds::nothing:
+        return "nothing";
+      case Holds::any:
+        return "nothing of this iteration";
+      case Holds::weights:
+        return concat(content.updated ? "updated weights" : "weights", of_stage);
+      case Holds::gradient:
+        return concat("a gradient of ", content.contributions, " contributions");
+      case Holds::forward_output:
+        return concat("the forward's result", of_both);
+      case Holds::backward_output:
+        return concat("the backward's result", of_both);
+    }
+    return {};  // unreachable: every enumerator returns above
+  }
+
+  /// A forward, backward, backward_input or backward_weight.
+  void compute(TaskId t) {
+    const Task& task = schedule_.task(t);
+    const auto s = number(task.stage);
+    const StageWork& work = schedule_.stage(task.stage);
+    Found found;
+    for (const Use& use : schedule_.uses(t)) {
+      if (use.access == Access::read || use.access == Access::read_write) compute_reads(t, use, found);
+    }
+    const bool has_own = layout_.owned[index(task.stage)] != 0 || (layout_.sharded && work.parameters > 0);
+    const bool has_edge = layout_.edge_copies && work.edge_parameters > 0;
+    if ((has_own && !found.weights) || (has_edge && !found.edge)) {
+      error(
+          "V502", t, task.rank,
+          [&] {
+            return concat(describe(schedule_, t), " reads no weights of ",
+                          has_own && !found.weights ? concat("stage ", s) : std::string{"embedding and head"}, found.seen);
+          },
+          "name the buffer with the weights of the task's own stage");
+    }
+    if (has_activations_ && !found.unwritten_activations) expect_activations(t, found);
+    for (const Use& use : schedule_.uses(t)) {
+      if (use.access != Access::read) compute_writes(t, use);
+    }
+  }
+
+ private:
+  struct Found {
+    bool weights = false;
+    bool edge = false;
+    bool input = false;
+    bool saved = false;
+    bool unwritten_activations = false;  ///< reported; what they should have held is not worth a second finding
+    std::string seen;                    ///< what was there in place of what is missing
+  };
+
+  Content at_start(const Buffer& buffer) {
+    Content content;
+    if (buffer.kind == BufferKind::workspace) content.holds = Holds::any;
+    if (!buffer.persistent) return content;
+    switch (buffer.kind) {
+      case BufferKind::weights:
+        content.holds = Holds::weights;
+        content.stage = number(buffer.stage);
+        content.pieces = pieces_.only(buffer.rank);
+        content.bytes = buffer.bytes.value();
+        break;
+      case BufferKind::gradients:
+        content.holds = Holds::gradient;  // zeros
+        break;
+      case BufferKind::optimizer:
+      case BufferKind::activations:
+        content.holds = Holds::any;
+        break;
+      default:
+        break;
+    }
+    return content;
+  }
+
+  void compute_reads(TaskId t, const Use& use, Found& found) {
+    const Task& task = schedule_.task(t);
+    const auto s = number(task.stage);
+    const BufferKind kind = schedule_.buffer(use.buffer).kind;
+    const bool may_add = task.op != Op::forward && (kind == BufferKind::gradients || kind == BufferKind::transfer);
+    if (use.access == Access::read_write && may_add) return;  // adds in place: compute_writes
+    const Content& content = look(t, use);
+    switch (content.holds) {
+      case Holds::nothing:
+        (kind == BufferKind::activations ? found.unwritten_activations : found.weights) = true;
+        return;
+      case Holds::any:
+        return;
+      case Holds::weights:
+        weights(t, use, content, found);
+        return;
+      case Holds::gradient:
+        found.seen = ", but a gradient";
+        return;
+      case Holds::forward_output:
+      case Holds::backward_output: {
+        const bool forward = content.holds == Holds::forward_output;
+        const bool fixed = use.access == Access::read || !schedule_.buffer(use.buffer).persistent;
+        const bool same = content.microbatch == task.microbatch;
+        if (forward && fixed && same && content.stage == s) found.saved = true;
+        const bool input = forward == (task.op == Op::forward) && same && content.stage == (forward ? s - 1 : s + 1);
+        if (input) found.input = true;
+        if (!input && !(forward && same && content.stage == s)) found.seen = concat(", but ", words(content));
+        return;
+      }
+    }
+  }
+
+  void weights(TaskId t, const Use& use, const Content& content, Found& found) {
+    const Task& task = schedule_.task(t);
+    if (use.access != Access::read) return;  // compute_writes reports it
+    if (content.updated) {
+      (content.stage < 0 && layout_.edge_copies ? found.edge : found.weights) = true;
+      error(
+          "V504", t, task.rank,
+          [&] { return concat(describe(schedule_, t), " reads ", describe(schedule_, use.buffer), " after its update"); },
+          "move the update behind the last forward and backward of the iteration");
+      return;
+    }
+    if (content.stage < 0 && layout_.edge_copies) {
+      found.edge = true;
+      return;
+    }
+    const StageWork& work = schedule_.stage(task.stage);
+    if (content.stage < 0 && work.parameters == 0) {
+      found.weights = true;
+      return;
+    }
+    if (content.stage >= 0 && content.stage != number(task.stage)) {
+      found.seen = concat(", but those of stage ", content.stage, " in ", describe(schedule_, use.buffer));
+      return;
+    }
+    found.weights = true;
+    const bool owned = layout_.owned[index(task.stage)] != 0;
+    const std::int64_t needed = owned ? layout_.pieces_needed[index(task.stage)] : layout_.shards_needed;
+    const std::int64_t got = pieces_.size(content.pieces);
+    if (got >= needed) return;
+    error(
+        "V503", t, task.rank,
+        [&] { return concat(describe(schedule_, t), " reads weights of which ", got, " of ", needed, " pieces have arrived"); },
+        "gather the pieces of all ranks that hold one before the task");
+  }
+
+  void expect_activations(TaskId t, const Found& found) {
+    const Task& task = schedule_.task(t);
+    const auto s = number(task.stage);
+    const bool forward = task.op == Op::forward;
+    const auto stages = static_cast<std::int32_t>(schedule_.stages().size());
+    const bool needs_input = task.op != Op::backward_weight && (forward ? s > 0 : s + 1 < stages);
+    if (needs_input && !found.input) {
+      error(
+          "V505", t, task.rank,
+          [&] {
+            return concat(describe(schedule_, t), " does not read the ", forward ? "forward" : "backward", "'s result of stage ",
+                          forward ? s - 1 : s + 1, found.seen);
+          },
+          "run the stages of a microbatch in order, and bring each result to the next");
+    }
+    if (!forward && !found.saved) {
+      error(
+          "V506", t, task.rank,
+          [&] { return concat(describe(schedule_, t), " does not read what its forward saved", found.seen); },
+          "run the forward before, and name the buffer in which it left its activations");
+    }
+  }
+
+  void compute_writes(TaskId t, const Use& use) {
+    const Task& task = schedule_.task(t);
+    const Buffer& buffer = schedule_.buffer(use.buffer);
+    Content& state = contents_[index(use.buffer)];
+    if (buffer.kind == BufferKind::workspace) return;
+    if (buffer.kind == BufferKind::activations) {
+      state = Content{};
+      state.holds = task.op == Op::forward ? Holds::forward_output : Holds::backward_output;
+      state.stage = number(task.stage);
+      state.microbatch = task.microbatch;
+      state.bytes = buffer.bytes.value();
+      return;
+    }
+    const bool gradient = buffer.kind == BufferKind::gradients || buffer.kind == BufferKind::transfer;
+    if (!gradient || task.op == Op::forward || task.op == Op::backward_input) return overwrites(t, use);
+    const Content made = contribution(task, buffer);
+    if (use.access == Access::write) {
+      state = made;
+    } else if (look(t, use).holds == Holds::nothing) {
+      state = made;
+    } else {
+      add(t, use, made);
+    }
+  }
+
+  /// The gradient that a backward leaves in `buffer`.
+  Content contribution(const Task& task, const Buffer& buffer) const {
+    const StageWork& work = schedule_.stage(task.stage);
+    const bool copy = layout_.edge_copies && buffer.kind == BufferKind::gradients && buffer.stage == none<StageId>;
+    Content content;
+    content.holds = Holds::gradient;
+    content.bytes = copy ? buffer.bytes.value() : layout_.stage_parameters(work) * layout_.gradient;
+    if (!copy) {
+      content.contributions = 1;
+      if (work.parameters > 0) content.sum = contribution_of(number(task.stage), task.microbatch);
+    }
+    if (work.edge_parameters > 0 && (copy || !layout_.edge_copies)) {
+      if (work.embedding) content.edge_sum += contribution_of(embedding_stage, task.microbatch);
+      if (work.head) content.edge_sum += contribution_of(head_stage, task.microbatch);
+    }
+    return content;
+  }
+
+  const Schedule& schedule_;
+  Diagnostics& out_;
+  ModelLayout layout_;
+  PieceSets pieces_;
+  std::vector<Content> contents_;  ///< [buffer]
+  bool has_activations_ = false;
+};
+
+}  // namespace tawpipe::detail

@@ -1,0 +1,268 @@
+// What transfers and collectives do to the symbols in buffers: copies, gathers and sums.
+// Not: computations (contents_walk.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tawpipe/analysis/check_transfers.hpp"  // AccessBits
+#include "tawpipe/analysis/detail/contents_walk.hpp"
+
+namespace tawpipe::detail {
+
+/// Moves symbols as one communication does.
+class TransferWalk {
+ public:
+  TransferWalk(const Schedule& schedule, ContentsWalk& walk)
+      : schedule_{schedule}, walk_{walk}, accesses_(static_cast<std::size_t>(schedule.ranks()), 0) {}
+
+  void run(TaskId t) {
+    const Task& task = schedule_.task(t);
+    sources_.clear();
+    for (const Use& use : schedule_.uses(t)) {
+      if (use.access != Access::read && use.access != Access::read_write) continue;
+      const Content& content = walk_.look(t, use);
+      sources_.push_back({schedule_.buffer(use.buffer).rank, use, content});
+      check_source(t, sources_.back());
+    }
+    switch (task.op) {
+      case Op::pass:
+        return copy(t, task.rank, task.peer);
+      case Op::exchange:
+        copy(t, task.rank, task.peer);
+        return copy(t, task.peer, task.rank);
+      case Op::broadcast:
+        return copy(t, task.rank, none<Rank>);
+      case Op::all_gather:
+        return gather(t);
+      default:
+        return sum(t);
+    }
+  }
+
+ private:
+  struct Source {
+    Rank rank;
+    Use use;
+    Content content;
+  };
+
+  static bool fits(Payload payload, Holds holds) {
+    switch (payload) {
+      case Payload::weights:
+        return holds == Holds::weights;
+      case Payload::gradients:
+      case Payload::edge_gradients:
+        return holds == Holds::gradient;
+      case Payload::activations:
+        return holds == Holds::forward_output || holds == Holds::any;
+      case Payload::activation_gradients:
+        return holds == Holds::backward_output || holds == Holds::any;
+      case Payload::nothing:
+        return true;
+    }
+    return true;
+  }
+
+  /// A source holds what the task says it carries, and all of it fits into the message.
+  void check_source(TaskId t, const Source& source) {
+    const Task& task = schedule_.task(t);
+    const Content& content = source.content;
+    if (content.holds == Holds::nothing) return;
+    const bool returned = task.op == Op::exchange && source.rank == task.peer;  // the way back has no labels of its own
+    const bool activations = content.holds == Holds::forward_output || content.holds == Holds::backward_output;
+    bool labelled = returned ? activations || content.holds == Holds::any : fits(task.payload, content.holds);
+    const std::int32_t stage = number(task.stage);
+    if (!returned && stage >= 0 && content.stage >= 0 && labelled) {
+      const std::int32_t other = content.holds == Holds::forward_output    ? stage - 1
+                                 : content.holds == Holds::backward_output ? stage + 1
+                                                                           : stage;
+      labelled = content.stage == stage || content.stage == other;
+    }
+    if (!returned && activations && task.microbatch >= 0) labelled = labelled && content.microbatch == task.microbatch;
+    if (!labelled) {
+      walk_.error(
+          "V507", t, source.rank,
+          [&] {
+            return concat(describe(schedule_, t), " finds ", ContentsWalk::words(content), " in ",
+                          describe(schedule_, source.use.buffer));
+          },
+          "send what the task's payload, stage and microbatch say, or correct them");
+    }
+    if (carried_bytes(task, source) > task.bytes.value()) {
+      walk_.error(
+          "V305", t, source.rank,
+          [&] {
+            return concat(describe(schedule_, t), " moves ", task.bytes.value(), " of ", carried_bytes(task, source),
+                          " bytes of ", describe(schedule_, source.use.buffer));
+          },
+          "let the message be as large as what it carries");
+    }
+  }
+
+  /// The least that a message must have to carry what is in the source; 0 where that cannot be told.
+  std::int64_t carried_bytes(const Task& task, const Source& source) const {
+    const Content& content = source.content;
+    switch (task.op) {
+      case Op::all_gather:
+        return 0;  // gather() counts pieces
+      case Op::reduce_scatter:
+        return source.use.access == Access::read_write ? content.bytes : 0;  // else each sends its pieces: check_shares()
+      case Op::all_reduce: {
+        if (task.payload != Payload::edge_gradients || content.holds != Holds::gradient) return content.bytes;
+        if (walk_.layout().edge_copies) return schedule_.buffer(source.use.buffer).bytes.value();
+        const Workload& workload = schedule_.workload();
+        return workload.is_abstract() ? 0 : workload.model().embedding_parameters() * walk_.layout().gradient;
+      }
+      default:
+        return content.bytes;
+    }
+  }
+
+  /// Copies the sources of `from` to the destinations of `to`, or of all other ranks, one by one in the order of the uses.
+  void copy(TaskId t, Rank from, Rank to) {
+    std::vector<const Content*>& sent = sent_;
+    sent.clear();
+    for (const Source& source : sources_) {
+      if (source.rank == from) sent.push_back(&source.content);
+    }
+    if (sent.empty()) return;  // check_transfers has reported it
+    Rank last = none<Rank>;
+    std::size_t next = 0;
+    for (const Use& use : schedule_.uses(t)) {
+      const Rank rank = schedule_.buffer(use.buffer).rank;
+      if (use.access == Access::read || rank == from || (to != none<Rank> && rank != to)) continue;
+      if (rank != last) next = 0;
+      last = rank;
+      deliver(t, use, *sent[std::min(next++, sent.size() - 1)]);
+    }
+  }
+
+  void deliver(TaskId t, const Use& use, const Content& content) {
+    const Buffer& buffer = schedule_.buffer(use.buffer);
+    if (content.holds == Holds::weights && content.updated && !(buffer.persistent && buffer.kind == BufferKind::weights)) {
+      after_update(t, buffer.rank);
+    }
+    walk_.put(t, use, content);
+  }
+  void after_update(TaskId t, Rank rank) {
+    walk_.error(
+        "V504", t, rank, [&] { return concat(describe(schedule_, t), " sends weights after their update"); },
+        "move the update behind the last transfer of its weights");
+  }
+
+  /// All-gather: every member gets the union of the pieces that the members bring: what they read, or hold in place.
+  void gather(TaskId t) {
+    const Task& task = schedule_.task(t);
+    if (task.payload != Payload::weights) {
+      for (const Use& use : schedule_.uses(t)) {
+        if (use.access == Access::read || sources_.empty()) continue;
+        walk_.put(t, use, sources_.front().content);
+      }
+      return;
+    }
+    for (const Use& use : schedule_.uses(t)) accesses_[index(schedule_.buffer(use.buffer).rank)] |= access_bit(use.access);
+    Content gathered;
+    std::int32_t counted = 0;  // pieces that certainly travel: those of members that keep nothing of their own beside them
+    for (const Source& source : sources_) {
+      const std::uint8_t accesses = accesses_[index(source.rank)];
+      const bool keeps = source.use.access == Access::read_write && (accesses & has_read) != 0;
+      if (keeps || source.content.holds != Holds::weights) continue;
+      gathered.holds = Holds::weights;
+      gathered.updated = gathered.updated || source.content.updated;
+      gathered.pieces = walk_.pieces().unite(gathered.pieces, source.content.pieces);
+      if (source.use.access == Access::read_write || (accesses & has_read_write) == 0) {
+        counted = walk_.pieces().unite(counted, source.content.pieces);
+      }
+    }
+    for (const Use& use : schedule_.uses(t)) accesses_[index(schedule_.buffer(use.buffer).rank)] = 0;
+    if (gathered.holds == Holds::nothing) return;
+    gathered.stage = number(task.stage);
+    if (task.stage != none<StageId>) check_gathered(t, walk_.pieces().size(counted));
+    for (const Use& use : schedule_.uses(t)) {
+      if (use.access == Access::read) continue;
+      Content content = gathered;
+      const Content& held = walk_[use.buffer];
+      if (use.access == Access::read_write && held.holds == Holds::weights && held.stage == gathered.stage) {
+        content.pieces = walk_.pieces().unite(content.pieces, held.pieces);
+      }
+      deliver(t, use, content);
+    }
+  }
+
+  void check_gathered(TaskId t, std::int64_t pieces) {
+    const Task& task = schedule_.task(t);
+    const ModelLayout& layout = walk_.layout();
+    const bool owned = layout.owned[index(task.stage)] != 0;
+    if (!owned && !layout.sharded) return;
+    const StageWork& work = schedule_.stage(task.stage);
+    const std::int64_t needed = owned ? layout.pieces_needed[index(task.stage)] : layout.shards_needed;
+    const std::int64_t whole = (work.parameters + (layout.edge_copies ? 0 : work.edge_parameters)) * layout.weight;
+    const std::int64_t least = whole * std::min(pieces, needed) / needed;
+    if (task.bytes.value() >= least) return;
+    walk_.error(
+        "V305", t, task.rank,
+        [&] {
+          return concat(describe(schedule_, t), " moves ", task.bytes.value(), " bytes; its ", pieces, " pieces have ", least);
+        },
+        "let the message be as large as what it carries");
+  }
+
+  /// Reduce, reduce-scatter and all-reduce of gradients. A part of a sum stands for the whole: its pieces travel alike.
+  void sum(TaskId t) {
+    const Task& task = schedule_.task(t);
+    const bool edge = task.payload == Payload::edge_gradients;
+    if (!edge && task.payload != Payload::gradients) return;  // sums inside a stage (tensor parallelism) have no symbol
+    Content total;
+    total.holds = Holds::gradient;
+    for (const Source& source : sources_) {
+      if (source.content.holds != Holds::gradient) continue;
+      if (!edge) total.sum += source.content.sum;
+      if (!edge) total.contributions += source.content.contributions;
+      total.edge_sum += source.content.edge_sum;
+      if (task.op != Op::reduce_scatter) total.bytes = std::max(total.bytes, source.content.bytes);
+    }
+    if (task.op == Op::reduce_scatter) check_shares(t);
+    for (const Use& use : schedule_.uses(t)) {
+      if (use.access == Access::read) continue;
+      const Content& held = walk_[use.buffer];
+      Content content = total;
+      if (edge && use.access == Access::read_write && held.holds == Holds::gradient) {
+        content = held;
+        content.edge_sum = total.edge_sum;
+      }
+      walk_.put(t, use, content);
+    }
+  }
+
+  /// The shares that a reduce-scatter leaves in shards of the whole model.
+  void check_shares(TaskId t) {
+    const Task& task = schedule_.task(t);
+    const ModelLayout& layout = walk_.layout();
+    if (!layout.sharded || task.stage == none<StageId> || layout.shards_needed != layout.shards) return;
+    std::int64_t receivers = 0;
+    for (const Use& use : schedule_.uses(t)) receivers += use.access == Access::accumulate ? 1 : 0;
+    const StageWork& work = schedule_.stage(task.stage);
+    const std::int64_t least = (work.parameters + work.edge_parameters) * layout.gradient / layout.shards;
+    if (receivers == 0 || task.bytes.value() / receivers >= least) return;
+    walk_.error(
+        "V305", t, task.rank,
+        [&] {
+          return concat(describe(schedule_, t), " moves ", task.bytes.value(), " bytes for ", receivers, " shares of ", least,
+                        " bytes");
+        },
+        "let the message be as large as what it carries");
+  }
+
+  const Schedule& schedule_;
+  ContentsWalk& walk_;
+  std::vector<Source> sources_;
+  std::vector<const Content*> sent_;
+  std::vector<std::uint8_t> accesses_;  ///< [rank] AccessBits of the gather looked at; else 0
+};
+
+}  // namespace tawpipe::detail
