@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
@@ -176,8 +177,15 @@ std::vector<std::int64_t> Problem::microbatch_sizes() const {
 }
 
 Prediction predict(const Problem& problem, const std::string& schedule, const ScheduleOptions& options, std::int64_t size) {
-  Schedule built = build_schedule(
-      schedule, {.workload = problem.workload(size), .nodes = problem.cluster.groups_by_node(), .options = options});
+  Bytes memory;  // of the smallest device; without a model none is counted
+  if (problem.model) {
+    memory = problem.cluster.device(Rank{0}).memory;
+    for (int r = 1; r < problem.cluster.ranks(); ++r) memory = std::min(memory, problem.cluster.device(Rank{r}).memory);
+  }
+  Schedule built = build_schedule(schedule, {.workload = problem.workload(size),
+                                             .nodes = problem.cluster.groups_by_node(),
+                                             .options = options,
+                                             .device_memory = memory});
   Timeline timeline = std::visit([&](const auto& cost) { return Simulator{problem.cluster, cost}.run(built); }, problem.cost);
   Summary summary = summarize(built, problem.cluster, timeline);
   return {std::move(built), std::move(timeline), std::move(summary)};

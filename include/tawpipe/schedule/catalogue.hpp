@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tawpipe/core/parse_units.hpp"
 #include "tawpipe/schedule/schedules/fully_sharded.hpp"
 #include "tawpipe/schedule/schedules/gpipe.hpp"
 #include "tawpipe/schedule/schedules/one_f_one_b.hpp"
@@ -24,6 +25,7 @@ struct ScheduleRequest {
   Workload workload;
   DeviceGroups nodes;  ///< the ranks of each node
   ScheduleOptions options;
+  Bytes device_memory{};  ///< of the smallest device; 0 where memory is not counted
 };
 
 namespace detail {
@@ -61,6 +63,23 @@ class OptionReader {
     }
     return DeviceGroups::even(nodes.ranks(), count);
   }
+  /// A number of shards, a size a device, `all`, or `auto` (what fits).
+  schedules::NodeCache node_cache() {
+    known_.push_back("node-cache");
+    const auto at = options_.find("node-cache");
+    if (at == options_.end()) return {};
+    const std::string& value = at->second;
+    using Limit = schedules::NodeCache::Limit;
+    if (value == "all") return {.limit = Limit::all};
+    if (value == "auto") return {.limit = Limit::fit};
+    if (value.find_first_not_of("0123456789") == std::string::npos) return {.shards = parse_count("node-cache", value, 0)};
+    try {
+      return {.limit = Limit::bytes, .bytes = parse_bytes(value)};
+    } catch (const InputError&) {
+      throw InputError(concat("option node-cache=", value, " of ", schedule_,
+                              ": the value must be a number of shards, a size a device such as 4GiB, all, or auto"));
+    }
+  }
   schedules::Order order(schedules::Order otherwise) {
     return choice("order", {"eager", "paper"}, schedules::detail::text(otherwise)) == "paper" ? schedules::Order::paper
                                                                                               : schedules::Order::eager;
@@ -93,7 +112,10 @@ class OptionReader {
 inline Schedule build_tawpipe(const ScheduleRequest& request, OptionReader& options) {
   const schedules::TawpipeOptions chosen{.order = options.order(schedules::Order::eager),
                                          .overlap = options.on("overlap", true),
-                                         .buffers = options.count("buffers", 1, 2)};
+                                         .buffers = options.count("buffers", 1, 2),
+                                         .shards = options.count("shards", 1, 0),
+                                         .cache = options.node_cache(),
+                                         .device_memory = request.device_memory};
   const DeviceGroups groups = options.groups("groups", request.nodes);
   options.finish();
   return schedules::tawpipe(request.workload, groups, chosen);
@@ -167,7 +189,10 @@ inline const std::vector<ScheduleInfo>& catalogue() {
        {{"order", "eager|paper", "eager", "each task when its inputs are there, or the turns as the paper draws them"},
         {"groups", "nodes|flat|N", "nodes", "what shares a broadcast: each node, all devices, or N equal groups"},
         overlap,
-        {"buffers", "N", "2", "shards a device can hold beside its own"}},
+        {"buffers", "N", "2", "shards a device can hold beside its own"},
+        {"shards", "N", "one a device", "pieces the model is cut into"},
+        {"node-cache", "N|SIZE|all|auto", "0",
+         "shards of other nodes kept once fetched: how many, how much a device, or what fits"}},
        {},
        detail::build_tawpipe},
       {"weipipe",

@@ -88,6 +88,7 @@ class ScheduleBuilder {
   }
 
   std::size_t size() const { return parts_.tasks.size(); }
+  const std::vector<Buffer>& buffers() const { return parts_.buffers; }
 
   Schedule build() {
     parts_.dependencies = Rows<TaskId>{std::move(dependency_begin_), std::move(dependency_items_)};

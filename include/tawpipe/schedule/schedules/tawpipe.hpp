@@ -8,6 +8,7 @@
 
 #include "tawpipe/placement/interleaved.hpp"
 #include "tawpipe/schedule/schedules/common.hpp"
+#include "tawpipe/schedule/schedules/node_cache.hpp"
 #include "tawpipe/topology/device_group.hpp"
 
 namespace tawpipe::schedules {
@@ -16,6 +17,9 @@ struct TawpipeOptions {
   Order order = Order::eager;
   bool overlap = true;  ///< off: in a group, communication and computation take turns (the paper's ablation without CCO)
   int buffers = 2;      ///< shards a device can hold beside its own: one computed with, the others on their way
+  int shards = 0;       ///< pieces the model is cut into; 0: one a rank, or one a layer where there are fewer layers
+  NodeCache cache;      ///< shards of other groups that a group keeps once it has fetched them
+  Bytes device_memory;  ///< of the smallest device; only NodeCache::Limit::fit asks
 };
 
 namespace detail {
@@ -32,27 +36,31 @@ class TawpipeBuilder {
         groups_{groups},
         options_{options},
         ranks_{groups.ranks()},
-        placement_{placements::interleaved(groups_.ranks(), groups_)} {
+        shards_{options.shards > 0 ? options.shards : standard_shards(workload, groups.ranks())},
+        placement_{placements::interleaved(shards_, groups_)} {
     if (options.buffers < 1) throw InputError("tawpipe needs buffers=1 or more (2 to overlap)");
+    if (options.shards < 0) throw InputError("tawpipe needs shards=1 or more");
     builder_.option("order", text(options.order));
     builder_.option("overlap", on_off(options.overlap));
     builder_.option("buffers", std::to_string(options.buffers));
     builder_.option("groups", std::to_string(groups.count()));
-    builder_.stages(workload.split(ranks_));
+    builder_.option("shards", std::to_string(shards_));
+    builder_.stages(workload.split(shards_));
   }
 
   Schedule build() {
     add_buffers();
     const ReplicatedEdge edge{builder_, ranks_};
     edge_ = &edge;
+    add_cache();
     for (const Event& event : events()) {
       collect(event.group, event.step);
       compute_step(event.group, event.step);
       deliver(event.group, event.step);
     }
-    for (int r = 0; r < ranks_; ++r) {
-      const States& own = states_[static_cast<std::size_t>(r)];
-      builder_.add(update(r, shard_of_[static_cast<std::size_t>(r)], own.bytes),
+    for (int k = 0; k < shards_; ++k) {
+      const States& own = states(k);
+      builder_.add(update(placement_.owner(k), k, own.bytes),
                    {reads(own.gradients), changes(own.weights), changes(own.optimizer)});
     }
     edge.finish(builder_, lane_reduce_);
@@ -60,6 +68,27 @@ class TawpipeBuilder {
   }
 
  private:
+  /// A shard that a group keeps: the copy and the sum of the group's gradients, on the group's staging rank for the shard.
+  struct Copy {
+    BufferId weights = none<BufferId>;  ///< none where the shard is not kept
+    BufferId gradients = none<BufferId>;
+    bool fetched = false;
+    bool summed = false;  ///< the gradient buffer holds a sum already
+  };
+
+  static int standard_shards(const Workload& workload, int ranks) {
+    return workload.is_abstract() ? ranks : std::max(1, std::min(ranks, workload.model().layers));
+  }
+
+  const States& states(int shard) const { return states_[static_cast<std::size_t>(shard)]; }
+  Copy& copy(int group, int shard) { return copies_[static_cast<std::size_t>(group * shards_ + shard)]; }
+  const Copy& copy(int group, int shard) const { return copies_[static_cast<std::size_t>(group * shards_ + shard)]; }
+  /// Whether `rank` keeps its group's copy of a shard that another group owns.
+  bool keeps(int rank, int shard) const {
+    const int group = groups_.group_of(rank);
+    return copy(group, shard).weights != none<BufferId> && placement_.staging(shard, group) == rank;
+  }
+
   /// A group's work at one step: which shard, which way, in which round.
   struct Place {
     bool active = false;
@@ -78,17 +107,17 @@ class TawpipeBuilder {
   /// All groups' steps in the order in which they come when transfers take no time. The lanes of an owner that serves
   /// several groups keep this order; in lock-step order a group still in its forward would wait for one in its backward.
   std::vector<Event> events() const {
-    const std::int64_t steps = 2 * ranks_ * ((builder_.workload().microbatches() + ranks_ - 1) / ranks_);
+    const std::int64_t steps = 2 * shards_ * rounds();
     const std::int64_t backward = backward_units();
     const std::int64_t drawn = options_.order == Order::paper ? 1 : 0;
     std::vector<Event> events;
     for (int g = 0; g < groups_.count(); ++g) {
       for (std::int64_t step = -1; step <= steps; ++step) {
-        const std::int64_t round = step < 0 ? 0 : step / (2 * ranks_);
-        const std::int64_t within = step - round * 2 * ranks_;
-        std::int64_t time = g + round * ((1 + backward) * ranks_ + drawn);
-        time += within <= ranks_ ? within : ranks_ + backward * (within - ranks_);
-        if (g > 0 && within >= ranks_) time += drawn;
+        const std::int64_t round = step < 0 ? 0 : step / (2 * shards_);
+        const std::int64_t within = step - round * 2 * shards_;
+        std::int64_t time = g + round * ((1 + backward) * shards_ + drawn);
+        time += within <= shards_ ? within : shards_ + backward * (within - shards_);
+        if (g > 0 && within >= shards_) time += drawn;
         events.push_back({time, g, step});
       }
     }
@@ -108,24 +137,24 @@ class TawpipeBuilder {
   Place place(std::int64_t step, int group) const {
     Place place;
     if (step < 0) return place;
-    place.round = step / (2 * ranks_);
-    const auto within = static_cast<int>(step % (2 * ranks_));
-    place.forward = within < ranks_;
-    place.shard = place.forward ? within : 2 * ranks_ - 1 - within;
+    place.round = step / (2 * shards_);
+    const auto within = static_cast<int>(step % (2 * shards_));
+    place.forward = within < shards_;
+    place.shard = place.forward ? within : 2 * shards_ - 1 - within;
     place.active = has_microbatch(groups_.first(group), place.round);
     return place;
   }
+  std::int64_t rounds() const { return (builder_.workload().microbatches() + ranks_ - 1) / ranks_; }
   bool has_microbatch(int rank, std::int64_t round) const { return round * ranks_ + rank < builder_.workload().microbatches(); }
 
   void add_buffers() {
     const Workload& workload = builder_.workload();
     std::int64_t largest = 0;
-    for (int k = 0; k < ranks_; ++k) largest = std::max(largest, builder_.stage(k).parameters);
-    shard_of_.resize(static_cast<std::size_t>(ranks_));
-    for (int k = 0; k < ranks_; ++k) shard_of_[static_cast<std::size_t>(placement_.owner(k))] = k;
+    for (int k = 0; k < shards_; ++k) {
+      largest = std::max(largest, builder_.stage(k).parameters);
+      states_.push_back(add_states(builder_, placement_.owner(k), builder_.stage(k).parameters, k));
+    }
     for (int r = 0; r < ranks_; ++r) {
-      const int shard = shard_of_[static_cast<std::size_t>(r)];
-      states_.push_back(add_states(builder_, r, builder_.stage(shard).parameters, shard));
       RankBuffers rank;
       for (int i = 0; i < options_.buffers; ++i) {
         rank.weights.push_back(builder_.persistent(r, BufferKind::transfer, weight_bytes(workload, largest)));
@@ -133,24 +162,74 @@ class TawpipeBuilder {
       for (auto& slot : rank.gradients) slot = builder_.persistent(r, BufferKind::transfer, gradient_bytes(workload, largest));
       rank.stream = builder_.persistent(r, BufferKind::activations, builder_.stage(0).boundary);
       add_workspace(builder_, r);
-      rank.saved.resize(static_cast<std::size_t>(ranks_));
+      rank.saved.resize(static_cast<std::size_t>(shards_));
       rank_.push_back(std::move(rank));
     }
-    delivered_.resize(static_cast<std::size_t>(groups_.count()), -1);
-    held_.resize(static_cast<std::size_t>(groups_.count()), -1);
-    computed_.resize(static_cast<std::size_t>(groups_.count()));
-    collected_ = computed_;
+    const auto groups = static_cast<std::size_t>(groups_.count());
+    delivered_.resize(groups, -1);
+    held_.resize(groups, -1);
+    computed_.resize(groups);
+    collected_.resize(groups);
+    copies_.resize(groups * static_cast<std::size_t>(shards_));
+  }
+
+  void add_cache() {
+    const Workload& workload = builder_.workload();
+    const int count = cached_shards();
+    builder_.option("node-cache", std::to_string(count));
+    const std::vector<int> order = cache_order(placement_, groups_);
+    for (int i = 0; i < count; ++i) {
+      const int shard = order[static_cast<std::size_t>(i)];
+      const std::int64_t parameters = builder_.stage(shard).parameters;
+      for (int g = 0; g < groups_.count(); ++g) {
+        if (g == groups_.group_of(placement_.owner(shard))) continue;
+        const int keeper = placement_.staging(shard, g);
+        copy(g, shard).weights = builder_.persistent(keeper, BufferKind::transfer, weight_bytes(workload, parameters), shard);
+        copy(g, shard).gradients = builder_.persistent(keeper, BufferKind::transfer, gradient_bytes(workload, parameters), shard);
+      }
+    }
+  }
+
+  /// How many shards the cache's limit allows.
+  int cached_shards() const {
+    const Workload& workload = builder_.workload();
+    const NodeCache& cache = options_.cache;
+    if (cache.limit == NodeCache::Limit::all) return shards_;
+    if (cache.limit == NodeCache::Limit::shards) {
+      if (cache.shards < 0 || cache.shards > shards_) {
+        throw InputError(
+            concat("tawpipe: node-cache=", cache.shards, " is impossible with ", shards_, " shards; choose 0 to ", shards_));
+      }
+      return cache.shards;
+    }
+    std::vector<Bytes> left(static_cast<std::size_t>(ranks_), cache.bytes);
+    if (cache.limit == NodeCache::Limit::fit) {
+      if (options_.device_memory <= Bytes{}) return shards_;  // fixed costs: no memory is counted
+      // Beside its buffers a rank holds the activations of one microbatch, all shards of it between forward and backward.
+      Bytes saved;
+      for (const StageWork& work : builder_.stages()) saved += work.saved;
+      left.assign(left.size(), options_.device_memory - saved);
+      for (const Buffer& buffer : builder_.buffers()) left[index(buffer.rank)] -= buffer.bytes;
+    }
+    std::vector<Bytes> bytes;
+    for (const StageWork& work : builder_.stages()) {
+      bytes.push_back(weight_bytes(workload, work.parameters) + gradient_bytes(workload, work.parameters));
+    }
+    return cached_within(placement_, groups_, bytes, std::move(left));
   }
 
   /// Where `rank` finds the shard its group computes with.
   BufferId weights_of(int rank, int shard, std::int64_t delivery) const {
-    if (placement_.owner(shard) == rank) return states_[static_cast<std::size_t>(rank)].weights;
+    if (placement_.owner(shard) == rank) return states(shard).weights;
+    if (keeps(rank, shard)) return copy(groups_.group_of(rank), shard).weights;
     return rank_[static_cast<std::size_t>(rank)].weights[static_cast<std::size_t>(delivery % options_.buffers)];
   }
 
-  /// Where `rank` puts a shard's gradient: the owner adds to its total, others fill a buffer that is then collected.
+  /// Where `rank` puts a shard's gradient: the owner adds to its total, the keeper of a copy to its group's sum, others fill a
+  /// buffer that is then collected.
   BufferId gradient_of(int rank, int shard) const {
-    if (placement_.owner(shard) == rank) return states_[static_cast<std::size_t>(rank)].gradients;
+    if (placement_.owner(shard) == rank) return states(shard).gradients;
+    if (keeps(rank, shard)) return copy(groups_.group_of(rank), shard).gradients;
     return rank_[static_cast<std::size_t>(rank)].gradients[static_cast<std::size_t>(shard % 2)];
   }
 
@@ -168,7 +247,9 @@ class TawpipeBuilder {
     const auto at = static_cast<std::int32_t>(std::max<std::int64_t>(step + group, 0));
     const std::span<const TaskId> after =
         options_.overlap ? std::span<const TaskId>{} : computed_[static_cast<std::size_t>(group)];
-    if (root != owner) {
+    Copy& kept = copy(group, next.shard);
+    if (root != owner && !kept.fetched) {
+      kept.fetched = kept.weights != none<BufferId>;
       builder_.add({.op = Op::pass,
                     .payload = Payload::weights,
                     .lane = lane_out_,
@@ -178,8 +259,7 @@ class TawpipeBuilder {
                     .stage = StageId{next.shard},
                     .step = at,
                     .bytes = bytes},
-                   {reads(states_[static_cast<std::size_t>(owner)].weights), writes(weights_of(root, next.shard, delivery))},
-                   after);
+                   {reads(states(next.shard).weights), writes(weights_of(root, next.shard, delivery))}, after);
     }
     if (groups_.size(group) == 1) return;
     uses_.clear();
@@ -214,7 +294,8 @@ class TawpipeBuilder {
       } else {
         uses_.push_back(reads(saved));
         const BufferId gradient = gradient_of(r, now.shard);
-        uses_.push_back(placement_.owner(now.shard) == r ? adds_to(gradient) : writes(gradient));
+        uses_.push_back(holds_sum(r, now.shard) ? adds_to(gradient) : writes(gradient));
+        if (keeps(r, now.shard)) copy(group, now.shard).summed = true;
         edge_->backward(r, work, uses_);
       }
       done.push_back(builder_.add(compute(now.forward ? Op::forward : Op::backward, r, now.shard, now.round * ranks_ + r,
@@ -224,13 +305,19 @@ class TawpipeBuilder {
     computed_[static_cast<std::size_t>(group)] = std::move(done);
   }
 
+  /// Whether the rank's gradient buffer for the shard holds a sum that must be kept.
+  bool holds_sum(int rank, int shard) const {
+    if (placement_.owner(shard) == rank) return true;
+    return keeps(rank, shard) && copy(groups_.group_of(rank), shard).summed;
+  }
+
   /// The paper draws group g's start g units late, and one unit between forward and backward (after the last backward in
   /// the first group), where dependencies alone ask for none.
   void draw_idle(int group, std::int64_t step) {
     const Place now = place(step, group);
     const Place before = place(step - 1, group);
     const bool starts = now.active && step == 0;
-    const bool turns = group > 0 && now.active && !now.forward && now.shard == ranks_ - 1;
+    const bool turns = group > 0 && now.active && !now.forward && now.shard == shards_ - 1;
     const bool ended = group == 0 && before.active && !before.forward && before.shard == 0;
     const int units = starts ? group : (turns || ended ? 1 : 0);
     for (int unit = 0; unit < units; ++unit) {
@@ -238,30 +325,42 @@ class TawpipeBuilder {
     }
   }
 
-  /// Sums the gradient of the step before in the group and sends it to its owner, which adds it to its own.
+  /// Sums the gradient of the step before in the group and sends it to its owner, which adds it to its own. Where the group
+  /// keeps a copy of the shard, its sum stays until the group's last round.
   void collect(int group, std::int64_t step) {
     const Place last = place(step - 1, group);
     if (!last.active || last.forward) return;
     const int owner = placement_.owner(last.shard);
     const bool at_home = groups_.group_of(owner) == group;
-    const int root = at_home ? owner : groups_.first(group);
+    Copy& kept = copy(group, last.shard);
+    const bool is_kept = kept.weights != none<BufferId>;
+    const int root = at_home ? owner : is_kept ? placement_.staging(last.shard, group) : groups_.first(group);
     const Bytes bytes = gradient_bytes(builder_.workload(), builder_.stage(last.shard).parameters);
-    const BufferId total = states_[static_cast<std::size_t>(owner)].gradients;
+    const BufferId total = states(last.shard).gradients;
     const auto at = static_cast<std::int32_t>(step + group);
     auto& collected = collected_[static_cast<std::size_t>(group)];
     collected.clear();
     if (groups_.size(group) > 1) {
       uses_.clear();
       for (const Rank member : groups_.members(group)) {
-        // A member without a microbatch names no buffer and adds zeros; the owner's total counts in any case.
-        if (number(member) != root && !has_microbatch(number(member), last.round)) continue;
-        const BufferId buffer = gradient_of(number(member), last.shard);
-        uses_.push_back(number(member) != root ? reads(buffer) : at_home ? adds_to(buffer) : changes(buffer));
+        const int r = number(member);
+        // A member without a microbatch names no buffer and adds zeros; a sum kept at the root counts in any case.
+        if (r != root && !has_microbatch(r, last.round)) continue;
+        const BufferId buffer = gradient_of(r, last.shard);
+        if (r != root) {
+          uses_.push_back(reads(buffer));
+        } else if (holds_sum(r, last.shard)) {
+          uses_.push_back(adds_to(buffer));
+        } else {
+          uses_.push_back(has_microbatch(r, last.round) ? changes(buffer) : writes(buffer));
+        }
       }
+      if (is_kept) kept.summed = true;
       collected.push_back(
           builder_.add(collective(Op::reduce, Payload::gradients, lane_reduce_, root, group, last.shard, at, bytes), uses_));
     }
-    if (at_home) return;
+    const bool more_to_come = is_kept && has_microbatch(groups_.first(group), last.round + 1);
+    if (at_home || more_to_come) return;
     collected.push_back(builder_.add({.op = Op::pass,
                                       .payload = Payload::gradients,
                                       .lane = lane_gradients_out_,
@@ -296,10 +395,11 @@ class TawpipeBuilder {
   DeviceGroups groups_;
   TawpipeOptions options_;
   int ranks_;
+  int shards_;
   placements::Interleaved placement_;
   const ReplicatedEdge* edge_ = nullptr;
-  std::vector<int> shard_of_;            ///< [rank]
-  std::vector<States> states_;           ///< [rank]
+  std::vector<States> states_;           ///< [shard]
+  std::vector<Copy> copies_;             ///< [group, shard]
   std::vector<RankBuffers> rank_;        ///< [rank]
   std::vector<std::int64_t> delivered_;  ///< [group] deliveries so far, less one
   std::vector<int> held_;                ///< [group] the shard delivered last
@@ -316,8 +416,9 @@ class TawpipeBuilder {
 
 }  // namespace detail
 
-/// TawPipe: each rank owns one of `groups.ranks()` shards for good; a shard reaches each group once, by one point-to-point
-/// copy to a staging rank, and is broadcast inside the group; gradients are reduced in the group and sent to the owner.
+/// TawPipe: each shard has an owner for good, dealt so that every rank owns one (or as near as can be); a shard reaches each
+/// group once, by one point-to-point copy to a staging rank, and is broadcast inside the group; gradients are reduced in the
+/// group and sent to the owner.
 ///
 /// Microbatch u * ranks + r runs on rank r in round u; a last round may be short.
 /// @throws InputError  if an option is out of range.
