@@ -15,11 +15,11 @@ namespace tawpipe::schedules {
 
 struct TawpipeOptions {
   Order order = Order::eager;
-  bool overlap = true;  ///< off: in a group, communication and computation take turns (the paper's ablation without CCO)
-  int buffers = 2;      ///< shards a device can hold beside its own: one computed with, the others on their way
-  int shards = 0;       ///< pieces the model is cut into; 0: one a rank, or one a layer where there are fewer layers
-  NodeCache cache;      ///< shards of other groups that a group keeps once it has fetched them
-  Bytes device_memory;  ///< of the smallest device; only NodeCache::Limit::fit asks
+  bool overlap = true;    ///< off: in a group, communication and computation take turns (the paper's ablation without CCO)
+  int buffers = 2;        ///< shards a device can hold beside its own: one computed with, the others on their way
+  int shards = 0;         ///< pieces the model is cut into; 0: one a rank, or one a layer where there are fewer layers
+  NodeCache cache{};      ///< shards of other groups that a group keeps once it has fetched them
+  Bytes device_memory{};  ///< of the smallest device; only NodeCache::Limit::fit asks
 };
 
 namespace detail {
