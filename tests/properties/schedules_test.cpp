@@ -221,6 +221,24 @@ TEST_CASE("TawPipe as the paper draws it, with one buffer, with three, and witho
   });
 }
 
+TEST_CASE("TawPipe with fewer or more shards than ranks, and with shards kept in the nodes") {
+  using Limit = tawpipe::schedules::NodeCache::Limit;
+  for_each_workload([](const Workload& work, const DeviceGroups& groups) {
+    const int p = groups.ranks();
+    if (p > 6) return;
+    for (const int shards : {1, p - 1, 2 * p, 2 * p + 1}) {
+      if (shards < 1) continue;
+      check_all(tawpipe::schedules::tawpipe(work, groups, {.shards = shards}), groups);
+      check_all(tawpipe::schedules::tawpipe(work, groups, {.shards = shards, .cache = {.limit = Limit::all}}), groups);
+    }
+    check_all(tawpipe::schedules::tawpipe(work, groups, {.cache = {.shards = 1}}), groups);
+    check_all(tawpipe::schedules::tawpipe(work, groups, {.order = Order::paper, .buffers = 1, .cache = {.limit = Limit::all}}),
+              groups);
+    check_all(tawpipe::schedules::tawpipe(work, groups, {.overlap = false, .buffers = 3, .cache = {.limit = Limit::all}}),
+              groups);
+  });
+}
+
 TEST_CASE("WeiPipe: order, hazards, weights and gradients") {
   for_each_workload([](const Workload& work, const DeviceGroups& groups) {
     if (groups.count() > 1) return;

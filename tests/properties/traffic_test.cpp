@@ -84,6 +84,39 @@ TEST_CASE("TawPipe: all nodes send (D-1)(P + (P-1)(2A-1)) shards and (D-1)PA gra
   });
 }
 
+TEST_CASE("TawPipe with all shards kept in the nodes: each node sends 2(D-1)/D of each layer, however many rounds") {
+  for_each_size([](int p, int d, int a) {
+    const Cluster cluster = support::cluster(p, d);
+    const Schedule schedule = tawpipe::schedules::tawpipe(Workload::abstract(p, std::int64_t{a} * p), cluster.groups_by_node(),
+                                                          {.cache = {.limit = tawpipe::schedules::NodeCache::Limit::all}});
+    // once each shard to each other node, once each gradient home
+    CHECK(sum(support::bytes_leaving_nodes(schedule, cluster)) / shard == 2.0 * (d - 1) * p);
+  });
+}
+
+TEST_CASE("TawPipe with some shards kept: each kept one goes once where another goes 2A times, its gradient once for A") {
+  const int p = 12;
+  const int d = 3;
+  const Cluster cluster = support::cluster(p, d);
+  for (const int a : {1, 3}) {
+    for (int kept = 0; kept <= p; ++kept) {
+      CAPTURE(a);
+      CAPTURE(kept);
+      const Schedule schedule = tawpipe::schedules::tawpipe(Workload::abstract(p, std::int64_t{a} * p), cluster.groups_by_node(),
+                                                            {.cache = {.shards = kept}});
+      // Kept are first those of node 0 (0, 3, 6, 9), then of node 1 (1, 4, 7, 10), then of node 2. Shard 0 stays where a round
+      // turns to the next (A-1 times) and shard 11 from each last forward to the first backward (A times) in any case.
+      int expected = 0;
+      for (int k = 0; k < p; ++k) {
+        const bool is_kept = k % d * (p / d) + k / d < kept;
+        const int stays = (k == 0 ? a - 1 : 0) + (k == p - 1 ? a : 0);
+        expected += (d - 1) * (is_kept ? 2 : 2 * a - stays + a);
+      }
+      CHECK(sum(support::bytes_leaving_nodes(schedule, cluster)) / shard == expected);
+    }
+  }
+}
+
 TEST_CASE("WeiPipe: a node sends about 3(A+1) of each layer") {
   for_each_size([](int p, int d, int a) {
     const Cluster cluster = support::cluster(p, d);

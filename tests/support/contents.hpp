@@ -311,13 +311,13 @@ class ContentCheck {
     Labels sum;
     Content* total = nullptr;
     for (const auto& use : uses()) {
-      if (!sum.merge(at(use).gradients)) report("counts a gradient twice");
+      if (use.access != Access::write && !sum.merge(at(use).gradients)) report("counts a gradient twice");
       if (use.access == Access::read) continue;
       if (buffer(use).rank != task.rank || total != nullptr) report("has not one result, at its root");
       total = &at(use);
     }
     if (total == nullptr) return report("has no result");
-    total->gradients = sum;
+    *total = Content{.defined = true, .weights = {}, .gradients = sum, .activations = {}};
     check_gradient(task, *total);
   }
 
