@@ -33,10 +33,12 @@ class UpdateCheck {
     for (const Use& use : schedule_.uses(t)) {
       const Buffer& buffer = schedule_.buffer(use.buffer);
       const bool gradient = buffer.kind == BufferKind::gradients || buffer.kind == BufferKind::transfer;
-      if (buffer.kind == BufferKind::weights && use.access != Access::read) weights = use.buffer;
       if (buffer.kind == BufferKind::weights || buffer.kind == BufferKind::optimizer) {
-        const bool changed = buffer.kind == BufferKind::weights ? use.access != Access::read : use.access == Access::read_write;
+        // Weights may be written anew: the optimizer states have a copy of full precision.
+        const bool anew = buffer.kind == BufferKind::weights && use.access == Access::write;
+        const bool changed = anew || use.access == Access::read_write;
         if (changed) ++updates_[index(use.buffer)];
+        if (changed && buffer.kind == BufferKind::weights) weights = use.buffer;
         continue;
       }
       if (!gradient || use.access == Access::write || use.access == Access::accumulate) {

@@ -126,7 +126,7 @@ class ContentsWalk {
     for (const Use& use : schedule_.uses(t)) {
       if (use.access == Access::read || use.access == Access::read_write) compute_reads(t, use, found);
     }
-    const bool has_own = layout_.owned[index(task.stage)] != 0 || (layout_.sharded && work.parameters > 0);
+    const bool has_own = layout_.owned[index(task.stage)] != 0 || (layout_.sharded && layout_.stage_parameters(work) > 0);
     const bool has_edge = layout_.edge_copies && work.edge_parameters > 0;
     if ((has_own && !found.weights) || (has_edge && !found.edge)) {
       error(
@@ -226,7 +226,7 @@ class ContentsWalk {
       return;
     }
     const StageWork& work = schedule_.stage(task.stage);
-    if (content.stage < 0 && work.parameters == 0) {
+    if (content.stage < 0 && layout_.stage_parameters(work) == 0) {
       found.weights = true;
       return;
     }
@@ -274,6 +274,14 @@ class ContentsWalk {
     Content& state = contents_[index(use.buffer)];
     if (buffer.kind == BufferKind::workspace) return;
     if (buffer.kind == BufferKind::activations) {
+      if (use.access == Access::accumulate) {
+        error(
+            "V510", t, task.rank,
+            [&] {
+              return concat(describe(schedule_, t), " adds to ", describe(schedule_, use.buffer), ", whose old content stays");
+            },
+            "write activations, or read and write them in place");
+      }
       state = Content{};
       state.holds = task.op == Op::forward ? Holds::forward_output : Holds::backward_output;
       state.stage = number(task.stage);
