@@ -4,28 +4,18 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <initializer_list>
+#include <queue>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "tawpipe/schedule/schedules/common.hpp"
+#include "tawpipe/schedule/schedules/detail/pipeline_items.hpp"
+#include "tawpipe/schedule/schedules/pipeline_program.hpp"
 
 namespace tawpipe::schedules {
-
-/// One computation in a rank's program.
-struct Action {
-  Op op = Op::forward;  ///< forward, backward, backward_input or backward_weight
-  std::int32_t stage = 0;
-  std::int32_t microbatch = 0;
-
-  bool operator==(const Action&) const = default;
-};
-
-/// A pipeline before it has transfers: what each rank computes, in order.
-struct PipelineProgram {
-  std::vector<int> rank_of_stage;            ///< [stage]
-  std::vector<std::vector<Action>> actions;  ///< [rank]
-};
 
 struct PipelineOptions {
   bool overlap = true;  ///< off: a send or receive holds the compute lane until it is done, as in Megatron-LM by default
@@ -33,8 +23,8 @@ struct PipelineOptions {
 
 namespace detail {
 
-/// Turns a program into tasks: adds the transfers between stages on different ranks, the optimizer, and the all-reduce of a
-/// tied embedding.
+/// Turns a program into tasks: adds the transfers between stages on different ranks, the optimizer, and the all-reduces
+/// between copies of a stage and of a tied embedding.
 class PipelineBuilder {
  public:
   PipelineBuilder(std::string name, const Workload& workload, const PipelineProgram& program, const PipelineOptions& options,
@@ -46,7 +36,8 @@ class PipelineBuilder {
         program_{program},
         options_{options},
         stages_{static_cast<int>(program.rank_of_stage.size())},
-        microbatches_{static_cast<std::int32_t>(workload.microbatches())} {
+        microbatches_{static_cast<std::int32_t>(workload.microbatches())},
+        ranks_{place_microbatches(program, workload.microbatches())} {
     for (auto& [key, value] : named_options) builder_.option(std::move(key), std::move(value));
     builder_.stages(workload.split(stages_));
   }
@@ -54,20 +45,14 @@ class PipelineBuilder {
   Schedule build() {
     add_buffers();
     for (std::size_t r = 0; r < program_.actions.size(); ++r) items_.push_back(items_of(static_cast<int>(r)));
-    if (!options_.overlap) fuse();
+    if (!options_.overlap) fuse_exchanges(items_);
     emit_all();
     finish();
     return builder_.build();
   }
 
  private:
-  /// A step of one rank: a computation, or without overlap also its end of a transfer.
-  struct Item {
-    enum class Kind : std::uint8_t { compute, send, receive, exchange } kind = Kind::compute;
-    Action action;    ///< computed; or what produced the message sent
-    Action received;  ///< what produced the message received
-    int peer = -1;
-  };
+  using Item = PipelineItem;
   /// One message: the output of a stage's forward (to the next stage) or backward (to the one before).
   struct Slot {
     std::int64_t ready = -1;  ///< when its user may start, once it can
@@ -75,7 +60,12 @@ class PipelineBuilder {
     BufferId received = none<BufferId>;
   };
 
-  int rank_of(int stage) const { return program_.rank_of_stage[static_cast<std::size_t>(stage)]; }
+  int rank_of(int stage, std::int32_t microbatch) const { return ranks_[at(stage, microbatch)]; }
+  /// The model states that `rank` uses for the stage: its first copy or its second.
+  const States& states(int stage, int rank) const {
+    const auto s = static_cast<std::size_t>(stage);
+    return states_[program_.rank_of_stage[s] == rank ? s : s + static_cast<std::size_t>(stages_)];
+  }
   static bool is_forward(Op op) { return op == Op::forward; }
   static bool sends_back(Op op) { return op == Op::backward || op == Op::backward_input; }
   std::size_t at(int stage, std::int32_t microbatch) const {
@@ -103,9 +93,13 @@ class PipelineBuilder {
     const auto slots = static_cast<std::size_t>(stages_) * static_cast<std::size_t>(microbatches_);
     forward_.resize(slots);
     backward_.resize(slots);
-    saved_.resize(slots, none<BufferId>);
-    for (int s = 0; s < stages_; ++s) {
-      states_.push_back(add_states(builder_, rank_of(s), builder_.stage(s).parameters + builder_.stage(s).edge_parameters, s));
+    released_.resize(slots, none<BufferId>);
+    kept_.resize(slots, none<BufferId>);
+    for (const auto* holders : {&program_.rank_of_stage, &program_.second_rank_of_stage}) {
+      for (std::size_t s = 0; s < holders->size(); ++s) {
+        const StageWork& work = builder_.stages()[s];
+        states_.push_back(add_states(builder_, (*holders)[s], work.parameters + work.edge_parameters, static_cast<int>(s)));
+      }
     }
     for (std::size_t r = 0; r < program_.actions.size(); ++r) add_workspace(builder_, static_cast<int>(r));
   }
@@ -113,57 +107,17 @@ class PipelineBuilder {
   std::vector<Item> items_of(int rank) const {
     std::vector<Item> items;
     for (const Action& action : program_.actions[static_cast<std::size_t>(rank)]) {
-      if (!options_.overlap && has_input(action) && rank_of(input(action).stage) != rank) {
-        items.push_back({Item::Kind::receive, {}, input(action), rank_of(input(action).stage)});
-      }
+      const int from = has_input(action) ? rank_of(input(action).stage, action.microbatch) : rank;
+      if (!options_.overlap && from != rank) items.push_back({Item::Kind::receive, {}, input(action), from});
       items.push_back({Item::Kind::compute, action, {}, -1});
-      const int next = consumer(action);
-      if (!options_.overlap && next >= 0 && rank_of(next) != rank) {
-        items.push_back({Item::Kind::send, message(action), {}, rank_of(next)});
-      }
+      const int to = consumer(action) >= 0 ? rank_of(consumer(action), action.microbatch) : rank;
+      if (!options_.overlap && to != rank) items.push_back({Item::Kind::send, message(action), {}, to});
     }
     return items;
   }
   /// The action as a message's name: the two forms of backward that send are one.
-  static Action message(Action action) {
-    if (!is_forward(action.op)) action.op = Op::backward;
-    return action;
-  }
-
-  /// Joins a send and a receive that stand together on both ends into one exchange, as batched sends and receives do;
-  /// left apart, each of the two ranks would wait for the other to receive.
-  void fuse() {
-    std::vector<std::size_t> forward_at(forward_.size());
-    std::vector<std::size_t> backward_at(backward_.size());
-    const auto sent_at = [&](const Action& message) -> std::size_t& {
-      return (is_forward(message.op) ? forward_at : backward_at)[at(message.stage, message.microbatch)];
-    };
-    for (const auto& items : items_) {
-      for (std::size_t i = 0; i < items.size(); ++i) {
-        if (items[i].kind == Item::Kind::send) sent_at(items[i].action) = i;
-      }
-    }
-    const auto is_pair = [](const std::vector<Item>& items, std::size_t i) {
-      return i + 1 < items.size() && items[i].kind == Item::Kind::send && items[i + 1].kind == Item::Kind::receive &&
-             items[i].peer == items[i + 1].peer;
-    };
-    std::vector<std::vector<Item>> fused(items_.size());
-    for (std::size_t r = 0; r < items_.size(); ++r) {
-      for (std::size_t i = 0; i < items_[r].size(); ++i) {
-        Item item = items_[r][i];
-        if (is_pair(items_[r], i)) {
-          const Action received = items_[r][i + 1].received;
-          const auto& other = items_[static_cast<std::size_t>(item.peer)];
-          const std::size_t j = sent_at(received);
-          if (is_pair(other, j) && other[j + 1].received == item.action) {
-            item = {Item::Kind::exchange, item.action, received, item.peer};
-            ++i;
-          }
-        }
-        fused[r].push_back(item);
-      }
-    }
-    items_ = std::move(fused);
+  static Action message(const Action& action) {
+    return {is_forward(action.op) ? Op::forward : Op::backward, action.stage, action.microbatch};
   }
 
   /// Emits all items, each once its inputs are there, in the order in which they would start if every computation took one
@@ -173,31 +127,60 @@ class PipelineBuilder {
     clock_.assign(items_.size(), 0);
     std::size_t left = 0;
     for (const auto& items : items_) left += items.size();
+    // Ranks whose next item can start, earliest first. An entry that its rank has outrun is replaced.
+    using Entry = std::pair<std::int64_t, std::size_t>;  // start, rank
+    std::priority_queue<Entry, std::vector<Entry>, std::greater<>> startable;
+    const auto offer = [&](std::size_t rank) {
+      if (const std::int64_t start = start_of(rank); start >= 0) startable.emplace(start, rank);
+    };
+    for (std::size_t r = 0; r < items_.size(); ++r) offer(r);
     while (left > 0) {
-      std::size_t chosen = items_.size();
-      std::int64_t earliest = 0;
-      for (std::size_t r = 0; r < items_.size(); ++r) {
-        const std::int64_t start = start_of(r);
-        if (start >= 0 && (chosen == items_.size() || start < earliest)) {
-          chosen = r;
-          earliest = start;
-        }
+      if (startable.empty()) throw ScheduleError(stuck());
+      const auto [start, rank] = startable.top();
+      startable.pop();
+      if (start_of(rank) != start) {
+        offer(rank);
+        continue;
       }
-      if (chosen == items_.size()) throw ScheduleError(stuck());
-      left -= emit(chosen, earliest);
+      const Item item = *head(rank);
+      left -= emit(rank, start);
+      // What may start now: the rank itself, who uses what it made, its partner, and who waits for the partner or it.
+      offer(rank);
+      if (item.kind == Item::Kind::compute) {
+        for (std::size_t i = item.action.joined ? next_[rank] - 2 : next_[rank] - 1; i < next_[rank]; ++i) {
+          const Action& done = items_[rank][i].action;
+          const int to = consumer(done) >= 0 ? rank_of(consumer(done), done.microbatch) : static_cast<int>(rank);
+          if (to != static_cast<int>(rank)) offer(static_cast<std::size_t>(to));
+        }
+      } else {
+        offer(static_cast<std::size_t>(item.peer));
+        offer_sender(static_cast<std::size_t>(item.peer), offer);
+      }
+      offer_sender(rank, offer);
     }
   }
 
+  /// Offers the rank whose message the next item of `rank` receives.
+  template <class Offer>
+  void offer_sender(std::size_t rank, const Offer& offer) {
+    const Item* item = head(rank);
+    if (item != nullptr && item->peer >= 0) offer(static_cast<std::size_t>(item->peer));
+  }
+
   const Item* head(std::size_t rank) const { return next_[rank] < items_[rank].size() ? &items_[rank][next_[rank]] : nullptr; }
+
+  /// When the input of `action` is there, or -1 while it is not.
+  std::int64_t ready_of(const Action& action) { return has_input(action) ? slot(input(action)).ready : 0; }
 
   /// When the rank's next item can start, or -1 while it cannot. A receive starts with its send.
   std::int64_t start_of(std::size_t rank) {
     const Item* item = head(rank);
     if (item == nullptr || item->kind == Item::Kind::receive) return -1;
     if (item->kind == Item::Kind::compute) {
-      if (!has_input(item->action)) return clock_[rank];
-      const Slot& in = slot(input(item->action));
-      return in.ready < 0 ? -1 : std::max(clock_[rank], in.ready);
+      const std::int64_t ready = ready_of(item->action);
+      if (!item->action.joined || ready < 0) return ready < 0 ? -1 : std::max(clock_[rank], ready);
+      const std::int64_t partner = ready_of(items_[rank][next_[rank] + 1].action);
+      return partner < 0 ? -1 : std::max({clock_[rank], ready, partner});
     }
     const auto peer = static_cast<std::size_t>(item->peer);
     const Item* other = head(peer);
@@ -213,14 +196,18 @@ class PipelineBuilder {
   std::size_t emit(std::size_t rank, std::int64_t start) {
     const Item item = items_[rank][next_[rank]++];
     if (item.kind == Item::Kind::compute) {
-      emit_compute(static_cast<int>(rank), item.action);
-      clock_[rank] = start + 1;
-      const int to = consumer(item.action);
-      if (to < 0) return 1;
-      const bool stays = rank_of(to) == static_cast<int>(rank);
-      if (stays || options_.overlap) slot(message(item.action)).ready = start + 1;
-      if (!stays && options_.overlap) emit_transfer(item.action, nullptr);
-      return 1;
+      TaskId last = emit_compute(static_cast<int>(rank), item.action);
+      if (!item.action.joined) {
+        clock_[rank] = start + 1;
+        hand_on(static_cast<int>(rank), item.action, last);
+        return 1;
+      }
+      const Action partner = items_[rank][next_[rank]++].action;
+      last = emit_compute(static_cast<int>(rank), partner);
+      clock_[rank] = start + 2;
+      hand_on(static_cast<int>(rank), partner, last);
+      hand_on(static_cast<int>(rank), item.action, last);
+      return 2;
     }
     const auto peer = static_cast<std::size_t>(item.peer);
     ++next_[peer];
@@ -232,17 +219,33 @@ class PipelineBuilder {
     return 2;
   }
 
-  void emit_compute(int rank, const Action& action) {
+  /// Passes on what `action` has made, once task `done` has ended.
+  void hand_on(int rank, const Action& action, TaskId done) {
+    const int to = consumer(action);
+    if (to < 0) return;
+    const bool stays = rank_of(to, action.microbatch) == rank;
+    if (stays || options_.overlap) slot(message(action)).ready = clock_[static_cast<std::size_t>(rank)];
+    if (!stays && options_.overlap) emit_transfer(action, nullptr, done);
+  }
+
+  TaskId emit_compute(int rank, const Action& action) {
     const StageWork& work = builder_.stage(action.stage);
-    const States& own = states_[static_cast<std::size_t>(action.stage)];
-    BufferId& saved = saved_[at(action.stage, action.microbatch)];
+    const States& own = states(action.stage, rank);
+    BufferId& released = released_[at(action.stage, action.microbatch)];
+    BufferId& kept = kept_[at(action.stage, action.microbatch)];
     std::vector<Use> uses{reads(own.weights)};
     if (has_input(action)) uses.push_back(reads(slot(input(action)).received));
     if (is_forward(action.op)) {
-      saved = builder_.transient(rank, BufferKind::activations, work.saved, action.stage);
-      uses.push_back(writes(saved));
+      const Bytes kept_bytes = work.saved * program_.kept.numerator / program_.kept.denominator;
+      kept = builder_.transient(rank, BufferKind::activations, kept_bytes, action.stage);
+      uses.push_back(writes(kept));
+      if (kept_bytes < work.saved) {
+        released = builder_.transient(rank, BufferKind::activations, work.saved - kept_bytes, action.stage);
+        uses.push_back(writes(released));
+      }
     } else {
-      uses.push_back(reads(saved));
+      uses.push_back(reads(kept));
+      if (action.op != Op::backward_weight && released != none<BufferId>) uses.push_back(reads(released));
       if (action.op != Op::backward_input) uses.push_back(adds_to(own.gradients));
     }
     const int to = consumer(action);
@@ -251,9 +254,10 @@ class PipelineBuilder {
       out.sent = builder_.transient(rank, BufferKind::activations, output_bytes(action), action.stage);
       out.received = out.sent;
       uses.push_back(writes(out.sent));
-      if (rank_of(to) != rank) out.received = builder_.transient(rank_of(to), BufferKind::activations, output_bytes(action), to);
+      const int there = rank_of(to, action.microbatch);
+      if (there != rank) out.received = builder_.transient(there, BufferKind::activations, output_bytes(action), to);
     }
-    builder_.add(compute(action.op, rank, action.stage, action.microbatch), uses);
+    return builder_.add(compute(action.op, rank, action.stage, action.microbatch), uses);
   }
 
   Bytes output_bytes(const Action& action) const {
@@ -261,11 +265,11 @@ class PipelineBuilder {
   }
 
   /// The message of `sent`, with `returned` coming back at once where it is not null.
-  void emit_transfer(const Action& sent, const Action* returned) {
+  void emit_transfer(const Action& sent, const Action* returned, TaskId after = none<TaskId>) {
     const bool forward = is_forward(sent.op);
     const Slot& out = slot(message(sent));
-    const int from = rank_of(sent.stage);
-    const int to = rank_of(consumer(sent));
+    const int from = rank_of(sent.stage, sent.microbatch);
+    const int to = rank_of(consumer(sent), sent.microbatch);
     // Neighbours on the ring of ranks: "next" is the rank above, and the first for the last.
     const bool upward = to == from + 1 || (from > to + 1);
     Task task{.op = returned == nullptr ? Op::pass : Op::exchange,
@@ -285,26 +289,43 @@ class PipelineBuilder {
       uses.push_back(reads(back.sent));
       uses.push_back(writes(back.received));
     }
-    builder_.add(task, uses);
+    builder_.add(task, uses, std::span<const TaskId>{&after, 1});
   }
 
-  /// A tied embedding's two gradients are summed; then every stage is updated.
+  /// The gradients of a stage's two copies and those of a tied embedding are summed; then everything is updated. Where the
+  /// first and last stage are on one rank, the tied embedding is one matrix there and needs no sum.
   void finish() {
-    const int first = rank_of(0);
-    const int last = rank_of(stages_ - 1);
     const Workload& workload = builder_.workload();
-    if (!workload.is_abstract() && workload.model().tied && first != last) {
-      builder_.add({.op = Op::all_reduce,
-                    .payload = Payload::edge_gradients,
-                    .rank = Rank{first},
-                    .group = builder_.group({Rank{first}, Rank{last}}),
-                    .bytes = gradient_bytes(workload, workload.model().embedding_parameters())},
-                   {changes(states_.front().gradients), changes(states_.back().gradients)});
+    const int first = program_.rank_of_stage.front();
+    const int last = program_.rank_of_stage.back();
+    const bool copies = !program_.second_rank_of_stage.empty();
+    for (std::size_t s = 0; copies && s < program_.rank_of_stage.size(); ++s) {
+      const StageWork& work = builder_.stages()[s];
+      all_reduce(Payload::gradients, static_cast<int>(s), program_.rank_of_stage[s], program_.second_rank_of_stage[s],
+                 gradient_bytes(workload, work.parameters + work.edge_parameters),
+                 {changes(states_[s].gradients), changes(states_[s + static_cast<std::size_t>(stages_)].gradients)});
     }
-    for (int s = 0; s < stages_; ++s) {
-      const States& own = states_[static_cast<std::size_t>(s)];
-      builder_.add(update(rank_of(s), s, own.bytes), {reads(own.gradients), changes(own.weights), changes(own.optimizer)});
+    if (!copies && !workload.is_abstract() && workload.model().tied && first != last) {
+      all_reduce(Payload::edge_gradients, -1, first, last, gradient_bytes(workload, workload.model().embedding_parameters()),
+                 {changes(states_.front().gradients), changes(states_.back().gradients)});
     }
+    for (const auto* holders : {&program_.rank_of_stage, &program_.second_rank_of_stage}) {
+      for (std::size_t s = 0; s < holders->size(); ++s) {
+        const States& own = states(static_cast<int>(s), (*holders)[s]);
+        builder_.add(update((*holders)[s], static_cast<int>(s), own.bytes),
+                     {reads(own.gradients), changes(own.weights), changes(own.optimizer)});
+      }
+    }
+  }
+
+  void all_reduce(Payload payload, int stage, int one, int other, Bytes bytes, std::initializer_list<Use> uses) {
+    builder_.add({.op = Op::all_reduce,
+                  .payload = payload,
+                  .rank = Rank{one},
+                  .group = builder_.group({Rank{one}, Rank{other}}),
+                  .stage = StageId{stage},
+                  .bytes = bytes},
+                 uses);
   }
 
   std::string stuck() const {
@@ -323,10 +344,12 @@ class PipelineBuilder {
   PipelineOptions options_;
   int stages_;
   std::int32_t microbatches_;
-  std::vector<States> states_;            ///< [stage]
+  std::vector<int> ranks_;                ///< [stage, microbatch] where it passes
+  std::vector<States> states_;            ///< [copy, stage]
   std::vector<Slot> forward_;             ///< [stage, microbatch] what the forward hands on
   std::vector<Slot> backward_;            ///< [stage, microbatch] what the backward hands on
-  std::vector<BufferId> saved_;           ///< [stage, microbatch]
+  std::vector<BufferId> released_;        ///< [stage, microbatch] what backward_input releases, if anything
+  std::vector<BufferId> kept_;            ///< [stage, microbatch] what is held to the end of the backward
   std::vector<std::vector<Item>> items_;  ///< [rank]
   std::vector<std::size_t> next_;         ///< [rank] items emitted
   std::vector<std::int64_t> clock_;       ///< [rank] in units of one computation
@@ -337,7 +360,8 @@ class PipelineBuilder {
 /// The schedule of an activation pipeline: `program` with transfers, optimizer steps and, for a tied embedding, the
 /// all-reduce between the first and last stage.
 ///
-/// @throws ScheduleError  if the program's order cannot be run: a computation whose input is never produced before it.
+/// @throws ScheduleError  if the program is not complete (each microbatch once forward and once backward through each stage),
+///                        or its order cannot be run: a computation whose input is never produced before it.
 inline Schedule pipeline(std::string name, const Workload& workload, const PipelineProgram& program,
                          const PipelineOptions& options, std::vector<std::pair<std::string, std::string>> named_options = {}) {
   return detail::PipelineBuilder{std::move(name), workload, program, options, std::move(named_options)}.build();
