@@ -1,0 +1,252 @@
+// Checks that the actions of a PyTorch schedule fit together: each computed once, in order, each message sent and received.
+// Not: public; report/pytorch_pipeline.hpp is the door. Nor whether the ranks could wait for each other (schedules::pipeline).
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/text.hpp"
+#include "tawpipe/report/pytorch_csv.hpp"
+
+namespace tawpipe::detail {
+
+/// Calls `visit(action, rank, cell)` for each action, row by row.
+template <class Visit>
+void for_each_action(const PytorchSchedule& schedule, Visit&& visit) {
+  for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
+    for (std::size_t c = 0; c < schedule.ranks[r].size(); ++c) {
+      for (const auto& action : schedule.ranks[r][c].actions) visit(action, static_cast<int>(r), c);
+    }
+  }
+}
+
+/// What a checked schedule turns out to be.
+struct PytorchShape {
+  std::vector<int> rank_of_stage;
+  std::int32_t microbatches = 0;
+  /// [stage * microbatches + microbatch] whether a W follows the backward, which then is of the inputs alone
+  std::vector<bool> split;
+
+  int stages() const { return static_cast<int>(rank_of_stage.size()); }
+  std::size_t at(int stage, std::int32_t microbatch) const {
+    return static_cast<std::size_t>(stage) * static_cast<std::size_t>(microbatches) + static_cast<std::size_t>(microbatch);
+  }
+  int rank_of(int stage) const { return rank_of_stage[static_cast<std::size_t>(stage)]; }
+  /// Whether the output of `stage`'s forward (or backward) goes to another rank.
+  bool sends(int stage, bool forward) const {
+    const int to = forward ? stage + 1 : stage - 1;
+    return to >= 0 && to < stages() && rank_of(to) != rank_of(stage);
+  }
+};
+
+class PytorchCheck {
+ public:
+  PytorchCheck(const PytorchSchedule& schedule, std::string_view source) : schedule_{schedule}, source_{source} {}
+
+  /// @throws InputError  naming line and cell of the first thing wrong.
+  PytorchShape run() {
+    place_stages();
+    match_computations();
+    match_messages();
+    check_sharding();
+    return std::move(shape_);
+  }
+
+ private:
+  /// An action and where it stands; `order` counts the actions of its row.
+  struct Placed {
+    PytorchAction action;
+    int rank;
+    std::size_t cell;
+    std::int64_t order;
+  };
+  /// Where a message is sent and received: the order in its row, or -1.
+  struct Ends {
+    std::int64_t sent = -1;
+    std::int64_t received = -1;
+  };
+
+  [[noreturn]] void fail(int rank, std::size_t cell, const PytorchAction& action, std::string_view why) const {
+    throw InputError(one_line(concat(source_, ": line ", rank + 1, ", cell ", cell + 1, ": ",
+                                     quote(pytorch_text(action, schedule_.grammar)), ": ", why)));
+  }
+  [[noreturn]] void fail(const Placed& at, std::string_view why) const { fail(at.rank, at.cell, at.action, why); }
+  [[noreturn]] void fail(std::string_view why) const { throw InputError(one_line(concat(source_, ": ", why))); }
+
+  void place_stages() {
+    std::map<std::int32_t, int> ranks;
+    std::vector<bool> computes(schedule_.ranks.size());
+    for_each_action(schedule_, [&](const PytorchAction& action, int rank, std::size_t cell) {
+      if (!is_compute(action.op)) return;
+      computes[static_cast<std::size_t>(rank)] = true;
+      const auto [at, added] = ranks.try_emplace(action.stage, rank);
+      if (!added && at->second != rank) {
+        fail(rank, cell, action,
+             concat("stage ", action.stage, " is computed in line ", at->second + 1, " too; a stage has one rank"));
+      }
+    });
+    for (std::size_t r = 0; r < computes.size(); ++r) {
+      if (!computes[r]) fail(concat("line ", r + 1, " computes nothing; each rank needs a stage"));
+    }
+    for (const auto& [stage, rank] : ranks) {
+      if (stage != shape_.stages()) fail(concat("no line computes stage ", shape_.stages(), ", though there is a stage ", stage));
+      shape_.rank_of_stage.push_back(rank);
+    }
+    for_each_action(schedule_, [&](const PytorchAction& action, int rank, std::size_t cell) {
+      if (action.stage >= shape_.stages()) fail(rank, cell, action, concat("there are only ", shape_.stages(), " stages"));
+      if (shape_.rank_of(action.stage) != rank) {
+        fail(rank, cell, action, concat("stage ", action.stage, " is computed in line ", shape_.rank_of(action.stage) + 1));
+      }
+    });
+  }
+
+  /// Of each stage and microbatch one forward, and then one backward or one of the inputs and one of the weights.
+  void match_computations() {
+    std::int64_t order = 0;
+    for_each_action(schedule_, [&](const PytorchAction& action, int rank, std::size_t cell) {
+      if (is_compute(action.op)) computed_.push_back({action, rank, cell, order});
+      shape_.microbatches = std::max(shape_.microbatches, is_compute(action.op) ? action.microbatch + 1 : 0);
+      ++order;
+    });
+    const auto key = [](const Placed& at) { return std::tuple{at.action.stage, at.action.microbatch, at.order}; };
+    std::sort(computed_.begin(), computed_.end(), [&](const Placed& a, const Placed& b) { return key(a) < key(b); });
+    std::size_t next = 0;
+    for (std::int32_t s = 0; s < shape_.stages(); ++s) {
+      for (std::int32_t m = 0; m < shape_.microbatches; ++m) {
+        std::size_t end = next;
+        while (end < computed_.size() && computed_[end].action.stage == s && computed_[end].action.microbatch == m) ++end;
+        match_one(s, m, next, end);
+        next = end;
+      }
+    }
+  }
+
+  void match_one(std::int32_t stage, std::int32_t microbatch, std::size_t begin, std::size_t end) {
+    const auto missing = [&](PytorchOp op) {
+      fail(concat("line ", shape_.rank_of(stage) + 1, " lacks ", quote(pytorch_text({op, stage, microbatch}, schedule_.grammar)),
+                  "; there are ", shape_.stages(), " stages and ", shape_.microbatches, " microbatches"));
+    };
+    if (begin == end) missing(PytorchOp::forward);
+    if (computed_[begin].action.op != PytorchOp::forward) fail(computed_[begin], "its forward does not stand before it");
+    if (begin + 1 == end) missing(PytorchOp::backward);
+    const Placed& backward = computed_[begin + 1];
+    if (backward.action.op == PytorchOp::forward) fail(backward, "it stands twice");
+    if (backward.action.op == PytorchOp::backward_weight) fail(backward, "no backward of the inputs stands before it");
+    const bool split = begin + 2 < end;
+    if (!split && backward.action.op == PytorchOp::backward_input) missing(PytorchOp::backward_weight);
+    if (split && computed_[begin + 2].action.op != PytorchOp::backward_weight) fail(computed_[begin + 2], "it stands twice");
+    if (begin + 3 < end) fail(computed_[begin + 3], "it stands twice");
+    shape_.split.push_back(split);
+  }
+
+  /// If there are sends or receives: each message that crosses ranks is sent behind what makes it and received before what
+  /// needs it, once, and two ranks send and receive in one order. None: PyTorch adds them when it loads the file.
+  void match_messages() {
+    std::int64_t order = 0;
+    const std::size_t pairs = shape_.split.size();
+    std::array<std::vector<Ends>, 2> messages;  // [forward] [stage that makes it, microbatch]
+    bool any = false;
+    for_each_action(schedule_, [&](const PytorchAction& action, int rank, std::size_t cell) {
+      const std::int64_t here = order++;
+      if (is_compute(action.op) || !has_microbatch(action.op)) return;
+      if (!any) messages = {std::vector<Ends>(pairs), std::vector<Ends>(pairs)};
+      any = true;
+      const bool forward = action.op == PytorchOp::send_forward || action.op == PytorchOp::receive_forward;
+      const bool send = action.op == PytorchOp::send_forward || action.op == PytorchOp::send_backward;
+      const int from = send ? action.stage : forward ? action.stage - 1 : action.stage + 1;
+      if (from < 0 || from >= shape_.stages() || !shape_.sends(from, forward)) {
+        fail(rank, cell, action,
+             send ? "what it makes stays on this rank, so that nothing is sent" : "what it needs is made on this rank, or given");
+      }
+      if (action.microbatch >= shape_.microbatches) {
+        fail(rank, cell, action, concat("there are only ", shape_.microbatches, " microbatches"));
+      }
+      Ends& ends = messages[forward ? 1 : 0][shape_.at(from, action.microbatch)];
+      std::int64_t& end = send ? ends.sent : ends.received;
+      if (end >= 0) fail(rank, cell, action, "it stands twice");
+      end = here;
+      const int to = forward ? from + 1 : from - 1;
+      const std::pair<int, int> peers{shape_.rank_of(from), shape_.rank_of(to)};
+      (send ? sent_ : received_)[peers].push_back({action, rank, cell, here});
+    });
+    if (!any) return;
+    for (const Placed& at : computed_) check_message(at, messages);
+    for (const auto& [peers, sent] : sent_) check_order(sent, received_[peers]);
+  }
+
+  void check_message(const Placed& at, const std::array<std::vector<Ends>, 2>& messages) const {
+    if (at.action.op == PytorchOp::backward_weight) return;
+    const bool forward = at.action.op == PytorchOp::forward;
+    const auto& all = messages[forward ? 1 : 0];
+    const auto [stage, m] = std::pair{at.action.stage, at.action.microbatch};
+    if (shape_.sends(stage, forward)) {
+      const PytorchAction send{forward ? PytorchOp::send_forward : PytorchOp::send_backward, stage, m};
+      const std::int64_t sent = all[shape_.at(stage, m)].sent;
+      if (sent < 0)
+        fail(at, concat("line ", at.rank + 1, " lacks ", quote(pytorch_text(send)), ", which hands on what it makes"));
+      if (sent < at.order) fail(at, concat(quote(pytorch_text(send)), " stands before it, though it sends what this makes"));
+    }
+    const int from = forward ? stage - 1 : stage + 1;
+    if (from < 0 || from >= shape_.stages() || !shape_.sends(from, forward)) return;
+    const PytorchAction receive{forward ? PytorchOp::receive_forward : PytorchOp::receive_backward, stage, m};
+    const std::int64_t received = all[shape_.at(from, m)].received;
+    if (received < 0)
+      fail(at, concat("line ", at.rank + 1, " lacks ", quote(pytorch_text(receive)), ", which brings what it needs"));
+    if (received > at.order)
+      fail(at, concat(quote(pytorch_text(receive)), " stands behind it, though it brings what this needs"));
+  }
+
+  /// Messages from one rank to another arrive in the order in which they are sent.
+  void check_order(const std::vector<Placed>& sent, const std::vector<Placed>& received) const {
+    for (std::size_t i = 0; i < sent.size() && i < received.size(); ++i) {
+      const PytorchAction& to = received[i].action;
+      const bool forward = to.op == PytorchOp::receive_forward;
+      const PytorchAction expected{forward ? PytorchOp::send_forward : PytorchOp::send_backward,
+                                   forward ? to.stage - 1 : to.stage + 1, to.microbatch};
+      if (sent[i].action == expected) continue;
+      fail(received[i], concat("line ", sent[i].rank + 1, " sends ", quote(pytorch_text(sent[i].action)),
+                               " here instead; between two ranks, sends and receives stand in one order"));
+    }
+  }
+
+  /// A stage with UNSHARD is computed only between it and RESHARD; REDUCE_GRAD stands once, behind the last backward.
+  void check_sharding() const {
+    std::vector<bool> sharded(shape_.rank_of_stage.size());
+    for_each_action(schedule_, [&](const PytorchAction& action, int, std::size_t) {
+      if (action.op == PytorchOp::unshard) sharded[static_cast<std::size_t>(action.stage)] = true;
+    });
+    std::vector<bool> gathered(sharded.size());
+    std::vector<bool> reduced(sharded.size());
+    for_each_action(schedule_, [&](const PytorchAction& action, int rank, std::size_t cell) {
+      const auto s = static_cast<std::size_t>(action.stage);
+      if (is_compute(action.op) && sharded[s] && !gathered[s]) fail(rank, cell, action, "the stage is not unsharded here");
+      if ((action.op == PytorchOp::backward || action.op == PytorchOp::backward_weight) && reduced[s]) {
+        fail(rank, cell, action, "the stage's REDUCE_GRAD stands before it; it must stand behind the last backward");
+      }
+      if (action.op == PytorchOp::unshard && gathered[s]) fail(rank, cell, action, "the stage is unsharded already");
+      if (action.op == PytorchOp::reshard && !gathered[s]) fail(rank, cell, action, "the stage is not unsharded here");
+      if (action.op == PytorchOp::reduce_gradients && reduced[s]) fail(rank, cell, action, "it stands twice");
+      if (action.op == PytorchOp::unshard) gathered[s] = true;
+      if (action.op == PytorchOp::reshard) gathered[s] = false;
+      if (action.op == PytorchOp::reduce_gradients) reduced[s] = true;
+    });
+  }
+
+  const PytorchSchedule& schedule_;
+  std::string_view source_;
+  PytorchShape shape_;
+  std::vector<Placed> computed_;                                 ///< by stage, microbatch and order
+  std::map<std::pair<int, int>, std::vector<Placed>> sent_;      ///< [from, to] in order
+  std::map<std::pair<int, int>, std::vector<Placed>> received_;  ///< [from, to] in order
+};
+
+}  // namespace tawpipe::detail

@@ -1,0 +1,279 @@
+// PyTorch's text form of a pipeline schedule (torch.distributed.pipelining): a row a rank, a cell an action.
+// Not: what the actions mean together (report/pytorch_pipeline.hpp).
+#pragma once
+
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/text.hpp"
+
+namespace tawpipe {
+
+/// What an action of PyTorch's does. Sends and receives are named after the stage whose rank carries them out:
+/// `1SEND_F3` sends what stage 1 made of microbatch 3, `2RECV_F3` receives it for stage 2.
+enum class PytorchOp : std::uint8_t {
+  forward,           ///< F
+  backward,          ///< B: the whole backward; with a W of the same stage and microbatch, only its inputs (older files)
+  backward_input,    ///< I
+  backward_weight,   ///< W
+  send_forward,      ///< SEND_F
+  receive_forward,   ///< RECV_F
+  send_backward,     ///< SEND_B
+  receive_backward,  ///< RECV_B
+  unshard,           ///< UNSHARD: gather the stage's sharded weights; of no microbatch
+  reshard,           ///< RESHARD: let them go; of no microbatch
+  reduce_gradients,  ///< REDUCE_GRAD: sum the stage's gradients over its replicas; of no microbatch
+};
+inline constexpr int pytorch_ops = 11;
+
+/// The op as PyTorch writes it, e.g. "SEND_F".
+constexpr std::string_view name(PytorchOp op) {
+  constexpr std::string_view names[pytorch_ops] = {"F",      "B",      "I",       "W",       "SEND_F",     "RECV_F",
+                                                   "SEND_B", "RECV_B", "UNSHARD", "RESHARD", "REDUCE_GRAD"};
+  return names[static_cast<int>(op)];
+}
+
+/// Computes something: F, B, I or W.
+constexpr bool is_compute(PytorchOp op) { return op <= PytorchOp::backward_weight; }
+/// Is of one microbatch: everything but UNSHARD, RESHARD and REDUCE_GRAD.
+constexpr bool has_microbatch(PytorchOp op) { return op < PytorchOp::unshard; }
+
+/// One action of one stage.
+struct PytorchAction {
+  PytorchOp op = PytorchOp::forward;
+  std::int32_t stage = 0;
+  std::int32_t microbatch = -1;  ///< -1 where the op has none
+
+  bool operator==(const PytorchAction&) const = default;
+};
+
+/// One cell: nothing (idle), one action, or a forward and a backward that may overlap, `(0F7;7B3)OVERLAP_F_B`.
+struct PytorchCell {
+  std::vector<PytorchAction> actions;
+
+  bool operator==(const PytorchCell&) const = default;
+};
+
+/// How an action is spelled.
+enum class PytorchGrammar : std::uint8_t {
+  stage_first,  ///< `1F0`: stage, op, microbatch
+  op_first,     ///< `F0_s1`, in the first releases: op, microbatch, stage; computations alone
+};
+
+/// A schedule as PyTorch writes it down: each rank's cells in order.
+struct PytorchSchedule {
+  PytorchGrammar grammar = PytorchGrammar::stage_first;
+  std::vector<std::vector<PytorchCell>> ranks;  ///< [rank, step]
+
+  bool operator==(const PytorchSchedule&) const = default;
+};
+
+namespace detail {
+
+/// Reads a text row by row. Everything that PyTorch would not have written is refused.
+class PytorchCsvReader {
+ public:
+  PytorchCsvReader(std::string_view text, std::string_view source) : text_{text}, source_{source} {}
+
+  PytorchSchedule read() {
+    if (text_.starts_with("\xef\xbb\xbf")) text_.remove_prefix(3);
+    while (!text_.empty()) {
+      const auto end = text_.find('\n');
+      std::string_view row = text_.substr(0, end);
+      text_.remove_prefix(end == std::string_view::npos ? text_.size() : end + 1);
+      if (row.ends_with('\r')) row.remove_suffix(1);
+      ++line_;
+      read_row(row);
+    }
+    if (schedule_.ranks.empty()) throw InputError(one_line(concat(source_, ": the file is empty; expected a row for each rank")));
+    return std::move(schedule_);
+  }
+
+ private:
+  void read_row(std::string_view row) {
+    if (row.empty()) {
+      throw InputError(one_line(concat(source_, ": line ", line_, " is empty; expected the actions of rank ", line_ - 1)));
+    }
+    std::vector<PytorchCell> cells;
+    cell_ = 0;
+    for (std::size_t begin = 0; begin <= row.size();) {
+      const auto end = std::min(row.find(',', begin), row.size());
+      ++cell_;
+      cells.push_back(read_cell(trim(row.substr(begin, end - begin))));
+      begin = end + 1;
+    }
+    schedule_.ranks.push_back(std::move(cells));
+  }
+
+  PytorchCell read_cell(std::string_view cell) {
+    PytorchCell read;
+    if (cell.empty()) return read;
+    if (cell.front() != '(') {
+      read.actions.push_back(read_action(cell, cell));
+      return read;
+    }
+    const auto close = cell.find(')');
+    if (close == std::string_view::npos) fail(cell, "the bracket does not close; expected (F;B)OVERLAP_F_B");
+    if (cell.substr(close + 1) != "OVERLAP_F_B") {
+      fail(cell, concat("expected OVERLAP_F_B behind the bracket, not ", shown(cell.substr(close + 1))));
+    }
+    if (grammar_known_ && schedule_.grammar == PytorchGrammar::op_first) {
+      fail(cell, "the older form, F0_s1, has no overlapped pairs");
+    }
+    std::string_view inside = cell.substr(1, close - 1);
+    while (true) {
+      const auto semicolon = inside.find(';');
+      read.actions.push_back(read_action(trim(inside.substr(0, semicolon)), cell));
+      if (semicolon == std::string_view::npos) break;
+      inside.remove_prefix(semicolon + 1);
+    }
+    const auto is_forward = [](const PytorchAction& action) { return action.op == PytorchOp::forward; };
+    if (read.actions.size() != 2 || !is_compute(read.actions[0].op) || !is_compute(read.actions[1].op) ||
+        is_forward(read.actions[0]) == is_forward(read.actions[1])) {
+      fail(cell, "OVERLAP_F_B overlaps one forward with one backward, such as (0F7;7B3)OVERLAP_F_B");
+    }
+    return read;
+  }
+
+  /// @param cell  what to show in an error
+  PytorchAction read_action(std::string_view text, std::string_view cell) {
+    const bool stage_first = !text.empty() && is_digit(text.front());
+    if (!stage_first && (text.empty() || cell.front() == '(' || !looks_op_first(text))) {
+      fail(cell, "expected stage, operation and microbatch, such as 2F0");
+    }
+    const auto grammar = stage_first ? PytorchGrammar::stage_first : PytorchGrammar::op_first;
+    if (grammar_known_ && grammar != schedule_.grammar) fail(cell, "one file has either the form 1F0 or F0_s1, not both");
+    grammar_known_ = true;
+    schedule_.grammar = grammar;
+    return stage_first ? read_stage_first(text, cell) : read_op_first(text, cell);
+  }
+
+  /// F, B or W, and a digit: the first releases had no I.
+  static bool looks_op_first(std::string_view text) {
+    return text.size() > 1 && std::string_view{"FBW"}.find(text.front()) != std::string_view::npos && is_digit(text[1]);
+  }
+
+  PytorchAction read_stage_first(std::string_view text, std::string_view cell) {
+    PytorchAction action;
+    action.stage = number(text, cell, "stage", max_stage);
+    const auto end = std::min(text.find_first_of("0123456789"), text.size());
+    action.op = find_op(text.substr(0, end), cell);
+    text.remove_prefix(end);
+    if (has_microbatch(action.op)) {
+      if (text.empty()) fail(cell, concat("the microbatch is missing; expected a number behind ", name(action.op)));
+      action.microbatch = number(text, cell, "microbatch", max_microbatch);
+    }
+    if (!text.empty())
+      fail(cell, concat("nothing may stand behind the ", has_microbatch(action.op) ? "microbatch" : "operation"));
+    return action;
+  }
+
+  PytorchAction read_op_first(std::string_view text, std::string_view cell) {
+    PytorchAction action;
+    action.op = find_op(text.substr(0, 1), cell);
+    text.remove_prefix(1);
+    action.microbatch = number(text, cell, "microbatch", max_microbatch);
+    if (!text.starts_with("_s")) fail(cell, "expected operation, microbatch and stage, such as F0_s1");
+    text.remove_prefix(2);
+    action.stage = number(text, cell, "stage", max_stage);
+    if (!text.empty()) fail(cell, "nothing may stand behind the stage");
+    return action;
+  }
+
+  PytorchOp find_op(std::string_view text, std::string_view cell) const {
+    std::vector<std::string> known;
+    for (int i = 0; i < pytorch_ops; ++i) {
+      known.emplace_back(name(static_cast<PytorchOp>(i)));
+      if (text == known.back()) return static_cast<PytorchOp>(i);
+    }
+    fail(cell, unknown_name("operation", text.substr(0, 20), known));
+  }
+
+  /// Takes the digits that `text` begins with.
+  std::int32_t number(std::string_view& text, std::string_view cell, std::string_view what, std::int32_t most) const {
+    std::int32_t value = 0;
+    const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (status == std::errc::invalid_argument || text.starts_with('-')) fail(cell, concat("the ", what, " must be a number"));
+    if (status != std::errc{} || value > most) fail(cell, concat("the ", what, " is too large; the most is ", most));
+    text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+    return value;
+  }
+
+  [[noreturn]] void fail(std::string_view cell, std::string_view why) const {
+    throw InputError(one_line(concat(source_, ": line ", line_, ", cell ", cell_, ": ", shown(cell), ": ", why)));
+  }
+  static std::string shown(std::string_view text) {
+    return text.size() > 60 ? quote(concat(text.substr(0, 60), "...")) : quote(text);
+  }
+  static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+  static std::string_view trim(std::string_view text) {
+    const auto begin = text.find_first_not_of(" \t");
+    if (begin == std::string_view::npos) return {};
+    return text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
+  }
+
+  static constexpr std::int32_t max_stage = (1 << 20) - 1;
+  static constexpr std::int32_t max_microbatch = std::numeric_limits<std::int32_t>::max() - 1;
+
+  std::string_view text_;
+  std::string_view source_;
+  PytorchSchedule schedule_;
+  bool grammar_known_ = false;
+  int line_ = 0;
+  int cell_ = 0;
+};
+
+}  // namespace detail
+
+/// Reads PyTorch's CSV in either grammar, with communication or without; blank cells are idle. A row is a rank.
+///
+/// What actions mean together (each computed once, in an order that can run) is pipeline_program()'s to find out.
+/// @param source  the file's name, for messages
+/// @throws InputError  in one line, naming line and cell, both from 1.
+inline PytorchSchedule parse_pytorch_csv(std::string_view text, std::string_view source = "PyTorch CSV") {
+  return detail::PytorchCsvReader{text, source}.read();
+}
+
+/// The action as its cell holds it: "1F0", "3SEND_B2", "0UNSHARD"; or "F0_s1".
+inline std::string pytorch_text(const PytorchAction& action, PytorchGrammar grammar = PytorchGrammar::stage_first) {
+  if (grammar == PytorchGrammar::op_first) return concat(name(action.op), action.microbatch, "_s", action.stage);
+  std::string text = concat(action.stage, name(action.op));
+  if (has_microbatch(action.op)) text += std::to_string(action.microbatch);
+  return text;
+}
+
+/// Writes what parse_pytorch_csv() reads; lines end in "\n", and the rows keep their lengths.
+/// @throws InputError  if the older grammar, which has computations alone, is asked for anything else, or if there is nothing.
+inline std::string write_pytorch_csv(const PytorchSchedule& schedule) {
+  const bool op_first = schedule.grammar == PytorchGrammar::op_first;
+  std::string out;
+  for (const auto& cells : schedule.ranks) {
+    if (cells.empty() || (cells.size() == 1 && cells.front().actions.empty())) {
+      throw InputError(concat("rank ", &cells - schedule.ranks.data(), " has no actions; PyTorch's CSV has no row for it"));
+    }
+    for (const auto& cell : cells) {
+      if (&cell != &cells.front()) out += ',';
+      if (op_first && (cell.actions.size() > 1 || (!cell.actions.empty() && !is_compute(cell.actions[0].op)))) {
+        throw InputError(concat("the older form of PyTorch's CSV, F0_s1, cannot say ", pytorch_text(cell.actions[0]),
+                                cell.actions.size() > 1 ? " overlapped with another" : ""));
+      }
+      if (cell.actions.size() > 1) out += '(';
+      for (const auto& action : cell.actions) {
+        if (&action != &cell.actions.front()) out += ';';
+        out += pytorch_text(action, schedule.grammar);
+      }
+      if (cell.actions.size() > 1) out += ")OVERLAP_F_B";
+    }
+    out += '\n';
+  }
+  return out;
+}
+
+}  // namespace tawpipe

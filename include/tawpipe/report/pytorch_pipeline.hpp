@@ -1,0 +1,247 @@
+// Between PyTorch's pipeline schedules and ours: checked and turned into a program or a schedule, and back.
+// Not: the text of the cells (report/pytorch_csv.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/text.hpp"
+#include "tawpipe/report/detail/pytorch_check.hpp"
+#include "tawpipe/report/pytorch_csv.hpp"
+#include "tawpipe/schedule/schedule.hpp"
+#include "tawpipe/schedule/schedules/pipeline.hpp"
+
+namespace tawpipe {
+
+/// What to write beside the computations.
+struct PytorchOptions {
+  bool communication = false;     ///< SEND and RECV, as PyTorch would add them: for its format compute_comms
+  bool merge_backward = false;    ///< an I with its W right behind becomes B, as PyTorch does when it loads compute_only
+  bool reduce_gradients = false;  ///< REDUCE_GRAD behind each stage's last backward: for stages with replicas
+  PytorchGrammar grammar = PytorchGrammar::stage_first;
+};
+
+namespace detail {
+
+constexpr Op op_of(PytorchOp op, bool split) {
+  switch (op) {
+    case PytorchOp::forward:
+      return Op::forward;
+    case PytorchOp::backward:
+      return split ? Op::backward_input : Op::backward;
+    case PytorchOp::backward_input:
+      return Op::backward_input;
+    default:
+      return Op::backward_weight;
+  }
+}
+
+constexpr PytorchOp pytorch_op_of(Op op, PytorchGrammar grammar) {
+  switch (op) {
+    case Op::forward:
+      return PytorchOp::forward;
+    case Op::backward_input:  // the older form says B, and W for the rest
+      return grammar == PytorchGrammar::op_first ? PytorchOp::backward : PytorchOp::backward_input;
+    case Op::backward_weight:
+      return PytorchOp::backward_weight;
+    default:
+      return PytorchOp::backward;
+  }
+}
+
+}  // namespace detail
+
+/// The schedule with sends and receives: behind each computation whose result another rank needs stands its send, and at
+/// that moment its receive is appended to the other rank's row. Rows advance in turn by one cell; idle cells are turns, and go.
+/// That gives the rows that PyTorch itself makes when it loads computations alone.
+/// @throws InputError  if it has sends or receives already, does not fit together (pipeline_program()), or cannot run.
+inline PytorchSchedule add_communication(const PytorchSchedule& schedule, std::string_view source = "PyTorch schedule") {
+  const detail::PytorchShape shape = detail::PytorchCheck{schedule, source}.run();
+  detail::for_each_action(schedule, [&](const PytorchAction& action, int rank, std::size_t cell) {
+    if (is_compute(action.op) || !has_microbatch(action.op)) return;
+    throw InputError(concat(source, ": line ", rank + 1, ", cell ", cell + 1, ": the schedule has sends and receives already"));
+  });
+  // [forward] [stage, microbatch] whether the forward or backward has been computed
+  std::vector<bool> computed[2] = {std::vector<bool>(shape.split.size()), std::vector<bool>(shape.split.size())};
+  const auto is_ready = [&](const PytorchAction& action) {
+    const bool forward = action.op == PytorchOp::forward;
+    if (!is_compute(action.op) || action.op == PytorchOp::backward_weight) return true;
+    const int from = forward ? action.stage - 1 : action.stage + 1;
+    return from < 0 || from >= shape.stages() || computed[forward ? 1 : 0][shape.at(from, action.microbatch)];
+  };
+  PytorchSchedule out{schedule.grammar, std::vector<std::vector<PytorchCell>>(schedule.ranks.size())};
+  std::vector<std::size_t> next(schedule.ranks.size());
+  for (bool progress = true; progress;) {
+    progress = false;
+    for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
+      if (next[r] == schedule.ranks[r].size()) continue;
+      const PytorchCell& cell = schedule.ranks[r][next[r]];
+      if (!std::all_of(cell.actions.begin(), cell.actions.end(), is_ready)) continue;
+      ++next[r];
+      progress = true;
+      if (!cell.actions.empty()) out.ranks[r].push_back(cell);
+      for (const auto& action : cell.actions) {
+        if (!is_compute(action.op) || action.op == PytorchOp::backward_weight) continue;
+        const bool forward = action.op == PytorchOp::forward;
+        computed[forward ? 1 : 0][shape.at(action.stage, action.microbatch)] = true;
+        if (!shape.sends(action.stage, forward)) continue;
+        const int to = forward ? action.stage + 1 : action.stage - 1;
+        out.ranks[r].push_back(
+            {{{forward ? PytorchOp::send_forward : PytorchOp::send_backward, action.stage, action.microbatch}}});
+        out.ranks[static_cast<std::size_t>(shape.rank_of(to))].push_back(
+            {{{forward ? PytorchOp::receive_forward : PytorchOp::receive_backward, to, action.microbatch}}});
+      }
+    }
+  }
+  for (std::size_t r = 0; r < next.size(); ++r) {
+    if (next[r] == schedule.ranks[r].size()) continue;
+    throw InputError(one_line(concat(source, ": line ", r + 1, ", cell ", next[r] + 1, ": ",
+                                     quote(pytorch_text(schedule.ranks[r][next[r]].actions[0], schedule.grammar)),
+                                     " waits forever: the ranks' orders wait for each other")));
+  }
+  return out;
+}
+
+/// The schedule with each I that has its W right behind it, idle cells aside, as one B; idle cells go.
+inline PytorchSchedule merge_backward(const PytorchSchedule& schedule) {
+  PytorchSchedule out{schedule.grammar, {}};
+  for (const auto& cells : schedule.ranks) {
+    std::vector<PytorchCell> merged;
+    for (const auto& cell : cells) {
+      if (cell.actions.empty()) continue;
+      if (!merged.empty() && merged.back().actions.size() == 1 && cell.actions.size() == 1) {
+        PytorchAction& last = merged.back().actions[0];
+        const PytorchAction& action = cell.actions[0];
+        if (last.op == PytorchOp::backward_input && action.op == PytorchOp::backward_weight && last.stage == action.stage &&
+            last.microbatch == action.microbatch) {
+          last.op = PytorchOp::backward;
+          continue;
+        }
+      }
+      merged.push_back(cell);
+    }
+    out.ranks.push_back(std::move(merged));
+  }
+  return out;
+}
+
+/// What each rank computes, in order; the rank of a stage is the row that computes it. Sends and receives, where there are
+/// any, are checked against those that the computations need, and then left to schedules::pipeline(); UNSHARD, RESHARD and
+/// REDUCE_GRAD are checked and left out, for they act among a stage's replicas.
+///
+/// @param source  the file's name, for messages
+/// @throws InputError  in one line, naming line and cell where there are any: a stage on two ranks or on none, a computation that
+/// is missing, stands twice or too early, a message not sent or not received or out of order, a stage used while sharded.
+inline schedules::PipelineProgram pipeline_program(const PytorchSchedule& schedule,
+                                                   std::string_view source = "PyTorch schedule") {
+  detail::PytorchShape shape = detail::PytorchCheck{schedule, source}.run();
+  schedules::PipelineProgram program;
+  program.rank_of_stage = shape.rank_of_stage;
+  program.actions.resize(schedule.ranks.size());
+  detail::for_each_action(schedule, [&](const PytorchAction& action, int rank, std::size_t) {
+    if (!is_compute(action.op)) return;
+    const bool split = shape.split[shape.at(action.stage, action.microbatch)];
+    program.actions[static_cast<std::size_t>(rank)].push_back(
+        {.op = detail::op_of(action.op, split), .stage = action.stage, .microbatch = action.microbatch});
+  });
+  return program;
+}
+
+/// The schedule that runs a PyTorch pipeline here: simulated, validated and executed as any other.
+/// @param workload  what it trains; without: equal stages of no model, for fixed times
+/// @throws InputError  as pipeline_program(), or if the workload has another number of microbatches.
+/// @throws ScheduleError  if the ranks' orders wait for each other.
+inline Schedule pytorch_pipeline(const PytorchSchedule& schedule, const std::optional<Workload>& workload = std::nullopt,
+                                 const schedules::PipelineOptions& options = {}, std::string_view source = "PyTorch schedule") {
+  const schedules::PipelineProgram program = pipeline_program(schedule, source);
+  std::int32_t microbatches = 0;
+  for (const auto& actions : program.actions) {
+    for (const auto& action : actions) microbatches = std::max(microbatches, action.microbatch + 1);
+  }
+  if (workload && workload->microbatches() != microbatches) {
+    throw InputError(one_line(concat(source, " is a schedule of ", microbatches, " microbatches, and the batch has ",
+                                     workload->microbatches(), "; choose a batch of ", microbatches)));
+  }
+  return schedules::pipeline("pytorch",
+                             workload ? *workload : Workload::abstract(static_cast<int>(program.actions.size()), microbatches),
+                             program, options, {{"overlap", schedules::detail::on_off(options.overlap)}});
+}
+
+/// The program as PyTorch's rows, one action a cell.
+/// @throws InputError  if it does not fit together, as pipeline_program(), or the options cannot be written.
+inline PytorchSchedule pytorch_schedule(const schedules::PipelineProgram& program, const PytorchOptions& options = {},
+                                        std::string_view source = "pipeline") {
+  PytorchSchedule out{options.grammar, {}};
+  for (const auto& actions : program.actions) {
+    std::vector<PytorchCell> cells;
+    for (const auto& action : actions) {
+      cells.push_back({{{detail::pytorch_op_of(action.op, options.grammar), action.stage, action.microbatch}}});
+    }
+    out.ranks.push_back(std::move(cells));
+  }
+  if (options.merge_backward) out = merge_backward(out);
+  detail::PytorchCheck{out, source}.run();
+  if (options.reduce_gradients) {
+    for (auto& cells : out.ranks) {
+      std::vector<std::int32_t> seen;
+      for (std::size_t c = cells.size(); c-- > 0;) {
+        const PytorchAction action = cells[c].actions.back();
+        if (action.op != PytorchOp::backward && action.op != PytorchOp::backward_weight) continue;
+        if (std::find(seen.begin(), seen.end(), action.stage) != seen.end()) continue;
+        seen.push_back(action.stage);
+        cells.insert(cells.begin() + static_cast<std::ptrdiff_t>(c) + 1, {{{PytorchOp::reduce_gradients, action.stage, -1}}});
+      }
+    }
+  }
+  return options.communication ? add_communication(out, source) : out;
+}
+
+/// The program of a schedule that is an activation pipeline: each stage computed on one rank, and nothing moves between ranks
+/// but activations and their gradients (and, once, the gradient of a tied embedding, which PyTorch leaves to its user).
+/// @throws InputError  if it is none, naming what it moves instead.
+inline schedules::PipelineProgram pipeline_program(const Schedule& schedule) {
+  const auto refuse = [&](const std::string& why) {
+    throw InputError(one_line(concat("schedule ", quote(schedule.name()), " is no activation pipeline: ", why,
+                                     "; PyTorch's CSV holds pipelines, such as 1f1b and gpipe")));
+  };
+  for (const Task& task : schedule.tasks()) {
+    const bool activations = task.payload == Payload::activations || task.payload == Payload::activation_gradients;
+    const bool tied = task.op == Op::all_reduce && task.payload == Payload::edge_gradients;
+    if (is_compute(task.op) || tied || (is_point_to_point(task.op) && activations)) continue;
+    refuse(concat("it has a ", name(task.op), " of ", name(task.payload)));
+  }
+  schedules::PipelineProgram program;
+  program.rank_of_stage.assign(schedule.stages().size(), -1);
+  program.actions.resize(static_cast<std::size_t>(schedule.ranks()));
+  for (int rank = 0; rank < schedule.ranks(); ++rank) {
+    for (int lane = 0; lane < static_cast<int>(schedule.lanes().size()); ++lane) {
+      for (const TaskId id : schedule.program(Rank{rank}, lane)) {
+        const Task& task = schedule.task(id);
+        if (!is_work(task.op) || task.op == Op::update) continue;
+        if (lane != 0)
+          refuse(concat("rank ", rank, " computes on lane ", quote(schedule.lanes()[static_cast<std::size_t>(lane)])));
+        int& home = program.rank_of_stage[index(task.stage)];
+        if (home >= 0 && home != rank)
+          refuse(concat("stage ", number(task.stage), " is computed on ranks ", home, " and ", rank));
+        home = rank;
+        program.actions[static_cast<std::size_t>(rank)].push_back(
+            {.op = task.op, .stage = number(task.stage), .microbatch = task.microbatch});
+      }
+    }
+  }
+  return program;
+}
+
+/// A schedule of ours as PyTorch's rows. @throws InputError  if it is no activation pipeline.
+inline PytorchSchedule pytorch_schedule(const Schedule& schedule, const PytorchOptions& options = {}) {
+  return pytorch_schedule(pipeline_program(schedule), options, concat("schedule ", quote(schedule.name())));
+}
+
+}  // namespace tawpipe
