@@ -114,6 +114,8 @@ Problem resolve(const Request& request, bool choose_microbatch) {
   if (!request.model.empty()) model = resolve_model(request.model);
   Problem problem{.cluster = resolve_cluster(request.cluster), .model = model, .cost = parse_cost(request.cost, model)};
   problem.recompute = parse_recompute(request.recompute);
+  problem.layout = request.layout;
+  RankMap{problem.layout, problem.cluster.ranks()};  // finds fault with a layout that does not divide the devices
   if (request.global_batch < 0) throw InputError("--global-batch must be at least 1 sequence");
   if (request.microbatches < 0) throw InputError("--microbatches must be at least 1");
   if (request.global_batch > 0 && request.microbatches > 0) {
@@ -153,11 +155,16 @@ Problem resolve(const Request& request, bool choose_microbatch) {
   return problem;
 }
 
-Workload Problem::workload(std::int64_t size) const {
-  if (!model) return Workload::abstract(cluster.ranks(), microbatches);
-  const std::int64_t batch = microbatches > 0 ? microbatches * size : global_batch;
-  Workload workload{*model, Batch{.sequence = sequence, .microbatch_size = size, .global_batch = batch}, recompute};
-  workload.over_devices(cluster.ranks());
+Workload Problem::workload(std::int64_t size, int replicas) const {
+  const int devices = cluster.ranks() / (layout.per_logical_rank() * layout.data);
+  const std::int64_t count = microbatches > 0 || !model ? microbatches : Batch{sequence, size, global_batch}.microbatches();
+  if (count % replicas != 0) {
+    throw InputError(concat(count, " microbatches cannot be shared equally by ", replicas,
+                            " data-parallel replicas; choose a multiple of ", replicas));
+  }
+  if (!model) return Workload::abstract(devices, count / replicas);
+  Workload workload{*model, Batch{.sequence = sequence, .microbatch_size = size, .global_batch = count / replicas * size}, recompute};
+  workload.over_devices(devices);
   return workload;
 }
 
@@ -182,10 +189,18 @@ Prediction predict(const Problem& problem, const std::string& schedule, const Sc
     memory = problem.cluster.device(Rank{0}).memory;
     for (int r = 1; r < problem.cluster.ranks(); ++r) memory = std::min(memory, problem.cluster.device(Rank{r}).memory);
   }
-  Schedule built = build_schedule(schedule, {.workload = problem.workload(size),
-                                             .nodes = problem.cluster.groups_by_node(),
-                                             .options = options,
-                                             .device_memory = memory});
+  const auto build = [&](Workload workload, DeviceGroups nodes) {
+    return build_schedule(schedule, {.workload = std::move(workload),
+                                     .nodes = std::move(nodes),
+                                     .options = options,
+                                     .device_memory = memory * problem.layout.per_logical_rank()});
+  };
+  const DeviceGroups nodes = problem.cluster.groups_by_node();
+  const RankMap map{problem.layout, problem.cluster.ranks()};
+  Schedule built = problem.layout.is_plain()
+                       ? build(problem.workload(size), nodes)
+                       : compose(build(problem.workload(size, problem.layout.data), map.logical_nodes(nodes)), problem.workload(size),
+                                 problem.layout, map);
   Timeline timeline = std::visit([&](const auto& cost) { return Simulator{problem.cluster, cost}.run(built); }, problem.cost);
   Summary summary = summarize(built, problem.cluster, timeline);
   return {std::move(built), std::move(timeline), std::move(summary)};

@@ -15,6 +15,7 @@
 #include "tawpipe/cost/roofline.hpp"
 #include "tawpipe/model/transformer.hpp"
 #include "tawpipe/schedule/catalogue.hpp"
+#include "tawpipe/schedule/compose.hpp"
 #include "tawpipe/timeline/timeline.hpp"
 #include "tawpipe/topology/cluster.hpp"
 
@@ -34,6 +35,7 @@ struct Request {
   std::int64_t global_batch = 0;
   std::int64_t microbatches = 0;
   std::string recompute = "full";
+  Layout layout;
   std::string cost = "roofline";
   std::string json;      ///< a file, or "-" for standard output
   std::string timeline;  ///< a file
@@ -48,13 +50,16 @@ struct Problem {
   std::optional<Transformer> model = std::nullopt;
   Cost cost;
   Recompute recompute = Recompute::full;
+  Layout layout = {};
   std::int64_t sequence = 0;
   std::int64_t global_batch = 0;                               ///< sequences; with microbatches == 0
   std::int64_t microbatches = 0;                               ///< given instead of the global batch, or without a model
   std::optional<std::int64_t> microbatch_size = std::nullopt;  ///< unset: to be chosen
 
-  /// The work with `microbatch_size` sequences a microbatch.
-  Workload workload(std::int64_t microbatch_size) const;
+  /// The work of all devices with `microbatch_size` sequences a microbatch.
+  Workload workload(std::int64_t microbatch_size) const { return workload(microbatch_size, 1); }
+  /// One replica's of `replicas`. @throws InputError  if the microbatches cannot be shared out equally.
+  Workload workload(std::int64_t microbatch_size, int replicas) const;
   /// The sizes to try where none is given: the divisors of the global batch.
   std::vector<std::int64_t> microbatch_sizes() const;
 };

@@ -1,0 +1,340 @@
+// Three-dimensional layouts: each logical device of a schedule becomes a tensor- and context-parallel group of real ones, and
+// the whole schedule is replicated data-parallel. Not: a schedule of its own; any schedule can be composed.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tawpipe/schedule/schedule_builder.hpp"
+#include "tawpipe/topology/device_group.hpp"
+
+namespace tawpipe {
+
+/// How many real devices stand behind a logical one, and how many copies of the schedule run side by side.
+struct Layout {
+  int tensor = 1;   ///< ranks that split every matrix product (with sequence parallelism: activations too)
+  int context = 1;  ///< ranks that split the sequence
+  int data = 1;     ///< replicas, each with its part of the batch
+  /// Which of the three and of the schedule's own ranks lie next to each other, nearest first: a permutation of "tcsd".
+  std::string order = "tcsd";
+
+  bool is_plain() const { return tensor == 1 && context == 1 && data == 1; }
+  int per_logical_rank() const { return tensor * context; }
+};
+
+/// Where a real rank stands in the layout.
+struct LayoutPlace {
+  int tensor = 0;
+  int context = 0;
+  int logical = 0;  ///< rank of the schedule
+  int data = 0;
+};
+
+/// The explicit map between real ranks and places.
+class RankMap {
+ public:
+  /// @throws InputError  if `ranks` cannot be cut so, or the order is no permutation of "tcsd".
+  RankMap(const Layout& layout, int ranks) : layout_{layout}, ranks_{ranks} {
+    if (layout.tensor < 1 || layout.context < 1 || layout.data < 1) {
+      throw InputError("tensor, context and data parallelism must be 1 or more");
+    }
+    const std::int64_t product = std::int64_t{layout.tensor} * layout.context * layout.data;
+    if (product > ranks || ranks % product != 0) {
+      throw InputError(concat("tensor ", layout.tensor, " x context ", layout.context, " x data ", layout.data, " = ", product,
+                              " does not divide the cluster's ", ranks, " devices"));
+    }
+    std::string sorted = layout.order;
+    std::sort(sorted.begin(), sorted.end());
+    if (sorted != "cdst") {
+      throw InputError(
+          concat("layout ", quote(layout.order),
+                 " must name tensor (t), context (c), schedule (s) and data (d) once each, nearest first, such as tcsd"));
+    }
+    logical_ = ranks / static_cast<int>(product);
+  }
+
+  int logical_ranks() const { return logical_; }
+
+  Rank rank(const LayoutPlace& place) const {
+    int rank = 0;
+    int stride = 1;
+    for (const char axis : layout_.order) {
+      rank += coordinate(place, axis) * stride;
+      stride *= size(axis);
+    }
+    return Rank{rank};
+  }
+  LayoutPlace place(Rank rank) const {
+    LayoutPlace place;
+    int left = number(rank);
+    for (const char axis : layout_.order) {
+      coordinate(place, axis) = left % size(axis);
+      left /= size(axis);
+    }
+    return place;
+  }
+
+  /// The nodes as one replica's schedule sees them: logical ranks whose first real rank is in one node.
+  /// @throws InputError  if a logical rank's real ranks lie in different nodes, or a node's logical ranks are not consecutive.
+  DeviceGroups logical_nodes(const DeviceGroups& nodes) const {
+    std::vector<std::int32_t> sizes;
+    std::vector<int> seen;
+    for (int p = 0; p < logical_; ++p) {
+      const int node = nodes.group_of(number(rank({0, 0, p, 0})));
+      for (int c = 0; c < layout_.context; ++c) {
+        for (int t = 0; t < layout_.tensor; ++t) {
+          if (layout_.context > 1) continue;  // context groups may span nodes: their traffic is a ring's
+          if (nodes.group_of(number(rank({t, c, p, 0}))) != node) {
+            throw InputError(concat("layout ", layout_.order, ": the ", layout_.tensor, " tensor-parallel ranks of logical rank ",
+                                    p, " lie in different nodes; put t first, with at most a node's devices"));
+          }
+        }
+      }
+      if (seen.empty() || seen.back() != node) {
+        if (std::find(seen.begin(), seen.end(), node) != seen.end()) return DeviceGroups::even(logical_, 1);
+        seen.push_back(node);
+        sizes.push_back(0);
+      }
+      ++sizes.back();
+    }
+    return DeviceGroups{sizes};
+  }
+
+ private:
+  int size(char axis) const {
+    return axis == 't' ? layout_.tensor : axis == 'c' ? layout_.context : axis == 's' ? logical_ : layout_.data;
+  }
+  template <class Place>
+  static auto& coordinate(Place& place, char axis) {
+    return axis == 't' ? place.tensor : axis == 'c' ? place.context : axis == 's' ? place.logical : place.data;
+  }
+
+  Layout layout_;
+  int ranks_;
+  int logical_ = 1;
+};
+
+namespace detail {
+
+/// Writes each task of a logical schedule once for each real group that runs it, with what the layout adds.
+class Composer {
+ public:
+  Composer(const Schedule& logical, const Workload& whole, const Layout& layout, const RankMap& map)
+      : logical_{logical}, layout_{layout}, map_{map}, builder_{logical.name(), whole, ranks(), lanes()} {
+    for (const auto& [key, value] : logical.options()) builder_.option(key, value);
+    builder_.option("tensor", std::to_string(layout.tensor));
+    builder_.option("context", std::to_string(layout.context));
+    builder_.option("data", std::to_string(layout.data));
+    std::vector<StageWork> stages{logical.stages().begin(), logical.stages().end()};
+    for (StageWork& stage : stages) split(stage);
+    builder_.stages(std::move(stages));
+  }
+
+  Schedule build() {
+    copies_.assign(logical_.tasks().size() * copies(), none<TaskId>);
+    add_buffers();
+    for (std::size_t t = 0; t < logical_.tasks().size(); ++t) {
+      const TaskId id = tawpipe::id<TaskId>(t);
+      if (logical_.task(id).op == Op::update) add_gradient_sum(id);
+      for (int copy = 0; copy < static_cast<int>(copies()); ++copy) add_copy(id, copy);
+      add_layer_collectives(id);
+    }
+    return builder_.build();
+  }
+
+ private:
+  std::size_t copies() const { return static_cast<std::size_t>(layout_.tensor * layout_.context * layout_.data); }
+  int ranks() const { return logical_.ranks() * static_cast<int>(copies()); }
+  /// The logical lanes, and one for the sums over replicas.
+  std::vector<std::string> lanes() const {
+    std::vector<std::string> lanes = logical_.lanes();
+    lanes.push_back("data_parallel");
+    return lanes;
+  }
+  /// Copy number -> place: tensor fastest, then context, then data.
+  Rank real(Rank logical, int copy) const {
+    return map_.rank({copy % layout_.tensor, copy / layout_.tensor % layout_.context, number(logical),
+                      copy / layout_.tensor / layout_.context});
+  }
+  /// Replica d works on the d-th part of the microbatches.
+  std::int32_t microbatch(std::int32_t logical, int copy) const {
+    return logical + static_cast<std::int32_t>(logical_.workload().microbatches()) * (copy / layout_.per_logical_rank());
+  }
+  std::size_t copy_of(TaskId task, int copy) const { return index(task) * copies() + static_cast<std::size_t>(copy); }
+
+  /// One real rank's part of a stage: matrices over the tensor ranks, tokens over the context ranks.
+  void split(StageWork& stage) const {
+    const int both = layout_.per_logical_rank();
+    stage.parameters = part(stage.parameters, layout_.tensor);
+    stage.edge_parameters = part(stage.edge_parameters, layout_.tensor);
+    for (Bytes* bytes : {&stage.saved, &stage.boundary, &stage.forward_workspace, &stage.backward_workspace,
+                         &stage.forward_traffic, &stage.backward_traffic}) {
+      *bytes = Bytes{part(bytes->value(), both)};
+    }
+    for (Flops* flops : {&stage.forward, &stage.recompute, &stage.backward_input, &stage.backward_weight}) {
+      *flops = *flops / static_cast<double>(both);
+    }
+  }
+  static std::int64_t part(std::int64_t whole, int parts) { return (whole + parts - 1) / parts; }
+  Bytes part_of(const Buffer& buffer) const {
+    const bool tokens = buffer.kind == BufferKind::activations || buffer.kind == BufferKind::workspace;
+    return Bytes{part(buffer.bytes.value(), tokens ? layout_.per_logical_rank() : layout_.tensor)};
+  }
+  Bytes part_of(const Task& task) const {
+    const bool tokens = task.payload == Payload::activations || task.payload == Payload::activation_gradients;
+    return Bytes{part(task.bytes.value(), tokens ? layout_.per_logical_rank() : layout_.tensor)};
+  }
+
+  void add_buffers() {
+    for (const Buffer& buffer : logical_.buffers()) {
+      for (int copy = 0; copy < static_cast<int>(copies()); ++copy) {
+        Buffer real_buffer = buffer;
+        real_buffer.rank = real(buffer.rank, copy);
+        real_buffer.bytes = part_of(buffer);
+        builder_.buffer(real_buffer);
+      }
+    }
+  }
+  BufferId buffer(BufferId logical, int copy) const {
+    return id<BufferId>(index(logical) * copies() + static_cast<std::size_t>(copy));
+  }
+
+  void add_copy(TaskId logical_id, int copy) {
+    Task task = logical_.task(logical_id);
+    task.bytes = part_of(task);
+    if (task.microbatch >= 0) task.microbatch = microbatch(task.microbatch, copy);
+    std::vector<TaskId> after;
+    for (const TaskId earlier : logical_.dependencies(logical_id)) after.push_back(copies_[copy_of(earlier, copy)]);
+    std::vector<Use> uses;
+    for (const Use& use : logical_.uses(logical_id)) uses.push_back({buffer(use.buffer, copy), use.access});
+    task.rank = real(task.rank, copy);
+    if (is_point_to_point(task.op)) task.peer = real(task.peer, copy);
+    if (is_collective(task.op)) {
+      std::vector<Rank> members;
+      for (const Rank member : logical_.group(logical_.task(logical_id).group)) members.push_back(real(member, copy));
+      task.group = builder_.group(members);
+    }
+    copies_[copy_of(logical_id, copy)] = builder_.add(task, uses, after);
+  }
+
+  /// What a stage's computation exchanges within a logical rank, behind it on the compute lane: with tensor parallelism two
+  /// all-reduces a layer each way (Shoeybi et al. 2019, arXiv:1909.08053; an all-gather and a reduce-scatter with sequence
+  /// parallelism move as much), with context parallelism the keys and values, and their gradients on the way back
+  /// (all-gather form; Grattafiori et al. 2024, arXiv:2407.21783, section 3.3.2). Again where the forward is recomputed.
+  void add_layer_collectives(TaskId logical_id) {
+    const Task& task = logical_.task(logical_id);
+    if (layout_.per_logical_rank() == 1 || !is_work(task.op) || task.op == Op::update || task.op == Op::backward_weight) return;
+    const StageWork& whole = logical_.stage(task.stage);
+    if (logical_.workload().is_abstract() || whole.layers == 0) return;
+    const Workload& workload = logical_.workload();
+    const bool forward = task.op == Op::forward;
+    const std::int64_t passes = forward || workload.recompute() != Recompute::full ? 1 : 2;
+    const Bytes activations{2 * whole.layers * passes * part(whole.boundary.value(), layout_.context)};
+    const Bytes keys{
+        2 * whole.layers * passes *
+        part(workload.batch().tokens() * workload.model().key_width() * size_bytes(workload.model().dtype), layout_.tensor)};
+    for (int data = 0; data < layout_.data; ++data) {
+      if (layout_.tensor > 1) {
+        for (int c = 0; c < layout_.context; ++c) {
+          add_within(
+              logical_id, data, Op::all_reduce, forward, activations,
+              [&](int i) { return i + layout_.tensor * (c + layout_.context * data); }, layout_.tensor);
+        }
+      }
+      if (layout_.context > 1) {
+        for (int t = 0; t < layout_.tensor; ++t) {
+          const auto member = [&](int i) { return t + layout_.tensor * (i + layout_.context * data); };
+          add_within(logical_id, Op::all_gather, forward, keys, member, layout_.context);
+          if (!forward) add_within(logical_id, Op::reduce_scatter, forward, keys, member, layout_.context);
+        }
+      }
+    }
+  }
+
+  /// One collective among copies of a computation; what waited for the computation now waits for it.
+  template <class Member>
+  void add_within(TaskId logical_id, Op op, bool forward, Bytes bytes, Member&& member, int count) {
+    const Task& task = logical_.task(logical_id);
+    std::vector<Rank> members;
+    std::vector<Use> uses;
+    std::vector<TaskId> after;
+    for (int i = 0; i < count; ++i) {
+      members.push_back(real(task.rank, member(i)));
+      after.push_back(copies_[copy_of(logical_id, member(i))]);
+      const BufferId changed = exchanged_buffer(logical_id);
+      if (changed != none<BufferId>) uses.push_back({buffer(changed, member(i)), Access::read_write});
+    }
+    const TaskId added = builder_.add({.op = op,
+                                       .payload = forward ? Payload::activations : Payload::activation_gradients,
+                                       .rank = members[0],
+                                       .group = builder_.group(members),
+                                       .stage = task.stage,
+                                       .microbatch = microbatch(task.microbatch, member(0)),
+                                       .bytes = bytes},
+                                      uses, after);
+    for (int i = 0; i < count; ++i) copies_[copy_of(logical_id, member(i))] = added;
+  }
+
+  /// The activation buffer that a computation hands on: the last one it writes or changes.
+  BufferId exchanged_buffer(TaskId logical_id) const {
+    BufferId found = none<BufferId>;
+    for (const Use& use : logical_.uses(logical_id)) {
+      if (use.access != Access::read && logical_.buffer(use.buffer).kind == BufferKind::activations) found = use.buffer;
+    }
+    return found;
+  }
+
+  /// Before an update: the gradient it reads, summed over replicas and context ranks, which all hold the same parameters.
+  void add_gradient_sum(TaskId update) {
+    const int holders = layout_.data * layout_.context;
+    if (holders == 1) return;
+    BufferId gradient = none<BufferId>;
+    for (const Use& use : logical_.uses(update)) {
+      const BufferKind kind = logical_.buffer(use.buffer).kind;
+      if (use.access == Access::read && (kind == BufferKind::gradients || kind == BufferKind::transfer)) gradient = use.buffer;
+    }
+    if (gradient == none<BufferId>) return;
+    const Task& task = logical_.task(update);
+    const ParameterBytes& sizes = builder_.workload().parameter_bytes();
+    const std::int64_t states = sizes.weight + sizes.gradient + sizes.optimizer;
+    for (int t = 0; t < layout_.tensor; ++t) {
+      std::vector<Rank> members;
+      std::vector<Use> uses;
+      std::vector<TaskId> after;
+      for (int i = 0; i < holders; ++i) {
+        const int copy = t + layout_.tensor * i;
+        members.push_back(real(task.rank, copy));
+        uses.push_back({buffer(gradient, copy), Access::read_write});
+        for (const TaskId earlier : logical_.dependencies(update)) after.push_back(copies_[copy_of(earlier, copy)]);
+      }
+      builder_.add({.op = Op::all_reduce,
+                    .payload = Payload::gradients,
+                    .lane = static_cast<std::uint8_t>(logical_.lanes().size()),
+                    .rank = members[0],
+                    .group = builder_.group(members),
+                    .stage = task.stage,
+                    .bytes = Bytes{part(task.bytes.value() / states * sizes.gradient, layout_.tensor)}},
+                   uses, after);
+    }
+  }
+
+  const Schedule& logical_;
+  Layout layout_;
+  const RankMap& map_;
+  ScheduleBuilder builder_;
+  std::vector<TaskId> copies_;  ///< [logical task, copy] what stands for it: the task, or the last collective behind it
+};
+
+}  // namespace detail
+
+/// The logical schedule of one replica, run by `layout` of real ranks.
+/// @param logical  built for map.logical_ranks() ranks and the microbatches of one replica
+/// @param whole    the work of all replicas together
+inline Schedule compose(const Schedule& logical, const Workload& whole, const Layout& layout, const RankMap& map) {
+  return detail::Composer{logical, whole, layout, map}.build();
+}
+
+}  // namespace tawpipe
