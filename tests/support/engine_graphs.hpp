@@ -11,9 +11,9 @@
 
 namespace support {
 
-inline std::vector<double> to_seconds(const std::vector<std::int64_t>& picoseconds) {
+inline std::vector<double> to_seconds(const std::vector<tawpipe::TimePoint>& times) {
   std::vector<double> seconds;
-  for (const auto time : picoseconds) seconds.push_back(tawpipe::to_seconds(tawpipe::Duration{time}));
+  for (const auto time : times) seconds.push_back(tawpipe::to_seconds(time));
   return seconds;
 }
 
@@ -48,21 +48,15 @@ class GraphBuilder {
 
   tawpipe::EngineGraph build() const {
     tawpipe::EngineGraph graph;
-    std::vector<std::vector<std::int32_t>> successors(nodes_.size());
-    for (std::size_t t = 0; t < nodes_.size(); ++t) {
-      const Node& node = nodes_[t];
-      for (const int earlier : node.after) successors[static_cast<std::size_t>(earlier)].push_back(static_cast<std::int32_t>(t));
-      graph.predecessors.push_back(static_cast<std::int32_t>(node.after.size()));
-      graph.delay.push_back(tawpipe::seconds(node.delay).value());
-      graph.bytes.push_back(node.bytes);
-      graph.path.push_back(node.loads.empty() ? -1 : static_cast<std::int32_t>(graph.paths.size()));
-      if (!node.loads.empty()) graph.paths.push_back(node.loads);
+    for (const Node& node : nodes_) {
+      graph.tasks.push_back(
+          {tawpipe::seconds(node.delay).value(), node.bytes, node.loads.empty() ? -1 : graph.add_path(node.loads), 0});
     }
-    graph.successor_begin.push_back(0);
-    for (const auto& list : successors) {
-      graph.successors.insert(graph.successors.end(), list.begin(), list.end());
-      graph.successor_begin.push_back(static_cast<std::uint32_t>(graph.successors.size()));
-    }
+    graph.connect([&](auto&& visit) {
+      for (std::size_t t = 0; t < nodes_.size(); ++t) {
+        for (const int earlier : nodes_[t].after) visit(static_cast<std::size_t>(earlier), t);
+      }
+    });
     graph.capacities = capacities_;
     return graph;
   }

@@ -1,29 +1,40 @@
-// Flows over shared links: rates are max-min fair, solved anew for what a start or an end touches.
+// Flows over shared links: rates are max-min fair, solved anew for what a start or an end changes.
 // Not: when tasks become ready (simulate/engine.hpp).
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <span>
 #include <vector>
 
-#include "tawpipe/core/config.hpp"
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/ids.hpp"
+#include "tawpipe/core/text.hpp"
 #include "tawpipe/cost/cost_model.hpp"
 
 namespace tawpipe {
 
 /// Max-min fair sharing of links among flows. A flow of rate x uses x * weight of each link it loads; no flow can be made
-/// faster without slowing one that is not faster. Only the flows that are joined by shared links to a change are solved.
+/// faster without slowing one that is not faster.
 ///
-/// Source: Bertsekas and Gallager, Data Networks, 2nd ed., section 6.5.2 (progressive filling).
+/// Every flow has a bottleneck: a link whose capacity is used up and on which no flow is faster; the rate of the fastest is
+/// the link's level. That holds for one set of rates only, the fair ones. After a change it is mended by one sweep over the
+/// levels from low to high, as progressive filling would, but a link is opened only when a flow that crosses it has a new
+/// rate: what lies below the change, or behind a bottleneck that stays, is not looked at.
+///
+/// Source: Bertsekas and Gallager, Data Networks, 2nd ed., section 6.5.2 (bottlenecks, progressive filling).
 class LinkSharing {
  public:
   using FlowIndex = std::int32_t;
 
-  explicit LinkSharing(std::vector<double> capacities) {
-    links_.reserve(capacities.size());
-    for (const double capacity : capacities) links_.push_back({capacity});
+  /// @param capacities  [link] bytes a second
+  /// @param fraction_bits  times are counted in picoseconds divided by two to this power
+  explicit LinkSharing(std::span<const double> capacities, int fraction_bits = 0)
+      : ticks_per_second_{1e12 * static_cast<double>(std::int64_t{1} << fraction_bits)} {
+    links_.resize(capacities.size());
+    for (std::size_t i = 0; i < capacities.size(); ++i) links_[i].capacity = capacities[i];
   }
 
   /// Starts a flow of `bytes` over `loads` (which must outlive it) at `now`; its rate is known after solve().
@@ -42,176 +53,304 @@ class LinkSharing {
     flow.rate = 0;
     flow.updated = now;
     flow.task = task;
-    flow.places.resize(loads.size());
-    for (std::size_t i = 0; i < loads.size(); ++i) {
-      Link& link = links_[tawpipe::index(loads[i].link)];
-      flow.places[i] = static_cast<std::int32_t>(link.flows.size());
-      link.flows.push_back({index, static_cast<std::int32_t>(i)});
-    }
-    changed_.push_back(index);
+    flow.bottleneck = none<LinkId>;
+    for (const LinkLoad& load : loads) link_at(load.link).members.push_back({index, load.weight});
+    started_.push_back(index);
     return index;
   }
 
-  /// Ends a flow; what shared a link with it is solved anew.
+  /// Ends a flow; what shared a link with it may become faster at the next solve().
   void finish(FlowIndex index) {
     Flow& flow = flows_[at(index)];
-    for (std::size_t i = 0; i < flow.loads.size(); ++i) {
-      Link& link = links_[tawpipe::index(flow.loads[i].link)];
-      const Member moved = link.flows.back();
-      link.flows[at(flow.places[i])] = moved;
-      flows_[at(moved.flow)].places[at(moved.load)] = flow.places[i];
-      link.flows.pop_back();
-    }
     for (const LinkLoad& load : flow.loads) {
-      if (!links_[tawpipe::index(load.link)].flows.empty()) freed_.push_back(load.link);
+      Link& loaded = link_at(load.link);
+      auto member = loaded.members.begin();
+      while (member->flow != index) ++member;
+      *member = loaded.members.back();
+      loaded.members.pop_back();
+      if (loaded.members.empty()) {
+        loaded.level = endless;
+      } else if (loaded.level < endless) {
+        freed_.push_back(load.link);
+      }
     }
     flow.loads = {};
-    ++flow.version;
     free_.push_back(index);
   }
 
   /// Solves what changed since the last call and reports each flow whose rate is new:
-  /// `report(flow, task, finish)` with the finish in picoseconds if rates stay as they are.
+  /// `report(flow, task, finish)` with the finish if rates stay as they are.
+  /// @throws InputError  if a flow would last longer than a time can hold.
   template <class Report>
   void solve(std::int64_t now, Report&& report) {
-    ++mark_;
-    for (const FlowIndex flow : changed_) {
-      if (!flows_[at(flow)].loads.empty()) solve_component(flow, now, report);
+    if (started_.empty() && freed_.empty()) return;
+    sweep();
+    for (const FlowIndex index : decided_) {
+      Flow& flow = flows_[at(index)];
+      if (flow.new_rate == flow.rate) continue;
+      flow.remaining = std::max(0.0, flow.remaining - flow.rate * (static_cast<double>(now - flow.updated) / ticks_per_second_));
+      flow.updated = now;
+      flow.rate = flow.new_rate;
+      const double finish = flow.remaining / flow.rate * ticks_per_second_ + 0.5;
+      if (!(finish < 9.2e18 - static_cast<double>(now))) {
+        throw InputError(concat("the message of task ", flow.task, " would take too long: a simulation may span 106 days"));
+      }
+      report(index, flow.task, now + static_cast<std::int64_t>(finish));
     }
-    for (const LinkId link : freed_) {
-      const auto& members = links_[tawpipe::index(link)].flows;
-      if (!members.empty()) solve_component(members.front().flow, now, report);
-    }
-    changed_.clear();
-    freed_.clear();
   }
 
-  std::uint32_t version(FlowIndex flow) const { return flows_[at(flow)].version; }
   std::int32_t task(FlowIndex flow) const { return flows_[at(flow)].task; }
+  /// Bytes a second, as of the last solve().
+  double rate(FlowIndex flow) const { return flows_[at(flow)].rate; }
 
  private:
+  static constexpr double endless = std::numeric_limits<double>::infinity();
+  /// Rates this close are one: sums in another order differ by less, and must not spread as if something had changed.
+  static constexpr double same = 1e-13;
+
   struct Member {
     FlowIndex flow;
-    std::int32_t load;  ///< which of the flow's loads this link is
+    double weight;
   };
   struct Link {
     double capacity = 0;
-    std::vector<Member> flows{};
-    double left = 0;    ///< capacity not yet given away in this solution
-    double weight = 0;  ///< of flows without a rate in this solution
-    std::uint64_t mark = 0;
+    double level = endless;   ///< the fastest rate on it if its capacity is used up
+    double share = 0;         ///< in this sweep: the level it would get as things stand; only rises, or is computed anew
+    std::uint32_t sweep = 0;  ///< in which it was opened last
+    std::uint32_t entry = 0;  ///< the valid one in the queue
+    bool released = false;    ///< in this sweep: the flows it held back may become faster
+    bool settled = false;     ///< in this sweep: its level is final
+    bool stale = false;       ///< in this sweep: flows were decided since `share` was computed
+    std::vector<Member> members{};
   };
   struct Flow {
-    std::span<const LinkLoad> loads;
-    std::vector<std::int32_t> places;  ///< [load] where the flow stands in the link's list
-    double remaining = 0;              ///< bytes left at `updated`
-    double rate = 0;                   ///< bytes a second
+    std::span<const LinkLoad> loads{};
+    double rate = 0;  ///< bytes a second
     double new_rate = 0;
+    double remaining = 0;  ///< bytes left at `updated`
     std::int64_t updated = 0;
+    std::uint32_t decided = 0;  ///< the sweep in which new_rate was found
+    std::uint32_t freed = 0;    ///< the sweep in which it outgrew its old rate
+    LinkId bottleneck = none<LinkId>;
     std::int32_t task = -1;
-    std::uint32_t version = 0;  ///< changes with the rate; older predictions of the finish are void
-    std::uint64_t mark = 0;
+  };
+  /// An open link in the queue of a sweep, by the level at which something happens to it.
+  struct Entry {
+    double key;
+    LinkId link;
+    std::uint32_t number;
+
+    /// A total order, so that the standard library's heap does not matter.
+    static bool later(const Entry& a, const Entry& b) {
+      return a.key != b.key ? a.key > b.key : (a.link != b.link ? a.link > b.link : a.number > b.number);
+    }
   };
 
   static std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
+  static bool close(double a, double b) { return a >= b * (1 - same) && a <= b * (1 + same); }
+  Link& link_at(LinkId id) { return links_[index(id)]; }
+  bool is_open(const Link& link) const { return link.sweep == sweep_; }
+  bool is_decided(const Flow& flow) const { return flow.decided == sweep_; }
+  /// Whether the flow may become faster than it was, as far as link `id` is concerned.
+  bool is_free(const Flow& flow, LinkId id) const {
+    return flow.bottleneck == id || flow.bottleneck == none<LinkId> || flow.freed == sweep_;
+  }
+  /// The level at which the sweep must look at an open link: its own, or the one above which its flows become faster.
+  static double key(const Link& link) { return link.released ? link.share : std::min(link.share, link.level); }
 
-  template <class Report>
-  void solve_component(FlowIndex first, std::int64_t now, Report&& report) {
-    if (flows_[at(first)].mark == mark_) return;
-    collect(first);
-    if (component_.size() == 1) {
-      Flow& flow = flows_[at(first)];
-      double rate = std::numeric_limits<double>::infinity();
-      for (const LinkLoad& load : flow.loads) rate = std::min(rate, links_[tawpipe::index(load.link)].capacity / load.weight);
-      flow.new_rate = rate;
-    } else {
-      fill();
+  /// Progressive filling from the lowest level that changes, over the links that a change reaches.
+  void sweep() {
+    ++sweep_;
+    opened_.clear();
+    decided_.clear();
+    for (const FlowIndex index : started_) {
+      if (flows_[at(index)].loads.empty() || decide_alone(index)) continue;
+      for (const LinkLoad& load : flows_[at(index)].loads) {
+        if (!is_open(link_at(load.link))) open(load.link);
+      }
     }
-    for (const FlowIndex index : component_) {
-      Flow& flow = flows_[at(index)];
-      if (flow.new_rate == flow.rate) continue;
-      flow.remaining = std::max(0.0, flow.remaining - flow.rate * static_cast<double>(now - flow.updated) * 1e-12);
-      flow.updated = now;
-      flow.rate = flow.new_rate;
-      ++flow.version;
-      report(index, flow.task, now + static_cast<std::int64_t>(flow.remaining / flow.rate * 1e12 + 0.5));
+    for (const LinkId id : freed_) {
+      if (!link_at(id).members.empty() && !is_open(link_at(id))) open(id);
+    }
+    started_.clear();
+    freed_.clear();
+    while (!queue_.empty()) {
+      const Entry first = queue_.front();
+      std::pop_heap(queue_.begin(), queue_.end(), Entry::later);
+      queue_.pop_back();
+      Link& link = link_at(first.link);
+      if (link.settled || link.entry != first.number) continue;
+      if (link.stale) compute_share(first.link);
+      if (key(link) > first.key) {  // flows were decided below it, and left it more
+        push(first.link);
+      } else if (!link.released && link.share > link.level * (1 + same)) {
+        release(first.link);
+      } else {
+        settle(first.link, close(link.share, link.level) ? link.level : link.share);
+      }
+    }
+    for (const LinkId id : opened_) {
+      if (!link_at(id).settled) link_at(id).level = endless;
     }
   }
 
-  /// The flows and links joined to `first`, by breadth-first search.
-  void collect(FlowIndex first) {
-    component_.assign(1, first);
-    component_links_.clear();
-    flows_[at(first)].mark = mark_;
-    for (std::size_t i = 0; i < component_.size(); ++i) {
-      for (const LinkLoad& load : flows_[at(component_[i])].loads) {
-        Link& link = links_[tawpipe::index(load.link)];
-        if (link.mark == mark_) continue;
-        link.mark = mark_;
-        component_links_.push_back(load.link);
-        for (const Member& member : link.flows) {
-          Flow& other = flows_[at(member.flow)];
-          if (other.mark == mark_) continue;
-          other.mark = mark_;
-          component_.push_back(member.flow);
+  /// The common case: a flow that shares no link. False if it does.
+  bool decide_alone(FlowIndex index) {
+    Flow& flow = flows_[at(index)];
+    double rate = endless;
+    LinkId slowest = none<LinkId>;
+    for (const LinkLoad& load : flow.loads) {
+      const Link& link = link_at(load.link);
+      if (link.members.size() > 1) return false;
+      if (const double all = link.capacity / load.weight; all < rate) {
+        rate = all;
+        slowest = load.link;
+      }
+    }
+    for (const LinkLoad& load : flow.loads) {
+      Link& link = link_at(load.link);
+      link.level = load.link == slowest ? rate : endless;
+      link.sweep = sweep_;
+      link.settled = true;
+    }
+    decide(index, rate, slowest);
+    return true;
+  }
+
+  void decide(FlowIndex index, double rate, LinkId bottleneck) {
+    Flow& flow = flows_[at(index)];
+    flow.new_rate = rate;
+    flow.bottleneck = bottleneck;
+    flow.decided = sweep_;
+    decided_.push_back(index);
+  }
+
+  void push(LinkId id) {
+    Link& link = link_at(id);
+    ++link.entry;  // voids the one before
+    if (key(link) == endless) return;
+    queue_.push_back({key(link), id, link.entry});
+    std::push_heap(queue_.begin(), queue_.end(), Entry::later);
+  }
+
+  void open(LinkId id) {
+    Link& link = link_at(id);
+    link.sweep = sweep_;
+    link.released = false;
+    link.settled = false;
+    opened_.push_back(id);
+    compute_share(id);
+    push(id);
+  }
+
+  /// The rate at which the link's capacity is used up: decided flows keep theirs, free ones take as much as they get, and the
+  /// others no more than they have, as another link holds them back.
+  void compute_share(LinkId id) {
+    Link& link = link_at(id);
+    link.stale = false;
+    double taken = 0;
+    double free_weight = 0;
+    capped_.clear();
+    for (const Member& member : link.members) {
+      const Flow& flow = flows_[at(member.flow)];
+      if (is_decided(flow)) {
+        taken += flow.new_rate * member.weight;
+      } else if (is_free(flow, id)) {
+        free_weight += member.weight;
+      } else {
+        capped_.push_back({flow.rate, member.weight});
+      }
+    }
+    for (;;) {
+      double weight = free_weight;
+      for (const Capped& flow : capped_) weight += flow.weight;
+      link.share = weight > 0 ? std::max(0.0, link.capacity - taken) / weight : endless;
+      std::size_t kept = 0;
+      for (const Capped& flow : capped_) {
+        if (flow.rate <= link.share) {
+          taken += flow.rate * flow.weight;
+        } else {
+          capped_[kept++] = flow;
+        }
+      }
+      if (kept == capped_.size()) return;
+      capped_.resize(kept);
+    }
+  }
+
+  /// The sweep has passed the level that `id` had: the flows it held back become faster, which their other links must know.
+  void release(LinkId id) {
+    Link& link = link_at(id);
+    link.released = true;
+    freed_flows_.clear();
+    for (const Member& member : link.members) {
+      Flow& flow = flows_[at(member.flow)];
+      if (flow.bottleneck != id || is_decided(flow)) continue;
+      // Only rounding can have settled one of its links below: then it stays as it is.
+      const bool held = std::any_of(flow.loads.begin(), flow.loads.end(), [&](const LinkLoad& load) {
+        return is_open(link_at(load.link)) && link_at(load.link).settled;
+      });
+      if (held) {
+        decide(member.flow, flow.rate, id);
+        link.stale = true;
+      } else {
+        flow.freed = sweep_;
+        freed_flows_.push_back(member.flow);
+      }
+    }
+    for (const FlowIndex freed : freed_flows_) {
+      for (const LinkLoad& load : flows_[at(freed)].loads) {
+        if (load.link == id) continue;
+        if (!is_open(link_at(load.link))) {
+          open(load.link);
+        } else {
+          compute_share(load.link);
+          push(load.link);
+        }
+      }
+    }
+    if (link.stale) compute_share(id);
+    push(id);
+  }
+
+  /// The link is used up at `level`: every flow on it that is not slower for another reason has that rate.
+  void settle(LinkId id, double level) {
+    Link& link = link_at(id);
+    link.settled = true;
+    link.level = level;
+    for (const Member& member : link.members) {
+      const Flow& flow = flows_[at(member.flow)];
+      if (is_decided(flow) || (!is_free(flow, id) && flow.rate < level * (1 - same))) continue;
+      const double rate = close(flow.rate, level) ? flow.rate : level;
+      decide(member.flow, rate, id);
+      for (const LinkLoad& load : flow.loads) {
+        Link& other = link_at(load.link);
+        if (is_open(other)) {
+          other.stale = true;
+        } else if (rate != flow.rate && other.level < endless) {
+          open(load.link);
         }
       }
     }
   }
 
-  /// Progressive filling over the collected component: the link with the least fair share settles its flows, and so on.
-  void fill() {
-    heap_.clear();
-    for (const FlowIndex index : component_) flows_[at(index)].new_rate = -1;
-    for (const LinkId id : component_links_) {
-      Link& link = links_[tawpipe::index(id)];
-      link.left = link.capacity;
-      link.weight = 0;
-      for (const Member& member : link.flows) link.weight += flows_[at(member.flow)].loads[at(member.load)].weight;
-      heap_.push_back({link.left / link.weight, id});
-    }
-    const auto later = [](const Share& a, const Share& b) { return a.rate != b.rate ? a.rate > b.rate : a.link > b.link; };
-    std::make_heap(heap_.begin(), heap_.end(), later);
-    while (!heap_.empty()) {
-      std::pop_heap(heap_.begin(), heap_.end(), later);
-      const Share share = heap_.back();
-      heap_.pop_back();
-      Link& link = links_[tawpipe::index(share.link)];
-      if (link.weight <= 0) continue;
-      const double rate = link.left / link.weight;
-      if (rate > share.rate) {  // the share grew since it was queued: other links settled some of its flows
-        heap_.push_back({rate, share.link});
-        std::push_heap(heap_.begin(), heap_.end(), later);
-        continue;
-      }
-      for (const Member& member : link.flows) {
-        Flow& flow = flows_[at(member.flow)];
-        if (flow.new_rate >= 0) continue;
-        flow.new_rate = share.rate;
-        for (const LinkLoad& load : flow.loads) {
-          Link& loaded = links_[tawpipe::index(load.link)];
-          loaded.left = std::max(0.0, loaded.left - share.rate * load.weight);
-          loaded.weight -= load.weight;
-          if (loaded.weight < 1e-9) loaded.weight = 0;
-        }
-      }
-    }
-  }
-
-  struct Share {
-    double rate;
-    LinkId link;
-  };
-
+  double ticks_per_second_;
   std::vector<Link> links_;
   std::vector<Flow> flows_;
   std::vector<FlowIndex> free_;
-  std::vector<FlowIndex> changed_;
-  std::vector<LinkId> freed_;
-  std::uint64_t mark_ = 0;
-  std::vector<FlowIndex> component_;
-  std::vector<LinkId> component_links_;
-  std::vector<Share> heap_;
+  std::vector<FlowIndex> started_;  ///< since the last solution
+  std::vector<LinkId> freed_;       ///< used-up links that a flow has left since then
+  std::uint32_t sweep_ = 0;         ///< at most two for each task: 32 bits are enough
+  std::vector<LinkId> opened_;
+  std::vector<FlowIndex> decided_;
+  std::vector<Entry> queue_;
+  // Scratch.
+  struct Capped {
+    double rate;
+    double weight;
+  };
+  std::vector<Capped> capped_;
+  std::vector<FlowIndex> freed_flows_;
 };
 
 }  // namespace tawpipe

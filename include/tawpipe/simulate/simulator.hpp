@@ -41,30 +41,19 @@ class PathTable {
   std::vector<Path> paths_;
 };
 
-/// Successors from dependencies and program order, by counting.
-inline void add_edges(const Schedule& schedule, EngineGraph& graph) {
+/// Visits each edge of dependencies and program order.
+template <class Visit>
+void for_each_edge(const Schedule& schedule, Visit&& visit) {
   const std::size_t count = schedule.tasks().size();
-  graph.predecessors.assign(count, 0);
-  graph.successor_begin.assign(count + 1, 0);
-  const auto for_each_edge = [&](auto&& visit) {
-    for (std::size_t t = 0; t < count; ++t) {
-      for (const TaskId earlier : schedule.dependencies(id<TaskId>(t))) visit(index(earlier), t);
+  for (std::size_t t = 0; t < count; ++t) {
+    for (const TaskId earlier : schedule.dependencies(id<TaskId>(t))) visit(index(earlier), t);
+  }
+  for (int rank = 0; rank < schedule.ranks(); ++rank) {
+    for (int lane = 0; lane < static_cast<int>(schedule.lanes().size()); ++lane) {
+      const auto program = schedule.program(Rank{rank}, lane);
+      for (std::size_t i = 1; i < program.size(); ++i) visit(index(program[i - 1]), index(program[i]));
     }
-    for (int rank = 0; rank < schedule.ranks(); ++rank) {
-      for (int lane = 0; lane < static_cast<int>(schedule.lanes().size()); ++lane) {
-        const auto program = schedule.program(Rank{rank}, lane);
-        for (std::size_t i = 1; i < program.size(); ++i) visit(index(program[i - 1]), index(program[i]));
-      }
-    }
-  };
-  for_each_edge([&](std::size_t from, std::size_t to) {
-    ++graph.successor_begin[from + 1];
-    ++graph.predecessors[to];
-  });
-  for (std::size_t t = 0; t < count; ++t) graph.successor_begin[t + 1] += graph.successor_begin[t];
-  graph.successors.resize(graph.successor_begin[count]);
-  std::vector<std::uint32_t> next(graph.successor_begin.begin(), graph.successor_begin.end() - 1);
-  for_each_edge([&](std::size_t from, std::size_t to) { graph.successors[next[from]++] = static_cast<std::int32_t>(to); });
+  }
 }
 
 }  // namespace detail
@@ -91,40 +80,30 @@ class Simulator {
       throw InputError(concat("the schedule needs ", schedule.ranks(), " ranks and cluster ", quote(cluster_.name()), " has ",
                               cluster_.ranks(), " devices"));
     }
-    EngineGraph graph = lower(schedule);
-    EngineTimes times = run_engine(std::move(graph));
-    Timeline timeline;
-    timeline.start.reserve(times.start.size());
-    timeline.end.reserve(times.end.size());
-    for (const auto time : times.start) timeline.start.emplace_back(Duration{time});
-    for (const auto time : times.end) timeline.end.emplace_back(Duration{time});
-    return timeline;
+    return run_engine(lower(schedule));
   }
 
  private:
   EngineGraph lower(const Schedule& schedule) const {
     EngineGraph graph;
-    const std::size_t count = schedule.tasks().size();
-    graph.delay.reserve(count);
-    graph.bytes.reserve(count);
-    graph.path.reserve(count);
+    graph.tasks.reserve(schedule.tasks().size());
     detail::PathTable<Cost> paths{schedule, cluster_, cost_};
+    std::vector<std::int32_t> engine_path;
     for (const Task& task : schedule.tasks()) {
       if (is_compute(task.op)) {
-        graph.delay.push_back(cost_.compute_time(schedule, task, cluster_).value());
-        graph.bytes.push_back(0);
-        graph.path.push_back(-1);
+        graph.tasks.push_back({cost_.compute_time(schedule, task, cluster_).value(), 0, -1, 0});
         continue;
       }
       const std::int32_t found = paths.find(task);
       const Path& path = paths[found];
-      graph.delay.push_back(path.latency.value());
-      graph.bytes.push_back(path.fraction * static_cast<double>(task.bytes.value()));
-      graph.path.push_back(path.loads.empty() ? -1 : found);
+      if (static_cast<std::size_t>(found) == engine_path.size()) {
+        engine_path.push_back(path.loads.empty() ? -1 : graph.add_path(path.loads));
+      }
+      graph.tasks.push_back({path.latency.value(), path.fraction * static_cast<double>(task.bytes.value()),
+                             engine_path[static_cast<std::size_t>(found)], 0});
     }
-    for (std::size_t i = 0; i < paths.size(); ++i) graph.paths.push_back(paths[static_cast<std::int32_t>(i)].loads);
     for (int link = 0; link < cluster_.links(); ++link) graph.capacities.push_back(cluster_.link(LinkId{link}).bandwidth.value());
-    detail::add_edges(schedule, graph);
+    graph.connect([&](auto&& visit) { detail::for_each_edge(schedule, visit); });
     return graph;
   }
 

@@ -11,7 +11,6 @@
 #include "tawpipe/core/error.hpp"
 
 using support::GraphBuilder;
-using tawpipe::EngineTimes;
 using tawpipe::run_engine;
 using Times = std::vector<double>;
 
