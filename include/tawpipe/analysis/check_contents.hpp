@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tawpipe/analysis/detail/contents_walk.hpp"
+#include "tawpipe/analysis/detail/message_sizes.hpp"
 #include "tawpipe/analysis/detail/transfer_walk.hpp"
 #include "tawpipe/analysis/diagnostics.hpp"
 #include "tawpipe/schedule/schedule.hpp"
@@ -230,6 +231,7 @@ inline void check_contents(const Schedule& schedule, std::span<const TaskId> ord
     }
   }
   updates.finish(out);
+  detail::check_pieces(schedule, walk.layout(), out);
   detail::check_unread(schedule, out);
 }
 

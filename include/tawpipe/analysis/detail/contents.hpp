@@ -88,6 +88,8 @@ struct ModelLayout {
   std::int64_t gradient = 2;                ///< bytes a parameter
   std::int32_t embedding = 0;               ///< the stage that looks up the embedding
   std::int32_t head = 0;                    ///< the stage that holds the head
+  bool tied = false;                        ///< the head uses the embedding's matrix, and lies in another stage
+  std::int64_t borrowed = 0;                ///< its parameters, then
 
   explicit ModelLayout(const Schedule& schedule) {
     weight = schedule.workload().parameter_bytes().weight;
@@ -96,6 +98,7 @@ struct ModelLayout {
     owned.assign(stages.size(), 0);
     pieces_needed.assign(stages.size(), 1);
     std::vector<std::int64_t> largest(stages.size(), 0);
+    std::vector<std::int64_t> together(stages.size(), 0);
     std::int64_t largest_shard = 0;
     for (const Buffer& buffer : schedule.buffers()) {
       if (!buffer.persistent || buffer.kind != BufferKind::weights) continue;
@@ -104,6 +107,7 @@ struct ModelLayout {
         largest_shard = std::max(largest_shard, buffer.bytes.value());
       } else {
         owned[index(buffer.stage)] = 1;
+        together[index(buffer.stage)] += buffer.bytes.value();
         largest[index(buffer.stage)] = std::max(largest[index(buffer.stage)], buffer.bytes.value());
       }
     }
@@ -116,12 +120,23 @@ struct ModelLayout {
     }
     edge_copies = shards > 0 && !sharded;
     shards_needed = pieces(all * weight, largest_shard);
-    for (std::size_t s = 0; s < stages.size(); ++s) pieces_needed[s] = pieces(stage_parameters(stages[s]) * weight, largest[s]);
+    const Workload& workload = schedule.workload();
+    tied = !workload.is_abstract() && workload.model().tied && embedding != head;
+    if (tied) borrowed = workload.model().embedding_parameters();
+    for (std::size_t s = 0; s < stages.size(); ++s) {
+      std::int64_t whole = stage_parameters(stages[s]) * weight;
+      if (together[s] < whole) whole = own_parameters(stages[s]) * weight;
+      pieces_needed[s] = pieces(whole, largest[s]);
+    }
   }
 
   /// What a forward of the stage reads from its own weights (edge copies apart).
   std::int64_t stage_parameters(const StageWork& stage) const {
     return stage.parameters + (edge_copies ? 0 : stage.edge_parameters);
+  }
+  /// The same where a tied output matrix is the embedding's alone.
+  std::int64_t own_parameters(const StageWork& stage) const {
+    return stage_parameters(stage) - (stage.head && !stage.embedding ? std::min(borrowed, stage_parameters(stage)) : 0);
   }
   static std::int64_t pieces(std::int64_t whole, std::int64_t piece) {
     return piece <= 0 ? 1 : std::max<std::int64_t>(1, (whole + piece - 1) / piece);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -81,7 +82,10 @@ class TransferWalk {
       const std::int32_t other = content.holds == Holds::forward_output    ? stage - 1
                                  : content.holds == Holds::backward_output ? stage + 1
                                                                            : stage;
-      labelled = content.stage == stage || content.stage == other;
+      const ModelLayout& layout = walk_.layout();
+      const bool lent =
+          layout.tied && content.holds == Holds::weights && content.stage == layout.embedding && stage == layout.head;
+      labelled = content.stage == stage || content.stage == other || lent;
     }
     if (!returned && activations && task.microbatch >= 0) labelled = labelled && content.microbatch == task.microbatch;
     if (!labelled) {
@@ -111,7 +115,7 @@ class TransferWalk {
       case Op::all_gather:
         return 0;  // gather() counts pieces
       case Op::reduce_scatter:
-        return source.use.access == Access::read_write ? content.bytes : 0;  // else each sends its pieces: check_shares()
+        return source.use.access == Access::read_write ? content.bytes : 0;  // else each sends its pieces: check_pieces
       case Op::all_reduce: {
         if (task.payload != Payload::edge_gradients || content.holds != Holds::gradient) return content.bytes;
         if (walk_.layout().edge_copies) return schedule_.buffer(source.use.buffer).bytes.value();
@@ -159,9 +163,14 @@ class TransferWalk {
   void gather(TaskId t) {
     const Task& task = schedule_.task(t);
     if (task.payload != Payload::weights) {
+      if (sources_.empty()) return;
+      Content content = sources_.front().content;
+      for (const Source& source : sources_) {
+        if (source.content.sum != content.sum)
+          content.sum = contribution_of(content.stage, source.content.contributions);  // mixed
+      }
       for (const Use& use : schedule_.uses(t)) {
-        if (use.access == Access::read || sources_.empty()) continue;
-        walk_.put(t, use, sources_.front().content);
+        if (use.access != Access::read) walk_.put(t, use, content);
       }
       return;
     }
@@ -182,7 +191,7 @@ class TransferWalk {
     for (const Use& use : schedule_.uses(t)) accesses_[index(schedule_.buffer(use.buffer).rank)] = 0;
     if (gathered.holds == Holds::nothing) return;
     gathered.stage = number(task.stage);
-    if (task.stage != none<StageId>) check_gathered(t, walk_.pieces().size(counted));
+    if (task.stage != none<StageId> && !gathered.updated) check_gathered(t, walk_.pieces().size(counted));
     for (const Use& use : schedule_.uses(t)) {
       if (use.access == Access::read) continue;
       Content content = gathered;
@@ -217,18 +226,24 @@ class TransferWalk {
     const Task& task = schedule_.task(t);
     const bool edge = task.payload == Payload::edge_gradients;
     if (!edge && task.payload != Payload::gradients) return;  // sums inside a stage (tensor parallelism) have no symbol
+    const bool piece = is_piece(task);
     Content total;
     total.holds = Holds::gradient;
     for (const Source& source : sources_) {
       if (source.content.holds != Holds::gradient) continue;
-      if (!edge) total.sum += source.content.sum;
-      if (!edge) total.contributions += source.content.contributions;
-      total.edge_sum += source.content.edge_sum;
-      if (task.op != Op::reduce_scatter) total.bytes = std::max(total.bytes, source.content.bytes);
+      const Pieces* pieces = piece && source.use.access == Access::read_write ? other_piece(task, source.use) : nullptr;
+      const Content& content = pieces != nullptr ? pieces->before : source.content;
+      if (!edge) total.sum += content.sum;
+      if (!edge) total.contributions += content.contributions;
+      total.edge_sum += content.edge_sum;
+      if (task.op != Op::reduce_scatter) total.bytes = std::max(total.bytes, content.bytes);
     }
-    if (task.op == Op::reduce_scatter) check_shares(t);
     for (const Use& use : schedule_.uses(t)) {
       if (use.access == Access::read) continue;
+      if (piece && use.access != Access::write) {
+        put_piece(t, use, total);
+        continue;
+      }
       const Content& held = walk_[use.buffer];
       Content content = total;
       if (edge && use.access == Access::read_write && held.holds == Holds::gradient) {
@@ -239,29 +254,50 @@ class TransferWalk {
     }
   }
 
-  /// The shares that a reduce-scatter leaves in shards of the whole model.
-  void check_shares(TaskId t) {
+  /// Sums of pieces: a rank that stands in several groups of one step (the ranks of a smaller node, where nodes are not
+  /// equal) sums another piece of its buffer in each. They count once, if they bring the same.
+  struct Pieces {
+    Op op = Op::reduce_scatter;
+    StageId stage = none<StageId>;
+    std::vector<GroupId> groups;  ///< that have brought their piece
+    Content before;               ///< what the buffer held before the first of them
+    Content brought;
+    Content after;
+  };
+
+  bool is_piece(const Task& task) const {
+    if (task.op != Op::reduce_scatter && task.op != Op::all_reduce) return false;
+    if (task.payload != Payload::gradients || task.stage == none<StageId>) return false;
+    return task.bytes.value() < walk_.layout().own_parameters(schedule_.stage(task.stage)) * walk_.layout().gradient;
+  }
+  static bool same_sums(const Content& a, const Content& b) { return a.sum == b.sum && a.edge_sum == b.edge_sum; }
+
+  /// The step that `task` goes on with in this buffer, or null.
+  const Pieces* other_piece(const Task& task, const Use& use) const {
+    const auto at = pieces_.find(use.buffer);
+    if (at == pieces_.end()) return nullptr;
+    const Pieces& pieces = at->second;
+    const bool seen = std::find(pieces.groups.begin(), pieces.groups.end(), task.group) != pieces.groups.end();
+    const bool goes_on = pieces.op == task.op && pieces.stage == task.stage && !seen;
+    return goes_on && same_sums(pieces.after, walk_[use.buffer]) ? &pieces : nullptr;
+  }
+
+  void put_piece(TaskId t, const Use& use, const Content& brought) {
     const Task& task = schedule_.task(t);
-    const ModelLayout& layout = walk_.layout();
-    if (!layout.sharded || task.stage == none<StageId> || layout.shards_needed != layout.shards) return;
-    std::int64_t receivers = 0;
-    for (const Use& use : schedule_.uses(t)) receivers += use.access == Access::accumulate ? 1 : 0;
-    const StageWork& work = schedule_.stage(task.stage);
-    const std::int64_t least = (work.parameters + work.edge_parameters) * layout.gradient / layout.shards;
-    if (receivers == 0 || task.bytes.value() / receivers >= least) return;
-    walk_.error(
-        "V305", t, task.rank,
-        [&] {
-          return concat(describe(schedule_, t), " moves ", task.bytes.value(), " bytes for ", receivers, " shares of ", least,
-                        " bytes");
-        },
-        "let the message be as large as what it carries");
+    if (const Pieces* known = other_piece(task, use); known != nullptr && same_sums(known->brought, brought)) {
+      pieces_[use.buffer].groups.push_back(task.group);
+      return;
+    }
+    const Content before = walk_[use.buffer];
+    walk_.put(t, use, brought);
+    pieces_[use.buffer] = {task.op, task.stage, {task.group}, before, brought, walk_[use.buffer]};
   }
 
   const Schedule& schedule_;
   ContentsWalk& walk_;
   std::vector<Source> sources_;
   std::vector<const Content*> sent_;
+  std::map<BufferId, Pieces> pieces_;
   std::vector<std::uint8_t> accesses_;  ///< [rank] AccessBits of the gather looked at; else 0
 };
 

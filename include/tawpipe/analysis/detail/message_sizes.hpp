@@ -1,0 +1,55 @@
+// Sums of gradients in pieces: the messages of one step must make up the whole.
+// Not: single messages against what they carry (transfer_walk.hpp).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "tawpipe/analysis/detail/contents.hpp"
+#include "tawpipe/analysis/detail/describe.hpp"
+#include "tawpipe/analysis/diagnostics.hpp"
+#include "tawpipe/schedule/schedule.hpp"
+
+namespace tawpipe::detail {
+
+/// Adds a finding for each stage whose reduce-scatters or all-reduces, where they carry less than its gradient, do not make it
+/// up together: n messages over k groups are n/k steps. One byte a message may be lost in rounding.
+inline void check_pieces(const Schedule& schedule, const ModelLayout& layout, Diagnostics& out) {
+  struct Step {
+    std::int64_t bytes = 0;
+    std::int64_t messages = 0;
+    std::set<GroupId> groups;
+    TaskId smallest = none<TaskId>;
+  };
+  std::map<std::pair<Op, StageId>, Step> steps;
+  const auto whole = [&](StageId stage) { return layout.own_parameters(schedule.stage(stage)) * layout.gradient; };
+  for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
+    const Task& task = schedule.tasks()[t];
+    if (task.op != Op::reduce_scatter && task.op != Op::all_reduce) continue;
+    if (task.payload != Payload::gradients || task.stage == none<StageId> || task.bytes.value() >= whole(task.stage)) continue;
+    Step& step = steps[{task.op, task.stage}];
+    step.bytes += task.bytes.value();
+    ++step.messages;
+    step.groups.insert(task.group);
+    if (step.smallest == none<TaskId> || task.bytes < schedule.task(step.smallest).bytes) step.smallest = id<TaskId>(t);
+  }
+  for (const auto& [key, step] : steps) {
+    const auto groups = static_cast<std::int64_t>(step.groups.size());
+    const std::int64_t expected = whole(key.second);
+    if ((step.bytes + step.messages) * groups >= expected * step.messages) continue;
+    const Step& found = step;
+    out.error(
+        "V305", found.smallest, schedule.task(found.smallest).rank,
+        [&] {
+          return concat(describe(schedule, found.smallest), " moves ", schedule.task(found.smallest).bytes.value(),
+                        " bytes, and ", found.messages, " such messages of ", groups, " groups ", found.bytes, " of the ",
+                        expected, " bytes that each step has");
+        },
+        "let the message be as large as what it carries");
+  }
+}
+
+}  // namespace tawpipe::detail
