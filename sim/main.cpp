@@ -39,7 +39,8 @@ void add_problem_flags(CLI::App& app, Request& request, const std::string& micro
       ->type_name("N");
   app.add_option("--tensor-parallel", request.layout.tensor, "Devices that split each matrix product")->type_name("N");
   app.add_option("--context-parallel", request.layout.context, "Devices that split each sequence")->type_name("N");
-  app.add_option("--data-parallel", request.layout.data, "Replicas of the schedule, each with its part of the batch")->type_name("N");
+  app.add_option("--data-parallel", request.layout.data, "Replicas of the schedule, each with its part of the batch")
+      ->type_name("N");
   app.add_option("--layout", request.layout.order,
                  "Which devices lie side by side, nearest first: tensor, context, schedule, data (default tcsd)")
       ->type_name("ORDER");

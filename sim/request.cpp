@@ -163,7 +163,8 @@ Workload Problem::workload(std::int64_t size, int replicas) const {
                             " data-parallel replicas; choose a multiple of ", replicas));
   }
   if (!model) return Workload::abstract(devices, count / replicas);
-  Workload workload{*model, Batch{.sequence = sequence, .microbatch_size = size, .global_batch = count / replicas * size}, recompute};
+  Workload workload{*model, Batch{.sequence = sequence, .microbatch_size = size, .global_batch = count / replicas * size},
+                    recompute};
   workload.over_devices(devices);
   return workload;
 }
@@ -199,8 +200,8 @@ Prediction predict(const Problem& problem, const std::string& schedule, const Sc
   const RankMap map{problem.layout, problem.cluster.ranks()};
   Schedule built = problem.layout.is_plain()
                        ? build(problem.workload(size), nodes)
-                       : compose(build(problem.workload(size, problem.layout.data), map.logical_nodes(nodes)), problem.workload(size),
-                                 problem.layout, map);
+                       : compose(build(problem.workload(size, problem.layout.data), map.logical_nodes(nodes)),
+                                 problem.workload(size), problem.layout, map);
   Timeline timeline = std::visit([&](const auto& cost) { return Simulator{problem.cluster, cost}.run(built); }, problem.cost);
   Summary summary = summarize(built, problem.cluster, timeline);
   return {std::move(built), std::move(timeline), std::move(summary)};

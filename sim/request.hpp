@@ -56,10 +56,10 @@ struct Problem {
   std::int64_t microbatches = 0;                               ///< given instead of the global batch, or without a model
   std::optional<std::int64_t> microbatch_size = std::nullopt;  ///< unset: to be chosen
 
-  /// The work of all devices with `microbatch_size` sequences a microbatch.
-  Workload workload(std::int64_t microbatch_size) const { return workload(microbatch_size, 1); }
+  /// The work of all devices with `size` sequences a microbatch.
+  Workload workload(std::int64_t size) const { return workload(size, 1); }
   /// One replica's of `replicas`. @throws InputError  if the microbatches cannot be shared out equally.
-  Workload workload(std::int64_t microbatch_size, int replicas) const;
+  Workload workload(std::int64_t size, int replicas) const;
   /// The sizes to try where none is given: the divisors of the global batch.
   std::vector<std::int64_t> microbatch_sizes() const;
 };

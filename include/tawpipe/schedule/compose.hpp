@@ -61,18 +61,18 @@ class RankMap {
   Rank rank(const LayoutPlace& place) const {
     int rank = 0;
     int stride = 1;
-    for (const char axis : layout_.order) {
-      rank += coordinate(place, axis) * stride;
-      stride *= size(axis);
+    for (const char letter : layout_.order) {
+      rank += place.*axis(letter) * stride;
+      stride *= size(letter);
     }
     return Rank{rank};
   }
   LayoutPlace place(Rank rank) const {
     LayoutPlace place;
     int left = number(rank);
-    for (const char axis : layout_.order) {
-      coordinate(place, axis) = left % size(axis);
-      left /= size(axis);
+    for (const char letter : layout_.order) {
+      place.*axis(letter) = left % size(letter);
+      left /= size(letter);
     }
     return place;
   }
@@ -104,12 +104,14 @@ class RankMap {
   }
 
  private:
-  int size(char axis) const {
-    return axis == 't' ? layout_.tensor : axis == 'c' ? layout_.context : axis == 's' ? logical_ : layout_.data;
+  int size(char letter) const {
+    return letter == 't' ? layout_.tensor : letter == 'c' ? layout_.context : letter == 's' ? logical_ : layout_.data;
   }
-  template <class Place>
-  static auto& coordinate(Place& place, char axis) {
-    return axis == 't' ? place.tensor : axis == 'c' ? place.context : axis == 's' ? place.logical : place.data;
+  static int LayoutPlace::*axis(char axis) {
+    return axis == 't'   ? &LayoutPlace::tensor
+           : axis == 'c' ? &LayoutPlace::context
+           : axis == 's' ? &LayoutPlace::logical
+                         : &LayoutPlace::data;
   }
 
   Layout layout_;
@@ -240,7 +242,7 @@ class Composer {
       if (layout_.tensor > 1) {
         for (int c = 0; c < layout_.context; ++c) {
           add_within(
-              logical_id, data, Op::all_reduce, forward, activations,
+              logical_id, Op::all_reduce, forward, activations,
               [&](int i) { return i + layout_.tensor * (c + layout_.context * data); }, layout_.tensor);
         }
       }
