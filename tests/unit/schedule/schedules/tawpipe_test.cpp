@@ -167,11 +167,48 @@ TEST_CASE("with one rank it is plain training: two tasks a shard, one update") {
 
 TEST_CASE("every option that it was built with is recorded") {
   const Schedule schedule = build(4, 2, 4, {.order = Order::paper, .overlap = false, .buffers = 3});
-  const std::vector<std::pair<std::string, std::string>> expected{
-      {"order", "paper"}, {"overlap", "off"}, {"buffers", "3"}, {"groups", "2"}};
+  const std::vector<std::pair<std::string, std::string>> expected{{"order", "paper"}, {"overlap", "off"}, {"buffers", "3"},
+                                                                  {"groups", "2"},    {"shards", "4"},    {"node-cache", "0"}};
   CHECK(schedule.options() == expected);
   CHECK(schedule.name() == "tawpipe");
   CHECK(schedule.lanes().front() == "compute");
+}
+
+TEST_CASE("a model is cut into one shard a rank, or one a layer where there are fewer layers, or as asked") {
+  const DeviceGroups groups = DeviceGroups::even(4, 2);
+  CHECK(tawpipe::schedules::tawpipe(support::transformer(9, 4), groups).stages().size() == 4);
+  CHECK(tawpipe::schedules::tawpipe(support::transformer(3, 4), groups).stages().size() == 3);
+  CHECK(tawpipe::schedules::tawpipe(support::transformer(9, 4), groups, {.shards = 9}).stages().size() == 9);
+}
+
+TEST_CASE("with more shards than ranks the work stays and the groups start closer together") {
+  // Two shards a rank: steps of half a unit. Paper order: a round of 3P units and half an idle one, groups half a unit apart.
+  for (const auto& [p, d] : {std::pair{4, 2}, {6, 3}, {8, 4}}) {
+    const Timeline timeline =
+        Simulator{support::cluster(p, d), unit}.run(build(p, d, 2 * p, {.order = Order::paper, .shards = 2 * p}));
+    CHECK(timeline.makespan() == 500_ms * (2 * (6 * p + 1) + d - 1));
+  }
+}
+
+TEST_CASE("a node cache holds as many shards as asked, as fit its bytes, or all") {
+  using Limit = tawpipe::schedules::NodeCache::Limit;
+  const auto cached = [](const tawpipe::schedules::NodeCache& cache) {
+    const Schedule schedule = build(6, 3, 6, {.cache = cache});
+    for (const auto& [key, value] : schedule.options()) {
+      if (key == "node-cache") return value;
+    }
+    return std::string{};
+  };
+  CHECK(cached({}) == "0");
+  CHECK(cached({.shards = 4}) == "4");
+  CHECK(cached({.limit = Limit::all}) == "6");
+  // A kept shard takes 1 MB and its gradient another, on one rank of each group but its owner's: 12 copies of 6 shards on 6
+  // ranks, 4 MB each. With 3 MB each rank holds one copy, so the second of those that a rank would keep is where it ends.
+  CHECK(cached({.limit = Limit::bytes, .bytes = 4_MB}) == "6");
+  CHECK(cached({.limit = Limit::bytes, .bytes = 3_MB}) == "2");
+  CHECK(cached({.limit = Limit::bytes, .bytes = 1_MB}) == "0");
+  CHECK_THROWS_WITH_AS(cached({.shards = 7}), "tawpipe: node-cache=7 is impossible with 6 shards; choose 0 to 6",
+                       tawpipe::InputError);
 }
 
 TEST_CASE("a device without a buffer for another's shard is refused") {
