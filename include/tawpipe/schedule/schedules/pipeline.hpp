@@ -127,17 +127,23 @@ class PipelineBuilder {
     clock_.assign(items_.size(), 0);
     std::size_t left = 0;
     for (const auto& items : items_) left += items.size();
-    // Ranks whose next item can start, earliest first. An entry that its rank has outrun is replaced.
+    // Ranks whose next item can start, earliest first. A rank has one entry that counts, its latest; others are passed over.
     using Entry = std::pair<std::int64_t, std::size_t>;  // start, rank
     std::priority_queue<Entry, std::vector<Entry>, std::greater<>> startable;
+    std::vector<std::int64_t> offered(items_.size(), -1);
     const auto offer = [&](std::size_t rank) {
-      if (const std::int64_t start = start_of(rank); start >= 0) startable.emplace(start, rank);
+      const std::int64_t start = start_of(rank);
+      if (start < 0 || start == offered[rank]) return;
+      offered[rank] = start;
+      startable.emplace(start, rank);
     };
     for (std::size_t r = 0; r < items_.size(); ++r) offer(r);
     while (left > 0) {
       if (startable.empty()) throw ScheduleError(stuck());
       const auto [start, rank] = startable.top();
       startable.pop();
+      if (offered[rank] != start) continue;
+      offered[rank] = -1;
       if (start_of(rank) != start) {
         offer(rank);
         continue;

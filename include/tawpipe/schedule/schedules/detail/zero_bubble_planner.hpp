@@ -1,0 +1,203 @@
+// One pass of the zero-bubble heuristic: lays forwards, backward_inputs and backward_weights on one stage a rank, round by
+// round, under a memory limit. Not: the search over its choices (schedules/zero_bubble_auto.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "tawpipe/schedule/schedules/pipeline_program.hpp"
+
+namespace tawpipe::schedules {
+
+/// What a stage's computations take, in any unit of time, and hold, in any unit of memory.
+struct ZeroBubbleStage {
+  std::int64_t forward = 1;
+  std::int64_t backward_input = 1;
+  std::int64_t backward_weight = 1;
+  std::int64_t saved = 1;  ///< by a forward
+  std::int64_t kept = 1;   ///< of it, from the end of backward_input to that of backward_weight
+  std::int64_t limit = 1;  ///< of what the stage may hold
+};
+
+}  // namespace tawpipe::schedules
+
+namespace tawpipe::schedules::detail {
+
+/// Places where the heuristic may go either way.
+struct ZeroBubbleChoice {
+  bool wait_for_first = false;   ///< before its first backward a rank waits rather than start a forward that delays it
+  bool skip_forwards = false;    ///< a rank well ahead of the next leaves a forward for later, if that costs nothing
+  bool fill_small_gaps = false;  ///< a backward_weight longer than the gap goes in though a longer wait elsewhere hides the gap
+};
+
+/// The heuristic of Qi et al. 2024, arXiv:2401.10241, section 3.1. First each stage runs as many forwards as memory and the
+/// first backward's arrival allow, always one more than the next stage. Then rounds of one forward (down the stages) and one
+/// backward_input (up the stages); backward_weights fill the gaps that waiting leaves, and make room where memory is full.
+class ZeroBubblePlanner {
+ public:
+  ZeroBubblePlanner(const std::vector<ZeroBubbleStage>& stages, std::int64_t hop, std::int32_t microbatches,
+                    ZeroBubbleChoice choice)
+      : hop_{hop}, microbatches_{microbatches}, choice_{choice} {
+    for (const ZeroBubbleStage& stage : stages) lines_.push_back({.work = stage});
+  }
+
+  void run() {
+    warm_up();
+    for (std::int32_t round = 1; round < microbatches_; ++round) {
+      forward_round();
+      backward_round();
+    }
+    for (Line& line : lines_) {
+      while (line.done(weight) < microbatches_) put(line, weight);
+    }
+  }
+
+  /// The longest time from a stage's first computation to its last.
+  std::int64_t span() const {
+    std::int64_t longest = 0;
+    for (const Line& line : lines_) longest = std::max(longest, line.clock - (line.ends[forward][0] - line.work.forward));
+    return longest;
+  }
+
+  /// [rank] in order
+  std::vector<std::vector<Action>> actions() const {
+    constexpr Op ops[] = {Op::forward, Op::backward_input, Op::backward_weight};
+    std::vector<std::vector<Action>> all;
+    for (std::size_t s = 0; s < lines_.size(); ++s) {
+      std::int32_t next[] = {0, 0, 0};
+      auto& actions = all.emplace_back();
+      for (const Kind kind : lines_[s].order) actions.push_back({ops[kind], static_cast<std::int32_t>(s), next[kind]++});
+    }
+    return all;
+  }
+
+ private:
+  enum Kind : std::uint8_t { forward, input, weight };
+  /// A stage and what has been laid on it.
+  struct Line {
+    ZeroBubbleStage work;
+    std::vector<std::int64_t> ends[3] = {};  ///< [kind][microbatch]
+    std::vector<Kind> order = {};
+    std::int64_t clock = 0;
+    std::int64_t waited = 0;  ///< since its first forward
+    std::int64_t held = 0;
+
+    std::int32_t done(Kind kind) const { return static_cast<std::int32_t>(ends[kind].size()); }
+    bool has_weight() const { return done(weight) < done(input); }
+    std::int64_t takes(Kind kind) const {
+      return kind == forward ? work.forward : kind == input ? work.backward_input : work.backward_weight;
+    }
+    std::int64_t needs(Kind kind) const {
+      return kind == forward ? work.saved : kind == input ? work.kept - work.saved : -work.kept;
+    }
+  };
+
+  std::size_t place(const Line& line) const { return static_cast<std::size_t>(&line - lines_.data()); }
+  bool is_last(const Line& line) const { return place(line) + 1 == lines_.size(); }
+
+  /// When the input of the line's next computation of this kind has come; 0 if it needs none from elsewhere.
+  std::int64_t arrival(const Line& line, Kind kind) const {
+    const auto next = static_cast<std::size_t>(line.done(kind));
+    if (kind == forward && place(line) > 0) return lines_[place(line) - 1].ends[forward][next] + hop_;
+    if (kind == input && !is_last(line)) return lines_[place(line) + 1].ends[input][next] + hop_;
+    return 0;
+  }
+
+  void put(Line& line, Kind kind) {
+    const std::int64_t start = std::max(line.clock, arrival(line, kind));
+    if (line.done(forward) > 0) {
+      line.waited += start - line.clock;
+      longest_wait_ = std::max(longest_wait_, line.waited);
+    }
+    line.clock = start + line.takes(kind);
+    line.ends[kind].push_back(line.clock);
+    line.order.push_back(kind);
+    line.held += line.needs(kind);
+  }
+
+  /// Puts backward_weights in front of the next `kind`: as many as memory asks for, then those that fit before its input
+  /// comes, then one that does not fit, where the wait would make the longest of all waits longer.
+  void put_behind_weights(Line& line, Kind kind) {
+    while (line.has_weight() && line.held + line.needs(kind) > line.work.limit) put(line, weight);
+    const std::int64_t there = arrival(line, kind);
+    while (line.has_weight() && line.clock + line.work.backward_weight <= there) put(line, weight);
+    if (line.has_weight() && line.clock < there) {
+      const bool hidden = there - line.clock <= longest_wait_ - line.waited;
+      if (!hidden || choice_.fill_small_gaps) put(line, weight);
+    }
+    put(line, kind);
+  }
+
+  void warm_up() {
+    for (Line& line : lines_) put(line, forward);
+    std::vector<std::int32_t> more(lines_.size());
+    std::int64_t first_backward = 0;  // of the stage behind, its end
+    for (std::size_t s = lines_.size(); s-- > 0;) {
+      const Line& line = lines_[s];
+      std::int64_t clock = line.clock;
+      if (s + 1 < lines_.size()) {
+        const std::int64_t there = first_backward + hop_;
+        const auto fits = [&] {
+          if (line.done(forward) + more[s] >= microbatches_) return false;
+          if (line.held + (more[s] + 1) * line.work.saved > line.work.limit) return false;
+          return choice_.wait_for_first ? clock + line.work.forward <= there : clock < there;
+        };
+        for (; fits(); ++more[s]) clock += line.work.forward;
+        clock = std::max(clock, there);
+      }
+      first_backward = clock + line.work.backward_input;
+    }
+    for (std::size_t s = 1; s < lines_.size(); ++s) {
+      if (lines_[s].done(forward) + more[s] < microbatches_) more[s] = std::min(more[s], std::max(more[s - 1] - 1, 0));
+    }
+    for (std::size_t s = 0; s < lines_.size(); ++s) {
+      for (std::int32_t i = 0; i < more[s]; ++i) put(lines_[s], forward);
+    }
+    for (std::size_t s = lines_.size(); s-- > 0;) put(lines_[s], input);
+  }
+
+  /// A stage runs a forward of this round only if all behind it do.
+  void forward_round() {
+    std::size_t from = lines_.size();
+    for (std::size_t s = lines_.size(); s-- > 0 && wants_forward(lines_[s]);) from = s;
+    for (std::size_t s = from; s < lines_.size(); ++s) put_behind_weights(lines_[s], forward);
+  }
+
+  bool wants_forward(const Line& line) const {
+    if (line.done(forward) >= microbatches_) return false;
+    if (!choice_.skip_forwards || is_last(line)) return true;
+    const Line& next = lines_[place(line) + 1];
+    if (line.done(forward) < next.done(forward) + 2) return true;
+    // The next stage can do without: it has a forward left. When does it send back its next backward, at the earliest?
+    const std::int64_t back = next.clock + next.work.forward + next.work.backward_input + hop_;
+    if (line.clock >= back) return false;
+    std::int64_t clock = line.clock + line.work.forward;
+    std::int64_t held = line.held + line.work.saved;
+    for (std::int32_t w = line.done(weight); held > line.work.limit && w < line.done(input); ++w) {
+      clock += line.work.backward_weight;
+      held -= line.work.kept;
+    }
+    if (clock <= back) return true;
+    return back - line.clock > longest_wait_ - line.waited;
+  }
+
+  void backward_round() {
+    for (std::size_t s = lines_.size(); s-- > 0;) {
+      Line& line = lines_[s];
+      // The first stage has nobody to send to: with its forwards done, backward_weights in hand come first.
+      const bool flush = s == 0 && line.done(forward) == microbatches_;
+      while (flush && line.has_weight()) put(line, weight);
+      put_behind_weights(line, input);
+    }
+  }
+
+  std::int64_t hop_;
+  std::int32_t microbatches_;
+  ZeroBubbleChoice choice_;
+  std::vector<Line> lines_;  ///< [stage]
+  std::int64_t longest_wait_ = 0;
+};
+
+}  // namespace tawpipe::schedules::detail
