@@ -43,9 +43,9 @@ inline PipelineProgram chimera_program(int ranks, std::int32_t microbatches) {
 /// Keeps between p/2 + 1 and p activations.
 /// @throws InputError  unless `ranks` is even.
 /// Source: Li and Hoefler 2021, arXiv:2107.06925, section 3 (two pipelines, direct concatenation).
-inline Schedule chimera(const Workload& workload, int ranks, const PipelineOptions& options = {}) {
+inline Schedule chimera(const Workload& workload, int ranks) {
   const auto microbatches = static_cast<std::int32_t>(workload.microbatches());
-  return pipeline("chimera", workload, chimera_program(ranks, microbatches), options);
+  return pipeline("chimera", workload, chimera_program(ranks, microbatches), {});
 }
 
 }  // namespace tawpipe::schedules

@@ -86,9 +86,9 @@ inline PipelineProgram interleaved_one_f_one_b_program(int ranks, std::int32_t m
 /// whole share: the first microbatch's way through all pv stages and back pays every hop. Rank 0 keeps
 /// p(1 + (p-1)/(pv)) microbatches' activations.
 /// Source: Narayanan et al. 2021, arXiv:2104.04473, section 2.2; Megatron-LM's warm-up of (v-1)p + 2(p-1-r) forwards.
-inline Schedule interleaved_one_f_one_b(const Workload& workload, int ranks, int chunks, const PipelineOptions& options = {}) {
+inline Schedule interleaved_one_f_one_b(const Workload& workload, int ranks, int chunks) {
   const auto microbatches = static_cast<std::int32_t>(workload.microbatches());
-  return pipeline("interleaved-1f1b", workload, interleaved_one_f_one_b_program(ranks, microbatches, chunks), options,
+  return pipeline("interleaved-1f1b", workload, interleaved_one_f_one_b_program(ranks, microbatches, chunks), {},
                   {{"chunks", std::to_string(chunks)}});
 }
 

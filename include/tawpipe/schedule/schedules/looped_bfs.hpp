@@ -30,9 +30,9 @@ inline PipelineProgram looped_bfs_program(int ranks, std::int32_t microbatches, 
 /// latency the makespan is mS + (p-1)S/v, as interleaved 1F1B's; it keeps all m activations, and in return a chunk's weights
 /// are used in one stretch, once forward and once backward.
 /// Source: Lamy-Poirier 2022, arXiv:2211.05953.
-inline Schedule looped_bfs(const Workload& workload, int ranks, int chunks, const PipelineOptions& options = {}) {
+inline Schedule looped_bfs(const Workload& workload, int ranks, int chunks) {
   const auto microbatches = static_cast<std::int32_t>(workload.microbatches());
-  return pipeline("looped-bfs", workload, looped_bfs_program(ranks, microbatches, chunks), options,
+  return pipeline("looped-bfs", workload, looped_bfs_program(ranks, microbatches, chunks), {},
                   {{"chunks", std::to_string(chunks)}});
 }
 

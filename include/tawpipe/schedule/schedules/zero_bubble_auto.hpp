@@ -2,6 +2,7 @@
 // Not: the heuristic (detail/zero_bubble_planner.hpp) nor the orders made by hand (zero_bubble.hpp).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -49,8 +50,8 @@ struct ZeroBubbleTimes {
 };
 
 struct ZeroBubbleOptions {
-  /// In activations of one microbatch; 0: `limit_bytes`.
-  int limit = 0;
+  /// In activations of one microbatch on each rank; 0: `limit_bytes`.
+  std::int64_t limit = 0;
   Bytes limit_bytes;  ///< of saved activations on each rank, where `limit` is 0
   /// Of a saved activation, what backward_weight still needs. All of it is what frameworks keep today.
   Share kept = {};
@@ -76,10 +77,11 @@ inline std::vector<ZeroBubbleStage> zero_bubble_stages(const Workload& workload,
       stage.backward_input = mega(work.recompute + work.backward_input);
       stage.backward_weight = mega(work.backward_weight);
     }
-    // A stage without a layer saves nothing; the planner wants an activation to count.
-    stage.saved = std::max<std::int64_t>(work.saved.value(), 1) * options.kept.denominator;
-    stage.kept = stage.saved / options.kept.denominator * options.kept.numerator;
-    stage.limit = options.limit > 0 ? stage.saved * options.limit : options.limit_bytes.value() * options.kept.denominator;
+    // A stage without a layer saves nothing; the planner wants something to count. More than all is no limit.
+    stage.saved = std::max<std::int64_t>(work.saved.value(), 1);
+    stage.kept = stage.saved * options.kept.numerator / options.kept.denominator;
+    stage.limit = options.limit > 0 ? stage.saved * std::min<std::int64_t>(options.limit, workload.microbatches())
+                                    : options.limit_bytes.value();
     stages.push_back(stage);
   }
   return stages;
