@@ -95,10 +95,10 @@ TEST_CASE("every timeline is the recorded one") {
   std::ifstream file{recorded_file};
   REQUIRE_MESSAGE(file.is_open(), "cannot open " << recorded_file);
   for (std::string line; std::getline(file, line);) recorded[line.substr(17)] = line.substr(0, 16);
-  for (const auto& [key, value] : found) {
-    CAPTURE(key);
-    REQUIRE_MESSAGE(recorded.contains(key), "not recorded");
-    CHECK_MESSAGE(recorded[key] == value, "another timeline than recorded");
+  for (const auto& made : found) {
+    CAPTURE(made.first);
+    REQUIRE_MESSAGE(recorded.contains(made.first), "not recorded");
+    CHECK_MESSAGE(recorded[made.first] == made.second, "another timeline than recorded");
   }
-  for (const auto& [key, value] : recorded) CHECK_MESSAGE(found.contains(key), "recorded and no longer made: " << key);
+  for (const auto& old : recorded) CHECK_MESSAGE(found.contains(old.first), "recorded and no longer made: " << old.first);
 }

@@ -155,14 +155,15 @@ TEST_CASE("recorded task graphs with an exact answer for every task") {
     int fraction_bits;
     double tolerance;
   };
-  for (const auto& [name, fraction_bits, tolerance] :
+  for (const Case& recorded :
        {Case{"star_d2k4s6", 0, 1e-9}, {"chain_d4k8s40", 0, 1e-9}, {"mix_d4k8s30", 0, 1e-8}, {"mix_d4k8s30", 10, 1e-9}}) {
+    const std::string& name = recorded.name;
     CAPTURE(name);
-    CAPTURE(fraction_bits);
+    CAPTURE(recorded.fraction_bits);
     std::ifstream file;
     if (!with_recorded(name + ".tg", file)) continue;
     tawpipe::EngineGraph graph = support::read_task_graph(file).build();
-    graph.fraction_bits = fraction_bits;
+    graph.fraction_bits = recorded.fraction_bits;
     const Timeline times = run_engine(graph);
     const auto starts = support::to_seconds(times.start);
     const auto ends = support::to_seconds(times.end);
@@ -181,7 +182,7 @@ TEST_CASE("recorded task graphs with an exact answer for every task") {
       ++rows;
     }
     CHECK(rows == ends.size());
-    CHECK(largest < tolerance * makespan);
+    CHECK(largest < recorded.tolerance * makespan);
   }
 }
 

@@ -139,7 +139,9 @@ TEST_CASE("eager order is never slower than the paper's and needs at most 3N + D
 
 TEST_CASE("more buffers never make it slower, one buffer or no overlap never faster") {
   const FixedCost cost{.forward = 10_s, .backward_input = 10_s, .backward_weight = 10_s, .transfer = 3_s};
-  for (const auto& [p, d] : {std::pair{4, 2}, {6, 3}, {6, 2}, {8, 4}}) {
+  for (const auto& size : {std::pair{4, 2}, {6, 3}, {6, 2}, {8, 4}}) {
+    const int p = size.first;
+    const int d = size.second;
     CAPTURE(p);
     CAPTURE(d);
     const Simulator simulator{support::cluster(p, d), cost};
