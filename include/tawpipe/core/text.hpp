@@ -82,8 +82,9 @@ inline std::string nearest(std::string_view name, const std::vector<std::string>
 /// The sentence for an unknown name: what is wrong, the nearest name, and all that exist.
 inline std::string unknown_name(std::string_view kind, std::string_view name, const std::vector<std::string>& known) {
   std::string message = concat("unknown ", kind, " ", quote(name));
-  if (const auto close = nearest(name, known); !close.empty()) message += concat("; did you mean ", quote(close), "?");
-  return concat(message, " Known: ", join(known, ", "));
+  const auto close = nearest(name, known);
+  if (close.empty()) return concat(message, "; known: ", join(known, ", "));
+  return concat(message, "; did you mean ", quote(close), "? Known: ", join(known, ", "));
 }
 
 }  // namespace tawpipe

@@ -53,6 +53,7 @@ struct RooflineCost {
       add_edge(path, cluster.route(task.rank, task.peer));
       path.latency += cluster.route(task.rank, task.peer).latency;
       if (task.op == Op::exchange) add_edge(path, cluster.route(task.peer, task.rank));
+      merge(path.loads);
       return path;
     }
     const CollectiveShape shape = collective_shape(task.op, all_reduce, schedule.group(task.group), task.rank, cluster);
@@ -64,20 +65,26 @@ struct RooflineCost {
     }
     if (!shape.edges.empty()) path.latency += seconds(latency / static_cast<double>(shape.edges.size()) * shape.latency_steps);
     path.fraction = shape.fraction;
+    merge(path.loads);
     return path;
   }
 
  private:
   static void add_edge(Path& path, const Route& route) {
-    for (const LinkId link : route.links) {
-      const auto known =
-          std::find_if(path.loads.begin(), path.loads.end(), [&](const LinkLoad& load) { return load.link == link; });
-      if (known == path.loads.end()) {
-        path.loads.push_back({link, 1});
+    for (const LinkId link : route.links) path.loads.push_back({link, 1});
+  }
+  /// Joins the loads of each link into one.
+  static void merge(std::vector<LinkLoad>& loads) {
+    std::sort(loads.begin(), loads.end(), [](const LinkLoad& a, const LinkLoad& b) { return a.link < b.link; });
+    std::size_t kept = 0;
+    for (const LinkLoad& load : loads) {
+      if (kept > 0 && loads[kept - 1].link == load.link) {
+        loads[kept - 1].weight += load.weight;
       } else {
-        known->weight += 1;
+        loads[kept++] = load;
       }
     }
+    loads.resize(kept);
   }
 };
 static_assert(CostModel<RooflineCost>);

@@ -126,8 +126,11 @@ inline Cluster resolve_cluster(std::string_view text) {
   if (const std::string path{name}; nodes > 0 && detail::read_whole_file(path, content)) {
     return cluster_from_text(content, path, nodes);
   }
-  throw InputError(concat(unknown_name("cluster", name, clusters::names()),
-                          "; or a size such as 3x8 or 8+8+4, or the name of a file that exists"));
+  const bool means_path = name.find_first_of("./") != std::string_view::npos;
+  throw InputError(concat(
+      means_path ? concat("the cluster file ", quote(name), " cannot be read; give a name: ", join(clusters::names(), ", "))
+                 : unknown_name("cluster", name, clusters::names()),
+      "; or a size such as 3x8 or 8+8+4, or the name of a file that exists"));
 }
 
 }  // namespace tawpipe

@@ -48,7 +48,7 @@ TEST_CASE("the nearest name is offered only where it is near") {
 TEST_CASE("an unknown name says what is wrong, what may be meant, and what exists") {
   CHECK(unknown_name("schedule", "tawpip", {"tawpipe", "fsdp"}) ==
         "unknown schedule 'tawpip'; did you mean 'tawpipe'? Known: tawpipe, fsdp");
-  CHECK(unknown_name("schedule", "zzzzzzzzzzzz", {"tawpipe", "fsdp"}) == "unknown schedule 'zzzzzzzzzzzz' Known: tawpipe, fsdp");
+  CHECK(unknown_name("schedule", "zzzzzzzzzzzz", {"tawpipe", "fsdp"}) == "unknown schedule 'zzzzzzzzzzzz'; known: tawpipe, fsdp");
 }
 
 TEST_CASE("every error is one of ours and of the standard library") {

@@ -130,7 +130,7 @@ TEST_CASE("impossible sizes and unknown dtypes name the file") {
                        "equally many",
                        InputError);
   CHECK_THROWS_WITH_AS(parse(minimal(R"(, "torch_dtype": "int8")")),
-                       "config 'c' cannot be used: unknown dtype 'int8' Known: float64, float32, bfloat16, float16, float8",
+                       "config 'c' cannot be used: unknown dtype 'int8'; known: float64, float32, bfloat16, float16, float8",
                        InputError);
   CHECK_THROWS_AS(parse(minimal(R"(, "head_dim": 0)")), InputError);
   CHECK_THROWS_AS(parse(minimal(R"(, "head_dim": -128)")), InputError);
