@@ -1,0 +1,100 @@
+// The model states of sharded data parallelism: one buffer a rank and kind, or one for each unit where units end one by one.
+// Not: what is gathered or summed on the way (detail/sharded_builder.hpp).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "tawpipe/schedule/schedules/common.hpp"
+#include "tawpipe/schedule/schedules/detail/shard_layout.hpp"
+#include "tawpipe/schedule/schedules/sharding_plan.hpp"
+
+namespace tawpipe::schedules::detail {
+
+/// Persistent buffers by *part*: a unit's parameters or, where all states are cut over all ranks, the whole model.
+/// A tied output matrix is the embedding's, and then the final norm lies with it: the head's part is the embedding's.
+class ShardedStates {
+ public:
+  ShardedStates(ScheduleBuilder& builder, const ShardLayout& layout, const ShardingPlan& plan, int ranks)
+      : layout_{layout}, plan_{plan}, ranks_{ranks} {
+    const Workload& workload = builder.workload();
+    const bool tied = !workload.is_abstract() && workload.model().tied;
+    int embedding = -1;
+    for (int u = 0; u < static_cast<int>(builder.stages().size()); ++u) {
+      const StageWork& unit = builder.stage(u);
+      std::int64_t own = unit.parameters + unit.edge_parameters;
+      if (unit.embedding) embedding = u;
+      int part = own == 0 ? -1 : static_cast<int>(parts_.size());
+      if (tied && unit.head && !unit.embedding) {
+        part = part_of(embedding);
+        own -= workload.model().embedding_parameters();
+      } else if (part > 0 && plan.weights == Scope::all) {
+        part = 0;
+      }
+      part_of_.push_back(part);
+      if (part == static_cast<int>(parts_.size())) parts_.push_back({0, plan.weights == Scope::all ? -1 : u});
+      if (part >= 0) parts_[static_cast<std::size_t>(part)].parameters += own;
+    }
+    for (const Part& part : parts_) {
+      for (int r = 0; r < ranks; ++r) add_buffers(builder, part, r);
+    }
+  }
+
+  int parts() const { return static_cast<int>(parts_.size()); }
+  /// What a unit's computation reads and adds to; -1 if it has no parameters.
+  int part_of(int unit) const { return part_of_[static_cast<std::size_t>(unit)]; }
+  std::int64_t parameters(int part) const { return parts_[static_cast<std::size_t>(part)].parameters; }
+  /// The unit whose backward comes last; -1 for the whole model.
+  int unit(int part) const { return parts_[static_cast<std::size_t>(part)].unit; }
+
+  BufferId weights(int rank, int part) const { return at(rank, part).weights; }
+  BufferId gradients(int rank, int part) const { return at(rank, part).gradients; }
+
+  /// The optimizer's step of one rank on its share of a part.
+  void update(ScheduleBuilder& builder, int rank, int part) const {
+    const States& own = at(rank, part);
+    builder.add(detail::update(rank, unit(part), own.bytes),
+                {reads(own.gradients), changes(own.weights), changes(own.optimizer)});
+  }
+
+ private:
+  struct Part {
+    std::int64_t parameters;
+    int unit;
+  };
+
+  std::int64_t share(Scope scope, int rank, std::int64_t parameters) const {
+    switch (scope) {
+      case Scope::replicated:
+        return parameters;
+      case Scope::node:
+        return layout_.slice(rank).ceil_of(parameters);
+      case Scope::all:
+        return layout_.shard(rank).ceil_of(parameters);
+    }
+    return 0;  // unreachable
+  }
+
+  void add_buffers(ScheduleBuilder& builder, const Part& part, int rank) {
+    const ParameterBytes& bytes = builder.workload().parameter_bytes();
+    const auto add = [&](BufferKind kind, Scope scope, std::int64_t size) {
+      return builder.persistent(rank, kind, Bytes{share(scope, rank, part.parameters) * size}, part.unit);
+    };
+    const std::int64_t updated = share(plan_.optimizer, rank, part.parameters);
+    states_.push_back({add(BufferKind::weights, plan_.weights, bytes.weight),
+                       add(BufferKind::gradients, plan_.gradients, bytes.gradient),
+                       add(BufferKind::optimizer, plan_.optimizer, bytes.optimizer),
+                       Bytes{updated * (bytes.weight + bytes.gradient + bytes.optimizer)}});
+  }
+
+  const States& at(int rank, int part) const { return states_[static_cast<std::size_t>(part * ranks_ + rank)]; }
+
+  const ShardLayout& layout_;
+  const ShardingPlan& plan_;
+  int ranks_;
+  std::vector<Part> parts_;
+  std::vector<int> part_of_;    ///< [unit]
+  std::vector<States> states_;  ///< [part][rank]
+};
+
+}  // namespace tawpipe::schedules::detail

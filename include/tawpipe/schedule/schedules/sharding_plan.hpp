@@ -1,0 +1,59 @@
+// What sharded data parallelism is made of: over how many ranks each of the three model states is cut, and when it travels.
+// Not: the named strategies (data_parallel.hpp, fully_sharded.hpp, hybrid_sharded.hpp).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/text.hpp"
+
+namespace tawpipe::schedules {
+
+/// Which ranks share one copy of a model state.
+enum class Scope : std::uint8_t {
+  replicated,  ///< none: each rank has its own
+  node,        ///< the ranks of a node
+  all,         ///< all ranks
+};
+
+/// Data parallelism by the scopes of weights, gradients and optimizer states (AMSP's view, arXiv:2311.00257).
+///
+/// | weights, gradients, optimizer | name  |
+/// |-------------------------------|-------|
+/// | replicated, replicated, replicated | DDP |
+/// | replicated, replicated, all   | ZeRO-1 |
+/// | replicated, all, all          | ZeRO-2 |
+/// | all, all, all                 | ZeRO-3, FSDP; with node_copy ZeRO++ hpZ |
+/// | node, node, node              | HSDP, MiCS |
+/// | node, node, all               | hybrid FSDP |
+struct ShardingPlan {
+  Scope weights = Scope::all;
+  Scope gradients = Scope::all;
+  Scope optimizer = Scope::all;
+  bool node_copy = false;    ///< weights over all: each node keeps what a forward gathers, and backwards gather from that
+  bool reduce_each = false;  ///< gradients and optimizer in the node: sum over the nodes in each round, not once an iteration
+  bool two_level = false;    ///< what spans all ranks goes between nodes and inside them in turn; otherwise one ring
+  int prefetch = 0;          ///< units gathered ahead of the one computed; 0 gathers each when it is needed
+  bool reshard = true;       ///< off: a unit gathered for the forward stays until its backward
+  bool overlap = true;       ///< off: communication takes the compute lane's time
+
+  std::string name = "sharded";                                ///< of the schedule
+  std::vector<std::pair<std::string, std::string>> options{};  ///< recorded in the schedule
+
+  /// @throws InputError  if a state is spread wider than the next (weights, gradients, optimizer), or an option does not fit.
+  void check() const {
+    if (prefetch < 0) throw InputError(concat(name, " needs prefetch=0 or more"));
+    if (weights > gradients || gradients > optimizer) {
+      throw InputError(concat(name, ": gradients are cut over at least as many ranks as weights, optimizer states as gradients"));
+    }
+    if (node_copy && weights != Scope::all) throw InputError(concat(name, ": a copy in the node needs weights cut over all"));
+    if (reduce_each && (gradients != Scope::node || optimizer != Scope::node)) {
+      throw InputError(concat(name, ": a sum in each round needs gradients and optimizer states cut in the node"));
+    }
+  }
+};
+
+}  // namespace tawpipe::schedules
