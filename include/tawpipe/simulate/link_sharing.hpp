@@ -174,10 +174,12 @@ class LinkSharing {
     }
     started_.clear();
     freed_.clear();
+    double reached = 0;
     while (!queue_.empty()) {
       const Entry first = queue_.front();
       std::pop_heap(queue_.begin(), queue_.end(), Entry::later);
       queue_.pop_back();
+      reached = std::max(reached, first.key);
       Link& link = link_at(first.link);
       if (link.settled || link.entry != first.number) continue;
       if (link.stale) compute_share(first.link);
@@ -186,7 +188,9 @@ class LinkSharing {
       } else if (!link.released && link.share > link.level * (1 + same)) {
         release(first.link);
       } else {
-        settle(first.link, close(link.share, link.level) ? link.level : link.share);
+        // Below what the sweep has reached there is only rounding: a link that decided flows have used up exactly.
+        const double level = std::max(link.share, reached);
+        settle(first.link, close(level, link.level) ? link.level : level);
       }
     }
     for (const LinkId id : opened_) {
