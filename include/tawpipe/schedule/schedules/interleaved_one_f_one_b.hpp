@@ -19,12 +19,12 @@ struct ChunkStep {
 };
 
 /// The order in which every rank runs its forwards: `ranks` microbatches through the first chunk, then the same through the
-/// next, and so on, then the next `ranks` microbatches. The last of these groups may be smaller.
+/// next, and so on, then the next `ranks` microbatches. The last of these groups is filled up, past `microbatches`.
 inline std::vector<ChunkStep> grouped_steps(std::int32_t ranks, std::int32_t microbatches, std::int32_t chunks) {
   std::vector<ChunkStep> steps;
   for (std::int32_t base = 0; base < microbatches; base += ranks) {
     for (std::int32_t chunk = 0; chunk < chunks; ++chunk) {
-      for (std::int32_t m = base; m < std::min(base + ranks, microbatches); ++m) steps.push_back({chunk, m});
+      for (std::int32_t m = base; m < base + ranks; ++m) steps.push_back({chunk, m});
     }
   }
   return steps;
@@ -67,7 +67,8 @@ inline std::vector<Action> looped_actions(const LoopedRank& rank, int ranks, std
 
 }  // namespace detail
 
-/// The order of interleaved_one_f_one_b().
+/// The order of interleaved_one_f_one_b(). A number of microbatches that the ranks do not divide gets the order of the next
+/// one that they do, with the surplus taken out: a smaller last group in the same turns would deadlock.
 inline PipelineProgram interleaved_one_f_one_b_program(int ranks, std::int32_t microbatches, int chunks) {
   PipelineProgram program;
   detail::place_looped(program, ranks, chunks);
@@ -76,11 +77,12 @@ inline PipelineProgram interleaved_one_f_one_b_program(int ranks, std::int32_t m
     program.actions.push_back(
         detail::looped_actions({.rank = r, .warm_up = static_cast<std::size_t>(warm_up)}, ranks, microbatches, chunks));
   }
+  keep_microbatches(program, microbatches);
   return program;
 }
 
 /// Interleaved 1F1B over `ranks` ranks with `chunks` chunks each; with one chunk it is 1F1B. The number of microbatches need
-/// not be a multiple of the ranks: the last group of microbatches is then smaller.
+/// not be a multiple of the ranks.
 ///
 /// Where the ranks divide m and a hop of latency c is short, the makespan is mS + (p-1)S/v + 2(pv-1)c, S = F+B of a device's
 /// whole share: the first microbatch's way through all pv stages and back pays every hop. Rank 0 keeps

@@ -18,6 +18,7 @@ inline PipelineProgram interleaved_zero_bubble_program(int ranks, std::int32_t m
     program.actions.push_back(detail::looped_actions(
         {.rank = r, .warm_up = warm_up, .split = true, .delay = static_cast<std::size_t>(r)}, ranks, microbatches, chunks));
   }
+  keep_microbatches(program, microbatches);
   return program;
 }
 
@@ -30,6 +31,7 @@ inline PipelineProgram zb_h2_program(int ranks, std::int32_t microbatches) {
     program.actions.push_back(detail::looped_actions(
         {.rank = r, .warm_up = warm_up, .split = true, .delay = static_cast<std::size_t>(2 * r)}, ranks, microbatches, 1));
   }
+  keep_microbatches(program, microbatches);
   return program;
 }
 
