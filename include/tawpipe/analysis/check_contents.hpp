@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -31,6 +32,7 @@ class UpdateCheck {
     found.holds = Holds::gradient;
     bool unwritten = false;
     BufferId weights = none<BufferId>;
+    BufferId optimizer = none<BufferId>;
     for (const Use& use : schedule_.uses(t)) {
       const Buffer& buffer = schedule_.buffer(use.buffer);
       const bool gradient = buffer.kind == BufferKind::gradients || buffer.kind == BufferKind::transfer;
@@ -40,6 +42,7 @@ class UpdateCheck {
         const bool changed = anew || use.access == Access::read_write;
         if (changed) ++updates_[index(use.buffer)];
         if (changed && buffer.kind == BufferKind::weights) weights = use.buffer;
+        if (changed && buffer.kind == BufferKind::optimizer) optimizer = use.buffer;
         continue;
       }
       if (!gradient || use.access == Access::write || use.access == Access::accumulate) {
@@ -51,6 +54,7 @@ class UpdateCheck {
       found.sum += content.sum;
       found.edge_sum += content.edge_sum;
       found.contributions += content.contributions;
+      found.scattered = found.scattered || content.scattered;
     }
     if (weights == none<BufferId>) {
       walk_.error(
@@ -65,11 +69,24 @@ class UpdateCheck {
           "give the update the stage of its weights");
     }
     if (!unwritten) compare(t, stage, found);
-    walk_[weights].updated = true;
+    Content& content = walk_[weights];
+    content.updated = true;
+    const std::int64_t updated = parameters(optimizer);
+    const bool all = stage != none<StageId> && updated >= walk_.layout().own_parameters(schedule_.stage(stage));
+    if (found.scattered && all && updated > 0) {
+      walk_.error(
+          "V703", t, task.rank,
+          [&] { return concat(describe(schedule_, t), " sees a sum over all ranks in a piece of its gradient only"); },
+          "gather the pieces of a scattered sum before an update of all of it");
+    }
+    if (updated == 0 || updated >= parameters(weights)) return;
+    content.pieces = walk_.pieces().only(task.rank);
+    partly_.push_back({weights, updated});
   }
 
   /// Weights and optimizer states that no update has changed, or more than one.
-  void finish(Diagnostics& out) const {
+  void finish(Diagnostics& out) {
+    stale(out);
     for (std::size_t b = 0; b < updates_.size(); ++b) {
       const Buffer& buffer = schedule_.buffers()[b];
       const bool states = buffer.kind == BufferKind::weights || buffer.kind == BufferKind::optimizer;
@@ -94,6 +111,34 @@ class UpdateCheck {
     std::int64_t contributions = 0;
     bool known = false;
   };
+
+  /// How many parameters the buffer has, by its bytes; 0 if that cannot be told.
+  std::int64_t parameters(BufferId b) const {
+    if (b == none<BufferId>) return 0;
+    const ParameterBytes& bytes = schedule_.workload().parameter_bytes();
+    const Buffer& buffer = schedule_.buffer(b);
+    const std::int64_t each = buffer.kind == BufferKind::optimizer ? bytes.optimizer : bytes.weight;
+    return each == 0 ? 0 : buffer.bytes.value() / each;
+  }
+
+  /// Weights of which the rank updates a part, and that the others' parts have not reached at the end.
+  void stale(Diagnostics& out) {
+    std::map<StageId, std::int64_t> largest;  // part that one rank updates
+    for (const Part& part : partly_) {
+      std::int64_t& most = largest[schedule_.buffer(part.weights).stage];
+      most = std::max(most, part.updated);
+    }
+    for (const Part& part : partly_) {
+      const Buffer& buffer = schedule_.buffer(part.weights);
+      const std::int64_t needed = ModelLayout::pieces(parameters(part.weights), largest[buffer.stage]);
+      const std::int64_t got = walk_.pieces().size(walk_[part.weights].pieces);
+      if (got >= needed) continue;
+      out.error(
+          "V709", none<TaskId>, buffer.rank,
+          [&] { return concat(describe(schedule_, part.weights), " ends with ", got, " of ", needed, " updated pieces"); },
+          "gather the updated weights from the ranks that updated them");
+    }
+  }
 
   std::uint64_t over_microbatches(std::int64_t stage) const {
     std::uint64_t sum = 0;
@@ -126,6 +171,10 @@ class UpdateCheck {
     if (stage == none<StageId> || workload.is_abstract() || !workload.model().tied || (first == 0) == (last == 0)) return sums;
     // A tied matrix whose two copies lie on different ranks has its two gradients summed; on one rank it may be one matrix.
     const std::uint64_t both = over_microbatches(embedding_stage) + over_microbatches(head_stage);
+    if (layout.lent) {
+      if (first != 0) sums.edge_sum = sums.other_edge_sum = both;
+      return sums;
+    }
     if (!on_one_rank(layout.embedding, layout.head)) sums.edge_sum = both;
     sums.other_edge_sum = both;
     return sums;
@@ -181,7 +230,12 @@ class UpdateCheck {
   const Schedule& schedule_;
   ContentsWalk& walk_;
   std::vector<std::uint32_t> updates_;  ///< [buffer] of weights and optimizer states
-  std::vector<Sums> expected_;          ///< [stage], then of no stage
+  struct Part {
+    BufferId weights;
+    std::int64_t updated;  ///< parameters
+  };
+  std::vector<Part> partly_;    ///< updates of less than their weights
+  std::vector<Sums> expected_;  ///< [stage], then of no stage
 };
 
 /// Activations that a task writes and none reads.
@@ -230,6 +284,7 @@ inline void check_contents(const Schedule& schedule, std::span<const TaskId> ord
       transfers.run(t);
     }
   }
+  transfers.finish();
   updates.finish(out);
   detail::check_pieces(schedule, walk.layout(), out);
   detail::check_unread(schedule, out);

@@ -19,6 +19,7 @@ enum class Holds : std::uint8_t { nothing, any, weights, gradient, forward_outpu
 struct Content {
   Holds holds = Holds::nothing;
   bool updated = false;            ///< weights: after their update
+  bool scattered = false;          ///< gradient: summed in one piece only, by a reduce-scatter in place
   std::int32_t stage = -1;         ///< of weights (-1: a shard or copy of no one stage) and activations
   std::int32_t microbatch = -1;    ///< of activations
   std::int32_t pieces = 0;         ///< weights: which owners' pieces, an index into PieceSets
@@ -90,6 +91,7 @@ struct ModelLayout {
   std::int32_t head = 0;                    ///< the stage that holds the head
   bool tied = false;                        ///< the head uses the embedding's matrix, and lies in another stage
   std::int64_t borrowed = 0;                ///< its parameters, then
+  bool lent = false;                        ///< the head has no copy of it and reads the embedding's
 
   explicit ModelLayout(const Schedule& schedule) {
     weight = schedule.workload().parameter_bytes().weight;
@@ -123,9 +125,14 @@ struct ModelLayout {
     const Workload& workload = schedule.workload();
     tied = !workload.is_abstract() && workload.model().tied && embedding != head;
     if (tied) borrowed = workload.model().embedding_parameters();
+    // With a copy of its own the head would hold no less than the embedding.
+    const auto first = static_cast<std::size_t>(embedding);
+    const auto last = static_cast<std::size_t>(head);
+    const bool bare = tied && owned[first] != 0 && stages[first].parameters == 0 && stages[last].parameters == 0;
+    lent = bare && together[last] < together[first];
     for (std::size_t s = 0; s < stages.size(); ++s) {
       std::int64_t whole = stage_parameters(stages[s]) * weight;
-      if (together[s] < whole) whole = own_parameters(stages[s]) * weight;
+      if (lent && static_cast<std::int32_t>(s) == head) whole = own_parameters(stages[s]) * weight;
       pieces_needed[s] = pieces(whole, largest[s]);
     }
   }

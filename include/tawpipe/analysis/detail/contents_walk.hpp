@@ -128,7 +128,8 @@ class ContentsWalk {
     }
     const bool has_own = layout_.owned[index(task.stage)] != 0 || (layout_.sharded && layout_.stage_parameters(work) > 0);
     const bool has_edge = layout_.edge_copies && work.edge_parameters > 0;
-    if ((has_own && !found.weights) || (has_edge && !found.edge)) {
+    const bool has_lent = layout_.lent && s == layout_.head;
+    if ((has_own && !found.weights) || ((has_edge || has_lent) && !found.edge)) {
       error(
           "V502", t, task.rank,
           [&] {
@@ -228,6 +229,10 @@ class ContentsWalk {
     const StageWork& work = schedule_.stage(task.stage);
     if (content.stage < 0 && layout_.stage_parameters(work) == 0) {
       found.weights = true;
+      return;
+    }
+    if (layout_.lent && content.stage == layout_.embedding && number(task.stage) == layout_.head) {
+      found.edge = true;
       return;
     }
     if (content.stage >= 0 && content.stage != number(task.stage)) {

@@ -16,7 +16,8 @@
 namespace tawpipe::detail {
 
 /// Adds a finding for each stage whose reduce-scatters or all-reduces, where they carry less than its gradient, do not make it
-/// up together: n messages over k groups are n/k steps. One byte a message may be lost in rounding.
+/// up together (nor its gathers of updated weights those): n messages over k groups are n/k steps. One byte a message may be lost
+/// in rounding.
 inline void check_pieces(const Schedule& schedule, const ModelLayout& layout, Diagnostics& out) {
   struct Step {
     std::int64_t bytes = 0;
@@ -25,11 +26,21 @@ inline void check_pieces(const Schedule& schedule, const ModelLayout& layout, Di
     TaskId smallest = none<TaskId>;
   };
   std::map<std::pair<Op, StageId>, Step> steps;
-  const auto whole = [&](StageId stage) { return layout.own_parameters(schedule.stage(stage)) * layout.gradient; };
+  const auto whole = [&](Op op, StageId stage) {
+    return layout.own_parameters(schedule.stage(stage)) * (op == Op::all_gather ? layout.weight : layout.gradient);
+  };
+  const auto renews = [&](TaskId t) {  // brings updated weights back
+    for (const Use& use : schedule.uses(t)) {
+      const Buffer& buffer = schedule.buffer(use.buffer);
+      if (use.access != Access::read && (!buffer.persistent || buffer.kind != BufferKind::weights)) return false;
+    }
+    return true;
+  };
   for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
     const Task& task = schedule.tasks()[t];
-    if (task.op != Op::reduce_scatter && task.op != Op::all_reduce) continue;
-    if (task.payload != Payload::gradients || task.stage == none<StageId> || task.bytes.value() >= whole(task.stage)) continue;
+    const bool sum = (task.op == Op::reduce_scatter || task.op == Op::all_reduce) && task.payload == Payload::gradients;
+    const bool gather = task.op == Op::all_gather && task.payload == Payload::weights && renews(id<TaskId>(t));
+    if (!(sum || gather) || task.stage == none<StageId> || task.bytes.value() >= whole(task.op, task.stage)) continue;
     Step& step = steps[{task.op, task.stage}];
     step.bytes += task.bytes.value();
     ++step.messages;
@@ -38,7 +49,7 @@ inline void check_pieces(const Schedule& schedule, const ModelLayout& layout, Di
   }
   for (const auto& [key, step] : steps) {
     const auto groups = static_cast<std::int64_t>(step.groups.size());
-    const std::int64_t expected = whole(key.second);
+    const std::int64_t expected = whole(key.first, key.second);
     if ((step.bytes + step.messages) * groups >= expected * step.messages) continue;
     const Step& found = step;
     out.error(

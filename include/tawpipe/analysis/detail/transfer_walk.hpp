@@ -21,6 +21,11 @@ class TransferWalk {
   TransferWalk(const Schedule& schedule, ContentsWalk& walk)
       : schedule_{schedule}, walk_{walk}, accesses_(static_cast<std::size_t>(schedule.ranks()), 0) {}
 
+  /// To be called behind the last task.
+  void finish() {
+    for (const auto& [buffer, pieces] : pieces_) enough(buffer, pieces);
+  }
+
   void run(TaskId t) {
     const Task& task = schedule_.task(t);
     sources_.clear();
@@ -115,8 +120,9 @@ class TransferWalk {
       case Op::all_gather:
         return 0;  // gather() counts pieces
       case Op::reduce_scatter:
-        return source.use.access == Access::read_write ? content.bytes : 0;  // else each sends its pieces: check_pieces
+        return 0;  // enough() and check_pieces: it may be one of several pieces
       case Op::all_reduce: {
+        if (task.payload == Payload::gradients && task.stage != none<StageId>) return 0;  // check_pieces
         if (task.payload != Payload::edge_gradients || content.holds != Holds::gradient) return content.bytes;
         if (walk_.layout().edge_copies) return schedule_.buffer(source.use.buffer).bytes.value();
         const Workload& workload = schedule_.workload();
@@ -166,9 +172,11 @@ class TransferWalk {
       if (sources_.empty()) return;
       Content content = sources_.front().content;
       for (const Source& source : sources_) {
-        if (source.content.sum != content.sum)
-          content.sum = contribution_of(content.stage, source.content.contributions);  // mixed
+        if (same_sums(content, source.content)) continue;
+        content.sum = ~source.content.sum;  // some pieces are of another sum: no sum at all
+        content.edge_sum = ~source.content.edge_sum;
       }
+      content.scattered = false;
       for (const Use& use : schedule_.uses(t)) {
         if (use.access != Access::read) walk_.put(t, use, content);
       }
@@ -246,6 +254,7 @@ class TransferWalk {
       }
       const Content& held = walk_[use.buffer];
       Content content = total;
+      if (task.op == Op::reduce_scatter && use.access == Access::read_write) content.scattered = true;
       if (edge && use.access == Access::read_write && held.holds == Holds::gradient) {
         content = held;
         content.edge_sum = total.edge_sum;
@@ -259,11 +268,27 @@ class TransferWalk {
   struct Pieces {
     Op op = Op::reduce_scatter;
     StageId stage = none<StageId>;
+    bool in_place = false;
     std::vector<GroupId> groups;  ///< that have brought their piece
     Content before;               ///< what the buffer held before the first of them
     Content brought;
     Content after;
+    std::int64_t bytes = 0;  ///< of all pieces
+    TaskId first = none<TaskId>;
   };
+
+  /// The pieces of one step make up what the buffer held.
+  void enough(BufferId buffer, const Pieces& pieces) {
+    const auto rounded = static_cast<std::int64_t>(pieces.groups.size());
+    if (!pieces.in_place || pieces.bytes + rounded >= pieces.before.bytes) return;
+    walk_.error(
+        "V305", pieces.first, schedule_.buffer(buffer).rank,
+        [&] {
+          return concat(describe(schedule_, pieces.first), " and its like move ", pieces.bytes, " of ", pieces.before.bytes,
+                        " bytes of ", describe(schedule_, buffer));
+        },
+        "let the message be as large as what it carries");
+  }
 
   bool is_piece(const Task& task) const {
     if (task.op != Op::reduce_scatter && task.op != Op::all_reduce) return false;
@@ -285,12 +310,18 @@ class TransferWalk {
   void put_piece(TaskId t, const Use& use, const Content& brought) {
     const Task& task = schedule_.task(t);
     if (const Pieces* known = other_piece(task, use); known != nullptr && same_sums(known->brought, brought)) {
-      pieces_[use.buffer].groups.push_back(task.group);
+      Pieces& pieces = pieces_[use.buffer];
+      pieces.groups.push_back(task.group);
+      pieces.bytes += task.bytes.value();
       return;
     }
     const Content before = walk_[use.buffer];
     walk_.put(t, use, brought);
-    pieces_[use.buffer] = {task.op, task.stage, {task.group}, before, brought, walk_[use.buffer]};
+    if (use.access == Access::read_write) walk_[use.buffer].scattered = task.op == Op::reduce_scatter || before.scattered;
+    const bool in_place = use.access == Access::read_write;
+    Pieces& pieces = pieces_[use.buffer];
+    enough(use.buffer, pieces);
+    pieces = {task.op, task.stage, in_place, {task.group}, before, brought, walk_[use.buffer], task.bytes.value(), t};
   }
 
   const Schedule& schedule_;
