@@ -8,7 +8,7 @@
 
 #include "tawpipe/schedule/catalogue_options.hpp"
 #include "tawpipe/schedule/catalogue_pipelines.hpp"
-#include "tawpipe/schedule/schedules/fully_sharded.hpp"
+#include "tawpipe/schedule/catalogue_sharded.hpp"
 #include "tawpipe/schedule/schedules/tawpipe.hpp"
 #include "tawpipe/schedule/schedules/weipipe.hpp"
 
@@ -36,22 +36,12 @@ inline Schedule build_weipipe(const ScheduleRequest& request, OptionReader& opti
   return schedules::weipipe(request.workload, request.nodes.ranks(), chosen);
 }
 
-inline Schedule build_fsdp(const ScheduleRequest& request, OptionReader& options) {
-  const schedules::FullyShardedOptions chosen{
-      .two_level = options.choice("collectives", {"flat", "two-level"}, "flat") == "two-level",
-      .prefetch = options.count("prefetch", 0, 0),
-      .reshard = options.on("reshard", true),
-      .overlap = options.on("overlap", true)};
-  options.finish();
-  return schedules::fully_sharded(request.workload, request.nodes, chosen);
-}
-
 }  // namespace detail
 
 /// Every schedule there is.
 inline const std::vector<ScheduleInfo>& catalogue() {
   static const OptionInfo overlap{"overlap", "on|off", "on", "off: communication takes the compute lane's time"};
-  static const std::vector<ScheduleInfo> all = detail::with_pipelines({
+  static const std::vector<ScheduleInfo> all = detail::with_pipelines(detail::with_sharded({
       {"tawpipe",
        "weights move: one shard a device for good, broadcast in the node, sent once to each other node",
        "arXiv:2511.09741",
@@ -71,16 +61,7 @@ inline const std::vector<ScheduleInfo>& catalogue() {
         overlap},
        {},
        detail::build_weipipe},
-      {"fsdp",
-       "data parallel, everything sharded (ZeRO-3): each layer gathered before use, its gradient scattered after",
-       "arXiv:1910.02054, arXiv:2304.11277",
-       {{"collectives", "flat|two-level", "flat", "one ring over all devices, or between nodes first and then inside"},
-        {"prefetch", "N", "0", "layers gathered ahead of the one computed; 0 gathers when needed"},
-        {"reshard", "on|off", "on", "off: keep a layer from its forward to its backward"},
-        overlap},
-       {{"prefetch", "1"}},
-       detail::build_fsdp},
-  });
+  }));
   return all;
 }
 
