@@ -52,7 +52,7 @@ struct ZeroBubbleTimes {
 struct ZeroBubbleOptions {
   /// In activations of one microbatch on each rank; 0: `limit_bytes`.
   std::int64_t limit = 0;
-  Bytes limit_bytes;  ///< of saved activations on each rank, where `limit` is 0
+  Bytes limit_bytes = {};  ///< of saved activations on each rank, where `limit` is 0
   /// Of a saved activation, what backward_weight still needs. All of it is what frameworks keep today.
   Share kept = {};
   /// All zero: in proportion to the stages' operations, transfers free.
