@@ -2,12 +2,14 @@
 // Not: what the timeline means (analysis/) nor running it for real (execute/).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <map>
-#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/ids.hpp"
+#include "tawpipe/core/text.hpp"
 #include "tawpipe/cost/cost_model.hpp"
 #include "tawpipe/simulate/engine.hpp"
 #include "tawpipe/timeline/timeline.hpp"
@@ -16,30 +18,69 @@ namespace tawpipe {
 
 namespace detail {
 
-/// The distinct paths of a schedule's communications, each asked of the cost model once.
+/// The distinct paths of a schedule's communications, each asked of the cost model once: a hash table from
+/// (op, rank, peer, group) to the engine's path.
 template <CostModel Cost>
 class PathTable {
  public:
-  PathTable(const Schedule& schedule, const Cluster& cluster, const Cost& cost)
-      : schedule_{schedule}, cluster_{cluster}, cost_{cost} {}
+  struct Entry {
+    Op op;
+    Rank rank;
+    Rank peer;
+    GroupId group;
+    std::int32_t path;  ///< of the engine; -1: none, it takes `latency` alone
+    std::int64_t latency;
+    double fraction;
+  };
 
-  /// The index of the task's path.
-  std::int32_t find(const Task& task) {
-    const auto key = std::tuple{static_cast<int>(task.op), number(task.rank), number(task.peer), number(task.group)};
-    const auto [at, added] = index_.try_emplace(key, static_cast<std::int32_t>(paths_.size()));
-    if (added) paths_.push_back(cost_.path(schedule_, task, cluster_));
-    return at->second;
+  PathTable(const Schedule& schedule, const Cluster& cluster, const Cost& cost, EngineGraph& graph)
+      : schedule_{schedule}, cluster_{cluster}, cost_{cost}, graph_{graph}, slots_(256, -1) {}
+
+  const Entry& find(const Task& task) {
+    for (std::size_t slot = home(task);; slot = (slot + 1) & (slots_.size() - 1)) {
+      if (slots_[slot] < 0) return add(task, slot);
+      const Entry& entry = entries_[static_cast<std::size_t>(slots_[slot])];
+      if (entry.op == task.op && entry.rank == task.rank && entry.peer == task.peer && entry.group == task.group) return entry;
+    }
   }
-  const Path& operator[](std::int32_t path) const { return paths_[static_cast<std::size_t>(path)]; }
-  std::size_t size() const { return paths_.size(); }
 
  private:
+  template <class Key>
+  std::size_t home(const Key& key) const {
+    std::uint64_t hash = static_cast<std::uint64_t>(key.op) << 32 | static_cast<std::uint32_t>(key.rank);
+    hash = hash * 0x9e3779b97f4a7c15U +
+           (static_cast<std::uint64_t>(static_cast<std::uint32_t>(key.peer)) << 32 | static_cast<std::uint32_t>(key.group));
+    return static_cast<std::size_t>((hash * 0x9e3779b97f4a7c15U) >> 32) & (slots_.size() - 1);
+  }
+
+  const Entry& add(const Task& task, std::size_t slot) {
+    const Path path = cost_.path(schedule_, task, cluster_);
+    slots_[slot] = static_cast<std::int32_t>(entries_.size());
+    entries_.push_back({task.op, task.rank, task.peer, task.group, path.loads.empty() ? -1 : graph_.add_path(path.loads),
+                        path.latency.value(), path.fraction});
+    if (entries_.size() * 2 > slots_.size()) {
+      slots_.assign(slots_.size() * 4, -1);
+      for (std::size_t e = 0; e < entries_.size(); ++e) {
+        std::size_t at = home(entries_[e]);
+        while (slots_[at] >= 0) at = (at + 1) & (slots_.size() - 1);
+        slots_[at] = static_cast<std::int32_t>(e);
+      }
+    }
+    return entries_.back();
+  }
+
   const Schedule& schedule_;
   const Cluster& cluster_;
   const Cost& cost_;
-  std::map<std::tuple<int, std::int32_t, std::int32_t, std::int32_t>, std::int32_t> index_;
-  std::vector<Path> paths_;
+  EngineGraph& graph_;
+  std::vector<std::int32_t> slots_;
+  std::vector<Entry> entries_;
 };
+
+inline InputError too_few_devices(const Schedule& schedule, const Cluster& cluster) {
+  return InputError(concat("the schedule needs ", schedule.ranks(), " ranks and cluster ", quote(cluster.name()), " has ",
+                           cluster.ranks(), " devices"));
+}
 
 /// Visits each edge of dependencies and program order.
 template <class Visit>
@@ -76,10 +117,7 @@ class Simulator {
   /// @throws InputError  if the schedule needs more ranks than the cluster has.
   /// @throws ScheduleError  if tasks wait for each other.
   Timeline run(const Schedule& schedule) const {
-    if (schedule.ranks() > cluster_.ranks()) {
-      throw InputError(concat("the schedule needs ", schedule.ranks(), " ranks and cluster ", quote(cluster_.name()), " has ",
-                              cluster_.ranks(), " devices"));
-    }
+    if (schedule.ranks() > cluster_.ranks()) throw detail::too_few_devices(schedule, cluster_);
     return run_engine(lower(schedule));
   }
 
@@ -87,20 +125,14 @@ class Simulator {
   EngineGraph lower(const Schedule& schedule) const {
     EngineGraph graph;
     graph.tasks.reserve(schedule.tasks().size());
-    detail::PathTable<Cost> paths{schedule, cluster_, cost_};
-    std::vector<std::int32_t> engine_path;
+    detail::PathTable<Cost> paths{schedule, cluster_, cost_, graph};
     for (const Task& task : schedule.tasks()) {
       if (is_compute(task.op)) {
         graph.tasks.push_back({cost_.compute_time(schedule, task, cluster_).value(), 0, -1, 0});
-        continue;
+      } else {
+        const auto& known = paths.find(task);
+        graph.tasks.push_back({known.latency, known.fraction * static_cast<double>(task.bytes.value()), known.path, 0});
       }
-      const std::int32_t found = paths.find(task);
-      const Path& path = paths[found];
-      if (static_cast<std::size_t>(found) == engine_path.size()) {
-        engine_path.push_back(path.loads.empty() ? -1 : graph.add_path(path.loads));
-      }
-      graph.tasks.push_back({path.latency.value(), path.fraction * static_cast<double>(task.bytes.value()),
-                             engine_path[static_cast<std::size_t>(found)], 0});
     }
     for (int link = 0; link < cluster_.links(); ++link) graph.capacities.push_back(cluster_.link(LinkId{link}).bandwidth.value());
     graph.connect([&](auto&& visit) { detail::for_each_edge(schedule, visit); });

@@ -2,6 +2,7 @@
 // Not: what they mean (task_graph.hpp).
 #pragma once
 
+#include <algorithm>
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
@@ -9,7 +10,6 @@
 #include <string>
 #include <string_view>
 #include <system_error>
-#include <utility>
 
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
