@@ -58,6 +58,7 @@ class PipelineBuilder {
     std::int64_t ready = -1;  ///< when its user may start, once it can
     BufferId sent = none<BufferId>;
     BufferId received = none<BufferId>;
+    TaskId arrived = none<TaskId>;  ///< the transfer
   };
 
   int rank_of(int stage, std::int32_t microbatch) const { return ranks_[at(stage, microbatch)]; }
@@ -202,16 +203,18 @@ class PipelineBuilder {
   std::size_t emit(std::size_t rank, std::int64_t start) {
     const Item item = items_[rank][next_[rank]++];
     if (item.kind == Item::Kind::compute) {
-      TaskId last = emit_compute(static_cast<int>(rank), item.action);
-      if (!item.action.joined) {
+      const Action* partner = item.action.joined ? &items_[rank][next_[rank]].action : nullptr;
+      const bool waits = partner != nullptr && has_input(*partner);
+      TaskId last = emit_compute(static_cast<int>(rank), item.action, waits ? slot(input(*partner)).arrived : none<TaskId>);
+      if (partner == nullptr) {
         clock_[rank] = start + 1;
         hand_on(static_cast<int>(rank), item.action, last);
         return 1;
       }
-      const Action partner = items_[rank][next_[rank]++].action;
-      last = emit_compute(static_cast<int>(rank), partner);
+      ++next_[rank];
+      last = emit_compute(static_cast<int>(rank), *partner);
       clock_[rank] = start + 2;
-      hand_on(static_cast<int>(rank), partner, last);
+      hand_on(static_cast<int>(rank), *partner, last);
       hand_on(static_cast<int>(rank), item.action, last);
       return 2;
     }
@@ -234,7 +237,8 @@ class PipelineBuilder {
     if (!stays && options_.overlap) emit_transfer(action, nullptr, done);
   }
 
-  TaskId emit_compute(int rank, const Action& action) {
+  /// @param after  what it waits for beside its own input
+  TaskId emit_compute(int rank, const Action& action, TaskId after = none<TaskId>) {
     const StageWork& work = builder_.stage(action.stage);
     const States& own = states(action.stage, rank);
     BufferId& released = released_[at(action.stage, action.microbatch)];
@@ -263,7 +267,7 @@ class PipelineBuilder {
       const int there = rank_of(to, action.microbatch);
       if (there != rank) out.received = builder_.transient(there, BufferKind::activations, output_bytes(action), to);
     }
-    return builder_.add(compute(action.op, rank, action.stage, action.microbatch), uses);
+    return builder_.add(compute(action.op, rank, action.stage, action.microbatch), uses, std::span<const TaskId>{&after, 1});
   }
 
   Bytes output_bytes(const Action& action) const {
@@ -273,7 +277,7 @@ class PipelineBuilder {
   /// The message of `sent`, with `returned` coming back at once where it is not null.
   void emit_transfer(const Action& sent, const Action* returned, TaskId after = none<TaskId>) {
     const bool forward = is_forward(sent.op);
-    const Slot& out = slot(message(sent));
+    Slot& out = slot(message(sent));
     const int from = rank_of(sent.stage, sent.microbatch);
     const int to = rank_of(consumer(sent), sent.microbatch);
     // Neighbours on the ring of ranks: "next" is the rank above, and the first for the last.
@@ -295,7 +299,7 @@ class PipelineBuilder {
       uses.push_back(reads(back.sent));
       uses.push_back(writes(back.received));
     }
-    builder_.add(task, uses, std::span<const TaskId>{&after, 1});
+    out.arrived = builder_.add(task, uses, std::span<const TaskId>{&after, 1});
   }
 
   /// The gradients of a stage's two copies and those of a tied embedding are summed; then everything is updated. Where the

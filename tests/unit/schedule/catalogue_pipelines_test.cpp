@@ -1,0 +1,97 @@
+// Tests of schedule/catalogue_pipelines.hpp: options as text, and what is said about wrong ones.
+// Not: the schedules (unit/schedule/schedules/).
+#include "tawpipe/schedule/catalogue_pipelines.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "tawpipe/schedule/catalogue.hpp"
+
+using tawpipe::build_schedule;
+using tawpipe::DeviceGroups;
+using tawpipe::Schedule;
+using tawpipe::ScheduleOptions;
+using tawpipe::Workload;
+
+namespace {
+
+Schedule build(const char* name, ScheduleOptions options, int ranks = 4) {
+  return build_schedule(name, {Workload::abstract(ranks, 8), DeviceGroups::even(ranks, 1), std::move(options)});
+}
+
+int most_held(const Schedule& schedule) {
+  int held = 0;
+  int most = 0;
+  for (const auto task : schedule.program(tawpipe::Rank{0}, 0)) {
+    if (schedule.task(task).op == tawpipe::Op::forward) most = std::max(most, ++held);
+    if (schedule.task(task).op == tawpipe::Op::backward_weight) --held;
+  }
+  return most;
+}
+
+}  // namespace
+
+TEST_CASE("chunks cut the model into so many stages a rank") {
+  for (const char* name : {"interleaved-1f1b", "looped-bfs", "interleaved-zb"}) {
+    CHECK(build(name, {}).stages().size() == 8);
+    CHECK(build(name, {{"chunks", "3"}}).stages().size() == 12);
+    CHECK(build(name, {{"chunks", "3"}}).options().front().second == "3");
+    CHECK_THROWS_WITH_AS(
+        build(name, {{"chunks", "100000000"}}),
+        "chunks=100000000 on 4 ranks with 8 microbatches are more than 2^26 computations; choose fewer chunks or "
+        "a larger microbatch",
+        tawpipe::InputError);
+  }
+}
+
+TEST_CASE("memory-limit counts activations, activations a rank, or bytes") {
+  // an abstract activation is 1 MB; without hops p activations are enough for ZB-H1
+  CHECK(most_held(build("zb-auto", {{"memory-limit", "1p"}})) == 4);
+  CHECK(most_held(build("zb-auto", {{"memory-limit", "3"}})) == 3);
+  CHECK(most_held(build("zb-auto", {{"memory-limit", "1"}})) == 1);
+  CHECK(most_held(build("zb-auto", {{"memory-limit", "3500KB"}})) == 3);
+  CHECK(most_held(build("zb-auto", {})) <= 8);
+  CHECK_THROWS_WITH_AS(build("zb-auto", {{"memory-limit", "1KB"}}),
+                       "the memory limit of a zero-bubble pipeline must hold at least one microbatch's activations",
+                       tawpipe::InputError);
+  for (const char* wrong : {"0", "p", "2q", "-1", "1.5p", "99999999999"}) {
+    CHECK_THROWS_WITH_AS(build("zb-auto", {{"memory-limit", wrong}}),
+                         (std::string{"option memory-limit="} + wrong +
+                          " of zb-auto: the value must be a number of activations such as 12 or 2p (p ranks), 1 or more, or a "
+                          "size such as 40GiB")
+                             .c_str(),
+                         tawpipe::InputError);
+  }
+}
+
+TEST_CASE("times are four whole numbers, and only their ratios count") {
+  const auto tasks = [](const char* times) {
+    const Schedule schedule = build("zb-auto", {{"times", times}});
+    std::string text;
+    for (const auto& task : schedule.tasks()) text += std::to_string(static_cast<int>(task.op)) + ' ';
+    return text;
+  };
+  CHECK(tasks("3:3:2:1") == tasks("3000:3000:2000:1000"));
+  for (const char* wrong : {"1:1:1", "0:1:1:0", "1:1:1:1:1", "1,1,1,1", "1:1:1:x", "a", "1:1:1:-1"}) {
+    CHECK_THROWS_AS(build("zb-auto", {{"times", wrong}}), tawpipe::InputError);
+  }
+}
+
+TEST_CASE("kept is a fraction") {
+  build("zb-auto", {{"kept", "0"}});
+  build("zb-auto", {{"kept", "0.366"}});
+  for (const char* wrong : {"1.1", "-0.1", "nan", "0.5x"}) {
+    CHECK_THROWS_WITH_AS(
+        build("zb-auto", {{"kept", wrong}}),
+        (std::string{"option kept="} + wrong + " of zb-auto: the value must be a fraction from 0 to 1, such as 0.4").c_str(),
+        tawpipe::InputError);
+  }
+}
+
+TEST_CASE("a schedule without options refuses any") {
+  for (const char* name : {"zb-h1", "zb-h2", "zb-v", "v-half", "v-min", "dualpipe", "dualpipe-v", "chimera"}) {
+    build(name, {});
+    CHECK_THROWS_AS(build(name, {{"chunks", "2"}}), tawpipe::InputError);
+  }
+}
