@@ -34,8 +34,16 @@ class ScheduleBuilder {
 
   const Workload& workload() const { return workload_; }
   void option(std::string key, std::string value) { parts_.options.emplace_back(std::move(key), std::move(value)); }
-  void stages(std::vector<StageWork> stages) { parts_.stages = std::move(stages); }
+  void stages(std::vector<StageWork> stages) {
+    parts_.stages = std::move(stages);
+    workspace_ = Bytes{};
+    for (const auto& stage : parts_.stages) {
+      workspace_ = std::max({workspace_, stage.forward_workspace, stage.backward_workspace});
+    }
+  }
   const std::vector<StageWork>& stages() const { return parts_.stages; }
+  /// The workspace that the largest task of any stage needs.
+  Bytes largest_workspace() const { return workspace_; }
   const StageWork& stage(int stage) const { return parts_.stages[static_cast<std::size_t>(stage)]; }
 
   /// A group of ranks that communicate together; the same members give the same group.
@@ -162,6 +170,7 @@ class ScheduleBuilder {
   }
 
   Workload workload_;
+  Bytes workspace_;
   Schedule::Parts parts_;
   std::vector<std::vector<TaskId>> program_;
   std::vector<std::uint32_t> dependency_begin_;

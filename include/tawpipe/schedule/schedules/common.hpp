@@ -54,9 +54,7 @@ inline Bytes gradient_bytes(const Workload& workload, std::int64_t parameters) {
 
 /// One workspace a rank, as large as its largest task needs.
 inline void add_workspace(ScheduleBuilder& builder, int rank) {
-  Bytes largest;
-  for (const auto& stage : builder.stages()) largest = std::max({largest, stage.forward_workspace, stage.backward_workspace});
-  builder.persistent(rank, BufferKind::workspace, largest);
+  builder.persistent(rank, BufferKind::workspace, builder.largest_workspace());
 }
 
 inline Task compute(Op op, int rank, int stage, std::int64_t microbatch, int step = -1) {
