@@ -135,7 +135,11 @@ class TaskGraphExport {
     kind.timed = true;
     kind.latency = path.latency;
     if (path.loads.empty()) return false;
-    if (path.loads.size() != 2 || path.loads[0].weight != 1 || path.loads[1].weight != 1) {
+    const Route route = cluster_.route(from, to);  // the loads stand in any order
+    const auto once = [&](const LinkLoad& load) {
+      return load.weight == 1 && std::find(route.links.begin(), route.links.end(), load.link) != route.links.end();
+    };
+    if (route.links.size() != 2 || path.loads.size() != 2 || !once(path.loads[0]) || !once(path.loads[1])) {
       throw impossible(concat("messages ", kind.name, " cross other links than one out and one in"));
     }
     for (const LinkLoad& load : path.loads) {
@@ -146,8 +150,8 @@ class TaskGraphExport {
       kind.bandwidth = bandwidth;
     }
     const auto place = [&](Rank rank) { return inside ? number(rank) : number(cluster_.node_of(rank)); };
-    require_own(kind, kind.out, place(from), path.loads[0].link);
-    require_own(kind, kind.in, place(to), path.loads[1].link);
+    require_own(kind, kind.out, place(from), route.links[0]);
+    require_own(kind, kind.in, place(to), route.links[1]);
     return known->second = true;
   }
 

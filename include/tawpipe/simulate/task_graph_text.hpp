@@ -137,6 +137,20 @@ void append_number(std::string& out, Number value) {
   out.append(digits, result.ptr);
 }
 
+/// All bytes of `file`, which is closed; false if it is null or cannot be read.
+inline bool read_all(std::FILE* file, std::string& text) {
+  if (file == nullptr) return false;
+  std::size_t size = 0;
+  for (std::size_t got = 1; got > 0; size += got) {
+    if (text.size() < size + (std::size_t{1} << 20)) text.resize(std::max(text.size() * 2, std::size_t{1} << 21));
+    got = std::fread(text.data() + size, 1, text.size() - size, file);
+  }
+  const bool whole = std::ferror(file) == 0;  // a folder opens, and fails to read
+  std::fclose(file);
+  text.resize(size);
+  return whole;
+}
+
 }  // namespace detail
 
 /// A task graph from text of format tg1 (docs/task_graphs.md).
@@ -189,18 +203,11 @@ void write_task_graph(const TaskGraph& graph, Write&& write) {
 
 /// A task graph file of any size. @throws InputError  if it cannot be read, and as parse_task_graph().
 inline TaskGraph read_task_graph(const std::string& path) {
-  std::FILE* const file = std::fopen(path.c_str(), "rb");
-  if (file == nullptr) throw InputError(one_line(concat("the task graph ", quote(path), " cannot be read")));
   std::string text;
-  std::size_t size = 0;
-  for (std::size_t got = 1; got > 0; size += got) {
-    if (text.size() < size + (std::size_t{1} << 20)) text.resize(std::max(text.size() * 2, std::size_t{1} << 21));
-    got = std::fread(text.data() + size, 1, text.size() - size, file);
+  if (!detail::read_all(std::fopen(path.c_str(), "rb"), text)) {
+    throw InputError(one_line(concat("the task graph ", quote(path), " cannot be read")));
   }
-  const bool whole = std::ferror(file) == 0;  // a folder opens, and fails to read
-  std::fclose(file);
-  if (!whole) throw InputError(one_line(concat("the task graph ", quote(path), " cannot be read")));
-  return parse_task_graph(std::string_view{text}.substr(0, size), one_line(path));
+  return parse_task_graph(text, one_line(path));
 }
 
 }  // namespace tawpipe

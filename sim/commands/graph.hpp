@@ -1,0 +1,22 @@
+// The commands on plain task graphs: what main.cpp hands them.
+// Not: the graphs' format (simulate/task_graph_text.hpp).
+#pragma once
+
+#include <string>
+
+#include "../request.hpp"
+
+namespace tawpipe::sim {
+
+/// `tawpipe graph simulate FILE`.
+struct GraphRequest {
+  std::string file;   ///< tg1 or JSON, told by its first character; "-" for standard input
+  std::string json;   ///< the summary: a file, or "-" for standard output
+  std::string times;  ///< `id start end` of each task in seconds: a file, or "-"
+};
+int run_graph_simulate(const GraphRequest& request);
+
+/// `tawpipe graph export`: the schedule that the shared flags describe, as a graph. `out` ending in .json gives JSON.
+int run_graph_export(const Request& request, const std::string& out);
+
+}  // namespace tawpipe::sim
