@@ -138,12 +138,13 @@ int run(int argc, char** argv) {
   simulate->add_option("--timeline", request.timeline, "Write each task's start and end as CSV")->type_name("FILE");
   simulate->add_option("--trace", request.trace, "Write a trace for chrome://tracing or Perfetto")->type_name("FILE");
 
-  std::vector<std::string> schedules{"all"};
+  std::vector<std::string> schedules{"tawpipe", "weipipe", "fsdp", "1f1b", "gpipe"};
   bool overlapped = false;
   CLI::App* compare = app.add_subcommand("compare", "Predict several schedules and rank them");
   compare
       ->add_option("--schedules", schedules,
-                   "Which, comma-separated, each with options if wanted: tawpipe,1f1b:overlap=on (default all)")
+                   "Which, comma-separated, each with options if wanted: tawpipe,1f1b:overlap=on; or all\n"
+                   "(default tawpipe,weipipe,fsdp,1f1b,gpipe)")
       ->type_name("NAMES")
       ->delimiter(',');
   compare->add_flag("--overlapped", overlapped, "Let the rivals' communication overlap computation too");
