@@ -99,3 +99,29 @@ TEST_CASE("every option that it was built with is recorded, and a negative prefe
   CHECK(build(4, 2, 4, {.two_level = true, .prefetch = 2, .reshard = false, .overlap = false}).options() == expected);
   CHECK_THROWS_WITH_AS(build(4, 2, 4, {.prefetch = -1}), "fsdp needs prefetch=0 or more", tawpipe::InputError);
 }
+
+TEST_CASE("with a copy in the node only forwards gather between nodes") {
+  const DeviceGroups nodes = DeviceGroups::even(6, 2);
+  const Schedule schedule = tawpipe::schedules::node_copy_sharded(Workload::abstract(6, 12), nodes);  // 6 units, 2 rounds
+  int between = 0;
+  int inside = 0;
+  for (const auto& task : schedule.tasks()) {
+    if (task.op == Op::all_gather) ++(schedule.group(task.group).size() == 2 ? between : inside);
+  }
+  CHECK(between == 2 * 6 * 3);
+  CHECK(inside == 2 * 2 * 6 * 2);
+  // in one ring, a forward's gather is one
+  const Schedule flat = tawpipe::schedules::node_copy_sharded(Workload::abstract(6, 12), nodes, {.two_level = false});
+  CHECK(count(flat, Op::all_gather) == 2 * 6 * (1 + 2));
+}
+
+TEST_CASE("one node is its own copy") {
+  const DeviceGroups nodes = DeviceGroups::even(4, 1);
+  const Schedule schedule = tawpipe::schedules::node_copy_sharded(Workload::abstract(4, 4), nodes);
+  CHECK(schedule.tasks().size() == build(4, 1, 4).tasks().size());
+  for (const auto& buffer : schedule.buffers()) {
+    if (buffer.kind == tawpipe::BufferKind::transfer) CHECK_FALSE(buffer.persistent);
+  }
+  CHECK_THROWS_WITH_AS(tawpipe::schedules::node_copy_sharded(Workload::abstract(4, 4), nodes, {.prefetch = -1}),
+                       "hpz needs prefetch=0 or more", tawpipe::InputError);
+}
