@@ -57,6 +57,14 @@ TEST_CASE("ZB-H1 keeps p activations on every rank, ZB-H2 2p-1") {
   }
 }
 
+TEST_CASE("interleaved zero bubble keeps p microbatches' activations on every rank, v stages each") {
+  for (int p = 1; p <= 6; ++p) {
+    for (int v = 1; v <= 4; ++v) {
+      for (const int peak : peak_saved(interleaved_zero_bubble_program(p, 3 * p, v))) CHECK(peak == p * v);
+    }
+  }
+}
+
 TEST_CASE("PyTorch orders interleaved zero bubble in the same way") {
   std::ifstream compute{TAWPIPE_SHARED "/reference/pytorch_pipeline_csv/zb1p_2rank_2stagep_compute.csv"};
   std::ifstream transfers{TAWPIPE_SHARED "/reference/pytorch_pipeline_csv/zb1p_2rank_2stagep_comms.csv"};
