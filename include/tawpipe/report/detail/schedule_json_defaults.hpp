@@ -1,0 +1,79 @@
+// What a schedule's JSON leaves out, and what stands for it: shared by its writer and its reader.
+// Not: public; report/schedule_json.hpp is the door.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "tawpipe/core/ids.hpp"
+#include "tawpipe/core/units.hpp"
+#include "tawpipe/model/stage_work.hpp"
+#include "tawpipe/model/workload.hpp"
+#include "tawpipe/schedule/op.hpp"
+#include "tawpipe/schedule/task.hpp"
+
+namespace tawpipe::detail {
+
+inline constexpr std::int64_t max_json_ranks = 1 << 20;
+inline constexpr std::int64_t max_json_stages = 1 << 17;
+inline constexpr std::int64_t max_json_lanes = 255;
+inline constexpr std::int64_t max_json_programs = 1 << 24;  ///< ranks times lanes
+inline constexpr std::int64_t max_json_microbatches = (std::int64_t{1} << 31) - 2;
+inline constexpr std::int64_t max_json_bytes = 4'000'000'000'000'000'000;   ///< of one buffer or message
+inline constexpr std::int64_t max_json_parameters = 1'000'000'000'000'000;  ///< of one stage
+inline constexpr std::int64_t max_json_share = 1 << 24;
+inline constexpr std::size_t max_json_program_items = std::size_t{1} << 28;
+
+/// What a task carries unless it says so.
+constexpr Payload default_payload(Op op) {
+  switch (op) {
+    case Op::pass:
+    case Op::exchange:
+      return Payload::activations;
+    case Op::broadcast:
+    case Op::all_gather:
+      return Payload::weights;
+    case Op::reduce:
+    case Op::reduce_scatter:
+    case Op::all_reduce:
+      return Payload::gradients;
+    default:
+      return Payload::nothing;
+  }
+}
+
+/// The lane of a task unless it says so: computation on the first, communication on the second if there is one.
+constexpr std::uint8_t default_lane(Op op, std::size_t lanes) { return !is_compute(op) && lanes > 1 ? 1 : 0; }
+
+/// The size of what a task carries unless it says so: that of its stage, or of the first stage for activations.
+inline Bytes default_bytes(const Task& task, std::span<const StageWork> stages, const Workload& workload) {
+  const ParameterBytes& bytes = workload.parameter_bytes();
+  const StageWork* const stage = task.stage == none<StageId> ? nullptr : &stages[index(task.stage)];
+  const std::int64_t parameters = stage == nullptr ? 0 : stage->parameters + stage->edge_parameters;
+  if (task.op == Op::update) return Bytes{parameters * (bytes.weight + bytes.gradient + bytes.optimizer)};
+  switch (task.payload) {
+    case Payload::nothing:
+      return Bytes{};
+    case Payload::weights:
+      return Bytes{parameters * bytes.weight};
+    case Payload::gradients:
+      return Bytes{parameters * bytes.gradient};
+    case Payload::activations:
+    case Payload::activation_gradients:
+      return stage != nullptr ? stage->boundary : stages.empty() ? Bytes{} : stages.front().boundary;
+    case Payload::edge_gradients:
+      return Bytes{workload.edge_parameters() * bytes.gradient};
+  }
+  return Bytes{};  // unreachable: every enumerator returns above
+}
+
+/// The key of an access in a task's uses.
+constexpr std::string_view access_key(Access access) {
+  constexpr std::string_view keys[] = {"read", "write", "read_write", "accumulate"};
+  return keys[static_cast<int>(access)];
+}
+inline constexpr int accesses = 4;
+
+}  // namespace tawpipe::detail

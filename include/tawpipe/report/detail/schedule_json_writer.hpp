@@ -1,0 +1,280 @@
+// Writes a schedule as JSON, a line for each stage, buffer and task, in pieces of text.
+// Not: public; report/schedule_json.hpp is the door.
+#pragma once
+
+#include <fmt/core.h>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/text.hpp"
+#include "tawpipe/report/chrome_trace.hpp"  // json_string
+#include "tawpipe/report/detail/schedule_json_defaults.hpp"
+#include "tawpipe/schedule/schedule.hpp"
+
+namespace tawpipe::detail {
+
+/// For each rank and lane the tasks in the order of their ids: the program that a file need not spell out.
+/// Calls `visit(row, task)`. @pre ids, lanes and groups exist
+template <class Visit>
+void for_each_program_place(const Schedule::Parts& parts, Visit&& visit) {
+  const auto row = [&](Rank rank, int lane) { return index(rank) * parts.lanes.size() + static_cast<std::size_t>(lane); };
+  for (std::size_t t = 0; t < parts.tasks.size(); ++t) {
+    const Task& task = parts.tasks[t];
+    if (is_collective(task.op)) {
+      for (const Rank member : parts.groups[index(task.group)]) visit(row(member, task.lane), id<TaskId>(t));
+      continue;
+    }
+    visit(row(task.rank, task.lane), id<TaskId>(t));
+    if (is_point_to_point(task.op)) visit(row(task.peer, task.peer_lane), id<TaskId>(t));
+  }
+}
+
+template <class Sink>
+class ScheduleJsonWriter {
+ public:
+  ScheduleJsonWriter(const Schedule& schedule, Sink& sink) : schedule_{schedule}, parts_{schedule.parts()}, sink_{sink} {}
+
+  void write() {
+    check();
+    add(R"({{"tawpipe_schedule":1,"name":{})", json_string(parts_.name));
+    write_options();
+    write_workload();
+    add(",\n\"ranks\":{},\"lanes\":[", parts_.ranks);
+    for (const auto& lane : parts_.lanes) add("{}{}", &lane == parts_.lanes.data() ? "" : ",", json_string(lane));
+    add("]");
+    write_list("stages", parts_.stages.size(), [&](std::size_t s) { write_stage(parts_.stages[s]); });
+    if (parts_.groups.size() > 0) {
+      write_list("groups", parts_.groups.size(), [&](std::size_t g) { write_ids(parts_.groups[g]); });
+    }
+    if (!parts_.buffers.empty()) {
+      write_list("buffers", parts_.buffers.size(), [&](std::size_t b) { write_buffer(parts_.buffers[b]); });
+    }
+    write_list("tasks", parts_.tasks.size(), [&](std::size_t t) { write_task(t); });
+    if (!has_default_program()) write_program();
+    add("}}\n");
+    sink_(std::string_view{buffer_});
+  }
+
+ private:
+  template <class... Values>
+  void add(fmt::format_string<Values...> format, Values&&... values) {
+    fmt::format_to(std::back_inserter(buffer_), format, std::forward<Values>(values)...);
+  }
+  [[noreturn]] static void fail(std::string_view what, std::size_t at) {
+    throw ScheduleError(
+        concat("the schedule cannot be written: ", what, " ", at, " does not fit together with the rest; validate it"));
+  }
+
+  // ---- nothing is written of parts that do not fit together ----
+
+  template <class Id>
+  static bool below(Id id, std::size_t count) {
+    return number(id) >= 0 && index(id) < count;
+  }
+  template <class T>
+  static void check_rows(std::string_view what, const Rows<T>& rows, std::size_t expected) {
+    const auto& begins = rows.begins();
+    bool fits = rows.size() == expected && (begins.empty() || (begins.front() == 0 && begins.back() == rows.items().size()));
+    for (std::size_t i = 1; i < begins.size(); ++i) fits = fits && begins[i - 1] <= begins[i];
+    if (!fits) fail(what, rows.size());
+  }
+  void check() const {
+    const auto ranks = static_cast<std::size_t>(std::max(parts_.ranks, 0));
+    if (ranks == 0 || parts_.lanes.empty() || parts_.lanes.size() > 255) fail("the number of ranks or lanes,", ranks);
+    check_rows("the list of dependencies,", parts_.dependencies, parts_.tasks.size());
+    check_rows("the list of uses,", parts_.uses, parts_.tasks.size());
+    check_rows("the list of programs,", parts_.program, ranks * parts_.lanes.size());
+    check_rows("the list of groups,", parts_.groups, parts_.groups.size());
+    for (std::size_t b = 0; b < parts_.buffers.size(); ++b) {
+      const Buffer& buffer = parts_.buffers[b];
+      const bool stage_fits = buffer.stage == none<StageId> || below(buffer.stage, parts_.stages.size());
+      if (!below(buffer.rank, ranks) || !stage_fits || static_cast<int>(buffer.kind) >= buffer_kinds || buffer.bytes < Bytes{}) {
+        fail("buffer", b);
+      }
+    }
+    for (const Rank member : parts_.groups.items()) {
+      if (!below(member, ranks)) fail("a group's rank", index(member));
+    }
+    for (const TaskId task : parts_.program.items()) {
+      if (!below(task, parts_.tasks.size())) fail("a program's task", index(task));
+    }
+    for (std::size_t t = 0; t < parts_.tasks.size(); ++t) {
+      if (!fits(parts_.tasks[t], ranks)) fail("task", t);
+      for (const TaskId earlier : parts_.dependencies[t]) {
+        if (!below(earlier, parts_.tasks.size())) fail("task", t);
+      }
+      for (const Use& use : parts_.uses[t]) {
+        if (!below(use.buffer, parts_.buffers.size()) || static_cast<int>(use.access) >= accesses) fail("task", t);
+      }
+    }
+  }
+  bool fits(const Task& task, std::size_t ranks) const {
+    if (static_cast<int>(task.op) >= ops || static_cast<int>(task.payload) >= payloads || !below(task.rank, ranks)) return false;
+    if (is_collective(task.op) ? !below(task.group, parts_.groups.size()) : task.group != none<GroupId>) return false;
+    if (is_point_to_point(task.op) ? !below(task.peer, ranks) : task.peer != none<Rank>) return false;
+    if (task.lane >= parts_.lanes.size() || task.peer_lane >= parts_.lanes.size() || task.bytes < Bytes{}) return false;
+    return task.stage == none<StageId> || below(task.stage, parts_.stages.size());
+  }
+
+  // ---- what stands before the lists ----
+
+  void write_options() {
+    if (parts_.options.empty()) return;
+    add(R"(,"options":[)");
+    for (const auto& option : parts_.options) {
+      add("{}[{},{}]", &option == parts_.options.data() ? "" : ",", json_string(option.first), json_string(option.second));
+    }
+    add("]");
+  }
+
+  void write_workload() {
+    const Workload& workload = schedule_.workload();
+    add(",\n\"workload\":{{");
+    if (workload.is_abstract()) {
+      // Of one whole stage the share is that of all devices: the one place where their number can be seen.
+      add(R"("devices":{},"microbatches":{}}})", workload.split(1)[0].share.numerator, workload.microbatches());
+      return;
+    }
+    const Transformer& model = workload.model();
+    add(R"("model":{{"name":{},"layers":{},"hidden":{},"heads":{},"kv_heads":{},"intermediate":{},"vocab":{})",
+        json_string(model.name), model.layers, model.hidden, model.heads, model.kv_heads, model.intermediate, model.vocab);
+    if (model.tied) add(R"(,"tied":true)");
+    add(R"(,"dtype":"{}")", name(model.dtype));
+    if (model.head_dim) add(R"(,"head_dim":{})", *model.head_dim);
+    if (model.utilization > 0) add(R"(,"utilization":{})", model.utilization);
+    if (!model.utilization_source.empty()) add(R"(,"utilization_source":{})", json_string(model.utilization_source));
+    const Batch& batch = workload.batch();
+    add(R"(}},"batch":{{"sequence":{},"microbatch_size":{},"global_batch":{}}},"recompute":"{}","devices":{}}})", batch.sequence,
+        batch.microbatch_size, batch.global_batch, name(workload.recompute()),
+        workload.stage(0, 1, false, false).share.numerator);
+  }
+
+  // ---- lists ----
+
+  template <class Write>
+  void write_list(std::string_view key, std::size_t size, Write&& write_item) {
+    add(",\n\"{}\":[", key);
+    for (std::size_t i = 0; i < size; ++i) {
+      buffer_ += i == 0 ? "\n" : ",\n";
+      write_item(i);
+      if (buffer_.size() > 60'000) {
+        sink_(std::string_view{buffer_});
+        buffer_.clear();
+      }
+    }
+    buffer_ += ']';
+  }
+  template <class Ids>
+  void write_ids(const Ids& ids) {
+    const char* separator = "[";
+    for (const auto id : ids) {
+      add("{}{}", separator, number(id));
+      separator = ",";
+    }
+    buffer_ += ids.empty() ? "[]" : "]";
+  }
+
+  /// A key and value of an object, if the value is not what stands for nothing.
+  void field(std::string_view key, std::int64_t value, std::int64_t unsaid = 0) {
+    if (value != unsaid) add(R"(,"{}":{})", key, value);
+  }
+  void field(std::string_view key, Bytes value) { field(key, value.value()); }
+  void field(std::string_view key, Flops value) {
+    if (!std::isfinite(value.value()) || value < Flops{})
+      throw ScheduleError(concat("a stage's ", key, " operations are no number"));
+    if (value > Flops{}) add(R"(,"{}":{})", key, value.value());
+  }
+
+  void write_stage(const StageWork& stage) {
+    add(R"({{"first_layer":{},"layers":{})", stage.first_layer, stage.layers);
+    if (stage.embedding) add(R"(,"embedding":true)");
+    if (stage.head) add(R"(,"head":true)");
+    add(R"(,"share":[{},{}])", stage.share.numerator, stage.share.denominator);
+    field("parameters", stage.parameters);
+    field("edge_parameters", stage.edge_parameters);
+    field("saved", stage.saved);
+    field("boundary", stage.boundary);
+    field("forward_workspace", stage.forward_workspace);
+    field("backward_workspace", stage.backward_workspace);
+    field("forward", stage.forward);
+    field("recompute", stage.recompute);
+    field("backward_input", stage.backward_input);
+    field("backward_weight", stage.backward_weight);
+    field("forward_traffic", stage.forward_traffic);
+    field("backward_traffic", stage.backward_traffic);
+    buffer_ += '}';
+  }
+
+  void write_buffer(const Buffer& buffer) {
+    add(R"({{"rank":{},"kind":"{}","bytes":{})", number(buffer.rank), name(buffer.kind), buffer.bytes.value());
+    field("stage", number(buffer.stage), -1);
+    if (!buffer.persistent) add(R"(,"persistent":false)");
+    buffer_ += '}';
+  }
+
+  void write_task(std::size_t t) {
+    const Task& task = parts_.tasks[t];
+    add(R"({{"op":"{}","rank":{})", name(task.op), number(task.rank));
+    field("peer", number(task.peer), -1);
+    field("group", number(task.group), -1);
+    const std::uint8_t lane = default_lane(task.op, parts_.lanes.size());
+    field("lane", task.lane, lane);
+    field("peer_lane", task.peer_lane, is_point_to_point(task.op) ? task.lane : 0);
+    if (task.payload != default_payload(task.op)) add(R"(,"payload":"{}")", name(task.payload));
+    field("stage", number(task.stage), -1);
+    field("microbatch", task.microbatch, -1);
+    field("step", task.step, -1);
+    const bool has_bytes = !is_compute(task.op) || task.op == Op::update;  // has a size if it does not say so
+    if (has_bytes || task.bytes != Bytes{}) add(R"(,"bytes":{})", task.bytes.value());
+    const auto after = parts_.dependencies[t];
+    if (!after.empty()) {
+      buffer_ += R"(,"after":)";
+      write_ids(after);
+    }
+    const char* separator = R"(,"uses":[)";
+    for (const Use& use : parts_.uses[t]) {
+      add(R"({}{{"{}":{}}})", separator, access_key(use.access), number(use.buffer));
+      separator = ",";
+    }
+    buffer_ += parts_.uses[t].empty() ? "}" : "]}";
+  }
+
+  bool has_default_program() const {
+    std::vector<std::uint32_t> next(parts_.program.size());
+    bool same = true;
+    std::size_t places = 0;
+    for_each_program_place(parts_, [&](std::size_t row, TaskId task) {
+      const auto program = parts_.program[row];
+      same = same && next[row] < program.size() && program[next[row]] == task;
+      ++next[row];
+      ++places;
+    });
+    return same && places == parts_.program.items().size();
+  }
+
+  void write_program() {
+    const std::size_t lanes = parts_.lanes.size();
+    write_list("program", static_cast<std::size_t>(parts_.ranks), [&](std::size_t rank) {
+      for (std::size_t lane = 0; lane < lanes; ++lane) {
+        buffer_ += lane == 0 ? "[" : ",";
+        write_ids(parts_.program[rank * lanes + lane]);
+      }
+      buffer_ += ']';
+    });
+  }
+
+  const Schedule& schedule_;
+  const Schedule::Parts& parts_;
+  Sink& sink_;
+  std::string buffer_;
+};
+
+}  // namespace tawpipe::detail

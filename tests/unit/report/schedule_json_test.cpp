@@ -1,0 +1,376 @@
+// The schedule's JSON: nothing lost, pleasant by hand, strict, and no input that crashes the reader.
+// Not: files on a disk.
+#include "tawpipe/report/schedule_json.hpp"
+
+#include <doctest/doctest.h>
+
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tawpipe/analysis/check_structure.hpp"
+#include "tawpipe/cost/fixed.hpp"
+#include "tawpipe/model/models.hpp"
+#include "tawpipe/schedule/catalogue.hpp"
+#include "tawpipe/schedule/schedule_builder.hpp"
+
+using namespace tawpipe;
+using namespace tawpipe::literals;
+
+namespace {
+
+std::string error_of(const std::string& text) {
+  try {
+    parse_schedule_json(text, "s.json");
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+/// The error of a file with these tasks.
+std::string task_error(const std::string& tasks) { return error_of("{\"tasks\": [" + tasks + "]}"); }
+
+const std::string forward = R"({"op": "forward", "rank": 0, "stage": 0, "microbatch": 0})";
+
+std::string file(const std::string& name) {
+  std::ifstream in{TAWPIPE_TEST_DATA "/interchange/" + name};
+  REQUIRE_MESSAGE(in.is_open(), name);
+  return {std::istreambuf_iterator<char>{in}, {}};
+}
+
+void check_same(const Schedule& a, const Schedule& b) {
+  CHECK(a.name() == b.name());
+  CHECK(a.options() == b.options());
+  CHECK(a.lanes() == b.lanes());
+  CHECK(a.ranks() == b.ranks());
+  REQUIRE(a.stages().size() == b.stages().size());
+  for (std::size_t s = 0; s < a.stages().size(); ++s) {
+    const StageWork& x = a.stages()[s];
+    const StageWork& y = b.stages()[s];
+    CHECK(x.first_layer == y.first_layer);
+    CHECK(x.layers == y.layers);
+    CHECK(x.share.numerator == y.share.numerator);
+    CHECK(x.edge_parameters == y.edge_parameters);
+    CHECK(x.saved == y.saved);
+    CHECK(x.forward == y.forward);
+    CHECK(x.recompute == y.recompute);
+    CHECK(x.backward_traffic == y.backward_traffic);
+  }
+  REQUIRE(a.tasks().size() == b.tasks().size());
+  for (std::size_t t = 0; t < a.tasks().size(); ++t) {
+    const Task& x = a.tasks()[t];
+    const Task& y = b.tasks()[t];
+    const bool same = x.op == y.op && x.payload == y.payload && x.lane == y.lane && x.peer_lane == y.peer_lane &&
+                      x.rank == y.rank && x.peer == y.peer && x.group == y.group && x.stage == y.stage &&
+                      x.microbatch == y.microbatch && x.step == y.step && x.bytes == y.bytes;
+    CHECK_MESSAGE(same, "task " << t);
+  }
+  const auto same_rows = [](const auto& x, const auto& y) { return x.begins() == y.begins() && x.items() == y.items(); };
+  CHECK(same_rows(a.parts().dependencies, b.parts().dependencies));
+  CHECK(same_rows(a.parts().program, b.parts().program));
+  CHECK(same_rows(a.parts().groups, b.parts().groups));
+  CHECK(a.parts().uses.begins() == b.parts().uses.begins());
+  for (std::size_t u = 0; u < a.parts().uses.items().size(); ++u) {
+    CHECK(a.parts().uses.items()[u].buffer == b.parts().uses.items()[u].buffer);
+    CHECK(a.parts().uses.items()[u].access == b.parts().uses.items()[u].access);
+  }
+  REQUIRE(a.buffers().size() == b.buffers().size());
+  for (std::size_t i = 0; i < a.buffers().size(); ++i) {
+    const Buffer& x = a.buffers()[i];
+    const Buffer& y = b.buffers()[i];
+    CHECK((x.rank == y.rank && x.stage == y.stage && x.bytes == y.bytes && x.kind == y.kind && x.persistent == y.persistent));
+  }
+  CHECK(a.workload().is_abstract() == b.workload().is_abstract());
+  CHECK(a.workload().microbatches() == b.workload().microbatches());
+  CHECK(a.workload().split(1)[0].share.numerator == b.workload().split(1)[0].share.numerator);
+}
+
+}  // namespace
+
+TEST_CASE("every schedule of the catalogue is written and read without loss, and again to the same bytes") {
+  const auto model = models::named("llama-8x1024");
+  Workload real{model, Batch{.sequence = 512, .microbatch_size = 2, .global_batch = 16}, Recompute::selective};
+  real.over_devices(4);
+  for (const auto& info : catalogue()) {
+    for (const Workload& workload : {Workload::abstract(4, 8), real}) {
+      CAPTURE(info.name);
+      const Schedule schedule = build_schedule(info.name, {workload, DeviceGroups::even(4, 2), {}});
+      const std::string text = schedule_json(schedule);
+      const Schedule read = parse_schedule_json(text);
+      check_same(schedule, read);
+      CHECK(schedule_json(read) == text);
+    }
+  }
+}
+
+TEST_CASE("a real model's workload keeps all that it says") {
+  Transformer model = models::named("llama-8x1024");
+  model.name = "my \"model\"";
+  model.tied = true;
+  model.dtype = Dtype::f16;
+  model.head_dim = 64;
+  Workload workload{model, Batch{.sequence = 512, .microbatch_size = 2, .global_batch = 16}, Recompute::full};
+  ScheduleBuilder builder{"x", workload.over_devices(3), 1, {"compute"}};
+  builder.stages(workload.split(2));
+  const Schedule schedule = builder.build();
+  const Workload read = parse_schedule_json(schedule_json(schedule)).workload();
+  CHECK(read.model().name == model.name);
+  CHECK(read.model().tied);
+  CHECK(read.model().dtype == Dtype::f16);
+  CHECK(read.model().head_dim == 64);
+  CHECK(read.model().utilization == model.utilization);
+  CHECK(read.model().utilization_source == model.utilization_source);
+  CHECK(read.batch().global_batch == 16);
+  CHECK(read.recompute() == Recompute::full);
+  CHECK(read.stage(0, 1, false, false).share.numerator == 3);
+  CHECK(read.model_flops() == workload.model_flops());
+}
+
+TEST_CASE("a file needs its tasks alone") {
+  const Schedule schedule = parse_schedule_json(file("minimal.json"));
+  CHECK(schedule.name() == "custom");
+  CHECK(schedule.ranks() == 2);
+  CHECK(schedule.lanes() == std::vector<std::string>{"compute", "communication"});
+  CHECK(schedule.stages().size() == 2);
+  CHECK(schedule.workload().is_abstract());
+  CHECK(schedule.workload().microbatches() == 1);
+  REQUIRE(schedule.tasks().size() == 6);
+  const Task& pass = schedule.tasks()[1];
+  CHECK(pass.payload == Payload::activations);
+  CHECK(pass.lane == 1);
+  CHECK(pass.peer_lane == 1);
+  CHECK(pass.bytes == 1_MB);  // what any share's activation weighs where there is no model
+  CHECK(schedule.dependencies(TaskId{2})[0] == TaskId{1});
+  CHECK(schedule.tasks()[4].payload == Payload::activation_gradients);
+  CHECK(schedule.program(Rank{1}, 0).size() == 2);
+  CHECK(schedule.program(Rank{1}, 1).size() == 2);
+  Diagnostics found;
+  check_structure(schedule, found);
+  CHECK(found.ok());
+}
+
+TEST_CASE("names, groups in place, sizes with units and lanes by name") {
+  const Schedule schedule = parse_schedule_json(file("by_hand.json"));
+  CHECK(schedule.name() == "by hand");
+  CHECK(schedule.options()[0] == std::pair<std::string, std::string>{"note", "two ranks share a layer"});
+  CHECK(schedule.workload().model().layers == 8);
+  CHECK(schedule.stages().size() == 10);  // "units": embedding, 8 layers, head
+  CHECK(schedule.groups() == 1);
+  REQUIRE(schedule.tasks().size() == 5);
+  CHECK(schedule.tasks()[0].op == Op::all_gather);
+  // The whole layer, of 4·1024² attention and 3·1024·2816 SwiGLU parameters and two norms, in bf16.
+  CHECK(schedule.tasks()[0].bytes == Bytes{2 * schedule.stages()[1].parameters});
+  CHECK(schedule.tasks()[0].lane == 1);
+  CHECK(schedule.tasks()[3].group == GroupId{0});  // the same ranks are the same group
+  CHECK(schedule.tasks()[3].bytes == 3_MB);
+  CHECK(schedule.buffers()[2].bytes == 80_MB);
+  REQUIRE(schedule.uses(TaskId{1}).size() == 2);
+  CHECK(schedule.uses(TaskId{1})[0].buffer == BufferId{0});
+  CHECK(schedule.uses(TaskId{1})[1].access == Access::write);
+  CHECK(schedule.program(Rank{0}, 0)[0] == TaskId{2});  // as "program" says
+  const std::string text = schedule_json(schedule);
+  CHECK(text.find("\"program\"") != std::string::npos);
+  CHECK(schedule_json(parse_schedule_json(text)) == text);
+}
+
+TEST_CASE("a size that is not given is that of what is carried") {
+  // Abstract: each of 2 devices holds parameters of 1 000 000; 1 byte a weight, 1 a gradient, none for the optimizer.
+  const Schedule schedule = parse_schedule_json(R"({"ranks": 2, "stages": 2, "tasks": [
+      {"op": "broadcast", "group": [0, 1], "stage": 1},
+      {"op": "reduce", "group": [1, 0], "stage": 1},
+      {"op": "all_reduce", "group": [0, 1]},
+      {"op": "update", "rank": 1, "stage": 1},
+      {"op": "pass", "rank": 0, "peer": 1, "bytes": 0}]})");
+  CHECK(schedule.tasks()[0].bytes == 1_MB);
+  CHECK(schedule.tasks()[0].rank == Rank{0});
+  CHECK(schedule.tasks()[1].rank == Rank{1});  // the first member
+  CHECK(schedule.tasks()[1].payload == Payload::gradients);
+  CHECK(schedule.tasks()[2].bytes == 0_B);  // of no stage
+  CHECK(schedule.tasks()[3].bytes == 2_MB);
+  CHECK(schedule.tasks()[4].bytes == 0_B);
+  CHECK(schedule.groups() == 2);
+}
+
+TEST_CASE("errors name the path") {
+  CHECK(error_of("").starts_with("s.json: not JSON: parse error at line 1, column 1"));
+  CHECK(error_of("{\"tasks\": []} x").starts_with("s.json: not JSON: parse error at line 1, column 15"));
+  CHECK(error_of("[]") == "s.json: expected an object {...}, not a list");
+  CHECK(error_of("{}") == "s.json: 'tasks' is missing");
+  CHECK(error_of(R"({"task": []})").starts_with("s.json: unknown key 'task'; did you mean 'tasks'?"));
+  CHECK(error_of(R"({"tasks": 3})") == "s.json: tasks: expected a list [...], not 3");
+  CHECK(error_of(R"({"tasks": [], "tasks": []})") == "s.json: the key 'tasks' stands twice in one object");
+  CHECK(error_of(R"({"tawpipe_schedule": 2, "tasks": []})") ==
+        "s.json: tawpipe_schedule: expected a whole number from 1 to 1, not 2");
+  CHECK(task_error("7") == "s.json: tasks[0]: expected an object {...}, not 7");
+  CHECK(task_error("{}") == "s.json: tasks[0]: 'op' is missing");
+  CHECK(task_error(R"({"op": "forwards", "rank": 0})")
+            .starts_with("s.json: tasks[0].op: unknown op 'forwards'; did you mean 'forward'?"));
+  CHECK(task_error(forward + R"(, {"op": "forward"})") == "s.json: tasks[1]: 'rank' is missing");
+  CHECK(task_error(forward + R"(, {"op": "forward", "rank": "0"})") ==
+        "s.json: tasks[1].rank: expected the number of a rank, not \"0\"");
+  CHECK(task_error(R"({"op": "forward", "rank": 1.0})") == "s.json: tasks[0].rank: expected the number of a rank, not 1.0");
+  CHECK(task_error(R"({"op": "forward", "rank": 0, "colour": 1})").starts_with("s.json: tasks[0]: unknown key 'colour'"));
+  CHECK(task_error(R"({"op": "forward", "rank": 0, "peer": 0})") == "s.json: tasks[0]: a forward has no 'peer'");
+  CHECK(task_error(R"({"op": "pass", "rank": 0})") == "s.json: tasks[0]: 'peer' is missing");
+  CHECK(task_error(R"({"op": "broadcast", "rank": 0})") == "s.json: tasks[0]: 'group' is missing");
+  CHECK(task_error(R"({"op": "broadcast", "group": []})") == "s.json: tasks[0].group: a group has at least one rank");
+  CHECK(task_error(R"({"op": "broadcast", "group": 0})") == "s.json: tasks[0].group: there is no group 0; there are none");
+  CHECK(task_error(R"({"op": "forward", "rank": 0, "after": [0, 1]})") ==
+        "s.json: tasks[0].after[1]: there is no task 1; they are 0 to 0");
+  CHECK(task_error(R"({"op": "forward", "rank": 0, "after": "x"})") == "s.json: tasks[0].after: there is no task named 'x'");
+  CHECK(task_error(R"({"op": "idle", "rank": 0, "name": "x"}, {"op": "idle", "rank": 0, "name": "x"})") ==
+        "s.json: tasks[1].name: 'x' is the name of number 0 already");
+  CHECK(task_error(R"({"op": "forward", "rank": 0, "bytes": -1})") ==
+        "s.json: tasks[0].bytes: expected a whole number from 0 to 4000000000000000000, not -1");
+  CHECK(task_error(R"({"op": "forward", "rank": 0, "bytes": "5 miles"})").starts_with("s.json: tasks[0].bytes: '5 miles'"));
+  CHECK(task_error(R"({"op": "forward", "rank": 0, "uses": [{"read": 0}]})") ==
+        "s.json: tasks[0].uses[0].read: there is no buffer 0; there are none");
+  CHECK(task_error(R"({"op": "forward", "rank": 0, "uses": [{}]})") ==
+        "s.json: tasks[0].uses[0]: expected one access with its buffer, such as {\"read\": 0}");
+  CHECK(task_error(R"({"op": "forward", "rank": 0, "lane": "send"})").starts_with("s.json: tasks[0].lane: unknown lane 'send'"));
+}
+
+TEST_CASE("ids are compared with how much there is") {
+  const std::string rest = R"(, "tasks": [)" + forward + "]}";
+  CHECK(error_of(R"({"ranks": 0)" + rest) == "s.json: ranks: expected a whole number from 1 to 1048576, not 0");
+  CHECK(error_of(R"({"ranks": 99999999999)" + rest).starts_with("s.json: ranks: expected a whole number"));
+  CHECK(error_of(R"({"ranks": 1, "tasks": [{"op": "idle", "rank": 1}]})") ==
+        "s.json: tasks[0].rank: there is no rank 1; they are 0 to 0");
+  CHECK(error_of(R"({"stages": 2, "tasks": [{"op": "idle", "rank": 0, "stage": 2}]})") ==
+        "s.json: tasks[0].stage: there is no stage 2; they are 0 to 1");
+  CHECK(error_of(R"({"workload": {"microbatches": 2}, "tasks": [{"op": "idle", "rank": 0, "microbatch": 2}]})") ==
+        "s.json: tasks[0].microbatch: there is no microbatch 2; they are 0 to 1");
+  CHECK(error_of(R"({"lanes": [])" + rest) == "s.json: lanes: expected 1 to 255 names");
+  CHECK(error_of(R"({"lanes": ["a", "a"])" + rest) == "s.json: lanes[1]: 'a' stands twice");
+  CHECK(error_of(R"({"ranks": 1048576, "lanes": ["a","b","c","d","e","f","g","h","i","j","k","l","m","n","o","p","q"])" + rest) ==
+        "s.json: 1048576 ranks with 17 lanes each are too many");
+  CHECK(error_of(R"({"groups": [[0], [0, 5]], "ranks": 2)" + rest) ==
+        "s.json: groups[1][1]: there is no rank 5; they are 0 to 1");
+  CHECK(error_of(R"({"buffers": [{"rank": 0, "kind": "weight", "bytes": 1}])" + rest)
+            .starts_with("s.json: buffers[0].kind: unknown kind 'weight'; did you mean 'weights'?"));
+  CHECK(error_of(R"({"buffers": [{"rank": 0, "kind": "weights"}])" + rest) == "s.json: buffers[0]: 'bytes' is missing");
+  CHECK(error_of(R"({"program": [])" + rest) == "s.json: program: expected a list for each of the 1 ranks");
+  CHECK(error_of(R"({"program": [[[0]]])" + rest) == "s.json: program[0]: expected a list for each of the 2 lanes");
+  CHECK(error_of(R"({"program": [[[1], []]])" + rest) == "s.json: program[0][0][0]: there is no task 1; they are 0 to 0");
+  CHECK(error_of(R"({"options": {"a": 1})" + rest) == "s.json: options.a: expected a text in quotes, not 1");
+  CHECK(error_of(R"({"stages": "all")" + rest) == "s.json: stages: expected a list of stages, their number, or \"units\"");
+  CHECK(error_of(R"({"stages": [{"share": [1]}])" + rest) ==
+        "s.json: stages[0].share: expected two numbers, such as [1, 2] for one half");
+  CHECK(error_of(R"({"stages": [{"forward": -1}])" + rest) == "s.json: stages[0].forward: expected a number, 0 or more, not -1");
+  CHECK(error_of(R"({"workload": {}, "tasks": []})") == "s.json: workload: 'microbatches' is missing");
+  CHECK(error_of(R"({"workload": {"model": "llama", "batch": {"sequence": 1, "global_batch": 1}}, "tasks": []})")
+            .starts_with("s.json: workload: "));
+  CHECK(error_of(R"({"workload": {"model": "llama-8x1024", "batch": {"sequence": 1, "global_batch": 0}}, "tasks": []})") ==
+        "s.json: workload.batch.global_batch: expected a whole number from 1 to 1099511627776, not 0");
+}
+
+TEST_CASE("what does not fit together is not written") {
+  const Schedule good = parse_schedule_json("{\"tasks\": [" + forward + "]}");
+  const auto refused = [&](auto change) {
+    Schedule::Parts parts = good.parts();
+    change(parts);
+    CHECK_THROWS_AS(schedule_json(Schedule{good.workload(), std::move(parts)}), ScheduleError);
+  };
+  refused([](Schedule::Parts& parts) { parts.tasks[0].rank = Rank{7}; });
+  refused([](Schedule::Parts& parts) { parts.tasks[0].op = Op::broadcast; });
+  refused([](Schedule::Parts& parts) { parts.tasks[0].lane = 2; });
+  refused([](Schedule::Parts& parts) { parts.tasks[0].stage = StageId{1}; });
+  refused([](Schedule::Parts& parts) { parts.tasks[0].bytes = Bytes{-1}; });
+  refused([](Schedule::Parts& parts) { parts.ranks = 0; });
+  refused([](Schedule::Parts& parts) { parts.lanes.clear(); });
+  refused([](Schedule::Parts& parts) { parts.program = {}; });
+  refused([](Schedule::Parts& parts) { parts.dependencies = {{0, 1}, {TaskId{9}}}; });
+  refused([](Schedule::Parts& parts) { parts.uses = {{0, 1}, {Use{BufferId{0}, Access::read}}}; });
+  refused([](Schedule::Parts& parts) { parts.groups = {{0, 2}, {Rank{0}}}; });
+  refused([](Schedule::Parts& parts) { parts.buffers.push_back({.rank = Rank{3}, .bytes = {}}); });
+  refused([](Schedule::Parts& parts) { parts.stages[0].forward = Flops{-1.0}; });
+}
+
+TEST_CASE("texts of any kind come back, and long lists are written in pieces") {
+  ScheduleBuilder builder{"a \"b\"\n\t\\ \xc3\xa9", Workload::abstract(1, 1), 1, {"comp,ute"}};
+  builder.option("k\"", "v\x01");
+  for (int i = 0; i < 5000; ++i) builder.add({.op = Op::idle, .rank = Rank{0}}, {});
+  const Schedule schedule = builder.build();
+  std::string text;
+  int pieces = 0;
+  write_schedule_json(schedule, [&](std::string_view piece) {
+    text += piece;
+    ++pieces;
+  });
+  CHECK(pieces > 1);
+  const Schedule read = parse_schedule_json(text);
+  CHECK(read.name() == schedule.name());
+  CHECK(read.options() == schedule.options());
+  CHECK(read.lanes() == schedule.lanes());
+  CHECK(read.tasks().size() == 5000);
+}
+
+TEST_CASE("hostile texts are refused, and do not crash") {
+  CHECK(error_of("{\"name\": [[[3]]], \"tasks\": []}") == "s.json: name: expected a text in quotes, not a list");
+  std::string deep = "{\"tasks\": " + std::string(100'000, '[') + std::string(100'000, ']') + "}";
+  CHECK(error_of(deep) == "s.json: lists and objects stand more than 16 deep in each other");
+  std::string keys = "{";
+  for (int i = 0; i < 300; ++i) keys += "\"k" + std::to_string(i) + "\": 0,";
+  CHECK(error_of(keys + "\"tasks\": []}") == "s.json: an object has more than 256 keys");
+  CHECK(error_of("{\"" + std::string(10'000, 'k') + "\": 0}").size() < 300);
+  CHECK(error_of("{\"name\": \"" + std::string(10'000, 'k') + "\n\"}").size() < 400);
+  // A group of many ranks, used by many tasks, has more ends than fit.
+  std::string group = "[0";
+  for (int i = 1; i < 2000; ++i) group += "," + std::to_string(i);
+  std::string tasks = R"({"op": "all_reduce", "group": 0})";
+  for (int i = 0; i < 12; ++i) tasks += "," + tasks;
+  const std::string many = "{\"groups\": [" + group + "]], \"tasks\": [" + tasks + "]}";
+  CHECK(error_of(many) == "no error");
+}
+
+TEST_CASE("every cut of a file and many mutations of it are read or refused in one line") {
+  const std::string small = file("by_hand.json");
+  for (std::size_t length = 0; length < small.size(); ++length) {
+    const std::string message = error_of(small.substr(0, length));
+    if (message.find('\n') != std::string::npos || message.size() > 500) FAIL_CHECK(message);
+  }
+  const Schedule schedule = build_schedule("tawpipe", {Workload::abstract(2, 2), DeviceGroups::even(2, 1), {}});
+  const std::string written = schedule_json(schedule);
+  const std::vector<std::string> words{"-1", "0",   "7",         "99999999999999999999", "1e400", "null", "true", "\"x\"", "[]",
+                                       "{}", "1.5", "4294967296"};
+  std::mt19937 random{11};
+  int read = 0;
+  for (int round = 0; round < 3000; ++round) {
+    std::string text = round % 2 == 0 ? small : written;
+    const std::size_t at = random() % text.size();
+    switch (random() % 4) {
+      case 0:
+        text[at] = static_cast<char>(random() % 256);
+        break;
+      case 1:
+        text.erase(at, random() % 40 + 1);
+        break;
+      case 2:
+        text.insert(at, text.substr(random() % text.size(), random() % 60));
+        break;
+      default: {  // another value in place of a number
+        const auto digit = text.find_first_of("0123456789", at);
+        if (digit == std::string::npos) break;
+        const auto end = text.find_first_not_of("0123456789", digit);
+        text.replace(digit, end - digit, words[random() % words.size()]);
+      }
+    }
+    try {
+      const Schedule mutated = parse_schedule_json(text, "s.json");
+      ++read;
+      Diagnostics found;
+      check_structure(mutated, found);
+      CHECK_FALSE(found.has("V101"));
+      CHECK_FALSE(found.has("V102"));  // every id is in range
+      const std::string again = schedule_json(mutated);
+      CHECK(schedule_json(parse_schedule_json(again)) == again);
+    } catch (const InputError& error) {
+      const std::string message = error.what();
+      if (message.find('\n') != std::string::npos || message.size() > 500) FAIL_CHECK(message);
+    }
+  }
+  CHECK(read > 100);
+}
