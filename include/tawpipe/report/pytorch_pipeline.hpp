@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -17,6 +19,7 @@
 #include "tawpipe/report/pytorch_csv.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 #include "tawpipe/schedule/schedules/pipeline.hpp"
+#include "tawpipe/schedule/schedules/pipeline_program.hpp"
 
 namespace tawpipe {
 
@@ -145,12 +148,16 @@ inline schedules::PipelineProgram pipeline_program(const PytorchSchedule& schedu
   schedules::PipelineProgram program;
   program.rank_of_stage = shape.rank_of_stage;
   program.actions.resize(schedule.ranks.size());
-  detail::for_each_action(schedule, [&](const PytorchAction& action, int rank, std::size_t) {
-    if (!is_compute(action.op)) return;
-    const bool split = shape.split[shape.at(action.stage, action.microbatch)];
-    program.actions[static_cast<std::size_t>(rank)].push_back(
-        {.op = detail::op_of(action.op, split), .stage = action.stage, .microbatch = action.microbatch});
-  });
+  for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
+    for (const PytorchCell& cell : schedule.ranks[r]) {
+      for (const PytorchAction& action : cell.actions) {
+        if (!is_compute(action.op)) continue;
+        const bool split = shape.split[shape.at(action.stage, action.microbatch)];
+        const bool joined = &action != &cell.actions.back();
+        program.actions[r].push_back({detail::op_of(action.op, split), action.stage, action.microbatch, joined});
+      }
+    }
+  }
   return program;
 }
 
@@ -160,10 +167,13 @@ inline schedules::PipelineProgram pipeline_program(const PytorchSchedule& schedu
 /// @throws ScheduleError  if the ranks' orders wait for each other.
 inline Schedule pytorch_pipeline(const PytorchSchedule& schedule, const std::optional<Workload>& workload = std::nullopt,
                                  const schedules::PipelineOptions& options = {}, std::string_view source = "PyTorch schedule") {
-  const schedules::PipelineProgram program = pipeline_program(schedule, source);
+  schedules::PipelineProgram program = pipeline_program(schedule, source);
   std::int32_t microbatches = 0;
-  for (const auto& actions : program.actions) {
-    for (const auto& action : actions) microbatches = std::max(microbatches, action.microbatch + 1);
+  for (auto& actions : program.actions) {
+    for (auto& action : actions) {
+      microbatches = std::max(microbatches, action.microbatch + 1);
+      action.joined = action.joined && options.overlap;  // what holds the compute lane stands between the two of a block
+    }
   }
   if (workload && workload->microbatches() != microbatches) {
     throw InputError(one_line(concat(source, " is a schedule of ", microbatches, " microbatches, and the batch has ",
@@ -174,15 +184,22 @@ inline Schedule pytorch_pipeline(const PytorchSchedule& schedule, const std::opt
                              program, options, {{"overlap", schedules::detail::on_off(options.overlap)}});
 }
 
-/// The program as PyTorch's rows, one action a cell.
-/// @throws InputError  if it does not fit together, as pipeline_program(), or the options cannot be written.
+/// The program as PyTorch's rows: an action a cell, or two that run as one block.
+/// @throws InputError  if it has two copies of a stage, which PyTorch has no rows for, does not fit together, as
+/// pipeline_program(), or the options cannot be written.
 inline PytorchSchedule pytorch_schedule(const schedules::PipelineProgram& program, const PytorchOptions& options = {},
                                         std::string_view source = "pipeline") {
+  if (!program.second_rank_of_stage.empty()) {
+    throw InputError(one_line(concat(source, " has two copies of each stage; in PyTorch's CSV a stage has one rank")));
+  }
   PytorchSchedule out{options.grammar, {}};
   for (const auto& actions : program.actions) {
     std::vector<PytorchCell> cells;
+    bool joined = false;
     for (const auto& action : actions) {
-      cells.push_back({{{detail::pytorch_op_of(action.op, options.grammar), action.stage, action.microbatch}}});
+      if (!joined) cells.emplace_back();
+      cells.back().actions.push_back({detail::pytorch_op_of(action.op, options.grammar), action.stage, action.microbatch});
+      joined = action.joined && options.grammar == PytorchGrammar::stage_first;
     }
     out.ranks.push_back(std::move(cells));
   }
@@ -192,19 +209,51 @@ inline PytorchSchedule pytorch_schedule(const schedules::PipelineProgram& progra
     for (auto& cells : out.ranks) {
       std::vector<std::int32_t> seen;
       for (std::size_t c = cells.size(); c-- > 0;) {
-        const PytorchAction action = cells[c].actions.back();
-        if (action.op != PytorchOp::backward && action.op != PytorchOp::backward_weight) continue;
-        if (std::find(seen.begin(), seen.end(), action.stage) != seen.end()) continue;
-        seen.push_back(action.stage);
-        cells.insert(cells.begin() + static_cast<std::ptrdiff_t>(c) + 1, {{{PytorchOp::reduce_gradients, action.stage, -1}}});
+        for (const PytorchAction action : std::vector<PytorchAction>{cells[c].actions}) {
+          if (action.op != PytorchOp::backward && action.op != PytorchOp::backward_weight) continue;
+          if (std::find(seen.begin(), seen.end(), action.stage) != seen.end()) continue;
+          seen.push_back(action.stage);
+          cells.insert(cells.begin() + static_cast<std::ptrdiff_t>(c) + 1, {{{PytorchOp::reduce_gradients, action.stage, -1}}});
+        }
       }
     }
   }
   return options.communication ? add_communication(out, source) : out;
 }
 
+namespace detail {
+
+/// Joins a forward and the backward behind it, or the other way round, whose first hands on its result only when both have
+/// ended. That shows in the pass of the result; of two blocks alike whose result stays on the rank, nothing shows.
+inline void join_blocks(const Schedule& schedule, schedules::PipelineProgram& program) {
+  using Key = std::tuple<bool, std::int32_t, std::int32_t>;  // forward, stage that makes it, microbatch
+  std::map<std::tuple<Op, std::int32_t, std::int32_t>, TaskId> computed;
+  std::map<Key, TaskId> passes;
+  for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
+    const Task& task = schedule.tasks()[t];
+    if (is_work(task.op)) computed[{task.op, number(task.stage), task.microbatch}] = id<TaskId>(t);
+    if (task.op != Op::pass) continue;
+    const bool forward = task.payload == Payload::activations;
+    passes[{forward, number(task.stage) - (forward ? 1 : -1), task.microbatch}] = id<TaskId>(t);
+  }
+  for (auto& actions : program.actions) {
+    for (std::size_t i = 0; i + 1 < actions.size(); ++i) {
+      const schedules::Action& next = actions[i + 1];
+      const bool forward = actions[i].op == Op::forward;
+      if (forward == (next.op == Op::forward) || (i > 0 && actions[i - 1].joined)) continue;
+      const auto pass = passes.find({forward, actions[i].stage, actions[i].microbatch});
+      if (pass == passes.end()) continue;
+      const auto after = schedule.dependencies(pass->second);
+      actions[i].joined = std::find(after.begin(), after.end(), computed[{next.op, next.stage, next.microbatch}]) != after.end();
+    }
+  }
+}
+
+}  // namespace detail
+
 /// The program of a schedule that is an activation pipeline: each stage computed on one rank, and nothing moves between ranks
 /// but activations and their gradients (and, once, the gradient of a tied embedding, which PyTorch leaves to its user).
+/// Of forwards and backwards that run as one block, those are found whose first result goes to another rank.
 /// @throws InputError  if it is none, naming what it moves instead.
 inline schedules::PipelineProgram pipeline_program(const Schedule& schedule) {
   const auto refuse = [&](const std::string& why) {
@@ -215,7 +264,7 @@ inline schedules::PipelineProgram pipeline_program(const Schedule& schedule) {
     const bool activations = task.payload == Payload::activations || task.payload == Payload::activation_gradients;
     const bool tied = task.op == Op::all_reduce && task.payload == Payload::edge_gradients;
     if (is_compute(task.op) || tied || (is_point_to_point(task.op) && activations)) continue;
-    refuse(concat("it has a ", name(task.op), " of ", name(task.payload)));
+    refuse(concat("it moves ", name(task.payload), " (", name(task.op), ")"));
   }
   schedules::PipelineProgram program;
   program.rank_of_stage.assign(schedule.stages().size(), -1);
@@ -236,6 +285,7 @@ inline schedules::PipelineProgram pipeline_program(const Schedule& schedule) {
       }
     }
   }
+  detail::join_blocks(schedule, program);
   return program;
 }
 

