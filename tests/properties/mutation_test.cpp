@@ -14,96 +14,25 @@
 #include <utility>
 #include <vector>
 
+#include "support/draft.hpp"
 #include "tawpipe/analysis/validate.hpp"
+#include "tawpipe/schedule/schedules/data_parallel.hpp"
 #include "tawpipe/schedule/schedules/fully_sharded.hpp"
 #include "tawpipe/schedule/schedules/gpipe.hpp"
+#include "tawpipe/schedule/schedules/hybrid_sharded.hpp"
+#include "tawpipe/schedule/schedules/interleaved_one_f_one_b.hpp"
 #include "tawpipe/schedule/schedules/one_f_one_b.hpp"
 #include "tawpipe/schedule/schedules/tawpipe.hpp"
 #include "tawpipe/schedule/schedules/weipipe.hpp"
+#include "tawpipe/schedule/schedules/zero_bubble.hpp"
 
 using namespace tawpipe;
+using tawpipe::test::Draft;
 
 namespace {
 
 using Random = std::mt19937;
 std::size_t below(Random& random, std::size_t limit) { return limit == 0 ? 0 : random() % limit; }
-
-/// The parts of a schedule in a form that can be changed.
-struct Draft {
-  Workload workload;
-  Schedule::Parts parts;
-  std::vector<std::vector<TaskId>> dependencies;
-  std::vector<std::vector<TaskId>> program;
-  std::vector<std::vector<Use>> uses;
-  std::vector<TaskId> origin;  ///< [task] its id before any change
-
-  explicit Draft(const Schedule& schedule) : workload{schedule.workload()}, parts{schedule.parts()} {
-    const auto unpack = [](const auto& rows, auto& out) {
-      for (std::size_t i = 0; i < rows.size(); ++i) out.emplace_back(rows[i].begin(), rows[i].end());
-    };
-    unpack(parts.dependencies, dependencies);
-    unpack(parts.program, program);
-    unpack(parts.uses, uses);
-    for (std::size_t t = 0; t < parts.tasks.size(); ++t) origin.push_back(id<TaskId>(t));
-  }
-
-  Schedule make() const {
-    Schedule::Parts made = parts;
-    const auto pack = [](const auto& rows, auto& out) {
-      std::vector<std::uint32_t> begin{0};
-      std::decay_t<decltype(rows[0])> items;
-      for (const auto& row : rows) {
-        items.insert(items.end(), row.begin(), row.end());
-        begin.push_back(static_cast<std::uint32_t>(items.size()));
-      }
-      out = {std::move(begin), std::move(items)};
-    };
-    pack(dependencies, made.dependencies);
-    pack(program, made.program);
-    pack(uses, made.uses);
-    return Schedule{workload, std::move(made)};
-  }
-
-  Task& task(TaskId t) { return parts.tasks[index(t)]; }
-  std::vector<TaskId>& lane(Rank rank, int lane) {
-    return program[index(rank) * parts.lanes.size() + static_cast<std::size_t>(lane)];
-  }
-  std::vector<std::pair<Rank, int>> ends(TaskId t) const {
-    std::vector<std::pair<Rank, int>> found;
-    const Task& task = parts.tasks[index(t)];
-    if (is_collective(task.op)) {
-      for (const Rank rank : parts.groups[index(task.group)]) found.emplace_back(rank, task.lane);
-      return found;
-    }
-    found.emplace_back(task.rank, task.lane);
-    if (is_point_to_point(task.op)) found.emplace_back(task.peer, task.peer_lane);
-    return found;
-  }
-  template <class Keep>
-  std::vector<TaskId> select(Keep&& keep) const {
-    std::vector<TaskId> found;
-    for (std::size_t t = 0; t < parts.tasks.size(); ++t) {
-      if (keep(id<TaskId>(t), parts.tasks[t])) found.push_back(id<TaskId>(t));
-    }
-    return found;
-  }
-  /// Takes a task away everywhere. What waited for it waits for nothing in its place.
-  void remove(TaskId gone) {
-    const auto renumber = [&](std::vector<std::vector<TaskId>>& rows) {
-      for (auto& row : rows) {
-        row.erase(std::remove(row.begin(), row.end(), gone), row.end());
-        for (TaskId& t : row) t = t > gone ? id<TaskId>(index(t) - 1) : t;
-      }
-    };
-    renumber(dependencies);
-    renumber(program);
-    const auto at = static_cast<std::ptrdiff_t>(index(gone));
-    parts.tasks.erase(parts.tasks.begin() + at);
-    dependencies.erase(dependencies.begin() + at);
-    uses.erase(uses.begin() + at);
-    origin.erase(origin.begin() + at);
-  }
-};
 
 // ---- the oracle ----------------------------------------------------------------------------------------------------
 
@@ -330,7 +259,7 @@ class Interpreter {
         if (uses[s].access == Access::read_write && also_reads) continue;
         const Buffer& buffer = schedule_.buffer(uses[s].buffer);
         Symbol piece = found[s];
-        if (buffer.persistent && buffer.kind == BufferKind::weights) {
+        if (buffer.persistent && buffer.kind == BufferKind::weights && buffer.stage == none<StageId>) {  // its unit alone
           for (auto& part : piece.pieces) part.second = mix(part.second, number(task.stage));
         }
         all.unite(piece);
@@ -774,6 +703,16 @@ TEST_CASE("mutants of GPipe are found") {
 TEST_CASE("mutants of 1F1B are found") {
   mutate("overlap", schedules::one_f_one_b(model(6, true), 3), rounds);
   mutate("no overlap", schedules::one_f_one_b(model(6), 3, {.overlap = false}), rounds);
+}
+TEST_CASE("mutants of zero-bubble and interleaved pipelines are found") {
+  mutate("ZB-H1", schedules::zb_h1(model(6), 3), rounds);
+  mutate("interleaved", schedules::interleaved_one_f_one_b(model(4, true), 2, 2), rounds);
+}
+TEST_CASE("mutants of DDP, ZeRO and HSDP are found") {
+  mutate("DDP", schedules::data_parallel(model(4, true), DeviceGroups{{3}}), rounds / 2);
+  mutate("ZeRO-1", schedules::zero1(model(4), DeviceGroups{{3}}), rounds / 2);
+  mutate("ZeRO-2", schedules::zero2(model(4), DeviceGroups{{3}}), rounds / 2);
+  mutate("HSDP", schedules::hybrid_sharded(model(5), DeviceGroups{{2, 2}}), rounds / 2);
 }
 TEST_CASE("races are found exactly where two uses lie in no order") {
   compare_races(schedules::tawpipe(model(4), DeviceGroups{{2, 1}}), 40);

@@ -37,6 +37,8 @@ class StructureCheck {
 
  private:
   bool is_rank(Rank rank) const { return number(rank) >= 0 && number(rank) < parts_.ranks; }
+  /// Small enough that sums of them do not overflow.
+  static bool is_size(Bytes bytes) { return bytes >= Bytes{} && bytes <= Bytes{std::int64_t{1} << 50}; }
   template <class Id>
   static bool below(Id id, std::size_t size) {
     return number(id) >= 0 && index(id) < size;
@@ -115,10 +117,10 @@ class StructureCheck {
             [&] { return concat("buffer ", b, " names a rank, stage or kind that does not exist"); },
             "ranks and stages count from 0; stage -1 means none");
       }
-      if (buffer.bytes < Bytes{}) {
+      if (!is_size(buffer.bytes)) {
         error(
             "V110", none<TaskId>, buffer.rank, [&] { return concat("buffer ", b, " has ", buffer.bytes.value(), " bytes"); },
-            "sizes are 0 or more");
+            "sizes are 0 or more, and at most 1 PiB");
       }
     }
   }
@@ -158,10 +160,10 @@ class StructureCheck {
             "the root (or first member) is one of the group");
       }
     }
-    if (task.bytes < Bytes{}) {
+    if (!is_size(task.bytes)) {
       error(
           "V110", id, task.rank, [&] { return concat(describe(task, id), " moves ", task.bytes.value(), " bytes"); },
-          "sizes are 0 or more");
+          "sizes are 0 or more, and at most 1 PiB");
     }
     const bool needs_both = is_work(task.op) && task.op != Op::update;
     const bool stage_fits = below(task.stage, parts_.stages.size()) || (!needs_both && task.stage == none<StageId>);

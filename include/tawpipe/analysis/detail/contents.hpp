@@ -19,6 +19,7 @@ enum class Holds : std::uint8_t { nothing, any, weights, gradient, forward_outpu
 struct Content {
   Holds holds = Holds::nothing;
   bool updated = false;            ///< weights: after their update
+  bool saved = false;              ///< activations: a backward_input has read them as its forward's
   bool scattered = false;          ///< gradient: summed in one piece only, by a reduce-scatter in place
   std::int32_t stage = -1;         ///< of weights (-1: a shard or copy of no one stage) and activations
   std::int32_t microbatch = -1;    ///< of activations

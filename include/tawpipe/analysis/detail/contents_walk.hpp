@@ -202,7 +202,11 @@ class ContentsWalk {
         const bool forward = content.holds == Holds::forward_output;
         const bool fixed = use.access == Access::read || !schedule_.buffer(use.buffer).persistent;
         const bool same = content.microbatch == task.microbatch;
-        if (forward && fixed && same && content.stage == s) found.saved = true;
+        if (forward && fixed && same && content.stage == s) {
+          // What a backward_weight reads, its backward_input has read before: not what the forward handed on.
+          found.saved = found.saved || task.op != Op::backward_weight || content.saved;
+          if (task.op == Op::backward_input) contents_[index(use.buffer)].saved = true;
+        }
         const bool input = forward == (task.op == Op::forward) && same && content.stage == (forward ? s - 1 : s + 1);
         if (input) found.input = true;
         if (!input && !(forward && same && content.stage == s)) found.seen = concat(", but ", words(content));
