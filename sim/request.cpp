@@ -4,10 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
-#include <cstdio>
-#include <cstring>
 
 #include "tawpipe/core/parse_units.hpp"
 #include "tawpipe/core/text.hpp"
@@ -218,47 +215,6 @@ Prediction predict_best(const Problem& problem, const std::string& schedule, con
     if (!fits) break;  // a larger microbatch keeps more
   }
   return std::move(*best);
-}
-
-OutputFile::OutputFile(std::string path) : path_{std::move(path)} {
-  file_ = path_ == "-" ? stdout : std::fopen((path_ + ".part").c_str(), "wb");
-  if (file_ == nullptr) fail(errno);
-}
-
-OutputFile::~OutputFile() {
-  if (file_ == nullptr || file_ == stdout) return;
-  std::fclose(file_);
-  std::remove((path_ + ".part").c_str());
-}
-
-void OutputFile::operator()(std::string_view text) {
-  if (std::fwrite(text.data(), 1, text.size(), file_) != text.size()) fail(errno);
-}
-
-void OutputFile::finish() {
-  if (file_ == stdout) {
-    if (std::fflush(stdout) != 0) fail(errno);
-    return;
-  }
-  if (std::fflush(file_) != 0) fail(errno);
-  const int closed = std::fclose(file_);
-  file_ = nullptr;
-  if (closed != 0 || std::rename((path_ + ".part").c_str(), path_.c_str()) != 0) {
-    const int reason = errno;
-    std::remove((path_ + ".part").c_str());
-    fail(reason);
-  }
-}
-
-void OutputFile::fail(int reason) {
-  throw InputError(
-      concat("cannot write ", path_ == "-" ? "standard output" : quote(one_line(path_)), ": ", std::strerror(reason)));
-}
-
-void write_output(const std::string& path, std::string_view text) {
-  OutputFile file{path};
-  file(text);
-  file.finish();
 }
 
 std::string describe(const Cost& cost) {

@@ -3,13 +3,13 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
 
+#include "output_file.hpp"
 #include "tawpipe/analysis/summary.hpp"
 #include "tawpipe/cost/fixed.hpp"
 #include "tawpipe/cost/roofline.hpp"
@@ -84,28 +84,6 @@ Prediction predict(const Problem& problem, const std::string& schedule, const Sc
 
 /// The best prediction over the sizes to try: the highest throughput among those that fit; if none fits, the smallest size's.
 Prediction predict_best(const Problem& problem, const std::string& schedule, const ScheduleOptions& options);
-
-/// A file being written, or standard output for "-". The file is written beside and renamed when finished, so it is whole or
-/// absent. Every function throws InputError naming the file and the system's reason.
-class OutputFile {
- public:
-  explicit OutputFile(std::string path);
-  ~OutputFile();
-  OutputFile(const OutputFile&) = delete;
-  OutputFile& operator=(const OutputFile&) = delete;
-
-  void operator()(std::string_view text);
-  void finish();
-
- private:
-  [[noreturn]] void fail(int reason);
-
-  std::string path_;
-  std::FILE* file_ = nullptr;
-};
-
-/// Writes a whole text at once.
-void write_output(const std::string& path, std::string_view text);
 
 /// What the problem is, a line each for cluster, model and cost.
 std::string describe(const Problem& problem);

@@ -1,0 +1,66 @@
+// How an OutputFile stays whole or absent.
+#include "output_file.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/text.hpp"
+
+namespace tawpipe::sim {
+
+OutputFile::OutputFile(const std::string& path) : path_{path} {
+  if (path == "-" || path == "/dev/stdout") {
+    file_ = stdout;
+    return;
+  }
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  const fs::file_status status = fs::status(path, ignored);
+  if (fs::is_directory(status)) fail(EISDIR);
+  if (fs::exists(status) && !fs::is_regular_file(status)) {
+    // A device or pipe must not be replaced by a file.
+    file_ = std::fopen(path.c_str(), "wb");
+  } else {
+    target_ = fs::exists(status) ? fs::canonical(path, ignored).string() : path;  // of a link, what it leads to
+    written_ = target_ + ".part";
+    file_ = std::fopen(written_.c_str(), "wb");
+  }
+  if (file_ == nullptr) fail(errno);
+}
+
+OutputFile::~OutputFile() {
+  if (file_ == nullptr || file_ == stdout) return;
+  std::fclose(file_);
+  if (!target_.empty()) std::remove(written_.c_str());
+}
+
+void OutputFile::operator()(std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), file_) != text.size()) fail(errno);
+}
+
+void OutputFile::finish() {
+  if (std::fflush(file_) != 0) fail(errno);
+  if (file_ == stdout) return;
+  const int closed = std::fclose(file_);
+  file_ = nullptr;
+  if (closed == 0 && (target_.empty() || std::rename(written_.c_str(), target_.c_str()) == 0)) return;
+  const int reason = errno;
+  if (!target_.empty()) std::remove(written_.c_str());
+  fail(reason);
+}
+
+void OutputFile::fail(int reason) const {
+  throw InputError(
+      concat("cannot write ", path_ == "-" ? "standard output" : quote(one_line(path_)), ": ", std::strerror(reason)));
+}
+
+void write_output(const std::string& path, std::string_view text) {
+  OutputFile file{path};
+  file(text);
+  file.finish();
+}
+
+}  // namespace tawpipe::sim
