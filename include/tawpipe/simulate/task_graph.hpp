@@ -81,6 +81,11 @@ class TaskGraph {
     ++begin_.back();
   }
 
+  std::size_t memory_bytes() const {
+    return (device_.capacity() + destination_.capacity() + dependencies_.capacity()) * sizeof(std::int32_t) +
+           amount_.capacity() * sizeof(double) + begin_.capacity() * sizeof(std::uint32_t);
+  }
+
   bool operator==(const TaskGraph&) const = default;
 
  private:
