@@ -119,12 +119,16 @@ inline Schedule build_zb_auto(const ScheduleRequest& request, OptionReader& opti
   const std::string limit = options.text("memory-limit", "2p");
   const std::string kept = options.text("kept", "1");
   const std::string times = options.text("times", "");
+  chosen.tries = options.count("tries", 0, 256);
   options.finish();
   parse_limit(limit, request.nodes.ranks(), chosen);
   chosen.kept = parse_kept(kept);
   if (!times.empty()) chosen.times = parse_times(times);
   return schedules::zb_auto(request.workload, request.nodes.ranks(), chosen,
-                            {{"memory-limit", limit}, {"kept", kept}, {"times", times.empty() ? "operations" : times}});
+                            {{"memory-limit", limit},
+                             {"kept", kept},
+                             {"times", times.empty() ? "operations" : times},
+                             {"tries", std::to_string(chosen.tries)}});
 }
 
 /// `all` with the pipelines behind.
@@ -174,7 +178,8 @@ inline std::vector<ScheduleInfo> with_pipelines(std::vector<ScheduleInfo> all) {
        "arXiv:2401.10241",
        {{"memory-limit", "Np|N|SIZE", "2p", "saved activations a device: of N microbatches, or a size"},
         {"kept", "0..1", "1", "of a saved activation, what backward_weight still needs after backward_input"},
-        {"times", "F:B:W:C", "by operations", "times to plan with: forward, backward_input, backward_weight, transfer"}},
+        {"times", "F:B:W:C", "by operations", "times to plan with: forward, backward_input, backward_weight, transfer"},
+        {"tries", "N", "256", "changes tried to make the paper's order better; 0 gives the paper's"}},
        {},
        build_zb_auto});
   add({"interleaved-zb",

@@ -14,11 +14,35 @@
 
 namespace tawpipe::schedules {
 
-/// The order with the shortest span, first to last computation of any rank, among the heuristic's eight ways.
+namespace detail {
+
+/// Numbers that look random, the same on every machine. Source: Steele et al. 2014, SplitMix64.
+class SplitMix {
+ public:
+  explicit SplitMix(std::uint64_t seed) : state_{seed} {}
+  std::size_t below(std::size_t end) {
+    state_ += 0x9e3779b97f4a7c15;
+    std::uint64_t z = state_;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+    return static_cast<std::size_t>((z ^ (z >> 31)) % end);
+  }
+
+ private:
+  std::uint64_t state_;
+};
+
+}  // namespace detail
+
+/// The order with the shortest span, first to last computation of any rank, among the heuristic's eight ways, then made
+/// shorter: `tries` times one to three choices of the best are turned round at random, and kept where nothing is lost. The same
+/// arguments give the same order on every machine.
+///
 /// @param hop  what a transfer takes, in the stages' unit of time
 /// @throws InputError  if a stage's limit is below one activation.
-/// Complexity: O(stages * microbatches).
-inline PipelineProgram zb_auto_program(const std::vector<ZeroBubbleStage>& stages, std::int64_t hop, std::int32_t microbatches) {
+/// Complexity: O((8 + tries) * stages * microbatches); tries are bounded so that this stays below 2^26.
+inline PipelineProgram zb_auto_program(const std::vector<ZeroBubbleStage>& stages, std::int64_t hop, std::int32_t microbatches,
+                                       std::int64_t tries = 0) {
   for (const ZeroBubbleStage& stage : stages) {
     if (stage.limit < stage.saved) {
       throw InputError("the memory limit of a zero-bubble pipeline must hold at least one microbatch's activations");
@@ -27,16 +51,34 @@ inline PipelineProgram zb_auto_program(const std::vector<ZeroBubbleStage>& stage
   PipelineProgram program;
   for (std::size_t s = 0; s < stages.size(); ++s) program.rank_of_stage.push_back(static_cast<int>(s));
   std::int64_t shortest = std::numeric_limits<std::int64_t>::max();
+  detail::ZeroBubbleChoices best{stages.size(), microbatches, false, false, false};
   for (int way = 0; way < 8; ++way) {
-    detail::ZeroBubblePlanner planner{
-        stages,
-        hop,
-        microbatches,
-        {.wait_for_first = (way & 1) != 0, .skip_forwards = (way & 2) != 0, .fill_small_gaps = (way & 4) != 0}};
+    const detail::ZeroBubbleChoices choices{stages.size(), microbatches, (way & 1) != 0, (way & 2) != 0, (way & 4) != 0};
+    detail::ZeroBubblePlanner planner{stages, hop, microbatches, choices};
     planner.run();
     if (planner.span() >= shortest) continue;
     shortest = planner.span();
     program.actions = planner.actions();
+    best = choices;
+  }
+  detail::SplitMix random{1};
+  const auto most = (std::int64_t{1} << 26) / (static_cast<std::int64_t>(stages.size()) * microbatches);
+  for (std::int64_t i = 0; i < std::min(tries, most); ++i) {
+    std::size_t turned[3] = {};
+    const std::size_t count = 1 + random.below(3);
+    for (std::size_t t = 0; t < count; ++t) {
+      // half of the turns among the first choices, one a stage, which weigh most
+      turned[t] = random.below(random.below(2) == 0 ? stages.size() : best.size());
+      best.flip(turned[t]);
+    }
+    detail::ZeroBubblePlanner planner{stages, hop, microbatches, best};
+    planner.run();
+    if (planner.span() < shortest) program.actions = planner.actions();
+    if (planner.span() <= shortest) {
+      shortest = planner.span();
+    } else {
+      for (std::size_t t = 0; t < count; ++t) best.flip(turned[t]);
+    }
   }
   return program;
 }
@@ -57,6 +99,7 @@ struct ZeroBubbleOptions {
   Share kept = {};
   /// All zero: in proportion to the stages' operations, transfers free.
   ZeroBubbleTimes times = {0, 0, 0, 0};
+  std::int64_t tries = 0;  ///< to make the heuristic's order better; 0 gives the paper's
 };
 
 namespace detail {
@@ -96,7 +139,7 @@ inline std::vector<ZeroBubbleStage> zero_bubble_stages(const Workload& workload,
 inline Schedule zb_auto(const Workload& workload, int ranks, const ZeroBubbleOptions& options,
                         std::vector<std::pair<std::string, std::string>> named_options = {}) {
   PipelineProgram program = zb_auto_program(detail::zero_bubble_stages(workload, ranks, options), options.times.transfer,
-                                            static_cast<std::int32_t>(workload.microbatches()));
+                                            static_cast<std::int32_t>(workload.microbatches()), options.tries);
   program.kept = options.kept;
   return pipeline("zb-auto", workload, program, {}, std::move(named_options));
 }

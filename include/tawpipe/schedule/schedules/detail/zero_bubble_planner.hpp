@@ -1,5 +1,5 @@
-// One pass of the zero-bubble heuristic: lays forwards, backward_inputs and backward_weights on one stage a rank, round by
-// round, under a memory limit. Not: the search over its choices (schedules/zero_bubble_auto.hpp).
+// One pass of the zero-bubble heuristic with given choices: lays forwards, backward_inputs and backward_weights on one stage a
+// rank, round by round, under a memory limit. Not: the search over its choices (schedules/zero_bubble_auto.hpp).
 #pragma once
 
 #include <algorithm>
@@ -25,11 +25,34 @@ struct ZeroBubbleStage {
 
 namespace tawpipe::schedules::detail {
 
-/// Places where the heuristic may go either way.
-struct ZeroBubbleChoice {
-  bool wait_for_first = false;   ///< before its first backward a rank waits rather than start a forward that delays it
-  bool skip_forwards = false;    ///< a rank well ahead of the next leaves a forward for later, if that costs nothing
-  bool fill_small_gaps = false;  ///< a backward_weight longer than the gap goes in though a longer wait elsewhere hides the gap
+/// The places where the heuristic may go either way, each with the way it goes.
+class ZeroBubbleChoices {
+ public:
+  /// Every place of a kind goes one way.
+  ZeroBubbleChoices(std::size_t stages, std::int32_t microbatches, bool wait, bool skip, bool fill)
+      : stages_{stages}, steps_{2 * static_cast<std::size_t>(microbatches)} {
+    ways_.insert(ways_.end(), stages_, wait);
+    ways_.insert(ways_.end(), stages_ * steps_, skip);
+    ways_.insert(ways_.end(), stages_ * steps_, fill);
+  }
+
+  /// Before its first backward the stage waits rather than start a forward that delays it.
+  bool wait_for_first(std::size_t stage) const { return ways_[stage]; }
+  /// A stage well ahead of the next leaves its forward of this step for later, if that costs nothing.
+  bool skip_forward(std::size_t stage, std::int32_t step) const { return ways_[stages_ + at(stage, step)]; }
+  /// A backward_weight longer than the gap before this step goes in, though a longer wait elsewhere hides the gap.
+  bool fill_gap(std::size_t stage, std::int32_t step) const { return ways_[stages_ * (1 + steps_) + at(stage, step)]; }
+
+  std::size_t size() const { return ways_.size(); }
+  void flip(std::size_t place) { ways_[place] = !ways_[place]; }
+
+ private:
+  /// A step counts the forwards and backward_inputs before it.
+  std::size_t at(std::size_t stage, std::int32_t step) const { return stage * steps_ + static_cast<std::size_t>(step); }
+
+  std::size_t stages_;
+  std::size_t steps_;
+  std::vector<bool> ways_;
 };
 
 /// The heuristic of Qi et al. 2024, arXiv:2401.10241, section 3.1. First each stage runs as many forwards as memory and the
@@ -38,8 +61,8 @@ struct ZeroBubbleChoice {
 class ZeroBubblePlanner {
  public:
   ZeroBubblePlanner(const std::vector<ZeroBubbleStage>& stages, std::int64_t hop, std::int32_t microbatches,
-                    ZeroBubbleChoice choice)
-      : hop_{hop}, microbatches_{microbatches}, choice_{choice} {
+                    const ZeroBubbleChoices& choices)
+      : hop_{hop}, microbatches_{microbatches}, choices_{choices} {
     for (const ZeroBubbleStage& stage : stages) lines_.push_back({.work = stage});
   }
 
@@ -97,6 +120,8 @@ class ZeroBubblePlanner {
   std::size_t place(const Line& line) const { return static_cast<std::size_t>(&line - lines_.data()); }
   bool is_last(const Line& line) const { return place(line) + 1 == lines_.size(); }
 
+  std::int32_t step(const Line& line) const { return line.done(forward) + line.done(input); }
+
   /// When the input of the line's next computation of this kind has come; 0 if it needs none from elsewhere.
   std::int64_t arrival(const Line& line, Kind kind) const {
     const auto next = static_cast<std::size_t>(line.done(kind));
@@ -125,7 +150,7 @@ class ZeroBubblePlanner {
     while (line.has_weight() && line.clock + line.work.backward_weight <= there) put(line, weight);
     if (line.has_weight() && line.clock < there) {
       const bool hidden = there - line.clock <= longest_wait_ - line.waited;
-      if (!hidden || choice_.fill_small_gaps) put(line, weight);
+      if (!hidden || choices_.fill_gap(place(line), step(line))) put(line, weight);
     }
     put(line, kind);
   }
@@ -142,7 +167,7 @@ class ZeroBubblePlanner {
         const auto fits = [&] {
           if (line.done(forward) + more[s] >= microbatches_) return false;
           if (line.held + (more[s] + 1) * line.work.saved > line.work.limit) return false;
-          return choice_.wait_for_first ? clock + line.work.forward <= there : clock < there;
+          return choices_.wait_for_first(s) ? clock + line.work.forward <= there : clock < there;
         };
         for (; fits(); ++more[s]) clock += line.work.forward;
         clock = std::max(clock, there);
@@ -167,7 +192,7 @@ class ZeroBubblePlanner {
 
   bool wants_forward(const Line& line) const {
     if (line.done(forward) >= microbatches_) return false;
-    if (!choice_.skip_forwards || is_last(line)) return true;
+    if (is_last(line) || !choices_.skip_forward(place(line), step(line))) return true;
     const Line& next = lines_[place(line) + 1];
     if (line.done(forward) < next.done(forward) + 2) return true;
     // The next stage can do without: it has a forward left. When does it send back its next backward, at the earliest?
@@ -195,7 +220,7 @@ class ZeroBubblePlanner {
 
   std::int64_t hop_;
   std::int32_t microbatches_;
-  ZeroBubbleChoice choice_;
+  const ZeroBubbleChoices& choices_;
   std::vector<Line> lines_;  ///< [stage]
   std::int64_t longest_wait_ = 0;
 };
