@@ -103,3 +103,9 @@ TEST_CASE("a long chain of tasks without length needs no deep stack") {
   for (int i = 1; i < 300'000; ++i) graph.wait(0, {i - 1});
   CHECK(ends(graph).back() == 0);
 }
+
+TEST_CASE("a run longer than a time can hold is refused") {
+  GraphBuilder graph;
+  graph.wait(5e6).wait(5e6, {0});  // of 9.2e6 seconds that fit
+  CHECK_THROWS_AS(run_engine(graph.build()), tawpipe::InputError);
+}
