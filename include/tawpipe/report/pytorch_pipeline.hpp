@@ -18,6 +18,7 @@
 #include "tawpipe/report/detail/pytorch_check.hpp"
 #include "tawpipe/report/pytorch_csv.hpp"
 #include "tawpipe/schedule/schedule.hpp"
+#include "tawpipe/schedule/schedules/dualpipe.hpp"
 #include "tawpipe/schedule/schedules/pipeline.hpp"
 #include "tawpipe/schedule/schedules/pipeline_program.hpp"
 
@@ -249,11 +250,33 @@ inline void join_blocks(const Schedule& schedule, schedules::PipelineProgram& pr
   }
 }
 
+/// DualPipeV's blocks at the ends of its V keep their results on their rank; where the computations are DualPipeV's and the
+/// blocks that show are its too, so are the others.
+inline void join_dualpipe_v_blocks(schedules::PipelineProgram& program, std::int64_t microbatches) {
+  const auto ranks = static_cast<int>(program.actions.size());
+  if (program.rank_of_stage.size() != 2 * program.actions.size()) return;
+  schedules::PipelineProgram known = schedules::dualpipe_v_program(ranks, static_cast<std::int32_t>(microbatches));
+  bool shows = false;
+  if (known.rank_of_stage != program.rank_of_stage) return;
+  for (std::size_t r = 0; r < known.actions.size(); ++r) {
+    if (known.actions[r].size() != program.actions[r].size()) return;
+    for (std::size_t i = 0; i < known.actions[r].size(); ++i) {
+      schedules::Action expected = known.actions[r][i];
+      const schedules::Action& action = program.actions[r][i];
+      shows = shows || action.joined;
+      if (action.joined && !expected.joined) return;
+      expected.joined = action.joined;
+      if (action != expected) return;
+    }
+  }
+  if (shows) program.actions = std::move(known.actions);
+}
+
 }  // namespace detail
 
 /// The program of a schedule that is an activation pipeline: each stage computed on one rank, and nothing moves between ranks
 /// but activations and their gradients (and, once, the gradient of a tied embedding, which PyTorch leaves to its user).
-/// Of forwards and backwards that run as one block, those are found whose first result goes to another rank.
+/// Of forwards and backwards that run as one block, those are found whose first result goes to another rank, and DualPipeV's.
 /// @throws InputError  if it is none, naming what it moves instead.
 inline schedules::PipelineProgram pipeline_program(const Schedule& schedule) {
   const auto refuse = [&](const std::string& why) {
@@ -286,6 +309,7 @@ inline schedules::PipelineProgram pipeline_program(const Schedule& schedule) {
     }
   }
   detail::join_blocks(schedule, program);
+  detail::join_dualpipe_v_blocks(program, schedule.workload().microbatches());
   return program;
 }
 
