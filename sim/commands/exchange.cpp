@@ -1,0 +1,143 @@
+// `tawpipe export`, and --schedule-file: schedules as JSON, as PyTorch's CSV, and as graphs for Graphviz.
+#include "exchange.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <string_view>
+#include <utility>
+
+#include "../output_file.hpp"
+#include "tawpipe/analysis/check_order.hpp"
+#include "tawpipe/analysis/check_structure.hpp"
+#include "tawpipe/core/text.hpp"
+#include "tawpipe/report/dot.hpp"
+#include "tawpipe/report/pytorch_pipeline.hpp"
+#include "tawpipe/report/schedule_json.hpp"
+
+namespace tawpipe::sim {
+
+namespace {
+
+constexpr std::size_t largest_file = std::size_t{1} << 30;
+
+std::string read_text(const std::string& path) {
+  std::FILE* const file = path == "-" ? stdin : std::fopen(path.c_str(), "rb");
+  const auto fail = [&](std::string_view why) { return InputError(one_line(concat("the schedule file ", quote(path), why))); };
+  if (file == nullptr) throw fail(" cannot be read");
+  std::string text;
+  char buffer[65536];
+  for (std::size_t got = 0; text.size() <= largest_file && (got = std::fread(buffer, 1, sizeof buffer, file)) > 0;) {
+    text.append(buffer, got);
+  }
+  const bool whole = std::ferror(file) == 0;  // a folder opens, and fails to read
+  if (file != stdin) std::fclose(file);
+  if (!whole) throw fail(" cannot be read");
+  if (text.size() > largest_file) throw fail(" is larger than 1 GiB");
+  return text;
+}
+
+Schedule requested_schedule(const Request& request, const std::string& schedule_file) {
+  if (!schedule_file.empty()) {
+    ScheduleFile file = read_schedule_file(schedule_file);
+    // JSON is whole; rows are a schedule of equal stages where there is no cluster and no model to give them.
+    if (file.schedule) return std::move(*file.schedule);
+    if (request.cluster.empty() && request.model.empty())
+      return pytorch_pipeline(*file.rows, std::nullopt, {}, one_line(file.path));
+    return make_schedule(std::move(file), resolve(request, false));
+  }
+  if (request.schedule.empty())
+    throw InputError("--schedule is missing; give a name (tawpipe list schedules) or --schedule-file");
+  const ScheduleOptions options = parse_options(request.options);
+  schedule_info(request.schedule);  // an unknown name is found before anything is computed
+  return predict_best(resolve(request, false), request.schedule, options).schedule;
+}
+
+}  // namespace
+
+int run_export(const Request& request, const ExportRequest& how, const std::string& schedule_file) {
+  const std::vector<std::string> formats{"json", "pytorch-csv", "dot"};
+  if (std::find(formats.begin(), formats.end(), how.format) == formats.end()) {
+    throw InputError(concat("--format: ", unknown_name("format", how.format, formats)));
+  }
+  OutputFile file{how.out};
+  const Schedule schedule = requested_schedule(request, schedule_file);
+  if (how.format != "json") require_runnable(schedule);
+  if (how.format == "json") {
+    write_schedule_json(schedule, [&](std::string_view text) { file(text); });
+  } else if (how.format == "dot") {
+    file(schedule_dot(schedule, {.max_tasks = static_cast<std::size_t>(std::max<std::int64_t>(how.max_tasks, 0))}));
+  } else {
+    const PytorchOptions options{.communication = how.communication,
+                                 .reduce_gradients = how.reduce_gradients,
+                                 .grammar = how.op_first ? PytorchGrammar::op_first : PytorchGrammar::stage_first};
+    file(write_pytorch_csv(pytorch_schedule(schedule, options)));
+  }
+  file.finish();
+  return ok;
+}
+
+std::int64_t ScheduleFile::microbatches() const {
+  if (schedule) return schedule->workload().microbatches();
+  std::int64_t count = 0;
+  for (const auto& cells : rows->ranks) {
+    for (const auto& cell : cells) {
+      for (const auto& action : cell.actions) count = std::max<std::int64_t>(count, action.microbatch + 1);
+    }
+  }
+  return count;
+}
+
+ScheduleFile read_schedule_file(const std::string& path) {
+  const std::string text = read_text(path);
+  const std::string source = path == "-" ? std::string{"standard input"} : one_line(path);
+  auto begin = text.starts_with("\xef\xbb\xbf") ? std::size_t{3} : std::size_t{0};  // a byte order mark
+  begin = text.find_first_not_of(" \t\r\n", begin);
+  const bool json = begin != std::string::npos && text[begin] == '{';
+  ScheduleFile file{.path = path, .schedule = std::nullopt, .rows = std::nullopt};
+  if (json) {
+    file.schedule = parse_schedule_json(text, source);
+  } else {
+    file.rows = parse_pytorch_csv(text, source);
+  }
+  return file;
+}
+
+Schedule make_schedule(ScheduleFile file, const Problem& problem) {
+  const std::string source = file.path == "-" ? std::string{"standard input"} : one_line(file.path);
+  const auto check_ranks = [&](int ranks) {
+    if (ranks <= problem.cluster.ranks()) return;
+    throw InputError(concat(source, " is a schedule of ", ranks, " ranks, and cluster ", quote(problem.cluster.name()), " has ",
+                            problem.cluster.ranks(), " devices"));
+  };
+  if (!problem.layout.is_plain()) {
+    throw InputError(concat(source, " is a whole schedule; leave out tensor, context and data parallelism"));
+  }
+  if (file.schedule) {
+    check_ranks(file.schedule->ranks());
+    if (file.schedule->workload().is_abstract() && std::holds_alternative<RooflineCost>(problem.cost)) {
+      throw InputError(concat(source, " holds no model to compute times from; give it one (workload), or use --cost fixed:…"));
+    }
+    return std::move(*file.schedule);
+  }
+  check_ranks(static_cast<int>(file.rows->ranks.size()));
+  std::optional<Workload> workload;
+  if (problem.model) workload = problem.workload(problem.microbatch_size.value_or(1));
+  // PyTorch's runtime posts sends and receives beside the computations.
+  return pytorch_pipeline(*file.rows, workload, {.overlap = true}, source);
+}
+
+Schedule load_schedule_file(const std::string& path, const Problem& problem) {
+  return make_schedule(read_schedule_file(path), problem);
+}
+
+void require_runnable(const Schedule& schedule) {
+  Diagnostics found{1};
+  check_structure(schedule, found);
+  if (found.ok()) check_cycles(schedule, found);
+  if (found.ok()) return;
+  const Finding& first = found.findings().front();
+  throw ScheduleError(
+      concat("the schedule cannot run: ", first.code, ": ", first.message, "; tawpipe validate shows all findings"));
+}
+
+}  // namespace tawpipe::sim
