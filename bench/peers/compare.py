@@ -4,7 +4,7 @@
     bench/peers/compare.py --build build star-100k chain-100k mix-100k --json peers.json
 
 Prints makespans and seconds a task side by side. Each GRAPH is a name that make_graph knows or a file of format tg1.
-Seconds are those of the simulation alone: reading the graph and making the platform are not counted.
+Seconds are processor time of the simulation alone: reading the graph and making the platform are not counted.
 """
 import argparse
 import json
