@@ -113,7 +113,7 @@ class Interpreter {
     const Rows<TaskId>& program = schedule_.parts().program;
     std::vector<std::uint32_t> waits(count, 0);
     std::vector<std::vector<TaskId>> next(count);
-    detail::for_each_edge(schedule_, [&](std::size_t from, std::size_t to) {
+    detail::for_each_wait(schedule_, [&](std::size_t from, std::size_t to) {
       next[from].push_back(id<TaskId>(to));
       ++waits[to];
     });
@@ -323,7 +323,7 @@ bool has_race(const Schedule& schedule, const std::vector<TaskId>& order) {
   const std::size_t count = schedule.tasks().size();
   std::vector<std::vector<bool>> before(count, std::vector<bool>(count));
   std::vector<std::vector<std::size_t>> from(count);
-  detail::for_each_edge(schedule, [&](std::size_t a, std::size_t b) { from[b].push_back(a); });
+  detail::for_each_wait(schedule, [&](std::size_t a, std::size_t b) { from[b].push_back(a); });
   for (const TaskId t : order) {
     auto& mine = before[index(t)];
     for (const std::size_t earlier : from[index(t)]) {

@@ -46,7 +46,7 @@ inline Digraph launch_graph(const Schedule& schedule) {
   std::vector<std::size_t> last(static_cast<std::size_t>(schedule.ranks()));
   constexpr auto nothing = static_cast<std::size_t>(-1);
   return Digraph{schedule.tasks().size(), [&](auto&& visit) {
-                   for_each_edge(schedule, visit);
+                   for_each_wait(schedule, visit);
                    last.assign(last.size(), nothing);
                    for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
                      if (is_compute(schedule.tasks()[t].op)) continue;

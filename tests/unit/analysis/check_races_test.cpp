@@ -50,7 +50,7 @@ TEST_CASE("a clock says of each task whether it comes before") {
     const Schedule schedule = random_schedule(random, 40);
     const std::size_t count = schedule.tasks().size();
     std::vector<std::vector<bool>> before(count, std::vector<bool>(count));
-    detail::for_each_edge(schedule, [&](std::size_t from, std::size_t to) { before[to][from] = true; });
+    detail::for_each_wait(schedule, [&](std::size_t from, std::size_t to) { before[to][from] = true; });
     for (std::size_t k = 0; k < count; ++k) {
       for (std::size_t t = 0; t < count; ++t) {
         for (std::size_t e = 0; before[t][k] && e < count; ++e) before[t][e] = before[t][e] || before[k][e];

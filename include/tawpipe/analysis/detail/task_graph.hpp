@@ -13,7 +13,7 @@ namespace tawpipe::detail {
 
 /// Calls `visit(from, to)` with task indices for each dependency, then for each pair of neighbours in a lane.
 template <class Visit>
-void for_each_edge(const Schedule& schedule, Visit&& visit) {
+void for_each_wait(const Schedule& schedule, Visit&& visit) {
   for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
     for (const TaskId earlier : schedule.dependencies(id<TaskId>(t))) visit(index(earlier), t);
   }
@@ -25,13 +25,13 @@ void for_each_edge(const Schedule& schedule, Visit&& visit) {
 }
 
 inline Digraph task_graph(const Schedule& schedule) {
-  return Digraph{schedule.tasks().size(), [&](auto&& visit) { for_each_edge(schedule, visit); }};
+  return Digraph{schedule.tasks().size(), [&](auto&& visit) { for_each_wait(schedule, visit); }};
 }
 
 /// Whether the task ids themselves are an order in which the tasks can run.
 inline bool ids_in_order(const Schedule& schedule) {
   bool in_order = true;
-  for_each_edge(schedule, [&](std::size_t from, std::size_t to) { in_order = in_order && from < to; });
+  for_each_wait(schedule, [&](std::size_t from, std::size_t to) { in_order = in_order && from < to; });
   return in_order;
 }
 
