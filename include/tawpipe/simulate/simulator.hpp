@@ -84,7 +84,7 @@ inline InputError too_few_devices(const Schedule& schedule, const Cluster& clust
 
 /// Visits each edge of dependencies and program order.
 template <class Visit>
-void for_each_wait(const Schedule& schedule, Visit&& visit) {
+void for_each_edge(const Schedule& schedule, Visit&& visit) {
   const std::size_t count = schedule.tasks().size();
   for (std::size_t t = 0; t < count; ++t) {
     for (const TaskId earlier : schedule.dependencies(id<TaskId>(t))) visit(index(earlier), t);
@@ -135,7 +135,7 @@ class Simulator {
       }
     }
     for (int link = 0; link < cluster_.links(); ++link) graph.capacities.push_back(cluster_.link(LinkId{link}).bandwidth.value());
-    graph.connect([&](auto&& visit) { detail::for_each_wait(schedule, visit); });
+    graph.connect([&](auto&& visit) { detail::for_each_edge(schedule, visit); });
     return graph;
   }
 

@@ -40,7 +40,7 @@ class TaskGraphExport {
     // Each task's predecessors are its successors in the graph with all edges reversed.
     EngineGraph reversed;
     reversed.tasks.resize(schedule_.tasks().size());
-    reversed.connect([&](auto&& visit) { for_each_wait(schedule_, [&](std::size_t from, std::size_t to) { visit(to, from); }); });
+    reversed.connect([&](auto&& visit) { for_each_edge(schedule_, [&](std::size_t from, std::size_t to) { visit(to, from); }); });
     for (std::size_t t = 0; t < schedule_.tasks().size(); ++t) {
       after_.clear();
       for (auto i = reversed.successor_begin[t]; i < reversed.successor_begin[t + 1]; ++i) {
