@@ -136,6 +136,7 @@ class Composer {
   }
 
   Schedule build() {
+    builder_.composed();
     copies_.assign(logical_.tasks().size() * copies(), none<TaskId>);
     add_buffers();
     for (std::size_t t = 0; t < logical_.tasks().size(); ++t) {
@@ -280,11 +281,14 @@ class Composer {
     for (int i = 0; i < count; ++i) copies_[copy_of(logical_id, member(i))] = added;
   }
 
-  /// The activation buffer that a computation hands on: the last one it writes or changes.
+  /// The activation buffer that a computation hands on: the last one it writes or changes, or else reads.
   BufferId exchanged_buffer(TaskId logical_id) const {
     BufferId found = none<BufferId>;
+    bool written = false;
     for (const Use& use : logical_.uses(logical_id)) {
-      if (use.access != Access::read && logical_.buffer(use.buffer).kind == BufferKind::activations) found = use.buffer;
+      if (logical_.buffer(use.buffer).kind != BufferKind::activations || (written && use.access == Access::read)) continue;
+      found = use.buffer;
+      written = use.access != Access::read;
     }
     return found;
   }

@@ -48,6 +48,7 @@ class Schedule {
     std::vector<std::pair<std::string, std::string>> options;
     std::vector<std::string> lanes;
     int ranks = 0;
+    bool composed = false;  ///< several ranks share one computation (schedule/compose.hpp)
     std::vector<StageWork> stages;
     std::vector<Task> tasks;
     Rows<TaskId> dependencies;  ///< [task]
