@@ -147,30 +147,62 @@ class JsonValue {
   const JsonPath* path_;
 };
 
+/// Looks through a JSON text for what the parser would let pass: a key that stands twice in one object, and depth.
+/// Models nlohmann's SAX interface. Not a callback of its parser: that one scans a list again after each of its elements.
+class JsonWatch {
+ public:
+  using Json = nlohmann::json;
+
+  bool null() { return true; }
+  bool boolean(bool) { return true; }
+  bool number_integer(Json::number_integer_t) { return true; }
+  bool number_unsigned(Json::number_unsigned_t) { return true; }
+  bool number_float(Json::number_float_t, const Json::string_t&) { return true; }
+  bool string(Json::string_t&) { return true; }
+  bool binary(Json::binary_t&) { return true; }
+  bool start_array(std::size_t) { return enter(); }
+  bool end_array() { return leave(); }
+  bool start_object(std::size_t) { return enter(); }
+  bool end_object() { return leave(); }
+  bool key(const Json::string_t& key) {
+    auto& keys = keys_.back();
+    for (const auto& earlier : keys) {
+      if (earlier == key) throw InputError(concat("the key ", quote(key.substr(0, 40)), " stands twice in one object"));
+    }
+    if (keys.size() == most_keys) throw InputError(concat("an object has more than ", most_keys, " keys"));
+    keys.push_back(key);
+    return true;
+  }
+  template <class Error>
+  bool parse_error(std::size_t, const std::string&, const Error&) {
+    return false;  // the parser proper words it
+  }
+
+ private:
+  bool enter() {
+    if (keys_.size() == deepest) throw InputError(concat("lists and objects stand more than ", deepest, " deep in each other"));
+    keys_.emplace_back();
+    return true;
+  }
+  bool leave() {
+    keys_.pop_back();
+    return true;
+  }
+
+  static constexpr std::size_t deepest = 16;     // writing out a value takes as much stack as it is deep
+  static constexpr std::size_t most_keys = 256;  // of one object, so that looking for a key among them stays cheap
+
+  std::vector<std::vector<std::string>> keys_;  ///< of the lists and objects entered; a list has none
+};
+
 /// Parses a JSON text; refuses a key that stands twice in one object, which JSON would let pass.
 /// @throws InputError  in one line.
 inline nlohmann::json parse_json_strictly(std::string_view text) {
   using Json = nlohmann::json;
-  constexpr int deepest = 16;             // copying and writing values takes as much stack as they are deep
-  constexpr std::size_t most_keys = 256;  // of one object, so that looking for a key among them stays cheap
-  std::vector<std::vector<std::string>> keys;
-  const auto watch = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    const bool begins = event == Json::parse_event_t::object_start || event == Json::parse_event_t::array_start;
-    if (begins && depth > deepest) throw InputError(concat("lists and objects stand more than ", deepest, " deep in each other"));
-    if (event == Json::parse_event_t::object_start) keys.emplace_back();
-    if (event == Json::parse_event_t::object_end && !keys.empty()) keys.pop_back();
-    if (event == Json::parse_event_t::key && !keys.empty()) {
-      const std::string& key = parsed.get_ref<const std::string&>();
-      for (const auto& earlier : keys.back()) {
-        if (earlier == key) throw InputError(concat("the key ", quote(key.substr(0, 40)), " stands twice in one object"));
-      }
-      if (keys.back().size() == most_keys) throw InputError(concat("an object has more than ", most_keys, " keys"));
-      keys.back().push_back(key);
-    }
-    return true;
-  };
   try {
-    return Json::parse(text.begin(), text.end(), watch);
+    JsonWatch watch;
+    Json::sax_parse(text.begin(), text.end(), &watch);
+    return Json::parse(text.begin(), text.end());
   } catch (const Json::exception& error) {
     // "[json.exception.parse_error.101] parse error at line 1, column 2: ..."
     std::string_view message = error.what();
