@@ -5,6 +5,7 @@
 #include <boost/graph/adjacency_list.hpp>
 #include <boost/graph/dijkstra_shortest_paths.hpp>
 #include <boost/graph/filtered_graph.hpp>
+#include <boost/property_map/property_map.hpp>
 #include <cstdint>
 #include <limits>
 #include <utility>
@@ -67,9 +68,11 @@ class ShortestPaths {
     tree.last_arc.assign(passable_.size(), -1);
     const auto start = static_cast<std::size_t>(source);
     const boost::filtered_graph<Graph, MayLeave> view{graph_, MayLeave{&passable_, start}};
+    // No raw pointer as the map: once reverse_graph.hpp (strong components) came first, Boost 1.74 finds no get() for one.
+    const auto distance = boost::make_iterator_property_map(tree.distance.begin(), get(boost::vertex_index, graph_));
     boost::dijkstra_shortest_paths(view, start,
                                    boost::weight_map(get(&ArcProperty::weight, graph_))
-                                       .distance_map(tree.distance.data())
+                                       .distance_map(distance)
                                        .distance_inf(PathTree::unreachable)
                                        .visitor(RememberArc{tree.last_arc}));
     return tree;
