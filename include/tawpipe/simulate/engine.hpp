@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <utility>
 #include <vector>
@@ -152,8 +153,17 @@ class EngineRun {
     if (started.delay == 0 && started.path < 0) {
       end(task);
     } else {
-      events_.push({now_ + (started.delay << graph_.fraction_bits), task});
+      events_.push({after(started.delay), task});
     }
+  }
+
+  /// Now and `delay` picoseconds, in the graph's fractions. @throws InputError  if a time cannot hold that.
+  std::int64_t after(std::int64_t delay) const {
+    constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+    if (delay > (most - now_) >> graph_.fraction_bits) {
+      throw InputError("the run takes longer than the 106 days that a time can hold; give shorter times or fewer microbatches");
+    }
+    return now_ + (delay << graph_.fraction_bits);
   }
 
   void end(std::int32_t task) {
