@@ -1,65 +1,117 @@
 // The command `tawpipe`: its flags, and its exit codes. The only file that sees CLI11.
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
+#include <fstream>
+#include <new>
+#include <sstream>
 #include <string>
+#include <system_error>
+#include <utility>
 #include <vector>
 
+#include "commands/graph.hpp"
 #include "request.hpp"
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/text.hpp"
 #include "tawpipe/core/version.hpp"
 
 namespace {
 
 using tawpipe::sim::Request;
 
-/// A subcommand's flags and what runs it.
-struct Command {
-  CLI::App* app = nullptr;
-  int (*run)(const Request&) = nullptr;
-};
+/// Whole numbers above zero: what --sequence 0, -5, 1e18 or text are told.
+template <class Number>
+std::string count_fault(const std::string& text) {
+  Number value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, status] = std::from_chars(text.data(), end, value);
+  if (status == std::errc::result_out_of_range) return tawpipe::concat(tawpipe::quote(text), " is too large");
+  const bool right = status == std::errc{} && rest == end && value > 0;
+  return right ? std::string{} : tawpipe::concat(tawpipe::quote(text), " must be a whole number above zero");
+}
 
-void add_output_flags(CLI::App& app, Request& request) {
-  app.add_option("--json", request.json, "Write the result as JSON to a file, or - for standard output")->type_name("FILE|-");
+template <class Number>
+void add_count(CLI::App& app, const std::string& name, Number& value, const std::string& text, const std::string& type,
+               const std::string& group) {
+  app.add_option(name, value, text)->type_name(type)->group(group)->check(CLI::Validator{count_fault<Number>, ""});
+}
+
+void add_json_flag(CLI::App& app, std::string& json, const std::string& what) {
+  app.add_option("--json", json, "Write " + what + " as JSON to a file, or - for standard output")
+      ->type_name("FILE|-")
+      ->group("Output");
 }
 
 /// The flags that say what is to be trained and where.
 void add_problem_flags(CLI::App& app, Request& request, const std::string& microbatch_default) {
-  app.add_option("--cluster", request.cluster, "A name (list clusters), a file, NxM (N nodes of M devices), 8+8+4, or NAME*NODES")
-      ->type_name("CLUSTER");
-  app.add_option("--model", request.model, "A name (list models), llama-LxH, or a Hugging Face config.json")->type_name("MODEL");
-  app.add_option("--option", request.options, "An option of the schedule (list schedules); may be repeated")
-      ->type_name("KEY=VALUE")
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  app.add_option("--sequence", request.sequence, "Tokens of one sequence")->type_name("TOKENS");
+  app.add_option("--cluster", request.cluster,
+                 "A name (tawpipe list clusters), NAME*NODES, NxM (N nodes of M devices), 8+8+4, or a file:\n"
+                 "JSON, the output of nvidia-smi topo -m, or NCCL's topology XML")
+      ->type_name("CLUSTER")
+      ->group("Problem");
+  app.add_option("--model", request.model, "A name (tawpipe list models), llama-LxH, or a Hugging Face config.json")
+      ->type_name("MODEL")
+      ->group("Problem");
+  add_count(app, "--sequence", request.sequence, "Tokens of one sequence", "TOKENS", "Problem");
+  add_count(app, "--global-batch", request.global_batch, "Sequences of one iteration, over all devices", "N", "Problem");
+  add_count(app, "--microbatches", request.microbatches, "Microbatches of one iteration, in place of --global-batch", "N",
+            "Problem");
   app.add_option("--microbatch", request.microbatch,
                  "Sequences of one microbatch, or auto: the fastest that fits (default " + microbatch_default + ")")
-      ->type_name("N|auto");
-  app.add_option("--global-batch", request.global_batch, "Sequences of one iteration, over all devices")->type_name("N");
-  app.add_option("--microbatches", request.microbatches, "Microbatches of one iteration, in place of --global-batch")
-      ->type_name("N");
-  app.add_option("--tensor-parallel", request.layout.tensor, "Devices that split each matrix product")->type_name("N");
-  app.add_option("--context-parallel", request.layout.context, "Devices that split each sequence")->type_name("N");
-  app.add_option("--data-parallel", request.layout.data, "Replicas of the schedule, each with its part of the batch")
-      ->type_name("N");
-  app.add_option("--layout", request.layout.order,
-                 "Which devices lie side by side, nearest first: tensor, context, schedule, data (default tcsd)")
-      ->type_name("ORDER");
+      ->type_name("N|auto")
+      ->group("Problem");
   app.add_option("--recompute", request.recompute,
                  "Activations computed again in the backward: none, selective or full (default)")
-      ->type_name("POLICY");
+      ->type_name("POLICY")
+      ->group("Problem");
+  add_count(app, "--tensor-parallel", request.layout.tensor, "Devices that split each matrix product (default 1)", "N", "Layout");
+  add_count(app, "--context-parallel", request.layout.context, "Devices that split each sequence (default 1)", "N", "Layout");
+  add_count(app, "--data-parallel", request.layout.data, "Replicas of the schedule, each with its part of the batch (default 1)",
+            "N", "Layout");
+  app.add_option("--layout", request.layout.order,
+                 "Which devices lie side by side, nearest first: tensor, context, schedule, data (default tcsd)")
+      ->type_name("ORDER")
+      ->group("Layout");
   app.add_option("--cost", request.cost,
-                 "roofline[:utilization=0.45,memory-utilization=0.8,overhead=8.4us,all-reduce=ring|tree] or\n"
-                 "fixed:forward=18522us,backward_input=18086us,backward_weight=9337us,transfer=601us (times of one stage and\n"
-                 "microbatch; needs no model)")
-      ->type_name("COST");
+                 "roofline (default): times from data sheets, with parameters as roofline:KEY=VALUE,...\n"
+                 "  utilization=0.45         fraction of the matrix peak (default: the model's, or 0.5)\n"
+                 "  memory-utilization=0.8   fraction of the memory bandwidth\n"
+                 "  overhead=8.4us           of starting a transfer\n"
+                 "  all-reduce=ring|tree     (default ring)\n"
+                 "or given times of one stage and microbatch, with no model needed:\n"
+                 "  fixed:forward=18522us,backward_input=18086us,backward_weight=9337us,transfer=601us")
+      ->type_name("COST")
+      ->group("Times");
 }
 
-void add_schedule_flag(CLI::App& app, Request& request) {
-  app.add_option("--schedule", request.schedule, "Which schedule (list schedules)")->type_name("NAME");
+void add_option_flag(CLI::App& app, Request& request, const std::string& whose) {
+  app.add_option("--option", request.options, "An option of " + whose + " (tawpipe list schedules); may be repeated")
+      ->type_name("KEY=VALUE")
+      ->group("Schedule")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
-/// A later flag replaces an earlier one, so that the command line has the last word over --config.
-void let_last_win(CLI::App& app) {
+void add_schedule_flags(CLI::App& app, Request& request) {
+  app.add_option("--schedule", request.schedule, "Which schedule (tawpipe list schedules)")->type_name("NAME")->group("Schedule");
+  add_option_flag(app, request, "the schedule");
+}
+
+void add_config_flag(CLI::App& app) {
+  const std::string text = "Read flags from a file of lines such as sequence = 4096 (TOML; a section [" + app.get_name() +
+                           "]\nholds for this command only). The command line wins";
+  app.add_option("--config", text)->type_name("FILE")->group("Other");
+}
+
+/// --help last of its group, repeated flags replace, and an example below.
+void finish(CLI::App& app, const std::string& example) {
+  app.set_help_flag("-h,--help", "Show this help");
+  app.get_help_ptr()->group("Other");
+  app.footer(example);
   for (CLI::Option* option : app.get_options()) {
     if (option->get_items_expected_max() == 1 && option->get_multi_option_policy() == CLI::MultiOptionPolicy::Throw) {
       option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
@@ -67,127 +119,288 @@ void let_last_win(CLI::App& app) {
   }
 }
 
-/// The flags that a --config FILE holds, put before those of the command line.
+const CLI::App* find_command(const CLI::App& app, const std::string& name) {
+  for (const CLI::App* candidate : app.get_subcommands({})) {
+    if (candidate->get_name() == name) return candidate;
+  }
+  return nullptr;
+}
+
+/// Takes each --config FILE out of the arguments. @throws tawpipe::InputError  if there are two
+std::string take_config(std::vector<std::string>& arguments) {
+  std::string file;
+  for (std::size_t i = 0; i < arguments.size();) {
+    const auto at = arguments.begin() + static_cast<std::ptrdiff_t>(i);
+    std::string found;
+    if (*at == "--config" && i + 1 < arguments.size()) {
+      found = at[1];
+      arguments.erase(at, at + 2);
+    } else if (at->starts_with("--config=")) {
+      found = at->substr(9);
+      arguments.erase(at);
+    } else {
+      ++i;
+      continue;
+    }
+    if (!file.empty()) throw tawpipe::InputError("--config is given twice; one file holds all flags");
+    if (found.empty()) throw tawpipe::InputError("--config needs the name of a file");
+    file = found;
+  }
+  return file;
+}
+
+bool is_given(const std::vector<std::string>& arguments, const std::string& flag) {
+  return std::any_of(arguments.begin(), arguments.end(),
+                     [&](const std::string& argument) { return argument == flag || argument.starts_with(flag + "="); });
+}
+
+/// The flags that a --config FILE holds, put before those of the command line, which replace them (--option adds).
 /// @throws tawpipe::InputError  naming the file and the key that is wrong
 std::vector<std::string> with_config(const CLI::App& root, std::vector<std::string> arguments) {
-  std::string file;
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    if (arguments[i] == "--config" && i + 1 < arguments.size()) {
-      file = arguments[i + 1];
-      arguments.erase(arguments.begin() + static_cast<std::ptrdiff_t>(i), arguments.begin() + static_cast<std::ptrdiff_t>(i) + 2);
-      break;
-    }
-    if (arguments[i].rfind("--config=", 0) == 0) {
-      file = arguments[i].substr(9);
-      arguments.erase(arguments.begin() + static_cast<std::ptrdiff_t>(i));
-      break;
-    }
-  }
+  using tawpipe::concat, tawpipe::quote, tawpipe::InputError;
+  const std::string file = take_config(arguments);
   if (file.empty() || arguments.empty()) return arguments;
-  const CLI::App* command = nullptr;
-  for (const CLI::App* candidate : root.get_subcommands({})) {
-    if (candidate->get_name() == arguments.front()) command = candidate;
-  }
+  const CLI::App* command = find_command(root, arguments.front());
   if (command == nullptr) return arguments;
+  if (command->get_option_no_throw("--config") == nullptr) throw InputError(concat(command->get_name(), " takes no --config"));
   std::vector<CLI::ConfigItem> items;
   try {
-    items = CLI::ConfigTOML{}.from_file(file);
-  } catch (const CLI::Error&) {
-    throw tawpipe::InputError(tawpipe::concat("the configuration file ", tawpipe::quote(file), " cannot be read"));
+    std::ifstream in{file};
+    std::error_code none;
+    if (!in || std::filesystem::is_directory(file, none)) {
+      throw InputError(concat("the configuration file ", quote(file), " cannot be read"));
+    }
+    items = CLI::ConfigTOML{}.from_config(in);
+  } catch (const CLI::Error& error) {
+    throw InputError(concat("the configuration file ", quote(file), " cannot be used: ", error.what()));
   }
   std::vector<std::string> merged{arguments.front()};
   for (const auto& item : items) {
+    if (!item.parents.empty() && find_command(root, item.parents.front()) == nullptr) {
+      throw InputError(concat(file, ": there is no command ", quote(tawpipe::one_line(item.parents.front())),
+                              " that the section could be for"));
+    }
     if (item.name == "++" || item.name == "--") continue;                                // the marks of a section's begin and end
     if (!item.parents.empty() && item.parents.front() != command->get_name()) continue;  // another command's section
-    if (command->get_option_no_throw("--" + item.name) == nullptr) {
-      throw tawpipe::InputError(tawpipe::concat(file, ": ", command->get_name(), " has no flag ", tawpipe::quote(item.name),
-                                                "; see tawpipe ", command->get_name(), " --help"));
+    const std::string flag = "--" + item.name;
+    if (command->get_option_no_throw(flag) == nullptr || flag == "--config" || flag == "--help") {
+      throw InputError(concat(file, ": ", command->get_name(), " has no flag ", quote(tawpipe::one_line(item.name)),
+                              "; see tawpipe ", command->get_name(), " --help"));
     }
-    for (const auto& value : item.inputs) merged.push_back("--" + item.name + "=" + value);
+    if (is_given(arguments, flag) && flag != "--option") continue;
+    for (const auto& value : item.inputs) merged.push_back(flag + "=" + value);
   }
   merged.insert(merged.end(), arguments.begin() + 1, arguments.end());
   return merged;
 }
 
+/// The command that the arguments name, as deep as they do, and how it is called: "tawpipe topology show".
+std::pair<const CLI::App*, std::string> named_command(const CLI::App& root, const std::vector<std::string>& arguments) {
+  std::pair<const CLI::App*, std::string> named{&root, "tawpipe"};
+  for (const auto& argument : arguments) {
+    const CLI::App* deeper = find_command(*named.first, argument);
+    if (deeper == nullptr) break;
+    named = {deeper, named.second + " " + argument};
+  }
+  return named;
+}
+
+std::string unknown_argument(const CLI::App& command, const std::string& argument) {
+  using tawpipe::concat, tawpipe::quote;
+  std::vector<std::string> names;
+  for (const CLI::App* sub : command.get_subcommands({})) names.push_back(sub->get_name());
+  if (!argument.starts_with("-")) {
+    return names.empty() ? concat(quote(argument), " was not expected") : tawpipe::unknown_name("command", argument, names);
+  }
+  const std::string flag = argument.substr(0, argument.find('='));
+  std::vector<std::string> flags;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const auto& name : option->get_lnames()) flags.push_back("--" + name);
+  }
+  const std::string close = tawpipe::nearest(flag, flags);
+  return concat("unknown flag ", quote(flag), close.empty() ? "" : concat("; did you mean ", quote(close), "?"));
+}
+
+/// One sentence about a command line that CLI11 refused: the nearest command or flag.
+std::string explain(const CLI::App& root, const std::vector<std::string>& arguments, const CLI::ParseError& error) {
+  const auto [command, path] = named_command(root, arguments);
+  const auto depth = static_cast<std::size_t>(std::count(path.begin(), path.end(), ' '));
+  const auto commands = command->get_subcommands({});
+  if (!commands.empty() && depth < arguments.size()) return unknown_argument(*command, arguments[depth]);
+  if (!commands.empty()) {
+    std::vector<std::string> names;
+    for (const CLI::App* sub : commands) names.push_back(sub->get_name());
+    return "a command is missing: " + tawpipe::join(names, ", ");
+  }
+  const auto extras = root.remaining(true);
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr && !extras.empty()) {
+    return unknown_argument(*command, extras.front());
+  }
+  return error.what();
+}
+
+/// The message, and which --help says more.
+std::string with_hint(const std::string& message, const CLI::App& root, const std::vector<std::string>& arguments) {
+  return message + (message.ends_with('?') ? " See " : "; see ") + named_command(root, arguments).second + " --help";
+}
+
+/// Help with one blank line between its parts, and never two.
+std::string tidy(std::string text) {
+  if (const auto usage = text.find("\nUsage:"); usage != std::string::npos) text.insert(usage, "\n");
+  for (auto gap = text.find("\n\n\n"); gap != std::string::npos; gap = text.find("\n\n\n")) text.erase(gap, 1);
+  return text;
+}
+
 int run(int argc, char** argv) {
   using namespace tawpipe::sim;
-  CLI::App app{
-      "Predicts how fast a model trains on a cluster under each schedule, and what limits it.\n\n"
-      "  tawpipe compare --cluster a800x24-10gbe --model llama-48x1024 --sequence 16384 --global-batch 1536\n",
-      "tawpipe"};
-  app.set_version_flag("--version", std::string{"tawpipe "} + tawpipe::version);
-  app.require_subcommand(1);
+  CLI::App app{"Predicts how fast a model trains on a cluster under each schedule, and what limits it.", "tawpipe"};
   app.get_formatter()->column_width(34);
-  app.footer(
-      "Exit codes: 0 fine; 1 findings (an invalid schedule, out of memory); 2 bad usage or input; 3 a device or run failed.\n"
-      "Every command but list and topology takes --config FILE with its flags as key=value lines.");
+  app.get_formatter()->label("SUBCOMMAND", "COMMAND");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", std::string{"tawpipe "} + tawpipe::version, "Show the version")->group("Other");
+  finish(
+      app,
+      "'tawpipe COMMAND --help' shows a command's flags and an example.\n"
+      "Exit codes: 0 fine; 1 findings (an invalid schedule, out of memory); 2 bad usage or input; 3 a device or run failed.\n\n"
+      "Example:\n"
+      "  tawpipe compare --cluster a800x24-10gbe --model llama-48x1024 --sequence 16384 --global-batch 1536");
+  const auto add_command = [](CLI::App& parent, const std::string& name, const std::string& text) {
+    CLI::App* command = parent.add_subcommand(name, text);
+    command->group("Commands");
+    return command;
+  };
 
   Request request;
-  std::string what;
-  std::string json;
-  CLI::App* list = app.add_subcommand("list", "What schedules, clusters and models there are");
-  list->add_option("what", what, "schedules, clusters or models")
-      ->required()
-      ->check(CLI::IsMember({"schedules", "clusters", "models"}));
-  list->add_option("--json", json, "Write it as JSON to a file, or - for standard output")->type_name("FILE|-");
-
-  CLI::App* simulate = app.add_subcommand("simulate", "Predict one schedule: time, bubble, memory, traffic");
-  add_schedule_flag(*simulate, request);
-  add_problem_flags(*simulate, request, "1");
-  add_output_flags(*simulate, request);
-  simulate->add_option("--timeline", request.timeline, "Write each task's start and end as CSV")->type_name("FILE");
-  simulate->add_option("--trace", request.trace, "Write a trace for chrome://tracing or Perfetto")->type_name("FILE");
-
   std::vector<std::string> schedules{"tawpipe", "weipipe", "fsdp", "1f1b", "gpipe"};
   bool overlapped = false;
-  CLI::App* compare = app.add_subcommand("compare", "Predict several schedules and rank them");
+  CLI::App* compare = add_command(app, "compare", "Predict several schedules and rank them, best first");
   compare
       ->add_option("--schedules", schedules,
                    "Which, comma-separated, each with options if wanted: tawpipe,1f1b:overlap=on; or all\n"
                    "(default tawpipe,weipipe,fsdp,1f1b,gpipe)")
       ->type_name("NAMES")
+      ->group("Schedule")
       ->delimiter(',');
-  compare->add_flag("--overlapped", overlapped, "Let the rivals' communication overlap computation too");
+  add_option_flag(*compare, request, "every schedule that has it");
+  compare->add_flag("--overlapped", overlapped, "Let the rivals' communication overlap computation too")->group("Schedule");
   add_problem_flags(*compare, request, "auto");
-  add_output_flags(*compare, request);
+  add_json_flag(*compare, request.json, "the results, best first,");
+  add_config_flag(*compare);
+  finish(
+      *compare,
+      "Examples:\n"
+      "  tawpipe compare --cluster dgx-h100*4 --model llama-3-8b --sequence 8192 --global-batch 512\n"
+      "  tawpipe compare --cluster 3x8 --model llama-2-7b --sequence 4096 --global-batch 96 --schedules tawpipe,1f1b:overlap=on");
 
-  CLI::App* validate = app.add_subcommand("validate", "Prove a schedule free of deadlocks, races and missing work");
-  add_schedule_flag(*validate, request);
+  CLI::App* simulate = add_command(app, "simulate", "Predict one schedule: time, bubble, memory, traffic");
+  add_schedule_flags(*simulate, request);
+  add_problem_flags(*simulate, request, "1");
+  add_json_flag(*simulate, request.json, "the summary");
+  simulate->add_option("--timeline", request.timeline, "Write each task's start and end as CSV")
+      ->type_name("FILE|-")
+      ->group("Output");
+  simulate->add_option("--trace", request.trace, "Write a trace for chrome://tracing or Perfetto")
+      ->type_name("FILE|-")
+      ->group("Output");
+  add_config_flag(*simulate);
+  finish(*simulate,
+         "Examples:\n"
+         "  tawpipe simulate --schedule tawpipe --cluster a800x24-10gbe --model llama-48x1024 --sequence 16384 \\\n"
+         "    --global-batch 1536 --microbatch auto --trace trace.json\n"
+         "  tawpipe simulate --schedule 1f1b --cluster 1x8 --microbatches 24 \\\n"
+         "    --cost fixed:forward=18522us,backward_input=18086us,backward_weight=9337us,transfer=601us");
+
+  CLI::App* validate = add_command(app, "validate", "Prove a schedule free of deadlocks, races and missing work");
+  add_schedule_flags(*validate, request);
   add_problem_flags(*validate, request, "1");
-  add_output_flags(*validate, request);
+  add_json_flag(*validate, request.json, "the findings");
+  add_config_flag(*validate);
+  finish(*validate,
+         "Example:\n"
+         "  tawpipe validate --schedule tawpipe --cluster 3x8 --model llama-2-7b --sequence 4096 --global-batch 96");
+
+  std::string what;
+  std::string json;
+  CLI::App* list = add_command(app, "list", "What schedules, clusters and models there are");
+  list->add_option("schedules|clusters|models", what, "Which list")->type_name("")->required()->group("What");
+  add_json_flag(*list, json, "the list");
+  finish(*list, "Example:\n  tawpipe list schedules");
 
   std::string cluster;
   std::string file;
   int nodes = 0;
-  CLI::App* topology = app.add_subcommand("topology", "Show a cluster, or import a machine's description");
+  CLI::App* topology = add_command(app, "topology", "Show a cluster, or import a machine's description");
   topology->require_subcommand(1);
-  CLI::App* show = topology->add_subcommand("show", "Nodes, devices and the links between them");
-  show->add_option("cluster", cluster, "As --cluster takes it")->required();
-  show->add_option("--json", json, "Write the cluster as JSON to a file, or - for standard output")->type_name("FILE|-");
-  CLI::App* import = topology->add_subcommand("import", "Read nvidia-smi topo -m, NCCL's topology XML, or cluster JSON");
-  import->add_option("file", file, "The file")->required();
-  import->add_option("--nodes", nodes, "How many such nodes")->check(CLI::Range(1, 1'000'000));
-  import->add_option("--json", json, "Write the cluster as JSON to a file, or - for standard output")->type_name("FILE|-");
+  finish(*topology, "Example:\n  tawpipe topology show dgx-a100*2");
+  CLI::App* show = add_command(*topology, "show", "Nodes, devices and the links between them");
+  show->add_option("cluster", cluster, "As --cluster takes it: a name, NAME*NODES, NxM, 8+8+4 or a file")
+      ->type_name("")
+      ->required()
+      ->group("What");
+  add_json_flag(*show, json, "the cluster");
+  finish(*show, "Example:\n  tawpipe topology show dgx-a100*2 --json cluster.json");
+  CLI::App* import = add_command(*topology, "import", "Read nvidia-smi topo -m, NCCL's topology XML, or cluster JSON");
+  import->add_option("file", file, "The file")->type_name("")->required()->group("What");
+  add_count(*import, "--nodes", nodes, "How many such nodes (default 1)", "N", "What");
+  add_json_flag(*import, json, "the cluster");
+  finish(*import, "Example:\n  nvidia-smi topo -m > node.txt\n  tawpipe topology import node.txt --nodes 4 --json cluster.json");
 
-  for (CLI::App* command : {simulate, compare, validate}) {
-    command->add_option("--config", "Read flags from a file of key=value lines (TOML); the command line wins")->type_name("FILE");
-    let_last_win(*command);
-  }
+  GraphRequest plain;
+  std::string out;
+  CLI::App* graph = add_command(app, "graph", "Simulate a plain graph of tasks, or write a schedule as one");
+  graph->require_subcommand(1);
+  finish(*graph, "Example:\n  tawpipe graph simulate graph.tg");
+  CLI::App* graph_simulate = add_command(*graph, "simulate", "Predict when each task of a graph file runs");
+  graph_simulate->add_option("file", plain.file, "Of format tg1 or JSON; - for standard input")
+      ->type_name("")
+      ->required()
+      ->group("What");
+  add_json_flag(*graph_simulate, plain.json, "the summary");
+  graph_simulate->add_option("--times", plain.times, "Write id, start and end of each task in seconds")
+      ->type_name("FILE|-")
+      ->group("Output");
+  finish(*graph_simulate, "Example:\n  tawpipe graph simulate graph.tg --times times.txt");
+  CLI::App* graph_export = add_command(*graph, "export", "Write a schedule's tasks, their lengths and links as a graph");
+  add_schedule_flags(*graph_export, request);
+  add_problem_flags(*graph_export, request, "1");
+  graph_export->add_option("--out", out, "Where; JSON if the name ends in .json")->type_name("FILE|-")->group("Output");
+  finish(*graph_export,
+         "Example:\n"
+         "  tawpipe graph export --schedule tawpipe --cluster 3x8 --model llama-2-7b --sequence 4096 --global-batch 96 \\\n"
+         "    --out graph.tg");
 
+  const std::vector<std::string> given{argv + 1, argv + argc};
   try {
-    std::vector<std::string> arguments = with_config(app, {argv + 1, argv + argc});
+    std::vector<std::string> arguments = with_config(app, given);
     std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
     app.parse(std::move(arguments));
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    throw tawpipe::InputError(error.what());
+    if (error.get_exit_code() != 0) throw tawpipe::InputError(with_hint(explain(app, given, error), app, given));
+    std::ostringstream text;  // --help, --version
+    app.exit(error, text);
+    write_output("-", tidy(text.str()));
+    return ok;
   }
-  if (list->parsed()) return run_list(what, json);
-  if (simulate->parsed()) return run_simulate(request);
-  if (compare->parsed()) return run_compare(request, schedules, overlapped);
-  if (validate->parsed()) return run_validate(request);
-  if (show->parsed()) return run_topology_show(cluster, json);
-  return run_topology_import(file, nodes, json);
+  try {
+    if (list->parsed()) {
+      const std::vector<std::string> lists{"schedules", "clusters", "models"};
+      if (std::find(lists.begin(), lists.end(), what) == lists.end()) {
+        throw tawpipe::InputError(tawpipe::unknown_name("list", what, lists));
+      }
+      return run_list(what, json);
+    }
+    if (simulate->parsed()) return run_simulate(request);
+    if (compare->parsed()) return run_compare(request, schedules, overlapped);
+    if (validate->parsed()) return run_validate(request);
+    if (show->parsed()) return run_topology_show(cluster, json);
+    if (import->parsed()) return run_topology_import(file, nodes, json);
+    if (graph_simulate->parsed()) return run_graph_simulate(plain);
+    return run_graph_export(request, out);
+  } catch (const tawpipe::InputError& error) {
+    const std::string message = error.what();
+    if (message.starts_with("--")) throw tawpipe::InputError(with_hint(message, app, given));  // a flag is missing or wrong
+    throw;
+  }
 }
 
 /// One line, whatever the message was.

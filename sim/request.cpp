@@ -41,9 +41,10 @@ double parse_fraction(const std::string& key, const std::string& text) {
 Cost parse_cost(const std::string& text, const std::optional<Transformer>& model) {
   const auto colon = text.find(':');
   const std::string kind = text.substr(0, colon);
-  const ScheduleOptions values = colon == std::string::npos || colon + 1 == text.size()
-                                     ? ScheduleOptions{}
-                                     : parse_options(split(text.substr(colon + 1), ','));
+  const ScheduleOptions values =
+      colon == std::string::npos || colon + 1 == text.size()
+          ? ScheduleOptions{}
+          : parse_options(split(text.substr(colon + 1), ','), kind == "fixed" ? "forward=18522us" : "utilization=0.45");
   if (kind == "roofline") {
     RooflineCost cost;
     if (model && model->utilization > 0) cost.utilization = model->utilization;
@@ -93,12 +94,12 @@ Cost parse_cost(const std::string& text, const std::optional<Transformer>& model
 
 }  // namespace
 
-ScheduleOptions parse_options(const std::vector<std::string>& texts) {
+ScheduleOptions parse_options(const std::vector<std::string>& texts, std::string_view example) {
   ScheduleOptions options;
   for (const auto& text : texts) {
     const auto equals = text.find('=');
     if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
-      throw InputError(concat(quote(text), " is not an option; write key=value, such as order=paper"));
+      throw InputError(concat(quote(text), " is not of the form key=value, such as ", example));
     }
     options[text.substr(0, equals)] = text.substr(equals + 1);
   }
@@ -113,8 +114,6 @@ Problem resolve(const Request& request, bool choose_microbatch) {
   problem.recompute = parse_recompute(request.recompute);
   problem.layout = request.layout;
   RankMap{problem.layout, problem.cluster.ranks()};  // finds fault with a layout that does not divide the devices
-  if (request.global_batch < 0) throw InputError("--global-batch must be at least 1 sequence");
-  if (request.microbatches < 0) throw InputError("--microbatches must be at least 1");
   if (request.global_batch > 0 && request.microbatches > 0) {
     throw InputError("--global-batch and --microbatches say the same in two ways; give one of them");
   }
@@ -133,7 +132,7 @@ Problem resolve(const Request& request, bool choose_microbatch) {
   }
   if (!model) {
     if (std::holds_alternative<RooflineCost>(problem.cost)) {
-      throw InputError("--model is missing; give a name (tawpipe list models) or a config.json, or use --cost fixed:…");
+      throw InputError("--model is missing; give a name (tawpipe list models) or a config.json, or use --cost fixed:...");
     }
     problem.microbatches = request.microbatches > 0 ? request.microbatches : request.global_batch;
     if (problem.microbatches < 1) throw InputError("--microbatches is missing; give the number of microbatches of an iteration");
@@ -148,7 +147,12 @@ Problem resolve(const Request& request, bool choose_microbatch) {
     throw InputError("--global-batch is missing; give the sequences of one iteration, or --microbatches");
   }
   if (problem.microbatches > 0 && !problem.microbatch_size) problem.microbatch_size = 1;
-  if (problem.microbatch_size) problem.workload(*problem.microbatch_size);  // finds fault before anything is printed
+  const std::int64_t size = problem.microbatch_size.value_or(1);
+  if (problem.microbatches > Batch::max_global_batch / size) {
+    throw InputError(concat(problem.microbatches, " microbatches of ", size, " sequences are too many; the most is ",
+                            Batch::max_global_batch, " sequences"));
+  }
+  problem.workload(size);  // finds fault before anything is computed
   return problem;
 }
 

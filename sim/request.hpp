@@ -68,8 +68,8 @@ struct Problem {
 /// @throws InputError  for anything missing or impossible.
 Problem resolve(const Request& request, bool choose_microbatch);
 
-/// Splits "key=value" texts. @throws InputError
-ScheduleOptions parse_options(const std::vector<std::string>& texts);
+/// Splits "key=value" texts. @throws InputError  with the example
+ScheduleOptions parse_options(const std::vector<std::string>& texts, std::string_view example = "order=paper");
 
 /// A schedule with the timeline predicted for it.
 struct Prediction {

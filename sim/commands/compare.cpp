@@ -5,6 +5,7 @@
 #include <atomic>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "../request.hpp"
@@ -165,6 +166,8 @@ std::string table_text(const std::vector<Summary>& results, const std::vector<En
 int run_compare(const Request& request, const std::vector<std::string>& schedules, bool overlapped) {
   const std::vector<Entry> all = entries(schedules, parse_options(request.options), overlapped);
   const Problem problem = resolve(request, true);
+  std::optional<OutputFile> file;  // opened first, so that a path that cannot be written is found before the work
+  if (!request.json.empty()) file.emplace(request.json);
   const std::vector<Summary> results = run_all(problem, all);
   std::vector<std::size_t> order(results.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -173,14 +176,15 @@ int run_compare(const Request& request, const std::vector<std::string>& schedule
     return results[a].makespan < results[b].makespan;
   });
   const bool any_fits = fits(results[order[0]]);
-  if (!request.json.empty()) {
+  if (file) {
     nlohmann::ordered_json json;
     json["cluster"] = problem.cluster.name();
     json["model"] = problem.model ? nlohmann::ordered_json(problem.model->name) : nlohmann::ordered_json{};
     json["cost"] = describe(problem.cost);
     json["results"] = nlohmann::ordered_json::array();
     for (const std::size_t i : order) json["results"].push_back(to_json(results[i]));
-    write_output(request.json, json.dump(2) + "\n");
+    (*file)(json.dump(2) + "\n");
+    file->finish();
   }
   if (request.json != "-") {
     write_output("-", describe(problem) + "\n" + table_text(results, all, order));
@@ -189,7 +193,12 @@ int run_compare(const Request& request, const std::vector<std::string>& schedule
                    "\nRivals run as their usual baselines do; --overlapped lets their communication overlap computation too.\n");
     }
   }
-  if (!any_fits) std::fputs("tawpipe: no schedule fits the devices' memory; try more devices or --recompute full\n", stderr);
+  if (!any_fits) {
+    const bool full = problem.recompute == Recompute::full;
+    std::fputs(full ? "tawpipe: no schedule fits the devices' memory; try more devices\n"
+                    : "tawpipe: no schedule fits the devices' memory; try more devices or --recompute full\n",
+               stderr);
+  }
   return any_fits ? ok : findings;
 }
 

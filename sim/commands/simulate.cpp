@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <optional>
+#include <utility>
 
 #include "../request.hpp"
 #include "output.hpp"
@@ -73,41 +75,74 @@ std::string summary_text(const Summary& summary) {
   return out;
 }
 
+/// The three outputs, of which one may be standard output.
+struct Outputs {
+  std::optional<OutputFile> timeline;
+  std::optional<OutputFile> trace;
+  std::optional<OutputFile> json;
+};
+
+bool is_standard_output(const std::string& path) { return path == "-" || path == "/dev/stdout"; }
+
+/// @throws InputError  if two outputs would write to one place
+void check_outputs(const Request& request) {
+  const std::pair<const char*, const std::string&> outputs[] = {
+      {"--json", request.json}, {"--timeline", request.timeline}, {"--trace", request.trace}};
+  for (const auto& [flag, path] : outputs) {
+    for (const auto& [other_flag, other] : outputs) {
+      if (flag == other_flag || path.empty()) continue;
+      if (path == other || (is_standard_output(path) && is_standard_output(other))) {
+        throw InputError(concat(flag, " and ", other_flag, " would both write to ", quote(path), "; give each its own file"));
+      }
+    }
+  }
+}
+
+void complain_of_memory(const Summary& summary) {
+  const auto rank = index(summary.out_of_memory.front());
+  std::string advice = summary.microbatch_size > 1 ? "a smaller --microbatch, more devices" : "more devices";
+  if (summary.recompute != "full") advice += ", --recompute full";
+  std::fputs(fmt::format("tawpipe: out of memory on {} of {} devices: rank {} needs {} and has {}; try {}\n",
+                         summary.out_of_memory.size(), summary.ranks, rank, format_memory(summary.peak_memory[rank].total),
+                         format_memory(summary.device_memory[rank]), advice)
+                 .c_str(),
+             stderr);
+}
+
 }  // namespace
 
 int run_simulate(const Request& request) {
   if (request.schedule.empty()) throw InputError("--schedule is missing; give a name (tawpipe list schedules)");
   const ScheduleOptions options = parse_options(request.options);
   schedule_info(request.schedule);  // an unknown name is found before anything is computed
+  check_outputs(request);
   const Problem problem = resolve(request, false);
+  Outputs outputs;
+  if (!request.timeline.empty()) outputs.timeline.emplace(request.timeline);
+  if (!request.trace.empty()) outputs.trace.emplace(request.trace);
+  if (!request.json.empty()) outputs.json.emplace(request.json);
   const Prediction prediction = predict_best(problem, request.schedule, options);
   const Summary& summary = prediction.summary;
-  if (!request.timeline.empty()) {
-    OutputFile file{request.timeline};
-    write_timeline_csv(prediction.schedule, prediction.timeline, [&](std::string_view text) { file(text); });
-    file.finish();
+  if (outputs.timeline) {
+    write_timeline_csv(prediction.schedule, prediction.timeline, [&](std::string_view text) { (*outputs.timeline)(text); });
   }
-  if (!request.trace.empty()) {
-    OutputFile file{request.trace};
-    write_chrome_trace(prediction.schedule, prediction.timeline, [&](std::string_view text) { file(text); },
+  if (outputs.trace) {
+    write_chrome_trace(prediction.schedule, prediction.timeline, [&](std::string_view text) { (*outputs.trace)(text); },
                        {.cluster = &problem.cluster});
-    file.finish();
   }
-  if (!request.json.empty()) {
+  if (outputs.json) {
     auto json = to_json(summary);
     json["cost"] = describe(problem.cost);
-    write_output(request.json, json.dump(2) + "\n");
+    (*outputs.json)(json.dump(2) + "\n");
   }
-  if (request.json != "-") write_output("-", describe(problem) + "\n" + summary_text(summary));
+  for (auto* output : {&outputs.timeline, &outputs.trace, &outputs.json}) {
+    if (*output) (*output)->finish();
+  }
+  const bool text_is_wanted =
+      !is_standard_output(request.json) && !is_standard_output(request.timeline) && !is_standard_output(request.trace);
+  if (text_is_wanted) write_output("-", describe(problem) + "\n" + summary_text(summary));
   if (summary.out_of_memory.empty()) return ok;
-  const auto rank = index(summary.out_of_memory.front());
-  std::fputs(
-      fmt::format(
-          "tawpipe: out of memory on {} of {} devices: rank {} needs {} and has {}; try a smaller --microbatch or more devices\n",
-          summary.out_of_memory.size(), summary.ranks, rank, format_memory(summary.peak_memory[rank].total),
-          format_memory(summary.device_memory[rank]))
-          .c_str(),
-      stderr);
+  complain_of_memory(summary);
   return findings;
 }
 
