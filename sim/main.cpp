@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "commands/exchange.hpp"
 #include "commands/graph.hpp"
 #include "request.hpp"
 #include "tawpipe/core/error.hpp"
@@ -98,6 +99,10 @@ void add_option_flag(CLI::App& app, Request& request, const std::string& whose) 
 
 void add_schedule_flags(CLI::App& app, Request& request) {
   app.add_option("--schedule", request.schedule, "Which schedule (tawpipe list schedules)")->type_name("NAME")->group("Schedule");
+  app.add_option("--schedule-file", request.schedule_file,
+                 "A schedule from a file: JSON or PyTorch's pipeline CSV (docs/interchange.md)")
+      ->type_name("FILE|-")
+      ->group("Schedule");
   add_option_flag(app, request, "the schedule");
 }
 
@@ -292,10 +297,17 @@ int run(int argc, char** argv) {
       "  tawpipe compare --cluster dgx-h100*4 --model llama-3-8b --sequence 8192 --global-batch 512\n"
       "  tawpipe compare --cluster 3x8 --model llama-2-7b --sequence 4096 --global-batch 96 --schedules tawpipe,1f1b:overlap=on");
 
+  GraphRequest plain;
   CLI::App* simulate = add_command(app, "simulate", "Predict one schedule: time, bubble, memory, traffic");
   add_schedule_flags(*simulate, request);
+  simulate->add_option("--graph", plain.file, "A plain graph of tasks instead (tg1 or JSON, docs/task_graphs.md)")
+      ->type_name("FILE|-")
+      ->group("Schedule");
   add_problem_flags(*simulate, request, "1");
   add_json_flag(*simulate, request.json, "the summary");
+  simulate->add_option("--times", plain.times, "With --graph: write id, start and end of each task in seconds")
+      ->type_name("FILE|-")
+      ->group("Output");
   simulate->add_option("--timeline", request.timeline, "Write each task's start and end as CSV")
       ->type_name("FILE|-")
       ->group("Output");
@@ -345,29 +357,27 @@ int run(int argc, char** argv) {
   add_json_flag(*import, json, "the cluster");
   finish(*import, "Example:\n  nvidia-smi topo -m > node.txt\n  tawpipe topology import node.txt --nodes 4 --json cluster.json");
 
-  GraphRequest plain;
-  std::string out;
-  CLI::App* graph = add_command(app, "graph", "Simulate a plain graph of tasks, or write a schedule as one");
-  graph->require_subcommand(1);
-  finish(*graph, "Example:\n  tawpipe graph simulate graph.tg");
-  CLI::App* graph_simulate = add_command(*graph, "simulate", "Predict when each task of a graph file runs");
-  graph_simulate->add_option("file", plain.file, "Of format tg1 or JSON; - for standard input")
-      ->type_name("")
-      ->required()
-      ->group("What");
-  add_json_flag(*graph_simulate, plain.json, "the summary");
-  graph_simulate->add_option("--times", plain.times, "Write id, start and end of each task in seconds")
+  ExportRequest how;
+  std::string graph_out;
+  CLI::App* exporting = add_command(app, "export", "Write a schedule for other tools, or for another day");
+  add_schedule_flags(*exporting, request);
+  add_problem_flags(*exporting, request, "1");
+  exporting->add_option("--format", how.format, "json (default), pytorch-csv or dot")->type_name("FORMAT")->group("Output");
+  exporting->add_option("--out", how.out, "Where (default standard output)")->type_name("FILE|-")->group("Output");
+  exporting->add_flag("--communication", how.communication, "pytorch-csv: with SEND and RECV")->group("Output");
+  exporting->add_flag("--reduce-grad", how.reduce_gradients, "pytorch-csv: with REDUCE_GRAD")->group("Output");
+  exporting->add_flag("--older", how.op_first, "pytorch-csv: as its first releases wrote it, F0_s1")->group("Output");
+  add_count(*exporting, "--max-tasks", how.max_tasks, "dot: the most tasks that are drawn (default 500)", "N", "Output");
+  exporting->add_option("--graph", graph_out, "Write a plain graph of tasks instead; JSON if the name ends in .json")
       ->type_name("FILE|-")
       ->group("Output");
-  finish(*graph_simulate, "Example:\n  tawpipe graph simulate graph.tg --times times.txt");
-  CLI::App* graph_export = add_command(*graph, "export", "Write a schedule's tasks, their lengths and links as a graph");
-  add_schedule_flags(*graph_export, request);
-  add_problem_flags(*graph_export, request, "1");
-  graph_export->add_option("--out", out, "Where; JSON if the name ends in .json")->type_name("FILE|-")->group("Output");
-  finish(*graph_export,
-         "Example:\n"
-         "  tawpipe graph export --schedule tawpipe --cluster 3x8 --model llama-2-7b --sequence 4096 --global-batch 96 \\\n"
-         "    --out graph.tg");
+  add_config_flag(*exporting);
+  finish(
+      *exporting,
+      "Examples:\n"
+      "  tawpipe export --schedule zb-v --cluster 1x4 --microbatches 8 --format pytorch-csv --out zb-v.csv \\\n"
+      "    --cost fixed:forward=1s,backward_input=1s,backward_weight=1s,transfer=0s\n"
+      "  tawpipe export --schedule tawpipe --cluster 3x8 --model llama-2-7b --sequence 4096 --global-batch 96 --graph graph.tg");
 
   const std::vector<std::string> given{argv + 1, argv + argc};
   try {
@@ -389,13 +399,15 @@ int run(int argc, char** argv) {
       }
       return run_list(what, json);
     }
-    if (simulate->parsed()) return run_simulate(request);
+    if (simulate->parsed()) {
+      plain.json = request.json;
+      return plain.file.empty() ? run_simulate(request) : run_graph_simulate(plain);
+    }
     if (compare->parsed()) return run_compare(request, schedules, overlapped);
     if (validate->parsed()) return run_validate(request);
     if (show->parsed()) return run_topology_show(cluster, json);
     if (import->parsed()) return run_topology_import(file, nodes, json);
-    if (graph_simulate->parsed()) return run_graph_simulate(plain);
-    return run_graph_export(request, out);
+    return graph_out.empty() ? run_export(request, how) : run_graph_export(request, graph_out);
   } catch (const tawpipe::InputError& error) {
     const std::string message = error.what();
     if (message.starts_with("--")) throw tawpipe::InputError(with_hint(message, app, given));  // a flag is missing or wrong

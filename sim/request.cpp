@@ -92,6 +92,16 @@ Cost parse_cost(const std::string& text, const std::optional<Transformer>& model
   throw InputError(concat("--cost: ", unknown_name("cost model", kind, {"roofline", "fixed"})));
 }
 
+/// The request with the batch of `known` where no flag gives one.
+Request with_known(Request request, const Workload& known) {
+  if (request.global_batch > 0 || request.microbatches > 0) return request;
+  request.microbatches = known.microbatches();
+  if (known.is_abstract()) return request;
+  if (request.sequence == 0) request.sequence = known.batch().sequence;
+  if (request.microbatch.empty()) request.microbatch = std::to_string(known.batch().microbatch_size);
+  return request;
+}
+
 }  // namespace
 
 ScheduleOptions parse_options(const std::vector<std::string>& texts, std::string_view example) {
@@ -106,10 +116,15 @@ ScheduleOptions parse_options(const std::vector<std::string>& texts, std::string
   return options;
 }
 
-Problem resolve(const Request& request, bool choose_microbatch) {
+Problem resolve(const Request& given, bool choose_microbatch, const Workload* known) {
+  const Request request = known != nullptr ? with_known(given, *known) : given;
   if (request.cluster.empty()) throw InputError("--cluster is missing; give a name (tawpipe list clusters), a file, or NxM");
   std::optional<Transformer> model;
-  if (!request.model.empty()) model = resolve_model(request.model);
+  if (!request.model.empty()) {
+    model = resolve_model(request.model);
+  } else if (known != nullptr && !known->is_abstract()) {
+    model = known->model();
+  }
   Problem problem{.cluster = resolve_cluster(request.cluster), .model = model, .cost = parse_cost(request.cost, model)};
   problem.recompute = parse_recompute(request.recompute);
   problem.layout = request.layout;
@@ -185,27 +200,32 @@ std::vector<std::int64_t> Problem::microbatch_sizes() const {
   return sizes;
 }
 
-Prediction predict(const Problem& problem, const std::string& schedule, const ScheduleOptions& options, std::int64_t size) {
+Prediction predict(const Problem& problem, Schedule schedule) {
+  Timeline timeline = std::visit([&](const auto& cost) { return Simulator{problem.cluster, cost}.run(schedule); }, problem.cost);
+  Summary summary = summarize(schedule, problem.cluster, timeline);
+  return {std::move(schedule), std::move(timeline), std::move(summary)};
+}
+
+Schedule logical_schedule(const Problem& problem, const std::string& schedule, const ScheduleOptions& options,
+                          std::int64_t size) {
   Bytes memory;  // of the smallest device; without a model none is counted
   if (problem.model) {
     memory = problem.cluster.device(Rank{0}).memory;
     for (int r = 1; r < problem.cluster.ranks(); ++r) memory = std::min(memory, problem.cluster.device(Rank{r}).memory);
   }
-  const auto build = [&](Workload workload, DeviceGroups nodes) {
-    return build_schedule(schedule, {.workload = std::move(workload),
-                                     .nodes = std::move(nodes),
-                                     .options = options,
-                                     .device_memory = memory * problem.layout.per_logical_rank()});
-  };
   const DeviceGroups nodes = problem.cluster.groups_by_node();
   const RankMap map{problem.layout, problem.cluster.ranks()};
-  Schedule built = problem.layout.is_plain()
-                       ? build(problem.workload(size), nodes)
-                       : compose(build(problem.workload(size, problem.layout.data), map.logical_nodes(nodes)),
-                                 problem.workload(size), problem.layout, map);
-  Timeline timeline = std::visit([&](const auto& cost) { return Simulator{problem.cluster, cost}.run(built); }, problem.cost);
-  Summary summary = summarize(built, problem.cluster, timeline);
-  return {std::move(built), std::move(timeline), std::move(summary)};
+  return build_schedule(schedule, {.workload = problem.workload(size, problem.layout.data),
+                                   .nodes = problem.layout.is_plain() ? nodes : map.logical_nodes(nodes),
+                                   .options = options,
+                                   .device_memory = memory * problem.layout.per_logical_rank()});
+}
+
+Prediction predict(const Problem& problem, const std::string& schedule, const ScheduleOptions& options, std::int64_t size) {
+  Schedule logical = logical_schedule(problem, schedule, options, size);
+  if (problem.layout.is_plain()) return predict(problem, std::move(logical));
+  const RankMap map{problem.layout, problem.cluster.ranks()};
+  return predict(problem, compose(logical, problem.workload(size), problem.layout, map));
 }
 
 Prediction predict_best(const Problem& problem, const std::string& schedule, const ScheduleOptions& options) {

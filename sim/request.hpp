@@ -29,6 +29,7 @@ struct Request {
   std::string cluster;
   std::string model;
   std::string schedule;
+  std::string schedule_file;         ///< a schedule read in place of `schedule`
   std::vector<std::string> options;  ///< key=value
   std::int64_t sequence = 0;
   std::string microbatch;  ///< sequences, "auto", or "" for the command's own default
@@ -65,8 +66,9 @@ struct Problem {
 };
 
 /// @param choose_microbatch  what no --microbatch means: choose the best size (true) or 1
+/// @param known  the work that a schedule file holds: stands in for a model and batch that no flag gives
 /// @throws InputError  for anything missing or impossible.
-Problem resolve(const Request& request, bool choose_microbatch);
+Problem resolve(const Request& request, bool choose_microbatch, const Workload* known = nullptr);
 
 /// Splits "key=value" texts. @throws InputError  with the example
 ScheduleOptions parse_options(const std::vector<std::string>& texts, std::string_view example = "order=paper");
@@ -77,6 +79,13 @@ struct Prediction {
   Timeline timeline;
   Summary summary;
 };
+
+/// Simulates a schedule on the problem's cluster.
+Prediction predict(const Problem& problem, Schedule schedule);
+
+/// One replica's schedule, before tensor, context and data parallelism.
+Schedule logical_schedule(const Problem& problem, const std::string& schedule, const ScheduleOptions& options,
+                          std::int64_t microbatch_size);
 
 /// Builds and simulates with one microbatch size.
 Prediction predict(const Problem& problem, const std::string& schedule, const ScheduleOptions& options,

@@ -36,17 +36,19 @@ std::string read_text(const std::string& path) {
   return text;
 }
 
-Schedule requested_schedule(const Request& request, const std::string& schedule_file) {
-  if (!schedule_file.empty()) {
-    ScheduleFile file = read_schedule_file(schedule_file);
+Schedule requested_schedule(const Request& request) {
+  if (!request.schedule_file.empty()) {
+    ScheduleFile file = read_schedule_file(request.schedule_file);
     // JSON is whole; rows are a schedule of equal stages where there is no cluster and no model to give them.
     if (file.schedule) return std::move(*file.schedule);
-    if (request.cluster.empty() && request.model.empty())
+    if (request.cluster.empty() && request.model.empty()) {
       return pytorch_pipeline(*file.rows, std::nullopt, {}, one_line(file.path));
-    return make_schedule(std::move(file), resolve(request, false));
+    }
+    return load_schedule_file(request).schedule;
   }
-  if (request.schedule.empty())
+  if (request.schedule.empty()) {
     throw InputError("--schedule is missing; give a name (tawpipe list schedules) or --schedule-file");
+  }
   const ScheduleOptions options = parse_options(request.options);
   schedule_info(request.schedule);  // an unknown name is found before anything is computed
   return predict_best(resolve(request, false), request.schedule, options).schedule;
@@ -54,13 +56,13 @@ Schedule requested_schedule(const Request& request, const std::string& schedule_
 
 }  // namespace
 
-int run_export(const Request& request, const ExportRequest& how, const std::string& schedule_file) {
+int run_export(const Request& request, const ExportRequest& how) {
   const std::vector<std::string> formats{"json", "pytorch-csv", "dot"};
   if (std::find(formats.begin(), formats.end(), how.format) == formats.end()) {
     throw InputError(concat("--format: ", unknown_name("format", how.format, formats)));
   }
   OutputFile file{how.out};
-  const Schedule schedule = requested_schedule(request, schedule_file);
+  const Schedule schedule = requested_schedule(request);
   if (how.format != "json") require_runnable(schedule);
   if (how.format == "json") {
     write_schedule_json(schedule, [&](std::string_view text) { file(text); });
@@ -126,8 +128,14 @@ Schedule make_schedule(ScheduleFile file, const Problem& problem) {
   return pytorch_pipeline(*file.rows, workload, {.overlap = true}, source);
 }
 
-Schedule load_schedule_file(const std::string& path, const Problem& problem) {
-  return make_schedule(read_schedule_file(path), problem);
+FileProblem load_schedule_file(const Request& given) {
+  ScheduleFile file = read_schedule_file(given.schedule_file);
+  Request request = given;
+  const bool batch_is_given = request.global_batch > 0 || request.microbatches > 0;
+  if (file.workload() == nullptr && !batch_is_given) request.microbatches = file.microbatches();
+  Problem problem = resolve(request, false, file.workload());
+  Schedule schedule = make_schedule(std::move(file), problem);
+  return {std::move(problem), std::move(schedule)};
 }
 
 void require_runnable(const Schedule& schedule) {

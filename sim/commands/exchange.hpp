@@ -22,9 +22,9 @@ struct ExportRequest {
   std::int64_t max_tasks = 500;   ///< --max-tasks: the most that dot is given
 };
 
-/// Builds the request's schedule, or reads `schedule_file` where it is not empty, and writes it.
+/// Builds the request's schedule, or reads its schedule file, and writes it.
 /// @throws InputError  for an unknown format, or a schedule that the format cannot hold.
-int run_export(const Request& request, const ExportRequest& how, const std::string& schedule_file = "");
+int run_export(const Request& request, const ExportRequest& how);
 
 /// A schedule file as read: our JSON, whole, or PyTorch's rows, which need a workload to become a schedule.
 struct ScheduleFile {
@@ -47,8 +47,12 @@ ScheduleFile read_schedule_file(const std::string& path);
 /// to compute times from and the cost is not fixed.
 Schedule make_schedule(ScheduleFile file, const Problem& problem);
 
-/// Both at once.
-Schedule load_schedule_file(const std::string& path, const Problem& problem);
+/// The problem that the request's schedule file stands in, and its schedule. Its work counts where no flag gives another.
+struct FileProblem {
+  Problem problem;
+  Schedule schedule;
+};
+FileProblem load_schedule_file(const Request& request);
 
 /// @throws ScheduleError  naming the first finding, if the schedule is not fit to be simulated. Validating finds everything.
 void require_runnable(const Schedule& schedule);

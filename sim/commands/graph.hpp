@@ -8,7 +8,7 @@
 
 namespace tawpipe::sim {
 
-/// `tawpipe graph simulate FILE`.
+/// `tawpipe simulate --graph FILE`.
 struct GraphRequest {
   std::string file;   ///< tg1 or JSON, told by its first character; "-" for standard input
   std::string json;   ///< the summary: a file, or "-" for standard output
@@ -16,7 +16,7 @@ struct GraphRequest {
 };
 int run_graph_simulate(const GraphRequest& request);
 
-/// `tawpipe graph export`: the schedule that the shared flags describe, as a graph. `out` ending in .json gives JSON.
+/// `tawpipe export --graph FILE`: the schedule that the shared flags describe, as a graph. `out` ending in .json gives JSON.
 int run_graph_export(const Request& request, const std::string& out);
 
 }  // namespace tawpipe::sim

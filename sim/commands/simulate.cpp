@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "../request.hpp"
+#include "exchange.hpp"
 #include "output.hpp"
 #include "tawpipe/report/chrome_trace.hpp"
 #include "tawpipe/report/formatters.hpp"
@@ -112,16 +113,24 @@ void complain_of_memory(const Summary& summary) {
 }  // namespace
 
 int run_simulate(const Request& request) {
-  if (request.schedule.empty()) throw InputError("--schedule is missing; give a name (tawpipe list schedules)");
+  if (request.schedule.empty() && request.schedule_file.empty()) {
+    throw InputError("--schedule is missing; give a name (tawpipe list schedules), --schedule-file or --graph");
+  }
   const ScheduleOptions options = parse_options(request.options);
-  schedule_info(request.schedule);  // an unknown name is found before anything is computed
+  if (request.schedule_file.empty()) schedule_info(request.schedule);  // an unknown name is found before anything is computed
   check_outputs(request);
-  const Problem problem = resolve(request, false);
+  std::optional<FileProblem> file;
+  if (!request.schedule_file.empty()) {
+    file = load_schedule_file(request);
+    require_runnable(file->schedule);
+  }
+  const Problem problem = file ? file->problem : resolve(request, false);
   Outputs outputs;
   if (!request.timeline.empty()) outputs.timeline.emplace(request.timeline);
   if (!request.trace.empty()) outputs.trace.emplace(request.trace);
   if (!request.json.empty()) outputs.json.emplace(request.json);
-  const Prediction prediction = predict_best(problem, request.schedule, options);
+  const Prediction prediction =
+      file ? predict(problem, std::move(file->schedule)) : predict_best(problem, request.schedule, options);
   const Summary& summary = prediction.summary;
   if (outputs.timeline) {
     write_timeline_csv(prediction.schedule, prediction.timeline, [&](std::string_view text) { (*outputs.timeline)(text); });

@@ -3,9 +3,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
 
 #include "../request.hpp"
+#include "exchange.hpp"
 #include "output.hpp"
 #include "tawpipe/report/formatters.hpp"
 
@@ -28,38 +31,58 @@ nlohmann::ordered_json findings_json(const Diagnostics& diagnostics) {
   return all;
 }
 
+/// Prints the findings about what is called `title`, and gives the exit code.
+int report(const Request& request, const Problem& problem, const std::string& title, const Schedule& schedule,
+           const Diagnostics& found) {
+  if (!request.json.empty()) {
+    nlohmann::ordered_json json;
+    json["schedule"] = schedule.name();
+    json["tasks"] = schedule.tasks().size();
+    json["valid"] = found.ok();
+    json["errors"] = found.errors();
+    json["warnings"] = found.warnings();
+    json["findings"] = findings_json(found);
+    write_output(request.json, json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+  }
+  if (request.json != "-") {
+    write_output("-", describe(problem) + "\n" +
+                          fmt::format("{}: {} tasks on {} ranks\n", one_line(title),
+                                      format_count(static_cast<std::int64_t>(schedule.tasks().size())), schedule.ranks()) +
+                          found.text());
+  }
+  return found.ok() ? ok : findings;
+}
+
 }  // namespace
 
 int run_validate(const Request& request) {
-  if (request.schedule.empty()) throw InputError("--schedule is missing; give a name (tawpipe list schedules)");
-  schedule_info(request.schedule);
+  if (request.schedule.empty() && request.schedule_file.empty()) {
+    throw InputError("--schedule is missing; give a name (tawpipe list schedules) or --schedule-file");
+  }
+  if (!request.schedule_file.empty()) {
+    FileProblem file = load_schedule_file(request);
+    const Diagnostics found = validate(file.schedule);
+    return report(request, file.problem, request.schedule_file, file.schedule, found);
+  }
+  const ScheduleOptions options = parse_options(request.options);
+  schedule_info(request.schedule);  // an unknown name is found before anything is computed
   const Problem problem = resolve(request, false);
-  const Prediction prediction = predict_best(problem, request.schedule, parse_options(request.options));
+  const Prediction prediction = predict_best(problem, request.schedule, options);
+  if (!problem.layout.is_plain()) {
+    // What the computations of a composed schedule meet and sum is proven on one replica's.
+    const std::int64_t size = std::max<std::int64_t>(prediction.summary.microbatch_size, 1);
+    const Schedule logical = logical_schedule(problem, request.schedule, options, size);
+    const Diagnostics found = validate(logical);
+    if (!found.ok()) return report(request, problem, request.schedule + " of one replica", logical, found);
+  }
   std::vector<Bytes> peaks;
   if (problem.model) {
     for (const auto& peak : prediction.summary.peak_memory) peaks.push_back(peak.total);
   }
   // Without a model sizes mean nothing, so memory is not held against the devices.
-  const ValidateOptions options{.peaks = peaks};
-  const Diagnostics found =
-      problem.model ? validate(prediction.schedule, problem.cluster, options) : validate(prediction.schedule, options);
-  if (!request.json.empty()) {
-    nlohmann::ordered_json json;
-    json["schedule"] = request.schedule;
-    json["tasks"] = prediction.summary.tasks;
-    json["valid"] = found.ok();
-    json["errors"] = found.errors();
-    json["warnings"] = found.warnings();
-    json["findings"] = findings_json(found);
-    write_output(request.json, json.dump(2) + "\n");
-  }
-  if (request.json != "-") {
-    write_output("-", describe(problem) + "\n" +
-                          fmt::format("{}: {} tasks on {} ranks\n", request.schedule, format_count(prediction.summary.tasks),
-                                      prediction.summary.ranks) +
-                          found.text());
-  }
-  return found.ok() ? ok : findings;
+  const Diagnostics found = problem.model ? validate(prediction.schedule, problem.cluster, ValidateOptions{.peaks = peaks})
+                                          : validate(prediction.schedule);
+  return report(request, problem, request.schedule, prediction.schedule, found);
 }
 
 }  // namespace tawpipe::sim
