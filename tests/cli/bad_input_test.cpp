@@ -1,0 +1,156 @@
+// What the command refuses: one line that names the fault and what would be right, exit code 2, no crash, soon.
+// Not: files that cannot be written (files_test.cpp).
+#include <doctest/doctest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/command.hpp"
+
+using support::check_refused;
+using support::Folder;
+using support::run;
+using support::words;
+
+namespace {
+
+const std::string data = TAWPIPE_TEST_DATA;
+
+/// `tawpipe simulate --schedule tawpipe` on a problem that is right, with the given flags in place of its own.
+support::Result with(const std::vector<std::pair<std::string, std::string>>& replaced) {
+  std::vector<std::pair<std::string, std::string>> flags{{"--schedule", "tawpipe"},
+                                                         {"--cluster", "3x2"},
+                                                         {"--model", "llama-12x512"},
+                                                         {"--sequence", "512"},
+                                                         {"--global-batch", "12"}};
+  for (const auto& [flag, value] : replaced) {
+    std::erase_if(flags, [&, name = flag](const auto& one) { return one.first == name; });
+    if (value != "(left out)") flags.emplace_back(flag, value);
+  }
+  std::vector<std::string> arguments{"simulate"};
+  for (const auto& [flag, value] : flags) {
+    arguments.push_back(flag);
+    arguments.push_back(value);
+  }
+  return run(arguments, {.memory_limit = true});
+}
+
+}  // namespace
+
+TEST_CASE("the problem that the others spoil is right") { CHECK(with({}).code == 0); }
+
+TEST_CASE("a cluster file that is missing") {
+  check_refused(with({{"--cluster", "nothing.json"}}), {"'nothing.json' cannot be read"});
+}
+TEST_CASE("a cluster file that is broken JSON") {
+  check_refused(with({{"--cluster", data + "/cli/broken.cluster.json"}}), {"broken.cluster.json", "not JSON", "line 3"});
+}
+TEST_CASE("a cluster file that is broken XML") {
+  check_refused(with({{"--cluster", data + "/cli/broken.nccl.xml"}}), {"broken.nccl.xml", "not XML"});
+}
+TEST_CASE("a cluster file with a negative bandwidth") {
+  check_refused(with({{"--cluster", data + "/cli/negative_bandwidth.cluster.json"}}),
+                {"negative_bandwidth.cluster.json", "inter_node", "'-10Gbps' is not a bandwidth"});
+}
+TEST_CASE("a cluster of no node, of no device, of half a size") {
+  check_refused(with({{"--cluster", "0x8"}}), {"0 nodes is impossible"});
+  check_refused(with({{"--cluster", "3x0"}}), {"0 devices is impossible"});
+  check_refused(with({{"--cluster", "3x"}}), {"'3x' is not a cluster size", "3x8"});
+  check_refused(with({{"--cluster", "dgx-h100*0"}}), {"whole number above zero"});
+}
+TEST_CASE("an unknown cluster, with the nearest") {
+  check_refused(with({{"--cluster", "nosuch"}}), {"unknown cluster 'nosuch'; known: a800x24-10gbe, dgx-a100"});
+  check_refused(with({{"--cluster", "dgxh100"}}), {"did you mean 'dgx-h100'?"});
+}
+TEST_CASE("an unknown schedule, with the nearest") {
+  check_refused(with({{"--schedule", "tawpip"}}), {"unknown schedule 'tawpip'; did you mean 'tawpipe'?"});
+  check_refused(run("compare --schedules tawpipe,1f1 --cluster 3x2"), {"did you mean '1f1b'?"});
+}
+TEST_CASE("an unknown model, with the nearest") {
+  check_refused(with({{"--model", "llma-2-7b"}}), {"unknown model 'llma-2-7b'; did you mean 'llama-2-7b'?"});
+  check_refused(with({{"--model", "nothing.json"}}), {"cannot read 'nothing.json'"});
+}
+TEST_CASE("a mixture of experts") {
+  check_refused(with({{"--model", data + "/models/mixture_of_experts.json"}}), {"mixture of experts", "'num_local_experts'"});
+}
+TEST_CASE("an option that the schedule does not have, or a value that it does not take") {
+  check_refused(with({{"--option", "ordr=paper"}}), {"unknown option of tawpipe 'ordr'; did you mean 'order'?"});
+  check_refused(with({{"--option", "order=papr"}}), {"order=papr", "eager, paper"});
+  check_refused(with({{"--option", "order"}}), {"'order' is not of the form key=value"});
+  check_refused(with({{"--option", "buffers=0"}}), {"buffers=0"});
+  check_refused(run("compare --cluster 3x2 --option ordr=paper"), {"'ordr'"});
+}
+TEST_CASE("a microbatch that does not divide the batch, with those that do") {
+  check_refused(with({{"--microbatch", "7"}, {"--global-batch", "1536"}}), {"the nearest that do are 6 and 8"});
+  check_refused(with({{"--microbatch", "0"}}), {"--microbatch 0"});
+  check_refused(with({{"--microbatch", "many"}}), {"--microbatch many", "auto"});
+}
+TEST_CASE("a flag that is left out") {
+  for (const std::string flag : {"--schedule", "--cluster", "--model", "--sequence", "--global-batch"}) {
+    check_refused(with({{flag, "(left out)"}}), {flag + " is missing", "see tawpipe simulate --help"});
+  }
+}
+TEST_CASE("counts that are none, negative, fractions, huge or text") {
+  for (const std::string flag : {"--sequence", "--global-batch", "--microbatches"}) {
+    for (const std::string value : {"0", "-5", "1e18", "4096.5", "text", "", "99999999999999999999"}) {
+      CAPTURE(flag);
+      CAPTURE(value);
+      check_refused(with({{flag, value}}), {flag + ": '" + value + "'", "see tawpipe simulate --help"});
+    }
+  }
+  check_refused(with({{"--sequence", "1000000000000000000"}}), {"too large", "16777216 tokens"});
+  check_refused(with({{"--global-batch", "1000000000000000000"}}), {"too large"});
+  check_refused(with({{"--global-batch", "(left out)"}, {"--microbatches", "1000000000000"}, {"--microbatch", "10000000"}}),
+                {"too many"});
+  check_refused(with({{"--microbatches", "6"}}), {"--global-batch and --microbatches"});
+}
+TEST_CASE("times that are none, negative, without a unit or beyond 100 %") {
+  check_refused(with({{"--cost", "fixed:"}}), {"--cost fixed needs times"});
+  check_refused(with({{"--cost", "fixed:forward=-1s"}}), {"'-1s' is not a duration"});
+  check_refused(with({{"--cost", "fixed:forward=1"}}), {"'1' is not a duration", "601us"});
+  check_refused(with({{"--cost", "fixed:forwad=1s"}}), {"did you mean 'forward'?"});
+  check_refused(with({{"--cost", "fixed:forward"}}), {"'forward' is not of the form key=value"});
+  check_refused(with({{"--cost", "roofline:utilization=2"}}), {"utilization=2 must be a fraction"});
+  check_refused(with({{"--cost", "roofline:all-reduce=star"}}), {"ring or tree"});
+  check_refused(with({{"--cost", "rooflin"}}), {"did you mean 'roofline'?"});
+  check_refused(with({{"--cost", "fixed:forward=9000000s"}}), {"106 days"});
+}
+TEST_CASE("an unknown way to recompute") { check_refused(with({{"--recompute", "ful"}}), {"did you mean 'full'?"}); }
+
+TEST_CASE("no command, an unknown one, an unknown flag") {
+  check_refused(run(""), {"a command is missing", "see tawpipe --help"});
+  check_refused(run("simulat"), {"unknown command 'simulat'; did you mean 'simulate'?", "see tawpipe --help"});
+  check_refused(run("topology shwo"), {"did you mean 'show'?", "see tawpipe topology --help"});
+  check_refused(run("topology"), {"show, import"});
+  check_refused(run("--nonsense"), {"unknown flag '--nonsense'", "see tawpipe --help"});
+  check_refused(run("simulate --shedule tawpipe"), {"unknown flag '--shedule'; did you mean '--schedule'?"});
+  check_refused(run("compare --cluster"), {"--cluster", "see tawpipe compare --help"});
+  check_refused(run("compare extra"), {"'extra' was not expected"});
+  check_refused(run("list shedules"), {"did you mean 'schedules'?"});
+  check_refused(run("list"), {"schedules|clusters|models", "see tawpipe list --help"});
+  check_refused(run("topology import nothing.txt --nodes 0"), {"--nodes: '0'"});
+  check_refused(run("topology import nothing.txt"), {"'nothing.txt' cannot be read"});
+}
+
+TEST_CASE("names with newlines and other control characters stay on one line") {
+  check_refused(with({{"--cluster", "a\nb\x1b[31m"}}), {"'a?b?[31m'"});
+  check_refused(with({{"--model", "a\nb"}}), {"a?b"});
+  check_refused(with({{"--schedule", "a\nb"}}), {"a?b"});
+}
+
+TEST_CASE("a billion sequences are too many tasks, and that is said at once") {
+  for (const std::string schedule : {"tawpipe", "weipipe", "fsdp", "1f1b", "gpipe"}) {
+    CAPTURE(schedule);
+    const auto result = with({{"--schedule", schedule}, {"--global-batch", "1000000000"}});
+    check_refused(result, {"too large for " + schedule, "larger microbatch"});
+    CHECK(result.seconds < 5);
+  }
+}
+
+TEST_CASE("a cluster of a million devices works, or is refused") {
+  const std::string problem = " --cluster 125000x8 --model llama-12x512 --sequence 512 --global-batch 8";
+  CHECK(run("simulate --schedule tawpipe" + problem, {.memory_limit = true}).code == 0);
+  check_refused(run("simulate --schedule weipipe" + problem, {.memory_limit = true}), {"too large for weipipe"});
+  check_refused(run("topology show 1000x1001"), {"at most 1000000 devices"});
+}
