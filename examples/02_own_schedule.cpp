@@ -2,9 +2,10 @@
 // all dependencies follow by themselves.
 #include <cstdint>
 #include <cstdio>
-#include <exception>
+#include <utility>
 
 #include "tawpipe/tawpipe.hpp"
+#include "tawpipe/topology/cluster_dimensions.hpp"
 
 using namespace tawpipe::literals;
 using tawpipe::Op;
@@ -13,7 +14,7 @@ int main() {
   constexpr int ranks = 4;
   constexpr std::int32_t microbatches = 8;
 
-  // Microbatches in pairs: two forwards, then their two backwards. Half the activations of GPipe, twice those of 1F1B's last.
+  // Microbatches in pairs: two forwards, then their two backwards. Keeps two activations a rank, at the price of a bubble.
   tawpipe::schedules::PipelineProgram program;
   for (int rank = 0; rank < ranks; ++rank) {
     program.rank_of_stage.push_back(rank);

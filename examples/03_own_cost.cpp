@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "tawpipe/tawpipe.hpp"
+#include "tawpipe/topology/cluster_dimensions.hpp"
 
 namespace {
 

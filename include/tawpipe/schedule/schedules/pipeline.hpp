@@ -177,7 +177,10 @@ class PipelineBuilder {
   const Item* head(std::size_t rank) const { return next_[rank] < items_[rank].size() ? &items_[rank][next_[rank]] : nullptr; }
 
   /// When the input of `action` is there, or -1 while it is not.
-  std::int64_t ready_of(const Action& action) { return has_input(action) ? slot(input(action)).ready : 0; }
+  std::int64_t ready_of(const Action& action) {
+    if (lacks_forward(action)) return -1;
+    return has_input(action) ? slot(input(action)).ready : 0;
+  }
 
   /// When the rank's next item can start, or -1 while it cannot. A receive starts with its send.
   std::int64_t start_of(std::size_t rank) {
@@ -338,15 +341,25 @@ class PipelineBuilder {
                  uses);
   }
 
+  /// A backward whose own forward has not yet run.
+  bool lacks_forward(const Action& action) const {
+    return !is_forward(action.op) && kept_[at(action.stage, action.microbatch)] == none<BufferId>;
+  }
+
+  /// Names a rank that waits: one that waits for itself before those that wait for it.
   std::string stuck() const {
-    for (std::size_t r = 0; r < items_.size(); ++r) {
-      if (const Item* item = head(r)) {
-        return concat("the pipeline's program cannot go on: rank ", r, " waits at ", tawpipe::name(item->action.op), " of stage ",
-                      item->action.stage, ", microbatch ", item->action.microbatch,
-                      ", whose input no rank produces in the order given");
-      }
+    std::size_t rank = items_.size();
+    for (std::size_t r = items_.size(); r-- > 0;) {
+      if (head(r) != nullptr) rank = r;
     }
-    return "the pipeline's program is empty";
+    if (rank == items_.size()) return "the pipeline's program is empty";
+    for (std::size_t r = items_.size(); r-- > 0;) {
+      const Item* item = head(r);
+      if (item != nullptr && item->kind == Item::Kind::compute && lacks_forward(item->action)) rank = r;
+    }
+    const Action& action = head(rank)->action;
+    return concat("the pipeline's program cannot go on: rank ", rank, " waits at ", tawpipe::name(action.op), " of stage ",
+                  action.stage, ", microbatch ", action.microbatch, ", whose input no rank produces in the order given");
   }
 
   ScheduleBuilder builder_;

@@ -170,3 +170,15 @@ TEST_CASE("a program whose order cannot be run names the rank and computation th
                        "rank produces in the order given",
                        tawpipe::ScheduleError);
 }
+
+TEST_CASE("a backward of the last stage before its forward cannot be run either") {
+  const PipelineProgram program{
+      .rank_of_stage = {0, 1},
+      .actions = {{{Op::forward, 0, 0}, {Op::backward, 0, 0}}, {{Op::backward, 1, 0}, {Op::forward, 1, 0}}}};
+  for (const bool overlap : {true, false}) {
+    CHECK_THROWS_WITH_AS(pipeline("wrong", Workload::abstract(2, 1), program, {.overlap = overlap}),
+                         "the pipeline's program cannot go on: rank 1 waits at backward of stage 1, microbatch 0, whose input "
+                         "no rank produces in the order given",
+                         tawpipe::ScheduleError);
+  }
+}

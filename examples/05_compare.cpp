@@ -1,4 +1,4 @@
-// Every schedule of the catalogue on one problem, with options as text: what `tawpipe compare` does.
+// Several schedules of the catalogue on one problem, with options as text: what `tawpipe compare` does.
 #include <algorithm>
 #include <cstdio>
 #include <string>
@@ -10,7 +10,7 @@
 int main() {
   const auto cluster = tawpipe::clusters::named("a800x24-10gbe");
   const auto model = tawpipe::models::named("llama-48x1024");
-  const tawpipe::Workload work{model, {.sequence = 8192, .microbatch_size = 2, .global_batch = 384}, tawpipe::Recompute::full};
+  const tawpipe::Workload work{model, {.sequence = 16384, .microbatch_size = 4, .global_batch = 1536}, tawpipe::Recompute::full};
   const tawpipe::Simulator simulator{cluster, tawpipe::RooflineCost{.utilization = model.utilization}};
 
   struct Entry {
