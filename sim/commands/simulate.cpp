@@ -60,7 +60,8 @@ std::string summary_text(const Summary& summary) {
                    format_duration(seconds(summary.communication.exposed_s))));
   for (std::size_t lane = 1; lane < summary.lanes.size(); ++lane) {
     line(concat("  ", summary.lanes[lane]),
-         fmt::format("{} busy", format_duration(seconds(summary.communication.lane_busy_s[lane]))));
+         fmt::format("{} busy, {} exposed", format_duration(seconds(summary.communication.lane_busy_s[lane])),
+                     format_duration(seconds(summary.communication.lane_exposed_s[lane]))));
   }
   line("between nodes", fmt::format("{}, at most {} out of one node", format_traffic(Bytes{summary.traffic.inter_node_bytes}),
                                     format_traffic(Bytes{summary.traffic.max_node_egress_bytes()})));

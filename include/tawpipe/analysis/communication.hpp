@@ -13,9 +13,10 @@ namespace tawpipe {
 
 /// Time in transfers and collectives, means over the ranks.
 struct Communication {
-  double busy_s = 0;                ///< at least one in flight
-  double exposed_s = 0;             ///< at least one in flight while the rank computes nothing
-  std::vector<double> lane_busy_s;  ///< [lane] in flight on that lane
+  double busy_s = 0;                   ///< at least one in flight
+  double exposed_s = 0;                ///< at least one in flight while the rank computes nothing
+  std::vector<double> lane_busy_s;     ///< [lane] in flight on that lane
+  std::vector<double> lane_exposed_s;  ///< [lane] in flight on that lane while the rank computes nothing
 };
 
 namespace detail {
@@ -61,32 +62,39 @@ inline std::int64_t overlap(const Intervals& a, const Intervals& b) {
 /// Communication time of `timeline`. Complexity: O(tasks log tasks), one rank's intervals in memory at a time.
 inline Communication communication(const Schedule& schedule, const Timeline& timeline) {
   Communication result;
-  result.lane_busy_s.assign(schedule.lanes().size(), 0);
+  const std::size_t lanes = schedule.lanes().size();
+  result.lane_busy_s.assign(lanes, 0);
+  result.lane_exposed_s.assign(lanes, 0);
   const double scale = 1e-12 / static_cast<double>(schedule.ranks());
   detail::Intervals work;
-  detail::Intervals lane_intervals;
   detail::Intervals all;
+  std::vector<detail::Intervals> in_flight(lanes);
+  const auto exposed = [&](const detail::Intervals& busy) {
+    return static_cast<double>(detail::length(busy) - detail::overlap(busy, work)) * scale;
+  };
   for (int rank = 0; rank < schedule.ranks(); ++rank) {
     work.clear();
     all.clear();
-    for (std::size_t lane = 0; lane < schedule.lanes().size(); ++lane) {
-      lane_intervals.clear();
+    for (std::size_t lane = 0; lane < lanes; ++lane) {
+      in_flight[lane].clear();
       for (const TaskId task : schedule.program(Rank{rank}, static_cast<int>(lane))) {
         const Op op = schedule.task(task).op;
         const std::pair interval{timeline.start_of(task).picoseconds(), timeline.end_of(task).picoseconds()};
         if (interval.first == interval.second) continue;
         if (is_work(op)) work.push_back(interval);
-        if (!is_compute(op)) lane_intervals.push_back(interval);
+        if (!is_compute(op)) in_flight[lane].push_back(interval);
       }
-      detail::unite(lane_intervals);
-      result.lane_busy_s[lane] += static_cast<double>(detail::length(lane_intervals)) * scale;
-      all.insert(all.end(), lane_intervals.begin(), lane_intervals.end());
+      detail::unite(in_flight[lane]);
+      all.insert(all.end(), in_flight[lane].begin(), in_flight[lane].end());
     }
     detail::unite(work);
     detail::unite(all);
-    const std::int64_t busy = detail::length(all);
-    result.busy_s += static_cast<double>(busy) * scale;
-    result.exposed_s += static_cast<double>(busy - detail::overlap(all, work)) * scale;
+    for (std::size_t lane = 0; lane < lanes; ++lane) {
+      result.lane_busy_s[lane] += static_cast<double>(detail::length(in_flight[lane])) * scale;
+      result.lane_exposed_s[lane] += exposed(in_flight[lane]);
+    }
+    result.busy_s += static_cast<double>(detail::length(all)) * scale;
+    result.exposed_s += exposed(all);
   }
   return result;
 }

@@ -39,8 +39,11 @@ inline nlohmann::ordered_json to_json(const Summary& summary) {
     by_payload[std::string{name(static_cast<Payload>(payload))}] = std::move(both);
   }
   Json lanes = Json::object();
-  for (std::size_t lane = 0; lane < summary.lanes.size(); ++lane)
+  Json exposed_lanes = Json::object();
+  for (std::size_t lane = 0; lane < summary.lanes.size(); ++lane) {
     lanes[summary.lanes[lane]] = summary.communication.lane_busy_s[lane];
+    exposed_lanes[summary.lanes[lane]] = summary.communication.lane_exposed_s[lane];
+  }
   Json path = Json::object();
   for (int op = 0; op < ops; ++op) {
     const Duration time = summary.critical_path[static_cast<std::size_t>(op)];
@@ -83,6 +86,7 @@ inline nlohmann::ordered_json to_json(const Summary& summary) {
   communication["busy_s"] = summary.communication.busy_s;
   communication["exposed_s"] = summary.communication.exposed_s;
   communication["lane_busy_s"] = std::move(lanes);
+  communication["lane_exposed_s"] = std::move(exposed_lanes);
   json["critical_path_s"] = std::move(path);
   return json;
 }

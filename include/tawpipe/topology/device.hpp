@@ -10,10 +10,10 @@ namespace tawpipe {
 
 /// A device as its data sheet states it.
 struct DeviceSpec {
-  std::string name;
-  Bytes memory;                     ///< total device memory
-  FlopsPerSecond peak;              ///< dense 16-bit matrix peak (no sparsity)
-  BytesPerSecond memory_bandwidth;  ///< device memory, read plus write
+  std::string name{};
+  Bytes memory{};                     ///< total device memory
+  FlopsPerSecond peak{};              ///< dense 16-bit matrix peak (no sparsity)
+  BytesPerSecond memory_bandwidth{};  ///< device memory, read plus write
 
   bool operator==(const DeviceSpec&) const = default;
 };

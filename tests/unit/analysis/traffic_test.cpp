@@ -1,0 +1,48 @@
+// Bytes sent, worked out by hand. Without a model each payload counts 1 MB.
+#include "tawpipe/analysis/traffic.hpp"
+
+#include <doctest/doctest.h>
+
+#include "support/two_ranks.hpp"
+#include "tawpipe/schedule/schedules/fully_sharded.hpp"
+
+using namespace tawpipe;
+
+namespace {
+
+constexpr std::int64_t mb = 1'000'000;
+
+}  // namespace
+
+TEST_CASE("one activation there and one gradient back cross between the nodes, once each") {
+  const test::TwoRanks two;
+  const Traffic found = traffic(two.schedule, two.cluster);
+  CHECK(found.inter_node_bytes == 2 * mb);
+  CHECK(found.intra_node_bytes == 0);
+  CHECK(found.node_egress_bytes == std::vector<std::int64_t>{mb, mb});
+  CHECK(found.node_ingress_bytes == std::vector<std::int64_t>{mb, mb});
+  CHECK(found.max_node_egress_bytes() == mb);
+  CHECK(found.payload_bytes[static_cast<std::size_t>(Payload::activations)][1] == mb);
+  CHECK(found.payload_bytes[static_cast<std::size_t>(Payload::activation_gradients)][1] == mb);
+  // Each message crosses two adapters' links: out of one, into the other.
+  CHECK(found.link_bytes[static_cast<std::size_t>(LinkClass::network)] == 4 * mb);
+}
+
+TEST_CASE("a ring collective sends its part over each edge") {
+  const Cluster cluster = ClusterBuilder{}
+                              .device({.name = "d"})
+                              .nodes(2)
+                              .devices_per_node(2)
+                              .intra_node({.bandwidth = BytesPerSecond{1e9}, .latency = Duration{}})
+                              .inter_node({.bandwidth = BytesPerSecond{1e9}, .latency = Duration{}})
+                              .build();
+  const Schedule schedule = schedules::fully_sharded(Workload::abstract(4, 4), cluster.groups_by_node());
+  const Traffic found = traffic(schedule, cluster);
+  // 4 units, gathered twice and scattered once, 3/4 of 1 MB over each of the ring's 4 edges, 2 of which cross.
+  CHECK(found.inter_node_bytes == 4 * 3 * 2 * mb * 3 / 4);
+  CHECK(found.intra_node_bytes == found.inter_node_bytes);
+  CHECK(found.max_node_egress_bytes() == found.inter_node_bytes / 2);
+  std::int64_t sent = 0;
+  for (const auto bytes : found.rank_sent_bytes) sent += bytes;
+  CHECK(sent == found.inter_node_bytes + found.intra_node_bytes);
+}
