@@ -91,14 +91,14 @@ inline bool read_whole_file(const std::string& path, std::string& text) {
   if (file == nullptr) return false;
   char buffer[65536];
   std::size_t got = 0;
-  bool small = true;
-  while (small && (got = std::fread(buffer, 1, sizeof buffer, file)) > 0) {
+  bool fits = true;
+  while (fits && (got = std::fread(buffer, 1, sizeof buffer, file)) > 0) {
     text.append(buffer, got);
-    small = text.size() <= (std::size_t{64} << 20);
+    fits = text.size() <= (std::size_t{64} << 20);
   }
   const bool whole = std::ferror(file) == 0;  // a folder opens, and fails to read
   std::fclose(file);
-  if (!small) throw InputError(concat(path, " is larger than 64 MiB; that is no cluster file"));
+  if (!fits) throw InputError(concat(path, " is larger than 64 MiB; that is no cluster file"));
   return whole;
 }
 
