@@ -198,12 +198,11 @@ class JsonWatch {
 /// Parses a JSON text; refuses a key that stands twice in one object, which JSON would let pass.
 /// @throws InputError  in one line.
 inline nlohmann::json parse_json_strictly(std::string_view text) {
-  using Json = nlohmann::json;
   try {
     JsonWatch watch;
-    Json::sax_parse(text.begin(), text.end(), &watch);
-    return Json::parse(text.begin(), text.end());
-  } catch (const Json::exception& error) {
+    nlohmann::json::sax_parse(text.begin(), text.end(), &watch);
+    return nlohmann::json::parse(text.begin(), text.end());
+  } catch (const nlohmann::json::exception& error) {
     // "[json.exception.parse_error.101] parse error at line 1, column 2: ..."
     std::string_view message = error.what();
     if (const auto begin = message.find("] "); begin != std::string_view::npos) message.remove_prefix(begin + 2);
