@@ -32,7 +32,8 @@ Entry parse_entry(const std::string& text, const ScheduleOptions& for_all, bool 
   const ScheduleInfo& info = schedule_info(entry.schedule);
   if (overlapped) entry.options = info.overlapped;
   for (const auto& [key, value] : for_all) {
-    if (std::any_of(info.options.begin(), info.options.end(), [&](const auto& option) { return option.name == key; })) {
+    if (std::any_of(info.options.begin(), info.options.end(),
+                    [&, name = key](const auto& option) { return option.name == name; })) {
       entry.options[key] = value;
     }
   }

@@ -37,7 +37,7 @@ struct LayoutPlace {
 class RankMap {
  public:
   /// @throws InputError  if `ranks` cannot be cut so, or the order is no permutation of "tcsd".
-  RankMap(const Layout& layout, int ranks) : layout_{layout}, ranks_{ranks} {
+  RankMap(const Layout& layout, int ranks) : layout_{layout} {
     if (layout.tensor < 1 || layout.context < 1 || layout.data < 1) {
       throw InputError("tensor, context and data parallelism must be 1 or more");
     }
@@ -115,7 +115,6 @@ class RankMap {
   }
 
   Layout layout_;
-  int ranks_;
   int logical_ = 1;
 };
 
