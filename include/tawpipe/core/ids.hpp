@@ -23,6 +23,10 @@ enum class BufferId : std::int32_t {};
 enum class GroupId : std::int32_t {};
 /// A stage of the model: consecutive layers scheduled, stored or sent together. A weight pipeline's stage is its shard.
 enum class StageId : std::int32_t {};
+/// A set of parameters: what a buffer holds, or a communication carries.
+enum class PiecesId : std::int32_t {};
+/// What each member of a collective contributes or keeps.
+enum class SplitId : std::int32_t {};
 
 /// The "no such id" of any kind.
 template <class Id>

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tawpipe/core/ids.hpp"
+#include "tawpipe/model/parameters.hpp"
 #include "tawpipe/model/stage_work.hpp"
 #include "tawpipe/model/workload.hpp"
 #include "tawpipe/schedule/task.hpp"
@@ -55,7 +56,9 @@ class Schedule {
     Rows<TaskId> program;       ///< [rank * lanes + lane]
     Rows<Rank> groups;          ///< [group] members
     std::vector<Buffer> buffers;
-    Rows<Use> uses;  ///< [task]
+    Rows<Use> uses;               ///< [task]
+    Rows<ParameterRange> pieces;  ///< [pieces] in the order in which a buffer holds them
+    Rows<PiecesId> splits;        ///< [split] one for each member of a collective, or one for all
   };
 
   Schedule(Workload workload, Parts parts) : workload_{std::move(workload)}, parts_{std::move(parts)} {}
@@ -87,6 +90,11 @@ class Schedule {
   const Buffer& buffer(BufferId buffer) const { return parts_.buffers[index(buffer)]; }
   std::span<const Use> uses(TaskId task) const { return parts_.uses[index(task)]; }
 
+  std::span<const ParameterRange> pieces(PiecesId pieces) const { return parts_.pieces[index(pieces)]; }
+  /// The parameters that a task carries. Of an all_gather: what each member gives, of a reduce_scatter: what each keeps, in the
+  /// group's order; otherwise one set.
+  std::span<const PiecesId> split(SplitId split) const { return parts_.splits[index(split)]; }
+
   /// The lane a task occupies on `rank`, which must be one of its ends or members.
   int lane_on(TaskId id, Rank rank) const {
     const Task& task = this->task(id);
@@ -96,7 +104,7 @@ class Schedule {
   /// Bytes of memory that the schedule itself takes.
   std::size_t memory_bytes() const {
     return parts_.tasks.capacity() * sizeof(Task) + parts_.dependencies.bytes() + parts_.program.bytes() + parts_.groups.bytes() +
-           parts_.buffers.capacity() * sizeof(Buffer) + parts_.uses.bytes();
+           parts_.buffers.capacity() * sizeof(Buffer) + parts_.uses.bytes() + parts_.pieces.bytes() + parts_.splits.bytes();
   }
 
   const Parts& parts() const { return parts_; }

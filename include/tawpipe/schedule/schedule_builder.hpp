@@ -49,15 +49,12 @@ class ScheduleBuilder {
   const StageWork& stage(int stage) const { return parts_.stages[static_cast<std::size_t>(stage)]; }
 
   /// A group of ranks that communicate together; the same members give the same group.
-  GroupId group(const std::vector<Rank>& members) {
-    const auto [at, added] = group_ids_.try_emplace(members, id<GroupId>(group_ids_.size()));
-    if (added) {
-      if (group_begin_.empty()) group_begin_.push_back(0);
-      group_members_.insert(group_members_.end(), members.begin(), members.end());
-      group_begin_.push_back(static_cast<std::uint32_t>(group_members_.size()));
-    }
-    return at->second;
-  }
+  GroupId group(const std::vector<Rank>& members) { return groups_.find<GroupId>(members); }
+
+  /// A set of parameters; the same ranges give the same set.
+  PiecesId pieces(const std::vector<ParameterRange>& ranges) { return pieces_.find<PiecesId>(ranges); }
+  /// What each member of a collective contributes or keeps; the same sets give the same split.
+  SplitId split(const std::vector<PiecesId>& members) { return splits_.find<SplitId>(members); }
 
   BufferId buffer(const Buffer& buffer) {
     parts_.buffers.push_back(buffer);
@@ -103,7 +100,9 @@ class ScheduleBuilder {
   Schedule build() {
     parts_.dependencies = Rows<TaskId>{std::move(dependency_begin_), std::move(dependency_items_)};
     parts_.uses = Rows<Use>{std::move(use_begin_), std::move(use_items_)};
-    parts_.groups = Rows<Rank>{std::move(group_begin_), std::move(group_members_)};
+    parts_.groups = groups_.rows();
+    parts_.pieces = pieces_.rows();
+    parts_.splits = splits_.rows();
     std::vector<std::uint32_t> begin{0};
     std::vector<TaskId> items;
     for (const auto& lane : program_) {
@@ -123,6 +122,31 @@ class ScheduleBuilder {
   struct Reader {
     TaskId task;
     std::int32_t next;
+  };
+  /// Rows of which no two are equal.
+  template <class T>
+  class DistinctRows {
+   public:
+    /// The row with these items, added if there is none.
+    template <class Id>
+    Id find(const std::vector<T>& row) {
+      const auto [at, added] = ids_.try_emplace(row, static_cast<std::int32_t>(ids_.size()));
+      if (added) {
+        items_.insert(items_.end(), row.begin(), row.end());
+        begin_.push_back(static_cast<std::uint32_t>(items_.size()));
+      }
+      return id<Id>(at->second);
+    }
+    std::span<const T> operator[](std::size_t row) const {
+      return std::span<const T>{items_}.subspan(begin_[row], begin_[row + 1] - begin_[row]);
+    }
+    /// Leaves nothing behind.
+    Rows<T> rows() { return Rows<T>{std::move(begin_), std::move(items_)}; }
+
+   private:
+    std::vector<std::uint32_t> begin_{0};
+    std::vector<T> items_;
+    std::map<std::vector<T>, std::int32_t> ids_;
   };
 
   int lane_on(TaskId task, Rank rank) const {
@@ -162,9 +186,7 @@ class ScheduleBuilder {
       program_[index(rank) * parts_.lanes.size() + static_cast<std::size_t>(lane)].push_back(added);
     };
     if (is_collective(task.op)) {
-      const auto begin = group_begin_[index(task.group)];
-      const auto end = group_begin_[index(task.group) + 1];
-      for (auto i = begin; i < end; ++i) push(group_members_[i], task.lane);
+      for (const Rank member : groups_[index(task.group)]) push(member, task.lane);
       return;
     }
     push(task.rank, task.lane);
@@ -179,9 +201,9 @@ class ScheduleBuilder {
   std::vector<TaskId> dependency_items_;
   std::vector<std::uint32_t> use_begin_;
   std::vector<Use> use_items_;
-  std::vector<std::uint32_t> group_begin_;
-  std::vector<Rank> group_members_;
-  std::map<std::vector<Rank>, GroupId> group_ids_;
+  DistinctRows<Rank> groups_;
+  DistinctRows<ParameterRange> pieces_;
+  DistinctRows<PiecesId> splits_;
   std::vector<State> state_;
   std::vector<Reader> readers_;
   std::vector<TaskId> wanted_;

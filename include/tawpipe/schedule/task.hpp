@@ -24,6 +24,7 @@ struct Task {
   StageId stage = none<StageId>;  ///< the stage (shard) worked on or carried
   std::int32_t microbatch = -1;   ///< numbered over the iteration; -1 where none is meant
   std::int32_t step = -1;         ///< place in the schedule's lock-step picture; -1 where it has none
+  SplitId split = none<SplitId>;  ///< weights, gradients: the parameters carried (Schedule::split); none: all of the stage's
   Bytes bytes{};                  ///< pass, broadcast, reduce: the message; exchange: each way; other collectives: the whole
                                   ///< (gathered) buffer; update: the model states it touches
 };
@@ -65,7 +66,8 @@ struct Buffer {
   StageId stage = none<StageId>;
   Bytes bytes;
   BufferKind kind = BufferKind::weights;
-  bool persistent = true;  ///< held for the whole iteration; otherwise from its first use's start to its last use's end
+  bool persistent = true;            ///< held for the whole iteration; otherwise from its first use's start to its last use's end
+  PiecesId pieces = none<PiecesId>;  ///< the parameters it holds, or whose gradients; none: all of its stage
 };
 
 }  // namespace tawpipe

@@ -1,0 +1,66 @@
+// What an executor hands to the code that computes a stage, and the concept that code models.
+// Not: the computation itself (layers/) nor when it runs (execute/).
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "tawpipe/core/ids.hpp"
+#include "tawpipe/model/stage_work.hpp"
+
+namespace tawpipe {
+
+/// Where a stage's parameters, or their gradients, lie. Null where the stage has none of the kind.
+template <class Byte>
+struct StageParameters {
+  Byte* layers = nullptr;      ///< all decoder layers of the stage, one behind the other, in the order of model/parameters.hpp
+  Byte* embedding = nullptr;   ///< [vocab, hidden]
+  Byte* final_norm = nullptr;  ///< [hidden]
+  Byte* output = nullptr;      ///< [vocab, hidden]; a tied model's embedding, perhaps the same memory
+};
+
+/// One forward. Memory is aligned to 64 bytes but for parameters, which are aligned to their numbers.
+struct ForwardArgs {
+  const StageWork* stage = nullptr;
+  std::int32_t microbatch = 0;
+  StageParameters<const std::byte> weights;
+  std::span<const std::byte> input;       ///< [microbatch, sequence, hidden]; empty where the stage looks up the embedding
+  std::span<std::byte> output;            ///< the same shape, perhaps the same memory; empty where the stage has the head
+  std::span<std::byte> saved;             ///< stage->saved bytes, kept as they are until this microbatch's backward
+  std::span<std::byte> workspace;         ///< at least stage->forward_workspace bytes; what it holds is lost
+  std::span<const std::int32_t> tokens;   ///< [microbatch, sequence]
+  std::span<const std::int32_t> targets;  ///< [microbatch, sequence]
+  double* loss = nullptr;                 ///< set by the head: mean over the microbatch's tokens
+};
+
+/// One backward. Gradients are added to what `gradients` holds.
+struct BackwardArgs {
+  const StageWork* stage = nullptr;
+  std::int32_t microbatch = 0;
+  StageParameters<const std::byte> weights;
+  StageParameters<std::byte> gradients;        ///< null in backward_input
+  std::span<const std::byte> output_gradient;  ///< of the output; empty where the stage has the head
+  std::span<std::byte> input_gradient;         ///< of the input, perhaps the same memory; empty where it has the embedding
+  std::span<std::byte> saved;                  ///< as the forward left it; may be overwritten
+  std::span<std::byte> stash;                  ///< what backward_input leaves for backward_weight beside `saved`
+  std::span<std::byte> workspace;              ///< at least stage->backward_workspace bytes
+  std::span<const std::int32_t> tokens;        ///< [microbatch, sequence]
+  std::span<const std::int32_t> targets;       ///< [microbatch, sequence]
+  double scale = 1;                            ///< the loss counts this much: 1 / microbatches of the iteration
+};
+
+/// Code that computes stages for an executor. It sees memory and sizes, never a rank and never a framework's type.
+///
+/// `backward` is what `backward_input` and `backward_weight` do together; the two run in this order, other stages' and
+/// microbatches' computations between them. One object serves one rank: calls do not overlap.
+template <class L>
+concept LayerCompute = requires(L& layer, const ForwardArgs& forward, const BackwardArgs& backward) {
+  { layer.forward(forward) } -> std::same_as<void>;
+  { layer.backward(backward) } -> std::same_as<void>;
+  { layer.backward_input(backward) } -> std::same_as<void>;
+  { layer.backward_weight(backward) } -> std::same_as<void>;
+};
+
+}  // namespace tawpipe
