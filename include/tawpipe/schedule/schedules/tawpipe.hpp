@@ -8,6 +8,7 @@
 
 #include "tawpipe/placement/interleaved.hpp"
 #include "tawpipe/schedule/schedules/common.hpp"
+#include "tawpipe/schedule/schedules/detail/tawpipe_order.hpp"
 #include "tawpipe/schedule/schedules/node_cache.hpp"
 #include "tawpipe/topology/device_group.hpp"
 
@@ -53,7 +54,10 @@ class TawpipeBuilder {
     const ReplicatedEdge edge{builder_, ranks_};
     edge_ = &edge;
     add_cache();
-    for (const Event& event : events()) {
+    const TawpipeOrder order{groups_, shards_, builder_.workload().microbatches(), builder_.stage(0),
+                             options_.order == Order::paper};
+    order_ = &order;
+    for (const TawpipeEvent& event : order.events()) {
       collect(event.group, event.step);
       compute_step(event.group, event.step);
       deliver(event.group, event.step);
@@ -88,64 +92,6 @@ class TawpipeBuilder {
     const int group = groups_.group_of(rank);
     return copy(group, shard).weights != none<BufferId> && placement_.staging(shard, group) == rank;
   }
-
-  /// A group's work at one step: which shard, which way, in which round.
-  struct Place {
-    bool active = false;
-    bool forward = true;
-    int shard = 0;
-    std::int64_t round = 0;
-  };
-
-  /// A group's step in the order of emission: at `time`, in units of one forward.
-  struct Event {
-    std::int64_t time;
-    int group;
-    std::int64_t step;
-  };
-
-  /// All groups' steps in the order in which they come when transfers take no time. The lanes of an owner that serves
-  /// several groups keep this order; in lock-step order a group still in its forward would wait for one in its backward.
-  std::vector<Event> events() const {
-    const std::int64_t steps = 2 * shards_ * rounds();
-    const std::int64_t backward = backward_units();
-    const std::int64_t drawn = options_.order == Order::paper ? 1 : 0;
-    std::vector<Event> events;
-    for (int g = 0; g < groups_.count(); ++g) {
-      for (std::int64_t step = -1; step <= steps; ++step) {
-        const std::int64_t round = step < 0 ? 0 : step / (2 * shards_);
-        const std::int64_t within = step - round * 2 * shards_;
-        std::int64_t time = g + round * ((1 + backward) * shards_ + drawn);
-        time += within <= shards_ ? within : shards_ + backward * (within - shards_);
-        if (g > 0 && within >= shards_) time += drawn;
-        events.push_back({time, g, step});
-      }
-    }
-    std::stable_sort(events.begin(), events.end(), [](const Event& a, const Event& b) { return a.time < b.time; });
-    return events;
-  }
-
-  /// How many forwards one backward takes, about: 2, or 3 where it recomputes the forward.
-  std::int64_t backward_units() const {
-    const StageWork& work = builder_.stage(0);
-    if (work.forward.value() <= 0) return 2;
-    const double ratio = (work.recompute + work.backward_input + work.backward_weight) / work.forward;
-    return std::max<std::int64_t>(1, static_cast<std::int64_t>(ratio + 0.5));
-  }
-
-  /// @param step  the group's own, from 0
-  Place place(std::int64_t step, int group) const {
-    Place place;
-    if (step < 0) return place;
-    place.round = step / (2 * shards_);
-    const auto within = static_cast<int>(step % (2 * shards_));
-    place.forward = within < shards_;
-    place.shard = place.forward ? within : 2 * shards_ - 1 - within;
-    place.active = has_microbatch(groups_.first(group), place.round);
-    return place;
-  }
-  std::int64_t rounds() const { return (builder_.workload().microbatches() + ranks_ - 1) / ranks_; }
-  bool has_microbatch(int rank, std::int64_t round) const { return round * ranks_ + rank < builder_.workload().microbatches(); }
 
   void add_buffers() {
     const Workload& workload = builder_.workload();
@@ -235,7 +181,7 @@ class TawpipeBuilder {
 
   /// Brings the shard of step + 1 into the group. A shard that the group has just used stays and is not sent again.
   void deliver(int group, std::int64_t step) {
-    const Place next = place(step + 1, group);
+    const TawpipePlace next = order_->place(step + 1, group);
     if (!next.active) return;
     auto& held = held_[static_cast<std::size_t>(group)];
     if (held == next.shard) return;
@@ -272,7 +218,7 @@ class TawpipeBuilder {
 
   void compute_step(int group, std::int64_t step) {
     if (options_.order == Order::paper) draw_idle(group, step);
-    const Place now = place(step, group);
+    const TawpipePlace now = order_->place(step, group);
     if (!now.active) return;
     const StageWork& work = builder_.stage(now.shard);
     const std::int64_t delivery = delivered_[static_cast<std::size_t>(group)];
@@ -281,7 +227,7 @@ class TawpipeBuilder {
     std::vector<TaskId> done;
     for (const Rank member : groups_.members(group)) {
       const int r = number(member);
-      if (!has_microbatch(r, now.round)) continue;
+      if (!order_->has_microbatch(r, now.round)) continue;
       RankBuffers& rank = rank_[static_cast<std::size_t>(r)];
       BufferId& saved = rank.saved[static_cast<std::size_t>(now.shard)];
       if (now.forward) saved = builder_.transient(r, BufferKind::activations, work.saved, now.shard);
@@ -298,8 +244,8 @@ class TawpipeBuilder {
         if (keeps(r, now.shard)) copy(group, now.shard).summed = true;
         edge_->backward(r, work, uses_);
       }
-      done.push_back(builder_.add(compute(now.forward ? Op::forward : Op::backward, r, now.shard, now.round * ranks_ + r,
-                                          static_cast<std::int32_t>(step + group)),
+      done.push_back(builder_.add(compute(now.forward ? Op::forward : Op::backward, r, now.shard,
+                                          order_->microbatch(r, now.round), static_cast<std::int32_t>(step + group)),
                                   uses_, after));
     }
     computed_[static_cast<std::size_t>(group)] = std::move(done);
@@ -314,8 +260,8 @@ class TawpipeBuilder {
   /// The paper draws group g's start g units late, and one unit between forward and backward (after the last backward in
   /// the first group), where dependencies alone ask for none.
   void draw_idle(int group, std::int64_t step) {
-    const Place now = place(step, group);
-    const Place before = place(step - 1, group);
+    const TawpipePlace now = order_->place(step, group);
+    const TawpipePlace before = order_->place(step - 1, group);
     const bool starts = now.active && step == 0;
     const bool turns = group > 0 && now.active && !now.forward && now.shard == shards_ - 1;
     const bool ended = group == 0 && before.active && !before.forward && before.shard == 0;
@@ -328,7 +274,7 @@ class TawpipeBuilder {
   /// Sums the gradient of the step before in the group and sends it to its owner, which adds it to its own. Where the group
   /// keeps a copy of the shard, its sum stays until the group's last round.
   void collect(int group, std::int64_t step) {
-    const Place last = place(step - 1, group);
+    const TawpipePlace last = order_->place(step - 1, group);
     if (!last.active || last.forward) return;
     const int owner = placement_.owner(last.shard);
     const bool at_home = groups_.group_of(owner) == group;
@@ -345,21 +291,21 @@ class TawpipeBuilder {
       for (const Rank member : groups_.members(group)) {
         const int r = number(member);
         // A member without a microbatch names no buffer and adds zeros; a sum kept at the root counts in any case.
-        if (r != root && !has_microbatch(r, last.round)) continue;
+        if (r != root && !order_->has_microbatch(r, last.round)) continue;
         const BufferId buffer = gradient_of(r, last.shard);
         if (r != root) {
           uses_.push_back(reads(buffer));
         } else if (holds_sum(r, last.shard)) {
           uses_.push_back(adds_to(buffer));
         } else {
-          uses_.push_back(has_microbatch(r, last.round) ? changes(buffer) : writes(buffer));
+          uses_.push_back(order_->has_microbatch(r, last.round) ? changes(buffer) : writes(buffer));
         }
       }
       if (is_kept) kept.summed = true;
       collected.push_back(
           builder_.add(collective(Op::reduce, Payload::gradients, lane_reduce_, root, group, last.shard, at, bytes), uses_));
     }
-    const bool more_to_come = is_kept && has_microbatch(groups_.first(group), last.round + 1);
+    const bool more_to_come = is_kept && order_->has_microbatch(groups_.first(group), last.round + 1);
     if (at_home || more_to_come) return;
     collected.push_back(builder_.add({.op = Op::pass,
                                       .payload = Payload::gradients,
@@ -398,6 +344,7 @@ class TawpipeBuilder {
   int shards_;
   placements::Interleaved placement_;
   const ReplicatedEdge* edge_ = nullptr;
+  const TawpipeOrder* order_ = nullptr;
   std::vector<States> states_;           ///< [shard]
   std::vector<Copy> copies_;             ///< [group, shard]
   std::vector<RankBuffers> rank_;        ///< [rank]
