@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "tawpipe/analysis/detail/describe.hpp"
 #include "tawpipe/analysis/diagnostics.hpp"
+#include "tawpipe/schedule/describe.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 
 namespace tawpipe {

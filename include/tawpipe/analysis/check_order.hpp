@@ -10,9 +10,9 @@
 #include <tuple>
 #include <vector>
 
-#include "tawpipe/analysis/detail/describe.hpp"
 #include "tawpipe/analysis/detail/task_graph.hpp"
 #include "tawpipe/analysis/diagnostics.hpp"
+#include "tawpipe/schedule/describe.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 
 namespace tawpipe {

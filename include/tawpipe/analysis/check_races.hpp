@@ -7,9 +7,9 @@
 #include <span>
 #include <vector>
 
-#include "tawpipe/analysis/detail/describe.hpp"
 #include "tawpipe/analysis/diagnostics.hpp"
 #include "tawpipe/analysis/reachability.hpp"
+#include "tawpipe/schedule/describe.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 
 namespace tawpipe {

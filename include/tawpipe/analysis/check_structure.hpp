@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "tawpipe/analysis/detail/describe.hpp"
 #include "tawpipe/analysis/diagnostics.hpp"
+#include "tawpipe/schedule/describe.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 
 namespace tawpipe {

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <span>
 
-#include "tawpipe/core/ids.hpp"
+#include "tawpipe/model/parameters.hpp"
 #include "tawpipe/model/stage_work.hpp"
 
 namespace tawpipe {
@@ -49,6 +49,30 @@ struct BackwardArgs {
   std::span<const std::int32_t> tokens;        ///< [microbatch, sequence]
   std::span<const std::int32_t> targets;       ///< [microbatch, sequence]
   double scale = 1;                            ///< the loss counts this much: 1 / microbatches of the iteration
+};
+
+/// One step of the optimizer on parameters that lie in one run. Numbers are of the executor's type.
+struct UpdateArgs {
+  ParameterRange parameters;             ///< which of the model's they are
+  std::span<std::byte> weights;          ///< [parameters]
+  std::span<const std::byte> gradients;  ///< [parameters] mean over the iteration's microbatches, before clipping
+  std::span<std::byte> first_moment;     ///< [parameters]
+  std::span<std::byte> second_moment;    ///< [parameters]
+  std::int64_t step = 1;                 ///< of the optimizer, from 1
+  double learning_rate = 0;
+  double gradient_scale = 1;  ///< of clipping
+};
+
+/// An optimizer with two states a parameter, such as AdamW.
+template <class O>
+concept ParameterUpdate = requires(const O& optimizer, const UpdateArgs& args) {
+  { optimizer.update(args) } -> std::same_as<void>;
+};
+
+/// Where microbatches come from: the same tokens for the same step and microbatch, whoever asks.
+template <class S>
+concept MicrobatchTokens = requires(const S& source, std::int64_t step, std::int32_t microbatch, std::span<std::int32_t> tokens) {
+  { source.fetch(step, microbatch, tokens, tokens) } -> std::same_as<void>;
 };
 
 /// Code that computes stages for an executor. It sees memory and sizes, never a rank and never a framework's type.

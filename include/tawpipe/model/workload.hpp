@@ -44,6 +44,12 @@ class Workload {
   Recompute recompute() const { return recompute_; }
   std::int64_t microbatches() const { return microbatches_; }
   const ParameterBytes& parameter_bytes() const { return parameter_bytes_; }
+  /// Other sizes than those of 16-bit training: an executor in float32 keeps 4 bytes of weight and gradient and 8 of states.
+  /// @pre before a schedule is built from it
+  Workload& parameter_bytes(const ParameterBytes& bytes) {
+    parameter_bytes_ = bytes;
+    return *this;
+  }
 
   /// Tokens of one iteration over all devices; 0 if abstract.
   double tokens() const { return model_ ? static_cast<double>(batch_.global_batch) * static_cast<double>(batch_.sequence) : 0.0; }

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "tawpipe/analysis/detail/contents.hpp"
-#include "tawpipe/analysis/detail/describe.hpp"
 #include "tawpipe/analysis/diagnostics.hpp"
+#include "tawpipe/schedule/describe.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 
 namespace tawpipe::detail {

@@ -1,0 +1,96 @@
+// What each task of a schedule does to memory: which part of which buffer it reads, writes, sends and adds to.
+// Not: how that is found (execute/detail/dataflow_builder.hpp) nor when it is done (execute/program.hpp).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "tawpipe/core/ids.hpp"
+#include "tawpipe/execute/packed_parameters.hpp"
+#include "tawpipe/model/parameters.hpp"
+
+namespace tawpipe {
+
+/// A place in a buffer, in numbers (of the buffer's own type) from its begin.
+struct Place {
+  BufferId buffer = none<BufferId>;
+  std::int64_t offset = 0;
+
+  explicit operator bool() const { return buffer != none<BufferId>; }
+};
+
+/// A run of numbers in a buffer.
+struct Run {
+  Place place;
+  std::int64_t count = 0;
+};
+
+/// The kinds of parameters that a stage has, in the order of StageParameters.
+enum class StagePart : std::uint8_t { layers, embedding, final_norm, output };
+inline constexpr int stage_parts = 4;
+
+/// A forward or backward. What a task does not have is none.
+struct ComputeFlow {
+  std::array<Place, stage_parts> weights{};
+  std::array<Place, stage_parts> gradients{};
+  std::vector<Run> cleared;          ///< gradients to set to zero before
+  BufferId input = none<BufferId>;   ///< activation, or gradient of the output, that comes in
+  BufferId output = none<BufferId>;  ///< activation, or gradient of the input, that goes on; may equal `input`
+  BufferId saved = none<BufferId>;   ///< from the forward to the backward
+  BufferId stash = none<BufferId>;   ///< from backward_input to backward_weight
+};
+
+/// A piece of an update: parameters that lie in one run in each of the buffers.
+struct UpdatePiece {
+  ParameterRange parameters;
+  Place weights;
+  Place gradients;
+  Place twin;                             ///< a second gradient of the same parameters on the rank, to be added; may be none
+  Place optimizer;                        ///< numbered by parameter: of state i of n, place offset + i * optimizer_parameters
+  std::int64_t optimizer_parameters = 0;  ///< parameters of the whole optimizer buffer
+};
+
+/// A run of numbers that a message is made of, or goes to.
+struct Segment {
+  Place place;
+  std::int64_t packed = 0;  ///< its place in the packed message
+  std::int64_t count = 0;
+  bool add = false;  ///< added to what is there; otherwise stored
+};
+
+/// One rank's part in a communication.
+struct TransferEnd {
+  Rank rank = none<Rank>;
+  std::vector<Segment> gives;  ///< what it puts into the packed message
+  std::vector<Segment> takes;  ///< what it gets out of it
+};
+
+/// A communication. The packed message has all numbers in the order in which its collective takes them: an all_gather's and a
+/// reduce_scatter's by member.
+struct TransferFlow {
+  std::vector<TransferEnd> ends;           ///< by member; pass: source, destination
+  std::vector<std::int64_t> member_begin;  ///< all_gather, reduce_scatter: [member] and the end: its part of the message
+  std::int64_t count = 0;                  ///< numbers of the whole packed message; exchange: of each way
+};
+
+/// The whole schedule's. Made by `resolve_dataflow` (execute/detail/dataflow_builder.hpp).
+struct Dataflow {
+  std::vector<std::int32_t> flow_of_task;  ///< [task] index into one of the following, by op
+  std::vector<ComputeFlow> computes;
+  std::vector<std::vector<UpdatePiece>> updates;
+  std::vector<TransferFlow> transfers;
+  std::vector<PackedParameters> contents;  ///< [buffer] of persistent ones: the parameters they hold
+  std::vector<BufferId> workspace;         ///< [rank] may be none
+
+  const ComputeFlow& compute(TaskId task) const { return computes[at(task)]; }
+  std::span<const UpdatePiece> update(TaskId task) const { return updates[at(task)]; }
+  const TransferFlow& transfer(TaskId task) const { return transfers[at(task)]; }
+  const PackedParameters& content(BufferId buffer) const { return contents[index(buffer)]; }
+
+ private:
+  std::size_t at(TaskId task) const { return static_cast<std::size_t>(flow_of_task[index(task)]); }
+};
+
+}  // namespace tawpipe

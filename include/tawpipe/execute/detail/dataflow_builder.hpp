@@ -1,0 +1,236 @@
+// Walks a schedule's tasks once and finds for each what it does to memory.
+// Not: what comes out (execute/dataflow.hpp); transfers (dataflow_transfers.hpp).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/execute/dataflow.hpp"
+#include "tawpipe/execute/detail/dataflow_contents.hpp"
+#include "tawpipe/execute/detail/dataflow_transfers.hpp"
+
+namespace tawpipe {
+
+namespace detail {
+
+class DataflowBuilder {
+ public:
+  explicit DataflowBuilder(const Schedule& schedule)
+      : schedule_{schedule}, contents_{schedule}, roles_{activation_roles(schedule)}, transfers_{schedule, contents_} {
+    flow_.workspace.assign(static_cast<std::size_t>(schedule.ranks()), none<BufferId>);
+    gradients_.resize(flow_.workspace.size());
+    flow_.contents.resize(schedule.buffers().size());
+    for (std::size_t b = 0; b < schedule.buffers().size(); ++b) {
+      const Buffer& buffer = schedule.buffers()[b];
+      if (!buffer.persistent) continue;
+      if (buffer.kind == BufferKind::workspace) flow_.workspace[index(buffer.rank)] = id<BufferId>(b);
+      if (buffer.kind == BufferKind::gradients) gradients_[index(buffer.rank)].push_back(id<BufferId>(b));
+      if (contents_.is_fixed(id<BufferId>(b))) flow_.contents[b] = contents_[id<BufferId>(b)];
+    }
+  }
+
+  Dataflow build() {
+    for (std::size_t t = 0; t < schedule_.tasks().size(); ++t) {
+      const TaskId task = id<TaskId>(t);
+      const Op op = schedule_.task(task).op;
+      if (op == Op::idle) {
+        flow_.flow_of_task.push_back(-1);
+      } else if (op == Op::update) {
+        flow_.flow_of_task.push_back(static_cast<std::int32_t>(flow_.updates.size()));
+        flow_.updates.push_back(update(task));
+      } else if (is_compute(op)) {
+        flow_.flow_of_task.push_back(static_cast<std::int32_t>(flow_.computes.size()));
+        flow_.computes.push_back(compute(task));
+      } else {
+        flow_.flow_of_task.push_back(static_cast<std::int32_t>(flow_.transfers.size()));
+        flow_.transfers.push_back(transfers_.resolve(task));
+      }
+    }
+    return std::move(flow_);
+  }
+
+ private:
+  [[noreturn]] void fail(TaskId task, const std::string& why) const {
+    throw ScheduleError(concat(describe(schedule_, task), " cannot be executed: ", why));
+  }
+
+  static constexpr std::array<const char*, stage_parts> part_names{"decoder layers", "embedding", "final norm", "output matrix"};
+
+  using Needs = std::array<std::optional<ParameterRange>, stage_parts>;
+  Needs needs(const StageWork& stage) const {
+    Needs needs;
+    const ParameterOrder& order = contents_.order();
+    if (stage.layers > 0) needs[0] = order.layers(stage.first_layer, stage.layers);
+    if (stage.embedding) needs[1] = order.embedding();
+    if (stage.head) {
+      needs[2] = order.final_norm();
+      needs[3] = order.output();
+    }
+    return needs;
+  }
+
+  ComputeFlow compute(TaskId id) {
+    const Task& task = schedule_.task(id);
+    const StageWork& stage = schedule_.stage(task.stage);
+    const Needs needed = needs(stage);
+    ComputeFlow flow;
+    for (const Use& use : schedule_.uses(id)) {
+      const Buffer& buffer = schedule_.buffer(use.buffer);
+      if (buffer.kind == BufferKind::activations) {
+        activation(id, use, flow);
+      } else if (use.access == Access::read) {
+        find(use.buffer, needed, flow.weights);
+      }
+    }
+    for (std::size_t i = 0; i < needed.size(); ++i) {
+      if (needed[i] && !flow.weights[i]) fail(id, concat("no buffer that it reads holds all of its ", part_names[i]));
+    }
+    if (task.op == Op::backward || task.op == Op::backward_weight) gradients(id, needed, flow);
+    const bool forward = task.op == Op::forward;
+    if (flow.input == none<BufferId> && task.op != Op::backward_weight && !(forward ? stage.embedding : stage.head)) {
+      fail(id, forward ? "it reads no activation" : "it reads no gradient of its output");
+    }
+    if (flow.output == none<BufferId> && task.op != Op::backward_weight && !(forward ? stage.head : stage.embedding)) {
+      fail(id, forward ? "it writes no activation" : "it writes no gradient of its input");
+    }
+    if (flow.saved == none<BufferId>) fail(id, "no buffer leads from its forward to its backward");
+    return flow;
+  }
+
+  void find(BufferId buffer, const Needs& needed, std::array<Place, stage_parts>& places) const {
+    for (std::size_t i = 0; i < needed.size(); ++i) {
+      if (!needed[i] || places[i]) continue;
+      const std::int64_t at = contents_[buffer].find(*needed[i]);
+      if (at >= 0) places[i] = {buffer, at};
+    }
+  }
+
+  void activation(TaskId id, const Use& use, ComputeFlow& flow) const {
+    const ActivationRole role = roles_[index(use.buffer)];
+    if (role != ActivationRole::stream) {
+      BufferId& place = role == ActivationRole::saved ? flow.saved : flow.stash;
+      if (place != none<BufferId> && place != use.buffer) {
+        fail(id, "what its forward saves lies in two buffers; build the schedule without a part released early");
+      }
+      place = use.buffer;
+      return;
+    }
+    if (use.access == Access::read || use.access == Access::read_write) flow.input = use.buffer;
+    if (use.access != Access::read) flow.output = use.buffer;
+  }
+
+  void gradients(TaskId id, const Needs& needed, ComputeFlow& flow) {
+    BufferId fresh = none<BufferId>;  // a buffer whose content this task decides
+    std::vector<BufferId> written;
+    for (const Use& use : schedule_.uses(id)) {
+      const BufferKind kind = schedule_.buffer(use.buffer).kind;
+      const bool holds = kind == BufferKind::gradients || kind == BufferKind::transfer;
+      if (!holds || use.access == Access::read) continue;
+      if (use.access == Access::write) {
+        written.push_back(use.buffer);
+        if (!contents_.is_fixed(use.buffer)) {
+          if (fresh != none<BufferId>) fail(id, "it writes two gradient buffers of which neither says what it holds");
+          fresh = use.buffer;
+          continue;
+        }
+      }
+      find(use.buffer, needed, flow.gradients);
+    }
+    if (fresh != none<BufferId>) {
+      std::vector<ParameterRange> ranges;
+      for (std::size_t i = 0; i < needed.size(); ++i) {
+        if (needed[i] && !flow.gradients[i]) ranges.push_back(*needed[i]);
+      }
+      contents_.set(id, fresh, PackedParameters{std::move(ranges)});
+      find(fresh, needed, flow.gradients);
+    }
+    for (std::size_t i = 0; i < needed.size(); ++i) {
+      if (needed[i] && !flow.gradients[i]) fail(id, concat("no buffer takes the gradient of its ", part_names[i]));
+    }
+    for (const BufferId buffer : written) flow.cleared.push_back({{buffer, 0}, contents_[buffer].count()});
+  }
+
+  std::vector<UpdatePiece> update(TaskId id) const {
+    BufferId weights = none<BufferId>;
+    BufferId optimizer = none<BufferId>;
+    std::vector<BufferId> gradients;
+    for (const Use& use : schedule_.uses(id)) {
+      const BufferKind kind = schedule_.buffer(use.buffer).kind;
+      if (kind == BufferKind::weights) weights = use.buffer;
+      if (kind == BufferKind::optimizer) optimizer = use.buffer;
+      if (kind == BufferKind::gradients || kind == BufferKind::transfer) gradients.push_back(use.buffer);
+    }
+    if (weights == none<BufferId> || optimizer == none<BufferId> || gradients.empty()) {
+      fail(id, "an update names weights, a gradient and optimizer states");
+    }
+    // A tied matrix that two stages of one rank have: each of its copies is updated by the sum of both gradients.
+    const StageId own = schedule_.buffer(weights).stage;
+    for (const BufferId other : gradients_[index(schedule_.task(id).rank)]) {
+      if (schedule_.buffer(other).stage != own) gradients.push_back(other);
+    }
+    std::vector<UpdatePiece> pieces;
+    std::int64_t covered = 0;
+    const PackedParameters& states = contents_[optimizer];
+    for (const ParameterRange& range : states.ranges()) {
+      contents_[weights].for_each_part(range, [&](ParameterRange in_weights, std::int64_t) {
+        contents_[gradients.front()].for_each_part(in_weights, [&](ParameterRange part, std::int64_t at) {
+          for (ParameterRange left = part; left.count() > 0;) {
+            UpdatePiece piece{left, {}, {gradients.front(), at + left.begin - part.begin}, {}, {}, states.count()};
+            find_twin({gradients.begin() + 1, gradients.end()}, piece);
+            piece.weights = {weights, contents_[weights].find(piece.parameters)};
+            piece.optimizer = {optimizer, states.find(piece.parameters)};
+            covered += piece.parameters.count();
+            left.begin = piece.parameters.end;
+            pieces.push_back(piece);
+          }
+        });
+      });
+    }
+    if (covered != states.count()) {
+      fail(id,
+           concat("of the ", states.count(), " parameters of its optimizer states it finds weights and gradients of ", covered));
+    }
+    return pieces;
+  }
+
+  /// Names the twin of the begin of `piece`, and shortens the piece to where that holds.
+  void find_twin(const std::vector<BufferId>& others, UpdatePiece& piece) const {
+    for (const BufferId other : others) {
+      contents_[other].for_each_part(piece.parameters, [&](ParameterRange part, std::int64_t at) {
+        if (part.begin > piece.parameters.begin) {
+          piece.parameters.end = std::min(piece.parameters.end, part.begin);
+        } else if (part.begin == piece.parameters.begin && !piece.twin) {
+          piece.twin = {other, at};
+          piece.parameters.end = std::min(piece.parameters.end, part.end);
+        }
+      });
+    }
+  }
+
+  const Schedule& schedule_;
+  DataflowContents contents_;
+  std::vector<ActivationRole> roles_;  ///< [buffer]
+  DataflowTransfers transfers_;
+  std::vector<std::vector<BufferId>> gradients_;  ///< [rank] persistent ones
+  Dataflow flow_;
+};
+
+}  // namespace detail
+
+/// What each task of `schedule` does to memory.
+/// @throws InputError  if the schedule has no model. ScheduleError  naming the task, if it cannot be executed: weights that
+///                     are not where it reads them, two buffers for one thing, a tensor-parallel part.
+/// Complexity: O(uses * ranges of a buffer + members of collectives squared).
+inline Dataflow resolve_dataflow(const Schedule& schedule) {
+  if (schedule.workload().is_abstract()) {
+    throw InputError("a schedule without a model (fixed times) can be simulated, not executed; give a model");
+  }
+  return detail::DataflowBuilder{schedule}.build();
+}
+
+}  // namespace tawpipe

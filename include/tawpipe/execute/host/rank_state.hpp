@@ -1,0 +1,247 @@
+// One rank's memory on a host, and its computations and updates in it.
+// Not: when they run (execute/host/executor.hpp, execute/mpi/executor.hpp), nor messages.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <new>
+#include <span>
+#include <vector>
+
+#include "tawpipe/backend/layer_compute.hpp"
+#include "tawpipe/execute/buffer_plan.hpp"
+#include "tawpipe/execute/dataflow.hpp"
+#include "tawpipe/execute/program.hpp"
+#include "tawpipe/schedule/schedule.hpp"
+
+namespace tawpipe::host {
+
+/// What an iteration is given beside its schedule.
+struct IterationArgs {
+  std::int64_t step = 1;  ///< of the optimizer, from 1; also names the data
+  double learning_rate = 0;
+  double gradient_clip = 0;  ///< largest norm of the whole gradient; 0: any
+};
+
+/// Sees each gradient that an update uses, before clipping: the mean over the iteration's microbatches.
+template <class T>
+using GradientObserver = std::function<void(ParameterRange, std::span<const T>)>;
+
+/// The buffers of one rank and what is computed in them. Numbers are of type T throughout.
+/// Thread-safe between tasks that the schedule orders; no two computations of one rank at once.
+template <class T>
+class RankState {
+ public:
+  /// @pre the schedule was built with `ParameterBytes{sizeof(T), sizeof(T), 2 * sizeof(T)}` and activations of T.
+  RankState(const Schedule& schedule, const Dataflow& flow, const Program& program, Rank rank)
+      : schedule_{&schedule}, flow_{&flow}, rank_{rank}, plan_{plan_buffers(schedule, program, rank, alignment)} {
+    bytes_.reset(static_cast<std::byte*>(
+        ::operator new (static_cast<std::size_t>(plan_.bytes.value()) + alignment, std::align_val_t{alignment})));
+    std::fill_n(bytes_.get(), plan_.bytes.value(), std::byte{});
+    Bytes workspace;
+    std::int64_t largest_update = 0;
+    for (const StageWork& stage : schedule.stages()) {
+      workspace = std::max({workspace, stage.forward_workspace, stage.backward_workspace});
+    }
+    for (const auto& update : flow.updates) {
+      for (const UpdatePiece& piece : update)
+        largest_update = std::max(largest_update, piece.twin ? piece.parameters.count() : 0);
+    }
+    const BufferId given = flow.workspace[index(rank)];
+    if (given == none<BufferId> || schedule.buffer(given).bytes < workspace) {
+      own_workspace_.resize(static_cast<std::size_t>(workspace.value()) / sizeof(T) + 1);
+      workspace_ = std::as_writable_bytes(std::span<T>{own_workspace_});
+    } else {
+      workspace_ = memory(given);
+    }
+    sum_.resize(static_cast<std::size_t>(largest_update));
+    const auto tokens = static_cast<std::size_t>(schedule.workload().batch().tokens());
+    tokens_.resize(tokens);
+    targets_.resize(tokens);
+  }
+
+  Rank rank() const { return rank_; }
+  const BufferPlan& plan() const { return plan_; }
+
+  /// All bytes of a buffer of this rank.
+  std::span<std::byte> memory(BufferId buffer) {
+    return {bytes_.get() + plan_.offset[index(buffer)], static_cast<std::size_t>(schedule_->buffer(buffer).bytes.value())};
+  }
+  T* at(Place place) { return reinterpret_cast<T*>(bytes_.get() + plan_.offset[index(place.buffer)]) + place.offset; }
+
+  /// Gradients of the last iteration are forgotten.
+  void begin_iteration() {
+    for_each_persistent(BufferKind::gradients, [&](BufferId buffer) {
+      const auto bytes = memory(buffer);
+      std::fill(bytes.begin(), bytes.end(), std::byte{});
+    });
+  }
+
+  /// A forward, backward, backward_input or backward_weight.
+  /// @param losses  [microbatch] the head's forward sets its own
+  template <LayerCompute Layer, MicrobatchTokens Source>
+  void compute(TaskId id, Layer& layer, const Source& source, std::int64_t step, std::span<double> losses) {
+    const Task& task = schedule_->task(id);
+    const StageWork& stage = schedule_->stage(task.stage);
+    const ComputeFlow& flow = flow_->compute(id);
+    if (stage.embedding || stage.head) source.fetch(step, task.microbatch, tokens_, targets_);
+    if (task.op == Op::forward) {
+      ForwardArgs args;
+      args.stage = &stage;
+      args.microbatch = task.microbatch;
+      args.weights = places<const std::byte>(flow.weights);
+      if (!stage.embedding) args.input = boundary(flow.input);
+      if (!stage.head) args.output = boundary(flow.output);
+      args.saved = memory(flow.saved);
+      args.workspace = workspace_;
+      args.tokens = tokens_;
+      args.targets = targets_;
+      args.loss = &losses[static_cast<std::size_t>(task.microbatch)];
+      layer.forward(args);
+      return;
+    }
+    for (const Run& run : flow.cleared) std::fill_n(at(run.place), run.count, T{});
+    BackwardArgs args;
+    args.stage = &stage;
+    args.microbatch = task.microbatch;
+    args.weights = places<const std::byte>(flow.weights);
+    args.gradients = places<std::byte>(flow.gradients);
+    if (!stage.head && flow.input != none<BufferId>) args.output_gradient = boundary(flow.input);
+    if (!stage.embedding && flow.output != none<BufferId>) args.input_gradient = boundary(flow.output);
+    args.saved = memory(flow.saved);
+    if (flow.stash != none<BufferId>) args.stash = memory(flow.stash);
+    args.workspace = workspace_;
+    args.tokens = tokens_;
+    args.targets = targets_;
+    args.scale = 1.0 / static_cast<double>(schedule_->workload().microbatches());
+    if (task.op == Op::backward_input) {
+      layer.backward_input(args);
+    } else if (task.op == Op::backward_weight) {
+      layer.backward_weight(args);
+    } else {
+      layer.backward(args);
+    }
+  }
+
+  /// The optimizer's step on what the task updates.
+  template <ParameterUpdate Optimizer>
+  void update(TaskId id, const Optimizer& optimizer, const IterationArgs& iteration, double gradient_scale,
+              const GradientObserver<T>& observe) {
+    for (const UpdatePiece& piece : flow_->update(id)) {
+      const auto count = static_cast<std::size_t>(piece.parameters.count());
+      std::span<const T> gradients{at(piece.gradients), count};
+      if (piece.twin) {
+        const T* twin = at(piece.twin);
+        for (std::size_t i = 0; i < count; ++i) sum_[i] = gradients[i] + twin[i];
+        gradients = std::span<const T>{sum_}.first(count);
+      }
+      if (observe) observe(piece.parameters, gradients);
+      T* first = at(piece.optimizer);
+      UpdateArgs args;
+      args.parameters = piece.parameters;
+      args.weights = std::as_writable_bytes(std::span<T>{at(piece.weights), count});
+      args.gradients = std::as_bytes(gradients);
+      args.first_moment = std::as_writable_bytes(std::span<T>{first, count});
+      args.second_moment = std::as_writable_bytes(std::span<T>{first + piece.optimizer_parameters, count});
+      args.step = iteration.step;
+      args.learning_rate = iteration.learning_rate;
+      args.gradient_scale = gradient_scale;
+      optimizer.update(args);
+    }
+  }
+
+  /// Puts the segments' numbers where the packed message has them. @param sum  adds instead
+  void give(std::span<const Segment> segments, T* message, bool sum) {
+    for (const Segment& segment : segments) {
+      const T* from = at(segment.place);
+      T* to = message + segment.packed;
+      if (sum) {
+        for (std::int64_t i = 0; i < segment.count; ++i) to[i] += from[i];
+      } else {
+        std::copy_n(from, segment.count, to);
+      }
+    }
+  }
+  /// Stores, or adds, the packed message's numbers where the segments say.
+  void take(std::span<const Segment> segments, const T* message) {
+    for (const Segment& segment : segments) {
+      const T* from = message + segment.packed;
+      T* to = at(segment.place);
+      if (segment.add) {
+        for (std::int64_t i = 0; i < segment.count; ++i) to[i] += from[i];
+      } else {
+        std::copy_n(from, segment.count, to);
+      }
+    }
+  }
+
+  /// Calls `visit(range, numbers)` for every run of weights that the rank keeps between iterations, copies among them.
+  template <class Visit>
+  void for_each_weight(Visit&& visit) {
+    for_each_persistent(BufferKind::weights, [&](BufferId buffer) {
+      std::int64_t offset = 0;
+      for (const ParameterRange& range : flow_->content(buffer).ranges()) {
+        visit(range, std::span<T>{at({buffer, offset}), static_cast<std::size_t>(range.count())});
+        offset += range.count();
+      }
+    });
+  }
+  /// Calls `visit(range, first moment, second moment)` for every run of optimizer states of the rank.
+  template <class Visit>
+  void for_each_state(Visit&& visit) {
+    for_each_persistent(BufferKind::optimizer, [&](BufferId buffer) {
+      const PackedParameters& content = flow_->content(buffer);
+      std::int64_t offset = 0;
+      for (const ParameterRange& range : content.ranges()) {
+        const auto count = static_cast<std::size_t>(range.count());
+        visit(range, std::span<T>{at({buffer, offset}), count}, std::span<T>{at({buffer, offset + content.count()}), count});
+        offset += range.count();
+      }
+    });
+  }
+
+ private:
+  static constexpr std::size_t alignment = 64;
+  struct Free {
+    void operator()(std::byte* bytes) const { ::operator delete (bytes, std::align_val_t{alignment}); }
+  };
+
+  template <class Visit>
+  void for_each_persistent(BufferKind kind, Visit&& visit) const {
+    for (std::size_t b = 0; b < schedule_->buffers().size(); ++b) {
+      const Buffer& buffer = schedule_->buffers()[b];
+      if (buffer.persistent && buffer.kind == kind && buffer.rank == rank_) visit(id<BufferId>(b));
+    }
+  }
+
+  std::span<std::byte> boundary(BufferId buffer) {
+    return memory(buffer).first(static_cast<std::size_t>(schedule_->stage(StageId{0}).boundary.value()));
+  }
+
+  template <class Byte>
+  StageParameters<Byte> places(const std::array<Place, stage_parts>& parts) {
+    const auto pointer = [&](StagePart part) {
+      const Place& place = parts[static_cast<std::size_t>(part)];
+      return place ? reinterpret_cast<Byte*>(at(place)) : nullptr;
+    };
+    return {pointer(StagePart::layers), pointer(StagePart::embedding), pointer(StagePart::final_norm),
+            pointer(StagePart::output)};
+  }
+
+  const Schedule* schedule_;
+  const Dataflow* flow_;
+  Rank rank_;
+  BufferPlan plan_;
+  std::unique_ptr<std::byte, Free> bytes_;
+  std::vector<T> own_workspace_;
+  std::span<std::byte> workspace_;
+  std::vector<T> sum_;  ///< of twin gradients
+  std::vector<std::int32_t> tokens_;
+  std::vector<std::int32_t> targets_;
+};
+
+}  // namespace tawpipe::host

@@ -1,0 +1,75 @@
+// Parameters that lie one behind the other in memory, and where each of them is.
+// Not: which buffer they are in (execute/dataflow.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/model/parameters.hpp"
+
+namespace tawpipe {
+
+/// Ranges of a model's parameters packed without gaps, in the order given.
+class PackedParameters {
+ public:
+  PackedParameters() = default;
+  explicit PackedParameters(std::vector<ParameterRange> ranges) : ranges_{std::move(ranges)} {
+    for (const ParameterRange& range : ranges_) {
+      offsets_.push_back(count_);
+      count_ += range.count();
+    }
+  }
+
+  const std::vector<ParameterRange>& ranges() const { return ranges_; }
+  std::int64_t count() const { return count_; }
+  bool empty() const { return count_ == 0; }
+
+  /// Where `range` begins, if all of it lies here in one piece; -1 otherwise.
+  std::int64_t find(ParameterRange range) const {
+    for (std::size_t i = 0; i < ranges_.size(); ++i) {
+      if (ranges_[i].begin <= range.begin && range.begin < ranges_[i].end) {
+        const std::int64_t at = offsets_[i] + range.begin - ranges_[i].begin;
+        // A range may go on in the next one, where that continues it.
+        std::int64_t reached = ranges_[i].end;
+        for (std::size_t next = i + 1; reached < range.end && next < ranges_.size() && ranges_[next].begin == reached; ++next) {
+          reached = ranges_[next].end;
+        }
+        if (reached >= range.end) return at;
+      }
+    }
+    return -1;
+  }
+
+  /// Calls `visit(part, offset)` for each part of `range` that lies here, `offset` counted from the begin of the memory.
+  template <class Visit>
+  void for_each_part(ParameterRange range, Visit&& visit) const {
+    for (std::size_t i = 0; i < ranges_.size(); ++i) {
+      const ParameterRange part{std::max(range.begin, ranges_[i].begin), std::min(range.end, ranges_[i].end)};
+      if (part.begin < part.end) visit(part, offsets_[i] + part.begin - ranges_[i].begin);
+    }
+  }
+
+  /// What both have, in this one's order.
+  PackedParameters intersect(const PackedParameters& other) const {
+    std::vector<ParameterRange> both;
+    for (const ParameterRange& range : ranges_) {
+      std::vector<ParameterRange> parts;
+      other.for_each_part(range, [&](ParameterRange part, std::int64_t) { parts.push_back(part); });
+      std::sort(parts.begin(), parts.end());
+      both.insert(both.end(), parts.begin(), parts.end());
+    }
+    return PackedParameters{std::move(both)};
+  }
+
+  bool operator==(const PackedParameters& other) const { return ranges_ == other.ranges_; }
+
+ private:
+  std::vector<ParameterRange> ranges_;
+  std::vector<std::int64_t> offsets_;
+  std::int64_t count_ = 0;
+};
+
+}  // namespace tawpipe

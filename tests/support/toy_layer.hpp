@@ -1,0 +1,170 @@
+// A model of products and sums that every parameter takes part in, for tests of executors that need no real decoder.
+// Not: fast.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "tawpipe/backend/layer_compute.hpp"
+#include "tawpipe/model/parameters.hpp"
+#include "tawpipe/model/transformer.hpp"
+
+namespace support {
+
+/// Layer: y[t, j] = x[t, j] (1 + sum over the layer's parameters i with i % hidden = j of w[i] / 8). Embedding: x = E[token].
+/// Head: loss = mean over tokens of sum_j x[t, j] g[j] O[target, j].
+template <class T>
+class ToyLayer {
+ public:
+  explicit ToyLayer(const tawpipe::Transformer& model)
+      : hidden_{static_cast<std::size_t>(model.hidden)}, layer_{static_cast<std::size_t>(model.layer_parameters())} {}
+
+  void forward(const tawpipe::ForwardArgs& args) const {
+    const std::size_t tokens = args.tokens.size();
+    std::vector<T> x(tokens * hidden_);
+    if (args.stage->embedding) {
+      const T* embedding = numbers(args.weights.embedding);
+      for (std::size_t t = 0; t < tokens; ++t) {
+        for (std::size_t j = 0; j < hidden_; ++j) x[t * hidden_ + j] = embedding[row(args.tokens[t]) + j];
+      }
+    } else {
+      const T* input = numbers(args.input.data());
+      x.assign(input, input + x.size());
+    }
+    T* saved = numbers(args.saved.data());
+    for (std::int32_t l = 0; l < args.stage->layers; ++l) {
+      const std::vector<T> gain = gains(args.weights, l);
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        *saved++ = x[i];
+        x[i] *= gain[i % hidden_];
+      }
+    }
+    if (args.stage->head) {
+      const T* norm = numbers(args.weights.final_norm);
+      const T* output = numbers(args.weights.output);
+      double loss = 0;
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        *saved++ = x[i];
+        loss += static_cast<double>(x[i] * norm[i % hidden_] * output[row(args.targets[i / hidden_]) + i % hidden_]);
+      }
+      *args.loss = loss / static_cast<double>(tokens);
+    } else {
+      std::copy(x.begin(), x.end(), numbers(args.output.data()));
+    }
+  }
+
+  void backward(const tawpipe::BackwardArgs& args) const { run(args, true, true); }
+  void backward_input(const tawpipe::BackwardArgs& args) const { run(args, true, false); }
+  void backward_weight(const tawpipe::BackwardArgs& args) const { run(args, false, true); }
+
+ private:
+  template <class Byte>
+  static auto numbers(Byte* bytes) {
+    if constexpr (std::is_const_v<Byte>) {
+      return reinterpret_cast<const T*>(bytes);
+    } else {
+      return reinterpret_cast<T*>(bytes);
+    }
+  }
+  std::size_t row(std::int32_t token) const { return static_cast<std::size_t>(token) * hidden_; }
+  std::vector<T> gains(const tawpipe::StageParameters<const std::byte>& weights, std::int32_t layer) const {
+    const T* w = numbers(weights.layers) + static_cast<std::size_t>(layer) * layer_;
+    std::vector<T> gain(hidden_, T{1});
+    for (std::size_t i = 0; i < layer_; ++i) gain[i % hidden_] += w[i] / 8;
+    return gain;
+  }
+
+  /// The gradients of all layers' outputs are left behind the saved inputs, or in the stash, for backward_weight.
+  void run(const tawpipe::BackwardArgs& args, bool input, bool weight) const {
+    const std::size_t tokens = args.tokens.size();
+    const std::size_t all = tokens * hidden_;
+    const auto layers = static_cast<std::size_t>(args.stage->layers);
+    T* saved = numbers(args.saved.data());
+    std::vector<T> own;
+    T* kept = nullptr;  // [layers + 1] gradients of the layers' outputs, then of what comes in
+    const std::size_t needed = (layers + 1) * all;
+    const std::size_t room = args.saved.size() / sizeof(T);
+    const std::size_t used = (layers + (args.stage->head ? 1U : 0U)) * all;
+    if (input && weight) {
+      own.resize(needed);
+      kept = own.data();
+    } else if (!args.stash.empty()) {
+      kept = numbers(args.stash.data());
+    } else if (room >= used + needed || layers > 0) {
+      kept = saved + used;
+    } else {
+      kept = saved;  // a stage without layers keeps nothing that its backward_weight needs twice
+    }
+    if (input) {
+      T* last = kept + layers * all;
+      for (std::size_t i = 0; i < all; ++i) {
+        const std::size_t j = i % hidden_;
+        if (args.stage->head) {
+          last[i] = scale(args, tokens) * numbers(args.weights.final_norm)[j] *
+                    numbers(args.weights.output)[row(args.targets[i / hidden_]) + j];
+        } else {
+          last[i] = numbers(args.output_gradient.data())[i];
+        }
+      }
+      for (std::size_t l = layers; l-- > 0;) {
+        const std::vector<T> gain = gains(args.weights, static_cast<std::int32_t>(l));
+        for (std::size_t i = 0; i < all; ++i) kept[l * all + i] = kept[(l + 1) * all + i] * gain[i % hidden_];
+      }
+      if (!args.stage->embedding) std::copy(kept, kept + all, numbers(args.input_gradient.data()));
+    }
+    if (!weight) return;
+    for (std::size_t l = 0; l < layers; ++l) {
+      T* gradient = numbers(args.gradients.layers) + l * layer_;
+      std::vector<T> sum(hidden_, T{});
+      for (std::size_t i = 0; i < all; ++i) sum[i % hidden_] += kept[(l + 1) * all + i] * saved[l * all + i] / 8;
+      for (std::size_t i = 0; i < layer_; ++i) gradient[i] += sum[i % hidden_];
+    }
+    for (std::size_t i = 0; i < all; ++i) {
+      const std::size_t j = i % hidden_;
+      if (args.stage->head) {
+        const T x = saved[layers * all + i];
+        const std::size_t at = row(args.targets[i / hidden_]) + j;
+        numbers(args.gradients.final_norm)[j] += scale(args, tokens) * x * numbers(args.weights.output)[at];
+        numbers(args.gradients.output)[at] += scale(args, tokens) * x * numbers(args.weights.final_norm)[j];
+      }
+      if (args.stage->embedding) numbers(args.gradients.embedding)[row(args.tokens[i / hidden_]) + j] += kept[i];
+    }
+  }
+  static T scale(const tawpipe::BackwardArgs& args, std::size_t tokens) {
+    return static_cast<T>(args.scale / static_cast<double>(tokens));
+  }
+
+  std::size_t hidden_;
+  std::size_t layer_;
+};
+
+/// w -= rate * gradient, and a count of steps in the first moment.
+template <class T>
+struct ToyOptimizer {
+  void update(const tawpipe::UpdateArgs& args) const {
+    T* w = reinterpret_cast<T*>(args.weights.data());
+    const T* g = reinterpret_cast<const T*>(args.gradients.data());
+    T* m = reinterpret_cast<T*>(args.first_moment.data());
+    for (std::size_t i = 0; i < args.weights.size() / sizeof(T); ++i) {
+      m[i] += 1;
+      w[i] -= static_cast<T>(args.learning_rate * args.gradient_scale) * g[i];
+    }
+  }
+};
+
+/// Tokens by a hash of step, microbatch and position.
+struct ToyTokens {
+  std::int32_t vocab;
+  void fetch(std::int64_t step, std::int32_t microbatch, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) const {
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      const auto h =
+          (static_cast<std::uint64_t>(step) * 977 + static_cast<std::uint64_t>(microbatch) * 131 + i * 31 + 7) * 2654435761U;
+      tokens[i] = static_cast<std::int32_t>((h >> 7) % static_cast<std::uint64_t>(vocab));
+      targets[i] = static_cast<std::int32_t>((h >> 21) % static_cast<std::uint64_t>(vocab));
+    }
+  }
+};
+
+}  // namespace support
