@@ -3,6 +3,10 @@
 #include <tawpipe/core/units.hpp>
 #include <tawpipe/core/version.hpp>
 
+#ifdef HOST_LAYERS
+#include <tawpipe/layers/host/blas.hpp>
+#endif
+
 #ifndef BASE_ONLY
 #include <fmt/format.h>
 #include <boost/graph/graph_traits.hpp>
@@ -16,6 +20,13 @@ int main() {
 #ifndef BASE_ONLY
   pugi::xml_document document;
   if (fmt::format("{}", tawpipe::version).empty() || !document.load_string("<a/>")) return 1;
+#endif
+#ifdef HOST_LAYERS
+  const double three = 3;
+  double nine = 0;
+  using tawpipe::layers::host::Operand;
+  tawpipe::layers::host::multiply(Operand::plain, Operand::plain, 1, 1, 1, 1.0, &three, 1, &three, 1, 0.0, &nine, 1);
+  if (nine != 9) return 1;
 #endif
   return 0;
 }

@@ -1,0 +1,185 @@
+// Causal grouped-query attention with rotary embedding of one layer, forward and backward, in blocks of query rows.
+// Not: the projections before and behind it (layers/host/decoder_layer.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "tawpipe/layers/host/blas.hpp"
+#include "tawpipe/layers/host/kernels.hpp"
+#include "tawpipe/model/batch.hpp"
+#include "tawpipe/model/transformer.hpp"
+
+namespace tawpipe::layers::host {
+
+/// The attention core on a matrix qkv [tokens, Q + 2K]: all query heads, key heads and value heads of a token side by side.
+///
+/// Scores are held for one head and one block of query rows at a time; the backward computes them again, and with them the
+/// row sums that fused kernels save. A block's rows follow from the model and the batch alone, so that the numbers do not
+/// depend on how the model is cut.
+/// Source: Su et al. 2021, RoFormer, arXiv:2104.09864, equation 34 (rotation of neighbouring pairs); Ainslie et al. 2023,
+/// arXiv:2305.13245 (groups); Dao et al. 2022, arXiv:2205.14135, appendix B.2 (gradients).
+template <class T>
+class Attention {
+ public:
+  Attention(const Transformer& model, const Batch& batch, double rope_theta)
+      : sequence_{batch.sequence},
+        sequences_{batch.microbatch_size},
+        heads_{model.heads},
+        kv_heads_{model.kv_heads},
+        size_{model.head_size()},
+        width_{model.query_width() + 2 * model.key_width()},
+        // The forward has 2 x hidden numbers a token for scores, the backward Q (activation.hpp) for twice as many.
+        rows_{std::max<std::int64_t>(1, std::min({std::int64_t{64}, batch.sequence, 2 * model.hidden * batch.microbatch_size,
+                                                  model.query_width() * batch.microbatch_size / 2}))},
+        scale_{T{1} / std::sqrt(static_cast<T>(model.head_size()))} {
+    const std::int64_t half = size_ / 2;
+    cosine_.reserve(static_cast<std::size_t>(sequence_ * half));
+    sine_.reserve(static_cast<std::size_t>(sequence_ * half));
+    for (std::int64_t s = 0; s < sequence_; ++s) {
+      for (std::int64_t j = 0; j < half; ++j) {
+        const T frequency = T{1} / std::pow(static_cast<T>(rope_theta), static_cast<T>(2 * j) / static_cast<T>(size_));
+        const T angle = static_cast<T>(s) * frequency;
+        cosine_.push_back(std::cos(angle));
+        sine_.push_back(std::sin(angle));
+      }
+    }
+  }
+
+  /// Numbers of workspace that forward() takes.
+  std::int64_t forward_workspace() const { return rows_ * sequence_; }
+  /// Numbers of workspace that backward() takes.
+  std::int64_t backward_workspace() const { return 2 * rows_ * sequence_ + 2 * sequence_ * size_; }
+
+  /// Turns queries and keys by their position.
+  void rotate(T* qkv) const { turn(qkv, T{1}); }
+
+  /// `output` [tokens, Q] of the rotated qkv.
+  void forward(const T* qkv, T* output, T* workspace) const {
+    for (std::int64_t b = 0; b < sequences_; ++b) {
+      for (std::int64_t head = 0; head < heads_; ++head) {
+        const T* const value = values(qkv, b, head / group());
+        T* const to = output + b * sequence_ * query_width() + head * size_;
+        for (std::int64_t begin = 0; begin < sequence_; begin += rows_) {
+          const std::int64_t rows = std::min(rows_, sequence_ - begin);
+          const std::int64_t keys_seen = begin + rows;
+          probabilities(qkv, b, head, begin, rows, workspace);
+          multiply<T>(Operand::plain, Operand::plain, rows, size_, keys_seen, 1, workspace, keys_seen, value, width_, 0,
+                      to + begin * query_width(), query_width());
+        }
+      }
+    }
+  }
+
+  /// qkv, rotated, becomes its gradient before the rotation, given the gradient [tokens, Q] of the output.
+  void backward(T* qkv, const T* gradient, T* workspace) const {
+    T* const key_gradient = workspace;
+    T* const value_gradient = key_gradient + sequence_ * size_;
+    T* const scores = value_gradient + sequence_ * size_;
+    for (std::int64_t b = 0; b < sequences_; ++b) {
+      for (std::int64_t kv_head = 0; kv_head < kv_heads_; ++kv_head) {
+        std::fill(key_gradient, scores, T{0});
+        for (std::int64_t g = 0; g < group(); ++g) {
+          backward_of_head(qkv, gradient, b, kv_head * group() + g, key_gradient, value_gradient, scores);
+        }
+        for (std::int64_t s = 0; s < sequence_; ++s) {  // all queries of the group have seen them
+          std::copy_n(key_gradient + s * size_, size_, keys(qkv, b, kv_head) + s * width_);
+          std::copy_n(value_gradient + s * size_, size_, values(qkv, b, kv_head) + s * width_);
+        }
+      }
+    }
+    turn(qkv, T{-1});
+  }
+
+ private:
+  std::int64_t group() const { return heads_ / kv_heads_; }
+  std::int64_t query_width() const { return heads_ * size_; }
+  template <class P>
+  P* queries(P* qkv, std::int64_t b, std::int64_t head) const {
+    return qkv + b * sequence_ * width_ + head * size_;
+  }
+  template <class P>
+  P* keys(P* qkv, std::int64_t b, std::int64_t kv_head) const {
+    return qkv + b * sequence_ * width_ + (heads_ + kv_head) * size_;
+  }
+  template <class P>
+  P* values(P* qkv, std::int64_t b, std::int64_t kv_head) const {
+    return qkv + b * sequence_ * width_ + (heads_ + kv_heads_ + kv_head) * size_;
+  }
+
+  void turn(T* qkv, T direction) const {
+    const std::int64_t half = size_ / 2;
+    for (std::int64_t b = 0; b < sequences_; ++b) {
+      for (std::int64_t s = 0; s < sequence_; ++s, qkv += width_) {
+        const T* const c = cosine_.data() + s * half;
+        const T* const d = sine_.data() + s * half;
+        for (std::int64_t head = 0; head < heads_ + kv_heads_; ++head) {
+          T* const x = qkv + head * size_;
+          for (std::int64_t j = 0; j < half; ++j) {
+            const T even = x[2 * j];
+            const T odd = x[2 * j + 1];
+            const T sine = direction * d[j];
+            x[2 * j] = even * c[j] - odd * sine;
+            x[2 * j + 1] = even * sine + odd * c[j];
+          }
+        }
+      }
+    }
+  }
+
+  /// Softmax of the masked scores of query rows begin .. begin + rows - 1: [rows, begin + rows].
+  void probabilities(const T* qkv, std::int64_t b, std::int64_t head, std::int64_t begin, std::int64_t rows, T* scores) const {
+    const std::int64_t keys_seen = begin + rows;
+    multiply<T>(Operand::plain, Operand::transposed, rows, keys_seen, size_, scale_, queries(qkv, b, head) + begin * width_,
+                width_, keys(qkv, b, head / group()), width_, 0, scores, keys_seen);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      T* const row = scores + r * keys_seen;
+      softmax(row, begin + r + 1);
+      std::fill(row + begin + r + 1, row + keys_seen, T{0});
+    }
+  }
+
+  void backward_of_head(T* qkv, const T* gradient, std::int64_t b, std::int64_t head, T* key_gradient, T* value_gradient,
+                        T* scores) const {
+    const T* const key = keys(qkv, b, head / group());
+    const T* const value = values(qkv, b, head / group());
+    T* const score_gradients = scores + rows_ * sequence_;
+    for (std::int64_t begin = 0; begin < sequence_; begin += rows_) {
+      const std::int64_t rows = std::min(rows_, sequence_ - begin);
+      const std::int64_t keys_seen = begin + rows;
+      T* const query = queries(qkv, b, head) + begin * width_;
+      const T* const from = gradient + (b * sequence_ + begin) * query_width() + head * size_;
+
+      probabilities(qkv, b, head, begin, rows, scores);
+      multiply<T>(Operand::transposed, Operand::plain, keys_seen, size_, rows, 1, scores, keys_seen, from, query_width(), 1,
+                  value_gradient, size_);
+      multiply<T>(Operand::plain, Operand::transposed, rows, keys_seen, size_, 1, from, query_width(), value, width_, 0,
+                  score_gradients, keys_seen);
+      for (std::int64_t r = 0; r < rows; ++r) {
+        const T* __restrict p = scores + r * keys_seen;
+        T* __restrict d = score_gradients + r * keys_seen;
+        const T mean = sum_of<T>(keys_seen, [=](std::int64_t j) { return p[j] * d[j]; });
+        for (std::int64_t j = 0; j < keys_seen; ++j) d[j] = p[j] * (d[j] - mean);
+      }
+      multiply<T>(Operand::transposed, Operand::plain, keys_seen, size_, rows, scale_, score_gradients, keys_seen, query, width_,
+                  1, key_gradient, size_);
+      multiply<T>(Operand::plain, Operand::plain, rows, size_, keys_seen, scale_, score_gradients, keys_seen, key, width_, 0,
+                  query, width_);
+    }
+  }
+
+  std::int64_t sequence_;
+  std::int64_t sequences_;
+  std::int64_t heads_;
+  std::int64_t kv_heads_;
+  std::int64_t size_;
+  std::int64_t width_;
+  std::int64_t rows_;
+  T scale_;
+  std::vector<T> cosine_;  // [sequence, head size / 2]
+  std::vector<T> sine_;
+};
+
+}  // namespace tawpipe::layers::host

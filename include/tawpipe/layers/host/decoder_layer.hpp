@@ -1,0 +1,135 @@
+// One decoder layer for one microbatch: forward, the gradients of its input, the gradients of its weights.
+// Not: which layers there are and where their memory comes from (layers/host/llama.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "tawpipe/layers/host/attention.hpp"
+#include "tawpipe/layers/host/blas.hpp"
+#include "tawpipe/layers/host/kernels.hpp"
+#include "tawpipe/layers/host/layer_tensors.hpp"
+#include "tawpipe/model/batch.hpp"
+#include "tawpipe/model/transformer.hpp"
+
+namespace tawpipe::layers::host {
+
+/// y = x W^T + beta y: x [tokens, in], W [out, in], y [tokens, out].
+template <class T>
+void project(const T* x, const T* weight, T* y, std::int64_t tokens, std::int64_t in, std::int64_t out, T beta = 0) {
+  multiply<T>(Operand::plain, Operand::transposed, tokens, out, in, 1, x, in, weight, in, beta, y, out);
+}
+/// dx = dy W + beta dx.
+template <class T>
+void project_back(const T* dy, const T* weight, T* dx, std::int64_t tokens, std::int64_t in, std::int64_t out, T beta = 0) {
+  multiply<T>(Operand::plain, Operand::plain, tokens, in, out, 1, dy, out, weight, in, beta, dx, in);
+}
+/// dW += dy^T x.
+template <class T>
+void add_weight_gradient(const T* dy, const T* x, T* gradient, std::int64_t tokens, std::int64_t in, std::int64_t out) {
+  multiply<T>(Operand::transposed, Operand::plain, out, in, tokens, 1, dy, out, x, in, 1, gradient, in);
+}
+
+/// The matrices and norms of one layer, or their gradients, in the order of model/parameters.hpp. P: T or const T.
+template <class P>
+struct LayerMatrices {
+  P* qkv;     ///< query, key and value are neighbours: one matrix [Q + 2K, H]
+  P* output;  ///< [H, Q]
+  P* gate;    ///< [I, H]
+  P* down;    ///< [H, I]
+  P* up;      ///< [I, H]
+  P* attention_norm;
+  P* ffn_norm;
+
+  LayerMatrices(P* layer, const TokenWidths& width)
+      : qkv{layer},
+        output{qkv + width.hidden * (width.query + 2 * width.key)},
+        gate{output + width.hidden * width.query},
+        down{gate + width.hidden * width.inner},
+        up{down + width.hidden * width.inner},
+        attention_norm{up + width.hidden * width.inner},
+        ffn_norm{attention_norm + width.hidden} {}
+};
+
+/// Source of the mathematics: Touvron et al. 2023, arXiv:2302.13971, section 2.2.
+template <class T>
+class DecoderLayer {
+ public:
+  DecoderLayer(const Transformer& model, const Batch& batch, double rope_theta, double norm_epsilon)
+      : width_{model}, tokens_{batch.tokens()}, epsilon_{static_cast<T>(norm_epsilon)}, attention_{model, batch, rope_theta} {}
+
+  /// Computes what a layer holds from its input, all but its output. `with_products` false: the results of matrix products and
+  /// the residual sum are there already, and only the rest is computed.
+  void compute(const LayerMatrices<const T>& w, const LayerTensors<T>& x, T* scratch, bool with_products = true) const {
+    const std::int64_t hidden = width_.hidden;
+    rms_norm(x.input, w.attention_norm, x.attention_norm, tokens_, hidden, epsilon_);
+    if (with_products) {
+      project(x.attention_norm, w.qkv, x.qkv, tokens_, hidden, width_.query + 2 * width_.key);
+      attention_.rotate(x.qkv);
+    }
+    attention_.forward(x.qkv, x.attention, scratch);
+    if (with_products) {
+      std::copy_n(x.input, tokens_ * hidden, x.middle);
+      project(x.attention, w.output, x.middle, tokens_, width_.query, hidden, T{1});
+    }
+    rms_norm(x.middle, w.ffn_norm, x.ffn_norm, tokens_, hidden, epsilon_);
+    if (with_products) {
+      project(x.ffn_norm, w.gate, x.gate, tokens_, hidden, width_.inner);
+      project(x.ffn_norm, w.up, x.up, tokens_, hidden, width_.inner);
+    }
+    swiglu(x.gate, x.up, x.sigmoid, x.product, tokens_ * width_.inner);
+  }
+
+  /// The layer's output [tokens, hidden]. @pre compute() ran
+  void output(const LayerMatrices<const T>& w, const LayerTensors<T>& x, T* y) const {
+    std::copy_n(x.middle, tokens_ * width_.hidden, y);
+    project(x.product, w.down, y, tokens_, width_.inner, width_.hidden, T{1});
+  }
+
+  /// `gradient` [tokens, hidden] of the output becomes that of the input; the tensors become what LayerTensors says.
+  void backward_input(const LayerMatrices<const T>& w, const LayerTensors<T>& x, T* gradient, T* scratch) const {
+    const std::int64_t hidden = width_.hidden;
+    const std::int64_t numbers = tokens_ * hidden;
+
+    project_back(gradient, w.down, scratch, tokens_, width_.inner, hidden);
+    swiglu_backward(x.gate, x.up, x.sigmoid, scratch, tokens_ * width_.inner);
+    project_back(x.gate, w.gate, scratch, tokens_, hidden, width_.inner);
+    project_back(x.up, w.up, scratch, tokens_, hidden, width_.inner, T{1});
+    rms_norm_backward(x.middle, w.ffn_norm, scratch, x.norm_gradients + hidden, tokens_, hidden, epsilon_);
+    add(gradient, scratch, x.middle, numbers);
+
+    project_back(x.middle, w.output, scratch, tokens_, width_.query, hidden);
+    attention_.backward(x.qkv, scratch, scratch + tokens_ * width_.query);
+    project_back(x.qkv, w.qkv, scratch, tokens_, hidden, width_.query + 2 * width_.key);
+    rms_norm_backward(x.input, w.attention_norm, scratch, x.norm_gradients, tokens_, hidden, epsilon_);
+    std::copy_n(gradient, numbers, x.input);
+    add(x.middle, scratch, gradient, numbers);
+  }
+
+  /// Adds to the gradients of the weights. @pre backward_input() ran
+  void backward_weight(const LayerMatrices<T>& g, const LayerTensors<T>& x) const {
+    const std::int64_t hidden = width_.hidden;
+    add_weight_gradient(x.input, x.product, g.down, tokens_, width_.inner, hidden);
+    add_weight_gradient(x.gate, x.ffn_norm, g.gate, tokens_, hidden, width_.inner);
+    add_weight_gradient(x.up, x.ffn_norm, g.up, tokens_, hidden, width_.inner);
+    add_to(g.ffn_norm, x.norm_gradients + hidden, hidden);
+    add_weight_gradient(x.middle, x.attention, g.output, tokens_, width_.query, hidden);
+    add_weight_gradient(x.qkv, x.attention_norm, g.qkv, tokens_, hidden, width_.query + 2 * width_.key);
+    add_to(g.attention_norm, x.norm_gradients, hidden);
+  }
+
+  /// Numbers of scratch that compute() takes.
+  std::int64_t forward_scratch() const { return attention_.forward_workspace(); }
+  /// Numbers of scratch that backward_input() takes.
+  std::int64_t backward_scratch() const {
+    return std::max(tokens_ * std::max(width_.inner, width_.hidden), tokens_ * width_.query + attention_.backward_workspace());
+  }
+
+ private:
+  TokenWidths width_;
+  std::int64_t tokens_;
+  T epsilon_;
+  Attention<T> attention_;
+};
+
+}  // namespace tawpipe::layers::host

@@ -1,0 +1,165 @@
+// What a decoder computes beside matrix products and attention: norms, SwiGLU, cross entropy, lookup.
+// Not: matrix products (layers/host/blas.hpp) nor attention (layers/host/attention.hpp).
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+namespace tawpipe::layers::host {
+
+/// e to the power of x. Float: a polynomial without branches, so that loops over it become vector code; within 2 units in the
+/// last place, and at -87 or below e^-87. Source of its coefficients: Moshier, Cephes library, expf.c.
+inline float exponential(float x) {
+  constexpr float least = -87.0F;
+  constexpr float most = 88.0F;
+  x = x < least ? least : x;
+  x = x > most ? most : x;
+  constexpr float rounding = 12582912.0F;  // 1.5 * 2^23: the sum's last bits are the nearest integer
+  const float shifted = x * 1.44269504F + rounding;
+  const float power = shifted - rounding;
+  const float r = (x - power * 0.693359375F) - power * -2.12194440e-4F;  // ln 2 in two parts
+  float p = 1.9875691500e-4F;
+  p = p * r + 1.3981999507e-3F;
+  p = p * r + 8.3334519073e-3F;
+  p = p * r + 4.1665795894e-2F;
+  p = p * r + 1.6666665459e-1F;
+  p = p * r + 5.0000001201e-1F;
+  p = p * (r * r) + r + 1.0F;
+  return p * std::bit_cast<float>((std::bit_cast<std::uint32_t>(shifted) + 127U) << 23);
+}
+inline double exponential(double x) { return std::exp(x); }
+
+/// term(0) + ... + term(n - 1) in eight sums side by side, which the compiler turns into vector code.
+template <class T, class Term>
+T sum_of(std::int64_t n, Term term) {
+  T lane[8] = {};
+  std::int64_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    for (int l = 0; l < 8; ++l) lane[l] += term(i + l);
+  }
+  for (int l = 0; i < n; ++i, ++l) lane[l] += term(i);
+  return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
+}
+
+/// The largest of x[0] .. x[n - 1]. @pre n > 0
+template <class T>
+T largest_of(const T* x, std::int64_t n) {
+  T lane[8] = {x[0], x[0], x[0], x[0], x[0], x[0], x[0], x[0]};
+  std::int64_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    for (int l = 0; l < 8; ++l) lane[l] = lane[l] < x[i + l] ? x[i + l] : lane[l];
+  }
+  for (; i < n; ++i) lane[0] = lane[0] < x[i] ? x[i] : lane[0];
+  T most = lane[0];
+  for (int l = 1; l < 8; ++l) most = most < lane[l] ? lane[l] : most;
+  return most;
+}
+
+/// x becomes softmax(x), [n]. Returns log(sum(exp(x))).
+template <class T>
+T softmax(T* x, std::int64_t n) {
+  const T most = largest_of(x, n);
+  for (std::int64_t i = 0; i < n; ++i) x[i] = exponential(x[i] - most);
+  const T total = sum_of<T>(n, [x](std::int64_t i) { return x[i]; });
+  const T factor = T{1} / total;
+  for (std::int64_t i = 0; i < n; ++i) x[i] *= factor;
+  return most + std::log(total);
+}
+
+/// 1 / sqrt(mean of squares + epsilon) of one row.
+template <class T>
+T reciprocal_rms(const T* x, std::int64_t hidden, T epsilon) {
+  const T squares = sum_of<T>(hidden, [x](std::int64_t j) { return x[j] * x[j]; });
+  return T{1} / std::sqrt(squares / static_cast<T>(hidden) + epsilon);
+}
+
+/// y = RMSNorm(x) with the weights `gain` [hidden]; x and y are [tokens, hidden].
+/// Source: Zhang and Sennrich 2019, arXiv:1910.07467, equation 4.
+template <class T>
+void rms_norm(const T* x, const T* gain, T* y, std::int64_t tokens, std::int64_t hidden, T epsilon) {
+  for (std::int64_t t = 0; t < tokens; ++t, x += hidden, y += hidden) {
+    const T scale = reciprocal_rms(x, hidden, epsilon);
+    const T* __restrict from = x;
+    T* __restrict to = y;
+    for (std::int64_t j = 0; j < hidden; ++j) to[j] = from[j] * scale * gain[j];
+  }
+}
+
+/// `gradient` [tokens, hidden] of the norm's output becomes that of its input x; the gradient of the weights is written to
+/// `gain_gradient` [hidden].
+template <class T>
+void rms_norm_backward(const T* x, const T* gain, T* gradient, T* gain_gradient, std::int64_t tokens, std::int64_t hidden,
+                       T epsilon) {
+  for (std::int64_t j = 0; j < hidden; ++j) gain_gradient[j] = 0;
+  for (std::int64_t t = 0; t < tokens; ++t, x += hidden, gradient += hidden) {
+    const T* __restrict from = x;
+    T* __restrict d = gradient;
+    T* __restrict sums = gain_gradient;
+    const T scale = reciprocal_rms(from, hidden, epsilon);
+    const T along = sum_of<T>(hidden, [=](std::int64_t j) { return gain[j] * d[j] * from[j]; });
+    const T back = along / static_cast<T>(hidden) * scale * scale * scale;
+    for (std::int64_t j = 0; j < hidden; ++j) {
+      sums[j] += d[j] * (from[j] * scale);
+      d[j] = gain[j] * d[j] * scale - from[j] * back;
+    }
+  }
+}
+
+/// `sigmoid` of gate and `product` = silu(gate) up, all [n]. Source: Shazeer 2020, arXiv:2002.05202, equation 6.
+template <class T>
+void swiglu(const T* __restrict gate, const T* __restrict up, T* __restrict sigmoid, T* __restrict product, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    sigmoid[i] = T{1} / (T{1} + exponential(-gate[i]));
+    product[i] = gate[i] * sigmoid[i] * up[i];
+  }
+}
+
+/// `gate` and `up` become their gradients, given that of their product.
+template <class T>
+void swiglu_backward(T* __restrict gate, T* __restrict up, const T* __restrict sigmoid, const T* __restrict gradient,
+                     std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    const T silu = gate[i] * sigmoid[i];
+    const T slope = sigmoid[i] + silu * (T{1} - sigmoid[i]);
+    gate[i] = gradient[i] * up[i] * slope;
+    up[i] = gradient[i] * silu;
+  }
+}
+
+/// to += from, [n].
+template <class T>
+void add_to(T* __restrict to, const T* __restrict from, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) to[i] += from[i];
+}
+
+/// to = a + b, [n].
+template <class T>
+void add(const T* __restrict a, const T* __restrict b, T* __restrict to, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) to[i] = a[i] + b[i];
+}
+
+/// Each row of logits [tokens, vocab] becomes its softmax. Returns the mean over tokens of -log(softmax[target]).
+/// @pre 0 <= targets[t] < vocab
+template <class T>
+double cross_entropy(T* logits, const std::int32_t* targets, std::int64_t tokens, std::int64_t vocab) {
+  double total = 0;
+  for (std::int64_t t = 0; t < tokens; ++t, logits += vocab) {
+    const T wanted = logits[targets[t]];
+    total += static_cast<double>(softmax(logits, vocab)) - static_cast<double>(wanted);
+  }
+  return total / static_cast<double>(tokens);
+}
+
+/// Softmax [tokens, vocab] becomes the gradient of the logits, of the mean loss times `scale`.
+template <class T>
+void cross_entropy_backward(T* probabilities, const std::int32_t* targets, std::int64_t tokens, std::int64_t vocab,
+                            double scale) {
+  const T factor = static_cast<T>(scale / static_cast<double>(tokens));
+  for (std::int64_t t = 0; t < tokens; ++t, probabilities += vocab) {
+    probabilities[targets[t]] -= T{1};
+    for (std::int64_t v = 0; v < vocab; ++v) probabilities[v] *= factor;
+  }
+}
+
+}  // namespace tawpipe::layers::host

@@ -1,0 +1,94 @@
+// Where the tensors of one decoder layer lie between its forward and its backward, by recomputation policy.
+// Not: what is computed with them (layers/host/decoder_layer.hpp).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tawpipe/model/batch.hpp"
+#include "tawpipe/model/transformer.hpp"
+
+namespace tawpipe::layers::host {
+
+/// Hands out memory from front to back.
+template <class T>
+class Cursor {
+ public:
+  explicit Cursor(std::byte* begin) : at_{reinterpret_cast<T*>(begin)} {}
+
+  T* take(std::int64_t count) {
+    T* const begin = at_;
+    at_ += count;
+    return begin;
+  }
+
+ private:
+  T* at_;
+};
+
+/// Numbers of one token's tensors.
+struct TokenWidths {
+  std::int64_t hidden = 0;
+  std::int64_t query = 0;  ///< Q
+  std::int64_t key = 0;    ///< K
+  std::int64_t inner = 0;  ///< I of model/transformer.hpp
+
+  explicit TokenWidths(const Transformer& model)
+      : hidden{model.hidden}, query{model.query_width()}, key{model.key_width()}, inner{model.intermediate} {}
+
+  /// Of everything that the policy `none` keeps of a layer.
+  std::int64_t all() const { return 4 * hidden + 2 * query + 2 * key + 4 * inner; }
+  /// Of what a policy keeps of a layer.
+  std::int64_t kept(Recompute recompute) const {
+    if (recompute == Recompute::none) return all();
+    if (recompute == Recompute::full) return hidden;
+    return 2 * hidden + query + 2 * key + 2 * inner;
+  }
+};
+
+/// The tensors of one layer for one microbatch, each [tokens, width]. What backward_input writes over them, for
+/// backward_weight, stands behind the arrow.
+///
+/// Norms' reciprocal roots and attention's row sums are not among them: both are computed again, from what is here.
+/// Policy `none` keeps all, in this order; `selective` keeps input, qkv, middle, gate and up; `full` the input. What is not kept
+/// is computed again into workspace, or into the stash where backward_weight runs by itself and needs it (all but the sigmoid).
+template <class T>
+struct LayerTensors {
+  T* input = nullptr;             ///< H -> gradient of the layer's output
+  T* attention_norm = nullptr;    ///< H
+  T* qkv = nullptr;               ///< Q + 2K, rotated -> its gradient, before the rotation
+  T* attention = nullptr;         ///< Q: output of the attention core
+  T* middle = nullptr;            ///< H: input + attention's projection -> its gradient
+  T* ffn_norm = nullptr;          ///< H
+  T* gate = nullptr;              ///< I -> its gradient
+  T* sigmoid = nullptr;           ///< I, of the gate -> gradients of the norms' weights (where not in the stash)
+  T* up = nullptr;                ///< I -> its gradient
+  T* product = nullptr;           ///< I: silu(gate) up
+  T* norm_gradients = nullptr;    ///< 2 x H for all tokens: of the attention norm, of the feed-forward norm
+  T* behind_gradients = nullptr;  ///< memory that is free behind them in the last half of backward_input, and after it
+
+  /// Places a layer's tensors: what the policy keeps in `kept`, what backward_weight needs of the others in `rest`, the
+  /// remainder in `passing`. The three may be one and the same memory, but for `kept`.
+  LayerTensors(const TokenWidths& width, std::int64_t tokens, Recompute recompute, Cursor<T> kept, Cursor<T>& rest,
+               Cursor<T>& passing) {
+    const bool products = recompute != Recompute::full;  // results of matrix products are kept
+    const bool all = recompute == Recompute::none;
+    const auto place = [&](T*& tensor, std::int64_t numbers, bool keep, Cursor<T>& otherwise) {
+      tensor = keep ? kept.take(tokens * numbers) : otherwise.take(tokens * numbers);
+    };
+    place(input, width.hidden, true, rest);
+    place(attention_norm, width.hidden, all, rest);
+    place(qkv, width.query + 2 * width.key, products, rest);
+    place(attention, width.query, all, rest);
+    place(middle, width.hidden, products, rest);
+    place(ffn_norm, width.hidden, all, rest);
+    place(gate, width.inner, products, rest);
+    place(sigmoid, width.inner, all, passing);
+    place(up, width.inner, products, rest);
+    place(product, width.inner, all, rest);
+    norm_gradients = all || &rest == &passing ? sigmoid : rest.take(2 * width.hidden);
+    behind_gradients = norm_gradients + 2 * width.hidden;
+  }
+};
+
+}  // namespace tawpipe::layers::host

@@ -1,0 +1,299 @@
+// A LLaMA decoder on the CPU: computes any stage of it, exactly and without allocating.
+// Not: when and where a stage runs (execute/) nor the update of its weights (layers/adamw.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/backend/layer_compute.hpp"
+#include "tawpipe/core/config.hpp"
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/text.hpp"
+#include "tawpipe/layers/host/blas.hpp"
+#include "tawpipe/layers/host/decoder_layer.hpp"
+#include "tawpipe/layers/host/kernels.hpp"
+#include "tawpipe/layers/host/layer_tensors.hpp"
+#include "tawpipe/model/batch.hpp"
+#include "tawpipe/model/dtype.hpp"
+#include "tawpipe/model/stage_work.hpp"
+#include "tawpipe/model/transformer.hpp"
+
+namespace tawpipe::layers::host {
+
+/// What a model's sizes do not say.
+struct LlamaOptions {
+  double rope_theta = 1e4;  ///< base of the rotary frequencies
+  double norm_eps = 1e-5;   ///< added to the mean square inside RMSNorm's root
+};
+
+/// Computes stages of a LLaMA decoder in numbers of type T, float or double, which all memory holds.
+///
+/// Models LayerCompute. A stage is any run of layers, also none, with or without embedding and head. Its numbers do not depend on
+/// how the model is cut: stages of one layer give the bits that one stage of all layers gives.
+/// Sizes: `saved` and both workspaces as model/activation.hpp computes them; stash_bytes() of stash for a backward_weight that
+/// runs by itself. `saved` holds the layers one behind the other (layers/host/layer_tensors.hpp), then the head's input
+/// [tokens, hidden] (after backward_input its first row is the gradient of the final norm), its normed input, and softmax of the
+/// logits [tokens, vocab] (then their gradient).
+/// `backward_weight` reads no weights and `backward` is exactly backward_input and backward_weight; recomputation repeats the
+/// forward's own arithmetic. All policies, cuts and splits therefore give the same bits.
+/// Allocates in the constructor only. One object serves one thread; several objects may compute at once.
+/// Source: Touvron et al. 2023, arXiv:2302.13971; the reference decoder of arXiv:2511.09741.
+template <class T>
+class Llama {
+  static_assert(std::is_same_v<T, float> || std::is_same_v<T, double>,
+                "tawpipe::layers::host::Llama computes in float or double");
+
+ public:
+  /// @throws InputError  as Transformer::check and Batch::check; if the model's dtype is not T's; if the head size is odd; if a
+  /// microbatch is so small, or the hidden size so large beside the others, that activation.hpp's sizes do not hold it.
+  Llama(Transformer model, Batch batch, Recompute recompute, LlamaOptions options = {})
+      : model_{checked(std::move(model), batch, options)},
+        recompute_{recompute},
+        width_{model_},
+        tokens_{batch.tokens()},
+        epsilon_{static_cast<T>(options.norm_eps)},
+        layer_{model_, batch, options.rope_theta, options.norm_eps},
+        norm_gradient_(static_cast<std::size_t>(model_.hidden)) {
+    use_one_thread_for_products();
+  }
+
+  /// @throws InputError  naming a token or target that is not in the vocabulary.
+  void forward(const ForwardArgs& args) {
+    const StageWork& stage = *args.stage;
+    check_sizes(args);
+    T* at = reached(stage, args.saved.data(), 0, args.output);
+    if (stage.embedding) {
+      look_up(args.tokens, reinterpret_cast<const T*>(args.weights.embedding), at);
+    } else {
+      copy(args.input.data(), at);
+    }
+    for (std::int32_t i = 0; i < stage.layers; ++i) {
+      Cursor<T> scratch{args.workspace.data()};
+      const LayerTensors<T> tensors{width_, tokens_, recompute_, kept(args.saved.data(), i), scratch, scratch};
+      const auto weights = matrices<const T>(args.weights.layers, i);
+      at = reached(stage, args.saved.data(), i + 1, args.output);
+      layer_.compute(weights, tensors, scratch.take(0));
+      layer_.output(weights, tensors, at);
+    }
+    if (stage.head) *args.loss = head_forward(args);
+  }
+
+  void backward(const BackwardArgs& args) { run_backward(args, Part::both); }
+  void backward_input(const BackwardArgs& args) { run_backward(args, Part::input); }
+  void backward_weight(const BackwardArgs& args) { run_backward(args, Part::weight); }
+
+  /// Bytes that backward_input leaves for backward_weight beside `saved`: recomputed tensors and, where nothing kept has room for
+  /// it, the gradient that the embedding waits for.
+  std::int64_t stash_bytes(const StageWork& stage) const {
+    const std::int64_t element = std::int64_t{sizeof(T)};
+    const std::int64_t layers = recompute_ == Recompute::none ? 0 : stage.layers * width_.all();
+    const std::int64_t lookup = stage.embedding && !fits_lookup_gradient(stage) ? width_.hidden : 0;
+    return tokens_ * element * (layers + lookup);
+  }
+
+ private:
+  enum class Part : std::uint8_t { both, input, weight };
+
+  /// The head's part of `saved`.
+  struct Head {
+    T* input;
+    T* normed;
+    T* logits;
+  };
+
+  static Transformer checked(Transformer model, const Batch& batch, const LlamaOptions& options) {
+    model.check();
+    batch.check();
+    const auto refuse = [&](const std::string& why) {
+      throw InputError(concat("model ", quote(model.name.empty() ? "(unnamed)" : model.name), ": ", why));
+    };
+    constexpr Dtype mine = std::is_same_v<T, float> ? Dtype::f32 : Dtype::f64;
+    if (model.dtype != mine) refuse(concat("its numbers are ", name(model.dtype), ", but this code computes in ", name(mine)));
+    if (model.head_size() % 2 != 0) {
+      refuse(concat("a head size of ", model.head_size(), " is odd; rotary embedding turns pairs and needs an even one"));
+    }
+    if (!(options.rope_theta > 0) || !(options.norm_eps > 0)) refuse("rope_theta and norm_eps must be greater than 0");
+    if (batch.tokens() * model.intermediate < 2 * std::int64_t{model.hidden}) {
+      refuse(concat("a microbatch of ", batch.tokens(), " tokens is too small; tokens x intermediate size must be at least ",
+                    2 * std::int64_t{model.hidden}, ", twice the hidden size"));
+    }
+    if (model.hidden > std::max(3 * std::int64_t{model.intermediate}, 2 * model.query_width() + 2 * model.key_width())) {
+      refuse(concat("a hidden size of ", model.hidden, " is too large beside an intermediate size of ", model.intermediate,
+                    "; three times the latter, or the width of query, key, value and output together, must reach it"));
+    }
+    return model;
+  }
+
+  // ---- memory -----------------------------------------------------------------------------------------------------------
+
+  Cursor<T> kept(std::byte* saved, std::int64_t layer) const {
+    Cursor<T> cursor{saved};
+    cursor.take(layer * tokens_ * width_.kept(recompute_));
+    return cursor;
+  }
+  Head head_of(const StageWork& stage, std::byte* saved) const {
+    Cursor<T> cursor = kept(saved, stage.layers);
+    T* const input = cursor.take(tokens_ * width_.hidden);
+    T* const normed = cursor.take(tokens_ * width_.hidden);
+    return {input, normed, cursor.take(tokens_ * model_.vocab)};
+  }
+  /// Where the activation before layer `layer` belongs: the layer's or head's input, or the stage's output.
+  T* reached(const StageWork& stage, std::byte* saved, std::int64_t layer, std::span<std::byte> output) const {
+    return layer < stage.layers || stage.head ? kept(saved, layer).take(0) : reinterpret_cast<T*>(output.data());
+  }
+  /// The tensors of a layer in the backward; `scratch` moves behind those that lie in workspace.
+  LayerTensors<T> tensors_of(const BackwardArgs& args, Part part, std::int64_t layer, Cursor<T>& scratch) const {
+    if (part == Part::both) return {width_, tokens_, recompute_, kept(args.saved.data(), layer), scratch, scratch};
+    Cursor<T> stash{args.stash.data()};
+    if (recompute_ != Recompute::none) stash.take(layer * tokens_ * width_.all());
+    return {width_, tokens_, recompute_, kept(args.saved.data(), layer), stash, scratch};
+  }
+  bool fits_lookup_gradient(const StageWork& stage) const {
+    if (stage.layers == 0) return false;
+    return recompute_ != Recompute::none || tokens_ * width_.inner >= (tokens_ + 2) * width_.hidden;
+  }
+  /// Where backward_input leaves the embedding's gradient for backward_weight.
+  T* lookup_gradient(const BackwardArgs& args) const {
+    Cursor<T> nowhere{args.workspace.data()};
+    if (fits_lookup_gradient(*args.stage)) return tensors_of(args, Part::weight, 0, nowhere).behind_gradients;
+    return reinterpret_cast<T*>(args.stash.data());
+  }
+  template <class P, class Byte>
+  LayerMatrices<P> matrices(Byte* layers, std::int64_t layer) const {
+    return {reinterpret_cast<P*>(layers) + layer * model_.layer_parameters(), width_};
+  }
+  /// [tokens, hidden] from one place to another, perhaps the same.
+  void copy(const void* from, T* to) const {
+    if (from != to) std::copy_n(static_cast<const T*>(from), tokens_ * width_.hidden, to);
+  }
+
+  // ---- backward ---------------------------------------------------------------------------------------------------------
+
+  void run_backward(const BackwardArgs& args, Part part) {
+    const StageWork& stage = *args.stage;
+    const bool inputs = part != Part::weight;
+    const bool weights = part != Part::input;
+    check_sizes(args, part);
+
+    Cursor<T> workspace{args.workspace.data()};
+    // The gradient on its way back through the stage. A bare embedding only reads it.
+    const bool passes = stage.layers > 0 || stage.head || !stage.embedding;
+    T* const own = passes && stage.embedding ? workspace.take(tokens_ * width_.hidden) : nullptr;
+    T* const gradient = stage.embedding ? own : reinterpret_cast<T*>(args.input_gradient.data());
+
+    if (stage.head) {
+      if (inputs) head_backward_input(args, gradient, workspace.take(0));
+      if (weights) head_backward_weight(args);
+    } else if (inputs && passes) {
+      copy(args.output_gradient.data(), gradient);
+    }
+    for (std::int32_t i = stage.layers; i-- > 0;) {
+      Cursor<T> scratch = workspace;
+      const LayerTensors<T> tensors = tensors_of(args, part, i, scratch);
+      if (inputs) {
+        const auto w = matrices<const T>(args.weights.layers, i);
+        if (recompute_ != Recompute::none) layer_.compute(w, tensors, scratch.take(0), recompute_ == Recompute::full);
+        layer_.backward_input(w, tensors, gradient, scratch.take(0));
+      }
+      if (weights) layer_.backward_weight(matrices<T>(args.gradients.layers, i), tensors);
+    }
+    if (!stage.embedding) return;
+    const T* arrived = passes ? gradient : reinterpret_cast<const T*>(args.output_gradient.data());
+    if (part == Part::input) copy(arrived, lookup_gradient(args));
+    if (part == Part::weight) arrived = lookup_gradient(args);
+    if (weights) look_up_backward(args, arrived);
+  }
+
+  // ---- embedding and head -----------------------------------------------------------------------------------------------
+
+  void look_up(std::span<const std::int32_t> tokens, const T* table, T* x) const {
+    for (std::size_t t = 0; t < tokens.size(); ++t, x += width_.hidden) {
+      std::copy_n(table + tokens[t] * width_.hidden, width_.hidden, x);
+    }
+  }
+  void look_up_backward(const BackwardArgs& args, const T* gradient) const {
+    T* const table = reinterpret_cast<T*>(args.gradients.embedding);
+    for (std::size_t t = 0; t < args.tokens.size(); ++t, gradient += width_.hidden) {
+      add_to(table + args.tokens[t] * width_.hidden, gradient, width_.hidden);
+    }
+  }
+  double head_forward(const ForwardArgs& args) const {
+    const Head head = head_of(*args.stage, args.saved.data());
+    rms_norm(head.input, reinterpret_cast<const T*>(args.weights.final_norm), head.normed, tokens_, width_.hidden, epsilon_);
+    project(head.normed, reinterpret_cast<const T*>(args.weights.output), head.logits, tokens_, width_.hidden,
+            std::int64_t{model_.vocab});
+    return cross_entropy(head.logits, args.targets.data(), tokens_, model_.vocab);
+  }
+  void head_backward_input(const BackwardArgs& args, T* gradient, T* scratch) {
+    const Head head = head_of(*args.stage, args.saved.data());
+    cross_entropy_backward(head.logits, args.targets.data(), tokens_, model_.vocab, args.scale);
+    project_back(head.logits, reinterpret_cast<const T*>(args.weights.output), scratch, tokens_, width_.hidden,
+                 std::int64_t{model_.vocab});
+    rms_norm_backward(head.input, reinterpret_cast<const T*>(args.weights.final_norm), scratch, norm_gradient_.data(), tokens_,
+                      width_.hidden, epsilon_);
+    std::copy(norm_gradient_.begin(), norm_gradient_.end(), head.input);
+    copy(scratch, gradient);
+  }
+  void head_backward_weight(const BackwardArgs& args) const {
+    const Head head = head_of(*args.stage, args.saved.data());
+    add_weight_gradient(head.logits, head.normed, reinterpret_cast<T*>(args.gradients.output), tokens_, width_.hidden,
+                        std::int64_t{model_.vocab});
+    add_to(reinterpret_cast<T*>(args.gradients.final_norm), head.input, width_.hidden);
+  }
+
+  // ---- checks -----------------------------------------------------------------------------------------------------------
+
+  void check_ids(const StageWork& stage, std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets) const {
+    if (stage.embedding) check_ids("token", tokens);
+    if (stage.head) check_ids("target", targets);
+  }
+  void check_ids(const char* what, std::span<const std::int32_t> ids) const {
+    TAWPIPE_ASSERT(std::ssize(ids) == tokens_, "one id for each token of the microbatch");
+    for (std::size_t t = 0; t < ids.size(); ++t) {
+      if (ids[t] >= 0 && ids[t] < model_.vocab) continue;
+      throw InputError(concat(what, " ", ids[t], " at position ", t, " of the microbatch is not in the vocabulary of ",
+                              model_.vocab, ", which ends at ", model_.vocab - 1));
+    }
+  }
+  [[maybe_unused]] bool is_boundary(std::span<const std::byte> memory) const {
+    return std::ssize(memory) == tokens_ * width_.hidden * std::int64_t{sizeof(T)};
+  }
+  void check_sizes(const ForwardArgs& args) const {
+    const StageWork& stage = *args.stage;
+    TAWPIPE_ASSERT(stage.embedding || is_boundary(args.input), "input is [microbatch, sequence, hidden]");
+    TAWPIPE_ASSERT(stage.head || is_boundary(args.output), "output is [microbatch, sequence, hidden]");
+    TAWPIPE_ASSERT(std::ssize(args.saved) >= stage.saved.value(), "saved has stage->saved bytes");
+    TAWPIPE_ASSERT(std::ssize(args.workspace) >= stage.forward_workspace.value(), "workspace has stage->forward_workspace bytes");
+    check_ids(stage, args.tokens, args.targets);
+  }
+  void check_sizes(const BackwardArgs& args, [[maybe_unused]] Part part) const {
+    const StageWork& stage = *args.stage;
+    TAWPIPE_ASSERT(part == Part::weight || stage.embedding || is_boundary(args.input_gradient),
+                   "input_gradient is [microbatch, sequence, hidden]");
+    TAWPIPE_ASSERT(part == Part::weight || stage.head || is_boundary(args.output_gradient),
+                   "output_gradient is [microbatch, sequence, hidden]");
+    TAWPIPE_ASSERT(std::ssize(args.saved) >= stage.saved.value(), "saved has stage->saved bytes");
+    TAWPIPE_ASSERT(part == Part::weight || std::ssize(args.workspace) >= stage.backward_workspace.value(),
+                   "workspace has stage->backward_workspace bytes");
+    TAWPIPE_ASSERT(part == Part::both || std::ssize(args.stash) >= stash_bytes(stage), "stash has stash_bytes(stage)");
+    check_ids(stage, args.tokens, args.targets);
+  }
+
+  Transformer model_;
+  Recompute recompute_;
+  TokenWidths width_;
+  std::int64_t tokens_;
+  T epsilon_;
+  DecoderLayer<T> layer_;
+  std::vector<T> norm_gradient_;  // [hidden], while the head's input is still needed
+};
+
+static_assert(LayerCompute<Llama<float>> && LayerCompute<Llama<double>>);
+
+}  // namespace tawpipe::layers::host

@@ -1,0 +1,114 @@
+// The decoder against golden numbers of two configurations: losses, gradients, activations.
+// Not: cuts, splits and memory (llama_test.cpp) nor steps of the optimizer (adamw_golden_test.cpp).
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "support/golden.hpp"
+#include "support/llama_run.hpp"
+
+namespace {
+
+using golden::Case;
+using llama_run::Piece;
+using llama_run::Runner;
+using tawpipe::Dtype;
+
+template <class T>
+constexpr Dtype dtype_of = sizeof(T) == 4 ? Dtype::f32 : Dtype::f64;
+
+template <class T>
+void load(const Case& test, Runner<T>& runner, const tawpipe::Transformer& model) {
+  for (const auto& tensor : tawpipe::ParameterOrder{model}.tensors()) {
+    const auto values = test.init.read<T>(tensor.name);
+    REQUIRE(std::ssize(values) == tensor.range.count());
+    std::ranges::copy(values, runner.parameters.template as<T>().begin() + tensor.range.begin);
+  }
+}
+
+struct Difference {
+  double most = 0;      // largest difference
+  double relative = 0;  // of the largest entry
+  double l2 = 0;        // relative
+};
+
+template <class A, class B>
+Difference difference(const A& ours, const B& wanted) {
+  double most = 0;
+  double largest = 0;
+  double square = 0;
+  double wanted_square = 0;
+  REQUIRE(std::size(ours) == std::size(wanted));
+  for (std::size_t i = 0; i < std::size(ours); ++i) {
+    const double d = static_cast<double>(ours[i]) - static_cast<double>(wanted[i]);
+    const double w = static_cast<double>(wanted[i]);
+    most = std::isnan(d) ? 1e300 : std::max(most, std::abs(d));
+    largest = std::max(largest, std::abs(w));
+    square += d * d;
+    wanted_square += w * w;
+  }
+  return {most, most / largest, std::sqrt(square / wanted_square)};
+}
+
+template <class T>
+void check_first_step(const std::string& name) {
+  const Case test{name};
+  const auto model = test.model(dtype_of<T>);
+  const double count = static_cast<double>(test.microbatches());
+  Runner<T> runner{model, test.batch(), llama_run::whole(model.layers), {.scale = 1 / count}};
+  load(test, runner, model);
+
+  const bool exact = sizeof(T) == 8;
+  const auto losses = test.expect.read<double>("loss_mb.f64");
+  double mean = 0;
+  for (std::int64_t m = 0; m < test.microbatches(); ++m) {
+    const auto result = runner.run(test.microbatch(test.tokens, m), test.microbatch(test.targets, m));
+    CHECK(std::abs(result.loss - losses[static_cast<std::size_t>(m)]) < (exact ? 1e-12 : 1e-5));
+    mean += result.loss / count;
+  }
+  CHECK(std::abs(mean - test.expect.read<double>("loss.f64").front()) < (exact ? 1e-12 : 2e-6));
+  for (const auto& tensor : tawpipe::ParameterOrder{model}.tensors()) {
+    CAPTURE(tensor.name);
+    const auto wanted = test.expect.read<double>("grad0/" + tensor.name);
+    const auto ours = runner.gradients.template as<T>().subspan(static_cast<std::size_t>(tensor.range.begin),
+                                                                static_cast<std::size_t>(tensor.range.count()));
+    const Difference d = difference(ours, wanted);
+    CHECK(d.relative < (!exact ? 1e-5 : name == "A" ? 1e-11 : 1e-7));  // B's are rounded to float32
+    if (!exact) CHECK(d.l2 < 5e-6);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("losses and gradients of configurations A and B in float64") {
+  check_first_step<double>("A");
+  check_first_step<double>("B");
+}
+
+TEST_CASE("activations between layers of configuration A, and their derivatives, in float64") {
+  const Case test{"A"};
+  const auto model = test.model(Dtype::f64);
+  // x0 | layer | x1 | ... | x4 | head: each boundary is an output of its own.
+  std::vector<Piece> pieces(6, Piece{.layers = 1});
+  pieces.front() = {.embedding = true};
+  pieces.back() = {.head = true};
+  Runner<double> runner{model, test.batch(), pieces};
+  load(test, runner, model);
+  const auto result = runner.run(test.microbatch(test.tokens, 0), test.microbatch(test.targets, 0));
+  REQUIRE(result.boundaries.size() == 5);
+  REQUIRE(result.boundary_gradients.size() == 5);
+  for (std::size_t i = 0; i < 5; ++i) {
+    CAPTURE(i);
+    const std::string x = "/x" + std::to_string(i);
+    CHECK(difference(result.boundaries[i], test.expect.read<double>("act" + x)).relative < 1e-13);
+    CHECK(difference(result.boundary_gradients[i], test.expect.read<double>("dact" + x)).relative < 1e-11);
+  }
+}
+
+TEST_CASE("losses and gradients of configurations A and B in float32") {
+  check_first_step<float>("A");
+  check_first_step<float>("B");
+}
