@@ -1,5 +1,5 @@
-// The decoder against golden numbers of two configurations: losses, gradients, activations.
-// Not: cuts, splits and memory (llama_test.cpp) nor steps of the optimizer (adamw_golden_test.cpp).
+// The decoder and AdamW against golden numbers of two configurations: losses, gradients, activations, five steps.
+// Not: cuts, splits and memory (llama_test.cpp).
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -9,6 +9,7 @@
 
 #include "support/golden.hpp"
 #include "support/llama_run.hpp"
+#include "tawpipe/layers/adamw.hpp"
 
 namespace {
 
@@ -54,6 +55,42 @@ Difference difference(const A& ours, const B& wanted) {
 }
 
 template <class T>
+std::span<T> part(llama_run::Guarded& memory, const tawpipe::ParameterRange& range) {
+  return memory.as<T>().subspan(static_cast<std::size_t>(range.begin), static_cast<std::size_t>(range.count()));
+}
+
+/// Sum, norm, largest entry and a random projection of every tensor, which are there in float64 for both configurations:
+/// numbers laid out as a model's parameters against check/<what>.
+void check_summaries(const Case& test, llama_run::Guarded& numbers, const tawpipe::Transformer& model, const std::string& what) {
+  const auto expected = [&](const char* of) { return test.expect.read<double>("check/" + what + of); };
+  const auto sums = expected(".sum");
+  const auto norms = expected(".l2");
+  const auto largest = expected(".maxabs");
+  const auto projections = expected(".proj");
+  std::size_t at = 0;
+  for (const auto& tensor : tawpipe::ParameterOrder{model}.tensors()) {
+    CAPTURE(tensor.name);
+    double sum = 0;
+    double square = 0;
+    double most = 0;
+    double projection = 0;
+    std::uint32_t j = 0;
+    for (const double x : part<double>(numbers, tensor.range)) {
+      sum += x;
+      square += x * x;
+      most = std::max(most, std::abs(x));
+      projection += (++j * 2654435761U / 4294967296.0 - 0.5) * x;  // the product modulo 2^32
+    }
+    const double tolerance = 1e-11 * norms[at] * std::sqrt(static_cast<double>(tensor.range.count()));
+    CHECK(std::abs(sum - sums[at]) < tolerance);
+    CHECK(std::abs(std::sqrt(square) - norms[at]) < 1e-11 * norms[at]);
+    CHECK(std::abs(most - largest[at]) < 1e-11 * largest[at]);
+    CHECK(std::abs(projection - projections[at]) < tolerance);
+    ++at;
+  }
+}
+
+template <class T>
 void check_first_step(const std::string& name) {
   const Case test{name};
   const auto model = test.model(dtype_of<T>);
@@ -73,15 +110,75 @@ void check_first_step(const std::string& name) {
   for (const auto& tensor : tawpipe::ParameterOrder{model}.tensors()) {
     CAPTURE(tensor.name);
     const auto wanted = test.expect.read<double>("grad0/" + tensor.name);
-    const auto ours = runner.gradients.template as<T>().subspan(static_cast<std::size_t>(tensor.range.begin),
-                                                                static_cast<std::size_t>(tensor.range.count()));
-    const Difference d = difference(ours, wanted);
+    const Difference d = difference(part<T>(runner.gradients, tensor.range), wanted);
     CHECK(d.relative < (!exact ? 1e-5 : name == "A" ? 1e-11 : 1e-7));  // B's are rounded to float32
     if (!exact) CHECK(d.l2 < 5e-6);
+  }
+  if (exact) check_summaries(test, runner.gradients, model, "grad0");
+}
+
+template <class T>
+void check_parameters(const Case& test, const std::string& name, Runner<T>& runner, const tawpipe::Transformer& model,
+                      const std::string& step) {
+  for (const auto& tensor : tawpipe::ParameterOrder{model}.tensors()) {
+    if (!test.expect.contains(step + tensor.name)) continue;  // B has some layers only
+    CAPTURE(step + tensor.name);
+    const Difference d = difference(part<T>(runner.parameters, tensor.range), test.expect.read<double>(step + tensor.name));
+    if (sizeof(T) == 8) {
+      CHECK(d.relative < (name == "A" ? 1e-11 : 1e-7));  // B's are rounded to float32
+    } else {
+      CHECK(d.l2 < 3e-5);
+      CHECK(d.most < 3e-4);
+    }
+  }
+}
+
+/// Steps with the constants of the configurations, which are AdamW's defaults.
+template <class T>
+void check_training(const std::string& name) {
+  const Case test{name};
+  const auto model = test.model(dtype_of<T>);
+  const double count = static_cast<double>(test.microbatches());
+  Runner<T> runner{model, test.batch(), llama_run::whole(model.layers), {.scale = 1 / count}};
+  load(test, runner, model);
+  llama_run::Guarded mean{std::ssize(runner.parameters.bytes())};
+  llama_run::Guarded square{std::ssize(runner.parameters.bytes())};
+  std::ranges::fill(mean.as<T>(), T{0});
+  std::ranges::fill(square.as<T>(), T{0});
+  const auto losses = test.expect.read<double>("loss_mb.f64");
+  for (std::int64_t step = 0; step <= 5; ++step) {
+    CAPTURE(step);
+    std::ranges::fill(runner.gradients.template as<T>(), T{0});
+    for (std::int64_t m = 0; m < test.microbatches(); ++m) {
+      const auto result = runner.run(test.microbatch(test.tokens, m), test.microbatch(test.targets, m), step < 5);
+      const double wanted = losses[static_cast<std::size_t>(step * test.microbatches() + m)];
+      CHECK(std::abs(result.loss - wanted) < (sizeof(T) == 8 ? 1e-12 : 1e-5));
+    }
+    if (step == 1 || step == 5) {
+      const std::string what = "step" + std::to_string(step);
+      check_parameters(test, name, runner, model, what + "/");
+      if (sizeof(T) == 8) check_summaries(test, runner.parameters, model, what);
+    }
+    if (step == 5) break;
+    for (const auto& tensor : tawpipe::ParameterOrder{model}.tensors()) {
+      tawpipe::layers::adamw_step<T>({}, {.number = step + 1, .learning_rate = 1e-3, .decay = tensor.decays()},
+                                     part<T>(runner.parameters, tensor.range), part<T>(runner.gradients, tensor.range),
+                                     part<T>(mean, tensor.range), part<T>(square, tensor.range));
+    }
   }
 }
 
 }  // namespace
+
+TEST_CASE("five steps of AdamW keep to the golden course in float64") {
+  check_training<double>("A");
+  check_training<double>("B");
+}
+
+TEST_CASE("five steps of AdamW keep to the golden course in float32") {
+  check_training<float>("A");
+  check_training<float>("B");
+}
 
 TEST_CASE("losses and gradients of configurations A and B in float64") {
   check_first_step<double>("A");

@@ -1,0 +1,293 @@
+// The decoder's own promises: the same bits for every cut, split and recomputation; memory; derivatives; refusals.
+// Not: what the numbers must be (llama_golden_test.cpp).
+#include "tawpipe/layers/host/llama.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support/llama_run.hpp"
+#include "support/random.hpp"
+
+namespace {
+
+using llama_run::Options;
+using llama_run::Piece;
+using llama_run::Runner;
+using llama_run::whole;
+using tawpipe::Batch;
+using tawpipe::Dtype;
+using tawpipe::InputError;
+using tawpipe::Recompute;
+using tawpipe::Transformer;
+using tawpipe::layers::host::Llama;
+
+constexpr Recompute policies[] = {Recompute::none, Recompute::selective, Recompute::full};
+
+/// Groups of three heads, whose width is not the hidden size's share.
+Transformer grouped(bool tied = false) {
+  return {.name = "grouped",
+          .layers = 4,
+          .hidden = 20,
+          .heads = 6,
+          .kv_heads = 2,
+          .intermediate = 28,
+          .vocab = 11,
+          .tied = tied,
+          .dtype = Dtype::f64,
+          .head_dim = 6};
+}
+/// So little between the layers' matrices that `none` keeps no room for the embedding's gradient.
+Transformer narrow() {
+  Transformer model = grouped(true);
+  model.intermediate = 10;
+  return model;
+}
+/// Two heads of four: an attention block has 8 x 1 / 2 = 4 rows (activation.hpp's room for scores), so 9 positions make three.
+Transformer in_blocks() {
+  return {.name = "in blocks",
+          .layers = 2,
+          .hidden = 8,
+          .heads = 2,
+          .kv_heads = 1,
+          .intermediate = 12,
+          .vocab = 7,
+          .dtype = Dtype::f64,
+          .head_dim = 4};
+}
+/// One head of two: blocks of one row.
+Transformer smallest() {
+  return {.name = "smallest",
+          .layers = 1,
+          .hidden = 2,
+          .heads = 1,
+          .kv_heads = 1,
+          .intermediate = 4,
+          .vocab = 3,
+          .dtype = Dtype::f64};
+}
+Batch two_of_nine() { return {.sequence = 9, .microbatch_size = 2, .global_batch = 2}; }
+Batch one_of_nine() { return {.sequence = 9, .microbatch_size = 1, .global_batch = 1}; }
+
+std::vector<std::int32_t> ids(const Transformer& model, const Batch& batch, std::uint64_t seed) {
+  support::Random random{seed};
+  std::vector<std::int32_t> ids;
+  for (std::int64_t t = 0; t < batch.tokens(); ++t) ids.push_back(random.between(0, model.vocab - 1));
+  return ids;
+}
+
+double uniform(support::Random& random) { return random.real(-1, 1); }
+
+template <class T>
+void fill(Runner<T>& runner, const Transformer& model) {
+  support::Random random{7};
+  const auto parameters = runner.parameters.template as<T>();
+  for (const auto& tensor : tawpipe::ParameterOrder{model}.tensors()) {
+    for (std::int64_t i = tensor.range.begin; i < tensor.range.end; ++i) {
+      parameters[static_cast<std::size_t>(i)] =
+          static_cast<T>(tensor.decays() ? 0.5 * uniform(random) : 1 + 0.2 * uniform(random));
+    }
+  }
+}
+
+/// Loss and gradients of two microbatches, added up.
+template <class T>
+struct Outcome {
+  std::vector<double> losses;
+  std::vector<T> gradients;
+  bool operator==(const Outcome&) const = default;
+};
+
+template <class T>
+Outcome<T> outcome(Transformer model, const Batch& batch, const std::vector<Piece>& pieces, const Options& options) {
+  model.dtype = sizeof(T) == 4 ? Dtype::f32 : Dtype::f64;
+  Runner<T> runner{model, batch, pieces, options};
+  fill(runner, model);
+  Outcome<T> outcome;
+  for (std::uint64_t m = 0; m < 2; ++m) {
+    outcome.losses.push_back(runner.run(ids(model, batch, 2 * m), ids(model, batch, 2 * m + 1)).loss);
+  }
+  outcome.gradients = runner.gradients.template copy<T>();
+  return outcome;
+}
+
+/// Four layers in 1 to 6 pieces.
+const std::vector<std::vector<Piece>>& cuts() {
+  static const std::vector<std::vector<Piece>> cuts = {
+      {{2, true, false}, {2, false, true}},
+      {{1, true, false}, {2, false, false}, {1, false, true}},
+      {{0, true, false}, {4, false, false}, {0, false, true}},
+      {{1, true, false}, {1, false, false}, {1, false, false}, {1, false, true}},
+      {{0, true, false}, {1, false, false}, {1, false, false}, {1, false, false}, {1, false, false}, {0, false, true}},
+  };
+  return cuts;
+}
+
+}  // namespace
+
+TEST_CASE("every cut, split, recomputation and use of memory gives the same bits, and touches nothing outside its memory") {
+  for (const Transformer& model : {grouped(), grouped(true), narrow()}) {
+    CAPTURE(model.intermediate);
+    CAPTURE(model.tied);
+    const auto reference = outcome<double>(model, two_of_nine(), whole(model.layers), {.scale = 0.5});
+    CHECK(std::ranges::none_of(reference.gradients, [](double g) { return std::isnan(g); }));
+    const auto reference32 = outcome<float>(model, two_of_nine(), whole(model.layers), {.scale = 0.5});
+    for (const Recompute recompute : policies) {
+      CAPTURE(name(recompute));
+      for (const bool split : {false, true}) {
+        CAPTURE(split);
+        const Options options{.recompute = recompute, .split = split, .in_place = split, .scale = 0.5};
+        CHECK(outcome<double>(model, two_of_nine(), whole(model.layers), options) == reference);
+        CHECK(outcome<float>(model, two_of_nine(), whole(model.layers), options) == reference32);
+        for (const auto& pieces : cuts()) {
+          CAPTURE(pieces.size());
+          CHECK(outcome<double>(model, two_of_nine(), pieces, options) == reference);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("gradients are derivatives of the loss, also with attention in several blocks") {
+  // Per tensor one direction r: (L(p + e r) - L(p - e r)) / 2e = g . r up to e^2 and rounding / e, both near 1e-10 at e = 1e-5.
+  constexpr double step = 1e-5;
+  struct Given {
+    Transformer model;
+    Batch batch;
+  };
+  for (const Given& given :
+       {Given{grouped(), two_of_nine()}, Given{in_blocks(), one_of_nine()}, Given{smallest(), one_of_nine()}}) {
+    const Transformer& model = given.model;
+    const Batch& batch = given.batch;
+    CAPTURE(model.name);
+    Runner<double> runner{model, batch, whole(model.layers), {.scale = 3}};
+    fill(runner, model);
+    const auto tokens = ids(model, batch, 1);
+    const auto targets = ids(model, batch, 2);
+    runner.run(tokens, targets);
+    const auto parameters = runner.parameters.as<double>();
+    const auto gradients = runner.gradients.as<double>();
+    const auto at_start = runner.parameters.copy<double>();
+    support::Random random{3};
+    for (const auto& tensor : tawpipe::ParameterOrder{model}.tensors()) {
+      CAPTURE(tensor.name);
+      std::vector<double> direction(static_cast<std::size_t>(tensor.range.count()));
+      std::ranges::generate(direction, [&] { return uniform(random); });
+      const auto begin = static_cast<std::size_t>(tensor.range.begin);
+      const auto loss_at = [&](double along) {
+        for (std::size_t i = 0; i < direction.size(); ++i) parameters[begin + i] = at_start[begin + i] + along * direction[i];
+        return runner.run(tokens, targets, false).loss;
+      };
+      const double slope = (loss_at(step) - loss_at(-step)) / (2 * step);
+      loss_at(0);
+      double expected = 0;
+      for (std::size_t i = 0; i < direction.size(); ++i) expected += gradients[begin + i] / 3 * direction[i];
+      CHECK(std::abs(slope - expected) < 2e-9 + 1e-7 * std::abs(expected));
+    }
+  }
+}
+
+TEST_CASE("recomputation and splitting need the stash that they say") {
+  // grouped: a token's numbers 4 x 20 + 2 x 36 + 2 x 12 + 4 x 28 = 288; 18 tokens of 8 bytes, 4 layers.
+  const Transformer model = grouped();
+  const auto bytes = [&](const Transformer& of, Recompute recompute, int layers, bool embedding) {
+    const auto stage = tawpipe::transformer_work(of, two_of_nine(), recompute, 0, layers, embedding, false);
+    return Llama<double>{of, two_of_nine(), recompute}.stash_bytes(stage);
+  };
+  CHECK(bytes(model, Recompute::none, 4, true) == 0);
+  CHECK(bytes(model, Recompute::selective, 4, true) == 4 * 18 * 8 * 288);
+  CHECK(bytes(model, Recompute::full, 2, false) == 2 * 18 * 8 * 288);
+  // The gradient of the embedding, [18, 20], where no layer's memory takes it.
+  CHECK(bytes(model, Recompute::none, 0, true) == 18 * 8 * 20);
+  CHECK(bytes(narrow(), Recompute::none, 4, true) == 18 * 8 * 20);
+}
+
+TEST_CASE("ranks are threads that compute at the same time") {
+  const auto reference = outcome<double>(grouped(), two_of_nine(), whole(4), {});
+  std::vector<int> wrong(4, 0);
+  std::vector<std::thread> ranks;
+  for (std::size_t rank = 0; rank < wrong.size(); ++rank) {
+    ranks.emplace_back([&wrong, &reference, rank] {
+      const Transformer model = grouped();
+      Llama<double> llama{model, two_of_nine(), Recompute::none};
+      const auto stage = tawpipe::transformer_work(model, two_of_nine(), Recompute::none, 0, 4, true, true);
+      const tawpipe::ParameterOrder order{model};
+      Runner<double> with_parameters{model, two_of_nine(), {}};
+      fill(with_parameters, model);
+      const auto parameters = with_parameters.parameters.bytes();
+      const auto at = [&](const tawpipe::ParameterRange& range) { return parameters.data() + range.begin * 8; };
+      std::vector<std::byte> saved(static_cast<std::size_t>(stage.saved.value()));
+      std::vector<std::byte> workspace(static_cast<std::size_t>(stage.forward_workspace.value()));
+      const auto tokens = ids(model, two_of_nine(), 0);
+      const auto targets = ids(model, two_of_nine(), 1);
+      double loss = 0;
+      const tawpipe::ForwardArgs args{
+          .stage = &stage,
+          .weights = {at(order.layers(0, 4)), at(order.embedding()), at(order.final_norm()), at(order.output())},
+          .input = {},
+          .output = {},
+          .saved = saved,
+          .workspace = workspace,
+          .tokens = tokens,
+          .targets = targets,
+          .loss = &loss};
+      for (int i = 0; i < 300; ++i) {
+        llama.forward(args);
+        if (loss != reference.losses.front()) ++wrong[rank];
+      }
+    });
+  }
+  for (auto& rank : ranks) rank.join();
+  CHECK(wrong == std::vector<int>(4, 0));
+}
+
+TEST_CASE("a token or target outside the vocabulary is named with its position") {
+  const Transformer model = in_blocks();
+  Runner<double> runner{model, one_of_nine(), whole(model.layers)};
+  fill(runner, model);
+  auto tokens = ids(model, one_of_nine(), 1);
+  auto targets = ids(model, one_of_nine(), 2);
+  tokens[5] = 7;
+  CHECK_THROWS_WITH_AS(runner.run(tokens, targets),
+                       "token 7 at position 5 of the microbatch is not in the vocabulary of 7, which ends at 6", InputError);
+  tokens[5] = 6;
+  targets[8] = -100;
+  CHECK_THROWS_WITH_AS(runner.run(tokens, targets),
+                       "target -100 at position 8 of the microbatch is not in the vocabulary of 7, which ends at 6", InputError);
+}
+
+TEST_CASE("models that it cannot compute are refused in one sentence") {
+  const auto refusal = [](const Transformer& model, const Batch& batch, tawpipe::layers::host::LlamaOptions options = {}) {
+    try {
+      Llama<double>{model, batch, Recompute::none, options};
+    } catch (const InputError& error) {
+      return std::string{error.what()};
+    }
+    return std::string{"accepted"};
+  };
+  Transformer model = grouped();
+  CHECK(refusal(model, two_of_nine()) == "accepted");
+  model.dtype = Dtype::bf16;
+  CHECK(refusal(model, two_of_nine()) == "model 'grouped': its numbers are bfloat16, but this code computes in float64");
+  model = grouped();
+  model.head_dim = 5;
+  CHECK(refusal(model, two_of_nine()) ==
+        "model 'grouped': a head size of 5 is odd; rotary embedding turns pairs and needs an even one");
+  // 1 token x 28 < 2 x 20
+  CHECK(
+      refusal(grouped(), {.sequence = 1, .microbatch_size = 1, .global_batch = 1}) ==
+      "model 'grouped': a microbatch of 1 tokens is too small; tokens x intermediate size must be at least 40, twice the hidden "
+      "size");
+  // 2 x 36 + 2 x 12 = 96 < 100, 3 x 28 = 84
+  model = grouped();
+  model.hidden = 100;
+  CHECK(refusal(model, two_of_nine()) ==
+        "model 'grouped': a hidden size of 100 is too large beside an intermediate size of 28; three times the latter, or the "
+        "width of query, key, value and output together, must reach it");
+  CHECK(refusal(grouped(), two_of_nine(), {.norm_eps = 0}) == "model 'grouped': rope_theta and norm_eps must be greater than 0");
+}
