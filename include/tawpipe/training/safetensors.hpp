@@ -183,13 +183,10 @@ class SafetensorsWriter {
   template <class Number>
   void write(std::span<const Number> numbers) {
     skip_complete();
-    TAWPIPE_ASSERT(numbers.empty() ||
-                       (at_ < tensors_.size() && static_cast<std::int64_t>(numbers.size()) <= tensors_[at_].count() - written_),
-                   "the numbers go beyond the tensor");
     if (numbers.empty()) return;
+    TAWPIPE_ASSERT(at_ < tensors_.size(), "the numbers go beyond the last tensor");
     const NumberFormat format = tensors_[at_].format;
-    written_ += static_cast<std::int64_t>(numbers.size());
-    if (format == format_of<Number>()) return file_.write(std::as_bytes(numbers));
+    if (format == format_of<Number>()) return write_bytes(std::as_bytes(numbers));
     constexpr std::size_t block = std::size_t{1} << 16;  // numbers converted at a time
     const auto width = static_cast<std::size_t>(size_bytes(format));
     std::vector<std::byte> bytes(std::min(block, numbers.size()) * width);
@@ -197,8 +194,19 @@ class SafetensorsWriter {
       const std::span<const Number> part = numbers.subspan(first, std::min(block, numbers.size() - first));
       const std::span<std::byte> raw = std::span{bytes}.first(part.size() * width);
       encode<Number>(format, part, raw);
-      file_.write(raw);
+      write_bytes(raw);
     }
+  }
+
+  /// Appends numbers that already have the format of their tensor.
+  void write_bytes(std::span<const std::byte> bytes) {
+    skip_complete();
+    if (bytes.empty()) return;
+    TAWPIPE_ASSERT(at_ < tensors_.size() && static_cast<std::int64_t>(bytes.size()) <=
+                                                (tensors_[at_].count() - written_) * size_bytes(tensors_[at_].format),
+                   "the bytes go beyond the tensor");
+    written_ += static_cast<std::int64_t>(bytes.size()) / size_bytes(tensors_[at_].format);
+    file_.write(bytes);
   }
 
   /// Brings the file to the disk and to its place.

@@ -1,0 +1,196 @@
+// Checkpoints of a training run: weights, moments and state in a folder, for any number of ranks under any schedule.
+// Not: how folders replace each other (training/checkpoint_folder.hpp), nor weights for other programs (huggingface_weights.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/core/config.hpp"
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/text.hpp"
+#include "tawpipe/model/dtype.hpp"
+#include "tawpipe/model/parameters.hpp"
+#include "tawpipe/model/transformer.hpp"
+#include "tawpipe/training/checkpoint_folder.hpp"
+#include "tawpipe/training/detail/checkpoint_json.hpp"
+#include "tawpipe/training/durable_file.hpp"
+#include "tawpipe/training/huggingface_config_file.hpp"
+#include "tawpipe/training/safetensors.hpp"
+#include "tawpipe/training/training_state.hpp"
+
+namespace tawpipe::training {
+
+/// What a checkpoint keeps of each parameter.
+enum class ParameterValue : std::uint8_t { weight, first_moment, second_moment };
+
+/// One part of a checkpoint, within one tensor of the model's order (model/parameters.hpp).
+struct CheckpointPart {
+  ParameterValue value = ParameterValue::weight;
+  ParameterRange range;
+};
+
+/// The parts that write_checkpoint() asks for, in its order: a rank that does not write can send its own accordingly.
+/// Complexity: O(tensors + parameters / 2^20).
+inline std::vector<CheckpointPart> checkpoint_parts(const Transformer& model) {
+  constexpr std::int64_t most = std::int64_t{1} << 20;
+  std::vector<CheckpointPart> parts;
+  const auto tensors = ParameterOrder{model}.tensors();
+  for (const auto value : {ParameterValue::weight, ParameterValue::first_moment, ParameterValue::second_moment}) {
+    for (const ParameterTensor& tensor : tensors) {
+      for (std::int64_t at = tensor.range.begin; at < tensor.range.end; at += most) {
+        parts.push_back({value, {at, std::min(at + most, tensor.range.end)}});
+      }
+    }
+  }
+  return parts;
+}
+
+/// Fills the bytes with the numbers of a part, in the dtype of the state: f32 or f64.
+using GivePart = std::function<void(const CheckpointPart&, std::span<std::byte>)>;
+
+/// Writes the checkpoint `<run>/step-<N>`, names it in `<run>/latest` and deletes all but the last `keep`. If it fails or is
+/// interrupted at any moment, the last good one stays.
+///
+/// The folder holds model.safetensors (weights by name), optimizer.safetensors (`m/<name>`, `v/<name>`), config.json (the
+/// model) and state.json. One process calls this; the others may know from checkpoint_parts() what is asked for.
+/// @return the path of the checkpoint
+/// @throws InputError  naming file and reason, e.g. a full disk, or if the dtype is neither f32 nor f64; what `give` throws.
+inline std::string write_checkpoint(const std::string& run, const Transformer& model, const DecoderConstants& constants,
+                                    const TrainingState& state, const GivePart& give, int keep = 2) {
+  if (state.dtype != Dtype::f32 && state.dtype != Dtype::f64) {
+    throw InputError(concat("a checkpoint of ", name(state.dtype), " is not written; give float32 or float64"));
+  }
+  Transformer stored = model;
+  stored.dtype = state.dtype;
+  const std::string config = huggingface_config_text(stored, constants);
+  const detail::StateText text = detail::state_text(state, config);
+
+  CheckpointFolder folder{run, state.step};
+  const NumberFormat format = state.dtype == Dtype::f64 ? NumberFormat::f64 : NumberFormat::f32;
+  const std::map<std::string, std::string> metadata{{"checkpoint", text.id}};
+  std::vector<NewTensor> weights;
+  std::vector<NewTensor> moments;
+  const auto tensors = ParameterOrder{model}.tensors();
+  for (const ParameterTensor& tensor : tensors) weights.push_back({tensor.name, format, tensor.shape});
+  for (const char* prefix : {"m/", "v/"}) {
+    for (const ParameterTensor& tensor : tensors) moments.push_back({prefix + tensor.name, format, tensor.shape});
+  }
+  SafetensorsWriter model_file{folder.file("model.safetensors"), weights, metadata};
+  SafetensorsWriter optimizer_file{folder.file("optimizer.safetensors"), moments, metadata};
+  std::vector<std::byte> bytes;
+  for (const CheckpointPart& part : checkpoint_parts(model)) {
+    bytes.resize(static_cast<std::size_t>(part.range.count() * size_bytes(format)));
+    give(part, bytes);
+    (part.value == ParameterValue::weight ? model_file : optimizer_file).write_bytes(bytes);
+  }
+  model_file.finish();
+  optimizer_file.finish();
+  write_durably(folder.file("config.json"), config);
+  write_durably(folder.file("state.json"), text.text);
+  folder.commit(keep);
+  return folder.path();
+}
+
+/// A checkpoint open for reading. Any number of ranks may read what they own, at the same time.
+class Checkpoint {
+ public:
+  /// @param path  a checkpoint, or a run's folder: then its last good one
+  /// @throws InputError  if there is none; a file is missing, cut off or broken; files come from different checkpoints; or the
+  /// tensors are not those of the model in its config.json.
+  explicit Checkpoint(const std::string& path)
+      : path_{find_checkpoint(path)},
+        state_{detail::read_state(path_ + "/state.json")},
+        config_{read_decoder_config(path_ + "/config.json")},
+        tensors_{ParameterOrder{config_.model}.tensors()},
+        model_{path_ + "/model.safetensors"},
+        optimizer_{path_ + "/optimizer.safetensors"} {
+    for (const SafetensorsFile* file : {&model_, &optimizer_}) {
+      const auto id = file->metadata().find("checkpoint");
+      if (id == file->metadata().end() || id->second != state_.id) {
+        throw InputError(concat("file ", quote(one_line(file->path())), " belongs to another checkpoint than ",
+                                quote(one_line(path_ + "/state.json")), "; the folder's files were mixed up"));
+      }
+    }
+    const NumberFormat format = state_.state.dtype == Dtype::f64 ? NumberFormat::f64 : NumberFormat::f32;
+    for (const ParameterTensor& tensor : tensors_) {
+      check(model_, tensor.name, tensor, format);
+      check(optimizer_, "m/" + tensor.name, tensor, format);
+      check(optimizer_, "v/" + tensor.name, tensor, format);
+    }
+    check_count(model_, tensors_.size());
+    check_count(optimizer_, 2 * tensors_.size());
+  }
+
+  const std::string& path() const { return path_; }
+  const TrainingState& state() const { return state_.state; }
+  const Transformer& model() const { return config_.model; }
+  const DecoderConstants& constants() const { return config_.constants; }
+
+  /// @throws InputError  if the checkpoint is of a model of other sizes, naming the first that differs.
+  void expect(const Transformer& wanted) const {
+    const Transformer& found = config_.model;
+    const auto compare = [&](std::string_view what, std::int64_t there, std::int64_t here) {
+      if (there == here) return;
+      throw InputError(concat("checkpoint ", quote(one_line(path_)), " has ", what, " ", there, ", the model has ", here,
+                              "; give the model it was written with"));
+    };
+    compare("layers", found.layers, wanted.layers);
+    compare("hidden size", found.hidden, wanted.hidden);
+    compare("heads", found.heads, wanted.heads);
+    compare("key-value heads", found.kv_heads, wanted.kv_heads);
+    compare("head size", found.head_size(), wanted.head_size());
+    compare("intermediate size", found.intermediate, wanted.intermediate);
+    compare("vocabulary", found.vocab, wanted.vocab);
+    compare("tied embedding", found.tied ? 1 : 0, wanted.tied ? 1 : 0);
+  }
+
+  /// Any range of the model's parameters, also over several tensors, converted to `Number`.
+  /// @pre the range is within the model, and `numbers` has its size
+  /// @throws InputError  if a file cannot be read any more.
+  template <class Number>
+  void read(ParameterValue value, ParameterRange range, std::span<Number> numbers) const {
+    TAWPIPE_ASSERT(
+        range.begin >= 0 && range.end <= tensors_.back().range.end && static_cast<std::int64_t>(numbers.size()) == range.count(),
+        "the range lies outside the model, or the numbers have another size");
+    auto tensor = std::upper_bound(tensors_.begin(), tensors_.end(), range.begin,
+                                   [](std::int64_t at, const ParameterTensor& t) { return at < t.range.end; });
+    for (std::int64_t at = range.begin; at < range.end; ++tensor) {
+      const std::int64_t count = std::min(range.end, tensor->range.end) - at;
+      const auto part = numbers.subspan(static_cast<std::size_t>(at - range.begin), static_cast<std::size_t>(count));
+      const SafetensorsFile& file = value == ParameterValue::weight ? model_ : optimizer_;
+      const char* prefix = value == ParameterValue::weight ? "" : value == ParameterValue::first_moment ? "m/" : "v/";
+      file.read<Number>(prefix + tensor->name, at - tensor->range.begin, part);
+      at += count;
+    }
+  }
+
+ private:
+  static void check(const SafetensorsFile& file, const std::string& name, const ParameterTensor& tensor, NumberFormat format) {
+    const TensorEntry& entry = file.tensor(name, tensor.shape);
+    if (entry.format == format) return;
+    throw InputError(concat("tensor ", quote(name), " in ", quote(one_line(file.path())), " is ", training::name(entry.format),
+                            ", state.json says ", training::name(format)));
+  }
+  static void check_count(const SafetensorsFile& file, std::size_t count) {
+    if (file.tensors().size() == count) return;
+    throw InputError(
+        concat("file ", quote(one_line(file.path())), " has ", file.tensors().size(), " tensors, the model has ", count));
+  }
+
+  std::string path_;
+  detail::ReadState state_;
+  DecoderConfig config_;
+  std::vector<ParameterTensor> tensors_;
+  SafetensorsFile model_;
+  SafetensorsFile optimizer_;
+};
+
+}  // namespace tawpipe::training

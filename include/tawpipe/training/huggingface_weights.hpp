@@ -1,0 +1,230 @@
+// Weights under the names and in the layout that Hugging Face's `transformers` uses for LLaMA: writing, and reading any range.
+// Not: checkpoints to go on from (training/checkpoint.hpp), nor config.json alone (training/huggingface_config_file.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/core/config.hpp"
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/text.hpp"
+#include "tawpipe/model/parameters.hpp"
+#include "tawpipe/model/transformer.hpp"
+#include "tawpipe/training/detail/json_object.hpp"
+#include "tawpipe/training/durable_file.hpp"
+#include "tawpipe/training/huggingface_config_file.hpp"
+#include "tawpipe/training/safetensors.hpp"
+#include "tawpipe/training/training_state.hpp"
+
+namespace tawpipe::training {
+
+/// A tensor of ours, and how Hugging Face keeps it.
+struct HuggingFaceTensor {
+  ParameterTensor ours;
+  std::string name;
+  /// Rows of a head whose order differs, of query and key; 0 of all others. See rotated_row().
+  std::int64_t head_rows = 0;
+};
+
+/// The row of ours that is row `row` of theirs, in one head of `head_rows` rows.
+///
+/// Rotary embedding turns pairs of a head's coordinates by one angle each. Ours are neighbours (0, 1), (2, 3), .. as in Meta's
+/// LLaMA; theirs lie half a head apart, (0, h/2), (1, h/2 + 1), .. So their rows 0 .. h/2 - 1 are our even ones, the others our
+/// odd ones. Source: transformers, models/llama/convert_llama_weights_to_hf.py, `permute`.
+constexpr std::int64_t rotated_row(std::int64_t row, std::int64_t head_rows) {
+  const std::int64_t half = head_rows / 2;
+  return row < half ? 2 * row : 2 * (row - half) + 1;
+}
+/// The reverse: where our row `row` lies in theirs.
+constexpr std::int64_t unrotated_row(std::int64_t row, std::int64_t head_rows) {
+  return row % 2 == 0 ? row / 2 : head_rows / 2 + row / 2;
+}
+
+/// All tensors of a model in our order, with their names.
+/// @throws InputError  if the head size is odd.
+inline std::vector<HuggingFaceTensor> huggingface_tensors(const Transformer& model) {
+  if (model.head_size() % 2 != 0) {
+    throw InputError(
+        concat("model ", quote(model.name), " has heads of ", model.head_size(), "; rotary embedding needs an even head size"));
+  }
+  static constexpr std::pair<std::string_view, std::string_view> of_layer[] = {
+      {"attention.wq", "self_attn.q_proj"}, {"attention.wk", "self_attn.k_proj"},  {"attention.wv", "self_attn.v_proj"},
+      {"attention.wo", "self_attn.o_proj"}, {"feed_forward.w1", "mlp.gate_proj"},  {"feed_forward.w2", "mlp.down_proj"},
+      {"feed_forward.w3", "mlp.up_proj"},   {"attention_norm", "input_layernorm"}, {"ffn_norm", "post_attention_layernorm"},
+  };
+  std::vector<HuggingFaceTensor> tensors;
+  for (ParameterTensor& ours : ParameterOrder{model}.tensors()) {
+    HuggingFaceTensor tensor{.ours = std::move(ours), .name = {}};
+    const std::string& name = tensor.ours.name;
+    if (name == "embedding.weight") {
+      tensor.name = "model.embed_tokens.weight";
+    } else if (name == "norm.weight") {
+      tensor.name = "model.norm.weight";
+    } else if (name == "output.weight") {
+      tensor.name = "lm_head.weight";
+    } else {  // decoders.<layer>.<part>.weight
+      const std::size_t dot = name.find('.', std::string_view{"decoders."}.size());
+      const std::string layer = name.substr(9, dot - 9);
+      const std::string part = name.substr(dot + 1, name.size() - dot - 1 - std::string_view{".weight"}.size());
+      const auto* found = std::find_if(std::begin(of_layer), std::end(of_layer), [&](const auto& p) { return p.first == part; });
+      TAWPIPE_ASSERT(found != std::end(of_layer), "a tensor without a Hugging Face name");
+      tensor.name = concat("model.layers.", layer, ".", found->second, ".weight");
+      if (part == "attention.wq" || part == "attention.wk") tensor.head_rows = model.head_size();
+    }
+    tensors.push_back(std::move(tensor));
+  }
+  return tensors;
+}
+
+/// Fills numbers with a range of the model's parameters.
+using GiveNumbers = std::function<void(ParameterRange, std::span<double>)>;
+
+/// Writes model.safetensors and config.json into a folder, which is made where there is none.
+/// @param format  F64, F32, F16 or BF16
+/// @throws InputError  as SafetensorsWriter, huggingface_tensors() and `give`, or for another format.
+inline void write_huggingface(const std::string& folder, const Transformer& model, const DecoderConstants& constants,
+                              NumberFormat format, const GiveNumbers& give) {
+  Transformer stored = model;
+  if (format != NumberFormat::f64 && format != NumberFormat::f32 && format != NumberFormat::f16 && format != NumberFormat::bf16) {
+    throw InputError(concat("weights cannot be written as ", name(format), "; give F64, F32, F16 or BF16"));
+  }
+  stored.dtype = format == NumberFormat::f64   ? Dtype::f64
+                 : format == NumberFormat::f32 ? Dtype::f32
+                 : format == NumberFormat::f16 ? Dtype::f16
+                                               : Dtype::bf16;
+  const auto tensors = huggingface_tensors(model);
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw InputError(concat("cannot make folder ", quote(one_line(folder)), ": ", error.message()));
+
+  std::vector<NewTensor> files_tensors;
+  for (const HuggingFaceTensor& tensor : tensors) files_tensors.push_back({tensor.name, format, tensor.ours.shape});
+  // `transformers` refuses files that do not say which framework's layout they have.
+  SafetensorsWriter file{folder + "/model.safetensors", std::move(files_tensors), {{"format", "pt"}}};
+  constexpr std::int64_t most = std::int64_t{1} << 20;
+  std::vector<double> numbers;
+  std::vector<double> rotated;
+  for (const HuggingFaceTensor& tensor : tensors) {
+    const std::int64_t width = tensor.ours.shape.back();
+    const std::int64_t piece = tensor.head_rows > 0 ? tensor.head_rows * width : most;  // a head, or what fits
+    for (std::int64_t at = tensor.ours.range.begin; at < tensor.ours.range.end; at += piece) {
+      const std::int64_t end = std::min(at + piece, tensor.ours.range.end);
+      numbers.resize(static_cast<std::size_t>(end - at));
+      give({at, end}, numbers);
+      if (tensor.head_rows > 0) {
+        rotated.resize(numbers.size());
+        for (std::int64_t row = 0; row < tensor.head_rows; ++row) {
+          std::copy_n(numbers.begin() + rotated_row(row, tensor.head_rows) * width, width, rotated.begin() + row * width);
+        }
+        numbers.swap(rotated);
+      }
+      file.write<double>(numbers);
+    }
+  }
+  file.finish();
+  write_durably(folder + "/config.json", huggingface_config_text(stored, constants));
+}
+
+/// Published weights of a LLaMA, in one file or in several behind an index; any number of ranks may read at once.
+class HuggingFaceWeights {
+ public:
+  /// @param folder  with config.json, and model.safetensors or model.safetensors.index.json
+  /// @throws InputError  if one is missing or broken, a tensor of the model is missing or has another shape, or there are
+  /// tensors that the model has not, such as biases.
+  explicit HuggingFaceWeights(const std::string& folder)
+      : folder_{folder}, config_{read_decoder_config(folder + "/config.json")}, tensors_{huggingface_tensors(config_.model)} {
+    std::map<std::string, std::size_t> file_of = open_files();
+    for (const HuggingFaceTensor& tensor : tensors_) {
+      const auto found = file_of.find(tensor.name);
+      if (found == file_of.end()) fail(concat("lack the tensor ", quote(tensor.name)));
+      file_index_.push_back(found->second);
+      files_[found->second].tensor(tensor.name, tensor.ours.shape);
+      file_of.erase(found);
+    }
+    for (const auto& [name, file] : file_of) {
+      const bool derived = name.ends_with("rotary_emb.inv_freq");  // older files carry what rope_theta says
+      if (derived || (config_.model.tied && name == "lm_head.weight")) continue;
+      fail(concat("have a tensor that is not computed: ", quote(one_line(name))));
+    }
+  }
+
+  const Transformer& model() const { return config_.model; }
+  const DecoderConstants& constants() const { return config_.constants; }
+
+  /// Any range of our numbering (model/parameters.hpp), converted to `Number`.
+  /// @pre the range is within the model, and `numbers` has its size
+  /// @throws InputError  if a file cannot be read any more, or holds 8-bit floats.
+  template <class Number>
+  void read(ParameterRange range, std::span<Number> numbers) const {
+    TAWPIPE_ASSERT(range.begin >= 0 && range.end <= tensors_.back().ours.range.end &&
+                       static_cast<std::int64_t>(numbers.size()) == range.count(),
+                   "the range lies outside the model, or the numbers have another size");
+    auto tensor = std::upper_bound(tensors_.begin(), tensors_.end(), range.begin,
+                                   [](std::int64_t at, const HuggingFaceTensor& t) { return at < t.ours.range.end; });
+    for (std::int64_t at = range.begin; at < range.end; ++tensor) {
+      const std::int64_t begin = tensor->ours.range.begin;
+      const std::int64_t end = std::min(range.end, tensor->ours.range.end);
+      const SafetensorsFile& file = files_[file_index_[static_cast<std::size_t>(tensor - tensors_.begin())]];
+      const std::int64_t width = tensor->ours.shape.back();
+      while (at < end) {  // at once, or row by row where rows lie elsewhere
+        const std::int64_t row = (at - begin) / width;
+        const std::int64_t next = tensor->head_rows > 0 ? std::min(end, begin + (row + 1) * width) : end;
+        const std::int64_t theirs =
+            tensor->head_rows == 0
+                ? at - begin
+                : (row - row % tensor->head_rows + unrotated_row(row % tensor->head_rows, tensor->head_rows)) * width +
+                      (at - begin) % width;
+        file.read<Number>(tensor->name, theirs,
+                          numbers.subspan(static_cast<std::size_t>(at - range.begin), static_cast<std::size_t>(next - at)));
+        at = next;
+      }
+    }
+  }
+
+ private:
+  [[noreturn]] void fail(std::string_view why) const {
+    throw InputError(concat("the weights in ", quote(one_line(folder_)), " ", why));
+  }
+
+  /// @return which file holds each tensor
+  std::map<std::string, std::size_t> open_files() {
+    std::map<std::string, std::size_t> file_of;
+    const std::string path = folder_ + "/model.safetensors.index.json";
+    std::error_code ignored;
+    if (!std::filesystem::exists(path, ignored)) {
+      files_.emplace_back(folder_ + "/model.safetensors");
+      for (const TensorEntry& entry : files_.front().tensors()) file_of[entry.name] = 0;
+      return file_of;
+    }
+    const auto index = detail::JsonObject::read(path, SafetensorsFile::max_header_bytes).object("weight_map");
+    std::map<std::string, std::size_t> opened;
+    for (const auto& [tensor, name] : index.texts()) {
+      if (name.empty() || name.find('/') != std::string::npos) index.fail(tensor, "must name a file in the same folder");
+      const auto [at, fresh] = opened.emplace(name, files_.size());
+      if (fresh) files_.emplace_back(folder_ + "/" + name);
+      if (!files_[at->second].contains(tensor)) {
+        index.fail(tensor, concat("names the file ", quote(one_line(name)), ", which has no such tensor"));
+      }
+      file_of[tensor] = at->second;
+    }
+    return file_of;
+  }
+
+  std::string folder_;
+  DecoderConfig config_;
+  std::vector<HuggingFaceTensor> tensors_;
+  std::vector<SafetensorsFile> files_;
+  std::vector<std::size_t> file_index_;  ///< of each of `tensors_`
+};
+
+}  // namespace tawpipe::training

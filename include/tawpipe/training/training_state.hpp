@@ -1,0 +1,57 @@
+// What a run must know beside its parameters in order to go on: the step, the data, the optimizer's settings.
+// Not: parameters (training/checkpoint.hpp).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "tawpipe/model/dtype.hpp"
+#include "tawpipe/training/token_windows.hpp"
+
+namespace tawpipe::training {
+
+/// Constants of a LLaMA decoder that are no sizes.
+struct DecoderConstants {
+  double rope_theta = 10000;      ///< base of the rotary embedding's frequencies
+  double norm_epsilon = 1e-5;     ///< inside the root of RMSNorm
+  std::int32_t positions = 2048;  ///< longest sequence it is meant for
+
+  bool operator==(const DecoderConstants&) const = default;
+};
+
+/// Settings of AdamW.
+struct OptimizerSettings {
+  double learning_rate = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double epsilon = 1e-8;
+  double weight_decay = 0.1;
+
+  bool operator==(const OptimizerSettings&) const = default;
+};
+
+/// Which microbatches a run sees. They depend on these and the step alone, so the position in the data is the step.
+struct DataPosition {
+  std::string source;  ///< path of the data, for people
+  DataOrder order = DataOrder::random;
+  std::uint64_t seed = 0;
+  std::int32_t microbatches = 1;  ///< of a step, over all ranks
+  std::int32_t microbatch_size = 1;
+  std::int32_t sequence = 1;
+
+  bool operator==(const DataPosition&) const = default;
+};
+
+/// A run after `step` steps of the optimizer.
+struct TrainingState {
+  std::int64_t step = 0;
+  Dtype dtype = Dtype::f32;  ///< of parameters and moments in the files: f32 or f64
+  DataPosition data;
+  OptimizerSettings optimizer;
+  std::map<std::string, std::string> settings;  ///< whatever else the trainer wants back
+
+  bool operator==(const TrainingState&) const = default;
+};
+
+}  // namespace tawpipe::training

@@ -1,0 +1,343 @@
+// Tests of training/checkpoint.hpp: everything comes back by any ranges; an interrupted write harms nothing; broken folders.
+// Not: the tensor files themselves (safetensors_test.cpp).
+#include "tawpipe/training/checkpoint.hpp"
+
+#include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "support/file_size_limit.hpp"
+#include "support/random.hpp"
+#include "support/scratch_folder.hpp"
+#include "support/small_decoder.hpp"
+
+using support::file_bytes;
+using support::put_file;
+using support::ScratchFolder;
+using support::small_decoder;
+using tawpipe::Dtype;
+using tawpipe::InputError;
+using tawpipe::ParameterRange;
+using tawpipe::Transformer;
+using tawpipe::training::Checkpoint;
+using tawpipe::training::CheckpointPart;
+using tawpipe::training::find_checkpoint;
+using tawpipe::training::ParameterValue;
+using tawpipe::training::TrainingState;
+using tawpipe::training::write_checkpoint;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Weights count up from `first`, first moments from 10000, second moments from 20000.
+double value_at(ParameterValue value, std::int64_t parameter, double first) {
+  return static_cast<double>(parameter) + (value == ParameterValue::weight ? first : 10000.0 * static_cast<int>(value));
+}
+
+template <class Number>
+void fill(const CheckpointPart& part, std::span<std::byte> bytes, double first) {
+  REQUIRE(static_cast<std::int64_t>(bytes.size() / sizeof(Number)) == part.range.count());
+  for (std::int64_t i = 0; i < part.range.count(); ++i) {
+    const auto number = static_cast<Number>(value_at(part.value, part.range.begin + i, first));
+    std::memcpy(bytes.data() + static_cast<std::size_t>(i) * sizeof(Number), &number, sizeof(Number));
+  }
+}
+
+TrainingState state_of(std::int64_t step) {
+  TrainingState state{.step = step, .dtype = Dtype::f32, .data = {}, .optimizer = {}, .settings = {{"schedule", "tawpipe"}}};
+  state.data = {.source = "a \"text\".txt", .seed = 0xffffffffffffffff, .microbatches = 8, .microbatch_size = 2, .sequence = 16};
+  state.optimizer.learning_rate = 0.1 + 0.2;  // 17 digits
+  return state;
+}
+
+std::string write(const std::string& run, std::int64_t step, double first = 0, const Transformer& model = small_decoder()) {
+  return write_checkpoint(run, model, {}, state_of(step),
+                          [&](const CheckpointPart& part, std::span<std::byte> bytes) { fill<float>(part, bytes, first); });
+}
+
+std::vector<double> read(const Checkpoint& checkpoint, ParameterValue value, ParameterRange range) {
+  std::vector<double> numbers(static_cast<std::size_t>(range.count()));
+  checkpoint.read<double>(value, range, numbers);
+  return numbers;
+}
+
+/// Whether a range comes back as it was written.
+bool holds(const Checkpoint& checkpoint, ParameterValue value, ParameterRange range, double first = 0) {
+  const std::vector<double> numbers = read(checkpoint, value, range);
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    if (numbers[i] != value_at(value, range.begin + static_cast<std::int64_t>(i), first)) return false;
+  }
+  return true;
+}
+
+std::set<std::string> names_in(const std::string& folder) {
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator{folder}) names.insert(entry.path().filename().string());
+  return names;
+}
+
+/// Replaces the first `from` of a file.
+void edit(const std::string& path, std::string_view from, std::string_view to) {
+  std::string text = file_bytes(path);
+  const std::size_t at = text.find(from);
+  REQUIRE(at != std::string::npos);
+  put_file(path, text.replace(at, from.size(), to));
+}
+
+}  // namespace
+
+TEST_CASE("a checkpoint gives back state, model, weights and moments, by any ranges") {
+  const ScratchFolder folder;
+  const Transformer model = small_decoder();
+  const auto path =
+      write_checkpoint(folder / "run", model, {.rope_theta = 5e5, .norm_epsilon = 1e-6, .positions = 64}, state_of(123),
+                       [](const CheckpointPart& part, std::span<std::byte> bytes) { fill<float>(part, bytes, 0); });
+  CHECK(path == folder / "run/step-000123");
+  CHECK(names_in(path) == std::set<std::string>{"config.json", "model.safetensors", "optimizer.safetensors", "state.json"});
+  CHECK(names_in(folder / "run") == std::set<std::string>{"latest", "step-000123"});
+
+  const Checkpoint checkpoint{folder / "run"};
+  CHECK(checkpoint.path() == path);
+  CHECK(checkpoint.state() == state_of(123));
+  CHECK(checkpoint.model().name == "small decoder");
+  CHECK(checkpoint.model().dtype == Dtype::f32);
+  CHECK(checkpoint.constants() == tawpipe::training::DecoderConstants{5e5, 1e-6, 64});
+  checkpoint.expect(model);
+  // Whole, and in three unequal pieces as three ranks might own them
+  for (const auto value : {ParameterValue::weight, ParameterValue::first_moment, ParameterValue::second_moment}) {
+    for (const ParameterRange range : {ParameterRange{0, 1080}, {0, 77}, {77, 700}, {700, 1080}, {5, 6}, {9, 9}}) {
+      CHECK(holds(checkpoint, value, range));
+    }
+  }
+}
+
+TEST_CASE("an untied model in double precision keeps every bit") {
+  const ScratchFolder folder;
+  TrainingState state = state_of(1);
+  state.dtype = Dtype::f64;
+  const auto third = [](std::int64_t parameter) { return static_cast<double>(parameter) / 3; };
+  write_checkpoint(folder / "run", small_decoder(false), {}, state, [&](const CheckpointPart& part, std::span<std::byte> bytes) {
+    for (std::int64_t i = 0; i < part.range.count(); ++i) {
+      const double number = third(part.range.begin + i);
+      std::memcpy(bytes.data() + i * 8, &number, 8);
+    }
+  });
+  const Checkpoint checkpoint{folder / "run"};
+  CHECK(checkpoint.model().dtype == Dtype::f64);
+  const auto weights = read(checkpoint, ParameterValue::weight, {0, 1160});
+  for (std::size_t i = 0; i < weights.size(); ++i) REQUIRE(weights[i] == third(static_cast<std::int64_t>(i)));
+}
+
+TEST_CASE("parts cover weights and both moments once, each within one tensor") {
+  const Transformer model{
+      .name = "wide", .layers = 1, .hidden = 2048, .heads = 1, .kv_heads = 1, .intermediate = 8, .vocab = 600};
+  std::int64_t covered = 0;
+  const auto tensors = tawpipe::ParameterOrder{model}.tensors();
+  std::size_t at = 0;
+  for (const CheckpointPart& part : tawpipe::training::checkpoint_parts(model)) {
+    CHECK(part.range.begin == covered % model.parameters());
+    CHECK(part.range.count() <= 1 << 20);
+    CHECK(static_cast<std::int64_t>(part.value) == covered / model.parameters());
+    if (part.range.begin == 0) at = 0;
+    while (tensors[at].range.end <= part.range.begin) ++at;
+    CHECK(part.range.end <= tensors[at].range.end);
+    covered += part.range.count();
+  }
+  CHECK(covered == 3 * model.parameters());
+}
+
+TEST_CASE("the last two checkpoints stay, and later ones of a run that went back") {
+  const ScratchFolder folder;
+  const std::string run = folder / "run";
+  for (const int step : {10, 20, 30}) write(run, step);
+  CHECK(names_in(run) == std::set<std::string>{"latest", "step-000020", "step-000030"});
+  CHECK(file_bytes(run + "/latest") == "step-000030\n");
+  write(run, 15);  // went back to an older one
+  CHECK(find_checkpoint(run) == run + "/step-000015");
+  CHECK(names_in(run) == std::set<std::string>{"latest", "step-000015", "step-000020", "step-000030"});
+  write(run, 1'234'567);
+  CHECK(names_in(run) == std::set<std::string>{"latest", "step-000030", "step-1234567"});
+  CHECK(Checkpoint{run + "/step-000030"}.state().step == 30);
+}
+
+TEST_CASE("a checkpoint of the same step replaces the one before") {
+  const ScratchFolder folder;
+  write(folder / "run", 7, 0);
+  write(folder / "run", 7, 0.5);
+  CHECK(holds(Checkpoint{folder / "run"}, ParameterValue::weight, {0, 1080}, 0.5));
+  CHECK(names_in(folder / "run") == std::set<std::string>{"latest", "step-000007"});
+}
+
+TEST_CASE("a failing write leaves the last good checkpoint, and nothing of its own") {
+  const ScratchFolder folder;
+  const std::string run = folder / "run";
+  write(run, 10);
+  const auto check_untouched = [&] {
+    CHECK(names_in(run) == std::set<std::string>{"latest", "step-000010"});
+    CHECK(holds(Checkpoint{run}, ParameterValue::second_moment, {0, 1080}));
+  };
+  for (const rlim_t bytes : {0, 100, 3000, 6000, 9000}) {  // 4320 bytes of weights, twice as many of moments, and headers
+    {
+      const support::FileSizeLimit full_disk{bytes};
+      CHECK_THROWS_WITH_AS(write(run, 20), doctest::Contains("File too large"), InputError);
+    }
+    check_untouched();
+  }
+  int parts = 0;
+  const auto broken = [&](const CheckpointPart&, std::span<std::byte>) {
+    if (++parts == 40) throw tawpipe::DeviceError("rank 3 is gone");
+  };
+  CHECK_THROWS_AS(write_checkpoint(run, small_decoder(), {}, state_of(20), broken), tawpipe::DeviceError);
+  check_untouched();
+}
+
+TEST_CASE("a process killed at any moment leaves a good checkpoint") {
+  const ScratchFolder folder;
+  const std::string run = folder / "run";
+  write(run, 1);
+  support::Random random{11};
+  std::int64_t step = 1;
+  for (int round = 0; round < 25; ++round) {
+    const pid_t child = fork();
+    if (child == 0) {
+      for (std::int64_t next = step;; ++next) write(run, next);  // the first replaces one of the same step
+    }
+    REQUIRE(child > 0);
+    usleep(static_cast<useconds_t>(random.between(0, 40'000)));
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+    const Checkpoint checkpoint{run};
+    CHECK(checkpoint.state().step >= step);
+    for (const auto value : {ParameterValue::weight, ParameterValue::first_moment, ParameterValue::second_moment}) {
+      CHECK(holds(checkpoint, value, {0, 1080}));
+    }
+    step = checkpoint.state().step;
+  }
+  CHECK(step > 1);
+  write(run, step + 1);
+  for (const std::string& name : names_in(run))
+    CHECK((name == "latest" || name.size() == std::string_view{"step-000123"}.size()));
+}
+
+TEST_CASE("what a killed process leaves is passed over, and removed by the next write") {
+  const ScratchFolder folder;
+  const std::string run = folder / "run";
+  write(run, 10);
+  // killed while writing step 20
+  fs::create_directory(run + "/step-000020.partial");
+  put_file(run + "/step-000020.partial/model.safetensors.partial", "half");
+  CHECK(find_checkpoint(run) == run + "/step-000010");
+  // killed between the two renames that replace step 10
+  fs::rename(run + "/step-000010", run + "/step-000010.replaced");
+  CHECK(find_checkpoint(run) == run + "/step-000010.replaced");
+  CHECK(Checkpoint{run}.state().step == 10);
+  // killed after the rename of the very first, before `latest`
+  fs::rename(run + "/step-000010.replaced", run + "/step-000010");
+  fs::remove(run + "/latest");
+  CHECK(find_checkpoint(run) == run + "/step-000010");
+  fs::create_directory(run + "/step-000009.replaced");
+  write(run, 30);
+  CHECK(names_in(run) == std::set<std::string>{"latest", "step-000010", "step-000030"});
+}
+
+TEST_CASE("folders without a checkpoint are refused") {
+  const ScratchFolder folder;
+  const std::string run = folder / "run";
+  CHECK_THROWS_WITH_AS(Checkpoint{run}, doctest::Contains("there is no folder"), InputError);
+  fs::create_directory(run);
+  CHECK_THROWS_WITH_AS(Checkpoint{run}, doctest::Contains("holds no checkpoint"), InputError);
+  put_file(run + "/latest", "../../etc\n");
+  CHECK_THROWS_WITH_AS(Checkpoint{run}, doctest::Contains("is broken: it must name a checkpoint"), InputError);
+  put_file(run + "/latest", "step-000005\n");
+  CHECK_THROWS_WITH_AS(Checkpoint{run}, doctest::Contains("names 'step-000005', which is not there"), InputError);
+}
+
+TEST_CASE("each damage to a checkpoint has its own message") {
+  const ScratchFolder folder;
+  const std::string run = folder / "run";
+  const auto check_refused = [&](std::string_view why) {
+    try {
+      const Checkpoint checkpoint{run};
+      FAIL("read in spite of: " << why);
+    } catch (const InputError& error) {
+      const std::string message = error.what();
+      INFO(message);
+      CHECK(message.find(why) != std::string::npos);
+      CHECK(message.find('\n') == std::string::npos);
+    }
+  };
+  const auto fresh = [&] { return write(run, 5); };
+
+  fs::remove(fresh() + "/optimizer.safetensors");
+  check_refused("optimizer.safetensors': No such file");
+  auto path = fresh();
+  fs::resize_file(path + "/model.safetensors", fs::file_size(path + "/model.safetensors") - 4);
+  check_refused("is cut off: tensor 'norm.weight'");
+  path = fresh();
+  fs::copy_file(write(folder / "other", 6) + "/model.safetensors", path + "/model.safetensors",
+                fs::copy_options::overwrite_existing);
+  check_refused("model.safetensors' belongs to another checkpoint");
+  path = fresh();
+  const auto other_model = write(folder / "other", 5, 0, small_decoder(false));
+  for (const char* name : {"/model.safetensors", "/optimizer.safetensors"}) {
+    fs::copy_file(other_model + name, path + name, fs::copy_options::overwrite_existing);
+  }
+  check_refused("belongs to another checkpoint");
+  fs::copy_file(other_model + "/state.json", path + "/state.json", fs::copy_options::overwrite_existing);
+  check_refused("has 21 tensors, the model has 20");
+  path = fresh();
+  edit(path + "/config.json", R"("vocab_size": 10)", R"("vocab_size": 11)");
+  check_refused("'embedding.weight' in");
+  check_refused("has shape [10, 8]; [11, 8] is needed");
+
+  path = fresh();
+  put_file(path + "/state.json", file_bytes(path + "/state.json").substr(0, 100));
+  check_refused("is no JSON");
+  for (const auto& [from, to, why] : std::vector<std::array<std::string, 3>>{
+           {R"("version": 1)", R"("version": 2)", "'version' is 2; version 1 is read"},
+           {"tawpipe-checkpoint", "something", "'format' must be 'tawpipe-checkpoint'"},
+           {R"("step": 5)", R"("step": -5)", "'step' must be a whole number from 0"},
+           {R"("step": 5)", R"("stop": 5)", "'step' is missing"},
+           {"float32", "bfloat16", "'dtype' must be float32 or float64"},
+           {"float32", "float64", "is F32, state.json says F64"},
+           {R"("microbatches": 8)", R"("microbatches": "8")", "data: 'microbatches' must be a whole number"},
+           {"adamw", "sgd", "optimizer: 'name' must be 'adamw'"},
+           {R"("beta1": 0.9)", R"("beta1": null)", "'beta1' must be a number"},
+           {R"("random")", R"("randm")", "did you mean 'random'?"},
+           {R"("settings": {)", R"("settings": [], "rest": {)", "settings must be a JSON object"}}) {
+    path = fresh();
+    edit(path + "/state.json", from, to);
+    check_refused(why);
+  }
+}
+
+TEST_CASE("a checkpoint of another model is refused by the first size that differs") {
+  const ScratchFolder folder;
+  const Checkpoint checkpoint{write(folder / "run", 5)};
+  Transformer other = small_decoder();
+  other.intermediate = 16;
+  CHECK_THROWS_WITH_AS(checkpoint.expect(other), doctest::Contains("has intermediate size 12, the model has 16"), InputError);
+  CHECK_THROWS_WITH_AS(checkpoint.expect(small_decoder(false)), doctest::Contains("has tied embedding 1, the model has 0"),
+                       InputError);
+}
+
+TEST_CASE("a checkpoint in 16 bits is not written") {
+  const ScratchFolder folder;
+  TrainingState state = state_of(1);
+  state.dtype = Dtype::bf16;
+  CHECK_THROWS_WITH_AS(write_checkpoint(folder / "run", small_decoder(), {}, state, {}),
+                       doctest::Contains("give float32 or float64"), InputError);
+}
