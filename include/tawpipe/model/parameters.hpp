@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,24 @@ struct ParameterRange {
   std::int64_t count() const { return end - begin; }
   auto operator<=>(const ParameterRange&) const = default;
 };
+
+/// How many parameters ranges that do not overlap hold together.
+inline std::int64_t parameters_in(std::span<const ParameterRange> ranges) {
+  std::int64_t count = 0;
+  for (const ParameterRange& range : ranges) count += range.count();
+  return count;
+}
+
+/// Adds a range behind others: nothing if it is empty, joined with the last where it goes on from there. A list built so has as
+/// few ranges as its order allows.
+inline void append(std::vector<ParameterRange>& ranges, const ParameterRange& range) {
+  if (range.count() == 0) return;
+  if (!ranges.empty() && ranges.back().end == range.begin) {
+    ranges.back().end = range.end;
+  } else {
+    ranges.push_back(range);
+  }
+}
 
 /// One named tensor of a model.
 struct ParameterTensor {

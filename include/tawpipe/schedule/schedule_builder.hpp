@@ -62,12 +62,12 @@ class ScheduleBuilder {
     return id<BufferId>(parts_.buffers.size() - 1);
   }
   /// A buffer held for the whole iteration.
-  BufferId persistent(int rank, BufferKind kind, Bytes bytes, int stage = -1) {
-    return buffer({Rank{rank}, StageId{stage}, bytes, kind, true});
+  BufferId persistent(int rank, BufferKind kind, Bytes bytes, int stage = -1, PiecesId pieces = none<PiecesId>) {
+    return buffer({Rank{rank}, StageId{stage}, bytes, kind, true, pieces});
   }
   /// A buffer held from its first use to its last.
-  BufferId transient(int rank, BufferKind kind, Bytes bytes, int stage = -1) {
-    return buffer({Rank{rank}, StageId{stage}, bytes, kind, false});
+  BufferId transient(int rank, BufferKind kind, Bytes bytes, int stage = -1, PiecesId pieces = none<PiecesId>) {
+    return buffer({Rank{rank}, StageId{stage}, bytes, kind, false, pieces});
   }
 
   /// Adds a task behind all earlier ones of its lanes. @param after  tasks to wait for beside what the buffers ask

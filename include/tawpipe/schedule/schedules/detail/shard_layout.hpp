@@ -1,5 +1,5 @@
 // Who holds which part of a unit when it is cut inside nodes and between them, and the rails along which parts travel.
-// Not: buffers (detail/sharded_states.hpp).
+// Not: buffers (detail/sharded_states.hpp) nor a schedule's sets of parameters (detail/shard_sets.hpp).
 #pragma once
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "tawpipe/model/parameters.hpp"
 #include "tawpipe/topology/device_group.hpp"
 
 namespace tawpipe::schedules::detail {
@@ -17,14 +18,28 @@ struct Fraction {
   std::int64_t whole = 1;
 
   constexpr std::int64_t floor_of(std::int64_t amount) const { return amount * part / whole; }
-  constexpr std::int64_t ceil_of(std::int64_t amount) const { return (amount * part + whole - 1) / whole; }
 };
 
-/// Ranks that hold like parts, one a node, and what their parts make up.
+/// Ranks that hold like parts, one a node, and what their parts make up: the piece of a unit between `from` and `to`.
 struct Rail {
   std::vector<Rank> members;  ///< [node]
   std::vector<char> keeps;    ///< [node] some of the rail is in the member's shard
-  Fraction share;             ///< of a unit; all rails together make up the unit
+  Fraction from;              ///< all rails together make up the unit
+  Fraction to;
+
+  /// What the rail carries of consecutive parameters that are cut together.
+  ParameterRange of(const ParameterRange& run) const {
+    return {run.begin + from.floor_of(run.count()), run.begin + to.floor_of(run.count())};
+  }
+  /// What the member in `node` keeps of that: all who keep something keep equally much, in the order of the nodes.
+  ParameterRange kept(const ParameterRange& run, std::size_t node) const {
+    const ParameterRange whole = of(run);
+    const auto first = keeps.begin();
+    const auto before = std::count(first, first + static_cast<std::ptrdiff_t>(node), 1);
+    const auto keepers = std::count(first, keeps.end(), 1);
+    const auto cut = [&](std::int64_t k) { return whole.begin + whole.count() * k / keepers; };
+    return {cut(before), cut(before + (keeps[node] != 0 ? 1 : 0))};
+  }
 };
 
 /// A unit cut on two levels: each node holds all of it, a rank its *slice*; along a rail the like parts of slices are cut
@@ -35,64 +50,97 @@ struct Rail {
 ///             is l modulo s: 8+8+4 gives slices of 3/20 and 2/20 in the nodes of 8, of 5/20 in the node of 4.
 ///   by_slice  every slice is 1/s of its node's size s. The rails are the pieces between all nodes' cuts, each divided evenly
 ///             among its members, so that every node holds 1/D of the shards: 8+8+4 gives shards of 1/24 and 1/12.
-/// Either way a rank of a smaller node stands in several rails.
+/// Either way a rank of a smaller node stands in several rails. Shards that one ring of all ranks makes and uses follow the ranks
+/// instead: of n parameters in a row, rank r has n*r/P to n*(r+1)/P.
 class ShardLayout {
  public:
   static ShardLayout by_place(const DeviceGroups& nodes) {
-    ShardLayout layout;
-    layout.slices_.assign(static_cast<std::size_t>(nodes.ranks()), {0, nodes.ranks()});
-    layout.shards_.assign(static_cast<std::size_t>(nodes.ranks()), {1, nodes.ranks()});
+    ShardLayout layout{nodes.ranks()};
+    std::int64_t at = 0;
     for (int place = 0; place < nodes.largest(); ++place) {
-      Rail rail{{}, {}, {0, nodes.ranks()}};
+      Rail rail{{}, {}, {at, nodes.ranks()}, {at, nodes.ranks()}};
       for (int g = 0; g < nodes.count(); ++g) {
         rail.members.push_back(Rank{nodes.first(g) + place % nodes.size(g)});
         rail.keeps.push_back(place < nodes.size(g) ? 1 : 0);
-        rail.share.part += rail.keeps.back();
+        rail.to.part += rail.keeps.back();
       }
-      for (const Rank rank : rail.members) layout.slices_[index(rank)].part += rail.share.part;
-      layout.rails_.push_back(std::move(rail));
+      at = rail.to.part;
+      layout.add(std::move(rail));
     }
     return layout;
   }
 
   static ShardLayout by_slice(const DeviceGroups& nodes) {
-    ShardLayout layout;
+    ShardLayout layout{nodes.ranks()};
     std::vector<Fraction> cuts{{1, 1}};
     for (int g = 0; g < nodes.count(); ++g) {
-      const int size = nodes.size(g);
-      for (int l = 0; l < size; ++l) {
-        layout.slices_.push_back({1, size});
-        layout.shards_.push_back({1, std::int64_t{size} * nodes.count()});
-        cuts.push_back({l, size});
-      }
+      for (int l = 0; l < nodes.size(g); ++l) cuts.push_back({l, nodes.size(g)});
     }
     const auto before = [](const Fraction& a, const Fraction& b) { return a.part * b.whole < b.part * a.whole; };
     const auto equal = [](const Fraction& a, const Fraction& b) { return a.part * b.whole == b.part * a.whole; };
     std::sort(cuts.begin(), cuts.end(), before);
     cuts.erase(std::unique(cuts.begin(), cuts.end(), equal), cuts.end());
     for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
-      const Fraction& from = cuts[i];
-      const Fraction& to = cuts[i + 1];
-      Rail rail{{}, {}, {to.part * from.whole - from.part * to.whole, from.whole * to.whole}};
+      Rail rail{{}, {}, cuts[i], cuts[i + 1]};
       for (int g = 0; g < nodes.count(); ++g) {
-        rail.members.push_back(Rank{nodes.first(g) + static_cast<int>(from.floor_of(nodes.size(g)))});
+        rail.members.push_back(Rank{nodes.first(g) + static_cast<int>(cuts[i].floor_of(nodes.size(g)))});
         rail.keeps.push_back(1);
       }
-      layout.rails_.push_back(std::move(rail));
+      layout.add(std::move(rail));
     }
     return layout;
   }
 
+  /// The same slices; shards follow the ranks.
+  ShardLayout with_shards_by_rank() && {
+    by_rank_ = true;
+    return std::move(*this);
+  }
+
   const std::vector<Rail>& rails() const { return rails_; }
-  /// What the rank holds of its node's copy.
-  const Fraction& slice(int rank) const { return slices_[static_cast<std::size_t>(rank)]; }
+  /// What the rank holds of its node's copy. @param runs  consecutive parameters that are cut together
+  std::vector<ParameterRange> slice(int rank, const std::vector<ParameterRange>& runs) const {
+    return part(rank, runs, [](const Rail& rail, const ParameterRange& run, std::size_t) { return rail.of(run); });
+  }
   /// What it holds of the one copy that all ranks share.
-  const Fraction& shard(int rank) const { return shards_[static_cast<std::size_t>(rank)]; }
+  std::vector<ParameterRange> shard(int rank, const std::vector<ParameterRange>& runs) const {
+    if (!by_rank_) {
+      return part(rank, runs, [](const Rail& rail, const ParameterRange& run, std::size_t node) { return rail.kept(run, node); });
+    }
+    const auto ranks = static_cast<std::int64_t>(places_.size());
+    std::vector<ParameterRange> ranges;
+    for (const ParameterRange& run : runs) {
+      append(ranges, {run.begin + run.count() * rank / ranks, run.begin + run.count() * (rank + 1) / ranks});
+    }
+    return ranges;
+  }
 
  private:
+  /// A rank's place in a rail.
+  struct Place {
+    std::size_t rail;
+    std::size_t node;
+  };
+
+  explicit ShardLayout(int ranks) : places_(static_cast<std::size_t>(ranks)) {}
+
+  void add(Rail rail) {
+    for (std::size_t g = 0; g < rail.members.size(); ++g) places_[index(rail.members[g])].push_back({rails_.size(), g});
+    rails_.push_back(std::move(rail));
+  }
+
+  template <class Of>
+  std::vector<ParameterRange> part(int rank, const std::vector<ParameterRange>& runs, Of&& of) const {
+    std::vector<ParameterRange> ranges;
+    for (const ParameterRange& run : runs) {
+      for (const Place& place : places_[static_cast<std::size_t>(rank)]) append(ranges, of(rails_[place.rail], run, place.node));
+    }
+    return ranges;
+  }
+
   std::vector<Rail> rails_;
-  std::vector<Fraction> slices_;  ///< [rank]
-  std::vector<Fraction> shards_;  ///< [rank]
+  std::vector<std::vector<Place>> places_;  ///< [rank] in the rails' order
+  bool by_rank_ = false;
 };
 
 }  // namespace tawpipe::schedules::detail

@@ -2,18 +2,18 @@
 // Not: the named strategies (data_parallel.hpp, fully_sharded.hpp, hybrid_sharded.hpp).
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
-#include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "tawpipe/schedule/schedules/common.hpp"
+#include "tawpipe/schedule/schedules/detail/prefetch_window.hpp"
 #include "tawpipe/schedule/schedules/detail/shard_layout.hpp"
+#include "tawpipe/schedule/schedules/detail/shard_sets.hpp"
 #include "tawpipe/schedule/schedules/detail/sharded_states.hpp"
+#include "tawpipe/schedule/schedules/detail/sharding_lanes.hpp"
 #include "tawpipe/schedule/schedules/sharding_plan.hpp"
 #include "tawpipe/topology/device_group.hpp"
 
@@ -24,15 +24,17 @@ namespace tawpipe::schedules::detail {
 class ShardedBuilder {
  public:
   ShardedBuilder(const Workload& workload, const DeviceGroups& groups, const ShardingPlan& plan)
-      : builder_{plan.name, workload, groups.ranks(), lanes(plan)},
+      : builder_{plan.name, workload, groups.ranks(), sharding_lanes(plan)},
         groups_{groups},
         plan_{plan},
         ranks_{groups.ranks()},
         one_level_{!plan.two_level || groups.count() == 1},
         copies_{plan.node_copy && groups.count() > 1},
         each_{plan.reduce_each && groups.count() > 1},
-        layout_{by_place(plan) ? ShardLayout::by_place(groups) : ShardLayout::by_slice(groups)},
-        states_{with_units(builder_), layout_, plan_, ranks_} {
+        layout_{layout(plan, groups, one_level_)},
+        sets_{with_units(builder_), layout_, groups_},
+        states_{builder_, sets_, plan_, ranks_},
+        window_{groups.count(), plan.prefetch} {
     for (const auto& [key, value] : plan.options) builder_.option(key, value);
     units_ = static_cast<int>(builder_.stages().size());
     for (int r = 0; r < ranks_; ++r) all_.push_back(Rank{r});
@@ -71,22 +73,13 @@ class ShardedBuilder {
     std::array<TaskId, 2> reductions{none<TaskId>, none<TaskId>};  ///< of the last two units, where the rank took part
   };
 
-  static std::vector<std::string> lanes(const ShardingPlan& plan) {
-    std::vector<std::string> lanes{"compute"};
-    if (!plan.overlap) return lanes;
-    if (plan.optimizer != Scope::replicated) lanes.emplace_back("gather");
-    lanes.emplace_back(plan.optimizer == Scope::replicated ? "reduce" : "scatter");
-    if (plan.gradients == Scope::node) lanes.emplace_back("across");
-    return lanes;
-  }
-  std::uint8_t lane(std::string_view name) const {
-    const auto lanes = detail::ShardedBuilder::lanes(plan_);
-    const auto found = std::find(lanes.begin(), lanes.end(), name);
-    return found == lanes.end() ? std::uint8_t{0} : static_cast<std::uint8_t>(found - lanes.begin());
-  }
-  /// One ring gives all ranks like shards; so do two levels where the weights are in shards, for the gathers' sake.
-  static bool by_place(const ShardingPlan& plan) {
-    return plan.weights == Scope::all || (plan.weights == Scope::replicated && !plan.two_level);
+  /// One ring gives all ranks like shards; so do two levels where the weights are in shards, for the gathers' sake. Shards that
+  /// no rail has a part in follow the ring.
+  static ShardLayout layout(const ShardingPlan& plan, const DeviceGroups& groups, bool one_level) {
+    const bool by_place = plan.weights == Scope::all || (plan.weights == Scope::replicated && !plan.two_level);
+    ShardLayout layout = by_place ? ShardLayout::by_place(groups) : ShardLayout::by_slice(groups);
+    const bool one_ring = one_level && plan.weights != Scope::node && plan.gradients != Scope::node;
+    return one_ring ? std::move(layout).with_shards_by_rank() : layout;
   }
   static ScheduleBuilder& with_units(ScheduleBuilder& builder) {
     builder.stages(builder.workload().units());
@@ -95,7 +88,11 @@ class ShardedBuilder {
 
   RankBuffers& at(Rank rank) { return rank_[index(rank)]; }
   static std::size_t at_unit(int unit) { return static_cast<std::size_t>(unit); }
-  std::int64_t parameters(int unit) const { return builder_.stage(unit).parameters + builder_.stage(unit).edge_parameters; }
+  /// The weights of a unit or part, or their gradient; in a message along a rail those that it carries.
+  Bytes weights_of(int list) const { return weight_bytes(builder_.workload(), sets_.count(list)); }
+  Bytes weights_of(int list, std::size_t rail) const { return weight_bytes(builder_.workload(), sets_.carries(list, rail)); }
+  Bytes gradient_of(int list) const { return gradient_bytes(builder_.workload(), sets_.count(list)); }
+  Bytes gradient_of(int list, std::size_t rail) const { return gradient_bytes(builder_.workload(), sets_.carries(list, rail)); }
   bool works(Rank rank) const { return first_ + number(rank) < builder_.workload().microbatches(); }
   /// Ranks work in order, so a node works if its first rank does.
   bool works(int node) const { return works(nodes_[static_cast<std::size_t>(node)][0]); }
@@ -109,25 +106,26 @@ class ShardedBuilder {
       rank.gradient = rank.full;
       rank.saved = rank.full;
       for (int unit = 0; copies_ && unit < units_; ++unit) {
-        const Bytes bytes = weight_bytes(builder_.workload(), layout_.slice(r).ceil_of(parameters(unit)));
-        rank.copy[at_unit(unit)] = builder_.persistent(r, BufferKind::transfer, bytes, unit);
+        const auto slice = sets_.share(Scope::node, r, unit);
+        const Bytes bytes = weight_bytes(builder_.workload(), parameters_in(slice));
+        rank.copy[at_unit(unit)] = builder_.persistent(r, BufferKind::transfer, bytes, unit, sets_.pieces(slice, unit));
       }
       rank.stream = builder_.persistent(r, BufferKind::activations, builder_.stage(0).boundary);
       add_workspace(builder_, r);
       rank_.push_back(std::move(rank));
     }
-    computed_.resize(nodes_.size());
   }
 
   /// Adds a collective with the uses collected, and forgets them.
   TaskId collect(Op op, Payload payload, std::uint8_t lane, int unit, const std::vector<Rank>& members, Bytes bytes,
-                 std::span<const TaskId> after = {}) {
+                 SplitId split, std::span<const TaskId> after = {}) {
     const TaskId task = builder_.add({.op = op,
                                       .payload = payload,
                                       .lane = lane,
                                       .rank = members[0],
                                       .group = builder_.group(members),
                                       .stage = StageId{unit},
+                                      .split = split,
                                       .bytes = bytes},
                                      uses_, after);
     uses_.clear();
@@ -138,28 +136,17 @@ class ShardedBuilder {
     const int own = states_.unit(states_.part_of(unit));
     return own < 0 ? unit : own;
   }
-  TaskId gather_weights(int unit, const std::vector<Rank>& members, Bytes bytes, std::span<const TaskId> after = {}) {
-    return collect(Op::all_gather, Payload::weights, gather_lane_, label(unit), members, bytes, after);
+  void gather_weights(int unit, const std::vector<Rank>& members, Bytes bytes, SplitId split,
+                      std::span<const TaskId> after = {}) {
+    collect(Op::all_gather, Payload::weights, gather_lane_, label(unit), members, bytes, split, after);
   }
   /// A reduction of gradients of one round; the ranks' next backwards but one wait for it.
-  void reduce_gradients(Op op, std::uint8_t lane, int unit, const std::vector<Rank>& members, Bytes bytes) {
-    const TaskId task = collect(op, Payload::gradients, lane, label(unit), members, bytes);
+  void reduce_gradients(Op op, std::uint8_t lane, int unit, const std::vector<Rank>& members, Bytes bytes, SplitId split) {
+    const TaskId task = collect(op, Payload::gradients, lane, label(unit), members, bytes, split);
     for (const Rank rank : members) at(rank).reductions[1] = task;
   }
 
   // ---- weights: gathered before use ---------------------------------------------------------------------------------
-
-  /// What a gather must wait for so that no more than `prefetch` units lie ready: the unit computed that many before.
-  std::vector<TaskId> limit(std::size_t first_node, std::size_t nodes) const {
-    const auto ahead = static_cast<std::size_t>(plan_.prefetch) + 1;
-    std::vector<TaskId> tasks;
-    for (std::size_t g = first_node; g < first_node + nodes; ++g) {
-      if (computed_[g].size() < ahead) continue;
-      const auto& done = computed_[g][computed_[g].size() - ahead];
-      tasks.insert(tasks.end(), done.begin(), done.end());
-    }
-    return tasks;
-  }
 
   void gather(int unit, bool forward) {
     if (plan_.weights == Scope::replicated || states_.part_of(unit) < 0 || ranks_ == 1) return;
@@ -170,7 +157,7 @@ class ShardedBuilder {
         if (copies_) uses_.push_back(writes(at(rank).copy[at_unit(unit)]));
         uses_.push_back(writes(fresh(rank, unit)));
       }
-      gather_weights(unit, all_, weight_bytes(builder_.workload(), parameters(unit)), limit(0, nodes_.size()));
+      gather_weights(unit, all_, weights_of(unit), sets_.shards(unit), window_.all());
       return;
     }
     if (over_all) gather_across(unit);
@@ -179,17 +166,17 @@ class ShardedBuilder {
 
   /// Each rank gets its slice: into the node's copy, or in place into the buffer that the node then fills.
   void gather_across(int unit) {
-    const Bytes bytes = weight_bytes(builder_.workload(), parameters(unit));
     const auto target = [&](Rank rank) { return (copies_ ? at(rank).copy : at(rank).full)[at_unit(unit)]; };
     for (const Rank rank : all_) {
       if (!copies_) fresh(rank, unit);
     }
-    for (const Rail& rail : layout_.rails()) {
+    for (std::size_t i = 0; i < layout_.rails().size(); ++i) {
+      const Rail& rail = layout_.rails()[i];
       for (std::size_t g = 0; g < rail.members.size(); ++g) {
         read_states(rail.members[g], unit);
         uses_.push_back(rail.keeps[g] != 0 ? writes(target(rail.members[g])) : changes(target(rail.members[g])));
       }
-      gather_weights(unit, rail.members, share(rail, bytes), limit(0, nodes_.size()));
+      gather_weights(unit, rail.members, weights_of(unit, i), sets_.kept(unit, i), window_.all());
     }
   }
 
@@ -213,8 +200,8 @@ class ShardedBuilder {
       }
       uses_.push_back(writes(fresh(rank, unit)));
     }
-    gather_weights(unit, members, weight_bytes(builder_.workload(), parameters(unit)),
-                   in_place ? std::vector<TaskId>{} : limit(node, 1));
+    gather_weights(unit, members, weights_of(unit), sets_.slices(unit, node),
+                   in_place ? std::vector<TaskId>{} : window_.of(node));
   }
 
   void read_states(Rank rank, int unit) {
@@ -224,7 +211,7 @@ class ShardedBuilder {
   void add_to_states(Rank rank, int unit) { uses_.push_back(adds_to(states_.gradients(number(rank), states_.part_of(unit)))); }
   BufferId fresh(Rank rank, int unit) {
     BufferId& full = at(rank).full[at_unit(unit)];
-    full = builder_.transient(number(rank), BufferKind::transfer, weight_bytes(builder_.workload(), parameters(unit)), unit);
+    full = builder_.transient(number(rank), BufferKind::transfer, weights_of(unit), unit);
     return full;
   }
 
@@ -258,8 +245,7 @@ class ShardedBuilder {
                                     uses_, after));
         uses_.clear();
       }
-      computed_[g].push_back(std::move(done));
-      if (computed_[g].size() > static_cast<std::size_t>(plan_.prefetch) + 1) computed_[g].erase(computed_[g].begin());
+      window_.computed(g, std::move(done));
     }
   }
 
@@ -269,8 +255,7 @@ class ShardedBuilder {
     const bool whole = plan_.gradients == Scope::replicated || (plan_.gradients == Scope::node && alone(rank) && !each_);
     if (whole || ranks_ == 1) return add_to_states(rank, unit);
     BufferId& gradient = at(rank).gradient[at_unit(unit)];
-    gradient =
-        builder_.transient(number(rank), BufferKind::transfer, gradient_bytes(builder_.workload(), parameters(unit)), unit);
+    gradient = builder_.transient(number(rank), BufferKind::transfer, gradient_of(unit), unit);
     uses_.push_back(writes(gradient));
   }
 
@@ -281,13 +266,12 @@ class ShardedBuilder {
   void reduce(int unit) {
     for (auto& rank : rank_) rank.reductions = {rank.reductions[1], none<TaskId>};
     if (plan_.gradients == Scope::replicated || states_.part_of(unit) < 0 || ranks_ == 1) return;
-    const Bytes bytes = gradient_bytes(builder_.workload(), parameters(unit));
     if (plan_.gradients == Scope::all && one_level_) {
       for (const Rank rank : all_) {
         read_gradient(rank, unit);
         add_to_states(rank, unit);
       }
-      reduce_gradients(Op::reduce_scatter, scatter_lane_, unit, all_, bytes);
+      reduce_gradients(Op::reduce_scatter, scatter_lane_, unit, all_, gradient_of(unit), sets_.shards(unit));
       return;
     }
     const bool further = plan_.gradients == Scope::all || each_;
@@ -301,23 +285,26 @@ class ShardedBuilder {
         } else if (works(rank)) {
           uses_.push_back(changes(at(rank).gradient[at_unit(unit)]));
         } else {  // without a microbatch of its own, it still holds its part of the node's sum
-          const Bytes slice = gradient_bytes(builder_.workload(), layout_.slice(number(rank)).ceil_of(parameters(unit)));
-          at(rank).gradient[at_unit(unit)] = builder_.transient(number(rank), BufferKind::transfer, slice, unit);
+          const auto slice = sets_.share(Scope::node, number(rank), unit);
+          at(rank).gradient[at_unit(unit)] =
+              builder_.transient(number(rank), BufferKind::transfer, gradient_bytes(builder_.workload(), parameters_in(slice)),
+                                 unit, sets_.pieces(slice, unit));
           uses_.push_back(writes(at(rank).gradient[at_unit(unit)]));
         }
       }
-      reduce_gradients(Op::reduce_scatter, scatter_lane_, unit, members, bytes);
+      reduce_gradients(Op::reduce_scatter, scatter_lane_, unit, members, gradient_of(unit), sets_.slices(unit, g));
     }
     if (!further) return;
-    for (const Rail& rail : layout_.rails()) {
+    for (std::size_t i = 0; i < layout_.rails().size(); ++i) {
+      const Rail& rail = layout_.rails()[i];
       for (std::size_t g = 0; g < rail.members.size(); ++g) {
         read_gradient(rail.members[g], unit);
-        if (rail.keeps[g] != 0) add_to_states(rail.members[g], unit);
+        if (each_ || rail.keeps[g] != 0) add_to_states(rail.members[g], unit);
       }
       if (each_) {
-        reduce_gradients(Op::all_reduce, across_lane_, unit, rail.members, share(rail, bytes));
+        reduce_gradients(Op::all_reduce, across_lane_, unit, rail.members, gradient_of(unit, i), sets_.carried(unit, i));
       } else {
-        reduce_gradients(Op::reduce_scatter, scatter_lane_, unit, rail.members, share(rail, bytes));
+        reduce_gradients(Op::reduce_scatter, scatter_lane_, unit, rail.members, gradient_of(unit, i), sets_.kept(unit, i));
       }
     }
   }
@@ -328,49 +315,63 @@ class ShardedBuilder {
 
   // ---- once an iteration --------------------------------------------------------------------------------------------
 
-  static Bytes share(const Rail& rail, Bytes bytes) { return Bytes{rail.share.floor_of(bytes.value())}; }
-
   /// Brings the gradient of a part that all rounds have added to from its scope to the optimizer's, in place.
   void complete(int unit) {
     const int part = states_.part_of(unit);
     if (plan_.gradients == Scope::all || each_ || ranks_ == 1 || part < 0 || states_.unit(part) != unit) return;
-    const Bytes bytes = gradient_bytes(builder_.workload(), states_.parameters(part));
+    const int list = states_.list(part);
     const bool replicated = plan_.gradients == Scope::replicated;
-    const Op across = plan_.optimizer == Scope::all ? Op::reduce_scatter : Op::all_reduce;
+    const bool cut = plan_.optimizer == Scope::all;
+    const Op across = cut ? Op::reduce_scatter : Op::all_reduce;
     const std::uint8_t lane = replicated ? scatter_lane_ : across_lane_;
-    const auto sum = [&](Op op, const std::vector<Rank>& members, Bytes size) {
-      if (members.size() == 1) return;
+    const auto sum = [&](Op op, const std::vector<Rank>& members, Bytes size, SplitId split) {
       for (const Rank rank : members) uses_.push_back(changes(states_.gradients(number(rank), part)));
-      collect(op, Payload::gradients, lane, unit, members, size);
+      collect(op, Payload::gradients, lane, unit, members, size, split);
     };
     if (replicated && plan_.optimizer != Scope::node && one_level_) {
-      return sum(across, all_, bytes);
+      return sum(across, all_, gradient_of(list), cut ? sets_.shards(list) : sets_.whole(list, unit));
     }
-    for (const auto& node : nodes_) {
-      if (replicated) sum(Op::reduce_scatter, node, bytes);
-    }
-    for (const Rail& rail : layout_.rails()) sum(across, rail.members, share(rail, bytes));
-    for (const auto& node : nodes_) {
-      if (plan_.optimizer == Scope::replicated) sum(Op::all_gather, node, bytes);
-    }
+    for_each_node([&](std::size_t g) {
+      if (replicated) sum(Op::reduce_scatter, nodes_[g], gradient_of(list), sets_.slices(list, g));
+    });
+    for_each_rail([&](std::size_t i, const Rail& rail) {
+      sum(across, rail.members, gradient_of(list, i), cut ? sets_.kept(list, i) : sets_.carried(list, i));
+    });
+    for_each_node([&](std::size_t g) {
+      if (plan_.optimizer == Scope::replicated) sum(Op::all_gather, nodes_[g], gradient_of(list), sets_.slices(list, g));
+    });
   }
 
   /// Brings a part's new weights from the optimizer's scope to their own, in place.
   void spread(int part) {
     if (plan_.optimizer == plan_.weights || ranks_ == 1) return;
-    const Bytes bytes = weight_bytes(builder_.workload(), states_.parameters(part));
-    const auto give = [&](const std::vector<Rank>& members, Bytes size) {
-      if (members.size() == 1) return;
+    const int list = states_.list(part);
+    const auto give = [&](const std::vector<Rank>& members, Bytes size, SplitId split) {
       for (const Rank rank : members) uses_.push_back(changes(states_.weights(number(rank), part)));
-      gather_weights(states_.unit(part), members, size);
+      gather_weights(states_.unit(part), members, size, split);
     };
     const bool replicated = plan_.weights == Scope::replicated;
-    if (replicated && plan_.optimizer == Scope::all && one_level_) return give(all_, bytes);
-    for (const Rail& rail : layout_.rails()) {
-      if (plan_.optimizer == Scope::all) give(rail.members, share(rail, bytes));
+    if (replicated && plan_.optimizer == Scope::all && one_level_) return give(all_, weights_of(list), sets_.shards(list));
+    for_each_rail([&](std::size_t i, const Rail& rail) {
+      if (plan_.optimizer == Scope::all) give(rail.members, weights_of(list, i), sets_.kept(list, i));
+    });
+    for_each_node([&](std::size_t g) {
+      if (replicated) give(nodes_[g], weights_of(list), sets_.slices(list, g));
+    });
+  }
+
+  /// Nodes of more than one rank.
+  template <class Visit>
+  void for_each_node(Visit&& visit) const {
+    for (std::size_t g = 0; g < nodes_.size(); ++g) {
+      if (nodes_[g].size() > 1) visit(g);
     }
-    for (const auto& node : nodes_) {
-      if (replicated) give(node, bytes);
+  }
+  /// Rails of more than one rank.
+  template <class Visit>
+  void for_each_rail(Visit&& visit) const {
+    for (std::size_t i = 0; i < layout_.rails().size(); ++i) {
+      if (nodes_.size() > 1) visit(i, layout_.rails()[i]);
     }
   }
 
@@ -382,17 +383,18 @@ class ShardedBuilder {
   bool copies_;     ///< each node keeps a copy for its backwards
   bool each_;       ///< gradients are summed over the nodes in each round
   ShardLayout layout_;
+  ShardSets sets_;
   ShardedStates states_;
-  std::uint8_t gather_lane_ = lane("gather");
-  std::uint8_t scatter_lane_ = std::max(lane("scatter"), lane("reduce"));
-  std::uint8_t across_lane_ = lane("across");
+  std::uint8_t gather_lane_ = sharding_lane(plan_, "gather");
+  std::uint8_t scatter_lane_ = sharding_lane(plan_, plan_.optimizer == Scope::replicated ? "reduce" : "scatter");
+  std::uint8_t across_lane_ = sharding_lane(plan_, "across");
   int units_ = 0;
   std::int64_t first_ = 0;  ///< microbatch of the round
   std::vector<Rank> all_;
   std::vector<std::vector<Rank>> nodes_;
   std::vector<RankBuffers> rank_;
-  std::vector<std::vector<std::vector<TaskId>>> computed_;  ///< [node] of the last units, as many as may lie ready
-  std::vector<Use> uses_;                                   ///< of the task in the making
+  PrefetchWindow window_;
+  std::vector<Use> uses_;  ///< of the task in the making
 };
 
 }  // namespace tawpipe::schedules::detail

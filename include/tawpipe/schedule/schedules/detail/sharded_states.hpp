@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "tawpipe/schedule/schedules/common.hpp"
-#include "tawpipe/schedule/schedules/detail/shard_layout.hpp"
+#include "tawpipe/schedule/schedules/detail/shard_sets.hpp"
 #include "tawpipe/schedule/schedules/sharding_plan.hpp"
 
 namespace tawpipe::schedules::detail {
@@ -15,35 +15,42 @@ namespace tawpipe::schedules::detail {
 /// A tied output matrix is the embedding's, and then the final norm lies with it: the head's part is the embedding's.
 class ShardedStates {
  public:
-  ShardedStates(ScheduleBuilder& builder, const ShardLayout& layout, const ShardingPlan& plan, int ranks)
-      : layout_{layout}, plan_{plan}, ranks_{ranks} {
+  ShardedStates(ScheduleBuilder& builder, ShardSets& sets, const ShardingPlan& plan, int ranks)
+      : sets_{sets}, plan_{plan}, ranks_{ranks} {
     const Workload& workload = builder.workload();
     const bool tied = !workload.is_abstract() && workload.model().tied;
+    std::vector<std::vector<ParameterRange>> runs;  // [part]
     int embedding = -1;
     for (int u = 0; u < static_cast<int>(builder.stages().size()); ++u) {
       const StageWork& unit = builder.stage(u);
-      std::int64_t own = unit.parameters + unit.edge_parameters;
+      std::vector<ParameterRange> own = sets.runs(u);
       if (unit.embedding) embedding = u;
-      int part = own == 0 ? -1 : static_cast<int>(parts_.size());
+      int part = parameters_in(own) == 0 ? -1 : this->parts();
       if (tied && unit.head && !unit.embedding) {
         part = part_of(embedding);
-        own -= workload.model().embedding_parameters();
+        own.pop_back();  // the embedding; the final norm is left
       } else if (part > 0 && plan.weights == Scope::all) {
         part = 0;
       }
       part_of_.push_back(part);
-      if (part == static_cast<int>(parts_.size())) parts_.push_back({0, plan.weights == Scope::all ? -1 : u});
-      if (part >= 0) parts_[static_cast<std::size_t>(part)].parameters += own;
+      if (part == this->parts()) {
+        parts_.push_back({-1, plan.weights == Scope::all ? -1 : u});
+        runs.emplace_back();
+      }
+      if (part >= 0)
+        runs[static_cast<std::size_t>(part)].insert(runs[static_cast<std::size_t>(part)].end(), own.begin(), own.end());
     }
-    for (const Part& part : parts_) {
-      for (int r = 0; r < ranks; ++r) add_buffers(builder, part, r);
+    for (std::size_t p = 0; p < parts_.size(); ++p) {
+      parts_[p].list = sets.add(std::move(runs[p]));
+      for (int r = 0; r < ranks; ++r) add_buffers(builder, parts_[p], r);
     }
   }
 
   int parts() const { return static_cast<int>(parts_.size()); }
   /// What a unit's computation reads and adds to; -1 if it has no parameters.
   int part_of(int unit) const { return part_of_[static_cast<std::size_t>(unit)]; }
-  std::int64_t parameters(int part) const { return parts_[static_cast<std::size_t>(part)].parameters; }
+  /// The list of its parameters in ShardSets.
+  int list(int part) const { return parts_[static_cast<std::size_t>(part)].list; }
   /// The unit whose backward comes last; -1 for the whole model.
   int unit(int part) const { return parts_[static_cast<std::size_t>(part)].unit; }
 
@@ -59,28 +66,17 @@ class ShardedStates {
 
  private:
   struct Part {
-    std::int64_t parameters;
+    int list;
     int unit;
   };
-
-  std::int64_t share(Scope scope, int rank, std::int64_t parameters) const {
-    switch (scope) {
-      case Scope::replicated:
-        return parameters;
-      case Scope::node:
-        return layout_.slice(rank).ceil_of(parameters);
-      case Scope::all:
-        return layout_.shard(rank).ceil_of(parameters);
-    }
-    return 0;  // unreachable
-  }
 
   void add_buffers(ScheduleBuilder& builder, const Part& part, int rank) {
     const ParameterBytes& bytes = builder.workload().parameter_bytes();
     const auto add = [&](BufferKind kind, Scope scope, std::int64_t size) {
-      return builder.persistent(rank, kind, Bytes{share(scope, rank, part.parameters) * size}, part.unit);
+      const auto share = sets_.share(scope, rank, part.list);
+      return builder.persistent(rank, kind, Bytes{parameters_in(share) * size}, part.unit, sets_.pieces(share, part.unit));
     };
-    const std::int64_t updated = share(plan_.optimizer, rank, part.parameters);
+    const std::int64_t updated = parameters_in(sets_.share(plan_.optimizer, rank, part.list));
     states_.push_back({add(BufferKind::weights, plan_.weights, bytes.weight),
                        add(BufferKind::gradients, plan_.gradients, bytes.gradient),
                        add(BufferKind::optimizer, plan_.optimizer, bytes.optimizer),
@@ -89,7 +85,7 @@ class ShardedStates {
 
   const States& at(int rank, int part) const { return states_[static_cast<std::size_t>(part * ranks_ + rank)]; }
 
-  const ShardLayout& layout_;
+  ShardSets& sets_;
   const ShardingPlan& plan_;
   int ranks_;
   std::vector<Part> parts_;
