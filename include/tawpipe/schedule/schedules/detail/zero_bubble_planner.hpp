@@ -175,7 +175,7 @@ class ZeroBubblePlanner {
       first_backward = clock + line.work.backward_input;
     }
     for (std::size_t s = 1; s < lines_.size(); ++s) {
-      if (lines_[s].done(forward) + more[s] < microbatches_) more[s] = std::min(more[s], std::max(more[s - 1] - 1, 0));
+      if (lines_[s - 1].done(forward) + more[s - 1] < microbatches_) more[s] = std::min(more[s], std::max(more[s - 1] - 1, 0));
     }
     for (std::size_t s = 0; s < lines_.size(); ++s) {
       for (std::int32_t i = 0; i < more[s]; ++i) put(lines_[s], forward);
