@@ -280,16 +280,17 @@ class Composer {
     for (int i = 0; i < count; ++i) copies_[copy_of(logical_id, member(i))] = added;
   }
 
-  /// The activation buffer that a computation hands on: the last one it writes or changes, or else reads.
+  /// The activation buffer that a computation hands on: the one it changes in place, or else the last one it writes. The first
+  /// stage's backward hands on none; its collectives are those of the layers within, on what it read.
   BufferId exchanged_buffer(TaskId logical_id) const {
-    BufferId found = none<BufferId>;
-    bool written = false;
+    BufferId written = none<BufferId>;
+    BufferId read = none<BufferId>;
     for (const Use& use : logical_.uses(logical_id)) {
-      if (logical_.buffer(use.buffer).kind != BufferKind::activations || (written && use.access == Access::read)) continue;
-      found = use.buffer;
-      written = use.access != Access::read;
+      if (logical_.buffer(use.buffer).kind != BufferKind::activations) continue;
+      if (use.access == Access::read_write) return use.buffer;
+      (use.access == Access::read ? read : written) = use.buffer;
     }
-    return found;
+    return written != none<BufferId> ? written : read;
   }
 
   /// Before an update: the gradient it reads, summed over replicas and context ranks, which all hold the same parameters.

@@ -106,6 +106,21 @@ TEST_CASE("replicas share the microbatches and sum each gradient once before its
   CHECK(sums == 2);                 // one a stage
 }
 
+TEST_CASE("the sum over tensor-parallel ranks is taken where the activations are handed on") {
+  const Layout layout{.tensor = 2};
+  const RankMap map{layout, 4};
+  const Schedule logical = build_schedule("ddp", {.workload = work(2), .nodes = DeviceGroups{{2}}, .options = {}});
+  const Schedule schedule = compose(logical, work(2), layout, map);
+  int sums = 0;
+  for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
+    if (schedule.tasks()[t].op != Op::all_reduce || schedule.tasks()[t].payload != Payload::activations) continue;
+    ++sums;
+    // Data parallelism changes one buffer a rank from layer to layer; what a forward saves stays behind.
+    for (const Use& use : schedule.uses(id<TaskId>(t))) CHECK(schedule.buffer(use.buffer).persistent);
+  }
+  CHECK(sums == 8 * 2);  // 8 layers, 2 microbatches
+}
+
 TEST_CASE("tensor parallelism divides parameters and adds two all-reduces' bytes a layer each way") {
   const Layout layout{.tensor = 2};
   const RankMap map{layout, 2};
