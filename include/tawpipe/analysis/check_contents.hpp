@@ -8,6 +8,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tawpipe/analysis/detail/contents_walk.hpp"
@@ -123,19 +124,20 @@ class UpdateCheck {
 
   /// Weights of which the rank updates a part, and that the others' parts have not reached at the end.
   void stale(Diagnostics& out) {
-    std::map<StageId, std::int64_t> largest;  // part that one rank updates
+    std::map<std::pair<StageId, std::int32_t>, std::int64_t> parts;  // parameters by stage and owner
     for (const Part& part : partly_) {
-      std::int64_t& most = largest[schedule_.buffer(part.weights).stage];
-      most = std::max(most, part.updated);
+      const Buffer& buffer = schedule_.buffer(part.weights);
+      parts[{buffer.stage, number(buffer.rank)}] += part.updated;
     }
     for (const Part& part : partly_) {
       const Buffer& buffer = schedule_.buffer(part.weights);
-      const std::int64_t needed = ModelLayout::pieces(parameters(part.weights), largest[buffer.stage]);
-      const std::int64_t got = walk_.pieces().size(walk_[part.weights].pieces);
+      const std::int64_t needed = parameters(part.weights);
+      std::int64_t got = 0;
+      for (const std::int32_t owner : walk_.pieces().members(walk_[part.weights].pieces)) got += parts[{buffer.stage, owner}];
       if (got >= needed) continue;
       out.error(
           "V709", none<TaskId>, buffer.rank,
-          [&] { return concat(describe(schedule_, part.weights), " ends with ", got, " of ", needed, " updated pieces"); },
+          [&] { return concat(describe(schedule_, part.weights), " ends with ", got, " of ", needed, " parameters updated"); },
           "gather the updated weights from the ranks that updated them");
     }
   }

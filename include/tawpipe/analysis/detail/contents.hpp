@@ -63,6 +63,7 @@ class PieceSets {
     }
     return at->second;
   }
+  const std::vector<std::int32_t>& members(std::int32_t set) const { return sets_[static_cast<std::size_t>(set)]; }
   std::int64_t size(std::int32_t set) const { return static_cast<std::int64_t>(sets_[static_cast<std::size_t>(set)].size()); }
 
  private:
