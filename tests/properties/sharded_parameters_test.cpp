@@ -186,6 +186,25 @@ TEST_CASE("a buffer names its parameters where it has less than its stage's all,
   }
 }
 
+TEST_CASE("data-parallel copies hold and carry the same parameters, summed over the copies; tensor parallelism names none") {
+  const DeviceGroups nodes{{2, 1}};
+  for (const char* name : {"ddp", "zero1", "zero2", "fsdp", "hpz", "hsdp", "hfsdp"}) {
+    CAPTURE(name);
+    const Schedule logical = tawpipe::build_schedule(name, {small_model(4, true), nodes, {}});
+    const tawpipe::Layout data{.data = 2};
+    support::ParameterWalk walk{tawpipe::compose(logical, small_model(8, true), data, tawpipe::RankMap{data, 6})};
+    for (const auto& finding : walk.run()) FAIL_CHECK(finding);
+    support::ParameterWalk one{logical};
+    CHECK(one.run().empty());
+    for (std::size_t rank = 0; rank < 6; ++rank) CHECK(walk.updates()[rank] == one.updates()[rank % 3]);
+
+    const tawpipe::Layout tensor{.tensor = 2};
+    const Schedule cut = tawpipe::compose(logical, small_model(4, true), tensor, tawpipe::RankMap{tensor, 6});
+    CHECK(cut.parts().pieces.size() == 0);
+    CHECK(cut.parts().splits.size() == 0);
+  }
+}
+
 TEST_CASE("an abstract workload has no parameters to name") {
   for (const char* name : {"ddp", "zero1", "fsdp", "hpz", "hsdp", "hfsdp"}) {
     const Schedule schedule = tawpipe::build_schedule(name, {Workload::abstract(4, 4), DeviceGroups{{2, 2}}, {}});

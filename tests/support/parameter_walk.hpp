@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/graph_order.hpp"
@@ -21,16 +22,16 @@ class ParameterWalk {
  public:
   using Set = std::vector<tawpipe::ParameterRange>;
 
-  explicit ParameterWalk(const tawpipe::Schedule& schedule)
-      : schedule_{schedule}, order_{schedule.workload().model()}, count_{static_cast<std::size_t>(order_.count())} {
-    updates_.assign(static_cast<std::size_t>(schedule.ranks()), std::vector<int>(count_, 0));
+  explicit ParameterWalk(tawpipe::Schedule schedule)
+      : schedule_{std::move(schedule)}, order_{schedule_.workload().model()}, count_{static_cast<std::size_t>(order_.count())} {
+    updates_.assign(static_cast<std::size_t>(schedule_.ranks()), std::vector<int>(count_, 0));
     expected_.assign(count_, 0);
-    for (std::size_t unit = 0; unit < schedule.stages().size(); ++unit) {
-      for (std::int64_t m = 0; m < schedule.workload().microbatches(); ++m) {
+    for (std::size_t unit = 0; unit < schedule_.stages().size(); ++unit) {
+      for (std::int64_t m = 0; m < schedule_.workload().microbatches(); ++m) {
         for_each(needs(unit), [&](std::size_t p) { expected_[p] += contribution(unit, m); });
       }
     }
-    for (const tawpipe::Buffer& buffer : schedule.buffers()) {
+    for (const tawpipe::Buffer& buffer : schedule_.buffers()) {
       contents_.emplace_back();
       if (!keeps_parameters(buffer)) continue;
       const std::int64_t held = tawpipe::parameters_in(pieces(buffer));
@@ -288,7 +289,7 @@ class ParameterWalk {
     });
   }
 
-  const tawpipe::Schedule& schedule_;
+  tawpipe::Schedule schedule_;
   tawpipe::ParameterOrder order_;
   std::size_t count_;
   std::size_t task_ = 0;

@@ -121,6 +121,9 @@ class RankMap {
 namespace detail {
 
 /// Writes each task of a logical schedule once for each real group that runs it, with what the layout adds.
+///
+/// Copies hold and carry the parameters of their logical buffers and tasks. With tensor parallelism no set of parameters is
+/// named: a part of a matrix is no range of the model's numbering, so such a schedule can be predicted, not executed.
 class Composer {
  public:
   Composer(const Schedule& logical, const Workload& whole, const Layout& layout, const RankMap& map)
@@ -196,9 +199,21 @@ class Composer {
         Buffer real_buffer = buffer;
         real_buffer.rank = real(buffer.rank, copy);
         real_buffer.bytes = part_of(buffer);
+        real_buffer.pieces = pieces(buffer.pieces);
         builder_.buffer(real_buffer);
       }
     }
+  }
+  PiecesId pieces(PiecesId logical) {
+    if (logical == none<PiecesId> || layout_.tensor > 1) return none<PiecesId>;
+    const auto ranges = logical_.pieces(logical);
+    return builder_.pieces({ranges.begin(), ranges.end()});
+  }
+  SplitId split(SplitId logical) {
+    if (logical == none<SplitId> || layout_.tensor > 1) return none<SplitId>;
+    std::vector<PiecesId> sets;
+    for (const PiecesId set : logical_.split(logical)) sets.push_back(pieces(set));
+    return builder_.split(sets);
   }
   BufferId buffer(BufferId logical, int copy) const {
     return id<BufferId>(index(logical) * copies() + static_cast<std::size_t>(copy));
@@ -207,6 +222,7 @@ class Composer {
   void add_copy(TaskId logical_id, int copy) {
     Task task = logical_.task(logical_id);
     task.bytes = part_of(task);
+    task.split = split(task.split);
     if (task.microbatch >= 0) task.microbatch = microbatch(task.microbatch, copy);
     std::vector<TaskId> after;
     for (const TaskId earlier : logical_.dependencies(logical_id)) after.push_back(copies_[copy_of(earlier, copy)]);
@@ -298,8 +314,10 @@ class Composer {
     const int holders = layout_.data * layout_.context;
     if (holders == 1) return;
     BufferId gradient = none<BufferId>;
+    PiecesId updated = none<PiecesId>;
     for (const Use& use : logical_.uses(update)) {
       const BufferKind kind = logical_.buffer(use.buffer).kind;
+      if (kind == BufferKind::optimizer) updated = pieces(logical_.buffer(use.buffer).pieces);
       if (use.access == Access::read && (kind == BufferKind::gradients || kind == BufferKind::transfer)) gradient = use.buffer;
     }
     if (gradient == none<BufferId>) return;
@@ -322,6 +340,7 @@ class Composer {
                     .rank = members[0],
                     .group = builder_.group(members),
                     .stage = task.stage,
+                    .split = updated == none<PiecesId> ? none<SplitId> : builder_.split({updated}),
                     .bytes = Bytes{part(task.bytes.value() / states * sizes.gradient, layout_.tensor)}},
                    uses, after);
     }
