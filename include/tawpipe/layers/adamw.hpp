@@ -21,6 +21,7 @@ struct AdamW {
   double epsilon = 1e-8;
   double weight_decay = 0.1;
 
+  bool operator==(const AdamW&) const = default;
   /// @throws InputError  unless both betas lie in [0, 1), epsilon is above 0 and weight_decay is not negative.
   void check() const {
     check_beta(beta1, "beta1");

@@ -21,6 +21,7 @@ struct LearningRate {
   std::int64_t warmup_steps = 0;
   std::int64_t decay_steps = 0;
 
+  bool operator==(const LearningRate&) const = default;
   /// @throws InputError  unless 0 <= minimum <= peak, counts are not negative, and the decay does not end within the warm-up.
   void check() const {
     if (!(peak >= 0) || !std::isfinite(peak)) {

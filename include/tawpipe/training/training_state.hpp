@@ -6,6 +6,8 @@
 #include <map>
 #include <string>
 
+#include "tawpipe/layers/adamw.hpp"
+#include "tawpipe/layers/learning_rate.hpp"
 #include "tawpipe/model/dtype.hpp"
 #include "tawpipe/training/token_windows.hpp"
 
@@ -20,20 +22,9 @@ struct DecoderConstants {
   bool operator==(const DecoderConstants&) const = default;
 };
 
-/// Settings of AdamW.
-struct OptimizerSettings {
-  double learning_rate = 1e-3;
-  double beta1 = 0.9;
-  double beta2 = 0.95;
-  double epsilon = 1e-8;
-  double weight_decay = 0.1;
-
-  bool operator==(const OptimizerSettings&) const = default;
-};
-
 /// Which microbatches a run sees. They depend on these and the step alone, so the position in the data is the step.
 struct DataPosition {
-  std::string source;  ///< path of the data, for people
+  std::string source = {};  ///< path of the data, for people
   DataOrder order = DataOrder::random;
   std::uint64_t seed = 0;
   std::int32_t microbatches = 1;  ///< of a step, over all ranks
@@ -47,9 +38,10 @@ struct DataPosition {
 struct TrainingState {
   std::int64_t step = 0;
   Dtype dtype = Dtype::f32;  ///< of parameters and moments in the files: f32 or f64
-  DataPosition data;
-  OptimizerSettings optimizer;
-  std::map<std::string, std::string> settings;  ///< whatever else the trainer wants back
+  DataPosition data = {};
+  layers::AdamW optimizer = {};
+  layers::LearningRate learning_rate = {};
+  std::map<std::string, std::string> settings = {};  ///< whatever else the trainer wants back
 
   bool operator==(const TrainingState&) const = default;
 };

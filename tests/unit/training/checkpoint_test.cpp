@@ -57,9 +57,10 @@ void fill(const CheckpointPart& part, std::span<std::byte> bytes, double first) 
 }
 
 TrainingState state_of(std::int64_t step) {
-  TrainingState state{.step = step, .dtype = Dtype::f32, .data = {}, .optimizer = {}, .settings = {{"schedule", "tawpipe"}}};
+  TrainingState state{.step = step, .dtype = Dtype::f32, .settings = {{"schedule", "tawpipe"}}};
   state.data = {.source = "a \"text\".txt", .seed = 0xffffffffffffffff, .microbatches = 8, .microbatch_size = 2, .sequence = 16};
-  state.optimizer.learning_rate = 0.1 + 0.2;  // 17 digits
+  state.learning_rate = {.peak = 0.1 + 0.2, .minimum = 1e-5, .warmup_steps = 10, .decay_steps = 2000};  // 17 digits
+  state.optimizer.weight_decay = 0.01;
   return state;
 }
 

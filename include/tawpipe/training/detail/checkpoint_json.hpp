@@ -51,11 +51,15 @@ inline StateText state_text(const TrainingState& state, std::string_view config)
         {"sequence", state.data.sequence}}},
       {"optimizer",
        {{"name", "adamw"},
-        {"learning_rate", state.optimizer.learning_rate},
         {"beta1", state.optimizer.beta1},
         {"beta2", state.optimizer.beta2},
         {"epsilon", state.optimizer.epsilon},
         {"weight_decay", state.optimizer.weight_decay}}},
+      {"learning_rate",
+       {{"peak", state.learning_rate.peak},
+        {"minimum", state.learning_rate.minimum},
+        {"warmup_steps", state.learning_rate.warmup_steps},
+        {"decay_steps", state.learning_rate.decay_steps}}},
       {"settings", nlohmann::ordered_json::object()},
   };
   for (const auto& [key, value] : state.settings) json["settings"][key] = value;
@@ -93,11 +97,15 @@ inline ReadState read_state(const std::string& path) {
   state.data.sequence = data.count<std::int32_t>("sequence");
   const JsonObject optimizer = json.object("optimizer");
   if (optimizer.text("name") != "adamw") optimizer.fail("name", "must be 'adamw'");
-  state.optimizer = {.learning_rate = optimizer.number("learning_rate"),
-                     .beta1 = optimizer.number("beta1"),
+  state.optimizer = {.beta1 = optimizer.number("beta1"),
                      .beta2 = optimizer.number("beta2"),
                      .epsilon = optimizer.number("epsilon"),
                      .weight_decay = optimizer.number("weight_decay")};
+  const JsonObject rate = json.object("learning_rate");
+  state.learning_rate = {.peak = rate.number("peak"),
+                         .minimum = rate.number("minimum"),
+                         .warmup_steps = rate.count<std::int64_t>("warmup_steps"),
+                         .decay_steps = rate.count<std::int64_t>("decay_steps")};
   for (const auto& [key, value] : json.object("settings").texts()) state.settings[key] = value;
   return read;
 }
