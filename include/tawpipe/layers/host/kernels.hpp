@@ -2,23 +2,26 @@
 // Not: matrix products (layers/host/blas.hpp) nor attention (layers/host/attention.hpp).
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
 namespace tawpipe::layers::host {
 
-/// e to the power of x. Float: a polynomial without branches, so that loops over it become vector code; within 2 units in the
-/// last place, and at -87 or below e^-87. Source of its coefficients: Moshier, Cephes library, expf.c.
+/// e to the power of x. Float: a polynomial without branches or comparisons of floats, so that compilers turn loops over it
+/// into vector code; within 2 units in the last place; beyond -87 and 87 as there; NaN of what is not finite.
+/// Source of the coefficients: Moshier, Cephes library, expf.c.
 inline float exponential(float x) {
-  constexpr float least = -87.0F;
-  constexpr float most = 88.0F;
-  x = x < least ? least : x;
-  x = x > most ? most : x;
-  constexpr float rounding = 12582912.0F;  // 1.5 * 2^23: the sum's last bits are the nearest integer
-  const float shifted = x * 1.44269504F + rounding;
+  constexpr std::int32_t magnitude = 0x7fffffff;
+  const auto bits = std::bit_cast<std::int32_t>(x);
+  const auto within = std::min(bits & magnitude, std::bit_cast<std::int32_t>(87.0F)) | (bits & ~magnitude);
+  const auto bounded = std::bit_cast<float>(within);
+  constexpr float rounding = 12582912.0F;  // 1.5 * 2^23: the last bits of the sum are the nearest integer
+  const float shifted = bounded * 1.44269504F + rounding;
   const float power = shifted - rounding;
-  const float r = (x - power * 0.693359375F) - power * -2.12194440e-4F;  // ln 2 in two parts
+  const float r = (bounded - power * 0.693359375F) - power * -2.12194440e-4F;  // ln 2 in two parts
   float p = 1.9875691500e-4F;
   p = p * r + 1.3981999507e-3F;
   p = p * r + 8.3334519073e-3F;
@@ -26,34 +29,31 @@ inline float exponential(float x) {
   p = p * r + 1.6666665459e-1F;
   p = p * r + 5.0000001201e-1F;
   p = p * (r * r) + r + 1.0F;
-  return p * std::bit_cast<float>((std::bit_cast<std::uint32_t>(shifted) + 127U) << 23);
+  const float not_a_number = x - x;  // or 0
+  return p * std::bit_cast<float>((std::bit_cast<std::uint32_t>(shifted) + 127U) << 23) + not_a_number;
 }
 inline double exponential(double x) { return std::exp(x); }
 
-/// term(0) + ... + term(n - 1) in eight sums side by side, which the compiler turns into vector code.
+/// term(0) + ... + term(n - 1) in eight sums side by side, which compilers turn into vector code.
 template <class T, class Term>
 T sum_of(std::int64_t n, Term term) {
   T lane[8] = {};
-  std::int64_t i = 0;
-  for (; i + 8 <= n; i += 8) {
+  const std::int64_t rest = n % 8;
+  for (std::int64_t i = 0; i < n - rest; i += 8) {
     for (int l = 0; l < 8; ++l) lane[l] += term(i + l);
   }
-  for (int l = 0; i < n; ++i, ++l) lane[l] += term(i);
+  for (std::int64_t l = 0; l < rest; ++l) lane[l] += term(n - rest + l);
   return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
 }
 
 /// The largest of x[0] .. x[n - 1]. @pre n > 0
-template <class T>
-T largest_of(const T* x, std::int64_t n) {
-  T lane[8] = {x[0], x[0], x[0], x[0], x[0], x[0], x[0], x[0]};
-  std::int64_t i = 0;
-  for (; i + 8 <= n; i += 8) {
-    for (int l = 0; l < 8; ++l) lane[l] = lane[l] < x[i + l] ? x[i + l] : lane[l];
-  }
-  for (; i < n; ++i) lane[0] = lane[0] < x[i] ? x[i] : lane[0];
-  T most = lane[0];
-  for (int l = 1; l < 8; ++l) most = most < lane[l] ? lane[l] : most;
-  return most;
+inline double largest_of(const double* x, std::int64_t n) { return *std::max_element(x, x + n); }
+/// As integers, which compare like the floats they stand for once the negative ones are turned round: vector code again.
+inline float largest_of(const float* x, std::int64_t n) {
+  const auto turned = [](std::int32_t bits) { return bits ^ ((bits >> 31) & 0x7fffffff); };
+  std::int32_t most = std::numeric_limits<std::int32_t>::min();
+  for (std::int64_t i = 0; i < n; ++i) most = std::max(most, turned(std::bit_cast<std::int32_t>(x[i])));
+  return std::bit_cast<float>(turned(most));
 }
 
 /// x becomes softmax(x), [n]. Returns log(sum(exp(x))).
