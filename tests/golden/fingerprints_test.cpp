@@ -24,6 +24,7 @@
 #include "tawpipe/schedule/schedules/one_f_one_b.hpp"
 #include "tawpipe/schedule/schedules/tawpipe.hpp"
 #include "tawpipe/schedule/schedules/weipipe.hpp"
+#include "tawpipe/schedule/schedules/weipipe_zero_bubble.hpp"
 #include "tawpipe/simulate/simulator.hpp"
 
 using namespace tawpipe::literals;
@@ -47,6 +48,10 @@ std::vector<Schedule> all_schedules(const Workload& work, const Cluster& cluster
           tawpipe::schedules::tawpipe(work, groups, {.cache = {.limit = tawpipe::schedules::NodeCache::Limit::all}}),
           tawpipe::schedules::weipipe(work, ranks, {.order = Order::paper}),
           tawpipe::schedules::weipipe(work, ranks, {.order = Order::eager}),
+          tawpipe::schedules::weipipe_naive(work, ranks),
+          tawpipe::schedules::weipipe_zb1(work, ranks, {.order = Order::paper}),
+          tawpipe::schedules::weipipe_zb1(work, ranks),
+          tawpipe::schedules::weipipe_zb2(work, groups),
           tawpipe::schedules::fully_sharded(work, groups, {.two_level = false, .prefetch = 1}),
           tawpipe::schedules::fully_sharded(work, groups, {.two_level = true, .prefetch = 1}),
           tawpipe::schedules::gpipe(work, ranks),

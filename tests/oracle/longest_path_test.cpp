@@ -20,6 +20,7 @@
 #include "tawpipe/schedule/schedules/one_f_one_b.hpp"
 #include "tawpipe/schedule/schedules/tawpipe.hpp"
 #include "tawpipe/schedule/schedules/weipipe.hpp"
+#include "tawpipe/schedule/schedules/weipipe_zero_bubble.hpp"
 #include "tawpipe/simulate/simulator.hpp"
 
 using tawpipe::Cluster;
@@ -116,6 +117,8 @@ TEST_CASE("each schedule takes its longest path under random times, task by task
       }
       for (const bool overlap : {true, false}) {
         check_longest_path(tawpipe::schedules::weipipe(work, p, {.overlap = overlap}), ++seed);
+        check_longest_path(tawpipe::schedules::weipipe_naive(work, p, {.overlap = overlap}), ++seed);
+        check_longest_path(tawpipe::schedules::weipipe_zb1(work, p, {.overlap = overlap}), ++seed);
         check_longest_path(tawpipe::schedules::gpipe(work, p, {.overlap = overlap}), ++seed);
         check_longest_path(tawpipe::schedules::one_f_one_b(work, p, {.overlap = overlap}), ++seed);
       }

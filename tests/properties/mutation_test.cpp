@@ -24,6 +24,7 @@
 #include "tawpipe/schedule/schedules/one_f_one_b.hpp"
 #include "tawpipe/schedule/schedules/tawpipe.hpp"
 #include "tawpipe/schedule/schedules/weipipe.hpp"
+#include "tawpipe/schedule/schedules/weipipe_zero_bubble.hpp"
 #include "tawpipe/schedule/schedules/zero_bubble.hpp"
 
 using namespace tawpipe;
@@ -687,6 +688,11 @@ TEST_CASE("mutants of TawPipe without overlap or with unequal groups are found")
 TEST_CASE("mutants of WeiPipe are found") {
   mutate("paper order", schedules::weipipe(model(8), 4), rounds);
   mutate("eager, no overlap", schedules::weipipe(model(6), 3, {.order = Order::eager, .overlap = false}), rounds);
+  mutate("naive", schedules::weipipe_naive(model(5), 3), rounds / 2);
+}
+TEST_CASE("mutants of zero-bubble WeiPipe are found") {
+  mutate("one line", schedules::weipipe_zb1(model(5), 3), rounds);
+  mutate("two lines, no overlap", schedules::weipipe_zb2(model(6), DeviceGroups{{2, 1}}, {.overlap = false}), rounds);
 }
 TEST_CASE("mutants of FSDP are found") {
   mutate("flat", schedules::fully_sharded(model(5), DeviceGroups{{2, 1}}), rounds);

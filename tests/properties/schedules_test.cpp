@@ -18,6 +18,7 @@
 #include "tawpipe/schedule/schedules/one_f_one_b.hpp"
 #include "tawpipe/schedule/schedules/tawpipe.hpp"
 #include "tawpipe/schedule/schedules/weipipe.hpp"
+#include "tawpipe/schedule/schedules/weipipe_zero_bubble.hpp"
 
 using support::describe;
 using tawpipe::Access;
@@ -79,7 +80,8 @@ Findings check_structure(const Schedule& schedule) {
   return findings;
 }
 
-/// Each microbatch meets each stage once forward and once backward, in order.
+/// Each microbatch meets each stage once forward and once backward, in order. A backward may be split: its first part is what
+/// others wait for.
 Findings check_microbatches(const Schedule& schedule, const support::Ancestors& ancestors) {
   Findings findings;
   const std::size_t stages = schedule.stages().size();
@@ -87,11 +89,12 @@ Findings check_microbatches(const Schedule& schedule, const support::Ancestors& 
   constexpr auto missing = static_cast<std::size_t>(-1);
   std::vector<std::size_t> forward(stages * microbatches, missing);
   std::vector<std::size_t> backward = forward;
+  std::vector<std::size_t> of_weights = forward;
   for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
     const auto& task = schedule.tasks()[t];
-    if (task.op != Op::forward && task.op != Op::backward) continue;
-    auto& known =
-        (task.op == Op::forward ? forward : backward)[static_cast<std::size_t>(task.microbatch) * stages + index(task.stage)];
+    if (!tawpipe::is_work(task.op) || task.op == Op::update) continue;
+    auto& kind = task.op == Op::forward ? forward : task.op == Op::backward_weight ? of_weights : backward;
+    auto& known = kind[static_cast<std::size_t>(task.microbatch) * stages + index(task.stage)];
     if (known != missing) find(findings, describe(schedule, t) + " comes twice");
     known = t;
   }
@@ -106,6 +109,8 @@ Findings check_microbatches(const Schedule& schedule, const support::Ancestors& 
     for (std::size_t s = 0; s < stages; ++s) {
       const std::size_t here = m * stages + s;
       expect_before(forward[here], backward[here]);
+      const bool split = backward[here] != missing && schedule.tasks()[backward[here]].op == Op::backward_input;
+      if (split) expect_before(backward[here], of_weights[here]);
       if (s == 0) continue;
       expect_before(forward[here - 1], forward[here]);
       expect_before(backward[here], backward[here - 1]);
@@ -245,6 +250,19 @@ TEST_CASE("WeiPipe: order, hazards, weights and gradients") {
     for (const auto order : {Order::paper, Order::eager}) {
       for (const bool overlap : {true, false}) {
         check_all(tawpipe::schedules::weipipe(work, groups.ranks(), {.order = order, .overlap = overlap}), groups);
+        check_all(tawpipe::schedules::weipipe_naive(work, groups.ranks(), {.order = order, .overlap = overlap}), groups);
+      }
+    }
+  });
+}
+
+TEST_CASE("zero-bubble WeiPipe: order, hazards, weights and gradients") {
+  for_each_workload([](const Workload& work, const DeviceGroups& groups) {
+    for (const auto order : {Order::paper, Order::eager}) {
+      for (const bool overlap : {true, false}) {
+        check_all(tawpipe::schedules::weipipe_zb2(work, groups, {.order = order, .overlap = overlap}), groups);
+        if (groups.count() > 1) continue;
+        check_all(tawpipe::schedules::weipipe_zb1(work, groups.ranks(), {.order = order, .overlap = overlap}), groups);
       }
     }
   });

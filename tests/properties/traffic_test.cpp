@@ -13,6 +13,7 @@
 #include "tawpipe/schedule/schedules/one_f_one_b.hpp"
 #include "tawpipe/schedule/schedules/tawpipe.hpp"
 #include "tawpipe/schedule/schedules/weipipe.hpp"
+#include "tawpipe/schedule/schedules/weipipe_zero_bubble.hpp"
 
 using doctest::Approx;
 using tawpipe::Cluster;
@@ -134,6 +135,33 @@ TEST_CASE("WeiPipe: a node sends about 3(A+1) of each layer") {
     }
     CHECK(found == static_cast<double>(expected));
     CHECK(std::abs(found / d / p - 3.0 * (a + 1)) < 1.5);  // start and end of the flows
+  });
+}
+
+TEST_CASE("zero-bubble WeiPipe: lines of a node send what TawPipe sends but for what it keeps, a single line one node's more") {
+  for_each_size([](int p, int d, int a) {
+    const Cluster cluster = support::cluster(p, d);
+    const Workload work = Workload::abstract(p, std::int64_t{a} * p);
+    const auto leaving = [&](const Schedule& schedule) { return sum(support::bytes_leaving_nodes(schedule, cluster)) / shard; };
+    // Each line gets each chunk of other nodes twice a round, and sends its sum home once.
+    CHECK(leaving(tawpipe::schedules::weipipe_zb2(work, cluster.groups_by_node())) == 3.0 * a * (d - 1) * p);
+    // Down one line, each way: the chunks of other nodes come to its first rank, P - P/D; over each of D-1 borders go all
+    // chunks but that of the rank behind it. Sums: over each border P, then home from the last node P - P/D.
+    const int size = p / d;
+    const int weights = (p - size) + (d - 1) * (p - 1);
+    const int sums = (d - 1) * p + (p - size);
+    CHECK(leaving(tawpipe::schedules::weipipe_zb1(work, p)) == static_cast<double>(a) * (2 * weights + sums));
+  });
+}
+
+TEST_CASE("naive WeiPipe: in its twice as many turns each link carries what the interleaved one's does") {
+  for_each_size([](int p, int d, int a) {
+    if (p > 24) return;
+    const Cluster cluster = support::cluster(p, d);
+    const auto leaving = [&](const Schedule& schedule) { return sum(support::bytes_leaving_nodes(schedule, cluster)) / shard; };
+    // 2A - 1 rounds of the flows instead of A
+    CHECK(leaving(tawpipe::schedules::weipipe_naive(Workload::abstract(p, std::int64_t{a} * p), p)) ==
+          leaving(tawpipe::schedules::weipipe(Workload::abstract(p, (std::int64_t{2} * a - 1) * p), p)));
   });
 }
 

@@ -74,7 +74,7 @@ class ContentCheck {
         stages_{schedule.stages().size()},
         microbatches_{static_cast<std::size_t>(schedule.workload().microbatches())},
         sharded_{schedule.name() == "fsdp"},
-        replicated_{schedule.name() == "tawpipe" || schedule.name() == "weipipe"} {
+        replicated_{schedule.name() == "tawpipe" || schedule.name().starts_with("weipipe")} {
     for (const auto& buffer : schedule.buffers()) content_.push_back(initial(buffer));
   }
 

@@ -11,6 +11,7 @@
 #include "tawpipe/schedule/catalogue_sharded.hpp"
 #include "tawpipe/schedule/schedules/tawpipe.hpp"
 #include "tawpipe/schedule/schedules/weipipe.hpp"
+#include "tawpipe/schedule/schedules/weipipe_zero_bubble.hpp"
 
 namespace tawpipe {
 
@@ -28,12 +29,25 @@ inline Schedule build_tawpipe(const ScheduleRequest& request, OptionReader& opti
   return schedules::tawpipe(request.workload, groups, chosen);
 }
 
-inline Schedule build_weipipe(const ScheduleRequest& request, OptionReader& options) {
+inline schedules::WeipipeOptions weipipe_options(const ScheduleRequest& request, OptionReader& options) {
   // Fixed times are for checking closed forms, which are those of the drawn turns.
   const schedules::Order standard = request.workload.is_abstract() ? schedules::Order::paper : schedules::Order::eager;
-  const schedules::WeipipeOptions chosen{.order = options.order(standard), .overlap = options.on("overlap", true)};
+  return {.order = options.order(standard), .overlap = options.on("overlap", true)};
+}
+
+/// @param build  a variant of WeiPipe that takes a number of ranks
+template <Schedule (*build)(const Workload&, int, const schedules::WeipipeOptions&)>
+Schedule build_weipipe(const ScheduleRequest& request, OptionReader& options) {
+  const schedules::WeipipeOptions chosen = weipipe_options(request, options);
   options.finish();
-  return schedules::weipipe(request.workload, request.nodes.ranks(), chosen);
+  return build(request.workload, request.nodes.ranks(), chosen);
+}
+
+inline Schedule build_weipipe_zb2(const ScheduleRequest& request, OptionReader& options) {
+  const schedules::WeipipeOptions chosen = weipipe_options(request, options);
+  const DeviceGroups lines = options.groups("lines", request.nodes);
+  options.finish();
+  return schedules::weipipe_zb2(request.workload, lines, chosen);
 }
 
 }  // namespace detail
@@ -41,6 +55,8 @@ inline Schedule build_weipipe(const ScheduleRequest& request, OptionReader& opti
 /// Every schedule there is.
 inline const std::vector<ScheduleInfo>& catalogue() {
   static const OptionInfo overlap{"overlap", "on|off", "on", "off: communication takes the compute lane's time"};
+  static const OptionInfo weipipe_order{"order", "eager|paper", "eager (paper with fixed times)",
+                                        "each task when its inputs are there, or lock-step turns"};
   static const std::vector<ScheduleInfo> all = detail::with_pipelines(detail::with_sharded({
       {"tawpipe",
        "weights move: one shard a device for good, broadcast in the node, sent once to each other node",
@@ -57,10 +73,27 @@ inline const std::vector<ScheduleInfo>& catalogue() {
       {"weipipe",
        "weights move: forward weights, backward weights and gradients go round a ring (interleaved, correct form)",
        "WeiPipe, PPoPP 2025",
-       {{"order", "eager|paper", "eager (paper with fixed times)", "each task when its inputs are there, or lock-step turns"},
-        overlap},
+       {weipipe_order, overlap},
        {},
-       detail::build_weipipe},
+       detail::build_weipipe<schedules::weipipe>},
+      {"weipipe-naive",
+       "weights move: WeiPipe's ring, where a turn is a forward or a backward",
+       "WeiPipe, PPoPP 2025",
+       {weipipe_order, overlap},
+       {},
+       detail::build_weipipe<schedules::weipipe_naive>},
+      {"weipipe-zb1",
+       "weights move: from their owners down a line of all ranks, split backwards; turns are ours",
+       "after WeiPipe, PPoPP 2025",
+       {weipipe_order, overlap},
+       {},
+       detail::build_weipipe<schedules::weipipe_zb1>},
+      {"weipipe-zb2",
+       "weights move: as weipipe-zb1, down several lines at once, as a rule one a node (ours)",
+       "after WeiPipe, PPoPP 2025",
+       {weipipe_order, overlap, {"lines", "nodes|flat|N", "nodes", "one line in each node, one of all devices, or N equal ones"}},
+       {},
+       detail::build_weipipe_zb2},
   }));
   return all;
 }
@@ -87,9 +120,14 @@ inline Schedule build_schedule(std::string_view name, const ScheduleRequest& req
   const ScheduleInfo& info = schedule_info(name);
   const double ranks = request.nodes.ranks();
   const auto microbatches = static_cast<double>(request.workload.microbatches());
-  // Each rank or stage meets each microbatch in each direction; WeiPipe's three flows cross every rank in every turn.
+  // Each rank or stage meets each microbatch in each direction; WeiPipe's three flows cross every rank in every turn, of
+  // which the naive variant has twice as many; its zero-bubble variants split their backwards.
   const double stages = request.workload.is_abstract() ? ranks : std::max<double>(ranks, request.workload.model().layers);
-  const double tasks = name == "weipipe" ? 5.0 * ranks * (microbatches + ranks) : 2.0 * stages * microbatches;
+  double tasks = 2.0 * stages * microbatches;
+  if (name.starts_with("weipipe")) {
+    const double each = name == "weipipe" ? 5 : name == "weipipe-naive" ? 8 : 6;
+    tasks = each * ranks * (microbatches + ranks);
+  }
   if (tasks > detail::most_tasks) {
     throw InputError(
         concat("an iteration of ", request.workload.microbatches(), " microbatches on ", request.nodes.ranks(),

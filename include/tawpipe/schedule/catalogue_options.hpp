@@ -63,7 +63,7 @@ class OptionReader {
     if (at->second == "flat") return DeviceGroups::even(nodes.ranks(), 1);
     const int count = parse_count(key, at->second, 1);
     if (count > nodes.ranks()) {
-      throw InputError(concat("option groups=", count, " of ", schedule_, ": there are only ", nodes.ranks(), " ranks"));
+      throw InputError(concat("option ", key, "=", count, " of ", schedule_, ": there are only ", nodes.ranks(), " ranks"));
     }
     return DeviceGroups::even(nodes.ranks(), count);
   }

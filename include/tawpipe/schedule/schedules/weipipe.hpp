@@ -1,12 +1,11 @@
-// WeiPipe, interleaved, in its correct form: forward weights, backward weights and gradients go round one ring.
-// Not: TawPipe, where shards stay with their owner (schedule/schedules/tawpipe.hpp).
+// WeiPipe on a ring, interleaved and naive, in its correct form: forward weights, backward weights and gradients go round.
+// Not: its zero-bubble variants (weipipe_zero_bubble.hpp) nor TawPipe, where shards stay with their owner (tawpipe.hpp).
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <vector>
 
-#include "tawpipe/schedule/schedules/common.hpp"
+#include "tawpipe/schedule/schedules/detail/weight_flows.hpp"
 
 namespace tawpipe::schedules {
 
@@ -17,32 +16,44 @@ struct WeipipeOptions {
 
 namespace detail {
 
-/// Builds one WeiPipe iteration of P ranks and A rounds. Forwards run in turns 0 .. AP+P-2 and backwards in turns
-/// P .. AP+2P-2; in turn t rank r holds chunk (t - r) mod P of the forward flow and chunk (r - 1 - (t - P)) mod P of the
-/// backward flow, and uses it while it has microbatches left.
+/// What a rank computes in a turn of the ring.
+enum class RingTurn : std::uint8_t {
+  forward_and_backward,  ///< interleaved: a forward of one round and a backward of the round before
+  forward_or_backward,   ///< naive: P turns forward, P turns backward
+};
+
+/// Builds one WeiPipe iteration of P ranks and A rounds. In turn t rank r holds chunk (t - r) mod P of the forward flow and,
+/// from turn P on, chunk (r - 1 - t) mod P of the backward flow, and uses it while it has microbatches left. Interleaved,
+/// forwards run in turns 0 .. AP+P-2 and backwards in turns P .. AP+2P-2. In the naive variant every other round of the
+/// flows goes by without a forward, and the rounds between without a backward.
 class WeipipeBuilder {
  public:
-  WeipipeBuilder(const Workload& workload, int ranks, const WeipipeOptions& options)
-      : builder_{"weipipe", workload, ranks, lanes(options.overlap)}, options_{options}, ranks_{ranks} {
-    builder_.option("order", text(options.order));
-    builder_.option("overlap", on_off(options.overlap));
-    builder_.stages(workload.split(ranks_));
-    rounds_ = (workload.microbatches() + ranks_ - 1) / ranks_;
+  WeipipeBuilder(const Workload& workload, int ranks, RingTurn kind, const WeipipeOptions& options)
+      : flows_{kind == RingTurn::forward_and_backward ? "weipipe" : "weipipe-naive", workload, ranks, options.overlap,
+               [ranks](int rank) { return (ranks - rank) % ranks; }},
+        options_{options},
+        ranks_{ranks},
+        stride_{kind == RingTurn::forward_and_backward ? 1 : 2} {
+    flows_.builder().option("order", text(options.order));
+    flows_.builder().option("overlap", on_off(options.overlap));
+    span_ = ((flows_.rounds() - 1) * stride_ + 1) * ranks_;
+    final_gradient_.resize(static_cast<std::size_t>(ranks_), none<BufferId>);
+    last_part_.assign(static_cast<std::size_t>(ranks_), none<TaskId>);
+    this_part_ = last_part_;
   }
 
   Schedule build() {
-    add_buffers();
-    const ReplicatedEdge edge{builder_, ranks_};
-    edge_ = &edge;
-    const std::int64_t turns = rounds_ * ranks_ + ranks_ - 1;  // of forwards; as many of backwards, P turns later
+    const std::int64_t turns = span_ + ranks_ - 1;  // of forwards; as many of backwards, P turns later
     if (ranks_ > 1) seed_backward_flow();
     for (std::int64_t turn = 0; turn < ranks_ + turns; ++turn) {
       const std::int64_t backward_turn = turn - ranks_;
+      last_part_ = this_part_;
       if (backward_turn >= 0) {
         if (backward_turn + 1 < turns && ranks_ > 1) pass_backward_weights(backward_turn);
         compute_turn(backward_turn, false);
         if (backward_turn > 0) pass_gradients(backward_turn - 1, false);
       }
+      if (stride_ == 1) last_part_ = this_part_;
       if (turn < turns) {
         const bool last = turn + 1 == turns;
         if (!last && turn % ranks_ != ranks_ - 1) pass_forward_weights(turn);
@@ -50,193 +61,110 @@ class WeipipeBuilder {
       }
     }
     pass_gradients(turns - 1, true);
-    for (int r = 0; r < ranks_; ++r) {
-      builder_.add(update(r, seed(r), own(r).bytes),
-                   {reads(final_gradient_[static_cast<std::size_t>(r)]), changes(own(r).weights), changes(own(r).optimizer)});
-    }
-    edge.finish(builder_, lane_gradients_);
-    return builder_.build();
+    return flows_.finish(final_gradient_);
   }
 
  private:
-  static std::vector<std::string> lanes(bool overlap) {
-    if (!overlap) return {"compute"};
-    return {"compute", "forward_out", "forward_in", "backward_out", "backward_in", "gradients_out", "gradients_in"};
-  }
-
   int wrap(std::int64_t value) const { return static_cast<int>(((value % ranks_) + ranks_) % ranks_); }
   /// The chunk that `rank` owns and that seeds its forward flow in every round.
   int seed(int rank) const { return wrap(-rank); }
   int owner(int chunk) const { return wrap(-chunk); }
   int forward_chunk(int rank, std::int64_t turn) const { return wrap(turn - rank); }
   int backward_chunk(int rank, std::int64_t turn) const { return wrap(rank - 1 - turn); }
-  /// A forward or backward turn's place in the lock-step count of calls: P forwards, then backward and forward by turns.
+  /// A forward or backward turn's place in the lock-step count of calls. Interleaved: P forwards, then backward and forward
+  /// by turns.
   std::int32_t step(std::int64_t turn, bool forward) const {
-    const std::int64_t interleaved = rounds_ * ranks_ - 1;
+    const std::int64_t interleaved = stride_ == 1 ? span_ - 1 : 0;
     if (turn < ranks_) return static_cast<std::int32_t>(turn);
     const std::int64_t i = turn - ranks_;
     if (i < interleaved) return static_cast<std::int32_t>(ranks_ + 2 * i + (forward ? 1 : 0));
     return static_cast<std::int32_t>(ranks_ + 2 * interleaved + (i - interleaved));
   }
 
-  void add_buffers() {
-    const Workload& workload = builder_.workload();
-    std::int64_t largest = 0;
-    for (const auto& stage : builder_.stages()) largest = std::max(largest, stage.parameters);
-    for (int r = 0; r < ranks_; ++r) {
-      states_.push_back(add_states(builder_, r, builder_.stage(seed(r)).parameters, seed(r)));
-      RankBuffers rank;
-      for (auto& slot : rank.forward) slot = builder_.persistent(r, BufferKind::transfer, weight_bytes(workload, largest));
-      for (auto& slot : rank.backward) slot = builder_.persistent(r, BufferKind::transfer, weight_bytes(workload, largest));
-      for (auto& slot : rank.gradients) slot = builder_.persistent(r, BufferKind::transfer, gradient_bytes(workload, largest));
-      rank.forward_stream = builder_.persistent(r, BufferKind::activations, builder_.stage(0).boundary);
-      rank.backward_stream = builder_.persistent(r, BufferKind::activations, builder_.stage(0).boundary);
-      add_workspace(builder_, r);
-      rank.saved.resize(static_cast<std::size_t>(2 * ranks_), none<BufferId>);
-      rank_.push_back(std::move(rank));
-    }
-    final_gradient_.resize(static_cast<std::size_t>(ranks_), none<BufferId>);
-    last_half_.assign(static_cast<std::size_t>(ranks_), none<TaskId>);
-    this_half_ = last_half_;
+  BufferId forward_weights(int rank, std::int64_t turn) const {
+    return turn % ranks_ == 0 ? flows_.own(rank).weights : flows_.slot(Flow::forward, rank, turn);
   }
-
-  struct RankBuffers {
-    std::array<BufferId, 2> forward{};    ///< [turn % 2] the forward flow's chunk
-    std::array<BufferId, 2> backward{};   ///< [turn % 2] the backward flow's chunk
-    std::array<BufferId, 2> gradients{};  ///< [turn % 2] the backward flow's chunk's: computed here, then added to
-    BufferId forward_stream = none<BufferId>;
-    BufferId backward_stream = none<BufferId>;
-    std::vector<BufferId> saved;  ///< [round % 2 * ranks + chunk]
-  };
-
-  RankBuffers& at(int rank) { return rank_[static_cast<std::size_t>(rank)]; }
-  const States& own(int rank) const { return states_[static_cast<std::size_t>(rank)]; }
-  BufferId forward_weights(int rank, std::int64_t turn) {
-    return turn % ranks_ == 0 ? own(rank).weights : at(rank).forward[static_cast<std::size_t>(turn % 2)];
-  }
-  BufferId backward_weights(int rank, std::int64_t turn) {
+  BufferId backward_weights(int rank, std::int64_t turn) const {
     const bool at_home = ranks_ == 1 || (turn == 0 && backward_chunk(rank, 0) == seed(rank));
-    return at_home ? own(rank).weights : at(rank).backward[static_cast<std::size_t>(turn % 2)];
+    return at_home ? flows_.own(rank).weights : flows_.slot(Flow::backward, rank, turn);
   }
-  BufferId gradients(int rank, std::int64_t turn) {
-    return at(rank).gradients[static_cast<std::size_t>(ranks_ == 1 ? 0 : turn % 2)];
-  }
-
-  /// Links of the ring, every other one first, so that without overlap no rank waits for the whole ring.
-  std::vector<int> ring_order() const {
-    std::vector<int> order;
-    for (int r = 0; r < ranks_; r += 2) order.push_back(r);
-    for (int r = 1; r < ranks_; r += 2) order.push_back(r);
-    return order;
-  }
-
-  void pass(Payload payload, std::uint8_t lane, int from, int to, int chunk, std::int32_t step, BufferId source,
-            Use destination) {
-    const std::int64_t parameters = builder_.stage(chunk).parameters;
-    const Workload& workload = builder_.workload();
-    builder_.add(
-        {.op = Op::pass,
-         .payload = payload,
-         .lane = lane,
-         .peer_lane = static_cast<std::uint8_t>(lane == 0 ? 0 : lane + 1),
-         .rank = Rank{from},
-         .peer = Rank{to},
-         .stage = StageId{chunk},
-         .step = step,
-         .bytes = payload == Payload::gradients ? gradient_bytes(workload, parameters) : weight_bytes(workload, parameters)},
-        {reads(source), destination});
-  }
+  /// With one rank nothing travels, and the sum stays in one buffer.
+  BufferId gradients(int rank, std::int64_t turn) const { return flows_.slot(Flow::gradients, rank, ranks_ == 1 ? 0 : turn); }
 
   /// Each rank sends its chunk to the rank where the backward flow needs it first.
   void seed_backward_flow() {
-    for (const int r : ring_order()) {
+    for (const int r : flows_.alternating()) {
       const int to = wrap(seed(r) + 1);
       if (to == r) continue;
-      pass(Payload::weights, lane_backward_, r, to, seed(r), step(ranks_, false), own(r).weights,
-           writes(backward_weights(to, 0)));
+      flows_.pass(Flow::backward, r, to, seed(r), step(ranks_, false), flows_.own(r).weights, writes(backward_weights(to, 0)));
     }
   }
   void pass_forward_weights(std::int64_t turn) {
-    for (const int r : ring_order()) {
+    for (const int r : flows_.alternating()) {
       const int to = wrap(r + 1);
-      pass(Payload::weights, lane_forward_, r, to, forward_chunk(r, turn), step(turn, true), forward_weights(r, turn),
-           writes(forward_weights(to, turn + 1)));
+      flows_.pass(Flow::forward, r, to, forward_chunk(r, turn), step(turn, true), forward_weights(r, turn),
+                  writes(forward_weights(to, turn + 1)));
     }
   }
   void pass_backward_weights(std::int64_t turn) {
-    for (const int r : ring_order()) {
+    for (const int r : flows_.alternating()) {
       const int to = wrap(r + 1);
-      pass(Payload::weights, lane_backward_, r, to, backward_chunk(r, turn), step(turn + ranks_, false),
-           backward_weights(r, turn), writes(backward_weights(to, turn + 1)));
+      flows_.pass(Flow::backward, r, to, backward_chunk(r, turn), step(turn + ranks_, false), backward_weights(r, turn),
+                  writes(backward_weights(to, turn + 1)));
     }
   }
 
   /// After turn `turn` each gradient that has contributions moves on with its chunk and is added to what the next rank has
   /// computed for it in the meantime; after the last turn it goes home.
   void pass_gradients(std::int64_t turn, bool last) {
-    for (const int r : ring_order()) {
+    for (const int r : flows_.alternating()) {
       if (r > turn) continue;  // no rank has added to this chunk's gradient yet
       const int chunk = backward_chunk(r, turn);
       const int to = last ? owner(chunk) : wrap(r + 1);
-      if (last) final_gradient_[static_cast<std::size_t>(to)] = to == r ? gradients(r, turn) : own(to).gradients;
+      const BufferId home = flows_.own(to).gradients;
+      if (last) final_gradient_[static_cast<std::size_t>(to)] = to == r ? gradients(r, turn) : home;
       if (to == r) continue;
-      const BufferId target = last ? own(to).gradients : gradients(to, turn + 1);
-      pass(Payload::gradients, lane_gradients_, r, to, chunk, step(turn + ranks_, false) + 1, gradients(r, turn),
-           !last && microbatch_at(to, turn + 1) >= 0 ? adds_to(target) : writes(target));
+      const BufferId target = last ? home : gradients(to, turn + 1);
+      flows_.pass(Flow::gradients, r, to, chunk, step(turn + ranks_, false) + 1, gradients(r, turn),
+                  !last && microbatch_at(to, turn + 1) >= 0 ? adds_to(target) : writes(target));
     }
   }
 
-  /// The microbatch that `rank` works on in its turn `turn` of either direction; -1 before its first and after its last.
+  /// The microbatch that `rank` works on in its turn `turn` of either direction; -1 before its first and after its last, and
+  /// in the rounds of the flow that it lets go by.
   std::int64_t microbatch_at(int rank, std::int64_t turn) const {
     const std::int64_t local = turn - rank;
-    if (local < 0 || local >= rounds_ * ranks_) return -1;
-    const std::int64_t microbatch = local / ranks_ * ranks_ + rank;
-    return microbatch < builder_.workload().microbatches() ? microbatch : -1;
+    if (local < 0 || local >= span_ || local / ranks_ % stride_ != 0) return -1;
+    const std::int64_t microbatch = local / ranks_ / stride_ * ranks_ + rank;
+    return microbatch < flows_.microbatches() ? microbatch : -1;
   }
 
   /// One turn of all ranks, forward or backward. A rank is `rank` turns behind the first.
   void compute_turn(std::int64_t turn, bool forward) {
-    last_half_ = this_half_;
     for (int r = 0; r < ranks_; ++r) {
       const std::int64_t microbatch = microbatch_at(r, turn);
       if (microbatch < 0) continue;
-      const int chunk = forward ? forward_chunk(r, turn) : backward_chunk(r, turn);
-      const StageWork& work = builder_.stage(chunk);
-      RankBuffers& rank = at(r);
-      BufferId& saved = rank.saved[static_cast<std::size_t>(microbatch / ranks_ % 2 * ranks_ + chunk)];
-      std::vector<Use> uses;
+      const auto before = options_.order == Order::paper ? last_part_[static_cast<std::size_t>(wrap(r - 1))] : none<TaskId>;
+      TaskId& done = this_part_[static_cast<std::size_t>(r)];
       if (forward) {
-        saved = builder_.transient(r, BufferKind::activations, work.saved, chunk);
-        uses = {reads(forward_weights(r, turn)), changes(rank.forward_stream), writes(saved)};
-        edge_->forward(r, work, uses);
+        done = flows_.compute(Op::forward, r, forward_chunk(r, turn), microbatch, step(turn, true), forward_weights(r, turn),
+                              before);
       } else {
-        // With one rank nothing travels, and the sum stays in one buffer.
-        const BufferId gradient = gradients(r, turn);
-        uses = {reads(backward_weights(r, turn)), changes(rank.backward_stream), reads(saved),
-                ranks_ == 1 && turn > 0 ? adds_to(gradient) : writes(gradient)};
-        edge_->backward(r, work, uses);
+        const BufferId sum = gradients(r, turn);
+        done = flows_.compute(Op::backward, r, backward_chunk(r, turn), microbatch, step(turn + ranks_, false),
+                              backward_weights(r, turn), before, ranks_ == 1 && turn > 0 ? adds_to(sum) : writes(sum));
       }
-      std::vector<TaskId> after;
-      if (options_.order == Order::paper) after.push_back(last_half_[static_cast<std::size_t>(wrap(r - 1))]);
-      this_half_[static_cast<std::size_t>(r)] = builder_.add(
-          compute(forward ? Op::forward : Op::backward, r, chunk, microbatch, step(forward ? turn : turn + ranks_, forward)),
-          uses, after);
     }
   }
 
-  ScheduleBuilder builder_;
+  WeightFlows flows_;
   WeipipeOptions options_;
   int ranks_;
-  std::int64_t rounds_ = 0;
-  const ReplicatedEdge* edge_ = nullptr;
-  std::vector<States> states_;            ///< [rank]
-  std::vector<RankBuffers> rank_;         ///< [rank]
+  std::int64_t stride_;                   ///< rounds of a flow to each round of microbatches
+  std::int64_t span_ = 0;                 ///< turns from a rank's first forward to its last
   std::vector<BufferId> final_gradient_;  ///< [rank] where the update finds the sum over all microbatches
-  std::vector<TaskId> last_half_;         ///< [rank] the last computation before this half turn
-  std::vector<TaskId> this_half_;
-  std::uint8_t lane_forward_ = options_.overlap ? 1 : 0;
-  std::uint8_t lane_backward_ = options_.overlap ? 3 : 0;
-  std::uint8_t lane_gradients_ = options_.overlap ? 5 : 0;
+  std::vector<TaskId> last_part_;         ///< [rank] the last computation before this part of a turn
+  std::vector<TaskId> this_part_;
 };
 
 }  // namespace detail
@@ -250,7 +178,18 @@ class WeipipeBuilder {
 /// every sum is complete. Microbatch u * P + r runs on rank r in round u; a last round may be short. Source: WeiPipe, PPoPP 2025,
 /// interleaved variant.
 inline Schedule weipipe(const Workload& workload, int ranks, const WeipipeOptions& options = {}) {
-  return detail::WeipipeBuilder{workload, ranks, options}.build();
+  return detail::WeipipeBuilder{workload, ranks, detail::RingTurn::forward_and_backward, options}.build();
+}
+
+/// WeiPipe-Naive: the same ring, but a rank runs all forwards of a microbatch in one round of the flows and all backwards in
+/// the next, so that in every turn it uses one of the two weights that it is handed and lets the other go by.
+///
+/// With `order=paper` a turn starts once the ring neighbour's turn before has ended: a turn is as long as the longest
+/// computation in it, and without communication cost the makespan is
+/// (P + A - 1)(F + B) + (2A - 1)(P - 1) max(F, B), where B is the whole backward. Twice the turns of weipipe() carry about
+/// twice its bytes. Source: WeiPipe, PPoPP 2025, naive variant; its message set, start and end are those of weipipe().
+inline Schedule weipipe_naive(const Workload& workload, int ranks, const WeipipeOptions& options = {}) {
+  return detail::WeipipeBuilder{workload, ranks, detail::RingTurn::forward_or_backward, options}.build();
 }
 
 }  // namespace tawpipe::schedules

@@ -1,0 +1,171 @@
+// What WeiPipe's variants share: a rank's buffers and lanes, messages that carry a chunk on, computations of a chunk.
+// Not: who sends which chunk to whom, and when (schedule/schedules/weipipe.hpp, weipipe_zero_bubble.hpp).
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/schedule/schedules/common.hpp"
+
+namespace tawpipe::schedules::detail {
+
+/// What travels; each has its own lanes and, on every rank, two slots as large as the largest chunk.
+enum class Flow : std::uint8_t {
+  forward,    ///< weights for forwards
+  backward,   ///< weights for backwards
+  gradients,  ///< sums of weight gradients
+};
+
+/// P ranks, each the owner of one of P chunks, through which weights and gradients pass.
+class WeightFlows {
+ public:
+  /// @param owner       of chunk c, and the chunk of rank c: a permutation that is its own inverse
+  /// @param more_lanes  with overlap, beside those of the flows
+  template <class Owner>
+  WeightFlows(std::string name, const Workload& workload, int ranks, bool overlap, const Owner& owner,
+              const std::vector<std::string>& more_lanes = {})
+      : builder_{std::move(name), workload, ranks, lanes(overlap, more_lanes)}, ranks_{ranks}, overlap_{overlap} {
+    builder_.stages(workload.split(ranks));
+    std::int64_t largest = 0;
+    for (const auto& stage : builder_.stages()) largest = std::max(largest, stage.parameters);
+    for (int r = 0; r < ranks; ++r) {
+      states_.push_back(add_states(builder_, r, builder_.stage(owner(r)).parameters, owner(r)));
+      RankBuffers rank;
+      for (const Flow flow : {Flow::forward, Flow::backward, Flow::gradients}) {
+        const Bytes bytes = flow == Flow::gradients ? gradient_bytes(workload, largest) : weight_bytes(workload, largest);
+        for (auto& slot : rank.slots[static_cast<std::size_t>(flow)]) {
+          slot = builder_.persistent(r, BufferKind::transfer, bytes);
+        }
+      }
+      rank.forward_stream = builder_.persistent(r, BufferKind::activations, builder_.stage(0).boundary);
+      rank.backward_stream = builder_.persistent(r, BufferKind::activations, builder_.stage(0).boundary);
+      add_workspace(builder_, r);
+      rank.saved.resize(static_cast<std::size_t>(2 * ranks), none<BufferId>);
+      rank_.push_back(std::move(rank));
+    }
+    edge_.emplace(builder_, ranks);
+  }
+
+  ScheduleBuilder& builder() { return builder_; }
+  int ranks() const { return ranks_; }
+  std::int64_t microbatches() const { return builder_.workload().microbatches(); }
+  /// Rounds in which every rank has one microbatch; in the last some may have none.
+  std::int64_t rounds() const { return (microbatches() + ranks_ - 1) / ranks_; }
+
+  /// What the rank owns.
+  const States& own(int rank) const { return states_[static_cast<std::size_t>(rank)]; }
+  BufferId slot(Flow flow, int rank, std::int64_t i) const {
+    return rank_[static_cast<std::size_t>(rank)].slots[static_cast<std::size_t>(flow)][static_cast<std::size_t>(i % 2)];
+  }
+
+  /// The ranks, every other one first, so that without overlap no message between neighbours waits for a whole chain.
+  std::vector<int> alternating() const {
+    std::vector<int> order;
+    for (int r = 0; r < ranks_; r += 2) order.push_back(r);
+    for (int r = 1; r < ranks_; r += 2) order.push_back(r);
+    return order;
+  }
+
+  /// The lanes that a message of the flow takes at its two ends.
+  struct Lanes {
+    int out = 0;
+    int in = 0;
+  };
+  static Lanes lanes_of(Flow flow) {
+    const int out = 2 * static_cast<int>(flow) + 1;
+    return {out, out + 1};
+  }
+  /// The first of the lanes that were asked for beside those of the flows.
+  static constexpr int first_more = 7;
+
+  /// One chunk from one rank to another.
+  void pass(Flow flow, int from, int to, int chunk, std::int32_t step, BufferId source, Use destination) {
+    pass(flow, lanes_of(flow), from, to, chunk, step, source, destination);
+  }
+  /// @param by  the lanes, which count with overlap alone
+  void pass(Flow flow, const Lanes& by, int from, int to, int chunk, std::int32_t step, BufferId source, Use destination) {
+    const std::int64_t parameters = builder_.stage(chunk).parameters;
+    const Workload& workload = builder_.workload();
+    const bool gradients = flow == Flow::gradients;
+    builder_.add({.op = Op::pass,
+                  .payload = gradients ? Payload::gradients : Payload::weights,
+                  .lane = static_cast<std::uint8_t>(overlap_ ? by.out : 0),
+                  .peer_lane = static_cast<std::uint8_t>(overlap_ ? by.in : 0),
+                  .rank = Rank{from},
+                  .peer = Rank{to},
+                  .stage = StageId{chunk},
+                  .step = step,
+                  .bytes = gradients ? gradient_bytes(workload, parameters) : weight_bytes(workload, parameters)},
+                 {reads(source), destination});
+  }
+
+  /// One computation of a chunk for a microbatch: a forward, or a backward whole or in its two parts.
+  /// @param after     what it waits for beside its data
+  /// @param gradient  where a backward or backward_weight leaves the gradient of the weights
+  TaskId compute(Op op, int rank, int chunk, std::int64_t microbatch, std::int32_t step, BufferId weights, TaskId after,
+                 Use gradient = {}) {
+    const StageWork& work = builder_.stage(chunk);
+    RankBuffers& buffers = rank_[static_cast<std::size_t>(rank)];
+    BufferId& saved = buffers.saved[static_cast<std::size_t>(microbatch / ranks_ % 2 * ranks_ + chunk)];
+    std::vector<Use> uses{reads(weights)};
+    if (op == Op::forward) {
+      saved = builder_.transient(rank, BufferKind::activations, work.saved, chunk);
+      uses.push_back(changes(buffers.forward_stream));
+      uses.push_back(writes(saved));
+    } else {
+      if (op != Op::backward_weight) uses.push_back(changes(buffers.backward_stream));
+      uses.push_back(reads(saved));
+    }
+    if (op == Op::backward || op == Op::backward_weight) {
+      uses.push_back(gradient);
+      edge_->backward(rank, work, uses);
+    } else {
+      edge_->forward(rank, work, uses);
+    }
+    return builder_.add(detail::compute(op, rank, chunk, microbatch, step), uses, std::span<const TaskId>{&after, 1});
+  }
+
+  /// Every owner updates its chunk from the sum in `gradients[owner]`, and every rank its copy of embedding and head.
+  Schedule finish(const std::vector<BufferId>& gradients) {
+    for (int r = 0; r < ranks_; ++r) {
+      const States& states = own(r);
+      const int chunk = number(builder_.buffers()[index(states.weights)].stage);
+      builder_.add(update(r, chunk, states.bytes),
+                   {reads(gradients[static_cast<std::size_t>(r)]), changes(states.weights), changes(states.optimizer)});
+    }
+    edge_->finish(builder_, overlap_ ? lanes_of(Flow::gradients).out : 0);
+    return builder_.build();
+  }
+
+ private:
+  struct RankBuffers {
+    std::array<std::array<BufferId, 2>, 3> slots{};  ///< [flow][two in turn]
+    BufferId forward_stream = none<BufferId>;
+    BufferId backward_stream = none<BufferId>;
+    std::vector<BufferId> saved;  ///< [round % 2 * ranks + chunk]
+  };
+
+  static std::vector<std::string> lanes(bool overlap, const std::vector<std::string>& more) {
+    if (!overlap) return {"compute"};
+    std::vector<std::string> all{"compute",     "forward_out",   "forward_in",  "backward_out",
+                                 "backward_in", "gradients_out", "gradients_in"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+
+  ScheduleBuilder builder_;
+  int ranks_;
+  bool overlap_;
+  std::vector<States> states_;     ///< [rank]
+  std::vector<RankBuffers> rank_;  ///< [rank]
+  std::optional<ReplicatedEdge> edge_;
+};
+
+}  // namespace tawpipe::schedules::detail
