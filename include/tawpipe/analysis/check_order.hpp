@@ -124,24 +124,24 @@ inline void check_communicator_order(const Schedule& schedule, Diagnostics& out)
     const Task& task = schedule.task(t);
     if (rank == first_end(task)) issued[communicator(task)].push_back(t);
   });
-  struct Place {
+  struct Progress {
     std::size_t next = 0;
     bool reported = false;
   };
-  std::map<Communicator, Place> places;  // of the rank looked at
+  std::map<Communicator, Progress> progress;  // of the rank looked at
   Rank current = none<Rank>;
   for_each_issue([&](Rank rank, TaskId t) {
     const Task& task = schedule.task(t);
-    if (rank != current) places.clear();
+    if (rank != current) progress.clear();
     current = rank;
     if (rank == first_end(task)) return;
     const auto key = communicator(task);
-    Place& place = places[key];
+    Progress& own = progress[key];
     const auto& expected = issued[key];
-    const TaskId other = place.next < expected.size() ? expected[place.next] : none<TaskId>;
-    ++place.next;
-    if (other == t || other == none<TaskId> || place.reported) return;
-    place.reported = true;
+    const TaskId other = own.next < expected.size() ? expected[own.next] : none<TaskId>;
+    ++own.next;
+    if (other == t || other == none<TaskId> || own.reported) return;
+    own.reported = true;
     out.error(
         "V601", t, rank,
         [&] {
