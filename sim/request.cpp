@@ -206,6 +206,21 @@ Prediction predict(const Problem& problem, Schedule schedule) {
   return {std::move(schedule), std::move(timeline), std::move(summary)};
 }
 
+namespace {
+
+/// Whether each device leaves its node by an adapter that no other device of the node uses.
+bool have_own_adapters(const Cluster& cluster) {
+  for (const NodeType& type : cluster.kinds()) {
+    std::vector<std::int32_t> adapters;
+    for (const LinkPath& path : type.to_network) adapters.push_back(path.empty() ? -1 : path.back());
+    std::sort(adapters.begin(), adapters.end());
+    if (adapters.empty() || std::adjacent_find(adapters.begin(), adapters.end()) != adapters.end()) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
 Schedule logical_schedule(const Problem& problem, const std::string& schedule, const ScheduleOptions& options,
                           std::int64_t size) {
   Bytes memory;  // of the smallest device; without a model none is counted
@@ -218,7 +233,8 @@ Schedule logical_schedule(const Problem& problem, const std::string& schedule, c
   return build_schedule(schedule, {.workload = problem.workload(size, problem.layout.data),
                                    .nodes = problem.layout.is_plain() ? nodes : map.logical_nodes(nodes),
                                    .options = options,
-                                   .device_memory = memory * problem.layout.per_logical_rank()});
+                                   .device_memory = memory * problem.layout.per_logical_rank(),
+                                   .own_adapters = have_own_adapters(problem.cluster)});
 }
 
 Prediction predict(const Problem& problem, const std::string& schedule, const ScheduleOptions& options, std::int64_t size) {

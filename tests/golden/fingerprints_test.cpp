@@ -45,6 +45,7 @@ std::vector<Schedule> all_schedules(const Workload& work, const Cluster& cluster
   return {tawpipe::schedules::tawpipe(work, groups),
           tawpipe::schedules::tawpipe(work, groups, {.order = Order::paper}),
           tawpipe::schedules::tawpipe(work, groups, {.overlap = false}),
+          tawpipe::schedules::tawpipe(work, groups, {.stripe = true}),
           tawpipe::schedules::tawpipe(work, groups, {.cache = {.limit = tawpipe::schedules::NodeCache::Limit::all}}),
           tawpipe::schedules::weipipe(work, ranks, {.order = Order::paper}),
           tawpipe::schedules::weipipe(work, ranks, {.order = Order::eager}),

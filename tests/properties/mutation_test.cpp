@@ -75,9 +75,12 @@ struct Symbol {
 };
 
 /// Runs a schedule in one order of many: a task starts when it heads all its lanes and its dependencies have ended.
+/// Where TawPipe's shards travel in pieces, it follows one parameter of each stage; other runs follow the others.
 class Interpreter {
  public:
-  Interpreter(const Schedule& schedule, const std::vector<Bytes>& bytes) : schedule_{schedule}, bytes_{bytes} {}
+  /// @param part  which parameter: at this share of the stage's
+  Interpreter(const Schedule& schedule, const std::vector<Bytes>& bytes, double part)
+      : schedule_{schedule}, bytes_{bytes}, part_{part} {}
 
   static bool well_formed(const Schedule& schedule) {
     std::map<std::pair<std::size_t, TaskId>, int> expected;
@@ -218,10 +221,37 @@ class Interpreter {
     }
   }
 
+  /// Whether a set of parameters has the one that is followed.
+  bool followed(PiecesId pieces) const {
+    const Transformer& model = schedule_.workload().model();
+    for (const ParameterRange& range : schedule_.pieces(pieces)) {
+      for (const StageWork& stage : schedule_.stages()) {
+        for (const ParameterRange& all : ParameterOrder{model}.layers_of(stage)) {
+          const double followed = static_cast<double>(all.begin) + part_ * static_cast<double>(all.count());
+          if (static_cast<double>(range.begin) <= followed && followed < static_cast<double>(range.end)) return true;
+        }
+      }
+    }
+    return false;
+  }
+  bool carries(const Task& task, Rank member) const {
+    if (task.split == none<SplitId> || schedule_.name() != "tawpipe") return true;
+    const auto split = schedule_.split(task.split);
+    if (split.size() == 1) return followed(split[0]);
+    const auto members = schedule_.group(task.group);
+    return followed(split[static_cast<std::size_t>(std::find(members.begin(), members.end(), member) - members.begin())]);
+  }
+
   void communicate(TaskId t) {
     const Task& task = schedule_.task(t);
     const auto uses = schedule_.uses(t);
     const bool cut = task.bytes < bytes_[index(t)];
+    if (is_point_to_point(task.op) && !carries(task, task.rank)) {
+      for (const Use& use : uses) {  // another piece: what the buffer held before is lost
+        if (use.access == Access::write) at(use).garble(mix(index(t), 17));
+      }
+      return;
+    }
     std::vector<Symbol> found;
     for (const Use& use : uses) found.push_back(at(use));
     const auto deliver = [&](const Use& use, Symbol symbol) {
@@ -254,7 +284,7 @@ class Interpreter {
     } else if (task.op == Op::all_gather) {
       Symbol all;
       for (std::size_t s = 0; s < uses.size(); ++s) {
-        if (!reads(uses[s].access)) continue;
+        if (!reads(uses[s].access) || !carries(task, rank_of(uses[s]))) continue;
         bool also_reads = false;
         for (const Use& use : uses) also_reads = also_reads || (use.access == Access::read && rank_of(use) == rank_of(uses[s]));
         if (uses[s].access == Access::read_write && also_reads) continue;
@@ -269,7 +299,7 @@ class Interpreter {
       for (std::size_t d = 0; d < uses.size(); ++d) {
         if (uses[d].access == Access::read) continue;
         Symbol result = all;
-        if (uses[d].access == Access::read_write) result.unite(found[d]);
+        if (uses[d].access == Access::read_write && task.split == none<SplitId>) result.unite(found[d]);
         deliver(uses[d], result);
       }
     } else {
@@ -288,6 +318,10 @@ class Interpreter {
         if (uses[d].access == Access::read || (task.op == Op::reduce && rank_of(uses[d]) != task.rank)) continue;
         Symbol result = sum;
         if (edge && uses[d].access == Access::read_write) result.value = found[d].value;
+        if (task.op == Op::reduce_scatter && !carries(task, rank_of(uses[d]))) {
+          if (uses[d].access == Access::accumulate) continue;
+          result.garble(mix(index(t), number(rank_of(uses[d]))));
+        }
         if (!empty || uses[d].access != Access::accumulate) deliver(uses[d], result);
       }
     }
@@ -295,8 +329,19 @@ class Interpreter {
 
   const Schedule& schedule_;
   const std::vector<Bytes>& bytes_;  ///< [task] what it moved before it was changed
+  double part_;
   std::vector<Symbol> symbols_;
 };
+
+/// A parameter of each piece that a stage is cut into, as its share of the stage.
+std::vector<double> parts_of(const Schedule& schedule) {
+  std::size_t most = 1;
+  if (schedule.name() != "tawpipe") return {0.5};
+  for (std::size_t s = 0; s < schedule.parts().splits.size(); ++s) most = std::max(most, schedule.split(id<SplitId>(s)).size());
+  std::vector<double> parts;
+  for (std::size_t i = 0; i < most; ++i) parts.push_back((static_cast<double>(i) + 0.5) / static_cast<double>(most));
+  return parts;
+}
 
 constexpr unsigned orders = 6;
 
@@ -308,13 +353,16 @@ std::vector<Bytes> bytes_of(const Schedule& schedule) {
 
 /// Whether some order of the mutant ends in other weights than the schedule it came from, or does not end.
 bool changes_behaviour(const Schedule& mutant, const Draft& draft, const std::vector<Bytes>& bytes,
-                       const std::vector<std::uint64_t>& expected, Random& random) {
+                       const std::vector<std::vector<std::uint64_t>>& expected, Random& random) {
   if (!Interpreter::well_formed(mutant)) return true;
   std::vector<Bytes> known;
   for (const TaskId t : draft.origin) known.push_back(bytes[index(t)]);
-  Interpreter interpreter{mutant, known};
-  for (unsigned policy = 0; policy < orders; ++policy) {
-    if (interpreter.run(policy, random) != expected) return true;
+  const std::vector<double> parts = parts_of(mutant);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    Interpreter interpreter{mutant, known, parts[i]};
+    for (unsigned policy = 0; policy < orders; ++policy) {
+      if (interpreter.run(policy, random) != expected[i]) return true;
+    }
   }
   return false;
 }
@@ -501,6 +549,17 @@ bool wrong_stage(Draft& draft, Random& random) {
   task.stage = other;
   return true;
 }
+/// Another set of parameters than those meant, or given to other members.
+bool wrong_split(Draft& draft, Random& random) {
+  const TaskId t = pick(draft.select([](TaskId, const Task& task) { return task.split != none<SplitId>; }), random);
+  if (t == none<TaskId>) return false;
+  Task& task = draft.task(t);
+  const SplitId other = id<SplitId>(below(random, draft.parts.splits.size()));
+  if (other == task.split || draft.parts.splits[index(other)].size() != draft.parts.splits[index(task.split)].size())
+    return false;
+  task.split = other;
+  return true;
+}
 bool wrong_microbatch(Draft& draft, Random& random) {
   Task& task = draft.task(pick(draft.select([](TaskId, const Task& t) { return is_work(t.op) && t.op != Op::update; }), random));
   const auto other = static_cast<std::int32_t>(below(random, static_cast<std::size_t>(draft.workload.microbatches())));
@@ -579,6 +638,7 @@ constexpr Mutation mutations[] = {
     {"another root", wrong_root},
     {"another peer", wrong_peer},
     {"another stage", wrong_stage},
+    {"another split", wrong_split},
     {"another microbatch", wrong_microbatch},
     {"task doubled", double_task},
     {"message halved", half_message},
@@ -604,12 +664,14 @@ void mutate(const std::string& what, const Schedule& schedule, int rounds) {
   REQUIRE(clean.errors() + clean.warnings() == 0);
   const std::vector<Bytes> bytes = bytes_of(schedule);
   Random random{20240229};
-  std::vector<std::uint64_t> expected;
-  for (unsigned policy = 0; policy < 4 * orders; ++policy) {  // the oracle agrees: no order makes a difference
-    const auto result = Interpreter{schedule, bytes}.run(policy, random);
-    REQUIRE(!result.empty());
-    if (policy == 0) expected = result;
-    REQUIRE(result == expected);
+  std::vector<std::vector<std::uint64_t>> expected;
+  for (const double part : parts_of(schedule)) {
+    for (unsigned policy = 0; policy < 4 * orders; ++policy) {  // the oracle agrees: no order makes a difference
+      const auto result = Interpreter{schedule, bytes, part}.run(policy, random);
+      REQUIRE(!result.empty());
+      if (policy == 0) expected.push_back(result);
+      REQUIRE(result == expected.back());
+    }
   }
   for (std::size_t kind = 0; kind < std::size(mutations); ++kind) {
     for (int round = 0; round < rounds; ++round) {
@@ -684,6 +746,15 @@ TEST_CASE("mutants of TawPipe are found") {
 TEST_CASE("mutants of TawPipe without overlap or with unequal groups are found") {
   mutate("no overlap", schedules::tawpipe(model(4), DeviceGroups{{2, 2}}, tawpipe_options(Order::eager, false)), rounds);
   mutate("unequal groups", schedules::tawpipe(model(5), DeviceGroups{{2, 1, 1}}), rounds);
+}
+TEST_CASE("mutants of striped TawPipe are found") {
+  schedules::TawpipeOptions options;
+  options.stripe = true;
+  mutate("equal groups", schedules::tawpipe(model(8), DeviceGroups{{2, 2}}, options), rounds);
+  mutate("unequal groups, a short last round", schedules::tawpipe(model(6), DeviceGroups{{2, 3}}, options), rounds / 2);
+  options.buffers = 1;
+  options.overlap = false;
+  mutate("one buffer, no overlap", schedules::tawpipe(model(4), DeviceGroups{{2, 2}}, options), rounds / 2);
 }
 TEST_CASE("mutants of WeiPipe are found") {
   mutate("paper order", schedules::weipipe(model(8), 4), rounds);

@@ -244,6 +244,17 @@ TEST_CASE("TawPipe with fewer or more shards than ranks, and with shards kept in
   });
 }
 
+TEST_CASE("TawPipe with striped shards: order, hazards, weights and gradients") {
+  for_each_workload([](const Workload& work, const DeviceGroups& groups) {
+    if (groups.count() == 1 || groups.largest() == 1) return;
+    check_all(tawpipe::schedules::tawpipe(work, groups, {.stripe = true}), groups);
+    if (groups.ranks() > 6) return;
+    check_all(tawpipe::schedules::tawpipe(work, groups, {.buffers = 1, .stripe = true}), groups);
+    check_all(tawpipe::schedules::tawpipe(work, groups, {.shards = 2 * groups.ranks() + 1, .stripe = true}), groups);
+    check_all(tawpipe::schedules::tawpipe(work, groups, {.order = Order::paper, .overlap = false, .stripe = true}), groups);
+  });
+}
+
 TEST_CASE("WeiPipe: order, hazards, weights and gradients") {
   for_each_workload([](const Workload& work, const DeviceGroups& groups) {
     if (groups.count() > 1) return;

@@ -22,7 +22,8 @@ namespace support {
 ///
 /// A gradient is a count for each (parameters, microbatch, piece, tensor rank, context rank). Pieces are what collectives
 /// leave with one rank: a rank's share where one ring spans all ranks; else a rail, a group whose messages carry a part of the
-/// stage. Weights are the persistent buffers from which they came. Activations are (direction, stage, microbatch, context
+/// stage; or the parts into which a stage is cut for its point-to-point messages. Weights are the persistent buffers from which
+/// they came, by such parts. Activations are (direction, stage, microbatch, context
 /// rank) and which tensor- and context-parallel ranks' parts they contain.
 class BruteContents {
  public:
@@ -86,6 +87,7 @@ class BruteContents {
     std::size_t buffer;
     int stage;  ///< whose weights; -1: of no one stage
     bool updated;
+    int piece = 0;  ///< where stages are cut for point-to-point messages
     auto operator<=>(const Origin&) const = default;
   };
   struct Activation {
@@ -126,7 +128,8 @@ class BruteContents {
     Content content;
     content.written = buffer.kind == BufferKind::workspace || (buffer.persistent && buffer.kind != BufferKind::transfer);
     if (buffer.persistent && buffer.kind == BufferKind::weights) {
-      content.weights[{b, number(buffer.stage), false}] = buffer.bytes.value();
+      const int pieces = layout_.striped && number(buffer.stage) >= 0 ? layout_.pieces : 1;
+      for (int p = 0; p < pieces; ++p) content.weights[{b, number(buffer.stage), false, p}] = buffer.bytes.value() / pieces;
     }
     return content;
   }
@@ -174,6 +177,13 @@ class BruteContents {
   static bool takes(Access access) { return access == Access::read || access == Access::read_write; }
   static bool is_gradient(const Buffer& buffer) {
     return buffer.kind == BufferKind::gradients || buffer.kind == BufferKind::transfer;
+  }
+  /// What of a content the task takes from a rank.
+  Content part_of(Content content, tawpipe::Rank rank) const {
+    if (!layout_.striped || task().split == tawpipe::none<tawpipe::SplitId>) return content;
+    std::erase_if(content.weights, [&](const auto& entry) { return !layout_.carries(task(), rank, entry.first.piece); });
+    std::erase_if(content.gradient, [&](const auto& entry) { return !layout_.carries(task(), rank, entry.first.piece); });
+    return content;
   }
   static void add(std::map<Summand, int>& to, const std::map<Summand, int>& from) {
     for (const auto& [summand, count] : from) to[summand] += count;
@@ -297,7 +307,7 @@ class BruteContents {
   void copy() {
     std::map<tawpipe::Rank, std::vector<Content>> sent;
     for (const Use& use : uses()) {
-      if (takes(use.access)) sent[buffer(use).rank].push_back(at(use));
+      if (takes(use.access)) sent[buffer(use).rank].push_back(part_of(at(use), buffer(use).rank));
     }
     const bool both = task().op == Op::exchange;
     if (sent.size() != (both ? 2U : 1U) || !sent.contains(task().rank)) return report("does not read at its source");
@@ -335,9 +345,9 @@ class BruteContents {
     Content gathered;
     for (const Use& use : uses()) {
       if (!takes(use.access) || (use.access == Access::read_write && keeps[buffer(use).rank])) continue;
-      for (const auto& [origin, bytes] : at(use).weights) {
+      for (const auto& [origin, bytes] : part_of(at(use), buffer(use).rank).weights) {
         if (origin.stage >= 0 && origin.stage != number(task().stage)) report("gathers weights of another stage");
-        gathered.weights[{origin.buffer, number(task().stage), origin.updated}] = bytes;
+        gathered.weights[{origin.buffer, number(task().stage), origin.updated, origin.piece}] = bytes;
       }
     }
     for (const Use& use : uses()) {
@@ -411,7 +421,9 @@ class BruteContents {
       const auto& held = layout_.holds[static_cast<std::size_t>(map_.of(buffer(use).rank).logical)];
       std::map<Summand, int> result;
       for (const auto& [summand, count] : total) {
-        if (task().op != Op::reduce_scatter || held.contains(summand.piece)) result[summand] = count;
+        const bool kept =
+            layout_.striped ? layout_.carries(task(), buffer(use).rank, summand.piece) : held.contains(summand.piece);
+        if (task().op != Op::reduce_scatter || kept) result[summand] = count;
       }
       Content& content = at(use);
       content.written = true;

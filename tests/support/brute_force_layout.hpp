@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <numeric>
 #include <set>
 #include <span>
 #include <vector>
@@ -48,6 +49,7 @@ class BruteLayout {
   bool lent = false;         ///< the head uses the embedding's own weights
   bool has_activations = false;
   std::map<std::vector<int>, int> rails;  ///< logical ranks -> piece
+  bool striped = false;                   ///< point-to-point messages carry pieces of stages
   int pieces = 1;
   std::vector<std::set<int>> holds;  ///< [logical rank] pieces of its node's copy
   std::vector<std::set<int>> keeps;  ///< [logical rank] pieces of the one copy that all share
@@ -74,6 +76,32 @@ class BruteLayout {
     for (const auto rank : members) ranks.push_back(map_.of(rank).logical);
     std::sort(ranks.begin(), ranks.end());
     return ranks;
+  }
+
+  /// Whether a task carries a piece of its stage; of a collective, the piece that it takes from a member or leaves there.
+  bool carries(const tawpipe::Task& task, tawpipe::Rank member, int piece) const {
+    if (!striped || task.split == tawpipe::none<tawpipe::SplitId>) return true;
+    const auto split = schedule_.split(task.split);
+    std::size_t at = 0;
+    if (split.size() > 1) {
+      const auto members = schedule_.group(task.group);
+      at = static_cast<std::size_t>(std::find(members.begin(), members.end(), member) - members.begin());
+    }
+    // The parameter in the middle of the piece. Without a model stages are numbered one after another.
+    const tawpipe::Workload& workload = schedule_.workload();
+    std::int64_t begin = 0;
+    std::int64_t count = stage(number(task.stage)).parameters * map_.tensor;
+    for (int s = 0; s < number(task.stage); ++s) begin += stage(s).parameters * map_.tensor;
+    if (!workload.is_abstract()) {
+      const auto layers = tawpipe::ParameterOrder{workload.model()}.layers_of(stage(number(task.stage)));
+      begin = layers.empty() ? 0 : layers[0].begin;
+      count = layers.empty() ? 0 : layers[0].count();
+    }
+    const std::int64_t middle = begin + count * (2 * piece + 1) / (2 * pieces);
+    for (const auto& range : schedule_.pieces(split[at])) {
+      if (range.begin <= middle && middle < range.end) return true;
+    }
+    return false;
   }
 
   /// Whether it has weights of its own.
@@ -147,6 +175,13 @@ class BruteLayout {
       }
     }
     pieces = static_cast<int>(rails.empty() ? logical : rails.size());
+    for (const auto& task : schedule_.tasks()) {
+      striped = striped || (task.op == Op::pass && task.split != tawpipe::none<tawpipe::SplitId>);
+    }
+    if (striped) pieces = 1;
+    for (std::size_t s = 0; striped && s < schedule_.parts().splits.size(); ++s) {
+      pieces = std::lcm(pieces, static_cast<int>(schedule_.split(tawpipe::id<tawpipe::SplitId>(s)).size()));
+    }
     for (std::size_t t = 0; t < schedule_.tasks().size(); ++t) {
       const auto& task = schedule_.tasks()[t];
       const std::vector<int> rail = rail_of(task);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -70,7 +71,7 @@ class ContentCheck {
   ContentCheck(const tawpipe::Schedule& schedule, const tawpipe::DeviceGroups& groups)
       : schedule_{schedule},
         groups_{groups},
-        pieces_{schedule.name() == "fsdp" ? static_cast<std::size_t>(schedule.ranks()) : 1},
+        pieces_{pieces_of(schedule)},
         stages_{schedule.stages().size()},
         microbatches_{static_cast<std::size_t>(schedule.workload().microbatches())},
         sharded_{schedule.name() == "fsdp"},
@@ -130,6 +131,63 @@ class ContentCheck {
   using Op = tawpipe::Op;
   enum Activation { saved, output, input_gradient };
 
+  /// Of a stage: one for each rank, or as many as let each cut of TawPipe's shards fall between two of them.
+  static std::size_t pieces_of(const tawpipe::Schedule& schedule) {
+    if (schedule.name() == "fsdp") return static_cast<std::size_t>(schedule.ranks());
+    std::size_t pieces = 1;
+    if (schedule.name() != "tawpipe") return pieces;
+    for (std::size_t s = 0; s < schedule.parts().splits.size(); ++s) {
+      pieces = std::lcm(pieces, schedule.split(tawpipe::id<tawpipe::SplitId>(s)).size());
+    }
+    return pieces;
+  }
+
+  /// Whether a set of parameters has the middle one of a piece of the stage.
+  bool has_piece(tawpipe::PiecesId set, std::size_t stage, std::size_t piece) const {
+    const tawpipe::Workload& workload = schedule_.workload();
+    std::int64_t begin = 0;
+    for (std::size_t s = 0; s < stage; ++s) begin += schedule_.stages()[s].parameters;
+    if (!workload.is_abstract()) begin += workload.model().embedding_parameters();
+    const std::int64_t count = schedule_.stages()[stage].parameters;
+    const auto middle = begin + count * static_cast<std::int64_t>(2 * piece + 1) / static_cast<std::int64_t>(2 * pieces_);
+    for (const auto& range : schedule_.pieces(set)) {
+      if (range.begin <= middle && middle < range.end) return true;
+    }
+    return false;
+  }
+  /// The pieces of its stage that a task carries: of a collective, those of one member.
+  std::vector<std::size_t> carried(const tawpipe::Task& task, tawpipe::Rank member) const {
+    std::vector<std::size_t> pieces;
+    for (std::size_t p = 0; p < pieces_; ++p) {
+      if (task.split == tawpipe::none<tawpipe::SplitId>) {
+        pieces.push_back(p);
+        continue;
+      }
+      const auto split = schedule_.split(task.split);
+      std::size_t at = 0;
+      if (split.size() > 1) {
+        const auto members = schedule_.group(task.group);
+        at = static_cast<std::size_t>(std::ranges::find(members, member) - members.begin());
+      }
+      if (has_piece(split[at], tawpipe::index(task.stage), p)) pieces.push_back(p);
+    }
+    return pieces;
+  }
+  /// What of a buffer's weights and gradients a task carries.
+  Content part_of(const Content& content, const tawpipe::Task& task, tawpipe::Rank member) const {
+    if (task.split == tawpipe::none<tawpipe::SplitId> || pieces_ == 1) return content;
+    Labels weights;
+    Labels gradients;
+    for (const std::size_t p : carried(task, member)) {
+      weights.insert(weight_label(tawpipe::index(task.stage), p));
+      add_piece(gradients, p);
+    }
+    Content part = content;
+    part.weights = content.weights.common(weights);
+    part.gradients = content.gradients.common(gradients);
+    return part;
+  }
+
   std::size_t weight_label(std::size_t stage, std::size_t piece) const { return stage * pieces_ + piece; }
   std::size_t edge_weights() const { return stages_ * pieces_; }
   std::size_t gradient_label(bool edge, std::size_t stage, std::size_t microbatch, std::size_t piece) const {
@@ -150,7 +208,7 @@ class ContentCheck {
     } else if (buffer.stage == tawpipe::none<tawpipe::StageId>) {
       content.weights.insert(edge_weights());
     } else {
-      content.weights.insert(weight_label(tawpipe::index(buffer.stage), 0));
+      for (std::size_t p = 0; p < pieces_; ++p) content.weights.insert(weight_label(tawpipe::index(buffer.stage), p));
     }
     return content;
   }
@@ -188,7 +246,7 @@ class ContentCheck {
       }
       const std::size_t edges = touches_edge(work) && replicated_ ? 1 : 0;
       if (edges == 1 && !in.weights.contains(edge_weights())) report("computes without the edge's weights");
-      if (!sharded_ && in.weights.size() != 1 + edges) report("reads other weights than its own");
+      if (!sharded_ && in.weights.size() != pieces_ + edges) report("reads other weights than its own");
     }
     Labels made;
     if (forward) {
@@ -229,7 +287,7 @@ class ContentCheck {
     const auto stage = tawpipe::index(task.stage);
     const auto microbatch = static_cast<std::size_t>(task.microbatch);
     Labels labels;
-    for (std::size_t p = 0; p < pieces_; ++p) labels.insert(gradient_label(edge, stage, microbatch, p));
+    for (std::size_t p = 0; p < (edge && !sharded_ ? 1 : pieces_); ++p) labels.insert(gradient_label(edge, stage, microbatch, p));
     if (!edge && !replicated_ && !sharded_ && touches_edge(schedule_.stage(task.stage))) {
       labels.insert(gradient_label(true, stage, microbatch, 0));
     }
@@ -250,7 +308,7 @@ class ContentCheck {
         continue;
       }
       if (task.op == Op::pass && (buffer(*from).rank != task.rank || buffer(to).rank != task.peer)) report("travels otherwise");
-      arriving.emplace_back(&to, at(*from));
+      arriving.emplace_back(&to, part_of(at(*from), task, buffer(*from).rank));
     }
     if (arriving.size() != (task.op == Op::exchange ? 2u : 1u)) report("has not one receiver for each way");
     for (const auto& [to, content] : arriving) {
@@ -265,16 +323,27 @@ class ContentCheck {
   }
 
   void check_shard(const tawpipe::Task& task, const Content& content) {
-    if (content.weights.size() != 1 || !content.weights.contains(weight_label(tawpipe::index(task.stage), 0))) {
-      report("carries another shard than it says");
-    }
+    const auto pieces = carried(task, task.rank);
+    bool all = content.weights.size() == pieces.size();
+    for (const std::size_t p : pieces) all = all && content.weights.contains(weight_label(tawpipe::index(task.stage), p));
+    if (!all) report("carries another shard than it says");
   }
   /// A gradient on the move has summands, all of the shard it says.
   void check_gradient(const tawpipe::Task& task, const Content& content) {
     Labels own;
-    for (std::size_t m = 0; m < microbatches_; ++m) own.insert(gradient_label(false, tawpipe::index(task.stage), m, 0));
+    for (std::size_t m = 0; m < microbatches_; ++m) {
+      for (const std::size_t p : carried(task, task.rank)) own.insert(gradient_label(false, tawpipe::index(task.stage), m, p));
+    }
     if (content.gradients.empty()) report("carries a gradient that nobody has added to");
     if (content.gradients.common(own).size() != content.gradients.size()) report("carries gradients of another shard");
+  }
+
+  void check_gradient_sum(const tawpipe::Task& task, const Labels& sum) {
+    Labels own;
+    for (std::size_t m = 0; m < microbatches_; ++m) {
+      for (std::size_t p = 0; p < pieces_; ++p) own.insert(gradient_label(false, tawpipe::index(task.stage), m, p));
+    }
+    if (sum.empty() || sum.common(own).size() != sum.size()) report("sums other gradients than those of its shard");
   }
 
   void check_members(const tawpipe::Task& task, bool every) {
@@ -325,7 +394,7 @@ class ContentCheck {
     check_members(task, true);
     Labels all;
     for (const auto& use : uses()) {
-      if (takes(use.access)) all.merge(at(use).weights);
+      if (takes(use.access)) all.merge(part_of(at(use), task, buffer(use).rank).weights);
     }
     Labels own;
     for (std::size_t p = 0; p < pieces_; ++p) own.insert(weight_label(tawpipe::index(task.stage), p));
@@ -342,6 +411,17 @@ class ContentCheck {
     check_members(task, false);
     const auto members = schedule_.group(task.group);
     Labels sum;
+    if (replicated_) {  // a striped shard's: each member keeps its piece
+      for (const auto& use : uses()) {
+        if (takes(use.access) && !sum.merge(at(use).gradients)) report("counts a gradient twice");
+      }
+      check_gradient_sum(task, sum);
+      for (const auto& use : uses()) {
+        const Content whole{.defined = true, .weights = {}, .gradients = sum, .activations = {}};
+        at(use) = part_of(whole, task, buffer(use).rank);
+      }
+      return;
+    }
     int place = 0;
     for (const auto rank : members) place = std::max(place, local(number(rank)));
     const bool all = members.size() == static_cast<std::size_t>(schedule_.ranks());
@@ -426,7 +506,7 @@ class ContentCheck {
       } else if (task.stage == tawpipe::none<tawpipe::StageId>) {
         if (touches_edge(work)) expect(true, s, 0);
       } else if (tawpipe::index(task.stage) == s) {
-        expect(false, s, 0);
+        for (std::size_t p = 0; p < pieces_; ++p) expect(false, s, p);
         const bool tied = !schedule_.workload().is_abstract() && schedule_.workload().model().tied;
         if (!replicated_ && touches_edge(work)) {
           for (std::size_t other = 0; other < stages_; ++other) {

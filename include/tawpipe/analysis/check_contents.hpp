@@ -56,6 +56,13 @@ class UpdateCheck {
       found.edge_sum += content.edge_sum;
       found.contributions += content.contributions;
       found.scattered = found.scattered || content.scattered;
+      if (!walk_.partial_sums().contains(use.buffer)) continue;
+      walk_.error(
+          "V703", t, task.rank,
+          [&] {
+            return concat(describe(schedule_, t), " sees a gradient of which pieces are missing, or have been added twice");
+          },
+          "bring each piece of a sum to the owner once, before its update");
     }
     if (weights == none<BufferId>) {
       walk_.error(

@@ -18,12 +18,14 @@ namespace tawpipe {
 namespace detail {
 
 inline Schedule build_tawpipe(const ScheduleRequest& request, OptionReader& options) {
-  const schedules::TawpipeOptions chosen{.order = options.order(schedules::Order::eager),
-                                         .overlap = options.on("overlap", true),
-                                         .buffers = options.count("buffers", 1, 2),
-                                         .shards = options.count("shards", 1, 0),
-                                         .cache = options.node_cache(),
-                                         .device_memory = request.device_memory};
+  schedules::TawpipeOptions chosen{.order = options.order(schedules::Order::eager),
+                                   .overlap = options.on("overlap", true),
+                                   .buffers = options.count("buffers", 1, 2),
+                                   .shards = options.count("shards", 1, 0),
+                                   .cache = options.node_cache(),
+                                   .device_memory = request.device_memory};
+  const std::string stripe = options.choice("stripe", {"on", "off", "auto"}, "off");
+  chosen.stripe = stripe == "on" || (stripe == "auto" && request.own_adapters && chosen.overlap && chosen.cache.is_off());
   const DeviceGroups groups = options.groups("groups", request.nodes);
   options.finish();
   return schedules::tawpipe(request.workload, groups, chosen);
@@ -66,6 +68,8 @@ inline const std::vector<ScheduleInfo>& catalogue() {
         overlap,
         {"buffers", "N", "2", "shards a device can hold beside its own"},
         {"shards", "N", "one a device", "pieces the model is cut into"},
+        {"stripe", "on|off|auto", "off",
+         "shards cross between nodes in pieces over all adapters (auto: if each device has its own, and nothing is cached)"},
         {"node-cache", "N|SIZE|all|auto", "0",
          "shards of other nodes kept once fetched: how many, how much a device, or what fits"}},
        {},

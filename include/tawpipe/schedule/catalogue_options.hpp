@@ -24,7 +24,8 @@ struct ScheduleRequest {
   Workload workload;
   DeviceGroups nodes;  ///< the ranks of each node
   ScheduleOptions options;
-  Bytes device_memory{};  ///< of the smallest device; 0 where memory is not counted
+  Bytes device_memory{};      ///< of the smallest device; 0 where memory is not counted
+  bool own_adapters = false;  ///< every device has a network adapter that its node's other devices do not use
 };
 
 namespace detail {

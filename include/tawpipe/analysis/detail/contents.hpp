@@ -24,6 +24,7 @@ struct Content {
   std::int32_t stage = -1;         ///< of weights (-1: a shard or copy of no one stage) and activations
   std::int32_t microbatch = -1;    ///< of activations
   std::int32_t pieces = 0;         ///< weights: which owners' pieces, an index into PieceSets
+  std::int32_t part = 0;           ///< the parameters it has of a stage cut into pieces (ParameterSets); 0: not cut
   std::int32_t contributions = 0;  ///< gradient: how many microbatches' of stages, for messages
   std::uint64_t sum = 0;           ///< gradient: sum of contribution_of(stage, microbatch)
   std::uint64_t edge_sum = 0;      ///< gradient: the same of embedding and head

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tawpipe/analysis/detail/contents.hpp"
+#include "tawpipe/analysis/detail/partial_sums.hpp"
 #include "tawpipe/analysis/diagnostics.hpp"
 #include "tawpipe/schedule/describe.hpp"
 #include "tawpipe/schedule/schedule.hpp"
@@ -29,6 +30,17 @@ class ContentsWalk {
 
   const ModelLayout& layout() const { return layout_; }
   PieceSets& pieces() { return pieces_; }
+  ParameterSets& parts() { return parts_; }
+  /// The parameters of a set that the schedule names; 0 where they are all of the stage's.
+  std::int32_t part_of(StageId stage, PiecesId pieces) {
+    const auto ranges = schedule_.pieces(pieces);
+    return part_of(stage, parts_.find({ranges.begin(), ranges.end()}));
+  }
+  std::int32_t part_of(StageId stage, std::int32_t part) const {
+    if (part == 0 || stage == none<StageId>) return part;
+    return parts_.count(part) >= layout_.own_parameters(schedule_.stage(stage)) ? 0 : part;
+  }
+  const PartialSums& partial_sums() const { return partial_; }
   Content& operator[](BufferId buffer) { return contents_[index(buffer)]; }
   template <class Message>
   void error(std::string_view code, TaskId task, Rank rank, Message&& message, std::string_view help) {
@@ -57,6 +69,7 @@ class ContentsWalk {
     const bool states = buffer.persistent && (buffer.kind == BufferKind::weights || buffer.kind == BufferKind::optimizer);
     if (states && !(content.holds == Holds::weights && content.updated)) return overwrites(t, use);
     if (use.access != Access::accumulate) {
+      partial_.forget(use.buffer);
       state = content;
       return;
     }
@@ -80,6 +93,21 @@ class ContentsWalk {
           "only gradients are added, and only to gradients");
       return;
     }
+    if (state.part == 0 && gradient.part != 0 && holds_stage(schedule_.buffer(use.buffer))) {
+      const StageId stage = schedule_.buffer(use.buffer).stage;
+      const auto is_all = [&](std::int32_t part) { return part_of(stage, part) == 0; };
+      if (!partial_.add(use.buffer, gradient, parts_, is_all)) return;
+    }
+    if (state.part != 0 && state.part != gradient.part) {
+      error(
+          "V507", t, schedule_.buffer(use.buffer).rank,
+          [&] {
+            return concat(describe(schedule_, t), " adds to a piece of a gradient in ", describe(schedule_, use.buffer),
+                          " what is not of that piece");
+          },
+          "add a piece to the whole gradient, or to the same piece");
+      return;
+    }
     state.sum += gradient.sum;
     state.edge_sum += gradient.edge_sum;
     state.contributions += gradient.contributions;
@@ -93,6 +121,11 @@ class ContentsWalk {
           return concat(describe(schedule_, t), " writes ", describe(schedule_, use.buffer), ", which is not its to change");
         },
         "only an update changes weights and optimizer states; forwards write activations, backwards also gradients");
+  }
+
+  bool holds_stage(const Buffer& buffer) const {
+    if (buffer.stage == none<StageId>) return false;
+    return buffer.bytes.value() >= layout_.own_parameters(schedule_.stage(buffer.stage)) * layout_.gradient;
   }
 
   /// "the weights of stage 3", as messages name what a buffer holds.
@@ -247,6 +280,15 @@ class ContentsWalk {
     const bool owned = layout_.owned[index(task.stage)] != 0;
     const std::int64_t needed = owned ? layout_.pieces_needed[index(task.stage)] : layout_.shards_needed;
     const std::int64_t got = pieces_.size(content.pieces);
+    if (got >= needed && content.part != 0) {
+      error(
+          "V503", t, task.rank,
+          [&] {
+            return concat(describe(schedule_, t), " reads weights of which ", parts_.count(content.part), " of ",
+                          layout_.own_parameters(work), " parameters have arrived");
+          },
+          "gather the pieces of the stage before the task");
+    }
     if (got >= needed) return;
     error(
         "V503", t, task.rank,
@@ -302,6 +344,7 @@ class ContentsWalk {
     if (!gradient || task.op == Op::forward || task.op == Op::backward_input) return overwrites(t, use);
     const Content made = contribution(task, buffer);
     if (use.access == Access::write) {
+      partial_.forget(use.buffer);
       state = made;
     } else if (look(t, use).holds == Holds::nothing) {
       state = made;
@@ -332,6 +375,8 @@ class ContentsWalk {
   Diagnostics& out_;
   ModelLayout layout_;
   PieceSets pieces_;
+  ParameterSets parts_;
+  PartialSums partial_;
   std::vector<Content> contents_;  ///< [buffer]
   bool has_activations_ = false;
 };

@@ -102,6 +102,17 @@ class TransferWalk {
           },
           "send what the task's payload, stage and microbatch say, or correct them");
     }
+    const std::int32_t part = taken(task, source.rank);
+    const bool cut = content.part != 0 && !is_piece(task) && (task.op != Op::all_gather || task.split != none<SplitId>);
+    if (cut && !walk_.parts().contains(content.part, part)) {
+      walk_.error(
+          "V507", t, source.rank,
+          [&] {
+            return concat(describe(schedule_, t), " finds ", walk_.parts().count(content.part), " parameters in ",
+                          describe(schedule_, source.use.buffer), ", and not all those that it carries");
+          },
+          "let each piece arrive before it is sent on, and the task's split name what is there");
+    }
     if (carried_bytes(task, source) > task.bytes.value()) {
       walk_.error(
           "V305", t, source.rank,
@@ -113,8 +124,23 @@ class TransferWalk {
     }
   }
 
+  /// The parameters that a communication takes from a rank's buffer; 0: all of its stage's.
+  std::int32_t taken(const Task& task, Rank rank) {
+    if (task.split == none<SplitId>) return 0;
+    const auto split = schedule_.split(task.split);
+    if (task.op == Op::all_gather) return walk_.part_of(task.stage, split[place_of(task, rank)]);
+    return split.size() == 1 ? walk_.part_of(task.stage, split[0]) : 0;
+  }
+  std::size_t place_of(const Task& task, Rank rank) const {
+    const auto members = schedule_.group(task.group);
+    return static_cast<std::size_t>(std::find(members.begin(), members.end(), rank) - members.begin());
+  }
+  std::int64_t bytes_of(const Content& content, std::int32_t part) {
+    return walk_.parts().count(part) * (content.holds == Holds::weights ? walk_.layout().weight : walk_.layout().gradient);
+  }
+
   /// The least that a message must have to carry what is in the source; 0 where that cannot be told.
-  std::int64_t carried_bytes(const Task& task, const Source& source) const {
+  std::int64_t carried_bytes(const Task& task, const Source& source) {
     const Content& content = source.content;
     switch (task.op) {
       case Op::all_gather:
@@ -128,17 +154,29 @@ class TransferWalk {
         const Workload& workload = schedule_.workload();
         return workload.is_abstract() ? 0 : workload.model().embedding_parameters() * walk_.layout().gradient;
       }
-      default:
-        return content.bytes;
+      default: {
+        const bool parameters = content.holds == Holds::weights || content.holds == Holds::gradient;
+        const std::int32_t part = parameters ? taken(task, source.rank) : 0;
+        return part != 0 ? bytes_of(content, part) : content.bytes;
+      }
     }
   }
 
   /// Copies the sources of `from` to the destinations of `to`, or of all other ranks, one by one in the order of the uses.
   void copy(TaskId t, Rank from, Rank to) {
+    const Task& task = schedule_.task(t);
     std::vector<const Content*>& sent = sent_;
     sent.clear();
-    for (const Source& source : sources_) {
-      if (source.rank == from) sent.push_back(&source.content);
+    for (Source& source : sources_) {
+      if (source.rank != from) continue;
+      Content& content = source.content;
+      const bool parameters = content.holds == Holds::weights || content.holds == Holds::gradient;
+      const std::int32_t part = parameters ? taken(task, from) : 0;
+      if (part != 0) {
+        content.part = part;
+        content.bytes = bytes_of(content, part);
+      }
+      sent.push_back(&content);
     }
     if (sent.empty()) return;  // check_transfers has reported it
     Rank last = none<Rank>;
@@ -177,6 +215,7 @@ class TransferWalk {
         content.edge_sum = ~source.content.edge_sum;
       }
       content.scattered = false;
+      content.part = 0;
       for (const Use& use : schedule_.uses(t)) {
         if (use.access != Access::read) walk_.put(t, use, content);
       }
@@ -185,6 +224,8 @@ class TransferWalk {
     for (const Use& use : schedule_.uses(t)) accesses_[index(schedule_.buffer(use.buffer).rank)] |= access_bit(use.access);
     Content gathered;
     std::int32_t counted = 0;  // pieces that certainly travel: those of members that keep nothing of their own beside them
+    bool cut = false;
+    std::int32_t part = walk_.parts().find({});
     for (const Source& source : sources_) {
       const std::uint8_t accesses = accesses_[index(source.rank)];
       const bool keeps = source.use.access == Access::read_write && (accesses & has_read) != 0;
@@ -192,6 +233,8 @@ class TransferWalk {
       gathered.holds = Holds::weights;
       gathered.updated = gathered.updated || source.content.updated;
       gathered.pieces = walk_.pieces().unite(gathered.pieces, source.content.pieces);
+      cut = cut || source.content.part != 0;
+      part = walk_.parts().unite(part, task.split == none<SplitId> ? source.content.part : taken(task, source.rank));
       if (source.use.access == Access::read_write || (accesses & has_read_write) == 0) {
         counted = walk_.pieces().unite(counted, source.content.pieces);
       }
@@ -199,6 +242,7 @@ class TransferWalk {
     for (const Use& use : schedule_.uses(t)) accesses_[index(schedule_.buffer(use.buffer).rank)] = 0;
     if (gathered.holds == Holds::nothing) return;
     gathered.stage = number(task.stage);
+    if (cut) gathered.part = walk_.part_of(task.stage, part);
     if (task.stage != none<StageId> && !gathered.updated) check_gathered(t, walk_.pieces().size(counted));
     for (const Use& use : schedule_.uses(t)) {
       if (use.access == Access::read) continue;
@@ -206,6 +250,7 @@ class TransferWalk {
       const Content& held = walk_[use.buffer];
       if (use.access == Access::read_write && held.holds == Holds::weights && held.stage == gathered.stage) {
         content.pieces = walk_.pieces().unite(content.pieces, held.pieces);
+        content.part = walk_.part_of(task.stage, walk_.parts().unite(content.part, held.part));
       }
       deliver(t, use, content);
     }
@@ -256,6 +301,11 @@ class TransferWalk {
       const Content& held = walk_[use.buffer];
       Content content = total;
       if (task.op == Op::reduce_scatter && use.access == Access::read_write) content.scattered = true;
+      if (task.op == Op::reduce_scatter && task.split != none<SplitId>) {
+        const Rank rank = schedule_.buffer(use.buffer).rank;
+        content.part = walk_.part_of(task.stage, schedule_.split(task.split)[place_of(task, rank)]);
+        if (content.part != 0) content.bytes = bytes_of(content, content.part);
+      }
       if (edge && use.access == Access::read_write && held.holds == Holds::gradient) {
         content = held;
         content.edge_sum = total.edge_sum;

@@ -32,11 +32,14 @@ class DataflowContents {
   const PackedParameters& operator[](BufferId buffer) const { return contents_[index(buffer)]; }
   bool is_fixed(BufferId buffer) const { return fixed_[index(buffer)] != 0; }
 
+  bool fits(BufferId buffer, const PackedParameters& content) const {
+    const ParameterBytes& bytes = schedule_.workload().parameter_bytes();
+    return content.count() * std::min(bytes.weight, bytes.gradient) <= schedule_.buffer(buffer).bytes.value();
+  }
   /// What a buffer without a content of its own holds from now on.
   void set(TaskId task, BufferId buffer, PackedParameters content) {
     const Buffer& memory = schedule_.buffer(buffer);
-    const ParameterBytes& bytes = schedule_.workload().parameter_bytes();
-    if (content.count() * std::min(bytes.weight, bytes.gradient) > memory.bytes.value()) {
+    if (!fits(buffer, content)) {
       throw ScheduleError(concat(describe(schedule_, task), " brings ", content.count(), " parameters into ",
                                  describe(schedule_, buffer), ", which has ", memory.bytes.value(), " bytes"));
     }

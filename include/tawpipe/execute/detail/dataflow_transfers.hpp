@@ -106,13 +106,16 @@ class DataflowTransfers {
     }
   }
 
-  /// A buffer that says nothing of its content holds from now on what the task brings.
+  /// A buffer that says nothing of its content holds from now on what the task brings: a piece at its place in the stage, or
+  /// alone where the buffer is too small for the stage.
   void settle(TaskId id, const PackedParameters& carried) {
     const Task& task = schedule_.task(id);
     for (const End& end : ends_) {
       for (const Use& use : end.taken) {
         if (contents_.is_fixed(use.buffer) || use.access != Access::write) continue;
-        contents_.set(id, use.buffer, task.split == none<SplitId> ? carried : contents_.of_stage(task.stage));
+        PackedParameters whole = contents_.of_stage(task.stage);
+        const bool alone = task.split == none<SplitId> || (!carried.empty() && !contents_.fits(use.buffer, whole));
+        contents_.set(id, use.buffer, alone ? carried : std::move(whole));
       }
     }
   }

@@ -9,6 +9,7 @@
 
 #include "tawpipe/core/units.hpp"
 #include "tawpipe/placement/interleaved.hpp"
+#include "tawpipe/schedule/schedules/common.hpp"
 
 namespace tawpipe::schedules {
 
@@ -23,6 +24,9 @@ struct NodeCache {
   Limit limit = Limit::shards;
   int shards = 0;
   Bytes bytes{};
+
+  /// Whether no shard is to be kept.
+  bool is_off() const { return limit == Limit::shards && shards == 0; }
 };
 
 }  // namespace tawpipe::schedules
@@ -54,6 +58,38 @@ inline int cached_within(const placements::Interleaved& placement, const DeviceG
     ++count;
   }
   return count;
+}
+
+/// How many shards `cache` allows.
+/// @param builder        has the stages and all other buffers
+/// @param device_memory  of the smallest device; only Limit::fit asks
+/// @throws InputError  if there are not so many shards.
+inline int cached_shards(const NodeCache& cache, const placements::Interleaved& placement, const DeviceGroups& groups,
+                         const ScheduleBuilder& builder, Bytes device_memory) {
+  const Workload& workload = builder.workload();
+  const int shards = placement.shards();
+  if (cache.limit == NodeCache::Limit::all) return shards;
+  if (cache.limit == NodeCache::Limit::shards) {
+    if (cache.shards < 0 || cache.shards > shards) {
+      throw InputError(
+          concat("tawpipe: node-cache=", cache.shards, " is impossible with ", shards, " shards; choose 0 to ", shards));
+    }
+    return cache.shards;
+  }
+  std::vector<Bytes> left(static_cast<std::size_t>(groups.ranks()), cache.bytes);
+  if (cache.limit == NodeCache::Limit::fit) {
+    if (device_memory <= Bytes{}) return shards;  // fixed costs: no memory is counted
+    // Beside its buffers a rank holds the activations of one microbatch, all shards of it between forward and backward.
+    Bytes saved;
+    for (const StageWork& work : builder.stages()) saved += work.saved;
+    left.assign(left.size(), device_memory - saved);
+    for (const Buffer& buffer : builder.buffers()) left[index(buffer.rank)] -= buffer.bytes;
+  }
+  std::vector<Bytes> bytes;
+  for (const StageWork& work : builder.stages()) {
+    bytes.push_back(weight_bytes(workload, work.parameters) + gradient_bytes(workload, work.parameters));
+  }
+  return cached_within(placement, groups, bytes, std::move(left));
 }
 
 }  // namespace tawpipe::schedules::detail

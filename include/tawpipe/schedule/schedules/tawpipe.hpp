@@ -4,11 +4,13 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "tawpipe/placement/interleaved.hpp"
 #include "tawpipe/schedule/schedules/common.hpp"
 #include "tawpipe/schedule/schedules/detail/tawpipe_order.hpp"
+#include "tawpipe/schedule/schedules/detail/tawpipe_stripes.hpp"
 #include "tawpipe/schedule/schedules/node_cache.hpp"
 #include "tawpipe/topology/device_group.hpp"
 
@@ -19,6 +21,7 @@ struct TawpipeOptions {
   bool overlap = true;    ///< off: in a group, communication and computation take turns (the paper's ablation without CCO)
   int buffers = 2;        ///< shards a device can hold beside its own: one computed with, the others on their way
   int shards = 0;         ///< pieces the model is cut into; 0: one a rank, or one a layer where there are fewer layers
+  bool stripe = false;    ///< shards cross between groups in pieces, one over each device's adapter; not with a cache
   NodeCache cache{};      ///< shards of other groups that a group keeps once it has fetched them
   Bytes device_memory{};  ///< of the smallest device; only NodeCache::Limit::fit asks
 };
@@ -30,10 +33,7 @@ namespace detail {
 class TawpipeBuilder {
  public:
   TawpipeBuilder(const Workload& workload, const DeviceGroups& groups, const TawpipeOptions& options)
-      : builder_{"tawpipe",
-                 workload,
-                 groups.ranks(),
-                 {"compute", "weights_out", "weights_in", "broadcast", "reduce", "gradients_out", "gradients_in"}},
+      : builder_{"tawpipe", workload, groups.ranks(), TawpipeLanes::names(options.stripe)},
         groups_{groups},
         options_{options},
         ranks_{groups.ranks()},
@@ -41,11 +41,16 @@ class TawpipeBuilder {
         placement_{placements::interleaved(shards_, groups_)} {
     if (options.buffers < 1) throw InputError("tawpipe needs buffers=1 or more (2 to overlap)");
     if (options.shards < 0) throw InputError("tawpipe needs shards=1 or more");
+    if (options.stripe && !options.cache.is_off()) {
+      throw InputError(
+          "tawpipe: stripe=on and node-cache exclude each other, since one device keeps a whole shard; leave one out");
+    }
     builder_.option("order", text(options.order));
     builder_.option("overlap", on_off(options.overlap));
     builder_.option("buffers", std::to_string(options.buffers));
     builder_.option("groups", std::to_string(groups.count()));
     builder_.option("shards", std::to_string(shards_));
+    builder_.option("stripe", on_off(options.stripe));
     builder_.stages(workload.split(shards_));
   }
 
@@ -54,6 +59,7 @@ class TawpipeBuilder {
     const ReplicatedEdge edge{builder_, ranks_};
     edge_ = &edge;
     add_cache();
+    if (options_.stripe) stripes_.emplace(builder_, groups_, placement_, states_, options_.buffers);
     const TawpipeOrder order{groups_, shards_, builder_.workload().microbatches(), builder_.stage(0),
                              options_.order == Order::paper};
     order_ = &order;
@@ -67,7 +73,7 @@ class TawpipeBuilder {
       builder_.add(update(placement_.owner(k), k, own.bytes),
                    {reads(own.gradients), changes(own.weights), changes(own.optimizer)});
     }
-    edge.finish(builder_, lane_reduce_);
+    edge.finish(builder_, TawpipeLanes::reduce);
     return builder_.build();
   }
 
@@ -121,7 +127,7 @@ class TawpipeBuilder {
 
   void add_cache() {
     const Workload& workload = builder_.workload();
-    const int count = cached_shards();
+    const int count = cached_shards(options_.cache, placement_, groups_, builder_, options_.device_memory);
     builder_.option("node-cache", std::to_string(count));
     const std::vector<int> order = cache_order(placement_, groups_);
     for (int i = 0; i < count; ++i) {
@@ -134,34 +140,6 @@ class TawpipeBuilder {
         copy(g, shard).gradients = builder_.persistent(keeper, BufferKind::transfer, gradient_bytes(workload, parameters), shard);
       }
     }
-  }
-
-  /// How many shards the cache's limit allows.
-  int cached_shards() const {
-    const Workload& workload = builder_.workload();
-    const NodeCache& cache = options_.cache;
-    if (cache.limit == NodeCache::Limit::all) return shards_;
-    if (cache.limit == NodeCache::Limit::shards) {
-      if (cache.shards < 0 || cache.shards > shards_) {
-        throw InputError(
-            concat("tawpipe: node-cache=", cache.shards, " is impossible with ", shards_, " shards; choose 0 to ", shards_));
-      }
-      return cache.shards;
-    }
-    std::vector<Bytes> left(static_cast<std::size_t>(ranks_), cache.bytes);
-    if (cache.limit == NodeCache::Limit::fit) {
-      if (options_.device_memory <= Bytes{}) return shards_;  // fixed costs: no memory is counted
-      // Beside its buffers a rank holds the activations of one microbatch, all shards of it between forward and backward.
-      Bytes saved;
-      for (const StageWork& work : builder_.stages()) saved += work.saved;
-      left.assign(left.size(), options_.device_memory - saved);
-      for (const Buffer& buffer : builder_.buffers()) left[index(buffer.rank)] -= buffer.bytes;
-    }
-    std::vector<Bytes> bytes;
-    for (const StageWork& work : builder_.stages()) {
-      bytes.push_back(weight_bytes(workload, work.parameters) + gradient_bytes(workload, work.parameters));
-    }
-    return cached_within(placement_, groups_, bytes, std::move(left));
   }
 
   /// Where `rank` finds the shard its group computes with.
@@ -193,13 +171,19 @@ class TawpipeBuilder {
     const auto at = static_cast<std::int32_t>(std::max<std::int64_t>(step + group, 0));
     const std::span<const TaskId> after =
         options_.overlap ? std::span<const TaskId>{} : computed_[static_cast<std::size_t>(group)];
+    if (stripes_ && stripes_->cuts(next.shard, group)) {
+      slots_.clear();
+      for (const Rank member : groups_.members(group)) slots_.push_back(weights_of(number(member), next.shard, delivery));
+      stripes_->deliver(next.shard, group, slots_, at, after);
+      return;
+    }
     Copy& kept = copy(group, next.shard);
     if (root != owner && !kept.fetched) {
       kept.fetched = kept.weights != none<BufferId>;
       builder_.add({.op = Op::pass,
                     .payload = Payload::weights,
-                    .lane = lane_out_,
-                    .peer_lane = lane_in_,
+                    .lane = TawpipeLanes::weights_out,
+                    .peer_lane = TawpipeLanes::weights_in,
                     .rank = Rank{owner},
                     .peer = Rank{root},
                     .stage = StageId{next.shard},
@@ -213,7 +197,8 @@ class TawpipeBuilder {
       const BufferId buffer = weights_of(number(member), next.shard, delivery);
       uses_.push_back(number(member) == root ? reads(buffer) : writes(buffer));
     }
-    builder_.add(collective(Op::broadcast, Payload::weights, lane_broadcast_, root, group, next.shard, at, bytes), uses_, after);
+    builder_.add(collective(Op::broadcast, Payload::weights, TawpipeLanes::broadcast, root, group, next.shard, at, bytes), uses_,
+                 after);
   }
 
   void compute_step(int group, std::int64_t step) {
@@ -286,7 +271,17 @@ class TawpipeBuilder {
     const auto at = static_cast<std::int32_t>(step + group);
     auto& collected = collected_[static_cast<std::size_t>(group)];
     collected.clear();
-    if (groups_.size(group) > 1) {
+    if (stripes_ && stripes_->cuts(last.shard, group)) {
+      slots_.clear();
+      std::vector<char> computed;
+      for (const Rank member : groups_.members(group)) {
+        slots_.push_back(gradient_of(number(member), last.shard));
+        computed.push_back(order_->has_microbatch(number(member), last.round) ? 1 : 0);
+      }
+      stripes_->collect(last.shard, group, slots_, computed, at, collected);
+      return;
+    }
+    if (others_have_microbatch(group, root, last.round)) {
       uses_.clear();
       for (const Rank member : groups_.members(group)) {
         const int r = number(member);
@@ -302,21 +297,29 @@ class TawpipeBuilder {
         }
       }
       if (is_kept) kept.summed = true;
-      collected.push_back(
-          builder_.add(collective(Op::reduce, Payload::gradients, lane_reduce_, root, group, last.shard, at, bytes), uses_));
+      collected.push_back(builder_.add(
+          collective(Op::reduce, Payload::gradients, TawpipeLanes::reduce, root, group, last.shard, at, bytes), uses_));
     }
     const bool more_to_come = is_kept && order_->has_microbatch(groups_.first(group), last.round + 1);
     if (at_home || more_to_come) return;
     collected.push_back(builder_.add({.op = Op::pass,
                                       .payload = Payload::gradients,
-                                      .lane = lane_gradients_out_,
-                                      .peer_lane = lane_gradients_in_,
+                                      .lane = TawpipeLanes::gradients_out,
+                                      .peer_lane = TawpipeLanes::gradients_in,
                                       .rank = Rank{root},
                                       .peer = Rank{owner},
                                       .stage = StageId{last.shard},
                                       .step = at,
                                       .bytes = bytes},
                                      {reads(gradient_of(root, last.shard)), adds_to(total)}));
+  }
+
+  /// In a short last round there may be nothing to sum.
+  bool others_have_microbatch(int group, int root, std::int64_t round) const {
+    for (const Rank member : groups_.members(group)) {
+      if (number(member) != root && order_->has_microbatch(number(member), round)) return true;
+    }
+    return false;
   }
 
   Task collective(Op op, Payload payload, std::uint8_t lane, int root, int group, int shard, std::int32_t step, Bytes bytes) {
@@ -345,20 +348,16 @@ class TawpipeBuilder {
   placements::Interleaved placement_;
   const ReplicatedEdge* edge_ = nullptr;
   const TawpipeOrder* order_ = nullptr;
-  std::vector<States> states_;           ///< [shard]
+  std::vector<States> states_;  ///< [shard]
+  std::optional<TawpipeStripes> stripes_;
   std::vector<Copy> copies_;             ///< [group, shard]
   std::vector<RankBuffers> rank_;        ///< [rank]
   std::vector<std::int64_t> delivered_;  ///< [group] deliveries so far, less one
   std::vector<int> held_;                ///< [group] the shard delivered last
   std::vector<Use> uses_;
+  std::vector<BufferId> slots_;
   std::vector<std::vector<TaskId>> computed_;   ///< [group] its last step's computations
   std::vector<std::vector<TaskId>> collected_;  ///< [group] its last collection of a gradient
-  static constexpr std::uint8_t lane_out_ = 1;
-  static constexpr std::uint8_t lane_in_ = 2;
-  static constexpr std::uint8_t lane_broadcast_ = 3;
-  static constexpr std::uint8_t lane_reduce_ = 4;
-  static constexpr std::uint8_t lane_gradients_out_ = 5;
-  static constexpr std::uint8_t lane_gradients_in_ = 6;
 };
 
 }  // namespace detail
@@ -366,6 +365,8 @@ class TawpipeBuilder {
 /// TawPipe: each shard has an owner for good, dealt so that every rank owns one (or as near as can be); a shard reaches each
 /// group once, by one point-to-point copy to a staging rank, and is broadcast inside the group; gradients are reduced in the
 /// group and sent to the owner.
+///
+/// Striped, a shard and its gradient cross between two groups in a piece for each member, over all adapters side by side.
 ///
 /// Microbatch u * ranks + r runs on rank r in round u; a last round may be short.
 /// @throws InputError  if an option is out of range.
