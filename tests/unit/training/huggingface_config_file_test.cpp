@@ -1,0 +1,54 @@
+// Tests of training/huggingface_config_file.hpp: what is written is read again, by both readers.
+// Not: what is refused beside weights (huggingface_weights_test.cpp).
+#include "tawpipe/training/huggingface_config_file.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "support/scratch_folder.hpp"
+#include "support/small_decoder.hpp"
+
+using support::put_file;
+using support::ScratchFolder;
+using support::small_decoder;
+using tawpipe::Dtype;
+using tawpipe::InputError;
+using tawpipe::Transformer;
+using tawpipe::training::DecoderConstants;
+using tawpipe::training::huggingface_config_text;
+using tawpipe::training::read_decoder_config;
+
+TEST_CASE("a config.json gives back model and constants") {
+  const ScratchFolder folder;
+  const DecoderConstants constants{.rope_theta = 5e5, .norm_epsilon = 1e-6, .positions = 128};
+  for (const bool tied : {true, false}) {
+    Transformer model = small_decoder(tied);
+    model.head_dim = 6;  // not hidden / heads
+    model.dtype = Dtype::bf16;
+    put_file(folder / "config.json", huggingface_config_text(model, constants));
+    const auto read = read_decoder_config(folder / "config.json");
+    CHECK(read.constants == constants);
+    CHECK(read.model.name == "small decoder");
+    CHECK(read.model.tied == tied);
+    CHECK(read.model.dtype == Dtype::bf16);
+    CHECK(read.model.head_size() == 6);
+    CHECK(read.model.parameters() == model.parameters());
+    CHECK(tawpipe::resolve_model(folder.path()).parameters() == model.parameters());  // --model <folder>
+  }
+}
+
+TEST_CASE("constants of a wrong type are refused") {
+  const ScratchFolder folder;
+  const auto check_refused = [&](const char* from, const char* to, const char* why) {
+    std::string text = huggingface_config_text(small_decoder(), {});
+    const auto at = text.find(from);
+    REQUIRE(at != std::string::npos);
+    put_file(folder / "config.json", text.replace(at, std::string{from}.size(), to));
+    CHECK_THROWS_WITH_AS(read_decoder_config(folder / "config.json"), doctest::Contains(why), InputError);
+  };
+  check_refused(R"("rms_norm_eps": 1e-05)", R"("rms_norm_eps": "x")", "'rms_norm_eps' must be a number");
+  check_refused(R"("rms_norm_eps": 1e-05)", R"("rms_norm_eps": -1)", "'rms_norm_eps' must be at least 0");
+  check_refused(R"("max_position_embeddings": 2048)", R"("max_position_embeddings": -1)", "must be a whole number");
+  check_refused(R"("mlp_bias": false)", R"("mlp_bias": 0)", "'mlp_bias' must be true or false");
+}
