@@ -10,6 +10,7 @@
 #include "tawpipe/analysis/check_contents.hpp"
 #include "tawpipe/analysis/check_memory.hpp"
 #include "tawpipe/analysis/check_order.hpp"
+#include "tawpipe/analysis/check_parameters.hpp"
 #include "tawpipe/analysis/check_races.hpp"
 #include "tawpipe/analysis/check_structure.hpp"
 #include "tawpipe/analysis/check_transfers.hpp"
@@ -36,6 +37,7 @@ inline Diagnostics validate(const Schedule& schedule, const ValidateOptions& opt
   Diagnostics out{options.keep};
   check_structure(schedule, out);
   if (!out.ok()) return out;
+  check_parameters(schedule, out);
   const std::vector<TaskId> order = check_cycles(schedule, out);
   check_communicator_order(schedule, out);
   const bool runs = order.size() == schedule.tasks().size();

@@ -44,6 +44,8 @@ struct ParameterBytes {
   std::int64_t weight = 2;
   std::int64_t gradient = 2;
   std::int64_t optimizer = 12;  ///< fp32 master copy, momentum, variance
+
+  bool operator==(const ParameterBytes&) const = default;
 };
 
 }  // namespace tawpipe

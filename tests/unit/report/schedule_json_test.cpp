@@ -65,7 +65,7 @@ void check_same(const Schedule& a, const Schedule& b) {
     const Task& y = b.tasks()[t];
     const bool same = x.op == y.op && x.payload == y.payload && x.lane == y.lane && x.peer_lane == y.peer_lane &&
                       x.rank == y.rank && x.peer == y.peer && x.group == y.group && x.stage == y.stage &&
-                      x.microbatch == y.microbatch && x.step == y.step && x.bytes == y.bytes;
+                      x.microbatch == y.microbatch && x.step == y.step && x.bytes == y.bytes && x.split == y.split;
     CHECK_MESSAGE(same, "task " << t);
   }
   const auto same_rows = [](const auto& x, const auto& y) { return x.begins() == y.begins() && x.items() == y.items(); };
@@ -82,7 +82,10 @@ void check_same(const Schedule& a, const Schedule& b) {
     const Buffer& x = a.buffers()[i];
     const Buffer& y = b.buffers()[i];
     CHECK((x.rank == y.rank && x.stage == y.stage && x.bytes == y.bytes && x.kind == y.kind && x.persistent == y.persistent));
+    CHECK(x.pieces == y.pieces);
   }
+  CHECK(same_rows(a.parts().pieces, b.parts().pieces));
+  CHECK(same_rows(a.parts().splits, b.parts().splits));
   CHECK(a.workload().is_abstract() == b.workload().is_abstract());
   CHECK(a.workload().microbatches() == b.workload().microbatches());
   CHECK(a.workload().split(1)[0].share.numerator == b.workload().split(1)[0].share.numerator);
@@ -127,6 +130,71 @@ TEST_CASE("a real model's workload keeps all that it says") {
   CHECK(read.recompute() == Recompute::full);
   CHECK(read.stage(0, 1, false, false).share.numerator == 3);
   CHECK(read.model_flops() == workload.model_flops());
+}
+
+TEST_CASE("sets of parameters come back: every way of sharding, tied, on unequal nodes, with other bytes a parameter") {
+  Transformer model = models::named("llama-8x1024");
+  model.tied = true;
+  Workload work{model, Batch{.sequence = 512, .microbatch_size = 1, .global_batch = 6}};
+  work.parameter_bytes({.weight = 4, .gradient = 4, .optimizer = 8});
+  for (const char* name : {"ddp", "zero1", "zero2", "fsdp", "hpz", "hsdp", "hfsdp"}) {
+    CAPTURE(name);
+    ScheduleOptions options;
+    if (std::string{name} == "ddp") options["collectives"] = "two-level";
+    const Schedule schedule = build_schedule(name, {work, DeviceGroups{{4, 2}}, options});
+    CHECK(schedule.parts().splits.size() > 0);
+    const std::string text = schedule_json(schedule);
+    const Schedule read = parse_schedule_json(text);
+    check_same(schedule, read);
+    CHECK(read.workload().parameter_bytes() == work.parameter_bytes());
+    CHECK(schedule_json(read) == text);
+  }
+}
+
+TEST_CASE("sets of parameters by hand: listed, or written where they are used; the same set is the same") {
+  // 12 * 8 = 96 parameters of the embedding, layer 8 * 8 * 4 + 3 * 8 * 16 + 16 = 656, norm and output 104: 856
+  const std::string workload = R"("workload": {"model": {"layers": 1, "hidden": 8, "heads": 2, "intermediate": 16, "vocab": 12},
+      "batch": {"sequence": 4, "global_batch": 2}})";
+  const auto text = [&](const std::string& rest) { return "{" + workload + ", " + rest + "}"; };
+  const Schedule schedule = parse_schedule_json(text(R"("pieces": [[[0, 96]], []], "splits": [[0, 1]],
+      "buffers": [{"rank": 0, "kind": "weights", "bytes": 192, "pieces": 0},
+                  {"rank": 1, "kind": "weights", "bytes": 1520, "pieces": [[96, 752], [752, 856]]},
+                  {"rank": 1, "kind": "gradients", "bytes": 192, "pieces": [[0, 96]]}],
+      "tasks": [{"op": "all_gather", "group": [0, 1], "split": 0},
+                {"op": "reduce_scatter", "group": [0, 1], "split": [1, [[0, 96]]]},
+                {"op": "all_reduce", "group": [0, 1], "split": [0]}])"));
+  CHECK(schedule.buffer(BufferId{2}).pieces == schedule.buffer(BufferId{0}).pieces);
+  REQUIRE(schedule.pieces(schedule.buffer(BufferId{1}).pieces).size() == 2);
+  CHECK(schedule.pieces(schedule.buffer(BufferId{1}).pieces)[1] == ParameterRange{752, 856});
+  CHECK(schedule.split(schedule.task(TaskId{1}).split)[1] == schedule.buffer(BufferId{0}).pieces);
+  CHECK(schedule.split(schedule.task(TaskId{2}).split).size() == 1);
+  const std::string written = schedule_json(schedule);
+  CHECK(schedule_json(parse_schedule_json(written)) == written);
+
+  const std::string tasks = R"("tasks": [])";
+  const auto error = [&](const std::string& rest) { return error_of(text(rest)); };
+  CHECK(error(R"("pieces": [[[0, 857]]], )" + tasks) ==
+        "s.json: pieces[0][0][1]: expected a whole number from 1 to 856, not 857");
+  CHECK(error(R"("pieces": [[[856, 857]]], )" + tasks) ==
+        "s.json: pieces[0][0][0]: expected a whole number from 0 to 855, not 856");
+  CHECK(error(R"("pieces": [[[5, 5]]], )" + tasks) == "s.json: pieces[0][0][1]: expected a whole number from 6 to 856, not 5");
+  CHECK(error(R"("pieces": [[[0, 9], [8, 10]]], )" + tasks) == "s.json: pieces[0]: parameter 8 stands twice");
+  CHECK(error(R"("pieces": [[[0]]], )" + tasks) ==
+        "s.json: pieces[0][0]: expected the first parameter and the one behind the last, such as [0, 512]");
+  CHECK(error(R"("splits": [[0]], )" + tasks) == "s.json: splits[0][0]: there is no set of parameters 0; there are none");
+  CHECK(error(R"("pieces": [[]], "splits": [[1]], )" + tasks) ==
+        "s.json: splits[0][0]: there is no set of parameters 1; they are 0 to 0");
+  CHECK(error(R"("buffers": [{"rank": 0, "kind": "weights", "bytes": 0, "pieces": 3}], )" + tasks) ==
+        "s.json: buffers[0].pieces: there is no set of parameters 3; there are none");
+  CHECK(error(R"("tasks": [{"op": "all_gather", "group": [0, 1], "split": 0}])") ==
+        "s.json: tasks[0].split: there is no split 0; there are none");
+  CHECK(error(R"("tasks": [{"op": "all_gather", "group": [0, 1], "split": [[]]}])") ==
+        "s.json: tasks[0].split: has 1 set of parameters, not 2");
+  CHECK(error(R"("tasks": [{"op": "all_reduce", "group": [0, 1], "split": [[], []]}])") ==
+        "s.json: tasks[0].split: has 2 sets of parameters, not 1");
+  CHECK(error(R"("tasks": [{"op": "update", "rank": 0, "split": [[]]}])") == "s.json: tasks[0]: a update has no 'split'");
+  CHECK(error_of(R"({"pieces": [[[0, 1]]], "tasks": []})") ==
+        "s.json: pieces[0][0]: a workload without a model has no parameters");
 }
 
 TEST_CASE("a file needs its tasks alone") {
@@ -286,6 +354,9 @@ TEST_CASE("what does not fit together is not written") {
   refused([](Schedule::Parts& parts) { parts.uses = {{0, 1}, {Use{BufferId{0}, Access::read}}}; });
   refused([](Schedule::Parts& parts) { parts.groups = {{0, 2}, {Rank{0}}}; });
   refused([](Schedule::Parts& parts) { parts.buffers.push_back({.rank = Rank{3}, .bytes = {}}); });
+  refused([](Schedule::Parts& parts) { parts.buffers.push_back({.rank = Rank{0}, .bytes = {}, .pieces = PiecesId{0}}); });
+  refused([](Schedule::Parts& parts) { parts.tasks[0].split = SplitId{0}; });
+  refused([](Schedule::Parts& parts) { parts.splits = {{0, 1}, {PiecesId{0}}}; });
   refused([](Schedule::Parts& parts) { parts.stages[0].forward = Flops{-1.0}; });
 }
 

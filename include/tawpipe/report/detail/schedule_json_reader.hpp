@@ -17,6 +17,7 @@
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/report/detail/json_reader.hpp"
 #include "tawpipe/report/detail/schedule_json_defaults.hpp"
+#include "tawpipe/report/detail/schedule_json_parameters.hpp"
 #include "tawpipe/report/detail/schedule_json_work.hpp"
 #include "tawpipe/report/detail/schedule_json_writer.hpp"  // for_each_program_place
 #include "tawpipe/schedule/schedule.hpp"
@@ -31,8 +32,8 @@ class ScheduleJsonReader {
 
   /// @throws InputError  with the path of what is wrong.
   Schedule read() {
-    static constexpr std::string_view keys[] = {"tawpipe_schedule", "name",   "options", "workload", "ranks",  "lanes",
-                                                "stages",           "groups", "buffers", "tasks",    "program"};
+    static constexpr std::string_view keys[] = {"tawpipe_schedule", "name",   "options", "workload", "ranks", "lanes",  "stages",
+                                                "groups",           "pieces", "splits",  "buffers",  "tasks", "program"};
     root_.expect_object(keys);
     root_.if_has("tawpipe_schedule", [](JsonValue value) { value.whole(1, 1); });
     parts_.name = "custom";
@@ -40,11 +41,13 @@ class ScheduleJsonReader {
     root_.if_has("options", [&](JsonValue value) { read_options(value); });
     read_sizes();
     read_groups();
+    parameters_.read_lists(root_, *workload_);
     read_buffers();
     root_.with("tasks", [&](JsonValue tasks) { read_tasks(tasks); });
     parts_.dependencies = Rows<TaskId>{std::move(after_begin_), std::move(after_)};
     parts_.uses = Rows<Use>{std::move(use_begin_), std::move(uses_)};
-    if (group_begin_.size() > 1) parts_.groups = Rows<Rank>{std::move(group_begin_), std::move(group_members_)};
+    parts_.groups = Rows<Rank>{std::move(group_begin_), std::move(group_members_)};
+    parameters_.finish(parts_);
     if (!root_.if_has("program", [&](JsonValue value) { read_program(value); })) default_program();
     return Schedule{std::move(*workload_), std::move(parts_)};
   }
@@ -159,7 +162,7 @@ class ScheduleJsonReader {
   }
 
   void read_buffers() {
-    static constexpr std::string_view keys[] = {"name", "rank", "kind", "bytes", "stage", "persistent"};
+    static constexpr std::string_view keys[] = {"name", "rank", "kind", "bytes", "stage", "persistent", "pieces"};
     root_.if_has("buffers", [&](JsonValue value) {
       value.for_each([&](JsonValue item, std::size_t b) {
         item.expect_object(keys);
@@ -169,6 +172,7 @@ class ScheduleJsonReader {
         item.with("bytes", [&](JsonValue bytes) { buffer.bytes = read_bytes(bytes); });
         item.if_has("stage", [&](JsonValue stage) { buffer.stage = read_stage_id(stage); });
         item.if_has("persistent", [&](JsonValue persistent) { buffer.persistent = persistent.boolean(); });
+        item.if_has("pieces", [&](JsonValue pieces) { buffer.pieces = parameters_.read_pieces(pieces); });
         item.if_has("name", [&](JsonValue name) { add_name(buffer_names_, name, b); });
         parts_.buffers.push_back(buffer);
       });
@@ -203,8 +207,8 @@ class ScheduleJsonReader {
   }
 
   void read_tasks(JsonValue tasks) {
-    static constexpr std::string_view keys[] = {"name",    "op",    "rank",       "peer", "group", "lane",  "peer_lane",
-                                                "payload", "stage", "microbatch", "step", "bytes", "after", "uses"};
+    static constexpr std::string_view keys[] = {"name",  "op",         "rank", "peer",  "group", "lane", "peer_lane", "payload",
+                                                "stage", "microbatch", "step", "bytes", "after", "uses", "split"};
     task_count_ = tasks.list_size();
     tasks.for_each([&](JsonValue task, std::size_t t) {  // names first, so that a task may wait for a later one's
       task.expect_object(keys);
@@ -223,6 +227,7 @@ class ScheduleJsonReader {
     unfit("peer", is_point_to_point(task.op));
     unfit("peer_lane", is_point_to_point(task.op));
     unfit("group", is_collective(task.op));
+    unfit("split", !is_compute(task.op));
     if (is_collective(task.op)) {
       value.with("group", [&](JsonValue group) { task.group = read_group(group); });
       task.rank = group_members_[group_begin_[index(task.group)]];
@@ -242,6 +247,11 @@ class ScheduleJsonReader {
     value.if_has("stage", [&](JsonValue stage) { task.stage = read_stage_id(stage); });
     value.if_has("microbatch", [&](JsonValue microbatch) {
       task.microbatch = microbatch.id(static_cast<std::size_t>(workload_->microbatches()), "microbatch");
+    });
+    value.if_has("split", [&](JsonValue split) {
+      const bool each = task.op == Op::all_gather || task.op == Op::reduce_scatter;
+      const std::size_t group = each ? index(task.group) : 0;
+      task.split = parameters_.read_split(split, each ? group_begin_[group + 1] - group_begin_[group] : 1);
     });
     value.if_has("step", [&](JsonValue step) { task.step = static_cast<std::int32_t>(step.whole(0, max_json_microbatches)); });
     if (!value.if_has("bytes", [&](JsonValue bytes) { task.bytes = read_bytes(bytes); })) {
@@ -319,6 +329,7 @@ class ScheduleJsonReader {
   std::size_t task_count_ = 0;
   Names task_names_;
   Names buffer_names_;
+  ParameterSetsReader parameters_;
   std::map<std::vector<Rank>, GroupId> group_ids_;
   std::vector<std::uint32_t> group_begin_{0};
   std::vector<Rank> group_members_;

@@ -62,7 +62,7 @@ inline Transformer read_model(JsonValue value) {
   return model;
 }
 
-/// {"devices", "microbatches"}, or {"model", "batch", "recompute", "devices"}.
+/// {"devices", "microbatches"}, or {"model", "batch", "recompute", "devices", "parameter_bytes"}.
 /// @param ranks  the devices where it does not say
 inline Workload read_workload(JsonValue value, int ranks) {
   int devices = ranks;
@@ -77,7 +77,7 @@ inline Workload read_workload(JsonValue value, int ranks) {
     value.with("microbatches", [&](JsonValue number) { microbatches = number.whole(1, max_json_microbatches); });
     return Workload::abstract(devices, microbatches);
   }
-  static constexpr std::string_view keys[] = {"model", "batch", "recompute", "devices"};
+  static constexpr std::string_view keys[] = {"model", "batch", "recompute", "devices", "parameter_bytes"};
   value.expect_object(keys);
   read_devices();
   Batch batch;
@@ -105,6 +105,12 @@ inline Workload read_workload(JsonValue value, int ranks) {
   if (workload->microbatches() > max_json_microbatches) {
     value.fail(concat(workload->microbatches(), " microbatches are too many; the most is ", max_json_microbatches));
   }
+  value.if_has("parameter_bytes", [&](JsonValue sizes) {
+    if (sizes.list_size() != 3) sizes.fail("expected bytes of a weight, a gradient and its optimizer states, such as [2, 2, 12]");
+    std::int64_t bytes[3] = {};
+    sizes.for_each([&](JsonValue size, std::size_t i) { bytes[i] = size.whole(0, 64); });
+    workload->parameter_bytes({.weight = bytes[0], .gradient = bytes[1], .optimizer = bytes[2]});
+  });
   return workload->over_devices(devices);
 }
 

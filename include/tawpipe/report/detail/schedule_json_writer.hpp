@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -54,6 +55,12 @@ class ScheduleJsonWriter {
     if (parts_.groups.size() > 0) {
       write_list("groups", parts_.groups.size(), [&](std::size_t g) { write_ids(parts_.groups[g]); });
     }
+    if (parts_.pieces.size() > 0) {
+      write_list("pieces", parts_.pieces.size(), [&](std::size_t p) { write_ranges(parts_.pieces[p]); });
+    }
+    if (parts_.splits.size() > 0) {
+      write_list("splits", parts_.splits.size(), [&](std::size_t p) { write_ids(parts_.splits[p]); });
+    }
     if (!parts_.buffers.empty()) {
       write_list("buffers", parts_.buffers.size(), [&](std::size_t b) { write_buffer(parts_.buffers[b]); });
     }
@@ -93,12 +100,19 @@ class ScheduleJsonWriter {
     check_rows("the list of uses,", parts_.uses, parts_.tasks.size());
     check_rows("the list of programs,", parts_.program, ranks * parts_.lanes.size());
     check_rows("the list of groups,", parts_.groups, parts_.groups.size());
+    check_rows("the list of sets of parameters,", parts_.pieces, parts_.pieces.size());
+    check_rows("the list of splits,", parts_.splits, parts_.splits.size());
     for (std::size_t b = 0; b < parts_.buffers.size(); ++b) {
       const Buffer& buffer = parts_.buffers[b];
       const bool stage_fits = buffer.stage == none<StageId> || below(buffer.stage, parts_.stages.size());
-      if (!below(buffer.rank, ranks) || !stage_fits || static_cast<int>(buffer.kind) >= buffer_kinds || buffer.bytes < Bytes{}) {
+      const bool pieces_fit = buffer.pieces == none<PiecesId> || below(buffer.pieces, parts_.pieces.size());
+      if (!below(buffer.rank, ranks) || !stage_fits || !pieces_fit || static_cast<int>(buffer.kind) >= buffer_kinds ||
+          buffer.bytes < Bytes{}) {
         fail("buffer", b);
       }
+    }
+    for (const PiecesId set : parts_.splits.items()) {
+      if (!below(set, parts_.pieces.size())) fail("a split's set", index(set));
     }
     for (const Rank member : parts_.groups.items()) {
       if (!below(member, ranks)) fail("a group's rank", index(member));
@@ -121,6 +135,7 @@ class ScheduleJsonWriter {
     if (is_collective(task.op) ? !below(task.group, parts_.groups.size()) : task.group != none<GroupId>) return false;
     if (is_point_to_point(task.op) ? !below(task.peer, ranks) : task.peer != none<Rank>) return false;
     if (task.lane >= parts_.lanes.size() || task.peer_lane >= parts_.lanes.size() || task.bytes < Bytes{}) return false;
+    if (task.split != none<SplitId> && (is_compute(task.op) || !below(task.split, parts_.splits.size()))) return false;
     return task.stage == none<StageId> || below(task.stage, parts_.stages.size());
   }
 
@@ -152,9 +167,12 @@ class ScheduleJsonWriter {
     if (model.utilization > 0) add(R"(,"utilization":{})", model.utilization);
     if (!model.utilization_source.empty()) add(R"(,"utilization_source":{})", json_string(model.utilization_source));
     const Batch& batch = workload.batch();
-    add(R"(}},"batch":{{"sequence":{},"microbatch_size":{},"global_batch":{}}},"recompute":"{}","devices":{}}})", batch.sequence,
+    add(R"(}},"batch":{{"sequence":{},"microbatch_size":{},"global_batch":{}}},"recompute":"{}","devices":{})", batch.sequence,
         batch.microbatch_size, batch.global_batch, name(workload.recompute()),
         workload.stage(0, 1, false, false).share.numerator);
+    const ParameterBytes& bytes = workload.parameter_bytes();
+    if (bytes != ParameterBytes{}) add(R"(,"parameter_bytes":[{},{},{}])", bytes.weight, bytes.gradient, bytes.optimizer);
+    buffer_ += '}';
   }
 
   // ---- lists ----
@@ -180,6 +198,12 @@ class ScheduleJsonWriter {
       separator = ",";
     }
     buffer_ += ids.empty() ? "[]" : "]";
+  }
+
+  void write_ranges(std::span<const ParameterRange> ranges) {
+    buffer_ += '[';
+    for (std::size_t i = 0; i < ranges.size(); ++i) add("{}[{},{}]", i == 0 ? "" : ",", ranges[i].begin, ranges[i].end);
+    buffer_ += ']';
   }
 
   /// A key and value of an object, if the value is not what stands for nothing.
@@ -217,6 +241,7 @@ class ScheduleJsonWriter {
     add(R"({{"rank":{},"kind":"{}","bytes":{})", number(buffer.rank), name(buffer.kind), buffer.bytes.value());
     field("stage", number(buffer.stage), -1);
     if (!buffer.persistent) add(R"(,"persistent":false)");
+    field("pieces", number(buffer.pieces), -1);
     buffer_ += '}';
   }
 
@@ -232,6 +257,7 @@ class ScheduleJsonWriter {
     field("stage", number(task.stage), -1);
     field("microbatch", task.microbatch, -1);
     field("step", task.step, -1);
+    field("split", number(task.split), -1);
     const bool has_bytes = !is_compute(task.op) || task.op == Op::update;  // has a size if it does not say so
     if (has_bytes || task.bytes != Bytes{}) add(R"(,"bytes":{})", task.bytes.value());
     const auto after = parts_.dependencies[t];
