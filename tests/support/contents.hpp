@@ -175,7 +175,7 @@ class ContentCheck {
   }
   /// What of a buffer's weights and gradients a task carries.
   Content part_of(const Content& content, const tawpipe::Task& task, tawpipe::Rank member) const {
-    if (task.split == tawpipe::none<tawpipe::SplitId> || pieces_ == 1) return content;
+    if (task.split == tawpipe::none<tawpipe::SplitId> || !replicated_) return content;
     Labels weights;
     Labels gradients;
     for (const std::size_t p : carried(task, member)) {
