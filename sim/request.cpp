@@ -219,6 +219,17 @@ bool have_own_adapters(const Cluster& cluster) {
   return true;
 }
 
+/// [logical rank] FLOP/s of the slowest device that runs a part of it
+std::vector<double> speeds_of(const Cluster& cluster, const RankMap& map) {
+  std::vector<double> speeds(static_cast<std::size_t>(map.logical_ranks()), 0);
+  for (int r = 0; r < cluster.ranks(); ++r) {
+    double& slowest = speeds[static_cast<std::size_t>(map.place(Rank{r}).logical)];
+    const double speed = cluster.device(Rank{r}).peak.value();
+    slowest = slowest > 0 ? std::min(slowest, speed) : speed;
+  }
+  return speeds;
+}
+
 }  // namespace
 
 Schedule logical_schedule(const Problem& problem, const std::string& schedule, const ScheduleOptions& options,
@@ -230,10 +241,12 @@ Schedule logical_schedule(const Problem& problem, const std::string& schedule, c
   }
   const DeviceGroups nodes = problem.cluster.groups_by_node();
   const RankMap map{problem.layout, problem.cluster.ranks()};
+  const bool by_device = std::holds_alternative<RooflineCost>(problem.cost);
   return build_schedule(schedule, {.workload = problem.workload(size, problem.layout.data),
                                    .nodes = problem.layout.is_plain() ? nodes : map.logical_nodes(nodes),
                                    .options = options,
                                    .device_memory = memory * problem.layout.per_logical_rank(),
+                                   .speeds = by_device ? speeds_of(problem.cluster, map) : std::vector<double>{},
                                    .own_adapters = have_own_adapters(problem.cluster)});
 }
 

@@ -42,10 +42,13 @@ const std::string recorded_file = TAWPIPE_TEST_DATA "/../golden/fingerprints.txt
 std::vector<Schedule> all_schedules(const Workload& work, const Cluster& cluster) {
   const auto groups = cluster.groups_by_node();
   const int ranks = cluster.ranks();
+  std::vector<double> speeds(static_cast<std::size_t>(ranks), 1);
+  speeds[0] = 2;
   return {tawpipe::schedules::tawpipe(work, groups),
           tawpipe::schedules::tawpipe(work, groups, {.order = Order::paper}),
           tawpipe::schedules::tawpipe(work, groups, {.overlap = false}),
           tawpipe::schedules::tawpipe(work, groups, {.stripe = true}),
+          tawpipe::schedules::tawpipe(work, groups, {.speeds = speeds}),
           tawpipe::schedules::tawpipe(work, groups, {.cache = {.limit = tawpipe::schedules::NodeCache::Limit::all}}),
           tawpipe::schedules::weipipe(work, ranks, {.order = Order::paper}),
           tawpipe::schedules::weipipe(work, ranks, {.order = Order::eager}),

@@ -756,6 +756,13 @@ TEST_CASE("mutants of striped TawPipe are found") {
   options.overlap = false;
   mutate("one buffer, no overlap", schedules::tawpipe(model(4), DeviceGroups{{2, 2}}, options), rounds / 2);
 }
+TEST_CASE("mutants of TawPipe on devices of different speeds are found") {
+  schedules::TawpipeOptions options;
+  options.speeds = {2, 2, 1, 1};
+  mutate("two groups", schedules::tawpipe(model(7), DeviceGroups{{2, 2}}, options), rounds / 2);
+  options.stripe = true;
+  mutate("striped", schedules::tawpipe(model(6), DeviceGroups{{2, 2}}, options), rounds / 2);
+}
 TEST_CASE("mutants of WeiPipe are found") {
   mutate("paper order", schedules::weipipe(model(8), 4), rounds);
   mutate("eager, no overlap", schedules::weipipe(model(6), 3, {.order = Order::eager, .overlap = false}), rounds);

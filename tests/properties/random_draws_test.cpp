@@ -85,6 +85,7 @@ std::string draw_value(Random& random, const OptionInfo& info) {
   const std::string& kind = one_of(random, kinds);
   if (kind == "N") return std::to_string(random.between(0, 5));
   if (kind == "Np") return concat(random.between(1, 3), "p");
+  if (kind == "N+N") return concat(random.between(1, 3), "+", random.between(1, 3));
   if (kind == "SIZE") return concat(random.between(1, 2000), "KiB");
   if (kind == "0..1") return one_of<std::string>(random, {"0", "0.25", "0.5", "1"});
   if (kind == "F:B:W:C") {

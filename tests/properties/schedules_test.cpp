@@ -255,6 +255,19 @@ TEST_CASE("TawPipe with striped shards: order, hazards, weights and gradients") 
   });
 }
 
+TEST_CASE("TawPipe on devices of different speeds: order, hazards, weights and gradients") {
+  using Limit = tawpipe::schedules::NodeCache::Limit;
+  for_each_workload([](const Workload& work, const DeviceGroups& groups) {
+    if (groups.ranks() > 6) return;
+    std::vector<double> speeds;
+    for (int r = 0; r < groups.ranks(); ++r) speeds.push_back(1 + r * 3 % 4);
+    check_all(tawpipe::schedules::tawpipe(work, groups, {.speeds = speeds}), groups);
+    check_all(tawpipe::schedules::tawpipe(work, groups, {.overlap = false, .stripe = true, .speeds = speeds}), groups);
+    check_all(tawpipe::schedules::tawpipe(work, groups, {.buffers = 1, .speeds = speeds, .cache = {.limit = Limit::all}}),
+              groups);
+  });
+}
+
 TEST_CASE("WeiPipe: order, hazards, weights and gradients") {
   for_each_workload([](const Workload& work, const DeviceGroups& groups) {
     if (groups.count() > 1) return;

@@ -22,6 +22,7 @@ inline Schedule build_tawpipe(const ScheduleRequest& request, OptionReader& opti
                                    .overlap = options.on("overlap", true),
                                    .buffers = options.count("buffers", 1, 2),
                                    .shards = options.count("shards", 1, 0),
+                                   .speeds = options.speeds(request.speeds),
                                    .cache = options.node_cache(),
                                    .device_memory = request.device_memory};
   const std::string stripe = options.choice("stripe", {"on", "off", "auto"}, "off");
@@ -70,6 +71,8 @@ inline const std::vector<ScheduleInfo>& catalogue() {
         {"shards", "N", "one a device", "pieces the model is cut into"},
         {"stripe", "on|off|auto", "off",
          "shards cross between nodes in pieces over all adapters (auto: if each device has its own, and nothing is cached)"},
+        {"speeds", "equal|auto|N+N", "equal",
+         "faster devices run more microbatches in each step: by their peaks, or numbers for nodes or devices such as 1+2"},
         {"node-cache", "N|SIZE|all|auto", "0",
          "shards of other nodes kept once fetched: how many, how much a device, or what fits"}},
        {},

@@ -24,8 +24,9 @@ struct ScheduleRequest {
   Workload workload;
   DeviceGroups nodes;  ///< the ranks of each node
   ScheduleOptions options;
-  Bytes device_memory{};      ///< of the smallest device; 0 where memory is not counted
-  bool own_adapters = false;  ///< every device has a network adapter that its node's other devices do not use
+  Bytes device_memory{};         ///< of the smallest device; 0 where memory is not counted
+  std::vector<double> speeds{};  ///< [rank] of its device beside others'; empty where they are not known
+  bool own_adapters = false;     ///< every device has a network adapter that its node's other devices do not use
 };
 
 namespace detail {
@@ -84,6 +85,27 @@ class OptionReader {
       throw InputError(concat("option node-cache=", value, " of ", schedule_,
                               ": the value must be a number of shards, a size a device such as 4GiB, all, or auto"));
     }
+  }
+  /// `equal` (none), `auto` (those of the request) or numbers such as 1+2.
+  std::vector<double> speeds(const std::vector<double>& known) {
+    known_.push_back("speeds");
+    const auto at = options_.find("speeds");
+    if (at == options_.end() || at->second == "equal") return {};
+    if (at->second == "auto") return known;
+    std::vector<double> speeds;
+    const char* next = at->second.data();
+    const char* const end = next + at->second.size();
+    while (next != nullptr) {
+      double speed = 0;
+      const auto [rest, status] = std::from_chars(next, end, speed);
+      if (status != std::errc{} || !(speed > 0) || (rest != end && *rest != '+')) {
+        throw InputError(concat("option speeds=", at->second, " of ", schedule_,
+                                ": the value must be equal, auto, or a number above zero for each group or rank, such as 1+2"));
+      }
+      speeds.push_back(speed);
+      next = rest == end ? nullptr : rest + 1;
+    }
+    return speeds;
   }
   schedules::Order order(schedules::Order otherwise) {
     return choice("order", {"eager", "paper"}, schedules::detail::text(otherwise)) == "paper" ? schedules::Order::paper

@@ -84,7 +84,7 @@ double largest_difference(const std::vector<double>& a, const std::vector<double
 
 }  // namespace
 
-TEST_CASE("TawPipe, striped or not and with a short last round, gives the losses, gradients and weights of one device") {
+TEST_CASE("TawPipe, striped, with speeds or a short last round, gives the losses, gradients and weights of one device") {
   for (const std::vector<std::int32_t>& nodes : std::vector<std::vector<std::int32_t>>{{2, 2}, {2, 2, 2}, {4, 2}, {2, 3}}) {
     const DeviceGroups groups{nodes};
     for (const std::int64_t microbatches : {12, 5}) {
@@ -92,8 +92,9 @@ TEST_CASE("TawPipe, striped or not and with a short last round, gives the losses
       CAPTURE(groups.ranks());
       CAPTURE(microbatches);
       const Outcome one = train(build_schedule("1f1b", {work, DeviceGroups{{1}}, {}}), 2);
-      for (const char* stripe : {"on", "off"}) {
-        const Outcome outcome = train(build_schedule("tawpipe", {work, groups, {{"stripe", stripe}}}), 2);
+      for (const ScheduleOptions& options : std::vector<ScheduleOptions>{
+               {{"stripe", "on"}}, {}, {{"speeds", concat("1+2", groups.count() == 3 ? "+1" : "")}, {"node-cache", "2"}}}) {
+        const Outcome outcome = train(build_schedule("tawpipe", {work, groups, options}), 2);
         for (std::size_t i = 0; i < 2; ++i) CHECK(outcome.losses[i] == doctest::Approx(one.losses[i]).epsilon(1e-12));
         CHECK(largest_difference(outcome.gradient, one.gradient) < 1e-12);
         CHECK(largest_difference(outcome.weights, one.weights) < 1e-12);

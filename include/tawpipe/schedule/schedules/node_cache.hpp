@@ -61,11 +61,12 @@ inline int cached_within(const placements::Interleaved& placement, const DeviceG
 }
 
 /// How many shards `cache` allows.
+/// @param microbatches   [rank] in work at a time
 /// @param builder        has the stages and all other buffers
 /// @param device_memory  of the smallest device; only Limit::fit asks
 /// @throws InputError  if there are not so many shards.
 inline int cached_shards(const NodeCache& cache, const placements::Interleaved& placement, const DeviceGroups& groups,
-                         const ScheduleBuilder& builder, Bytes device_memory) {
+                         const std::vector<int>& microbatches, const ScheduleBuilder& builder, Bytes device_memory) {
   const Workload& workload = builder.workload();
   const int shards = placement.shards();
   if (cache.limit == NodeCache::Limit::all) return shards;
@@ -79,10 +80,10 @@ inline int cached_shards(const NodeCache& cache, const placements::Interleaved& 
   std::vector<Bytes> left(static_cast<std::size_t>(groups.ranks()), cache.bytes);
   if (cache.limit == NodeCache::Limit::fit) {
     if (device_memory <= Bytes{}) return shards;  // fixed costs: no memory is counted
-    // Beside its buffers a rank holds the activations of one microbatch, all shards of it between forward and backward.
+    // Beside its buffers a rank holds the activations of its microbatches, all shards of them between forward and backward.
     Bytes saved;
     for (const StageWork& work : builder.stages()) saved += work.saved;
-    left.assign(left.size(), device_memory - saved);
+    for (std::size_t r = 0; r < left.size(); ++r) left[r] = device_memory - saved * microbatches[r];
     for (const Buffer& buffer : builder.buffers()) left[index(buffer.rank)] -= buffer.bytes;
   }
   std::vector<Bytes> bytes;

@@ -18,12 +18,13 @@ namespace tawpipe::schedules {
 
 struct TawpipeOptions {
   Order order = Order::eager;
-  bool overlap = true;    ///< off: in a group, communication and computation take turns (the paper's ablation without CCO)
-  int buffers = 2;        ///< shards a device can hold beside its own: one computed with, the others on their way
-  int shards = 0;         ///< pieces the model is cut into; 0: one a rank, or one a layer where there are fewer layers
-  bool stripe = false;    ///< shards cross between groups in pieces, one over each device's adapter; not with a cache
-  NodeCache cache{};      ///< shards of other groups that a group keeps once it has fetched them
-  Bytes device_memory{};  ///< of the smallest device; only NodeCache::Limit::fit asks
+  bool overlap = true;           ///< off: in a group, communication and computation take turns (the paper's ablation without CCO)
+  int buffers = 2;               ///< shards a device can hold beside its own: one computed with, the others on their way
+  int shards = 0;                ///< pieces the model is cut into; 0: one a rank, or one a layer where there are fewer layers
+  bool stripe = false;           ///< shards cross between groups in pieces, one over each device's adapter; not with a cache
+  std::vector<double> speeds{};  ///< of each group or rank: the faster, the more microbatches in a round; empty: one each
+  NodeCache cache{};             ///< shards of other groups that a group keeps once it has fetched them
+  Bytes device_memory{};         ///< of the smallest device; only NodeCache::Limit::fit asks
 };
 
 namespace detail {
@@ -38,12 +39,16 @@ class TawpipeBuilder {
         options_{options},
         ranks_{groups.ranks()},
         shards_{options.shards > 0 ? options.shards : standard_shards(workload, groups.ranks())},
-        placement_{placements::interleaved(shards_, groups_)} {
+        placement_{placements::interleaved(shards_, groups_)},
+        shares_{counts(options.speeds, groups), workload.microbatches()} {
     if (options.buffers < 1) throw InputError("tawpipe needs buffers=1 or more (2 to overlap)");
     if (options.shards < 0) throw InputError("tawpipe needs shards=1 or more");
     if (options.stripe && !options.cache.is_off()) {
       throw InputError(
           "tawpipe: stripe=on and node-cache exclude each other, since one device keeps a whole shard; leave one out");
+    }
+    if (options.order == Order::paper && !shares_.are_equal()) {
+      throw InputError("tawpipe: order=paper is drawn for devices of one speed; use order=eager with speeds");
     }
     builder_.option("order", text(options.order));
     builder_.option("overlap", on_off(options.overlap));
@@ -51,6 +56,7 @@ class TawpipeBuilder {
     builder_.option("groups", std::to_string(groups.count()));
     builder_.option("shards", std::to_string(shards_));
     builder_.option("stripe", on_off(options.stripe));
+    builder_.option("speeds", shares_.text());
     builder_.stages(workload.split(shards_));
   }
 
@@ -60,8 +66,7 @@ class TawpipeBuilder {
     edge_ = &edge;
     add_cache();
     if (options_.stripe) stripes_.emplace(builder_, groups_, placement_, states_, options_.buffers);
-    const TawpipeOrder order{groups_, shards_, builder_.workload().microbatches(), builder_.stage(0),
-                             options_.order == Order::paper};
+    const TawpipeOrder order{groups_, shards_, shares_, builder_.stage(0), options_.order == Order::paper};
     order_ = &order;
     for (const TawpipeEvent& event : order.events()) {
       collect(event.group, event.step);
@@ -90,6 +95,20 @@ class TawpipeBuilder {
     return workload.is_abstract() ? ranks : std::max(1, std::min(ranks, workload.model().layers));
   }
 
+  /// [rank] microbatches of a round. @param speeds  of each rank or group, or none
+  static std::vector<int> counts(const std::vector<double>& speeds, const DeviceGroups& groups) {
+    const auto ranks = static_cast<std::size_t>(groups.ranks());
+    if (speeds.empty()) return std::vector<int>(ranks, 1);
+    if (speeds.size() == ranks) return microbatches_by_speed(speeds);
+    if (speeds.size() != static_cast<std::size_t>(groups.count())) {
+      throw InputError(concat("tawpipe: ", speeds.size(), " speeds are given; give one for each of the ", groups.count(),
+                              " groups or of the ", ranks, " ranks"));
+    }
+    std::vector<double> of_ranks;
+    for (int r = 0; r < groups.ranks(); ++r) of_ranks.push_back(speeds[static_cast<std::size_t>(groups.group_of(r))]);
+    return microbatches_by_speed(of_ranks);
+  }
+
   const States& states(int shard) const { return states_[static_cast<std::size_t>(shard)]; }
   Copy& copy(int group, int shard) { return copies_[static_cast<std::size_t>(group * shards_ + shard)]; }
   const Copy& copy(int group, int shard) const { return copies_[static_cast<std::size_t>(group * shards_ + shard)]; }
@@ -112,9 +131,11 @@ class TawpipeBuilder {
         rank.weights.push_back(builder_.persistent(r, BufferKind::transfer, weight_bytes(workload, largest)));
       }
       for (auto& slot : rank.gradients) slot = builder_.persistent(r, BufferKind::transfer, gradient_bytes(workload, largest));
-      rank.stream = builder_.persistent(r, BufferKind::activations, builder_.stage(0).boundary);
+      for (int i = 0; i < shares_.count(r); ++i) {
+        rank.streams.push_back(builder_.persistent(r, BufferKind::activations, builder_.stage(0).boundary));
+      }
       add_workspace(builder_, r);
-      rank.saved.resize(static_cast<std::size_t>(shards_));
+      rank.saved.resize(static_cast<std::size_t>(shards_ * shares_.count(r)));
       rank_.push_back(std::move(rank));
     }
     const auto groups = static_cast<std::size_t>(groups_.count());
@@ -127,7 +148,7 @@ class TawpipeBuilder {
 
   void add_cache() {
     const Workload& workload = builder_.workload();
-    const int count = cached_shards(options_.cache, placement_, groups_, builder_, options_.device_memory);
+    const int count = cached_shards(options_.cache, placement_, groups_, shares_.counts(), builder_, options_.device_memory);
     builder_.option("node-cache", std::to_string(count));
     const std::vector<int> order = cache_order(placement_, groups_);
     for (int i = 0; i < count; ++i) {
@@ -202,58 +223,55 @@ class TawpipeBuilder {
   }
 
   void compute_step(int group, std::int64_t step) {
-    if (options_.order == Order::paper) draw_idle(group, step);
+    for (int unit = order_->idle_units(step, group); unit > 0; --unit) {
+      for (const Rank member : groups_.members(group)) builder_.add(compute(Op::idle, number(member), 0, -1), {});
+    }
     const TawpipePlace now = order_->place(step, group);
     if (!now.active) return;
-    const StageWork& work = builder_.stage(now.shard);
-    const std::int64_t delivery = delivered_[static_cast<std::size_t>(group)];
     const std::span<const TaskId> after =
         options_.overlap ? std::span<const TaskId>{} : collected_[static_cast<std::size_t>(group)];
     std::vector<TaskId> done;
     for (const Rank member : groups_.members(group)) {
       const int r = number(member);
-      if (!order_->has_microbatch(r, now.round)) continue;
-      RankBuffers& rank = rank_[static_cast<std::size_t>(r)];
-      BufferId& saved = rank.saved[static_cast<std::size_t>(now.shard)];
-      if (now.forward) saved = builder_.transient(r, BufferKind::activations, work.saved, now.shard);
-      uses_.clear();
-      uses_.push_back(reads(weights_of(r, now.shard, delivery)));
-      uses_.push_back(changes(rank.stream));
-      if (now.forward) {
-        uses_.push_back(writes(saved));
-        edge_->forward(r, work, uses_);
-      } else {
-        uses_.push_back(reads(saved));
-        const BufferId gradient = gradient_of(r, now.shard);
-        uses_.push_back(holds_sum(r, now.shard) ? adds_to(gradient) : writes(gradient));
-        if (keeps(r, now.shard)) copy(group, now.shard).summed = true;
-        edge_->backward(r, work, uses_);
+      for (int i = 0; i < shares_.count(r); ++i) {
+        const std::int64_t microbatch = shares_.microbatch(r, i, now.round);
+        if (microbatch < 0) break;
+        done.push_back(add_computation(
+            r, i, now,
+            compute(now.forward ? Op::forward : Op::backward, r, now.shard, microbatch, static_cast<std::int32_t>(step + group)),
+            after));
       }
-      done.push_back(builder_.add(compute(now.forward ? Op::forward : Op::backward, r, now.shard,
-                                          order_->microbatch(r, now.round), static_cast<std::int32_t>(step + group)),
-                                  uses_, after));
     }
     computed_[static_cast<std::size_t>(group)] = std::move(done);
+  }
+
+  /// A forward or backward of the rank's microbatch `i` of the round.
+  TaskId add_computation(int r, int i, const TawpipePlace& now, const Task& task, std::span<const TaskId> after) {
+    const int group = groups_.group_of(r);
+    const StageWork& work = builder_.stage(now.shard);
+    RankBuffers& rank = rank_[static_cast<std::size_t>(r)];
+    BufferId& saved = rank.saved[static_cast<std::size_t>(now.shard * shares_.count(r) + i)];
+    if (now.forward) saved = builder_.transient(r, BufferKind::activations, work.saved, now.shard);
+    uses_.clear();
+    uses_.push_back(reads(weights_of(r, now.shard, delivered_[static_cast<std::size_t>(group)])));
+    uses_.push_back(changes(rank.streams[static_cast<std::size_t>(i)]));
+    if (now.forward) {
+      uses_.push_back(writes(saved));
+      edge_->forward(r, work, uses_);
+    } else {
+      uses_.push_back(reads(saved));
+      const BufferId gradient = gradient_of(r, now.shard);
+      uses_.push_back(i > 0 || holds_sum(r, now.shard) ? adds_to(gradient) : writes(gradient));
+      if (keeps(r, now.shard)) copy(group, now.shard).summed = true;
+      edge_->backward(r, work, uses_);
+    }
+    return builder_.add(task, uses_, after);
   }
 
   /// Whether the rank's gradient buffer for the shard holds a sum that must be kept.
   bool holds_sum(int rank, int shard) const {
     if (placement_.owner(shard) == rank) return true;
     return keeps(rank, shard) && copy(groups_.group_of(rank), shard).summed;
-  }
-
-  /// The paper draws group g's start g units late, and one unit between forward and backward (after the last backward in
-  /// the first group), where dependencies alone ask for none.
-  void draw_idle(int group, std::int64_t step) {
-    const TawpipePlace now = order_->place(step, group);
-    const TawpipePlace before = order_->place(step - 1, group);
-    const bool starts = now.active && step == 0;
-    const bool turns = group > 0 && now.active && !now.forward && now.shard == shards_ - 1;
-    const bool ended = group == 0 && before.active && !before.forward && before.shard == 0;
-    const int units = starts ? group : (turns || ended ? 1 : 0);
-    for (int unit = 0; unit < units; ++unit) {
-      for (const Rank member : groups_.members(group)) builder_.add(compute(Op::idle, number(member), 0, -1), {});
-    }
   }
 
   /// Sums the gradient of the step before in the group and sends it to its owner, which adds it to its own. Where the group
@@ -276,7 +294,7 @@ class TawpipeBuilder {
       std::vector<char> computed;
       for (const Rank member : groups_.members(group)) {
         slots_.push_back(gradient_of(number(member), last.shard));
-        computed.push_back(order_->has_microbatch(number(member), last.round) ? 1 : 0);
+        computed.push_back(shares_.has_microbatch(number(member), last.round) ? 1 : 0);
       }
       stripes_->collect(last.shard, group, slots_, computed, at, collected);
       return;
@@ -286,21 +304,21 @@ class TawpipeBuilder {
       for (const Rank member : groups_.members(group)) {
         const int r = number(member);
         // A member without a microbatch names no buffer and adds zeros; a sum kept at the root counts in any case.
-        if (r != root && !order_->has_microbatch(r, last.round)) continue;
+        if (r != root && !shares_.has_microbatch(r, last.round)) continue;
         const BufferId buffer = gradient_of(r, last.shard);
         if (r != root) {
           uses_.push_back(reads(buffer));
         } else if (holds_sum(r, last.shard)) {
           uses_.push_back(adds_to(buffer));
         } else {
-          uses_.push_back(order_->has_microbatch(r, last.round) ? changes(buffer) : writes(buffer));
+          uses_.push_back(shares_.has_microbatch(r, last.round) ? changes(buffer) : writes(buffer));
         }
       }
       if (is_kept) kept.summed = true;
       collected.push_back(builder_.add(
           collective(Op::reduce, Payload::gradients, TawpipeLanes::reduce, root, group, last.shard, at, bytes), uses_));
     }
-    const bool more_to_come = is_kept && order_->has_microbatch(groups_.first(group), last.round + 1);
+    const bool more_to_come = is_kept && shares_.has_microbatch(groups_.first(group), last.round + 1);
     if (at_home || more_to_come) return;
     collected.push_back(builder_.add({.op = Op::pass,
                                       .payload = Payload::gradients,
@@ -317,7 +335,7 @@ class TawpipeBuilder {
   /// In a short last round there may be nothing to sum.
   bool others_have_microbatch(int group, int root, std::int64_t round) const {
     for (const Rank member : groups_.members(group)) {
-      if (number(member) != root && order_->has_microbatch(number(member), round)) return true;
+      if (number(member) != root && shares_.has_microbatch(number(member), round)) return true;
     }
     return false;
   }
@@ -336,8 +354,8 @@ class TawpipeBuilder {
   struct RankBuffers {
     std::vector<BufferId> weights;        ///< [slot] shards of others
     std::array<BufferId, 2> gradients{};  ///< [shard % 2] computed, not yet collected
-    BufferId stream = none<BufferId>;     ///< the hidden state (forward) or its gradient (backward)
-    std::vector<BufferId> saved;          ///< [shard] of the microbatch in work
+    std::vector<BufferId> streams;        ///< [microbatch of the round] the hidden state (forward) or its gradient (backward)
+    std::vector<BufferId> saved;          ///< [shard, microbatch of the round]
   };
 
   ScheduleBuilder builder_;
@@ -346,6 +364,7 @@ class TawpipeBuilder {
   int ranks_;
   int shards_;
   placements::Interleaved placement_;
+  MicrobatchShares shares_;
   const ReplicatedEdge* edge_ = nullptr;
   const TawpipeOrder* order_ = nullptr;
   std::vector<States> states_;  ///< [shard]
@@ -368,7 +387,8 @@ class TawpipeBuilder {
 ///
 /// Striped, a shard and its gradient cross between two groups in a piece for each member, over all adapters side by side.
 ///
-/// Microbatch u * ranks + r runs on rank r in round u; a last round may be short.
+/// Microbatch u * ranks + r runs on rank r in round u; a last round may be short. With speeds a rank runs several microbatches of
+/// a round, each shard of all of them in one step (MicrobatchShares).
 /// @throws InputError  if an option is out of range.
 /// Source: arXiv:2511.09741, sections on device-bound storage, the group-based weight pipeline scheduler and
 /// communication-computation overlap.

@@ -169,9 +169,9 @@ TEST_CASE("with one rank it is plain training: two tasks a shard, one update") {
 
 TEST_CASE("every option that it was built with is recorded") {
   const Schedule schedule = build(4, 2, 4, {.order = Order::paper, .overlap = false, .buffers = 3});
-  const std::vector<std::pair<std::string, std::string>> expected{{"order", "paper"}, {"overlap", "off"}, {"buffers", "3"},
-                                                                  {"groups", "2"},    {"shards", "4"},    {"stripe", "off"},
-                                                                  {"node-cache", "0"}};
+  const std::vector<std::pair<std::string, std::string>> expected{{"order", "paper"},  {"overlap", "off"}, {"buffers", "3"},
+                                                                  {"groups", "2"},     {"shards", "4"},    {"stripe", "off"},
+                                                                  {"speeds", "equal"}, {"node-cache", "0"}};
   CHECK(schedule.options() == expected);
   CHECK(schedule.name() == "tawpipe");
   CHECK(schedule.lanes().front() == "compute");
@@ -191,6 +191,59 @@ TEST_CASE("with more shards than ranks the work stays and the groups start close
         Simulator{support::cluster(p, d), unit}.run(build(p, d, 2 * p, {.order = Order::paper, .shards = 2 * p}));
     CHECK(timeline.makespan() == 500_ms * (2 * (6 * p + 1) + d - 1));
   }
+}
+
+namespace {
+
+/// Fixed times on ranks of different speeds.
+struct SpeedCost {
+  FixedCost fixed;
+  std::vector<double> speeds;  ///< [rank]
+
+  Duration compute_time(const Schedule& schedule, const tawpipe::Task& task, const tawpipe::Cluster& cluster) const {
+    const Duration time = fixed.compute_time(schedule, task, cluster);
+    return Duration{static_cast<std::int64_t>(static_cast<double>(time.value()) / speeds[tawpipe::index(task.rank)])};
+  }
+  tawpipe::Path path(const Schedule& schedule, const tawpipe::Task& task, const tawpipe::Cluster& cluster) const {
+    return fixed.path(schedule, task, cluster);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("with speeds each rank runs microbatches in proportion, and a round takes as long as its slowest rank") {
+  // Two groups of two, the first twice as fast: rounds of 2+2+1+1 = 6 microbatches, 4 shards. A step takes 1 s forward and 2 s
+  // backward, whoever runs it: 4 x 3 s a round. Equal rounds have 4 microbatches and take as long.
+  const SpeedCost cost{unit, {2, 2, 1, 1}};
+  const Simulator simulator{support::cluster(4, 2), cost};
+  for (const int rounds : {2, 4, 10}) {
+    const int microbatches = 6 * rounds;
+    CHECK(simulator.run(build(4, 2, microbatches, {.speeds = {2, 1}})).makespan() == 1_s * (12 * rounds));
+    CHECK(simulator.run(build(4, 2, microbatches, {.speeds = {2, 2, 1, 1}})).makespan() == 1_s * (12 * rounds));
+    CHECK(simulator.run(build(4, 2, microbatches, {})).makespan() == 1_s * (12 * rounds * 3 / 2));
+  }
+}
+
+TEST_CASE("ranks of one group may differ in speed, and a last round may be short") {
+  // Speeds 2 and 1 in one group of two: rounds of 3 microbatches, 2 shards. 7 microbatches: two rounds, then one on rank 0.
+  const Schedule schedule = build(2, 1, 7, {.speeds = {2, 1}});
+  std::vector<int> forwards(2, 0);
+  for (const auto& task : schedule.tasks()) {
+    if (task.op == Op::forward) ++forwards[tawpipe::index(task.rank)];
+  }
+  CHECK(forwards == std::vector<int>{2 * 5, 2 * 2});  // of each shard: 2 + 2 + 1 and 1 + 1 + 0
+  // rounds of 2 x 3 s, and 2 x 3 / 2 s for the last microbatch alone
+  const Simulator simulator{support::cluster(2), SpeedCost{unit, {2, 1}}};
+  CHECK(simulator.run(schedule).makespan() == 1_s * (6 + 6 + 3));
+}
+
+TEST_CASE("speeds that fit neither groups nor ranks are refused, and those of a drawn order") {
+  CHECK_THROWS_WITH_AS(build(4, 2, 4, {.speeds = {1, 1, 2}}),
+                       "tawpipe: 3 speeds are given; give one for each of the 2 groups or of the 4 ranks", tawpipe::InputError);
+  CHECK_THROWS_WITH_AS(build(4, 2, 4, {.order = Order::paper, .speeds = {1, 2}}),
+                       "tawpipe: order=paper is drawn for devices of one speed; use order=eager with speeds",
+                       tawpipe::InputError);
+  CHECK_NOTHROW(build(4, 2, 4, {.order = Order::paper, .speeds = {2, 2}}));
 }
 
 TEST_CASE("a node cache holds as many shards as asked, as fit its bytes, or all") {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tawpipe/model/stage_work.hpp"
+#include "tawpipe/schedule/schedules/microbatch_shares.hpp"
 #include "tawpipe/topology/device_group.hpp"
 
 namespace tawpipe::schedules::detail {
@@ -26,19 +27,19 @@ struct TawpipeEvent {
   std::int64_t step;
 };
 
-/// The steps of one iteration. A group's round is `shards` forwards, first to last, and as many backwards, last to first; each
-/// group is one step behind the one before it.
+/// The steps of one iteration. A group's round is `shards` forwards, first to last, and as many backwards, last to first, in each
+/// of which every rank runs all its microbatches of the round; each group is one step behind the one before it.
 class TawpipeOrder {
  public:
   /// @param work   of one shard, for how long a backward takes beside a forward
   /// @param drawn  with the idle units that the paper draws
-  TawpipeOrder(const DeviceGroups& groups, int shards, std::int64_t microbatches, const StageWork& work, bool drawn)
-      : groups_{groups}, shards_{shards}, microbatches_{microbatches}, backward_{backward_units(work)}, drawn_{drawn ? 1 : 0} {}
+  TawpipeOrder(const DeviceGroups& groups, int shards, const MicrobatchShares& shares, const StageWork& work, bool drawn)
+      : groups_{groups}, shards_{shards}, shares_{shares}, backward_{backward_units(work)}, drawn_{drawn ? 1 : 0} {}
 
   /// All groups' steps in the order in which they come when transfers take no time. The lanes of an owner that serves
   /// several groups keep this order; in lock-step order a group still in its forward would wait for one in its backward.
   std::vector<TawpipeEvent> events() const {
-    const std::int64_t steps = 2 * shards_ * rounds();
+    const std::int64_t steps = 2 * shards_ * shares_.rounds();
     std::vector<TawpipeEvent> events;
     for (int g = 0; g < groups_.count(); ++g) {
       for (std::int64_t step = -1; step <= steps; ++step) {
@@ -62,16 +63,23 @@ class TawpipeOrder {
     const auto within = static_cast<int>(step % (2 * shards_));
     place.forward = within < shards_;
     place.shard = place.forward ? within : 2 * shards_ - 1 - within;
-    place.active = has_microbatch(groups_.first(group), place.round);
+    place.active = shares_.has_microbatch(groups_.first(group), place.round);
     return place;
   }
 
-  bool has_microbatch(int rank, std::int64_t round) const { return round * groups_.ranks() + rank < microbatches_; }
-  std::int64_t microbatch(int rank, std::int64_t round) const { return round * groups_.ranks() + rank; }
+  /// Units drawn idle before a group's step. The paper draws group g's start g units late, and one unit between forward and
+  /// backward (after the last backward in the first group), where dependencies alone ask for none.
+  int idle_units(std::int64_t step, int group) const {
+    if (drawn_ == 0) return 0;
+    const TawpipePlace now = place(step, group);
+    const TawpipePlace before = place(step - 1, group);
+    if (now.active && step == 0) return group;
+    const bool turns = group > 0 && now.active && !now.forward && now.shard == shards_ - 1;
+    const bool ended = group == 0 && before.active && !before.forward && before.shard == 0;
+    return turns || ended ? 1 : 0;
+  }
 
  private:
-  std::int64_t rounds() const { return (microbatches_ + groups_.ranks() - 1) / groups_.ranks(); }
-
   /// How many forwards one backward takes, about: 2, or 3 where it recomputes the forward.
   static std::int64_t backward_units(const StageWork& work) {
     if (work.forward.value() <= 0) return 2;
@@ -81,7 +89,7 @@ class TawpipeOrder {
 
   DeviceGroups groups_;
   int shards_;
-  std::int64_t microbatches_;
+  MicrobatchShares shares_;
   std::int64_t backward_;
   std::int64_t drawn_;
 };

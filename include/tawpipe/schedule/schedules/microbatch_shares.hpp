@@ -1,0 +1,92 @@
+// How many microbatches each rank runs in one round, by its speed, and which.
+// Not: what a round is (schedule/schedules/tawpipe.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/text.hpp"
+
+namespace tawpipe::schedules {
+
+/// Whole numbers in about the ratio of `speeds`, the lowest 1 or little more: the smallest that keep at least 95 % of all speed
+/// busy where ranks wait for each other after a round; with the lowest above 8, the best up to that.
+///
+/// Speeds 1 and 2 give 1 and 2, 1 and 1.5 give 2 and 3, 312 and 989 give 1 and 3.
+/// @param speeds  [rank] microbatches in some time
+/// @throws InputError  if a speed is not above zero, or one is over 64 times another.
+inline std::vector<int> microbatches_by_speed(const std::vector<double>& speeds) {
+  std::vector<int> best;
+  if (speeds.empty()) return best;
+  const auto [slowest, fastest] = std::minmax_element(speeds.begin(), speeds.end());
+  if (!(*slowest > 0) || !(*fastest <= 64 * *slowest)) {
+    throw InputError("speeds of devices must be above zero, and none over 64 times another's");
+  }
+  double all = 0;
+  for (const double speed : speeds) all += speed;
+  double most_busy = 0;
+  for (int least = 1; least <= 8 && most_busy < 0.95; ++least) {
+    std::vector<int> counts;
+    double longest = 0;
+    double done = 0;
+    for (const double speed : speeds) {
+      counts.push_back(std::max(1, static_cast<int>(least * speed / *slowest + 0.5)));
+      longest = std::max(longest, counts.back() / speed);
+      done += counts.back();
+    }
+    const double busy = done / (longest * all);
+    if (busy <= most_busy + 1e-9) continue;
+    most_busy = busy;
+    best = std::move(counts);
+  }
+  return best;
+}
+
+/// The microbatches of an iteration in rounds: in each, every rank takes one, then all that may take a second one, and so on.
+/// A last round may be short.
+class MicrobatchShares {
+ public:
+  /// @param counts  [rank] microbatches in one round
+  MicrobatchShares(std::vector<int> counts, std::int64_t microbatches)
+      : counts_{std::move(counts)}, places_(counts_.size()), microbatches_{microbatches} {
+    const int most = *std::max_element(counts_.begin(), counts_.end());
+    for (int i = 0; i < most; ++i) {
+      for (std::size_t r = 0; r < counts_.size(); ++r) {
+        if (i < counts_[r]) places_[r].push_back(in_round_++);
+      }
+    }
+  }
+
+  int count(int rank) const { return counts_[static_cast<std::size_t>(rank)]; }
+  const std::vector<int>& counts() const { return counts_; }
+  bool are_equal() const {
+    return std::all_of(counts_.begin(), counts_.end(), [](int count) { return count == 1; });
+  }
+  std::int64_t rounds() const { return (microbatches_ + in_round_ - 1) / in_round_; }
+  /// The rank's microbatch `i` of a round; -1 if the last round is too short for it.
+  std::int64_t microbatch(int rank, int i, std::int64_t round) const {
+    const std::int64_t number = round * in_round_ + places_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(i)];
+    return number < microbatches_ ? number : -1;
+  }
+  bool has_microbatch(int rank, std::int64_t round) const { return microbatch(rank, 0, round) >= 0; }
+
+  /// "1+2": one number a rank.
+  std::string text() const {
+    std::string text;
+    for (const int count : counts_) text += concat(text.empty() ? "" : "+", count);
+    return are_equal() ? "equal" : text;
+  }
+
+ private:
+  std::vector<int> counts_;
+  std::vector<std::vector<std::int64_t>> places_;  ///< [rank][i] in a round
+  std::int64_t in_round_ = 0;
+  std::int64_t microbatches_;
+};
+
+}  // namespace tawpipe::schedules
