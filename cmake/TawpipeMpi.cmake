@@ -1,0 +1,23 @@
+# Says whether there is an MPI, for execute/mpi/; sets TAWPIPE_HAS_MPI.
+# Not: a choice among several (CMake's MPI_HOME or MPIEXEC_EXECUTABLE makes it).
+set(TAWPIPE_HAS_MPI OFF)
+set(TAWPIPE_ENABLE_MPI AUTO CACHE STRING "MPI target: AUTO (when an MPI is found), ON (it must be), OFF")
+set_property(CACHE TAWPIPE_ENABLE_MPI PROPERTY STRINGS AUTO ON OFF)
+if(TAWPIPE_ENABLE_MPI STREQUAL "AUTO" OR TAWPIPE_ENABLE_MPI)
+  set(MPI_CXX_SKIP_MPICXX ON)  # the C functions are all that is used
+  find_package(MPI 3.0 QUIET COMPONENTS CXX)
+  if(MPI_CXX_FOUND)
+    set(TAWPIPE_HAS_MPI ON)
+    message(STATUS "tawpipe: MPI ${MPI_CXX_VERSION} found (${MPIEXEC_EXECUTABLE})")
+  else()
+    set(tawpipe_mpi_reason "no MPI")
+  endif()
+else()
+  set(tawpipe_mpi_reason "TAWPIPE_ENABLE_MPI is OFF")
+endif()
+if(NOT TAWPIPE_HAS_MPI)
+  if(TAWPIPE_ENABLE_MPI AND NOT TAWPIPE_ENABLE_MPI STREQUAL "AUTO")
+    message(FATAL_ERROR "tawpipe: ${tawpipe_mpi_reason}, and TAWPIPE_ENABLE_MPI is ${TAWPIPE_ENABLE_MPI}")
+  endif()
+  message(STATUS "tawpipe: ${tawpipe_mpi_reason}; tawpipe::mpi is left out (on Debian: libopenmpi-dev openmpi-bin)")
+endif()

@@ -1,0 +1,176 @@
+// TCP connections for the watch over ranks: connect and accept with a time limit, messages with a kind and a length.
+// Not: what they say (execute/mpi/watch.hpp); training data, which goes by MPI.
+#pragma once
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace tawpipe::mpi::detail {
+
+/// An open file descriptor, closed at the end.
+class Descriptor {
+ public:
+  Descriptor() = default;
+  explicit Descriptor(int fd) : fd_{fd} {}
+  Descriptor(Descriptor&& other) noexcept : fd_{std::exchange(other.fd_, -1)} {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~Descriptor() { close(); }
+
+  int get() const { return fd_; }
+  bool open() const { return fd_ >= 0; }
+  void close() {
+    if (fd_ >= 0) ::close(fd_);
+    fd_ = -1;
+  }
+
+ private:
+  int fd_ = -1;
+};
+
+/// Waits until `fd` can be read or written. @return false after `milliseconds`
+inline bool await(int fd, short events, int milliseconds) {
+  pollfd one{fd, events, 0};
+  int ready = 0;
+  do {
+    ready = ::poll(&one, 1, milliseconds);
+  } while (ready < 0 && errno == EINTR);
+  return ready > 0;
+}
+
+/// A message as the watch sends it.
+struct Frame {
+  std::uint32_t kind = 0;
+  std::string text;
+};
+
+/// A connection to one rank.
+class Connection {
+ public:
+  Connection() = default;
+  explicit Connection(Descriptor socket) : socket_{std::move(socket)} {
+    const int on = 1;
+    ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  }
+
+  bool open() const { return socket_.open(); }
+  int fd() const { return socket_.get(); }
+  void close() { socket_.close(); }
+  /// Nothing more is sent; what the other end sends can still be read.
+  void end_sending() { ::shutdown(socket_.get(), SHUT_WR); }
+
+  /// Never waits: messages are few and short, and who does not read them is about to be given up.
+  void send(std::uint32_t kind, std::string_view text) {
+    if (!open()) return;
+    const std::uint32_t head[2] = {kind, static_cast<std::uint32_t>(text.size())};
+    std::string all(reinterpret_cast<const char*>(head), sizeof head);
+    all += text;
+    const auto sent = ::send(socket_.get(), all.data(), all.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    static_cast<void>(sent);
+  }
+
+  /// Reads what is there. @return false once the other end is closed
+  bool receive() {
+    char bytes[4096];
+    while (true) {
+      const auto got = ::recv(socket_.get(), bytes, sizeof bytes, MSG_DONTWAIT);
+      if (got > 0) {
+        inbox_.append(bytes, static_cast<std::size_t>(got));
+      } else {
+        return got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
+      }
+    }
+  }
+  /// The next whole message. @return false if there is none
+  bool next(Frame& frame) {
+    std::uint32_t head[2];
+    if (inbox_.size() < sizeof head) return false;
+    std::memcpy(head, inbox_.data(), sizeof head);
+    if (inbox_.size() - sizeof head < head[1]) return false;
+    frame.kind = head[0];
+    frame.text = inbox_.substr(sizeof head, head[1]);
+    inbox_.erase(0, sizeof head + head[1]);
+    return true;
+  }
+  /// Waits for one message. @return false if none comes in time
+  bool await_frame(Frame& frame, int milliseconds) {
+    while (!next(frame)) {
+      if (!await(socket_.get(), POLLIN, milliseconds)) return false;
+      const bool alive = receive();
+      if (!alive) return next(frame);
+    }
+    return true;
+  }
+
+ private:
+  Descriptor socket_;
+  std::string inbox_;
+};
+
+/// Listens on any address of this host. @return the socket, not open if that failed; `port` is set
+inline Descriptor listen_anywhere(int backlog, std::uint16_t& port) {
+  Descriptor socket{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  socklen_t size = sizeof address;
+  const bool fine = socket.open() && ::bind(socket.get(), reinterpret_cast<sockaddr*>(&address), size) == 0 &&
+                    ::listen(socket.get(), backlog) == 0 &&
+                    ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0;
+  if (!fine) return {};
+  port = ntohs(address.sin_port);
+  return socket;
+}
+
+/// This host's IPv4 addresses, the loopback's last.
+inline std::vector<std::uint32_t> own_addresses() {
+  std::vector<std::uint32_t> addresses;
+  ifaddrs* all = nullptr;
+  if (::getifaddrs(&all) == 0) {
+    for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next) {
+      const bool up = (one->ifa_flags & IFF_UP) != 0 && (one->ifa_flags & IFF_LOOPBACK) == 0;
+      if (!up || one->ifa_addr == nullptr || one->ifa_addr->sa_family != AF_INET) continue;
+      sockaddr_in address{};
+      std::memcpy(&address, one->ifa_addr, sizeof address);
+      addresses.push_back(address.sin_addr.s_addr);
+    }
+    ::freeifaddrs(all);
+  }
+  addresses.push_back(htonl(INADDR_LOOPBACK));
+  return addresses;
+}
+
+/// @return not open if the connection does not come about in time
+inline Descriptor connect_to(std::uint32_t host, std::uint16_t port, int milliseconds) {
+  Descriptor socket{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = host;
+  if (!socket.open()) return {};
+  if (::connect(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0) return socket;
+  if (errno != EINPROGRESS || !await(socket.get(), POLLOUT, milliseconds)) return {};
+  int error = 0;
+  socklen_t size = sizeof error;
+  if (::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0 || error != 0) return {};
+  return socket;
+}
+
+}  // namespace tawpipe::mpi::detail

@@ -1,0 +1,249 @@
+// Runs a schedule for real, one process a rank: one thread computes, one communicates by MPI.
+// Not: ranks as threads of one process (execute/host/executor.hpp).
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <limits>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/execute/host/executor.hpp"
+#include "tawpipe/execute/mpi/clock.hpp"
+#include "tawpipe/execute/mpi/lanes.hpp"
+#include "tawpipe/schedule/describe.hpp"
+
+namespace tawpipe::mpi {
+
+/// How the MPI executor runs.
+struct MpiOptions {
+  std::int64_t chunk_bytes = 256 * 1024;  ///< of one message of a ring or chain
+  bool gather_timeline = true;            ///< the whole timeline on every rank; otherwise only this rank's tasks have times
+};
+
+/// Trains on the ranks of a session. Every rank makes one from the same schedule and runs the same iterations.
+///
+/// Collectives are rings and chains of point-to-point messages over the members in order (execute/ring_plan.hpp), so they use
+/// the edges that `sent` counts, the same run gives the same bits, whatever the MPI library would choose, and no communicator
+/// is needed for a group. Messages between two ranks match by their lanes: tag = lane of the sender * lanes + lane of the
+/// receiver; on one pair of lanes, both ranks have the same order.
+template <class T, LayerCompute Layer, ParameterUpdate Optimizer>
+class MpiExecutor {
+ public:
+  /// Collective. @param make_layer  called once
+  /// @throws ScheduleError  if the schedule cannot be executed. InputError  if its ranks are not those of the session.
+  template <class MakeLayer>
+  MpiExecutor(const Schedule& schedule, Session& session, MakeLayer&& make_layer, Optimizer optimizer, MpiOptions options = {})
+      : schedule_{schedule},
+        session_{session},
+        options_{options},
+        flow_{resolved(schedule, session)},
+        program_{Lowering{schedule}.lower(Rank{session.rank()})},
+        state_{schedule, flow_, program_, Rank{session.rank()}},
+        layer_{make_layer()},
+        optimizer_{std::move(optimizer)},
+        lanes_{schedule, flow_,   program_,
+               state_,   session, std::max<std::int64_t>(options.chunk_bytes / static_cast<std::int64_t>(sizeof(T)), 1)} {
+    teller_.assign(static_cast<std::size_t>(schedule.workload().microbatches()), none<Rank>);
+    for (const Task& task : schedule.tasks()) {
+      if (task.op == Op::forward && schedule.stage(task.stage).head) {
+        teller_[static_cast<std::size_t>(task.microbatch)] = task.rank;
+      }
+    }
+    session.watch().describe_by([&schedule](int lane, std::int32_t task) {
+      return concat(tawpipe::detail::describe(schedule, TaskId{task}), " on lane ",
+                    schedule.lanes()[static_cast<std::size_t>(lane)]);
+    });
+  }
+  MpiExecutor(const MpiExecutor&) = delete;
+  MpiExecutor& operator=(const MpiExecutor&) = delete;
+  ~MpiExecutor() { session_.watch().describe_by({}); }
+
+  const Schedule& schedule() const { return schedule_; }
+  const Dataflow& dataflow() const { return flow_; }
+  /// This process's rank.
+  host::RankState<T>& state() { return state_; }
+
+  /// One iteration: all microbatches forward and backward, then the update. Collective. Losses, bytes sent and, if asked for,
+  /// the timeline are those of all ranks, the same on each. A communication starts when its last end is ready, and ends when
+  /// its last end is done: of a short message the sender's part may end, and its next task start, before.
+  /// @param observe  sees the gradients that this rank's updates use
+  /// @throws what a layer or source throws on this rank, after telling all other ranks, which then end with exit code 3; the
+  ///         program should end. DeviceError  if MPI fails.
+  template <MicrobatchTokens Source>
+  host::IterationResult run(const Source& source, const host::IterationArgs& args,
+                            const host::GradientObserver<T>& observe = {}) {
+    failure_ = nullptr;
+    losses_.assign(teller_.size(), 0.0);
+    state_.begin_iteration();
+    lanes_.reset();
+    const std::int64_t offset = guarded([&] { return clock_offset(session_); });
+    guarded([&] {
+      barrier(session_.control());
+      return 0;
+    });
+    const std::int64_t begin = now();
+    std::thread communicating{[&] {
+      try {
+        lanes_.drive();
+      } catch (...) {
+        stop(std::current_exception());
+      }
+    }};
+    try {
+      compute(source, args, observe);
+    } catch (...) {
+      stop(std::current_exception());
+    }
+    if (failure_now()) tell(failure_);
+    communicating.join();
+    if (failure_) {
+      tell(failure_);
+      std::rethrow_exception(failure_);
+    }
+    return guarded([&] { return gather(begin, offset); });
+  }
+
+ private:
+  static Dataflow resolved(const Schedule& schedule, const Session& session) {
+    if (schedule.ranks() != session.ranks()) {
+      throw InputError(concat("the schedule has ", schedule.ranks(), " ranks and MPI has ", session.ranks(),
+                              " processes; start mpirun with -np ", schedule.ranks()));
+    }
+    const auto lanes = static_cast<int>(schedule.lanes().size());
+    void* bound = nullptr;
+    int given = 0;
+    check(MPI_Comm_get_attr(session.messages(), MPI_TAG_UB, &bound, &given), "MPI_Comm_get_attr");
+    if (given != 0 && lanes * lanes - 1 > *static_cast<int*>(bound)) {
+      throw InputError(concat("a schedule of ", lanes, " lanes needs more tags than this MPI has"));
+    }
+    return resolve_dataflow(schedule);
+  }
+
+  template <class Source>
+  void compute(const Source& source, const host::IterationArgs& args, const host::GradientObserver<T>& observe) {
+    const auto launches = program_.lane(0);
+    for (std::size_t place = 0; place < launches.size(); ++place) {
+      const Launch& launch = launches[place];
+      if (!lanes_.await_ready(launch)) return;
+      const Op op = schedule_.task(launch.task).op;
+      if (!is_compute(op)) {
+        if (!lanes_.communicate(place)) return;
+        continue;
+      }
+      at_ = launch.task;
+      lanes_.begin_compute(launch);
+      if (op == Op::update) {
+        state_.update(launch.task, optimizer_, args, 1.0, observe);
+      } else if (op != Op::idle) {
+        state_.compute(launch.task, layer_, source, args.step, losses_);
+      }
+      lanes_.end_compute(launch);
+      at_ = none<TaskId>;
+    }
+  }
+
+  void stop(std::exception_ptr why) {
+    {
+      const std::lock_guard lock{failure_mutex_};
+      if (!failure_) failure_ = std::move(why);
+    }
+    lanes_.stop();
+  }
+  bool failure_now() {
+    const std::lock_guard lock{failure_mutex_};
+    return failure_ != nullptr;
+  }
+  void tell(const std::exception_ptr& why) {
+    const std::string where = at_ == none<TaskId> ? "" : concat(" in ", tawpipe::detail::describe(schedule_, at_));
+    try {
+      std::rethrow_exception(why);
+    } catch (const std::exception& error) {
+      session_.fail(concat(error.what(), where));
+    } catch (...) {
+      session_.fail(concat("an unknown exception", where));
+    }
+  }
+  /// What all ranks do together between iterations: where it fails on one, all must know.
+  template <class Do>
+  auto guarded(Do&& act) {
+    try {
+      return act();
+    } catch (...) {
+      tell(std::current_exception());
+      throw;
+    }
+  }
+
+  /// Everyone's losses, bytes and times by one maximum: what a rank does not know is the lowest number.
+  host::IterationResult gather(std::int64_t begin, std::int64_t offset) {
+    constexpr std::int64_t unknown = std::numeric_limits<std::int64_t>::min();
+    const std::size_t microbatches = teller_.size();
+    const auto ranks = static_cast<std::size_t>(schedule_.ranks());
+    const std::size_t tasks = schedule_.tasks().size();
+    const std::size_t timed = options_.gather_timeline ? 2 * tasks + 1 : 0;
+    const Rank me = state_.rank();
+    std::vector<std::int64_t> own(microbatches + ranks * payloads + timed, unknown);
+    for (std::size_t m = 0; m < microbatches; ++m) {
+      if (teller_[m] == me) own[m] = std::bit_cast<std::int64_t>(losses_[m]);
+    }
+    for (std::size_t p = 0; p < payloads; ++p) own[microbatches + index(me) * payloads + p] = lanes_.sent().by_payload[p];
+    std::int64_t* const times = own.data() + microbatches + ranks * payloads;
+    const auto known = [&](std::size_t t) { return lanes_.times.start[t] != 0; };
+    for (std::size_t t = 0; timed > 0 && t < tasks; ++t) {
+      if (!known(t)) continue;
+      times[t] = lanes_.times.start[t] + offset;
+      times[tasks + t] = lanes_.times.end[t] + offset;
+    }
+    if (timed > 0) times[2 * tasks] = -(begin + offset);
+    std::vector<std::int64_t> all(own.size());
+    barrier(session_.control());  // waits for the slowest rank without taking a core, as the next line would
+    check(MPI_Allreduce(own.data(), all.data(), static_cast<int>(own.size()), MPI_INT64_T, MPI_MAX, session_.control()),
+          "MPI_Allreduce");
+
+    host::IterationResult result;
+    for (std::size_t m = 0; m < microbatches; ++m) {
+      result.losses.push_back(all[m] == unknown ? 0.0 : std::bit_cast<double>(all[m]));
+    }
+    result.sent.resize(ranks);
+    for (std::size_t r = 0; r < ranks; ++r) {
+      std::copy_n(all.begin() + static_cast<std::ptrdiff_t>(microbatches + r * payloads), payloads,
+                  result.sent[r].by_payload.begin());
+    }
+    const std::int64_t* const found = timed > 0 ? all.data() + microbatches + ranks * payloads : nullptr;
+    const auto point = [](std::int64_t nanoseconds) {
+      return TimePoint{Duration{std::max<std::int64_t>(nanoseconds, 0) * 1000}};
+    };
+    for (std::size_t t = 0; t < tasks; ++t) {
+      const std::int64_t origin = found != nullptr ? -found[2 * tasks] : begin;
+      const std::int64_t start = found != nullptr ? found[t] : known(t) ? lanes_.times.start[t] : begin;
+      const std::int64_t end = found != nullptr ? found[tasks + t] : known(t) ? lanes_.times.end[t] : begin;
+      result.timeline.start.push_back(point(start - origin));
+      result.timeline.end.push_back(point(std::max(start, end) - origin));
+    }
+    return result;
+  }
+
+  const Schedule& schedule_;
+  Session& session_;
+  MpiOptions options_;
+  Dataflow flow_;
+  Program program_;
+  host::RankState<T> state_;
+  Layer layer_;
+  Optimizer optimizer_;
+  Lanes<T> lanes_;
+  std::vector<Rank> teller_;  ///< [microbatch] whose head gives its loss
+  std::vector<double> losses_;
+  TaskId at_ = none<TaskId>;  ///< of the computing thread
+  std::mutex failure_mutex_;
+  std::exception_ptr failure_;
+};
+
+}  // namespace tawpipe::mpi

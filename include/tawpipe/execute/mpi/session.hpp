@@ -1,0 +1,168 @@
+// This process as one rank of an MPI job: start and end of MPI, the communicators, which rank is on which host, the watch.
+// Not: a schedule's execution (execute/mpi/executor.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/text.hpp"
+#include "tawpipe/execute/mpi/api.hpp"
+#include "tawpipe/execute/mpi/watch.hpp"
+#include "tawpipe/topology/device_group.hpp"
+
+namespace tawpipe::mpi {
+
+/// A duplicate of a communicator: messages in it meet no others, and errors come back as codes.
+class Communicator {
+ public:
+  Communicator() = default;
+  /// Collective over `parent`.
+  explicit Communicator(MPI_Comm parent) {
+    check(MPI_Comm_dup(parent, &comm_), "MPI_Comm_dup");
+    set_errors();
+  }
+  /// The ranks of `parent` that share a host with this one. Collective over `parent`.
+  static Communicator of_host(MPI_Comm parent) {
+    Communicator made;
+    check(MPI_Comm_split_type(parent, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &made.comm_), "MPI_Comm_split_type");
+    made.set_errors();
+    return made;
+  }
+  Communicator(Communicator&& other) noexcept : comm_{std::exchange(other.comm_, MPI_COMM_NULL)} {}
+  Communicator& operator=(Communicator&& other) noexcept {
+    std::swap(comm_, other.comm_);
+    return *this;
+  }
+  ~Communicator() = default;
+
+  MPI_Comm get() const { return comm_; }
+  /// Collective; not done where the run has failed, since others may be gone.
+  void free() {
+    if (comm_ != MPI_COMM_NULL) MPI_Comm_free(&comm_);
+  }
+
+ private:
+  void set_errors() const { check(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler"); }
+  MPI_Comm comm_ = MPI_COMM_NULL;
+};
+
+/// One for a process, made and destroyed by the thread that runs the executor. MPI is used by one thread at a time
+/// (MPI_THREAD_SERIALIZED): by this one between iterations, by the executor's own during one.
+class Session {
+ public:
+  /// Starts MPI, or joins it where the program has started it. Collective over all processes of the job.
+  /// @throws DeviceError  if MPI cannot be used from a second thread, or ranks cannot reach rank 0 by TCP.
+  explicit Session(const WatchOptions& options = {}) {
+    int running = 0;
+    check(MPI_Initialized(&running), "MPI_Initialized");
+    int level = MPI_THREAD_SINGLE;
+    if (running != 0) {
+      check(MPI_Query_thread(&level), "MPI_Query_thread");
+    } else {
+      check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level), "MPI_Init_thread");
+      own_ = true;
+    }
+    open(MPI_COMM_WORLD, level, options);
+  }
+  /// On the ranks of `comm`, in a program that has started MPI itself. Collective over `comm`.
+  explicit Session(MPI_Comm comm, const WatchOptions& options = {}) {
+    int level = MPI_THREAD_SINGLE;
+    check(MPI_Query_thread(&level), "MPI_Query_thread");
+    open(comm, level, options);
+  }
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  /// Collective, unless the run has failed: then nobody is waited for, and the program should end.
+  ~Session() {
+    if (std::uncaught_exceptions() > exceptions_) fail("it ended with an error of its own");
+    if (watch_->failed()) return;
+    try {
+      barrier(control_.get());
+      watch_->close();
+      control_.free();
+      messages_.free();
+      notices_.free();
+      host_.free();
+      if (own_) MPI_Finalize();
+    } catch (const Error&) {
+      watch_->close();  // MPI itself fails: there is nothing to leave in order
+    }
+  }
+
+  int rank() const { return rank_; }
+  int ranks() const { return ranks_; }
+  /// For this library's own agreements between iterations.
+  MPI_Comm control() const { return control_.get(); }
+  /// For what a schedule's communications carry.
+  MPI_Comm messages() const { return messages_.get(); }
+  /// For the waits that no communication carries.
+  MPI_Comm notices() const { return notices_.get(); }
+  /// The ranks of this host.
+  MPI_Comm host() const { return host_.get(); }
+  /// [rank] the lowest rank on its host
+  const std::vector<int>& host_of() const { return host_of_; }
+  Watch& watch() { return *watch_; }
+
+  /// Ends all ranks with exit code 3, each with a line that names this rank and says why. To be called where this rank
+  /// cannot go on for a reason of its own, such as a file that cannot be written; the caller then ends as well.
+  void fail(const std::string& why) { watch_->fail(why); }
+
+ private:
+  void open(MPI_Comm comm, int level, const WatchOptions& options) {
+    if (level < MPI_THREAD_SERIALIZED) {
+      throw DeviceError("MPI was started without support for threads; start it by MPI_Init_thread with MPI_THREAD_SERIALIZED");
+    }
+    control_ = Communicator{comm};
+    messages_ = Communicator{comm};
+    notices_ = Communicator{comm};
+    check(MPI_Comm_rank(comm, &rank_), "MPI_Comm_rank");
+    check(MPI_Comm_size(comm, &ranks_), "MPI_Comm_size");
+    watch_.emplace(control_.get(), options);
+    host_ = Communicator::of_host(control_.get());
+    int lowest = rank_;
+    check(MPI_Allreduce(MPI_IN_PLACE, &lowest, 1, MPI_INT, MPI_MIN, host_.get()), "MPI_Allreduce");
+    host_of_.resize(static_cast<std::size_t>(ranks_));
+    check(MPI_Allgather(&lowest, 1, MPI_INT, host_of_.data(), 1, MPI_INT, control_.get()), "MPI_Allgather");
+  }
+
+  bool own_ = false;
+  int exceptions_ = std::uncaught_exceptions();
+  int rank_ = 0;
+  int ranks_ = 1;
+  Communicator control_;
+  Communicator messages_;
+  Communicator notices_;
+  Communicator host_;
+  std::vector<int> host_of_;
+  std::optional<Watch> watch_;
+};
+
+/// The hosts as device groups. @param host_of  [rank] anything that is equal on one host, as Session::host_of() gives it
+/// @throws InputError  if ranks are not numbered host by host, as groups need it.
+inline DeviceGroups nodes_of(const std::vector<int>& host_of) {
+  std::vector<std::int32_t> sizes;
+  for (std::size_t r = 0; r < host_of.size(); ++r) {
+    const auto first = static_cast<std::size_t>(std::find(host_of.begin(), host_of.end(), host_of[r]) - host_of.begin());
+    if (first == r) {
+      sizes.push_back(1);
+    } else if (host_of[r - 1] == host_of[r]) {
+      ++sizes.back();
+    } else {
+      throw InputError(concat("ranks ", first, " and ", r, " are on one host and rank ", r - 1,
+                              " is on another; ranks must be "
+                              "numbered host by host: start with mpirun --map-by slot (or ppr:N:node with --rank-by slot)"));
+    }
+  }
+  return DeviceGroups{std::move(sizes)};
+}
+inline DeviceGroups nodes_of(const Session& session) { return nodes_of(session.host_of()); }
+
+}  // namespace tawpipe::mpi

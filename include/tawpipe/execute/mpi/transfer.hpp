@@ -1,0 +1,189 @@
+// One rank's part in one communication while it goes on: non-blocking messages to and from its neighbours.
+// Not: which messages those are (execute/ring_plan.hpp), nor when it starts (execute/mpi/executor.hpp).
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/execute/dataflow.hpp"
+#include "tawpipe/execute/host/rank_state.hpp"
+#include "tawpipe/execute/mpi/api.hpp"
+#include "tawpipe/execute/ring_plan.hpp"
+#include "tawpipe/schedule/schedule.hpp"
+
+namespace tawpipe::mpi {
+
+/// Whether the packed message of `count` numbers can lie where the end's own segments are: `place` plus the packed place.
+struct InPlace {
+  Place place;          ///< none: it has to be packed into memory of its own
+  bool filled = false;  ///< what the end gives is there already
+};
+
+/// Where an end's part in a communication can work without a copy.
+/// @param sum  received numbers are added to what the end gives
+inline InPlace in_place(const TransferEnd& end, std::int64_t count, bool sum) {
+  const auto base = [](const Segment& s) { return Place{s.place.buffer, s.place.offset - s.packed}; };
+  const auto same = [](Place a, Place b) { return a.buffer == b.buffer && a.offset == b.offset; };
+  const auto covers = [count](std::vector<Segment> segments) {
+    std::sort(segments.begin(), segments.end(), [](const Segment& a, const Segment& b) { return a.packed < b.packed; });
+    std::int64_t reached = 0;
+    for (const Segment& s : segments) {
+      if (s.packed > reached) return false;
+      reached = std::max(reached, s.packed + s.count);
+    }
+    return reached >= count;
+  };
+  const bool copies_out = end.takes.empty() && !sum;  // a source: nothing is stored on this rank
+  const std::vector<Segment>& main = copies_out ? end.gives : end.takes;
+  if (main.empty()) return {};
+  const Place place = base(main.front());
+  for (const Segment& s : main) {
+    if (s.add || !same(base(s), place)) return {};
+  }
+  std::vector<Segment> held = main;
+  std::size_t there = 0;
+  for (const Segment& s : end.gives) {
+    if (same(base(s), place)) {
+      ++there;
+      if (!copies_out) held.push_back(s);
+    } else if (s.place.buffer == place.buffer) {
+      return {};
+    }
+  }
+  const bool filled = there == end.gives.size();
+  if (!covers(held) || (there > 0 && !filled)) return {};
+  std::int64_t given = 0;
+  for (const Segment& s : end.gives) given += s.count;
+  if (sum && (given != count || !covers(end.gives))) return {};  // each number exactly once, or zeros and sums come in
+  return {place, filled};
+}
+
+/// A communication of this rank. Begin it, then call `advance` until it is done; the memory it works in must stay.
+template <class T>
+class Transfer {
+ public:
+  /// What stays the same from one to the next.
+  struct Setting {
+    MPI_Comm comm = MPI_COMM_NULL;
+    const Schedule* schedule = nullptr;
+    host::RankState<T>* state = nullptr;
+    std::int64_t chunk = 0;  ///< numbers
+  };
+
+  explicit Transfer(const Setting& setting) : set_{setting} {}
+
+  void begin(TaskId id, const TransferFlow& flow) {
+    const Task& task = set_.schedule->task(id);
+    const Rank rank = set_.state->rank();
+    const bool sum = task.op == Op::reduce || task.op == Op::all_reduce || task.op == Op::reduce_scatter;
+    const std::int64_t longest = std::int64_t{1} << 27;  // numbers of a point-to-point message: below MPI's limit in bytes
+    plan_ = ring_plan(*set_.schedule, id, flow, rank, is_collective(task.op) ? set_.chunk : longest);
+    end_ = &*std::find_if(flow.ends.begin(), flow.ends.end(), [&](const TransferEnd& end) { return end.rank == rank; });
+    const auto lanes = static_cast<int>(set_.schedule->lanes().size());
+    const int lane = set_.schedule->lane_on(id, rank);
+    tag_out_ = lane * lanes + plan_.next_lane;
+    tag_in_ = plan_.previous_lane * lanes + lane;
+    receives_ = sends_ = {};
+    fill(flow.count, sum);
+    staging_.resize(plan_.summed > 0 ? window * static_cast<std::size_t>(set_.chunk) : 0);
+    post();
+  }
+
+  /// Goes on as far as can be without waiting. @return whether anything has happened
+  bool advance() {
+    bool moved = false;
+    while (receives_.done < receives_.posted && ended(receives_)) {
+      if (receives_.done < plan_.summed) {
+        const Chunk& chunk = plan_.received[receives_.done];
+        const T* from = staged(receives_.done);
+        T* to = message_ + chunk.begin;
+        for (std::int64_t i = 0; i < chunk.count; ++i) to[i] += from[i];
+      }
+      ++receives_.done;
+      moved = true;
+    }
+    while (sends_.done < sends_.posted && ended(sends_)) {
+      ++sends_.done;
+      moved = true;
+    }
+    if (moved) post();
+    return moved;
+  }
+
+  bool done() const { return receives_.done == plan_.received.size() && sends_.done == plan_.sends(); }
+
+  /// Puts what came to where it is wanted. @return bytes this rank has sent
+  std::int64_t finish() {
+    if (message_ == packed_.data()) set_.state->take(end_->takes, packed_.data());
+    return static_cast<std::int64_t>(plan_.numbers_sent * sizeof(T));
+  }
+
+ private:
+  static constexpr std::size_t window = 4;  // messages of each way that MPI has at once: the next is there when one ends
+
+  struct Queue {
+    std::array<MPI_Request, window> requests{};
+    std::size_t posted = 0;
+    std::size_t done = 0;
+  };
+
+  void fill(std::int64_t count, bool sum) {
+    const InPlace place = in_place(*end_, count, sum);
+    if (place.place) {
+      message_ = set_.state->at(place.place);
+      if (!place.filled) set_.state->give(end_->gives, message_, false);
+      return;
+    }
+    packed_.resize(static_cast<std::size_t>(count) + 1);  // never empty: its address tells where the message is
+    message_ = packed_.data();
+    if (sum) std::fill(packed_.begin(), packed_.end(), T{});
+    set_.state->give(end_->gives, message_, sum);
+  }
+
+  T* staged(std::size_t i) { return staging_.data() + (i % window) * static_cast<std::size_t>(set_.chunk); }
+
+  bool ended(Queue& queue) {
+    int flag = 0;
+    check(MPI_Test(&queue.requests[queue.done % window], &flag, MPI_STATUS_IGNORE), "MPI_Test");
+    return flag != 0;
+  }
+
+  void post() {
+    while (receives_.posted < plan_.received.size() && receives_.posted < receives_.done + window &&
+           sends_.done >= plan_.sends_before(receives_.posted)) {
+      const std::size_t i = receives_.posted;
+      const Chunk& chunk = plan_.received[i];
+      T* to = i < plan_.summed ? staged(i) : message_ + chunk.begin;
+      check(MPI_Irecv(to, bytes(chunk), MPI_BYTE, number(plan_.previous), tag_in_, set_.comm, &receives_.requests[i % window]),
+            "MPI_Irecv");
+      ++receives_.posted;
+    }
+    while (sends_.posted < plan_.sends() && sends_.posted < sends_.done + window &&
+           sends_.posted < plan_.initial.size() + receives_.done) {
+      const Chunk& chunk = plan_.sent(sends_.posted);
+      check(MPI_Isend(message_ + chunk.begin, bytes(chunk), MPI_BYTE, number(plan_.next), tag_out_, set_.comm,
+                      &sends_.requests[sends_.posted % window]),
+            "MPI_Isend");
+      ++sends_.posted;
+    }
+  }
+  static int bytes(const Chunk& chunk) { return static_cast<int>(chunk.count * static_cast<std::int64_t>(sizeof(T))); }
+
+  Setting set_;
+  RingPlan plan_;
+  const TransferEnd* end_ = nullptr;
+  int tag_in_ = 0;
+  int tag_out_ = 0;
+  T* message_ = nullptr;  ///< numbers of the whole communication, in place or in packed_
+  std::vector<T> packed_;
+  std::vector<T> staging_;  ///< [window, chunk] numbers to be added
+  Queue receives_;
+  Queue sends_;
+};
+
+}  // namespace tawpipe::mpi

@@ -1,0 +1,378 @@
+// Watches over all ranks of a run, beside MPI: when one dies, is silent, fails or stalls, all end with exit code 3 and a
+// message that says which rank and in which task.
+// Not: recovery; a run is started again from its checkpoint.
+#pragma once
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <mutex>
+#include <random>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/core/ids.hpp"
+#include "tawpipe/execute/mpi/api.hpp"
+#include "tawpipe/execute/mpi/detail/socket.hpp"
+
+namespace tawpipe::mpi {
+
+/// How long the watch waits.
+struct WatchOptions {
+  bool on = true;
+  double silence_seconds = 5;  ///< a rank not heard of for this long has failed
+  double task_seconds = 60;    ///< a task that goes on, or waits for its other ends, for this long has stalled
+};
+
+/// One of these on each rank, a thread each. Rank 0 has a TCP connection to every other rank. The operating system closes a
+/// dead rank's, which is seen at once; a rank that is stopped or whose host is gone is seen by its silence. Either way all
+/// remaining processes print one line and leave by `_exit(3)`, whatever their other threads wait for.
+class Watch {
+ public:
+  /// Collective over `comm`. @throws DeviceError  if a rank cannot reach rank 0 by TCP.
+  Watch(MPI_Comm comm, const WatchOptions& options) : options_{options} {
+    check(MPI_Comm_rank(comm, &rank_), "MPI_Comm_rank");
+    check(MPI_Comm_size(comm, &ranks_), "MPI_Comm_size");
+    if (!options_.on) return;
+    connect(comm);
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) throw DeviceError("no pipe can be made for the watch over ranks");
+    wake_read_ = detail::Descriptor{ends[0]};
+    wake_write_ = detail::Descriptor{ends[1]};
+    sigset_t all;  // signals are for the program's own threads
+    sigset_t before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    thread_ = std::thread{[this] { run(); }};
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+  ~Watch() { close(); }
+
+  /// What the lanes do. @param task  any number; `describe` puts it in words
+  void begin(int lane, std::int32_t task) {
+    Activity& activity = activities_[static_cast<std::size_t>(lane)];
+    activity.since.store(now(), std::memory_order_relaxed);
+    activity.task.store(task, std::memory_order_release);
+  }
+  void end(int lane) { activities_[static_cast<std::size_t>(lane)].task.store(nothing, std::memory_order_release); }
+
+  /// How tasks are named: `describe(lane, task)`, called by the watch's thread. Empty: by number.
+  void describe_by(std::function<std::string(int, std::int32_t)> describe) {
+    const std::lock_guard lock{mutex_};
+    describe_ = std::move(describe);
+  }
+
+  /// Tells all ranks that this one has failed, so that they end; this process itself must end within seconds.
+  void fail(const std::string& why) {
+    if (!thread_.joinable()) return;
+    std::unique_lock lock{mutex_};
+    if (failure_.empty()) failure_ = concat("rank ", rank_, " failed: ", one_line(why));
+    wake();
+    announced_condition_.wait_for(lock, std::chrono::seconds{2}, [&] { return announced_; });
+  }
+  bool failed() const { return failing_.load(); }
+
+  /// Ends the watch in good order: all ranks must have come here (a barrier), or have failed.
+  void close() {
+    if (!thread_.joinable()) return;
+    closing_.store(true);
+    wake();
+    thread_.join();
+  }
+
+ private:
+  static constexpr std::int32_t nothing = -1;
+  static constexpr std::int64_t second = 1'000'000'000;
+  enum Kind : std::uint32_t { hello, heartbeat, stalled, failure, goodbye };
+
+  struct Activity {
+    std::atomic<std::int32_t> task{nothing};
+    std::atomic<std::int64_t> since{0};
+  };
+  struct Entry {  // of a heartbeat
+    std::int32_t lane;
+    std::int32_t task;
+    std::int64_t nanoseconds;  // for so long
+  };
+  struct Peer {
+    int rank = 0;
+    detail::Connection connection;
+    std::int64_t heard = 0;
+    std::vector<Entry> entries;
+    bool left = false;  // in good order
+  };
+
+  void connect(MPI_Comm comm) {
+    struct Door {
+      std::uint64_t secret = 0;
+      std::uint32_t hosts = 0;
+      std::uint16_t port = 0;
+      std::array<std::uint32_t, 32> host{};
+    } door;
+    detail::Descriptor listener;
+    if (rank_ == 0) {
+      listener = detail::listen_anywhere(ranks_, door.port);
+      std::random_device random;
+      door.secret = std::uint64_t{random()} << 32U | random();
+      for (const std::uint32_t host : detail::own_addresses()) {
+        if (door.hosts < door.host.size()) door.host[door.hosts++] = host;
+      }
+    }
+    check(MPI_Bcast(&door, sizeof door, MPI_BYTE, 0, comm), "MPI_Bcast");
+    bool fine = true;
+    if (rank_ == 0) {
+      fine = listener.open() && accept_all(listener.get(), door.secret);
+    } else {
+      fine = false;
+      for (std::uint32_t h = door.hosts; h-- > 0 && !fine;) {  // the loopback first, which fails at once
+        detail::Connection connection{detail::connect_to(door.host[h], door.port, 1000)};
+        std::string greeting(sizeof door.secret + sizeof rank_, '\0');
+        std::memcpy(greeting.data(), &door.secret, sizeof door.secret);
+        std::memcpy(greeting.data() + sizeof door.secret, &rank_, sizeof rank_);
+        connection.send(hello, greeting);
+        detail::Frame answer;
+        fine = connection.open() && connection.await_frame(answer, 2000) && answer.text == greeting;
+        if (fine) peers_.push_back(Peer{0, std::move(connection), now(), {}, false});
+      }
+    }
+    int all = fine ? 1 : 0;
+    check(MPI_Allreduce(MPI_IN_PLACE, &all, 1, MPI_INT, MPI_MIN, comm), "MPI_Allreduce");
+    if (all == 0) {
+      throw DeviceError(concat("rank ", rank_, fine ? " is watched, but another" : "",
+                               " cannot reach rank 0 by TCP, by which a dead rank would be noticed; open a way between the "
+                               "hosts, or switch the watch off"));
+    }
+  }
+
+  bool accept_all(int listener, std::uint64_t secret) {
+    const std::int64_t deadline = now() + 10 * second;
+    while (peers_.size() + 1 < static_cast<std::size_t>(ranks_)) {
+      const std::int64_t left = (deadline - now()) / 1'000'000;
+      if (left <= 0 || !detail::await(listener, POLLIN, static_cast<int>(left))) return false;
+      detail::Connection connection{detail::Descriptor{::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)}};
+      detail::Frame greeting;
+      if (!connection.open() || !connection.await_frame(greeting, 1000)) continue;
+      Peer peer;
+      if (greeting.kind != hello || greeting.text.size() != sizeof secret + sizeof peer.rank) continue;
+      if (std::memcmp(greeting.text.data(), &secret, sizeof secret) != 0) continue;
+      std::memcpy(&peer.rank, greeting.text.data() + sizeof secret, sizeof peer.rank);
+      connection.send(hello, greeting.text);
+      peer.connection = std::move(connection);
+      peer.heard = now();
+      peers_.push_back(std::move(peer));
+    }
+    return true;
+  }
+
+  void wake() {
+    const char byte = 0;
+    const auto written = ::write(wake_write_.get(), &byte, 1);
+    static_cast<void>(written);
+  }
+
+  // ---- the watch's own thread ----
+  void run() {
+    std::int64_t beat = 0;
+    std::int64_t last = now();
+    std::vector<pollfd> fds;
+    while (!closing_.load()) {
+      fds.assign(1, {wake_read_.get(), POLLIN, 0});
+      for (const Peer& peer : peers_) {
+        if (peer.connection.open()) fds.push_back({peer.connection.fd(), POLLIN, 0});
+      }
+      ::poll(fds.data(), fds.size(), 100);
+      drain_wakes(fds[0]);
+      for (Peer& peer : peers_) listen(peer);
+      const std::int64_t time = now();
+      if (time - last > second) {  // this process itself was stopped: the others may well have been, too
+        for (Peer& peer : peers_) peer.heard = time;
+      }
+      last = time;
+      if (own_failure()) continue;
+      if (time - beat >= second / 10) {
+        beat = time;
+        const std::string mine = own_activity();
+        for (Peer& peer : peers_) peer.connection.send(heartbeat, mine);
+        look_for_stalls(time);
+      }
+      for (const Peer& peer : peers_) {
+        if (!peer.left && static_cast<double>(time - peer.heard) > options_.silence_seconds * 1e9) {
+          stop(concat("rank ", peer.rank, " has been silent for ", (time - peer.heard) / second, " s; ", last_words(peer)), -1);
+        }
+      }
+    }
+    for (Peer& peer : peers_) peer.connection.send(goodbye, {});
+  }
+
+  static void drain_wakes(const pollfd& pipe) {
+    char bytes[64];
+    if ((pipe.revents & POLLIN) == 0) return;
+    const auto got = ::read(pipe.fd, bytes, sizeof bytes);
+    static_cast<void>(got);
+  }
+
+  void listen(Peer& peer) {
+    if (!peer.connection.open()) return;
+    const bool alive = peer.connection.receive();
+    detail::Frame frame;
+    while (peer.connection.next(frame)) {
+      peer.heard = now();
+      if (frame.kind == heartbeat) {
+        peer.entries.resize(frame.text.size() / sizeof(Entry));
+        std::memcpy(peer.entries.data(), frame.text.data(), peer.entries.size() * sizeof(Entry));
+      } else if (frame.kind == goodbye) {
+        peer.left = true;
+      } else if (frame.kind == failure) {
+        stop(frame.text, peer.rank);
+      } else if (frame.kind == stalled) {
+        stop(frame.text + longest_computation(), -1);
+      }
+    }
+    if (alive) return;
+    peer.connection.close();
+    if (!peer.left && !failing_.load()) stop(concat("rank ", peer.rank, " died; ", last_words(peer)), -1);
+    peer.left = true;
+  }
+
+  /// Whether this rank has failed by itself: then the others have been told, and the program is given time to end.
+  bool own_failure() {
+    std::unique_lock lock{mutex_};
+    if (failure_.empty()) return false;
+    if (!failing_.load()) {
+      failing_.store(true);
+      failed_at_ = now();
+      for (Peer& peer : peers_) peer.connection.send(failure, failure_);
+    }
+    // Rank 0 stays until the others have gone: its end would be news of its own.
+    const bool gone = std::all_of(peers_.begin(), peers_.end(), [](const Peer& peer) { return !peer.connection.open(); });
+    announced_ = announced_ || rank_ != 0 || gone || now() - failed_at_ > second / 2;
+    if (announced_) announced_condition_.notify_all();
+    const bool late = now() - failed_at_ > 5 * second;
+    const std::string why = failure_;
+    lock.unlock();
+    if (late) leave(why);
+    return true;
+  }
+
+  void look_for_stalls(std::int64_t time) {
+    for (std::size_t lane = 0; lane < activities_.size(); ++lane) {
+      const std::int32_t task = activities_[lane].task.load(std::memory_order_acquire);
+      const std::int64_t went_on = time - activities_[lane].since.load(std::memory_order_relaxed);
+      if (task == nothing || static_cast<double>(went_on) <= options_.task_seconds * 1e9) continue;
+      const std::string why = concat("rank ", rank_, " has stalled: ", words({static_cast<std::int32_t>(lane), task, went_on}));
+      if (rank_ == 0) stop(why + longest_computation(), -1);
+      if (!reported_) peers_.front().connection.send(stalled, why);  // rank 0 knows what the others do, and tells all
+      if (reported_ && time - failed_at_ > 2 * second) leave(why);
+      if (!reported_) failed_at_ = time;
+      reported_ = true;
+      return;
+    }
+  }
+
+  std::string own_activity() {
+    std::string text;
+    for (std::size_t lane = 0; lane < activities_.size(); ++lane) {
+      const std::int32_t task = activities_[lane].task.load(std::memory_order_acquire);
+      if (task == nothing) continue;
+      const Entry entry{static_cast<std::int32_t>(lane), task, now() - activities_[lane].since.load(std::memory_order_relaxed)};
+      text.append(reinterpret_cast<const char*>(&entry), sizeof entry);
+    }
+    return text;
+  }
+
+  std::string words(const Entry& entry) {
+    const std::lock_guard lock{mutex_};
+    const std::string task = describe_ ? describe_(entry.lane, entry.task) : concat("task ", entry.task, " on lane ", entry.lane);
+    const std::int64_t tenths = entry.nanoseconds / (second / 10);
+    return concat(task, " for ", tenths / 10, ".", tenths % 10, " s");
+  }
+  std::string last_words(const Peer& peer) {
+    std::vector<std::string> all;
+    for (const Entry& entry : peer.entries) all.push_back(words(entry));
+    return all.empty() ? "it was last heard of between iterations" : concat("last heard of in ", join(all, "; "));
+  }
+  /// On rank 0: who computes for longest, which is what those that wait may wait for.
+  std::string longest_computation() {
+    int who = rank_;
+    Entry longest{0, nothing, 0};
+    const auto consider = [&](int rank, const Entry& entry) {
+      if (entry.lane == 0 && entry.nanoseconds > longest.nanoseconds) {
+        longest = entry;
+        who = rank;
+      }
+    };
+    const std::int32_t own = activities_[0].task.load(std::memory_order_acquire);
+    if (own != nothing) consider(rank_, {0, own, now() - activities_[0].since.load(std::memory_order_relaxed)});
+    for (const Peer& peer : peers_) {
+      for (const Entry& entry : peer.entries) consider(peer.rank, entry);
+    }
+    return longest.task == nothing ? std::string{} : concat("; at work for longest is rank ", who, ": ", words(longest));
+  }
+
+  /// Tells the others, prints and ends the process. Does nothing where this rank itself is the one that fails.
+  /// @param told_by  a rank that knows already; -1: none
+  void stop(const std::string& why, int told_by) {
+    if (failing_.exchange(true)) return;
+    if (rank_ == 0) {
+      for (Peer& peer : peers_) {
+        if (peer.rank != told_by) peer.connection.send(failure, why);
+        peer.connection.end_sending();
+      }
+      // Closing at once with something unread would take back what was just sent.
+      for (const std::int64_t deadline = now() + second / 2; now() < deadline;) {
+        bool any = false;
+        for (Peer& peer : peers_) {
+          if (peer.connection.open() && !peer.connection.receive()) peer.connection.close();
+          any = any || (peer.connection.open() && !peer.left);
+        }
+        if (!any) break;
+        std::this_thread::sleep_for(std::chrono::milliseconds{5});
+      }
+    }
+    leave(why);
+  }
+
+  [[noreturn]] void leave(const std::string& why) const {
+    ::alarm(2);  // should even these few lines be kept from ending
+    if (ftrylockfile(stdout) == 0) std::fflush(stdout);
+    const std::string line = concat("tawpipe: rank ", rank_, " stops: ", one_line(why), "\n");
+    const auto written = ::write(STDERR_FILENO, line.data(), line.size());
+    static_cast<void>(written);
+    ::_exit(3);
+  }
+
+  WatchOptions options_;
+  int rank_ = 0;
+  int ranks_ = 1;
+  std::vector<Peer> peers_;                 ///< of rank 0: all others; of another: rank 0
+  std::array<Activity, 256> activities_{};  ///< [lane]
+  detail::Descriptor wake_read_;
+  detail::Descriptor wake_write_;
+  std::mutex mutex_;
+  std::function<std::string(int, std::int32_t)> describe_;
+  std::string failure_;  ///< of this rank itself
+  bool announced_ = false;
+  std::condition_variable announced_condition_;
+  std::int64_t failed_at_ = 0;
+  bool reported_ = false;  ///< that a task of this rank has stalled
+  std::atomic<bool> failing_{false};
+  std::atomic<bool> closing_{false};
+  std::thread thread_;
+};
+
+}  // namespace tawpipe::mpi

@@ -1,0 +1,130 @@
+// One rank's part in a communication as messages between neighbours: rings and chains over the members in their order.
+// Not: the messages themselves (execute/mpi/transfer.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "tawpipe/execute/dataflow.hpp"
+#include "tawpipe/schedule/schedule.hpp"
+
+namespace tawpipe {
+
+/// A run of the packed message that goes from one member to the next in one message.
+struct Chunk {
+  std::int64_t begin = 0;
+  std::int64_t count = 0;
+};
+
+/// What one rank sends and receives in a communication, in order. It sends the chunks of `initial`, which it has, then the
+/// first `forwarded` of those it receives, each once it is there. The edges are those of NCCL's rings and chains, which
+/// `count_sent` counts and the simulator's routes take; sums are formed in the order of the ring, so every run gives the
+/// same bits.
+struct RingPlan {
+  Rank previous = none<Rank>;  ///< who sends to this rank
+  Rank next = none<Rank>;      ///< who receives from it
+  int previous_lane = 0;       ///< that the communication has there
+  int next_lane = 0;
+  std::vector<Chunk> initial;
+  std::vector<Chunk> received;
+  std::size_t summed = 0;  ///< so many of `received`, the first ones, are added to what the rank has
+  std::size_t forwarded = 0;
+  std::size_t numbers_sent = 0;  ///< in all
+
+  std::size_t sends() const { return initial.size() + forwarded; }
+  const Chunk& sent(std::size_t i) const { return i < initial.size() ? initial[i] : received[i - initial.size()]; }
+  /// How many sends must be over before `received[i]` may be stored: it may replace what an earlier send still reads.
+  std::size_t sends_before(std::size_t i) const { return summed > 0 && i >= summed ? i - summed + 1 : 0; }
+};
+
+namespace detail {
+
+class RingPlanner {
+ public:
+  RingPlanner(const Task& task, std::int64_t chunk) : task_{task}, chunk_{std::max<std::int64_t>(chunk, 1)} {}
+
+  RingPlan pair(const TransferFlow& flow, Rank rank) {
+    const bool source = rank == task_.rank;
+    const Rank other = source ? task_.peer : task_.rank;
+    plan_.previous = plan_.next = other;
+    plan_.previous_lane = plan_.next_lane = source ? task_.peer_lane : task_.lane;
+    const bool both = task_.op == Op::exchange;
+    const std::int64_t half = both ? flow.count / 2 : flow.count;
+    if (source || both) cut(source ? 0 : half, half, plan_.initial);
+    if (!source || both) cut(source ? half : 0, half, plan_.received);
+    return finish(0);
+  }
+
+  RingPlan collective(const TransferFlow& flow, std::span<const Rank> members, std::size_t me) {
+    const std::size_t n = members.size();
+    if (n < 2) return plan_;
+    plan_.previous = members[(me + n - 1) % n];
+    plan_.next = members[(me + 1) % n];
+    plan_.previous_lane = plan_.next_lane = task_.lane;
+    const auto part = [&](std::size_t steps_back, std::vector<Chunk>& out) {
+      const std::size_t p = (me + 2 * n - steps_back) % n;
+      const auto begin = [&](std::size_t i) {
+        return flow.member_begin.empty() ? flow.count * static_cast<std::int64_t>(i) / static_cast<std::int64_t>(n)
+                                         : flow.member_begin[i];
+      };
+      cut(begin(p), begin(p + 1) - begin(p), out);
+    };
+    const bool chain = task_.op == Op::broadcast || task_.op == Op::reduce;
+    if (chain) {
+      std::size_t root = 0;
+      while (root + 1 < n && members[root] != task_.rank) ++root;
+      // A broadcast's chain begins at its root; a reduce's ends there.
+      const std::size_t place = (me + 2 * n - root - (task_.op == Op::reduce ? 1 : 0)) % n;
+      cut(0, flow.count, place == 0 ? plan_.initial : plan_.received);
+      if (task_.op == Op::reduce) plan_.summed = plan_.received.size();
+      return finish(place + 1 < n ? plan_.received.size() : 0);
+    }
+    const bool scatter = task_.op != Op::all_gather;
+    const bool gather = task_.op != Op::reduce_scatter;
+    part(scatter ? 1 : 0, plan_.initial);
+    if (scatter) {
+      for (std::size_t step = 0; step + 1 < n; ++step) part(2 + step, plan_.received);
+      plan_.summed = plan_.received.size();
+    }
+    if (gather) {
+      for (std::size_t step = 0; step + 1 < n; ++step) part(1 + step, plan_.received);
+    }
+    std::vector<Chunk> last;  // goes no further: the member's own sum, or the part of the member behind it
+    part(gather ? n - 1 : 0, last);
+    return finish(plan_.received.size() - last.size());
+  }
+
+ private:
+  void cut(std::int64_t begin, std::int64_t count, std::vector<Chunk>& out) const {
+    for (std::int64_t at = 0; at < count; at += chunk_) out.push_back({begin + at, std::min(chunk_, count - at)});
+  }
+  RingPlan finish(std::size_t forwarded) {
+    plan_.forwarded = forwarded;
+    for (std::size_t i = 0; i < plan_.sends(); ++i) plan_.numbers_sent += static_cast<std::size_t>(plan_.sent(i).count);
+    return plan_;
+  }
+
+  const Task& task_;
+  std::int64_t chunk_;
+  RingPlan plan_;
+};
+
+}  // namespace detail
+
+/// The part of `rank`, an end or member, in the communication `id`.
+/// @param chunk  the most numbers in one message, the same on all ranks; a point-to-point transfer goes on without waiting for
+///               a part, so `chunk` only keeps its messages from being too long for MPI
+/// Complexity: O(chunks).
+inline RingPlan ring_plan(const Schedule& schedule, TaskId id, const TransferFlow& flow, Rank rank, std::int64_t chunk) {
+  const Task& task = schedule.task(id);
+  detail::RingPlanner planner{task, chunk};
+  if (!is_collective(task.op)) return planner.pair(flow, rank);
+  const auto members = schedule.group(task.group);
+  const auto me = static_cast<std::size_t>(std::find(members.begin(), members.end(), rank) - members.begin());
+  return planner.collective(flow, members, me);
+}
+
+}  // namespace tawpipe
