@@ -29,8 +29,7 @@ enum class RingTurn : std::uint8_t {
 class WeipipeBuilder {
  public:
   WeipipeBuilder(const Workload& workload, int ranks, RingTurn kind, const WeipipeOptions& options)
-      : flows_{kind == RingTurn::forward_and_backward ? "weipipe" : "weipipe-naive", workload, ranks, options.overlap,
-               [ranks](int rank) { return (ranks - rank) % ranks; }},
+      : flows_{kind == RingTurn::forward_and_backward ? "weipipe" : "weipipe-naive", workload, seeds(ranks), options.overlap},
         options_{options},
         ranks_{ranks},
         stride_{kind == RingTurn::forward_and_backward ? 1 : 2} {
@@ -65,6 +64,11 @@ class WeipipeBuilder {
   }
 
  private:
+  static std::vector<int> seeds(int ranks) {
+    std::vector<int> chunks;
+    for (int r = 0; r < ranks; ++r) chunks.push_back((ranks - r) % ranks);
+    return chunks;
+  }
   int wrap(std::int64_t value) const { return static_cast<int>(((value % ranks_) + ranks_) % ranks_); }
   /// The chunk that `rank` owns and that seeds its forward flow in every round.
   int seed(int rank) const { return wrap(-rank); }

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "tawpipe/placement/interleaved.hpp"
 #include "tawpipe/schedule/schedules/detail/weight_flows.hpp"
 #include "tawpipe/schedule/schedules/weipipe.hpp"
 #include "tawpipe/topology/device_group.hpp"
@@ -18,26 +19,27 @@ namespace detail {
 
 /// Builds an iteration of P ranks on lines. Rank i of its line runs computation j of its program in step i + j, one step
 /// behind the rank before it, from which it gets chunks and sums; the first of a line gets chunks from their owners, and the
-/// last sends sums home. Chunk c is owned by rank c.
+/// last sends sums home. Chunks are dealt to the lines in turn, and in eager order each line's steps, which are but the order
+/// of its messages, count from one later than those of the line before: at each moment lines ask owners in different lines.
 class WeightLinesBuilder {
  public:
   WeightLinesBuilder(std::string name, const Workload& workload, const DeviceGroups& lines, const WeipipeOptions& options,
                      const std::vector<std::pair<std::string, std::string>>& named_options)
-      : flows_{std::move(name),          workload, lines.ranks(), options.overlap, [](int rank) { return rank; },
-               {"supply_out", "home_in"}},
+      : placement_{placements::interleaved(lines.ranks(), lines)},
+        flows_{std::move(name), workload, chunks(placement_), options.overlap, {"supply_out", "home_in"}},
         lines_{lines},
         order_{options.order},
         ranks_{lines.ranks()} {
     flows_.builder().option("order", text(options.order));
     flows_.builder().option("overlap", on_off(options.overlap));
     for (const auto& [key, value] : named_options) flows_.builder().option(key, value);
-    home_sum_.resize(static_cast<std::size_t>(ranks_), false);
+    has_sum_.resize(static_cast<std::size_t>(ranks_), false);
     last_step_.resize(static_cast<std::size_t>(ranks_), none<TaskId>);
   }
 
   Schedule build() {
     const std::int64_t each = flows_.rounds() * ranks_;  // forwards of a rank; as many of either part of the backwards
-    const std::int64_t steps = ranks_ + 3 * each + lines_.largest() - 1;
+    const std::int64_t steps = ranks_ + 3 * each + lines_.largest() - 1 + start(lines_.count() - 1);
     for (std::int64_t step = -1; step < steps; ++step) {
       for (const int r : flows_.alternating()) fetch(r, step);
       compute_step(step);
@@ -58,11 +60,18 @@ class WeightLinesBuilder {
     std::int64_t microbatch = 0;
   };
 
+  /// [rank] the chunk it owns
+  static std::vector<int> chunks(const placements::Interleaved& placement) {
+    std::vector<int> chunks(static_cast<std::size_t>(placement.shards()));
+    for (int c = 0; c < placement.shards(); ++c) chunks[static_cast<std::size_t>(placement.owner(c))] = c;
+    return chunks;
+  }
+  int start(int line) const { return order_ == Order::eager ? line : 0; }
   int place(int rank) const { return rank - lines_.first(lines_.group_of(rank)); }
 
   /// The program: P forwards, then backward_input, backward_weight and forward by turns, while there are any.
   Item item_at(int rank, std::int64_t step) const {
-    const std::int64_t j = step - place(rank);
+    const std::int64_t j = step - place(rank) - start(lines_.group_of(rank));
     const std::int64_t i = j - ranks_;
     constexpr Op turn[] = {Op::backward_input, Op::backward_weight, Op::forward};
     Item item;
@@ -76,10 +85,11 @@ class WeightLinesBuilder {
     item.op = op;
     return item;
   }
+  int owner(const Item& item) const { return placement_.owner(item.chunk); }
   static Flow weights_of(Op op) { return op == Op::forward ? Flow::forward : Flow::backward; }
 
   BufferId weights(int rank, const Item& item) const {
-    return item.chunk == rank ? flows_.own(rank).weights : flows_.slot(weights_of(item.op), rank, item.k);
+    return owner(item) == rank ? flows_.own(rank).weights : flows_.slot(weights_of(item.op), rank, item.k);
   }
   /// Whether no rank after `rank` in its line adds to the sum.
   bool ends_line(int rank, const Item& item) const {
@@ -87,23 +97,23 @@ class WeightLinesBuilder {
   }
   /// Where the sum that has come down the line to `rank` is kept.
   BufferId sum(int rank, const Item& item) const {
-    const bool at_home = item.chunk == rank && ends_line(rank, item);
+    const bool at_home = owner(item) == rank && ends_line(rank, item);
     return at_home ? flows_.own(rank).gradients : flows_.slot(Flow::gradients, rank, item.k);
   }
   /// A sum that goes into the owner's gradient: written the first time, added from then on.
-  Use into_home(int chunk) {
-    const BufferId home = flows_.own(chunk).gradients;
-    const bool first = !home_sum_[static_cast<std::size_t>(chunk)];
-    home_sum_[static_cast<std::size_t>(chunk)] = true;
+  Use into_home(int owner) {
+    const BufferId home = flows_.own(owner).gradients;
+    const bool first = !has_sum_[static_cast<std::size_t>(owner)];
+    has_sum_[static_cast<std::size_t>(owner)] = true;
     return first ? writes(home) : adds_to(home);
   }
 
   /// Brings the weights that `rank` uses in the next step, from the rank before it or from their owner.
   void fetch(int rank, std::int64_t step) {
     const Item item = item_at(rank, step + 1);
-    if (item.op == Op::idle || item.op == Op::backward_weight || item.chunk == rank) return;
-    const int from = place(rank) > 0 ? rank - 1 : item.chunk;
-    const BufferId source = from == item.chunk ? flows_.own(from).weights : flows_.slot(weights_of(item.op), from, item.k);
+    if (item.op == Op::idle || item.op == Op::backward_weight || owner(item) == rank) return;
+    const int from = place(rank) > 0 ? rank - 1 : owner(item);
+    const BufferId source = from == owner(item) ? flows_.own(from).weights : flows_.slot(weights_of(item.op), from, item.k);
     // An owner is behind the first of its line, or ahead of it in the other lines: one lane each for what it sends on and for
     // what it owns, so that neither waits for the other's turn.
     WeightFlows::Lanes by = WeightFlows::lanes_of(weights_of(item.op));
@@ -139,9 +149,9 @@ class WeightLinesBuilder {
   }
   void send_home(int rank, std::int64_t step) {
     const Item item = item_at(rank, step);
-    if (item.op != Op::backward_weight || !ends_line(rank, item) || item.chunk == rank) return;
+    if (item.op != Op::backward_weight || !ends_line(rank, item) || owner(item) == rank) return;
     const WeightFlows::Lanes by{WeightFlows::lanes_of(Flow::gradients).out, home_lane_};
-    flows_.pass(Flow::gradients, by, rank, item.chunk, item.chunk, count(step), sum(rank, item), into_home(item.chunk));
+    flows_.pass(Flow::gradients, by, rank, owner(item), item.chunk, count(step), sum(rank, item), into_home(owner(item)));
   }
 
   /// Steps counted from the first message.
@@ -150,11 +160,12 @@ class WeightLinesBuilder {
   static constexpr int supply_lane_ = WeightFlows::first_more;
   static constexpr int home_lane_ = WeightFlows::first_more + 1;
 
+  placements::Interleaved placement_;
   WeightFlows flows_;
   DeviceGroups lines_;
   Order order_;
   int ranks_;
-  std::vector<bool> home_sum_;     ///< [chunk] whether its owner's gradient has been written
+  std::vector<bool> has_sum_;      ///< [rank] whether the gradient of its chunk has been written
   std::vector<TaskId> last_step_;  ///< [rank] its computation in the step before
 };
 

@@ -26,17 +26,19 @@ enum class Flow : std::uint8_t {
 /// P ranks, each the owner of one of P chunks, through which weights and gradients pass.
 class WeightFlows {
  public:
-  /// @param owner       of chunk c, and the chunk of rank c: a permutation that is its own inverse
+  /// @param chunks      [rank] the chunk that it owns
   /// @param more_lanes  with overlap, beside those of the flows
-  template <class Owner>
-  WeightFlows(std::string name, const Workload& workload, int ranks, bool overlap, const Owner& owner,
+  WeightFlows(std::string name, const Workload& workload, const std::vector<int>& chunks, bool overlap,
               const std::vector<std::string>& more_lanes = {})
-      : builder_{std::move(name), workload, ranks, lanes(overlap, more_lanes)}, ranks_{ranks}, overlap_{overlap} {
-    builder_.stages(workload.split(ranks));
+      : builder_{std::move(name), workload, static_cast<int>(chunks.size()), lanes(overlap, more_lanes)},
+        ranks_{static_cast<int>(chunks.size())},
+        overlap_{overlap} {
+    builder_.stages(workload.split(ranks_));
     std::int64_t largest = 0;
     for (const auto& stage : builder_.stages()) largest = std::max(largest, stage.parameters);
-    for (int r = 0; r < ranks; ++r) {
-      states_.push_back(add_states(builder_, r, builder_.stage(owner(r)).parameters, owner(r)));
+    for (int r = 0; r < ranks_; ++r) {
+      const int chunk = chunks[static_cast<std::size_t>(r)];
+      states_.push_back(add_states(builder_, r, builder_.stage(chunk).parameters, chunk));
       RankBuffers rank;
       for (const Flow flow : {Flow::forward, Flow::backward, Flow::gradients}) {
         const Bytes bytes = flow == Flow::gradients ? gradient_bytes(workload, largest) : weight_bytes(workload, largest);
@@ -47,10 +49,10 @@ class WeightFlows {
       rank.forward_stream = builder_.persistent(r, BufferKind::activations, builder_.stage(0).boundary);
       rank.backward_stream = builder_.persistent(r, BufferKind::activations, builder_.stage(0).boundary);
       add_workspace(builder_, r);
-      rank.saved.resize(static_cast<std::size_t>(2 * ranks), none<BufferId>);
+      rank.saved.resize(static_cast<std::size_t>(2 * ranks_), none<BufferId>);
       rank_.push_back(std::move(rank));
     }
-    edge_.emplace(builder_, ranks);
+    edge_.emplace(builder_, ranks_);
   }
 
   ScheduleBuilder& builder() { return builder_; }
