@@ -699,10 +699,10 @@ void mutate(const std::string& what, const Schedule& schedule, int rounds) {
   }
 }
 
-Workload model(int microbatches, bool tied = false) {
+Workload model(int microbatches, bool tied = false, Recompute recompute = Recompute::none) {
   const Transformer transformer{
       .name = "m", .layers = 6, .hidden = 8, .heads = 4, .kv_heads = 2, .intermediate = 12, .vocab = 10, .tied = tied};
-  return {transformer, {.sequence = 6, .microbatch_size = 1, .global_batch = microbatches}};
+  return {transformer, {.sequence = 6, .microbatch_size = 1, .global_batch = microbatches}, recompute};
 }
 
 schedules::TawpipeOptions tawpipe_options(schedules::Order order, bool overlap) {
@@ -791,6 +791,11 @@ TEST_CASE("mutants of 1F1B are found") {
 TEST_CASE("mutants of zero-bubble and interleaved pipelines are found") {
   mutate("ZB-H1", schedules::zb_h1(model(6), 3), rounds);
   mutate("interleaved", schedules::interleaved_one_f_one_b(model(4, true), 2, 2), rounds);
+}
+TEST_CASE("mutants of zero bubble with recomputation, whose backwards leave a stash, are found") {
+  mutate("ZB-H1", schedules::zb_h1(model(6, false, Recompute::full), 3), rounds);
+  mutate("ZB-H2, tied", schedules::zb_h2(model(5, true, Recompute::selective), 3), rounds);
+  mutate("WeiPipe", schedules::weipipe_zb1(model(5, false, Recompute::full), 3), rounds / 2);
 }
 TEST_CASE("mutants of DDP, ZeRO and HSDP are found") {
   mutate("DDP", schedules::data_parallel(model(4, true), DeviceGroups{{3}}), rounds / 2);

@@ -59,6 +59,22 @@ inline ActivationBytes layer_activations(const Transformer& model, const Batch& 
           .backward_workspace = batch.tokens() * (not_kept + element * gradients)};
 }
 
+/// What a backward_input that runs apart from its backward_weight leaves to it beside `saved`: of each layer the inputs of its
+/// matrices and the gradients of their outputs, [microbatch, sequence] of 4H + 2Q + 2K + 4I. With Recompute::none they fit over
+/// saved activations that nobody reads again; otherwise recomputed ones must be held. An embedding waits for the gradient of its
+/// output [microbatch, sequence, hidden], which lies among a layer's where it fits: not in a stage without layers, nor over
+/// saved activations of I < H + 2H/T.
+/// Source: the layout of layers/host/layer_tensors.hpp.
+inline std::int64_t stash_bytes(const Transformer& model, const Batch& batch, Recompute recompute, std::int64_t layers,
+                                bool embedding) {
+  const std::int64_t hidden = model.hidden;
+  const std::int64_t inner = model.intermediate;
+  const bool none = recompute == Recompute::none;
+  const std::int64_t layer = none ? 0 : 4 * hidden + 2 * model.query_width() + 2 * model.key_width() + 4 * inner;
+  const bool fits = layers > 0 && (!none || batch.tokens() * inner >= (batch.tokens() + 2) * hidden);
+  return batch.tokens() * size_bytes(model.dtype) * (layers * layer + (embedding && !fits ? hidden : 0));
+}
+
 /// Activations of the final norm, output matrix and cross entropy, as PyTorch's eager mode with automatic mixed precision
 /// runs them: cross entropy in float32 (the autocast list of its documentation), so for a 16-bit model and each token and
 /// vocabulary entry

@@ -26,6 +26,7 @@ struct StageWork {
   std::int64_t edge_parameters = 0;  ///< of the embedding, final norm and head that this stage holds
 
   Bytes saved;               ///< activations kept from forward to backward
+  Bytes stash;               ///< beside `saved`, kept from a backward_input to its backward_weight
   Bytes boundary;            ///< activation handed to the next stage [microbatch, sequence, hidden]
   Bytes forward_workspace;   ///< held only while the forward runs
   Bytes backward_workspace;  ///< held only while the backward runs (recomputed activations, logits)

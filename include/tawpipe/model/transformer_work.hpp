@@ -106,6 +106,7 @@ inline StageWork transformer_work(const Transformer& model, const Batch& batch, 
   work.backward_input = Flops{layers * (matrices + 2 * attention) + logits};
   work.backward_weight = Flops{layers * matrices + logits};
 
+  work.stash = Bytes{stash_bytes(model, batch, recompute, layers, embedding)};
   work.boundary = Bytes{batch.tokens() * model.hidden * size_bytes(model.dtype)};
   if (layers > 0) {
     const ActivationBytes layer = layer_activations(model, batch, recompute);

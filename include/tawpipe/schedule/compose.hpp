@@ -175,7 +175,7 @@ class Composer {
     const int both = layout_.per_logical_rank();
     stage.parameters = part(stage.parameters, layout_.tensor);
     stage.edge_parameters = part(stage.edge_parameters, layout_.tensor);
-    for (Bytes* bytes : {&stage.saved, &stage.boundary, &stage.forward_workspace, &stage.backward_workspace,
+    for (Bytes* bytes : {&stage.saved, &stage.stash, &stage.boundary, &stage.forward_workspace, &stage.backward_workspace,
                          &stage.forward_traffic, &stage.backward_traffic}) {
       *bytes = Bytes{part(bytes->value(), both)};
     }

@@ -186,6 +186,36 @@ TEST_CASE("V505, V506, V509: activations go from stage to stage and from forward
   saved = use_of(draft, find(draft, Op::backward, 1, 1), BufferKind::activations, Access::read);
   CHECK_FINDS(draft, "V506", "does not read what its forward saved, but the forward's result of stage 1, microbatch 1");
 }
+TEST_CASE("V501, V506, V507, V509: what a backward_input leaves goes to the backward_weight of its stage and microbatch") {
+  Workload recomputed{model().model(), model().batch(), Recompute::full};
+  const Draft right{schedules::zb_h1(recomputed, 2)};
+  CHECK(findings(right).errors() == 0);
+  Draft draft = right;
+  const auto stash = [&](int stage, int microbatch) -> Use& {
+    return use_of(draft, find(draft, Op::backward_input, stage, microbatch), BufferKind::activations, Access::write);
+  };
+  const auto taken = [&](int microbatch) -> Use& {  // the last that a backward_weight of stage 1 reads of activations
+    Use* last = nullptr;
+    for (Use& use : draft.uses[index(find(draft, Op::backward_weight, 1, microbatch))]) {
+      if (draft.parts.buffers[index(use.buffer)].kind == BufferKind::activations) last = &use;
+    }
+    return *last;
+  };
+  std::swap(taken(0).buffer, taken(1).buffer);
+  CHECK_FINDS(draft, "V506",
+              "does not read what its backward_input left, but what a backward_input left of stage 1, microbatch 1");
+  draft = right;
+  stash(1, 0).access = Access::read;
+  CHECK_FINDS(draft, "V501", "which nothing has written before");
+  draft = right;
+  taken(0) = taken(1);
+  CHECK_FINDS(draft, "V509", "which nothing reads");
+  draft = right;
+  for (Use& use : draft.uses[index(find(draft, Op::pass, 0, 0))]) {
+    if (use.access == Access::read) use.buffer = stash(1, 0).buffer;
+  }
+  CHECK_FINDS(draft, "V507", "finds what a backward_input left of stage 1, microbatch 0");
+}
 TEST_CASE("V507, V508, V510: buffers are used for what they are") {
   Draft draft = pipeline();
   draft.task(find(draft, Op::pass, 1, 0)).payload = Payload::weights;

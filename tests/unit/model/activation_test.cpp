@@ -41,6 +41,25 @@ TEST_CASE("full recomputation keeps a layer's input alone") {
   CHECK(tawpipe::layer_activations(tiny, batch, Recompute::full).saved == 16 * 12);  // H = 8 at 2 bytes
 }
 
+TEST_CASE("a backward in two parts leaves nothing over saved activations, and all that it recomputed otherwise") {
+  // 104 elements a token as above, whatever of them the policy keeps: 208 bytes, 12 tokens, 3 layers
+  CHECK(tawpipe::stash_bytes(tiny, batch, Recompute::none, 3, true) == 0);
+  CHECK(tawpipe::stash_bytes(tiny, batch, Recompute::selective, 3, true) == 3 * 208 * 12);
+  CHECK(tawpipe::stash_bytes(tiny, batch, Recompute::full, 3, false) == 3 * 208 * 12);
+}
+
+TEST_CASE("an embedding's gradient is left where no layer has room for it") {
+  // H = 8 at 2 bytes: 16 a token
+  CHECK(tawpipe::stash_bytes(tiny, batch, Recompute::none, 0, true) == 16 * 12);
+  CHECK(tawpipe::stash_bytes(tiny, batch, Recompute::full, 0, true) == 16 * 12);
+  CHECK(tawpipe::stash_bytes(tiny, batch, Recompute::full, 0, false) == 0);
+  Transformer narrow = tiny;  // room for T I numbers; T H and two rows of H: 12 * 9 < 14 * 8 <= 12 * 10
+  narrow.intermediate = 9;
+  CHECK(tawpipe::stash_bytes(narrow, batch, Recompute::none, 1, true) == 16 * 12);
+  narrow.intermediate = 10;
+  CHECK(tawpipe::stash_bytes(narrow, batch, Recompute::none, 1, true) == 0);
+}
+
 TEST_CASE("a layer's workspaces hold what is not kept, and tensors in flight") {
   // forward: what is not kept (0, 232 - 112 = 120, 232 - 16 = 216) and 2H = 32 bytes
   CHECK(tawpipe::layer_activations(tiny, batch, Recompute::none).forward_workspace == 32 * 12);

@@ -55,6 +55,7 @@ void check_same(const Schedule& a, const Schedule& b) {
     CHECK(x.share.numerator == y.share.numerator);
     CHECK(x.edge_parameters == y.edge_parameters);
     CHECK(x.saved == y.saved);
+    CHECK(x.stash == y.stash);
     CHECK(x.forward == y.forward);
     CHECK(x.recompute == y.recompute);
     CHECK(x.backward_traffic == y.backward_traffic);

@@ -13,7 +13,7 @@
 
 namespace tawpipe::detail {
 
-enum class Holds : std::uint8_t { nothing, any, weights, gradient, forward_output, backward_output };
+enum class Holds : std::uint8_t { nothing, any, weights, gradient, forward_output, backward_output, stash };
 
 /// The symbol in a buffer.
 struct Content {

@@ -10,6 +10,7 @@
 
 #include "tawpipe/analysis/detail/contents.hpp"
 #include "tawpipe/analysis/detail/partial_sums.hpp"
+#include "tawpipe/analysis/detail/stashes.hpp"
 #include "tawpipe/analysis/diagnostics.hpp"
 #include "tawpipe/schedule/describe.hpp"
 #include "tawpipe/schedule/schedule.hpp"
@@ -19,12 +20,11 @@ namespace tawpipe::detail {
 /// The contents of all buffers, and what every kind of task does with them.
 class ContentsWalk {
  public:
-  ContentsWalk(const Schedule& schedule, Diagnostics& out) : schedule_{schedule}, out_{out}, layout_{schedule} {
-    contents_.resize(schedule.buffers().size());
-    for (std::size_t b = 0; b < contents_.size(); ++b) {
-      const Buffer& buffer = schedule.buffers()[b];
+  ContentsWalk(const Schedule& schedule, Diagnostics& out)
+      : schedule_{schedule}, out_{out}, layout_{schedule}, stashes_{schedule} {
+    for (const Buffer& buffer : schedule.buffers()) {
       has_activations_ = has_activations_ || buffer.kind == BufferKind::activations;
-      contents_[b] = at_start(buffer);
+      contents_.push_back(at_start(buffer));
     }
   }
 
@@ -146,6 +146,8 @@ class ContentsWalk {
         return concat("the forward's result", of_both);
       case Holds::backward_output:
         return concat("the backward's result", of_both);
+      case Holds::stash:
+        return concat("what a backward_input left", of_both);
     }
     return {};  // unreachable: every enumerator returns above
   }
@@ -183,6 +185,7 @@ class ContentsWalk {
     bool edge = false;
     bool input = false;
     bool saved = false;
+    bool stash = false;
     bool unwritten_activations = false;  ///< reported; what they should have held is not worth a second finding
     std::string seen;                    ///< what was there in place of what is missing
   };
@@ -230,6 +233,10 @@ class ContentsWalk {
       case Holds::gradient:
         found.seen = ", but a gradient";
         return;
+      case Holds::stash:
+        if (task.op != Op::backward_weight || content.stage != s || content.microbatch != task.microbatch) break;
+        found.stash = true;
+        return;
       case Holds::forward_output:
       case Holds::backward_output: {
         const bool forward = content.holds == Holds::forward_output;
@@ -242,10 +249,11 @@ class ContentsWalk {
         }
         const bool input = forward == (task.op == Op::forward) && same && content.stage == (forward ? s - 1 : s + 1);
         if (input) found.input = true;
-        if (!input && !(forward && same && content.stage == s)) found.seen = concat(", but ", words(content));
-        return;
+        if (input || (forward && same && content.stage == s)) return;
+        break;
       }
     }
+    found.seen = concat(", but ", words(content));
   }
 
   void weights(TaskId t, const Use& use, const Content& content, Found& found) {
@@ -311,11 +319,16 @@ class ContentsWalk {
           },
           "run the stages of a microbatch in order, and bring each result to the next");
     }
-    if (!forward && !found.saved) {
+    const auto lacks = [&](std::string_view what, std::string_view help) {
       error(
-          "V506", t, task.rank,
-          [&] { return concat(describe(schedule_, t), " does not read what its forward saved", found.seen); },
-          "run the forward before, and name the buffer in which it left its activations");
+          "V506", t, task.rank, [&] { return concat(describe(schedule_, t), " does not read what its ", what, found.seen); },
+          help);
+    };
+    if (stashes_.takes(task) && !found.stash) {
+      lacks("backward_input left", "name the buffer in which the backward_input of its stage and microbatch left activations");
+    }
+    if (!forward && !found.saved) {
+      lacks("forward saved", "run the forward before, and name the buffer in which it left its activations");
     }
   }
 
@@ -334,7 +347,9 @@ class ContentsWalk {
             "write activations, or read and write them in place");
       }
       state = Content{};
-      state.holds = task.op == Op::forward ? Holds::forward_output : Holds::backward_output;
+      state.holds = task.op == Op::forward              ? Holds::forward_output
+                    : stashes_.leaves(task, use.buffer) ? Holds::stash
+                                                        : Holds::backward_output;
       state.stage = number(task.stage);
       state.microbatch = task.microbatch;
       state.bytes = buffer.bytes.value();
@@ -378,6 +393,7 @@ class ContentsWalk {
   ParameterSets parts_;
   PartialSums partial_;
   std::vector<Content> contents_;  ///< [buffer]
+  Stashes stashes_;
   bool has_activations_ = false;
 };
 

@@ -115,11 +115,11 @@ inline Workload read_workload(JsonValue value, int ranks) {
 }
 
 inline StageWork read_stage(JsonValue value) {
-  static constexpr std::string_view keys[] = {
-      "first_layer",        "layers",          "embedding", "head",           "share",
-      "parameters",         "edge_parameters", "saved",     "boundary",       "forward_workspace",
-      "backward_workspace", "forward",         "recompute", "backward_input", "backward_weight",
-      "forward_traffic",    "backward_traffic"};
+  static constexpr std::string_view keys[] = {"first_layer",     "layers",          "embedding",         "head",
+                                              "share",           "parameters",      "edge_parameters",   "saved",
+                                              "stash",           "boundary",        "forward_workspace", "backward_workspace",
+                                              "forward",         "recompute",       "backward_input",    "backward_weight",
+                                              "forward_traffic", "backward_traffic"};
   value.expect_object(keys);
   StageWork stage;
   const auto layers = [&](std::string_view key, std::int32_t& into) {
@@ -148,6 +148,7 @@ inline StageWork read_stage(JsonValue value) {
   parameters("parameters", stage.parameters);
   parameters("edge_parameters", stage.edge_parameters);
   bytes("saved", stage.saved);
+  bytes("stash", stage.stash);
   bytes("boundary", stage.boundary);
   bytes("forward_workspace", stage.forward_workspace);
   bytes("backward_workspace", stage.backward_workspace);

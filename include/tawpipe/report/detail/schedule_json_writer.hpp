@@ -225,6 +225,7 @@ class ScheduleJsonWriter {
     field("parameters", stage.parameters);
     field("edge_parameters", stage.edge_parameters);
     field("saved", stage.saved);
+    field("stash", stage.stash);
     field("boundary", stage.boundary);
     field("forward_workspace", stage.forward_workspace);
     field("backward_workspace", stage.backward_workspace);

@@ -96,6 +96,7 @@ class PipelineBuilder {
     backward_.resize(slots);
     released_.resize(slots, none<BufferId>);
     kept_.resize(slots, none<BufferId>);
+    stash_.resize(slots, none<BufferId>);
     for (const auto* holders : {&program_.rank_of_stage, &program_.second_rank_of_stage}) {
       for (std::size_t s = 0; s < holders->size(); ++s) {
         const StageWork& work = builder_.stages()[s];
@@ -246,6 +247,7 @@ class PipelineBuilder {
     const States& own = states(action.stage, rank);
     BufferId& released = released_[at(action.stage, action.microbatch)];
     BufferId& kept = kept_[at(action.stage, action.microbatch)];
+    BufferId& stash = stash_[at(action.stage, action.microbatch)];
     std::vector<Use> uses{reads(own.weights)};
     if (has_input(action)) uses.push_back(reads(slot(input(action)).received));
     if (is_forward(action.op)) {
@@ -258,6 +260,11 @@ class PipelineBuilder {
       }
     } else {
       uses.push_back(reads(kept));
+      if (action.op == Op::backward_input && work.stash > Bytes{}) {
+        stash = builder_.transient(rank, BufferKind::activations, work.stash, action.stage);
+        uses.push_back(writes(stash));
+      }
+      if (action.op == Op::backward_weight && stash != none<BufferId>) uses.push_back(reads(stash));
       if (action.op != Op::backward_weight && released != none<BufferId>) uses.push_back(reads(released));
       if (action.op != Op::backward_input) uses.push_back(adds_to(own.gradients));
     }
@@ -373,6 +380,7 @@ class PipelineBuilder {
   std::vector<Slot> backward_;            ///< [stage, microbatch] what the backward hands on
   std::vector<BufferId> released_;        ///< [stage, microbatch] what backward_input releases, if anything
   std::vector<BufferId> kept_;            ///< [stage, microbatch] what is held to the end of the backward
+  std::vector<BufferId> stash_;           ///< [stage, microbatch] what backward_input leaves for backward_weight, if anything
   std::vector<std::vector<Item>> items_;  ///< [rank]
   std::vector<std::size_t> next_;         ///< [rank] items emitted
   std::vector<std::int64_t> clock_;       ///< [rank] in units of one computation

@@ -197,7 +197,9 @@ TEST_CASE("recomputation and splitting need the stash that they say") {
   const Transformer model = grouped();
   const auto bytes = [&](const Transformer& of, Recompute recompute, int layers, bool embedding) {
     const auto stage = tawpipe::transformer_work(of, two_of_nine(), recompute, 0, layers, embedding, false);
-    return Llama<double>{of, two_of_nine(), recompute}.stash_bytes(stage);
+    const std::int64_t stash = Llama<double>{of, two_of_nine(), recompute}.stash_bytes(stage);
+    CHECK(stage.stash.value() == stash);  // what a schedule sets aside
+    return stash;
   };
   CHECK(bytes(model, Recompute::none, 4, true) == 0);
   CHECK(bytes(model, Recompute::selective, 4, true) == 4 * 18 * 8 * 288);

@@ -6,7 +6,9 @@
 
 #include <fstream>
 
+#include "support/clusters.hpp"
 #include "support/pipelines.hpp"
+#include "tawpipe/analysis/memory.hpp"
 
 using namespace tawpipe::literals;
 using tawpipe::FixedCost;
@@ -108,4 +110,18 @@ TEST_CASE("PyTorch's first orders, by hand") {
                                          {i, 1, 1},
                                          {w, 1, 0},
                                          {w, 1, 1}});
+}
+
+TEST_CASE("with recomputation a backward in two parts holds what it recomputed from one part to the other") {
+  const Workload kept = support::transformer(2, 4);
+  const Workload recomputed{kept.model(), kept.batch(), tawpipe::Recompute::full};
+  for (const Workload& work : {kept, recomputed}) {
+    const auto schedule = zb_h1(work, 1);
+    const auto cluster = support::cluster(1);
+    const auto peak = tawpipe::peak_memory(schedule, tawpipe::Simulator{cluster, costs[0]}.run(schedule))[0];
+    const auto& stage = schedule.stages()[0];
+    // one microbatch at a time, and nothing handed on; layers of 4*8 + 4*8 + 4*16 = 128 numbers of 2 bytes, 4 tokens
+    CHECK(stage.stash.value() == (work.recompute() == tawpipe::Recompute::none ? 0 : 2 * 128 * 2 * 4));
+    CHECK(peak.by_kind[static_cast<std::size_t>(tawpipe::BufferKind::activations)] == stage.saved + stage.stash);
+  }
 }

@@ -50,6 +50,7 @@ class WeightFlows {
       rank.backward_stream = builder_.persistent(r, BufferKind::activations, builder_.stage(0).boundary);
       add_workspace(builder_, r);
       rank.saved.resize(static_cast<std::size_t>(2 * ranks_), none<BufferId>);
+      rank.stash = rank.saved;
       rank_.push_back(std::move(rank));
     }
     edge_.emplace(builder_, ranks_);
@@ -115,7 +116,8 @@ class WeightFlows {
                  Use gradient = {}) {
     const StageWork& work = builder_.stage(chunk);
     RankBuffers& buffers = rank_[static_cast<std::size_t>(rank)];
-    BufferId& saved = buffers.saved[static_cast<std::size_t>(microbatch / ranks_ % 2 * ranks_ + chunk)];
+    const auto at = static_cast<std::size_t>(microbatch / ranks_ % 2 * ranks_ + chunk);
+    BufferId& saved = buffers.saved[at];
     std::vector<Use> uses{reads(weights)};
     if (op == Op::forward) {
       saved = builder_.transient(rank, BufferKind::activations, work.saved, chunk);
@@ -124,6 +126,11 @@ class WeightFlows {
     } else {
       if (op != Op::backward_weight) uses.push_back(changes(buffers.backward_stream));
       uses.push_back(reads(saved));
+    }
+    if (work.stash > Bytes{} && (op == Op::backward_input || op == Op::backward_weight)) {
+      BufferId& stash = buffers.stash[at];
+      if (op == Op::backward_input) stash = builder_.transient(rank, BufferKind::activations, work.stash, chunk);
+      uses.push_back(op == Op::backward_input ? writes(stash) : reads(stash));
     }
     if (op == Op::backward || op == Op::backward_weight) {
       uses.push_back(gradient);
@@ -152,6 +159,7 @@ class WeightFlows {
     BufferId forward_stream = none<BufferId>;
     BufferId backward_stream = none<BufferId>;
     std::vector<BufferId> saved;  ///< [round % 2 * ranks + chunk]
+    std::vector<BufferId> stash;  ///< [round % 2 * ranks + chunk] from a backward_input to its backward_weight
   };
 
   static std::vector<std::string> lanes(bool overlap, const std::vector<std::string>& more) {
