@@ -1,8 +1,6 @@
-// The command `tawpipe`: its flags, and its exit codes. The only file that sees CLI11.
+// The command `tawpipe`: its commands and their flags, and its exit codes.
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
-#include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
@@ -16,6 +14,8 @@
 
 #include "commands/exchange.hpp"
 #include "commands/graph.hpp"
+#include "flags.hpp"
+#include "instruments.hpp"
 #include "request.hpp"
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
@@ -24,105 +24,6 @@
 namespace {
 
 using tawpipe::sim::Request;
-
-/// Whole numbers above zero: what --sequence 0, -5, 1e18 or text are told.
-template <class Number>
-std::string count_fault(const std::string& text) {
-  Number value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [rest, status] = std::from_chars(text.data(), end, value);
-  if (status == std::errc::result_out_of_range) return tawpipe::concat(tawpipe::quote(text), " is too large");
-  const bool right = status == std::errc{} && rest == end && value > 0;
-  return right ? std::string{} : tawpipe::concat(tawpipe::quote(text), " must be a whole number above zero");
-}
-
-template <class Number>
-void add_count(CLI::App& app, const std::string& name, Number& value, const std::string& text, const std::string& type,
-               const std::string& group) {
-  app.add_option(name, value, text)->type_name(type)->group(group)->check(CLI::Validator{count_fault<Number>, ""});
-}
-
-void add_json_flag(CLI::App& app, std::string& json, const std::string& what) {
-  app.add_option("--json", json, "Write " + what + " as JSON to a file, or - for standard output")
-      ->type_name("FILE|-")
-      ->group("Output");
-}
-
-/// The flags that say what is to be trained and where.
-void add_problem_flags(CLI::App& app, Request& request, const std::string& microbatch_default) {
-  app.add_option("--cluster", request.cluster,
-                 "A name (tawpipe list clusters), NAME*NODES, NxM (N nodes of M devices), 8+8+4, or a file:\n"
-                 "JSON, the output of nvidia-smi topo -m, or NCCL's topology XML")
-      ->type_name("CLUSTER")
-      ->group("Problem");
-  app.add_option("--model", request.model, "A name (tawpipe list models), llama-LxH, or a Hugging Face config.json")
-      ->type_name("MODEL")
-      ->group("Problem");
-  add_count(app, "--sequence", request.sequence, "Tokens of one sequence", "TOKENS", "Problem");
-  add_count(app, "--global-batch", request.global_batch, "Sequences of one iteration, over all devices", "N", "Problem");
-  add_count(app, "--microbatches", request.microbatches, "Microbatches of one iteration, in place of --global-batch", "N",
-            "Problem");
-  app.add_option("--microbatch", request.microbatch,
-                 "Sequences of one microbatch, or auto: the fastest that fits (default " + microbatch_default + ")")
-      ->type_name("N|auto")
-      ->group("Problem");
-  app.add_option("--recompute", request.recompute,
-                 "Activations computed again in the backward: none, selective or full (default)")
-      ->type_name("POLICY")
-      ->group("Problem");
-  add_count(app, "--tensor-parallel", request.layout.tensor, "Devices that split each matrix product (default 1)", "N", "Layout");
-  add_count(app, "--context-parallel", request.layout.context, "Devices that split each sequence (default 1)", "N", "Layout");
-  add_count(app, "--data-parallel", request.layout.data, "Replicas of the schedule, each with its part of the batch (default 1)",
-            "N", "Layout");
-  app.add_option("--layout", request.layout.order,
-                 "Which devices lie side by side, nearest first: tensor, context, schedule, data (default tcsd)")
-      ->type_name("ORDER")
-      ->group("Layout");
-  app.add_option("--cost", request.cost,
-                 "roofline (default): times from data sheets, with parameters as roofline:KEY=VALUE,...\n"
-                 "  utilization=0.45         fraction of the matrix peak (default: the model's, or 0.5)\n"
-                 "  memory-utilization=0.8   fraction of the memory bandwidth\n"
-                 "  overhead=8.4us           of starting a transfer\n"
-                 "  all-reduce=ring|tree     (default ring)\n"
-                 "or given times of one stage and microbatch, with no model needed:\n"
-                 "  fixed:forward=18522us,backward_input=18086us,backward_weight=9337us,transfer=601us")
-      ->type_name("COST")
-      ->group("Times");
-}
-
-void add_option_flag(CLI::App& app, Request& request, const std::string& whose) {
-  app.add_option("--option", request.options, "An option of " + whose + " (tawpipe list schedules); may be repeated")
-      ->type_name("KEY=VALUE")
-      ->group("Schedule")
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-}
-
-void add_schedule_flags(CLI::App& app, Request& request) {
-  app.add_option("--schedule", request.schedule, "Which schedule (tawpipe list schedules)")->type_name("NAME")->group("Schedule");
-  app.add_option("--schedule-file", request.schedule_file,
-                 "A schedule from a file: JSON or PyTorch's pipeline CSV (docs/interchange.md)")
-      ->type_name("FILE|-")
-      ->group("Schedule");
-  add_option_flag(app, request, "the schedule");
-}
-
-void add_config_flag(CLI::App& app) {
-  const std::string text = "Read flags from a file of lines such as sequence = 4096 (TOML; a section [" + app.get_name() +
-                           "]\nholds for this command only). The command line wins";
-  app.add_option("--config", text)->type_name("FILE")->group("Other");
-}
-
-/// --help last of its group, repeated flags replace, and an example below.
-void finish(CLI::App& app, const std::string& example) {
-  app.set_help_flag("-h,--help", "Show this help");
-  app.get_help_ptr()->group("Other");
-  app.footer(example);
-  for (CLI::Option* option : app.get_options()) {
-    if (option->get_items_expected_max() == 1 && option->get_multi_option_policy() == CLI::MultiOptionPolicy::Throw) {
-      option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-    }
-  }
-}
 
 const CLI::App* find_command(const CLI::App& app, const std::string& name) {
   for (const CLI::App* candidate : app.get_subcommands({})) {
@@ -379,6 +280,8 @@ int run(int argc, char** argv) {
       "    --cost fixed:forward=1s,backward_input=1s,backward_weight=1s,transfer=0s\n"
       "  tawpipe export --schedule tawpipe --cluster 3x8 --model llama-2-7b --sequence 4096 --global-batch 96 --graph graph.tg");
 
+  const std::vector<Command> instruments = add_instruments(app);
+
   const std::vector<std::string> given{argv + 1, argv + argc};
   try {
     std::vector<std::string> arguments = with_config(app, given);
@@ -392,6 +295,9 @@ int run(int argc, char** argv) {
     return ok;
   }
   try {
+    for (const Command& command : instruments) {
+      if (command.app->parsed()) return command.run();
+    }
     if (list->parsed()) {
       const std::vector<std::string> lists{"schedules", "clusters", "models"};
       if (std::find(lists.begin(), lists.end(), what) == lists.end()) {

@@ -57,6 +57,23 @@ void OutputFile::fail(int reason) const {
       concat("cannot write ", path_ == "-" ? "standard output" : quote(one_line(path_)), ": ", std::strerror(reason)));
 }
 
+std::string read_text(const std::string& path, std::string_view kind) {
+  constexpr std::size_t largest = std::size_t{1} << 30;
+  std::FILE* const file = path == "-" ? stdin : std::fopen(path.c_str(), "rb");
+  const auto fail = [&](std::string_view why) { return InputError(one_line(concat("the ", kind, " ", quote(path), why))); };
+  if (file == nullptr) throw fail(" cannot be read");
+  std::string text;
+  char buffer[65536];
+  for (std::size_t got = 0; text.size() <= largest && (got = std::fread(buffer, 1, sizeof buffer, file)) > 0;) {
+    text.append(buffer, got);
+  }
+  const bool whole = std::ferror(file) == 0;  // a folder opens, and fails to read
+  if (file != stdin) std::fclose(file);
+  if (!whole) throw fail(" cannot be read");
+  if (text.size() > largest) throw fail(" is larger than 1 GiB");
+  return text;
+}
+
 void write_output(const std::string& path, std::string_view text) {
   OutputFile file{path};
   file(text);

@@ -1,5 +1,5 @@
-// A file being written that is whole or absent, or standard output.
-// Not: what is written.
+// Whole files: one being written that is whole or absent, and one read.
+// Not: what is in them.
 #pragma once
 
 #include <cstdio>
@@ -30,6 +30,10 @@ class OutputFile {
   std::string written_;  ///< what is renamed
   std::FILE* file_ = nullptr;
 };
+
+/// A whole file of at most 1 GiB; "-" is standard input. @param kind  for messages: "schedule file"
+/// @throws InputError  if it cannot be read
+std::string read_text(const std::string& path, std::string_view kind);
 
 /// Writes a whole text at once.
 void write_output(const std::string& path, std::string_view text);

@@ -2,16 +2,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
-#include <exception>
-#include <mutex>
 #include <optional>
-#include <thread>
 
+#include "../parallel.hpp"
 #include "../request.hpp"
 #include "output.hpp"
 #include "tawpipe/report/formatters.hpp"
-#include "tawpipe/report/progress.hpp"
 #include "tawpipe/report/summary_json.hpp"
 
 namespace tawpipe::sim {
@@ -68,31 +64,8 @@ std::vector<Entry> entries(const std::vector<std::string>& schedules, const Sche
 /// Runs the entries on all cores. Results keep the entries' order.
 std::vector<Summary> run_all(const Problem& problem, const std::vector<Entry>& all) {
   std::vector<Summary> results(all.size());
-  std::atomic<std::size_t> next{0};
-  std::mutex mutex;
-  std::exception_ptr error;
-  Progress progress{{.label = "simulating", .total = static_cast<std::int64_t>(all.size()), .enabled = progress_is_shown()}};
-  const auto work = [&] {
-    for (std::size_t i = next++; i < all.size(); i = next++) {
-      try {
-        Summary summary = predict_best(problem, all[i].schedule, all[i].options).summary;
-        const std::lock_guard lock{mutex};
-        results[i] = std::move(summary);
-        progress.advance();
-      } catch (...) {
-        const std::lock_guard lock{mutex};
-        if (!error) error = std::current_exception();
-        next = all.size();
-      }
-    }
-  };
-  const std::size_t threads = std::min<std::size_t>(std::max(1U, std::thread::hardware_concurrency()), all.size());
-  std::vector<std::thread> pool;
-  for (std::size_t i = 1; i < threads; ++i) pool.emplace_back(work);
-  work();
-  for (auto& thread : pool) thread.join();
-  progress.finish();
-  if (error) std::rethrow_exception(error);
+  in_parallel(all.size(), "simulating",
+              [&](std::size_t i) { results[i] = predict_best(problem, all[i].schedule, all[i].options).summary; });
   return results;
 }
 

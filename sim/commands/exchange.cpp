@@ -2,7 +2,6 @@
 #include "exchange.hpp"
 
 #include <algorithm>
-#include <cstdio>
 #include <string_view>
 #include <utility>
 
@@ -17,24 +16,6 @@
 namespace tawpipe::sim {
 
 namespace {
-
-constexpr std::size_t largest_file = std::size_t{1} << 30;
-
-std::string read_text(const std::string& path) {
-  std::FILE* const file = path == "-" ? stdin : std::fopen(path.c_str(), "rb");
-  const auto fail = [&](std::string_view why) { return InputError(one_line(concat("the schedule file ", quote(path), why))); };
-  if (file == nullptr) throw fail(" cannot be read");
-  std::string text;
-  char buffer[65536];
-  for (std::size_t got = 0; text.size() <= largest_file && (got = std::fread(buffer, 1, sizeof buffer, file)) > 0;) {
-    text.append(buffer, got);
-  }
-  const bool whole = std::ferror(file) == 0;  // a folder opens, and fails to read
-  if (file != stdin) std::fclose(file);
-  if (!whole) throw fail(" cannot be read");
-  if (text.size() > largest_file) throw fail(" is larger than 1 GiB");
-  return text;
-}
 
 Schedule requested_schedule(const Request& request) {
   if (!request.schedule_file.empty()) {
@@ -90,7 +71,7 @@ std::int64_t ScheduleFile::microbatches() const {
 }
 
 ScheduleFile read_schedule_file(const std::string& path) {
-  const std::string text = read_text(path);
+  const std::string text = read_text(path, "schedule file");
   const std::string source = path == "-" ? std::string{"standard input"} : one_line(path);
   auto begin = text.starts_with("\xef\xbb\xbf") ? std::size_t{3} : std::size_t{0};  // a byte order mark
   begin = text.find_first_not_of(" \t\r\n", begin);

@@ -81,10 +81,11 @@ inline std::int64_t stash_bytes(const Transformer& model, const Batch& batch, Re
 ///   forward peak   10 bytes: logits (2), their float32 copy (4), log-softmax (4, kept);
 ///   backward peak  14 bytes: logits (2, still referred to by the caller), log-softmax (4, kept), the float32 gradients of
 ///                  log-softmax (4) and of the logits (4).
+/// Without loss_in_float32: 4 and 8 bytes, as nothing is copied.
 /// Beside them [microbatch, sequence, hidden]: input and normed input kept, two gradients in the backward.
 inline ActivationBytes head_activations(const Transformer& model, const Batch& batch) {
   const std::int64_t element = size_bytes(model.dtype);
-  const std::int64_t loss = std::max<std::int64_t>(element, 4);  // bytes of a number inside cross entropy
+  const std::int64_t loss = model.loss_in_float32 ? std::max<std::int64_t>(element, 4) : element;  // a number of cross entropy
   const std::int64_t copy = element < loss ? loss : 0;
   const std::int64_t vocab = model.vocab;
   const std::int64_t hidden = model.hidden;

@@ -33,6 +33,7 @@ struct Transformer {
   std::optional<int> head_dim = {};     ///< hidden / heads where not given
   double utilization = 0;               ///< fraction of the matrix peak reached at this hidden size; 0: unknown
   std::string utilization_source = {};  ///< where `utilization` was measured
+  bool loss_in_float32 = true;          ///< cross entropy, as automatic mixed precision runs it; false: in `dtype`
 
   static constexpr int max_layers = 1 << 12;
   static constexpr int max_hidden = 1 << 17;  ///< also of heads x head size

@@ -53,7 +53,7 @@ inline TrafficBytes embedding_traffic(const Transformer& model, const Batch& bat
 /// the gradient of log-softmax, read it and log-softmax, write the gradient of the logits, cast it back.
 inline TrafficBytes head_traffic(const Transformer& model, const Batch& batch) {
   const std::int64_t element = size_bytes(model.dtype);
-  const std::int64_t loss = std::max<std::int64_t>(element, 4);
+  const std::int64_t loss = model.loss_in_float32 ? std::max<std::int64_t>(element, 4) : element;
   const std::int64_t cast = element < loss ? element + loss : 0;
   const std::int64_t norm = element * model.hidden;
   return {.forward = batch.tokens() * (2 * norm + (cast + 2 * loss) * model.vocab),

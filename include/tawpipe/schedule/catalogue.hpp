@@ -20,6 +20,7 @@ namespace detail {
 inline Schedule build_tawpipe(const ScheduleRequest& request, OptionReader& options) {
   schedules::TawpipeOptions chosen{.order = options.order(schedules::Order::eager),
                                    .overlap = options.on("overlap", true),
+                                   .prefetch = options.on("prefetch", true),
                                    .buffers = options.count("buffers", 1, 2),
                                    .shards = options.count("shards", 1, 0),
                                    .speeds = options.speeds(request.speeds),
@@ -67,6 +68,7 @@ inline const std::vector<ScheduleInfo>& catalogue() {
        {{"order", "eager|paper", "eager", "each task when its inputs are there, or the turns as the paper draws them"},
         {"groups", "nodes|flat|N", "nodes", "what shares a broadcast: each node, all devices, or N equal groups"},
         overlap,
+        {"prefetch", "on|off", "on", "off: the next shard is fetched after the computation; gradients travel beside it"},
         {"buffers", "N", "2", "shards a device can hold beside its own"},
         {"shards", "N", "one a device", "pieces the model is cut into"},
         {"stripe", "on|off|auto", "off",

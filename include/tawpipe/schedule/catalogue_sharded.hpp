@@ -27,6 +27,7 @@ Schedule build_replicated(const ScheduleRequest& request, OptionReader& options)
 inline Schedule build_fsdp(const ScheduleRequest& request, OptionReader& options) {
   const schedules::FullyShardedOptions chosen{.two_level = two_level(options, false),
                                               .prefetch = options.count("prefetch", 0, 0),
+                                              .gather_first = options.on("gather-first", false),
                                               .reshard = options.on("reshard", true),
                                               .overlap = options.on("overlap", true)};
   options.finish();
@@ -68,7 +69,11 @@ inline std::vector<ScheduleInfo> with_sharded(std::vector<ScheduleInfo> all) {
   add({"fsdp",
        "data parallel, everything sharded (ZeRO-3): each layer gathered before use, its gradient scattered after",
        "arXiv:1910.02054, arXiv:2304.11277",
-       {collectives, prefetch, reshard, overlap},
+       {collectives,
+        prefetch,
+        {"gather-first", "on|off", "off", "on: one communicator, a backward's next gather before the scatter (BACKWARD_POST)"},
+        reshard,
+        overlap},
        {{"prefetch", "1"}},
        build_fsdp});
   add({"hpz",

@@ -7,10 +7,11 @@
 namespace tawpipe::schedules {
 
 struct FullyShardedOptions {
-  bool two_level = false;  ///< collectives between nodes first, each piece once, then inside the nodes; otherwise one ring
-  int prefetch = 0;        ///< units gathered ahead of the one computed; 0 gathers each when it is needed
-  bool reshard = true;     ///< off: a unit gathered for the forward stays until its backward
-  bool overlap = true;     ///< off: communication takes the compute lane's time
+  bool two_level = false;     ///< collectives between nodes first, each piece once, then inside the nodes; otherwise one ring
+  int prefetch = 0;           ///< units gathered ahead of the one computed; 0 gathers each when it is needed
+  bool gather_first = false;  ///< a backward's next gather before the scatter of the last gradient, on one communicator
+  bool reshard = true;        ///< off: a unit gathered for the forward stays until its backward
+  bool overlap = true;        ///< off: communication takes the compute lane's time
 };
 
 /// FSDP (ZeRO-3): each unit (embedding, layer, head) is all-gathered before its forward and again before its backward, its
@@ -25,11 +26,13 @@ inline Schedule fully_sharded(const Workload& workload, const DeviceGroups& node
   return sharded(workload, nodes,
                  {.two_level = options.two_level,
                   .prefetch = options.prefetch,
+                  .gather_first = options.gather_first,
                   .reshard = options.reshard,
                   .overlap = options.overlap,
                   .name = "fsdp",
                   .options = {{"collectives", options.two_level ? "two-level" : "flat"},
                               {"prefetch", std::to_string(options.prefetch)},
+                              {"gather-first", detail::on_off(options.gather_first)},
                               {"reshard", detail::on_off(options.reshard)},
                               {"overlap", detail::on_off(options.overlap)}}});
 }

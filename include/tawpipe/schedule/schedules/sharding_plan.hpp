@@ -33,12 +33,13 @@ struct ShardingPlan {
   Scope weights = Scope::all;
   Scope gradients = Scope::all;
   Scope optimizer = Scope::all;
-  bool node_copy = false;    ///< weights over all: each node keeps what a forward gathers, and backwards gather from that
-  bool reduce_each = false;  ///< gradients and optimizer in the node: sum over the nodes in each round, not once an iteration
-  bool two_level = false;    ///< what spans all ranks goes between nodes and inside them in turn; otherwise one ring
-  int prefetch = 0;          ///< units gathered ahead of the one computed; 0 gathers each when it is needed
-  bool reshard = true;       ///< off: a unit gathered for the forward stays until its backward
-  bool overlap = true;       ///< off: communication takes the compute lane's time
+  bool node_copy = false;     ///< weights over all: each node keeps what a forward gathers, and backwards gather from that
+  bool reduce_each = false;   ///< gradients and optimizer in the node: sum over the nodes in each round, not once an iteration
+  bool two_level = false;     ///< what spans all ranks goes between nodes and inside them in turn; otherwise one ring
+  int prefetch = 0;           ///< units gathered ahead of the one computed; 0 gathers each when it is needed
+  bool gather_first = false;  ///< a backward's next gather goes before the scatter of the last gradient, on one communicator
+  bool reshard = true;        ///< off: a unit gathered for the forward stays until its backward
+  bool overlap = true;        ///< off: communication takes the compute lane's time
 
   std::string name = "sharded";                                ///< of the schedule
   std::vector<std::pair<std::string, std::string>> options{};  ///< recorded in the schedule
@@ -48,6 +49,9 @@ struct ShardingPlan {
     if (prefetch < 0) throw InputError(concat(name, " needs prefetch=0 or more"));
     if (weights > gradients || gradients > optimizer) {
       throw InputError(concat(name, ": gradients are cut over at least as many ranks as weights, optimizer states as gradients"));
+    }
+    if (gather_first && (optimizer == Scope::replicated || prefetch > 0)) {
+      throw InputError(concat(name, ": gather-first needs prefetch=0, and an optimizer that is cut over ranks"));
     }
     if (node_copy && weights != Scope::all) throw InputError(concat(name, ": a copy in the node needs weights cut over all"));
     if (reduce_each && (gradients != Scope::node || optimizer != Scope::node)) {

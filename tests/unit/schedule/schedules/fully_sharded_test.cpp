@@ -77,6 +77,9 @@ TEST_CASE("a gather hides behind computation once a unit is prefetched") {
   CHECK(makespan(build(3, 1, 3, {.prefetch = 0}), 1_s) == 16_s);
   CHECK(makespan(build(3, 1, 3, {.prefetch = 1}), 1_s) == 11_s);
   CHECK(makespan(build(3, 1, 3, {.prefetch = 2}), 1_s) == 11_s);
+  // one communicator, the next gather before each scatter: the same, as no scatter is longer than the backward beside it
+  CHECK(makespan(build(3, 1, 3, {.gather_first = true}), 1_s) == 16_s);
+  CHECK_THROWS_AS(build(3, 1, 3, {.prefetch = 1, .gather_first = true}), tawpipe::InputError);
   // no overlap: all of 6 gathers, 3 scatters, 9 s of work
   CHECK(makespan(build(3, 1, 3, {.overlap = false}), 1_s) == 18_s);
   // a unit that stays is not gathered again: 3 + 3 + 6 + 1
@@ -96,7 +99,7 @@ TEST_CASE("a unit of a model is its embedding, a layer, or its head") {
 
 TEST_CASE("every option that it was built with is recorded, and a negative prefetch refused") {
   const std::vector<std::pair<std::string, std::string>> expected{
-      {"collectives", "two-level"}, {"prefetch", "2"}, {"reshard", "off"}, {"overlap", "off"}};
+      {"collectives", "two-level"}, {"prefetch", "2"}, {"gather-first", "off"}, {"reshard", "off"}, {"overlap", "off"}};
   CHECK(build(4, 2, 4, {.two_level = true, .prefetch = 2, .reshard = false, .overlap = false}).options() == expected);
   CHECK_THROWS_WITH_AS(build(4, 2, 4, {.prefetch = -1}), "fsdp needs prefetch=0 or more", tawpipe::InputError);
 }

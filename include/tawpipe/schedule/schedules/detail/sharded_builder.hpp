@@ -50,8 +50,9 @@ class ShardedBuilder {
         compute_unit(unit, true);
       }
       for (int unit = units_ - 1; unit >= 0; --unit) {
-        if (plan_.reshard) gather(unit, false);
+        if (plan_.reshard && (!plan_.gather_first || unit + 1 == units_)) gather(unit, false);
         compute_unit(unit, false);
+        if (plan_.reshard && plan_.gather_first && unit > 0) gather(unit - 1, false);
         reduce(unit);
         if (first_ + ranks_ >= microbatches) complete(unit);
       }
@@ -386,7 +387,7 @@ class ShardedBuilder {
   ShardSets sets_;
   ShardedStates states_;
   std::uint8_t gather_lane_ = sharding_lane(plan_, "gather");
-  std::uint8_t scatter_lane_ = sharding_lane(plan_, plan_.optimizer == Scope::replicated ? "reduce" : "scatter");
+  std::uint8_t scatter_lane_ = sharding_scatter_lane(plan_);
   std::uint8_t across_lane_ = sharding_lane(plan_, "across");
   int units_ = 0;
   std::int64_t first_ = 0;  ///< microbatch of the round

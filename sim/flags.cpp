@@ -1,0 +1,86 @@
+// How the shared flags are declared to CLI11.
+#include "flags.hpp"
+
+namespace tawpipe::sim {
+
+void add_json_flag(CLI::App& app, std::string& json, const std::string& what) {
+  app.add_option("--json", json, "Write " + what + " as JSON to a file, or - for standard output")
+      ->type_name("FILE|-")
+      ->group("Output");
+}
+
+void add_problem_flags(CLI::App& app, Request& request, const std::string& microbatch_default) {
+  app.add_option("--cluster", request.cluster,
+                 "A name (tawpipe list clusters), NAME*NODES, NxM (N nodes of M devices), 8+8+4, or a file:\n"
+                 "JSON, the output of nvidia-smi topo -m, or NCCL's topology XML")
+      ->type_name("CLUSTER")
+      ->group("Problem");
+  app.add_option("--model", request.model, "A name (tawpipe list models), llama-LxH, or a Hugging Face config.json")
+      ->type_name("MODEL")
+      ->group("Problem");
+  add_count(app, "--sequence", request.sequence, "Tokens of one sequence", "TOKENS", "Problem");
+  add_count(app, "--global-batch", request.global_batch, "Sequences of one iteration, over all devices", "N", "Problem");
+  add_count(app, "--microbatches", request.microbatches, "Microbatches of one iteration, in place of --global-batch", "N",
+            "Problem");
+  app.add_option("--microbatch", request.microbatch,
+                 "Sequences of one microbatch, or auto: the fastest that fits (default " + microbatch_default + ")")
+      ->type_name("N|auto")
+      ->group("Problem");
+  app.add_option("--recompute", request.recompute,
+                 "Activations computed again in the backward: none, selective or full (default)")
+      ->type_name("POLICY")
+      ->group("Problem");
+  add_count(app, "--tensor-parallel", request.layout.tensor, "Devices that split each matrix product (default 1)", "N", "Layout");
+  add_count(app, "--context-parallel", request.layout.context, "Devices that split each sequence (default 1)", "N", "Layout");
+  add_count(app, "--data-parallel", request.layout.data, "Replicas of the schedule, each with its part of the batch (default 1)",
+            "N", "Layout");
+  app.add_option("--layout", request.layout.order,
+                 "Which devices lie side by side, nearest first: tensor, context, schedule, data (default tcsd)")
+      ->type_name("ORDER")
+      ->group("Layout");
+  app.add_option("--cost", request.cost,
+                 "roofline (default): times from data sheets, with parameters as roofline:KEY=VALUE,...\n"
+                 "  utilization=0.45         fraction of the matrix peak (default: the model's, or 0.5)\n"
+                 "  memory-utilization=0.8   fraction of the memory bandwidth\n"
+                 "  overhead=8.4us           of starting a transfer\n"
+                 "  all-reduce=ring|tree     (default ring)\n"
+                 "or given times of one stage and microbatch, with no model needed:\n"
+                 "  fixed:forward=18522us,backward_input=18086us,backward_weight=9337us,transfer=601us")
+      ->type_name("COST")
+      ->group("Times");
+}
+
+void add_option_flag(CLI::App& app, Request& request, const std::string& whose) {
+  app.add_option("--option", request.options, "An option of " + whose + " (tawpipe list schedules); may be repeated")
+      ->type_name("KEY=VALUE")
+      ->group("Schedule")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
+
+void add_schedule_flags(CLI::App& app, Request& request) {
+  app.add_option("--schedule", request.schedule, "Which schedule (tawpipe list schedules)")->type_name("NAME")->group("Schedule");
+  app.add_option("--schedule-file", request.schedule_file,
+                 "A schedule from a file: JSON or PyTorch's pipeline CSV (docs/interchange.md)")
+      ->type_name("FILE|-")
+      ->group("Schedule");
+  add_option_flag(app, request, "the schedule");
+}
+
+void add_config_flag(CLI::App& app) {
+  const std::string text = "Read flags from a file of lines such as sequence = 4096 (TOML; a section [" + app.get_name() +
+                           "]\nholds for this command only). The command line wins";
+  app.add_option("--config", text)->type_name("FILE")->group("Other");
+}
+
+void finish(CLI::App& app, const std::string& example) {
+  app.set_help_flag("-h,--help", "Show this help");
+  app.get_help_ptr()->group("Other");
+  app.footer(example);
+  for (CLI::Option* option : app.get_options()) {
+    if (option->get_items_expected_max() == 1 && option->get_multi_option_policy() == CLI::MultiOptionPolicy::Throw) {
+      option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    }
+  }
+}
+
+}  // namespace tawpipe::sim

@@ -1,0 +1,20 @@
+// The commands that measure predictions rather than make one: reproduce, sweep, sensitivity, calibrate.
+// Not: the other commands (main.cpp).
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <vector>
+
+namespace tawpipe::sim {
+
+/// A command of the command line, and what it does when it was called.
+struct Command {
+  CLI::App* app;
+  std::function<int()> run;
+};
+
+/// Adds the commands to `app`. They may be run once, while `app` lives.
+std::vector<Command> add_instruments(CLI::App& app);
+
+}  // namespace tawpipe::sim

@@ -1,0 +1,55 @@
+// Runs many predictions on all cores, with progress.
+// Not: what they are; results go where the caller's index says, so they do not depend on the number of threads.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "commands/output.hpp"
+#include "tawpipe/report/progress.hpp"
+
+namespace tawpipe::sim {
+
+/// Calls run(i) for each i below `count`, on all cores (or `threads`). The first failure, by index of what had started, is
+/// thrown when all threads have ended.
+template <class Run>
+void in_parallel(std::size_t count, const std::string& label, Run&& run, unsigned threads = 0) {
+  std::atomic<std::size_t> next{0};
+  std::mutex mutex;
+  std::exception_ptr error;
+  std::size_t failed = count;
+  Progress progress{{.label = label, .total = static_cast<std::int64_t>(count), .enabled = progress_is_shown()}};
+  const auto work = [&] {
+    for (std::size_t i = next++; i < count; i = next++) {
+      try {
+        run(i);
+        const std::lock_guard lock{mutex};
+        progress.advance();
+      } catch (...) {
+        const std::lock_guard lock{mutex};
+        if (i < failed) {
+          failed = i;
+          error = std::current_exception();
+        }
+        next = count;
+      }
+    }
+  };
+  const std::size_t wanted = threads > 0 ? threads : std::max(1U, std::thread::hardware_concurrency());
+  std::vector<std::thread> pool;
+  for (std::size_t i = 1; i < std::min(wanted, count); ++i) pool.emplace_back(work);
+  work();
+  for (auto& thread : pool) thread.join();
+  progress.finish();
+  if (error) std::rethrow_exception(error);
+}
+
+}  // namespace tawpipe::sim
