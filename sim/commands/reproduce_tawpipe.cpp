@@ -106,7 +106,7 @@ class Reproduction {
 
   std::string text() const {
     return throughput_text() + "\n" + ablation_text() + "\n" + memory_text() + "\n" + communication_text() + "\n" +
-           scaling_text() + "\n" + verdict_text();
+           (with_scaling_ ? scaling_text() + "\n" : std::string{}) + verdict_text();
   }
 
   nlohmann::ordered_json json() const {
