@@ -169,9 +169,9 @@ TEST_CASE("with one rank it is plain training: two tasks a shard, one update") {
 
 TEST_CASE("every option that it was built with is recorded") {
   const Schedule schedule = build(4, 2, 4, {.order = Order::paper, .overlap = false, .buffers = 3});
-  const std::vector<std::pair<std::string, std::string>> expected{{"order", "paper"},  {"overlap", "off"}, {"buffers", "3"},
-                                                                  {"groups", "2"},     {"shards", "4"},    {"stripe", "off"},
-                                                                  {"speeds", "equal"}, {"node-cache", "0"}};
+  const std::vector<std::pair<std::string, std::string>> expected{{"order", "paper"}, {"overlap", "off"},  {"prefetch", "on"},
+                                                                  {"buffers", "3"},   {"groups", "2"},     {"shards", "4"},
+                                                                  {"stripe", "off"},  {"speeds", "equal"}, {"node-cache", "0"}};
   CHECK(schedule.options() == expected);
   CHECK(schedule.name() == "tawpipe");
   CHECK(schedule.lanes().front() == "compute");
