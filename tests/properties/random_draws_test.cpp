@@ -233,7 +233,8 @@ TEST_CASE("brute force finds every communication that is left out, and every com
       .recompute = Recompute::full,
       .options = {},
       .device_memory = {}};
-  for (const char* name : {"tawpipe", "weipipe", "fsdp", "hpz", "hsdp", "hfsdp", "zero1", "ddp", "1f1b", "zb-h1", "dualpipe-v"}) {
+  for (const char* name : {"tawpipe", "weipipe", "weipipe-naive", "weipipe-zb2", "fsdp", "hpz", "hsdp", "hfsdp", "zero1", "ddp",
+                           "1f1b", "zb-h1", "dualpipe-v"}) {
     CAPTURE(std::string{name});
     faults(build(drawn, name), drawn.layout);
   }
