@@ -56,6 +56,7 @@ std::vector<Schedule> all_schedules(const Workload& work, const Cluster& cluster
           tawpipe::schedules::weipipe_zb1(work, ranks, {.order = Order::paper}),
           tawpipe::schedules::weipipe_zb1(work, ranks),
           tawpipe::schedules::weipipe_zb2(work, groups),
+          tawpipe::schedules::weipipe_zb2(work, groups, {.split = false}),
           tawpipe::schedules::fully_sharded(work, groups, {.two_level = false, .prefetch = 1}),
           tawpipe::schedules::fully_sharded(work, groups, {.two_level = true, .prefetch = 1}),
           tawpipe::schedules::gpipe(work, ranks),

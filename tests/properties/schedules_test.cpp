@@ -285,6 +285,7 @@ TEST_CASE("zero-bubble WeiPipe: order, hazards, weights and gradients") {
     for (const auto order : {Order::paper, Order::eager}) {
       for (const bool overlap : {true, false}) {
         check_all(tawpipe::schedules::weipipe_zb2(work, groups, {.order = order, .overlap = overlap}), groups);
+        check_all(tawpipe::schedules::weipipe_zb2(work, groups, {.order = order, .overlap = overlap, .split = false}), groups);
         if (groups.count() > 1) continue;
         check_all(tawpipe::schedules::weipipe_zb1(work, groups.ranks(), {.order = order, .overlap = overlap}), groups);
       }

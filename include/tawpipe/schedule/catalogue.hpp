@@ -33,25 +33,27 @@ inline Schedule build_tawpipe(const ScheduleRequest& request, OptionReader& opti
   return schedules::tawpipe(request.workload, groups, chosen);
 }
 
-inline schedules::WeipipeOptions weipipe_options(const ScheduleRequest& request, OptionReader& options) {
-  // Fixed times are for checking closed forms, which are those of the drawn turns.
-  const schedules::Order standard = request.workload.is_abstract() ? schedules::Order::paper : schedules::Order::eager;
-  return {.order = options.order(standard), .overlap = options.on("overlap", true)};
+/// Fixed times are for checking closed forms, which are those of the drawn turns.
+inline schedules::Order weipipe_order(const ScheduleRequest& request, OptionReader& options) {
+  return options.order(request.workload.is_abstract() ? schedules::Order::paper : schedules::Order::eager);
 }
 
-/// @param build  a variant of WeiPipe that takes a number of ranks
 template <Schedule (*build)(const Workload&, int, const schedules::WeipipeOptions&)>
 Schedule build_weipipe(const ScheduleRequest& request, OptionReader& options) {
-  const schedules::WeipipeOptions chosen = weipipe_options(request, options);
+  const schedules::WeipipeOptions chosen{.order = weipipe_order(request, options), .overlap = options.on("overlap", true)};
   options.finish();
   return build(request.workload, request.nodes.ranks(), chosen);
 }
 
-inline Schedule build_weipipe_zb2(const ScheduleRequest& request, OptionReader& options) {
-  const schedules::WeipipeOptions chosen = weipipe_options(request, options);
-  const DeviceGroups lines = options.groups("lines", request.nodes);
+template <bool several_lines>
+Schedule build_weipipe_zero_bubble(const ScheduleRequest& request, OptionReader& options) {
+  const schedules::Order order = weipipe_order(request, options);
+  const schedules::WeipipeZeroBubbleOptions chosen{
+      .order = order, .overlap = options.on("overlap", true), .split = options.on("split", order == schedules::Order::paper)};
+  const DeviceGroups lines = several_lines ? options.groups("lines", request.nodes) : request.nodes;
   options.finish();
-  return schedules::weipipe_zb2(request.workload, lines, chosen);
+  return several_lines ? schedules::weipipe_zb2(request.workload, lines, chosen)
+                       : schedules::weipipe_zb1(request.workload, lines.ranks(), chosen);
 }
 
 }  // namespace detail
@@ -59,8 +61,10 @@ inline Schedule build_weipipe_zb2(const ScheduleRequest& request, OptionReader& 
 /// Every schedule there is.
 inline const std::vector<ScheduleInfo>& catalogue() {
   static const OptionInfo overlap{"overlap", "on|off", "on", "off: communication takes the compute lane's time"};
-  static const OptionInfo weipipe_order{"order", "eager|paper", "eager (paper with fixed times)",
-                                        "each task when its inputs are there, or lock-step turns"};
+  static const OptionInfo turns{"order", "eager|paper", "eager (paper with fixed times)",
+                                "each task when its inputs are there, or lock-step turns"};
+  static const OptionInfo split{"split", "on|off", "on with order=paper",
+                                "backwards in two parts, which shortens lock-step turns and takes memory"};
   static const std::vector<ScheduleInfo> all = detail::with_pipelines(detail::with_sharded({
       {"tawpipe",
        "weights move: one shard a device for good, broadcast in the node, sent once to each other node",
@@ -82,27 +86,27 @@ inline const std::vector<ScheduleInfo>& catalogue() {
       {"weipipe",
        "weights move: forward weights, backward weights and gradients go round a ring (interleaved, correct form)",
        "WeiPipe, PPoPP 2025",
-       {weipipe_order, overlap},
+       {turns, overlap},
        {},
        detail::build_weipipe<schedules::weipipe>},
       {"weipipe-naive",
        "weights move: WeiPipe's ring, where a turn is a forward or a backward",
        "WeiPipe, PPoPP 2025",
-       {weipipe_order, overlap},
+       {turns, overlap},
        {},
        detail::build_weipipe<schedules::weipipe_naive>},
       {"weipipe-zb1",
        "weights move: from their owners down a line of all ranks, split backwards; turns are ours",
        "after WeiPipe, PPoPP 2025",
-       {weipipe_order, overlap},
+       {turns, overlap, split},
        {},
-       detail::build_weipipe<schedules::weipipe_zb1>},
+       detail::build_weipipe_zero_bubble<false>},
       {"weipipe-zb2",
        "weights move: as weipipe-zb1, down several lines at once, as a rule one a node (ours)",
        "after WeiPipe, PPoPP 2025",
-       {weipipe_order, overlap, {"lines", "nodes|flat|N", "nodes", "one line in each node, one of all devices, or N equal ones"}},
+       {turns, overlap, split, {"lines", "nodes|flat|N", "nodes", "one line in each node, one of all devices, or N equal ones"}},
        {},
-       detail::build_weipipe_zb2},
+       detail::build_weipipe_zero_bubble<true>},
   }));
   return all;
 }

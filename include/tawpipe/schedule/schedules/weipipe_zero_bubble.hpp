@@ -10,10 +10,15 @@
 
 #include "tawpipe/placement/interleaved.hpp"
 #include "tawpipe/schedule/schedules/detail/weight_flows.hpp"
-#include "tawpipe/schedule/schedules/weipipe.hpp"
 #include "tawpipe/topology/device_group.hpp"
 
 namespace tawpipe::schedules {
+
+struct WeipipeZeroBubbleOptions {
+  Order order = Order::eager;
+  bool overlap = true;  ///< off: communication takes the compute lane's time
+  bool split = true;    ///< off: whole backwards, which need no memory for what a backward_input leaves to its backward_weight
+};
 
 namespace detail {
 
@@ -23,15 +28,18 @@ namespace detail {
 /// of its messages, count from one later than those of the line before: at each moment lines ask owners in different lines.
 class WeightLinesBuilder {
  public:
-  WeightLinesBuilder(std::string name, const Workload& workload, const DeviceGroups& lines, const WeipipeOptions& options,
+  WeightLinesBuilder(std::string name, const Workload& workload, const DeviceGroups& lines,
+                     const WeipipeZeroBubbleOptions& options,
                      const std::vector<std::pair<std::string, std::string>>& named_options)
       : placement_{placements::interleaved(lines.ranks(), lines)},
         flows_{std::move(name), workload, chunks(placement_), options.overlap, {"supply_out", "home_in"}},
         lines_{lines},
         order_{options.order},
+        split_{options.split},
         ranks_{lines.ranks()} {
     flows_.builder().option("order", text(options.order));
     flows_.builder().option("overlap", on_off(options.overlap));
+    flows_.builder().option("split", on_off(options.split));
     for (const auto& [key, value] : named_options) flows_.builder().option(key, value);
     has_sum_.resize(static_cast<std::size_t>(ranks_), false);
     last_step_.resize(static_cast<std::size_t>(ranks_), none<TaskId>);
@@ -69,11 +77,12 @@ class WeightLinesBuilder {
   int start(int line) const { return order_ == Order::eager ? line : 0; }
   int place(int rank) const { return rank - lines_.first(lines_.group_of(rank)); }
 
-  /// The program: P forwards, then backward_input, backward_weight and forward by turns, while there are any.
+  /// The program: P forwards, then backward_input, backward_weight and forward by turns, while there are any. A whole backward
+  /// stands in the place of its second part.
   Item item_at(int rank, std::int64_t step) const {
     const std::int64_t j = step - place(rank) - start(lines_.group_of(rank));
     const std::int64_t i = j - ranks_;
-    constexpr Op turn[] = {Op::backward_input, Op::backward_weight, Op::forward};
+    const Op turn[] = {split_ ? Op::backward_input : Op::idle, split_ ? Op::backward_weight : Op::backward, Op::forward};
     Item item;
     if (j < 0) return item;
     const Op op = i < 0 ? Op::forward : turn[i % 3];
@@ -86,6 +95,7 @@ class WeightLinesBuilder {
     return item;
   }
   int owner(const Item& item) const { return placement_.owner(item.chunk); }
+  static bool adds(Op op) { return op == Op::backward || op == Op::backward_weight; }
   static Flow weights_of(Op op) { return op == Op::forward ? Flow::forward : Flow::backward; }
 
   BufferId weights(int rank, const Item& item) const {
@@ -129,7 +139,7 @@ class WeightLinesBuilder {
       const bool waits = order_ == Order::paper && place(r) > 0;
       const TaskId before = waits ? last_step_[static_cast<std::size_t>(r - 1)] : none<TaskId>;
       Use gradient;
-      if (item.op == Op::backward_weight) {
+      if (adds(item.op)) {
         const BufferId slot = sum(r, item);
         gradient = slot == flows_.own(r).gradients ? into_home(r) : writes(slot);
       }
@@ -143,13 +153,13 @@ class WeightLinesBuilder {
   /// Adds the sum of the rank before to what `rank` has just computed.
   void add_up(int rank, std::int64_t step) {
     const Item item = item_at(rank, step);
-    if (item.op != Op::backward_weight || place(rank) == 0) return;
+    if (!adds(item.op) || place(rank) == 0) return;
     flows_.pass(Flow::gradients, rank - 1, rank, item.chunk, count(step), flows_.slot(Flow::gradients, rank - 1, item.k),
                 adds_to(sum(rank, item)));
   }
   void send_home(int rank, std::int64_t step) {
     const Item item = item_at(rank, step);
-    if (item.op != Op::backward_weight || !ends_line(rank, item) || owner(item) == rank) return;
+    if (!adds(item.op) || !ends_line(rank, item) || owner(item) == rank) return;
     const WeightFlows::Lanes by{WeightFlows::lanes_of(Flow::gradients).out, home_lane_};
     flows_.pass(Flow::gradients, by, rank, owner(item), item.chunk, count(step), sum(rank, item), into_home(owner(item)));
   }
@@ -164,6 +174,7 @@ class WeightLinesBuilder {
   WeightFlows flows_;
   DeviceGroups lines_;
   Order order_;
+  bool split_;
   int ranks_;
   std::vector<bool> has_sum_;      ///< [rank] whether the gradient of its chunk has been written
   std::vector<TaskId> last_step_;  ///< [rank] its computation in the step before
@@ -178,9 +189,10 @@ class WeightLinesBuilder {
 /// it. Here a chunk starts from its owner in each round, goes down the line and ends there, so that a rank need be only one
 /// computation behind the one before it. With `order=paper` it starts each computation once the rank before has ended its
 /// own: makespan AP(F + B + W) + (P - 1) max(F, B, W) without communication cost, where B and W are the two parts of the
-/// backward. `order=eager` waits for messages alone.
+/// backward; with whole backwards B + W takes their place under max. `order=eager` waits for messages alone. No rank waits
+/// for another's backward_input, so that in eager order the split brings nothing but its memory.
 /// Source: the turns are ours; WeiPipe, PPoPP 2025, has a variant of this name and purpose.
-inline Schedule weipipe_zb1(const Workload& workload, int ranks, const WeipipeOptions& options = {}) {
+inline Schedule weipipe_zb1(const Workload& workload, int ranks, const WeipipeZeroBubbleOptions& options = {}) {
   return detail::WeightLinesBuilder{"weipipe-zb1", workload, DeviceGroups::even(ranks, 1), options, {}}.build();
 }
 
@@ -188,7 +200,7 @@ inline Schedule weipipe_zb1(const Workload& workload, int ranks, const WeipipeOp
 /// line's sum goes home. No rank is further behind than its line is long: makespan AP(F + B + W) + (G - 1) max(F, B, W) with
 /// lines of G ranks, and with lines of one rank no bubble at all; an owner sends its chunk once to each line.
 /// Source: ours; WeiPipe, PPoPP 2025, has a second zero-bubble variant, with a smaller bubble than the first.
-inline Schedule weipipe_zb2(const Workload& workload, const DeviceGroups& lines, const WeipipeOptions& options = {}) {
+inline Schedule weipipe_zb2(const Workload& workload, const DeviceGroups& lines, const WeipipeZeroBubbleOptions& options = {}) {
   const std::vector<std::pair<std::string, std::string>> named{{"lines", std::to_string(lines.count())}};
   return detail::WeightLinesBuilder{"weipipe-zb2", workload, lines, options, named}.build();
 }

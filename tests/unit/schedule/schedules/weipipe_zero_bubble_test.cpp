@@ -42,14 +42,18 @@ std::int64_t messages(const Schedule& schedule, Payload payload) {
 
 }  // namespace
 
-TEST_CASE("one line takes AP(F + B + W) + (P-1) max(F, B, W)") {
+TEST_CASE("one line takes AP(F + B + W) + (P-1) max(F, B, W), with whole backwards max(F, B + W)") {
   for (int p = 1; p <= 16; ++p) {
     for (int a = 1; a <= 4; ++a) {
       const Schedule schedule = weipipe_zb1(Workload::abstract(p, a * p), p, {.order = Order::paper});
+      const Schedule whole = weipipe_zb1(Workload::abstract(p, a * p), p, {.order = Order::paper, .split = false});
       for (const FixedCost& cost : costs) {
         CAPTURE(p);
         CAPTURE(a);
-        CHECK(Simulator{support::cluster(p), cost}.run(schedule).makespan() == sum(cost) * (a * p) + longest(cost) * (p - 1));
+        const Simulator simulator{support::cluster(p), cost};
+        CHECK(simulator.run(schedule).makespan() == sum(cost) * (a * p) + longest(cost) * (p - 1));
+        const auto longer = std::max(cost.forward, cost.backward_input + cost.backward_weight);
+        CHECK(simulator.run(whole).makespan() == sum(cost) * (a * p) + longer * (p - 1));
       }
     }
   }
@@ -103,6 +107,7 @@ TEST_CASE("eager order is never slower than in turns, and without communication 
       CHECK(eager <= simulator.run(weipipe_zb1(work, p, {.order = Order::paper})).makespan());
       // Weights go down the line before anybody has used them, so that all ranks start at once.
       CHECK(eager == sum(cost) * (2 * p));
+      CHECK(simulator.run(weipipe_zb1(work, p, {.split = false})).makespan() == eager);
     }
   }
 }
@@ -143,14 +148,15 @@ TEST_CASE("a rank holds the activations of one microbatch") {
 }
 
 TEST_CASE("every option that it was built with is recorded") {
-  const std::vector<std::pair<std::string, std::string>> expected{{"order", "paper"}, {"overlap", "off"}};
+  const std::vector<std::pair<std::string, std::string>> expected{{"order", "paper"}, {"overlap", "off"}, {"split", "on"}};
   const Schedule one = weipipe_zb1(Workload::abstract(4, 4), 4, {.order = Order::paper, .overlap = false});
   CHECK(one.options() == expected);
   CHECK(one.name() == "weipipe-zb1");
   CHECK(one.lanes().size() == 1);
   CHECK(weipipe_zb1(Workload::abstract(4, 4), 4).lanes().size() == 9);
-  const std::vector<std::pair<std::string, std::string>> with_lines{{"order", "eager"}, {"overlap", "on"}, {"lines", "2"}};
-  const Schedule two = weipipe_zb2(Workload::abstract(4, 4), DeviceGroups{{3, 1}});
+  const std::vector<std::pair<std::string, std::string>> with_lines{
+      {"order", "eager"}, {"overlap", "on"}, {"split", "off"}, {"lines", "2"}};
+  const Schedule two = weipipe_zb2(Workload::abstract(4, 4), DeviceGroups{{3, 1}}, {.split = false});
   CHECK(two.options() == with_lines);
   CHECK(two.name() == "weipipe-zb2");
 }
