@@ -168,13 +168,10 @@ inline schedules::PipelineProgram pipeline_program(const PytorchSchedule& schedu
 /// @throws ScheduleError  if the ranks' orders wait for each other.
 inline Schedule pytorch_pipeline(const PytorchSchedule& schedule, const std::optional<Workload>& workload = std::nullopt,
                                  const schedules::PipelineOptions& options = {}, std::string_view source = "PyTorch schedule") {
-  schedules::PipelineProgram program = pipeline_program(schedule, source);
+  const schedules::PipelineProgram program = pipeline_program(schedule, source);
   std::int32_t microbatches = 0;
-  for (auto& actions : program.actions) {
-    for (auto& action : actions) {
-      microbatches = std::max(microbatches, action.microbatch + 1);
-      action.joined = action.joined && options.overlap;  // what holds the compute lane stands between the two of a block
-    }
+  for (const auto& actions : program.actions) {
+    for (const auto& action : actions) microbatches = std::max(microbatches, action.microbatch + 1);
   }
   if (workload && workload->microbatches() != microbatches) {
     throw InputError(one_line(concat(source, " is a schedule of ", microbatches, " microbatches, and the batch has ",

@@ -82,12 +82,11 @@ class PipelineBuilder {
   }
   /// What must have arrived before `action`: the forward of the stage before, or the backward of the next.
   Action input(const Action& action) const {
-    if (is_forward(action.op)) return {Op::forward, action.stage - 1, action.microbatch};
-    return {Op::backward, action.stage + 1, action.microbatch};
+    return is_forward(action.op) ? Action{Op::forward, action.stage - 1, action.microbatch}
+                                 : Action{Op::backward, action.stage + 1, action.microbatch};
   }
   bool has_input(const Action& action) const {
-    if (is_forward(action.op)) return action.stage > 0;
-    return sends_back(action.op) && action.stage + 1 < stages_;
+    return is_forward(action.op) ? action.stage > 0 : sends_back(action.op) && action.stage + 1 < stages_;
   }
 
   void add_buffers() {
@@ -108,7 +107,8 @@ class PipelineBuilder {
 
   std::vector<Item> items_of(int rank) const {
     std::vector<Item> items;
-    for (const Action& action : program_.actions[static_cast<std::size_t>(rank)]) {
+    for (Action action : program_.actions[static_cast<std::size_t>(rank)]) {
+      action.joined = action.joined && options_.overlap;
       const int from = has_input(action) ? rank_of(input(action).stage, action.microbatch) : rank;
       if (!options_.overlap && from != rank) items.push_back({Item::Kind::receive, {}, input(action), from});
       items.push_back({Item::Kind::compute, action, {}, -1});
@@ -179,8 +179,7 @@ class PipelineBuilder {
 
   /// When the input of `action` is there, or -1 while it is not.
   std::int64_t ready_of(const Action& action) {
-    if (lacks_forward(action)) return -1;
-    return has_input(action) ? slot(input(action)).ready : 0;
+    return lacks_forward(action) ? -1 : has_input(action) ? slot(input(action)).ready : 0;
   }
 
   /// When the rank's next item can start, or -1 while it cannot. A receive starts with its send.

@@ -182,3 +182,30 @@ TEST_CASE("a backward of the last stage before its forward cannot be run either"
                          tawpipe::ScheduleError);
   }
 }
+
+TEST_CASE("a block of two without overlap is its two computations, with the transfers between them") {
+  // 1F1B of two ranks and three microbatches; rank 0's second forward and first backward are one block
+  PipelineProgram program{.rank_of_stage = {0, 1},
+                          .actions = {{{Op::forward, 0, 0},
+                                       {Op::forward, 0, 1, true},
+                                       {Op::backward, 0, 0},
+                                       {Op::forward, 0, 2},
+                                       {Op::backward, 0, 1},
+                                       {Op::backward, 0, 2}},
+                                      {{Op::forward, 1, 0},
+                                       {Op::backward, 1, 0},
+                                       {Op::forward, 1, 1},
+                                       {Op::backward, 1, 1},
+                                       {Op::forward, 1, 2},
+                                       {Op::backward, 1, 2}}}};
+  const Schedule blocks = pipeline("blocks", Workload::abstract(2, 3), program, {.overlap = false});
+  program.actions[0][1].joined = false;
+  const Schedule single = pipeline("blocks", Workload::abstract(2, 3), program, {.overlap = false});
+  REQUIRE(blocks.tasks().size() == single.tasks().size());
+  for (std::size_t t = 0; t < blocks.tasks().size(); ++t) {
+    CHECK(blocks.tasks()[t].op == single.tasks()[t].op);
+    CHECK(blocks.tasks()[t].rank == single.tasks()[t].rank);
+    CHECK(blocks.tasks()[t].stage == single.tasks()[t].stage);
+    CHECK(blocks.tasks()[t].microbatch == single.tasks()[t].microbatch);
+  }
+}
