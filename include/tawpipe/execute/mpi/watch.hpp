@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <condition_variable>
 #include <csignal>
@@ -40,6 +41,9 @@ struct WatchOptions {
 /// One of these on each rank, a thread each. Rank 0 has a TCP connection to every other rank. The operating system closes a
 /// dead rank's, which is seen at once; a rank that is stopped or whose host is gone is seen by its silence. Either way all
 /// remaining processes print one line and leave by `_exit(3)`, whatever their other threads wait for.
+///
+/// Where the program has not set up SIGTERM itself, it now ends the process half a second late: mpirun sends it to all ranks at
+/// once when one has died, and a second later kills them; in between they find out who it was.
 class Watch {
  public:
   /// Collective over `comm`. @throws DeviceError  if a rank cannot reach rank 0 by TCP.
@@ -58,6 +62,7 @@ class Watch {
     pthread_sigmask(SIG_SETMASK, &all, &before);
     thread_ = std::thread{[this] { run(); }};
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    take_terminate();
   }
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
@@ -82,7 +87,7 @@ class Watch {
     if (!thread_.joinable()) return;
     std::unique_lock lock{mutex_};
     if (failure_.empty()) failure_ = concat("rank ", rank_, " failed: ", one_line(why));
-    wake();
+    wake(wake_byte);
     announced_condition_.wait_for(lock, std::chrono::seconds{2}, [&] { return announced_; });
   }
   bool failed() const { return failing_.load(); }
@@ -91,12 +96,15 @@ class Watch {
   void close() {
     if (!thread_.joinable()) return;
     closing_.store(true);
-    wake();
+    wake(wake_byte);
     thread_.join();
+    if (takes_terminate_) std::signal(SIGTERM, SIG_DFL);
   }
 
  private:
   static constexpr std::int32_t nothing = -1;
+  static constexpr char wake_byte = 0;
+  static constexpr char terminate_byte = 1;
   static constexpr std::int64_t second = 1'000'000'000;
   enum Kind : std::uint32_t { hello, heartbeat, stalled, failure, goodbye };
 
@@ -179,10 +187,30 @@ class Watch {
     return true;
   }
 
-  void wake() {
-    const char byte = 0;
+  void wake(char byte) const {
     const auto written = ::write(wake_write_.get(), &byte, 1);
     static_cast<void>(written);
+  }
+
+  /// The pipe that wakes the watch, for the signal's handler. One watch of a process has it.
+  static std::atomic<int>& terminate_pipe() {
+    static std::atomic<int> pipe{-1};
+    return pipe;
+  }
+  static void on_terminate(int) {
+    const int error = errno;
+    const auto written = ::write(terminate_pipe().load(), &terminate_byte, 1);
+    static_cast<void>(written);
+    errno = error;
+  }
+  void take_terminate() {
+    struct sigaction now_set {};
+    if (::sigaction(SIGTERM, nullptr, &now_set) != 0 || now_set.sa_handler != SIG_DFL) return;
+    terminate_pipe().store(wake_write_.get());
+    struct sigaction own {};
+    own.sa_handler = &on_terminate;
+    own.sa_flags = SA_RESTART;
+    takes_terminate_ = ::sigaction(SIGTERM, &own, nullptr) == 0;
   }
 
   // ---- the watch's own thread ----
@@ -197,13 +225,15 @@ class Watch {
       }
       ::poll(fds.data(), fds.size(), 100);
       drain_wakes(fds[0]);
-      for (Peer& peer : peers_) listen(peer);
       const std::int64_t time = now();
       if (time - last > second) {  // this process itself was stopped: the others may well have been, too
+        paused_ = time - last;
         for (Peer& peer : peers_) peer.heard = time;
       }
       last = time;
+      for (Peer& peer : peers_) listen(peer);
       if (own_failure()) continue;
+      look_for_terminate(time);
       if (time - beat >= second / 10) {
         beat = time;
         const std::string mine = own_activity();
@@ -219,11 +249,19 @@ class Watch {
     for (Peer& peer : peers_) peer.connection.send(goodbye, {});
   }
 
-  static void drain_wakes(const pollfd& pipe) {
+  void drain_wakes(const pollfd& pipe) {
     char bytes[64];
     if ((pipe.revents & POLLIN) == 0) return;
     const auto got = ::read(pipe.fd, bytes, sizeof bytes);
-    static_cast<void>(got);
+    for (auto i = got; i-- > 0;) {
+      if (bytes[i] == terminate_byte && terminated_ == 0) terminated_ = now();
+    }
+  }
+  /// Ends as the signal would have, once nobody has told of a failure that explains it.
+  void look_for_terminate(std::int64_t time) {
+    if (terminated_ == 0 || time - terminated_ < second / 2) return;
+    std::signal(SIGTERM, SIG_DFL);
+    ::kill(::getpid(), SIGTERM);
   }
 
   void listen(Peer& peer) {
@@ -240,12 +278,17 @@ class Watch {
       } else if (frame.kind == failure) {
         stop(frame.text, peer.rank);
       } else if (frame.kind == stalled) {
-        stop(frame.text + longest_computation(), -1);
+        stop(frame.text + longest_computation(peer.rank), -1);
       }
     }
     if (alive) return;
     peer.connection.close();
-    if (!peer.left && !failing_.load()) stop(concat("rank ", peer.rank, " died; ", last_words(peer)), -1);
+    if (!peer.left && !failing_.load()) {
+      const bool own_fault = static_cast<double>(paused_) > options_.silence_seconds * 1e9;  // the others have given it up
+      stop(own_fault ? concat("it has been stopped for ", paused_ / second, " s, and the others have left")
+                     : concat("rank ", peer.rank, " died; ", last_words(peer)),
+           -1);
+    }
     peer.left = true;
   }
 
@@ -275,7 +318,7 @@ class Watch {
       const std::int64_t went_on = time - activities_[lane].since.load(std::memory_order_relaxed);
       if (task == nothing || static_cast<double>(went_on) <= options_.task_seconds * 1e9) continue;
       const std::string why = concat("rank ", rank_, " has stalled: ", words({static_cast<std::int32_t>(lane), task, went_on}));
-      if (rank_ == 0) stop(why + longest_computation(), -1);
+      if (rank_ == 0) stop(why + longest_computation(rank_), -1);
       if (!reported_) peers_.front().connection.send(stalled, why);  // rank 0 knows what the others do, and tells all
       if (reported_ && time - failed_at_ > 2 * second) leave(why);
       if (!reported_) failed_at_ = time;
@@ -306,8 +349,8 @@ class Watch {
     for (const Entry& entry : peer.entries) all.push_back(words(entry));
     return all.empty() ? "it was last heard of between iterations" : concat("last heard of in ", join(all, "; "));
   }
-  /// On rank 0: who computes for longest, which is what those that wait may wait for.
-  std::string longest_computation() {
+  /// On rank 0: who computes for longest, which is what a rank that reports a wait may wait for.
+  std::string longest_computation(int reporter) {
     int who = rank_;
     Entry longest{0, nothing, 0};
     const auto consider = [&](int rank, const Entry& entry) {
@@ -321,7 +364,8 @@ class Watch {
     for (const Peer& peer : peers_) {
       for (const Entry& entry : peer.entries) consider(peer.rank, entry);
     }
-    return longest.task == nothing ? std::string{} : concat("; at work for longest is rank ", who, ": ", words(longest));
+    return longest.task == nothing || who == reporter ? std::string{}
+                                                      : concat("; at work for longest is rank ", who, ": ", words(longest));
   }
 
   /// Tells the others, prints and ends the process. Does nothing where this rank itself is the one that fails.
@@ -331,28 +375,28 @@ class Watch {
     if (rank_ == 0) {
       for (Peer& peer : peers_) {
         if (peer.rank != told_by) peer.connection.send(failure, why);
-        peer.connection.end_sending();
-      }
-      // Closing at once with something unread would take back what was just sent.
-      for (const std::int64_t deadline = now() + second / 2; now() < deadline;) {
-        bool any = false;
-        for (Peer& peer : peers_) {
-          if (peer.connection.open() && !peer.connection.receive()) peer.connection.close();
-          any = any || (peer.connection.open() && !peer.left);
-        }
-        if (!any) break;
-        std::this_thread::sleep_for(std::chrono::milliseconds{5});
       }
     }
     leave(why);
   }
 
-  [[noreturn]] void leave(const std::string& why) const {
-    ::alarm(2);  // should even these few lines be kept from ending
+  [[noreturn]] void leave(const std::string& why) {
+    ::alarm(3);  // should even these few lines be kept from ending
     if (ftrylockfile(stdout) == 0) std::fflush(stdout);
     const std::string line = concat("tawpipe: rank ", rank_, " stops: ", one_line(why), "\n");
     const auto written = ::write(STDERR_FILENO, line.data(), line.size());
     static_cast<void>(written);
+    // All leave a host at the same moment, at least 0.3 s from now: Open MPI's mpirun kills the rest as soon as two have left,
+    // and by then all must have said why. Until then connections are emptied: closing one with something unread in it would
+    // take back what was just sent.
+    const std::int64_t leave_at = (now() + second * 3 / 10 + second / 2 - 1) / (second / 2) * (second / 2);
+    while (now() < leave_at - second / 50) {
+      for (Peer& peer : peers_) {
+        if (peer.connection.open() && !peer.connection.receive()) peer.connection.close();
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds{5});
+    }
+    std::this_thread::sleep_until(std::chrono::steady_clock::time_point{std::chrono::nanoseconds{leave_at}});
     ::_exit(3);
   }
 
@@ -369,6 +413,9 @@ class Watch {
   bool announced_ = false;
   std::condition_variable announced_condition_;
   std::int64_t failed_at_ = 0;
+  std::int64_t paused_ = 0;      ///< how long this process stood still, when it last did
+  std::int64_t terminated_ = 0;  ///< when SIGTERM came
+  bool takes_terminate_ = false;
   bool reported_ = false;  ///< that a task of this rank has stalled
   std::atomic<bool> failing_{false};
   std::atomic<bool> closing_{false};

@@ -74,8 +74,6 @@ class Connection {
   bool open() const { return socket_.open(); }
   int fd() const { return socket_.get(); }
   void close() { socket_.close(); }
-  /// Nothing more is sent; what the other end sends can still be read.
-  void end_sending() { ::shutdown(socket_.get(), SHUT_WR); }
 
   /// Never waits: messages are few and short, and who does not read them is about to be given up.
   void send(std::uint32_t kind, std::string_view text) {

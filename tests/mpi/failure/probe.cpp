@@ -1,0 +1,87 @@
+// Trains a toy model under mpirun until one of its ranks fails in a chosen way: probe WAY RANK MILLISECONDS SILENCE TASK.
+// WAY is kill, stop (SIGSTOP), throw or stall (a layer that never returns), RANK fails that way so many MILLISECONDS after its
+// first iteration; SILENCE and TASK are the watch's limits in seconds.
+// Not: a test; failure_test.cpp starts it and looks at what is left.
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <thread>
+
+#include "support/toy_training.hpp"
+#include "tawpipe/execute/mpi/executor.hpp"
+
+using namespace tawpipe;
+
+namespace {
+
+struct Plan {
+  std::string way;
+  std::int64_t at = 0;  ///< nanoseconds of this host's clock; 0: never
+  bool due() const { return at != 0 && mpi::now() >= at; }
+};
+
+/// A toy layer that takes a millisecond, and fails where it is told to.
+class FailingLayer {
+ public:
+  FailingLayer(const Transformer& model, const Plan& plan) : layer_{model}, plan_{plan} {}
+  void forward(const ForwardArgs& args) const {
+    work();
+    layer_.forward(args);
+  }
+  void backward(const BackwardArgs& args) const {
+    work();
+    layer_.backward(args);
+  }
+  void backward_input(const BackwardArgs& args) const { layer_.backward_input(args); }
+  void backward_weight(const BackwardArgs& args) const { layer_.backward_weight(args); }
+
+ private:
+  void work() const {
+    std::this_thread::sleep_for(std::chrono::milliseconds{1});
+    if (plan_.way == "throw" && plan_.due()) throw InputError("the layer has no more numbers");
+    while (plan_.way == "stall" && plan_.due()) std::this_thread::sleep_for(std::chrono::milliseconds{1});
+  }
+  support::ToyLayer<double> layer_;
+  const Plan& plan_;
+};
+
+int run(const std::string& way, int rank, std::int64_t milliseconds, const mpi::WatchOptions& limits) {
+  mpi::Session session{limits};
+  const Transformer model = support::toy_model(12, false);
+  const Workload work = support::toy_work(model, 12);
+  const Schedule schedule = build_schedule("tawpipe", {work, DeviceGroups{{session.ranks()}}, {}});
+  Plan plan{way, 0};
+  mpi::MpiExecutor<double, FailingLayer, support::ToyOptimizer<double>> executor{schedule,
+                                                                                 session,
+                                                                                 [&] {
+                                                                                   return FailingLayer{model, plan};
+                                                                                 },
+                                                                                 {}};
+  support::set_toy_weights(executor.state());
+  std::jthread timer;
+  for (int step = 1;; ++step) {
+    executor.run(support::ToyTokens{model.vocab}, {.step = step, .learning_rate = 0.001});
+    if (step > 1 || session.rank() != rank) continue;
+    plan.at = mpi::now() + milliseconds * 1'000'000;
+    if (way != "kill" && way != "stop") continue;
+    timer = std::jthread{[&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds{milliseconds});
+      kill(getpid(), way == "kill" ? SIGKILL : SIGSTOP);
+    }};
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 6) return 2;
+  try {
+    return run(argv[1], std::atoi(argv[2]), std::atoi(argv[3]),
+               {.silence_seconds = std::atof(argv[4]), .task_seconds = std::atof(argv[5])});
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "tawpipe: %s\n", error.what());
+    return 3;
+  }
+}
