@@ -171,6 +171,22 @@ TEST_CASE("options may be repeated; compare takes them by schedule") {
   }
 }
 
+TEST_CASE("TawPipe's automatic options follow the cluster: speeds of its devices, adapters of their own") {
+  const std::string batch = " --model llama-12x512 --sequence 512 --global-batch 32";
+  const std::string line =
+      "simulate --schedule tawpipe --option speeds=auto --option stripe=auto --json -" + batch + " --cluster ";
+  const auto options = [&](const std::string& cluster) { return parsed(run(line + cluster)).at("options"); };
+  const json mixed = options(TAWPIPE_TEST_DATA "/topology/mixed.cluster.json");  // an H100 node and an A100 node
+  CHECK(mixed.at("speeds") == "3+1");
+  CHECK(mixed.at("stripe") == "on");
+  const json shared = options("3x2");  // one adapter a node
+  CHECK(shared.at("speeds") == "equal");
+  CHECK(shared.at("stripe") == "off");
+  CHECK(options("'dgx-h100*2'").at("stripe") == "on");
+  CHECK(options("'dgx-h100*2' --option overlap=off").at("stripe") == "off");
+  CHECK(options("'dgx-h100*2' --option node-cache=2").at("stripe") == "off");
+}
+
 TEST_CASE("the same question has the same answer, byte for byte") {
   for (const std::string& line : {"compare --json -" + small, "simulate --schedule tawpipe --timeline -" + small,
                                   "simulate --schedule fsdp --json -" + small}) {

@@ -57,7 +57,9 @@ class ParametersCheck {
 
   void count(std::size_t set) {
     const Workload& workload = schedule_.workload();
-    const std::int64_t all = workload.is_abstract() ? 0 : workload.model().parameters();
+    // Without a model the stages are numbered one after another.
+    std::int64_t all = workload.is_abstract() ? 0 : workload.model().parameters();
+    for (const StageWork& stage : schedule_.stages()) all += workload.is_abstract() ? stage.parameters : 0;
     std::vector<ParameterRange> sorted(parts_.pieces[set].begin(), parts_.pieces[set].end());
     std::sort(sorted.begin(), sorted.end());
     std::int64_t reached = 0;

@@ -28,7 +28,6 @@ class StructureCheck {
     sizes();
     if (out_.errors() != errors) return;
     groups();
-    splits();
     buffers();
     for (std::size_t t = 0; t < parts_.tasks.size(); ++t) task(id<TaskId>(t));
     if (out_.errors() != errors) return;
@@ -86,8 +85,6 @@ class StructureCheck {
     rows("uses", parts_.uses, parts_.tasks.size());
     rows("program", parts_.program, static_cast<std::size_t>(parts_.ranks) * parts_.lanes.size());
     rows("groups", parts_.groups, parts_.groups.size());
-    rows("pieces", parts_.pieces, parts_.pieces.size());
-    rows("splits", parts_.splits, parts_.splits.size());
   }
 
   void groups() {
@@ -110,34 +107,14 @@ class StructureCheck {
     }
   }
 
-  /// Sets of parameters, and what the members of a collective have of them.
-  void splits() {
-    const auto invalid = [&](std::string_view what, std::size_t row) {
-      error(
-          "V102", none<TaskId>, none<Rank>, [&] { return concat(what, " ", row, " names parameters that do not exist"); },
-          "a set of parameters is a list of ranges, each with begin <= end; a split is a list of such sets");
-    };
-    for (std::size_t p = 0; p < parts_.pieces.size(); ++p) {
-      for (const ParameterRange& range : parts_.pieces[p]) {
-        if (range.begin < 0 || range.end < range.begin) invalid("set of parameters", p);
-      }
-    }
-    for (std::size_t s = 0; s < parts_.splits.size(); ++s) {
-      for (const PiecesId pieces : parts_.splits[s]) {
-        if (!below(pieces, parts_.pieces.size())) invalid("split", s);
-      }
-    }
-  }
-
   void buffers() {
     for (std::size_t b = 0; b < parts_.buffers.size(); ++b) {
       const Buffer& buffer = parts_.buffers[b];
       const bool stage_fits = buffer.stage == none<StageId> || below(buffer.stage, parts_.stages.size());
-      const bool pieces_fit = buffer.pieces == none<PiecesId> || below(buffer.pieces, parts_.pieces.size());
-      if (!is_rank(buffer.rank) || !stage_fits || !pieces_fit || static_cast<int>(buffer.kind) >= buffer_kinds) {
+      if (!is_rank(buffer.rank) || !stage_fits || static_cast<int>(buffer.kind) >= buffer_kinds) {
         error(
             "V102", none<TaskId>, buffer.rank,
-            [&] { return concat("buffer ", b, " names a rank, stage, kind or set of parameters that does not exist"); },
+            [&] { return concat("buffer ", b, " names a rank, stage or kind that does not exist"); },
             "ranks and stages count from 0; stage -1 means none");
       }
       if (!is_size(buffer.bytes)) {
@@ -164,20 +141,6 @@ class StructureCheck {
     }
     if (is_point_to_point(task.op) && !is_rank(task.peer)) return missing(id, "a peer");
     if (is_collective(task.op) && !below(task.group, parts_.groups.size())) return missing(id, "a group");
-    if (task.split != none<SplitId>) {
-      if (!below(task.split, parts_.splits.size())) return missing(id, "a split");
-      const bool cut = task.op == Op::all_gather || task.op == Op::reduce_scatter;
-      const std::size_t sets = cut ? parts_.groups[index(task.group)].size() : 1;
-      if (parts_.splits[index(task.split)].size() != sets) {
-        error(
-            "V101", id, task.rank,
-            [&] {
-              return concat(describe(task, id), " has a split of ", parts_.splits[index(task.split)].size(), " sets instead of ",
-                            sets);
-            },
-            "an all-gather and a reduce-scatter name a set for each member, every other communication one");
-      }
-    }
     const std::size_t lanes = parts_.lanes.size();
     if (task.lane >= lanes || (is_point_to_point(task.op) && task.peer_lane >= lanes)) {
       error(

@@ -11,6 +11,7 @@
 
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
+#include "tawpipe/topology/device_group.hpp"
 
 namespace tawpipe::schedules {
 
@@ -75,11 +76,16 @@ class MicrobatchShares {
   }
   bool has_microbatch(int rank, std::int64_t round) const { return microbatch(rank, 0, round) >= 0; }
 
-  /// "1+2": one number a rank.
-  std::string text() const {
+  /// "equal", or as `speeds=` takes them: "1+2", one number a group where the ranks of each are equal, otherwise one a rank.
+  std::string text(const DeviceGroups& groups) const {
+    if (are_equal()) return "equal";
+    bool by_group = true;
+    for (int r = 0; r < groups.ranks(); ++r) by_group = by_group && count(r) == count(groups.first(groups.group_of(r)));
     std::string text;
-    for (const int count : counts_) text += concat(text.empty() ? "" : "+", count);
-    return are_equal() ? "equal" : text;
+    for (int i = 0; i < (by_group ? groups.count() : groups.ranks()); ++i) {
+      text += concat(text.empty() ? "" : "+", count(by_group ? groups.first(i) : i));
+    }
+    return text;
   }
 
  private:

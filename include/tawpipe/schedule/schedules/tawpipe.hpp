@@ -58,7 +58,7 @@ class TawpipeBuilder {
     builder_.option("groups", std::to_string(groups.count()));
     builder_.option("shards", std::to_string(shards_));
     builder_.option("stripe", on_off(options.stripe));
-    builder_.option("speeds", shares_.text());
+    builder_.option("speeds", shares_.text(groups));
     builder_.stages(workload.split(shards_));
   }
 

@@ -16,8 +16,10 @@
 #include "support/traffic.hpp"
 #include "tawpipe/analysis/validate.hpp"
 #include "tawpipe/cost/roofline.hpp"
+#include "tawpipe/model/models.hpp"
 #include "tawpipe/schedule/schedules/tawpipe.hpp"
 #include "tawpipe/simulate/simulator.hpp"
+#include "tawpipe/topology/clusters.hpp"
 
 using namespace tawpipe;
 using namespace tawpipe::literals;
@@ -148,6 +150,18 @@ TEST_CASE("striping and a node cache exclude each other") {
   CHECK_THROWS_WITH_AS(
       schedules::tawpipe(support::transformer(4, 8), DeviceGroups{{2, 2}}, {.stripe = true, .cache = {.shards = 1}}),
       "tawpipe: stripe=on and node-cache exclude each other, since one device keeps a whole shard; leave one out", InputError);
+}
+
+TEST_CASE("on four nodes of 8 H100 with an adapter each, a striped iteration takes less than two thirds of the time") {
+  const Cluster cluster = cluster_named("dgx-h100*4");
+  const Workload work{
+      models::named("llama-2-7b"), {.sequence = 4096, .microbatch_size = 1, .global_batch = 128}, Recompute::full};
+  const Simulator simulator{cluster, RooflineCost{}};
+  const DeviceGroups groups = cluster.groups_by_node();
+  const double plain = to_seconds(simulator.run(build(work, groups, false)).makespan());
+  const double striped = to_seconds(simulator.run(build(work, groups, true)).makespan());
+  // A shard of one layer, 405 MB, takes 8.4 ms over one adapter of 48 GB/s, and a forward step 3.6 ms: the network decides.
+  CHECK(striped / plain < 0.667);
 }
 
 TEST_CASE("with an adapter for each of 4 devices, a network-bound iteration takes about 3/8 of the time") {
