@@ -2,11 +2,9 @@
 // Not: times measured on a machine.
 #pragma once
 
-#include <algorithm>
-#include <vector>
-
 #include "tawpipe/cost/collective_cost.hpp"
 #include "tawpipe/cost/cost_model.hpp"
+#include "tawpipe/cost/detail/merge_loads.hpp"
 
 namespace tawpipe {
 
@@ -53,7 +51,7 @@ struct RooflineCost {
       add_edge(path, cluster.route(task.rank, task.peer));
       path.latency += cluster.route(task.rank, task.peer).latency;
       if (task.op == Op::exchange) add_edge(path, cluster.route(task.peer, task.rank));
-      merge(path.loads);
+      detail::merge_loads(path.loads);
       return path;
     }
     const CollectiveShape shape = collective_shape(task.op, all_reduce, schedule.group(task.group), task.rank, cluster);
@@ -65,26 +63,13 @@ struct RooflineCost {
     }
     if (!shape.edges.empty()) path.latency += seconds(latency / static_cast<double>(shape.edges.size()) * shape.latency_steps);
     path.fraction = shape.fraction;
-    merge(path.loads);
+    detail::merge_loads(path.loads);
     return path;
   }
 
  private:
   static void add_edge(Path& path, const Route& route) {
     for (const LinkId link : route.links) path.loads.push_back({link, 1});
-  }
-  /// Joins the loads of each link into one.
-  static void merge(std::vector<LinkLoad>& loads) {
-    std::sort(loads.begin(), loads.end(), [](const LinkLoad& a, const LinkLoad& b) { return a.link < b.link; });
-    std::size_t kept = 0;
-    for (const LinkLoad& load : loads) {
-      if (kept > 0 && loads[kept - 1].link == load.link) {
-        loads[kept - 1].weight += load.weight;
-      } else {
-        loads[kept++] = load;
-      }
-    }
-    loads.resize(kept);
   }
 };
 static_assert(CostModel<RooflineCost>);

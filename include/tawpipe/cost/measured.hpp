@@ -1,0 +1,174 @@
+// Times measured on a machine: so much for a layer, the embedding and the head in each pass; messages by latency and bandwidth
+// of two kinds of link. Not: how they are found from a timeline (analysis/calibrate.hpp) nor their file
+// (report/measured_json.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/text.hpp"
+#include "tawpipe/cost/collective_cost.hpp"
+#include "tawpipe/cost/cost_model.hpp"
+#include "tawpipe/cost/detail/merge_loads.hpp"
+#include "tawpipe/model/workload.hpp"
+
+namespace tawpipe {
+
+/// Seconds that one pass of one microbatch takes.
+struct MeasuredPass {
+  double layer = 0;  ///< each
+  double embedding = 0;
+  double head = 0;
+
+  bool operator==(const MeasuredPass&) const = default;
+};
+
+/// Seconds that an update takes.
+struct MeasuredUpdate {
+  double once = 0;
+  double byte = 0;  ///< of model states touched
+
+  bool operator==(const MeasuredUpdate&) const = default;
+};
+
+/// A kind of link as a lone message sees it.
+struct MeasuredLink {
+  double latency = 0;  ///< seconds of each step
+  double byte = 0;     ///< seconds each: one over the bandwidth; 0: the size does not matter
+
+  bool operator==(const MeasuredLink&) const = default;
+};
+
+/// What was run when the times were measured. They hold for any number of layers, but for nothing else.
+struct MeasuredWork {
+  Dtype dtype = Dtype::f32;
+  ParameterBytes parameter_bytes;  ///< that messages were counted with; not checked
+  std::int64_t hidden = 0;
+  std::int64_t intermediate = 0;
+  std::int64_t vocab = 0;
+  std::int64_t sequence = 0;
+  std::int64_t microbatch_size = 0;
+  Recompute recompute = Recompute::none;
+
+  /// @pre not workload.is_abstract()
+  static MeasuredWork of(const Workload& workload) {
+    const Transformer& model = workload.model();
+    return {model.dtype,
+            workload.parameter_bytes(),
+            model.hidden,
+            model.intermediate,
+            model.vocab,
+            workload.batch().sequence,
+            workload.batch().microbatch_size,
+            workload.recompute()};
+  }
+  bool operator==(const MeasuredWork&) const = default;
+};
+
+/// Measured times. A computation takes layers * layer + embedding + head of its pass (the latter two where its stage has them),
+/// an update once + bytes * byte. Where `backward` was not measured it is the sum of its two parts.
+///
+/// A message takes the latency of its kind of link (inside a node, or between nodes; of a collective the mean over its edges
+/// times its steps), then it is a flow that alone on its path reaches the kind's bandwidth. Links that are wider than the
+/// narrowest of the path have room for as many more flows, and flows that share a link share it max-min fair, as under
+/// RooflineCost. All devices are equal.
+struct MeasuredCost {
+  std::optional<MeasuredPass> forward;
+  std::optional<MeasuredPass> backward;
+  std::optional<MeasuredPass> backward_input;
+  std::optional<MeasuredPass> backward_weight;
+  std::optional<MeasuredUpdate> update;
+  std::optional<MeasuredLink> intra_node;
+  std::optional<MeasuredLink> inter_node;
+  std::optional<MeasuredWork> work;  ///< none: not known, so not checked
+
+  bool operator==(const MeasuredCost&) const = default;
+
+  /// @throws InputError  if the times were measured with other work than `workload`'s, naming the first difference.
+  void check(const Workload& workload) const {
+    if (workload.is_abstract()) throw InputError("measured times are those of layers; give the model that has them");
+    if (!work) return;
+    const MeasuredWork wanted = MeasuredWork::of(workload);
+    const auto differ = [](std::string_view what, const auto& measured, const auto& asked) {
+      if (measured == asked) return;
+      throw InputError(
+          concat("the times were measured with ", what, " ", measured, ", not ", asked, "; measure them again for it"));
+    };
+    differ("numbers of", name(work->dtype), name(wanted.dtype));
+    differ("a hidden size of", work->hidden, wanted.hidden);
+    differ("an intermediate size of", work->intermediate, wanted.intermediate);
+    differ("a vocabulary of", work->vocab, wanted.vocab);
+    differ("a sequence length of", work->sequence, wanted.sequence);
+    differ("a microbatch size of", work->microbatch_size, wanted.microbatch_size);
+    differ("recomputation", name(work->recompute), name(wanted.recompute));
+  }
+
+  /// @throws InputError  if the task's op was not measured.
+  Duration compute_time(const Schedule& schedule, const Task& task, const Cluster&) const {
+    if (task.op == Op::update) {
+      if (!update) throw unmeasured(task.op);
+      return seconds(update->once + update->byte * static_cast<double>(task.bytes.value()));
+    }
+    const StageWork& stage = schedule.stage(task.stage);
+    const MeasuredPass pass = pass_of(task.op);
+    return seconds(pass.layer * stage.layers + (stage.embedding ? pass.embedding : 0) + (stage.head ? pass.head : 0));
+  }
+
+  /// @throws InputError  if messages over the task's kind of link were not measured.
+  Path path(const Schedule& schedule, const Task& task, const Cluster& cluster) const {
+    Path path;
+    if (is_point_to_point(task.op)) {
+      path.latency = seconds(add_edge(path, task.rank, task.peer, cluster));
+      if (task.op == Op::exchange) add_edge(path, task.peer, task.rank, cluster);
+    } else {
+      const CollectiveShape shape = collective_shape(task.op, Algorithm::ring, schedule.group(task.group), task.rank, cluster);
+      double latency = 0;
+      for (const auto& [from, to] : shape.edges) latency += add_edge(path, from, to, cluster);
+      if (!shape.edges.empty()) path.latency = seconds(latency / static_cast<double>(shape.edges.size()) * shape.latency_steps);
+      path.fraction = shape.fraction;
+    }
+    detail::merge_loads(path.loads);
+    return path;
+  }
+
+ private:
+  static InputError unmeasured(Op op) {
+    return InputError(concat("the measured cost has no time for ", name(op), "; measure a schedule that has one"));
+  }
+
+  MeasuredPass pass_of(Op op) const {
+    const std::optional<MeasuredPass>& pass = op == Op::backward          ? backward
+                                              : op == Op::backward_input  ? backward_input
+                                              : op == Op::backward_weight ? backward_weight
+                                                                          : forward;
+    if (pass) return *pass;
+    if (op != Op::backward || !backward_input || !backward_weight) throw unmeasured(op);
+    return {backward_input->layer + backward_weight->layer, backward_input->embedding + backward_weight->embedding,
+            backward_input->head + backward_weight->head};
+  }
+
+  /// Adds the loads of a message from `from` to `to`. @return its seconds of latency
+  double add_edge(Path& path, Rank from, Rank to, const Cluster& cluster) const {
+    const bool inside = cluster.same_node(from, to);
+    const std::optional<MeasuredLink>& kind = inside ? intra_node : inter_node;
+    if (!kind) {
+      throw InputError(concat("the measured cost has no messages ", inside ? "inside a node" : "between nodes",
+                              "; measure a schedule that sends some"));
+    }
+    if (kind->byte <= 0) return kind->latency;
+    const Route route = cluster.route(from, to);
+    double narrowest = 0;
+    for (const LinkId link : route.links) {
+      const double bandwidth = cluster.link(link).bandwidth.value();
+      narrowest = narrowest > 0 ? std::min(narrowest, bandwidth) : bandwidth;
+    }
+    for (const LinkId link : route.links) path.loads.push_back({link, narrowest * kind->byte});
+    return kind->latency;
+  }
+};
+static_assert(CostModel<MeasuredCost>);
+
+}  // namespace tawpipe
