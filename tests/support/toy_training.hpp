@@ -1,9 +1,10 @@
-// A toy model and its workload, and what one device makes of it: what executors of other schedules are held to.
-// Not: the model's mathematics (support/toy_layer.hpp).
+// Runs a schedule on the toy model by the host executor, and brings what it computed into one array.
+// Not: the toy itself (toy_layer.hpp).
 #pragma once
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <span>
@@ -11,8 +12,6 @@
 
 #include "support/toy_layer.hpp"
 #include "tawpipe/execute/host/executor.hpp"
-#include "tawpipe/model/transformer.hpp"
-#include "tawpipe/model/workload.hpp"
 #include "tawpipe/schedule/catalogue.hpp"
 
 namespace support {
@@ -31,8 +30,10 @@ inline tawpipe::Transformer toy_model(int layers, bool tied) {
           .dtype = tawpipe::Dtype::f64};
 }
 
-inline tawpipe::Workload toy_work(const tawpipe::Transformer& model, std::int64_t microbatches) {
-  tawpipe::Workload work{model, tawpipe::Batch{.sequence = 3, .microbatch_size = 1, .global_batch = microbatches}};
+/// Sequences of 3 tokens, one a microbatch, sizes as the executors of double need them.
+inline tawpipe::Workload toy_work(const tawpipe::Transformer& model, std::int64_t microbatches,
+                                  tawpipe::Recompute recompute = tawpipe::Recompute::none) {
+  tawpipe::Workload work{model, tawpipe::Batch{.sequence = 3, .microbatch_size = 1, .global_batch = microbatches}, recompute};
   work.parameter_bytes({.weight = 8, .gradient = 8, .optimizer = 16});
   return work;
 }
@@ -40,39 +41,63 @@ inline tawpipe::Workload toy_work(const tawpipe::Transformer& model, std::int64_
 /// Weights to begin with, the same whoever holds them.
 inline void set_toy_weights(tawpipe::host::RankState<double>& state) {
   state.for_each_weight([](tawpipe::ParameterRange range, std::span<double> numbers) {
-    for (std::size_t i = 0; i < numbers.size(); ++i)
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
       numbers[i] = std::sin(0.7 * static_cast<double>(range.begin + static_cast<std::int64_t>(i)));
+    }
   });
 }
 
-/// What a run of some steps leaves.
+/// What some steps of training left.
 struct ToyOutcome {
-  std::vector<tawpipe::host::IterationResult> results;  ///< [step]
-  std::vector<double> gradient;                         ///< [parameter] of the last step; NaN: not seen
-  std::vector<double> weights;                          ///< [parameter] NaN: not seen
+  std::vector<double> losses;    ///< [step]
+  std::vector<double> gradient;  ///< [parameter] of the last step; NaN where no update saw one
+  std::vector<double> weights;   ///< [parameter] at the end
+  double copies_differ = 0;      ///< the most by which two copies of a weight differ
+  std::vector<tawpipe::host::IterationResult> results;
 };
 
-inline ToyOutcome train_by_threads(const tawpipe::Schedule& schedule, int steps) {
+inline ToyOutcome train_by_threads(const tawpipe::Schedule& schedule, int steps, const tawpipe::host::HostOptions& options = {},
+                                   double clip = 0) {
   const tawpipe::Transformer& model = schedule.workload().model();
-  ToyHostExecutor executor{schedule, [&] { return ToyLayer<double>{model}; }, {}};
+  ToyHostExecutor executor{schedule, [&] { return ToyLayer<double>{model}; }, {}, options};
+  executor.for_each_rank([](auto& rank) { set_toy_weights(rank); });
   ToyOutcome outcome;
   outcome.gradient.assign(static_cast<std::size_t>(model.parameters()), NAN);
   outcome.weights = outcome.gradient;
-  for (int r = 0; r < schedule.ranks(); ++r) set_toy_weights(executor.rank(tawpipe::Rank{r}));
+  std::mutex mutex;
+  const auto observe = [&](tawpipe::ParameterRange range, std::span<const double> gradients) {
+    const std::lock_guard lock{mutex};
+    std::copy(gradients.begin(), gradients.end(), outcome.gradient.begin() + range.begin);
+  };
   for (int step = 1; step <= steps; ++step) {
-    std::mutex mutex;
-    const auto observe = [&](tawpipe::ParameterRange range, std::span<const double> gradients) {
-      const std::lock_guard lock{mutex};
-      std::copy(gradients.begin(), gradients.end(), outcome.gradient.begin() + range.begin);
-    };
-    outcome.results.push_back(executor.run(ToyTokens{model.vocab}, {.step = step, .learning_rate = 0.05}, observe));
+    const tawpipe::host::IterationArgs args{.step = step, .learning_rate = 0.05, .gradient_clip = clip};
+    outcome.results.push_back(executor.run(ToyTokens{model.vocab}, args, observe));
+    outcome.losses.push_back(outcome.results.back().loss());
   }
-  for (int r = 0; r < schedule.ranks(); ++r) {
-    executor.rank(tawpipe::Rank{r}).for_each_weight([&](tawpipe::ParameterRange range, std::span<double> numbers) {
-      std::copy(numbers.begin(), numbers.end(), outcome.weights.begin() + range.begin);
+  executor.for_each_rank([&](auto& rank) {
+    rank.for_each_weight([&](tawpipe::ParameterRange range, std::span<double> numbers) {
+      for (std::size_t i = 0; i < numbers.size(); ++i) {
+        double& known = outcome.weights[static_cast<std::size_t>(range.begin) + i];
+        if (!std::isnan(known)) outcome.copies_differ = std::max(outcome.copies_differ, std::abs(known - numbers[i]));
+        known = numbers[i];
+      }
     });
-  }
+  });
   return outcome;
+}
+
+/// The most by which two arrays differ; huge where one has a NaN.
+inline double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
+  double largest = a.size() == b.size() ? 0 : 1e300;
+  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    largest = std::max(largest, std::isnan(a[i]) || std::isnan(b[i]) ? 1e300 : std::abs(a[i] - b[i]));
+  }
+  return largest;
+}
+
+/// One device that computes everything.
+inline tawpipe::Schedule toy_alone(const tawpipe::Workload& work) {
+  return tawpipe::build_schedule("1f1b", {.workload = work, .nodes = tawpipe::DeviceGroups{{1}}, .options = {}});
 }
 
 }  // namespace support

@@ -81,8 +81,9 @@ struct Dataflow {
   std::vector<ComputeFlow> computes;
   std::vector<std::vector<UpdatePiece>> updates;
   std::vector<TransferFlow> transfers;
-  std::vector<PackedParameters> contents;  ///< [buffer] of persistent ones: the parameters they hold
-  std::vector<BufferId> workspace;         ///< [rank] may be none
+  std::vector<PackedParameters> contents;         ///< [buffer] of persistent ones: the parameters they hold
+  std::vector<BufferId> workspace;                ///< [rank] may be none
+  std::vector<std::vector<UpdatePiece>> counted;  ///< [rank] pieces of its updates; over all ranks every parameter once
 
   const ComputeFlow& compute(TaskId task) const { return computes[at(task)]; }
   std::span<const UpdatePiece> update(TaskId task) const { return updates[at(task)]; }

@@ -2,6 +2,7 @@
 // Not: what comes out (execute/dataflow.hpp); transfers (dataflow_transfers.hpp).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -28,7 +29,9 @@ class DataflowBuilder {
     for (std::size_t b = 0; b < schedule.buffers().size(); ++b) {
       const Buffer& buffer = schedule.buffers()[b];
       if (!buffer.persistent) continue;
-      if (buffer.kind == BufferKind::workspace) flow_.workspace[index(buffer.rank)] = id<BufferId>(b);
+      BufferId& workspace = flow_.workspace[index(buffer.rank)];
+      const bool largest = workspace == none<BufferId> || schedule.buffer(workspace).bytes < buffer.bytes;
+      if (buffer.kind == BufferKind::workspace && largest) workspace = id<BufferId>(b);
       if (buffer.kind == BufferKind::gradients) gradients_[index(buffer.rank)].push_back(id<BufferId>(b));
       if (contents_.is_fixed(id<BufferId>(b))) flow_.contents[b] = contents_[id<BufferId>(b)];
     }
@@ -51,6 +54,7 @@ class DataflowBuilder {
         flow_.transfers.push_back(transfers_.resolve(task));
       }
     }
+    count_once();
     return std::move(flow_);
   }
 
@@ -209,6 +213,31 @@ class DataflowBuilder {
           piece.parameters.end = std::min(piece.parameters.end, part.end);
         }
       });
+    }
+  }
+
+  /// Which piece of which update stands for each parameter where all are counted once.
+  void count_once() {
+    flow_.counted.resize(static_cast<std::size_t>(schedule_.ranks()));
+    std::vector<char> counted(static_cast<std::size_t>(contents_.order().count()), 0);
+    for (std::size_t t = 0; t < schedule_.tasks().size(); ++t) {
+      if (schedule_.tasks()[t].op != Op::update) continue;
+      for (const UpdatePiece& piece : flow_.update(id<TaskId>(t))) {
+        for (std::int64_t at = piece.parameters.begin; at < piece.parameters.end;) {
+          const auto is_counted = [&](std::int64_t i) { return counted[static_cast<std::size_t>(i)] != 0; };
+          std::int64_t end = at;
+          while (end < piece.parameters.end && is_counted(end) == is_counted(at)) ++end;
+          if (!is_counted(at)) {
+            const std::int64_t from = at - piece.parameters.begin;
+            UpdatePiece part = piece;
+            part.parameters = {at, end};
+            for (Place* place : {&part.weights, &part.gradients, &part.twin, &part.optimizer}) place->offset += from;
+            flow_.counted[index(schedule_.tasks()[t].rank)].push_back(part);
+            std::fill(counted.begin() + at, counted.begin() + end, char{1});
+          }
+          at = end;
+        }
+      }
     }
   }
 

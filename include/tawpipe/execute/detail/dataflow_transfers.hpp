@@ -11,6 +11,7 @@
 
 #include "tawpipe/execute/dataflow.hpp"
 #include "tawpipe/execute/detail/dataflow_contents.hpp"
+#include "tawpipe/schedule/gradient_norm.hpp"
 
 namespace tawpipe::detail {
 
@@ -21,6 +22,7 @@ class DataflowTransfers {
 
   TransferFlow resolve(TaskId id) {
     const Task& task = schedule_.task(id);
+    if (is_gradient_norm(task)) return norm(id);
     if (task.payload == Payload::activations || task.payload == Payload::activation_gradients) {
       if (is_collective(task.op)) {
         fail(id, "activations are exchanged among tensor- or context-parallel ranks, for which no layer is there");
@@ -141,7 +143,8 @@ class DataflowTransfers {
   TransferFlow of_one(TaskId id) {
     const Task& task = schedule_.task(id);
     const PackedParameters set = common(id);
-    if (set.empty()) fail(id, "no buffer that it reads holds any parameter");
+    // A stage without layers has nothing to send, but its message is in the schedule.
+    if (set.empty() && task.bytes > Bytes{}) fail(id, "no buffer that it reads holds any parameter");
     settle(id, set);
     TransferFlow flow;
     flow.count = set.count();
@@ -182,6 +185,19 @@ class DataflowTransfers {
         if (takes) take(sets[part], flow.member_begin[part], ends_[m], gather && part == m, out);
       }
       flow.ends.push_back(std::move(out));
+    }
+    return flow;
+  }
+
+  /// One number of each member, summed.
+  TransferFlow norm(TaskId id) {
+    collect_ends(id);
+    TransferFlow flow;
+    flow.count = 1;
+    for (const End& end : ends_) {
+      if (end.given.size() != 1) fail(id, concat("rank ", number(end.rank), " must name one buffer for its sum of squares"));
+      const Segment one{{end.given[0], 0}, 0, 1, false};
+      flow.ends.push_back({end.rank, {one}, {one}});
     }
     return flow;
   }

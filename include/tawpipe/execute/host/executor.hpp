@@ -73,6 +73,19 @@ class HostExecutor {
   const Dataflow& dataflow() const { return flow_; }
   RankState<T>& rank(Rank rank) { return ranks_[index(rank)]; }
 
+  /// Calls `visit(RankState<T>&)` for each rank of this process: all of them.
+  template <class Visit>
+  void for_each_rank(Visit&& visit) {
+    for (RankState<T>& rank : ranks_) visit(rank);
+  }
+  /// Whether this process is the one that reports and writes.
+  bool is_root() const { return true; }
+  /// Brings what each process knows to the root: `known[i]` says whether values[i] is right here. One process knows all.
+  void gather(std::span<T> values, std::span<const char> known) const {
+    static_cast<void>(values);
+    static_cast<void>(known);
+  }
+
   /// One iteration: all microbatches forward and backward, then the update.
   /// @throws what a layer or source throws; the executor can then not be used again.
   template <MicrobatchTokens Source>
@@ -99,6 +112,7 @@ class HostExecutor {
       }
     }
     if (failure_) std::rethrow_exception(failure_);
+    for (const RankState<T>& rank : ranks_) result.gradient_norm = std::max(result.gradient_norm, rank.gradient_norm());
     return result;
   }
 
@@ -121,6 +135,7 @@ class HostExecutor {
           if (!wait_for(notice.task)) return;
         }
         chaos.delay();
+        if (is_gradient_norm(schedule_.task(launch.task))) ranks_[index(rank)].put_gradient_square(launch.task);
         if (!arrive_last(launch.task)) {
           if (!wait_for(launch.task)) return;
           continue;
@@ -175,7 +190,7 @@ class HostExecutor {
     const Task& task = schedule_.task(id);
     if (task.op == Op::idle) return;
     if (task.op == Op::update) {
-      ranks_[index(rank)].update(id, optimizer_, args, 1.0, observe);
+      ranks_[index(rank)].update(id, optimizer_, args, observe);
     } else if (is_compute(task.op)) {
       ranks_[index(rank)].compute(id, layers_[index(rank)], source, args.step, result_->losses);
     } else {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -75,6 +76,7 @@ class RankState {
 
   /// Gradients of the last iteration are forgotten.
   void begin_iteration() {
+    norm_ = -1;
     for_each_persistent(BufferKind::gradients, [&](BufferId buffer) {
       const auto bytes = memory(buffer);
       std::fill(bytes.begin(), bytes.end(), std::byte{});
@@ -129,8 +131,9 @@ class RankState {
 
   /// The optimizer's step on what the task updates.
   template <ParameterUpdate Optimizer>
-  void update(TaskId id, const Optimizer& optimizer, const IterationArgs& iteration, double gradient_scale,
-              const GradientObserver<T>& observe) {
+  void update(TaskId id, const Optimizer& optimizer, const IterationArgs& iteration, const GradientObserver<T>& observe) {
+    if (norm_ < 0) norm_ = iteration.gradient_clip > 0 ? found_norm(id) : 0;
+    const double gradient_scale = norm_ > iteration.gradient_clip && norm_ > 0 ? iteration.gradient_clip / norm_ : 1.0;
     for (const UpdatePiece& piece : flow_->update(id)) {
       const auto count = static_cast<std::size_t>(piece.parameters.count());
       std::span<const T> gradients{at(piece.gradients), count};
@@ -153,6 +156,11 @@ class RankState {
       optimizer.update(args);
     }
   }
+
+  /// Before a sum over all ranks (schedule/gradient_norm.hpp): puts this rank's own where the task sums.
+  void put_gradient_square(TaskId id) { *norm_number(id) = static_cast<T>(gradient_square()); }
+  /// The norm of the whole gradient that the last iteration's updates saw; 0 if none was asked for.
+  double gradient_norm() const { return std::max(norm_, 0.0); }
 
   /// Puts the segments' numbers where the packed message has them. @param sum  adds instead
   void give(std::span<const Segment> segments, T* message, bool sum) {
@@ -205,6 +213,36 @@ class RankState {
   }
 
  private:
+  /// The sum of the squares of those gradients that this rank counts for all.
+  double gradient_square() {
+    double sum = 0;
+    for (const UpdatePiece& piece : flow_->counted[index(rank_)]) {
+      const T* gradient = at(piece.gradients);
+      const T* twin = piece.twin ? at(piece.twin) : nullptr;
+      for (std::int64_t i = 0; i < piece.parameters.count(); ++i) {
+        const auto value = static_cast<double>(twin == nullptr ? gradient[i] : gradient[i] + twin[i]);
+        sum += value * value;
+      }
+    }
+    return sum;
+  }
+  /// The number that a task sums over the ranks, or that an update reads; null where it has none.
+  T* norm_number(TaskId id) {
+    for (const Use& use : schedule_->uses(id)) {
+      const Buffer& buffer = schedule_->buffer(use.buffer);
+      if (buffer.kind == BufferKind::workspace && buffer.rank == rank_) return at({use.buffer, 0});
+    }
+    return nullptr;
+  }
+  double found_norm(TaskId update) {
+    if (schedule_->ranks() == 1) return std::sqrt(gradient_square());
+    const T* square = norm_number(update);
+    if (square == nullptr) {
+      throw InputError("clipping needs the norm of the whole gradient; build the schedule with with_gradient_norm()");
+    }
+    return std::sqrt(static_cast<double>(*square));
+  }
+
   static constexpr std::size_t alignment = 64;
   struct Free {
     void operator()(std::byte* bytes) const { ::operator delete (bytes, std::align_val_t{alignment}); }
@@ -240,6 +278,7 @@ class RankState {
   std::vector<T> own_workspace_;
   std::span<std::byte> workspace_;
   std::vector<T> sum_;  ///< of twin gradients
+  double norm_ = -1;    ///< of the whole gradient; -1: not known yet in this iteration
   std::vector<std::int32_t> tokens_;
   std::vector<std::int32_t> targets_;
 };

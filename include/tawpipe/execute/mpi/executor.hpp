@@ -9,6 +9,7 @@
 #include <exception>
 #include <limits>
 #include <mutex>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -69,6 +70,26 @@ class MpiExecutor {
   const Dataflow& dataflow() const { return flow_; }
   /// This process's rank.
   host::RankState<T>& state() { return state_; }
+  /// Calls `visit(RankState<T>&)` for each rank of this process: the one.
+  template <class Visit>
+  void for_each_rank(Visit&& visit) {
+    visit(state_);
+  }
+  /// Whether this process is the one that reports and writes: rank 0.
+  bool is_root() const { return session_.rank() == 0; }
+
+  /// Brings what each process knows to rank 0, whose `values` are then right wherever any rank's are. Collective.
+  /// @param known  [values] whether the number is right here
+  void gather(std::span<T> values, std::span<const char> known) {
+    guarded([&] {
+      if (is_root()) {
+        for (int rank = 1; rank < session_.ranks(); ++rank) receive_values(rank, values);
+      } else {
+        send_values(values, known);
+      }
+      return 0;
+    });
+  }
 
   /// One iteration: all microbatches forward and backward, then the update. Collective. Losses, bytes sent and, if asked for,
   /// the timeline are those of all ranks, the same on each. A communication starts when its last end is ready, and ends when
@@ -134,13 +155,14 @@ class MpiExecutor {
       if (!lanes_.await_ready(launch)) return;
       const Op op = schedule_.task(launch.task).op;
       if (!is_compute(op)) {
+        if (is_gradient_norm(schedule_.task(launch.task))) state_.put_gradient_square(launch.task);
         if (!lanes_.communicate(place)) return;
         continue;
       }
       at_ = launch.task;
       lanes_.begin_compute(launch);
       if (op == Op::update) {
-        state_.update(launch.task, optimizer_, args, 1.0, observe);
+        state_.update(launch.task, optimizer_, args, observe);
       } else if (op != Op::idle) {
         state_.compute(launch.task, layer_, source, args.step, losses_);
       }
@@ -181,6 +203,43 @@ class MpiExecutor {
     }
   }
 
+  static constexpr int values_tag = 1;
+  static constexpr std::size_t most_values = std::size_t{1} << 24;  ///< of one message
+
+  void send_values(std::span<const T> values, std::span<const char> known) const {
+    std::vector<std::int64_t> runs;  // begin, end, begin, end, ...
+    for (std::size_t i = 0; i < known.size(); ++i) {
+      if (known[i] != 0 && (i == 0 || known[i - 1] == 0)) runs.push_back(static_cast<std::int64_t>(i));
+      if (known[i] != 0 && (i + 1 == known.size() || known[i + 1] == 0)) runs.push_back(static_cast<std::int64_t>(i + 1));
+    }
+    const auto count = static_cast<std::int64_t>(runs.size());
+    check(MPI_Send(&count, 1, MPI_INT64_T, 0, values_tag, session_.control()), "MPI_Send");
+    check(MPI_Send(runs.data(), static_cast<int>(count), MPI_INT64_T, 0, values_tag, session_.control()), "MPI_Send");
+    for_each_message(runs, [&](std::size_t begin, std::size_t numbers) {
+      check(MPI_Send(values.data() + begin, static_cast<int>(numbers * sizeof(T)), MPI_BYTE, 0, values_tag, session_.control()),
+            "MPI_Send");
+    });
+  }
+  void receive_values(int rank, std::span<T> values) const {
+    std::int64_t count = 0;
+    check(MPI_Recv(&count, 1, MPI_INT64_T, rank, values_tag, session_.control(), MPI_STATUS_IGNORE), "MPI_Recv");
+    std::vector<std::int64_t> runs(static_cast<std::size_t>(count));
+    check(MPI_Recv(runs.data(), static_cast<int>(count), MPI_INT64_T, rank, values_tag, session_.control(), MPI_STATUS_IGNORE),
+          "MPI_Recv");
+    for_each_message(runs, [&](std::size_t begin, std::size_t numbers) {
+      check(MPI_Recv(values.data() + begin, static_cast<int>(numbers * sizeof(T)), MPI_BYTE, rank, values_tag, session_.control(),
+                     MPI_STATUS_IGNORE),
+            "MPI_Recv");
+    });
+  }
+  template <class Visit>
+  static void for_each_message(const std::vector<std::int64_t>& runs, Visit&& visit) {
+    for (std::size_t i = 0; i + 1 < runs.size(); i += 2) {
+      const auto end = static_cast<std::size_t>(runs[i + 1]);
+      for (auto at = static_cast<std::size_t>(runs[i]); at < end; at += most_values) visit(at, std::min(most_values, end - at));
+    }
+  }
+
   /// Everyone's losses, bytes and times by one maximum: what a rank does not know is the lowest number.
   host::IterationResult gather(std::int64_t begin, std::int64_t offset) {
     constexpr std::int64_t unknown = std::numeric_limits<std::int64_t>::min();
@@ -208,6 +267,7 @@ class MpiExecutor {
           "MPI_Allreduce");
 
     host::IterationResult result;
+    result.gradient_norm = state_.gradient_norm();
     for (std::size_t m = 0; m < microbatches; ++m) {
       result.losses.push_back(all[m] == unknown ? 0.0 : std::bit_cast<double>(all[m]));
     }

@@ -1,0 +1,86 @@
+// Any schedule with the sum that gradient clipping needs: one small all-reduce over all ranks before the updates.
+// Not: clipping itself, which is a factor in the update (execute/).
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/schedule/schedule_builder.hpp"
+
+namespace tawpipe {
+
+/// Whether the task sums the squares of all gradients over the ranks (with_gradient_norm).
+inline bool is_gradient_norm(const Task& task) { return task.op == Op::all_reduce && task.payload == Payload::nothing; }
+
+/// `schedule` with every update behind an all-reduce of one number over all ranks, for which each rank sums the squares of the
+/// gradients that it counts; what follows an update stays behind it. A schedule of one rank needs no sum and comes back as it is.
+///
+/// The all-reduce is in the compute lane, waits for everything that any update waits for, and is the only thing added: the
+/// simulator charges for it and for the barrier that it is.
+inline Schedule with_gradient_norm(const Schedule& schedule) {
+  if (schedule.ranks() == 1) return schedule;
+  const auto tasks = schedule.tasks();
+  const Schedule::Parts& parts = schedule.parts();
+  ScheduleBuilder builder{schedule.name(), schedule.workload(), schedule.ranks(), schedule.lanes()};
+  for (const auto& [key, value] : schedule.options()) builder.option(key, value);
+  builder.option("gradient-norm", "on");
+  builder.stages(parts.stages);
+  if (parts.composed) builder.composed();
+  // Rows are distinct, so added in order they keep their ids.
+  for (std::size_t i = 0; i < parts.pieces.size(); ++i) builder.pieces({parts.pieces[i].begin(), parts.pieces[i].end()});
+  for (std::size_t i = 0; i < parts.splits.size(); ++i) builder.split({parts.splits[i].begin(), parts.splits[i].end()});
+  for (std::size_t i = 0; i < parts.groups.size(); ++i) builder.group({parts.groups[i].begin(), parts.groups[i].end()});
+  for (const Buffer& buffer : schedule.buffers()) builder.buffer(buffer);
+
+  // What comes behind an update on a lane or by a dependency stays behind it.
+  std::vector<char> late(tasks.size(), 0);
+  for (std::size_t t = 0; t < tasks.size(); ++t) {
+    late[t] = tasks[t].op == Op::update ? 1 : 0;
+    for (const TaskId earlier : schedule.dependencies(id<TaskId>(t))) {
+      if (late[index(earlier)] != 0) late[t] = 1;
+    }
+  }
+  std::vector<TaskId> added(tasks.size(), none<TaskId>);
+  const auto add = [&](std::size_t t, std::vector<Use> uses, std::vector<TaskId> after) {
+    for (const TaskId earlier : schedule.dependencies(id<TaskId>(t))) after.push_back(added[index(earlier)]);
+    const auto own = schedule.uses(id<TaskId>(t));
+    uses.insert(uses.begin(), own.begin(), own.end());
+    added[t] = builder.add(tasks[t], uses, after);
+  };
+  std::vector<TaskId> awaited;
+  for (std::size_t t = 0; t < tasks.size(); ++t) {
+    if (late[t] == 0) {
+      add(t, {}, {});
+      continue;
+    }
+    if (tasks[t].op != Op::update) continue;
+    for (const TaskId earlier : schedule.dependencies(id<TaskId>(t))) {
+      if (late[index(earlier)] == 0) awaited.push_back(earlier);
+    }
+  }
+  for (TaskId& task : awaited) task = added[index(task)];
+  std::vector<Rank> all;
+  std::vector<BufferId> norms;
+  std::vector<Use> uses;
+  const Bytes number{std::max<std::int64_t>(schedule.workload().parameter_bytes().gradient, 4)};
+  for (int r = 0; r < schedule.ranks(); ++r) {
+    all.push_back(Rank{r});
+    norms.push_back(builder.persistent(r, BufferKind::workspace, number));
+    uses.push_back({norms.back(), Access::read_write});
+  }
+  builder.add({.op = Op::all_reduce, .rank = Rank{0}, .group = builder.group(all), .bytes = number}, uses, awaited);
+  for (std::size_t t = 0; t < tasks.size(); ++t) {
+    if (late[t] == 0) continue;
+    if (tasks[t].op == Op::update) {
+      add(t, {{norms[index(tasks[t].rank)], Access::read}}, {});
+    } else {
+      add(t, {}, {});
+    }
+  }
+  return builder.build();
+}
+
+}  // namespace tawpipe
