@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <fstream>
@@ -14,6 +15,7 @@
 
 #include "commands/exchange.hpp"
 #include "commands/graph.hpp"
+#include "execution_flags.hpp"
 #include "flags.hpp"
 #include "instruments.hpp"
 #include "request.hpp"
@@ -281,6 +283,10 @@ int run(int argc, char** argv) {
       "  tawpipe export --schedule tawpipe --cluster 3x8 --model llama-2-7b --sequence 4096 --global-batch 96 --graph graph.tg");
 
   const std::vector<Command> instruments = add_instruments(app);
+#if TAWPIPE_COMMAND_EXECUTES
+  ExecutionCommands execution;
+  execution.add_to(app);
+#endif
 
   const std::vector<std::string> given{argv + 1, argv + argc};
   try {
@@ -309,6 +315,9 @@ int run(int argc, char** argv) {
       plain.json = request.json;
       return plain.file.empty() ? run_simulate(request) : run_graph_simulate(plain);
     }
+#if TAWPIPE_COMMAND_EXECUTES
+    if (execution.parsed()) return execution.run();
+#endif
     if (compare->parsed()) return run_compare(request, schedules, overlapped);
     if (validate->parsed()) return run_validate(request);
     if (show->parsed()) return run_topology_show(cluster, json);
@@ -322,7 +331,14 @@ int run(int argc, char** argv) {
 }
 
 /// One line, whatever the message was.
-void complain(const std::string& message) { std::fprintf(stderr, "tawpipe: %s\n", tawpipe::one_line(message).c_str()); }
+/// Of several processes that mpirun started, the first one speaks.
+void complain(const std::string& message) {
+  for (const char* variable : {"OMPI_COMM_WORLD_RANK", "PMI_RANK"}) {
+    const char* const rank = std::getenv(variable);
+    if (rank != nullptr && std::string_view{rank} != "0") return;
+  }
+  std::fprintf(stderr, "tawpipe: %s\n", tawpipe::one_line(message).c_str());
+}
 
 }  // namespace
 

@@ -1,0 +1,299 @@
+// `tawpipe train`: trains a model for real under any schedule.
+#include "train.hpp"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../execution.hpp"
+#include "output.hpp"
+#include "tawpipe/layers/learning_rate.hpp"
+#include "tawpipe/model/huggingface_config.hpp"
+#include "tawpipe/report/chrome_trace.hpp"
+#include "tawpipe/report/formatters.hpp"
+#include "tawpipe/timeline/timeline_csv.hpp"
+#include "tawpipe/training/checkpoint.hpp"
+#include "tawpipe/training/huggingface_weights.hpp"
+#include "tawpipe/training/initial_weights.hpp"
+#include "tawpipe/training/token_windows.hpp"
+
+namespace tawpipe::sim {
+
+namespace {
+
+using training::Checkpoint;
+using training::HuggingFaceWeights;
+using training::ParameterValue;
+
+/// Everything that the flags stand for, before there is an executor.
+struct Run {
+  ExecutionModel model;
+  training::DecoderConstants constants;
+  layers::LearningRate learning_rate;
+  training::TrainingState state;  ///< at the start
+  std::shared_ptr<const training::TokenFile> file;
+  std::optional<Checkpoint> checkpoint;
+  std::optional<HuggingFaceWeights> weights;
+
+  training::TokenWindows source() const {
+    return {file,
+            {0, file->count()},
+            {.microbatch_size = static_cast<std::int32_t>(model.batch.microbatch_size),
+             .sequence = static_cast<std::int32_t>(model.batch.sequence),
+             .microbatches = static_cast<std::int32_t>(model.batch.microbatches()),
+             .vocab = model.model.vocab,
+             .seed = state.data.seed,
+             .order = state.data.order}};
+  }
+};
+
+/// The model that is trained, and where its parameters come from.
+void resolve_model_of(const TrainRequest& request, Run& run) {
+  if (!request.resume.empty()) {
+    run.checkpoint.emplace(request.resume);
+    run.model.model = run.checkpoint->model();
+    run.constants = run.checkpoint->constants();
+    run.state = run.checkpoint->state();
+    if (run.state.step >= request.steps) {
+      throw InputError(
+          concat("--steps ", request.steps, " are done already: the checkpoint is of step ", run.state.step, "; give more"));
+    }
+    return;
+  }
+  if (request.model.empty())
+    throw InputError("--model is missing; give a name such as llama-4x128, a config.json or a folder of weights");
+  const std::filesystem::path path{request.model};
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored) && !std::filesystem::exists(path / "state.json", ignored)) {
+    run.weights.emplace(request.model);
+    run.model.model = run.weights->model();
+    run.constants = run.weights->constants();
+    return;
+  }
+  run.model.model = resolve_model(request.model);
+  // A named model has the vocabulary of its own tokenizer; trained from nothing, it takes that of the data.
+  const bool named = request.model.starts_with("llama-") && !std::filesystem::exists(path, ignored);
+  if (named) run.model.model.vocab = std::min(run.model.model.vocab, run.file->most_tokens());
+}
+
+Run resolve_run(const TrainRequest& request) {
+  if (request.data.empty()) throw InputError("--data is missing; give a text, or a .bin file of 16-bit tokens");
+  if (request.steps < 1) throw InputError("--steps is missing; give how many steps to train");
+  if (request.sequence < 1) throw InputError("--sequence is missing; give the tokens of one sequence, such as 128");
+  if (request.global_batch < 1) throw InputError("--global-batch is missing; give the sequences of one step");
+  Run run;
+  run.file = std::make_shared<const training::TokenFile>(request.data);
+  resolve_model_of(request, run);
+  run.model.batch = {.sequence = request.sequence, .microbatch_size = request.microbatch, .global_batch = request.global_batch};
+  run.model.batch.check();
+  run.model.llama = {.rope_theta = run.constants.rope_theta, .norm_eps = run.constants.norm_epsilon};
+  run.model.optimizer.weight_decay = request.weight_decay;
+  run.model.optimizer.check();
+  run.file->check_vocabulary(run.model.model.vocab);
+  run.learning_rate = {.peak = request.learning_rate,
+                       .minimum = std::min(request.least_learning_rate, request.learning_rate),
+                       .warmup_steps = request.warmup,
+                       .decay_steps = std::max(request.decay_steps > 0 ? request.decay_steps : request.steps, request.warmup)};
+  run.learning_rate.check();
+  const training::DataPosition data{.source = request.data,
+                                    .order = training::parse_data_order(request.data_order),
+                                    .seed = request.seed,
+                                    .microbatches = static_cast<std::int32_t>(run.model.batch.microbatches()),
+                                    .microbatch_size = static_cast<std::int32_t>(request.microbatch),
+                                    .sequence = static_cast<std::int32_t>(request.sequence)};
+  if (run.checkpoint && !(run.state.data == data)) {
+    std::fputs("tawpipe: note: the checkpoint was trained with other data, batch or seed; the run goes on with those given now\n",
+               stderr);
+  }
+  run.state.data = data;
+  run.state.dtype = execution_dtype(request.execution.dtype);
+  run.state.optimizer = run.model.optimizer;
+  run.state.learning_rate = run.learning_rate;
+  return run;
+}
+
+/// Weights and moments at the start: from a checkpoint, from published weights, or from the seed.
+template <class T, class Executor>
+void load_start(Executor& executor, const Run& run) {
+  const training::InitialWeights initial{run.model.model, run.state.data.seed};
+  executor.for_each_rank([&](auto& rank) {
+    rank.for_each_weight([&](ParameterRange range, std::span<T> numbers) {
+      if (run.checkpoint) {
+        run.checkpoint->read(ParameterValue::weight, range, numbers);
+      } else if (run.weights) {
+        run.weights->read(range, numbers);
+      } else {
+        initial.fill(range, numbers);
+      }
+    });
+    if (!run.checkpoint) return;
+    rank.for_each_state([&](ParameterRange range, std::span<T> first, std::span<T> second) {
+      run.checkpoint->read(ParameterValue::first_moment, range, first);
+      run.checkpoint->read(ParameterValue::second_moment, range, second);
+    });
+  });
+}
+
+template <class T>
+struct Values {
+  std::vector<T> weights;
+  std::vector<T> first;
+  std::vector<T> second;
+};
+
+/// All of the run's numbers; right on the root.
+template <class T, class Executor>
+Values<T> collect(Executor& executor) {
+  Values<T> values{collect_weights<T>(executor), {}, {}};
+  values.first.resize(values.weights.size());
+  values.second.resize(values.weights.size());
+  std::vector<char> known(values.weights.size(), 0);
+  executor.for_each_rank([&](auto& rank) {
+    rank.for_each_state([&](ParameterRange range, std::span<T> first, std::span<T> second) {
+      std::copy(first.begin(), first.end(), values.first.begin() + range.begin);
+      std::copy(second.begin(), second.end(), values.second.begin() + range.begin);
+      std::fill_n(known.begin() + range.begin, range.count(), char{1});
+    });
+  });
+  executor.gather(values.first, known);
+  executor.gather(values.second, known);
+  return values;
+}
+
+template <class T, class Executor>
+void save(Executor& executor, const TrainRequest& request, const Run& run, std::int64_t step) {
+  const Values<T> values = collect<T>(executor);
+  if (!executor.is_root()) return;
+  training::TrainingState state = run.state;
+  state.step = step;
+  training::write_checkpoint(
+      request.save, run.model.model, run.constants, state, [&](const training::CheckpointPart& part, std::span<std::byte> bytes) {
+        const std::vector<T>& all = part.value == ParameterValue::weight         ? values.weights
+                                    : part.value == ParameterValue::first_moment ? values.first
+                                                                                 : values.second;
+        const auto from =
+            std::as_bytes(std::span<const T>{all}).subspan(static_cast<std::size_t>(part.range.begin) * sizeof(T), bytes.size());
+        std::copy(from.begin(), from.end(), bytes.begin());
+      });
+}
+
+/// The line that a terminal shows, and the lines that a log gets.
+class Report {
+ public:
+  Report(const TrainRequest& request, bool enabled) : request_{request}, enabled_{enabled && request.json != "-"} {}
+
+  void head(const std::string& text) const {
+    if (enabled_) write_output("-", text);
+  }
+  void step(std::int64_t step, double loss, double rate, double tokens_per_second, double seconds_left) {
+    if (!enabled_) return;
+    const std::string line = fmt::format(
+        "step {:>6}/{}  loss {:.4f}  learning rate {:.2e}  {} tokens/s  {} left", step, request_.steps, loss, rate,
+        format_count(static_cast<std::int64_t>(tokens_per_second + 0.5)), format_duration(seconds(std::max(seconds_left, 0.0))));
+    const bool logged = step % request_.log_every == 0 || step == request_.steps;
+    if (progress_is_shown() && !logged) {
+      std::fputs(("\r" + line + "   ").c_str(), stderr);
+      std::fflush(stderr);
+    }
+    if (logged) {
+      if (progress_is_shown()) std::fputs("\r", stderr);
+      write_output("-", line + "\n");
+    }
+  }
+
+ private:
+  const TrainRequest& request_;
+  bool enabled_;
+};
+
+template <class T, class Executor>
+int train(Executor& executor, const TrainRequest& request, const Run& run) {
+  using Clock = std::chrono::steady_clock;
+  const Schedule& schedule = executor.schedule();
+  const training::TokenWindows source = run.source();
+  load_start<T>(executor, run);
+  Report report{request, executor.is_root()};
+  report.head(fmt::format("{} on {} ranks ({}), {} parameters in {}, {} tokens a step\n", schedule.name(), schedule.ranks(),
+                          request.execution.backend, format_count(run.model.model.parameters()), request.execution.dtype,
+                          format_count(run.model.batch.global_batch * run.model.batch.sequence)));
+  nlohmann::ordered_json losses = nlohmann::ordered_json::array();
+  host::IterationResult last;
+  const auto begin = Clock::now();
+  const std::int64_t first = run.state.step + 1;
+  double elapsed = 0;
+  for (std::int64_t step = first; step <= request.steps; ++step) {
+    const double rate = run.learning_rate.at(step);
+    last = executor.run(source, {.step = step, .learning_rate = rate, .gradient_clip = request.clip});
+    elapsed = std::chrono::duration<double>(Clock::now() - begin).count();
+    losses.push_back(last.loss());
+    if (executor.is_root() && !std::isfinite(last.loss())) {
+      throw DeviceError(concat("the loss of step ", step, " is not a number; a smaller --learning-rate or --clip may help"));
+    }
+    const auto done = static_cast<double>(step - first + 1);
+    const double tokens = static_cast<double>(run.model.batch.global_batch * run.model.batch.sequence) * done;
+    report.step(step, last.loss(), rate, tokens / elapsed, elapsed / done * static_cast<double>(request.steps - step));
+    const bool due = (request.save_every > 0 && step % request.save_every == 0) || step == request.steps;
+    if (!request.save.empty() && due) save<T>(executor, request, run, step);
+  }
+  if (!request.save_huggingface.empty()) {
+    const std::vector<T> weights = collect_weights<T>(executor);
+    if (executor.is_root()) {
+      const auto format = run.state.dtype == Dtype::f64 ? training::NumberFormat::f64 : training::NumberFormat::f32;
+      training::write_huggingface(request.save_huggingface, run.model.model, run.constants, format,
+                                  [&](ParameterRange range, std::span<double> numbers) {
+                                    std::copy_n(weights.begin() + range.begin, range.count(), numbers.begin());
+                                  });
+    }
+  }
+  if (!executor.is_root()) return ok;
+  if (!request.timeline.empty()) {
+    OutputFile file{request.timeline};
+    write_timeline_csv(schedule, last.timeline, [&](std::string_view text) { file(text); });
+    file.finish();
+  }
+  if (!request.trace.empty()) {
+    OutputFile file{request.trace};
+    write_chrome_trace(schedule, last.timeline, [&](std::string_view text) { file(text); }, {});
+    file.finish();
+  }
+  if (!request.json.empty()) {
+    nlohmann::ordered_json json;
+    json["schedule"] = schedule.name();
+    json["ranks"] = schedule.ranks();
+    json["backend"] = request.execution.backend;
+    json["dtype"] = request.execution.dtype;
+    json["parameters"] = run.model.model.parameters();
+    json["tokens_per_step"] = run.model.batch.global_batch * run.model.batch.sequence;
+    json["first_step"] = first;
+    json["seconds"] = elapsed;
+    json["iteration_seconds"] = to_seconds(last.timeline.makespan());
+    json["losses"] = std::move(losses);
+    nlohmann::ordered_json sent = nlohmann::ordered_json::array();
+    for (const SentBytes& bytes : last.sent) sent.push_back(bytes.total());
+    json["rank_sent_bytes"] = std::move(sent);
+    write_output(request.json, json.dump(2) + "\n");
+  }
+  return ok;
+}
+
+}  // namespace
+
+int run_train(const TrainRequest& given) {
+  TrainRequest request = given;
+  request.execution.gradient_norm = request.clip > 0;
+  const Run run = resolve_run(request);
+  if (run.state.dtype == Dtype::f64) {
+    return with_executor<double>(request.execution, run.model,
+                                 [&](auto& executor) { return train<double>(executor, request, run); });
+  }
+  return with_executor<float>(request.execution, run.model, [&](auto& executor) { return train<float>(executor, request, run); });
+}
+
+}  // namespace tawpipe::sim

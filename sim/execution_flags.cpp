@@ -1,0 +1,118 @@
+// Flags of the commands that execute schedules.
+#include "execution_flags.hpp"
+
+#include "flags.hpp"
+
+namespace tawpipe::sim {
+
+namespace {
+
+/// Which schedule runs on what.
+void add_execution_flags(CLI::App& app, ExecutionRequest& request) {
+  app.add_option("--backend", request.backend,
+                 "host (default): ranks are threads of this process; mpi: processes that mpirun started")
+      ->type_name("NAME")
+      ->group("Execution");
+  app.add_option("--cluster", request.cluster,
+                 "Ranks of each node: NxM (N nodes of M ranks), 3+2+1, or as simulate takes it\n(default 1x1; mpi: the hosts of "
+                 "the ranks)")
+      ->type_name("CLUSTER")
+      ->group("Execution");
+  app.add_option("--schedule", request.schedule, "Which schedule (tawpipe list schedules; default tawpipe)")
+      ->type_name("NAME")
+      ->group("Execution");
+  app.add_option("--option", request.options, "An option of the schedule; may be repeated")
+      ->type_name("KEY=VALUE")
+      ->group("Execution")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_option("--dtype", request.dtype, "Numbers that everything is computed in: f32 (default) or f64")
+      ->type_name("DTYPE")
+      ->group("Execution");
+  app.add_option("--recompute", request.recompute,
+                 "Activations computed again in the backward: none (default), selective or full")
+      ->type_name("POLICY")
+      ->group("Execution");
+  add_count(app, "--task-limit", request.task_seconds, "mpi: give up a task that takes longer, and name it (default 60)",
+            "SECONDS", "Execution");
+  add_count(app, "--chaos", request.chaos_microseconds,
+            "Delay every task at random by up to so many microseconds, to bring out races", "US", "Execution");
+  app.add_option("--chaos-seed", request.chaos_seed, "Seed of those delays (default 0)")->type_name("N")->group("Execution");
+}
+
+}  // namespace
+
+void ExecutionCommands::add_to(CLI::App& app) {
+  add_train(app);
+  add_check_numerics(app);
+}
+
+bool ExecutionCommands::parsed() const { return check_numerics_->parsed() || train_->parsed(); }
+
+int ExecutionCommands::run() const { return train_->parsed() ? run_train(training_) : run_check_numerics(numerics_); }
+
+void ExecutionCommands::add_train(CLI::App& app) {
+  train_ = app.add_subcommand("train", "Train a model for real under any schedule");
+  train_->group("Commands");
+  CLI::App& train = *train_;
+  TrainRequest& request = training_;
+  const auto text = [&](const std::string& name, std::string& value, const std::string& what, const std::string& type,
+                        const std::string& group) { train.add_option(name, value, what)->type_name(type)->group(group); };
+  const auto number = [&](const std::string& name, auto& value, const std::string& what, const std::string& group) {
+    train.add_option(name, value, what)->type_name("X")->group(group);
+  };
+  text("--model", request.model, "A name such as llama-4x128, a config.json, or a folder of published weights", "MODEL",
+       "Problem");
+  text("--data", request.data, "A text, trained on byte by byte, or 16-bit tokens (.bin of nanoGPT or llm.c)", "FILE", "Problem");
+  text("--data-order", request.data_order, "random (default) or sequential", "ORDER", "Problem");
+  add_count(train, "--steps", request.steps, "Steps of the optimizer in all", "N", "Problem");
+  add_count(train, "--sequence", request.sequence, "Tokens of one sequence", "TOKENS", "Problem");
+  add_count(train, "--global-batch", request.global_batch, "Sequences of one step, over all ranks", "N", "Problem");
+  add_count(train, "--microbatch", request.microbatch, "Sequences of one microbatch (default 1)", "N", "Problem");
+  train.add_option("--seed", request.seed, "Of initial weights and of the data's order (default 0)")
+      ->type_name("N")
+      ->group("Problem");
+  number("--learning-rate", request.learning_rate, "Its peak (default 1e-3)", "Optimizer");
+  number("--least-learning-rate", request.least_learning_rate, "At the end of the cosine (default 1e-4)", "Optimizer");
+  train.add_option("--warmup", request.warmup, "Steps in which it rises (default 100)")
+      ->type_name("N")
+      ->group("Optimizer")
+      ->check(CLI::NonNegativeNumber);
+  add_count(train, "--decay-steps", request.decay_steps, "Step at which the cosine ends (default --steps)", "N", "Optimizer");
+  number("--weight-decay", request.weight_decay, "Of matrices (default 0.1)", "Optimizer");
+  train.add_option("--clip", request.clip, "Largest norm of the whole gradient (default 1; 0: any)")
+      ->type_name("X")
+      ->group("Optimizer")
+      ->check(CLI::NonNegativeNumber);
+  add_execution_flags(train, request.execution);
+  text("--save", request.save, "Keep checkpoints in this folder, the last two of them", "FOLDER", "Output");
+  add_count(train, "--save-every", request.save_every, "Steps from one to the next (default: at the end only)", "N", "Output");
+  text("--resume", request.resume, "Go on from a checkpoint, or from the last good one of a folder", "FOLDER", "Problem");
+  text("--save-huggingface", request.save_huggingface, "At the end, write the weights as transformers reads them", "FOLDER",
+       "Output");
+  add_count(train, "--log-every", request.log_every, "Steps from one line to the next (default 10)", "N", "Output");
+  add_json_flag(train, request.json, "losses, speed and traffic");
+  text("--timeline", request.timeline, "Write when each task of the last step started and ended, as CSV", "FILE|-", "Output");
+  text("--trace", request.trace, "The same as a trace for chrome://tracing or Perfetto", "FILE|-", "Output");
+  add_config_flag(train);
+  finish(train,
+         "Example:\n"
+         "  tawpipe train --model llama-4x128 --data examples/data/new_testament.txt --sequence 128 --global-batch 12 \\\n"
+         "    --steps 500 --schedule tawpipe --cluster 2x1 --save run");
+}
+
+void ExecutionCommands::add_check_numerics(CLI::App& app) {
+  check_numerics_ = app.add_subcommand("check-numerics", "Train a recorded run for real and compare every number");
+  check_numerics_->group("Commands");
+  check_numerics_->add_option("--reference", numerics_.reference, "A folder with the recorded run (docs/training.md)")
+      ->type_name("FOLDER")
+      ->group("Problem");
+  add_execution_flags(*check_numerics_, numerics_.execution);
+  add_json_flag(*check_numerics_, numerics_.json, "the differences");
+  add_config_flag(*check_numerics_);
+  finish(*check_numerics_,
+         "Exit code 1 if a tolerance is exceeded.\n\n"
+         "Example:\n"
+         "  tawpipe check-numerics --reference tests/data/llama_golden/A --schedule tawpipe --cluster 2x3 --dtype f64");
+}
+
+}  // namespace tawpipe::sim

@@ -1,0 +1,25 @@
+// The flags of the commands that execute a schedule, as text.
+// Not: what they stand for (execution.hpp).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tawpipe::sim {
+
+/// The flags that say how a schedule is executed.
+struct ExecutionRequest {
+  std::string backend = "host";    ///< or "mpi"
+  std::int64_t task_seconds = 60;  ///< after which a task that does not end is given up (mpi)
+  std::string cluster;             ///< ranks of each node; "": one rank, or with MPI what the launcher says
+  std::string schedule = "tawpipe";
+  std::vector<std::string> options;  ///< key=value
+  std::string dtype = "f32";
+  std::string recompute = "none";
+  bool gradient_norm = false;  ///< gradients are clipped
+  std::int64_t chaos_microseconds = 0;
+  std::uint64_t chaos_seed = 0;
+};
+
+}  // namespace tawpipe::sim
