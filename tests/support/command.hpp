@@ -10,6 +10,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -69,6 +70,7 @@ struct Result {
 struct RunOptions {
   std::string standard_output = {};  ///< a file to write to instead of `Result::out`
   bool memory_limit = false;         ///< 8 GB of addresses
+  std::int64_t file_limit = 0;       ///< bytes that a file may have: what a full disk is; 0: any
 };
 
 /// Runs `tawpipe arguments...`; killed, and the test failed, after 20 seconds.
@@ -91,6 +93,11 @@ inline Result run(std::vector<std::string> arguments, const RunOptions& options 
     if (options.memory_limit && memory_can_be_limited) {
       const rlimit limit{rlim_t{8} << 30, rlim_t{8} << 30};
       setrlimit(RLIMIT_AS, &limit);
+    }
+    if (options.file_limit > 0) {
+      const rlimit limit{static_cast<rlim_t>(options.file_limit), static_cast<rlim_t>(options.file_limit)};
+      setrlimit(RLIMIT_FSIZE, &limit);
+      std::signal(SIGXFSZ, SIG_IGN);
     }
     execv(TAWPIPE_COMMAND, argv.data());
     _exit(127);

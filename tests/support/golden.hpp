@@ -56,7 +56,7 @@ struct Case {
 
  private:
   static std::string path(const std::string& name, const std::string& ending) {
-    return std::string{TAWPIPE_TEST_DATA} + "/llama_golden/" + name + ending;
+    return std::string{TAWPIPE_TEST_DATA} + "/llama_golden/" + name + "/" + name + ending;
   }
 };
 

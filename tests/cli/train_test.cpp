@@ -1,0 +1,151 @@
+// `tawpipe train` and `tawpipe check-numerics`: what they learn, keep, resume and refuse.
+// Not: the numbers of every schedule (numerics/), nor processes (mpi/).
+#if TAWPIPE_COMMAND_EXECUTES
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "support/command.hpp"
+
+using nlohmann::json;
+using support::check_complaint;
+using support::check_refused;
+using support::Folder;
+using support::read_file;
+using support::run;
+namespace fs = std::filesystem;
+
+namespace {
+
+const std::string reference = std::string{TAWPIPE_TEST_DATA} + "/llama_golden/A";
+
+/// A text that can be learnt, and a small model on it.
+class Training {
+ public:
+  Training() {
+    std::string text;
+    for (int i = 0; i < 200; ++i) text += "the quick brown fox jumps over the lazy dog. ";
+    text_ = folder.write("text.txt", text);
+  }
+  std::string flags(int steps, const std::string& more = "") const {
+    return "train --model llama-4x32 --data " + text_ + " --sequence 16 --global-batch 6 --warmup 2 --steps " +
+           std::to_string(steps) + " --decay-steps 8 --json - " + more;
+  }
+  json train(int steps, const std::string& more = "") const {
+    const auto result = run(flags(steps, more));
+    CAPTURE(result.err);
+    REQUIRE(result.code == 0);
+    return json::parse(result.out);
+  }
+
+  const Folder folder;
+
+ private:
+  std::string text_;
+};
+
+}  // namespace
+
+TEST_CASE("the loss falls, and every schedule follows the same curve") {
+  const Training training;
+  const json alone = training.train(6, "--dtype f64 --schedule 1f1b");
+  const auto losses = alone.at("losses").get<std::vector<double>>();
+  REQUIRE(losses.size() == 6);
+  CHECK(losses[0] == doctest::Approx(std::log(256)).epsilon(0.02));
+  CHECK(losses[5] < losses[0]);
+  for (const std::string& schedule : {"tawpipe", "weipipe", "zb-h1", "fsdp"}) {
+    CAPTURE(schedule);
+    const json shared = training.train(6, "--dtype f64 --cluster 2+1 --schedule " + schedule);
+    for (std::size_t i = 0; i < 6; ++i) CHECK(shared.at("losses")[i].get<double>() == doctest::Approx(losses[i]).epsilon(1e-9));
+    CHECK(shared.at("ranks") == 3);
+  }
+}
+
+TEST_CASE("an interrupted run goes on bit for bit") {
+  const Training training;
+  const std::string run_folder = training.folder / "run";
+  const json whole = training.train(6, "--cluster 2+1");
+  training.train(3, "--cluster 2+1 --save " + run_folder);
+  const json rest = training.train(6, "--cluster 2+1 --resume " + run_folder);
+  CHECK(rest.at("first_step") == 4);
+  for (std::size_t i = 0; i < 3; ++i) CHECK(rest.at("losses")[i] == whole.at("losses")[i + 3]);
+}
+
+TEST_CASE("a checkpoint of six ranks goes on with four under another schedule") {
+  const Training training;
+  const std::string run_folder = training.folder / "run";
+  const json whole = training.train(6, "--dtype f64 --schedule 1f1b");
+  training.train(3, "--dtype f64 --cluster 2x3 --schedule tawpipe --save " + run_folder);
+  const json rest = training.train(6, "--dtype f64 --cluster 2x2 --schedule fsdp --resume " + run_folder);
+  for (std::size_t i = 0; i < 3; ++i) {
+    CHECK(rest.at("losses")[i].get<double>() == doctest::Approx(whole.at("losses")[i + 3].get<double>()).epsilon(1e-9));
+  }
+}
+
+TEST_CASE("weights written for transformers train on here") {
+  const Training training;
+  const std::string weights = training.folder / "weights";
+  const json first = training.train(3, "--dtype f64 --clip 0 --save-huggingface " + weights);
+  CHECK(fs::exists(weights + "/config.json"));
+  const json second = training.train(1, "--dtype f64 --model " + weights);
+  CHECK(second.at("losses")[0].get<double>() < first.at("losses")[0].get<double>());
+}
+
+TEST_CASE("a timeline and a trace of the last step are written") {
+  const Training training;
+  training.train(2, "--cluster 1x2 --timeline " + training.folder / "t.csv" + " --trace " + training.folder / "t.json");
+  CHECK(read_file(training.folder / "t.csv").starts_with("task,op,payload,"));
+  CHECK(json::parse(read_file(training.folder / "t.json")).contains("traceEvents"));
+}
+
+TEST_CASE("a full disk is one clear error, and the last good checkpoint stays") {
+  const Training training;
+  const std::string run_folder = training.folder / "run";
+  training.train(2, "--save " + run_folder);
+  const auto full = run(training.flags(4, "--resume " + run_folder + " --save " + run_folder), {.file_limit = 20000});
+  check_complaint(full, 2, {"safetensors", "File too large"});
+  const json rest = training.train(3, "--resume " + run_folder);
+  CHECK(rest.at("first_step") == 3);
+}
+
+TEST_CASE("what train cannot do is one clear sentence") {
+  const Training training;
+  check_refused(run("train --steps 2"), {"--data is missing"});
+  check_refused(run(training.flags(2, "--dtype bf16")), {"f32 or f64"});
+  check_refused(run(training.flags(2, "--backend gpu")), {"unknown backend 'gpu'", "host"});
+  check_refused(run(training.flags(2, "--schedule tawpip")), {"did you mean 'tawpipe'"});
+  check_refused(run(training.flags(2, "--resume " + training.folder / "nowhere")), {"nowhere"});
+  check_refused(run(training.flags(2, "--sequence 100000")), {"needs at least 100001"});
+  check_refused(run(training.flags(2, "--microbatch 4")), {"does not divide"});
+}
+
+TEST_CASE("check-numerics passes on the recorded run and prints every quantity") {
+  const auto result = run("check-numerics --reference " + reference + " --schedule tawpipe --cluster 2+1 --dtype f64");
+  CHECK(result.code == 0);
+  CHECK(result.out.find("gradients of step 1") != std::string::npos);
+  CHECK(result.out.find("EXCEEDED") == std::string::npos);
+}
+
+TEST_CASE("check-numerics ends with 1 where a number differs") {
+  const Folder folder;
+  fs::copy(reference, folder / "A");
+  fs::permissions(folder / "A/A.config.json", fs::perms::owner_all);
+  std::string config = read_file(folder / "A/A.config.json");
+  const auto at = config.find("1e-05");
+  REQUIRE(at != std::string::npos);
+  folder.write("A/A.config.json", config.replace(at, 5, "1e-06"));  // norm_eps: visible in f64 only
+  const auto sharp = run("check-numerics --dtype f64 --json - --reference " + folder / "A");
+  CHECK(sharp.code == 1);
+  CHECK(json::parse(sharp.out).at("passes") == false);
+}
+
+TEST_CASE("check-numerics names what a reference folder lacks") {
+  check_refused(run("check-numerics"), {"--reference is missing"});
+  check_refused(run("check-numerics --reference /nowhere"), {"'/nowhere'", "No such file"});
+  const Folder folder;
+  check_refused(run("check-numerics --reference " + folder / ""), {"*.config.json", "it has 0"});
+}
+#endif
