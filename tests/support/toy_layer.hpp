@@ -84,18 +84,13 @@ class ToyLayer {
     T* saved = numbers(args.saved.data());
     std::vector<T> own;
     T* kept = nullptr;  // [layers + 1] gradients of the layers' outputs, then of what comes in
-    const std::size_t needed = (layers + 1) * all;
-    const std::size_t room = args.saved.size() / sizeof(T);
-    const std::size_t used = (layers + (args.stage->head ? 1U : 0U)) * all;
-    if (input && weight) {
-      own.resize(needed);
-      kept = own.data();
-    } else if (!args.stash.empty()) {
+    if (args.stash.size() / sizeof(T) >= (layers + 1) * all) {
       kept = numbers(args.stash.data());
-    } else if (room >= used + needed || layers > 0) {
-      kept = saved + used;
+    } else if ((input && weight) || layers == 0) {  // without layers only the embedding asks for it again, and has a stash
+      own.resize((layers + 1) * all);
+      kept = own.data();
     } else {
-      kept = saved;  // a stage without layers keeps nothing that its backward_weight needs twice
+      kept = saved + (layers + (args.stage->head ? 1U : 0U)) * all;
     }
     if (input) {
       T* last = kept + layers * all;
