@@ -5,12 +5,11 @@
 
 #include <string>
 
+#include "support/clusters.hpp"
 #include "support/toy_training.hpp"
 #include "tawpipe/analysis/memory.hpp"
-#include "tawpipe/cost/fixed.hpp"
 #include "tawpipe/cost/roofline.hpp"
 #include "tawpipe/simulate/simulator.hpp"
-#include "tawpipe/topology/cluster_builder.hpp"
 
 using namespace support;
 using namespace tawpipe;
@@ -56,7 +55,7 @@ TEST_CASE("persistent buffers share nothing, and plans hold every buffer") {
 
 TEST_CASE("without alignment the plan takes the simulated peak") {
   const Workload work = toy_work(toy_model(8, true), 16);
-  const Cluster cluster = ClusterBuilder{}.nodes(2).devices_per_node(2).build();
+  const Cluster cluster = nodes_of({2, 2});
   for (const std::string name : {"gpipe", "1f1b", "zb-h1", "tawpipe", "weipipe"}) {
     CAPTURE(name);
     const Schedule schedule = build_schedule(name, {.workload = work, .nodes = DeviceGroups{{2, 2}}, .options = {}});

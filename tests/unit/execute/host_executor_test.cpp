@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "support/clusters.hpp"
 #include "support/toy_training.hpp"
 #include "tawpipe/analysis/traffic.hpp"
 #include "tawpipe/schedule/gradient_norm.hpp"
-#include "tawpipe/topology/cluster_builder.hpp"
 
 using namespace support;
 using namespace tawpipe;
@@ -136,7 +136,7 @@ TEST_CASE("what is sent is what the simulator says") {
   // parallelism, where rounding to whole numbers differs from rounding to whole bytes by less than a number a message.
   const Workload work = toy_work(toy_model(12, false), 12);
   const Nodes nodes{2, 2};
-  const Cluster cluster = ClusterBuilder{}.nodes(2).devices_per_node(2).build();
+  const Cluster cluster = nodes_of({2, 2});
   for (const auto& info : catalogue()) {
     const ScheduleRequest request{.workload = work, .nodes = DeviceGroups{nodes}, .options = {}};
     if (refuses(std::string{info.name}, request)) continue;
