@@ -12,6 +12,7 @@
 
 #include "support/clusters.hpp"
 #include "tawpipe/cost/fixed.hpp"
+#include "tawpipe/model/models.hpp"
 #include "tawpipe/simulate/simulator.hpp"
 
 using namespace tawpipe::literals;
@@ -145,6 +146,22 @@ TEST_CASE("a rank holds the activations of one microbatch") {
     if (task.op == Op::backward_weight) --now;
   }
   CHECK(most == p);  // chunks of one microbatch
+}
+
+TEST_CASE("with recomputation a split backward keeps a stash, a whole one does not") {
+  const int p = 3;
+  const Workload work{tawpipe::models::named("llama-48x1024"),
+                      {.sequence = 128, .microbatch_size = 1, .global_batch = 2 * p},
+                      tawpipe::Recompute::full};
+  const auto kept = [&](bool split) {
+    const Schedule schedule = weipipe_zb1(work, p, {.split = split});
+    return std::ranges::count_if(schedule.buffers(), [](const auto& buffer) {
+      return !buffer.persistent && buffer.kind == tawpipe::BufferKind::activations;
+    });
+  };
+  // What forwards save, and beside it what backward_inputs leave: each of 2p microbatches in p chunks.
+  CHECK(kept(false) == 2 * p * p);
+  CHECK(kept(true) == 4 * p * p);
 }
 
 TEST_CASE("every option that it was built with is recorded") {
