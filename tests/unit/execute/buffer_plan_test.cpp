@@ -53,10 +53,10 @@ TEST_CASE("persistent buffers share nothing, and plans hold every buffer") {
   }
 }
 
-TEST_CASE("without alignment the plan takes the simulated peak") {
+TEST_CASE("without alignment the plan takes the simulated peak, or little more where it must hold in any timing") {
   const Workload work = toy_work(toy_model(8, true), 16);
   const Cluster cluster = nodes_of({2, 2});
-  for (const std::string name : {"gpipe", "1f1b", "zb-h1", "tawpipe", "weipipe"}) {
+  for (const std::string name : {"gpipe", "tawpipe", "fsdp", "1f1b", "zb-h1", "weipipe"}) {
     CAPTURE(name);
     const Schedule schedule = build_schedule(name, {.workload = work, .nodes = DeviceGroups{{2, 2}}, .options = {}});
     const auto peaks = peak_memory(schedule, Simulator{cluster, RooflineCost{}}.run(schedule));
@@ -64,7 +64,11 @@ TEST_CASE("without alignment the plan takes the simulated peak") {
     for (int r = 0; r < schedule.ranks(); ++r) {
       CAPTURE(r);
       const BufferPlan plan = plan_buffers(schedule, lowering.lower(Rank{r}), Rank{r}, 1);
-      CHECK(plan.bytes.value() == peaks[static_cast<std::size_t>(r)].total.value());
+      const std::int64_t peak = peaks[static_cast<std::size_t>(r)].total.value();
+      CHECK(plan.bytes.value() >= peak);
+      // A pass that the compute lane never waits for may be late, and keeps its buffer: a fifth here.
+      const bool exact = name == "gpipe" || name == "tawpipe";
+      CHECK(plan.bytes.value() <= (exact ? peak : peak * 6 / 5));
     }
   }
 }
