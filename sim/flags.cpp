@@ -50,6 +50,20 @@ void add_problem_flags(CLI::App& app, Request& request, const std::string& micro
       ->group("Times");
 }
 
+void add_noise_flags(CLI::App& app, Request& request) {
+  app.add_option("--jitter", request.noise.jitter, "Standard deviation of each computation's and route's time, such as 0.03")
+      ->type_name("FRACTION")
+      ->group("Noise");
+  app.add_option("--stragglers", request.stragglers, "Slow devices: their probability and how much slower, such as 0.01x2")
+      ->type_name("PxN")
+      ->group("Noise");
+  app.add_option("--interference", request.noise.interference,
+                 "How much longer a computation takes while its device communicates, such as 0.05")
+      ->type_name("FRACTION")
+      ->group("Noise");
+  app.add_option("--seed", request.noise.seed, "Of jitter and stragglers (default 1)")->type_name("N")->group("Noise");
+}
+
 void add_option_flag(CLI::App& app, Request& request, const std::string& whose) {
   app.add_option("--option", request.options, "An option of " + whose + " (tawpipe list schedules); may be repeated")
       ->type_name("KEY=VALUE")

@@ -32,6 +32,8 @@ void add_count(CLI::App& app, const std::string& name, Number& value, const std:
 void add_json_flag(CLI::App& app, std::string& json, const std::string& what);
 /// The flags that say what is to be trained and where.
 void add_problem_flags(CLI::App& app, Request& request, const std::string& microbatch_default);
+/// Jitter, stragglers, interference.
+void add_noise_flags(CLI::App& app, Request& request);
 void add_option_flag(CLI::App& app, Request& request, const std::string& whose);
 void add_schedule_flags(CLI::App& app, Request& request);
 void add_config_flag(CLI::App& app);

@@ -6,6 +6,7 @@
 
 #include "commands/instruments.hpp"
 #include "flags.hpp"
+#include "tawpipe/plan/sweep_axis.hpp"
 
 namespace tawpipe::sim {
 
@@ -28,6 +29,80 @@ Command add_reproduce_tawpipe(CLI::App& reproduce) {
   return {app, [request] { return run_reproduce_tawpipe(*request); }};
 }
 
+Command add_reproduce_vtrain(CLI::App& reproduce) {
+  const auto request = std::make_shared<ReproduceRequest>();
+  CLI::App* app = add_command(reproduce, "vtrain", "Iterations of Megatron-LM on A100, as vTrain published them");
+  app->add_option("--data", request->data, "The measurements, as CSV in vTrain's columns")->type_name("FILE|-")->group("Input");
+  add_json_flag(*app, request->json, "every row");
+  finish(*app, "Example:\n  tawpipe reproduce vtrain --data single_node.csv");
+  return {app, [request] { return run_reproduce_vtrain(*request); }};
+}
+
+std::string parameters_text() {
+  std::string text;
+  for (const AxisInfo& info : sweep_parameters)
+    text += concat("\n  ", info.name, std::string(20 - info.name.size(), ' '), info.meaning);
+  return text + "\n  option.KEY          an option of the schedules that have it";
+}
+
+Command add_sweep(CLI::App& parent) {
+  const auto request = std::make_shared<SweepRequest>();
+  request->schedules = {"tawpipe", "weipipe", "fsdp", "1f1b"};
+  CLI::App* app = add_command(parent, "sweep", "Predict over ranges of parameters; where one schedule overtakes another");
+  app->add_option("--vary", request->vary,
+                  "A parameter and its values, PARAMETER=A,B,C or PARAMETER=FROM:TO:log|linear:N; may be repeated.\nParameters:" +
+                      parameters_text())
+      ->type_name("PARAMETER=VALUES")
+      ->group("Sweep")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app->add_option("--schedules", request->schedules,
+                  "Which, comma-separated, each with options if wanted (default tawpipe,weipipe,fsdp,1f1b)")
+      ->type_name("NAMES")
+      ->group("Schedule")
+      ->delimiter(',');
+  add_option_flag(*app, request->base, "every schedule that has it");
+  add_problem_flags(*app, request->base, "auto");
+  add_noise_flags(*app, request->base);
+  add_count(*app, "--threads", request->threads, "How many (default all cores); the output is the same", "N", "Other");
+  app->add_option("--csv", request->csv, "Write a line for each point and schedule")->type_name("FILE|-")->group("Output");
+  add_json_flag(*app, request->base.json, "points and crossovers");
+  add_config_flag(*app);
+  finish(*app,
+         "Example:\n"
+         "  tawpipe sweep --vary inter-node=1Gbps:100Gbps:log:16 --schedules tawpipe,fsdp:prefetch=1 \\\n"
+         "    --cluster a800x24-10gbe --model llama-48x4096 --sequence 16384 --global-batch 1536 --microbatch 4");
+  return {app, [request] { return run_sweep(*request); }};
+}
+
+Command add_sensitivity(CLI::App& parent) {
+  const auto request = std::make_shared<Request>();
+  CLI::App* app = add_command(parent, "sensitivity", "What a tenth more of each speed buys");
+  app->add_option("--schedule", request->schedule, "Which schedule (tawpipe list schedules)")
+      ->type_name("NAME")
+      ->group("Schedule");
+  add_option_flag(*app, *request, "the schedule");
+  add_problem_flags(*app, *request, "1");
+  add_json_flag(*app, request->json, "the gains");
+  add_config_flag(*app);
+  finish(*app,
+         "Example:\n"
+         "  tawpipe sensitivity --schedule tawpipe --cluster a800x24-10gbe --model llama-48x4096 --sequence 16384 \\\n"
+         "    --global-batch 1536 --microbatch 4");
+  return {app, [request] { return run_sensitivity(*request); }};
+}
+
+Command add_calibrate(CLI::App& parent) {
+  const auto request = std::make_shared<CalibrateRequest>();
+  CLI::App* app = add_command(parent, "calibrate", "Latency and bandwidth of a cluster's links from the output of nccl-tests");
+  app->add_option("files", request->files, "Outputs of all_reduce_perf, broadcast_perf, reduce_perf, sendrecv_perf, ...")
+      ->type_name("")
+      ->required()
+      ->group("Input");
+  add_json_flag(*app, request->json, "a fragment of a cluster file");
+  finish(*app, "Example:\n  broadcast_perf -b 8 -e 1G -f 2 -g 8 > node.txt\n  tawpipe calibrate node.txt --json links.json");
+  return {app, [request] { return run_calibrate(*request); }};
+}
+
 }  // namespace
 
 std::vector<Command> add_instruments(CLI::App& app) {
@@ -36,6 +111,10 @@ std::vector<Command> add_instruments(CLI::App& app) {
   reproduce->require_subcommand(1);
   finish(*reproduce, "Example:\n  tawpipe reproduce tawpipe");
   commands.push_back(add_reproduce_tawpipe(*reproduce));
+  commands.push_back(add_reproduce_vtrain(*reproduce));
+  commands.push_back(add_sweep(app));
+  commands.push_back(add_sensitivity(app));
+  commands.push_back(add_calibrate(app));
   return commands;
 }
 

@@ -15,6 +15,7 @@
 
 #include "commands/exchange.hpp"
 #include "commands/graph.hpp"
+#include "commands/instruments.hpp"
 #include "execution_flags.hpp"
 #include "flags.hpp"
 #include "instruments.hpp"
@@ -207,6 +208,10 @@ int run(int argc, char** argv) {
       ->type_name("FILE|-")
       ->group("Schedule");
   add_problem_flags(*simulate, request, "1");
+  add_noise_flags(*simulate, request);
+  int runs = 0;
+  add_count(*simulate, "--spread", runs,
+            "Repeat under that many seeds of noise (jitter 0.01 if none is given) and print the spread", "N", "Noise");
   add_json_flag(*simulate, request.json, "the summary");
   simulate->add_option("--times", plain.times, "With --graph: write id, start and end of each task in seconds")
       ->type_name("FILE|-")
@@ -312,6 +317,7 @@ int run(int argc, char** argv) {
       return run_list(what, json);
     }
     if (simulate->parsed()) {
+      if (runs > 0) return run_spread(request, runs);
       plain.json = request.json;
       return plain.file.empty() ? run_simulate(request) : run_graph_simulate(plain);
     }

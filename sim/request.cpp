@@ -8,6 +8,7 @@
 
 #include "tawpipe/core/parse_units.hpp"
 #include "tawpipe/core/text.hpp"
+#include "tawpipe/cost/task_factors.hpp"
 #include "tawpipe/model/huggingface_config.hpp"
 #include "tawpipe/report/formatters.hpp"
 #include "tawpipe/simulate/simulator.hpp"
@@ -92,6 +93,27 @@ Cost parse_cost(const std::string& text, const std::optional<Transformer>& model
   throw InputError(concat("--cost: ", unknown_name("cost model", kind, {"roofline", "fixed"})));
 }
 
+/// Interference changes when tasks meet, and so itself: this often is it counted anew.
+constexpr int interference_rounds = 3;
+
+template <CostModel Model>
+Timeline run_with_noise(const Problem& problem, const Model& cost, const Schedule& schedule) {
+  const Noise& noise = problem.noise;
+  if (noise.is_none()) return Simulator{problem.cluster, cost}.run(schedule);
+  const std::vector<double> drawn = noise_factors(schedule, noise);
+  const auto message = [&noise](const Task& task) { return message_factor(noise, task); };
+  const auto run = [&](const std::vector<double>& factors) {
+    return Simulator{problem.cluster, FactoredCost<Model, decltype(message)>{cost, factors, message}}.run(schedule);
+  };
+  Timeline timeline = run(drawn);
+  for (int round = 0; round < interference_rounds && noise.interference > 0; ++round) {
+    std::vector<double> factors = drawn;
+    add_interference(factors, communication_beside(schedule, timeline), noise.interference);
+    timeline = run(factors);
+  }
+  return timeline;
+}
+
 /// The request with the batch of `known` where no flag gives one.
 Request with_known(Request request, const Workload& known) {
   if (request.global_batch > 0 || request.microbatches > 0) return request;
@@ -128,6 +150,9 @@ Problem resolve(const Request& given, bool choose_microbatch, const Workload* kn
   Problem problem{.cluster = resolve_cluster(request.cluster), .model = model, .cost = parse_cost(request.cost, model)};
   problem.recompute = parse_recompute(request.recompute);
   problem.layout = request.layout;
+  problem.noise = request.noise;
+  if (!request.stragglers.empty()) parse_stragglers(request.stragglers, problem.noise);
+  problem.noise.check();
   RankMap{problem.layout, problem.cluster.ranks()};  // finds fault with a layout that does not divide the devices
   if (request.global_batch > 0 && request.microbatches > 0) {
     throw InputError("--global-batch and --microbatches say the same in two ways; give one of them");
@@ -201,7 +226,7 @@ std::vector<std::int64_t> Problem::microbatch_sizes() const {
 }
 
 Prediction predict(const Problem& problem, Schedule schedule) {
-  Timeline timeline = std::visit([&](const auto& cost) { return Simulator{problem.cluster, cost}.run(schedule); }, problem.cost);
+  Timeline timeline = std::visit([&](const auto& cost) { return run_with_noise(problem, cost, schedule); }, problem.cost);
   Summary summary = summarize(schedule, problem.cluster, timeline);
   return {std::move(schedule), std::move(timeline), std::move(summary)};
 }

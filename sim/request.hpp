@@ -14,6 +14,7 @@
 #include "tawpipe/cost/fixed.hpp"
 #include "tawpipe/cost/roofline.hpp"
 #include "tawpipe/model/transformer.hpp"
+#include "tawpipe/plan/noise.hpp"
 #include "tawpipe/schedule/catalogue.hpp"
 #include "tawpipe/schedule/compose.hpp"
 #include "tawpipe/timeline/timeline.hpp"
@@ -38,9 +39,11 @@ struct Request {
   std::string recompute = "full";
   Layout layout;
   std::string cost = "roofline";
-  std::string json;      ///< a file, or "-" for standard output
-  std::string timeline;  ///< a file
-  std::string trace;     ///< a file
+  Noise noise;
+  std::string stragglers;  ///< PROBABILITYxSLOWDOWN; goes into `noise`
+  std::string json;        ///< a file, or "-" for standard output
+  std::string timeline;    ///< a file
+  std::string trace;       ///< a file
 };
 
 using Cost = std::variant<RooflineCost, FixedCost>;
@@ -56,6 +59,7 @@ struct Problem {
   std::int64_t global_batch = 0;                               ///< sequences; with microbatches == 0
   std::int64_t microbatches = 0;                               ///< given instead of the global batch, or without a model
   std::optional<std::int64_t> microbatch_size = std::nullopt;  ///< unset: to be chosen
+  Noise noise = {};
 
   /// The work of all devices with `size` sequences a microbatch.
   Workload workload(std::int64_t size) const { return workload(size, 1); }

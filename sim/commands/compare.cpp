@@ -6,6 +6,7 @@
 
 #include "../parallel.hpp"
 #include "../request.hpp"
+#include "entries.hpp"
 #include "output.hpp"
 #include "tawpipe/report/formatters.hpp"
 #include "tawpipe/report/summary_json.hpp"
@@ -13,53 +14,6 @@
 namespace tawpipe::sim {
 
 namespace {
-
-/// One line of the comparison: a schedule with its options.
-struct Entry {
-  std::string schedule;
-  ScheduleOptions options;
-};
-
-/// "1f1b:overlap=on" with the options given for all, as far as the schedule has them.
-Entry parse_entry(const std::string& text, const ScheduleOptions& for_all, bool overlapped) {
-  Entry entry;
-  std::size_t begin = text.find(':');
-  entry.schedule = text.substr(0, begin);
-  const ScheduleInfo& info = schedule_info(entry.schedule);
-  if (overlapped) entry.options = info.overlapped;
-  for (const auto& [key, value] : for_all) {
-    if (std::any_of(info.options.begin(), info.options.end(),
-                    [&, name = key](const auto& option) { return option.name == name; })) {
-      entry.options[key] = value;
-    }
-  }
-  while (begin != std::string::npos) {
-    const std::size_t end = text.find(':', begin + 1);
-    for (auto& [key, value] : parse_options({text.substr(begin + 1, end == std::string::npos ? end : end - begin - 1)})) {
-      entry.options[key] = value;
-    }
-    begin = end;
-  }
-  return entry;
-}
-
-std::vector<Entry> entries(const std::vector<std::string>& schedules, const ScheduleOptions& for_all, bool overlapped) {
-  std::vector<Entry> all;
-  for (const auto& text : schedules) {
-    if (text == "all") {
-      for (const auto& info : catalogue()) all.push_back(parse_entry(info.name, for_all, overlapped));
-    } else {
-      all.push_back(parse_entry(text, for_all, overlapped));
-    }
-  }
-  for (const auto& [key, value] : for_all) {
-    const bool used =
-        std::any_of(all.begin(), all.end(), [&, name = key](const Entry& entry) { return entry.options.contains(name); });
-    if (!used)
-      throw InputError(concat("none of the schedules compared has an option ", quote(key), "; see tawpipe list schedules"));
-  }
-  return all;
-}
 
 /// Runs the entries on all cores. Results keep the entries' order.
 std::vector<Summary> run_all(const Problem& problem, const std::vector<Entry>& all) {
@@ -138,7 +92,7 @@ std::string table_text(const std::vector<Summary>& results, const std::vector<En
 }  // namespace
 
 int run_compare(const Request& request, const std::vector<std::string>& schedules, bool overlapped) {
-  const std::vector<Entry> all = entries(schedules, parse_options(request.options), overlapped);
+  const std::vector<Entry> all = parse_entries(schedules, parse_options(request.options), overlapped);
   const Problem problem = resolve(request, true);
   std::optional<OutputFile> file;  // opened first, so that a path that cannot be written is found before the work
   if (!request.json.empty()) file.emplace(request.json);

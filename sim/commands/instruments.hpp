@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "../request.hpp"
 
@@ -15,5 +16,33 @@ struct ReproduceRequest {
 
 /// Every published cell of the TawPipe paper, predicted. @throws InputError  for a file that is none of its cells.
 int run_reproduce_tawpipe(const ReproduceRequest& request);
+/// vTrain's measured iterations, predicted. @throws InputError  for a file without its columns.
+int run_reproduce_vtrain(const ReproduceRequest& request);
+
+struct SweepRequest {
+  Request base;
+  std::vector<std::string> vary;       ///< --vary PARAMETER=VALUES, any number
+  std::vector<std::string> schedules;  ///< --schedules
+  std::string csv;                     ///< --csv FILE|-
+  unsigned threads = 0;                ///< --threads; 0: all cores
+};
+
+/// Predicts each schedule at each point. Output does not depend on the number of threads.
+/// @throws InputError  for an unknown parameter or schedule, or a first or last point that cannot be.
+int run_sweep(const SweepRequest& request);
+
+/// What a tenth more of each speed buys one schedule.
+int run_sensitivity(const Request& request);
+
+/// The same run under `runs` seeds of noise: figures with their spread.
+int run_spread(const Request& request, int runs);
+
+struct CalibrateRequest {
+  std::vector<std::string> files;  ///< outputs of nccl-tests
+  std::string json;                ///< --json FILE|-: the fragment of a cluster file
+};
+
+/// Latency and bandwidth of each kind of link from nccl-tests. @throws InputError  for a file that is none.
+int run_calibrate(const CalibrateRequest& request);
 
 }  // namespace tawpipe::sim

@@ -1,0 +1,41 @@
+// A cost model under factors: each computation's time and each message's size multiplied by a number of its own.
+// Not: where the factors come from (plan/noise.hpp).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "tawpipe/cost/cost_model.hpp"
+
+namespace tawpipe {
+
+/// `inner` with the time of task t times `factors[t]` if it computes. Empty factors change nothing.
+/// Messages take `message(task)` times their latency and bytes.
+/// @pre tasks asked for stand in schedule.tasks(), as the simulator's do
+template <CostModel Inner, class Message>
+struct FactoredCost {
+  const Inner& inner;
+  std::span<const double> factors;
+  Message message;
+
+  Duration compute_time(const Schedule& schedule, const Task& task, const Cluster& cluster) const {
+    const Duration time = inner.compute_time(schedule, task, cluster);
+    if (factors.empty()) return time;
+    return scaled(time, factors[static_cast<std::size_t>(&task - schedule.tasks().data())]);
+  }
+  Path path(const Schedule& schedule, const Task& task, const Cluster& cluster) const {
+    Path path = inner.path(schedule, task, cluster);
+    const double factor = message(task);
+    path.latency = scaled(path.latency, factor);
+    path.fraction *= factor;
+    return path;
+  }
+
+ private:
+  static Duration scaled(Duration time, double factor) {
+    return Duration{static_cast<std::int64_t>(static_cast<double>(time.value()) * factor + 0.5)};
+  }
+};
+
+}  // namespace tawpipe

@@ -1,0 +1,160 @@
+// What an even prediction leaves out: kernels that vary, slow devices, computation slowed by communication beside it.
+// Not: the simulation (simulate/simulator.hpp).
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/text.hpp"
+#include "tawpipe/schedule/schedule.hpp"
+#include "tawpipe/timeline/timeline.hpp"
+
+namespace tawpipe {
+
+/// Disturbances of one run, drawn from a seed: the same seed gives the same run on every machine and compiler.
+struct Noise {
+  double jitter = 0;        ///< standard deviation of each computation's and each route's time, relative; mean 1
+  double stragglers = 0;    ///< the probability of a device to be slow for the whole run
+  double slowdown = 2;      ///< how many times longer a slow device computes
+  double interference = 0;  ///< how much longer a computation takes while its device communicates: 0.05 is 5 %
+  std::uint64_t seed = 1;
+
+  bool is_random() const { return jitter > 0 || stragglers > 0; }
+  bool is_none() const { return !is_random() && interference <= 0; }
+
+  /// @throws InputError  if a figure cannot be.
+  void check() const {
+    if (!(jitter >= 0 && jitter <= 0.3)) throw InputError("--jitter must be a fraction from 0 to 0.3, such as 0.03");
+    if (!(stragglers >= 0 && stragglers <= 1 && slowdown >= 1 && slowdown <= 1000)) {
+      throw InputError("--stragglers must be a probability and how many times slower, such as 0.01x2");
+    }
+    if (!(interference >= 0 && interference <= 10)) {
+      throw InputError("--interference must be a fraction from 0 to 10, such as 0.05");
+    }
+  }
+};
+
+/// "0.01x2": the probability and the slowdown. @throws InputError  for anything else
+inline void parse_stragglers(std::string_view text, Noise& noise) {
+  const char* const end = text.data() + text.size();
+  const auto [middle, first] = std::from_chars(text.data(), end, noise.stragglers);
+  bool right = first == std::errc{} && middle != end && *middle == 'x';
+  if (right) {
+    const auto [rest, second] = std::from_chars(middle + 1, end, noise.slowdown);
+    right = second == std::errc{} && rest == end;
+  }
+  if (!right) {
+    throw InputError(
+        concat("--stragglers ", one_line(std::string{text}), " must be a probability and how many times slower, such as 0.01x2"));
+  }
+  noise.check();
+}
+
+namespace detail {
+
+/// Steele et al. 2014, SplitMix64: a well-mixed function of its argument.
+constexpr std::uint64_t noise_bits(std::uint64_t x) {
+  x += 0x9e3779b97f4a7c15U;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebU;
+  return x ^ (x >> 31);
+}
+/// Uniform in 0 .. 1, of 53 bits.
+constexpr double noise_uniform(std::uint64_t x) { return static_cast<double>(noise_bits(x) >> 11) * 0x1p-53; }
+
+/// Nearly normal (the sum of twelve uniforms less six): sums alone, so the same bits everywhere. Within -6 .. 6.
+constexpr double noise_normal(std::uint64_t x) {
+  double sum = -6;
+  for (std::uint64_t i = 0; i < 12; ++i) sum += noise_uniform(x * 12 + i);
+  return sum;
+}
+
+}  // namespace detail
+
+/// A time's factor with mean 1, never below a tenth. @param key  what varies: equal keys vary alike
+constexpr double jitter_factor(const Noise& noise, std::uint64_t key) {
+  if (noise.jitter <= 0) return 1;
+  return std::max(0.1, 1 + noise.jitter * detail::noise_normal(detail::noise_bits(noise.seed) ^ key));
+}
+
+/// A device's factor: `slowdown` for a straggler, else 1.
+constexpr double straggler_factor(const Noise& noise, Rank rank) {
+  const std::uint64_t key = detail::noise_bits(noise.seed ^ 0x5354524147474c45U) + static_cast<std::uint64_t>(number(rank));
+  return detail::noise_uniform(key) < noise.stragglers ? noise.slowdown : 1.0;
+}
+
+/// [task] the factors of all computations; 1 for communications.
+inline std::vector<double> noise_factors(const Schedule& schedule, const Noise& noise) {
+  std::vector<double> factors(schedule.tasks().size(), 1.0);
+  for (std::size_t t = 0; t < factors.size(); ++t) {
+    const Task& task = schedule.tasks()[t];
+    if (is_compute(task.op)) factors[t] = jitter_factor(noise, t) * straggler_factor(noise, task.rank);
+  }
+  return factors;
+}
+
+/// The factor of a route's messages: one for each pair of ends or group.
+inline double message_factor(const Noise& noise, const Task& task) {
+  const auto part = [](auto value) { return static_cast<std::uint64_t>(static_cast<std::uint32_t>(value)); };
+  return jitter_factor(noise, detail::noise_bits(part(number(task.rank)) << 32 | part(number(task.peer))) +
+                                  part(number(task.group)) * 64 + static_cast<std::uint64_t>(task.op));
+}
+
+/// Multiplies into `factors` what a run with `timeline` says of computations beside communication: one that had data in flight
+/// on its device for a part x of its time takes 1 + interference * x times as long.
+/// @param overlap  [task] that part
+inline void add_interference(std::vector<double>& factors, const std::vector<double>& overlap, double interference) {
+  for (std::size_t t = 0; t < factors.size(); ++t) factors[t] *= 1 + interference * overlap[t];
+}
+
+/// [task] of a computation's time, the part during which its device sent or received. Communications have 0.
+/// Complexity: O(tasks log tasks + members).
+inline std::vector<double> communication_beside(const Schedule& schedule, const Timeline& timeline) {
+  using Span = std::pair<std::int64_t, std::int64_t>;
+  std::vector<std::vector<Span>> busy(static_cast<std::size_t>(schedule.ranks()));
+  const auto tasks = schedule.tasks();
+  const auto span = [&](std::size_t t) {
+    return Span{timeline.start[t].since_start().value(), timeline.end[t].since_start().value()};
+  };
+  for (std::size_t t = 0; t < tasks.size(); ++t) {
+    if (is_compute(tasks[t].op)) continue;
+    if (is_collective(tasks[t].op)) {
+      for (const Rank member : schedule.group(tasks[t].group)) busy[index(member)].push_back(span(t));
+    } else {
+      busy[index(tasks[t].rank)].push_back(span(t));
+      busy[index(tasks[t].peer)].push_back(span(t));
+    }
+  }
+  for (auto& spans : busy) {  // joined, so that what overlaps counts once
+    std::sort(spans.begin(), spans.end());
+    std::size_t kept = 0;
+    for (const Span& next : spans) {
+      if (kept > 0 && next.first <= spans[kept - 1].second) {
+        spans[kept - 1].second = std::max(spans[kept - 1].second, next.second);
+      } else {
+        spans[kept++] = next;
+      }
+    }
+    spans.resize(kept);
+  }
+  std::vector<double> part(tasks.size(), 0.0);
+  for (std::size_t t = 0; t < tasks.size(); ++t) {
+    const auto [start, end] = span(t);
+    if (!is_compute(tasks[t].op) || end <= start) continue;
+    const auto& spans = busy[index(tasks[t].rank)];
+    std::int64_t beside = 0;
+    auto at =
+        std::lower_bound(spans.begin(), spans.end(), start, [](const Span& s, std::int64_t time) { return s.second <= time; });
+    for (; at != spans.end() && at->first < end; ++at) beside += std::min(end, at->second) - std::max(start, at->first);
+    part[t] = static_cast<double>(beside) / static_cast<double>(end - start);
+  }
+  return part;
+}
+
+}  // namespace tawpipe

@@ -1,0 +1,162 @@
+// What a sweep varies: a parameter's name and the values it takes, from text.
+// Not: what a parameter changes (the command `tawpipe sweep`).
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/parse_units.hpp"
+#include "tawpipe/core/text.hpp"
+
+namespace tawpipe {
+
+/// How a parameter's values are read.
+enum class AxisKind : std::uint8_t { count, bandwidth, duration, fraction, name };
+
+struct AxisInfo {
+  std::string_view name;
+  AxisKind kind;
+  std::string_view meaning;
+};
+
+/// Every parameter that can be varied, beside `option.KEY` for the schedules' options.
+inline constexpr std::array<AxisInfo, 17> sweep_parameters{{
+    {"inter-node", AxisKind::bandwidth, "each network link's bandwidth in one direction"},
+    {"inter-node-latency", AxisKind::duration, "each network link's latency"},
+    {"intra-node", AxisKind::bandwidth, "each link's bandwidth inside nodes"},
+    {"intra-node-latency", AxisKind::duration, "each link's latency inside nodes"},
+    {"nodes", AxisKind::count, "nodes of the cluster"},
+    {"sequence", AxisKind::count, "tokens of a sequence"},
+    {"global-batch", AxisKind::count, "sequences of an iteration"},
+    {"microbatches", AxisKind::count, "microbatches of an iteration"},
+    {"microbatch", AxisKind::count, "sequences of a microbatch"},
+    {"hidden", AxisKind::count, "hidden size of a model llama-LxH"},
+    {"layers", AxisKind::count, "layers of a model llama-LxH"},
+    {"tensor-parallel", AxisKind::count, "devices that split each matrix product"},
+    {"data-parallel", AxisKind::count, "replicas of the schedule"},
+    {"utilization", AxisKind::fraction, "fraction of the matrix peak"},
+    {"model", AxisKind::name, "a model's name or file"},
+    {"cluster", AxisKind::name, "a cluster's name or file"},
+    {"recompute", AxisKind::name, "none, selective or full"},
+}};
+
+/// A parameter with its values. Numbers are in base units: bytes/s, seconds, counts.
+struct SweepAxis {
+  std::string parameter;
+  AxisKind kind = AxisKind::name;
+  bool logarithmic = false;
+  std::vector<double> numbers;     ///< empty for names
+  std::vector<std::string> names;  ///< of AxisKind::name
+
+  std::size_t size() const { return kind == AxisKind::name ? names.size() : numbers.size(); }
+  bool is_continuous() const { return kind != AxisKind::name && kind != AxisKind::count; }
+};
+
+namespace detail {
+
+inline double axis_number(AxisKind kind, std::string_view text, std::string_view parameter) {
+  if (kind == AxisKind::bandwidth) return parse_bandwidth(text).value();
+  if (kind == AxisKind::duration) return to_seconds(parse_duration(text));
+  double value = 0;
+  const auto [rest, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+  bool right = status == std::errc{} && rest == text.data() + text.size() && value > 0;
+  if (kind == AxisKind::count) right = right && value < 1e15 && value == std::floor(value);
+  if (kind == AxisKind::fraction) right = right && value <= 1;
+  if (right) return value;
+  throw InputError(concat("--vary ", parameter, ": ", quote(one_line(std::string{text})), " must be ",
+                          kind == AxisKind::count ? "a whole number above zero" : "a fraction above 0 and at most 1"));
+}
+
+inline std::vector<std::string> axis_parts(std::string_view text, char separator) {
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(separator, begin), text.size());
+    parts.emplace_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+inline AxisKind axis_kind(const std::string& parameter) {
+  if (parameter.starts_with("option.") && parameter.size() > 7) return AxisKind::name;
+  std::vector<std::string> names{"option.KEY"};
+  for (const AxisInfo& info : sweep_parameters) {
+    if (info.name == parameter) return info.kind;
+    names.emplace_back(info.name);
+  }
+  throw InputError(concat("--vary: ", unknown_name("parameter", one_line(parameter), names)));
+}
+
+}  // namespace detail
+
+/// "inter-node=1Gbps:100Gbps:log:16" (from, to, log or linear, how many), "hidden=1024,2048" or "option.groups=nodes,flat".
+/// Counts of a range are rounded, and equal neighbours dropped.
+/// @throws InputError  for an unknown parameter, or values that it cannot take.
+inline SweepAxis parse_sweep_axis(std::string_view text) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string_view::npos || equals == 0 || equals + 1 == text.size()) {
+    throw InputError(concat("--vary ", quote(one_line(std::string{text})),
+                            " is not of the form PARAMETER=VALUES, such as inter-node=1Gbps:100Gbps:log:16 or hidden=1024,2048"));
+  }
+  SweepAxis axis;
+  axis.parameter = std::string{text.substr(0, equals)};
+  axis.kind = detail::axis_kind(axis.parameter);
+  const std::string_view values = text.substr(equals + 1);
+  if (axis.kind == AxisKind::name) {
+    axis.names = detail::axis_parts(values, ',');
+    return axis;
+  }
+  const std::vector<std::string> range = detail::axis_parts(values, ':');
+  if (range.size() == 1) {
+    for (const auto& value : detail::axis_parts(values, ',')) {
+      axis.numbers.push_back(detail::axis_number(axis.kind, value, axis.parameter));
+    }
+    return axis;
+  }
+  constexpr double most = 100'000;
+  const bool shaped = range.size() == 4 && (range[2] == "log" || range[2] == "linear");
+  const double count = shaped ? detail::axis_number(AxisKind::count, range[3], axis.parameter) : 0;
+  if (!shaped || count < 2 || count > most) {
+    throw InputError(concat("--vary ", axis.parameter, ": a range is FROM:TO:log:N or FROM:TO:linear:N with N from 2 to 100000"));
+  }
+  axis.logarithmic = range[2] == "log";
+  const double from = detail::axis_number(axis.kind, range[0], axis.parameter);
+  const double to = detail::axis_number(axis.kind, range[1], axis.parameter);
+  for (int i = 0; i < static_cast<int>(count); ++i) {
+    const double part = i / (count - 1);
+    double value = axis.logarithmic ? from * std::pow(to / from, part) : from + (to - from) * part;
+    if (i == 0) value = from;
+    if (i + 1 == static_cast<int>(count)) value = to;
+    if (axis.kind == AxisKind::count) value = std::round(value);
+    if (axis.kind != AxisKind::count || axis.numbers.empty() || axis.numbers.back() != value) axis.numbers.push_back(value);
+  }
+  return axis;
+}
+
+/// Between a and b where f changes its sign, by halving (in the logarithm if told) until b / a is within 0.1 %, or the whole
+/// numbers between them are used up. Returns the end on b's side.
+/// @pre f(a) and f(b) differ in sign
+/// Complexity: O(log) calls of f.
+template <class Difference>
+double bisect_crossover(double a, double b, bool logarithmic, bool whole, Difference&& f) {
+  const bool sign = f(a) > 0;
+  for (int i = 0; i < 60; ++i) {
+    const double low = std::min(a, b);
+    const double high = std::max(a, b);
+    if (whole ? high - low <= 1 : high <= low * 1.001) break;
+    double middle = logarithmic ? std::sqrt(a * b) : (a + b) / 2;
+    if (whole) middle = std::floor(middle);
+    if (middle <= low || middle >= high) break;
+    ((f(middle) > 0) == sign ? a : b) = middle;
+  }
+  return b;
+}
+
+}  // namespace tawpipe

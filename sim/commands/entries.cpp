@@ -1,0 +1,59 @@
+// How --schedules is read.
+#include "entries.hpp"
+
+#include <algorithm>
+
+namespace tawpipe::sim {
+
+namespace {
+
+/// "1f1b:overlap=on" with the options given for all, as far as the schedule has them.
+Entry parse_entry(const std::string& text, const ScheduleOptions& for_all, bool overlapped) {
+  Entry entry;
+  std::size_t begin = text.find(':');
+  entry.schedule = text.substr(0, begin);
+  const ScheduleInfo& info = schedule_info(entry.schedule);
+  if (overlapped) entry.options = info.overlapped;
+  for (const auto& [key, value] : for_all) {
+    if (std::any_of(info.options.begin(), info.options.end(),
+                    [&, name = key](const auto& option) { return option.name == name; })) {
+      entry.options[key] = value;
+    }
+  }
+  while (begin != std::string::npos) {
+    const std::size_t end = text.find(':', begin + 1);
+    for (auto& [key, value] : parse_options({text.substr(begin + 1, end == std::string::npos ? end : end - begin - 1)})) {
+      entry.options[key] = value;
+    }
+    begin = end;
+  }
+  return entry;
+}
+
+}  // namespace
+
+std::vector<Entry> parse_entries(const std::vector<std::string>& schedules, const ScheduleOptions& for_all, bool overlapped) {
+  std::vector<Entry> all;
+  for (const auto& text : schedules) {
+    if (text == "all") {
+      for (const auto& info : catalogue()) all.push_back(parse_entry(info.name, for_all, overlapped));
+    } else {
+      all.push_back(parse_entry(text, for_all, overlapped));
+    }
+  }
+  for (const auto& [key, value] : for_all) {
+    const bool used =
+        std::any_of(all.begin(), all.end(), [&, name = key](const Entry& entry) { return entry.options.contains(name); });
+    if (!used)
+      throw InputError(concat("none of the schedules compared has an option ", quote(key), "; see tawpipe list schedules"));
+  }
+  return all;
+}
+
+std::string entry_label(const Entry& entry) {
+  std::string label = entry.schedule;
+  for (const auto& [key, value] : entry.options) label += concat(":", key, "=", value);
+  return label;
+}
+
+}  // namespace tawpipe::sim

@@ -1,0 +1,26 @@
+// Schedules as --schedules names them: "tawpipe", "1f1b:overlap=on", "all".
+// Not: what runs them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "../request.hpp"
+
+namespace tawpipe::sim {
+
+/// One schedule with its options.
+struct Entry {
+  std::string schedule;
+  ScheduleOptions options;
+};
+
+/// @param for_all  options that each schedule gets that has them
+/// @param overlapped  those that let a schedule's communication overlap too
+/// @throws InputError  for an unknown name, or an option that none of the schedules has.
+std::vector<Entry> parse_entries(const std::vector<std::string>& schedules, const ScheduleOptions& for_all, bool overlapped);
+
+/// "tawpipe:buffers=3", as it was named.
+std::string entry_label(const Entry& entry);
+
+}  // namespace tawpipe::sim

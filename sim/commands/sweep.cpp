@@ -1,0 +1,367 @@
+// `tawpipe sweep`: predictions over ranges of parameters, and where one schedule overtakes another.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "../parallel.hpp"
+#include "entries.hpp"
+#include "instruments.hpp"
+#include "tawpipe/model/models.hpp"
+#include "tawpipe/plan/sweep_axis.hpp"
+#include "tawpipe/report/formatters.hpp"
+#include "tawpipe/report/table.hpp"
+#include "tawpipe/topology/changed_links.hpp"
+#include "tawpipe/topology/cluster_dimensions.hpp"
+
+namespace tawpipe::sim {
+
+namespace {
+
+/// One point of the sweep: the value of each axis, as a number or a place among the names.
+using Point = std::vector<double>;
+
+/// What is kept of one prediction.
+struct Row {
+  double tokens = 0;
+  double makespan_s = 0;
+  double mfu = 0;
+  double bubble = 0;
+  double exposed_s = 0;
+  double egress = 0;
+  double memory = 0;
+  std::int64_t microbatch = 0;
+  bool fits = true;
+  std::string refused;  ///< why the schedule cannot be built here
+};
+
+std::string value_text(const SweepAxis& axis, double value) {
+  if (axis.kind == AxisKind::name) return axis.names[static_cast<std::size_t>(value)];
+  if (axis.kind == AxisKind::bandwidth) return format_bandwidth_bits(BytesPerSecond{value}, 4);
+  if (axis.kind == AxisKind::duration) return format_duration(seconds(value), 4);
+  if (axis.kind == AxisKind::count) return format_count(static_cast<std::int64_t>(value));
+  return fmt::format("{:.4g}", value);
+}
+
+/// The value in base units, for files.
+std::string raw_text(const SweepAxis& axis, double value) {
+  return axis.kind == AxisKind::name ? axis.names[static_cast<std::size_t>(value)] : fmt::format("{:.9g}", value);
+}
+
+/// "a800x24-10gbe" or "3x8" with another number of nodes.
+std::string with_nodes(const std::string& cluster, std::int64_t nodes) {
+  const auto cross = cluster.find('x');
+  const bool plain = cross != std::string::npos && cluster.find_first_not_of("0123456789x") == std::string::npos;
+  if (plain) return concat(nodes, cluster.substr(cross));
+  return concat(cluster.substr(0, cluster.find('*')), "*", nodes);
+}
+
+Transformer with_shape(const std::string& name, const SweepAxis& axis, int value) {
+  const auto sizes = models::detail::parse_family(name);
+  if (!sizes) throw InputError(concat("--vary ", axis.parameter, " needs a --model of the family llama-LxH, not ", quote(name)));
+  return axis.parameter == "hidden" ? models::llama_family(sizes->first, value) : models::llama_family(value, sizes->second);
+}
+
+class Sweep {
+ public:
+  Sweep(const SweepRequest& request, std::vector<SweepAxis> axes, std::vector<Entry> entries)
+      : request_{request}, axes_{std::move(axes)}, entries_{std::move(entries)} {
+    std::size_t count = 1;
+    for (const SweepAxis& axis : axes_) {
+      constexpr std::size_t most = 1'000'000;
+      count *= axis.size();
+      if (count > most) throw InputError("--vary asks for more than 1,000,000 points; choose fewer values");
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      Point point(axes_.size());
+      std::size_t rest = i;
+      for (std::size_t a = axes_.size(); a-- > 0;) {
+        const std::size_t place = rest % axes_[a].size();
+        point[a] = axes_[a].kind == AxisKind::name ? static_cast<double>(place) : axes_[a].numbers[place];
+        rest /= axes_[a].size();
+      }
+      points_.push_back(std::move(point));
+    }
+    for (const Point& point : {points_.front(), points_.back()}) problem_at(point);  // finds fault before the work
+  }
+
+  void run() {
+    rows_.resize(points_.size() * entries_.size());
+    in_parallel(
+        rows_.size(), "sweeping",
+        [&](std::size_t i) { rows_[i] = row_at(points_[i / entries_.size()], entries_[i % entries_.size()]); }, request_.threads);
+    find_crossovers();
+  }
+
+  std::string table_text() const {
+    std::vector<TableColumn> columns;
+    for (const SweepAxis& axis : axes_)
+      columns.push_back({axis.parameter, axis.kind == AxisKind::name ? Align::left : Align::right});
+    const bool with_model = !request_.base.model.empty() || names_models();
+    columns.insert(columns.end(), {{"schedule"},
+                                   {with_model ? "tokens/s/device" : "makespan", Align::right},
+                                   {"bubble", Align::right},
+                                   {"exposed", Align::right},
+                                   {"memory", Align::right},
+                                   {"microbatch", Align::right}});
+    Table table{columns};
+    for (std::size_t i = 0; i < rows_.size(); ++i) {
+      const Row& row = rows_[i];
+      const Point& point = points_[i / entries_.size()];
+      std::vector<std::string> cells;
+      for (std::size_t a = 0; a < axes_.size(); ++a) cells.push_back(value_text(axes_[a], point[a]));
+      cells.push_back(entry_label(entries_[i % entries_.size()]));
+      if (!row.refused.empty()) {
+        cells.push_back("impossible");
+      } else {
+        cells.push_back(!row.fits    ? std::string{"out of memory"}
+                        : with_model ? format_count(static_cast<std::int64_t>(row.tokens + 0.5))
+                                     : format_duration(seconds(row.makespan_s)));
+        cells.push_back(format_percent(row.bubble));
+        cells.push_back(format_percent(row.makespan_s > 0 ? row.exposed_s / row.makespan_s : 0));
+        cells.push_back(format_memory(Bytes{static_cast<std::int64_t>(row.memory)}));
+        cells.push_back(std::to_string(row.microbatch));
+      }
+      table.row(std::move(cells), row.fits && row.refused.empty() ? Emphasis::none : Emphasis::dim);
+      if ((i + 1) % entries_.size() == 0 && i + 1 < rows_.size() && entries_.size() > 1) table.rule();
+    }
+    return table.str(terminal_style());
+  }
+
+  std::string crossovers_text() const {
+    std::string text;
+    for (const std::string& line : crossovers_) text += line + "\n";
+    return text;
+  }
+
+  std::string csv() const {
+    std::string text;
+    for (const SweepAxis& axis : axes_) text += axis.parameter + ",";
+    text +=
+        "schedule,tokens_per_device_per_second,makespan_s,mfu,bubble_ratio,exposed_s,max_node_egress_bytes,peak_memory_bytes,"
+        "microbatch,out_of_memory,possible\n";
+    for (std::size_t i = 0; i < rows_.size(); ++i) {
+      const Row& row = rows_[i];
+      for (std::size_t a = 0; a < axes_.size(); ++a) text += raw_text(axes_[a], points_[i / entries_.size()][a]) + ",";
+      text += fmt::format("{},{:.9g},{:.12g},{:.9g},{:.9g},{:.9g},{:.0f},{:.0f},{},{},{}\n",
+                          entry_label(entries_[i % entries_.size()]), row.tokens, row.makespan_s, row.mfu, row.bubble,
+                          row.exposed_s, row.egress, row.memory, row.microbatch, row.fits ? 0 : 1, row.refused.empty() ? 1 : 0);
+    }
+    return text;
+  }
+
+  nlohmann::ordered_json json() const {
+    nlohmann::ordered_json json;
+    json["points"] = nlohmann::ordered_json::array();
+    for (std::size_t i = 0; i < rows_.size(); ++i) {
+      const Row& row = rows_[i];
+      nlohmann::ordered_json point;
+      for (std::size_t a = 0; a < axes_.size(); ++a) {
+        const double value = points_[i / entries_.size()][a];
+        if (axes_[a].kind == AxisKind::name) {
+          point[axes_[a].parameter] = axes_[a].names[static_cast<std::size_t>(value)];
+        } else {
+          point[axes_[a].parameter] = value;
+        }
+      }
+      point["schedule"] = entry_label(entries_[i % entries_.size()]);
+      point["tokens_per_device_per_second"] = row.tokens;
+      point["makespan_s"] = row.makespan_s;
+      point["mfu"] = row.mfu;
+      point["bubble_ratio"] = row.bubble;
+      point["exposed_s"] = row.exposed_s;
+      point["max_node_egress_bytes"] = row.egress;
+      point["peak_memory_bytes"] = row.memory;
+      point["microbatch"] = row.microbatch;
+      point["out_of_memory"] = !row.fits;
+      if (!row.refused.empty()) point["impossible"] = row.refused;
+      json["points"].push_back(std::move(point));
+    }
+    json["crossovers"] = crossovers_;
+    return json;
+  }
+
+ private:
+  bool names_models() const {
+    return std::any_of(axes_.begin(), axes_.end(), [](const SweepAxis& axis) { return axis.parameter == "model"; });
+  }
+
+  /// The problem with the point's values in place, but for the schedules' options.
+  Problem problem_at(const Point& point) const {
+    Request request = request_.base;
+    std::optional<Transformer> shaped;
+    for (std::size_t a = 0; a < axes_.size(); ++a) {
+      const SweepAxis& axis = axes_[a];
+      const std::string& name = axis.parameter;
+      const auto whole = axis.kind == AxisKind::count ? static_cast<std::int64_t>(point[a]) : 0;
+      if (name == "model") request.model = value_text(axis, point[a]);
+      if (name == "cluster") request.cluster = value_text(axis, point[a]);
+      if (name == "recompute") request.recompute = value_text(axis, point[a]);
+      if (name == "nodes") request.cluster = with_nodes(request.cluster, whole);
+      if (name == "sequence") request.sequence = whole;
+      if (name == "global-batch") request.global_batch = whole;
+      if (name == "microbatches") request.microbatches = whole;
+      if (name == "microbatch") request.microbatch = std::to_string(whole);
+      if (name == "tensor-parallel") request.layout.tensor = static_cast<int>(std::min<std::int64_t>(whole, 1 << 20));
+      if (name == "data-parallel") request.layout.data = static_cast<int>(std::min<std::int64_t>(whole, 1 << 20));
+      if (name == "hidden" || name == "layers") {
+        shaped =
+            with_shape(shaped ? shaped->name : request.model, axis, static_cast<int>(std::min<std::int64_t>(whole, 1 << 20)));
+        request.model = shaped->name;
+      }
+    }
+    Problem problem = resolve(request, true);
+    for (std::size_t a = 0; a < axes_.size(); ++a) {
+      const std::string& name = axes_[a].parameter;
+      if (name == "utilization") {
+        if (auto* cost = std::get_if<RooflineCost>(&problem.cost)) cost->utilization = point[a];
+      } else if (name.starts_with("inter-node") || name.starts_with("intra-node")) {
+        const bool network = name.starts_with("inter");
+        problem.cluster = with_changed_links(problem.cluster, [&](Link& link) {
+          if ((link.kind == LinkClass::network) != network) return;
+          if (name.ends_with("latency")) {
+            link.latency = seconds(point[a]);
+          } else {
+            link.bandwidth = BytesPerSecond{point[a]};
+          }
+        });
+      }
+    }
+    return problem;
+  }
+
+  Row row_at(const Point& point, const Entry& entry) const {
+    Row row;
+    try {
+      ScheduleOptions options = entry.options;
+      for (std::size_t a = 0; a < axes_.size(); ++a) {
+        if (!axes_[a].parameter.starts_with("option.")) continue;
+        const std::string key = axes_[a].parameter.substr(7);
+        const auto& known = schedule_info(entry.schedule).options;
+        const bool has = std::any_of(known.begin(), known.end(), [&](const OptionInfo& info) { return info.name == key; });
+        if (has) options[key] = value_text(axes_[a], point[a]);
+      }
+      const Summary summary = predict_best(problem_at(point), entry.schedule, options).summary;
+      row.tokens = summary.tokens_per_device_per_second;
+      row.makespan_s = to_seconds(summary.makespan);
+      row.mfu = summary.mfu;
+      row.bubble = summary.bubble.ratio;
+      row.exposed_s = summary.communication.exposed_s;
+      row.egress = static_cast<double>(summary.traffic.max_node_egress_bytes());
+      for (const auto& peak : summary.peak_memory) row.memory = std::max(row.memory, static_cast<double>(peak.total.value()));
+      row.microbatch = summary.microbatch_size;
+      row.fits = summary.out_of_memory.empty();
+    } catch (const InputError& error) {
+      row.refused = error.what();
+    }
+    return row;
+  }
+
+  /// Negative where the first is faster. Work done is the same at one point, so times compare as speeds do.
+  double lead(const Point& point, const Entry& first, const Entry& second) const {
+    return row_at(point, first).makespan_s - row_at(point, second).makespan_s;
+  }
+
+  /// Along the one axis of numbers where there is one (the first), each place where the faster of two schedules changes.
+  void find_crossovers() {
+    const auto along = static_cast<std::size_t>(
+        std::find_if(axes_.begin(), axes_.end(), [](const SweepAxis& axis) { return axis.numbers.size() > 1; }) - axes_.begin());
+    if (along == axes_.size() || entries_.size() < 2) return;
+    std::size_t stride = 1;
+    for (std::size_t a = along + 1; a < axes_.size(); ++a) stride *= axes_[a].size();
+    struct Change {
+      std::size_t point;
+      std::size_t first;
+      std::size_t second;
+    };
+    std::vector<Change> changes;
+    const auto makespan = [&](std::size_t point, std::size_t entry) -> const Row& {
+      return rows_[point * entries_.size() + entry];
+    };
+    for (std::size_t p = 0; p + stride < points_.size(); ++p) {
+      if (p / stride % axes_[along].size() + 1 == axes_[along].size()) continue;
+      for (std::size_t i = 0; i < entries_.size(); ++i) {
+        for (std::size_t j = i + 1; j < entries_.size(); ++j) {
+          const Row* rows[] = {&makespan(p, i), &makespan(p, j), &makespan(p + stride, i), &makespan(p + stride, j)};
+          if (std::any_of(rows, rows + 4, [](const Row* row) { return !row->refused.empty() || !row->fits; })) continue;
+          const double before = rows[0]->makespan_s - rows[1]->makespan_s;
+          const double after = rows[2]->makespan_s - rows[3]->makespan_s;
+          if ((before < 0 && after > 0) || (before > 0 && after < 0)) changes.push_back({p, i, j});
+        }
+      }
+    }
+    crossovers_.resize(changes.size());
+    in_parallel(
+        changes.size(), "crossovers",
+        [&](std::size_t c) {
+          const std::size_t p = changes[c].point;
+          const std::size_t i = changes[c].first;
+          const std::size_t j = changes[c].second;
+          Point point = points_[p];
+          const SweepAxis& axis = axes_[along];
+          const double at = bisect_crossover(points_[p][along], points_[p + stride][along], axis.logarithmic,
+                                             !axis.is_continuous(), [&](double value) {
+                                               point[along] = value;
+                                               return lead(point, entries_[i], entries_[j]);
+                                             });
+          const bool first_before = makespan(p, i).makespan_s < makespan(p, j).makespan_s;
+          const bool rising = points_[p][along] < points_[p + stride][along];
+          // The one that is faster on the low side of the crossing overtakes below it.
+          const Entry& below = entries_[first_before == rising ? i : j];
+          const Entry& above = entries_[first_before == rising ? j : i];
+          std::string line = fmt::format("{} overtakes {} below {} {}", entry_label(below), entry_label(above), axis.parameter,
+                                         value_text(axis, at));
+          std::string where;
+          for (std::size_t a = 0; a < axes_.size(); ++a) {
+            if (a == along || axes_[a].size() < 2) continue;
+            where += fmt::format("{}{} {}", where.empty() ? " (" : ", ", axes_[a].parameter, value_text(axes_[a], points_[p][a]));
+          }
+          crossovers_[c] = line + (where.empty() ? "" : where + ")");
+        },
+        request_.threads);
+  }
+
+  const SweepRequest& request_;
+  std::vector<SweepAxis> axes_;
+  std::vector<Entry> entries_;
+  std::vector<Point> points_;
+  std::vector<Row> rows_;  ///< [point * entries + entry]
+  std::vector<std::string> crossovers_;
+};
+
+}  // namespace
+
+int run_sweep(const SweepRequest& request) {
+  if (request.vary.empty())
+    throw InputError("--vary is missing; give a parameter and its values, such as sequence=4096,8192,16384");
+  std::vector<SweepAxis> axes;
+  for (const auto& text : request.vary) {
+    axes.push_back(parse_sweep_axis(text));
+    for (std::size_t a = 0; a + 1 < axes.size(); ++a) {
+      if (axes[a].parameter == axes.back().parameter) throw InputError(concat("--vary ", axes[a].parameter, " is given twice"));
+    }
+  }
+  Sweep sweep{request, std::move(axes), parse_entries(request.schedules, parse_options(request.base.options), false)};
+  std::optional<OutputFile> json;
+  std::optional<OutputFile> csv;
+  if (!request.base.json.empty()) json.emplace(request.base.json);
+  if (!request.csv.empty()) csv.emplace(request.csv);
+  sweep.run();
+  if (json) {
+    (*json)(sweep.json().dump(2) + "\n");
+    json->finish();
+  }
+  if (csv) {
+    (*csv)(sweep.csv());
+    csv->finish();
+  }
+  if (request.base.json != "-" && request.csv != "-") {
+    const std::string crossovers = sweep.crossovers_text();
+    write_output("-", sweep.table_text() + (crossovers.empty() ? "" : "\n" + crossovers));
+  }
+  return ok;
+}
+
+}  // namespace tawpipe::sim

@@ -1,0 +1,142 @@
+// The commands that measure predictions: sweep, sensitivity, spread, calibrate, vtrain's iterations.
+// Not: the TawPipe paper's cells (reproduce_test.cpp).
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "support/command.hpp"
+
+using nlohmann::json;
+using support::run;
+
+namespace {
+
+const std::string small = " --cluster 3x2 --model llama-12x512 --sequence 512 --global-batch 24 --microbatch 1";
+
+json parsed(const support::Result& result) {
+  CAPTURE(result.err);
+  REQUIRE(json::accept(result.out));
+  return json::parse(result.out);
+}
+
+}  // namespace
+
+TEST_CASE("a sweep has a row for each point and schedule, and the crossover between two of its points") {
+  const std::string sweep = "sweep --schedules tawpipe,1f1b --vary inter-node=1Mbps:1Tbps:log:5" + small;
+  const json answer = parsed(run(sweep + " --json -"));
+  REQUIRE(answer.at("points").size() == 10);
+  // Weights are heavier than activations of one short sequence: with slow links 1F1B wins, with fast ones TawPipe.
+  CHECK(answer.at("points")[0].at("schedule") == "tawpipe");
+  CHECK(answer.at("points")[0].at("makespan_s").get<double>() > answer.at("points")[1].at("makespan_s").get<double>());
+  CHECK(answer.at("points")[8].at("makespan_s").get<double>() < answer.at("points")[9].at("makespan_s").get<double>());
+  REQUIRE(answer.at("crossovers").size() == 1);
+  CHECK(answer.at("crossovers")[0].get<std::string>().starts_with("1f1b overtakes tawpipe below inter-node "));
+  const auto text = run(sweep);
+  CHECK(text.out.find("1f1b overtakes tawpipe below") != std::string::npos);
+}
+
+TEST_CASE("a sweep's output does not depend on the number of threads") {
+  const std::string sweep = "sweep --schedules all --vary sequence=256,512 --vary option.overlap=on,off --csv -" + small;
+  const auto one = run(sweep + " --threads 1");
+  const auto many = run(sweep + " --threads 7");
+  REQUIRE(one.code == 0);
+  CHECK(one.out == many.out);
+  CHECK(one.out.starts_with("sequence,option.overlap,schedule,tokens_per_device_per_second,makespan_s,"));
+}
+
+TEST_CASE("nodes, shapes and names can be varied") {
+  const auto nodes = parsed(run("sweep --schedules tawpipe --vary nodes=1,2 --vary hidden=512,1024 --json -" + small));
+  CHECK(nodes.at("points").size() == 4);
+  const auto models =
+      parsed(run("sweep --schedules fsdp --vary model=llama-12x512,llama-24x512 --cluster 2x2 --sequence 512 "
+                 "--global-batch 8 --json -"));
+  CHECK(models.at("points")[1].at("makespan_s").get<double>() > models.at("points")[0].at("makespan_s").get<double>());
+}
+
+TEST_CASE("a sweep that cannot be is refused") {
+  support::check_refused(run("sweep" + small), {"--vary"});
+  support::check_refused(run("sweep --vary sequense=1,2" + small), {"did you mean", "sequence"});
+  support::check_refused(run("sweep --vary sequence=512 --vary sequence=256" + small), {"twice"});
+  support::check_refused(run("sweep --vary sequence=512 --schedules tawpip" + small), {"tawpipe"});
+}
+
+TEST_CASE("with computation alone, a tenth more of each of its kinds buys a tenth together") {
+  const json answer =
+      parsed(run("sensitivity --schedule gpipe --cluster 1x2 --microbatches 4 --json - "
+                 "--cost fixed:forward=1s,backward_input=1s,backward_weight=1s,transfer=0s"));
+  // 2 ranks, 4 microbatches of F = 1 s, B + W = 2 s: (4 + 1) * 3 = 15 s, of which forwards 5 s and backwards 10 s.
+  CHECK(answer.at("makespan_s").get<double>() == doctest::Approx(15));
+  REQUIRE(answer.at("gains").size() >= 2);
+  CHECK(answer.at("gains")[0].at("what") == "computation: backward");
+  CHECK(answer.at("gains")[0].at("makespan_s").get<double>() == doctest::Approx(5 + 10 / 1.1));
+  CHECK(answer.at("gains")[1].at("makespan_s").get<double>() == doctest::Approx(5 / 1.1 + 10));
+  const json links = parsed(run("sensitivity --schedule tawpipe --json -" + small));
+  bool network = false;
+  for (const auto& gain : links.at("gains")) {
+    network = network || gain.at("what") == "links: network, bandwidth";
+    CHECK(gain.at("gain").get<double>() > -0.01);
+    CHECK(gain.at("gain").get<double>() < 0.11);
+  }
+  CHECK(network);
+}
+
+TEST_CASE("noise is seeded: the same seed gives the same run, stragglers and interference slow it") {
+  const std::string simulate = "simulate --schedule tawpipe --json -" + small;
+  const json even = parsed(run(simulate));
+  const json first = parsed(run(simulate + " --jitter 0.05 --seed 3"));
+  CHECK(first == parsed(run(simulate + " --jitter 0.05 --seed 3")));
+  CHECK(first.at("makespan_ps") != parsed(run(simulate + " --jitter 0.05 --seed 4")).at("makespan_ps"));
+  // All devices twice as slow, and nothing but computation: 2 ranks, 4 microbatches of 3 s take (4 + 1) * 3 = 15 s, then 30 s.
+  const json slow =
+      parsed(run("simulate --schedule gpipe --cluster 1x2 --microbatches 4 --stragglers 1x2 --json - "
+                 "--cost fixed:forward=1s,backward_input=1s,backward_weight=1s,transfer=0s"));
+  CHECK(slow.at("makespan_s").get<double>() == doctest::Approx(30));
+  CHECK(parsed(run(simulate + " --interference 0.2")).at("makespan_s").get<double>() >= even.at("makespan_s").get<double>());
+  support::check_refused(run(simulate + " --jitter 2"), {"--jitter"});
+  support::check_refused(run(simulate + " --stragglers often"), {"--stragglers", "0.01x2"});
+}
+
+TEST_CASE("a spread has mean and deviation of each figure") {
+  const json answer = parsed(run("simulate --schedule 1f1b --spread 5 --jitter 0.02 --json -" + small));
+  CHECK(answer.at("runs") == 5);
+  const json& makespan = answer.at("makespan_s");
+  CHECK(makespan.at("deviation").get<double>() > 0);
+  CHECK(makespan.at("least").get<double>() <= makespan.at("mean").get<double>());
+  CHECK(makespan.at("mean").get<double>() <= makespan.at("most").get<double>());
+  CHECK(run("simulate --schedule 1f1b --spread 3" + small).out.find("+-") != std::string::npos);
+}
+
+TEST_CASE("links are calibrated from nccl-tests and fit a cluster file") {
+  const support::Folder folder;
+  std::string text;
+  for (int rank = 0; rank < 2; ++rank) {
+    text +=
+        "#  Rank  " + std::to_string(rank) + " Group  0 Pid  77 on    node0 device  " + std::to_string(rank) + " [0x07] GPU\n";
+  }
+  // 8.4 us to start, 1.6 us a hop, 100 GB/s
+  for (const double bytes : {1e3, 1e6, 1e9}) {
+    const std::string time = std::to_string(8.4 + 1.6 + bytes / 100e3);
+    text += std::to_string(static_cast<long>(bytes)) + " 1 float sum -1 " + time + " 1 1 0 " + time + " 1 1 0\n";
+  }
+  const std::string file = folder.write("sendrecv.txt", text);
+  const json links = parsed(run("calibrate " + file + " --json -"));
+  CHECK(links.at("intra_node").at("bytes_per_second").get<double>() == doctest::Approx(100e9).epsilon(0.01));
+  CHECK(links.at("intra_node").at("latency_ps").get<double>() == doctest::Approx(1.6e6).epsilon(0.01));
+  support::check_refused(run("calibrate " + folder.write("x.txt", "hello")), {"no output of nccl-tests"});
+}
+
+TEST_CASE("measured Megatron iterations are predicted row by row") {
+  const support::Folder folder;
+  const std::string names =
+      "# GPUs,global batch,micro batch,hidden size,attention heads,# layers,sequence length,tensor parallelism,data "
+      "parallelism,pipeline parallelism,iteration time (ms)\n";
+  const json answer =
+      parsed(run("reproduce vtrain --json - --data " + folder.write("a.csv", names + "8,16,2,2048,16,24,1024,2,2,2,310\n")));
+  REQUIRE(answer.at("rows").size() == 1);
+  CHECK(answer.at("rows")[0].at("predicted_ms").get<double>() == doctest::Approx(310).epsilon(0.3));
+  support::check_refused(run("reproduce vtrain"), {"--data"});
+  support::check_refused(run("reproduce vtrain --data " + folder.write("b.csv", names + "8,16,2,2048,16,24,1024,2,2,1,310\n")),
+                         {"parallelism"});
+}
