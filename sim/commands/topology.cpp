@@ -3,8 +3,10 @@
 
 #include "../request.hpp"
 #include "output.hpp"
+#include "tawpipe/cost/nccl_table.hpp"
 #include "tawpipe/report/formatters.hpp"
 #include "tawpipe/topology/cluster_file.hpp"
+#include "tawpipe/topology/devices.hpp"
 
 namespace tawpipe::sim {
 
@@ -63,9 +65,63 @@ std::string show_text(const Cluster& cluster) {
   return out + routes.str(terminal_style());
 }
 
+/// A ring over all ranks as NCCL would lay it: its slowest hop inside a node, or all adapters of a node together.
+NcclRing ring_over(const Cluster& cluster) {
+  NcclRing ring{.ranks = cluster.ranks(), .nodes = cluster.nodes(), .bus_bandwidth = 1e18, .same_channels = cluster.nodes() == 1};
+  for (int n = 0; n < cluster.nodes(); ++n) {
+    const NodeId node{n};
+    const Rank first = cluster.first_rank(node);
+    for (int i = 0; i + 1 < cluster.devices_in(node); ++i) {
+      for (const LinkId link : cluster.route(Rank{number(first) + i}, Rank{number(first) + i + 1}).links) {
+        ring.bus_bandwidth = std::min(ring.bus_bandwidth, cluster.link(link).bandwidth.value());
+        ring.nvlink = ring.nvlink && cluster.link(link).kind == LinkClass::nvlink;
+      }
+    }
+    double out = 0;
+    for (const Link& link : cluster.kind_of(node).links) out += link.end == LinkEnd::adapter_out ? link.bandwidth.value() : 0;
+    if (cluster.nodes() > 1) ring.bus_bandwidth = std::min(ring.bus_bandwidth, out);
+  }
+  int sm = 80;  // of a device by no known name
+  for (const KnownDevice& device : known_devices()) {
+    if (device.name == cluster.device(Rank{0}).name) sm = device.sm;
+  }
+  ring.low_latency_most = ll_most(sm, cluster.nodes());
+  return ring;
+}
+
+std::string nccl_text(const Cluster& cluster) {
+  if (cluster.ranks() < 2) return "";
+  const NcclRing ring = ring_over(cluster);
+  Table table{{{"over all ranks"},
+               {"LL", Align::right},
+               {"LL128", Align::right},
+               {"Simple", Align::right},
+               {"LL below", Align::right},
+               {"Simple from", Align::right}}};
+  for (const Op op : {Op::broadcast, Op::all_gather, Op::reduce_scatter, Op::all_reduce}) {
+    std::vector<std::string> cells{std::string{name(op)}};
+    for (const NcclProtocol protocol : {NcclProtocol::ll, NcclProtocol::ll128, NcclProtocol::simple}) {
+      const NcclCost cost = nccl_ring_cost(op, protocol, ring);
+      cells.push_back(cost.bytes_per_second > 0 ? fmt::format("{} + B / {}", format_duration(seconds(cost.latency_s)),
+                                                              format_bandwidth(BytesPerSecond{cost.bytes_per_second}))
+                                                : std::string{"-"});
+    }
+    std::int64_t low = 1024;
+    while (low < (std::int64_t{1} << 40) && nccl_fastest_ring(op, ring, static_cast<double>(low)) == NcclProtocol::ll) low *= 2;
+    std::int64_t simple = low;
+    while (simple < (std::int64_t{1} << 40) && nccl_fastest_ring(op, ring, static_cast<double>(simple)) != NcclProtocol::simple) {
+      simple *= 2;
+    }
+    cells.push_back(format_memory(Bytes{low}));
+    cells.push_back(format_memory(Bytes{simple}));
+    table.row(std::move(cells));
+  }
+  return "\nNCCL's own estimate of rings for B bytes (cost/nccl_table.hpp)\n" + table.str(terminal_style());
+}
+
 int show(const Cluster& cluster, const std::string& json) {
   if (!json.empty()) write_output(json, write_cluster_json(cluster));
-  if (json != "-") write_output("-", show_text(cluster));
+  if (json != "-") write_output("-", show_text(cluster) + nccl_text(cluster));
   return ok;
 }
 

@@ -1,0 +1,42 @@
+// How long does a question about 24 ranks take, from a workload in memory to the figures that a user reads? Milliseconds.
+// Each schedule on 3 nodes of 8, 48 layers, 96 microbatches: built, simulated, summarized, as `tawpipe compare` does for one size
+// of the microbatch. Not: starting the program, reading files, printing.
+#include <benchmark/benchmark.h>
+
+#include <string>
+
+#include "tawpipe/analysis/summary.hpp"
+#include "tawpipe/cost/roofline.hpp"
+#include "tawpipe/model/models.hpp"
+#include "tawpipe/schedule/catalogue.hpp"
+#include "tawpipe/simulate/simulator.hpp"
+#include "tawpipe/topology/clusters.hpp"
+
+namespace {
+
+void answer(benchmark::State& state, const std::string& schedule) {
+  const tawpipe::Cluster cluster = tawpipe::cluster_named("a800x24-10gbe");
+  tawpipe::Workload workload{tawpipe::models::named("llama-48x1024"),
+                             {.sequence = 16384, .microbatch_size = 16, .global_batch = 1536},
+                             tawpipe::Recompute::full};
+  workload.over_devices(cluster.ranks());
+  const tawpipe::Simulator simulator{cluster, tawpipe::RooflineCost{.utilization = 0.34}};
+  std::int64_t tasks = 0;
+  for (auto _ : state) {
+    const tawpipe::Schedule built =
+        tawpipe::build_schedule(schedule, {.workload = workload, .nodes = cluster.groups_by_node(), .options = {}});
+    const tawpipe::Summary summary = tawpipe::summarize(built, cluster, simulator.run(built));
+    benchmark::DoNotOptimize(summary.makespan);
+    tasks = summary.tasks;
+  }
+  state.counters["tasks"] = static_cast<double>(tasks);
+}
+
+}  // namespace
+
+BENCHMARK_CAPTURE(answer, tawpipe, "tawpipe")->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(answer, weipipe, "weipipe")->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(answer, fsdp, "fsdp")->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(answer, one_f_one_b, "1f1b")->Unit(benchmark::kMillisecond);
+
+BENCHMARK_MAIN();
