@@ -37,8 +37,11 @@ void overhead(benchmark::State& state, const std::string& name) {
   const Schedule schedule = build_schedule(name, {.workload = work, .nodes = DeviceGroups{{1}}, .options = {}});
   using Layer = layers::host::Llama<float>;
   using Optimizer = layers::AdamWUpdate<float>;
-  host::HostExecutor<float, Layer, Optimizer> executor{
-      schedule, [&] { return Layer{model, batch, Recompute::none}; }, Optimizer{model, {}}};
+  host::HostExecutor<float, Layer, Optimizer> executor{schedule,
+                                                       [&] {
+                                                         return Layer{model, batch, Recompute::none};
+                                                       },
+                                                       Optimizer{model, {}}};
   const training::InitialWeights initial{model, 0};
   executor.for_each_rank([&](auto& rank) {
     rank.for_each_weight([&](ParameterRange range, std::span<float> numbers) { initial.fill(range, numbers); });

@@ -92,7 +92,7 @@ void check_catalogue(const ReferenceRun& reference, const std::vector<Nodes>& cl
       }
     }
   }
-  CHECK(trained > static_cast<int>(catalogue().size()));
+  CHECK(trained * 10 > static_cast<int>(catalogue().size() * clusters.size()) * 8);  // few sizes are refused
 }
 
 const std::string folder = std::string{TAWPIPE_TEST_DATA} + "/llama_golden";
