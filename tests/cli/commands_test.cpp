@@ -179,12 +179,12 @@ TEST_CASE("TawPipe's automatic options follow the cluster: speeds of its devices
   const json mixed = options(TAWPIPE_TEST_DATA "/topology/mixed.cluster.json");  // an H100 node and an A100 node
   CHECK(mixed.at("speeds") == "3+1");
   CHECK(mixed.at("stripe") == "on");
-  const json shared = options("3x2");  // one adapter a node
+  const json shared = options("a800x24-10gbe");  // one adapter a node
   CHECK(shared.at("speeds") == "equal");
   CHECK(shared.at("stripe") == "off");
-  CHECK(options("'dgx-h100*2'").at("stripe") == "on");
-  CHECK(options("'dgx-h100*2' --option overlap=off").at("stripe") == "off");
-  CHECK(options("'dgx-h100*2' --option node-cache=2").at("stripe") == "off");
+  CHECK(options("dgx-h100*2").at("stripe") == "on");
+  CHECK(options("dgx-h100*2 --option overlap=off").at("stripe") == "off");
+  CHECK(options("dgx-h100*2 --option node-cache=2").at("stripe") == "off");
 }
 
 TEST_CASE("the same question has the same answer, byte for byte") {

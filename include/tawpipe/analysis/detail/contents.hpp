@@ -146,7 +146,8 @@ struct ModelLayout {
   }
   /// The same where a tied output matrix is the embedding's alone.
   std::int64_t own_parameters(const StageWork& stage) const {
-    return stage_parameters(stage) - (stage.head && !stage.embedding ? std::min(borrowed, stage_parameters(stage)) : 0);
+    const bool borrows = stage.head && !stage.embedding && !edge_copies;
+    return stage_parameters(stage) - (borrows ? std::min(borrowed, stage_parameters(stage)) : 0);
   }
   static std::int64_t pieces(std::int64_t whole, std::int64_t piece) {
     return piece <= 0 ? 1 : std::max<std::int64_t>(1, (whole + piece - 1) / piece);

@@ -73,6 +73,15 @@ TEST_CASE("striped schedules are valid for any grouping, with and without a mode
   }
 }
 
+TEST_CASE("a striped last shard is valid where a tied matrix is larger than it") {
+  const Transformer model{
+      .name = "m", .layers = 4, .hidden = 8, .heads = 4, .kv_heads = 4, .intermediate = 16, .vocab = 5000, .tied = true};
+  const Workload work{model, {.sequence = 4, .microbatch_size = 1, .global_batch = 4}};
+  const Diagnostics found = validate(build(work, DeviceGroups{{2, 2}}, true));
+  INFO(found.text());
+  CHECK(found.errors() + found.warnings() == 0);
+}
+
 TEST_CASE("striping changes no byte that leaves a group, but which device sends it") {
   for (const auto& sizes : all_groups()) {
     const DeviceGroups groups{sizes};
