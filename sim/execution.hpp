@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -53,9 +54,17 @@ int with_executor(const ExecutionRequest& request, ExecutionModel model, Use&& u
 #if TAWPIPE_COMMAND_HAS_MPI
   if (request.backend == "mpi") {
     mpi::Session session{{.task_seconds = static_cast<double>(request.task_seconds)}};
-    const DeviceGroups nodes = request.cluster.empty() ? mpi::nodes_of(session) : resolve_groups(request.cluster);
-    const Schedule schedule = execution_schedule(request, model, nodes);
-    mpi::MpiExecutor<T, Layer, Optimizer> executor{schedule, session, make_layer, Optimizer{model.model, model.optimizer}};
+    std::optional<Schedule> schedule;
+    std::string problem;
+    try {
+      schedule =
+          execution_schedule(request, model, request.cluster.empty() ? mpi::nodes_of(session) : resolve_groups(request.cluster));
+      mpi::check_ranks(*schedule, session);
+    } catch (const Error& error) {
+      problem = error.what();
+    }
+    session.agree(problem);
+    mpi::MpiExecutor<T, Layer, Optimizer> executor{*schedule, session, make_layer, Optimizer{model.model, model.optimizer}};
     return use(executor);
   }
 #else

@@ -28,6 +28,13 @@ struct MpiOptions {
   bool gather_timeline = true;            ///< the whole timeline on every rank; otherwise only this rank's tasks have times
 };
 
+/// @throws InputError  unless the schedule has as many ranks as the session.
+inline void check_ranks(const Schedule& schedule, const Session& session) {
+  if (schedule.ranks() == session.ranks()) return;
+  throw InputError(concat("the schedule has ", schedule.ranks(), " ranks and MPI has ", session.ranks(),
+                          " processes; start mpirun with -np ", schedule.ranks()));
+}
+
 /// Trains on the ranks of a session. Every rank makes one from the same schedule and runs the same iterations.
 ///
 /// Collectives are rings and chains of point-to-point messages over the members in order (execute/ring_plan.hpp), so they use
@@ -133,10 +140,7 @@ class MpiExecutor {
 
  private:
   static Dataflow resolved(const Schedule& schedule, const Session& session) {
-    if (schedule.ranks() != session.ranks()) {
-      throw InputError(concat("the schedule has ", schedule.ranks(), " ranks and MPI has ", session.ranks(),
-                              " processes; start mpirun with -np ", schedule.ranks()));
-    }
+    check_ranks(schedule, session);
     const auto lanes = static_cast<int>(schedule.lanes().size());
     void* bound = nullptr;
     int given = 0;

@@ -82,7 +82,7 @@ class Session {
 
   /// Collective, unless the run has failed: then nobody is waited for, and the program should end.
   ~Session() {
-    if (std::uncaught_exceptions() > exceptions_) fail("it ended with an error of its own");
+    if (!together_ && std::uncaught_exceptions() > exceptions_) fail("it ended with an error of its own");
     if (watch_->failed()) return;
     try {
       barrier(control_.get());
@@ -111,6 +111,22 @@ class Session {
   const std::vector<int>& host_of() const { return host_of_; }
   Watch& watch() { return *watch_; }
 
+  /// Before a run: where any rank cannot begin, none does. Collective.
+  /// @param problem  what keeps this rank from beginning, or empty
+  /// @throws InputError  on all ranks, with the lowest such rank's problem; the program then ends in good order.
+  void agree(const std::string& problem) {
+    int first = problem.empty() ? ranks_ : rank_;
+    check(MPI_Allreduce(MPI_IN_PLACE, &first, 1, MPI_INT, MPI_MIN, control_.get()), "MPI_Allreduce");
+    if (first == ranks_) return;
+    std::string words = problem;
+    auto length = static_cast<int>(words.size());
+    check(MPI_Bcast(&length, 1, MPI_INT, first, control_.get()), "MPI_Bcast");
+    words.resize(static_cast<std::size_t>(length));
+    check(MPI_Bcast(words.data(), length, MPI_CHAR, first, control_.get()), "MPI_Bcast");
+    together_ = true;
+    throw InputError(words);
+  }
+
   /// Ends all ranks with exit code 3, each with a line that names this rank and says why. To be called where this rank
   /// cannot go on for a reason of its own, such as a file that cannot be written; the caller then ends as well.
   void fail(const std::string& why) { watch_->fail(why); }
@@ -134,6 +150,7 @@ class Session {
   }
 
   bool own_ = false;
+  bool together_ = false;  ///< all ranks end by one exception
   int exceptions_ = std::uncaught_exceptions();
   int rank_ = 0;
   int ranks_ = 1;
