@@ -67,3 +67,5 @@ void overhead(benchmark::State& state, const std::string& name) {
 BENCHMARK_CAPTURE(overhead, 1f1b, std::string{"1f1b"})->Unit(benchmark::kMillisecond)->UseRealTime();
 BENCHMARK_CAPTURE(overhead, tawpipe, std::string{"tawpipe"})->Unit(benchmark::kMillisecond)->UseRealTime();
 BENCHMARK_CAPTURE(overhead, fsdp, std::string{"fsdp"})->Unit(benchmark::kMillisecond)->UseRealTime();
+
+BENCHMARK_MAIN();

@@ -3,21 +3,18 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <exception>
-#include <memory>
 #include <mutex>
 #include <span>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "tawpipe/core/text.hpp"
 #include "tawpipe/execute/detail/dataflow_builder.hpp"
 #include "tawpipe/execute/host/chaos.hpp"
 #include "tawpipe/execute/host/rank_state.hpp"
