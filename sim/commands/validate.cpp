@@ -68,13 +68,6 @@ int run_validate(const Request& request) {
   schedule_info(request.schedule);  // an unknown name is found before anything is computed
   const Problem problem = resolve(request, false);
   const Prediction prediction = predict_best(problem, request.schedule, options);
-  if (!problem.layout.is_plain()) {
-    // What the computations of a composed schedule meet and sum is proven on one replica's.
-    const std::int64_t size = std::max<std::int64_t>(prediction.summary.microbatch_size, 1);
-    const Schedule logical = logical_schedule(problem, request.schedule, options, size);
-    const Diagnostics found = validate(logical);
-    if (!found.ok()) return report(request, problem, request.schedule + " of one replica", logical, found);
-  }
   std::vector<Bytes> peaks;
   if (problem.model) {
     for (const auto& peak : prediction.summary.peak_memory) peaks.push_back(peak.total);

@@ -16,6 +16,8 @@
 
 #include "support/draft.hpp"
 #include "tawpipe/analysis/validate.hpp"
+#include "tawpipe/schedule/catalogue.hpp"
+#include "tawpipe/schedule/compose.hpp"
 #include "tawpipe/schedule/schedules/data_parallel.hpp"
 #include "tawpipe/schedule/schedules/fully_sharded.hpp"
 #include "tawpipe/schedule/schedules/gpipe.hpp"
@@ -103,7 +105,9 @@ class Interpreter {
         for_each_end(schedule, id<TaskId>(t),
                      [&](Rank rank, int) { on_end = on_end || rank == schedule.buffer(use.buffer).rank; });
         const Task& task = schedule.tasks()[t];
-        const bool shared = task.op == Op::all_gather || task.op == Op::reduce_scatter;
+        // An exchange among the ranks of a logical rank stands for those of all layers, one after the other.
+        const bool layers = is_collective(task.op) && task.microbatch >= 0;
+        const bool shared = task.op == Op::all_gather || task.op == Op::reduce_scatter || layers;
         if (!on_end || (!is_compute(task.op) && !shared && task.bytes > schedule.buffer(use.buffer).bytes)) return false;
       }
     }
@@ -802,6 +806,23 @@ TEST_CASE("mutants of DDP, ZeRO and HSDP are found") {
   mutate("ZeRO-1", schedules::zero1(model(4), DeviceGroups{{3}}), rounds / 2);
   mutate("ZeRO-2", schedules::zero2(model(4), DeviceGroups{{3}}), rounds / 2);
   mutate("HSDP", schedules::hybrid_sharded(model(5), DeviceGroups{{2, 2}}), rounds / 2);
+}
+TEST_CASE("mutants of composed schedules are found") {
+  const auto composed = [](const char* name, const Layout& layout, int logical, int microbatches,
+                           Recompute recompute = Recompute::none) {
+    const RankMap map{layout, logical * layout.per_logical_rank() * layout.data};
+    const DeviceGroups nodes = logical % 2 == 0 ? DeviceGroups::even(logical, 2) : DeviceGroups::even(logical, 1);
+    const Schedule one = build_schedule(name, {.workload = model(microbatches, false, recompute), .nodes = nodes, .options = {}});
+    mutate(concat(name, " in a layout"), compose(one, model(microbatches * layout.data, false, recompute), layout, map),
+           rounds / 2);
+  };
+  composed("1f1b", {.tensor = 2, .data = 2}, 2, 3);
+  composed("1f1b", {.tensor = 2, .context = 2}, 2, 3);
+  composed("zb-h1", {.context = 2, .data = 2}, 2, 3);
+  composed("zb-h1", {.tensor = 2, .data = 2}, 2, 3, Recompute::full);
+  composed("tawpipe", {.tensor = 2, .data = 2}, 2, 2);
+  composed("fsdp", {.tensor = 2, .data = 2}, 2, 2);
+  composed("zero1", {.context = 2, .data = 2}, 2, 2);
 }
 TEST_CASE("races are found exactly where two uses lie in no order") {
   compare_races(schedules::tawpipe(model(4), DeviceGroups{{2, 1}}), 40);

@@ -2,6 +2,7 @@
 // Not: bytes on links and memory against closed forms (properties/sharded_test.cpp).
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -17,6 +18,7 @@ using tawpipe::Op;
 using tawpipe::ParameterOrder;
 using tawpipe::ParameterRange;
 using tawpipe::Payload;
+using tawpipe::PiecesId;
 using tawpipe::Recompute;
 using tawpipe::Schedule;
 using tawpipe::Workload;
@@ -186,7 +188,7 @@ TEST_CASE("a buffer names its parameters where it has less than its stage's all,
   }
 }
 
-TEST_CASE("data-parallel copies hold and carry the same parameters, summed over the copies; tensor parallelism names none") {
+TEST_CASE("data-parallel copies hold and carry the same parameters, summed over the copies; tensor parallelism cuts them") {
   const DeviceGroups nodes{{2, 1}};
   for (const char* name : {"ddp", "zero1", "zero2", "fsdp", "hpz", "hsdp", "hfsdp"}) {
     CAPTURE(name);
@@ -200,8 +202,13 @@ TEST_CASE("data-parallel copies hold and carry the same parameters, summed over 
 
     const tawpipe::Layout tensor{.tensor = 2};
     const Schedule cut = tawpipe::compose(logical, small_model(4, true), tensor, tawpipe::RankMap{tensor, 6});
-    CHECK(cut.parts().pieces.size() == 0);
-    CHECK(cut.parts().splits.size() == 0);
+    REQUIRE(cut.buffers().size() == 2 * logical.buffers().size());
+    for (std::size_t b = 0; b < cut.buffers().size(); ++b) {  // the same sets, of which each rank has its part
+      const PiecesId whole = logical.buffers()[b / 2].pieces;
+      const PiecesId part = cut.buffers()[b].pieces;
+      REQUIRE((whole == tawpipe::none<PiecesId>) == (part == tawpipe::none<PiecesId>));
+      if (whole != tawpipe::none<PiecesId>) CHECK(std::ranges::equal(cut.pieces(part), logical.pieces(whole)));
+    }
   }
 }
 

@@ -17,22 +17,28 @@
 
 namespace tawpipe {
 
-/// Adds a finding for each stage and microbatch without its forward or backward, or with more than one. A backward may be
-/// split: then backward_input comes before backward_weight.
+/// Adds a finding for each stage and microbatch without its forward or backward, or with more than one, on each of the tensor-
+/// and context-parallel ranks that share it. A backward may be split: then backward_input comes before backward_weight.
 /// @param order  all tasks, each after what it waits for; or none, to leave out that last check
 /// Complexity: O(tasks log tasks + stages * microbatches), the latter at most the number of tasks.
 inline void check_completeness(const Schedule& schedule, std::span<const TaskId> order, Diagnostics& out) {
   struct Meeting {
-    std::int64_t key;  // stage * microbatches + microbatch
+    std::int64_t key;  // (stage * microbatches + microbatch) * sharing + place among those that share it
     TaskId task;
   };
   constexpr std::array<Op, 4> works = {Op::forward, Op::backward, Op::backward_input, Op::backward_weight};
   std::array<std::vector<Meeting>, 4> met;
   const std::int64_t microbatches = schedule.workload().microbatches();
+  const Layout& layout = schedule.parts().layout;
+  const RankMap map{layout, schedule.ranks()};
+  const std::int64_t sharing = layout.per_logical_rank();
   for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
     const Task& task = schedule.tasks()[t];
     if (!is_work(task.op) || task.op == Op::update) continue;
-    met[static_cast<std::size_t>(task.op)].push_back({number(task.stage) * microbatches + task.microbatch, id<TaskId>(t)});
+    const LayoutPlace place = map.place(task.rank);
+    const std::int64_t key = (number(task.stage) * microbatches + task.microbatch) * sharing + place.tensor +
+                             std::int64_t{layout.tensor} * place.context;
+    met[static_cast<std::size_t>(task.op)].push_back({key, id<TaskId>(t)});
   }
   for (auto& meetings : met) {
     std::sort(meetings.begin(), meetings.end(),
@@ -51,7 +57,14 @@ inline void check_completeness(const Schedule& schedule, std::span<const TaskId>
   const auto absent = [&](Op op, std::int64_t key) {
     out.error(
         "V701", none<TaskId>, none<Rank>,
-        [&] { return concat("no ", name(op), " of stage ", key / microbatches, ", microbatch ", key % microbatches); },
+        [&] {
+          const std::int64_t computation = key / sharing;
+          std::string text =
+              concat("no ", name(op), " of stage ", computation / microbatches, ", microbatch ", computation % microbatches);
+          if (layout.tensor > 1) text += concat(", on tensor-parallel rank ", key % layout.tensor);
+          if (layout.context > 1) text += concat(", on context-parallel rank ", key % sharing / layout.tensor);
+          return text;
+        },
         "run each stage once forward and once backward for each microbatch");
   };
   // Walks all stages and microbatches beside the sorted meetings; where there are far more of them than tasks, the end is
@@ -66,7 +79,7 @@ inline void check_completeness(const Schedule& schedule, std::span<const TaskId>
   const auto stages = static_cast<std::int64_t>(schedule.stages().size());
   const std::int64_t limit = static_cast<std::int64_t>(schedule.tasks().size()) + 1;
   const std::int64_t all = microbatches > limit || stages > limit ? limit : std::min(stages * microbatches, limit);
-  for (std::int64_t key = 0; key < all; ++key) {
+  for (std::int64_t key = 0; key < all * sharing; ++key) {
     if (!has(works[0], key)) absent(works[0], key);
     const bool whole = has(works[1], key);
     const bool input = has(works[2], key);

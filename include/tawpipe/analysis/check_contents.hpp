@@ -34,6 +34,7 @@ class UpdateCheck {
     bool unwritten = false;
     BufferId weights = none<BufferId>;
     BufferId optimizer = none<BufferId>;
+    std::int64_t over_copies = 0;
     for (const Use& use : schedule_.uses(t)) {
       const Buffer& buffer = schedule_.buffer(use.buffer);
       const bool gradient = buffer.kind == BufferKind::gradients || buffer.kind == BufferKind::transfer;
@@ -52,6 +53,7 @@ class UpdateCheck {
       }
       const Content& content = walk_.look(t, use);
       unwritten = unwritten || content.holds == Holds::nothing;
+      over_copies += content.over_copies;
       found.sum += content.sum;
       found.edge_sum += content.edge_sum;
       found.contributions += content.contributions;
@@ -80,15 +82,25 @@ class UpdateCheck {
     Content& content = walk_[weights];
     content.updated = true;
     const std::int64_t updated = parameters(optimizer);
-    const bool all = stage != none<StageId> && updated >= walk_.layout().own_parameters(schedule_.stage(stage));
+    const std::int64_t needed = updated * walk_.layout().gradient - walk_.layout().rounding();
+    if (over_copies > 0 && over_copies < needed) {
+      walk_.error(
+          "V305", t, task.rank,
+          [&] {
+            return concat(describe(schedule_, t), " needs ", needed, " bytes of a sum over replicas that moved ", over_copies);
+          },
+          "let the message be as large as what it carries");
+    }
+    const bool all =
+        stage != none<StageId> && updated + walk_.layout().lost() >= walk_.layout().own_parameters(schedule_.stage(stage));
     if (found.scattered && all && updated > 0) {
       walk_.error(
           "V703", t, task.rank,
           [&] { return concat(describe(schedule_, t), " sees a sum over all ranks in a piece of its gradient only"); },
           "gather the pieces of a scattered sum before an update of all of it");
     }
-    if (updated == 0 || updated >= parameters(weights)) return;
-    content.pieces = walk_.pieces().only(task.rank);
+    if (updated == 0 || updated + walk_.layout().lost() >= parameters(weights)) return;
+    content.pieces = walk_.pieces().only(Rank{walk_.layout().place(task.rank).logical});
     partly_.push_back({weights, updated});
   }
 
@@ -134,13 +146,15 @@ class UpdateCheck {
     std::map<std::pair<StageId, std::int32_t>, std::int64_t> parts;  // parameters by stage and owner
     for (const Part& part : partly_) {
       const Buffer& buffer = schedule_.buffer(part.weights);
-      parts[{buffer.stage, number(buffer.rank)}] += part.updated;
+      parts[{buffer.stage, walk_.layout().place(buffer.rank).logical}] = part.updated;  // alike on all copies
     }
     for (const Part& part : partly_) {
       const Buffer& buffer = schedule_.buffer(part.weights);
       const std::int64_t needed = parameters(part.weights);
       std::int64_t got = 0;
-      for (const std::int32_t owner : walk_.pieces().members(walk_[part.weights].pieces)) got += parts[{buffer.stage, owner}];
+      for (const std::int32_t owner : walk_.pieces().members(walk_[part.weights].pieces)) {
+        got += parts[{buffer.stage, owner}] + walk_.layout().lost();
+      }
       if (got >= needed) continue;
       out.error(
           "V709", none<TaskId>, buffer.rank,
@@ -149,29 +163,33 @@ class UpdateCheck {
     }
   }
 
-  std::uint64_t over_microbatches(std::int64_t stage) const {
+  /// Every microbatch's contribution to one tensor-parallel rank's part, from all tokens.
+  std::uint64_t over_microbatches(std::int64_t stage, int tensor) const {
     std::uint64_t sum = 0;
-    for (std::int64_t m = 0; m < schedule_.workload().microbatches(); ++m) sum += contribution_of(stage, m);
+    for (std::int64_t m = 0; m < schedule_.workload().microbatches(); ++m) {
+      for (int c = 0; c < walk_.layout().context; ++c) sum += walk_.layout().contribution(stage, m, tensor, c);
+    }
     return sum;
   }
 
   /// The sum that an update of weights of `stage` (none: of no one stage) must see.
-  const Sums& expected(StageId stage) {
-    if (expected_.empty()) expected_.resize(schedule_.stages().size() + 1);
-    Sums& sums = expected_[stage == none<StageId> ? expected_.size() - 1 : index(stage)];
+  const Sums& expected(StageId stage, int tensor) {
+    const ModelLayout& layout = walk_.layout();
+    const std::size_t stages = schedule_.stages().size() + 1;
+    if (expected_.empty()) expected_.resize(stages * static_cast<std::size_t>(layout.tensor));
+    Sums& sums = expected_[(stage == none<StageId> ? stages - 1 : index(stage)) + stages * static_cast<std::size_t>(tensor)];
     if (sums.known) return sums;
     sums.known = true;
-    const ModelLayout& layout = walk_.layout();
     const auto covers = [&](std::size_t s) { return stage == none<StageId> ? layout.owned[s] == 0 : s == index(stage); };
     for (std::size_t s = 0; s < schedule_.stages().size(); ++s) {
       if (!covers(s)) continue;
-      sums.contributions += schedule_.workload().microbatches();
-      if (schedule_.stages()[s].parameters > 0) sums.sum += over_microbatches(static_cast<std::int64_t>(s));
+      sums.contributions += schedule_.workload().microbatches() * layout.context;
+      if (schedule_.stages()[s].parameters > 0) sums.sum += over_microbatches(static_cast<std::int64_t>(s), tensor);
     }
     const auto has_edge = [&](std::int32_t s) { return schedule_.stages()[static_cast<std::size_t>(s)].edge_parameters > 0; };
     const auto edge = [&](std::int32_t s, std::int64_t contribution) {
       const bool here = layout.edge_copies ? stage == none<StageId> : covers(static_cast<std::size_t>(s));
-      return here && has_edge(s) ? over_microbatches(contribution) : 0;
+      return here && has_edge(s) ? over_microbatches(contribution, tensor) : 0;
     };
     const std::uint64_t first = edge(layout.embedding, embedding_stage);
     const std::uint64_t last = edge(layout.head, head_stage);
@@ -179,7 +197,7 @@ class UpdateCheck {
     const Workload& workload = schedule_.workload();
     if (stage == none<StageId> || workload.is_abstract() || !workload.model().tied || (first == 0) == (last == 0)) return sums;
     // A tied matrix whose two copies lie on different ranks has its two gradients summed; on one rank it may be one matrix.
-    const std::uint64_t both = over_microbatches(embedding_stage) + over_microbatches(head_stage);
+    const std::uint64_t both = over_microbatches(embedding_stage, tensor) + over_microbatches(head_stage, tensor);
     if (layout.lent) {
       if (first != 0) sums.edge_sum = sums.other_edge_sum = both;
       return sums;
@@ -206,7 +224,8 @@ class UpdateCheck {
   void compare(TaskId t, StageId stage, const Content& found) {
     // With more microbatches than tasks most are missing, and their sum would take too long.
     if (schedule_.workload().microbatches() > static_cast<std::int64_t>(schedule_.tasks().size())) return;
-    const Sums& sums = expected(stage);
+    const int tensor = walk_.layout().place(schedule_.task(t).rank).tensor;
+    const Sums& sums = expected(stage, tensor);
     const bool edge_fits = found.edge_sum == sums.edge_sum || found.edge_sum == sums.other_edge_sum;
     if (found.sum == sums.sum && edge_fits) return;
     const Rank rank = schedule_.task(t).rank;
@@ -217,20 +236,24 @@ class UpdateCheck {
         [&] {
           if (!parts) return concat(describe(schedule_, t), " sees an incomplete gradient of embedding or head");
           return concat(describe(schedule_, t), " sees a gradient of ", found.contributions, " contributions instead of ",
-                        sums.contributions, single(stage, sums.sum - found.sum));
+                        sums.contributions, single(stage, tensor, sums.sum - found.sum));
         },
         parts && missing <= 0 ? "let each backward's gradient arrive once; a buffer holding an old sum may have been added again"
                               : "bring the gradient of every microbatch into the owner's sum before its update");
   }
 
   /// Names the one contribution that explains the difference of two sums, if one does.
-  std::string single(StageId stage, std::uint64_t difference) const {
+  std::string single(StageId stage, int tensor, std::uint64_t difference) const {
+    const ModelLayout& layout = walk_.layout();
     for (std::size_t s = 0; s < schedule_.stages().size(); ++s) {
       if (stage != none<StageId> && s != index(stage)) continue;
       for (std::int64_t m = 0; m < schedule_.workload().microbatches(); ++m) {
-        const std::uint64_t one = contribution_of(static_cast<std::int64_t>(s), m);
-        if (difference == one) return concat(": stage ", s, ", microbatch ", m, " is missing");
-        if (difference == ~one + 1) return concat(": stage ", s, ", microbatch ", m, " counts twice");
+        for (int c = 0; c < layout.context; ++c) {
+          const std::uint64_t one = layout.contribution(static_cast<std::int64_t>(s), m, tensor, c);
+          if (difference != one && difference != ~one + 1) continue;
+          return concat(": stage ", s, ", microbatch ", m, layout.context > 1 ? concat(", context rank ", c) : "",
+                        difference == one ? " is missing" : " counts twice");
+        }
       }
     }
     return {};
@@ -244,7 +267,7 @@ class UpdateCheck {
     std::int64_t updated;  ///< parameters
   };
   std::vector<Part> partly_;    ///< updates of less than their weights
-  std::vector<Sums> expected_;  ///< [stage], then of no stage
+  std::vector<Sums> expected_;  ///< [tensor-parallel rank][stage], then of no stage
 };
 
 /// Activations that a task writes and none reads.

@@ -59,7 +59,7 @@ class ParametersCheck {
     const Workload& workload = schedule_.workload();
     // Without a model the stages are numbered one after another.
     std::int64_t all = workload.is_abstract() ? 0 : workload.model().parameters();
-    for (const StageWork& stage : schedule_.stages()) all += workload.is_abstract() ? stage.parameters : 0;
+    for (const StageWork& stage : schedule_.stages()) all += workload.is_abstract() ? stage.parameters * parts_.layout.tensor : 0;
     std::vector<ParameterRange> sorted(parts_.pieces[set].begin(), parts_.pieces[set].end());
     std::sort(sorted.begin(), sorted.end());
     std::int64_t reached = 0;
@@ -90,6 +90,8 @@ class ParametersCheck {
     carried_.push_back(sum);
   }
 
+  /// Of matrices that tensor parallelism cuts, a rank has its part.
+  std::int64_t part(std::int64_t bytes) const { return (bytes + parts_.layout.tensor - 1) / parts_.layout.tensor; }
   std::int64_t bytes_each(BufferKind kind) const {
     const ParameterBytes& bytes = schedule_.workload().parameter_bytes();
     switch (kind) {
@@ -114,7 +116,7 @@ class ParametersCheck {
           "sets of parameters count from 0; -1 means all of the stage");
       return;
     }
-    const std::int64_t needed = sizes_[index(buffer.pieces)] * bytes_each(buffer.kind);
+    const std::int64_t needed = part(sizes_[index(buffer.pieces)] * bytes_each(buffer.kind));
     if (buffer.bytes.value() >= needed) return;
     finding(
         "V112", none<TaskId>,
@@ -140,7 +142,8 @@ class ParametersCheck {
       return;
     }
     const ParameterBytes& bytes = schedule_.workload().parameter_bytes();
-    const std::int64_t needed = carried_[index(task.split)] * (task.payload == Payload::weights ? bytes.weight : bytes.gradient);
+    const std::int64_t needed =
+        part(carried_[index(task.split)] * (task.payload == Payload::weights ? bytes.weight : bytes.gradient));
     if (task.bytes.value() >= needed) return;
     finding(
         "V305", id,

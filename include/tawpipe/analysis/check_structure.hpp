@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tawpipe/analysis/diagnostics.hpp"
+#include "tawpipe/core/error.hpp"
 #include "tawpipe/schedule/describe.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 
@@ -80,6 +81,13 @@ class StructureCheck {
           "V101", none<TaskId>, none<Rank>, [] { return std::string{"there are more tasks, buffers or stages than ids"}; },
           "cut the iteration into several");
       return;
+    }
+    try {
+      RankMap{parts_.layout, parts_.ranks};
+    } catch (const InputError& error) {
+      this->error(
+          "V101", none<TaskId>, none<Rank>, [&] { return std::string{error.what()}; },
+          "let tensor, context and data parallelism divide the ranks");
     }
     rows("dependencies", parts_.dependencies, parts_.tasks.size());
     rows("uses", parts_.uses, parts_.tasks.size());

@@ -52,10 +52,23 @@ inline EndRule end_rule(const Task& task, Rank rank) {
   }
 }
 
-/// Whether the whole message passes through a buffer used so: then it must fit. (Of a gather, through one a rank.)
-inline bool carries_message(Op op, Access access) {
-  if (op == Op::all_gather) return access != Access::read;
-  if (op == Op::reduce_scatter) return access == Access::read_write;
+/// A collective that puts together what the tensor- or context-parallel ranks of one logical rank have computed.
+inline bool is_exchange_of_copies(const Schedule& schedule, const Task& task) {
+  const Layout& layout = schedule.parts().layout;
+  const bool shared = task.op == Op::all_reduce || task.op == Op::all_gather || task.op == Op::reduce_scatter;
+  const bool activations = task.payload == Payload::activations || task.payload == Payload::activation_gradients;
+  return layout.per_logical_rank() > 1 && shared && activations;
+}
+
+/// What it asks of every member: it changes what the member has computed.
+inline constexpr EndRule exchange_rule{has_read_write, has_read_write, has_read_write};
+
+/// Whether the whole message passes through a buffer used so: then it must fit. (Of a gather, through one a rank; of an exchange
+/// among the ranks of a logical rank, layer by layer.)
+inline bool carries_message(const Schedule& schedule, const Task& task, Access access) {
+  if (is_exchange_of_copies(schedule, task)) return false;
+  if (task.op == Op::all_gather) return access != Access::read;
+  if (task.op == Op::reduce_scatter) return access == Access::read_write;
   return true;
 }
 
@@ -79,7 +92,7 @@ inline void check_transfers(const Schedule& schedule, Diagnostics& out) {
     for (const Use& use : schedule.uses(id)) {
       const Buffer& buffer = schedule.buffer(use.buffer);
       bits[index(buffer.rank)] |= detail::access_bit(use.access);
-      if (task.bytes <= buffer.bytes || !detail::carries_message(task.op, use.access)) continue;
+      if (task.bytes <= buffer.bytes || !detail::carries_message(schedule, task, use.access)) continue;
       if (task.op == Op::all_gather && gathers_elsewhere(id, buffer.rank)) continue;
       out.error(
           "V304", id, buffer.rank,
@@ -89,12 +102,13 @@ inline void check_transfers(const Schedule& schedule, Diagnostics& out) {
           },
           "make the buffer as large as its largest message");
     }
+    const bool exchange = detail::is_exchange_of_copies(schedule, task);
     bool receives = !is_collective(task.op);
     for_each_end(schedule, id, [&](Rank rank, int) {
       const std::uint8_t found = bits[index(rank)];
       bits[index(rank)] = 0;
       receives = receives || (found & ~detail::has_read) != 0;
-      const detail::EndRule rule = detail::end_rule(task, rank);
+      const detail::EndRule rule = exchange ? detail::exchange_rule : detail::end_rule(task, rank);
       const auto report = [&](std::string_view code, std::string_view what, std::string_view help) {
         out.error(
             code, id, rank, [&] { return concat(detail::describe(schedule, id), " ", what, " on rank ", number(rank)); }, help);

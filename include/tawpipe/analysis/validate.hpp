@@ -8,6 +8,7 @@
 
 #include "tawpipe/analysis/check_completeness.hpp"
 #include "tawpipe/analysis/check_contents.hpp"
+#include "tawpipe/analysis/check_exchanges.hpp"
 #include "tawpipe/analysis/check_memory.hpp"
 #include "tawpipe/analysis/check_order.hpp"
 #include "tawpipe/analysis/check_parameters.hpp"
@@ -30,8 +31,8 @@ struct ValidateOptions {
 /// Where its form is broken (V1xx) the other checks are left out; where tasks wait for each other, those that need an
 /// order. A schedule that passes cannot deadlock, has no data race, and trains on every microbatch exactly once: under the
 /// rules of docs/validation.md.
-/// A composed schedule (schedule/compose.hpp) is proven in two parts: this holds its form, order, communicators and races;
-/// what its computations meet and sum is that of the logical schedule, which is to be validated by itself.
+/// Of a composed schedule (schedule/compose.hpp) tensor-parallel ranks hold parts of a stage, context-parallel ranks parts of a
+/// microbatch's tokens, and replicas share the microbatches: every update sees the sum over all of them.
 /// Complexity: O(edges * ranks * lanes), in additions of integers side by side. Thread-safe.
 inline Diagnostics validate(const Schedule& schedule, const ValidateOptions& options = {}) {
   Diagnostics out{options.keep};
@@ -42,11 +43,8 @@ inline Diagnostics validate(const Schedule& schedule, const ValidateOptions& opt
   const std::vector<TaskId> order = check_cycles(schedule, out);
   check_communicator_order(schedule, out);
   const bool runs = order.size() == schedule.tasks().size();
-  if (schedule.parts().composed) {
-    if (runs) check_races(schedule, order, out);
-    return out;
-  }
   check_transfers(schedule, out);
+  check_exchanges(schedule, out);
   check_completeness(schedule, runs ? std::span<const TaskId>{order} : std::span<const TaskId>{}, out);
   if (!runs) return out;
   check_races(schedule, order, out);

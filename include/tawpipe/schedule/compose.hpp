@@ -2,128 +2,21 @@
 // the whole schedule is replicated data-parallel. Not: a schedule of its own; any schedule can be composed.
 #pragma once
 
-#include <algorithm>
-#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "tawpipe/schedule/layout.hpp"
 #include "tawpipe/schedule/schedule_builder.hpp"
-#include "tawpipe/topology/device_group.hpp"
 
 namespace tawpipe {
-
-/// How many real devices stand behind a logical one, and how many copies of the schedule run side by side.
-struct Layout {
-  int tensor = 1;   ///< ranks that split every matrix product (with sequence parallelism: activations too)
-  int context = 1;  ///< ranks that split the sequence
-  int data = 1;     ///< replicas, each with its part of the batch
-  /// Which of the three and of the schedule's own ranks lie next to each other, nearest first: a permutation of "tcsd".
-  std::string order = "tcsd";
-
-  bool is_plain() const { return tensor == 1 && context == 1 && data == 1; }
-  int per_logical_rank() const { return tensor * context; }
-};
-
-/// Where a real rank stands in the layout.
-struct LayoutPlace {
-  int tensor = 0;
-  int context = 0;
-  int logical = 0;  ///< rank of the schedule
-  int data = 0;
-};
-
-/// The explicit map between real ranks and places.
-class RankMap {
- public:
-  /// @throws InputError  if `ranks` cannot be cut so, or the order is no permutation of "tcsd".
-  RankMap(const Layout& layout, int ranks) : layout_{layout} {
-    if (layout.tensor < 1 || layout.context < 1 || layout.data < 1) {
-      throw InputError("tensor, context and data parallelism must be 1 or more");
-    }
-    const std::int64_t product = std::int64_t{layout.tensor} * layout.context * layout.data;
-    if (product > ranks || ranks % product != 0) {
-      throw InputError(concat("tensor ", layout.tensor, " x context ", layout.context, " x data ", layout.data, " = ", product,
-                              " does not divide the cluster's ", ranks, " devices"));
-    }
-    std::string sorted = layout.order;
-    std::sort(sorted.begin(), sorted.end());
-    if (sorted != "cdst") {
-      throw InputError(
-          concat("layout ", quote(layout.order),
-                 " must name tensor (t), context (c), schedule (s) and data (d) once each, nearest first, such as tcsd"));
-    }
-    logical_ = ranks / static_cast<int>(product);
-  }
-
-  int logical_ranks() const { return logical_; }
-
-  Rank rank(const LayoutPlace& place) const {
-    int rank = 0;
-    int stride = 1;
-    for (const char letter : layout_.order) {
-      rank += place.*axis(letter) * stride;
-      stride *= size(letter);
-    }
-    return Rank{rank};
-  }
-  LayoutPlace place(Rank rank) const {
-    LayoutPlace place;
-    int left = number(rank);
-    for (const char letter : layout_.order) {
-      place.*axis(letter) = left % size(letter);
-      left /= size(letter);
-    }
-    return place;
-  }
-
-  /// The nodes as one replica's schedule sees them: logical ranks whose first real rank is in one node.
-  /// @throws InputError  if a logical rank's real ranks lie in different nodes, or a node's logical ranks are not consecutive.
-  DeviceGroups logical_nodes(const DeviceGroups& nodes) const {
-    std::vector<std::int32_t> sizes;
-    std::vector<int> seen;
-    for (int p = 0; p < logical_; ++p) {
-      const int node = nodes.group_of(number(rank({0, 0, p, 0})));
-      for (int c = 0; c < layout_.context; ++c) {
-        for (int t = 0; t < layout_.tensor; ++t) {
-          if (layout_.context > 1) continue;  // context groups may span nodes: their traffic is a ring's
-          if (nodes.group_of(number(rank({t, c, p, 0}))) != node) {
-            throw InputError(concat("layout ", layout_.order, ": the ", layout_.tensor, " tensor-parallel ranks of logical rank ",
-                                    p, " lie in different nodes; put t first, with at most a node's devices"));
-          }
-        }
-      }
-      if (seen.empty() || seen.back() != node) {
-        if (std::find(seen.begin(), seen.end(), node) != seen.end()) return DeviceGroups::even(logical_, 1);
-        seen.push_back(node);
-        sizes.push_back(0);
-      }
-      ++sizes.back();
-    }
-    return DeviceGroups{sizes};
-  }
-
- private:
-  int size(char letter) const {
-    return letter == 't' ? layout_.tensor : letter == 'c' ? layout_.context : letter == 's' ? logical_ : layout_.data;
-  }
-  static int LayoutPlace::*axis(char axis) {
-    return axis == 't'   ? &LayoutPlace::tensor
-           : axis == 'c' ? &LayoutPlace::context
-           : axis == 's' ? &LayoutPlace::logical
-                         : &LayoutPlace::data;
-  }
-
-  Layout layout_;
-  int logical_ = 1;
-};
 
 namespace detail {
 
 /// Writes each task of a logical schedule once for each real group that runs it, with what the layout adds.
 ///
-/// Copies hold and carry the parameters of their logical buffers and tasks. With tensor parallelism no set of parameters is
-/// named: a part of a matrix is no range of the model's numbering, so such a schedule can be predicted, not executed.
+/// Copies hold and carry the parameters of their logical buffers and tasks. With tensor parallelism a set names the whole
+/// matrices of which a rank has its part: a part of a matrix is no range of the model's numbering.
 class Composer {
  public:
   Composer(const Schedule& logical, const Workload& whole, const Layout& layout, const RankMap& map)
@@ -138,7 +31,7 @@ class Composer {
   }
 
   Schedule build() {
-    builder_.composed();
+    builder_.layout(layout_);
     copies_.assign(logical_.tasks().size() * copies(), none<TaskId>);
     add_buffers();
     for (std::size_t t = 0; t < logical_.tasks().size(); ++t) {
@@ -205,12 +98,12 @@ class Composer {
     }
   }
   PiecesId pieces(PiecesId logical) {
-    if (logical == none<PiecesId> || layout_.tensor > 1) return none<PiecesId>;
+    if (logical == none<PiecesId>) return none<PiecesId>;
     const auto ranges = logical_.pieces(logical);
     return builder_.pieces({ranges.begin(), ranges.end()});
   }
   SplitId split(SplitId logical) {
-    if (logical == none<SplitId> || layout_.tensor > 1) return none<SplitId>;
+    if (logical == none<SplitId>) return none<SplitId>;
     std::vector<PiecesId> sets;
     for (const PiecesId set : logical_.split(logical)) sets.push_back(pieces(set));
     return builder_.split(sets);

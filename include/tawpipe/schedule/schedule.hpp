@@ -12,6 +12,7 @@
 #include "tawpipe/model/parameters.hpp"
 #include "tawpipe/model/stage_work.hpp"
 #include "tawpipe/model/workload.hpp"
+#include "tawpipe/schedule/layout.hpp"
 #include "tawpipe/schedule/task.hpp"
 
 namespace tawpipe {
@@ -49,7 +50,7 @@ class Schedule {
     std::vector<std::pair<std::string, std::string>> options;
     std::vector<std::string> lanes;
     int ranks = 0;
-    bool composed = false;  ///< several ranks share one computation (schedule/compose.hpp)
+    Layout layout;  ///< what each rank stands for where several share a computation or the batch (schedule/compose.hpp)
     std::vector<StageWork> stages;
     std::vector<Task> tasks;
     Rows<TaskId> dependencies;  ///< [task]

@@ -34,8 +34,8 @@ class ScheduleBuilder {
 
   const Workload& workload() const { return workload_; }
   void option(std::string key, std::string value) { parts_.options.emplace_back(std::move(key), std::move(value)); }
-  /// Says that several ranks share one computation.
-  void composed() { parts_.composed = true; }
+  /// Says what each rank stands for.
+  void layout(const Layout& layout) { parts_.layout = layout; }
   void stages(std::vector<StageWork> stages) {
     parts_.stages = std::move(stages);
     workspace_ = Bytes{};

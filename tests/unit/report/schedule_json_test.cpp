@@ -14,6 +14,7 @@
 #include "tawpipe/cost/fixed.hpp"
 #include "tawpipe/model/models.hpp"
 #include "tawpipe/schedule/catalogue.hpp"
+#include "tawpipe/schedule/compose.hpp"
 #include "tawpipe/schedule/schedule_builder.hpp"
 
 using namespace tawpipe;
@@ -110,6 +111,25 @@ TEST_CASE("every schedule of the catalogue is written and read without loss, and
   }
 }
 
+TEST_CASE("composed schedules keep their layout, and striped ones the parameters that they number without a model") {
+  const Layout layout{.tensor = 2, .data = 2, .order = "tsdc"};
+  const RankMap map{layout, 16};
+  for (const char* name : {"1f1b", "fsdp", "tawpipe"}) {
+    CAPTURE(name);
+    const bool striped = std::string{name} == "tawpipe";
+    const Schedule logical = build_schedule(name, {Workload::abstract(4, 4), DeviceGroups::even(4, 2),
+                                                   striped ? ScheduleOptions{{"stripe", "on"}} : ScheduleOptions{}});
+    const Schedule schedule = compose(logical, Workload::abstract(4, 8), layout, map);
+    const std::string text = schedule_json(schedule);
+    CHECK(text.find(R"("layout":{"tensor":2,"context":1,"data":2,"order":"tsdc"})") != std::string::npos);
+    const Schedule read = parse_schedule_json(text);
+    check_same(schedule, read);
+    CHECK(read.parts().layout == layout);
+    CHECK(read.parts().splits.size() == (striped ? schedule.parts().splits.size() : 0));
+    CHECK(schedule_json(read) == text);
+  }
+}
+
 TEST_CASE("a real model's workload keeps all that it says") {
   Transformer model = models::named("llama-8x1024");
   model.name = "my \"model\"";
@@ -194,8 +214,9 @@ TEST_CASE("sets of parameters by hand: listed, or written where they are used; t
   CHECK(error(R"("tasks": [{"op": "all_reduce", "group": [0, 1], "split": [[], []]}])") ==
         "s.json: tasks[0].split: has 2 sets of parameters, not 1");
   CHECK(error(R"("tasks": [{"op": "update", "rank": 0, "split": [[]]}])") == "s.json: tasks[0]: a update has no 'split'");
-  CHECK(error_of(R"({"pieces": [[[0, 1]]], "tasks": []})") ==
-        "s.json: pieces[0][0]: a workload without a model has no parameters");
+  // Without a model a stage of one of one device counts as 1 MB: 10^6 parameters of a byte.
+  CHECK(error_of(R"({"pieces": [[[0, 1000001]]], "tasks": []})") ==
+        "s.json: pieces[0][0][1]: expected a whole number from 1 to 1000000, not 1000001");
 }
 
 TEST_CASE("a file needs its tasks alone") {
@@ -273,6 +294,10 @@ TEST_CASE("errors name the path") {
   CHECK(error_of(R"({"tasks": [], "tasks": []})") == "s.json: the key 'tasks' stands twice in one object");
   CHECK(error_of(R"({"tawpipe_schedule": 2, "tasks": []})") ==
         "s.json: tawpipe_schedule: expected a whole number from 1 to 1, not 2");
+  CHECK(error_of(R"({"ranks": 4, "layout": {"tensor": 3}, "tasks": []})") ==
+        "s.json: layout: tensor 3 x context 1 x data 1 = 3 does not divide the cluster's 4 devices");
+  CHECK(
+      error_of(R"({"ranks": 4, "layout": {"order": "tsd"}, "tasks": []})").starts_with("s.json: layout: layout 'tsd' must name"));
   CHECK(task_error("7") == "s.json: tasks[0]: expected an object {...}, not 7");
   CHECK(task_error("{}") == "s.json: tasks[0]: 'op' is missing");
   CHECK(task_error(R"({"op": "forwards", "rank": 0})")

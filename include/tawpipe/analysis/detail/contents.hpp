@@ -6,29 +6,71 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "tawpipe/core/text.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 
 namespace tawpipe::detail {
 
 enum class Holds : std::uint8_t { nothing, any, weights, gradient, forward_output, backward_output, stash };
 
+/// What an activation still lacks after the computation that made it, of its own tensor- and context-parallel ranks.
+enum Lacks : std::uint8_t {
+  lacks_nothing = 0,
+  lacks_sum = 1,            ///< over the tensor-parallel ranks
+  lacks_keys = 2,           ///< and values, gathered from the context-parallel ranks
+  lacks_key_gradients = 4,  ///< scattered to them
+};
+
 /// The symbol in a buffer.
 struct Content {
   Holds holds = Holds::nothing;
   bool updated = false;            ///< weights: after their update
   bool saved = false;              ///< activations: a backward_input has read them as its forward's
+  bool used = false;               ///< activations: any backward has
+  bool finished = false;           ///< activations: its backward_weight has
+  std::uint8_t backward = 0;       ///< a forward's: bits of Lacks that its backward has exchanged through them
+  std::uint8_t lacks = 0;          ///< activations: bits of Lacks
   bool scattered = false;          ///< gradient: summed in one piece only, by a reduce-scatter in place
   std::int32_t stage = -1;         ///< of weights (-1: a shard or copy of no one stage) and activations
   std::int32_t microbatch = -1;    ///< of activations
+  std::int32_t tensor = 0;         ///< weights and activations: of which tensor-parallel rank
+  std::int32_t context = 0;        ///< activations: of which context-parallel rank
   std::int32_t pieces = 0;         ///< weights: which owners' pieces, an index into PieceSets
   std::int32_t part = 0;           ///< the parameters it has of a stage cut into pieces (ParameterSets); 0: not cut
   std::int32_t contributions = 0;  ///< gradient: how many microbatches' of stages, for messages
   std::uint64_t sum = 0;           ///< gradient: sum of contribution_of(stage, microbatch)
   std::uint64_t edge_sum = 0;      ///< gradient: the same of embedding and head
+  std::int64_t over_copies = 0;    ///< gradient: bytes of the sum over replicas and context-parallel ranks
   std::int64_t bytes = 0;          ///< what a message must have to carry all of it; 0: unknown
+
+  /// "the weights of stage 3", as messages name what a buffer holds.
+  std::string words() const {
+    const std::string of_stage =
+        stage >= 0 ? concat(" of stage ", stage) : std::string{holds == Holds::weights ? " of no one stage" : ""};
+    const std::string of_both = concat(of_stage, ", microbatch ", microbatch);
+    switch (holds) {
+      case Holds::nothing:
+        return "nothing";
+      case Holds::any:
+        return "nothing of this iteration";
+      case Holds::weights:
+        return concat(updated ? "updated weights" : "weights", of_stage);
+      case Holds::gradient:
+        return concat("a gradient of ", contributions, " contributions");
+      case Holds::forward_output:
+        return concat("the forward's result", of_both);
+      case Holds::backward_output:
+        return concat("the backward's result", of_both);
+      case Holds::stash:
+        return concat("what a backward_input left", of_both);
+    }
+    return {};  // unreachable: every enumerator returns above
+  }
 };
 
 /// A random number for one microbatch's gradient of one stage. A sum of them modulo 2^64 tells which were added, however
@@ -79,6 +121,10 @@ class PieceSets {
   std::map<std::pair<std::int32_t, std::int32_t>, std::int32_t> unions_;
 };
 
+/// Bytes and parameters that tensor parallelism may lose or add where it cuts something: one parameter of layers, embedding,
+/// norm and head each.
+inline constexpr std::int64_t rounded_parameters = 4;
+
 /// How a schedule stores its model, read off the persistent weights: by stage, as shards of everything (weights of no stage,
 /// stages without weights of their own), or by stage with a copy of embedding and head on every rank.
 struct ModelLayout {
@@ -95,10 +141,18 @@ struct ModelLayout {
   bool tied = false;                        ///< the head uses the embedding's matrix, and lies in another stage
   std::int64_t borrowed = 0;                ///< its parameters, then
   bool lent = false;                        ///< the head has no copy of it and reads the embedding's
+  int tensor = 1;                           ///< ranks that share a logical rank's computations by matrix
+  int context = 1;                          ///< and by tokens
+  std::vector<LayoutPlace> places;          ///< [rank]
 
   explicit ModelLayout(const Schedule& schedule) {
     weight = schedule.workload().parameter_bytes().weight;
     gradient = schedule.workload().parameter_bytes().gradient;
+    const Layout& copies = schedule.parts().layout;
+    tensor = copies.tensor;
+    context = copies.context;
+    const RankMap map{copies, schedule.ranks()};
+    for (int r = 0; r < schedule.ranks(); ++r) places.push_back(map.place(Rank{r}));
     const auto stages = schedule.stages();
     owned.assign(stages.size(), 0);
     pieces_needed.assign(stages.size(), 1);
@@ -116,7 +170,7 @@ struct ModelLayout {
         largest[index(buffer.stage)] = std::max(largest[index(buffer.stage)], buffer.bytes.value());
       }
     }
-    std::int64_t all = schedule.workload().edge_parameters();
+    std::int64_t all = part(schedule.workload().edge_parameters());
     for (std::size_t s = 0; s < stages.size(); ++s) {
       sharded = sharded || (shards > 0 && owned[s] == 0 && stages[s].parameters > 0);
       if (stages[s].embedding) embedding = static_cast<std::int32_t>(s);
@@ -127,7 +181,7 @@ struct ModelLayout {
     shards_needed = pieces(all * weight, largest_shard);
     const Workload& workload = schedule.workload();
     tied = !workload.is_abstract() && workload.model().tied && embedding != head;
-    if (tied) borrowed = workload.model().embedding_parameters();
+    if (tied) borrowed = part(workload.model().embedding_parameters());
     // With a copy of its own the head would hold no less than the embedding.
     const auto first = static_cast<std::size_t>(embedding);
     const auto last = static_cast<std::size_t>(head);
@@ -149,8 +203,52 @@ struct ModelLayout {
     const bool borrows = stage.head && !stage.embedding && !edge_copies;
     return stage_parameters(stage) - (borrows ? std::min(borrowed, stage_parameters(stage)) : 0);
   }
-  static std::int64_t pieces(std::int64_t whole, std::int64_t piece) {
-    return piece <= 0 ? 1 : std::max<std::int64_t>(1, (whole + piece - 1) / piece);
+  /// How many pieces make up a whole.
+  std::int64_t pieces(std::int64_t whole, std::int64_t piece) const {
+    return piece <= 0 ? 1 : std::max<std::int64_t>(1, (whole - rounding() + piece - 1) / piece);
+  }
+
+  const LayoutPlace& place(Rank rank) const { return places[index(rank)]; }
+  /// One tensor-parallel rank's part of some parameters.
+  std::int64_t part(std::int64_t parameters) const { return (parameters + tensor - 1) / tensor; }
+  /// Parameters by which sizes may differ that should be equal.
+  std::int64_t lost() const { return tensor > 1 ? rounded_parameters : 0; }
+  /// The same in bytes.
+  std::int64_t rounding() const { return lost() * std::max(weight, gradient); }
+  /// Whether what a computation of the stage makes is exchanged behind it, among the ranks of its logical rank.
+  bool exchanged(const Schedule& schedule, StageId stage) const {
+    return tensor * context > 1 && !schedule.workload().is_abstract() && schedule.stage(stage).layers > 0;
+  }
+  /// Whether all ranks of the group are copies of one logical rank.
+  bool one_logical_rank(std::span<const Rank> members) const {
+    for (const Rank rank : members) {
+      if (place(rank).logical != place(members[0]).logical) return false;
+    }
+    return true;
+  }
+  /// contribution_of() one tensor-parallel rank's part of the stage (or embedding_stage, head_stage), from the tokens of one
+  /// context-parallel rank.
+  std::uint64_t contribution(std::int64_t stage, std::int64_t microbatch, int of_tensor, int of_context) const {
+    return contribution_of(stage * tensor + of_tensor, microbatch * context + of_context);
+  }
+  /// The gradient that a backward leaves in `buffer`.
+  Content gradient_left(const Schedule& schedule, const Task& task, const Buffer& buffer) const {
+    const StageWork& work = schedule.stage(task.stage);
+    const bool copy = edge_copies && buffer.kind == BufferKind::gradients && buffer.stage == none<StageId>;
+    Content content;
+    const LayoutPlace& here = place(task.rank);
+    const auto sum = [&](std::int64_t stage) { return contribution(stage, task.microbatch, here.tensor, here.context); };
+    content.holds = Holds::gradient;
+    content.bytes = copy ? buffer.bytes.value() : stage_parameters(work) * this->gradient;
+    if (!copy) {
+      content.contributions = 1;
+      if (work.parameters > 0) content.sum = sum(number(task.stage));
+    }
+    if (work.edge_parameters > 0 && (copy || !edge_copies)) {
+      if (work.embedding) content.edge_sum += sum(embedding_stage);
+      if (work.head) content.edge_sum += sum(head_stage);
+    }
+    return content;
   }
 };
 

@@ -38,7 +38,7 @@ class ContentsWalk {
   }
   std::int32_t part_of(StageId stage, std::int32_t part) const {
     if (part == 0 || stage == none<StageId>) return part;
-    return parts_.count(part) >= layout_.own_parameters(schedule_.stage(stage)) ? 0 : part;
+    return layout_.part(parts_.count(part)) + layout_.lost() >= layout_.own_parameters(schedule_.stage(stage)) ? 0 : part;
   }
   const PartialSums& partial_sums() const { return partial_; }
   Content& operator[](BufferId buffer) { return contents_[index(buffer)]; }
@@ -87,7 +87,7 @@ class ContentsWalk {
       error(
           "V507", t, schedule_.buffer(use.buffer).rank,
           [&] {
-            return concat(describe(schedule_, t), " adds ", words(gradient), " to ", words(state), " in ",
+            return concat(describe(schedule_, t), " adds ", gradient.words(), " to ", state.words(), " in ",
                           describe(schedule_, use.buffer));
           },
           "only gradients are added, and only to gradients");
@@ -125,31 +125,7 @@ class ContentsWalk {
 
   bool holds_stage(const Buffer& buffer) const {
     if (buffer.stage == none<StageId>) return false;
-    return buffer.bytes.value() >= layout_.own_parameters(schedule_.stage(buffer.stage)) * layout_.gradient;
-  }
-
-  /// "the weights of stage 3", as messages name what a buffer holds.
-  static std::string words(const Content& content) {
-    const std::string of_stage = content.stage >= 0 ? concat(" of stage ", content.stage)
-                                                    : std::string{content.holds == Holds::weights ? " of no one stage" : ""};
-    const std::string of_both = concat(of_stage, ", microbatch ", content.microbatch);
-    switch (content.holds) {
-      case Holds::nothing:
-        return "nothing";
-      case Holds::any:
-        return "nothing of this iteration";
-      case Holds::weights:
-        return concat(content.updated ? "updated weights" : "weights", of_stage);
-      case Holds::gradient:
-        return concat("a gradient of ", content.contributions, " contributions");
-      case Holds::forward_output:
-        return concat("the forward's result", of_both);
-      case Holds::backward_output:
-        return concat("the backward's result", of_both);
-      case Holds::stash:
-        return concat("what a backward_input left", of_both);
-    }
-    return {};  // unreachable: every enumerator returns above
+    return buffer.bytes.value() + layout_.rounding() >= layout_.own_parameters(schedule_.stage(buffer.stage)) * layout_.gradient;
   }
 
   /// A forward, backward, backward_input or backward_weight.
@@ -198,7 +174,8 @@ class ContentsWalk {
       case BufferKind::weights:
         content.holds = Holds::weights;
         content.stage = number(buffer.stage);
-        content.pieces = pieces_.only(buffer.rank);
+        content.pieces = pieces_.only(Rank{layout_.place(buffer.rank).logical});
+        content.tensor = layout_.place(buffer.rank).tensor;
         content.bytes = buffer.bytes.value();
         break;
       case BufferKind::gradients:
@@ -236,29 +213,54 @@ class ContentsWalk {
       case Holds::stash:
         if (task.op != Op::backward_weight || content.stage != s || content.microbatch != task.microbatch) break;
         found.stash = true;
+        contents_[index(use.buffer)].finished = true;
         return;
       case Holds::forward_output:
       case Holds::backward_output: {
         const bool forward = content.holds == Holds::forward_output;
         const bool fixed = use.access == Access::read || !schedule_.buffer(use.buffer).persistent;
-        const bool same = content.microbatch == task.microbatch;
+        const bool same = content.microbatch == task.microbatch && own_part(content, task.rank);
         if (forward && fixed && same && content.stage == s) {
           // What a backward_weight reads, its backward_input has read before: not what the forward handed on.
           found.saved = found.saved || task.op != Op::backward_weight || content.saved;
           if (task.op == Op::backward_input) contents_[index(use.buffer)].saved = true;
+          if (task.op != Op::forward) contents_[index(use.buffer)].used = true;
+          if (task.op == Op::backward_weight) contents_[index(use.buffer)].finished = true;
         }
         const bool input = forward == (task.op == Op::forward) && same && content.stage == (forward ? s - 1 : s + 1);
         if (input) found.input = true;
+        if (input && content.lacks != lacks_nothing) incomplete(t, use, content);
         if (input || (forward && same && content.stage == s)) return;
         break;
       }
     }
-    found.seen = concat(", but ", words(content));
+    found.seen = concat(", but ", content.words());
+  }
+
+  /// Whether the content is that of the rank's own place among tensor- and context-parallel ranks.
+  bool own_part(const Content& content, Rank rank) const {
+    const LayoutPlace& place = layout_.place(rank);
+    return content.tensor == place.tensor && content.context == place.context;
+  }
+
+  void incomplete(TaskId t, const Use& use, const Content& content) {
+    const std::string_view what = (content.lacks & lacks_sum) != 0 ? ", not summed over the tensor-parallel ranks"
+                                  : (content.lacks & lacks_keys) != 0
+                                      ? ", made without the keys and values of the other context-parallel ranks"
+                                      : ", made without the other context-parallel ranks' gradients of its keys";
+    error(
+        "V511", t, schedule_.task(t).rank,
+        [&] { return concat(describe(schedule_, t), " reads ", content.words(), " in ", describe(schedule_, use.buffer), what); },
+        "combine what the ranks of a logical rank have computed before it is used");
   }
 
   void weights(TaskId t, const Use& use, const Content& content, Found& found) {
     const Task& task = schedule_.task(t);
     if (use.access != Access::read) return;  // compute_writes reports it
+    if (content.tensor != layout_.place(task.rank).tensor) {
+      found.seen = concat(", but those of tensor-parallel rank ", content.tensor, " in ", describe(schedule_, use.buffer));
+      return;
+    }
     if (content.updated) {
       (content.stage < 0 && layout_.edge_copies ? found.edge : found.weights) = true;
       error(
@@ -292,7 +294,7 @@ class ContentsWalk {
       error(
           "V503", t, task.rank,
           [&] {
-            return concat(describe(schedule_, t), " reads weights of which ", parts_.count(content.part), " of ",
+            return concat(describe(schedule_, t), " reads weights of which ", layout_.part(parts_.count(content.part)), " of ",
                           layout_.own_parameters(work), " parameters have arrived");
           },
           "gather the pieces of the stage before the task");
@@ -353,11 +355,16 @@ class ContentsWalk {
       state.stage = number(task.stage);
       state.microbatch = task.microbatch;
       state.bytes = buffer.bytes.value();
+      state.tensor = layout_.place(task.rank).tensor;
+      state.context = layout_.place(task.rank).context;
+      if (!layout_.exchanged(schedule_, task.stage)) return;
+      if (layout_.tensor > 1) state.lacks |= lacks_sum;
+      if (layout_.context > 1) state.lacks |= task.op == Op::forward ? lacks_keys : lacks_keys | lacks_key_gradients;
       return;
     }
     const bool gradient = buffer.kind == BufferKind::gradients || buffer.kind == BufferKind::transfer;
     if (!gradient || task.op == Op::forward || task.op == Op::backward_input) return overwrites(t, use);
-    const Content made = contribution(task, buffer);
+    const Content made = layout_.gradient_left(schedule_, task, buffer);
     if (use.access == Access::write) {
       partial_.forget(use.buffer);
       state = made;
@@ -366,24 +373,6 @@ class ContentsWalk {
     } else {
       add(t, use, made);
     }
-  }
-
-  /// The gradient that a backward leaves in `buffer`.
-  Content contribution(const Task& task, const Buffer& buffer) const {
-    const StageWork& work = schedule_.stage(task.stage);
-    const bool copy = layout_.edge_copies && buffer.kind == BufferKind::gradients && buffer.stage == none<StageId>;
-    Content content;
-    content.holds = Holds::gradient;
-    content.bytes = copy ? buffer.bytes.value() : layout_.stage_parameters(work) * layout_.gradient;
-    if (!copy) {
-      content.contributions = 1;
-      if (work.parameters > 0) content.sum = contribution_of(number(task.stage), task.microbatch);
-    }
-    if (work.edge_parameters > 0 && (copy || !layout_.edge_copies)) {
-      if (work.embedding) content.edge_sum += contribution_of(embedding_stage, task.microbatch);
-      if (work.head) content.edge_sum += contribution_of(head_stage, task.microbatch);
-    }
-    return content;
   }
 
   const Schedule& schedule_;

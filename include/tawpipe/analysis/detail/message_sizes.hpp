@@ -25,7 +25,17 @@ inline void check_pieces(const Schedule& schedule, const ModelLayout& layout, Di
     std::set<GroupId> groups;
     TaskId smallest = none<TaskId>;
   };
-  std::map<std::pair<Op, StageId>, Step> steps;
+  struct Key {
+    Op op;
+    StageId stage;
+    int copy;  // of the schedule: each has its own messages
+    auto operator<=>(const Key&) const = default;
+  };
+  std::map<Key, Step> steps;
+  const auto copy_of = [&](Rank rank) {
+    const LayoutPlace& place = layout.place(rank);
+    return place.tensor + layout.tensor * (place.context + layout.context * place.data);
+  };
   const auto whole = [&](Op op, StageId stage) {
     return layout.own_parameters(schedule.stage(stage)) * (op == Op::all_gather ? layout.weight : layout.gradient);
   };
@@ -40,8 +50,11 @@ inline void check_pieces(const Schedule& schedule, const ModelLayout& layout, Di
     const Task& task = schedule.tasks()[t];
     const bool sum = (task.op == Op::reduce_scatter || task.op == Op::all_reduce) && task.payload == Payload::gradients;
     const bool gather = task.op == Op::all_gather && task.payload == Payload::weights && renews(id<TaskId>(t));
-    if (!(sum || gather) || task.stage == none<StageId> || task.bytes.value() >= whole(task.op, task.stage)) continue;
-    Step& step = steps[{task.op, task.stage}];
+    if (!(sum || gather) || task.stage == none<StageId> || task.bytes.value() + layout.rounding() >= whole(task.op, task.stage))
+      continue;
+    // Sums over copies of the schedule are looked at with their contents.
+    if (!schedule.parts().layout.is_plain() && layout.one_logical_rank(schedule.group(task.group))) continue;
+    Step& step = steps[{task.op, task.stage, copy_of(task.rank)}];
     step.bytes += task.bytes.value();
     ++step.messages;
     step.groups.insert(task.group);
@@ -49,8 +62,8 @@ inline void check_pieces(const Schedule& schedule, const ModelLayout& layout, Di
   }
   for (const auto& [key, step] : steps) {
     const auto groups = static_cast<std::int64_t>(step.groups.size());
-    const std::int64_t expected = whole(key.first, key.second);
-    if ((step.bytes + step.messages) * groups >= expected * step.messages) continue;
+    const std::int64_t expected = whole(key.op, key.stage);
+    if ((step.bytes + step.messages * (1 + layout.rounding())) * groups >= expected * step.messages) continue;
     const Step& found = step;
     out.error(
         "V305", found.smallest, schedule.task(found.smallest).rank,

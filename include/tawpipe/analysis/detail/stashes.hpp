@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <set>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "tawpipe/schedule/schedule.hpp"
@@ -30,12 +30,12 @@ class Stashes {
   /// Whether the buffer holds a stash once `task` has written it; notes that there is one, then.
   bool leaves(const Task& task, BufferId buffer) {
     if (task.op != Op::backward_input || is_stash_[index(buffer)] == 0) return false;
-    left_.insert({number(task.stage), task.microbatch});
+    left_.insert({task.rank, number(task.stage), task.microbatch});
     return true;
   }
   /// Whether the task's own backward_input has left something that no backward_weight has asked for before.
   bool takes(const Task& task) {
-    return task.op == Op::backward_weight && left_.erase({number(task.stage), task.microbatch}) > 0;
+    return task.op == Op::backward_weight && left_.erase({task.rank, number(task.stage), task.microbatch}) > 0;
   }
 
  private:
@@ -51,8 +51,8 @@ class Stashes {
   }
 
   const Schedule& schedule_;
-  std::vector<char> is_stash_;                            ///< [buffer]
-  std::set<std::pair<std::int32_t, std::int32_t>> left_;  ///< stage, microbatch
+  std::vector<char> is_stash_;                                   ///< [buffer]
+  std::set<std::tuple<Rank, std::int32_t, std::int32_t>> left_;  ///< rank, stage, microbatch
 };
 
 }  // namespace tawpipe::detail

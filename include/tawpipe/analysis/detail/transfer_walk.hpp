@@ -12,6 +12,7 @@
 
 #include "tawpipe/analysis/check_transfers.hpp"  // AccessBits
 #include "tawpipe/analysis/detail/contents_walk.hpp"
+#include "tawpipe/analysis/detail/exchange_walk.hpp"
 
 namespace tawpipe::detail {
 
@@ -28,6 +29,7 @@ class TransferWalk {
 
   void run(TaskId t) {
     const Task& task = schedule_.task(t);
+    if (is_exchange_of_copies(schedule_, task)) return ExchangeWalk{schedule_, walk_}.run(t);
     sources_.clear();
     for (const Use& use : schedule_.uses(t)) {
       if (use.access != Access::read && use.access != Access::read_write) continue;
@@ -97,8 +99,7 @@ class TransferWalk {
       walk_.error(
           "V507", t, source.rank,
           [&] {
-            return concat(describe(schedule_, t), " finds ", ContentsWalk::words(content), " in ",
-                          describe(schedule_, source.use.buffer));
+            return concat(describe(schedule_, t), " finds ", content.words(), " in ", describe(schedule_, source.use.buffer));
           },
           "send what the task's payload, stage and microbatch say, or correct them");
     }
@@ -113,7 +114,7 @@ class TransferWalk {
           },
           "let each piece arrive before it is sent on, and the task's split name what is there");
     }
-    if (carried_bytes(task, source) > task.bytes.value()) {
+    if (carried_bytes(task, source) > task.bytes.value() + walk_.layout().rounding()) {
       walk_.error(
           "V305", t, source.rank,
           [&] {
@@ -136,7 +137,8 @@ class TransferWalk {
     return static_cast<std::size_t>(std::find(members.begin(), members.end(), rank) - members.begin());
   }
   std::int64_t bytes_of(const Content& content, std::int32_t part) {
-    return walk_.parts().count(part) * (content.holds == Holds::weights ? walk_.layout().weight : walk_.layout().gradient);
+    return walk_.layout().part(walk_.parts().count(part)) *
+           (content.holds == Holds::weights ? walk_.layout().weight : walk_.layout().gradient);
   }
 
   /// The least that a message must have to carry what is in the source; 0 where that cannot be told.
@@ -148,11 +150,15 @@ class TransferWalk {
       case Op::reduce_scatter:
         return 0;  // enough() and check_pieces: it may be one of several pieces
       case Op::all_reduce: {
+        if (task.payload == Payload::gradients && sums_copies(task)) {
+          return content.scattered ? 0 : std::min(content.bytes, schedule_.buffer(source.use.buffer).bytes.value());
+        }
         if (task.payload == Payload::gradients && task.stage != none<StageId>) return 0;  // check_pieces
         if (task.payload != Payload::edge_gradients || content.holds != Holds::gradient) return content.bytes;
         if (walk_.layout().edge_copies) return schedule_.buffer(source.use.buffer).bytes.value();
         const Workload& workload = schedule_.workload();
-        return workload.is_abstract() ? 0 : workload.model().embedding_parameters() * walk_.layout().gradient;
+        if (workload.is_abstract()) return 0;
+        return walk_.layout().part(workload.model().embedding_parameters()) * walk_.layout().gradient;
       }
       default: {
         const bool parameters = content.holds == Holds::weights || content.holds == Holds::gradient;
@@ -229,7 +235,8 @@ class TransferWalk {
     for (const Source& source : sources_) {
       const std::uint8_t accesses = accesses_[index(source.rank)];
       const bool keeps = source.use.access == Access::read_write && (accesses & has_read) != 0;
-      if (keeps || source.content.holds != Holds::weights) continue;
+      const bool other_part = source.content.tensor != walk_.layout().place(task.rank).tensor;
+      if (keeps || source.content.holds != Holds::weights || other_part) continue;
       gathered.holds = Holds::weights;
       gathered.updated = gathered.updated || source.content.updated;
       gathered.pieces = walk_.pieces().unite(gathered.pieces, source.content.pieces);
@@ -243,6 +250,7 @@ class TransferWalk {
     if (gathered.holds == Holds::nothing) return;
     gathered.stage = number(task.stage);
     if (cut) gathered.part = walk_.part_of(task.stage, part);
+    gathered.tensor = walk_.layout().place(task.rank).tensor;
     if (task.stage != none<StageId> && !gathered.updated) check_gathered(t, walk_.pieces().size(counted));
     for (const Use& use : schedule_.uses(t)) {
       if (use.access == Access::read) continue;
@@ -265,7 +273,7 @@ class TransferWalk {
     const std::int64_t needed = owned ? layout.pieces_needed[index(task.stage)] : layout.shards_needed;
     const std::int64_t whole = (work.parameters + (layout.edge_copies ? 0 : work.edge_parameters)) * layout.weight;
     // Where pieces are whole parameters, a message may lack part of one, and of a second where a tied head's norm is cut apart.
-    const std::int64_t least = whole * std::min(pieces, needed) / needed - 2 * layout.weight;
+    const std::int64_t least = whole * std::min(pieces, needed) / needed - 2 * layout.weight - layout.rounding();
     if (task.bytes.value() >= least) return;
     walk_.error(
         "V305", t, task.rank,
@@ -306,6 +314,7 @@ class TransferWalk {
         content.part = walk_.part_of(task.stage, schedule_.split(task.split)[place_of(task, rank)]);
         if (content.part != 0) content.bytes = bytes_of(content, content.part);
       }
+      if (sums_copies(task)) content.over_copies = task.bytes.value();
       if (edge && use.access == Access::read_write && held.holds == Holds::gradient) {
         content = held;
         content.edge_sum = total.edge_sum;
@@ -331,7 +340,7 @@ class TransferWalk {
   /// The pieces of one step make up what the buffer held.
   void enough(BufferId buffer, const Pieces& pieces) {
     const auto rounded = static_cast<std::int64_t>(pieces.groups.size());
-    if (!pieces.in_place || pieces.bytes + rounded >= pieces.before.bytes) return;
+    if (!pieces.in_place || pieces.bytes + rounded + walk_.layout().rounding() >= pieces.before.bytes) return;
     walk_.error(
         "V305", pieces.first, schedule_.buffer(buffer).rank,
         [&] {
@@ -343,8 +352,13 @@ class TransferWalk {
 
   bool is_piece(const Task& task) const {
     if (task.op != Op::reduce_scatter && task.op != Op::all_reduce) return false;
-    if (task.payload != Payload::gradients || task.stage == none<StageId>) return false;
-    return task.bytes.value() < walk_.layout().own_parameters(schedule_.stage(task.stage)) * walk_.layout().gradient;
+    if (task.payload != Payload::gradients || task.stage == none<StageId> || sums_copies(task)) return false;
+    return task.bytes.value() + walk_.layout().rounding() <
+           walk_.layout().own_parameters(schedule_.stage(task.stage)) * walk_.layout().gradient;
+  }
+  /// A sum over replicas and context-parallel ranks, which all hold the same parameters.
+  bool sums_copies(const Task& task) const {
+    return !schedule_.parts().layout.is_plain() && walk_.layout().one_logical_rank(schedule_.group(task.group));
   }
   static bool same_sums(const Content& a, const Content& b) { return a.sum == b.sum && a.edge_sum == b.edge_sum; }
 

@@ -19,8 +19,12 @@ namespace tawpipe::detail {
 /// Collects sets and splits: those listed under "pieces" and "splits" in their order, then those written where they are used.
 class ParameterSetsReader {
  public:
-  void read_lists(JsonValue root, const Workload& workload) {
-    count_ = workload.is_abstract() ? 0 : workload.model().parameters();
+  /// @param parts  with its stages and layout: without a model parameters count on from stage to stage
+  void read_lists(JsonValue root, const Workload& workload, const Schedule::Parts& parts) {
+    if (!workload.is_abstract()) count_ = workload.model().parameters();
+    for (const StageWork& stage : parts.stages) {
+      if (workload.is_abstract()) count_ += stage.parameters * parts.layout.tensor;
+    }
     root.if_has("pieces", [&](JsonValue value) { value.for_each([&](JsonValue set, std::size_t) { sets_.add(ranges(set)); }); });
     root.if_has("splits",
                 [&](JsonValue value) { value.for_each([&](JsonValue split, std::size_t) { splits_.add(sets(split)); }); });
@@ -75,7 +79,7 @@ class ParameterSetsReader {
   std::vector<ParameterRange> ranges(JsonValue set) const {
     std::vector<ParameterRange> ranges;
     set.for_each([&](JsonValue value, std::size_t) {
-      if (count_ == 0) value.fail("a workload without a model has no parameters");
+      if (count_ == 0) value.fail("no stage has parameters");
       if (value.list_size() != 2) value.fail("expected the first parameter and the one behind the last, such as [0, 512]");
       ParameterRange range;
       value.for_each([&](JsonValue number, std::size_t i) {
@@ -100,7 +104,7 @@ class ParameterSetsReader {
     return sets;
   }
 
-  std::int64_t count_ = 0;  ///< parameters of the model
+  std::int64_t count_ = 0;  ///< parameters of the model, or of all stages where there is none
   FoundRows<ParameterRange> sets_;
   FoundRows<PiecesId> splits_;
 };

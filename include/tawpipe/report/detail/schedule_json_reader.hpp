@@ -32,16 +32,18 @@ class ScheduleJsonReader {
 
   /// @throws InputError  with the path of what is wrong.
   Schedule read() {
-    static constexpr std::string_view keys[] = {"tawpipe_schedule", "name",   "options", "workload", "ranks", "lanes",  "stages",
-                                                "groups",           "pieces", "splits",  "buffers",  "tasks", "program"};
+    static constexpr std::string_view keys[] = {
+        "tawpipe_schedule", "name",   "options", "workload", "ranks",   "lanes", "stages",
+        "layout",           "groups", "pieces",  "splits",   "buffers", "tasks", "program"};
     root_.expect_object(keys);
     root_.if_has("tawpipe_schedule", [](JsonValue value) { value.whole(1, 1); });
     parts_.name = "custom";
     root_.if_has("name", [&](JsonValue value) { parts_.name = value.text(); });
     root_.if_has("options", [&](JsonValue value) { read_options(value); });
     read_sizes();
+    root_.if_has("layout", [&](JsonValue value) { read_layout(value); });
     read_groups();
-    parameters_.read_lists(root_, *workload_);
+    parameters_.read_lists(root_, *workload_, parts_);
     read_buffers();
     root_.with("tasks", [&](JsonValue tasks) { read_tasks(tasks); });
     parts_.dependencies = Rows<TaskId>{std::move(after_begin_), std::move(after_)};
@@ -135,6 +137,23 @@ class ScheduleJsonReader {
       if (twice) lane.fail(concat(quote(lane.text().substr(0, 40)), " stands twice"));
       parts_.lanes.push_back(lane.text());
     });
+  }
+
+  void read_layout(JsonValue value) {
+    static constexpr std::string_view keys[] = {"tensor", "context", "data", "order"};
+    value.expect_object(keys);
+    const auto read = [&](std::string_view key, int& size) {
+      value.if_has(key, [&](JsonValue number) { size = static_cast<int>(number.whole(1, max_json_ranks)); });
+    };
+    read("tensor", parts_.layout.tensor);
+    read("context", parts_.layout.context);
+    read("data", parts_.layout.data);
+    value.if_has("order", [&](JsonValue order) { parts_.layout.order = order.text(); });
+    try {
+      RankMap{parts_.layout, parts_.ranks};
+    } catch (const InputError& error) {
+      value.fail(error.what());
+    }
   }
 
   // ---- groups and buffers ----

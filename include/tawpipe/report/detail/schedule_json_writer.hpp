@@ -51,6 +51,7 @@ class ScheduleJsonWriter {
     add(",\n\"ranks\":{},\"lanes\":[", parts_.ranks);
     for (const auto& lane : parts_.lanes) add("{}{}", &lane == parts_.lanes.data() ? "" : ",", json_string(lane));
     add("]");
+    write_layout();
     write_list("stages", parts_.stages.size(), [&](std::size_t s) { write_stage(parts_.stages[s]); });
     if (parts_.groups.size() > 0) {
       write_list("groups", parts_.groups.size(), [&](std::size_t g) { write_ids(parts_.groups[g]); });
@@ -173,6 +174,13 @@ class ScheduleJsonWriter {
     const ParameterBytes& bytes = workload.parameter_bytes();
     if (bytes != ParameterBytes{}) add(R"(,"parameter_bytes":[{},{},{}])", bytes.weight, bytes.gradient, bytes.optimizer);
     buffer_ += '}';
+  }
+
+  void write_layout() {
+    const Layout& layout = parts_.layout;
+    if (layout == Layout{}) return;
+    add(R"(,"layout":{{"tensor":{},"context":{},"data":{},"order":{}}})", layout.tensor, layout.context, layout.data,
+        json_string(layout.order));
   }
 
   // ---- lists ----
