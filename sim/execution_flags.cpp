@@ -92,6 +92,8 @@ void ExecutionCommands::add_train(CLI::App& app) {
   add_count(train, "--log-every", request.log_every, "Steps from one line to the next (default 10)", "N", "Output");
   add_json_flag(train, request.json, "losses, speed and traffic");
   text("--timeline", request.timeline, "Write when each task of the last step started and ended, as CSV", "FILE|-", "Output");
+  text("--schedule-out", request.schedule_out, "Write the schedule that is run, as JSON (for calibrate, simulate)", "FILE|-",
+       "Output");
   text("--trace", request.trace, "The same as a trace for chrome://tracing or Perfetto", "FILE|-", "Output");
   add_config_flag(train);
   finish(train,

@@ -11,6 +11,7 @@
 #include "tawpipe/cost/task_factors.hpp"
 #include "tawpipe/model/huggingface_config.hpp"
 #include "tawpipe/report/formatters.hpp"
+#include "tawpipe/report/measured_json.hpp"
 #include "tawpipe/simulate/simulator.hpp"
 #include "tawpipe/topology/cluster_file.hpp"
 
@@ -38,10 +39,16 @@ double parse_fraction(const std::string& key, const std::string& text) {
   return value;
 }
 
-/// "roofline[:utilization=0.45,memory-utilization=0.8,overhead=8.4us,all-reduce=ring|tree]" or "fixed:forward=…,…".
+/// "roofline[:utilization=0.45,memory-utilization=0.8,overhead=8.4us,all-reduce=ring|tree]", "fixed:forward=…,…" or
+/// "measured:FILE".
 Cost parse_cost(const std::string& text, const std::optional<Transformer>& model) {
   const auto colon = text.find(':');
   const std::string kind = text.substr(0, colon);
+  if (kind == "measured") {
+    const std::string file = colon == std::string::npos ? "" : text.substr(colon + 1);
+    if (file.empty()) throw InputError("--cost measured needs a file of tawpipe calibrate, such as measured:cost.json");
+    return parse_measured_json(read_text(file, "file of measured times"), one_line(file));
+  }
   const ScheduleOptions values =
       colon == std::string::npos || colon + 1 == text.size()
           ? ScheduleOptions{}
@@ -90,7 +97,7 @@ Cost parse_cost(const std::string& text, const std::optional<Transformer>& model
     }
     return cost;
   }
-  throw InputError(concat("--cost: ", unknown_name("cost model", kind, {"roofline", "fixed"})));
+  throw InputError(concat("--cost: ", unknown_name("cost model", kind, {"roofline", "fixed", "measured"})));
 }
 
 /// Interference changes when tasks meet, and so itself: this often is it counted anew.
@@ -124,6 +131,17 @@ Request with_known(Request request, const Workload& known) {
   return request;
 }
 
+/// What the times were measured with, where no flag says otherwise: sequence and microbatch, number format and, of a model by
+/// its name, the vocabulary. What then differs is found when it is predicted (MeasuredCost::check).
+void take_measured_work(const MeasuredWork& work, Request& request, std::optional<Transformer>& model) {
+  if (request.sequence == 0) request.sequence = work.sequence;
+  if (request.microbatch.empty()) request.microbatch = std::to_string(work.microbatch_size);
+  if (!model) return;
+  model->dtype = work.dtype;
+  // As tawpipe train does: trained from nothing, a named model has the vocabulary of the data.
+  if (request.model.starts_with("llama-")) model->vocab = std::min<int>(model->vocab, static_cast<int>(work.vocab));
+}
+
 }  // namespace
 
 ScheduleOptions parse_options(const std::vector<std::string>& texts, std::string_view example) {
@@ -139,7 +157,7 @@ ScheduleOptions parse_options(const std::vector<std::string>& texts, std::string
 }
 
 Problem resolve(const Request& given, bool choose_microbatch, const Workload* known) {
-  const Request request = known != nullptr ? with_known(given, *known) : given;
+  Request request = known != nullptr ? with_known(given, *known) : given;
   if (request.cluster.empty()) throw InputError("--cluster is missing; give a name (tawpipe list clusters), a file, or NxM");
   std::optional<Transformer> model;
   if (!request.model.empty()) {
@@ -147,7 +165,12 @@ Problem resolve(const Request& given, bool choose_microbatch, const Workload* kn
   } else if (known != nullptr && !known->is_abstract()) {
     model = known->model();
   }
-  Problem problem{.cluster = resolve_cluster(request.cluster), .model = model, .cost = parse_cost(request.cost, model)};
+  Cost cost = parse_cost(request.cost, model);
+  const auto* measured = std::get_if<MeasuredCost>(&cost);
+  const std::optional<MeasuredWork> work = measured != nullptr ? measured->work : std::nullopt;
+  if (work) take_measured_work(*work, request, model);
+  Problem problem{.cluster = resolve_cluster(request.cluster), .model = model, .cost = std::move(cost)};
+  if (work) problem.parameter_bytes = work->parameter_bytes;
   problem.recompute = parse_recompute(request.recompute);
   problem.layout = request.layout;
   problem.noise = request.noise;
@@ -171,7 +194,7 @@ Problem resolve(const Request& given, bool choose_microbatch, const Workload* kn
     }
   }
   if (!model) {
-    if (std::holds_alternative<RooflineCost>(problem.cost)) {
+    if (!std::holds_alternative<FixedCost>(problem.cost)) {
       throw InputError("--model is missing; give a name (tawpipe list models) or a config.json, or use --cost fixed:...");
     }
     problem.microbatches = request.microbatches > 0 ? request.microbatches : request.global_batch;
@@ -206,7 +229,7 @@ Workload Problem::workload(std::int64_t size, int replicas) const {
   if (!model) return Workload::abstract(devices, count / replicas);
   Workload workload{*model, Batch{.sequence = sequence, .microbatch_size = size, .global_batch = count / replicas * size},
                     recompute};
-  workload.over_devices(devices);
+  workload.over_devices(devices).parameter_bytes(parameter_bytes);
   return workload;
 }
 
@@ -226,6 +249,7 @@ std::vector<std::int64_t> Problem::microbatch_sizes() const {
 }
 
 Prediction predict(const Problem& problem, Schedule schedule) {
+  if (const auto* measured = std::get_if<MeasuredCost>(&problem.cost)) measured->check(schedule.workload());
   Timeline timeline = std::visit([&](const auto& cost) { return run_with_noise(problem, cost, schedule); }, problem.cost);
   Summary summary = summarize(schedule, problem.cluster, timeline);
   return {std::move(schedule), std::move(timeline), std::move(summary)};
@@ -301,6 +325,7 @@ std::string describe(const Cost& cost) {
                        format_duration(fixed->forward), format_duration(fixed->backward_input),
                        format_duration(fixed->backward_weight), format_duration(fixed->transfer));
   }
+  if (std::holds_alternative<MeasuredCost>(cost)) return "measured times";
   const auto& roofline = std::get<RooflineCost>(cost);
   return fmt::format("roofline: {} of the matrix peak, {} of the memory bandwidth", format_percent(roofline.utilization, 0),
                      format_percent(roofline.memory_utilization, 0));

@@ -12,6 +12,7 @@
 #include "output_file.hpp"
 #include "tawpipe/analysis/summary.hpp"
 #include "tawpipe/cost/fixed.hpp"
+#include "tawpipe/cost/measured.hpp"
 #include "tawpipe/cost/roofline.hpp"
 #include "tawpipe/model/transformer.hpp"
 #include "tawpipe/plan/noise.hpp"
@@ -46,7 +47,7 @@ struct Request {
   std::string trace;       ///< a file
 };
 
-using Cost = std::variant<RooflineCost, FixedCost>;
+using Cost = std::variant<RooflineCost, FixedCost, MeasuredCost>;
 
 /// A request resolved: everything but the schedule and the microbatch size.
 struct Problem {
@@ -60,6 +61,7 @@ struct Problem {
   std::int64_t microbatches = 0;                               ///< given instead of the global batch, or without a model
   std::optional<std::int64_t> microbatch_size = std::nullopt;  ///< unset: to be chosen
   Noise noise = {};
+  ParameterBytes parameter_bytes = {};
 
   /// The work of all devices with `size` sequences a microbatch.
   Workload workload(std::int64_t size) const { return workload(size, 1); }

@@ -97,7 +97,7 @@ Schedule make_schedule(ScheduleFile file, const Problem& problem) {
   }
   if (file.schedule) {
     check_ranks(file.schedule->ranks());
-    if (file.schedule->workload().is_abstract() && std::holds_alternative<RooflineCost>(problem.cost)) {
+    if (file.schedule->workload().is_abstract() && !std::holds_alternative<FixedCost>(problem.cost)) {
       throw InputError(concat(source, " holds no model to compute times from; give it one (workload), or use --cost fixed:…"));
     }
     return std::move(*file.schedule);

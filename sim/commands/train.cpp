@@ -18,6 +18,7 @@
 #include "tawpipe/model/huggingface_config.hpp"
 #include "tawpipe/report/chrome_trace.hpp"
 #include "tawpipe/report/formatters.hpp"
+#include "tawpipe/report/schedule_json.hpp"
 #include "tawpipe/timeline/timeline_csv.hpp"
 #include "tawpipe/training/checkpoint.hpp"
 #include "tawpipe/training/huggingface_weights.hpp"
@@ -256,6 +257,11 @@ int train(Executor& executor, const TrainRequest& request, const Run& run) {
   if (!request.timeline.empty()) {
     OutputFile file{request.timeline};
     write_timeline_csv(schedule, last.timeline, [&](std::string_view text) { file(text); });
+    file.finish();
+  }
+  if (!request.schedule_out.empty()) {
+    OutputFile file{request.schedule_out};
+    write_schedule_json(schedule, [&](std::string_view text) { file(text); });
     file.finish();
   }
   if (!request.trace.empty()) {

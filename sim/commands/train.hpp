@@ -31,6 +31,7 @@ struct TrainRequest {
   std::int64_t log_every = 10;
   std::string json;
   std::string timeline;
+  std::string schedule_out;
   std::string trace;
 };
 
