@@ -93,14 +93,47 @@ Command add_sensitivity(CLI::App& parent) {
 
 Command add_calibrate(CLI::App& parent) {
   const auto request = std::make_shared<CalibrateRequest>();
-  CLI::App* app = add_command(parent, "calibrate", "Latency and bandwidth of a cluster's links from the output of nccl-tests");
+  CLI::App* app = add_command(parent, "calibrate", "Links from the output of nccl-tests, or all times from measured timelines");
   app->add_option("files", request->files, "Outputs of all_reduce_perf, broadcast_perf, reduce_perf, sendrecv_perf, ...")
+      ->type_name("")
+      ->group("Links");
+  add_json_flag(*app, request->json, "a fragment of a cluster file");
+  const auto files = [&](const std::string& name, std::vector<std::string>& values, const std::string& text) {
+    app->add_option(name, values, text)
+        ->type_name("FILE|-")
+        ->group("Timelines")
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  };
+  files("--timeline", request->timelines, "What tawpipe train --timeline wrote; may be repeated");
+  files("--schedule-file", request->schedules, "What tawpipe train --schedule-out wrote; one for each timeline");
+  app->add_option("--cluster", request->cluster, "That they ran on (as --cluster of simulate)")
+      ->type_name("CLUSTER")
+      ->group("Timelines");
+  app->add_option("--out", request->out, "Write the measured times, for --cost measured:FILE")
+      ->type_name("FILE|-")
+      ->group("Timelines");
+  finish(*app,
+         "Examples:\n"
+         "  broadcast_perf -b 8 -e 1G -f 2 -g 8 > node.txt\n"
+         "  tawpipe calibrate node.txt --json links.json\n"
+         "  tawpipe calibrate --timeline t.csv --schedule-file s.json --cluster 2x2 --out cost.json");
+  return {app, [request] { return run_calibrate(*request); }};
+}
+
+Command add_compare_timelines(CLI::App& parent) {
+  const auto request = std::make_shared<CompareTimelinesRequest>();
+  CLI::App* app = add_command(parent, "compare-timelines", "How far a predicted timeline is from a measured one");
+  app->add_option("predicted", request->predicted, "CSV that simulate --timeline wrote")
       ->type_name("")
       ->required()
       ->group("Input");
-  add_json_flag(*app, request->json, "a fragment of a cluster file");
-  finish(*app, "Example:\n  broadcast_perf -b 8 -e 1G -f 2 -g 8 > node.txt\n  tawpipe calibrate node.txt --json links.json");
-  return {app, [request] { return run_calibrate(*request); }};
+  app->add_option("measured", request->measured, "CSV that train --timeline wrote, of the same schedule")
+      ->type_name("")
+      ->required()
+      ->group("Input");
+  add_json_flag(*app, request->json, "the differences");
+  finish(*app, "Example:\n  tawpipe compare-timelines predicted.csv measured.csv");
+  return {app, [request] { return run_compare_timelines(*request); }};
 }
 
 }  // namespace
@@ -115,6 +148,7 @@ std::vector<Command> add_instruments(CLI::App& app) {
   commands.push_back(add_sweep(app));
   commands.push_back(add_sensitivity(app));
   commands.push_back(add_calibrate(app));
+  commands.push_back(add_compare_timelines(app));
   return commands;
 }
 

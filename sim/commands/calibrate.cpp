@@ -1,18 +1,74 @@
-// `tawpipe calibrate`: the links of a cluster file from the output of nccl-tests.
+// `tawpipe calibrate`: the links of a cluster file from the output of nccl-tests, or a measured cost from timelines.
 #include <fmt/format.h>
 
+#include <list>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "instruments.hpp"
 #include "output.hpp"
+#include "tawpipe/analysis/calibrate.hpp"
 #include "tawpipe/report/formatters.hpp"
+#include "tawpipe/report/measured_json.hpp"
 #include "tawpipe/report/nccl_tests.hpp"
+#include "tawpipe/report/schedule_json.hpp"
 #include "tawpipe/report/table.hpp"
+#include "tawpipe/timeline/timeline_csv.hpp"
+#include "tawpipe/topology/cluster_file.hpp"
 
 namespace tawpipe::sim {
 
+namespace {
+
+int calibrate_timelines(const CalibrateRequest& request) {
+  if (request.timelines.empty()) throw InputError("--timeline is missing; give what tawpipe train --timeline wrote");
+  if (request.timelines.size() != request.schedules.size()) {
+    throw InputError(concat("there are ", request.timelines.size(), " --timeline and ", request.schedules.size(),
+                            " --schedule-file; give each timeline its schedule, in the same order"));
+  }
+  if (request.cluster.empty()) throw InputError("--cluster is missing; give the cluster that the timelines were measured on");
+  const Cluster cluster = resolve_cluster(request.cluster);
+  std::optional<OutputFile> file;
+  if (!request.out.empty()) file.emplace(request.out);
+  std::list<Schedule> schedules;  // runs refer to them
+  std::list<Timeline> timelines;
+  std::vector<MeasuredRun> runs;
+  for (std::size_t i = 0; i < request.timelines.size(); ++i) {
+    const std::string& schedule = request.schedules[i];
+    const std::string& timeline = request.timelines[i];
+    schedules.push_back(parse_schedule_json(read_text(schedule, "schedule file"), one_line(schedule)));
+    timelines.push_back(parse_timeline_csv(read_text(timeline, "timeline"), schedules.back(), one_line(timeline)));
+    runs.push_back({schedules.back(), timelines.back()});
+  }
+  const Calibration found = calibrate(runs, cluster);
+  if (file) {
+    (*file)(measured_json(found.cost));
+    file->finish();
+  }
+  if (request.out == "-") return ok;
+  Table table{{{"tasks"},
+               {"measured", Align::right},
+               {"used", Align::right},
+               {"mean", Align::right},
+               {"error of the fit", Align::right}}};
+  for (const CalibrationClass& one : found.classes) {
+    table.row({one.name, format_count(static_cast<std::int64_t>(one.tasks)), format_count(static_cast<std::int64_t>(one.used)),
+               format_duration(seconds(one.mean)), format_percent(one.error)});
+  }
+  write_output("-", table.str(terminal_style()) + (file ? "" : "\n" + measured_json(found.cost)));
+  return ok;
+}
+
+}  // namespace
+
 int run_calibrate(const CalibrateRequest& request) {
+  const bool timelines =
+      !request.timelines.empty() || !request.schedules.empty() || !request.cluster.empty() || !request.out.empty();
+  if (timelines && (!request.files.empty() || !request.json.empty())) {
+    throw InputError("outputs of nccl-tests go with --json, timelines with --schedule-file, --cluster and --out; give one kind");
+  }
+  if (timelines) return calibrate_timelines(request);
+  if (request.files.empty()) throw InputError("there is nothing to calibrate from; give outputs of nccl-tests, or --timeline");
   std::optional<OutputFile> file;
   if (!request.json.empty()) file.emplace(request.json);
   struct Kind {

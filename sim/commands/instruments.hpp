@@ -38,11 +38,25 @@ int run_sensitivity(const Request& request);
 int run_spread(const Request& request, int runs);
 
 struct CalibrateRequest {
-  std::vector<std::string> files;  ///< outputs of nccl-tests
-  std::string json;                ///< --json FILE|-: the fragment of a cluster file
+  std::vector<std::string> files;      ///< outputs of nccl-tests
+  std::string json;                    ///< --json FILE|-: the fragment of a cluster file, or the measured times
+  std::vector<std::string> timelines;  ///< --timeline FILE, any number: measured times are found from them instead
+  std::vector<std::string> schedules;  ///< --schedule-file FILE, one for each timeline
+  std::string cluster;                 ///< --cluster that the timelines were measured on
+  std::string out;                     ///< --out FILE|-: the measured times
 };
 
-/// Latency and bandwidth of each kind of link from nccl-tests. @throws InputError  for a file that is none.
+/// Latency and bandwidth of each kind of link from nccl-tests, or a measured cost from timelines.
+/// @throws InputError  for a file that is none, or flags of both.
 int run_calibrate(const CalibrateRequest& request);
+
+struct CompareTimelinesRequest {
+  std::string predicted;  ///< CSV
+  std::string measured;   ///< CSV
+  std::string json;       ///< --json FILE|-
+};
+
+/// How far a predicted timeline is from a measured one. @throws InputError  if they are of different tasks.
+int run_compare_timelines(const CompareTimelinesRequest& request);
 
 }  // namespace tawpipe::sim

@@ -67,7 +67,7 @@ std::vector<Change> possible_changes(const Problem& problem, const Schedule& sch
       changes.push_back({concat("computation: ", name(static_cast<Op>(op))), static_cast<Op>(op), std::nullopt});
     }
   }
-  if (std::holds_alternative<FixedCost>(problem.cost)) return changes;  // fixed times cross no link
+  if (!std::holds_alternative<RooflineCost>(problem.cost)) return changes;  // other times do not follow from the links' speeds
   std::array<bool, link_classes> kinds{};
   for (const NodeType& kind : problem.cluster.kinds()) {
     for (const Link& link : kind.links) kinds[static_cast<std::size_t>(link.kind)] = true;
