@@ -1,0 +1,92 @@
+// Prediction against measurement: calibrate from timelines, --cost measured, compare-timelines.
+// Not: links from nccl-tests (instruments_test.cpp).
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "support/command.hpp"
+
+using nlohmann::json;
+using support::check_refused;
+using support::run;
+
+namespace {
+
+/// Stages of 1, 2 and 2 layers; messages between nodes only.
+const std::string problem = " --cluster 3x1 --model llama-5x512 --sequence 128 --global-batch 6";
+
+/// A timeline "measured" by the roofline, its schedule, and the cost found from them.
+struct Measured {
+  support::Folder folder;
+  std::string timeline = folder / "measured.csv";
+  std::string schedule = folder / "schedule.json";
+  std::string cost = folder / "cost.json";
+
+  Measured() {
+    REQUIRE(run("simulate --schedule 1f1b --timeline " + timeline + problem).code == 0);
+    REQUIRE(run("export --schedule 1f1b --out " + schedule + problem).code == 0);
+    const auto found = run("calibrate --timeline " + timeline + " --schedule-file " + schedule + " --cluster 3x1 --out " + cost);
+    CAPTURE(found.err);
+    REQUIRE(found.code == 0);
+    CHECK(found.out.find("messages between nodes") != std::string::npos);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a timeline is predicted by the times found from it") {
+  const Measured measured;
+  const json cost = json::parse(support::read_file(measured.cost));
+  CHECK(cost.at("work").at("recompute") == "full");
+  CHECK(cost.at("seconds").at("forward").at("layer").get<double>() > 0);
+  const std::string predicted = measured.folder / "predicted.csv";
+  const auto simulated = run("simulate --schedule-file " + measured.schedule + " --cluster 3x1 --cost measured:" + measured.cost +
+                             " --timeline " + predicted);
+  CAPTURE(simulated.err);
+  REQUIRE(simulated.code == 0);
+  CHECK(simulated.out.find("measured times") != std::string::npos);
+  const auto compared = run("compare-timelines --json - " + predicted + " " + measured.timeline);
+  REQUIRE(compared.code == 0);
+  const json answer = json::parse(compared.out);
+  CHECK(std::abs(answer.at("error").get<double>()) < 0.01);
+  CHECK(answer.at("order").empty());
+  for (const json& kind : answer.at("kinds")) CHECK(std::abs(kind.at("error").get<double>()) < 0.01);
+  const auto text = run("compare-timelines " + predicted + " " + measured.timeline);
+  CHECK(text.code == 0);
+  CHECK(text.out.find("predicted order") != std::string::npos);
+}
+
+TEST_CASE("measured times are taken with what they were measured with, and nothing else") {
+  const Measured measured;
+  const std::string with = " --cluster 3x1 --global-batch 6 --cost measured:" + measured.cost;
+  CHECK(run("simulate --schedule gpipe --model llama-5x512" + with).code == 0);  // sequence and microbatch from the file
+  CHECK(run("simulate --schedule gpipe --model llama-10x512" + with).code == 0);
+  check_refused(run("simulate --schedule gpipe --model llama-5x1024" + with), {"hidden size of 512, not 1024"});
+  check_refused(run("simulate --schedule gpipe --model llama-5x512 --recompute none" + with), {"recomputation full, not none"});
+  check_refused(run("simulate --schedule zb-h1 --model llama-5x512" + with), {"no time for backward_input"});
+  check_refused(run("simulate --schedule gpipe --microbatches 6 --cluster 3x1 --cost measured:" + measured.cost), {"--model"});
+  check_refused(run("simulate --schedule gpipe --cost measured" + problem), {"measured:cost.json"});
+  check_refused(run("simulate --schedule gpipe --cost measured:" + measured.timeline + problem), {"not JSON"});
+}
+
+TEST_CASE("a timeline does not differ from itself, and not of another schedule") {
+  const Measured measured;
+  const json same = json::parse(run("compare-timelines --json - " + measured.timeline + " " + measured.timeline).out);
+  CHECK(same.at("error") == 0);
+  const std::string other = measured.folder / "other.csv";
+  REQUIRE(run("simulate --schedule gpipe --timeline " + other + problem).code == 0);
+  check_refused(run("compare-timelines " + other + " " + measured.timeline), {"not of one schedule"});
+}
+
+TEST_CASE("what cannot be calibrated from is refused") {
+  const Measured measured;
+  const std::string timeline = " --timeline " + measured.timeline;
+  check_refused(run("calibrate"), {"nothing to calibrate from"});
+  check_refused(run("calibrate" + timeline + " --cluster 3x1"), {"1 --timeline and 0 --schedule-file"});
+  check_refused(run("calibrate" + timeline + " --schedule-file " + measured.schedule), {"--cluster is missing"});
+  check_refused(run("calibrate --cluster 3x1"), {"--timeline is missing"});
+  check_refused(run("calibrate" + timeline + " --schedule-file " + measured.schedule + " --cluster 2x1"), {"3 ranks"});
+  check_refused(run("calibrate node.txt" + timeline), {"give one kind"});
+}
