@@ -12,6 +12,7 @@
 
 #include "mpi/session_of_tests.hpp"
 #include "support/toy_training.hpp"
+#include "tawpipe/schedule/gradient_norm.hpp"
 
 using namespace tawpipe;
 using support::ToyLayer;
@@ -25,7 +26,7 @@ using Executor = mpi::MpiExecutor<double, ToyLayer<double>, ToyOptimizer<double>
 constexpr int steps = 2;
 
 /// Gradients and weights are those that this rank sees.
-ToyOutcome train_by_mpi(const Schedule& schedule, const mpi::MpiOptions& options = {}) {
+ToyOutcome train_by_mpi(const Schedule& schedule, const mpi::MpiOptions& options = {}, double clip = 0) {
   const Transformer& model = schedule.workload().model();
   Executor executor{schedule, session_of_tests(), [&] { return ToyLayer<double>{model}; }, {}, options};
   ToyOutcome outcome;
@@ -36,7 +37,8 @@ ToyOutcome train_by_mpi(const Schedule& schedule, const mpi::MpiOptions& options
     const auto observe = [&](ParameterRange range, std::span<const double> gradients) {
       std::copy(gradients.begin(), gradients.end(), outcome.gradient.begin() + range.begin);
     };
-    outcome.results.push_back(executor.run(ToyTokens{model.vocab}, {.step = step, .learning_rate = 0.05}, observe));
+    const host::IterationArgs args{.step = step, .learning_rate = 0.05, .gradient_clip = clip};
+    outcome.results.push_back(executor.run(ToyTokens{model.vocab}, args, observe));
   }
   executor.state().for_each_weight([&](ParameterRange range, std::span<double> numbers) {
     std::copy(numbers.begin(), numbers.end(), outcome.weights.begin() + range.begin);
@@ -77,7 +79,7 @@ TEST_CASE("every schedule by MPI gives what one device gives, and sends what thr
   int executed = 0;
   for (const auto& info : catalogue()) {
     for (const std::vector<std::int32_t>& nodes : groups_of(ranks)) {
-      for (const bool tied : {true, false}) {
+      for (const bool tied : nodes.size() == 1 ? std::vector<bool>{true, false} : std::vector<bool>{nodes.size() == 2}) {
         CAPTURE(std::string{info.name});
         CAPTURE(tied);
         CAPTURE(nodes.size());
@@ -113,6 +115,40 @@ TEST_CASE("every schedule by MPI gives what one device gives, and sends what thr
     }
   }
   CHECK(executed > 20);
+}
+
+TEST_CASE("without overlap and with clipping, too: communications on the lane that computes") {
+  const Workload work = support::toy_work(support::toy_model(12, true), 12);
+  const DeviceGroups groups{groups_of(session_of_tests().ranks()).back()};
+  const ToyOutcome one = support::train_by_threads(support::toy_alone(work), steps, {}, 0.01);
+  CHECK(one.results[0].gradient_norm > 0.01);  // so that it clips
+  for (const char* name : {"tawpipe", "weipipe", "fsdp", "1f1b"}) {
+    CAPTURE(std::string{name});
+    const Schedule schedule = with_gradient_norm(build_schedule(name, {work, groups, {{"overlap", "off"}}}));
+    const ToyOutcome outcome = train_by_mpi(schedule, {}, 0.01);
+    int seen = 0;
+    CHECK(largest_difference(outcome.weights, one.weights, seen) < 1e-12);
+    CHECK(seen > 0);
+    CHECK(outcome.results[0].gradient_norm == doctest::Approx(one.results[0].gradient_norm).epsilon(1e-12));
+  }
+}
+
+TEST_CASE("the root gets from each rank what that one knows") {
+  const int ranks = session_of_tests().ranks();
+  const Workload work = support::toy_work(support::toy_model(12, true), 12);
+  const Schedule schedule = build_schedule("gpipe", {work, DeviceGroups{{ranks}}, {}});
+  Executor executor{schedule, session_of_tests(), [&] { return ToyLayer<double>{work.model()}; }, {}};
+  const auto count = static_cast<std::size_t>(3 * ranks);
+  std::vector<double> values(count, -1);
+  std::vector<char> known(count, 0);
+  for (std::size_t i = 0; i < count; ++i) {  // rank r knows r, r + ranks, and all of the last third
+    if (static_cast<int>(i) % ranks != session_of_tests().rank() && static_cast<int>(i) < 2 * ranks) continue;
+    values[i] = static_cast<double>(i);
+    known[i] = 1;
+  }
+  executor.gather(values, known);
+  CHECK(executor.is_root() == (session_of_tests().rank() == 0));
+  for (std::size_t i = 0; executor.is_root() && i < count; ++i) CHECK(values[i] == static_cast<double>(i));
 }
 
 TEST_CASE("the same run gives the same bits, also with messages of single numbers") {
