@@ -135,8 +135,6 @@ Draw draw(Random& random, const ScheduleInfo& info) {
   for (const OptionInfo& option : info.options) {
     if (random.between(0, 2) == 0) drawn.options[option.name] = draw_value(random, option);
   }
-  // A tensor-parallel rank's messages do not say which parameters they carry, and so not whether pieces fit together.
-  if (drawn.layout.tensor > 1) drawn.options.erase("stripe");
   drawn.device_memory = Bytes{random.between(0, 1) == 0 ? 0 : random.between(1, 64) * 16384};
   return drawn;
 }
