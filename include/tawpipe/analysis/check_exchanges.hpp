@@ -8,7 +8,6 @@
 #include <tuple>
 #include <vector>
 
-#include "tawpipe/analysis/check_transfers.hpp"  // is_exchange_of_copies
 #include "tawpipe/analysis/diagnostics.hpp"
 #include "tawpipe/schedule/describe.hpp"
 #include "tawpipe/schedule/schedule.hpp"
@@ -37,7 +36,7 @@ inline void check_exchanges(const Schedule& schedule, Diagnostics& out) {
   std::vector<Exchange> exchanges;
   for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
     const Task& task = schedule.tasks()[t];
-    if (!detail::is_exchange_of_copies(schedule, task)) continue;
+    if (!is_exchange_of_copies(schedule, task)) continue;
     for (const Rank rank : schedule.group(task.group)) {
       exchanges.push_back({rank, task.stage, task.microbatch, task.payload == Payload::activations, task.op, task.bytes.value()});
     }

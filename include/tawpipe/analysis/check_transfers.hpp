@@ -52,15 +52,7 @@ inline EndRule end_rule(const Task& task, Rank rank) {
   }
 }
 
-/// A collective that puts together what the tensor- or context-parallel ranks of one logical rank have computed.
-inline bool is_exchange_of_copies(const Schedule& schedule, const Task& task) {
-  const Layout& layout = schedule.parts().layout;
-  const bool shared = task.op == Op::all_reduce || task.op == Op::all_gather || task.op == Op::reduce_scatter;
-  const bool activations = task.payload == Payload::activations || task.payload == Payload::activation_gradients;
-  return layout.per_logical_rank() > 1 && shared && activations;
-}
-
-/// What it asks of every member: it changes what the member has computed.
+/// What an exchange of copies asks of every member: it changes what the member has computed.
 inline constexpr EndRule exchange_rule{has_read_write, has_read_write, has_read_write};
 
 /// Whether the whole message passes through a buffer used so: then it must fit. (Of a gather, through one a rank; of an exchange
@@ -102,7 +94,7 @@ inline void check_transfers(const Schedule& schedule, Diagnostics& out) {
           },
           "make the buffer as large as its largest message");
     }
-    const bool exchange = detail::is_exchange_of_copies(schedule, task);
+    const bool exchange = is_exchange_of_copies(schedule, task);
     bool receives = !is_collective(task.op);
     for_each_end(schedule, id, [&](Rank rank, int) {
       const std::uint8_t found = bits[index(rank)];

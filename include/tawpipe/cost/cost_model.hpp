@@ -18,7 +18,8 @@ struct LinkLoad {
   double weight = 1;
 };
 
-/// What a communication does to the network, for any message size: after `latency` it is one flow of `fraction` times the
+/// What a communication does to the network, for any message size: after `latency`, of each of its messages (messages_of), it is
+/// one flow of `fraction` times the
 /// task's bytes over all `loads` at once. Without loads it takes `latency`, whatever its size.
 struct Path {
   Duration latency;

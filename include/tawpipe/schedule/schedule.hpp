@@ -2,6 +2,7 @@
 // Not: when anything happens (timeline/timeline.hpp) nor how it is made (schedule/schedule_builder.hpp).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -114,6 +115,23 @@ class Schedule {
   Workload workload_;
   Parts parts_;
 };
+
+/// Whether the task puts together what the tensor- or context-parallel ranks of one logical rank have computed.
+inline bool is_exchange_of_copies(const Schedule& schedule, const Task& task) {
+  const Layout& layout = schedule.parts().layout;
+  const bool shared = task.op == Op::all_reduce || task.op == Op::all_gather || task.op == Op::reduce_scatter;
+  const bool activations = task.payload == Payload::activations || task.payload == Payload::activation_gradients;
+  return layout.per_logical_rank() > 1 && shared && activations;
+}
+
+/// How many messages, one after the other, the task stands for. An exchange of copies stands for those of all layers of its
+/// stage, two all-reduces or one gather or scatter of keys and values each, again where a backward computes the forward again.
+inline std::int64_t messages_of(const Schedule& schedule, const Task& task) {
+  if (!is_exchange_of_copies(schedule, task) || task.stage == none<StageId>) return 1;
+  const bool again = task.payload == Payload::activation_gradients && schedule.workload().recompute() == Recompute::full;
+  const std::int64_t passes = std::int64_t{schedule.stage(task.stage).layers} * (again ? 2 : 1);
+  return std::max<std::int64_t>(1, task.op == Op::all_reduce ? 2 * passes : passes);
+}
 
 /// Calls `visit(rank, lane)` for each rank that takes part in the task.
 template <class Visit>

@@ -131,7 +131,8 @@ class Simulator {
         graph.tasks.push_back({cost_.compute_time(schedule, task, cluster_).value(), 0, -1, 0});
       } else {
         const auto& known = paths.find(task);
-        graph.tasks.push_back({known.latency, known.fraction * static_cast<double>(task.bytes.value()), known.path, 0});
+        graph.tasks.push_back({known.latency * messages_of(schedule, task),
+                               known.fraction * static_cast<double>(task.bytes.value()), known.path, 0});
       }
     }
     for (int link = 0; link < cluster_.links(); ++link) graph.capacities.push_back(cluster_.link(LinkId{link}).bandwidth.value());

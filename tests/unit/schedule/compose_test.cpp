@@ -121,6 +121,23 @@ TEST_CASE("the sum over tensor-parallel ranks is taken where the activations are
   CHECK(sums == 8 * 2);  // 8 layers, 2 microbatches
 }
 
+TEST_CASE("a stage's collectives as one task take as long as one after each layer") {
+  // One logical rank, so that GPipe's one stage and DDP's units do the same work; DDP's collectives stand behind each layer.
+  const Cluster cluster = ClusterBuilder{}
+                              .device({.name = "d", .memory = 80_GiB, .peak = 312_TFLOPS, .memory_bandwidth = 2039_GBps})
+                              .devices_of_nodes({4})
+                              .intra_node({.bandwidth = 200_GBps, .latency = 3_us})
+                              .build();
+  for (const Layout& layout : {Layout{.tensor = 4}, Layout{.context = 4}, Layout{.tensor = 2, .context = 2}}) {
+    const RankMap map{layout, 4};
+    const auto makespan = [&](const char* name) {
+      const Schedule logical = build_schedule(name, {.workload = work(4), .nodes = DeviceGroups{{1}}, .options = {}});
+      return to_seconds(Simulator{cluster, RooflineCost{}}.run(compose(logical, work(4), layout, map)).makespan());
+    };
+    CHECK(makespan("gpipe") == doctest::Approx(makespan("ddp")).epsilon(1e-3));
+  }
+}
+
 TEST_CASE("tensor parallelism divides parameters and adds two all-reduces' bytes a layer each way") {
   const Layout layout{.tensor = 2};
   const RankMap map{layout, 2};
