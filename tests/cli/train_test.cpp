@@ -56,7 +56,7 @@ TEST_CASE("the loss falls, and every schedule follows the same curve") {
   REQUIRE(losses.size() == 6);
   CHECK(losses[0] == doctest::Approx(std::log(256)).epsilon(0.02));
   CHECK(losses[5] < losses[0]);
-  for (const std::string& schedule : {"tawpipe", "weipipe", "zb-h1", "fsdp"}) {
+  for (const std::string schedule : {"tawpipe", "weipipe", "zb-h1", "fsdp"}) {
     CAPTURE(schedule);
     const json shared = training.train(6, "--dtype f64 --cluster 2+1 --schedule " + schedule);
     for (std::size_t i = 0; i < 6; ++i) CHECK(shared.at("losses")[i].get<double>() == doctest::Approx(losses[i]).epsilon(1e-9));
