@@ -109,7 +109,9 @@ TEST_CASE("options that change what travels change no number") {
       {"fsdp", {{"collectives", "two-level"}}},
       {"fsdp", {{"prefetch", "2"}, {"reshard", "off"}}},
   };
-  for (const auto& [name, options] : cases) {
+  for (const auto& one : cases) {
+    const std::string& name = one.first;
+    const ScheduleOptions& options = one.second;
     CAPTURE(name);
     CAPTURE(options.begin()->first);
     CAPTURE(options.begin()->second);
