@@ -37,7 +37,7 @@ std::vector<NumericsCheck> compare(Executor& executor, const ReferenceRun& refer
   for (int step = 0; step <= reference.steps; ++step) {
     const host::IterationArgs args{.step = step + 1, .learning_rate = reference.learning_rate};
     losses.push_back(executor.run(reference, args, step == 0 ? host::GradientObserver<T>{observe} : nullptr).losses);
-    if (step + 1 != 1 && step + 1 != reference.steps) continue;
+    if (step != 0 && step + 1 != reference.steps) continue;
     if (step == 0) {
       executor.gather(gradient, known);
       if (executor.is_root()) reference.check_parameters<T>("grad0", gradient, checks);

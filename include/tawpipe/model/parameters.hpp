@@ -81,17 +81,8 @@ class ParameterOrder {
     if (stage.layers == 0) return {};
     return {layers(stage.first_layer, stage.layers)};
   }
-  /// What embedding and head of a stage have, in the order in which a buffer holds them: embedding, final norm, output matrix.
-  /// A tied matrix stands once.
-  std::vector<ParameterRange> edge_of(const StageWork& stage) const {
-    std::vector<ParameterRange> ranges;
-    if (stage.embedding) ranges.push_back(embedding());
-    if (!stage.head) return ranges;
-    ranges.push_back(final_norm());
-    if (!model_.tied || !stage.embedding) ranges.push_back(output());
-    return ranges;
-  }
-  /// Embedding, layers, final norm and output matrix of a stage, as far as it has them, in this order.
+  /// Embedding, layers, final norm and output matrix of a stage, as far as it has them, in this order:
+  /// that of a buffer which holds them. A tied matrix stands once.
   std::vector<ParameterRange> all_of(const StageWork& stage) const {
     std::vector<ParameterRange> ranges;
     if (stage.embedding) ranges.push_back(embedding());
