@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tawpipe/core/error.hpp"
+#include "tawpipe/core/splitmix64.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/simulate/task_graph.hpp"
 
@@ -37,11 +38,9 @@ class Random {
  public:
   explicit Random(std::uint64_t seed) : state_{seed} {}
   std::uint64_t next() {
-    state_ += 0x9e3779b97f4a7c15;
-    std::uint64_t z = state_;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-    return z ^ (z >> 31);
+    const std::uint64_t number = tawpipe::splitmix64(state_);
+    state_ += tawpipe::splitmix64_step;
+    return number;
   }
   double uniform() { return static_cast<double>(next() >> 11) * 0x1p-53; }
   int below(int limit) { return static_cast<int>(next() % static_cast<std::uint64_t>(limit)); }

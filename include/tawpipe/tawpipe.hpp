@@ -12,6 +12,7 @@
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/ids.hpp"
 #include "tawpipe/core/parse_units.hpp"
+#include "tawpipe/core/splitmix64.hpp"
 #include "tawpipe/core/units.hpp"
 #include "tawpipe/core/version.hpp"
 #include "tawpipe/cost/fixed.hpp"

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "tawpipe/core/splitmix64.hpp"
+
 namespace support {
 
 class Random {
@@ -11,11 +13,9 @@ class Random {
   explicit Random(std::uint64_t seed) : state_{seed} {}
 
   std::uint64_t next() {
-    state_ += 0x9e3779b97f4a7c15;
-    std::uint64_t z = state_;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-    return z ^ (z >> 31);
+    const std::uint64_t number = tawpipe::splitmix64(state_);
+    state_ += tawpipe::splitmix64_step;
+    return number;
   }
   /// One of low .. high.
   int between(int low, int high) { return low + static_cast<int>(next() % static_cast<std::uint64_t>(high - low + 1)); }

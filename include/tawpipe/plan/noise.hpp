@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tawpipe/core/error.hpp"
+#include "tawpipe/core/splitmix64.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 #include "tawpipe/timeline/timeline.hpp"
@@ -58,15 +59,8 @@ inline void parse_stragglers(std::string_view text, Noise& noise) {
 
 namespace detail {
 
-/// Steele et al. 2014, SplitMix64: a well-mixed function of its argument.
-constexpr std::uint64_t noise_bits(std::uint64_t x) {
-  x += 0x9e3779b97f4a7c15U;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebU;
-  return x ^ (x >> 31);
-}
 /// Uniform in 0 .. 1, of 53 bits.
-constexpr double noise_uniform(std::uint64_t x) { return static_cast<double>(noise_bits(x) >> 11) * 0x1p-53; }
+constexpr double noise_uniform(std::uint64_t x) { return static_cast<double>(splitmix64(x) >> 11) * 0x1p-53; }
 
 /// Nearly normal (the sum of twelve uniforms less six): sums alone, so the same bits everywhere. Within -6 .. 6.
 constexpr double noise_normal(std::uint64_t x) {
@@ -80,12 +74,12 @@ constexpr double noise_normal(std::uint64_t x) {
 /// A time's factor with mean 1, never below a tenth. @param key  what varies: equal keys vary alike
 constexpr double jitter_factor(const Noise& noise, std::uint64_t key) {
   if (noise.jitter <= 0) return 1;
-  return std::max(0.1, 1 + noise.jitter * detail::noise_normal(detail::noise_bits(noise.seed) ^ key));
+  return std::max(0.1, 1 + noise.jitter * detail::noise_normal(splitmix64(noise.seed) ^ key));
 }
 
 /// A device's factor: `slowdown` for a straggler, else 1.
 constexpr double straggler_factor(const Noise& noise, Rank rank) {
-  const std::uint64_t key = detail::noise_bits(noise.seed ^ 0x5354524147474c45U) + static_cast<std::uint64_t>(number(rank));
+  const std::uint64_t key = splitmix64(noise.seed ^ 0x5354524147474c45U) + static_cast<std::uint64_t>(number(rank));
   return detail::noise_uniform(key) < noise.stragglers ? noise.slowdown : 1.0;
 }
 
@@ -102,7 +96,7 @@ inline std::vector<double> noise_factors(const Schedule& schedule, const Noise& 
 /// The factor of a route's messages: one for each pair of ends or group.
 inline double message_factor(const Noise& noise, const Task& task) {
   const auto part = [](auto value) { return static_cast<std::uint64_t>(static_cast<std::uint32_t>(value)); };
-  return jitter_factor(noise, detail::noise_bits(part(number(task.rank)) << 32 | part(number(task.peer))) +
+  return jitter_factor(noise, splitmix64(part(number(task.rank)) << 32 | part(number(task.peer))) +
                                   part(number(task.group)) * 64 + static_cast<std::uint64_t>(task.op));
 }
 

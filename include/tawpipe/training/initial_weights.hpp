@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "tawpipe/core/splitmix64.hpp"
 #include "tawpipe/model/parameters.hpp"
 #include "tawpipe/model/transformer.hpp"
 
@@ -42,13 +43,9 @@ class InitialWeights {
   }
 
  private:
-  /// The `counter`-th number of splitmix64's sequence from the seed on, within (0, 1].
-  /// Source: Steele, Lea and Flood 2014, Fast splittable pseudorandom number generators.
+  /// The `counter`-th number of SplitMix64's sequence from the seed on, within (0, 1].
   double uniform(std::uint64_t counter) const {
-    std::uint64_t z = seed_ * 0xd1342543de82ef95U + counter * 0x9e3779b97f4a7c15U + 0x9e3779b97f4a7c15U;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
-    z ^= z >> 31;
+    const std::uint64_t z = splitmix64(seed_ * 0xd1342543de82ef95U + counter * splitmix64_step);
     return (static_cast<double>(z >> 11) + 1.0) / 9007199254740992.0;
   }
   /// Box and Muller's.

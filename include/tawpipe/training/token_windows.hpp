@@ -13,6 +13,7 @@
 
 #include "tawpipe/core/config.hpp"
 #include "tawpipe/core/error.hpp"
+#include "tawpipe/core/splitmix64.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/training/microbatch_source.hpp"
 #include "tawpipe/training/token_data.hpp"
@@ -86,10 +87,10 @@ class TokenWindows final : public MicrobatchSource {
   std::int64_t start(std::int64_t step, std::int32_t microbatch, std::int32_t row) const {
     if (options_.order == DataOrder::random) {
       // Drawn from all places by remainder: one place is preferred to another by less than count / 2^64.
-      std::uint64_t state = mix(options_.seed);
-      state = mix(state ^ static_cast<std::uint64_t>(step));
-      state = mix(state ^ static_cast<std::uint64_t>(microbatch));
-      state = mix(state ^ static_cast<std::uint64_t>(row));
+      std::uint64_t state = splitmix64(options_.seed);
+      state = splitmix64(state ^ static_cast<std::uint64_t>(step));
+      state = splitmix64(state ^ static_cast<std::uint64_t>(microbatch));
+      state = splitmix64(state ^ static_cast<std::uint64_t>(row));
       return static_cast<std::int64_t>(state % static_cast<std::uint64_t>(range_.count() - options_.sequence));
     }
     // Remainders first: the product stays within 64 bits, however many steps there were.
@@ -108,15 +109,6 @@ class TokenWindows final : public MicrobatchSource {
 
   /// Sequences in the range that do not overlap and have a token behind them.
   std::int64_t windows() const { return (range_.count() - 1) / options_.sequence; }
-
-  /// The finalizer of SplitMix64: every bit of the result depends on every bit given.
-  /// Source: Steele, Lea and Flood 2014, "Fast splittable pseudorandom number generators", section 4.
-  static std::uint64_t mix(std::uint64_t z) {
-    z += 0x9e3779b97f4a7c15;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-    return z ^ (z >> 31);
-  }
 
   std::shared_ptr<const TokenFile> file_;
   TokenRange range_;

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "tawpipe/core/splitmix64.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 
@@ -76,15 +77,8 @@ struct Content {
 /// A random number for one microbatch's gradient of one stage. A sum of them modulo 2^64 tells which were added, however
 /// the sum was formed and in O(1) an addition: one missing, doubled or foreign leaves the right sum with probability 2^-64.
 constexpr std::uint64_t contribution_of(std::int64_t stage, std::int64_t microbatch) {
-  // splitmix64 of the pair. Source: Steele, Lea and Flood 2014, Fast splittable pseudorandom number generators.
-  std::uint64_t z = static_cast<std::uint64_t>(stage) * 0xd1342543de82ef95U + static_cast<std::uint64_t>(microbatch) + 1;
-  for (int i = 0; i < 2; ++i) {
-    z += 0x9e3779b97f4a7c15U;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
-    z ^= z >> 31;
-  }
-  return z;
+  return splitmix64(
+      splitmix64(static_cast<std::uint64_t>(stage) * 0xd1342543de82ef95U + static_cast<std::uint64_t>(microbatch) + 1));
 }
 inline constexpr std::int64_t embedding_stage = -2;  ///< contribution_of's stage for the embedding's gradient
 inline constexpr std::int64_t head_stage = -3;       ///< and for the head's

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "tawpipe/core/splitmix64.hpp"
 #include "tawpipe/schedule/schedules/detail/zero_bubble_planner.hpp"
 #include "tawpipe/schedule/schedules/pipeline.hpp"
 
@@ -16,16 +17,14 @@ namespace tawpipe::schedules {
 
 namespace detail {
 
-/// Numbers that look random, the same on every machine. Source: Steele et al. 2014, SplitMix64.
+/// Numbers that look random, the same on every machine.
 class SplitMix {
  public:
   explicit SplitMix(std::uint64_t seed) : state_{seed} {}
   std::size_t below(std::size_t end) {
-    state_ += 0x9e3779b97f4a7c15;
-    std::uint64_t z = state_;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-    return static_cast<std::size_t>((z ^ (z >> 31)) % end);
+    const std::uint64_t bits = splitmix64(state_);
+    state_ += splitmix64_step;
+    return static_cast<std::size_t>(bits % end);
   }
 
  private:
