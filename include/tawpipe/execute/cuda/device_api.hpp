@@ -1,0 +1,100 @@
+// What the CUDA executors ask of a device and of communicators: concepts that CUDA and NCCL, and an emulation, model.
+// Not: their implementations (cuda_api.hpp, nccl_api.hpp) nor what is done with them (virtual_executor.hpp, nccl_executor.hpp).
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "tawpipe/backend/device_compute.hpp"
+#include "tawpipe/model/dtype.hpp"
+
+namespace tawpipe::cuda {
+
+/// Which of two streams with work a device turns to first. Work that runs is not interrupted.
+enum class Priority : std::uint8_t { normal, high };
+
+/// A device: memory, in-order streams, events between them, and the few kernels that executors need beside layers.
+///
+/// - Stream, Event and Graph are small handles, copied freely. The device owns what its `make_`, `allocate_` and `end_capture`
+///   functions returned and frees it when it is destroyed; handles of others (a framework's stream) it only uses.
+/// - Work on one stream runs in the order in which it was put there; work on different streams in any order but for events.
+///   `record` puts a mark into a stream; `wait` makes all later work of a stream start behind the last mark recorded before the
+///   call. A wait for an event never recorded waits for nothing. Streams never wait for the legacy default stream.
+/// - Only the functions named as such may block the host: those that make and allocate, and `use`. Executors call them before an
+///   iteration and never in one. All others put work into a stream and return.
+/// - Memory is not cleared. Copies and additions are of memory that does not overlap, or is the same.
+/// - Between `begin_capture` and `end_capture` on its first stream, work put into this stream, and into streams that wait for
+///   events recorded in it, becomes part of a graph instead of running. All of them must have been waited for by the first stream
+///   when the capture ends. Timed events are recorded anew by every launch of the graph and can be read after it.
+/// - Every function throws DeviceError if the device fails; work that failed earlier may be reported by a later call.
+/// - One host thread at a time uses a device, after calling `use()` in it.
+template <class D>
+concept DeviceApi = std::movable<D> &&
+    requires(D& device, typename D::Stream stream, typename D::Event event, typename D::Graph graph, std::byte* to,
+             const std::byte* from, std::size_t bytes, std::int64_t count, Dtype type, float* sum, const StepScalars* scalars) {
+  requires std::copyable<typename D::Stream> && std::copyable<typename D::Event> && std::copyable<typename D::Graph>;
+  { device.use() } -> std::same_as<void>;  ///< makes it the calling thread's current device
+  { device.make_stream(Priority::high) } -> std::same_as<typename D::Stream>;
+  { device.make_event(true) } -> std::same_as<typename D::Event>;  ///< true: with its time
+  { device.allocate(bytes) } -> std::same_as<std::byte*>;          ///< aligned to 256 bytes
+  { device.allocate_host(bytes) } -> std::same_as<std::byte*>;     ///< page-locked host memory, for upload and download
+
+  { device.record(event, stream) } -> std::same_as<void>;
+  { device.wait(stream, event) } -> std::same_as<void>;
+  { device.finished(event) } -> std::same_as<bool>;                  ///< whether its last mark was reached; true: never recorded
+  { device.seconds_between(event, event) } -> std::same_as<double>;  ///< from one timed event to another, both finished
+
+  { device.clear(to, bytes, stream) } -> std::same_as<void>;            ///< to zero
+  { device.copy(to, from, bytes, stream) } -> std::same_as<void>;       ///< on the device
+  { device.upload(to, from, bytes, stream) } -> std::same_as<void>;     ///< page-locked `from` is read when its turn comes
+  { device.download(to, from, bytes, stream) } -> std::same_as<void>;   ///< page-locked `to` is written when its turn comes
+  { device.add(to, from, count, type, stream) } -> std::same_as<void>;  ///< to[i] += from[i] (f32, bf16, f16, f64)
+  /// *sum += the sum of the squares, in an order that is the same in every run. Calls on one stream only.
+  { device.add_squares(sum, from, count, type, stream) } -> std::same_as<void>;
+  /// *scale = min(1, clip / sqrt(*square)), where clip is scalars->gradient_clip; 1 if clip is 0. Arguments: scale, square.
+  { device.clip_scale(sum, sum, scalars, stream) } -> std::same_as<void>;
+
+  { device.begin_capture(stream) } -> std::same_as<void>;
+  { device.end_capture(stream) } -> std::same_as<typename D::Graph>;  ///< may block; the graph is ready to launch
+  { device.launch(graph, stream) } -> std::same_as<void>;
+};
+
+/// How an all-reduce puts numbers together.
+enum class Reduction : std::uint8_t { sum, maximum };
+
+/// A communicator of some ranks, this process's (or object's) among them. Modelled on NCCL's.
+///
+/// - All functions but `split`, `check` and `abort` put a communication into `stream` and return; the first use of a peer or
+///   collective may block the host until its peers use it too. On one communicator all members call the same collectives in the
+///   same order with the same count, type and root; a send meets the receive of its peer in order, without tags; calls on one
+///   communicator do not overtake each other, whatever their streams.
+/// - Calls between `group_begin` and `group_end` (of any communicator of the process) start together and must not depend on each
+///   other. A send and a receive of which each waits for the other's peer belong into one group.
+/// - Pointers are device memory. `from` equal to `to` works in place; of all_gather at its own member's place in `to`, of
+///   reduce_scatter at its own member's place in `from`. A count of 0 is never passed.
+/// - Sums of bf16 and f16 are rounded to the type. Members are numbered from 0 by `split`'s key.
+/// - Every function throws DeviceError if the communicator fails; it can then only be aborted and destroyed.
+template <class C, class S>
+concept CommunicatorApi = std::movable<C> &&
+    requires(C& comm, S stream, std::byte* to, const std::byte* from, std::int64_t count, Dtype type, int member) {
+  { comm.ranks() } -> std::same_as<int>;
+  { comm.rank() } -> std::same_as<int>;
+  /// Collective, blocks: a new communicator for each colour of 0 or more, its members in the order of their keys (the same lane
+  /// limits and time limit as this one's); nothing for a negative colour.
+  { comm.split(member, member) } -> std::same_as<std::optional<C>>;  ///< colour, key
+  { comm.group_begin() } -> std::same_as<void>;
+  { comm.group_end() } -> std::same_as<void>;
+  { comm.send(from, count, type, member, stream) } -> std::same_as<void>;
+  { comm.receive(to, count, type, member, stream) } -> std::same_as<void>;
+  { comm.broadcast(from, to, count, type, member, stream) } -> std::same_as<void>;  ///< `from` is read at the root only
+  { comm.reduce(from, to, count, type, member, stream) } -> std::same_as<void>;     ///< `to` is written at the root only
+  { comm.all_gather(from, to, count, type, stream) } -> std::same_as<void>;         ///< count: of each member's part
+  { comm.reduce_scatter(from, to, count, type, stream) } -> std::same_as<void>;     ///< count: of each member's part
+  { comm.all_reduce(from, to, count, type, Reduction::sum, stream) } -> std::same_as<void>;
+  { comm.check() } -> std::same_as<void>;  ///< throws if a communication under way has failed; does not wait
+  { comm.abort() } -> std::same_as<void>;  ///< what is under way ends, unfinished; throws nothing
+};
+
+}  // namespace tawpipe::cuda
