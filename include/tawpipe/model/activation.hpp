@@ -63,15 +63,16 @@ inline ActivationBytes layer_activations(const Transformer& model, const Batch& 
 /// matrices and the gradients of their outputs, [microbatch, sequence] of 4H + 2Q + 2K + 4I. With Recompute::none they fit over
 /// saved activations that nobody reads again; otherwise recomputed ones must be held. An embedding waits for the gradient of its
 /// output [microbatch, sequence, hidden], which lies among a layer's where it fits: not in a stage without layers, nor over
-/// saved activations of I < H + 2H/T.
-/// Source: the layout of layers/host/layer_tensors.hpp.
+/// saved activations of I < H + 2H/T, or H + 4H/T of 16-bit numbers, whose norms' gradients are held in float32.
+/// Source: the layout of layers/layer_tensors.hpp.
 inline std::int64_t stash_bytes(const Transformer& model, const Batch& batch, Recompute recompute, std::int64_t layers,
                                 bool embedding) {
   const std::int64_t hidden = model.hidden;
   const std::int64_t inner = model.intermediate;
   const bool none = recompute == Recompute::none;
   const std::int64_t layer = none ? 0 : 4 * hidden + 2 * model.query_width() + 2 * model.key_width() + 4 * inner;
-  const bool fits = layers > 0 && (!none || batch.tokens() * inner >= (batch.tokens() + 2) * hidden);
+  const std::int64_t norms = 2 * std::max<std::int64_t>(1, 4 / size_bytes(model.dtype));
+  const bool fits = layers > 0 && (!none || batch.tokens() * inner >= (batch.tokens() + norms) * hidden);
   return batch.tokens() * size_bytes(model.dtype) * (layers * layer + (embedding && !fits ? hidden : 0));
 }
 

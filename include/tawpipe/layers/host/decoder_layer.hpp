@@ -8,7 +8,7 @@
 #include "tawpipe/layers/host/attention.hpp"
 #include "tawpipe/layers/host/blas.hpp"
 #include "tawpipe/layers/host/kernels.hpp"
-#include "tawpipe/layers/host/layer_tensors.hpp"
+#include "tawpipe/layers/layer_tensors.hpp"
 #include "tawpipe/model/batch.hpp"
 #include "tawpipe/model/transformer.hpp"
 

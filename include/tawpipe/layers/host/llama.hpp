@@ -18,7 +18,7 @@
 #include "tawpipe/layers/host/blas.hpp"
 #include "tawpipe/layers/host/decoder_layer.hpp"
 #include "tawpipe/layers/host/kernels.hpp"
-#include "tawpipe/layers/host/layer_tensors.hpp"
+#include "tawpipe/layers/layer_tensors.hpp"
 #include "tawpipe/model/batch.hpp"
 #include "tawpipe/model/dtype.hpp"
 #include "tawpipe/model/stage_work.hpp"
@@ -37,7 +37,7 @@ struct LlamaOptions {
 /// Models LayerCompute. A stage is any run of layers, also none, with or without embedding and head. Its numbers do not depend on
 /// how the model is cut: stages of one layer give the bits that one stage of all layers gives.
 /// Sizes: `saved` and both workspaces as model/activation.hpp computes them; stash_bytes() of stash for a backward_weight that
-/// runs by itself. `saved` holds the layers one behind the other (layers/host/layer_tensors.hpp), then the head's input
+/// runs by itself. `saved` holds the layers one behind the other (layers/layer_tensors.hpp), then the head's input
 /// [tokens, hidden] (after backward_input its first row is the gradient of the final norm), its normed input, and softmax of the
 /// logits [tokens, vocab] (then their gradient).
 /// `backward_weight` reads no weights and `backward` is exactly backward_input and backward_weight; recomputation repeats the

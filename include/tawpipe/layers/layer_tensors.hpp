@@ -1,14 +1,15 @@
 // Where the tensors of one decoder layer lie between its forward and its backward, by recomputation policy.
-// Not: what is computed with them (layers/host/decoder_layer.hpp).
+// Not: what is computed with them (layers/host/decoder_layer.hpp, layers/cuda/decoder_layer.hpp).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "tawpipe/model/batch.hpp"
 #include "tawpipe/model/transformer.hpp"
 
-namespace tawpipe::layers::host {
+namespace tawpipe::layers {
 
 /// Hands out memory from front to back.
 template <class T>
@@ -54,6 +55,8 @@ struct TokenWidths {
 /// is computed again into workspace, or into the stash where backward_weight runs by itself and needs it (all but the sigmoid).
 template <class T>
 struct LayerTensors {
+  using Sum = std::conditional_t<sizeof(T) < sizeof(float), float, T>;  ///< sums over tokens are at least float
+
   T* input = nullptr;             ///< H -> gradient of the layer's output
   T* attention_norm = nullptr;    ///< H
   T* qkv = nullptr;               ///< Q + 2K, rotated -> its gradient, before the rotation
@@ -64,8 +67,13 @@ struct LayerTensors {
   T* sigmoid = nullptr;           ///< I, of the gate -> gradients of the norms' weights (where not in the stash)
   T* up = nullptr;                ///< I -> its gradient
   T* product = nullptr;           ///< I: silu(gate) up
-  T* norm_gradients = nullptr;    ///< 2 x H for all tokens: of the attention norm, of the feed-forward norm
+  Sum* norm_gradients = nullptr;  ///< 2 x H for all tokens: of the attention norm, of the feed-forward norm
   T* behind_gradients = nullptr;  ///< memory that is free behind them in the last half of backward_input, and after it
+
+  /// How many T the room of `norm_gradients` is.
+  static std::int64_t norm_gradient_numbers(const TokenWidths& width) {
+    return 2 * width.hidden * std::int64_t{sizeof(Sum) / sizeof(T)};
+  }
 
   /// Places a layer's tensors: what the policy keeps in `kept`, what backward_weight needs of the others in `rest`, the
   /// remainder in `passing`. The three may be one and the same memory, but for `kept`.
@@ -86,9 +94,10 @@ struct LayerTensors {
     place(sigmoid, width.inner, all, passing);
     place(up, width.inner, products, rest);
     place(product, width.inner, all, rest);
-    norm_gradients = all || &rest == &passing ? sigmoid : rest.take(2 * width.hidden);
-    behind_gradients = norm_gradients + 2 * width.hidden;
+    T* const sums = all || &rest == &passing ? sigmoid : rest.take(norm_gradient_numbers(width));
+    norm_gradients = reinterpret_cast<Sum*>(sums);
+    behind_gradients = sums + norm_gradient_numbers(width);
   }
 };
 
-}  // namespace tawpipe::layers::host
+}  // namespace tawpipe::layers

@@ -1,5 +1,5 @@
 // Tensors of a layer lie apart, within the bytes that the model says. Not: what is in them.
-#include "tawpipe/layers/host/layer_tensors.hpp"
+#include "tawpipe/layers/layer_tensors.hpp"
 
 #include <doctest/doctest.h>
 
@@ -12,9 +12,9 @@
 using tawpipe::Batch;
 using tawpipe::Recompute;
 using tawpipe::Transformer;
-using tawpipe::layers::host::Cursor;
-using tawpipe::layers::host::LayerTensors;
-using tawpipe::layers::host::TokenWidths;
+using tawpipe::layers::Cursor;
+using tawpipe::layers::LayerTensors;
+using tawpipe::layers::TokenWidths;
 
 namespace {
 
