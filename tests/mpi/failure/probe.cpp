@@ -47,7 +47,7 @@ class FailingLayer {
   const Plan& plan_;
 };
 
-int run(const std::string& way, int rank, std::int64_t milliseconds, const mpi::WatchOptions& limits) {
+int run(const std::string& way, int rank, std::int64_t milliseconds, const WatchOptions& limits) {
   mpi::Session session{limits};
   const Transformer model = support::toy_model(12, false);
   const Workload work = support::toy_work(model, 12);

@@ -16,6 +16,7 @@
 
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
+#include "tawpipe/execute/detail/clock.hpp"
 
 namespace tawpipe::mpi {
 
@@ -72,9 +73,6 @@ inline void barrier(MPI_Comm comm) {
   wait(request);
 }
 
-/// Nanoseconds of this host's clock, which all its processes share.
-inline std::int64_t now() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+using tawpipe::detail::now;
 
 }  // namespace tawpipe::mpi

@@ -13,8 +13,10 @@
 
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
+#include "tawpipe/execute/host_groups.hpp"
 #include "tawpipe/execute/mpi/api.hpp"
-#include "tawpipe/execute/mpi/watch.hpp"
+#include "tawpipe/execute/mpi/watch_peers.hpp"
+#include "tawpipe/execute/watch.hpp"
 #include "tawpipe/topology/device_group.hpp"
 
 namespace tawpipe::mpi {
@@ -141,7 +143,7 @@ class Session {
     notices_ = Communicator{comm};
     check(MPI_Comm_rank(comm, &rank_), "MPI_Comm_rank");
     check(MPI_Comm_size(comm, &ranks_), "MPI_Comm_size");
-    watch_.emplace(control_.get(), options);
+    watch_.emplace(rank_, options.on ? watch_peers(control_.get()) : std::vector<WatchPeer>{}, options);
     host_ = Communicator::of_host(control_.get());
     int lowest = rank_;
     check(MPI_Allreduce(MPI_IN_PLACE, &lowest, 1, MPI_INT, MPI_MIN, host_.get()), "MPI_Allreduce");
@@ -162,23 +164,10 @@ class Session {
   std::optional<Watch> watch_;
 };
 
-/// The hosts as device groups. @param host_of  [rank] anything that is equal on one host, as Session::host_of() gives it
+/// The hosts as device groups. @param host_of  [rank] the lowest rank on its host
 /// @throws InputError  if ranks are not numbered host by host, as groups need it.
 inline DeviceGroups nodes_of(const std::vector<int>& host_of) {
-  std::vector<std::int32_t> sizes;
-  for (std::size_t r = 0; r < host_of.size(); ++r) {
-    const auto first = static_cast<std::size_t>(std::find(host_of.begin(), host_of.end(), host_of[r]) - host_of.begin());
-    if (first == r) {
-      sizes.push_back(1);
-    } else if (host_of[r - 1] == host_of[r]) {
-      ++sizes.back();
-    } else {
-      throw InputError(concat("ranks ", first, " and ", r, " are on one host and rank ", r - 1,
-                              " is on another; ranks must be "
-                              "numbered host by host: start with mpirun --map-by slot (or ppr:N:node with --rank-by slot)"));
-    }
-  }
-  return DeviceGroups{std::move(sizes)};
+  return host_groups(host_of, "start with mpirun --map-by slot (or ppr:N:node with --rank-by slot)");
 }
 inline DeviceGroups nodes_of(const Session& session) { return nodes_of(session.host_of()); }
 

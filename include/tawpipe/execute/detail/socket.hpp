@@ -1,5 +1,5 @@
-// TCP connections for the watch over ranks: connect and accept with a time limit, messages with a kind and a length.
-// Not: what they say (execute/mpi/watch.hpp); training data, which goes by MPI.
+// TCP connections between ranks beside their data: connect and accept with a time limit, messages with a kind and a length.
+// Not: what they say (execute/watch.hpp).
 #pragma once
 
 #include <arpa/inet.h>
@@ -21,7 +21,7 @@
 #include <utility>
 #include <vector>
 
-namespace tawpipe::mpi::detail {
+namespace tawpipe::detail {
 
 /// An open file descriptor, closed at the end.
 class Descriptor {
@@ -83,6 +83,23 @@ class Connection {
     all += text;
     const auto sent = ::send(socket_.get(), all.data(), all.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     static_cast<void>(sent);
+  }
+
+  /// Waits until all of it is on its way. @return false if the other end does not take it in time, or is gone
+  bool send_whole(std::uint32_t kind, std::string_view text, int milliseconds) {
+    if (!open()) return false;
+    const std::uint32_t head[2] = {kind, static_cast<std::uint32_t>(text.size())};
+    std::string all(reinterpret_cast<const char*>(head), sizeof head);
+    all += text;
+    for (std::size_t sent = 0; sent < all.size();) {
+      const auto part = ::send(socket_.get(), all.data() + sent, all.size() - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (part > 0) {
+        sent += static_cast<std::size_t>(part);
+      } else if ((errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) || !await(socket_.get(), POLLOUT, milliseconds)) {
+        return false;
+      }
+    }
+    return true;
   }
 
   /// Reads what is there. @return false once the other end is closed
@@ -155,20 +172,54 @@ inline std::vector<std::uint32_t> own_addresses() {
   return addresses;
 }
 
-/// @return not open if the connection does not come about in time
+/// Listens on `port` of all addresses, IPv6's and IPv4's. @return the socket, not open if that failed for the reason `error`
+inline Descriptor listen_on(std::uint16_t port, int backlog, int& error) {
+  const int on = 1;
+  const int off = 0;
+  sockaddr_in6 six{};
+  six.sin6_family = AF_INET6;
+  six.sin6_port = htons(port);
+  Descriptor socket{::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+  bool bound = socket.open() && ::bind(socket.get(), reinterpret_cast<sockaddr*>(&six), sizeof six) == 0;
+  if (!bound && errno != EADDRINUSE) {  // a host without IPv6
+    sockaddr_in four{};
+    four.sin_family = AF_INET;
+    four.sin_port = htons(port);
+    socket = Descriptor{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
+    ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    bound = socket.open() && ::bind(socket.get(), reinterpret_cast<sockaddr*>(&four), sizeof four) == 0;
+  }
+  if (bound && ::listen(socket.get(), backlog) == 0) return socket;
+  error = errno;
+  return {};
+}
+
+/// @return not open if the connection does not come about in time; `error` then says why
+inline Descriptor connect_to(const sockaddr* address, socklen_t size, int milliseconds, int& error) {
+  Descriptor socket{::socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
+  error = 0;
+  if (socket.open() && ::connect(socket.get(), address, size) == 0) return socket;
+  if (!socket.open() || errno != EINPROGRESS) {
+    error = errno;
+  } else if (!await(socket.get(), POLLOUT, milliseconds)) {
+    error = ETIMEDOUT;
+  } else {
+    socklen_t length = sizeof error;
+    if (::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
+    if (error == 0) return socket;
+  }
+  return {};
+}
+/// To an IPv4 address in network order. @return not open if the connection does not come about in time
 inline Descriptor connect_to(std::uint32_t host, std::uint16_t port, int milliseconds) {
-  Descriptor socket{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(port);
   address.sin_addr.s_addr = host;
-  if (!socket.open()) return {};
-  if (::connect(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0) return socket;
-  if (errno != EINPROGRESS || !await(socket.get(), POLLOUT, milliseconds)) return {};
   int error = 0;
-  socklen_t size = sizeof error;
-  if (::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0 || error != 0) return {};
-  return socket;
+  return connect_to(reinterpret_cast<const sockaddr*>(&address), sizeof address, milliseconds, error);
 }
 
-}  // namespace tawpipe::mpi::detail
+}  // namespace tawpipe::detail

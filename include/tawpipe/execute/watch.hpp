@@ -1,6 +1,7 @@
-// Watches over all ranks of a run, beside MPI: when one dies, is silent, fails or stalls, all end with exit code 3 and a
+// Watches over all ranks of a run, beside their data: when one dies, is silent, fails or stalls, all end with exit code 3 and a
 // message that says which rank and in which task.
-// Not: recovery; a run is started again from its checkpoint.
+// Not: who connects them (execute/mpi/session.hpp, execute/cuda/rendezvous.hpp); recovery: a run is started again from its
+// checkpoint.
 #pragma once
 
 #include <fcntl.h>
@@ -18,24 +19,30 @@
 #include <cstring>
 #include <functional>
 #include <mutex>
-#include <random>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "tawpipe/core/ids.hpp"
-#include "tawpipe/execute/mpi/api.hpp"
-#include "tawpipe/execute/mpi/detail/socket.hpp"
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/text.hpp"
+#include "tawpipe/execute/detail/clock.hpp"
+#include "tawpipe/execute/detail/socket.hpp"
 
-namespace tawpipe::mpi {
+namespace tawpipe {
 
 /// How long the watch waits.
 struct WatchOptions {
   bool on = true;
   double silence_seconds = 5;  ///< a rank not heard of for this long has failed
   double task_seconds = 60;    ///< a task that goes on, or waits for its other ends, for this long has stalled
+};
+
+/// A way to another rank.
+struct WatchPeer {
+  int rank = 0;
+  detail::Connection connection;
 };
 
 /// One of these on each rank, a thread each. Rank 0 has a TCP connection to every other rank. The operating system closes a
@@ -46,12 +53,10 @@ struct WatchOptions {
 /// once when one has died, and a second later kills them; in between they find out who it was.
 class Watch {
  public:
-  /// Collective over `comm`. @throws DeviceError  if a rank cannot reach rank 0 by TCP.
-  Watch(MPI_Comm comm, const WatchOptions& options) : options_{options} {
-    check(MPI_Comm_rank(comm, &rank_), "MPI_Comm_rank");
-    check(MPI_Comm_size(comm, &ranks_), "MPI_Comm_size");
+  /// @param peers  of rank 0: a connection to every other rank; of another: one to rank 0. Not used where the watch is off.
+  Watch(int rank, std::vector<WatchPeer> peers, const WatchOptions& options) : options_{options}, rank_{rank} {
     if (!options_.on) return;
-    connect(comm);
+    for (WatchPeer& peer : peers) peers_.push_back(Peer{peer.rank, std::move(peer.connection), now(), {}, false});
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) throw DeviceError("no pipe can be made for the watch over ranks");
     wake_read_ = detail::Descriptor{ends[0]};
@@ -102,11 +107,12 @@ class Watch {
   }
 
  private:
+  static std::int64_t now() { return detail::now(); }
   static constexpr std::int32_t nothing = -1;
   static constexpr char wake_byte = 0;
   static constexpr char terminate_byte = 1;
   static constexpr std::int64_t second = 1'000'000'000;
-  enum Kind : std::uint32_t { hello, heartbeat, stalled, failure, goodbye };
+  enum Kind : std::uint32_t { heartbeat = 1, stalled, failure, goodbye };
 
   struct Activity {
     std::atomic<std::int32_t> task{nothing};
@@ -124,68 +130,6 @@ class Watch {
     std::vector<Entry> entries;
     bool left = false;  // in good order
   };
-
-  void connect(MPI_Comm comm) {
-    struct Door {
-      std::uint64_t secret = 0;
-      std::uint32_t hosts = 0;
-      std::uint16_t port = 0;
-      std::array<std::uint32_t, 32> host{};
-    } door;
-    detail::Descriptor listener;
-    if (rank_ == 0) {
-      listener = detail::listen_anywhere(ranks_, door.port);
-      std::random_device random;
-      door.secret = std::uint64_t{random()} << 32U | random();
-      for (const std::uint32_t host : detail::own_addresses()) {
-        if (door.hosts < door.host.size()) door.host[door.hosts++] = host;
-      }
-    }
-    check(MPI_Bcast(&door, sizeof door, MPI_BYTE, 0, comm), "MPI_Bcast");
-    bool fine = true;
-    if (rank_ == 0) {
-      fine = listener.open() && accept_all(listener.get(), door.secret);
-    } else {
-      fine = false;
-      for (std::uint32_t h = door.hosts; h-- > 0 && !fine;) {  // the loopback first, which fails at once
-        detail::Connection connection{detail::connect_to(door.host[h], door.port, 1000)};
-        std::string greeting(sizeof door.secret + sizeof rank_, '\0');
-        std::memcpy(greeting.data(), &door.secret, sizeof door.secret);
-        std::memcpy(greeting.data() + sizeof door.secret, &rank_, sizeof rank_);
-        connection.send(hello, greeting);
-        detail::Frame answer;
-        fine = connection.open() && connection.await_frame(answer, 2000) && answer.text == greeting;
-        if (fine) peers_.push_back(Peer{0, std::move(connection), now(), {}, false});
-      }
-    }
-    int all = fine ? 1 : 0;
-    check(MPI_Allreduce(MPI_IN_PLACE, &all, 1, MPI_INT, MPI_MIN, comm), "MPI_Allreduce");
-    if (all == 0) {
-      throw DeviceError(concat("rank ", rank_, fine ? " is watched, but another" : "",
-                               " cannot reach rank 0 by TCP, by which a dead rank would be noticed; open a way between the "
-                               "hosts, or switch the watch off"));
-    }
-  }
-
-  bool accept_all(int listener, std::uint64_t secret) {
-    const std::int64_t deadline = now() + 10 * second;
-    while (peers_.size() + 1 < static_cast<std::size_t>(ranks_)) {
-      const std::int64_t left = (deadline - now()) / 1'000'000;
-      if (left <= 0 || !detail::await(listener, POLLIN, static_cast<int>(left))) return false;
-      detail::Connection connection{detail::Descriptor{::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)}};
-      detail::Frame greeting;
-      if (!connection.open() || !connection.await_frame(greeting, 1000)) continue;
-      Peer peer;
-      if (greeting.kind != hello || greeting.text.size() != sizeof secret + sizeof peer.rank) continue;
-      if (std::memcmp(greeting.text.data(), &secret, sizeof secret) != 0) continue;
-      std::memcpy(&peer.rank, greeting.text.data() + sizeof secret, sizeof peer.rank);
-      connection.send(hello, greeting.text);
-      peer.connection = std::move(connection);
-      peer.heard = now();
-      peers_.push_back(std::move(peer));
-    }
-    return true;
-  }
 
   void wake(char byte) const {
     const auto written = ::write(wake_write_.get(), &byte, 1);
@@ -402,7 +346,6 @@ class Watch {
 
   WatchOptions options_;
   int rank_ = 0;
-  int ranks_ = 1;
   std::vector<Peer> peers_;                 ///< of rank 0: all others; of another: rank 0
   std::array<Activity, 256> activities_{};  ///< [lane]
   detail::Descriptor wake_read_;
@@ -422,4 +365,4 @@ class Watch {
   std::thread thread_;
 };
 
-}  // namespace tawpipe::mpi
+}  // namespace tawpipe
