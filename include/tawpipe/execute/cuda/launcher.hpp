@@ -1,0 +1,135 @@
+// Which rank this process is, from the variables that torchrun, Slurm and MPI's launchers set.
+// Not: the environment itself, which is given (a library reads none); how ranks find each other (execute/cuda/rendezvous.hpp).
+#pragma once
+
+#include <charconv>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/text.hpp"
+
+namespace tawpipe::cuda {
+
+/// A process's environment: name and value.
+using Environment = std::map<std::string, std::string>;
+
+/// Where a launcher has put this process.
+struct ProcessPlace {
+  int rank = 0;
+  int ranks = 1;
+  std::optional<int> local_rank;     ///< among the ranks of its host; what the launcher did not say the rendezvous finds out
+  std::string launcher;              ///< "torchrun", "Open MPI", "Slurm" or "PMI"; empty: none, one process by itself
+  std::string master = "127.0.0.1";  ///< host name or address of rank 0
+  std::uint16_t port = 29577;        ///< of rank 0's rendezvous
+  std::string job;                   ///< what the launcher calls the run; processes of two runs do not mix
+};
+
+namespace detail {
+
+/// The variable's value; empty where it is not set.
+inline std::string_view variable(const Environment& environment, const std::string& name) {
+  const auto found = environment.find(name);
+  return found == environment.end() ? std::string_view{} : std::string_view{found->second};
+}
+
+/// @throws InputError  unless the variable, if it is set, is a whole number from `least` to `most`.
+inline std::optional<int> number(const Environment& environment, const std::string& name, int least, int most) {
+  const std::string_view text = variable(environment, name);
+  if (text.empty()) return std::nullopt;
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || value < least || value > most) {
+    throw InputError(concat(name, "=", one_line(std::string{text}), " is set; it must be a number from ", least, " to ", most));
+  }
+  return value;
+}
+
+/// The first host of Slurm's "node[03-07,9],login1" is "node03".
+inline std::string first_host(std::string_view nodes) {
+  const auto end = nodes.find_first_of(",[");
+  std::string host{nodes.substr(0, end)};
+  if (end == std::string_view::npos || nodes[end] == ',') return host;
+  const std::string_view inside = nodes.substr(end + 1);
+  host += inside.substr(0, inside.find_first_of(",-]"));
+  const auto close = nodes.find(']');
+  if (close == std::string_view::npos) return host;
+  const std::string_view rest = nodes.substr(close + 1);
+  return host + (rest.empty() || rest.front() == ',' ? std::string{} : first_host(rest));
+}
+
+/// The names by which one launcher tells a process its place.
+struct LauncherNames {
+  const char* launcher;
+  const char* rank;
+  const char* ranks;
+  const char* local_rank;
+};
+
+/// Slurm sets its variables in a batch script, too, of which there is one: only a step's processes are ranks.
+inline bool started_by(const LauncherNames& names, const Environment& environment) {
+  if (variable(environment, names.rank).empty() && variable(environment, names.ranks).empty()) return false;
+  if (std::string_view{names.launcher} != "Slurm") return true;
+  return !variable(environment, "SLURM_STEP_ID").empty() || !variable(environment, "SLURM_STEPID").empty();
+}
+
+}  // namespace detail
+
+/// Reads RANK and WORLD_SIZE (torchrun and most frameworks), else OMPI_COMM_WORLD_*, SLURM_*, PMI_*; with none of them this is
+/// a process by itself. MASTER_ADDR and MASTER_PORT say where rank 0 is, whatever the launcher; without them it is the first
+/// host of Slurm's step, or this host where all ranks are on one. torchrun's agent listens on MASTER_PORT itself
+/// (TORCHELASTIC_USE_AGENT_STORE=True): then the next port is used.
+/// @throws InputError  for a number that is none, a rank without a world size, and several hosts without MASTER_ADDR.
+inline ProcessPlace place_of(const Environment& environment) {
+  static constexpr detail::LauncherNames known[] = {
+      {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK"},
+      {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
+      {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"},
+      {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
+  };
+  constexpr int most_ranks = 1 << 20;
+  ProcessPlace place;
+  for (const detail::LauncherNames& names : known) {
+    if (!detail::started_by(names, environment)) continue;
+    const auto ranks = detail::number(environment, names.ranks, 1, most_ranks);
+    if (!ranks) throw InputError(concat(names.rank, " is set and ", names.ranks, " is not; set both"));
+    const auto rank = detail::number(environment, names.rank, 0, *ranks - 1);
+    if (!rank) throw InputError(concat(names.ranks, " is set and ", names.rank, " is not; set both"));
+    place.launcher = names.launcher;
+    place.rank = *rank;
+    place.ranks = *ranks;
+    place.local_rank = detail::number(environment, names.local_rank, 0, most_ranks);
+    break;
+  }
+  if (place.launcher.empty()) return place;
+
+  if (const auto port = detail::number(environment, "MASTER_PORT", 1, 65535)) {
+    const bool taken = detail::variable(environment, "TORCHELASTIC_USE_AGENT_STORE") == "True";
+    place.port = static_cast<std::uint16_t>(!taken ? *port : *port < 65535 ? *port + 1 : *port - 1);
+  }
+  const std::string_view step_nodes = detail::variable(environment, "SLURM_STEP_NODELIST");
+  if (const std::string_view master = detail::variable(environment, "MASTER_ADDR"); !master.empty()) {
+    place.master = master;
+  } else if (place.launcher == "Slurm" && !step_nodes.empty()) {
+    place.master = detail::first_host(step_nodes);
+  } else {
+    const char* const local_ranks = place.launcher == "torchrun"   ? "LOCAL_WORLD_SIZE"
+                                    : place.launcher == "Open MPI" ? "OMPI_COMM_WORLD_LOCAL_SIZE"
+                                                                   : "MPI_LOCALNRANKS";
+    if (place.ranks > 1 && detail::number(environment, local_ranks, 1, most_ranks) != place.ranks) {
+      throw InputError(concat("MASTER_ADDR is not set, and ", place.launcher,
+                              " does not say that all ranks are on one host; set it to the name or address of rank 0's host"));
+    }
+  }
+  for (const char* const name : {"TORCHELASTIC_RUN_ID", "SLURM_JOB_ID"}) {
+    const std::string_view job = detail::variable(environment, name);
+    if (!job.empty() && place.job.empty()) place.job = job;
+  }
+  return place;
+}
+
+}  // namespace tawpipe::cuda
