@@ -15,7 +15,7 @@ if ! "$formatter" --version | grep -q 'version 14\.'; then
 fi
 
 folders=()
-for folder in include sim tests bench examples; do
+for folder in include src sim tests bench examples; do
   [[ -d $folder ]] && folders+=("$folder")
 done
 mode=(--dry-run -Werror)

@@ -6,6 +6,14 @@
 #ifdef HOST_LAYERS
 #include <tawpipe/layers/host/blas.hpp>
 #endif
+#ifdef CUDA
+#include <tawpipe/execute/cuda/cuda_api.hpp>
+#include <tawpipe/execute/cuda/nccl_api.hpp>
+#endif
+#ifdef CUDA_LAYERS
+#include <cudnn.h>
+#include <tawpipe/layers/cuda/launch.hpp>
+#endif
 
 #ifndef BASE_ONLY
 #include <fmt/format.h>
@@ -27,6 +35,17 @@ int main() {
   using tawpipe::layers::host::Operand;
   tawpipe::layers::host::multiply(Operand::plain, Operand::plain, 1, 1, 1, 1.0, &three, 1, &three, 1, 0.0, &nine, 1);
   if (nine != 9) return 1;
+#endif
+#ifdef CUDA
+  if (tawpipe::cuda::new_communicator_id().empty()) return 1;
+  try {
+    const tawpipe::cuda::CudaDevice device{0};  // where there is none: an error with words
+  } catch (const tawpipe::cuda::CudaError& error) {
+    if (error.status() == cudaSuccess) return 1;
+  }
+#endif
+#ifdef CUDA_LAYERS
+  if (cudnnGetVersion() == 0) return 1;
 #endif
   return 0;
 }

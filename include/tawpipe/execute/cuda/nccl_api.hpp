@@ -1,0 +1,242 @@
+// Communicators as execute/cuda/device_api.hpp asks for them: NCCL's, never blocking, with a time limit of our own.
+// Not: how ranks find each other (rendezvous.hpp); who watches over a run (execute/watch.hpp).
+#pragma once
+
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/execute/cuda/check.hpp"
+#include "tawpipe/execute/cuda/device_api.hpp"
+#include "tawpipe/execute/detail/clock.hpp"
+
+namespace tawpipe::cuda {
+
+/// How NCCL is used.
+struct NcclOptions {
+  int max_ctas = 0;     ///< most blocks a communication takes from computation; 0: NCCL chooses
+  double seconds = 60;  ///< a communicator that is not ready for the next call for so long has failed
+};
+
+/// The bytes by which the ranks of a new communicator know each other; one rank makes them and tells all others.
+/// @throws NcclError  if no network interface can be used.
+inline std::string new_communicator_id() {
+  ncclUniqueId id;
+  check(ncclGetUniqueId(&id), "ncclGetUniqueId");
+  return {id.internal, sizeof id.internal};
+}
+
+/// A NCCL communicator of one rank, owned unless it was adopted. No call blocks for longer than the time limit.
+class NcclCommunicator {
+ public:
+  /// Collective over `ranks` callers, each with its GPU current.
+  /// @throws NcclError  if NCCL fails. DeviceError  if a rank does not come in time.
+  NcclCommunicator(const std::string& id, int rank, int ranks, const NcclOptions& options = {}) : options_{options} {
+    ncclUniqueId unique;
+    if (id.size() != sizeof unique.internal) {
+      throw DeviceError(concat("the id of a communicator has ", id.size(), " bytes; it must have ", sizeof unique.internal));
+    }
+    std::memcpy(unique.internal, id.data(), id.size());
+    ncclConfig_t config = configuration();
+    own_ = true;
+    start([&] { return ncclCommInitRankConfig(&comm_, ranks, unique, rank, &config); }, "ncclCommInitRankConfig");
+    learn();
+  }
+  /// Uses a communicator that a framework owns: it is never finalized, destroyed or aborted here. Its calls may block if it was
+  /// made so; then this library's time limit does not hold for it.
+  static NcclCommunicator adopt(ncclComm_t comm, const NcclOptions& options = {}) {
+    if (comm == nullptr) throw DeviceError("a null NCCL communicator cannot be used");
+    NcclCommunicator one{options};
+    one.comm_ = comm;
+    one.learn();
+    return one;
+  }
+  NcclCommunicator(NcclCommunicator&& other) noexcept : options_{other.options_} { swap(other); }
+  NcclCommunicator& operator=(NcclCommunicator&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  /// In good order where nothing has failed: all members come here. Graphs with its communications must be gone.
+  ~NcclCommunicator() {
+    if (comm_ == nullptr || !own_) return;
+    if (!failed_) {
+      try {
+        wait_for(ncclCommFinalize(comm_), "ncclCommFinalize");
+        ncclCommDestroy(comm_);
+        return;
+      } catch (const DeviceError&) {
+        failed_ = true;
+      }
+    }
+    ncclCommAbort(comm_);
+  }
+
+  ncclComm_t get() const { return comm_; }
+  int ranks() const { return ranks_; }
+  int rank() const { return rank_; }
+
+  std::optional<NcclCommunicator> split(int colour, int key) {
+    NcclCommunicator part{options_};
+    part.own_ = true;
+    ncclConfig_t config = configuration();
+    const ncclResult_t begun = ncclCommSplit(comm_, colour < 0 ? NCCL_SPLIT_NOCOLOR : colour, key, &part.comm_, &config);
+    wait_for(begun, "ncclCommSplit");  // of the parent: then the new one's handle is set
+    if (part.comm_ == nullptr) return std::nullopt;
+    part.wait_for(ncclInProgress, "ncclCommSplit");
+    part.learn();
+    return part;
+  }
+
+  void group_begin() {
+    cuda::check(ncclGroupStart(), "ncclGroupStart", comm_);
+    ++grouped().depth;
+  }
+  void group_end() {
+    Group& group = grouped();
+    --group.depth;
+    cuda::check(ncclGroupEnd(), "ncclGroupEnd", comm_);
+    if (group.depth > 0) return;
+    for (NcclCommunicator* const one : std::exchange(group.used, {})) one->wait_for(ncclInProgress, "ncclGroupEnd");
+  }
+  void send(const std::byte* from, std::int64_t count, Dtype type, int member, cudaStream_t stream) {
+    done(ncclSend(from, size(count), kind(type), member, comm_, stream), "ncclSend");
+  }
+  void receive(std::byte* to, std::int64_t count, Dtype type, int member, cudaStream_t stream) {
+    done(ncclRecv(to, size(count), kind(type), member, comm_, stream), "ncclRecv");
+  }
+  void broadcast(const std::byte* from, std::byte* to, std::int64_t count, Dtype type, int root, cudaStream_t stream) {
+    done(ncclBroadcast(from, to, size(count), kind(type), root, comm_, stream), "ncclBroadcast");
+  }
+  void reduce(const std::byte* from, std::byte* to, std::int64_t count, Dtype type, int root, cudaStream_t stream) {
+    done(ncclReduce(from, to, size(count), kind(type), ncclSum, root, comm_, stream), "ncclReduce");
+  }
+  void all_gather(const std::byte* from, std::byte* to, std::int64_t count, Dtype type, cudaStream_t stream) {
+    done(ncclAllGather(from, to, size(count), kind(type), comm_, stream), "ncclAllGather");
+  }
+  void reduce_scatter(const std::byte* from, std::byte* to, std::int64_t count, Dtype type, cudaStream_t stream) {
+    done(ncclReduceScatter(from, to, size(count), kind(type), ncclSum, comm_, stream), "ncclReduceScatter");
+  }
+  void all_reduce(const std::byte* from, std::byte* to, std::int64_t count, Dtype type, Reduction how, cudaStream_t stream) {
+    const ncclRedOp_t op = how == Reduction::sum ? ncclSum : ncclMax;
+    done(ncclAllReduce(from, to, size(count), kind(type), op, comm_, stream), "ncclAllReduce");
+  }
+
+  void check() {
+    ncclResult_t state = ncclSuccess;
+    cuda::check(ncclCommGetAsyncError(comm_, &state), "ncclCommGetAsyncError", comm_);
+    if (state != ncclSuccess && state != ncclInProgress) failed_ = true;
+    cuda::check(state, "a communication", comm_);
+  }
+  void abort() {
+    failed_ = true;
+    if (comm_ == nullptr || !own_) return;
+    ncclCommAbort(comm_);
+    comm_ = nullptr;
+  }
+
+ private:
+  struct Group {  // what this thread has open between group_begin and group_end
+    int depth = 0;
+    std::vector<NcclCommunicator*> used;
+  };
+  static Group& grouped() {
+    static thread_local Group group;
+    return group;
+  }
+
+  explicit NcclCommunicator(const NcclOptions& options) : options_{options} {}
+
+  ncclConfig_t configuration() const {
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    if (options_.max_ctas > 0) {
+      config.minCTAs = 1;
+      config.maxCTAs = options_.max_ctas;
+    }
+    return config;
+  }
+  static std::size_t size(std::int64_t count) { return static_cast<std::size_t>(count); }
+  static ncclDataType_t kind(Dtype type) {
+    switch (type) {
+      case Dtype::f64:
+        return ncclFloat64;
+      case Dtype::f32:
+        return ncclFloat32;
+      case Dtype::bf16:
+        return ncclBfloat16;
+      case Dtype::f16:
+        return ncclFloat16;
+      case Dtype::f8:
+        break;
+    }
+    throw InputError("communication of float8 is not supported; choose f32, bf16, f16 or f64");
+  }
+
+  template <class Call>
+  void start(Call&& call, std::string_view name) {
+    try {
+      wait_for(call(), name);
+    } catch (const DeviceError&) {
+      abort();  // the destructor does not run
+      throw;
+    }
+  }
+  void learn() {
+    cuda::check(ncclCommCount(comm_, &ranks_), "ncclCommCount", comm_);
+    cuda::check(ncclCommUserRank(comm_, &rank_), "ncclCommUserRank", comm_);
+  }
+
+  void done(ncclResult_t status, std::string_view call) {
+    Group& group = grouped();
+    if (group.depth == 0) return wait_for(status, call);
+    cuda::check(status, call, comm_);
+    if (std::find(group.used.begin(), group.used.end(), this) == group.used.end()) group.used.push_back(this);
+  }
+  /// Until the communicator takes the next call. @throws DeviceError  after the time limit
+  void wait_for(ncclResult_t status, std::string_view call) {
+    ncclResult_t state = status;
+    const std::int64_t deadline = tawpipe::detail::now() + static_cast<std::int64_t>(options_.seconds * 1e9);
+    for (int looks = 0; state == ncclInProgress; ++looks) {
+      cuda::check(ncclCommGetAsyncError(comm_, &state), "ncclCommGetAsyncError", comm_);
+      if (state != ncclInProgress) break;
+      if (tawpipe::detail::now() > deadline) {
+        failed_ = true;
+        throw DeviceError(concat(call, " on rank ", rank_, " of a communicator of ", ranks_, " has not come about for ",
+                                 static_cast<std::int64_t>(options_.seconds), " s; a rank has not come, or has ended"));
+      }
+      if (looks > 64) std::this_thread::sleep_for(std::chrono::microseconds{20});
+    }
+    if (state != ncclSuccess) failed_ = true;
+    cuda::check(state, call, comm_);
+  }
+  void swap(NcclCommunicator& other) {
+    std::swap(options_, other.options_);
+    std::swap(comm_, other.comm_);
+    std::swap(own_, other.own_);
+    std::swap(failed_, other.failed_);
+    std::swap(rank_, other.rank_);
+    std::swap(ranks_, other.ranks_);
+  }
+
+  NcclOptions options_;
+  ncclComm_t comm_ = nullptr;
+  bool own_ = false;
+  bool failed_ = false;
+  int rank_ = 0;
+  int ranks_ = 1;
+};
+
+static_assert(CommunicatorApi<NcclCommunicator, cudaStream_t>);
+
+}  // namespace tawpipe::cuda
