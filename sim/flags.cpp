@@ -44,6 +44,7 @@ void add_problem_flags(CLI::App& app, Request& request, const std::string& micro
                  "  memory-utilization=0.8   fraction of the memory bandwidth\n"
                  "  overhead=8.4us           of starting a transfer\n"
                  "  all-reduce=ring|tree     (default ring)\n"
+                 "  collectives=simple|nccl  NCCL's Simple protocol (default), or the fastest of its table for each size\n"
                  "or given times of one stage and microbatch, with no model needed:\n"
                  "  fixed:forward=18522us,backward_input=18086us,backward_weight=9337us,transfer=601us\n"
                  "or times measured on a machine, as tawpipe calibrate writes them: measured:FILE")

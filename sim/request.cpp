@@ -39,8 +39,8 @@ double parse_fraction(const std::string& key, const std::string& text) {
   return value;
 }
 
-/// "roofline[:utilization=0.45,memory-utilization=0.8,overhead=8.4us,all-reduce=ring|tree]", "fixed:forward=…,…" or
-/// "measured:FILE".
+/// "roofline[:utilization=0.45,memory-utilization=0.8,overhead=8.4us,all-reduce=ring|tree,collectives=simple|nccl]",
+/// "fixed:forward=…,…" or "measured:FILE".
 Cost parse_cost(const std::string& text, const std::optional<Transformer>& model) {
   const auto colon = text.find(':');
   const std::string kind = text.substr(0, colon);
@@ -67,10 +67,18 @@ Cost parse_cost(const std::string& text, const std::optional<Transformer>& model
         cost.all_reduce = value == "tree" ? Algorithm::tree : Algorithm::ring;
       } else if (key == "all-reduce") {
         throw InputError(concat("--cost: all-reduce=", value, " must be ring or tree"));
+      } else if (key == "collectives" && (value == "simple" || value == "nccl")) {
+        cost.nccl_collectives = value == "nccl";
+      } else if (key == "collectives") {
+        throw InputError(concat("--cost: collectives=", value, " must be simple or nccl"));
       } else {
-        throw InputError(concat("--cost: ", unknown_name("parameter of roofline", key,
-                                                         {"utilization", "memory-utilization", "overhead", "all-reduce"})));
+        throw InputError(
+            concat("--cost: ", unknown_name("parameter of roofline", key,
+                                            {"utilization", "memory-utilization", "overhead", "all-reduce", "collectives"})));
       }
+    }
+    if (cost.nccl_collectives && values.contains("all-reduce")) {
+      throw InputError("--cost: with collectives=nccl each all-reduce is a ring or a tree as NCCL chooses; leave out all-reduce");
     }
     return cost;
   }
@@ -327,8 +335,9 @@ std::string describe(const Cost& cost) {
   }
   if (std::holds_alternative<MeasuredCost>(cost)) return "measured times";
   const auto& roofline = std::get<RooflineCost>(cost);
-  return fmt::format("roofline: {} of the matrix peak, {} of the memory bandwidth", format_percent(roofline.utilization, 0),
-                     format_percent(roofline.memory_utilization, 0));
+  return fmt::format("roofline: {} of the matrix peak, {} of the memory bandwidth{}", format_percent(roofline.utilization, 0),
+                     format_percent(roofline.memory_utilization, 0),
+                     roofline.nccl_collectives ? "; collectives as NCCL's tuner chooses" : "");
 }
 
 std::string describe(const Problem& problem) {

@@ -3,10 +3,9 @@
 
 #include "../request.hpp"
 #include "output.hpp"
-#include "tawpipe/cost/nccl_table.hpp"
+#include "tawpipe/cost/nccl_collectives.hpp"
 #include "tawpipe/report/formatters.hpp"
 #include "tawpipe/topology/cluster_file.hpp"
-#include "tawpipe/topology/devices.hpp"
 
 namespace tawpipe::sim {
 
@@ -65,33 +64,13 @@ std::string show_text(const Cluster& cluster) {
   return out + routes.str(terminal_style());
 }
 
-/// A ring over all ranks as NCCL would lay it: its slowest hop inside a node, or all adapters of a node together.
-NcclRing ring_over(const Cluster& cluster) {
-  NcclRing ring{.ranks = cluster.ranks(), .nodes = cluster.nodes(), .bus_bandwidth = 1e18, .same_channels = cluster.nodes() == 1};
-  for (int n = 0; n < cluster.nodes(); ++n) {
-    const NodeId node{n};
-    const Rank first = cluster.first_rank(node);
-    for (int i = 0; i + 1 < cluster.devices_in(node); ++i) {
-      for (const LinkId link : cluster.route(Rank{number(first) + i}, Rank{number(first) + i + 1}).links) {
-        ring.bus_bandwidth = std::min(ring.bus_bandwidth, cluster.link(link).bandwidth.value());
-        ring.nvlink = ring.nvlink && cluster.link(link).kind == LinkClass::nvlink;
-      }
-    }
-    double out = 0;
-    for (const Link& link : cluster.kind_of(node).links) out += link.end == LinkEnd::adapter_out ? link.bandwidth.value() : 0;
-    if (cluster.nodes() > 1) ring.bus_bandwidth = std::min(ring.bus_bandwidth, out);
-  }
-  int sm = 80;  // of a device by no known name
-  for (const KnownDevice& device : known_devices()) {
-    if (device.name == cluster.device(Rank{0}).name) sm = device.sm;
-  }
-  ring.low_latency_most = ll_most(sm, cluster.nodes());
-  return ring;
-}
-
 std::string nccl_text(const Cluster& cluster) {
   if (cluster.ranks() < 2) return "";
-  const NcclRing ring = ring_over(cluster);
+  std::vector<Rank> all;
+  for (int r = 0; r < cluster.ranks(); ++r) all.push_back(Rank{r});
+  NcclRing ring = nccl_ring(all, cluster);
+  ring.extra_inside = 0;  // its own estimate knows no latencies but its own
+  ring.extra_network = 0;
   Table table{{{"over all ranks"},
                {"LL", Align::right},
                {"LL128", Align::right},
@@ -116,7 +95,8 @@ std::string nccl_text(const Cluster& cluster) {
     cells.push_back(format_memory(Bytes{simple}));
     table.row(std::move(cells));
   }
-  return "\nNCCL's own estimate of rings for B bytes (cost/nccl_table.hpp)\n" + table.str(terminal_style());
+  return "\nNCCL's own estimate of rings for B bytes (charged with --cost roofline:collectives=nccl)\n" +
+         table.str(terminal_style());
 }
 
 int show(const Cluster& cluster, const std::string& json) {

@@ -98,6 +98,19 @@ TEST_CASE("noise is seeded: the same seed gives the same run, stragglers and int
   support::check_refused(run(simulate + " --stragglers often"), {"--stragglers", "0.01x2"});
 }
 
+TEST_CASE("collectives can be charged as NCCL's tuner would run them") {
+  // Two-level FSDP on nodes of 8 adapters: a flat ring of Simple goes by one of them, NCCL's channels by all.
+  const std::string ask =
+      "simulate --schedule fsdp --cluster dgx-h100*2 --model llama-12x512 --sequence 512 --global-batch 32 --json -";
+  const json simple = parsed(run(ask));
+  CHECK(simple == parsed(run(ask + " --cost roofline:collectives=simple")));
+  CHECK(parsed(run(ask + " --cost roofline:collectives=nccl")).at("makespan_s").get<double>() <
+        simple.at("makespan_s").get<double>());
+  support::check_refused(run(ask + " --cost roofline:collectives=nvls"), {"collectives=nvls", "simple or nccl"});
+  support::check_refused(run(ask + " --cost roofline:collectives=nccl,all-reduce=tree"), {"leave out all-reduce"});
+  CHECK(run("topology show dgx-h100*2").out.find("collectives=nccl") != std::string::npos);
+}
+
 TEST_CASE("a spread has mean and deviation of each figure") {
   const json answer = parsed(run("simulate --schedule 1f1b --spread 5 --jitter 0.02 --json -" + small));
   CHECK(answer.at("runs") == 5);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <concepts>
+#include <cstdint>
 #include <vector>
 
 #include "tawpipe/core/ids.hpp"
@@ -28,11 +29,26 @@ struct Path {
 };
 
 /// A cost model. compute_time() is asked for every computation; path() once for each distinct
-/// (op, rank, peer, group), so it must depend on nothing else of the task.
+/// (op, rank, peer, group), so it must depend on nothing else of the task, unless the model says so (paths_by_size()).
 template <class Model>
 concept CostModel = requires(const Model& model, const Schedule& schedule, const Task& task, const Cluster& cluster) {
   { model.compute_time(schedule, task, cluster) } -> std::same_as<Duration>;
   { model.path(schedule, task, cluster) } -> std::same_as<Path>;
 };
+
+/// Whether path() depends on the size of a task's messages (message_bytes()) too: on what a model's own paths_by_size() says.
+template <CostModel Model>
+constexpr bool paths_by_size(const Model& model) {
+  if constexpr (requires { model.paths_by_size(); }) {
+    return model.paths_by_size();
+  } else {
+    return false;
+  }
+}
+
+/// Bytes of each of a communication's messages.
+inline std::int64_t message_bytes(const Schedule& schedule, const Task& task) {
+  return task.bytes.value() / messages_of(schedule, task);
+}
 
 }  // namespace tawpipe

@@ -1,5 +1,5 @@
 // NCCL's own cost table: latency and bandwidth of each algorithm and protocol, and which one it would choose.
-// Not: what the simulator charges (cost/roofline.hpp takes Simple's figures, as large messages get them).
+// Not: the links that it loads then (cost/nccl_collectives.hpp).
 #pragma once
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "tawpipe/cost/collective_cost.hpp"
 #include "tawpipe/schedule/op.hpp"
 
 namespace tawpipe {
@@ -31,6 +32,8 @@ struct NcclRing {
   double bus_bandwidth = 0;         ///< of all channels together, at the ring's slowest link
   double low_latency_most = 141e9;  ///< what LL reaches at most: 87.7e9 on A100, 141e9 on H100, 282e9 on B200; see ll_most()
   bool same_channels = true;        ///< all channels visit the ranks in one order: a broadcast then pays one hop's latency
+  double extra_inside = 0;          ///< seconds that a hop inside a node takes beyond NCCL's figure, whatever the protocol
+  double extra_network = 0;         ///< and one between nodes
 };
 
 /// What LL reaches at most, by compute capability (80, 90, 100) and number of nodes. Across nodes on a machine with Intel CPUs
@@ -75,13 +78,15 @@ constexpr NcclCost nccl_ring_cost(Op op, NcclProtocol protocol, const NcclRing& 
   const double steps = op == Op::all_reduce ? 2 * (n - 1) : rooted ? n : n - 1;
   double inside = ring.nvlink ? nvlink[p] : pci[p];
   if (protocol == NcclProtocol::ll && ring.nodes > 1) inside = std::max(inside, 1.0e-6);
+  inside += ring.extra_inside;
+  const double between = network[p] + ring.extra_network;
   NcclCost cost;
   if (rooted) {
-    const double hop = ring.nodes > 1 ? network[p] : inside;
+    const double hop = ring.nodes > 1 ? between : inside;
     cost.latency_s = base[p] + (ring.same_channels ? hop : steps * hop);
   } else {
     const double across = (op == Op::all_reduce ? 2.0 : 1.0) * (ring.nodes - 1);
-    cost.latency_s = base[p] + (steps - across) * inside + across * network[p];
+    cost.latency_s = base[p] + (steps - across) * inside + across * between;
   }
   double bus = ring.bus_bandwidth;
   if (protocol == NcclProtocol::ll) bus = std::min(ring.low_latency_most, bus / 2);
@@ -90,25 +95,30 @@ constexpr NcclCost nccl_ring_cost(Op op, NcclProtocol protocol, const NcclRing& 
   return cost;
 }
 
-/// The all-reduce by a double binary tree inside one node: chains, so 2(n-1) steps and half of the bus.
+/// The all-reduce by a double binary tree: chains inside the nodes, a tree between them, up and down, so half of the bus.
 ///
-/// | protocol | base us | a step on NVLink | PCI | bandwidth of the bus, of 0.92 busBw |
-/// |---|---|---|---|---|
-/// | LL | 6.8 | 0.6 | 1.0 | 1/3.8, at most LL's |
-/// | LL128 | 14 | 1.25 | 1.9 | 7/9; NVLink only |
-/// | Simple | 8.4 | 4.0 | 4.0 | all |
+/// | protocol | base us | a step on NVLink | PCI | network | bandwidth of the bus, of 0.92 busBw |
+/// |---|---|---|---|---|---|
+/// | LL | 6.8 | 0.6 | 1.0 | 5.0 | 1/3.8, at most LL's |
+/// | LL128 | 14 | 1.25 | 1.9 | 8.5 | 7/9 in one node, else 120/128; NVLink only |
+/// | Simple | 8.4 | 4.0 | 4.0 | 14 | all |
 ///
-/// @pre nodes == 1: across nodes NCCL caps its trees by tables that depend on the generation
+/// latency = base + 2 ((ranks / nodes - 1) intra + log2(nodes) network), quotient and logarithm rounded down. NCCL's caps for
+/// each channel, by generation, are left out: with several nodes of InfiniBand it estimates up to a quarter less.
 /// Source: as nccl_ring_cost.
 constexpr NcclCost nccl_tree_cost(NcclProtocol protocol, const NcclRing& ring) {
   constexpr std::array<double, nccl_protocols> base{6.8e-6, 14e-6, 8.4e-6};
   constexpr std::array<double, nccl_protocols> nvlink{0.6e-6, 1.25e-6, 4.0e-6};
   constexpr std::array<double, nccl_protocols> pci{1.0e-6, 1.9e-6, 4.0e-6};
+  constexpr std::array<double, nccl_protocols> network{5.0e-6, 8.5e-6, 14e-6};
   const auto p = static_cast<std::size_t>(protocol);
+  int levels = 0;
+  while (ring.nodes >> (levels + 1) > 0) ++levels;
   double bus = 0.92 * ring.bus_bandwidth;
   if (protocol == NcclProtocol::ll) bus = std::min(ring.low_latency_most, bus / 3.8);
-  if (protocol == NcclProtocol::ll128) bus = ring.nvlink ? bus * 7 / 9 : 0;
-  return {base[p] + 2 * (ring.ranks - 1) * (ring.nvlink ? nvlink[p] : pci[p]), bus / 2};
+  if (protocol == NcclProtocol::ll128) bus = ring.nvlink ? bus * (ring.nodes == 1 ? 7.0 / 9 : 120.0 / 128) : 0;
+  const double inside = (ring.nvlink ? nvlink[p] : pci[p]) + ring.extra_inside;
+  return {base[p] + 2 * ((ring.ranks / ring.nodes - 1) * inside + levels * (network[p] + ring.extra_network)), bus / 2};
 }
 
 /// The protocol whose ring is fastest for `bytes`.
@@ -117,6 +127,30 @@ constexpr NcclProtocol nccl_fastest_ring(Op op, const NcclRing& ring, double byt
   for (const NcclProtocol protocol : {NcclProtocol::ll, NcclProtocol::ll128}) {
     const NcclCost cost = nccl_ring_cost(op, protocol, ring);
     if (cost.bytes_per_second > 0 && cost.time(bytes) < nccl_ring_cost(op, best, ring).time(bytes)) best = protocol;
+  }
+  return best;
+}
+
+/// How NCCL runs a collective.
+struct NcclWay {
+  Algorithm algorithm = Algorithm::ring;
+  NcclProtocol protocol = NcclProtocol::simple;
+
+  bool operator==(const NcclWay&) const = default;
+};
+
+/// @pre a tree only for all_reduce
+constexpr NcclCost nccl_cost(Op op, NcclWay way, const NcclRing& ring) {
+  return way.algorithm == Algorithm::tree ? nccl_tree_cost(way.protocol, ring) : nccl_ring_cost(op, way.protocol, ring);
+}
+
+/// The way that NCCL's table gives the least time for `bytes`. NVLS, CollNet and PAT are left out.
+constexpr NcclWay nccl_fastest(Op op, const NcclRing& ring, double bytes) {
+  NcclWay best{Algorithm::ring, nccl_fastest_ring(op, ring, bytes)};
+  if (op != Op::all_reduce) return best;
+  for (const NcclProtocol protocol : {NcclProtocol::ll, NcclProtocol::ll128, NcclProtocol::simple}) {
+    const NcclCost cost = nccl_tree_cost(protocol, ring);
+    if (cost.bytes_per_second > 0 && cost.time(bytes) < nccl_cost(op, best, ring).time(bytes)) best = {Algorithm::tree, protocol};
   }
   return best;
 }

@@ -5,6 +5,7 @@
 #include "tawpipe/cost/collective_cost.hpp"
 #include "tawpipe/cost/cost_model.hpp"
 #include "tawpipe/cost/detail/merge_loads.hpp"
+#include "tawpipe/cost/nccl_collectives.hpp"
 
 namespace tawpipe {
 
@@ -17,6 +18,7 @@ struct RooflineCost {
   double memory_utilization = 0.8;  ///< of the device's memory bandwidth, reached by elementwise kernels
   Duration overhead{8'400'000};     ///< of starting a transfer or collective
   Algorithm all_reduce = Algorithm::ring;
+  bool nccl_collectives = false;  ///< collectives as NCCL's tuner would run each (nccl_path()), not as rings of Simple
 
   Duration compute_time(const Schedule& schedule, const Task& task, const Cluster& cluster) const {
     const DeviceSpec& device = cluster.device(task.rank);
@@ -54,6 +56,10 @@ struct RooflineCost {
       detail::merge_loads(path.loads);
       return path;
     }
+    if (nccl_collectives) {
+      const auto bytes = static_cast<double>(message_bytes(schedule, task));
+      return nccl_path(task.op, schedule.group(task.group), task.rank, bytes, cluster);
+    }
     const CollectiveShape shape = collective_shape(task.op, all_reduce, schedule.group(task.group), task.rank, cluster);
     double latency = 0;
     for (const auto& [from, to] : shape.edges) {
@@ -66,6 +72,8 @@ struct RooflineCost {
     detail::merge_loads(path.loads);
     return path;
   }
+
+  bool paths_by_size() const { return nccl_collectives; }
 
  private:
   static void add_edge(Path& path, const Route& route) {

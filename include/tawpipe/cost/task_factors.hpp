@@ -31,6 +31,7 @@ struct FactoredCost {
     path.fraction *= factor;
     return path;
   }
+  bool paths_by_size() const { return tawpipe::paths_by_size(inner); }
 
  private:
   static Duration scaled(Duration time, double factor) {

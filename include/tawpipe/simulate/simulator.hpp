@@ -19,7 +19,7 @@ namespace tawpipe {
 namespace detail {
 
 /// The distinct paths of a schedule's communications, each asked of the cost model once: a hash table from
-/// (op, rank, peer, group) to the engine's path.
+/// (op, rank, peer, group), and the size where the model's paths depend on it, to the engine's path.
 template <CostModel Cost>
 class PathTable {
  public:
@@ -28,40 +28,46 @@ class PathTable {
     Rank rank;
     Rank peer;
     GroupId group;
+    std::int64_t size;  ///< of a message; 0 where paths do not depend on it
     std::int32_t path;  ///< of the engine; -1: none, it takes `latency` alone
     std::int64_t latency;
     double fraction;
   };
 
   PathTable(const Schedule& schedule, const Cluster& cluster, const Cost& cost, EngineGraph& graph)
-      : schedule_{schedule}, cluster_{cluster}, cost_{cost}, graph_{graph}, slots_(256, -1) {}
+      : schedule_{schedule}, cluster_{cluster}, cost_{cost}, graph_{graph}, by_size_{paths_by_size(cost)}, slots_(256, -1) {}
 
   const Entry& find(const Task& task) {
-    for (std::size_t slot = home(task);; slot = (slot + 1) & (slots_.size() - 1)) {
-      if (slots_[slot] < 0) return add(task, slot);
+    const std::int64_t size = by_size_ ? message_bytes(schedule_, task) : 0;
+    for (std::size_t slot = home(task, size);; slot = (slot + 1) & (slots_.size() - 1)) {
+      if (slots_[slot] < 0) return add(task, size, slot);
       const Entry& entry = entries_[static_cast<std::size_t>(slots_[slot])];
-      if (entry.op == task.op && entry.rank == task.rank && entry.peer == task.peer && entry.group == task.group) return entry;
+      if (entry.op == task.op && entry.rank == task.rank && entry.peer == task.peer && entry.group == task.group &&
+          entry.size == size) {
+        return entry;
+      }
     }
   }
 
  private:
   template <class Key>
-  std::size_t home(const Key& key) const {
+  std::size_t home(const Key& key, std::int64_t size) const {
     std::uint64_t hash = static_cast<std::uint64_t>(key.op) << 32 | static_cast<std::uint32_t>(key.rank);
+    hash += static_cast<std::uint64_t>(size) * 0xd1342543de82ef95U;
     hash = hash * 0x9e3779b97f4a7c15U +
            (static_cast<std::uint64_t>(static_cast<std::uint32_t>(key.peer)) << 32 | static_cast<std::uint32_t>(key.group));
     return static_cast<std::size_t>((hash * 0x9e3779b97f4a7c15U) >> 32) & (slots_.size() - 1);
   }
 
-  const Entry& add(const Task& task, std::size_t slot) {
+  const Entry& add(const Task& task, std::int64_t size, std::size_t slot) {
     const Path path = cost_.path(schedule_, task, cluster_);
     slots_[slot] = static_cast<std::int32_t>(entries_.size());
-    entries_.push_back({task.op, task.rank, task.peer, task.group, path.loads.empty() ? -1 : graph_.add_path(path.loads),
+    entries_.push_back({task.op, task.rank, task.peer, task.group, size, path.loads.empty() ? -1 : graph_.add_path(path.loads),
                         path.latency.value(), path.fraction});
     if (entries_.size() * 2 > slots_.size()) {
       slots_.assign(slots_.size() * 4, -1);
       for (std::size_t e = 0; e < entries_.size(); ++e) {
-        std::size_t at = home(entries_[e]);
+        std::size_t at = home(entries_[e], entries_[e].size);
         while (slots_[at] >= 0) at = (at + 1) & (slots_.size() - 1);
         slots_[at] = static_cast<std::int32_t>(e);
       }
@@ -73,6 +79,7 @@ class PathTable {
   const Cluster& cluster_;
   const Cost& cost_;
   EngineGraph& graph_;
+  bool by_size_;
   std::vector<std::int32_t> slots_;
   std::vector<Entry> entries_;
 };

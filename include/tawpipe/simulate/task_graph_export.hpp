@@ -76,6 +76,7 @@ class TaskGraphExport {
   }
 
   void set_size() {
+    if (paths_by_size(cost_)) throw impossible("the links of its collectives depend on their size");
     TaskGraphPlatform& platform = out_.graph.platform;
     platform.nodes = cluster_.nodes();
     platform.devices_per_node = cluster_.devices_in(NodeId{0});

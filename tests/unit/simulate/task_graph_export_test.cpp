@@ -150,4 +150,7 @@ TEST_CASE("what such a graph cannot say is refused") {
                        tawpipe::InputError);
   CHECK_THROWS_WITH_AS(tawpipe::export_task_graph(schedule, support::cluster(2), cost),
                        "the schedule needs 6 ranks and cluster 'cluster' has 2 devices", tawpipe::InputError);
+  CHECK_THROWS_WITH_AS(tawpipe::export_task_graph(schedule, support::cluster(6), RooflineCost{.nccl_collectives = true}),
+                       "this cannot be said as a plain task graph: the links of its collectives depend on their size",
+                       tawpipe::InputError);
 }
