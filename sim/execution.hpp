@@ -17,7 +17,9 @@
 #if TAWPIPE_COMMAND_HAS_MPI
 #include "tawpipe/execute/mpi/executor.hpp"
 #endif
+#include "tawpipe/core/parse_units.hpp"
 #include "tawpipe/layers/host/llama.hpp"
+#include "tawpipe/layers/paced.hpp"
 #include "tawpipe/layers/parameter_update.hpp"
 
 namespace tawpipe::sim {
@@ -48,9 +50,12 @@ Schedule execution_schedule(const ExecutionRequest& request, ExecutionModel& mod
 /// Calls `use(executor)` with the executor that `request` asks for. @return what `use` returns
 template <class T, class Use>
 int with_executor(const ExecutionRequest& request, ExecutionModel model, Use&& use) {
-  using Layer = layers::host::Llama<T>;
+  using Layer = layers::Paced<layers::host::Llama<T>>;
   using Optimizer = layers::AdamWUpdate<T>;
-  const auto make_layer = [&] { return Layer{model.model, model.batch, parse_recompute(request.recompute), model.llama}; };
+  const FlopsPerSecond pace = request.pace.empty() ? FlopsPerSecond{} : parse_flops_rate(request.pace);
+  const auto make_layer = [&] {
+    return Layer{{model.model, model.batch, parse_recompute(request.recompute), model.llama}, pace};
+  };
 #if TAWPIPE_COMMAND_HAS_MPI
   if (request.backend == "mpi") {
     mpi::Session session{{.task_seconds = static_cast<double>(request.task_seconds)}};

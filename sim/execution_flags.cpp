@@ -34,6 +34,11 @@ void add_execution_flags(CLI::App& app, ExecutionRequest& request) {
       ->group("Execution");
   add_count(app, "--task-limit", request.task_seconds, "mpi: give up a task that takes longer, and name it (default 60)",
             "SECONDS", "Execution");
+  app.add_option("--pace", request.pace,
+                 "Hold every computation to a device of so many operations a second, such as 5GFLOPS,\nso that ranks that share "
+                 "cores do not slow each other down (for measurements)")
+      ->type_name("SPEED")
+      ->group("Execution");
   add_count(app, "--chaos", request.chaos_microseconds,
             "Delay every task at random by up to so many microseconds, to bring out races", "US", "Execution");
   app.add_option("--chaos-seed", request.chaos_seed, "Seed of those delays (default 0)")->type_name("N")->group("Execution");

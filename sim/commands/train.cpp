@@ -225,6 +225,7 @@ int train(Executor& executor, const TrainRequest& request, const Run& run) {
                           request.execution.backend, format_count(run.model.model.parameters()), request.execution.dtype,
                           format_count(run.model.batch.global_batch * run.model.batch.sequence)));
   nlohmann::ordered_json losses = nlohmann::ordered_json::array();
+  nlohmann::ordered_json step_seconds = nlohmann::ordered_json::array();
   host::IterationResult last;
   const auto begin = Clock::now();
   const std::int64_t first = run.state.step + 1;
@@ -234,6 +235,7 @@ int train(Executor& executor, const TrainRequest& request, const Run& run) {
     last = executor.run(source, {.step = step, .learning_rate = rate, .gradient_clip = request.clip});
     elapsed = std::chrono::duration<double>(Clock::now() - begin).count();
     losses.push_back(last.loss());
+    step_seconds.push_back(to_seconds(last.timeline.makespan()));
     if (executor.is_root() && !std::isfinite(last.loss())) {
       throw DeviceError(concat("the loss of step ", step, " is not a number; a smaller --learning-rate or --clip may help"));
     }
@@ -279,7 +281,8 @@ int train(Executor& executor, const TrainRequest& request, const Run& run) {
     json["tokens_per_step"] = run.model.batch.global_batch * run.model.batch.sequence;
     json["first_step"] = first;
     json["seconds"] = elapsed;
-    json["iteration_seconds"] = to_seconds(last.timeline.makespan());
+    json["iteration_seconds"] = to_seconds(last.timeline.makespan());  // of the last step, as --timeline
+    json["step_seconds"] = std::move(step_seconds);
     json["losses"] = std::move(losses);
     nlohmann::ordered_json sent = nlohmann::ordered_json::array();
     for (const SentBytes& bytes : last.sent) sent.push_back(bytes.total());

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 #include <map>
 #include <optional>
 #include <span>
@@ -183,12 +184,21 @@ class Calibrator {
   MeasuredLink fit_messages(std::string class_name, const std::vector<Message>& messages, Describe&& describe) {
     const bool any_alone = std::any_of(messages.begin(), messages.end(), [](const Message& message) { return message.alone; });
     NonnegativeFit<2> fit;
+    NonnegativeFit<2> bytes_only;
+    double least = std::numeric_limits<double>::infinity();
+    double most = 0;
     for (const Message& message : messages) {
       if (any_alone && !message.alone) continue;
       const Sample sample = describe(message);
-      fit.add(sample.features, std::max(message.seconds - sample.known, 0.0));
+      const double seconds_taken = std::max(message.seconds - sample.known, 0.0);
+      fit.add(sample.features, seconds_taken);
+      bytes_only.add({sample.features[0], 0}, seconds_taken);
+      least = std::min(least, sample.features[0]);
+      most = std::max(most, sample.features[0]);
     }
-    const auto found = fit.solve();
+    auto found = fit.solve();
+    // Sizes close to each other, and times that scatter more than the sizes tell: a slope would be noise.
+    if (most < 4 * least && fit.relative_error(found) > 0.01) found = bytes_only.solve();
     report(std::move(class_name), fit, found);
     result_.classes.back().tasks = messages.size();
     return {.latency = found[1], .byte = found[0]};
@@ -250,7 +260,8 @@ class Calibrator {
 /// the last end is ready.
 ///
 /// What one timeline cannot tell apart (a layer from the embedding where each stage has one of both) goes to the layer; what
-/// has a single size, to the bytes; two kinds of link that only collectives over both were measured on, to both alike.
+/// has a single size, or sizes within a factor of 4 and times that scatter, to the bytes; two kinds of link that only collectives
+/// over both were measured on, to both alike.
 /// @param cluster  that the runs were measured on: which ranks share a node, and the links between them
 /// @throws InputError  if there are no runs, or a run does not fit its timeline, the cluster, or the work of the run before.
 /// Complexity: O(tasks (links of a path + log tasks)).

@@ -189,3 +189,23 @@ TEST_CASE("what cannot be calibrated from is refused") {
   CHECK_THROWS_WITH_AS(calibrate(mixed, cluster),
                        "the times were measured with a hidden size of 8, not 16; measure them again for it", tawpipe::InputError);
 }
+
+TEST_CASE("messages of nearly one size that scatter tell a bandwidth, not a latency") {
+  const Cluster cluster = support::nodes_of({1, 1});
+  const Schedule schedule = build("tawpipe", cluster, support::transformer(3, 8));  // stages of one layer and of two
+  Timeline measured = simulate(schedule, cluster, truth());
+  tawpipe::Bytes least{std::int64_t{1} << 60};
+  for (const tawpipe::Task& task : schedule.tasks()) {
+    if (task.op == tawpipe::Op::pass) least = std::min(least, task.bytes);
+  }
+  for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
+    const tawpipe::Task& task = schedule.tasks()[t];
+    if (task.op != tawpipe::Op::pass || task.bytes != least) continue;
+    measured.end[t] = measured.end[t] + (measured.end[t] - measured.start[t]);  // twice as long, as the double size
+  }
+  const MeasuredRun run{schedule, measured};
+  const Calibration found = calibrate({&run, 1}, cluster);
+  REQUIRE(found.cost.inter_node);
+  CHECK(found.cost.inter_node->latency == 0);
+  CHECK(found.cost.inter_node->byte > 0);
+}
