@@ -18,8 +18,8 @@
 #include "tawpipe/execute/mpi/executor.hpp"
 #endif
 #include "tawpipe/core/parse_units.hpp"
+#include "tawpipe/execute/host/paced.hpp"
 #include "tawpipe/layers/host/llama.hpp"
-#include "tawpipe/layers/paced.hpp"
 #include "tawpipe/layers/parameter_update.hpp"
 
 namespace tawpipe::sim {
@@ -50,7 +50,7 @@ Schedule execution_schedule(const ExecutionRequest& request, ExecutionModel& mod
 /// Calls `use(executor)` with the executor that `request` asks for. @return what `use` returns
 template <class T, class Use>
 int with_executor(const ExecutionRequest& request, ExecutionModel model, Use&& use) {
-  using Layer = layers::Paced<layers::host::Llama<T>>;
+  using Layer = host::Paced<layers::host::Llama<T>>;
   using Optimizer = layers::AdamWUpdate<T>;
   const FlopsPerSecond pace = request.pace.empty() ? FlopsPerSecond{} : parse_flops_rate(request.pace);
   const auto make_layer = [&] {

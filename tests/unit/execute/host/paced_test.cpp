@@ -1,6 +1,6 @@
-// Tests of layers/paced.hpp: every pass is done, and none takes less than its operations say.
+// Tests of execute/host/paced.hpp: every pass is done, and none takes less than its operations say.
 // Not: how long a pass takes at most; that depends on the machine.
-#include "tawpipe/layers/paced.hpp"
+#include "tawpipe/execute/host/paced.hpp"
 
 #include <doctest/doctest.h>
 
@@ -44,7 +44,7 @@ TEST_CASE("a paced layer takes the time of its operations") {
   BackwardArgs backward;
   backward.stage = &stage;
   std::string calls;
-  tawpipe::layers::Paced<Recorder> paced{Recorder{&calls}, FlopsPerSecond{1e9}};
+  tawpipe::host::Paced<Recorder> paced{Recorder{&calls}, FlopsPerSecond{1e9}};
   CHECK(seconds_of([&] { paced.forward(forward); }) >= 1e-3);
   CHECK(seconds_of([&] { paced.backward(backward); }) >= 6e-3);
   CHECK(seconds_of([&] { paced.backward_input(backward); }) >= 3e-3);
@@ -58,7 +58,7 @@ TEST_CASE("without a pace a layer runs as fast as it goes") {
   ForwardArgs forward;
   forward.stage = &stage;
   std::string calls;
-  tawpipe::layers::Paced<Recorder> paced{Recorder{&calls}, FlopsPerSecond{}};
+  tawpipe::host::Paced<Recorder> paced{Recorder{&calls}, FlopsPerSecond{}};
   paced.forward(forward);
   CHECK(calls == "f");
 }
