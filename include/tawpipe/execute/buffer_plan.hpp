@@ -10,6 +10,7 @@
 #include "tawpipe/core/units.hpp"
 #include "tawpipe/execute/program.hpp"
 #include "tawpipe/schedule/schedule.hpp"
+#include "tawpipe/timeline/timeline.hpp"
 
 namespace tawpipe {
 
@@ -17,6 +18,7 @@ namespace tawpipe {
 struct BufferPlan {
   std::vector<std::int64_t> offset;  ///< [buffer] bytes from the begin of the rank's memory; -1: another rank's
   Bytes bytes;                       ///< to allocate, alignment included
+  std::vector<ReuseWait> waits;      ///< that reuse needs beside the program's own, for `Program::add`
 };
 
 namespace detail {
@@ -58,6 +60,8 @@ class RankOrder {
     }
   }
 
+  std::size_t lanes() const { return lanes_; }
+  std::size_t lane(TaskId task) const { return lane_[index(task)]; }
   /// Whether `earlier` has ended whenever `later` starts. Both are the rank's.
   bool before(TaskId earlier, TaskId later) const {
     return known_[static_cast<std::size_t>(row_[index(later)]) * lanes_ + lane_[index(earlier)]] >= place_[index(earlier)];
@@ -77,83 +81,154 @@ class RankOrder {
 
 }  // namespace detail
 
-/// Lays out one rank's buffers: persistent ones behind each other, then transient ones, each at the lowest place where every
-/// buffer that it overlaps has had its last use before its first, in any timing that the program allows.
-/// @param alignment  of each buffer, a power of two
-/// Complexity: O(buffers * buffers held at once).
-inline BufferPlan plan_buffers(const Schedule& schedule, const Program& program, Rank rank, std::int64_t alignment = 64) {
+namespace detail {
+
+/// Places one rank's buffers.
+class BufferPlanner {
+ public:
+  BufferPlanner(const Schedule& schedule, const Program& program, Rank rank, std::int64_t alignment, const Timeline* timeline)
+      : schedule_{schedule}, rank_{rank}, alignment_{alignment}, timeline_{timeline}, known_{schedule, program} {
+    const auto buffers = schedule.buffers();
+    persistent_.assign(buffers.size(), -1);
+    for (std::size_t b = 0; b < buffers.size(); ++b) {
+      if (buffers[b].rank != rank || !buffers[b].persistent) continue;
+      persistent_[b] = base_;
+      base_ += aligned(buffers[b].bytes);
+    }
+    find_lives(program);
+  }
+
+  BufferPlan plan() {
+    auto by_size = order_;
+    std::stable_sort(by_size.begin(), by_size.end(),
+                     [&](BufferId a, BufferId b) { return schedule_.buffer(a).bytes > schedule_.buffer(b).bytes; });
+    BufferPlan best = place_all(by_size);
+    BufferPlan other = place_all(order_);
+    if (other.bytes < best.bytes) best = std::move(other);
+    if (timeline_ != nullptr) find_waits(best);
+    return best;
+  }
+
+ private:
   struct Life {
     TaskId first = none<TaskId>;
     std::vector<TaskId> uses;
   };
-  const auto aligned = [&](std::int64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; };
-  const auto buffers = schedule.buffers();
-  BufferPlan plan;
-  plan.offset.assign(buffers.size(), -1);
-  std::vector<Life> lives(buffers.size());
-  std::int64_t end = 0;
-  for (std::size_t b = 0; b < buffers.size(); ++b) {
-    if (buffers[b].rank != rank || !buffers[b].persistent) continue;
-    plan.offset[b] = end;
-    end += aligned(buffers[b].bytes.value());
-  }
-  const std::int64_t base = end;
-  std::vector<BufferId> order;  // by first use
-  std::vector<TaskId> tasks;
-  for (int lane = 0; lane < program.lanes(); ++lane) {
-    for (const Launch& launch : program.lane(lane)) tasks.push_back(launch.task);
-  }
-  std::sort(tasks.begin(), tasks.end());
-  for (const TaskId task : tasks) {
-    for (const Use& use : schedule.uses(task)) {
-      const Buffer& buffer = schedule.buffer(use.buffer);
-      if (buffer.rank != rank || buffer.persistent) continue;
-      Life& life = lives[index(use.buffer)];
-      if (life.first == none<TaskId>) {
-        life.first = task;
-        order.push_back(use.buffer);
-      }
-      life.uses.push_back(task);
-    }
-  }
-  const detail::RankOrder known{schedule, program};
   struct Block {
     std::int64_t begin;
     std::int64_t end;
     BufferId buffer;
   };
-  std::vector<Block> blocks;  // by place; those that some later buffer may still have to avoid
-  for (const BufferId id : order) {
-    const std::int64_t bytes = aligned(std::max<std::int64_t>(buffers[index(id)].bytes.value(), 1));
-    const TaskId first = lives[index(id)].first;
-    const auto ended = [&](const Block& block) {
-      const auto& uses = lives[index(block.buffer)].uses;
-      return std::all_of(uses.begin(), uses.end(), [&](TaskId use) { return known.before(use, first); });
-    };
-    std::int64_t at = base;
-    std::int64_t best = -1;
-    std::int64_t best_gap = 0;
-    // The smallest gap that fits, else behind the last block held.
-    for (std::size_t i = 0; i <= blocks.size(); ++i) {
-      if (i < blocks.size() && ended(blocks[i])) continue;
-      const std::int64_t gap_end = i < blocks.size() ? blocks[i].begin : -1;
-      const std::int64_t gap = gap_end < 0 ? -1 : gap_end - at;
-      if (gap >= bytes && (best < 0 || gap < best_gap)) {
-        best = at;
-        best_gap = gap;
-      }
-      if (i < blocks.size()) at = std::max(at, blocks[i].end);
+
+  std::int64_t aligned(Bytes bytes) const { return (bytes.value() + alignment_ - 1) / alignment_ * alignment_; }
+  std::int64_t room(BufferId id) const { return aligned(std::max(schedule_.buffer(id).bytes, Bytes{1})); }
+
+  /// Transient buffers by first use: in the program's order, or in time.
+  void find_lives(const Program& program) {
+    std::vector<TaskId> tasks;
+    for (int lane = 0; lane < program.lanes(); ++lane) {
+      for (const Launch& launch : program.lane(lane)) tasks.push_back(launch.task);
     }
-    if (best < 0) best = at;
-    plan.offset[index(id)] = best;
-    end = std::max(end, best + bytes);
-    // A block under the new one stays only where part of it stands out: it has ended for all that come after this one.
-    std::erase_if(blocks, [&](const Block& block) { return block.begin >= best && block.end <= best + bytes && ended(block); });
-    const auto place = std::find_if(blocks.begin(), blocks.end(), [&](const Block& block) { return block.begin >= best; });
-    blocks.insert(place, {best, best + bytes, id});
+    std::sort(tasks.begin(), tasks.end());
+    lives_.resize(schedule_.buffers().size());
+    for (const TaskId task : tasks) {
+      for (const Use& use : schedule_.uses(task)) {
+        const Buffer& buffer = schedule_.buffer(use.buffer);
+        if (buffer.rank != rank_ || buffer.persistent) continue;
+        Life& life = lives_[index(use.buffer)];
+        if (life.first == none<TaskId>) {
+          life.first = task;
+          order_.push_back(use.buffer);
+        }
+        life.uses.push_back(task);
+      }
+    }
+    if (timeline_ == nullptr) return;
+    const auto start = [&](BufferId buffer) { return timeline_->start_of(lives_[index(buffer)].first); };
+    std::stable_sort(order_.begin(), order_.end(), [&](BufferId a, BufferId b) { return start(a) < start(b); });
   }
-  plan.bytes = Bytes{end};
-  return plan;
+
+  /// Whether `use` is over when `first` starts, or may be waited for: it is over by then in the timeline. Of tasks at one moment
+  /// the schedule's order decides, so that waits never go in a circle.
+  bool over(TaskId use, TaskId first) const {
+    if (known_.before(use, first)) return true;
+    if (timeline_ == nullptr || timeline_->end_of(use) > timeline_->start_of(first)) return false;
+    return timeline_->start_of(use) < timeline_->start_of(first) || use < first;
+  }
+  bool before(BufferId earlier, BufferId later) const {
+    const auto& uses = lives_[index(earlier)].uses;
+    const TaskId first = lives_[index(later)].first;
+    return std::all_of(uses.begin(), uses.end(), [&](TaskId use) { return over(use, first); });
+  }
+
+  /// Each buffer at the lowest place that is free while it is in use.
+  BufferPlan place_all(const std::vector<BufferId>& order) const {
+    BufferPlan plan{persistent_, Bytes{base_}, {}};
+    std::vector<Block> blocks;  // by place
+    for (const BufferId id : order) {
+      const std::int64_t bytes = room(id);
+      std::int64_t at = base_;
+      for (const Block& block : blocks) {
+        if (block.begin >= at + bytes) break;
+        if (block.end > at && !before(block.buffer, id) && !before(id, block.buffer)) at = block.end;
+      }
+      plan.offset[index(id)] = at;
+      plan.bytes = std::max(plan.bytes, Bytes{at + bytes});
+      const auto by_place = [](const Block& block, std::int64_t place) { return block.begin < place; };
+      blocks.insert(std::lower_bound(blocks.begin(), blocks.end(), at, by_place), {at, at + bytes, id});
+    }
+    return plan;
+  }
+
+  /// For the first use of each buffer, the last use in each lane of those that had its place before, if that is not known anyway.
+  void find_waits(BufferPlan& plan) const {
+    std::vector<TaskId> last(known_.lanes());
+    for (const BufferId id : order_) {
+      const TaskId first = lives_[index(id)].first;
+      const std::int64_t begin = plan.offset[index(id)];
+      last.assign(last.size(), none<TaskId>);
+      for (const BufferId other : order_) {
+        const std::int64_t at = plan.offset[index(other)];
+        if (other == id || at >= begin + room(id) || begin >= at + room(other) || !before(other, id)) continue;
+        for (const TaskId use : lives_[index(other)].uses) {
+          if (known_.before(use, first)) continue;
+          TaskId& latest = last[known_.lane(use)];
+          if (latest == none<TaskId> || latest < use) latest = use;
+        }
+      }
+      for (const TaskId use : last) {
+        if (use != none<TaskId>) plan.waits.push_back({first, use});
+      }
+    }
+  }
+
+  const Schedule& schedule_;
+  Rank rank_;
+  std::int64_t alignment_;
+  const Timeline* timeline_;
+  RankOrder known_;
+  std::vector<std::int64_t> persistent_;  ///< [buffer] offsets; -1 for others
+  std::int64_t base_ = 0;                 ///< behind them
+  std::vector<Life> lives_;               ///< [buffer]
+  std::vector<BufferId> order_;           ///< transient ones by first use
+};
+
+}  // namespace detail
+
+/// Lays out one rank's buffers: persistent ones behind each other, then transient ones, each at the lowest place where no other
+/// is in use at the time; by size or by first use, whichever takes less.
+///
+/// Without a timeline that holds in any timing that the program allows: a message that may be late keeps its buffer. With one, a
+/// buffer may also follow on one that is over in that timeline, and the plan says what has to be waited for so that it is. It
+/// then takes the timeline's peak, but for gaps that buffers of different sizes leave, and a run that keeps to the timeline waits
+/// for nothing.
+/// @param alignment  of each buffer, a power of two
+/// @param timeline   expected of the schedule; may be null. Tasks by their start in it, then by id, are then an order in which
+///                   they can be issued; by id alone no longer.
+/// Complexity: O(buffers^2).
+inline BufferPlan plan_buffers(const Schedule& schedule, const Program& program, Rank rank, std::int64_t alignment = 64,
+                               const Timeline* timeline = nullptr) {
+  return detail::BufferPlanner{schedule, program, rank, alignment, timeline}.plan();
 }
 
 }  // namespace tawpipe

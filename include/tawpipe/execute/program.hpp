@@ -31,6 +31,12 @@ struct Notice {
   Rank rank = none<Rank>;      ///< who tells, or is told
 };
 
+/// A wait between two tasks of one rank that the schedule does not ask for, but memory that both use.
+struct ReuseWait {
+  TaskId waiting = none<TaskId>;
+  TaskId earlier = none<TaskId>;  ///< before `waiting` in the schedule's order
+};
+
 /// One rank's part of a schedule. Executors of all kinds run it: lanes are in-order queues, a wait is an event's.
 class Program {
  public:
@@ -43,6 +49,28 @@ class Program {
   /// Notices to give to other ranks at the task's end.
   std::span<const Notice> notifies(const Launch& launch) const {
     return part(notifies_, launch.notifies_begin, launch.notifies_end);
+  }
+  /// Lets tasks wait for others of the rank as well. @pre each is in a lane of this program
+  /// Complexity: O(launches + waits log waits).
+  void add(std::vector<ReuseWait> more) {
+    const auto by_waiting = [](const ReuseWait& a, const ReuseWait& b) { return a.waiting < b.waiting; };
+    std::stable_sort(more.begin(), more.end(), by_waiting);
+    std::vector<TaskId> awaited;
+    for (const ReuseWait& wait : more) awaited.push_back(wait.earlier);
+    std::sort(awaited.begin(), awaited.end());
+    std::vector<TaskId> waits;
+    for (auto& lane : launches_) {
+      for (Launch& launch : lane) {
+        const auto old = this->waits(launch);
+        launch.waits_begin = static_cast<std::uint32_t>(waits.size());
+        waits.insert(waits.end(), old.begin(), old.end());
+        const auto found = std::equal_range(more.begin(), more.end(), ReuseWait{launch.task, {}}, by_waiting);
+        for (auto wait = found.first; wait != found.second; ++wait) waits.push_back(wait->earlier);
+        launch.waits_end = static_cast<std::uint32_t>(waits.size());
+        launch.record = launch.record || std::binary_search(awaited.begin(), awaited.end(), launch.task);
+      }
+    }
+    waits_ = std::move(waits);
   }
 
  private:

@@ -40,7 +40,8 @@ struct IterationResult {
 
 /// How the host executor runs.
 struct HostOptions {
-  Chaos chaos{};  ///< random delays, to bring out races
+  Chaos chaos{};                       ///< random delays, to bring out races
+  const Timeline* expected = nullptr;  ///< of the schedule: memory is laid out for it (plan_buffers); null: for any timing
 };
 
 /// Trains in this process. Every lane of every rank is a thread that launches its tasks in order; a task with several ends
@@ -60,8 +61,10 @@ class HostExecutor {
         arrivals_(schedule.tasks().size()) {
     const Lowering lowering{schedule};
     for (int r = 0; r < schedule.ranks(); ++r) {
-      programs_.push_back(lowering.lower(Rank{r}));
-      ranks_.emplace_back(schedule, flow_, programs_.back(), Rank{r});
+      Program& program = programs_.emplace_back(lowering.lower(Rank{r}));
+      BufferPlan plan = plan_buffers(schedule, program, Rank{r}, RankState<T>::alignment, options.expected);
+      program.add(plan.waits);
+      ranks_.emplace_back(schedule, flow_, std::move(plan), Rank{r});
       layers_.push_back(make_layer());
     }
   }

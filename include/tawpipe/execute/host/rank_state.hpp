@@ -37,9 +37,12 @@ using GradientObserver = std::function<void(ParameterRange, std::span<const T>)>
 template <class T>
 class RankState {
  public:
+  static constexpr std::size_t alignment = 64;  ///< bytes, of every buffer
+
   /// @pre the schedule was built with `ParameterBytes{sizeof(T), sizeof(T), 2 * sizeof(T)}` and activations of T.
-  RankState(const Schedule& schedule, const Dataflow& flow, const Program& program, Rank rank)
-      : schedule_{&schedule}, flow_{&flow}, rank_{rank}, plan_{plan_buffers(schedule, program, rank, alignment)} {
+  /// @param plan  of the rank, aligned to `alignment`
+  RankState(const Schedule& schedule, const Dataflow& flow, BufferPlan plan, Rank rank)
+      : schedule_{&schedule}, flow_{&flow}, rank_{rank}, plan_{std::move(plan)} {
     bytes_.reset(static_cast<std::byte*>(
         ::operator new (static_cast<std::size_t>(plan_.bytes.value()) + alignment, std::align_val_t{alignment})));
     std::fill_n(bytes_.get(), plan_.bytes.value(), std::byte{});
@@ -243,7 +246,6 @@ class RankState {
     return std::sqrt(static_cast<double>(*square));
   }
 
-  static constexpr std::size_t alignment = 64;
   struct Free {
     void operator()(std::byte* bytes) const { ::operator delete (bytes, std::align_val_t{alignment}); }
   };

@@ -25,6 +25,7 @@ namespace tawpipe::mpi {
 /// How the MPI executor runs.
 struct MpiOptions {
   std::int64_t chunk_bytes = 256 * 1024;  ///< of one message of a ring or chain
+  const Timeline* expected = nullptr;     ///< of the schedule: memory is laid out for it (plan_buffers); null: for any timing
   bool gather_timeline = true;            ///< the whole timeline on every rank; otherwise only this rank's tasks have times
 };
 
@@ -53,7 +54,7 @@ class MpiExecutor {
         options_{options},
         flow_{resolved(schedule, session)},
         program_{Lowering{schedule}.lower(Rank{session.rank()})},
-        state_{schedule, flow_, program_, Rank{session.rank()}},
+        state_{schedule, flow_, plan_memory(), Rank{session.rank()}},
         layer_{make_layer()},
         optimizer_{std::move(optimizer)},
         lanes_{schedule, flow_,   program_,
@@ -149,6 +150,11 @@ class MpiExecutor {
       throw InputError(concat("a schedule of ", lanes, " lanes needs more tags than this MPI has"));
     }
     return resolve_dataflow(schedule);
+  }
+  BufferPlan plan_memory() {
+    BufferPlan plan = plan_buffers(schedule_, program_, Rank{session_.rank()}, host::RankState<T>::alignment, options_.expected);
+    program_.add(plan.waits);
+    return plan;
   }
 
   template <class Source>
