@@ -286,4 +286,40 @@ inline Meeting meet(const ProcessPlace& place, const Introduction& own, double s
   return place.rank == 0 ? detail::Host{place, own, seconds}.meet() : detail::join_host(place, own, seconds);
 }
 
+/// What each rank says, to all, over the connections of a meeting. Collective. @return [rank]
+/// @throws DeviceError  naming a rank that has ended or says nothing for so long.
+inline std::vector<std::string> exchange(Meeting& meeting, int rank, const std::string& own, double seconds) {
+  std::vector<std::string> said(meeting.ranks.size());
+  said[static_cast<std::size_t>(rank)] = own;
+  const auto patience = static_cast<int>(seconds * 1000);
+  tawpipe::detail::Frame frame;
+  if (rank != 0) {
+    tawpipe::detail::Connection& host = meeting.peers.front().connection;
+    host.send_whole(detail::introduce, own, 5000);
+    const bool heard = host.await_frame(frame, patience + 10'000);
+    if (heard && frame.kind == detail::refuse) throw DeviceError(one_line(frame.text));
+    std::string_view rest = frame.text;
+    bool whole = heard && frame.kind == detail::welcome;
+    for (std::string& one : said) whole = whole && detail::take(rest, one);
+    if (!whole) throw DeviceError("rank 0 ended before all ranks had begun");
+    return said;
+  }
+  std::string problem;
+  for (WatchPeer& peer : meeting.peers) {
+    const bool heard = problem.empty() && peer.connection.await_frame(frame, patience);
+    if (heard) said[static_cast<std::size_t>(peer.rank)] = frame.text;
+    if (!heard && problem.empty()) {
+      problem = concat("rank ", peer.rank, " on ", meeting.ranks[static_cast<std::size_t>(peer.rank)].host,
+                       " ended, or said nothing for ", static_cast<std::int64_t>(seconds), " s, before all ranks had begun");
+    }
+  }
+  std::string all;
+  for (const std::string& one : said) detail::put(all, one);
+  for (WatchPeer& peer : meeting.peers) {
+    peer.connection.send_whole(problem.empty() ? detail::welcome : detail::refuse, problem.empty() ? all : problem, 5000);
+  }
+  if (!problem.empty()) throw DeviceError(one_line(problem));
+  return said;
+}
+
 }  // namespace tawpipe::cuda

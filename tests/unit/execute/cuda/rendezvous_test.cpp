@@ -201,3 +201,29 @@ TEST_CASE("who knocks without an introduction does not hold up the others") {
   host.join();
   CHECK(outcome.errors[0].empty());
 }
+
+TEST_CASE("what each says afterwards all learn, and one that has ended is named") {
+  const std::uint16_t port = free_port();
+  Outcome outcome = meet_all({{place(0, 3, port), tell(0)}, {place(1, 3, port), tell(1)}, {place(2, 3, port), tell(2)}}, 20);
+  std::vector<std::string> heard(3);
+  const auto say = [&](int rank) {
+    Meeting& meeting = outcome.meetings[static_cast<std::size_t>(rank)];
+    try {
+      for (const std::string& one : cuda::exchange(meeting, rank, concat("I am ", rank), 5)) {
+        heard[static_cast<std::size_t>(rank)] += one + ";";
+      }
+    } catch (const DeviceError& error) {
+      heard[static_cast<std::size_t>(rank)] = error.what();
+    }
+  };
+  const auto all_say = [&](int ranks) {
+    std::vector<std::jthread> threads;
+    for (int rank = 0; rank < ranks; ++rank) threads.emplace_back([&, rank] { say(rank); });
+  };
+  all_say(3);
+  for (const std::string& one : heard) CHECK(one == "I am 0;I am 1;I am 2;");
+  outcome.meetings[2].peers.clear();
+  all_say(2);
+  CHECK(heard[0] == "rank 2 on host1 ended, or said nothing for 5 s, before all ranks had begun");
+  CHECK(heard[1] == heard[0]);
+}

@@ -1,0 +1,130 @@
+// This process as one rank of a run on GPUs: who else takes part, which GPU it has, the communicator of all, the watch.
+// Not: a schedule's execution (nccl_executor.hpp); the launcher, which started this process (launcher.hpp).
+#pragma once
+
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <exception>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/core/version.hpp"
+#include "tawpipe/execute/cuda/check.hpp"
+#include "tawpipe/execute/cuda/nccl_api.hpp"
+#include "tawpipe/execute/cuda/rendezvous.hpp"
+#include "tawpipe/execute/host_groups.hpp"
+
+namespace tawpipe::cuda {
+
+/// GPUs that this process may use, which CUDA_VISIBLE_DEVICES can limit.
+/// @throws DeviceError  if there is none.
+inline int visible_devices() {
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status == cudaSuccess && count > 0) return count;
+  cudaGetLastError();
+  throw DeviceError(
+      concat("no CUDA device was found (", status == cudaSuccess ? "none is visible" : cudaGetErrorString(status),
+             "); an NVIDIA GPU with its driver is needed: nvidia-smi lists it, and CUDA_VISIBLE_DEVICES must not hide "
+             "it"));
+}
+
+/// By what name ranks of one host know each other: NCCL_HOSTID, as NCCL takes it, or the host's own name.
+inline std::string host_name(const Environment& environment) {
+  if (const std::string_view given = detail::variable(environment, "NCCL_HOSTID"); !given.empty()) return std::string{given};
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) return "host";
+  return name.data();
+}
+
+/// How a run on GPUs begins and is watched over.
+struct SessionOptions {
+  double meeting_seconds = 120;  ///< how long ranks wait for each other at the start
+  WatchOptions watch{};
+  NcclOptions nccl{};
+};
+
+/// One for a process, made and destroyed by the thread that runs the executor: first the ranks meet, by TCP; then, once all have
+/// agreed that they can begin, come GPU and communicator.
+class Session {
+ public:
+  /// Collective over all processes of the run. Needs no GPU.
+  /// @throws InputError  if the launcher's variables cannot be used. DeviceError  if ranks do not find each other.
+  explicit Session(const Environment& environment, const SessionOptions& options = {})
+      : options_{options}, place_{place_of(environment)} {
+    Introduction own{host_name(environment), software(), {}};
+    if (place_.rank == 0) own.token = new_communicator_id();
+    meeting_ = meet(place_, own, options.meeting_seconds);
+    for (const Introduction& one : meeting_.ranks) hosts_.push_back(one.host);
+  }
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+  /// Where this rank leaves by an exception of its own, all others are told and end.
+  ~Session() {
+    if (!watch_) return;
+    if (!together_ && std::uncaught_exceptions() > exceptions_) fail("it ended with an error of its own");
+    watch_->close();
+  }
+
+  int rank() const { return place_.rank; }
+  int ranks() const { return place_.ranks; }
+  const ProcessPlace& place() const { return place_; }
+  /// [rank]
+  const std::vector<std::string>& hosts() const { return hosts_; }
+  /// The hosts as device groups. @throws InputError  if ranks are not numbered host by host.
+  DeviceGroups nodes() const { return host_groups(hosts_, "torchrun, srun --distribution=block and mpirun --map-by slot do so"); }
+  /// Among the ranks of its host.
+  int local_rank() const {
+    const auto own = hosts_.begin() + rank();
+    return place_.local_rank ? *place_.local_rank : static_cast<int>(std::count(hosts_.begin(), own, *own));
+  }
+  /// The GPU that this rank uses: its local rank, modulo those that it sees. @throws DeviceError  if it sees none.
+  int device() const { return local_rank() % visible_devices(); }
+
+  /// Before a run: where any rank cannot begin, none does. Collective, before `connect`.
+  /// @param problem  what keeps this rank from beginning, or empty
+  /// @throws InputError  on all ranks, with the lowest such rank's problem.
+  void agree(const std::string& problem) {
+    const std::vector<std::string> problems = exchange(meeting_, rank(), problem, options_.meeting_seconds);
+    for (std::size_t r = 0; r < problems.size(); ++r) {
+      if (problems[r].empty()) continue;
+      together_ = true;
+      throw InputError(problems.size() == 1 ? problems[r] : concat("rank ", r, " on ", hosts_[r], ": ", problems[r]));
+    }
+  }
+  /// The communicator of all ranks, and the watch over them from here on. Collective, once; the rank's GPU must be current.
+  NcclCommunicator connect() {
+    watch_.emplace(rank(), std::move(meeting_.peers), options_.watch);
+    return NcclCommunicator{meeting_.ranks.front().token, rank(), ranks(), options_.nccl};
+  }
+  /// @pre connect() was called
+  Watch& watch() { return *watch_; }
+  /// Ends all ranks with exit code 3, each with a line that names this rank and says why; the caller then ends as well.
+  void fail(const std::string& why) {
+    if (watch_) watch_->fail(why);
+  }
+
+ private:
+  static std::string software() {
+    int nccl = 0;
+    check(ncclGetVersion(&nccl), "ncclGetVersion");
+    return concat("tawpipe ", version, " with NCCL ", nccl / 10000, ".", nccl / 100 % 100, ".", nccl % 100);
+  }
+
+  SessionOptions options_;
+  ProcessPlace place_;
+  Meeting meeting_;
+  std::vector<std::string> hosts_;
+  bool together_ = false;  ///< all ranks end by one exception
+  int exceptions_ = std::uncaught_exceptions();
+  std::optional<Watch> watch_;
+};
+
+}  // namespace tawpipe::cuda
