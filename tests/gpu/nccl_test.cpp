@@ -1,0 +1,166 @@
+// One rank of a run over NCCL, started by ranks.py: every collective, then a recorded run under some schedules, eager and by
+// graph. nccl_test REFERENCE NODES SCHEDULE... (NODES as 2+2), or nccl_test REFERENCE NODES --forever SCHEDULE: trains until
+// ended. Not: virtual ranks (virtual_test.cpp).
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <unistd.h>
+
+#include "tawpipe/execute/cuda/nccl_executor.hpp"
+#include "tawpipe/execute/cuda/session.hpp"
+#include "training.hpp"
+
+using namespace tawpipe;
+using Executor = cuda::NcclExecutor<cuda::CudaDevice, cuda::NcclCommunicator, gpu::Layer, gpu::Optimizer>;
+
+namespace {
+
+cuda::Environment environment() {
+  cuda::Environment all;
+  for (char** one = environ; *one != nullptr; ++one) {
+    const std::string text{*one};
+    const auto equals = text.find('=');
+    if (equals != std::string::npos) all[text.substr(0, equals)] = text.substr(equals + 1);
+  }
+  return all;
+}
+
+std::vector<std::int32_t> parse_nodes(const std::string& text) {
+  std::vector<std::int32_t> nodes{0};
+  for (const char c : text) {
+    if (c == '+') {
+      nodes.push_back(0);
+    } else {
+      nodes.back() = nodes.back() * 10 + (c - '0');
+    }
+  }
+  return nodes;
+}
+
+/// Small whole numbers in memory, each collective once; what must come of it is worked out beside it.
+void collectives(gpu::Checks& checks, cuda::CudaDevice& device, cuda::NcclCommunicator& world) {
+  constexpr std::int64_t count = 1000;
+  const int ranks = world.ranks();
+  const int rank = world.rank();
+  const auto stream = device.make_stream(cuda::Priority::normal);
+  const auto done = device.make_event(false);
+  const auto bytes = static_cast<std::size_t>(count) * static_cast<std::size_t>(ranks) * sizeof(float);
+  std::byte* const window = device.allocate_host(bytes);
+  std::byte* const from = device.allocate(bytes);
+  std::byte* const to = device.allocate(bytes);
+  const auto finish = [&] {
+    device.record(done, stream);
+    while (!device.finished(done)) {
+      world.check();
+      std::this_thread::yield();
+    }
+  };
+  const auto value = [](int of, std::int64_t i) { return static_cast<float>((of * 31 + i * 7) % 17); };
+  /// Fills `from`, calls, and compares `to`, all of [ranks * count] or its first `expected` numbers.
+  const auto test = [&](const char* what, std::int64_t expected, auto&& call, auto&& wanted) {
+    auto* const numbers = reinterpret_cast<float*>(window);
+    for (std::int64_t i = 0; i < count * ranks; ++i) numbers[i] = value(rank, i);
+    device.upload(from, window, bytes, stream);
+    device.clear(to, bytes, stream);
+    call();
+    device.download(window, to, bytes, stream);
+    finish();
+    bool same = true;
+    for (std::int64_t i = 0; i < expected; ++i) same = same && numbers[i] == wanted(i);
+    checks.that(same, concat(what, " of ", ranks, " ranks"));
+  };
+  const auto sum = [&](std::int64_t i) {
+    float all = 0;
+    for (int r = 0; r < ranks; ++r) all += value(r, i);
+    return all;
+  };
+  const auto largest = [&](std::int64_t i) {
+    float most = 0;
+    for (int r = 0; r < ranks; ++r) most = std::max(most, value(r, i));
+    return most;
+  };
+  const auto offset = static_cast<std::ptrdiff_t>(count) * rank;
+  const int root = ranks - 1;
+  test(
+      "all-reduce", count, [&] { world.all_reduce(from, to, count, Dtype::f32, cuda::Reduction::sum, stream); }, sum);
+  test(
+      "largest", count, [&] { world.all_reduce(from, to, count, Dtype::f32, cuda::Reduction::maximum, stream); }, largest);
+  test(
+      "broadcast", count, [&] { world.broadcast(from, to, count, Dtype::f32, root, stream); },
+      [&](std::int64_t i) { return value(root, i); });
+  test(
+      "reduce", rank == root ? count : 0, [&] { world.reduce(from, to, count, Dtype::f32, root, stream); }, sum);
+  test(
+      "all-gather", count * ranks, [&] { world.all_gather(from, to, count, Dtype::f32, stream); },
+      [&](std::int64_t i) { return value(static_cast<int>(i / count), i % count); });
+  test(
+      "reduce-scatter", count, [&] { world.reduce_scatter(from, to, count, Dtype::f32, stream); },
+      [&](std::int64_t i) { return sum(i + offset); });
+  test(
+      "exchange around a ring", count,
+      [&] {
+        world.group_begin();
+        world.send(from, count, Dtype::f32, (rank + 1) % ranks, stream);
+        world.receive(to, count, Dtype::f32, (rank + ranks - 1) % ranks, stream);
+        world.group_end();
+      },
+      [&](std::int64_t i) { return value((rank + ranks - 1) % ranks, i); });
+  const auto half = world.split(rank % 2, -rank);
+  checks.that(half && half->ranks() == (ranks + 1 - rank % 2) / 2, "a split has the ranks of its colour");
+  checks.that(half && half->rank() == (half->ranks() - 1 - rank / 2), "members are numbered by their keys");
+  checks.that(world.split(rank == 0 ? -1 : 0, 0).has_value() == (rank != 0), "a rank without a colour is in no part");
+}
+
+gpu::Trained train(const gpu::Reference& reference, const Schedule& schedule, cuda::Session& session, bool graph,
+                   cuda::NcclCommunicator world) {
+  Executor executor{schedule,
+                    cuda::CudaDevice{session.device()},
+                    std::move(world),
+                    [&] { return gpu::layer_of(reference); },
+                    gpu::optimizer_of(reference),
+                    {.graph = graph, .time_limit = 120}};
+  return gpu::train(executor, reference,
+                    [&](std::span<float> values, std::span<const char> known) { executor.gather(values, known); });
+}
+
+void train_forever(const gpu::Reference& reference, const Schedule& schedule, cuda::Session& session,
+                   cuda::NcclCommunicator world) {
+  Executor executor{schedule, cuda::CudaDevice{session.device()}, std::move(world), [&] { return gpu::layer_of(reference); },
+                    gpu::optimizer_of(reference)};
+  for (int step = 1;; ++step) {
+    executor.run(reference, {.step = step, .learning_rate = reference.number("lr")});
+    if (step == 1 && session.rank() == 0) std::printf("training\n");
+    std::fflush(stdout);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return gpu::run([&](gpu::Checks& checks) {
+    const gpu::Reference reference{argc > 1 ? argv[1] : ""};
+    const std::vector<std::int32_t> nodes = parse_nodes(argc > 2 ? argv[2] : "1");
+    std::vector<std::string> names{argv + std::min(argc, 3), argv + argc};
+    cuda::Session session{environment()};
+    session.agree(session.ranks() == DeviceGroups{nodes}.ranks() ? "" : "NODES are not the ranks that were started");
+    cuda::CudaDevice device{session.device()};
+    cuda::NcclCommunicator world = session.connect();
+    const int rank = session.rank();
+    if (!names.empty() && names[0] == "--forever") {
+      train_forever(reference, gpu::schedule_of(reference, names.at(1), nodes).value(), session, std::move(world));
+    }
+    collectives(checks, device, world);
+    for (const std::string& name : names) {
+      const auto schedule = gpu::schedule_of(reference, name, nodes);
+      if (!schedule) continue;
+      const gpu::Trained eager = train(reference, *schedule, session, false, world.split(0, rank).value());
+      if (rank == 0) gpu::check(checks, reference, eager, concat(name, " on ", session.ranks(), " processes"));
+      const gpu::Trained graph = train(reference, *schedule, session, true, world.split(0, rank).value());
+      if (rank == 0) checks.that(graph == eager, name + ": a graph gives the same bits");
+    }
+  });
+}

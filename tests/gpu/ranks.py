@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""Starts N processes of a program as ranks of one run over NCCL: ranks.py [--kill RANK] N PROGRAM ARGUMENT...
+
+With fewer GPUs than ranks, each rank pretends to be a host of its own (NCCL refuses two ranks on one GPU of a host) and all go
+over sockets of this one: right numbers, no speeds. Ends with the first failing rank's code; 77 where the program skips.
+--kill RANK: once the program prints `training`, kills that rank; all others must then end by themselves with code 3 and name it.
+Not: a launcher for training (torchrun, srun, mpirun).
+"""
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+LIMIT = float(os.environ.get("TAWPIPE_RANKS_LIMIT", "300"))  # seconds
+
+
+def gpus():
+    try:
+        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=60).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    return listed.count("GPU ")
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def environment(rank, ranks, port, shared):
+    env = dict(os.environ, RANK=str(rank), WORLD_SIZE=str(ranks), LOCAL_RANK=str(rank), MASTER_ADDR="127.0.0.1",
+               MASTER_PORT=str(port), CUDA_MODULE_LOADING="EAGER", NCCL_DEBUG=os.environ.get("NCCL_DEBUG", "WARN"))
+    if shared:
+        env.update(NCCL_HOSTID=f"rank{rank}", NCCL_SOCKET_IFNAME="lo", NCCL_NET="Socket", NCCL_IB_DISABLE="1",
+                   NCCL_MNNVL_ENABLE="0", NCCL_NVLS_ENABLE="0", NCCL_RAS_ENABLE="0", NCCL_MAX_CTAS="2", NCCL_ALGO="Ring",
+                   NCCL_PROTO="Simple")
+    return env
+
+
+class Rank:
+    def __init__(self, number, command, env):
+        self.number, self.text, self.begun = number, "", threading.Event()
+        self.process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.reader = threading.Thread(target=self.read, daemon=True)
+        self.reader.start()
+
+    def read(self):
+        for line in self.process.stdout:
+            self.text += line
+            print(f"[{self.number}] {line}", end="", flush=True)
+            if line.startswith("training"):
+                self.begun.set()
+
+
+def main():
+    arguments = sys.argv[1:]
+    victim = None
+    if arguments[0] == "--kill":
+        victim, arguments = int(arguments[1]), arguments[2:]
+    count, command = int(arguments[0]), arguments[1:]
+    port, shared = free_port(), gpus() < count
+    ranks = [Rank(r, command, environment(r, count, port, shared)) for r in range(count)]
+    deadline = time.monotonic() + LIMIT
+    killed_at = None
+    while any(rank.process.poll() is None for rank in ranks):
+        codes = [rank.process.poll() for rank in ranks]
+        if victim is not None and killed_at is None and ranks[0].begun.is_set():
+            time.sleep(0.5)
+            ranks[victim].process.send_signal(signal.SIGKILL)
+            killed_at = time.monotonic()
+        late = time.monotonic() > deadline or (killed_at is not None and time.monotonic() > killed_at + 30)
+        alone = killed_at is None and any(code not in (None, 0, 77) for code in codes)
+        if alone:
+            deadline = min(deadline, time.monotonic() + 15)  # the others end by themselves, or are ended
+        if late:
+            print("FAILED: the ranks have not ended in time", flush=True)
+            for rank in ranks:
+                rank.process.kill()
+            return 1
+        time.sleep(0.05)
+    for rank in ranks:
+        rank.reader.join()
+    codes = [rank.process.returncode for rank in ranks]
+    if set(codes) == {77}:
+        return 77
+    if victim is not None:
+        others = [rank for rank in ranks if rank.number != victim]
+        fine = killed_at is not None and all(
+            rank.process.returncode == 3 and f"rank {victim} died" in rank.text for rank in others)
+        print("the others have named it and left" if fine else f"FAILED: codes {codes}", flush=True)
+        return 0 if fine else 1
+    return next((abs(code) for code in codes if code != 0), 0)
+
+
+sys.exit(main())

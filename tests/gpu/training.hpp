@@ -1,0 +1,100 @@
+// Trains a recorded run by any CUDA executor, and compares what it gives.
+// Not: which executor or schedule (virtual_test.cpp, nccl_test.cpp).
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "checks.hpp"
+#include "reference.hpp"
+#include "tawpipe/execute/cuda/cuda_api.hpp"
+#include "tawpipe/execute/host/executor.hpp"
+#include "tawpipe/layers/cuda/adamw.hpp"
+#include "tawpipe/layers/cuda/llama.hpp"
+#include "tawpipe/model/workload.hpp"
+#include "tawpipe/schedule/catalogue.hpp"
+
+namespace gpu {
+
+using Layer = tawpipe::layers::cuda::Llama<float>;
+using Optimizer = tawpipe::layers::cuda::DeviceAdamW<float>;
+
+inline Layer layer_of(const Reference& reference) {
+  return Layer{reference.model,
+               reference.batch,
+               tawpipe::Recompute::none,
+               {.rope_theta = reference.number("rope_theta"), .norm_eps = reference.number("norm_eps")}};
+}
+inline Optimizer optimizer_of(const Reference& reference) {
+  return Optimizer{reference.model,
+                   {.beta1 = reference.number("beta1"),
+                    .beta2 = reference.number("beta2"),
+                    .epsilon = reference.number("eps"),
+                    .weight_decay = reference.number("weight_decay")}};
+}
+
+/// Nothing where the schedule cannot have these sizes, which is right for some.
+inline std::optional<tawpipe::Schedule> schedule_of(const Reference& reference, const std::string& name,
+                                                    const std::vector<std::int32_t>& nodes) {
+  tawpipe::Workload work{reference.model, reference.batch, tawpipe::Recompute::none};
+  work.over_devices(tawpipe::DeviceGroups{nodes}.ranks());
+  work.parameter_bytes({.weight = 4, .gradient = 4, .optimizer = 8});
+  try {
+    return tawpipe::build_schedule(name,
+                                   {.workload = work, .nodes = tawpipe::DeviceGroups{nodes}, .options = {}, .device_memory = {}});
+  } catch (const tawpipe::InputError&) {
+    return std::nullopt;
+  }
+}
+
+/// What a training leaves.
+struct Trained {
+  std::vector<std::vector<double>> losses;  ///< [step, microbatch], one more step than the reference trains
+  std::vector<float> first;                 ///< [parameter] after the first step
+  std::vector<float> last;                  ///< [parameter] after the reference's last step
+
+  bool operator==(const Trained&) const = default;
+};
+
+/// @param gather  brings [parameter] values and which of them are right here to the process that compares
+template <class Executor, class Gather>
+Trained train(Executor& executor, const Reference& reference, Gather&& gather) {
+  using tawpipe::ParameterRange;
+  const std::vector<float> initial = reference.initial();
+  executor.for_each_rank([&](auto& rank) {
+    rank.set_weights([&](const ParameterRange& range, tawpipe::Dtype, std::span<std::byte> bytes) {
+      std::memcpy(bytes.data(), initial.data() + range.begin, bytes.size());
+    });
+  });
+  const auto weights = [&] {
+    std::vector<float> all(initial.size());
+    std::vector<char> known(initial.size(), 0);
+    executor.for_each_rank([&](auto& rank) {
+      rank.read_weights([&](const ParameterRange& range, tawpipe::Dtype, std::span<const std::byte> bytes) {
+        std::memcpy(all.data() + range.begin, bytes.data(), bytes.size());
+        std::fill_n(known.begin() + range.begin, range.count(), char{1});
+      });
+    });
+    gather(std::span<float>{all}, std::span<const char>{known});
+    return all;
+  };
+  Trained trained;
+  for (int step = 1; step <= reference.steps() + 1; ++step) {
+    trained.losses.push_back(executor.run(reference, {.step = step, .learning_rate = reference.number("lr")}).losses);
+    if (step == 1) trained.first = weights();
+    if (step == reference.steps()) trained.last = weights();
+  }
+  return trained;
+}
+
+inline void check(Checks& checks, const Reference& reference, const Trained& trained, const std::string& what) {
+  checks.within(reference.losses_off(trained.losses), what + ": losses");
+  checks.within(reference.parameters_off(1, trained.first), what + ": parameters after 1 step");
+  checks.within(reference.parameters_off(reference.steps(), trained.last), what + ": parameters at the end");
+}
+
+}  // namespace gpu
