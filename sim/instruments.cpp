@@ -93,30 +93,39 @@ Command add_sensitivity(CLI::App& parent) {
 
 Command add_calibrate(CLI::App& parent) {
   const auto request = std::make_shared<CalibrateRequest>();
-  CLI::App* app = add_command(parent, "calibrate", "Links from the output of nccl-tests, or all times from measured timelines");
+  CLI::App* app =
+      add_command(parent, "calibrate", "Links from nccl-tests, or all times from measured timelines or PyTorch's traces");
   app->add_option("files", request->files, "Outputs of all_reduce_perf, broadcast_perf, reduce_perf, sendrecv_perf, ...")
       ->type_name("")
       ->group("Links");
   add_json_flag(*app, request->json, "a fragment of a cluster file");
-  const auto files = [&](const std::string& name, std::vector<std::string>& values, const std::string& text) {
-    app->add_option(name, values, text)
-        ->type_name("FILE|-")
-        ->group("Timelines")
-        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  const auto files = [&](const std::string& name, const char* group, std::vector<std::string>& values, const std::string& text) {
+    app->add_option(name, values, text)->type_name("FILE|-")->group(group)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   };
-  files("--timeline", request->timelines, "What tawpipe train --timeline wrote; may be repeated");
-  files("--schedule-file", request->schedules, "What tawpipe train --schedule-out wrote; one for each timeline");
+  files("--timeline", "Timelines", request->timelines, "What tawpipe train --timeline wrote; may be repeated");
+  files("--schedule-file", "Timelines", request->schedules, "What tawpipe train --schedule-out wrote; one for each timeline");
+  constexpr const char* traces = "Traces of PyTorch's profiler";
+  files("--kineto", traces, request->kineto, "What torch.profiler's export_chrome_trace wrote on a rank; may be repeated");
+  const auto part = [&](const std::string& name, std::string& value, const std::string& what) {
+    app->add_option(name, value, concat("What record_function(), or a module's class, calls ", what, " (default ", value, ")"))
+        ->type_name("NAME")
+        ->group(traces);
+  };
+  part("--layer", request->names.layer, "a layer");
+  part("--embedding", request->names.embedding, "the embedding");
+  part("--head", request->names.head, "the head");
   app->add_option("--cluster", request->cluster, "That they ran on (as --cluster of simulate)")
       ->type_name("CLUSTER")
-      ->group("Timelines");
+      ->group("Timelines and traces");
   app->add_option("--out", request->out, "Write the measured times, for --cost measured:FILE")
       ->type_name("FILE|-")
-      ->group("Timelines");
+      ->group("Timelines and traces");
   finish(*app,
          "Examples:\n"
          "  broadcast_perf -b 8 -e 1G -f 2 -g 8 > node.txt\n"
          "  tawpipe calibrate node.txt --json links.json\n"
-         "  tawpipe calibrate --timeline t.csv --schedule-file s.json --cluster 2x2 --out cost.json");
+         "  tawpipe calibrate --timeline t.csv --schedule-file s.json --cluster 2x2 --out cost.json\n"
+         "  tawpipe calibrate --kineto rank0.pt.trace.json --layer LlamaDecoderLayer --cluster dgx-h100*2 --out cost.json");
   return {app, [request] { return run_calibrate(*request); }};
 }
 

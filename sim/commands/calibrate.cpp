@@ -46,6 +46,13 @@ int calibrate_timelines(const CalibrateRequest& request) {
     file->finish();
   }
   if (request.out == "-") return ok;
+  write_output("-", calibration_table(found).str(terminal_style()) + (file ? "" : "\n" + measured_json(found.cost)));
+  return ok;
+}
+
+}  // namespace
+
+Table calibration_table(const Calibration& found) {
   Table table{{{"tasks"},
                {"measured", Align::right},
                {"used", Align::right},
@@ -55,20 +62,19 @@ int calibrate_timelines(const CalibrateRequest& request) {
     table.row({one.name, format_count(static_cast<std::int64_t>(one.tasks)), format_count(static_cast<std::int64_t>(one.used)),
                format_duration(seconds(one.mean)), format_percent(one.error)});
   }
-  write_output("-", table.str(terminal_style()) + (file ? "" : "\n" + measured_json(found.cost)));
-  return ok;
+  return table;
 }
 
-}  // namespace
-
 int run_calibrate(const CalibrateRequest& request) {
+  if (!request.kineto.empty()) return calibrate_kineto(request);
   const bool timelines =
       !request.timelines.empty() || !request.schedules.empty() || !request.cluster.empty() || !request.out.empty();
   if (timelines && (!request.files.empty() || !request.json.empty())) {
     throw InputError("outputs of nccl-tests go with --json, timelines with --schedule-file, --cluster and --out; give one kind");
   }
   if (timelines) return calibrate_timelines(request);
-  if (request.files.empty()) throw InputError("there is nothing to calibrate from; give outputs of nccl-tests, or --timeline");
+  if (request.files.empty())
+    throw InputError("there is nothing to calibrate from; give outputs of nccl-tests, --timeline, or --kineto");
   std::optional<OutputFile> file;
   if (!request.json.empty()) file.emplace(request.json);
   struct Kind {

@@ -6,6 +6,9 @@
 #include <vector>
 
 #include "../request.hpp"
+#include "tawpipe/analysis/calibration.hpp"
+#include "tawpipe/report/kineto_trace.hpp"
+#include "tawpipe/report/table.hpp"
 
 namespace tawpipe::sim {
 
@@ -42,13 +45,19 @@ struct CalibrateRequest {
   std::string json;                    ///< --json FILE|-: the fragment of a cluster file, or the measured times
   std::vector<std::string> timelines;  ///< --timeline FILE, any number: measured times are found from them instead
   std::vector<std::string> schedules;  ///< --schedule-file FILE, one for each timeline
-  std::string cluster;                 ///< --cluster that the timelines were measured on
+  std::vector<std::string> kineto;     ///< --kineto FILE, any number: or from traces of PyTorch's profiler
+  KinetoNames names;                   ///< --layer, --embedding, --head of those traces
+  std::string cluster;                 ///< --cluster that the timelines or traces were measured on
   std::string out;                     ///< --out FILE|-: the measured times
 };
 
-/// Latency and bandwidth of each kind of link from nccl-tests, or a measured cost from timelines.
-/// @throws InputError  for a file that is none, or flags of both.
+/// Latency and bandwidth of each kind of link from nccl-tests, or a measured cost from timelines or profiler traces.
+/// @throws InputError  for a file that is none, or flags of several kinds.
 int run_calibrate(const CalibrateRequest& request);
+/// A measured cost from the traces of PyTorch's profiler. @throws InputError  for a file that is none.
+int calibrate_kineto(const CalibrateRequest& request);
+/// The classes of a calibration as a table.
+Table calibration_table(const Calibration& found);
 
 struct CompareTimelinesRequest {
   std::string predicted;  ///< CSV

@@ -36,6 +36,32 @@ struct Measured {
 
 }  // namespace
 
+TEST_CASE("a trace of PyTorch's profiler gives times that predict") {
+  const std::string trace = TAWPIPE_TEST_DATA "/kineto/rank0.json";
+  const support::Folder folder;
+  const std::string cost = folder / "cost.json";
+  const std::string calibrate = "calibrate --cluster 2x2 --kineto ";
+  const auto found = run(calibrate + trace + " --head lm_head --out " + cost);
+  CAPTURE(found.err);
+  REQUIRE(found.code == 0);
+  CHECK(found.out.find("messages between nodes") != std::string::npos);
+  CHECK(found.out.find("18 matrix products: 344 TFLOPS") != std::string::npos);
+  CHECK(run(calibrate.substr(0, 10) + "--cluster dgx-h100 --kineto " + trace)
+            .out.find("34.7% of the peak (--cost roofline:utilization=0.347)") != std::string::npos);
+  const json seconds = json::parse(support::read_file(cost)).at("seconds");
+  CHECK(seconds.at("forward").at("layer").get<double>() == doctest::Approx(120e-6));
+  CHECK(seconds.at("inter_node").at("byte").get<double>() == doctest::Approx(1e-10).epsilon(1e-3));
+  const auto predicted =
+      run("simulate --schedule fsdp --cluster 2x2 --model llama-4x1024 --sequence 4096 --global-batch 8 --cost measured:" + cost);
+  CAPTURE(predicted.err);
+  CHECK(predicted.code == 0);
+  CHECK(run(calibrate + trace + " --layer Block").out.find("nothing with kernels is called 'Block'") != std::string::npos);
+  check_refused(run("calibrate --kineto " + trace), {"--cluster"});
+  check_refused(run(calibrate + trace + " --json -"), {"one kind of measurement"});
+  check_refused(run("calibrate --cluster 1x2 --kineto " + trace), {"rank 2", "2 devices"});
+  check_refused(run(calibrate + folder.write("empty.json", "{}")), {"no trace", "traceEvents"});
+}
+
 TEST_CASE("a timeline is predicted by the times found from it") {
   const Measured measured;
   const json cost = json::parse(support::read_file(measured.cost));

@@ -1,0 +1,27 @@
+// What a calibration gives: measured times, and how well each class of tasks is met.
+// Not: how it is found (calibrate.hpp from timelines, calibrate_profile.hpp from a profiler's traces).
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "tawpipe/cost/measured.hpp"
+
+namespace tawpipe {
+
+/// How well the tasks of one class are met.
+struct CalibrationClass {
+  std::string name;       ///< of an op, "messages inside a node" or "messages between nodes"
+  std::size_t tasks = 0;  ///< measured
+  std::size_t used = 0;   ///< of them in the fit; of messages those that shared no link, if there are any
+  double mean = 0;        ///< seconds of those used
+  double error = 0;       ///< sum of |measured - fitted| over the sum of measured, of those used
+};
+
+struct Calibration {
+  MeasuredCost cost;
+  std::vector<CalibrationClass> classes;  ///< those that occur, computations before messages
+};
+
+}  // namespace tawpipe

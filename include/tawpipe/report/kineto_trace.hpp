@@ -1,0 +1,282 @@
+// A PyTorch profiler (Kineto) trace read as what it says of the model's parts, collectives and matrix products.
+// Not: the times of a cost model from that (analysis/gpu_profile.hpp), nor traces for Perfetto (report/chrome_trace.hpp).
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/analysis/gpu_profile.hpp"
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/text.hpp"
+#include "tawpipe/report/detail/kineto_events.hpp"
+
+namespace tawpipe {
+
+/// How the parts of the model are called: by record_function() around them, or by their modules' classes (with_stack=True). A
+/// name may be followed by a number: "layer" is also "layer_3", "layer 3", "layer.3".
+struct KinetoNames {
+  std::string layer = "layer";
+  std::string embedding = "embedding";
+  std::string head = "head";
+};
+
+namespace detail {
+
+class KinetoProfile {
+ public:
+  KinetoProfile(KinetoEvents events, const KinetoNames& names) : events_{std::move(events)}, names_{names} {}
+
+  GpuProfile read() {
+    profile_.rank = static_cast<int>(events_.rank);
+    nest();
+    for (std::size_t e = 0; e < events_.host.size(); ++e) {
+      if (events_.host[e].forward) made_[events_.host[e].sequence].push_back(static_cast<int>(e));
+    }
+    for (auto& [sequence, made] : made_) {
+      std::sort(made.begin(), made.end(), [&](int a, int b) { return host(a).start < host(b).start; });
+    }
+    for (const KinetoKernel& kernel : events_.kernels) {
+      if (!is_communication(kernel)) place(kernel);
+    }
+    finish_computations();
+    finish_products();
+    read_collectives();
+    return std::move(profile_);
+  }
+
+ private:
+  using Span = std::pair<double, double>;
+
+  const KinetoHostEvent& host(int event) const { return events_.host[static_cast<std::size_t>(event)]; }
+
+  static bool is_communication(const KinetoKernel& kernel) {
+    return kernel.name.starts_with("nccl") || kernel.collective.has_value();
+  }
+
+  /// Finds each host event's parent: the one around it on its thread.
+  void nest() {
+    std::vector<int> order(events_.host.size());
+    for (std::size_t e = 0; e < order.size(); ++e) order[e] = static_cast<int>(e);
+    std::sort(order.begin(), order.end(), [&](int a, int b) {
+      const KinetoHostEvent& x = host(a);
+      const KinetoHostEvent& y = host(b);
+      if (x.thread != y.thread) return x.thread < y.thread;
+      if (x.start != y.start) return x.start < y.start;
+      return x.end != y.end ? x.end > y.end : a < b;
+    });
+    std::vector<int> open;
+    for (const int e : order) {
+      while (!open.empty() && (host(open.back()).thread != host(e).thread || host(open.back()).end <= host(e).start)) {
+        open.pop_back();
+      }
+      if (!open.empty()) events_.host[static_cast<std::size_t>(e)].parent = open.back();
+      open.push_back(e);
+    }
+  }
+
+  static bool is_called(std::string_view name, std::string_view text) {
+    if (text.empty() || !name.starts_with(text)) return false;
+    name.remove_prefix(text.size());
+    if (!name.empty() && std::string_view{"_ .#:-"}.find(name.front()) != std::string_view::npos) name.remove_prefix(1);
+    return std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; });
+  }
+  std::optional<ModelPart> part_of(std::string_view name) const {
+    if (is_called(name, names_.layer)) return ModelPart::layer;
+    if (is_called(name, names_.embedding)) return ModelPart::embedding;
+    if (is_called(name, names_.head)) return ModelPart::head;
+    return std::nullopt;
+  }
+
+  /// The nearest event from `event` outwards that is a part of the model; -1: none.
+  int part_around(int event) const {
+    while (event >= 0 && !part_of(host(event).name)) event = host(event).parent;
+    return event;
+  }
+
+  /// The forward operator that made the autograd node which `backward` runs: the last of its number before.
+  int made_for(const KinetoHostEvent& backward) const {
+    const auto made = made_.find(backward.sequence);
+    if (backward.sequence < 0 || made == made_.end()) return -1;
+    int latest = -1;
+    for (const int e : made->second) {
+      if (host(e).start < backward.start) latest = e;
+    }
+    return latest;
+  }
+
+  /// Adds a kernel to the occurrence of a part that it belongs to. A kernel launched by a backward belongs to the part around
+  /// the operator that made its autograd node; what a checkpoint computes again is launched within the part, and a backward.
+  void place(const KinetoKernel& kernel) {
+    const auto launched = events_.by_external.find(kernel.external);
+    if (launched == events_.by_external.end()) return;
+    if (!host(launched->second).dims.empty()) product_spans_[launched->second].emplace_back(kernel.start, kernel.end);
+    int part = -1;
+    int node = -1;  // the autograd node, innermost
+    for (int e = launched->second; e >= 0; e = host(e).parent) {
+      if (host(e).name.starts_with("Optimizer.step#")) {
+        updates_[e].emplace_back(kernel.start, kernel.end);
+        return;
+      }
+      if (node < 0 && host(e).name.starts_with("autograd::engine::evaluate_function")) node = e;
+      if (part < 0 && part_of(host(e).name)) part = e;
+    }
+    if (part < 0 && node >= 0) part = part_around(made_for(host(node)));
+    if (part < 0) return;
+    spans_[{part, node >= 0}].emplace_back(kernel.start, kernel.end);
+  }
+
+  /// Seconds during which any of the kernels ran.
+  static double busy(std::vector<Span>& spans) {
+    std::sort(spans.begin(), spans.end());
+    double sum = 0;
+    double until = spans.front().first;
+    for (const auto& [start, end] : spans) {
+      sum += std::max(0.0, end - std::max(start, until));
+      until = std::max(until, end);
+    }
+    return sum * 1e-6;
+  }
+
+  void finish_computations() {
+    for (auto& [key, spans] : spans_) {
+      const auto& [event, backward] = key;
+      profile_.computations.push_back({backward ? Op::backward : Op::forward, *part_of(host(event).name), busy(spans)});
+    }
+    for (auto& [event, spans] : updates_) profile_.computations.push_back({Op::update, ModelPart::layer, busy(spans)});
+  }
+
+  /// Of an operator on matrices; 0: of no other, nor without its shapes (record_shapes=True).
+  static double product_flops(const KinetoHostEvent& op) {
+    const bool added = op.name == "aten::addmm" || op.name == "aten::baddbmm";
+    if (!added && op.name != "aten::mm" && op.name != "aten::bmm") return 0;
+    const std::size_t first = added ? 1 : 0;
+    if (op.dims.size() < first + 2) return 0;
+    const auto& a = op.dims[first];      // [m, k] or [batch, m, k]
+    const auto& b = op.dims[first + 1];  // [k, n] or [batch, k, n]
+    if (a.size() < 2 || a.size() != b.size()) return 0;
+    double flops = 2;
+    for (const std::int64_t size : a) flops *= static_cast<double>(size);
+    return flops * static_cast<double>(b.back());
+  }
+
+  void finish_products() {
+    for (auto& [event, spans] : product_spans_) {
+      const double flops = product_flops(host(event));
+      if (flops <= 0) continue;
+      ++profile_.products;
+      profile_.product_flops += flops;
+      profile_.product_seconds += busy(spans);
+    }
+  }
+
+  /// What a collective of PyTorch is here; none: no such (all_to_all, barrier, send, recv).
+  static std::optional<Op> op_of(std::string_view name) {
+    std::string plain;
+    for (const char c : name) {
+      if (c != '_') plain += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    }
+    if (plain.starts_with("allreduce")) return Op::all_reduce;
+    if (plain.starts_with("allgather")) return Op::all_gather;
+    if (plain.starts_with("reducescatter")) return Op::reduce_scatter;
+    if (plain.starts_with("broadcast")) return Op::broadcast;
+    if (plain == "reduce") return Op::reduce;
+    return std::nullopt;
+  }
+
+  static std::int64_t bytes_of(std::string_view dtype) {
+    constexpr std::pair<std::string_view, std::int64_t> sizes[] = {
+        {"Double", 8}, {"Long", 8}, {"ComplexFloat", 8}, {"Float", 4}, {"Int", 4},           {"Half", 2},       {"BFloat16", 2},
+        {"Short", 2},  {"Byte", 1}, {"Char", 1},         {"Bool", 1},  {"Float8_e4m3fn", 1}, {"Float8_e5m2", 1}};
+    for (const auto& [name, size] : sizes) {
+      if (dtype == name) return size;
+    }
+    return 0;
+  }
+
+  /// The group's ranks: as written, a long list continued by the step of its first two; or the process group's; or all.
+  std::vector<Rank> members_of(const KinetoCollective& collective) const {
+    std::vector<std::int64_t> ranks;
+    const char* at = collective.ranks.data();
+    const char* const end = at + collective.ranks.size();
+    while (at != end) {
+      std::int64_t rank = 0;
+      const auto [rest, status] = std::from_chars(at, end, rank);
+      if (status == std::errc{}) ranks.push_back(rank);
+      at = status == std::errc{} ? rest : at + 1;
+    }
+    const auto size = static_cast<std::size_t>(std::clamp<std::int64_t>(collective.group_size, 0, 1 << 20));
+    const auto group = events_.groups.find(collective.group);
+    if (ranks.size() != size && group != events_.groups.end()) ranks = group->second;
+    if (ranks.empty() && collective.group_size == events_.world_size) ranks = {0, 1};
+    if (ranks.size() < 2 || ranks.size() > size) return {};
+    while (ranks.size() < size) ranks.push_back(ranks.back() + ranks[1] - ranks[0]);
+    std::vector<Rank> members;
+    for (const std::int64_t rank : ranks) members.push_back(Rank{static_cast<int>(rank)});
+    return members;
+  }
+
+  void read_collectives() {
+    std::vector<const KinetoKernel*> kernels;
+    for (const KinetoKernel& kernel : events_.kernels) {
+      if (is_communication(kernel)) kernels.push_back(&kernel);
+    }
+    std::sort(kernels.begin(), kernels.end(), [](const KinetoKernel* a, const KinetoKernel* b) {
+      return a->device != b->device ? a->device < b->device : a->start != b->start ? a->start < b->start : a->end < b->end;
+    });
+    double until = 0;
+    for (std::size_t k = 0; k < kernels.size(); ++k) {
+      const KinetoKernel& kernel = *kernels[k];
+      if (k == 0 || kernels[k - 1]->device != kernel.device) until = kernel.start;
+      const bool meets_next =
+          k + 1 < kernels.size() && kernels[k + 1]->device == kernel.device && kernels[k + 1]->start < kernel.end;
+      const bool alone = !meets_next && kernel.start >= until;
+      until = std::max(until, kernel.end);
+      const auto launched = events_.by_external.find(kernel.external);
+      const auto& noted =
+          kernel.collective || launched == events_.by_external.end() ? kernel.collective : host(launched->second).collective;
+      if (!noted) continue;
+      const auto op = op_of(noted->name);
+      const std::int64_t bytes = noted->elements * bytes_of(noted->dtype);
+      auto members = members_of(*noted);
+      if (!op || bytes == 0 || members.empty()) continue;
+      profile_.collectives.push_back({*op, std::move(members), bytes, (kernel.end - kernel.start) * 1e-6, alone});
+    }
+  }
+
+  KinetoEvents events_;
+  const KinetoNames& names_;
+  std::map<std::int64_t, std::vector<int>> made_;            ///< [sequence number] forward operators, by start
+  std::map<std::pair<int, bool>, std::vector<Span>> spans_;  ///< [part's event, backward]
+  std::map<int, std::vector<Span>> updates_;                 ///< [optimizer step's event]
+  std::map<int, std::vector<Span>> product_spans_;           ///< [operator]
+  GpuProfile profile_;
+};
+
+}  // namespace detail
+
+/// Reads the trace that torch.profiler's export_chrome_trace wrote, one device's.
+///
+/// Kernels belong to the part of the model around the operator that launched them, those of a backward to the part whose forward
+/// made the autograd node ("Sequence number"). NCCL's kernels are no computation; all-reduce, all-gather, reduce-scatter,
+/// broadcast and reduce become collectives where the trace has sizes and groups. Matrix products (mm, addmm, bmm, baddbmm) need
+/// record_shapes=True.
+/// @param source  the file's name, for messages
+/// @throws InputError  in one line: compressed, cut off, no JSON, no trace, or without GPU kernels.
+/// Source: pytorch/kineto, libkineto/src/output_json.cpp; pytorch, torch/csrc/autograd/profiler_kineto.cpp.
+inline GpuProfile read_kineto_trace(std::string_view text, const KinetoNames& names = {}, std::string_view source = "trace") {
+  try {
+    return detail::KinetoProfile{detail::KinetoReader::read(text), names}.read();
+  } catch (const InputError& error) {
+    throw InputError(one_line(concat(quote(source), " is ", error.what())));
+  }
+}
+
+}  // namespace tawpipe
