@@ -28,7 +28,7 @@ namespace tawpipe::sim {
 struct ExecutionModel {
   Transformer model;
   Batch batch;
-  layers::host::LlamaOptions llama;
+  layers::LlamaOptions llama;
   layers::AdamW optimizer;
 };
 

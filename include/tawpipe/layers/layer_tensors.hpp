@@ -1,4 +1,4 @@
-// Where the tensors of one decoder layer lie between its forward and its backward, by recomputation policy.
+// Where the matrices of one decoder layer lie, and its tensors between forward and backward, by recomputation policy.
 // Not: what is computed with them (layers/host/decoder_layer.hpp, layers/cuda/decoder_layer.hpp).
 #pragma once
 
@@ -45,6 +45,27 @@ struct TokenWidths {
     if (recompute == Recompute::full) return hidden;
     return 2 * hidden + query + 2 * key + 2 * inner;
   }
+};
+
+/// The matrices and norms of one layer, or their gradients, in the order of model/parameters.hpp. P: T or const T.
+template <class P>
+struct LayerMatrices {
+  P* qkv;     ///< query, key and value are neighbours: one matrix [Q + 2K, H]
+  P* output;  ///< [H, Q]
+  P* gate;    ///< [I, H]
+  P* down;    ///< [H, I]
+  P* up;      ///< [I, H]
+  P* attention_norm;
+  P* ffn_norm;
+
+  LayerMatrices(P* layer, const TokenWidths& width)
+      : qkv{layer},
+        output{qkv + width.hidden * (width.query + 2 * width.key)},
+        gate{output + width.hidden * width.query},
+        down{gate + width.hidden * width.inner},
+        up{down + width.hidden * width.inner},
+        attention_norm{up + width.hidden * width.inner},
+        ffn_norm{attention_norm + width.hidden} {}
 };
 
 /// The tensors of one layer for one microbatch, each [tokens, width]. What backward_input writes over them, for

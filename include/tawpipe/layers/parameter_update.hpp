@@ -15,6 +15,33 @@
 
 namespace tawpipe::layers {
 
+/// Calls `visit(part, decays)` for the parts of a range that decay or do not. Matrices decay: embedding, those of a layer, output
+/// matrix. Norms do not.
+template <class Visit>
+void for_each_alike(const Transformer& model, ParameterRange range, Visit&& visit) {
+  const ParameterOrder order{model};
+  const ParameterRange norm = order.final_norm();
+  while (range.count() > 0) {
+    bool decays = true;
+    std::int64_t end = order.count();
+    if (range.begin < order.embedding().end) {
+      end = order.embedding().end;
+    } else if (range.begin < norm.begin) {
+      const std::int64_t layer = (range.begin - order.embedding().end) / model.layer_parameters();
+      const ParameterRange all = order.layers(static_cast<std::int32_t>(layer), 1);
+      const std::int64_t matrices = all.begin + model.layer_matrix_parameters();
+      decays = range.begin < matrices;
+      end = decays ? matrices : all.end;
+    } else if (range.begin < norm.end) {
+      decays = false;
+      end = norm.end;
+    }
+    end = std::min(end, range.end);
+    visit(ParameterRange{range.begin, end}, decays);
+    range.begin = end;
+  }
+}
+
 /// The optimizer that executors call (ParameterUpdate): AdamW in numbers of type T, with weight decay on matrices only.
 template <class T>
 class AdamWUpdate {
@@ -22,41 +49,19 @@ class AdamWUpdate {
   AdamWUpdate(const Transformer& model, AdamW options) : model_{model}, options_{options} {}
 
   void update(const UpdateArgs& args) const {
-    for (ParameterRange left = args.parameters; left.count() > 0;) {
-      const Kind kind = kind_at(left.begin);
-      const std::int64_t count = std::min(kind.end, left.end) - left.begin;
+    for_each_alike(model_, args.parameters, [&](const ParameterRange& range, bool decays) {
       const auto part = [&](auto bytes) {
         using Number = std::conditional_t<std::is_const_v<typename decltype(bytes)::element_type>, const T, T>;
-        return std::span<Number>{reinterpret_cast<Number*>(bytes.data()) + (left.begin - args.parameters.begin),
-                                 static_cast<std::size_t>(count)};
+        return std::span<Number>{reinterpret_cast<Number*>(bytes.data()) + (range.begin - args.parameters.begin),
+                                 static_cast<std::size_t>(range.count())};
       };
       const AdamWStep step{
-          .number = args.step, .learning_rate = args.learning_rate, .gradient_scale = args.gradient_scale, .decay = kind.decays};
+          .number = args.step, .learning_rate = args.learning_rate, .gradient_scale = args.gradient_scale, .decay = decays};
       adamw_step<T>(options_, step, part(args.weights), part(args.gradients), part(args.first_moment), part(args.second_moment));
-      left.begin += count;
-    }
+    });
   }
 
  private:
-  struct Kind {
-    bool decays;
-    std::int64_t end;  ///< of the run of parameters that are alike
-  };
-
-  /// Matrices decay: embedding, those of a layer, output matrix. Norms do not.
-  Kind kind_at(std::int64_t parameter) const {
-    const ParameterOrder order{model_};
-    if (parameter < order.embedding().end) return {true, order.embedding().end};
-    const ParameterRange norm = order.final_norm();
-    if (parameter >= norm.end) return {true, order.count()};
-    if (parameter >= norm.begin) return {false, norm.end};
-    const std::int64_t layer = (parameter - order.embedding().end) / model_.layer_parameters();
-    const std::int64_t begin = order.layers(static_cast<std::int32_t>(layer), 1).begin;
-    const std::int64_t matrices = begin + model_.layer_matrix_parameters();
-    if (parameter < matrices) return {true, matrices};
-    return {false, begin + model_.layer_parameters()};
-  }
-
   Transformer model_;
   AdamW options_;
 };

@@ -30,27 +30,6 @@ void add_weight_gradient(const T* dy, const T* x, T* gradient, std::int64_t toke
   multiply<T>(Operand::transposed, Operand::plain, out, in, tokens, 1, dy, out, x, in, 1, gradient, in);
 }
 
-/// The matrices and norms of one layer, or their gradients, in the order of model/parameters.hpp. P: T or const T.
-template <class P>
-struct LayerMatrices {
-  P* qkv;     ///< query, key and value are neighbours: one matrix [Q + 2K, H]
-  P* output;  ///< [H, Q]
-  P* gate;    ///< [I, H]
-  P* down;    ///< [H, I]
-  P* up;      ///< [I, H]
-  P* attention_norm;
-  P* ffn_norm;
-
-  LayerMatrices(P* layer, const TokenWidths& width)
-      : qkv{layer},
-        output{qkv + width.hidden * (width.query + 2 * width.key)},
-        gate{output + width.hidden * width.query},
-        down{gate + width.hidden * width.inner},
-        up{down + width.hidden * width.inner},
-        attention_norm{up + width.hidden * width.inner},
-        ffn_norm{attention_norm + width.hidden} {}
-};
-
 /// Source of the mathematics: Touvron et al. 2023, arXiv:2302.13971, section 2.2.
 template <class T>
 class DecoderLayer {

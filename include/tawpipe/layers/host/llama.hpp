@@ -19,18 +19,13 @@
 #include "tawpipe/layers/host/decoder_layer.hpp"
 #include "tawpipe/layers/host/kernels.hpp"
 #include "tawpipe/layers/layer_tensors.hpp"
+#include "tawpipe/layers/llama_options.hpp"
 #include "tawpipe/model/batch.hpp"
 #include "tawpipe/model/dtype.hpp"
 #include "tawpipe/model/stage_work.hpp"
 #include "tawpipe/model/transformer.hpp"
 
 namespace tawpipe::layers::host {
-
-/// What a model's sizes do not say.
-struct LlamaOptions {
-  double rope_theta = 1e4;  ///< base of the rotary frequencies
-  double norm_eps = 1e-5;   ///< added to the mean square inside RMSNorm's root
-};
 
 /// Computes stages of a LLaMA decoder in numbers of type T, float or double, which all memory holds.
 ///
@@ -53,7 +48,7 @@ class Llama {
   /// @throws InputError  as Transformer::check and Batch::check; if the model's dtype is not T's; if the head size is odd; if a
   /// microbatch is so small, or the hidden size so large beside the others, that activation.hpp's sizes do not hold it.
   Llama(Transformer model, Batch batch, Recompute recompute, LlamaOptions options = {})
-      : model_{checked(std::move(model), batch, options)},
+      : model_{checked_llama(std::move(model), batch, options, std::is_same_v<T, float> ? Dtype::f32 : Dtype::f64)},
         recompute_{recompute},
         width_{model_},
         tokens_{batch.tokens()},
@@ -106,29 +101,6 @@ class Llama {
     T* normed;
     T* logits;
   };
-
-  static Transformer checked(Transformer model, const Batch& batch, const LlamaOptions& options) {
-    model.check();
-    batch.check();
-    const auto refuse = [&](const std::string& why) {
-      throw InputError(concat("model ", quote(model.name.empty() ? "(unnamed)" : model.name), ": ", why));
-    };
-    constexpr Dtype mine = std::is_same_v<T, float> ? Dtype::f32 : Dtype::f64;
-    if (model.dtype != mine) refuse(concat("its numbers are ", name(model.dtype), ", but this code computes in ", name(mine)));
-    if (model.head_size() % 2 != 0) {
-      refuse(concat("a head size of ", model.head_size(), " is odd; rotary embedding turns pairs and needs an even one"));
-    }
-    if (!(options.rope_theta > 0) || !(options.norm_eps > 0)) refuse("rope_theta and norm_eps must be greater than 0");
-    if (batch.tokens() * model.intermediate < 2 * std::int64_t{model.hidden}) {
-      refuse(concat("a microbatch of ", batch.tokens(), " tokens is too small; tokens x intermediate size must be at least ",
-                    2 * std::int64_t{model.hidden}, ", twice the hidden size"));
-    }
-    if (model.hidden > std::max(3 * std::int64_t{model.intermediate}, 2 * model.query_width() + 2 * model.key_width())) {
-      refuse(concat("a hidden size of ", model.hidden, " is too large beside an intermediate size of ", model.intermediate,
-                    "; three times the latter, or the width of query, key, value and output together, must reach it"));
-    }
-    return model;
-  }
 
   // ---- memory -----------------------------------------------------------------------------------------------------------
 

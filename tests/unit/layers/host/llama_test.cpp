@@ -264,7 +264,7 @@ TEST_CASE("a token or target outside the vocabulary is named with its position")
 }
 
 TEST_CASE("models that it cannot compute are refused in one sentence") {
-  const auto refusal = [](const Transformer& model, const Batch& batch, tawpipe::layers::host::LlamaOptions options = {}) {
+  const auto refusal = [](const Transformer& model, const Batch& batch, tawpipe::layers::LlamaOptions options = {}) {
     try {
       Llama<double>{model, batch, Recompute::none, options};
     } catch (const InputError& error) {

@@ -1,0 +1,57 @@
+// What a LLaMA decoder is computed with beside the model's sizes, and which models can be computed at all.
+// Not: the computation (layers/host/llama.hpp, layers/cuda/llama.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/text.hpp"
+#include "tawpipe/model/batch.hpp"
+#include "tawpipe/model/dtype.hpp"
+#include "tawpipe/model/transformer.hpp"
+
+namespace tawpipe::layers {
+
+/// What a model's sizes do not say.
+struct LlamaOptions {
+  double rope_theta = 1e4;  ///< base of the rotary frequencies
+  double norm_eps = 1e-5;   ///< added to the mean square inside RMSNorm's root
+};
+
+/// @throws InputError  `why`, with the model's name.
+[[noreturn]] inline void refuse_model(const Transformer& model, const std::string& why) {
+  throw InputError(concat("model ", quote(model.name.empty() ? "(unnamed)" : model.name), ": ", why));
+}
+
+/// The model, if code that computes in numbers of type `mine` can compute it within the bytes of model/activation.hpp.
+/// @throws InputError  as Transformer::check and Batch::check; if the model's dtype is another; if the head size is odd; if a
+/// microbatch is so small, or the hidden size so large beside the others, that activation.hpp's sizes do not hold it.
+inline Transformer checked_llama(Transformer model, const Batch& batch, const LlamaOptions& options, Dtype mine) {
+  model.check();
+  batch.check();
+  if (model.dtype != mine) {
+    refuse_model(model, concat("its numbers are ", name(model.dtype), ", but this code computes in ", name(mine)));
+  }
+  if (model.head_size() % 2 != 0) {
+    refuse_model(model,
+                 concat("a head size of ", model.head_size(), " is odd; rotary embedding turns pairs and needs an even one"));
+  }
+  if (!(options.rope_theta > 0) || !(options.norm_eps > 0)) refuse_model(model, "rope_theta and norm_eps must be greater than 0");
+  // The gradients of both norms lie over a tensor [tokens, intermediate]; those of 16-bit models are float32.
+  const std::int64_t times = 2 * std::max<std::int64_t>(1, 4 / size_bytes(mine));
+  if (batch.tokens() * model.intermediate < times * model.hidden) {
+    refuse_model(model,
+                 concat("a microbatch of ", batch.tokens(), " tokens is too small; tokens x intermediate size must be at least ",
+                        times * model.hidden, ", ", times == 2 ? "twice" : "four times", " the hidden size"));
+  }
+  if (model.hidden > std::max(3 * std::int64_t{model.intermediate}, 2 * model.query_width() + 2 * model.key_width())) {
+    refuse_model(model,
+                 concat("a hidden size of ", model.hidden, " is too large beside an intermediate size of ", model.intermediate,
+                        "; three times the latter, or the width of query, key, value and output together, must reach it"));
+  }
+  return model;
+}
+
+}  // namespace tawpipe::layers

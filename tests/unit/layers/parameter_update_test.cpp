@@ -1,0 +1,29 @@
+// Which parameters decay, over any range of them. Not: the step (adamw_test.cpp).
+#include "tawpipe/layers/parameter_update.hpp"
+
+#include <doctest/doctest.h>
+
+#include <vector>
+
+#include "support/small_decoder.hpp"
+
+TEST_CASE("parts of a range are whole, in order, and decay as their tensors do") {
+  for (const bool tied : {false, true}) {
+    const tawpipe::Transformer model = support::small_decoder(tied);
+    const tawpipe::ParameterOrder order{model};
+    std::vector<bool> decays;
+    for (const auto& tensor : order.tensors())
+      decays.insert(decays.end(), static_cast<std::size_t>(tensor.range.count()), tensor.decays());
+    for (const std::int64_t begin : {0, 1, 79, 80, 500, 1079}) {
+      for (const std::int64_t end : {begin, begin + 1, order.count()}) {
+        std::int64_t at = begin;
+        tawpipe::layers::for_each_alike(model, {begin, end}, [&](const tawpipe::ParameterRange& part, bool decay) {
+          CHECK(part.begin == at);
+          CHECK(part.count() > 0);
+          for (; at < part.end; ++at) CHECK(decays[static_cast<std::size_t>(at)] == decay);
+        });
+        CHECK(at == end);
+      }
+    }
+  }
+}
