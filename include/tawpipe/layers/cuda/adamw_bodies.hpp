@@ -1,0 +1,146 @@
+// AdamW and the loss scale of float16 on a GPU: every number of a step is read from device memory.
+// Not: which parameters decay (layers/parameter_update.hpp) nor launches (adamw.hpp).
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "tawpipe/backend/device_compute.hpp"
+#include "tawpipe/layers/adamw.hpp"
+#include "tawpipe/layers/cuda/block.hpp"
+#include "tawpipe/layers/cuda/number.hpp"
+
+namespace tawpipe::layers::cuda {
+
+/// How a loss scale moves.
+struct LossScaleOptions {
+  float initial = 65536;
+  std::int32_t growth_interval = 2000;  ///< steps without overflow before it doubles
+
+  bool operator==(const LossScaleOptions&) const = default;
+};
+
+/// A loss scale in device memory. Gradients are made with `scale` and divided by it in the update; a step whose gradients are not
+/// all finite is skipped and halves the scale.
+/// Source: Micikevicius et al. 2018, arXiv:1710.03740, section 3.2; the defaults are PyTorch's GradScaler's.
+struct LossScaleState {
+  float scale = 1;              ///< for the next gradients
+  float used = 1;               ///< of the gradients that the current update sees
+  std::int32_t good_steps = 0;  ///< since it changed
+  std::int32_t skip = 0;        ///< whether the current step is skipped
+  std::int64_t step = 0;        ///< the last that was seen
+  std::int64_t skipped = 0;     ///< steps, in all
+
+  static constexpr float least = 1;
+  static constexpr float most = 16777216;  ///< 2^24
+};
+
+/// What AdamW's kernel reads of a step.
+struct AdamWFactors {
+  float kept = 1;  ///< of weights that decay
+  float rate = 0;  ///< learning rate / (1 - beta1^n)
+  float root = 1;  ///< 1 / sqrt(1 - beta2^n)
+  float gradient_scale = 1;
+  std::int32_t skip = 0;
+};
+
+/// Makes a step's factors, and once a step moves the loss scale. One thread.
+///
+/// `gradient_scale` is what clipping asks for, min(1, clip / norm) of the gradients as they are, so with a loss scale s >= 1 of
+/// them s times as large; then min(1 / s, that) is 1 / s times what clipping asks for of the true ones. It is not above 0 where
+/// their norm is not finite: all ranks see the same norm, and skip the same steps.
+struct PrepareAdamW {
+  AdamW constants;
+  const StepScalars* scalars;
+  const float* gradient_scale;  ///< null: 1
+  LossScaleState* loss_scale;   ///< null: none
+  std::int32_t growth_interval;
+  AdamWFactors* factors;
+
+  Grid grid() const { return {}; }
+  template <class Block>
+  TAWPIPE_HOST_DEVICE void operator()(const Block&) const {
+    float scale = gradient_scale == nullptr ? 1.0F : *gradient_scale;
+    std::int64_t number = scalars->step;
+    std::int32_t skip = 0;
+    if (loss_scale != nullptr) {
+      LossScaleState& state = *loss_scale;
+      if (state.step != scalars->step) move(state, scale > 0);
+      number -= state.skipped;
+      skip = state.skip;
+      const float whole = 1.0F / state.used;
+      scale = scale < whole ? scale : whole;
+    }
+    const auto n = static_cast<double>(number);
+    factors->kept = static_cast<float>(1 - scalars->learning_rate * constants.weight_decay);
+    factors->rate = static_cast<float>(scalars->learning_rate / (1 - pow(constants.beta1, n)));
+    factors->root = static_cast<float>(1 / sqrt(1 - pow(constants.beta2, n)));
+    factors->gradient_scale = scale;
+    factors->skip = skip;
+  }
+
+ private:
+  TAWPIPE_HOST_DEVICE void move(LossScaleState& state, bool finite) const {
+    state.step = scalars->step;
+    state.used = state.scale;
+    state.skip = finite ? 0 : 1;
+    if (!finite) {
+      ++state.skipped;
+      state.good_steps = 0;
+      if (state.scale > LossScaleState::least) state.scale /= 2;
+    } else if (++state.good_steps >= growth_interval) {
+      state.good_steps = 0;
+      if (state.scale < LossScaleState::most) state.scale *= 2;
+    }
+  }
+};
+
+/// One step on [count] parameters, in float: `weights` are roundings of `master` where it is given. G: float or T.
+/// Source: as layers/adamw.hpp, whose arithmetic this is.
+template <class T, class G>
+struct AdamWBody {
+  T* weights;
+  const G* gradients;
+  float* master;  ///< null: none
+  float* first_moment;
+  float* second_moment;
+  std::int64_t count;
+  const AdamWFactors* factors;
+  float beta1, beta2, rest1, rest2, epsilon;
+  bool decay;
+  bool packs = in_packs(0, weights, gradients, master, first_moment, second_moment);
+
+  static constexpr int width = 8;
+
+  Grid grid() const { return {.blocks = blocks_for(count, 256 * (packs ? width : 1), 4096), .threads = 256}; }
+  template <class Block>
+  TAWPIPE_HOST_DEVICE void operator()(const Block& block) const {
+    const AdamWFactors step = *factors;
+    if (step.skip != 0) return;
+    const std::int64_t in_runs = packs ? count / width * width : 0;
+    each_in_grid<width>(block, in_runs, [&](std::int64_t j) { update<width>(step, j); });
+    each_in_grid<1>(block, count - in_runs, [&](std::int64_t j) { update<1>(step, in_runs + j); });
+  }
+
+ private:
+  template <int W>
+  TAWPIPE_HOST_DEVICE void update(const AdamWFactors& step, std::int64_t j) const {
+    const float kept = decay ? step.kept : 1.0F;
+    const Floats<W> gradient = load<W>(gradients + j);
+    Floats<W> p = master == nullptr ? load<W>(weights + j) : load<W>(master + j);
+    Floats<W> m = load<W>(first_moment + j);
+    Floats<W> v = load<W>(second_moment + j);
+    for (int k = 0; k < W; ++k) {
+      const float g = step.gradient_scale * gradient.at[k];
+      m.at[k] = beta1 * m.at[k] + rest1 * g;
+      v.at[k] = beta2 * v.at[k] + rest2 * g * g;
+      p.at[k] = kept * p.at[k] - step.rate * m.at[k] / (sqrtf(v.at[k]) * step.root + epsilon);
+    }
+    store<W>(first_moment + j, m);
+    store<W>(second_moment + j, v);
+    if (master != nullptr) store<W>(master + j, p);
+    store<W>(weights + j, p);
+  }
+};
+
+}  // namespace tawpipe::layers::cuda

@@ -1,0 +1,90 @@
+// A block of threads, which the bodies of GPU kernels are written against, and the one that runs them on the host.
+// Not: the bodies (norm_bodies.hpp and the others beside it) nor a GPU's block (launch.cuh).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "tawpipe/layers/cuda/number.hpp"
+
+namespace tawpipe::layers::cuda {
+
+/// How many blocks a body runs in, and what each has. A body is a struct of arguments with `Grid grid() const` and
+/// `template <class Block> void operator()(Block&) const`, which every thread of every block calls.
+///
+/// Block: `index()` of `count()` blocks, `row()` of the grid's second direction, `thread()` of `threads()`; `sum(x)` and
+/// `largest(x)` over the block's threads, given to all of them; `sync()`; `shared()`: memory of the block's threads,
+/// uninitialised. All threads of a block call sum, largest and sync in the same order.
+struct Grid {
+  std::int64_t blocks = 1;
+  int threads = 1;
+  int rows = 1;             ///< second direction
+  std::int64_t shared = 0;  ///< floats of memory in common
+};
+
+/// Of a block: with more of them, none could have more than 64 registers.
+inline constexpr int most_threads = 512;
+
+/// Threads for `work` pieces a block: whole warps.
+inline int threads_for(std::int64_t work) {
+  return work >= most_threads ? most_threads : static_cast<int>((work + 31) / 32 * 32);
+}
+/// Blocks for `work` pieces, `each` a block; at most `most`, which loop over the rest.
+inline std::int64_t blocks_for(std::int64_t work, std::int64_t each, std::int64_t most = 2048) {
+  const std::int64_t blocks = (work + each - 1) / each;
+  return blocks < most ? (blocks > 0 ? blocks : 1) : most;
+}
+
+/// Calls work(j) for this thread's share of 0, W, 2W, .. below count. @pre W divides count
+template <int W, class Block, class Work>
+TAWPIPE_HOST_DEVICE inline void each_in_row(const Block& block, std::int64_t count, const Work& work) {
+  for (std::int64_t j = std::int64_t{block.thread()} * W; j < count; j += std::int64_t{block.threads()} * W) work(j);
+}
+/// As each_in_row, over all blocks of the grid.
+template <int W, class Block, class Work>
+TAWPIPE_HOST_DEVICE inline void each_in_grid(const Block& block, std::int64_t count, const Work& work) {
+  const std::int64_t threads = block.threads();
+  for (std::int64_t j = (block.index() * threads + block.thread()) * W; j < count; j += block.count() * threads * W) work(j);
+}
+
+/// A block of one thread on the host. Marked for both, as the bodies that call it are.
+class HostBlock {
+ public:
+  HostBlock(std::int64_t index, std::int64_t count, int row, float* shared)
+      : index_{index}, count_{count}, row_{row}, shared_{shared} {}
+
+  TAWPIPE_HOST_DEVICE std::int64_t index() const { return index_; }
+  TAWPIPE_HOST_DEVICE std::int64_t count() const { return count_; }
+  TAWPIPE_HOST_DEVICE int row() const { return row_; }
+  TAWPIPE_HOST_DEVICE int thread() const { return 0; }
+  TAWPIPE_HOST_DEVICE int threads() const { return 1; }
+  template <class F>
+  TAWPIPE_HOST_DEVICE F sum(F x) const {
+    return x;
+  }
+  TAWPIPE_HOST_DEVICE float largest(float x) const { return x; }
+  TAWPIPE_HOST_DEVICE void sync() const {}
+  TAWPIPE_HOST_DEVICE float* shared() const { return shared_; }
+
+ private:
+  std::int64_t index_;
+  std::int64_t count_;
+  int row_;
+  float* shared_;
+};
+
+/// Runs a body on host memory, one block after the other.
+template <class Body>
+void run_on_host(const Body& body) {
+  const Grid grid = body.grid();
+  std::vector<float> shared(static_cast<std::size_t>(grid.shared));
+  for (int row = 0; row < grid.rows; ++row) {
+    for (std::int64_t index = 0; index < grid.blocks; ++index) {
+      const HostBlock block{index, grid.blocks, row, shared.data()};
+      body(block);
+    }
+  }
+}
+
+}  // namespace tawpipe::layers::cuda

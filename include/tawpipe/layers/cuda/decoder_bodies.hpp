@@ -1,0 +1,230 @@
+// What a decoder computes on a GPU beside products, norms and attention: rotation, SwiGLU, and the embedding's lookup.
+// Not: norms (norm_bodies.hpp), the loss (loss_bodies.hpp), launches (launch.cuh).
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "tawpipe/layers/cuda/block.hpp"
+#include "tawpipe/layers/cuda/number.hpp"
+
+namespace tawpipe::layers::cuda {
+
+TAWPIPE_HOST_DEVICE inline float sigmoid_of(float x) { return 1.0F / (1.0F + expf(-x)); }
+
+/// Turns neighbouring pairs of the first `turned` columns of `from` [tokens, columns] by their token's position and stores them
+/// in `to`, which may be `from`; copies the others up to `stored`. One block a token. Source: Su et al. 2021, RoFormer,
+/// arXiv:2104.09864, equation 34.
+template <class T>
+struct Rotate {
+  const T* from;
+  T* to;
+  const float* table;  ///< [sequence, size]: cosine and sine of each pair
+  std::int64_t tokens;
+  std::int64_t columns;
+  std::int64_t turned;    ///< a multiple of size
+  std::int64_t stored;    ///< turned, or columns
+  std::int64_t sequence;  ///< tokens of one
+  std::int32_t size;      ///< of a head
+  float direction;        ///< 1, or -1 to turn back
+  bool packs = in_packs(columns, from, to) && in_packs(size, from, to, table);
+
+  Grid grid() const { return {.blocks = tokens, .threads = threads_for(stored / (packs ? pack_size<T> : 2))}; }
+  template <class Block>
+  TAWPIPE_HOST_DEVICE void operator()(const Block& block) const {
+    packs ? run<pack_size<T>>(block) : run<2>(block);
+  }
+
+ private:
+  template <int W, class Block>
+  TAWPIPE_HOST_DEVICE void run(const Block& block) const {
+    const T* const token = from + block.index() * columns;
+    T* const result = to + block.index() * columns;
+    const float* const position = table + block.index() % sequence * size;
+    each_in_row<W>(block, stored, [&](std::int64_t j) {
+      Floats<W> v = load<W>(token + j);
+      if (j < turned) {
+        const Floats<W> angle = load<W>(position + static_cast<std::int32_t>(j) % size);
+        for (int k = 0; k < W; k += 2) {
+          const float even = v.at[k];
+          const float odd = v.at[k + 1];
+          const float sine = direction * angle.at[k + 1];
+          v.at[k] = even * angle.at[k] - odd * sine;
+          v.at[k + 1] = even * sine + odd * angle.at[k];
+        }
+      }
+      store<W>(result + j, v);
+    });
+  }
+};
+
+/// product = silu(gate) up, all [count]. Source: Shazeer 2020, arXiv:2002.05202, equation 6.
+template <class T>
+struct Swiglu {
+  const T* gate;
+  const T* up;
+  T* product;
+  std::int64_t count;
+  bool packs = in_packs(count, gate, up, product);
+
+  Grid grid() const { return {.blocks = blocks_for(count, 256 * (packs ? pack_size<T> : 1)), .threads = 256}; }
+  template <class Block>
+  TAWPIPE_HOST_DEVICE void operator()(const Block& block) const {
+    packs ? run<pack_size<T>>(block) : run<1>(block);
+  }
+
+ private:
+  template <int W, class Block>
+  TAWPIPE_HOST_DEVICE void run(const Block& block) const {
+    each_in_grid<W>(block, count, [&](std::int64_t j) {
+      Floats<W> g = load<W>(gate + j);
+      const Floats<W> u = load<W>(up + j);
+      for (int k = 0; k < W; ++k) g.at[k] = g.at[k] * sigmoid_of(g.at[k]) * u.at[k];
+      store<W>(product + j, g);
+    });
+  }
+};
+
+/// `gate` and `up` become their gradients, given that of their product.
+template <class T>
+struct SwigluBackward {
+  T* gate;
+  T* up;
+  const T* gradient;
+  std::int64_t count;
+  bool packs = in_packs(count, gate, up, gradient);
+
+  Grid grid() const { return {.blocks = blocks_for(count, 256 * (packs ? pack_size<T> : 1)), .threads = 256}; }
+  template <class Block>
+  TAWPIPE_HOST_DEVICE void operator()(const Block& block) const {
+    packs ? run<pack_size<T>>(block) : run<1>(block);
+  }
+
+ private:
+  template <int W, class Block>
+  TAWPIPE_HOST_DEVICE void run(const Block& block) const {
+    each_in_grid<W>(block, count, [&](std::int64_t j) {
+      Floats<W> g = load<W>(gate + j);
+      Floats<W> u = load<W>(up + j);
+      const Floats<W> d = load<W>(gradient + j);
+      for (int k = 0; k < W; ++k) {
+        const float sigmoid = sigmoid_of(g.at[k]);
+        const float silu = g.at[k] * sigmoid;
+        g.at[k] = d.at[k] * u.at[k] * (sigmoid + silu * (1.0F - sigmoid));
+        u.at[k] = d.at[k] * silu;
+      }
+      store<W>(gate + j, g);
+      store<W>(up + j, u);
+    });
+  }
+};
+
+/// to = from, [count].
+template <class T>
+struct CopyNumbers {
+  const T* from;
+  T* to;
+  std::int64_t count;
+  bool packs = in_packs(count, from, to);
+
+  Grid grid() const { return {.blocks = blocks_for(count, 256 * (packs ? pack_size<T> : 1)), .threads = 256}; }
+  template <class Block>
+  TAWPIPE_HOST_DEVICE void operator()(const Block& block) const {
+    if (packs) {
+      each_in_grid<pack_size<T>>(block, count, [&](std::int64_t j) { store(to + j, load<pack_size<T>>(from + j)); });
+    } else {
+      each_in_grid<1>(block, count, [&](std::int64_t j) { to[j] = from[j]; });
+    }
+  }
+};
+
+/// x [tokens, hidden] = the tokens' rows of table [vocab, hidden]. One block a token.
+template <class T>
+struct LookUp {
+  const std::int32_t* ids;
+  const T* table;
+  T* x;
+  std::int64_t tokens;
+  std::int64_t hidden;
+  bool packs = in_packs(hidden, table, x);
+
+  Grid grid() const { return {.blocks = tokens, .threads = threads_for(hidden / (packs ? pack_size<T> : 1))}; }
+  template <class Block>
+  TAWPIPE_HOST_DEVICE void operator()(const Block& block) const {
+    packs ? run<pack_size<T>>(block) : run<1>(block);
+  }
+
+ private:
+  template <int W, class Block>
+  TAWPIPE_HOST_DEVICE void run(const Block& block) const {
+    const T* const from = table + ids[block.index()] * hidden;
+    T* const to = x + block.index() * hidden;
+    each_in_row<W>(block, hidden, [&](std::int64_t j) { store<W>(to + j, load<W>(from + j)); });
+  }
+};
+
+/// Adds the rows of `gradient` [tokens, hidden] to their ids' rows of `table` [vocab, hidden]. The block of an id's first token
+/// sums all its rows in float, in the order of the tokens, and adds once: the same bits in every run, without atomics.
+/// Each block looks through the ids: tokens^2 comparisons at most, from the cache.
+template <class T, class G>
+struct LookUpBackward {
+  const std::int32_t* ids;
+  const T* gradient;
+  G* table;
+  std::int64_t tokens;
+  std::int64_t hidden;
+  bool packs = in_packs(hidden, gradient, table);
+
+  static constexpr int block_threads = 256;
+  static constexpr int ahead = 8;  ///< ids that a thread looks at between two votes
+
+  std::int64_t columns() const { return block_threads * (packs ? pack_size<T> : 1); }  ///< of a block
+  Grid grid() const {
+    return {.blocks = tokens, .threads = block_threads, .rows = static_cast<int>((hidden + columns() - 1) / columns())};
+  }
+  template <class Block>
+  TAWPIPE_HOST_DEVICE void operator()(const Block& block) const {
+    packs ? run<pack_size<T>>(block) : run<1>(block);
+  }
+
+ private:
+  /// Whether one of `count` ids from `begin` on is `id`, for all threads.
+  template <class Block>
+  TAWPIPE_HOST_DEVICE bool any(const Block& block, std::int64_t begin, std::int64_t end, std::int32_t id) const {
+    float found = 0;
+    for (std::int64_t t = begin + block.thread(); t < end; t += block.threads()) found = ids[t] == id ? 1.0F : found;
+    return block.largest(found) > 0;
+  }
+  template <int W, class Block>
+  TAWPIPE_HOST_DEVICE void run(const Block& block) const {
+    const std::int64_t mine = block.index();
+    const std::int32_t id = ids[mine];
+    const std::int64_t step = std::int64_t{block.threads()} * ahead;
+    for (std::int64_t end = mine; end > 0; end -= step) {
+      if (any(block, end > step ? end - step : 0, end, id)) return;
+    }
+    // Columns of this row of blocks, from `first` on. On a GPU a thread has one pack of them.
+    const std::int64_t first = block.row() * std::int64_t{block_threads} * W;
+    const std::int64_t last = first + std::int64_t{block_threads} * W < hidden ? first + std::int64_t{block_threads} * W : hidden;
+    for (std::int64_t j = first + std::int64_t{block.thread()} * W; true; j += std::int64_t{block.threads()} * W) {
+      Floats<W> sum{};
+      for (std::int64_t begin = mine; begin < tokens; begin += step) {
+        const std::int64_t end = begin + step < tokens ? begin + step : tokens;
+        if (!any(block, begin, end, id)) continue;
+        for (std::int64_t t = begin; t < end; ++t) {
+          if (ids[t] != id || j >= last) continue;
+          const Floats<W> d = load<W>(gradient + t * hidden + j);
+          for (int k = 0; k < W; ++k) sum.at[k] += d.at[k];
+        }
+      }
+      if (j < last) {
+        const Floats<W> had = load<W>(table + id * hidden + j);
+        for (int k = 0; k < W; ++k) sum.at[k] += had.at[k];
+        store<W>(table + id * hidden + j, sum);
+      }
+      if (j - std::int64_t{block.thread()} * W + std::int64_t{block.threads()} * W >= last) return;
+    }
+  }
+};
+
+}  // namespace tawpipe::layers::cuda

@@ -1,0 +1,103 @@
+// Cross entropy on a GPU: its sums, the mean loss, and the gradient of the logits.
+// Not: the logits (a matrix product) nor the scale of losses in float16 (loss_scale.hpp).
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "tawpipe/layers/cuda/block.hpp"
+#include "tawpipe/layers/cuda/number.hpp"
+
+namespace tawpipe::layers::cuda {
+
+/// sums[row] = log(sum(exp(logits))) of each row of logits [rows, vocab], in one pass over them. One block a row.
+template <class T>
+struct LogSumExp {
+  const T* logits;
+  float* sums;
+  std::int64_t rows;
+  std::int64_t vocab;
+  bool packs = in_packs(vocab, logits);
+
+  Grid grid() const { return {.blocks = rows, .threads = threads_for(vocab / (packs ? pack_size<T> : 1))}; }
+  template <class Block>
+  TAWPIPE_HOST_DEVICE void operator()(const Block& block) const {
+    packs ? run<pack_size<T>>(block) : run<1>(block);
+  }
+
+ private:
+  template <int W, class Block>
+  TAWPIPE_HOST_DEVICE void run(const Block& block) const {
+    const T* const row = logits + block.index() * vocab;
+    float most = -3.0e38F;
+    float sum = 0;  // of exp(x - most)
+    each_in_row<W>(block, vocab, [&](std::int64_t j) {
+      const Floats<W> v = load<W>(row + j);
+      float larger = most;
+      for (int k = 0; k < W; ++k) larger = v.at[k] > larger ? v.at[k] : larger;
+      sum *= expf(most - larger);
+      for (int k = 0; k < W; ++k) sum += expf(v.at[k] - larger);
+      most = larger;
+    });
+    const float largest = block.largest(most);
+    const float total = block.sum(sum * expf(most - largest));
+    if (block.thread() == 0) sums[block.index()] = largest + logf(total);
+  }
+};
+
+/// *loss = mean over rows of sums[row] - logits[row, targets[row]]. One block.
+template <class T>
+struct MeanLoss {
+  const T* logits;
+  const float* sums;
+  const std::int32_t* targets;
+  double* loss;
+  std::int64_t rows;
+  std::int64_t vocab;
+
+  Grid grid() const { return {.threads = most_threads}; }
+  template <class Block>
+  TAWPIPE_HOST_DEVICE void operator()(const Block& block) const {
+    double sum = 0;
+    each_in_row<1>(block, rows, [&](std::int64_t row) {
+      sum += static_cast<double>(sums[row]) - static_cast<double>(widen(logits[row * vocab + targets[row]]));
+    });
+    const double total = block.sum(sum);
+    if (block.thread() == 0) *loss = total / static_cast<double>(rows);
+  }
+};
+
+/// logits [rows, vocab] become their gradient: (softmax - 1 at the target) factor *loss_scale. One block a row.
+template <class T>
+struct CrossEntropyBackward {
+  T* logits;
+  const float* sums;  ///< of LogSumExp
+  const std::int32_t* targets;
+  std::int64_t rows;
+  std::int64_t vocab;
+  float factor;             ///< the loss's weight / rows
+  const float* loss_scale;  ///< null: 1
+  bool packs = in_packs(vocab, logits);
+
+  Grid grid() const { return {.blocks = rows, .threads = threads_for(vocab / (packs ? pack_size<T> : 1))}; }
+  template <class Block>
+  TAWPIPE_HOST_DEVICE void operator()(const Block& block) const {
+    packs ? run<pack_size<T>>(block) : run<1>(block);
+  }
+
+ private:
+  template <int W, class Block>
+  TAWPIPE_HOST_DEVICE void run(const Block& block) const {
+    T* const row = logits + block.index() * vocab;
+    const float sum = sums[block.index()];
+    const std::int32_t target = targets[block.index()];
+    const float weight = loss_scale == nullptr ? factor : factor * *loss_scale;
+    each_in_row<W>(block, vocab, [&](std::int64_t j) {
+      Floats<W> v = load<W>(row + j);
+      for (int k = 0; k < W; ++k) v.at[k] = (expf(v.at[k] - sum) - (j + k == target ? 1.0F : 0.0F)) * weight;
+      store<W>(row + j, v);
+    });
+  }
+};
+
+}  // namespace tawpipe::layers::cuda

@@ -1,0 +1,173 @@
+// RMSNorm on a GPU: forward, and backward with the sums of gradients that surround it.
+// Not: other kernels (decoder_bodies.hpp, loss_bodies.hpp) nor their launch (launch.cuh).
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "tawpipe/layers/cuda/block.hpp"
+#include "tawpipe/layers/cuda/number.hpp"
+
+namespace tawpipe::layers::cuda {
+
+/// y = RMSNorm(x) with the weights `gain` [hidden]; x and y are [rows, hidden]. One block a row.
+/// Source: Zhang and Sennrich 2019, arXiv:1910.07467, equation 4.
+template <class T>
+struct RmsNorm {
+  const T* x;
+  const T* gain;
+  T* y;
+  std::int64_t rows;
+  std::int64_t hidden;
+  float epsilon;
+  bool packs = in_packs(hidden, x, gain, y);
+
+  Grid grid() const { return {.blocks = rows, .threads = threads_for(hidden / (packs ? pack_size<T> : 1))}; }
+  template <class Block>
+  TAWPIPE_HOST_DEVICE void operator()(const Block& block) const {
+    packs ? run<pack_size<T>>(block) : run<1>(block);
+  }
+
+ private:
+  template <int W, class Block>
+  TAWPIPE_HOST_DEVICE void run(const Block& block) const {
+    const T* const from = x + block.index() * hidden;
+    T* const to = y + block.index() * hidden;
+    float squares = 0;
+    each_in_row<W>(block, hidden, [&](std::int64_t j) {
+      const Floats<W> v = load<W>(from + j);
+      for (int k = 0; k < W; ++k) squares += v.at[k] * v.at[k];
+    });
+    const float scale = 1.0F / sqrtf(block.sum(squares) / static_cast<float>(hidden) + epsilon);
+    each_in_row<W>(block, hidden, [&](std::int64_t j) {
+      Floats<W> v = load<W>(from + j);
+      const Floats<W> g = load<W>(gain + j);
+      for (int k = 0; k < W; ++k) v.at[k] = v.at[k] * scale * g.at[k];
+      store<W>(to + j, v);
+    });
+  }
+};
+
+/// Given the gradient [rows, hidden] of RMSNorm's output, writes to `to` the sum of `residual` and of the gradient of its input
+/// x, and to `partial` [blocks(rows), hidden] the gradient of the weights, each block's own sum. Where `keep` is given, what `to`
+/// held is stored there first. `to` and `keep` may be x; `residual` is null or another tensor.
+template <class T>
+struct RmsNormBackward {
+  const T* x;
+  const T* gain;
+  const T* gradient;
+  const T* residual;
+  T* to;
+  T* keep;
+  float* partial;
+  std::int64_t rows;
+  std::int64_t hidden;
+  float epsilon;
+  bool packs = in_packs(hidden, x, gain, gradient, residual, to, keep);
+
+  static constexpr std::int64_t most_blocks = 512;
+  static constexpr std::int64_t most_shared = 11 * 1024;  ///< floats, within the 48 KiB that every block may have
+
+  static std::int64_t blocks(std::int64_t rows) { return rows < most_blocks ? rows : most_blocks; }
+  Grid grid() const {
+    return {.blocks = blocks(rows),
+            .threads = threads_for(hidden / (packs ? pack_size<T> : 1)),
+            .shared = hidden <= most_shared ? hidden : 0};
+  }
+  template <class Block>
+  TAWPIPE_HOST_DEVICE void operator()(const Block& block) const {
+    packs ? run<pack_size<T>>(block) : run<1>(block);
+  }
+
+ private:
+  template <int W, class Block>
+  TAWPIPE_HOST_DEVICE void run(const Block& block) const {
+    const bool in_shared = hidden <= most_shared;
+    float* const own = partial + block.index() * hidden;
+    float* const sums = in_shared ? block.shared() : own;  // a thread uses its own columns only
+    each_in_row<W>(block, hidden, [&](std::int64_t j) {
+      for (int k = 0; k < W; ++k) sums[j + k] = 0;
+    });
+    for (std::int64_t row = block.index(); row < rows; row += block.count()) {
+      const std::int64_t begin = row * hidden;
+      float squares = 0;
+      float along = 0;
+      each_in_row<W>(block, hidden, [&](std::int64_t j) {
+        const Floats<W> v = load<W>(x + begin + j);
+        const Floats<W> g = load<W>(gain + j);
+        const Floats<W> d = load<W>(gradient + begin + j);
+        for (int k = 0; k < W; ++k) {
+          squares += v.at[k] * v.at[k];
+          along += g.at[k] * d.at[k] * v.at[k];
+        }
+      });
+      const auto width = static_cast<float>(hidden);
+      const float scale = 1.0F / sqrtf(block.sum(squares) / width + epsilon);
+      const float back = block.sum(along) / width * scale * scale * scale;
+      each_in_row<W>(block, hidden, [&](std::int64_t j) {
+        const std::int64_t at = begin + j;
+        const Floats<W> v = load<W>(x + at);
+        const Floats<W> g = load<W>(gain + j);
+        const Floats<W> d = load<W>(gradient + at);
+        Floats<W> sum{};
+        if (residual != nullptr) sum = load<W>(residual + at);
+        for (int k = 0; k < W; ++k) {
+          sums[j + k] += d.at[k] * (v.at[k] * scale);
+          sum.at[k] += g.at[k] * d.at[k] * scale - v.at[k] * back;
+        }
+        if (keep != nullptr) store<W>(keep + at, load<W>(to + at));
+        store<W>(to + at, sum);
+      });
+    }
+    if (!in_shared) return;
+    each_in_row<W>(block, hidden, [&](std::int64_t j) {
+      for (int k = 0; k < W; ++k) own[j + k] = sums[j + k];
+    });
+  }
+};
+
+/// to[j] = sum over i of partial[i, j]: partial is [rows, columns]. Always in the same order.
+struct SumRows {
+  const float* partial;
+  std::int64_t rows;
+  std::int64_t columns;
+  float* to;
+
+  static constexpr int width = 32;   ///< columns of a block
+  static constexpr int slices = 16;  ///< each sums every 16th row
+
+  Grid grid() const { return {.blocks = (columns + width - 1) / width, .threads = width * slices, .shared = width * slices}; }
+  template <class Block>
+  TAWPIPE_HOST_DEVICE void operator()(const Block& block) const {
+    float* const sums = block.shared();
+    const std::int64_t first = block.index() * width;
+    for (int p = block.thread(); p < width * slices; p += block.threads()) {
+      const std::int64_t j = first + p % width;
+      float sum = 0;
+      for (std::int64_t i = p / width; j < columns && i < rows; i += slices) sum += partial[i * columns + j];
+      sums[p] = sum;
+    }
+    block.sync();
+    for (int c = block.thread(); c < width && first + c < columns; c += block.threads()) {
+      float sum = 0;
+      for (int slice = 0; slice < slices; ++slice) sum += sums[slice * width + c];
+      to[first + c] = sum;
+    }
+  }
+};
+
+/// to += from, [count]: gradients of norms' weights. G: float or a 16-bit number.
+template <class G>
+struct AddTo {
+  const float* from;
+  G* to;
+  std::int64_t count;
+
+  Grid grid() const { return {.blocks = blocks_for(count, 128), .threads = 128}; }
+  template <class Block>
+  TAWPIPE_HOST_DEVICE void operator()(const Block& block) const {
+    each_in_grid<1>(block, count, [&](std::int64_t j) { to[j] = narrow<G>(widen(to[j]) + from[j]); });
+  }
+};
+
+}  // namespace tawpipe::layers::cuda

@@ -1,0 +1,135 @@
+// Numbers of GPU layers: float, and the 16-bit floats that are widened to float for every computation; runs of them side by side.
+// Not: what is computed with them (the bodies beside this file).
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "tawpipe/core/half.hpp"
+#include "tawpipe/model/dtype.hpp"
+
+#ifdef __CUDACC__
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+/// Marks code that runs on a GPU and, compiled by any compiler, on the host.
+#define TAWPIPE_HOST_DEVICE __host__ __device__
+#else
+#define TAWPIPE_HOST_DEVICE
+#endif
+
+namespace tawpipe::layers::cuda {
+
+/// Numbers that a decoder computes in.
+template <class T>
+inline constexpr bool is_number = std::is_same_v<T, float> || std::is_same_v<T, Bfloat16> || std::is_same_v<T, Half>;
+
+template <class T>
+inline constexpr Dtype dtype_of = std::is_same_v<T, float>  ? Dtype::f32
+                                  : std::is_same_v<T, Half> ? Dtype::f16
+                                                            : Dtype::bf16;
+
+TAWPIPE_HOST_DEVICE inline float widen(float x) { return x; }
+TAWPIPE_HOST_DEVICE inline float widen(Bfloat16 x) {
+#ifdef __CUDA_ARCH__
+  return __uint_as_float(static_cast<unsigned>(x.bits) << 16);
+#else
+  return static_cast<float>(x);
+#endif
+}
+TAWPIPE_HOST_DEVICE inline float widen(Half x) {
+#ifdef __CUDA_ARCH__
+  return __half2float(__ushort_as_half(x.bits));
+#else
+  return static_cast<float>(x);
+#endif
+}
+
+/// Rounds to nearest, ties to even.
+template <class T>
+TAWPIPE_HOST_DEVICE inline T narrow(float x) {
+  if constexpr (std::is_same_v<T, float>) {
+    return x;
+  } else {
+#ifdef __CUDA_ARCH__
+    T narrowed;
+    if constexpr (std::is_same_v<T, Half>) {
+      narrowed.bits = __half_as_ushort(__float2half_rn(x));
+    } else {
+      narrowed.bits = __bfloat16_as_ushort(__float2bfloat16_rn(x));
+    }
+    return narrowed;
+#else
+    return T{x};
+#endif
+  }
+}
+
+/// Numbers that one thread loads at once where memory allows it.
+template <class T>
+inline constexpr int pack_size = 16 / int{sizeof(T)};
+
+#ifdef __CUDA_ARCH__
+inline constexpr bool on_device = true;
+#else
+inline constexpr bool on_device = false;
+#endif
+
+/// 16 bytes that a thread loads or stores at once.
+struct alignas(16) Raw {
+  std::uint32_t words[4];
+};
+
+/// W numbers as floats.
+template <int W>
+struct Floats {
+  float at[W];
+};
+
+/// Reads from[0] .. from[W - 1]: in loads of 16 bytes where they make that many. @pre then `from` is aligned to 16 bytes
+template <int W, class T>
+TAWPIPE_HOST_DEVICE inline Floats<W> load(const T* from) {
+  Floats<W> floats;
+  if constexpr (on_device && W * sizeof(T) % 16 == 0) {
+    constexpr int each = pack_size<T>;
+    for (int part = 0; part < W / each; ++part) {
+      const Raw raw = reinterpret_cast<const Raw*>(from)[part];
+      T numbers[each];
+      memcpy(numbers, &raw, 16);
+      for (int k = 0; k < each; ++k) floats.at[part * each + k] = widen(numbers[k]);
+    }
+  } else {
+    for (int k = 0; k < W; ++k) floats.at[k] = widen(from[k]);
+  }
+  return floats;
+}
+
+/// Writes to[0] .. to[W - 1], as `load` reads.
+template <int W, class T>
+TAWPIPE_HOST_DEVICE inline void store(T* to, const Floats<W>& floats) {
+  if constexpr (on_device && W * sizeof(T) % 16 == 0) {
+    constexpr int each = pack_size<T>;
+    for (int part = 0; part < W / each; ++part) {
+      T numbers[each];
+      for (int k = 0; k < each; ++k) numbers[k] = narrow<T>(floats.at[part * each + k]);
+      Raw raw;
+      memcpy(&raw, numbers, 16);
+      reinterpret_cast<Raw*>(to)[part] = raw;
+    }
+  } else {
+    for (int k = 0; k < W; ++k) to[k] = narrow<T>(floats.at[k]);
+  }
+}
+
+/// Whether rows of `count` numbers that begin at these places, or at multiples of `count` behind them, can be read in loads of 16
+/// bytes. Null is no place.
+template <class... P>
+bool in_packs(std::int64_t count, const P*... places) {
+  const auto fits = [count](const auto* place) {
+    using Number = std::remove_cvref_t<decltype(*place)>;
+    return reinterpret_cast<std::uintptr_t>(place) % 16 == 0 && count * std::int64_t{sizeof(Number)} % 16 == 0;
+  };
+  return (fits(places) && ...);
+}
+
+}  // namespace tawpipe::layers::cuda

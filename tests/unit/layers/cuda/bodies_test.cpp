@@ -1,0 +1,377 @@
+// The bodies of the GPU's kernels, on a host with one thread and with three: against layers/host, and in 16 bits against the same
+// in float, rounded. Not: their place in a decoder (decoder_test.cpp) nor a GPU (tests/gpu/).
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "support/random.hpp"
+#include "support/threaded_block.hpp"
+#include "tawpipe/layers/adamw.hpp"
+#include "tawpipe/layers/cuda/adamw_bodies.hpp"
+#include "tawpipe/layers/cuda/decoder_bodies.hpp"
+#include "tawpipe/layers/cuda/loss_bodies.hpp"
+#include "tawpipe/layers/cuda/norm_bodies.hpp"
+#include "tawpipe/layers/cuda/plain_attention.hpp"
+#include "tawpipe/layers/cuda/rotary_table.hpp"
+#include "tawpipe/layers/host/attention.hpp"
+#include "tawpipe/layers/host/kernels.hpp"
+
+namespace {
+
+namespace cuda = tawpipe::layers::cuda;
+namespace host = tawpipe::layers::host;
+using cuda::narrow;
+using cuda::widen;
+using tawpipe::Bfloat16;
+using tawpipe::Half;
+
+/// Numbers that T holds exactly.
+template <class T>
+std::vector<T> numbers(std::int64_t count, std::uint64_t seed, double most = 1) {
+  support::Random random{seed};
+  std::vector<T> numbers(static_cast<std::size_t>(count));
+  std::ranges::generate(numbers, [&] { return narrow<T>(static_cast<float>(random.real(-most, most))); });
+  return numbers;
+}
+template <class T>
+std::vector<float> wide(const std::vector<T>& numbers) {
+  std::vector<float> wide;
+  for (const T x : numbers) wide.push_back(widen(x));
+  return wide;
+}
+/// Half the distance between neighbours of 1 in T; of float, what the order of sums may change.
+template <class T>
+constexpr double unit = std::is_same_v<T, float>  ? 0x1p-17
+                        : std::is_same_v<T, Half> ? 0x1p-11
+                                                  : 0x1p-8;
+
+/// Within T's rounding of the number and of a number `scale` beside it.
+template <class A, class B>
+void check_near(const std::vector<A>& ours, const std::vector<B>& wanted, double scale = 1) {
+  REQUIRE(ours.size() == wanted.size());
+  double worst = 0;
+  for (std::size_t i = 0; i < ours.size(); ++i) {
+    const double w = static_cast<double>(widen(wanted[i]));
+    const double d = std::abs(static_cast<double>(widen(ours[i])) - w) / (scale + std::abs(w));
+    worst = std::isnan(d) ? 1e300 : std::max(worst, d);
+  }
+  CHECK(worst < unit<A>);
+}
+
+/// Runs with one thread, and with three in another copy of what it writes: the same but for the order of sums.
+template <class T, class Make>
+std::vector<T> both_ways(const std::vector<T>& start, const Make& make) {
+  std::vector<T> alone = start;
+  std::vector<T> together = start;
+  cuda::run_on_host(make(alone.data()));
+  support::run_with_threads(make(together.data()), 3);
+  check_near(together, alone);
+  return alone;
+}
+
+constexpr std::int64_t rows = 7;
+
+template <class T>
+void check_norms(std::int64_t hidden) {
+  CAPTURE(hidden);
+  const auto x = numbers<T>(rows * hidden, 1, 2);
+  const auto gain = numbers<T>(hidden, 2);
+  const auto y = both_ways(std::vector<T>(x.size()),
+                           [&](T* to) { return cuda::RmsNorm<T>{x.data(), gain.data(), to, rows, hidden, 1e-5F}; });
+  std::vector<float> wanted(x.size());
+  host::rms_norm(wide(x).data(), wide(gain).data(), wanted.data(), rows, hidden, 1e-5F);
+  check_near(y, wanted);
+
+  const auto gradient = numbers<T>(rows * hidden, 3);
+  const auto residual = numbers<T>(rows * hidden, 4);
+  auto back = wide(gradient);
+  std::vector<float> gain_gradient(static_cast<std::size_t>(hidden));
+  host::rms_norm_backward(wide(x).data(), wide(gain).data(), back.data(), gain_gradient.data(), rows, hidden, 1e-5F);
+  std::vector<float> partial(static_cast<std::size_t>(cuda::RmsNormBackward<T>::blocks(rows) * hidden));
+  const auto plain = both_ways(std::vector<T>(x.size()), [&](T* to) {
+    return cuda::RmsNormBackward<T>{x.data(),       gain.data(), gradient.data(), nullptr, to, nullptr,
+                                    partial.data(), rows,        hidden,          1e-5F};
+  });
+  check_near(plain, back);
+  const auto sums = both_ways(std::vector<float>(gain_gradient.size()), [&](float* to) {
+    return cuda::SumRows{partial.data(), cuda::RmsNormBackward<T>::blocks(rows), hidden, to};
+  });
+  check_near(sums, gain_gradient);
+
+  // With a residual, over the gradient that the caller keeps elsewhere: over x.
+  for (std::size_t i = 0; i < back.size(); ++i) back[i] += widen(residual[i]);
+  std::vector<T> keep = x;
+  std::vector<T> to = gradient;
+  const auto other = numbers<T>(rows * hidden, 5);
+  cuda::run_on_host(cuda::RmsNormBackward<T>{keep.data(), gain.data(), gradient.data(), residual.data(), to.data(), keep.data(),
+                                             partial.data(), rows, hidden, 1e-5F});
+  check_near(to, back);
+  CHECK(wide(keep) == wide(gradient));
+}
+
+template <class T>
+void check_elementwise(std::int64_t count) {
+  CAPTURE(count);
+  const auto gate = numbers<T>(count, 1, 4);
+  const auto up = numbers<T>(count, 2, 2);
+  const auto gradient = numbers<T>(count, 3);
+  auto g = wide(gate);
+  auto u = wide(up);
+  std::vector<float> sigmoid(gate.size());
+  std::vector<float> wanted(gate.size());
+  host::swiglu(g.data(), u.data(), sigmoid.data(), wanted.data(), count);
+  check_near(both_ways(std::vector<T>(gate.size()),
+                       [&](T* to) {
+                         return cuda::Swiglu<T>{gate.data(), up.data(), to, count};
+                       }),
+             wanted);
+  host::swiglu_backward(g.data(), u.data(), sigmoid.data(), wide(gradient).data(), count);
+  std::vector<T> up_gradient = up;
+  std::vector<T> gate_gradient = gate;
+  support::run_with_threads(cuda::SwigluBackward<T>{gate_gradient.data(), up_gradient.data(), gradient.data(), count}, 3);
+  check_near(gate_gradient, g);
+  check_near(up_gradient, u);
+  CHECK(wide(both_ways(std::vector<T>(gate.size()), [&](T* to) {
+          return cuda::CopyNumbers<T>{gate.data(), to, count};
+        })) == wide(gate));
+}
+
+template <class T>
+void check_loss(std::int64_t vocab) {
+  CAPTURE(vocab);
+  const auto logits = numbers<T>(rows * vocab, 1, 6);
+  std::vector<std::int32_t> targets;
+  for (std::int64_t r = 0; r < rows; ++r) targets.push_back(static_cast<std::int32_t>(r * 5 % vocab));
+  const auto sums = both_ways(std::vector<float>(rows), [&](float* to) {
+    return cuda::LogSumExp<T>{logits.data(), to, rows, vocab};
+  });
+  auto softmax = wide(logits);
+  const double wanted = host::cross_entropy(softmax.data(), targets.data(), rows, vocab);
+  double loss = 0;
+  support::run_with_threads(cuda::MeanLoss<T>{logits.data(), sums.data(), targets.data(), &loss, rows, vocab}, 3);
+  CHECK(std::abs(loss - wanted) < 2e-6);
+  host::cross_entropy_backward(softmax.data(), targets.data(), rows, vocab, 0.5);
+  const float scale = 16;
+  for (float& p : softmax) p *= scale;
+  const auto gradient = both_ways(logits, [&](T* to) {
+    return cuda::CrossEntropyBackward<T>{to, sums.data(), targets.data(), rows, vocab, 0.5F / rows, &scale};
+  });
+  check_near(gradient, softmax);
+}
+
+/// Rotation and attention of a layout, against the host's.
+template <class T>
+void check_attention(const cuda::HeadLayout& layout) {
+  CAPTURE(layout.size);
+  const tawpipe::Transformer model{.layers = 1,
+                                   .hidden = 64,
+                                   .heads = static_cast<int>(layout.heads),
+                                   .kv_heads = static_cast<int>(layout.kv_heads),
+                                   .intermediate = 128,
+                                   .vocab = 8,
+                                   .dtype = tawpipe::Dtype::f32,
+                                   .head_dim = static_cast<int>(layout.size)};
+  const tawpipe::Batch batch{.sequence = layout.sequence, .microbatch_size = layout.sequences, .global_batch = layout.sequences};
+  const host::Attention<float> attention{model, batch, 100};
+  const std::int64_t tokens = layout.tokens();
+  const std::int64_t query = layout.query_width();
+  const auto given = numbers<T>(tokens * layout.width(), 1);
+  const auto table = cuda::rotary_table(layout.sequence, layout.size, 100);
+  const std::int64_t turned = (layout.heads + layout.kv_heads) * layout.size;
+  const auto rotate = [&](const T* from, T* to, std::int64_t stored, float direction) {
+    return cuda::Rotate<T>{from,
+                           to,
+                           table.data(),
+                           tokens,
+                           layout.width(),
+                           turned,
+                           stored,
+                           layout.sequence,
+                           static_cast<std::int32_t>(layout.size),
+                           direction};
+  };
+  const auto qkv = both_ways(given, [&](T* to) { return rotate(to, to, turned, 1); });
+  auto wanted = wide(given);
+  attention.rotate(wanted.data());
+  check_near(qkv, wanted);
+
+  std::vector<float> workspace(static_cast<std::size_t>(std::max(attention.forward_workspace(), attention.backward_workspace())));
+  std::vector<float> output(static_cast<std::size_t>(tokens * query));
+  auto exact = wide(qkv);
+  attention.forward(exact.data(), output.data(), workspace.data());
+  std::vector<float> sums(static_cast<std::size_t>(tokens * layout.heads));
+  const auto ours = both_ways(std::vector<T>(output.size()), [&](T* to) {
+    return cuda::PlainAttention<T>{qkv.data(), to, sums.data(), layout};
+  });
+  check_near(ours, output);
+
+  const auto gradient = numbers<T>(tokens * query, 2);
+  attention.backward(exact.data(), wide(gradient).data(), workspace.data());
+  std::vector<float> products(sums.size());
+  std::vector<T> back(qkv.size());
+  support::run_with_threads(
+      cuda::PlainAttentionQueries<T>{qkv.data(), ours.data(), gradient.data(), sums.data(), back.data(), products.data(), layout},
+      3);
+  support::run_with_threads(
+      cuda::PlainAttentionKeys<T>{qkv.data(), gradient.data(), sums.data(), products.data(), back.data(), layout}, 3);
+  std::vector<T> turned_back(back.size());
+  cuda::run_on_host(rotate(back.data(), turned_back.data(), layout.width(), -1));
+  check_near(turned_back, exact, 2);  // a rounding before the rotation, and one behind it
+}
+
+template <class T>
+void check_all() {
+  for (const std::int64_t hidden : {64, 20, 6}) check_norms<T>(hidden);
+  for (const std::int64_t count : {320, 50}) check_elementwise<T>(count);
+  for (const std::int64_t vocab : {48, 37}) check_loss<T>(vocab);
+  check_attention<T>({.sequence = 13, .sequences = 2, .heads = 4, .kv_heads = 2, .size = 8});
+  check_attention<T>({.sequence = 9, .sequences = 1, .heads = 3, .kv_heads = 1, .size = 6});
+}
+
+}  // namespace
+
+TEST_CASE("norms, SwiGLU, loss, rotation and attention are the host's") {
+  check_all<float>();
+  check_all<Bfloat16>();
+  check_all<Half>();
+}
+
+TEST_CASE("attention over more keys than a tile") {
+  check_attention<float>({.sequence = 300, .sequences = 1, .heads = 2, .kv_heads = 1, .size = 8});
+}
+
+TEST_CASE("a wide norm keeps its sums outside the memory in common") {
+  const std::int64_t hidden = cuda::RmsNormBackward<float>::most_shared + 4;
+  const cuda::RmsNormBackward<float> one_row{nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, 1, hidden, 1e-5F};
+  CHECK(one_row.grid().shared == 0);
+  check_norms<float>(hidden);
+}
+
+TEST_CASE("the lookup's gradient adds each id once, in the order of the tokens") {
+  const std::vector<std::int32_t> ids{3, 1, 3, 0, 3, 1, 4};
+  for (const std::int64_t hidden : {16, 6}) {
+    CAPTURE(hidden);
+    const auto table = numbers<Bfloat16>(5 * hidden, 1);
+    std::vector<Bfloat16> x(ids.size() * static_cast<std::size_t>(hidden));
+    support::run_with_threads(cuda::LookUp<Bfloat16>{ids.data(), table.data(), x.data(), std::ssize(ids), hidden}, 3);
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const std::size_t width = static_cast<std::size_t>(hidden);
+      CHECK(x[i].bits == table[static_cast<std::size_t>(ids[i / width]) * width + i % width].bits);
+    }
+    std::vector<float> wanted(table.size(), 0.25F);
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const std::size_t width = static_cast<std::size_t>(hidden);
+      wanted[static_cast<std::size_t>(ids[i / width]) * width + i % width] += widen(x[i]);
+    }
+    check_near(both_ways(std::vector<float>(table.size(), 0.25F),
+                         [&](float* to) {
+                           return cuda::LookUpBackward<Bfloat16, float>{ids.data(), x.data(), to, std::ssize(ids), hidden};
+                         }),
+               wanted);
+    check_near(both_ways(std::vector<Bfloat16>(table.size(), Bfloat16{0.25F}),
+                         [&](Bfloat16* to) {
+                           return cuda::LookUpBackward<Bfloat16, Bfloat16>{ids.data(), x.data(), to, std::ssize(ids), hidden};
+                         }),
+               wanted);
+  }
+}
+
+TEST_CASE("AdamW is the host's, from any alignment, and keeps weights that are roundings of float") {
+  constexpr std::size_t count = 37;
+  const tawpipe::layers::AdamW constants;
+  const tawpipe::StepScalars scalars{.learning_rate = 1e-2, .gradient_clip = 0, .step = 3};
+  const float clip = 0.5F;
+  for (const std::size_t begin : {0, 1}) {
+    auto weights = numbers<float>(count + 1, 1);
+    const auto gradients = numbers<Bfloat16>(count + 1, 2);
+    auto mean = numbers<float>(count + 1, 3);
+    auto square = numbers<float>(count + 1, 4);
+    for (float& v : square) v *= v;
+    auto master = weights;
+    std::vector<Bfloat16> rounded(count + 1);
+    auto m = mean;
+    auto v = square;
+    cuda::AdamWFactors factors;
+    cuda::run_on_host(cuda::PrepareAdamW{constants, &scalars, &clip, nullptr, 1, &factors});
+    support::run_with_threads(cuda::AdamWBody<Bfloat16, Bfloat16>{.weights = rounded.data() + begin,
+                                                                  .gradients = gradients.data() + begin,
+                                                                  .master = master.data() + begin,
+                                                                  .first_moment = m.data() + begin,
+                                                                  .second_moment = v.data() + begin,
+                                                                  .count = count,
+                                                                  .factors = &factors,
+                                                                  .beta1 = 0.9F,
+                                                                  .beta2 = 0.95F,
+                                                                  .rest1 = 0.1F,
+                                                                  .rest2 = 0.05F,
+                                                                  .epsilon = 1e-8F,
+                                                                  .decay = true},
+                              3);
+    const auto from = wide(gradients);
+    tawpipe::layers::adamw_step<float>(constants, {.number = 3, .learning_rate = 1e-2, .gradient_scale = 0.5, .decay = true},
+                                       std::span{weights}.subspan(begin, count),
+                                       std::span<const float>{from}.subspan(begin, count), std::span{mean}.subspan(begin, count),
+                                       std::span{square}.subspan(begin, count));
+    check_near(master, weights);
+    check_near(m, mean);
+    check_near(v, square);
+    for (std::size_t i = begin; i < begin + count; ++i) CHECK(rounded[i].bits == Bfloat16{master[i]}.bits);
+  }
+}
+
+TEST_CASE("a loss scale halves and skips where the norm is not finite, and doubles after a while") {
+  const tawpipe::layers::AdamW constants;
+  cuda::LossScaleState state;
+  state.scale = 1024;
+  cuda::AdamWFactors factors;
+  tawpipe::StepScalars scalars{.learning_rate = 1, .gradient_clip = 0, .step = 0};
+  const auto step = [&](float clip) {
+    ++scalars.step;
+    const cuda::PrepareAdamW prepare{constants, &scalars, &clip, &state, 2, &factors};
+    cuda::run_on_host(prepare);
+    cuda::run_on_host(prepare);  // once more for another run of parameters: nothing moves
+  };
+  step(1);  // no clipping asked for: gradients are divided by the scale
+  CHECK(factors.skip == 0);
+  CHECK(factors.gradient_scale == 1.0F / 1024);
+  // The scaled gradients' norm is 4096 times the clip: true ones have four times it.
+  step(1.0F / 4096);
+  CHECK(factors.gradient_scale == 1.0F / 4096);
+  CHECK(state.used == 1024);
+  CHECK(state.scale == 2048);  // two good steps
+  step(0);                     // clip / infinity
+  CHECK(factors.skip == 1);
+  CHECK(state.scale == 1024);
+  step(std::nanf(""));
+  CHECK(factors.skip == 1);
+  CHECK(state.scale == 512);
+  step(1);  // the fifth step, but the third that is taken
+  CHECK(factors.skip == 0);
+  CHECK(factors.gradient_scale == 1.0F / 512);
+  CHECK(factors.rate == doctest::Approx(1 / (1 - 0.9 * 0.9 * 0.9)));
+  // A skipped step leaves everything as it is.
+  float weight = 1;
+  float moment = 2;
+  float square = 3;
+  const float gradient = std::nanf("");
+  cuda::AdamWFactors skip;
+  skip.skip = 1;
+  cuda::run_on_host(cuda::AdamWBody<float, float>{.weights = &weight,
+                                                  .gradients = &gradient,
+                                                  .master = nullptr,
+                                                  .first_moment = &moment,
+                                                  .second_moment = &square,
+                                                  .count = 1,
+                                                  .factors = &skip,
+                                                  .beta1 = 0.9F,
+                                                  .beta2 = 0.95F,
+                                                  .rest1 = 0.1F,
+                                                  .rest2 = 0.05F,
+                                                  .epsilon = 1e-8F,
+                                                  .decay = true});
+  CHECK(weight == 1);
+  CHECK(moment == 2);
+  CHECK(square == 3);
+}
