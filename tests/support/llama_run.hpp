@@ -73,8 +73,9 @@ struct Result {
   std::vector<std::vector<T>> boundary_gradients;
 };
 
-/// A model with its parameters and gradients in the order of ParameterOrder, run as `pieces`.
-template <class T>
+/// A model with its parameters and gradients in the order of ParameterOrder, run as `pieces`. T: of weights and activations;
+/// Layer: what computes; G: of gradients of parameters.
+template <class T, class Layer = tawpipe::layers::host::Llama<T>, class G = T>
 class Runner {
  public:
   Runner(tawpipe::Transformer model, tawpipe::Batch batch, std::vector<Piece> pieces, Options options = {})
@@ -84,14 +85,14 @@ class Runner {
         options_{options},
         llama_{model, batch, options.recompute},
         parameters(order_.count() * std::int64_t{sizeof(T)}),
-        gradients(order_.count() * std::int64_t{sizeof(T)}) {
+        gradients(order_.count() * std::int64_t{sizeof(G)}) {
     int first = 0;
     for (const Piece& piece : pieces) {
       stages_.push_back(
           tawpipe::transformer_work(model, batch, options.recompute, first, piece.layers, piece.embedding, piece.head));
       first += piece.layers;
     }
-    std::ranges::fill(gradients.template as<T>(), T{0});
+    std::ranges::fill(gradients.bytes(), std::byte{});
   }
 
   /// Forward and backward of one microbatch; gradients are added up.
@@ -106,7 +107,7 @@ class Runner {
       Guarded output{boundary};
       Guarded& to = options_.in_place ? activation : output;
       llama_.forward({.stage = &stage,
-                      .weights = pointers<const std::byte>(stage, parameters),
+                      .weights = pointers<T, const std::byte>(stage, parameters),
                       .input = stage.embedding ? std::span<const std::byte>{} : activation.bytes(),
                       .output = stage.head ? std::span<std::byte>{} : to.bytes(),
                       .saved = saved.back().bytes(),
@@ -123,17 +124,17 @@ class Runner {
     Guarded gradient{boundary};
     std::vector<Guarded> stash;
     stash.reserve(stages_.size());
-    for (const auto& stage : stages_) stash.emplace_back(options_.split ? llama_.stash_bytes(stage) : 0);
+    for (const auto& stage : stages_) stash.emplace_back(options_.split ? stage.stash.value() : 0);
     for (std::size_t i = stages_.size(); i-- > 0;) {
       const auto& stage = stages_[i];
       Guarded workspace{stage.backward_workspace.value()};
       Guarded input_gradient{boundary};
       Guarded& to = options_.in_place ? gradient : input_gradient;
-      const std::vector<T> before = gradients.template copy<T>();
+      const auto before = gradients.template copy<std::uint8_t>();
       tawpipe::BackwardArgs args{
           .stage = &stage,
-          .weights = pointers<const std::byte>(stage, parameters),
-          .gradients = options_.split ? tawpipe::StageParameters<std::byte>{} : pointers<std::byte>(stage, gradients),
+          .weights = pointers<T, const std::byte>(stage, parameters),
+          .gradients = options_.split ? tawpipe::StageParameters<std::byte>{} : pointers<G, std::byte>(stage, gradients),
           .output_gradient = stage.head ? std::span<const std::byte>{} : gradient.bytes(),
           .input_gradient = stage.embedding ? std::span<std::byte>{} : to.bytes(),
           .saved = saved[i].bytes(),
@@ -144,7 +145,7 @@ class Runner {
           .scale = options_.scale};
       if (options_.split) {
         llama_.backward_input(args);
-        CHECK(before == gradients.template copy<T>());
+        CHECK(before == gradients.template copy<std::uint8_t>());
       } else {
         llama_.backward(args);
       }
@@ -160,7 +161,7 @@ class Runner {
         Guarded workspace{stages_[i].backward_workspace.value()};
         tawpipe::BackwardArgs args;
         args.stage = &stages_[i];
-        args.gradients = pointers<std::byte>(stages_[i], gradients);
+        args.gradients = pointers<G, std::byte>(stages_[i], gradients);
         args.saved = saved[i].bytes();
         args.stash = stash[i].bytes();
         args.workspace = workspace.bytes();
@@ -179,13 +180,13 @@ class Runner {
   tawpipe::Batch batch_;
   tawpipe::ParameterOrder order_;
   Options options_;
-  tawpipe::layers::host::Llama<T> llama_;
+  Layer llama_;
   std::vector<tawpipe::StageWork> stages_;
 
-  template <class Byte>
+  template <class Number, class Byte>
   tawpipe::StageParameters<Byte> pointers(const tawpipe::StageWork& stage, Guarded& memory) {
     const auto at = [&](const tawpipe::ParameterRange& range) {
-      return memory.bytes().data() + range.begin * std::int64_t{sizeof(T)};
+      return memory.bytes().data() + range.begin * std::int64_t{sizeof(Number)};
     };
     tawpipe::StageParameters<Byte> pointers;
     if (stage.layers > 0) pointers.layers = at(order_.layers_of(stage).front());
@@ -201,6 +202,8 @@ class Runner {
   }
 
  public:
+  Layer& layer() { return llama_; }
+
   Guarded parameters;
   Guarded gradients;
 };

@@ -1,0 +1,228 @@
+// A LLaMA decoder whose work is put into a stream: computes any stage of it in memory that its caller gives.
+// Not: the computations (cuda_math.hpp, and on a host in the tests) nor one layer's order (decoder_layer.hpp).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+
+#include "tawpipe/backend/layer_compute.hpp"
+#include "tawpipe/core/config.hpp"
+#include "tawpipe/layers/cuda/decoder_layer.hpp"
+#include "tawpipe/layers/cuda/loss_bodies.hpp"
+#include "tawpipe/layers/layer_tensors.hpp"
+#include "tawpipe/layers/llama_options.hpp"
+#include "tawpipe/model/activation.hpp"
+#include "tawpipe/model/batch.hpp"
+#include "tawpipe/model/stage_work.hpp"
+#include "tawpipe/model/transformer.hpp"
+
+namespace tawpipe::layers::cuda {
+
+/// Computes stages of a LLaMA decoder with a Math: the same mathematics, cuts, splits and recomputation as host::Llama, in the
+/// same memory: `saved`, `stash` and both workspaces as model/activation.hpp computes them.
+///
+/// `saved` holds the layers one behind the other (LayerTensors, then with Recompute::none softmax's sums [sequences, heads,
+/// sequence] in float), each as long as layer_activations().saved; then the head's input [tokens, hidden] (after backward_input
+/// it begins with the gradient of the final norm, in float), its normed input, the logarithms of the logits' sums [tokens] in
+/// float, and the logits [tokens, vocab] (then their gradient). All sums over tokens or a row are in float. All policies, cuts
+/// and splits give the same bits where the Math's products and attention do.
+template <DecoderMath Math>
+class Decoder {
+ public:
+  using T = typename Math::Number;
+  using G = typename Math::Gradient;
+
+  /// @throws InputError  as checked_llama; if a 16-bit model's hidden or intermediate size is odd, or its microbatch one token.
+  Decoder(Transformer model, const Batch& batch, Recompute recompute, const LlamaOptions& options, Math math)
+      : model_{checked(checked_llama(std::move(model), batch, options, dtype_of<T>), batch)},
+        recompute_{recompute},
+        width_{model_},
+        tokens_{batch.tokens()},
+        layer_bytes_{layer_activations(model_, batch, recompute).saved},
+        sums_{attention_sums_bytes(model_, batch) / std::int64_t{sizeof(T)}},
+        layer_{model_, batch, options.norm_eps},
+        math_{std::move(math)} {
+    math_.reserve_attention(layer_.forward_room(), layer_.backward_room());
+  }
+
+  /// Gradients are multiplied by *scale, which the device reads in each backward of the head; null: 1.
+  void use_loss_scale(const float* scale) { loss_scale_ = scale; }
+  Math& math() { return math_; }
+
+  void forward(const ForwardArgs& args) {
+    const StageWork& stage = *args.stage;
+    T* at = reached(stage, args.saved.data(), 0, args.output);
+    if (stage.embedding) {
+      math_.run(LookUp<T>{args.tokens.data(), weights_of(args.weights.embedding), at, tokens_, width_.hidden});
+    } else {
+      copy(args.input.data(), at);
+    }
+    for (std::int32_t i = 0; i < stage.layers; ++i) {
+      Cursor<T> scratch{args.workspace.data()};
+      const LayerTensors<T> tensors{width_, tokens_, recompute_, kept(args.saved.data(), i), scratch, scratch};
+      float* const sums = sums_of(args.saved.data(), i, scratch);
+      const auto weights = matrices<const T>(args.weights.layers, i);
+      at = reached(stage, args.saved.data(), i + 1, args.output);
+      layer_.compute(math_, weights, tensors, sums, bytes(scratch));
+      layer_.output(math_, weights, tensors, at);
+    }
+    if (stage.head) head_forward(args);
+  }
+
+  void backward(const BackwardArgs& args) { run_backward(args, Part::both); }
+  void backward_input(const BackwardArgs& args) { run_backward(args, Part::input); }
+  void backward_weight(const BackwardArgs& args) { run_backward(args, Part::weight); }
+
+ private:
+  enum class Part : std::uint8_t { both, input, weight };
+
+  /// The head's part of `saved`.
+  struct Head {
+    T* input;
+    T* normed;
+    float* sums;
+    T* logits;
+  };
+
+  static Transformer checked(Transformer model, const Batch& batch) {
+    if (sizeof(T) < sizeof(float) && (model.hidden % 2 != 0 || model.intermediate % 2 != 0 || batch.tokens() < 2)) {
+      refuse_model(model, concat("on a GPU in 16 bits hidden and intermediate size must be even, and a microbatch at least two "
+                                 "tokens, not ",
+                                 model.hidden, ", ", model.intermediate, " and ", batch.tokens()));
+    }
+    return model;
+  }
+
+  // ---- memory -----------------------------------------------------------------------------------------------------------
+
+  static std::byte* bytes(Cursor<T> cursor) { return reinterpret_cast<std::byte*>(cursor.take(0)); }
+  static const T* weights_of(const std::byte* at) { return reinterpret_cast<const T*>(at); }
+  static G* gradients_of(std::byte* at) { return reinterpret_cast<G*>(at); }
+
+  Cursor<T> kept(std::byte* saved, std::int64_t layer) const { return Cursor<T>{saved + layer * layer_bytes_}; }
+  /// Where a layer's sums of attention lie: behind what is kept, or next in scratch.
+  float* sums_of(std::byte* saved, std::int64_t layer, Cursor<T>& scratch) const {
+    if (recompute_ != Recompute::none) return reinterpret_cast<float*>(scratch.take(sums_));
+    Cursor<T> behind = kept(saved, layer);
+    behind.take(tokens_ * width_.all());
+    return reinterpret_cast<float*>(behind.take(0));
+  }
+  Head head_of(const StageWork& stage, std::byte* saved) const {
+    Cursor<T> cursor = kept(saved, stage.layers);
+    T* const input = cursor.take(tokens_ * width_.hidden);
+    T* const normed = cursor.take(tokens_ * width_.hidden);
+    auto* const sums = reinterpret_cast<float*>(cursor.take(tokens_ * std::int64_t{sizeof(float) / sizeof(T)}));
+    return {input, normed, sums, cursor.take(0)};
+  }
+  /// Where the activation before layer `layer` belongs: the layer's or head's input, or the stage's output.
+  T* reached(const StageWork& stage, std::byte* saved, std::int64_t layer, std::span<std::byte> output) const {
+    return layer < stage.layers || stage.head ? kept(saved, layer).take(0) : reinterpret_cast<T*>(output.data());
+  }
+  /// The tensors of a layer in the backward; `scratch` moves behind those that lie in workspace.
+  LayerTensors<T> tensors_of(const BackwardArgs& args, Part part, std::int64_t layer, Cursor<T>& scratch) const {
+    if (part == Part::both) return {width_, tokens_, recompute_, kept(args.saved.data(), layer), scratch, scratch};
+    Cursor<T> stash{args.stash.data()};
+    if (recompute_ != Recompute::none) stash.take(layer * tokens_ * width_.all());
+    return {width_, tokens_, recompute_, kept(args.saved.data(), layer), stash, scratch};
+  }
+  bool fits_lookup_gradient(const StageWork& stage) const {
+    if (stage.layers == 0) return false;
+    const std::int64_t norms = LayerTensors<T>::norm_gradient_numbers(width_);
+    return recompute_ != Recompute::none || tokens_ * width_.inner >= tokens_ * width_.hidden + norms;
+  }
+  /// Where backward_input leaves the embedding's gradient for backward_weight.
+  T* lookup_gradient(const BackwardArgs& args) const {
+    Cursor<T> nowhere{args.workspace.data()};
+    if (fits_lookup_gradient(*args.stage)) return tensors_of(args, Part::weight, 0, nowhere).behind_gradients;
+    return reinterpret_cast<T*>(args.stash.data());
+  }
+  template <class P, class Byte>
+  LayerMatrices<P> matrices(Byte* layers, std::int64_t layer) const {
+    return {reinterpret_cast<P*>(layers) + layer * model_.layer_parameters(), width_};
+  }
+  /// [tokens, hidden] from one place to another, perhaps the same.
+  void copy(const void* from, T* to) {
+    if (from != to) math_.run(CopyNumbers<T>{static_cast<const T*>(from), to, tokens_ * width_.hidden});
+  }
+
+  // ---- backward ---------------------------------------------------------------------------------------------------------
+
+  void run_backward(const BackwardArgs& args, Part part) {
+    const StageWork& stage = *args.stage;
+    const bool inputs = part != Part::weight;
+    const bool weights = part != Part::input;
+
+    Cursor<T> workspace{args.workspace.data()};
+    // The gradient on its way back through the stage. A bare embedding only reads it.
+    const bool passes = stage.layers > 0 || stage.head || !stage.embedding;
+    T* const own = passes && stage.embedding ? workspace.take(tokens_ * width_.hidden) : nullptr;
+    T* const gradient = stage.embedding ? own : reinterpret_cast<T*>(args.input_gradient.data());
+
+    if (stage.head) {
+      if (inputs) head_backward_input(args, gradient, workspace.take(0));
+      if (weights) head_backward_weight(args);
+    } else if (inputs && passes) {
+      copy(args.output_gradient.data(), gradient);
+    }
+    for (std::int32_t i = stage.layers; i-- > 0;) {
+      Cursor<T> scratch = workspace;
+      const LayerTensors<T> tensors = tensors_of(args, part, i, scratch);
+      if (inputs) {
+        float* const sums = sums_of(args.saved.data(), i, scratch);
+        const auto w = matrices<const T>(args.weights.layers, i);
+        if (recompute_ != Recompute::none) {
+          layer_.compute(math_, w, tensors, sums, bytes(scratch), recompute_ == Recompute::full);
+        }
+        layer_.backward_input(math_, w, tensors, sums, gradient, bytes(scratch));
+      }
+      if (weights) layer_.backward_weight(math_, matrices<G>(args.gradients.layers, i), tensors);
+    }
+    if (!stage.embedding) return;
+    const T* arrived = passes ? gradient : reinterpret_cast<const T*>(args.output_gradient.data());
+    if (part == Part::input) copy(arrived, lookup_gradient(args));
+    if (part == Part::weight) arrived = lookup_gradient(args);
+    if (weights) {
+      math_.run(
+          LookUpBackward<T, G>{args.tokens.data(), arrived, gradients_of(args.gradients.embedding), tokens_, width_.hidden});
+    }
+  }
+
+  // ---- head -------------------------------------------------------------------------------------------------------------
+
+  void head_forward(const ForwardArgs& args) {
+    const Head head = head_of(*args.stage, args.saved.data());
+    layer_.norm(math_, head.input, weights_of(args.weights.final_norm), head.normed);
+    math_.project(head.normed, weights_of(args.weights.output), head.logits, tokens_, width_.hidden, vocab(), nullptr);
+    math_.run(LogSumExp<T>{head.logits, head.sums, tokens_, vocab()});
+    math_.run(MeanLoss<T>{head.logits, head.sums, args.targets.data(), args.loss, tokens_, vocab()});
+  }
+  void head_backward_input(const BackwardArgs& args, T* gradient, T* scratch) {
+    const Head head = head_of(*args.stage, args.saved.data());
+    const auto factor = static_cast<float>(args.scale / static_cast<double>(tokens_));
+    math_.run(CrossEntropyBackward<T>{head.logits, head.sums, args.targets.data(), tokens_, vocab(), factor, loss_scale_});
+    math_.project_back(head.logits, weights_of(args.weights.output), scratch, tokens_, width_.hidden, vocab(), false);
+    // The norm reads its input to the end before the first sums are written over it.
+    layer_.norm_backward(math_, head.input, weights_of(args.weights.final_norm), scratch, nullptr, gradient, nullptr,
+                         reinterpret_cast<float*>(head.input));
+  }
+  void head_backward_weight(const BackwardArgs& args) {
+    const Head head = head_of(*args.stage, args.saved.data());
+    math_.add_weight_gradient(head.logits, head.normed, gradients_of(args.gradients.output), tokens_, width_.hidden, vocab());
+    math_.run(AddTo<G>{reinterpret_cast<const float*>(head.input), gradients_of(args.gradients.final_norm), width_.hidden});
+  }
+  std::int64_t vocab() const { return model_.vocab; }
+
+  Transformer model_;
+  Recompute recompute_;
+  TokenWidths width_;
+  std::int64_t tokens_;
+  std::int64_t layer_bytes_;  ///< of `saved`, a layer
+  std::int64_t sums_;         ///< T that softmax's sums take
+  DecoderLayer<Math> layer_;
+  Math math_;
+  const float* loss_scale_ = nullptr;
+};
+
+}  // namespace tawpipe::layers::cuda
