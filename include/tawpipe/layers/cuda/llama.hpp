@@ -1,0 +1,56 @@
+// A LLaMA decoder on an NVIDIA GPU, as executors call it.
+// Not: its computations (decoder.hpp, cuda_math.hpp) nor the update of its weights (adamw.hpp).
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <utility>
+
+#include "tawpipe/backend/device_compute.hpp"
+#include "tawpipe/backend/layer_compute.hpp"
+#include "tawpipe/layers/cuda/cuda_math.hpp"
+#include "tawpipe/layers/cuda/decoder.hpp"
+#include "tawpipe/layers/llama_options.hpp"
+#include "tawpipe/model/batch.hpp"
+#include "tawpipe/model/transformer.hpp"
+
+namespace tawpipe::layers::cuda {
+
+/// Computes stages of a LLaMA decoder on the device that is current when it is made. T: Bfloat16, Half or float, of weights and
+/// activations; G: T or float, of the gradients of weights. Sums are float32 everywhere, as are norms, softmax and the loss.
+///
+/// Models DeviceLayer. Every call puts its work into the stream of use_stream() and returns; nothing waits or allocates, but the
+/// first product of each shape asks cuBLASLt's heuristic, so let one microbatch run before capturing a graph. With fused
+/// attention the last bits of gradients vary from run to run (fused_attention.hpp); all else is the same in every run. The
+/// kernels come from launch.cuh: link one .cu file that includes it.
+template <class T, class G = T>
+class Llama {
+ public:
+  /// @throws InputError  as Decoder and CudaMath. @throws DeviceError  if the device, a library or memory is not to be had.
+  Llama(Transformer model, const Batch& batch, Recompute recompute, const LlamaOptions& options = {})
+      : decoder_{model, batch, recompute, options,
+                 CudaMath<T, G>{checked_llama(model, batch, options, dtype_of<T>), batch, options}} {}
+
+  void use_stream(cudaStream_t stream) { decoder_.math().use_stream(stream); }
+  /// For float16: *scale in device memory (LossScale::scale()) multiplies gradients from now on; null: 1.
+  void use_loss_scale(const float* scale) { decoder_.use_loss_scale(scale); }
+
+  void forward(const ForwardArgs& args) { decoder_.forward(args); }
+  void backward(const BackwardArgs& args) { decoder_.backward(args); }
+  void backward_input(const BackwardArgs& args) { decoder_.backward_input(args); }
+  void backward_weight(const BackwardArgs& args) { decoder_.backward_weight(args); }
+
+  /// Whether cuDNN computes attention; otherwise a plain kernel does, far slower.
+  bool has_fused_attention() { return decoder_.math().has_fused_attention(); }
+  /// Device memory that it holds itself, beside what its caller gives.
+  std::int64_t own_bytes() { return decoder_.math().own_bytes(); }
+
+ private:
+  Decoder<CudaMath<T, G>> decoder_;
+};
+
+static_assert(DeviceLayer<Llama<Bfloat16>, cudaStream_t> && DeviceLayer<Llama<Half, float>, cudaStream_t> &&
+              DeviceLayer<Llama<float>, cudaStream_t>);
+
+}  // namespace tawpipe::layers::cuda
