@@ -90,7 +90,7 @@ __global__ void add_partials(float* sum, const double* partials, int parts) {
 __global__ void clip(float* scale, const float* square, const StepScalars* scalars) {
   const double norm = sqrt(static_cast<double>(*square));
   const double most = scalars->gradient_clip;
-  *scale = most > 0 && norm > most ? static_cast<float>(most / norm) : 1.0F;
+  *scale = most > 0 && !(norm <= most) ? static_cast<float>(most / norm) : 1.0F;  // a NaN stays one
 }
 
 unsigned blocks_for(std::int64_t pieces, std::int64_t most) {

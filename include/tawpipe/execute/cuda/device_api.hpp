@@ -53,7 +53,8 @@ concept DeviceApi = std::movable<D> &&
   { device.add(to, from, count, type, stream) } -> std::same_as<void>;  ///< to[i] += from[i] (f32, bf16, f16, f64)
   /// *sum += the sum of the squares, in an order that is the same in every run. Calls on one stream only.
   { device.add_squares(sum, from, count, type, stream) } -> std::same_as<void>;
-  /// *scale = min(1, clip / sqrt(*square)), where clip is scalars->gradient_clip; 1 if clip is 0. Arguments: scale, square.
+  /// *scale = min(1, clip / sqrt(*square)), where clip is scalars->gradient_clip; 1 if clip is 0; 0 of an infinite norm, NaN of a
+  /// NaN. Arguments: scale, square.
   { device.clip_scale(sum, sum, scalars, stream) } -> std::same_as<void>;
 
   { device.begin_capture(stream) } -> std::same_as<void>;

@@ -21,7 +21,8 @@ void add(std::byte* to, const std::byte* from, std::int64_t count, Dtype type, c
 /// *sum += the sum of the squares, in an order that depends on `count` alone. @param partials  [square_partials]
 void add_squares(float* sum, const std::byte* from, std::int64_t count, Dtype type, double* partials, cudaStream_t stream);
 
-/// *scale = min(1, clip / sqrt(*square)), with clip = scalars->gradient_clip; 1 if clip is 0.
+/// *scale = min(1, clip / sqrt(*square)), with clip = scalars->gradient_clip; 1 if clip is 0. A norm that is infinite or no
+/// number gives a scale that is not above 0: an optimizer may skip the step by it.
 void clip_scale(float* scale, const float* square, const StepScalars* scalars, cudaStream_t stream);
 
 }  // namespace tawpipe::cuda::kernels
