@@ -48,7 +48,8 @@ class LossScale {
 };
 
 /// AdamW on parameters of type T with moments, and perhaps weights, kept in float32. Models DeviceUpdate.
-/// One object serves one rank; its calls name one stream.
+/// One object serves one rank; its calls name one stream. Without a loss scale several ranks of a process may share it, also on
+/// several streams, while all of them take the same step with the same scale of clipping.
 template <class T>
 class DeviceAdamW {
  public:
@@ -59,11 +60,14 @@ class DeviceAdamW {
     constants.check();
   }
 
+  /// @throws InputError  if there is a loss scale but no clipping.
   void update(const DeviceUpdateArgs& args, cudaStream_t stream) const {
     const std::int64_t count = args.parameters.count();
     if (count == 0) return;
     TAWPIPE_ASSERT(std::ssize(args.weights) == count * std::int64_t{sizeof(T)}, "weights are of the model's dtype");
-    TAWPIPE_ASSERT(loss_scale_ == nullptr || args.gradient_scale != nullptr, "a loss scale needs the norm of the gradient");
+    if (loss_scale_ != nullptr && args.gradient_scale == nullptr) {
+      throw InputError("a loss scale needs the norm of the gradient; give a gradient_clip above 0, 1e30 to clip nothing");
+    }
     launch(PrepareAdamW{constants_, args.scalars, args.gradient_scale, loss_scale_ == nullptr ? nullptr : loss_scale_->state(),
                         loss_scale_ == nullptr ? 1 : loss_scale_->options().growth_interval, factors_.as<AdamWFactors>()},
            stream);
