@@ -4,6 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -42,12 +43,12 @@ class CudaDevice {
     cudaGetDevice(&before);
     cudaSetDevice(index_);
     for (const Graph graph : graphs_) cudaGraphExecDestroy(graph);
-    for (const cudaStream_t stream : streams_) cudaStreamSynchronize(stream);
+    for (const OwnStream& one : streams_) cudaStreamSynchronize(one.stream);
     for (const Event& event : events_) {
       cudaEventDestroy(event.order);
       if (event.time != nullptr) cudaEventDestroy(event.time);
     }
-    for (const cudaStream_t stream : streams_) cudaStreamDestroy(stream);
+    for (const OwnStream& one : streams_) cudaStreamDestroy(one.stream);
     for (std::byte* const at : memory_) cudaFree(at);
     for (std::byte* const at : host_memory_) cudaFreeHost(at);
     cudaSetDevice(before);
@@ -64,7 +65,7 @@ class CudaDevice {
     cudaStream_t stream = nullptr;
     check(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, priority == Priority::high ? greatest : least),
           "cudaStreamCreateWithPriority");
-    streams_.push_back(stream);
+    streams_.push_back({stream, reinterpret_cast<double*>(allocate(kernels::square_partials * sizeof(double)))});
     return stream;
   }
   Event make_event(bool timed) {
@@ -124,7 +125,8 @@ class CudaDevice {
     kernels::add(to, from, count, type, stream);
   }
   void add_squares(float* sum, const std::byte* from, std::int64_t count, Dtype type, Stream stream) {
-    kernels::add_squares(sum, from, count, type, partials_, stream);
+    const auto own = std::find_if(streams_.begin(), streams_.end(), [&](const OwnStream& one) { return one.stream == stream; });
+    kernels::add_squares(sum, from, count, type, own == streams_.end() ? partials_ : own->partials, stream);
   }
   void clip_scale(float* scale, const float* square, const StepScalars* scalars, Stream stream) {
     kernels::clip_scale(scale, square, scalars, stream);
@@ -150,6 +152,11 @@ class CudaDevice {
   void launch(Graph graph, Stream stream) { check(cudaGraphLaunch(graph, stream), "cudaGraphLaunch"); }
 
  private:
+  struct OwnStream {
+    cudaStream_t stream;
+    double* partials;  ///< scratch of add_squares: streams run beside each other
+  };
+
   static void copy(std::byte* to, const std::byte* from, std::size_t bytes, cudaMemcpyKind kind, Stream stream) {
     if (bytes > 0) check(cudaMemcpyAsync(to, from, bytes, kind, stream), "cudaMemcpyAsync");
   }
@@ -171,8 +178,8 @@ class CudaDevice {
 
   int index_ = 0;
   bool capturing_ = false;
-  double* partials_ = nullptr;  ///< scratch of add_squares
-  std::vector<cudaStream_t> streams_;
+  double* partials_ = nullptr;  ///< scratch of add_squares on streams of others
+  std::vector<OwnStream> streams_;
   std::vector<Event> events_;
   std::vector<Graph> graphs_;
   std::vector<std::byte*> memory_;
