@@ -7,9 +7,12 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "cuda_run.hpp"
+#include "execution_model.hpp"
 #include "execution_request.hpp"
 #include "request.hpp"
 #include "tawpipe/analysis/validate.hpp"
@@ -23,29 +26,6 @@
 #include "tawpipe/layers/parameter_update.hpp"
 
 namespace tawpipe::sim {
-
-/// A model, its batch and what trains it.
-struct ExecutionModel {
-  Transformer model;
-  Batch batch;
-  layers::LlamaOptions llama;
-  layers::AdamW optimizer;
-};
-
-/// "f32" or "f64" as the number format of everything that is executed.
-/// @throws InputError  for any other.
-inline Dtype execution_dtype(const std::string& text) {
-  const Dtype dtype = parse_dtype(text);
-  if (dtype == Dtype::f32 || dtype == Dtype::f64) return dtype;
-  throw InputError(concat("--dtype ", text, " cannot be executed on a CPU; choose f32 or f64"));
-}
-
-/// The ranks of each node of a cluster as --cluster takes it.
-DeviceGroups resolve_groups(const std::string& cluster);
-
-/// Builds and proves the schedule that `request` names for `model`, in its number format.
-/// @throws InputError  if it cannot be built; ScheduleError  if it is not valid.
-Schedule execution_schedule(const ExecutionRequest& request, ExecutionModel& model, const DeviceGroups& nodes);
 
 /// Calls `use(executor)` with the executor that `request` asks for. @return what `use` returns
 template <class T, class Use>
@@ -75,8 +55,11 @@ int with_executor(const ExecutionRequest& request, ExecutionModel model, Use&& u
 #else
   if (request.backend == "mpi") throw InputError("--backend mpi: this tawpipe was built without MPI (on Debian: libopenmpi-dev)");
 #endif
+  if constexpr (std::is_same_v<T, float>) {
+    if (request.backend == "cuda") return with_cuda_run(request, std::move(model), use);
+  }
   if (request.backend != "host") {
-    throw InputError(concat("--backend: ", unknown_name("backend", request.backend, {"host", "mpi"})));
+    throw InputError(concat("--backend: ", unknown_name("backend", request.backend, {"host", "mpi", "cuda"})));
   }
   const Schedule schedule = execution_schedule(request, model, resolve_groups(request.cluster.empty() ? "1x1" : request.cluster));
   host::HostExecutor<T, Layer, Optimizer> executor{
@@ -84,13 +67,47 @@ int with_executor(const ExecutionRequest& request, ExecutionModel model, Use&& u
   return use(executor);
 }
 
+/// Each run of weights that this process's ranks hold, to be set by `fill(range, numbers)`.
+template <class Executor, class Fill>
+void set_weights(Executor& executor, Fill&& fill) {
+  if constexpr (std::is_same_v<Executor, CudaRun>) {
+    executor.set_weights(fill);
+  } else {
+    executor.for_each_rank([&](auto& rank) { rank.for_each_weight(fill); });
+  }
+}
+/// The same as they are.
+template <class Executor, class Visit>
+void read_weights(Executor& executor, Visit&& visit) {
+  if constexpr (std::is_same_v<Executor, CudaRun>) {
+    executor.read_weights(visit);
+  } else {
+    executor.for_each_rank([&](auto& rank) { rank.for_each_weight(visit); });
+  }
+}
+/// Each run of the optimizer's moments, to be set by `fill(range, first, second)`.
+template <class Executor, class Fill>
+void set_moments(Executor& executor, Fill&& fill) {
+  if constexpr (std::is_same_v<Executor, CudaRun>) {
+    executor.set_moments(fill);
+  } else {
+    executor.for_each_rank([&](auto& rank) { rank.for_each_state(fill); });
+  }
+}
+template <class Executor, class Visit>
+void read_moments(Executor& executor, Visit&& visit) {
+  if constexpr (std::is_same_v<Executor, CudaRun>) {
+    executor.read_moments(visit);
+  } else {
+    executor.for_each_rank([&](auto& rank) { rank.for_each_state(visit); });
+  }
+}
+
 /// Sets all weights of the executor's ranks from `all`, one number a parameter in the model's numbering.
 template <class T, class Executor>
 void load_weights(Executor& executor, std::span<const T> all) {
-  executor.for_each_rank([&](auto& rank) {
-    rank.for_each_weight([&](ParameterRange range, std::span<T> numbers) {
-      std::copy_n(all.begin() + range.begin, range.count(), numbers.begin());
-    });
+  set_weights(executor, [&](ParameterRange range, std::span<T> numbers) {
+    std::copy_n(all.begin() + range.begin, range.count(), numbers.begin());
   });
 }
 
@@ -99,11 +116,9 @@ template <class T, class Executor>
 std::vector<T> collect_weights(Executor& executor) {
   std::vector<T> all(static_cast<std::size_t>(executor.schedule().workload().model().parameters()));
   std::vector<char> known(all.size(), 0);
-  executor.for_each_rank([&](auto& rank) {
-    rank.for_each_weight([&](ParameterRange range, std::span<T> numbers) {
-      std::copy(numbers.begin(), numbers.end(), all.begin() + range.begin);
-      std::fill_n(known.begin() + range.begin, range.count(), char{1});
-    });
+  read_weights(executor, [&](ParameterRange range, std::span<T> numbers) {
+    std::copy(numbers.begin(), numbers.end(), all.begin() + range.begin);
+    std::fill_n(known.begin() + range.begin, range.count(), char{1});
   });
   executor.gather(all, known);
   return all;

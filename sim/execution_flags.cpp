@@ -10,12 +10,13 @@ namespace {
 /// Which schedule runs on what.
 void add_execution_flags(CLI::App& app, ExecutionRequest& request) {
   app.add_option("--backend", request.backend,
-                 "host (default): ranks are threads of this process; mpi: processes that mpirun started")
+                 "host (default): ranks are threads of this process; mpi: processes that mpirun started;\ncuda: a GPU for each "
+                 "process of torchrun, srun or mpirun, or one GPU for all ranks")
       ->type_name("NAME")
       ->group("Execution");
   app.add_option("--cluster", request.cluster,
-                 "Ranks of each node: NxM (N nodes of M ranks), 3+2+1, or as simulate takes it\n(default 1x1; mpi: the hosts of "
-                 "the ranks)")
+                 "Ranks of each node: NxM (N nodes of M ranks), 3+2+1, or as simulate takes it\n(default 1x1; mpi, "
+                 "cuda: the hosts of the ranks)")
       ->type_name("CLUSTER")
       ->group("Execution");
   app.add_option("--schedule", request.schedule, "Which schedule (tawpipe list schedules; default tawpipe)")
@@ -25,14 +26,14 @@ void add_execution_flags(CLI::App& app, ExecutionRequest& request) {
       ->type_name("KEY=VALUE")
       ->group("Execution")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  app.add_option("--dtype", request.dtype, "Numbers that everything is computed in: f32 (default) or f64")
+  app.add_option("--dtype", request.dtype, "Numbers that everything is computed in: f32 (default) or f64; cuda: f32, bf16 or f16")
       ->type_name("DTYPE")
       ->group("Execution");
   app.add_option("--recompute", request.recompute,
                  "Activations computed again in the backward: none (default), selective or full")
       ->type_name("POLICY")
       ->group("Execution");
-  add_count(app, "--task-limit", request.task_seconds, "mpi: give up a task that takes longer, and name it (default 60)",
+  add_count(app, "--task-limit", request.task_seconds, "mpi, cuda: give up a task that takes longer, and name it (default 60)",
             "SECONDS", "Execution");
   app.add_option("--pace", request.pace,
                  "Hold every computation to a device of so many operations a second, such as 5GFLOPS,\nso that ranks that share "

@@ -11,7 +11,7 @@ namespace tawpipe::sim {
 /// The flags that say how a schedule is executed.
 struct ExecutionRequest {
   std::string backend = "host";    ///< or "mpi"
-  std::int64_t task_seconds = 60;  ///< after which a task that does not end is given up (mpi)
+  std::int64_t task_seconds = 60;  ///< after which a task that does not end is given up (mpi, cuda)
   std::string cluster;             ///< ranks of each node; "": one rank, or with MPI what the launcher says
   std::string schedule = "tawpipe";
   std::vector<std::string> options;  ///< key=value

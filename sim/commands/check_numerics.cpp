@@ -102,8 +102,12 @@ int run(const NumericsRequest& request, const ReferenceRun& reference) {
 int run_check_numerics(const NumericsRequest& request) {
   if (request.reference.empty()) throw InputError("--reference is missing; give a folder (docs/training.md)");
   const ReferenceRun reference{request.reference};
-  return execution_dtype(request.execution.dtype) == Dtype::f64 ? run<double>(request, reference)
-                                                                : run<float>(request, reference);
+  const Dtype dtype = execution_dtype(request.execution);
+  if (size_bytes(dtype) < 4) {
+    throw InputError(
+        concat("--dtype ", request.execution.dtype, " is too coarse to be compared with a recorded run; choose f32"));
+  }
+  return dtype == Dtype::f64 ? run<double>(request, reference) : run<float>(request, reference);
 }
 
 }  // namespace tawpipe::sim

@@ -114,7 +114,7 @@ Run resolve_run(const TrainRequest& request) {
                stderr);
   }
   run.state.data = data;
-  run.state.dtype = execution_dtype(request.execution.dtype);
+  run.state.dtype = execution_dtype(request.execution) == Dtype::f64 ? Dtype::f64 : Dtype::f32;
   run.state.optimizer = run.model.optimizer;
   run.state.learning_rate = run.learning_rate;
   return run;
@@ -124,21 +124,19 @@ Run resolve_run(const TrainRequest& request) {
 template <class T, class Executor>
 void load_start(Executor& executor, const Run& run) {
   const training::InitialWeights initial{run.model.model, run.state.data.seed};
-  executor.for_each_rank([&](auto& rank) {
-    rank.for_each_weight([&](ParameterRange range, std::span<T> numbers) {
-      if (run.checkpoint) {
-        run.checkpoint->read(ParameterValue::weight, range, numbers);
-      } else if (run.weights) {
-        run.weights->read(range, numbers);
-      } else {
-        initial.fill(range, numbers);
-      }
-    });
-    if (!run.checkpoint) return;
-    rank.for_each_state([&](ParameterRange range, std::span<T> first, std::span<T> second) {
-      run.checkpoint->read(ParameterValue::first_moment, range, first);
-      run.checkpoint->read(ParameterValue::second_moment, range, second);
-    });
+  set_weights(executor, [&](ParameterRange range, std::span<T> numbers) {
+    if (run.checkpoint) {
+      run.checkpoint->read(ParameterValue::weight, range, numbers);
+    } else if (run.weights) {
+      run.weights->read(range, numbers);
+    } else {
+      initial.fill(range, numbers);
+    }
+  });
+  if (!run.checkpoint) return;
+  set_moments(executor, [&](ParameterRange range, std::span<T> first, std::span<T> second) {
+    run.checkpoint->read(ParameterValue::first_moment, range, first);
+    run.checkpoint->read(ParameterValue::second_moment, range, second);
   });
 }
 
@@ -156,12 +154,10 @@ Values<T> collect(Executor& executor) {
   values.first.resize(values.weights.size());
   values.second.resize(values.weights.size());
   std::vector<char> known(values.weights.size(), 0);
-  executor.for_each_rank([&](auto& rank) {
-    rank.for_each_state([&](ParameterRange range, std::span<T> first, std::span<T> second) {
-      std::copy(first.begin(), first.end(), values.first.begin() + range.begin);
-      std::copy(second.begin(), second.end(), values.second.begin() + range.begin);
-      std::fill_n(known.begin() + range.begin, range.count(), char{1});
-    });
+  read_moments(executor, [&](ParameterRange range, std::span<T> first, std::span<T> second) {
+    std::copy(first.begin(), first.end(), values.first.begin() + range.begin);
+    std::copy(second.begin(), second.end(), values.second.begin() + range.begin);
+    std::fill_n(known.begin() + range.begin, range.count(), char{1});
   });
   executor.gather(values.first, known);
   executor.gather(values.second, known);

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -116,10 +117,24 @@ TEST_CASE("what train cannot do is one clear sentence") {
   check_refused(run("train --steps 2"), {"--data is missing"});
   check_refused(run(training.flags(2, "--dtype bf16")), {"f32 or f64"});
   check_refused(run(training.flags(2, "--backend gpu")), {"unknown backend 'gpu'", "host"});
+  check_refused(run(training.flags(2, "--backend cuda --dtype f64")), {"--dtype f64", "GPU", "bf16"});
+  check_refused(run("check-numerics --backend cuda --dtype bf16 --reference " + reference), {"--dtype bf16", "f32"});
   check_refused(run(training.flags(2, "--schedule tawpip")), {"did you mean 'tawpipe'"});
   check_refused(run(training.flags(2, "--resume " + training.folder / "nowhere")), {"nowhere"});
   check_refused(run(training.flags(2, "--sequence 100000")), {"needs at least 100001"});
   check_refused(run(training.flags(2, "--microbatch 4")), {"does not divide"});
+}
+
+TEST_CASE("a GPU that is not there is one clear error") {
+  const Training training;
+  setenv("CUDA_VISIBLE_DEVICES", "", 1);
+  const auto result = run(training.flags(2, "--backend cuda"));
+  unsetenv("CUDA_VISIBLE_DEVICES");
+  if (result.code == 2) {
+    check_complaint(result, 2, {"built without CUDA", "--backend host"});
+  } else {
+    check_complaint(result, 3, {"no CUDA device was found", "nvidia-smi"});
+  }
 }
 
 TEST_CASE("check-numerics passes on the recorded run and prints every quantity") {

@@ -21,17 +21,17 @@ namespace tawpipe {
 /// Complexity: for_each_clock plus O(uses * lanes).
 /// Source: Flanagan and Freund 2009, FastTrack, for keeping the last write and the readers since alone.
 inline void check_races(const Schedule& schedule, std::span<const TaskId> order, Diagnostics& out) {
-  struct Place {
+  struct Visit {
     TaskId task = none<TaskId>;
     std::uint32_t at = 0;  // clock of its own lane when it ended
     std::uint32_t chain = 0;
   };
   struct Reader {
-    Place place;
+    Visit place;
     std::int32_t next;
   };
   struct State {
-    Place writer;
+    Visit writer;
     bool accumulated = false;
     std::int32_t first_reader = -1;
   };
@@ -44,8 +44,8 @@ inline void check_races(const Schedule& schedule, std::span<const TaskId> order,
       const Rank rank = schedule.buffer(use.buffer).rank;
       State& state = states[index(use.buffer)];
       const auto chain = static_cast<std::uint32_t>(index(rank) * lanes + static_cast<std::size_t>(schedule.lane_on(t, rank)));
-      const Place here{t, clock[chain], chain};
-      const auto check = [&](const Place& earlier, bool earlier_writes) {
+      const Visit here{t, clock[chain], chain};
+      const auto check = [&](const Visit& earlier, bool earlier_writes) {
         if (earlier.task == none<TaskId> || earlier.task == t || clock[earlier.chain] >= earlier.at) return;
         const bool sums = use.access == Access::accumulate && earlier_writes && state.accumulated;
         out.error(

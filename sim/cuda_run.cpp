@@ -1,0 +1,267 @@
+// Runs on GPUs: all ranks on one, or one each over NCCL. Without CUDA: one error.
+// Not: what is trained on which data (commands/).
+#include "cuda_run.hpp"
+
+#if TAWPIPE_COMMAND_HAS_CUDA
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/execute/cuda/cuda_api.hpp"
+#include "tawpipe/execute/cuda/nccl_executor.hpp"
+#include "tawpipe/execute/cuda/session.hpp"
+#include "tawpipe/execute/cuda/virtual_executor.hpp"
+#include "tawpipe/layers/cuda/adamw.hpp"
+#include "tawpipe/layers/cuda/llama.hpp"
+
+namespace tawpipe::sim {
+
+namespace {
+
+using cuda::CudaDevice;
+using cuda::NcclCommunicator;
+
+cuda::Environment environment() {
+  cuda::Environment all;
+  for (char** one = environ; *one != nullptr; ++one) {
+    const std::string text{*one};
+    const auto equals = text.find('=');
+    if (equals != std::string::npos) all[text.substr(0, equals)] = text.substr(equals + 1);
+  }
+  return all;
+}
+
+/// A source of microbatches behind a function.
+struct Fetching {
+  const CudaRun::Fetch& call;
+  void fetch(std::int64_t step, std::int32_t microbatch, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) const {
+    call(step, microbatch, tokens, targets);
+  }
+};
+
+/// Where gradients are kept for an observer, float32, [parameter] in device memory.
+struct Observed {
+  std::optional<CudaDevice> device;
+  std::byte* gradients = nullptr;
+  bool on = false;
+  std::vector<ParameterRange> seen;
+};
+
+/// AdamW that keeps the gradients it sees where an iteration is observed.
+template <class T>
+class ObservedAdamW {
+ public:
+  ObservedAdamW(const ExecutionModel& model, const layers::cuda::LossScale* scale, std::shared_ptr<Observed> observed)
+      : adamw_{model.model, model.optimizer, scale}, observed_{std::move(observed)} {}
+  void update(const DeviceUpdateArgs& args, cudaStream_t stream) const {
+    if (observed_->on) {
+      observed_->device->copy(observed_->gradients + args.parameters.begin * std::int64_t{sizeof(float)}, args.gradients.data(),
+                              args.gradients.size(), stream);
+      observed_->seen.push_back(args.parameters);
+    }
+    adamw_.update(args, stream);
+  }
+
+ private:
+  layers::cuda::DeviceAdamW<T> adamw_;
+  std::shared_ptr<Observed> observed_;
+};
+
+template <class T>
+using Layer = layers::cuda::Llama<T, float>;
+template <class T>
+using VirtualRanks = cuda::VirtualExecutor<CudaDevice, Layer<T>, ObservedAdamW<T>>;
+template <class T>
+using OneRank = cuda::NcclExecutor<CudaDevice, NcclCommunicator, Layer<T>, ObservedAdamW<T>>;
+
+template <class T, class Executor>
+class Run final : public CudaRun {
+ public:
+  Run(Executor& executor, std::shared_ptr<Observed> observed, int device)
+      : executor_{executor}, observed_{std::move(observed)}, device_{device} {}
+
+  const Schedule& schedule() const override { return executor_.schedule(); }
+  bool is_root() const override { return executor_.is_root(); }
+  void gather(std::span<float> values, std::span<const char> known) override {
+    if constexpr (requires { executor_.gather(values, known); }) executor_.gather(values, known);
+  }
+  void set_weights(const Numbers& fill) override {
+    std::vector<float> numbers;
+    executor_.for_each_rank([&](auto& rank) {
+      rank.set_weights([&](const ParameterRange& range, Dtype type, std::span<std::byte> bytes) {
+        numbers.resize(static_cast<std::size_t>(range.count()));
+        fill(range, numbers);
+        if (type == Dtype::f32) {
+          std::memcpy(bytes.data(), numbers.data(), bytes.size());
+        } else {
+          std::vector<T> rounded;
+          for (const float number : numbers) rounded.push_back(static_cast<T>(number));
+          std::memcpy(bytes.data(), rounded.data(), bytes.size());
+        }
+      });
+    });
+  }
+  void read_weights(const Numbers& visit) override {
+    std::vector<float> numbers;
+    std::vector<T> rounded;
+    executor_.for_each_rank([&](auto& rank) {
+      rank.read_weights([&](const ParameterRange& range, Dtype type, std::span<const std::byte> bytes) {
+        numbers.resize(static_cast<std::size_t>(range.count()));
+        rounded.resize(numbers.size());
+        if (type == Dtype::f32) {
+          std::memcpy(numbers.data(), bytes.data(), bytes.size());
+        } else {
+          std::memcpy(rounded.data(), bytes.data(), bytes.size());
+          std::transform(rounded.begin(), rounded.end(), numbers.begin(), [](T one) { return static_cast<float>(one); });
+        }
+        visit(range, numbers);
+      });
+    });
+  }
+  void set_moments(const Moments& fill) override {
+    executor_.for_each_rank([&](auto& rank) { rank.set_moments(fill); });
+  }
+  void read_moments(const Moments& visit) override {
+    executor_.for_each_rank([&](auto& rank) {
+      rank.read_moments([&](const ParameterRange& range, std::span<const float> first, std::span<const float> second) {
+        std::vector<float> a{first.begin(), first.end()};
+        std::vector<float> b{second.begin(), second.end()};
+        visit(range, a, b);
+      });
+    });
+  }
+
+ private:
+  host::IterationResult iterate(const Fetch& fetch, const host::IterationArgs& args,
+                                const host::GradientObserver<float>& observe) override {
+    if (observe && !observed_->device) {
+      observed_->device.emplace(device_);
+      const auto parameters = static_cast<std::size_t>(schedule().workload().model().parameters());
+      observed_->gradients = observed_->device->allocate(parameters * sizeof(float));
+    }
+    observed_->on = static_cast<bool>(observe);
+    observed_->seen.clear();
+    host::IterationArgs own = args;
+    if (std::is_same_v<T, Half> && own.gradient_clip <= 0) own.gradient_clip = 1e30;  // the loss scale needs the norm
+    host::IterationResult result = executor_.run(Fetching{fetch}, own);
+    for (const ParameterRange& range : observed_->seen) {
+      std::vector<float> numbers(static_cast<std::size_t>(range.count()));
+      cuda::check(cudaMemcpy(numbers.data(), observed_->gradients + range.begin * std::int64_t{sizeof(float)},
+                             numbers.size() * sizeof(float), cudaMemcpyDeviceToHost),
+                  "cudaMemcpy");
+      observe(range, numbers);
+    }
+    return result;
+  }
+
+  Executor& executor_;
+  std::shared_ptr<Observed> observed_;
+  int device_;
+};
+
+/// @param session  of the ranks; none: all ranks are on one GPU
+template <class T>
+int train_with(const ExecutionRequest& request, const ExecutionModel& model, const Schedule& schedule, cuda::Session* session,
+               const std::function<int(CudaRun&)>& use) {
+  const auto observed = std::make_shared<Observed>();
+  std::optional<layers::cuda::LossScale> scale;
+  const int device = session == nullptr ? 0 : session->device();
+  CudaDevice gpu{device};
+  gpu.use();
+  if (std::is_same_v<T, Half>) scale.emplace();
+  const auto make_layer = [&] {
+    Layer<T> layer{model.model, model.batch, parse_recompute(request.recompute), model.llama};
+    if (scale) layer.use_loss_scale(scale->scale());
+    return layer;
+  };
+  ObservedAdamW<T> optimizer{model, scale ? &*scale : nullptr, observed};
+  const auto run = [&](auto& executor) {
+    Run<T, std::remove_reference_t<decltype(executor)>> one{executor, observed, device};
+    return use(one);
+  };
+  if (session == nullptr) {
+    VirtualRanks<T> executor{schedule, std::move(gpu), make_layer, std::move(optimizer)};
+    return run(executor);
+  }
+  NcclCommunicator world = session->connect();
+  try {
+    OneRank<T> executor{schedule,   std::move(gpu),       std::move(world),
+                        make_layer, std::move(optimizer), {.watch = &session->watch()}};
+    return run(executor);
+  } catch (const std::exception& error) {
+    session->fail(error.what());  // while this rank's communicators are aborted, all others are told why
+    throw;
+  }
+}
+
+int train_in_its_numbers(const ExecutionRequest& request, const ExecutionModel& model, const Schedule& schedule,
+                         cuda::Session* session, const std::function<int(CudaRun&)>& use) {
+  switch (model.model.dtype) {
+    case Dtype::bf16:
+      return train_with<Bfloat16>(request, model, schedule, session, use);
+    case Dtype::f16:
+      return train_with<Half>(request, model, schedule, session, use);
+    default:
+      return train_with<float>(request, model, schedule, session, use);
+  }
+}
+
+}  // namespace
+
+int with_cuda_run(const ExecutionRequest& given, ExecutionModel model, const std::function<int(CudaRun&)>& use) {
+  ExecutionRequest request = given;
+  if (!request.pace.empty()) throw InputError("--pace holds computations on a CPU to a speed; leave it out with --backend cuda");
+  if (execution_dtype(request) == Dtype::f16) request.gradient_norm = true;  // ranks skip a step by it, together
+  const cuda::Environment variables = environment();
+  if (cuda::place_of(variables).launcher.empty()) {
+    cuda::visible_devices();
+    const Schedule schedule =
+        execution_schedule(request, model, resolve_groups(request.cluster.empty() ? "1x1" : request.cluster));
+    if (model.model.dtype == Dtype::f16 && schedule.ranks() > 1) {
+      throw InputError(
+          "--dtype f16 needs a process for each rank, since each has a loss scale; choose bf16, or start by torchrun");
+    }
+    return train_in_its_numbers(request, model, schedule, nullptr, use);
+  }
+  cuda::Session session{variables,
+                        {.watch = {.task_seconds = static_cast<double>(request.task_seconds)},
+                         .nccl = {.seconds = static_cast<double>(request.task_seconds)}}};
+  std::optional<Schedule> schedule;
+  std::string problem;
+  try {
+    cuda::visible_devices();
+    schedule = execution_schedule(request, model, request.cluster.empty() ? session.nodes() : resolve_groups(request.cluster));
+    if (schedule->ranks() != session.ranks()) {
+      throw InputError(concat("the schedule has ", schedule->ranks(), " ranks and ", session.ranks(),
+                              " processes were started by ", session.place().launcher,
+                              "; start as many as the schedule has ranks"));
+    }
+  } catch (const Error& error) {
+    problem = error.what();
+  }
+  session.agree(problem);
+  return train_in_its_numbers(request, model, *schedule, &session, use);
+}
+
+}  // namespace tawpipe::sim
+
+#else
+
+namespace tawpipe::sim {
+
+int with_cuda_run(const ExecutionRequest&, ExecutionModel, const std::function<int(CudaRun&)>&) {
+  throw InputError(
+      "--backend cuda: this tawpipe was built without CUDA; build it where CMake finds the CUDA toolkit, NCCL and cuDNN, or "
+      "choose "
+      "--backend host");
+}
+
+}  // namespace tawpipe::sim
+#endif

@@ -1,0 +1,52 @@
+// A run on GPUs as the commands see it, whatever its numbers and executor: one file alone compiles those (cuda_run.cpp).
+// Not: runs on CPUs (execution.hpp).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+
+#include "execution_model.hpp"
+#include "execution_request.hpp"
+#include "tawpipe/execute/host/executor.hpp"
+
+namespace tawpipe::sim {
+
+/// Weights, moments and gradients are given and taken in float32, whatever is computed in.
+class CudaRun {
+ public:
+  using Fetch = std::function<void(std::int64_t, std::int32_t, std::span<std::int32_t>, std::span<std::int32_t>)>;
+  using Numbers = std::function<void(ParameterRange, std::span<float>)>;
+  using Moments = std::function<void(ParameterRange, std::span<float>, std::span<float>)>;
+
+  virtual ~CudaRun() = default;
+  virtual const Schedule& schedule() const = 0;
+  virtual bool is_root() const = 0;
+  /// Brings what each process knows to the root. @param known  [values] whether the number is right here
+  virtual void gather(std::span<float> values, std::span<const char> known) = 0;
+  /// Each run of weights of this process's ranks, copies among them: to be set, or as they are.
+  virtual void set_weights(const Numbers& fill) = 0;
+  virtual void read_weights(const Numbers& visit) = 0;
+  /// The same of the optimizer's first and second moments.
+  virtual void set_moments(const Moments& fill) = 0;
+  virtual void read_moments(const Moments& visit) = 0;
+
+  /// @param observe  sees the gradients that this process's updates use
+  template <MicrobatchTokens Source>
+  host::IterationResult run(const Source& source, const host::IterationArgs& args,
+                            const host::GradientObserver<float>& observe = {}) {
+    return iterate([&](std::int64_t step, std::int32_t microbatch, std::span<std::int32_t> tokens,
+                       std::span<std::int32_t> targets) { source.fetch(step, microbatch, tokens, targets); },
+                   args, observe);
+  }
+
+ private:
+  virtual host::IterationResult iterate(const Fetch& fetch, const host::IterationArgs& args,
+                                        const host::GradientObserver<float>& observe) = 0;
+};
+
+/// Calls `use` with a run on the GPUs that the launcher gave this process, or on one GPU for all ranks where none did.
+/// @return what `use` returns. @throws DeviceError  if there is no GPU.
+int with_cuda_run(const ExecutionRequest& request, ExecutionModel model, const std::function<int(CudaRun&)>& use);
+
+}  // namespace tawpipe::sim

@@ -1,0 +1,46 @@
+// What is executed, and in which numbers.
+// Not: how (execution.hpp, cuda_run.hpp).
+#pragma once
+
+#include <string>
+
+#include "execution_request.hpp"
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/layers/adamw.hpp"
+#include "tawpipe/layers/llama_options.hpp"
+#include "tawpipe/model/batch.hpp"
+#include "tawpipe/model/dtype.hpp"
+#include "tawpipe/model/transformer.hpp"
+#include "tawpipe/schedule/schedule.hpp"
+#include "tawpipe/topology/device_group.hpp"
+
+namespace tawpipe::sim {
+
+/// A model, its batch and what trains it.
+struct ExecutionModel {
+  Transformer model;
+  Batch batch;
+  layers::LlamaOptions llama;
+  layers::AdamW optimizer;
+};
+
+/// The number format of weights and activations: on a CPU f32 or f64, on GPUs f32, bf16 or f16.
+/// @throws InputError  for any other.
+inline Dtype execution_dtype(const ExecutionRequest& request) {
+  const Dtype dtype = parse_dtype(request.dtype);
+  if (request.backend == "cuda") {
+    if (dtype == Dtype::f32 || dtype == Dtype::bf16 || dtype == Dtype::f16) return dtype;
+    throw InputError(concat("--dtype ", request.dtype, " cannot be executed on a GPU; choose f32, bf16 or f16"));
+  }
+  if (dtype == Dtype::f32 || dtype == Dtype::f64) return dtype;
+  throw InputError(concat("--dtype ", request.dtype, " cannot be executed on a CPU; choose f32 or f64"));
+}
+
+/// The ranks of each node of a cluster as --cluster takes it.
+DeviceGroups resolve_groups(const std::string& cluster);
+
+/// Builds and proves the schedule that `request` names for `model`, in its number format.
+/// @throws InputError  if it cannot be built; ScheduleError  if it is not valid.
+Schedule execution_schedule(const ExecutionRequest& request, ExecutionModel& model, const DeviceGroups& nodes);
+
+}  // namespace tawpipe::sim
