@@ -42,7 +42,9 @@ struct DeviceUpdateArgs {
 /// - a call puts its work into the stream that `use_stream` named last and returns: it neither waits for the device nor allocates
 ///   nor synchronises, so that it can be captured into a graph. What it reads may be written by work that is still before it in
 ///   the stream, so arguments may be kept but not looked through;
-/// - scratch memory beyond `workspace` is allocated by the constructor. Ids of tokens and targets are in the vocabulary.
+/// - scratch memory beyond `workspace` is allocated by the constructor;
+/// - ids are in the vocabulary. `tokens` has its size always and its ids where the stage has the embedding; `targets` has its ids
+///   where the stage has the head.
 /// One object serves one rank: all its calls name one stream, so calls do not overlap on the device either.
 template <class L, class S>
 concept DeviceLayer = LayerCompute<L> && requires(L& layer, S stream) {

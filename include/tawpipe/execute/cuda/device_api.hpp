@@ -34,7 +34,7 @@ template <class D>
 concept DeviceApi = std::movable<D> &&
     requires(D& device, typename D::Stream stream, typename D::Event event, typename D::Graph graph, std::byte* to,
              const std::byte* from, std::size_t bytes, std::int64_t count, Dtype type, float* sum, const StepScalars* scalars) {
-  requires std::copyable<typename D::Stream> && std::copyable<typename D::Event> && std::copyable<typename D::Graph>;
+  requires std::semiregular<typename D::Stream> && std::semiregular<typename D::Event> && std::semiregular<typename D::Graph>;
   { device.use() } -> std::same_as<void>;  ///< makes it the calling thread's current device
   { device.make_stream(Priority::high) } -> std::same_as<typename D::Stream>;
   { device.make_event(true) } -> std::same_as<typename D::Event>;  ///< true: with its time

@@ -1,0 +1,242 @@
+// What both CUDA executors need around an iteration: options, times of tasks by events, waiting for the end, access to weights.
+// Not: which work is done in which order (virtual_executor.hpp, nccl_executor.hpp).
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/execute/cuda/device_api.hpp"
+#include "tawpipe/execute/cuda/rank_memory.hpp"
+#include "tawpipe/schedule/describe.hpp"
+#include "tawpipe/schedule/gradient_norm.hpp"
+#include "tawpipe/timeline/timeline.hpp"
+
+namespace tawpipe::cuda {
+
+/// How a CUDA executor runs.
+struct ExecutorOptions {
+  /// Every iteration but the first is one launch of a captured graph. The first runs as it is: it connects communicators and
+  /// loads kernels, which a capture must not. A change between clipping and none captures again.
+  bool graph = false;
+  bool timeline = true;                     ///< measure it: two timed events a task
+  Priority compute = Priority::high;        ///< of the stream that computes
+  Priority communicate = Priority::normal;  ///< of all others
+  double time_limit = 0;                    ///< seconds that an iteration may take before DeviceError; 0: any
+};
+
+/// The times of tasks, measured by events on their streams.
+template <DeviceApi Device>
+class TaskClock {
+ public:
+  using Stream = typename Device::Stream;
+
+  /// @param timed  whether the task of this number is measured here
+  template <class Timed>
+  TaskClock(Device& device, std::size_t tasks, Timed&& timed) : begin_{device.make_event(true)}, at_(tasks, -1) {
+    for (std::size_t t = 0; t < tasks; ++t) {
+      if (!timed(id<TaskId>(t))) continue;
+      at_[t] = static_cast<std::int32_t>(events_.size());
+      events_.push_back({device.make_event(true), device.make_event(true)});
+    }
+  }
+
+  /// All times count from here.
+  void begin(Device& device, Stream stream) const { device.record(begin_, stream); }
+  void start(Device& device, TaskId task, Stream stream) const {
+    if (at_[index(task)] >= 0) device.record(of(task).start, stream);
+  }
+  void end(Device& device, TaskId task, Stream stream) const {
+    if (at_[index(task)] >= 0) device.record(of(task).end, stream);
+  }
+
+  /// What is not measured here starts and ends at 0. @pre the iteration has ended
+  Timeline read(Device& device) const {
+    Timeline timeline;
+    timeline.start.resize(at_.size());
+    timeline.end.resize(at_.size());
+    for (std::size_t t = 0; t < at_.size(); ++t) {
+      if (at_[t] < 0) continue;
+      timeline.start[t] = point(device.seconds_between(begin_, of(id<TaskId>(t)).start));
+      timeline.end[t] = std::max(timeline.start[t], point(device.seconds_between(begin_, of(id<TaskId>(t)).end)));
+    }
+    return timeline;
+  }
+  /// The first of these tasks that has not ended; none if all have.
+  TaskId first_unfinished(Device& device, std::span<const Launch> lane) const {
+    for (const Launch& launch : lane) {
+      if (at_[index(launch.task)] >= 0 && !device.finished(of(launch.task).end)) return launch.task;
+    }
+    return none<TaskId>;
+  }
+
+ private:
+  struct Events {
+    typename Device::Event start;
+    typename Device::Event end;
+  };
+  const Events& of(TaskId task) const { return events_[static_cast<std::size_t>(at_[index(task)])]; }
+  static TimePoint point(double seconds) { return TimePoint{Duration{static_cast<std::int64_t>(std::max(seconds, 0.0) * 1e12)}}; }
+
+  typename Device::Event begin_;
+  std::vector<std::int32_t> at_;  ///< [task] in events_; -1: not measured
+  std::vector<Events> events_;
+};
+
+/// Waits until an event is reached, without taking a core from others. `poll` is called now and then and may throw.
+/// @return false after `limit` seconds (0: never)
+template <DeviceApi Device, class Poll>
+bool await(Device& device, typename Device::Event event, double limit, Poll&& poll) {
+  const auto begin = std::chrono::steady_clock::now();
+  for (int turn = 0; !device.finished(event); ++turn) {
+    poll();
+    const auto waited = std::chrono::steady_clock::now() - begin;
+    if (limit > 0 && std::chrono::duration<double>(waited).count() > limit) return false;
+    if (turn < 64) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(std::chrono::microseconds{20});
+    }
+  }
+  return true;
+}
+
+/// What to say of an iteration that takes too long. @param each  calls its argument with rank, lane and the first task there that
+/// has not ended, or none
+template <class Each>
+std::string late_message(const Schedule& schedule, const ExecutorOptions& options, Each&& each) {
+  std::string message = concat("an iteration has not ended after ", options.time_limit, " s");
+  if (!options.timeline) return message + "; measure the timeline to see at which task it stands";
+  each([&](int rank, int lane, TaskId task) {
+    if (task == none<TaskId>) return;
+    message += concat("; lane ", schedule.lanes()[static_cast<std::size_t>(lane)], " of rank ", rank, " stands at ",
+                      tawpipe::detail::describe(schedule, task));
+  });
+  return message;
+}
+
+/// @throws InputError  where clipping is asked for and the schedule has no sum of squares over its ranks.
+inline void check_clipping(const Schedule& schedule, double gradient_clip) {
+  if (gradient_clip <= 0 || schedule.ranks() == 1) return;
+  const auto tasks = schedule.tasks();
+  if (std::any_of(tasks.begin(), tasks.end(), [](const Task& task) { return is_gradient_norm(task); })) return;
+  throw InputError("clipping needs the norm of the whole gradient; build the schedule with with_gradient_norm()");
+}
+
+/// Brings numbers between host and device, outside of iterations, through a page-locked window.
+template <DeviceApi Device>
+class HostWindow {
+ public:
+  explicit HostWindow(Device& device) : window_{device.allocate_host(size)}, event_{device.make_event(false)} {}
+
+  void write(Device& device, std::byte* to, std::span<const std::byte> from, typename Device::Stream stream) const {
+    for (std::size_t done = 0; done < from.size(); done += size) {
+      const std::size_t count = std::min(size, from.size() - done);
+      std::memcpy(window_, from.data() + done, count);
+      device.upload(to + done, window_, count, stream);
+      wait(device, stream);
+    }
+  }
+  void read(Device& device, std::span<std::byte> to, const std::byte* from, typename Device::Stream stream) const {
+    for (std::size_t done = 0; done < to.size(); done += size) {
+      const std::size_t count = std::min(size, to.size() - done);
+      device.download(window_, from + done, count, stream);
+      wait(device, stream);
+      std::memcpy(to.data() + done, window_, count);
+    }
+  }
+
+ private:
+  static constexpr std::size_t size = std::size_t{4} << 20;
+
+  void wait(Device& device, typename Device::Stream stream) const {
+    device.record(event_, stream);
+    await(device, event_, 0, [] {});
+  }
+
+  std::byte* window_;
+  typename Device::Event event_;
+};
+
+/// The parameters and states of one rank, read and written from the host between iterations.
+template <DeviceApi Device>
+class RankParameters {
+ public:
+  RankParameters(Device& device, const HostWindow<Device>& window, const RankMemory& memory, typename Device::Stream stream)
+      : device_{device}, window_{window}, memory_{memory}, stream_{stream} {}
+
+  Rank rank() const { return memory_.rank(); }
+  const NumberTypes& types() const { return memory_.types(); }
+
+  /// Calls `fill(range, type, bytes)` for every run of weights that the rank keeps, copies among them, and where the optimizer
+  /// has weights in f32, for each run of those; `bytes` become the numbers of `range` in `type`.
+  template <class Fill>
+  void set_weights(Fill&& fill) const {
+    memory_.for_each_weight([&](const ParameterRange& range, std::byte* at) { put(range, types().weight, at, fill); });
+    memory_.for_each_state([&](const ParameterRange& range, const RankMemory::States& states) {
+      if (states.master != nullptr) put(range, Dtype::f32, bytes_of(states.master), fill);
+    });
+  }
+  /// Calls `visit(range, type, bytes)` for every run of weights that the rank keeps, copies among them; then, where there are
+  /// weights in f32, for those, which are the more exact.
+  template <class Visit>
+  void read_weights(Visit&& visit) const {
+    memory_.for_each_weight([&](const ParameterRange& range, const std::byte* at) { get(range, types().weight, at, visit); });
+    memory_.for_each_state([&](const ParameterRange& range, const RankMemory::States& states) {
+      if (states.master != nullptr) get(range, Dtype::f32, bytes_of(states.master), visit);
+    });
+  }
+  /// Calls `fill(range, first moments, second moments)` for every run of the rank's optimizer states.
+  template <class Fill>
+  void set_moments(Fill&& fill) const {
+    memory_.for_each_state([&](const ParameterRange& range, const RankMemory::States& states) {
+      std::vector<float> first(static_cast<std::size_t>(range.count()));
+      std::vector<float> second(first.size());
+      fill(range, std::span<float>{first}, std::span<float>{second});
+      window_.write(device_, bytes_of(states.first_moment), std::as_bytes(std::span{first}), stream_);
+      window_.write(device_, bytes_of(states.second_moment), std::as_bytes(std::span{second}), stream_);
+    });
+  }
+  /// Calls `visit(range, first moments, second moments)` for every run of the rank's optimizer states.
+  template <class Visit>
+  void read_moments(Visit&& visit) const {
+    memory_.for_each_state([&](const ParameterRange& range, const RankMemory::States& states) {
+      std::vector<float> first(static_cast<std::size_t>(range.count()));
+      std::vector<float> second(first.size());
+      window_.read(device_, std::as_writable_bytes(std::span{first}), bytes_of(states.first_moment), stream_);
+      window_.read(device_, std::as_writable_bytes(std::span{second}), bytes_of(states.second_moment), stream_);
+      visit(range, std::span<const float>{first}, std::span<const float>{second});
+    });
+  }
+
+ private:
+  static std::byte* bytes_of(float* numbers) { return reinterpret_cast<std::byte*>(numbers); }
+
+  template <class Fill>
+  void put(const ParameterRange& range, Dtype type, std::byte* at, Fill& fill) const {
+    std::vector<std::byte> bytes(static_cast<std::size_t>(range.count() * size_bytes(type)));
+    fill(range, type, std::span{bytes});
+    window_.write(device_, at, bytes, stream_);
+  }
+  template <class Visit>
+  void get(const ParameterRange& range, Dtype type, const std::byte* at, Visit& visit) const {
+    std::vector<std::byte> bytes(static_cast<std::size_t>(range.count() * size_bytes(type)));
+    window_.read(device_, bytes, at, stream_);
+    visit(range, type, std::span<const std::byte>{bytes});
+  }
+
+  Device& device_;
+  const HostWindow<Device>& window_;
+  const RankMemory& memory_;
+  typename Device::Stream stream_;
+};
+
+}  // namespace tawpipe::cuda

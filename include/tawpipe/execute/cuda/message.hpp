@@ -1,0 +1,254 @@
+// How one rank's part of a communication goes through memory: in place where its numbers lie as the message has them, otherwise
+// by way of a staging area.
+// Not: the communication itself (nccl_executor.hpp), nor copies between ranks that share a device (shared_transfer.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "tawpipe/execute/dataflow.hpp"
+#include "tawpipe/schedule/schedule.hpp"
+
+namespace tawpipe::cuda {
+
+/// Numbers of a rank's buffer, or (buffer none) of the staging area of the lane at hand.
+struct Address {
+  Place place;
+
+  bool staged() const { return !place; }
+  Address operator+(std::int64_t numbers) const { return {{place.buffer, place.offset + numbers}}; }
+  bool operator==(const Address& other) const { return place.buffer == other.place.buffer && place.offset == other.place.offset; }
+};
+/// A place in the staging area.
+inline Address staging_address(std::int64_t offset) { return {{none<BufferId>, offset}}; }
+
+/// Something done to numbers of one rank.
+struct Move {
+  enum class Kind : std::uint8_t { clear, copy, add };
+  Kind kind = Kind::copy;
+  Address to;
+  Address from;
+  std::int64_t count = 0;
+};
+
+/// One rank's part of a communication: moves before it, where it reads and writes, moves after it.
+struct MessagePlan {
+  std::vector<Move> before;
+  std::optional<Address> from;  ///< of an all_gather: this member's part; none: the rank gives nothing
+  std::optional<Address> to;    ///< of a reduce_scatter: this member's part; none: the rank gets nothing
+  std::vector<Move> after;
+  std::int64_t staging = 0;  ///< numbers of the staging area
+};
+
+namespace detail {
+
+/// Builds a MessagePlan.
+class MessagePlanner {
+ public:
+  MessagePlanner(const Task& task, const TransferFlow& flow, const TransferEnd& end, std::int64_t member)
+      : task_{task}, flow_{flow}, end_{end}, member_{member} {}
+
+  MessagePlan plan() {
+    switch (task_.op) {
+      case Op::pass:
+      case Op::exchange:
+        pair();
+        break;
+      case Op::broadcast:
+        if (end_.rank == task_.rank) {
+          give(end_.gives, 0, flow_.count, false);
+          plan_.to = plan_.from;
+        } else {
+          take(0, flow_.count, std::nullopt);
+        }
+        break;
+      case Op::reduce:
+      case Op::all_reduce:
+        give(end_.gives, 0, flow_.count, true);
+        if (task_.op == Op::all_reduce || end_.rank == task_.rank) take(0, flow_.count, plan_.from);
+        break;
+      case Op::all_gather:
+        gather();
+        break;
+      default:
+        give(end_.gives, 0, flow_.count, true);
+        take(part(member_), part(member_ + 1) - part(member_), *plan_.from + part(member_));
+        break;
+    }
+    return std::move(plan_);
+  }
+
+ private:
+  std::int64_t part(std::int64_t member) const { return flow_.member_begin[static_cast<std::size_t>(member)]; }
+
+  void pair() {
+    const bool source = end_.rank == task_.rank;
+    const bool both = task_.op == Op::exchange;
+    const std::int64_t count = both ? flow_.count / 2 : flow_.count;
+    if (source || both) give(end_.gives, source ? 0 : count, count, false);
+    if (!source || both) take(source ? count : 0, count, std::nullopt);
+  }
+
+  /// Where the numbers [begin, begin + count) of the message lie, if all of them do, in one run; nothing of it is added.
+  static std::optional<Address> in_one_run(std::span<const Segment> segments, std::int64_t begin, std::int64_t count) {
+    if (segments.empty()) return std::nullopt;
+    const Address base = Address{segments[0].place} + (begin - segments[0].packed);
+    std::vector<Segment> inside{segments.begin(), segments.end()};
+    std::sort(inside.begin(), inside.end(), [](const Segment& a, const Segment& b) { return a.packed < b.packed; });
+    std::int64_t reached = begin;
+    for (const Segment& segment : inside) {
+      if (segment.add || segment.packed != reached || !(Address{segment.place} + (begin - segment.packed) == base)) {
+        return std::nullopt;
+      }
+      reached += segment.count;
+    }
+    if (reached != begin + count) return std::nullopt;
+    return base;
+  }
+
+  Address stage(std::int64_t count) {
+    const Address area = staging_address(plan_.staging);
+    plan_.staging += count;
+    return area;
+  }
+
+  /// What the rank gives, [begin, begin + count) of the message. @param sum  numbers it does not give are zeros
+  void give(std::span<const Segment> gives, std::int64_t begin, std::int64_t count, bool sum) {
+    plan_.from = in_one_run(gives, begin, count);
+    if (plan_.from) return;
+    plan_.from = stage(count);
+    std::int64_t given = 0;
+    for (const Segment& segment : gives) given += segment.count;
+    const bool once = given == count;  // each number: segments of one rank do not overlap unless some number comes twice
+    if (sum && !once) plan_.before.push_back({Move::Kind::clear, *plan_.from, {}, count});
+    for (const Segment& segment : gives) {
+      plan_.before.push_back({sum && !once ? Move::Kind::add : Move::Kind::copy,
+                              *plan_.from + (segment.packed - begin),
+                              {segment.place},
+                              segment.count});
+    }
+  }
+
+  /// What the rank gets, [begin, begin + count) of the message. @param staged  where it may come if that is staging memory
+  void take(std::int64_t begin, std::int64_t count, std::optional<Address> staged) {
+    plan_.to = in_one_run(end_.takes, begin, count);
+    if (plan_.to) return;
+    plan_.to = staged && staged->staged() ? *staged : stage(count);
+    unpack(*plan_.to, begin);
+  }
+  void unpack(Address area, std::int64_t begin) {
+    for (const Segment& segment : end_.takes) {
+      plan_.after.push_back(
+          {segment.add ? Move::Kind::add : Move::Kind::copy, {segment.place}, area + (segment.packed - begin), segment.count});
+    }
+  }
+
+  void gather() {
+    const std::int64_t own = part(member_);
+    const std::int64_t own_count = part(member_ + 1) - own;
+    const std::optional<Address> given = in_one_run(end_.gives, own, own_count);
+    // In place: all parts are taken in one run, or all but the own one, which lies there already.
+    std::vector<Segment> whole{end_.takes};
+    plan_.to = in_one_run(whole, 0, flow_.count);
+    if (!plan_.to && given) {
+      whole.insert(whole.end(), end_.gives.begin(), end_.gives.end());
+      plan_.to = in_one_run(whole, 0, flow_.count);
+    }
+    if (!plan_.to) {
+      plan_.to = stage(flow_.count);
+      unpack(*plan_.to, 0);
+    }
+    if (given) {
+      plan_.from = given;
+    } else if (own_count == 0) {
+      plan_.from = *plan_.to + own;
+    } else if (plan_.to->staged()) {
+      plan_.from = *plan_.to + own;
+      for (const Segment& segment : end_.gives) {
+        plan_.before.push_back({Move::Kind::copy, *plan_.to + segment.packed, {segment.place}, segment.count});
+      }
+    } else {
+      give(end_.gives, own, own_count, false);
+    }
+  }
+
+  const Task& task_;
+  const TransferFlow& flow_;
+  const TransferEnd& end_;
+  std::int64_t member_;
+  MessagePlan plan_;
+};
+
+}  // namespace detail
+
+/// The part of `rank`, an end or member, in the communication `id`. Complexity: O(segments log segments).
+inline MessagePlan message_plan(const Schedule& schedule, TaskId id, const TransferFlow& flow, Rank rank) {
+  const auto end = std::find_if(flow.ends.begin(), flow.ends.end(), [&](const TransferEnd& one) { return one.rank == rank; });
+  return detail::MessagePlanner{schedule.task(id), flow, *end, end - flow.ends.begin()}.plan();
+}
+
+/// The moves that do a whole communication where all ends share one device. Each address has its rank; staging memory is that
+/// of the first end.
+struct SharedMove {
+  Move move;
+  Rank to;
+  Rank from;
+};
+struct SharedTransfer {
+  std::vector<SharedMove> moves;
+  std::int64_t staging = 0;  ///< numbers
+};
+
+/// Sums are formed in the order of the members, so every run gives the same bits.
+inline SharedTransfer shared_transfer(const Schedule& schedule, TaskId id, const TransferFlow& flow) {
+  const Task& task = schedule.task(id);
+  SharedTransfer transfer;
+  const Rank first = flow.ends.front().rank;
+  const bool sum = task.op == Op::reduce || task.op == Op::all_reduce || task.op == Op::reduce_scatter;
+  const auto add = [&](Move::Kind kind, Address to, Rank to_rank, Address from, Rank from_rank, std::int64_t count) {
+    if (to == from && to_rank == from_rank) return;
+    transfer.moves.push_back({{kind, to, from, count}, to_rank, from_rank});
+  };
+  if (sum || task.op == Op::exchange) {  // an exchange may swap: nothing is stored before all is read
+    const Address area = staging_address(0);
+    transfer.staging = flow.count;
+    std::int64_t reached = 0;
+    for (const TransferEnd& end : flow.ends) {
+      std::int64_t given = 0;
+      for (const Segment& segment : end.gives) given += segment.count;
+      const bool stores = !sum || (reached == 0 && given == flow.count);
+      if (sum && reached == 0 && !stores) add(Move::Kind::clear, area, first, {}, none<Rank>, flow.count);
+      for (const Segment& segment : end.gives) {
+        add(stores ? Move::Kind::copy : Move::Kind::add, area + segment.packed, first, {segment.place}, end.rank, segment.count);
+      }
+      reached = flow.count;
+    }
+    for (const TransferEnd& end : flow.ends) {
+      for (const Segment& segment : end.takes) {
+        add(segment.add ? Move::Kind::add : Move::Kind::copy, {segment.place}, end.rank, area + segment.packed, first,
+            segment.count);
+      }
+    }
+    return transfer;
+  }
+  for (const TransferEnd& source : flow.ends) {
+    for (const Segment& given : source.gives) {
+      for (const TransferEnd& end : flow.ends) {
+        for (const Segment& taken : end.takes) {
+          const std::int64_t begin = std::max(given.packed, taken.packed);
+          const std::int64_t count = std::min(given.packed + given.count, taken.packed + taken.count) - begin;
+          if (count <= 0) continue;
+          add(taken.add ? Move::Kind::add : Move::Kind::copy, Address{taken.place} + (begin - taken.packed), end.rank,
+              Address{given.place} + (begin - given.packed), source.rank, count);
+        }
+      }
+    }
+  }
+  return transfer;
+}
+
+}  // namespace tawpipe::cuda

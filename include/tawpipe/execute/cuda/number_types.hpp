@@ -1,0 +1,53 @@
+// Which numbers each kind of memory holds on a device: weights and activations of the model's dtype, states in f32.
+// Not: their sizes in a schedule (model/workload.hpp), from which this is read.
+#pragma once
+
+#include <cstdint>
+
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/text.hpp"
+#include "tawpipe/model/dtype.hpp"
+#include "tawpipe/model/workload.hpp"
+#include "tawpipe/schedule/op.hpp"
+
+namespace tawpipe::cuda {
+
+/// The numbers of a training. Optimizer states are f32.
+struct NumberTypes {
+  Dtype weight = Dtype::f32;    ///< also of activations and their gradients
+  Dtype gradient = Dtype::f32;  ///< of gradients of parameters
+  bool master = false;          ///< the optimizer keeps the weights in f32 as its first state
+
+  /// What a communication carries; a sum of squares is f32.
+  Dtype of(Payload payload) const {
+    switch (payload) {
+      case Payload::nothing:
+        return Dtype::f32;
+      case Payload::gradients:
+      case Payload::edge_gradients:
+        return gradient;
+      default:
+        return weight;
+    }
+  }
+};
+
+/// @throws InputError  if the workload has sizes that no numbers of a device have, and says which it could have.
+inline NumberTypes number_types(const Workload& work) {
+  const Dtype type = work.model().dtype;
+  const ParameterBytes& bytes = work.parameter_bytes();
+  if (type != Dtype::f32 && type != Dtype::bf16 && type != Dtype::f16) {
+    throw InputError(concat("a device trains in float32, bfloat16 or float16, not in ", name(type)));
+  }
+  const std::int64_t size = size_bytes(type);
+  const bool gradient = bytes.gradient == 4 || bytes.gradient == size;
+  const bool states = bytes.optimizer == 8 || bytes.optimizer == 12;
+  if (bytes.weight != size || !gradient || !states) {
+    throw InputError(concat("the schedule has ", bytes.weight, " + ", bytes.gradient, " + ", bytes.optimizer,
+                            " bytes a parameter; in ", name(type), " weights take ", size, ", gradients ", size,
+                            size == 4 ? "" : " or 4", ", and optimizer states 8, or 12 with a copy of the weights in float32"));
+  }
+  return {.weight = type, .gradient = bytes.gradient == 4 ? Dtype::f32 : type, .master = bytes.optimizer == 12};
+}
+
+}  // namespace tawpipe::cuda

@@ -1,0 +1,236 @@
+// One rank's part of a device's memory: the schedule's buffers by its buffer plan, and what an executor needs beside them.
+// Not: the allocation itself (virtual_executor.hpp, nccl_executor.hpp) nor what is computed in it (rank_work.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "tawpipe/backend/device_compute.hpp"
+#include "tawpipe/execute/buffer_plan.hpp"
+#include "tawpipe/execute/cuda/number_types.hpp"
+#include "tawpipe/execute/dataflow.hpp"
+#include "tawpipe/execute/host/rank_state.hpp"
+#include "tawpipe/execute/program.hpp"
+#include "tawpipe/schedule/schedule.hpp"
+
+namespace tawpipe::cuda {
+
+/// Where everything of one rank lies behind one address. Pure arithmetic: nothing is touched.
+///
+/// Behind the schedule's buffers: workspace of computations where the schedule has none, the sum of twin gradients, for each
+/// lane a staging area for messages that cannot be sent or received in place, what an iteration is given (tokens, targets,
+/// scalars) and what it gives back (losses, the gradient's square, the scale of clipping).
+class RankMemory {
+ public:
+  static constexpr std::int64_t alignment = 256;  ///< of every buffer
+
+  /// @param staging  [lane] bytes
+  /// @throws InputError  as number_types
+  RankMemory(const Schedule& schedule, const Dataflow& flow, const Program& program, Rank rank,
+             std::span<const std::int64_t> staging)
+      : schedule_{&schedule},
+        flow_{&flow},
+        rank_{rank},
+        types_{number_types(schedule.workload())},
+        plan_{plan_buffers(schedule, program, rank, alignment)},
+        end_{plan_.bytes.value()} {
+    std::int64_t workspace = 0;
+    for (const StageWork& stage : schedule.stages()) {
+      workspace = std::max({workspace, stage.forward_workspace.value(), stage.backward_workspace.value()});
+    }
+    const BufferId given = flow.workspace[index(rank)];
+    const bool own = given == none<BufferId> || schedule.buffer(given).bytes.value() < workspace;
+    workspace_ = own ? take(workspace) : Region{offset_of(given), schedule.buffer(given).bytes.value()};
+    std::int64_t twin = 0;
+    for (int lane = 0; lane < program.lanes(); ++lane) {
+      for (const Launch& launch : program.lane(lane)) count_input(launch.task, twin);
+    }
+    twin_sum_ = take(twin * size_bytes(types_.gradient));
+    for (const std::int64_t bytes : staging) staging_.push_back(take(bytes));
+
+    for (std::int64_t& slot : target_slot_) slot += slot < 0 ? 0 : tokens_;
+    input_ = take(slot_offset(std::max<std::int64_t>(tokens_ + targets_, 1)));
+    output_ = take(aligned(schedule.workload().microbatches() * std::int64_t{sizeof(double)}) + alignment);
+    scale_ = take(sizeof(float));
+  }
+
+  Rank rank() const { return rank_; }
+  const NumberTypes& types() const { return types_; }
+  /// Of the whole part, a multiple of the alignment.
+  std::int64_t bytes() const { return end_; }
+  /// @pre memory of bytes(), aligned. Before it all addresses count from null.
+  void place(std::byte* begin) { begin_ = begin; }
+  std::byte* begin() const { return begin_; }
+
+  std::byte* at(Place place, Dtype type) const { return begin_ + offset_of(place.buffer) + place.offset * size_bytes(type); }
+  std::span<std::byte> memory(BufferId buffer) const {
+    return {begin_ + offset_of(buffer), static_cast<std::size_t>(schedule_->buffer(buffer).bytes.value())};
+  }
+  /// An activation that goes from stage to stage, or its gradient.
+  std::span<std::byte> boundary(BufferId buffer) const {
+    return memory(buffer).first(static_cast<std::size_t>(schedule_->stage(StageId{0}).boundary.value()));
+  }
+  std::span<std::byte> workspace() const { return span(workspace_); }
+  std::byte* twin_sum() const { return begin_ + twin_sum_.begin; }
+  std::byte* staging(int lane) const { return begin_ + staging_[static_cast<std::size_t>(lane)].begin; }
+
+  /// What is uploaded before an iteration, as one run.
+  std::span<std::byte> input() const { return span(input_); }
+  const StepScalars* scalars() const { return reinterpret_cast<const StepScalars*>(begin_ + input_.begin); }
+  /// Ids of a microbatch; where no stage of the rank reads them, memory of their size.
+  std::span<const std::int32_t> tokens(std::int32_t microbatch) const { return ids(token_slot_, microbatch); }
+  std::span<const std::int32_t> targets(std::int32_t microbatch) const { return ids(target_slot_, microbatch); }
+  /// What is downloaded after it, as one run: the losses, then the square of the gradient's norm.
+  std::span<std::byte> output() const { return span(output_); }
+  double* losses() const { return reinterpret_cast<double*>(begin_ + output_.begin); }
+  float* square() const { return reinterpret_cast<float*>(begin_ + output_.begin + output_.bytes - alignment); }
+  float* gradient_scale() const { return reinterpret_cast<float*>(begin_ + scale_.begin); }
+
+  /// Writes what `input` shall hold into memory of the same size on the host.
+  /// @throws InputError  naming a token or target that is not in the vocabulary.
+  template <MicrobatchTokens Source>
+  void fill_input(const Source& source, const host::IterationArgs& args, std::byte* host) const {
+    const StepScalars scalars{.learning_rate = args.learning_rate, .gradient_clip = args.gradient_clip, .step = args.step};
+    std::memcpy(host, &scalars, sizeof scalars);
+    const auto count = static_cast<std::size_t>(schedule_->workload().batch().tokens());
+    std::vector<std::int32_t> tokens(count);
+    std::vector<std::int32_t> targets(count);
+    for (std::size_t m = 0; m < token_slot_.size(); ++m) {
+      if (token_slot_[m] < 0 && target_slot_[m] < 0) continue;
+      source.fetch(args.step, static_cast<std::int32_t>(m), tokens, targets);
+      store(host, token_slot_[m], "token", tokens);
+      store(host, target_slot_[m], "target", targets);
+    }
+  }
+  /// The losses that this rank computed are added to [microbatch]. @return the square of the gradient's norm
+  double read_output(const std::byte* host, std::span<double> losses) const {
+    for (std::size_t m = 0; m < losses.size(); ++m) {
+      double loss = 0;
+      std::memcpy(&loss, host + m * sizeof loss, sizeof loss);
+      losses[m] += loss;
+    }
+    float square = 0;
+    std::memcpy(&square, host + output_.bytes - alignment, sizeof square);
+    return static_cast<double>(square);
+  }
+
+  /// Calls `visit(buffer)` for each of the rank's buffers that are kept between iterations.
+  template <class Visit>
+  void for_each_persistent(BufferKind kind, Visit&& visit) const {
+    for (std::size_t b = 0; b < schedule_->buffers().size(); ++b) {
+      const Buffer& buffer = schedule_->buffers()[b];
+      if (buffer.persistent && buffer.kind == kind && buffer.rank == rank_) visit(id<BufferId>(b));
+    }
+  }
+  /// Calls `visit(range, address)` for every run of weights that the rank keeps between iterations, copies among them.
+  template <class Visit>
+  void for_each_weight(Visit&& visit) const {
+    for_each_persistent(BufferKind::weights, [&](BufferId buffer) {
+      std::int64_t offset = 0;
+      for (const ParameterRange& range : flow_->content(buffer).ranges()) {
+        visit(range, at({buffer, offset}, types_.weight));
+        offset += range.count();
+      }
+    });
+  }
+  /// Calls `visit(range, states)` for every run of optimizer states of the rank; each state is f32.
+  template <class Visit>
+  void for_each_state(Visit&& visit) const {
+    for_each_persistent(BufferKind::optimizer, [&](BufferId buffer) {
+      const PackedParameters& content = flow_->content(buffer);
+      std::int64_t offset = 0;
+      for (const ParameterRange& range : content.ranges()) {
+        visit(range, states({buffer, offset}, content.count()));
+        offset += range.count();
+      }
+    });
+  }
+
+  /// The optimizer's states of a run of parameters.
+  struct States {
+    float* master = nullptr;  ///< weights in f32; null where none are kept
+    float* first_moment = nullptr;
+    float* second_moment = nullptr;
+  };
+  /// @param whole  parameters of the whole optimizer buffer
+  States states(Place place, std::int64_t whole) const {
+    float* first = reinterpret_cast<float*>(at(place, Dtype::f32));
+    if (!types_.master) return {nullptr, first, first + whole};
+    return {first, first + whole, first + 2 * whole};
+  }
+
+ private:
+  struct Region {
+    std::int64_t begin = 0;
+    std::int64_t bytes = 0;
+  };
+
+  static std::int64_t aligned(std::int64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
+  Region take(std::int64_t bytes) {
+    const Region region{end_, bytes};
+    end_ += aligned(bytes);
+    return region;
+  }
+  std::int64_t offset_of(BufferId buffer) const { return plan_.offset[index(buffer)]; }
+  std::span<std::byte> span(const Region& region) const {
+    return {begin_ + region.begin, static_cast<std::size_t>(region.bytes)};
+  }
+
+  /// Microbatches whose tokens or targets a task reads get a slot; the largest sum of twin gradients is found.
+  void count_input(TaskId id, std::int64_t& twin) {
+    const Task& task = schedule_->task(id);
+    const auto microbatches = static_cast<std::size_t>(schedule_->workload().microbatches());
+    token_slot_.resize(microbatches, -1);
+    target_slot_.resize(microbatches, -1);
+    if (task.op == Op::update) {
+      for (const UpdatePiece& piece : flow_->update(id)) twin = std::max(twin, piece.twin ? piece.parameters.count() : 0);
+    } else if (is_work(task.op)) {
+      const StageWork& stage = schedule_->stage(task.stage);
+      const auto m = static_cast<std::size_t>(task.microbatch);
+      if (stage.embedding && token_slot_[m] < 0) token_slot_[m] = tokens_++;
+      if (stage.head && target_slot_[m] < 0) target_slot_[m] = targets_++;
+    }
+  }
+  std::int64_t slot_offset(std::int64_t slot) const {
+    return aligned(sizeof(StepScalars)) +
+           slot * aligned(schedule_->workload().batch().tokens() * std::int64_t{sizeof(std::int32_t)});
+  }
+  std::span<const std::int32_t> ids(const std::vector<std::int64_t>& slots, std::int32_t microbatch) const {
+    const std::int64_t slot = std::max<std::int64_t>(slots[static_cast<std::size_t>(microbatch)], 0);
+    const std::byte* at = begin_ + input_.begin + slot_offset(slot);
+    return {reinterpret_cast<const std::int32_t*>(at), static_cast<std::size_t>(schedule_->workload().batch().tokens())};
+  }
+  void store(std::byte* host, std::int64_t slot, const char* what, const std::vector<std::int32_t>& ids) const {
+    if (slot < 0) return;
+    const std::int32_t vocab = schedule_->workload().model().vocab;
+    for (const std::int32_t id : ids) {
+      if (id >= 0 && id < vocab) continue;
+      throw InputError(concat(what, " ", id, " is not in the vocabulary of ", vocab, ", which ends at ", vocab - 1));
+    }
+    std::memcpy(host + slot_offset(slot), ids.data(), ids.size() * sizeof(std::int32_t));
+  }
+
+  const Schedule* schedule_;
+  const Dataflow* flow_;
+  Rank rank_;
+  NumberTypes types_;
+  BufferPlan plan_;
+  std::int64_t end_;
+  std::byte* begin_ = nullptr;
+  Region workspace_;
+  Region twin_sum_;
+  std::vector<Region> staging_;  ///< [lane]
+  Region input_;
+  Region output_;
+  Region scale_;
+  std::vector<std::int64_t> token_slot_;   ///< [microbatch] -1: not read on this rank
+  std::vector<std::int64_t> target_slot_;  ///< [microbatch] behind those of tokens
+  std::int64_t tokens_ = 0;
+  std::int64_t targets_ = 0;
+};
+
+}  // namespace tawpipe::cuda

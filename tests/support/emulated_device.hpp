@@ -1,0 +1,480 @@
+// A device and communicators over host memory, for tests of the CUDA executors where there is no GPU: streams run lazily, in a
+// random order that keeps only what streams, events and communications promise.
+// Not: fast; layers on it (emulated_layers.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/text.hpp"
+#include "tawpipe/execute/cuda/device_api.hpp"
+
+namespace support {
+
+/// Which of the orders that are allowed the emulation takes.
+struct EmulatedOrder {
+  std::uint64_t seed = 1;
+  /// Work of one device starts in the order in which it was issued, as with one hardware queue: what waits holds up everything
+  /// behind it. What does not hang here hangs on no device.
+  bool in_issue_order = false;
+};
+
+/// A call of a communicator, by one member.
+struct EmulatedCall {
+  enum class Kind { send, receive, broadcast, reduce, all_gather, reduce_scatter, all_reduce };
+  Kind kind = Kind::send;
+  const std::byte* from = nullptr;
+  std::byte* to = nullptr;
+  std::int64_t count = 0;
+  tawpipe::Dtype type = tawpipe::Dtype::f32;
+  int peer = 0;  ///< or root
+  tawpipe::cuda::Reduction reduction = tawpipe::cuda::Reduction::sum;
+
+  bool is_pair() const { return kind == Kind::send || kind == Kind::receive; }
+};
+
+/// All devices, streams, events and communicators of one test.
+class EmulatedMachine {
+ public:
+  explicit EmulatedMachine(EmulatedOrder order) : order_{order}, random_{order.seed} {}
+
+  using Work = std::function<void()>;
+  static constexpr int never = -1;
+
+  // ---- streams and events ----
+
+  int make_stream(int device) {
+    if (static_cast<std::size_t>(device) >= issued_.size()) {
+      issued_.resize(static_cast<std::size_t>(device) + 1);
+      started_.resize(issued_.size());
+      capture_.resize(issued_.size());
+    }
+    streams_.push_back({device, {}, random_()});
+    return static_cast<int>(streams_.size()) - 1;
+  }
+  int make_event() {
+    events_.push_back(never);
+    return static_cast<int>(events_.size()) - 1;
+  }
+  void enqueue(int stream, Work work) {
+    Item item;
+    item.work = std::move(work);
+    put(stream, std::move(item));
+  }
+  void record(int event, int stream) {
+    Item item;
+    item.kind = Item::Kind::record;
+    item.event = event;
+    put(stream, std::move(item));
+  }
+  void wait(int stream, int event) {
+    Item item;
+    item.kind = Item::Kind::wait;
+    item.event = event;
+    put(stream, std::move(item));
+  }
+  /// Runs something, then says whether the event's last mark is reached. @throws DeviceError  if it never will be.
+  bool finished(int event) {
+    const int mark = events_[static_cast<std::size_t>(event)];
+    for (int turn = 0; turn < 1000; ++turn) {
+      if (mark == never || marks_[static_cast<std::size_t>(mark)] != never) return true;
+      if (!advance()) throw tawpipe::DeviceError("the emulated device hangs: " + stuck());
+    }
+    return false;
+  }
+  double time(int event) const {
+    const int mark = events_[static_cast<std::size_t>(event)];
+    const std::int64_t at = mark == never ? never : marks_[static_cast<std::size_t>(mark)];
+    if (at == never) throw tawpipe::DeviceError("the time of an event that was not reached");
+    return 1e-6 * static_cast<double>(at);
+  }
+
+  // ---- graphs ----
+
+  void begin_capture(int stream) {
+    Capture capture;
+    capture.origin = stream;
+    capture.joined.insert(stream);
+    capture_[device_of(stream)] = std::move(capture);
+  }
+  int end_capture(int stream) {
+    Capture capture = std::move(*capture_[device_of(stream)]);
+    capture_[device_of(stream)].reset();
+    if (!capture.unjoined.empty()) throw tawpipe::DeviceError("a captured stream has not been waited for at the capture's end");
+    graphs_.push_back({std::move(capture.items), {}});
+    for (const int joined : capture.joined) graphs_.back().streams[joined] = make_stream(streams_[to_size(stream)].device);
+    return static_cast<int>(graphs_.size()) - 1;
+  }
+  void launch(int graph, int stream) {
+    Graph& launched = graphs_[to_size(graph)];
+    const int begin = make_event();
+    record(begin, stream);
+    for (const auto& [captured, own] : launched.streams) wait(own, begin);
+    for (const auto& [captured, item] : launched.items) put(launched.streams.at(captured), item);
+    for (const auto& [captured, own] : launched.streams) {
+      const int end = make_event();
+      record(end, own);
+      wait(stream, end);
+    }
+    ++launches;
+  }
+
+  // ---- communicators ----
+
+  int make_communicator(int members) {
+    communicators_.push_back({});
+    communicators_.back().members.resize(to_size(members));
+    return static_cast<int>(communicators_.size()) - 1;
+  }
+  void communicate(int communicator, int member, std::vector<EmulatedCall> calls, int stream) {
+    Item item;
+    item.kind = Item::Kind::communication;
+    item.communicator = communicator;
+    item.member = member;
+    item.calls = std::move(calls);
+    put(stream, std::move(item));
+  }
+
+  int allocations = 0;
+  int launches = 0;                               ///< of graphs
+  std::vector<std::optional<int>> split_colours;  ///< of a split that is under way; see EmulatedCommunicator
+
+ private:
+  struct Item {
+    enum class Kind { work, record, wait, communication };
+    Kind kind = Kind::work;
+    Work work;
+    int event = never;
+    int mark = never;
+    int communicator = never;
+    int member = never;
+    std::vector<EmulatedCall> calls;
+    std::int64_t place = 0;     ///< among those issued to its device
+    std::int64_t sequence = 0;  ///< among those of its member on its communicator
+    bool started = false;
+    std::size_t open = 0;  ///< calls that are not done
+  };
+  struct Stream {
+    int device;
+    std::deque<Item> items;
+    std::uint64_t weight;
+  };
+  /// A call that has started and whose peers have not.
+  struct Pending {
+    EmulatedCall call;
+    int stream;
+    int member;
+  };
+  struct Member {
+    std::int64_t issued = 0;
+    std::int64_t done = 0;
+    std::int64_t collectives = 0;
+  };
+  struct Communicator {
+    std::vector<Member> members;
+    std::map<std::int64_t, std::vector<Pending>> collectives;            ///< by their number
+    std::map<std::pair<int, int>, std::deque<Pending>> sends, receives;  ///< by source and destination
+  };
+  struct Capture {
+    int origin = never;
+    std::set<int> joined;
+    std::set<int> unjoined;       ///< streams whose last item nothing waits for
+    std::map<int, int> recorded;  ///< event: its stream
+    std::vector<std::pair<int, Item>> items;
+  };
+  struct Graph {
+    std::vector<std::pair<int, Item>> items;
+    std::map<int, int> streams;
+  };
+
+  static std::size_t to_size(int number) { return static_cast<std::size_t>(number); }
+  std::size_t device_of(int stream) const { return to_size(streams_[to_size(stream)].device); }
+
+  void put(int stream, Item item) {
+    if (stream < 0 || to_size(stream) >= streams_.size()) throw tawpipe::DeviceError("the default stream is used");
+    if (std::optional<Capture>& capture = capture_[device_of(stream)]) return put_captured(*capture, stream, std::move(item));
+    if (item.kind == Item::Kind::record) {
+      item.mark = static_cast<int>(marks_.size());
+      marks_.push_back(never);
+      events_[to_size(item.event)] = item.mark;
+    }
+    if (item.kind == Item::Kind::wait) {
+      item.mark = events_[to_size(item.event)];
+      if (item.mark == never) return;
+    }
+    if (item.kind == Item::Kind::communication) {
+      item.sequence = communicators_[to_size(item.communicator)].members[to_size(item.member)].issued++;
+      item.open = item.calls.size();
+    }
+    item.place = issued_[device_of(stream)]++;
+    streams_[to_size(stream)].items.push_back(std::move(item));
+  }
+  void put_captured(Capture& capture, int stream, Item item) {
+    if (item.kind == Item::Kind::wait) {
+      const auto recorded = capture.recorded.find(item.event);
+      if (recorded == capture.recorded.end()) throw tawpipe::DeviceError("a capture waits for an event from outside");
+      capture.joined.insert(stream);
+      capture.unjoined.erase(recorded->second);
+    }
+    if (!capture.joined.count(stream)) throw tawpipe::DeviceError("work is put into a stream that is not captured");
+    if (item.kind == Item::Kind::record) {
+      capture.recorded[item.event] = stream;
+    }
+    if (stream != capture.origin) capture.unjoined.insert(stream);
+    capture.items.push_back({stream, std::move(item)});
+  }
+
+  /// Runs one item of one stream. @return false if none can
+  bool advance() {
+    if (++turns_ % 64 == 0) {
+      for (Stream& stream : streams_) stream.weight = random_();
+    }
+    std::vector<std::size_t>& ready = ready_;
+    ready.clear();
+    for (std::size_t s = 0; s < streams_.size(); ++s) {
+      if (can_run(streams_[s])) ready.push_back(s);
+    }
+    if (ready.empty()) return false;
+    std::size_t chosen = ready[random_() % ready.size()];
+    if (order_.seed % 2 == 0) {  // the others as late as can be
+      chosen = *std::max_element(ready.begin(), ready.end(),
+                                 [&](std::size_t a, std::size_t b) { return streams_[a].weight < streams_[b].weight; });
+    }
+    run(chosen);
+    return true;
+  }
+  bool can_run(const Stream& stream) const {
+    if (stream.items.empty()) return false;
+    const Item& item = stream.items.front();
+    if (item.started) return false;  // its peers will end it
+    if (order_.in_issue_order && item.place != started_[to_size(stream.device)]) return false;
+    if (item.kind == Item::Kind::wait) return marks_[to_size(item.mark)] != never;
+    if (item.kind == Item::Kind::communication) {
+      return communicators_[to_size(item.communicator)].members[to_size(item.member)].done == item.sequence;
+    }
+    return true;
+  }
+  void run(std::size_t s) {
+    Stream& stream = streams_[s];
+    Item& item = stream.items.front();
+    ++now_;
+    ++started_[to_size(stream.device)];
+    if (item.kind == Item::Kind::communication) {
+      item.started = true;
+      // Copied: the item ends with its last call.
+      const std::vector<EmulatedCall> calls = item.calls;
+      const int communicator = item.communicator;
+      const int member = item.member;
+      for (const EmulatedCall& call : calls) start(communicator, {call, static_cast<int>(s), member});
+      return;
+    }
+    if (item.kind == Item::Kind::work) item.work();
+    if (item.kind == Item::Kind::record) marks_[to_size(item.mark)] = now_;
+    stream.items.pop_front();
+  }
+  void end(int communicator, const Pending& pending) {
+    Stream& stream = streams_[to_size(pending.stream)];
+    if (--stream.items.front().open > 0) return;
+    ++communicators_[to_size(communicator)].members[to_size(pending.member)].done;
+    stream.items.pop_front();
+  }
+
+  void start(int number, const Pending& pending) {
+    Communicator& communicator = communicators_[to_size(number)];
+    if (pending.call.is_pair()) {
+      const bool sends = pending.call.kind == EmulatedCall::Kind::send;
+      const std::pair<int, int> way =
+          sends ? std::pair{pending.member, pending.call.peer} : std::pair{pending.call.peer, pending.member};
+      (sends ? communicator.sends : communicator.receives)[way].push_back(pending);
+      std::deque<Pending>& out = communicator.sends[way];
+      std::deque<Pending>& in = communicator.receives[way];
+      if (out.empty() || in.empty()) return;
+      const Pending sent = out.front();
+      const Pending received = in.front();
+      out.pop_front();
+      in.pop_front();
+      if (sent.call.count != received.call.count || sent.call.type != received.call.type) {
+        throw tawpipe::DeviceError("a send and its receive differ");
+      }
+      std::memmove(received.call.to, sent.call.from, bytes(sent.call));
+      end(number, sent);
+      end(number, received);
+      return;
+    }
+    Member& member = communicator.members[to_size(pending.member)];
+    const std::int64_t at = member.collectives++;
+    communicator.collectives[at].push_back(pending);
+    if (communicator.collectives[at].size() < communicator.members.size()) return;
+    std::vector<Pending> all = std::move(communicator.collectives[at]);
+    communicator.collectives.erase(at);
+    std::sort(all.begin(), all.end(), [](const Pending& a, const Pending& b) { return a.member < b.member; });
+    for (const Pending& one : all) {
+      if (one.call.kind != all[0].call.kind || one.call.count != all[0].call.count || one.call.type != all[0].call.type ||
+          one.call.peer != all[0].call.peer) {
+        throw tawpipe::DeviceError("members call different collectives");
+      }
+    }
+    if (all[0].call.type == tawpipe::Dtype::f64) {
+      collective<double>(all);
+    } else {
+      collective<float>(all);
+    }
+    for (const Pending& one : all) end(number, one);
+  }
+  static std::size_t bytes(const EmulatedCall& call) {
+    return static_cast<std::size_t>(call.count * tawpipe::size_bytes(call.type));
+  }
+
+  template <class T>
+  static void collective(const std::vector<Pending>& all) {
+    using Kind = EmulatedCall::Kind;
+    const EmulatedCall& first = all[0].call;
+    const auto count = static_cast<std::size_t>(first.count);
+    const std::size_t n = all.size();
+    const bool sum = first.kind != Kind::broadcast && first.kind != Kind::all_gather;
+    std::vector<T> message(first.kind == Kind::all_gather || first.kind == Kind::reduce_scatter ? n * count : count);
+    for (std::size_t m = 0; m < n; ++m) {
+      const T* from = reinterpret_cast<const T*>(all[m].call.from);
+      if (first.kind == Kind::broadcast && m != static_cast<std::size_t>(first.peer)) continue;
+      T* to = message.data() + (first.kind == Kind::all_gather ? m * count : 0);
+      const std::size_t numbers = first.kind == Kind::reduce_scatter ? n * count : count;
+      for (std::size_t i = 0; i < numbers; ++i) {
+        if (sum && m > 0) {
+          to[i] = first.reduction == tawpipe::cuda::Reduction::maximum ? std::max(to[i], from[i]) : to[i] + from[i];
+        } else {
+          to[i] = from[i];
+        }
+      }
+    }
+    for (std::size_t m = 0; m < n; ++m) {
+      if (first.kind == Kind::reduce && m != static_cast<std::size_t>(first.peer)) continue;
+      const bool scatter = first.kind == Kind::reduce_scatter;
+      const T* from = message.data() + (scatter ? m * count : 0);
+      std::copy_n(from, scatter ? count : message.size(), reinterpret_cast<T*>(all[m].call.to));
+    }
+  }
+
+  std::string stuck() const {
+    std::string text;
+    for (std::size_t s = 0; s < streams_.size(); ++s) {
+      if (streams_[s].items.empty()) continue;
+      const Item& item = streams_[s].items.front();
+      text += tawpipe::concat(" stream ", s, " of device ", streams_[s].device,
+                              item.kind == Item::Kind::wait ? " waits for an event"
+                              : item.started                ? " waits for its peers"
+                                                            : " cannot start",
+                              " (", streams_[s].items.size(), " left);");
+    }
+    return text;
+  }
+
+  EmulatedOrder order_;
+  std::mt19937_64 random_;
+  std::vector<Stream> streams_;
+  std::vector<std::int64_t> issued_;             ///< [device]
+  std::vector<std::int64_t> started_;            ///< [device]
+  std::vector<std::optional<Capture>> capture_;  ///< [device]
+  std::vector<int> events_;                      ///< [event] the last mark
+  std::vector<std::int64_t> marks_;              ///< [mark] when it was reached, or never
+  std::vector<Graph> graphs_;
+  std::vector<Communicator> communicators_;
+  std::vector<std::size_t> ready_;
+  std::int64_t now_ = 0;
+  std::int64_t turns_ = 0;
+};
+
+/// DeviceApi over an EmulatedMachine. f32 (and f64) only.
+class EmulatedDevice {
+ public:
+  struct Stream {
+    int number = -1;
+  };
+  struct Event {
+    int number = -1;
+  };
+  struct Graph {
+    int number = -1;
+  };
+
+  EmulatedDevice(EmulatedMachine& machine, int number) : machine_{&machine}, number_{number} {}
+
+  void use() {}
+  Stream make_stream(tawpipe::cuda::Priority) { return {machine_->make_stream(number_)}; }
+  Event make_event(bool) { return {machine_->make_event()}; }
+  std::byte* allocate(std::size_t bytes) {
+    ++machine_->allocations;
+    memory_.emplace_back(bytes + 256);
+    std::memset(memory_.back().data(), 0xff, memory_.back().size());  // not a number
+    void* at = memory_.back().data();
+    std::size_t room = bytes + 256;
+    return static_cast<std::byte*>(std::align(256, bytes, at, room));
+  }
+  std::byte* allocate_host(std::size_t bytes) { return allocate(bytes); }
+
+  void record(Event event, Stream stream) { machine_->record(event.number, stream.number); }
+  void wait(Stream stream, Event event) { machine_->wait(stream.number, event.number); }
+  bool finished(Event event) { return machine_->finished(event.number); }
+  double seconds_between(Event from, Event to) const { return machine_->time(to.number) - machine_->time(from.number); }
+
+  void clear(std::byte* to, std::size_t bytes, Stream stream) {
+    machine_->enqueue(stream.number, [=] { std::memset(to, 0, bytes); });
+  }
+  void copy(std::byte* to, const std::byte* from, std::size_t bytes, Stream stream) {
+    machine_->enqueue(stream.number, [=] { std::memmove(to, from, bytes); });
+  }
+  void upload(std::byte* to, const std::byte* from, std::size_t bytes, Stream stream) { copy(to, from, bytes, stream); }
+  void download(std::byte* to, const std::byte* from, std::size_t bytes, Stream stream) { copy(to, from, bytes, stream); }
+  void add(std::byte* to, const std::byte* from, std::int64_t count, tawpipe::Dtype type, Stream stream) {
+    check(type);
+    machine_->enqueue(stream.number, [=] {
+      for (std::int64_t i = 0; i < count; ++i) reinterpret_cast<float*>(to)[i] += reinterpret_cast<const float*>(from)[i];
+    });
+  }
+  void add_squares(float* sum, const std::byte* from, std::int64_t count, tawpipe::Dtype type, Stream stream) {
+    check(type);
+    machine_->enqueue(stream.number, [=] {
+      double own = 0;
+      for (std::int64_t i = 0; i < count; ++i) {
+        const double value = reinterpret_cast<const float*>(from)[i];
+        own += value * value;
+      }
+      *sum += static_cast<float>(own);
+    });
+  }
+  void clip_scale(float* scale, const float* square, const tawpipe::StepScalars* scalars, Stream stream) {
+    machine_->enqueue(stream.number, [=] {
+      const double norm = std::sqrt(static_cast<double>(*square));
+      const double clip = scalars->gradient_clip;
+      *scale = clip > 0 && norm > clip ? static_cast<float>(clip / norm) : 1.0F;
+    });
+  }
+
+  void begin_capture(Stream stream) { machine_->begin_capture(stream.number); }
+  Graph end_capture(Stream stream) { return {machine_->end_capture(stream.number)}; }
+  void launch(Graph graph, Stream stream) { machine_->launch(graph.number, stream.number); }
+
+ private:
+  static void check(tawpipe::Dtype type) {
+    if (type != tawpipe::Dtype::f32) throw tawpipe::DeviceError("the emulated device adds in f32 only");
+  }
+
+  EmulatedMachine* machine_;
+  int number_;
+  std::deque<std::vector<std::byte>> memory_;
+};
+
+}  // namespace support
