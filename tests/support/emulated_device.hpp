@@ -12,6 +12,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <random>
 #include <set>
@@ -19,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/test_communicator.hpp"
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/execute/cuda/device_api.hpp"
@@ -31,20 +33,7 @@ struct EmulatedOrder {
   /// Work of one device starts in the order in which it was issued, as with one hardware queue: what waits holds up everything
   /// behind it. What does not hang here hangs on no device.
   bool in_issue_order = false;
-};
-
-/// A call of a communicator, by one member.
-struct EmulatedCall {
-  enum class Kind { send, receive, broadcast, reduce, all_gather, reduce_scatter, all_reduce };
-  Kind kind = Kind::send;
-  const std::byte* from = nullptr;
-  std::byte* to = nullptr;
-  std::int64_t count = 0;
-  tawpipe::Dtype type = tawpipe::Dtype::f32;
-  int peer = 0;  ///< or root
-  tawpipe::cuda::Reduction reduction = tawpipe::cuda::Reduction::sum;
-
-  bool is_pair() const { return kind == Kind::send || kind == Kind::receive; }
+  bool threads = false;  ///< ranks are threads: that nothing can run does not mean that nothing will
 };
 
 /// All devices, streams, events and communicators of one test.
@@ -58,6 +47,7 @@ class EmulatedMachine {
   // ---- streams and events ----
 
   int make_stream(int device) {
+    const Lock lock{mutex_};
     if (static_cast<std::size_t>(device) >= issued_.size()) {
       issued_.resize(static_cast<std::size_t>(device) + 1);
       started_.resize(issued_.size());
@@ -67,6 +57,7 @@ class EmulatedMachine {
     return static_cast<int>(streams_.size()) - 1;
   }
   int make_event() {
+    const Lock lock{mutex_};
     events_.push_back(never);
     return static_cast<int>(events_.size()) - 1;
   }
@@ -89,14 +80,18 @@ class EmulatedMachine {
   }
   /// Runs something, then says whether the event's last mark is reached. @throws DeviceError  if it never will be.
   bool finished(int event) {
+    const Lock lock{mutex_};
     const int mark = events_[static_cast<std::size_t>(event)];
     for (int turn = 0; turn < 1000; ++turn) {
       if (mark == never || marks_[static_cast<std::size_t>(mark)] != never) return true;
-      if (!advance()) throw tawpipe::DeviceError("the emulated device hangs: " + stuck());
+      if (advance()) continue;
+      if (order_.threads) return false;
+      throw tawpipe::DeviceError("the emulated device hangs: " + stuck());
     }
     return false;
   }
   double time(int event) const {
+    const Lock lock{mutex_};
     const int mark = events_[static_cast<std::size_t>(event)];
     const std::int64_t at = mark == never ? never : marks_[static_cast<std::size_t>(mark)];
     if (at == never) throw tawpipe::DeviceError("the time of an event that was not reached");
@@ -106,12 +101,14 @@ class EmulatedMachine {
   // ---- graphs ----
 
   void begin_capture(int stream) {
+    const Lock lock{mutex_};
     Capture capture;
     capture.origin = stream;
     capture.joined.insert(stream);
     capture_[device_of(stream)] = std::move(capture);
   }
   int end_capture(int stream) {
+    const Lock lock{mutex_};
     Capture capture = std::move(*capture_[device_of(stream)]);
     capture_[device_of(stream)].reset();
     if (!capture.unjoined.empty()) throw tawpipe::DeviceError("a captured stream has not been waited for at the capture's end");
@@ -120,6 +117,7 @@ class EmulatedMachine {
     return static_cast<int>(graphs_.size()) - 1;
   }
   void launch(int graph, int stream) {
+    const Lock lock{mutex_};
     Graph& launched = graphs_[to_size(graph)];
     const int begin = make_event();
     record(begin, stream);
@@ -135,12 +133,14 @@ class EmulatedMachine {
 
   // ---- communicators ----
 
-  int make_communicator(int members) {
-    communicators_.push_back({});
-    communicators_.back().members.resize(to_size(members));
-    return static_cast<int>(communicators_.size()) - 1;
+  void make_member(int communicator, int member) {
+    const Lock lock{mutex_};
+    communicators_.resize(std::max(communicators_.size(), to_size(communicator) + 1));
+    auto& members = communicators_[to_size(communicator)].members;
+    members.resize(std::max(members.size(), to_size(member) + 1));
   }
-  void communicate(int communicator, int member, std::vector<EmulatedCall> calls, int stream) {
+  void communicate(int communicator, int member, std::vector<CommunicatorCall> calls, int stream) {
+    const Lock lock{mutex_};
     Item item;
     item.kind = Item::Kind::communication;
     item.communicator = communicator;
@@ -162,7 +162,7 @@ class EmulatedMachine {
     int mark = never;
     int communicator = never;
     int member = never;
-    std::vector<EmulatedCall> calls;
+    std::vector<CommunicatorCall> calls;
     std::int64_t place = 0;     ///< among those issued to its device
     std::int64_t sequence = 0;  ///< among those of its member on its communicator
     bool started = false;
@@ -175,7 +175,7 @@ class EmulatedMachine {
   };
   /// A call that has started and whose peers have not.
   struct Pending {
-    EmulatedCall call;
+    CommunicatorCall call;
     int stream;
     int member;
   };
@@ -201,10 +201,13 @@ class EmulatedMachine {
     std::map<int, int> streams;
   };
 
+  using Lock = std::lock_guard<std::recursive_mutex>;
+
   static std::size_t to_size(int number) { return static_cast<std::size_t>(number); }
   std::size_t device_of(int stream) const { return to_size(streams_[to_size(stream)].device); }
 
   void put(int stream, Item item) {
+    const Lock lock{mutex_};
     if (stream < 0 || to_size(stream) >= streams_.size()) throw tawpipe::DeviceError("the default stream is used");
     if (std::optional<Capture>& capture = capture_[device_of(stream)]) return put_captured(*capture, stream, std::move(item));
     if (item.kind == Item::Kind::record) {
@@ -276,10 +279,10 @@ class EmulatedMachine {
     if (item.kind == Item::Kind::communication) {
       item.started = true;
       // Copied: the item ends with its last call.
-      const std::vector<EmulatedCall> calls = item.calls;
+      const std::vector<CommunicatorCall> calls = item.calls;
       const int communicator = item.communicator;
       const int member = item.member;
-      for (const EmulatedCall& call : calls) start(communicator, {call, static_cast<int>(s), member});
+      for (const CommunicatorCall& call : calls) start(communicator, {call, static_cast<int>(s), member});
       return;
     }
     if (item.kind == Item::Kind::work) item.work();
@@ -296,7 +299,7 @@ class EmulatedMachine {
   void start(int number, const Pending& pending) {
     Communicator& communicator = communicators_[to_size(number)];
     if (pending.call.is_pair()) {
-      const bool sends = pending.call.kind == EmulatedCall::Kind::send;
+      const bool sends = pending.call.kind == CommunicatorCall::Kind::send;
       const std::pair<int, int> way =
           sends ? std::pair{pending.member, pending.call.peer} : std::pair{pending.call.peer, pending.member};
       (sends ? communicator.sends : communicator.receives)[way].push_back(pending);
@@ -335,14 +338,14 @@ class EmulatedMachine {
     }
     for (const Pending& one : all) end(number, one);
   }
-  static std::size_t bytes(const EmulatedCall& call) {
+  static std::size_t bytes(const CommunicatorCall& call) {
     return static_cast<std::size_t>(call.count * tawpipe::size_bytes(call.type));
   }
 
   template <class T>
   static void collective(const std::vector<Pending>& all) {
-    using Kind = EmulatedCall::Kind;
-    const EmulatedCall& first = all[0].call;
+    using Kind = CommunicatorCall::Kind;
+    const CommunicatorCall& first = all[0].call;
     const auto count = static_cast<std::size_t>(first.count);
     const std::size_t n = all.size();
     const bool sum = first.kind != Kind::broadcast && first.kind != Kind::all_gather;
@@ -383,6 +386,7 @@ class EmulatedMachine {
   }
 
   EmulatedOrder order_;
+  mutable std::recursive_mutex mutex_;
   std::mt19937_64 random_;
   std::vector<Stream> streams_;
   std::vector<std::int64_t> issued_;             ///< [device]

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <deque>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <vector>
@@ -15,6 +17,7 @@
 #include "support/emulated_layers.hpp"
 #include "support/toy_layer.hpp"
 #include "support/toy_training.hpp"
+#include "tawpipe/execute/cuda/nccl_executor.hpp"
 #include "tawpipe/execute/cuda/virtual_executor.hpp"
 #include "tawpipe/execute/host/executor.hpp"
 
@@ -131,6 +134,62 @@ inline ToyBits train_f32_by_virtual_ranks(const tawpipe::Schedule& schedule, int
     throw tawpipe::DeviceError("graphs are launched for each step but the first");
   read_toy_weights_f32(executor, bits.weights);
   return bits;
+}
+
+using EmulatedCommunicator = TestCommunicator<EmulatedMachine, EmulatedDevice::Stream>;
+using ToyNcclExecutor = tawpipe::cuda::NcclExecutor<EmulatedDevice, EmulatedCommunicator, ToyDeviceLayer, ToyDeviceUpdate>;
+
+/// One executor a rank, each with its own emulated device.
+class ToyRanks {
+ public:
+  ToyRanks(const tawpipe::Schedule& schedule, const EmulatedOrder& order, const tawpipe::cuda::ExecutorOptions& options)
+      : machine{order} {
+    const tawpipe::Transformer& model = schedule.workload().model();
+    bits.gradient.assign(static_cast<std::size_t>(model.parameters()), 0);
+    bits.weights = bits.gradient;
+    const auto observe = [this](tawpipe::ParameterRange range, std::span<const float> gradients) {
+      std::copy(gradients.begin(), gradients.end(), bits.gradient.begin() + range.begin);
+    };
+    const auto family = std::make_shared<EmulatedCommunicator::Family>();
+    for (int rank = 0; rank < schedule.ranks(); ++rank) {
+      executors.emplace_back(
+          schedule, EmulatedDevice{machine, rank}, EmulatedCommunicator{machine, family, rank, schedule.ranks()},
+          [&] {
+            return ToyDeviceLayer{machine, ToyLayer<float>{model}};
+          },
+          ToyDeviceUpdate{machine, {}, observe}, options);
+      set_toy_weights_f32(executors.back());
+    }
+  }
+
+  EmulatedMachine machine;
+  std::deque<ToyNcclExecutor> executors;
+  ToyBits bits;
+};
+
+/// By ranks with a device each. @param results  if not null, gets each step's of rank 0
+inline ToyBits train_f32_by_ranks(const tawpipe::Schedule& schedule, int steps, const EmulatedOrder& order = {},
+                                  const tawpipe::cuda::ExecutorOptions& options = {}, double clip = 0,
+                                  std::vector<tawpipe::host::IterationResult>* results = nullptr) {
+  ToyRanks ranks{schedule, order, options};
+  const int allocations = ranks.machine.allocations;
+  for (int step = 1; step <= steps; ++step) {
+    for (auto& executor : ranks.executors) executor.start(ToyTokens{schedule.workload().model().vocab}, toy_step(step, clip));
+    std::vector<tawpipe::host::IterationResult> all;
+    for (auto& executor : ranks.executors) all.push_back(executor.finish());
+    for (const auto& one : all) {
+      if (one.losses != all[0].losses || one.gradient_norm != all[0].gradient_norm) throw tawpipe::DeviceError("ranks differ");
+    }
+    ranks.bits.losses.push_back(all[0].losses);
+    ranks.bits.norms.push_back(all[0].gradient_norm);
+    if (results != nullptr) results->push_back(all[0]);
+  }
+  if (ranks.machine.allocations != allocations) throw tawpipe::DeviceError("an iteration allocates");
+  if (ranks.machine.launches != (options.graph ? (steps - 1) * schedule.ranks() : 0)) {
+    throw tawpipe::DeviceError("graphs are launched for each step but the first");
+  }
+  for (auto& executor : ranks.executors) read_toy_weights_f32(executor, ranks.bits.weights);
+  return ranks.bits;
 }
 
 }  // namespace support

@@ -16,6 +16,8 @@
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/execute/cuda/device_api.hpp"
 #include "tawpipe/execute/cuda/rank_memory.hpp"
+#include "tawpipe/execute/dataflow.hpp"
+#include "tawpipe/execute/sent_bytes.hpp"
 #include "tawpipe/schedule/describe.hpp"
 #include "tawpipe/schedule/gradient_norm.hpp"
 #include "tawpipe/timeline/timeline.hpp"
@@ -129,6 +131,18 @@ inline void check_clipping(const Schedule& schedule, double gradient_clip) {
   const auto tasks = schedule.tasks();
   if (std::any_of(tasks.begin(), tasks.end(), [](const Task& task) { return is_gradient_norm(task); })) return;
   throw InputError("clipping needs the norm of the whole gradient; build the schedule with with_gradient_norm()");
+}
+
+/// What each rank sends in an iteration: the same in all. @return [rank]
+inline std::vector<SentBytes> sent_of(const Schedule& schedule, const Dataflow& flow, const NumberTypes& types) {
+  std::vector<SentBytes> sent(static_cast<std::size_t>(schedule.ranks()));
+  for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
+    const Task& task = schedule.tasks()[t];
+    if (is_compute(task.op)) continue;
+    const auto size = static_cast<std::size_t>(size_bytes(types.of(task.payload)));
+    count_sent(schedule, id<TaskId>(t), flow.transfer(id<TaskId>(t)), size, sent);
+  }
+  return sent;
 }
 
 /// Brings numbers between host and device, outside of iterations, through a page-locked window.

@@ -28,10 +28,11 @@ class RankMemory {
  public:
   static constexpr std::int64_t alignment = 256;  ///< of every buffer
 
-  /// @param staging  [lane] bytes
+  /// @param staging   [lane] bytes
+  /// @param exchange  bytes through which ranks tell each other what they know
   /// @throws InputError  as number_types
   RankMemory(const Schedule& schedule, const Dataflow& flow, const Program& program, Rank rank,
-             std::span<const std::int64_t> staging)
+             std::span<const std::int64_t> staging, std::int64_t exchange = 0)
       : schedule_{&schedule},
         flow_{&flow},
         rank_{rank},
@@ -56,6 +57,8 @@ class RankMemory {
     input_ = take(slot_offset(std::max<std::int64_t>(tokens_ + targets_, 1)));
     output_ = take(aligned(schedule.workload().microbatches() * std::int64_t{sizeof(double)}) + alignment);
     scale_ = take(sizeof(float));
+    notice_ = take(2 * alignment);
+    exchange_ = take(exchange);
   }
 
   Rank rank() const { return rank_; }
@@ -89,6 +92,11 @@ class RankMemory {
   double* losses() const { return reinterpret_cast<double*>(begin_ + output_.begin); }
   float* square() const { return reinterpret_cast<float*>(begin_ + output_.begin + output_.bytes - alignment); }
   float* gradient_scale() const { return reinterpret_cast<float*>(begin_ + scale_.begin); }
+
+  /// A number to send as a notice, and a place for one that comes.
+  std::byte* notice_out() const { return begin_ + notice_.begin; }
+  std::byte* notice_in() const { return notice_out() + alignment; }
+  std::span<std::byte> exchange() const { return span(exchange_); }
 
   /// Writes what `input` shall hold into memory of the same size on the host.
   /// @throws InputError  naming a token or target that is not in the vocabulary.
@@ -227,6 +235,8 @@ class RankMemory {
   Region input_;
   Region output_;
   Region scale_;
+  Region notice_;
+  Region exchange_;
   std::vector<std::int64_t> token_slot_;   ///< [microbatch] -1: not read on this rank
   std::vector<std::int64_t> target_slot_;  ///< [microbatch] behind those of tokens
   std::int64_t tokens_ = 0;

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -56,13 +57,7 @@ class VirtualExecutor {
     begun_ = device_.make_event(false);
     ended_ = device_.make_event(false);
     plan_steps();
-    sent_.resize(memory_.size());
-    for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
-      const Task& task = schedule.tasks()[t];
-      if (is_compute(task.op)) continue;
-      const auto size = static_cast<std::size_t>(size_bytes(types().of(task.payload)));
-      count_sent(schedule, id<TaskId>(t), flow_.transfer(id<TaskId>(t)), size, sent_);
-    }
+    sent_ = sent_of(schedule_, flow_, types());
   }
   VirtualExecutor(const VirtualExecutor&) = delete;
   VirtualExecutor& operator=(const VirtualExecutor&) = delete;
@@ -74,6 +69,11 @@ class VirtualExecutor {
   Bytes allocated() const { return allocated_; }
   /// Whether this process is the one that reports and writes.
   bool is_root() const { return true; }
+  /// Brings what each process knows to the root: `known[i]` says whether values[i] is right here. One process knows all.
+  void gather(std::span<float> values, std::span<const char> known) const {
+    static_cast<void>(values);
+    static_cast<void>(known);
+  }
 
   /// Calls `visit(RankParameters<Device>&)` for each rank of this process: all of them. Between iterations only.
   template <class Visit>
@@ -298,9 +298,6 @@ class VirtualExecutor {
 
   void issue(const Step& step, bool clip) {
     for (std::uint32_t i = step.waits_begin; i < step.waits_end; ++i) device_.wait(waits_[i].stream, waits_[i].event);
-    if (step.norm) {
-      for_each_end(schedule_, step.task, [&](Rank rank, int on) { work_[index(rank)].put_square(device_, stream({rank, on})); });
-    }
     for (std::uint32_t i = step.joins_begin; i < step.joins_end; ++i) {
       device_.record(joins_[i].ready, joins_[i].stream);
       device_.wait(step.stream, joins_[i].ready);
@@ -311,13 +308,17 @@ class VirtualExecutor {
     } else if (is_work(step.op)) {
       work_[index(step.rank)].compute(step.task, device_, layers_[index(step.rank)], step.stream);
     } else {
+      if (step.norm) for_each_member(step, [&](const RankWork& work) { work.put_square(device_, step.stream); });
       for (std::uint32_t i = step.moves_begin; i < step.moves_end; ++i) move(moves_[i], step);
+      if (step.norm && clip) for_each_member(step, [&](const RankWork& work) { work.find_scale(device_, step.stream); });
     }
     clock_.end(device_, step.task, step.stream);
     if (step.record) device_.record(step.done, step.stream);
     for (std::uint32_t i = step.joins_begin; i < step.joins_end; ++i) device_.wait(joins_[i].stream, step.done);
-    if (!step.norm || !clip) return;
-    for_each_end(schedule_, step.task, [&](Rank rank, int on) { work_[index(rank)].find_scale(device_, stream({rank, on})); });
+  }
+  template <class Visit>
+  void for_each_member(const Step& step, Visit&& visit) const {
+    for (const Rank rank : schedule_.group(schedule_.task(step.task).group)) visit(work_[index(rank)]);
   }
   void move(const ResolvedMove& move, const Step& step) {
     const auto bytes = static_cast<std::size_t>(move.count * size_bytes(step.type));

@@ -1,0 +1,612 @@
+// Runs one rank of a schedule on one device: streams as lanes, communications by communicators such as NCCL's.
+// Not: all ranks on one device (virtual_executor.hpp); how ranks find each other (rendezvous.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/execute/cuda/communicators.hpp"
+#include "tawpipe/execute/cuda/device_api.hpp"
+#include "tawpipe/execute/cuda/iteration.hpp"
+#include "tawpipe/execute/cuda/message.hpp"
+#include "tawpipe/execute/cuda/rank_memory.hpp"
+#include "tawpipe/execute/cuda/rank_work.hpp"
+#include "tawpipe/execute/detail/dataflow_builder.hpp"
+#include "tawpipe/execute/host/executor.hpp"
+#include "tawpipe/execute/sent_bytes.hpp"
+
+namespace tawpipe::cuda {
+
+/// Trains one rank of a schedule; every rank makes one from the same schedule and runs the same iterations.
+///
+/// One host thread issues the rank's tasks in the order of their ids, which is topological and the same on all ranks: on every
+/// communicator all members call in one order, and the first communication that has not ended can always go on. A receive is
+/// issued at the same place of that order as its send. An exchange is one group. A wait that no message carries is a number sent
+/// on a stream and communicator of its own.
+///
+/// Messages go from and to the buffers where their numbers lie in one run there, otherwise through a staging area. Memory is one
+/// allocation, made by the constructor; an iteration allocates nothing.
+template <DeviceApi Device, CommunicatorApi<typename Device::Stream> Communicator, DeviceLayer<typename Device::Stream> Layer,
+          DeviceUpdate<typename Device::Stream> Optimizer>
+class NcclExecutor {
+ public:
+  using Stream = typename Device::Stream;
+  using Event = typename Device::Event;
+
+  /// Collective: all ranks of `world` come here, and split it.
+  /// @param world    of all ranks of the schedule, numbered as they are; a framework's may be adopted
+  /// @param compute  a framework's stream to compute on; it is used, not owned
+  /// @throws ScheduleError  if the schedule cannot be executed. InputError  as number_types, or if its ranks are not those of
+  /// `world`. DeviceError  if device or communicator fails.
+  template <class MakeLayer>
+  NcclExecutor(const Schedule& schedule, Device device, Communicator world, MakeLayer&& make_layer, Optimizer optimizer,
+               ExecutorOptions options = {}, std::optional<Stream> compute = std::nullopt)
+      : schedule_{schedule},
+        world_{std::move(world)},
+        device_{std::move(device)},
+        rank_{Rank{checked_rank(schedule, world_)}},
+        flow_{resolve_dataflow(schedule)},
+        program_{Lowering{schedule}.lower(rank_)},
+        options_{options},
+        window_{(device_.use(), device_)},
+        clock_{device_, schedule.tasks().size(), [&](TaskId task) { return options.timeline && takes_part(task); }},
+        memory_{schedule, flow_, program_, rank_, staging(), exchange_bytes()},
+        layer_{make_layer()},
+        optimizer_{std::move(optimizer)} {
+    allocate(compute);
+    work_.emplace(schedule_, flow_, program_, memory_);
+    layer_.use_stream(lanes_[0]);
+    split();
+    plan_steps();
+    sent_ = sent_of(schedule_, flow_, memory_.types());
+  }
+  NcclExecutor(const NcclExecutor&) = delete;
+  NcclExecutor& operator=(const NcclExecutor&) = delete;
+
+  const Schedule& schedule() const { return schedule_; }
+  const Dataflow& dataflow() const { return flow_; }
+  const NumberTypes& types() const { return memory_.types(); }
+  /// Device memory of this rank.
+  Bytes allocated() const { return Bytes{memory_.bytes()}; }
+  /// Communicators of this rank beside the one of all ranks.
+  std::size_t communicators() const { return communicators_.size(); }
+  /// Whether this process is the one that reports and writes: rank 0.
+  bool is_root() const { return number(rank_) == 0; }
+
+  /// Calls `visit(RankParameters<Device>&)` for each rank of this process: the one. Between iterations only.
+  template <class Visit>
+  void for_each_rank(Visit&& visit) {
+    device_.use();
+    RankParameters<Device> parameters{device_, window_, memory_, lanes_[0]};
+    visit(parameters);
+  }
+
+  /// Brings what each rank knows to all: `values` are then right wherever any rank's are. Collective.
+  /// @param known  [values] whether the number is right here
+  void gather(std::span<float> values, std::span<const char> known) {
+    device_.use();
+    const std::size_t most = memory_.exchange().size() / sizeof(float);
+    std::vector<float> part;
+    for (std::size_t begin = 0; begin < values.size(); begin += most) {
+      const std::size_t count = std::min(most, values.size() - begin);
+      part.assign(count, -std::numeric_limits<float>::infinity());
+      for (std::size_t i = 0; i < count; ++i) {
+        if (known[begin + i] != 0) part[i] = values[begin + i];
+      }
+      largest(std::span{part}, Dtype::f32);
+      std::copy(part.begin(), part.end(), values.begin() + static_cast<std::ptrdiff_t>(begin));
+    }
+  }
+
+  /// One iteration: all microbatches forward and backward, then the update. Collective. Losses, bytes sent and the timeline are
+  /// those of all ranks, the same on each; the timeline counts from where all ranks have come, by each rank's own clock.
+  /// @throws InputError  naming a token that is not in the vocabulary. DeviceError  if the device or a communicator fails or the
+  /// time limit passes; all communicators are aborted then, and the program should end.
+  template <MicrobatchTokens Source>
+  host::IterationResult run(const Source& source, const host::IterationArgs& args) {
+    start(source, args);
+    host::IterationResult result = finish();
+    if (options_.timeline) result.timeline = gather_timeline(result.timeline);
+    return result;
+  }
+
+  /// The first half of `run`: puts the iteration into the streams. Blocks only where communicators connect.
+  template <MicrobatchTokens Source>
+  void start(const Source& source, const host::IterationArgs& args) {
+    check_clipping(schedule_, args.gradient_clip);
+    guarded([&] {
+      device_.use();
+      clip_ = args.gradient_clip > 0;
+      memory_.fill_input(source, args, host_input_);
+      device_.upload(memory_.input().data(), host_input_, memory_.input().size(), lanes_[0]);
+      if (options_.graph && warm_) {
+        if (!graph_ || captured_clip_ != clip_) capture();
+        device_.launch(*graph_, lanes_[0]);
+      } else {
+        issue(clip_);
+        warm_ = true;
+      }
+      device_.download(host_output_, memory_.output().data(), memory_.output().size(), lanes_[0]);
+      device_.record(ended_, lanes_[0]);
+    });
+  }
+  /// The second half: waits for the end and tells what came of it. The timeline has this rank's tasks alone.
+  host::IterationResult finish() {
+    host::IterationResult result;
+    guarded([&] {
+      device_.use();
+      await_end();
+      result.losses.assign(static_cast<std::size_t>(schedule_.workload().microbatches()), 0.0);
+      const double square = memory_.read_output(host_output_, result.losses);
+      if (clip_) result.gradient_norm = std::sqrt(square);
+      if (options_.timeline) result.timeline = clock_.read(device_);
+    });
+    result.sent = sent_;
+    return result;
+  }
+  /// The timeline with every rank's tasks: each task from where its last end is ready to where its last end is done. Collective.
+  Timeline gather_timeline(const Timeline& own) {
+    Timeline all = own;
+    guarded([&] {
+      device_.use();
+      largest_times(all.start);
+      largest_times(all.end);
+    });
+    return all;
+  }
+
+  /// Puts one iteration's work into the streams, with the input of the last `start`: what a run costs the host beside the data.
+  void issue(bool clip) {
+    work_->begin(device_, lanes_[0]);
+    if (options_.timeline) meet(lanes_[0]);
+    clock_.begin(device_, lanes_[0]);
+    device_.record(begun_, lanes_[0]);
+    for (const Stream& stream : side_) device_.wait(stream, begun_);
+    bool square = clip && schedule_.ranks() == 1;  // one rank needs no sum, so its schedule has no task for it
+    for (const Step& step : steps_) {
+      if (square && step.op == Op::update) {
+        work_->put_square(device_, lanes_[0]);
+        work_->find_scale(device_, lanes_[0]);
+        square = false;
+      }
+      issue(step, clip);
+    }
+    for (const Stream& stream : side_) {
+      device_.record(joined_, stream);
+      device_.wait(lanes_[0], joined_);
+    }
+    world_.all_reduce(bytes_of(memory_.losses()), bytes_of(memory_.losses()), schedule_.workload().microbatches(), Dtype::f64,
+                      Reduction::sum, lanes_[0]);
+  }
+
+ private:
+  struct ResolvedMove {
+    Move::Kind kind;
+    std::byte* to;
+    const std::byte* from;
+    std::int64_t count;
+  };
+  /// A part of an uneven all-gather or reduce-scatter.
+  struct Part {
+    int root;
+    std::int64_t begin;
+    std::int64_t count;
+  };
+  /// A task of this rank, or a notice, with all its addresses, streams and events.
+  struct Step {
+    TaskId task = none<TaskId>;
+    Op op = Op::idle;
+    bool notice = false;
+    bool norm = false;
+    bool record = false;
+    Dtype type = Dtype::f32;
+    Stream stream{};
+    Event done{};
+    std::int32_t communicator = -1;  ///< index into communicators_; -1: what it gives it gets itself
+    int peer = 0;                    ///< or root
+    std::int64_t count = 0;          ///< of the message; of each member's part
+    const std::byte* from = nullptr;
+    std::byte* to = nullptr;
+    std::uint32_t waits_begin = 0;
+    std::uint32_t waits_end = 0;
+    std::uint32_t before_begin = 0;  ///< moves before the communication, then those after it
+    std::uint32_t before_end = 0;
+    std::uint32_t after_end = 0;
+    std::uint32_t parts_begin = 0;  ///< of what is uneven
+    std::uint32_t parts_end = 0;
+  };
+
+  static std::int32_t checked_rank(const Schedule& schedule, Communicator& world) {
+    if (world.ranks() != schedule.ranks()) {
+      throw InputError(concat("the schedule has ", schedule.ranks(), " ranks and the communicator ", world.ranks(),
+                              "; start as many processes as the schedule has ranks"));
+    }
+    return world.rank();
+  }
+  template <class T>
+  static std::byte* bytes_of(T* numbers) {
+    return reinterpret_cast<std::byte*>(numbers);
+  }
+  template <class T>
+  static std::uint32_t size32(const std::vector<T>& items) {
+    return static_cast<std::uint32_t>(items.size());
+  }
+  bool takes_part(TaskId task) const {
+    bool found = false;
+    for_each_end(schedule_, task, [&](Rank rank, int) { found |= rank == rank_; });
+    return found;
+  }
+
+  // ---- what the constructor makes -----------------------------------------------------------------------------------------
+
+  std::vector<std::int64_t> staging() const {
+    const NumberTypes types = number_types(schedule_.workload());
+    std::vector<std::int64_t> bytes(schedule_.lanes().size(), 0);
+    for (int lane = 0; lane < program_.lanes(); ++lane) {
+      for (const Launch& launch : program_.lane(lane)) {
+        const Task& task = schedule_.task(launch.task);
+        if (is_compute(task.op)) continue;
+        const MessagePlan message = message_plan(schedule_, launch.task, flow_.transfer(launch.task), rank_);
+        std::int64_t& most = bytes[static_cast<std::size_t>(lane)];
+        most = std::max(most, message.staging * size_bytes(types.of(task.payload)));
+      }
+    }
+    return bytes;
+  }
+  static constexpr std::int64_t exchange_bytes() { return std::int64_t{1} << 20; }
+
+  void allocate(std::optional<Stream> compute) {
+    memory_.place(device_.allocate(static_cast<std::size_t>(memory_.bytes())));
+    host_input_ = device_.allocate_host(memory_.input().size());
+    host_output_ = device_.allocate_host(memory_.output().size());
+    for (int lane = 0; lane < program_.lanes(); ++lane) {
+      if (lane == 0) {
+        lanes_.push_back(compute ? *compute : device_.make_stream(options_.compute));
+      } else if (program_.lane(lane).empty()) {
+        lanes_.push_back({});
+      } else {
+        lanes_.push_back(device_.make_stream(options_.communicate));
+        side_.push_back(lanes_.back());
+      }
+    }
+    begun_ = device_.make_event(false);
+    joined_ = device_.make_event(false);
+    ended_ = device_.make_event(false);
+    device_.clear(memory_.begin(), static_cast<std::size_t>(memory_.bytes()), lanes_[0]);  // states begin as zeros
+    device_.record(ended_, lanes_[0]);
+    await(device_, ended_, 0, [] {});
+  }
+
+  void split() {
+    bool notices = false;
+    const Lowering lowering{schedule_};
+    for (std::int32_t r = 0; r < schedule_.ranks() && !notices; ++r) {
+      const Program program = lowering.lower(Rank{r});
+      for (int lane = 0; lane < program.lanes(); ++lane) {
+        for (const Launch& launch : program.lane(lane)) notices |= !program.awaits(launch).empty();
+      }
+    }
+    plan_ = plan_communicators(schedule_, flow_, notices);
+    own_.assign(plan_.members.size(), -1);
+    for (std::size_t round = 0; round < plan_.rounds.size(); ++round) {
+      const std::int32_t mine = plan_.in_round(round, rank_);
+      std::optional<Communicator> made = world_.split(mine, mine < 0 ? 0 : member_of(mine, rank_));
+      if (mine < 0) continue;
+      own_[static_cast<std::size_t>(mine)] = static_cast<std::int32_t>(communicators_.size());
+      communicators_.push_back(std::move(*made));
+    }
+    if (plan_.notices < 0) return;
+    notice_stream_ = device_.make_stream(options_.communicate);
+    side_.push_back(notice_stream_);
+  }
+  int member_of(std::int32_t communicator, Rank rank) const {
+    const auto& members = plan_.members[static_cast<std::size_t>(communicator)];
+    return static_cast<int>(std::find(members.begin(), members.end(), rank) - members.begin());
+  }
+
+  void plan_steps() {
+    struct Own {
+      const Launch* launch;
+      int lane;
+    };
+    // A notice: this rank tells `rank` that its tasks `ended` have ended, or is told so by it.
+    struct Told {
+      TaskId waiting;
+      Rank rank;
+      bool sends;
+      TaskId ended;
+    };
+    std::vector<Own> launches;
+    std::vector<Told> told;
+    std::vector<char> recorded(schedule_.tasks().size(), 0);
+    for (int lane = 0; lane < program_.lanes(); ++lane) {
+      for (const Launch& launch : program_.lane(lane)) {
+        launches.push_back({&launch, lane});
+        if (launch.record) recorded[index(launch.task)] = 1;
+        for (const Notice& notice : program_.awaits(launch)) told.push_back({launch.task, notice.rank, false, notice.task});
+        for (const Notice& notice : program_.notifies(launch)) {
+          told.push_back({notice.task, notice.rank, true, launch.task});
+          recorded[index(launch.task)] = 1;
+        }
+      }
+    }
+    std::sort(launches.begin(), launches.end(), [](const Own& a, const Own& b) { return a.launch->task < b.launch->task; });
+    std::sort(told.begin(), told.end(), [](const Told& a, const Told& b) {
+      return std::pair{a.waiting, a.rank} < std::pair{b.waiting, b.rank};
+    });
+    std::vector<Event> done(schedule_.tasks().size());
+    std::size_t next = 0;
+    std::vector<Event> arrived;  // notices that the task at hand waits for
+    const auto add_notices = [&](TaskId until) {
+      arrived.clear();
+      while (next < told.size() && told[next].waiting <= until) {
+        const Told first = told[next];
+        Step step;
+        step.notice = true;
+        step.op = Op::pass;
+        step.stream = notice_stream_;
+        step.waits_begin = size32(waits_);
+        for (; next < told.size() && told[next].waiting == first.waiting && told[next].rank == first.rank; ++next) {
+          if (first.sends) waits_.push_back(done[index(told[next].ended)]);
+        }
+        step.waits_end = size32(waits_);
+        step.communicator = own_[static_cast<std::size_t>(plan_.notices)];
+        step.peer = member_of(plan_.notices, first.rank);
+        step.count = 1;
+        (first.sends ? step.from : step.to) = first.sends ? memory_.notice_out() : memory_.notice_in();
+        step.record = !first.sends;
+        if (step.record) arrived.push_back(step.done = device_.make_event(false));
+        steps_.push_back(step);
+      }
+    };
+    for (const Own& own : launches) {
+      const TaskId task = own.launch->task;
+      add_notices(task);
+      Step step;
+      step.task = task;
+      step.op = schedule_.task(task).op;
+      step.norm = is_gradient_norm(schedule_.task(task));
+      step.stream = lanes_[static_cast<std::size_t>(own.lane)];
+      step.record = recorded[index(task)] != 0;
+      if (step.record) step.done = done[index(task)] = device_.make_event(false);
+      step.waits_begin = size32(waits_);
+      for (const TaskId earlier : program_.waits(*own.launch)) waits_.push_back(done[index(earlier)]);
+      waits_.insert(waits_.end(), arrived.begin(), arrived.end());
+      step.waits_end = size32(waits_);
+      if (!is_compute(step.op)) add_message(task, own.lane, step);
+      steps_.push_back(step);
+    }
+    add_notices(TaskId{std::numeric_limits<std::int32_t>::max()});
+  }
+
+  void add_message(TaskId id, int lane, Step& step) {
+    const Task& task = schedule_.task(id);
+    const TransferFlow& flow = flow_.transfer(id);
+    const MessagePlan message = message_plan(schedule_, id, flow, rank_);
+    step.type = types().of(task.payload);
+    step.count = task.op == Op::exchange ? flow.count / 2 : flow.count;
+    const auto resolve = [&](const Address& address) -> std::byte* {
+      if (!address.staged()) return memory_.at(address.place, step.type);
+      return memory_.staging(lane) + address.place.offset * size_bytes(step.type);
+    };
+    const auto add_moves = [&](const std::vector<Move>& moves) {
+      for (const Move& move : moves) {
+        const bool clears = move.kind == Move::Kind::clear;
+        moves_.push_back({move.kind, resolve(move.to), clears ? nullptr : resolve(move.from), move.count});
+      }
+    };
+    step.before_begin = size32(moves_);
+    add_moves(message.before);
+    step.before_end = size32(moves_);
+    add_moves(message.after);
+    step.after_end = size32(moves_);
+    if (message.from) step.from = resolve(*message.from);
+    if (message.to) step.to = resolve(*message.to);
+    const std::int32_t communicator = plan_.of_task[index(id)];
+    if (communicator < 0) return;
+    step.communicator = own_[static_cast<std::size_t>(communicator)];
+    if (is_point_to_point(task.op)) {
+      step.peer = member_of(communicator, rank_ == task.rank ? task.peer : task.rank);
+    } else if (task.op == Op::broadcast || task.op == Op::reduce) {
+      step.peer = member_of(communicator, task.rank);
+    }
+    if (flow.member_begin.empty()) return;
+    bool even = true;
+    step.parts_begin = size32(parts_);
+    for (std::size_t m = 0; m + 1 < flow.member_begin.size(); ++m) {
+      const std::int64_t count = flow.member_begin[m + 1] - flow.member_begin[m];
+      even &= count == flow.member_begin[1];
+      if (count > 0) parts_.push_back({static_cast<int>(m), flow.member_begin[m], count});
+    }
+    if (even) {
+      parts_.resize(step.parts_begin);
+      step.count = flow.member_begin[1];
+    }
+    step.parts_end = size32(parts_);
+  }
+
+  // ---- an iteration ---------------------------------------------------------------------------------------------------------
+
+  void issue(const Step& step, bool clip) {
+    for (std::uint32_t i = step.waits_begin; i < step.waits_end; ++i) device_.wait(step.stream, waits_[i]);
+    if (step.notice) {
+      communicate(step);
+    } else {
+      clock_.start(device_, step.task, step.stream);
+      if (step.op == Op::update) {
+        work_->update(step.task, device_, optimizer_, clip, step.stream);
+      } else if (is_work(step.op)) {
+        work_->compute(step.task, device_, layer_, step.stream);
+      } else if (step.op != Op::idle) {
+        if (step.norm) work_->put_square(device_, step.stream);
+        for (std::uint32_t i = step.before_begin; i < step.before_end; ++i) move(moves_[i], step);
+        if (step.count > 0 || step.parts_end > step.parts_begin) communicate(step);
+        for (std::uint32_t i = step.before_end; i < step.after_end; ++i) move(moves_[i], step);
+        if (step.norm && clip) work_->find_scale(device_, step.stream);
+      }
+      clock_.end(device_, step.task, step.stream);
+    }
+    if (step.record) device_.record(step.done, step.stream);
+  }
+  void move(const ResolvedMove& move, const Step& step) {
+    const auto bytes = static_cast<std::size_t>(move.count * size_bytes(step.type));
+    switch (move.kind) {
+      case Move::Kind::clear:
+        return device_.clear(move.to, bytes, step.stream);
+      case Move::Kind::copy:
+        return device_.copy(move.to, move.from, bytes, step.stream);
+      case Move::Kind::add:
+        return device_.add(move.to, move.from, move.count, step.type, step.stream);
+    }
+  }
+
+  void communicate(const Step& step) {
+    if (step.communicator < 0) {  // a group of one
+      const bool moves = step.from != nullptr && step.to != nullptr && step.from != step.to;
+      if (moves) device_.copy(step.to, step.from, static_cast<std::size_t>(step.count * size_bytes(step.type)), step.stream);
+      return;
+    }
+    Communicator& by = communicators_[static_cast<std::size_t>(step.communicator)];
+    switch (step.op) {
+      case Op::pass:
+        if (step.from != nullptr) return by.send(step.from, step.count, step.type, step.peer, step.stream);
+        return by.receive(step.to, step.count, step.type, step.peer, step.stream);
+      case Op::exchange:
+        by.group_begin();
+        by.send(step.from, step.count, step.type, step.peer, step.stream);
+        by.receive(step.to, step.count, step.type, step.peer, step.stream);
+        return by.group_end();
+      case Op::broadcast:
+        return by.broadcast(step.from, step.to, step.count, step.type, step.peer, step.stream);
+      case Op::reduce:
+        return by.reduce(step.from, step.to, step.count, step.type, step.peer, step.stream);
+      case Op::all_reduce:
+        return by.all_reduce(step.from, step.to, step.count, step.type, Reduction::sum, step.stream);
+      default:
+        return by_member(step, by);
+    }
+  }
+  /// An all_gather or reduce_scatter; where parts are uneven, as a broadcast or reduce of each.
+  void by_member(const Step& step, Communicator& by) {
+    const bool gather = step.op == Op::all_gather;
+    if (step.parts_begin == step.parts_end) {
+      if (gather) return by.all_gather(step.from, step.to, step.count, step.type, step.stream);
+      return by.reduce_scatter(step.from, step.to, step.count, step.type, step.stream);
+    }
+    by.group_begin();
+    for (std::uint32_t i = step.parts_begin; i < step.parts_end; ++i) {
+      const Part& part = parts_[i];
+      const std::int64_t begin = part.begin * size_bytes(step.type);
+      if (gather) {
+        by.broadcast(step.from, step.to + begin, part.count, step.type, part.root, step.stream);
+      } else {
+        by.reduce(step.from + begin, step.to, part.count, step.type, part.root, step.stream);
+      }
+    }
+    by.group_end();
+  }
+
+  void capture() {
+    device_.begin_capture(lanes_[0]);
+    issue(clip_);
+    graph_ = device_.end_capture(lanes_[0]);
+    captured_clip_ = clip_;
+  }
+
+  void check() {
+    world_.check();
+    for (Communicator& one : communicators_) one.check();
+  }
+  void await_end() {
+    if (await(device_, ended_, options_.time_limit, [&] { check(); })) return;
+    throw DeviceError(late_message(schedule_, options_, [&](auto&& visit) {
+      for (int lane = 0; lane < program_.lanes(); ++lane) {
+        visit(number(rank_), lane, clock_.first_unfinished(device_, program_.lane(lane)));
+      }
+    }));
+  }
+  /// What all ranks do together: where it fails on one, nothing of it may stay under way.
+  template <class Do>
+  void guarded(Do&& act) {
+    try {
+      act();
+    } catch (...) {
+      for (Communicator& one : communicators_) one.abort();
+      world_.abort();
+      throw;
+    }
+  }
+
+  /// All ranks have come to this place of their streams.
+  void meet(Stream stream) {
+    world_.all_reduce(memory_.notice_out(), memory_.notice_in(), 1, Dtype::f32, Reduction::sum, stream);
+  }
+  /// The largest of all ranks' values of each number.
+  template <class T>
+  void largest(std::span<T> values, Dtype type) {
+    const std::span<std::byte> bytes = std::as_writable_bytes(values);
+    std::byte* const at = memory_.exchange().data();
+    window_.write(device_, at, bytes, lanes_[0]);
+    world_.all_reduce(at, at, static_cast<std::int64_t>(values.size()), type, Reduction::maximum, lanes_[0]);
+    device_.record(ended_, lanes_[0]);
+    await_end();
+    window_.read(device_, bytes, at, lanes_[0]);
+  }
+  void largest_times(std::vector<TimePoint>& times) {
+    const std::size_t most = memory_.exchange().size() / sizeof(double);
+    std::vector<double> part;
+    for (std::size_t begin = 0; begin < times.size(); begin += most) {
+      part.clear();
+      for (std::size_t i = begin; i < std::min(begin + most, times.size()); ++i) {
+        part.push_back(static_cast<double>(times[i].picoseconds()));
+      }
+      largest(std::span{part}, Dtype::f64);
+      for (std::size_t i = 0; i < part.size(); ++i) times[begin + i] = TimePoint{Duration{static_cast<std::int64_t>(part[i])}};
+    }
+  }
+
+  const Schedule& schedule_;
+  Communicator world_;  ///< outlives the device's graphs, as do the others
+  std::vector<Communicator> communicators_;
+  Device device_;
+  Rank rank_;
+  Dataflow flow_;
+  Program program_;
+  ExecutorOptions options_;
+  HostWindow<Device> window_;
+  TaskClock<Device> clock_;
+  RankMemory memory_;
+  Layer layer_;
+  Optimizer optimizer_;
+  std::optional<RankWork> work_;
+  CommunicatorPlan plan_;
+  std::vector<std::int32_t> own_;  ///< [communicator of the plan] index into communicators_; -1: not this rank's
+  std::byte* host_input_ = nullptr;
+  std::byte* host_output_ = nullptr;
+  std::vector<Stream> lanes_;
+  std::vector<Stream> side_;  ///< all streams but that of lane 0
+  Stream notice_stream_{};
+  std::vector<Step> steps_;  ///< in the order of their issue
+  std::vector<Event> waits_;
+  std::vector<ResolvedMove> moves_;
+  std::vector<Part> parts_;
+  std::vector<SentBytes> sent_;  ///< [rank] of each iteration
+  Event begun_{};
+  Event joined_{};
+  Event ended_{};
+  bool clip_ = false;
+  bool warm_ = false;
+  std::optional<typename Device::Graph> graph_;
+  bool captured_clip_ = false;
+};
+
+}  // namespace tawpipe::cuda

@@ -1,0 +1,114 @@
+// A communicator for tests of the CUDA executors: hands its calls to an emulation or to a log.
+// Not: what becomes of them (emulated_device.hpp, nccl_rules.hpp).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/execute/cuda/device_api.hpp"
+
+namespace support {
+
+/// A call of a communicator, by one member.
+struct CommunicatorCall {
+  enum class Kind { send, receive, broadcast, reduce, all_gather, reduce_scatter, all_reduce };
+  Kind kind = Kind::send;
+  const std::byte* from = nullptr;
+  std::byte* to = nullptr;
+  std::int64_t count = 0;
+  tawpipe::Dtype type = tawpipe::Dtype::f32;
+  int peer = 0;  ///< or root
+  tawpipe::cuda::Reduction reduction = tawpipe::cuda::Reduction::sum;
+
+  bool is_pair() const { return kind == Kind::send || kind == Kind::receive; }
+};
+
+/// CommunicatorApi whose calls go to `Sink::communicate(communicator, member, calls, stream number)`, those of a group together.
+/// Keys of a split number its members from 0 without gaps; all members have split before any of them calls.
+template <class Sink, class Stream>
+class TestCommunicator {
+ public:
+  /// Communicator 0, of all ranks. @param family  shared by all ranks' communicators of a test
+  struct Family {
+    std::map<std::tuple<int, int, int>, int> children;  ///< parent, number of the split, colour
+    int communicators = 1;
+  };
+  TestCommunicator(Sink& sink, std::shared_ptr<Family> family, int rank, int ranks)
+      : TestCommunicator{sink, std::move(family), 0, rank, ranks} {}
+
+  int ranks() const { return ranks_; }
+  int rank() const { return member_; }
+  std::optional<TestCommunicator> split(int colour, int key) {
+    const int number = splits_++;
+    if (colour < 0) return std::nullopt;
+    const auto found = family_->children.try_emplace({communicator_, number, colour}, family_->communicators);
+    if (found.second) ++family_->communicators;
+    return TestCommunicator{*sink_, family_, found.first->second, key, 0};
+  }
+
+  void group_begin() {
+    if (grouped_) throw tawpipe::DeviceError("a group within a group");
+    grouped_ = true;
+  }
+  void group_end() {
+    if (!grouped_ || calls_.empty()) throw tawpipe::DeviceError("an empty group");
+    grouped_ = false;
+    sink_->communicate(communicator_, member_, std::exchange(calls_, {}), stream_.number);
+  }
+  void send(const std::byte* from, std::int64_t count, tawpipe::Dtype type, int peer, Stream stream) {
+    call({CommunicatorCall::Kind::send, from, nullptr, count, type, peer}, stream);
+  }
+  void receive(std::byte* to, std::int64_t count, tawpipe::Dtype type, int peer, Stream stream) {
+    call({CommunicatorCall::Kind::receive, nullptr, to, count, type, peer}, stream);
+  }
+  void broadcast(const std::byte* from, std::byte* to, std::int64_t count, tawpipe::Dtype type, int root, Stream stream) {
+    call({CommunicatorCall::Kind::broadcast, root == member_ ? from : nullptr, to, count, type, root}, stream);
+  }
+  void reduce(const std::byte* from, std::byte* to, std::int64_t count, tawpipe::Dtype type, int root, Stream stream) {
+    call({CommunicatorCall::Kind::reduce, from, root == member_ ? to : nullptr, count, type, root}, stream);
+  }
+  void all_gather(const std::byte* from, std::byte* to, std::int64_t count, tawpipe::Dtype type, Stream stream) {
+    call({CommunicatorCall::Kind::all_gather, from, to, count, type}, stream);
+  }
+  void reduce_scatter(const std::byte* from, std::byte* to, std::int64_t count, tawpipe::Dtype type, Stream stream) {
+    call({CommunicatorCall::Kind::reduce_scatter, from, to, count, type}, stream);
+  }
+  void all_reduce(const std::byte* from, std::byte* to, std::int64_t count, tawpipe::Dtype type,
+                  tawpipe::cuda::Reduction reduction, Stream stream) {
+    call({CommunicatorCall::Kind::all_reduce, from, to, count, type, 0, reduction}, stream);
+  }
+  void check() {}
+  void abort() {}
+
+ private:
+  TestCommunicator(Sink& sink, std::shared_ptr<Family> family, int communicator, int member, int ranks)
+      : sink_{&sink}, family_{std::move(family)}, communicator_{communicator}, member_{member}, ranks_{ranks} {
+    sink.make_member(communicator, member);
+  }
+  void call(const CommunicatorCall& one, Stream stream) {
+    if (one.count <= 0) throw tawpipe::DeviceError("a communication of nothing");
+    if (!grouped_) return sink_->communicate(communicator_, member_, {one}, stream.number);
+    if (!calls_.empty() && stream.number != stream_.number) throw tawpipe::DeviceError("a group on two streams");
+    stream_ = stream;
+    calls_.push_back(one);
+  }
+
+  Sink* sink_;
+  std::shared_ptr<Family> family_;
+  int communicator_;
+  int member_;
+  int ranks_;
+  int splits_ = 0;
+  bool grouped_ = false;
+  std::vector<CommunicatorCall> calls_;
+  Stream stream_;
+};
+
+}  // namespace support

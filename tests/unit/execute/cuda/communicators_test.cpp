@@ -1,0 +1,124 @@
+// What every schedule of the catalogue calls on its communicators, against NCCL's rules.
+#include "tawpipe/execute/cuda/communicators.hpp"
+
+#include <doctest/doctest.h>
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "support/each_schedule.hpp"
+#include "support/nccl_rules.hpp"
+#include "support/null_device.hpp"
+#include "support/toy_device_training.hpp"
+#include "tawpipe/execute/cuda/nccl_executor.hpp"
+#include "tawpipe/schedule/gradient_norm.hpp"
+
+using namespace support;
+using namespace tawpipe;
+
+namespace {
+
+using LoggingCommunicator = TestCommunicator<NcclLog, NullDevice::Stream>;
+using LoggingExecutor = cuda::NcclExecutor<NullDevice, LoggingCommunicator, NullLayer, NullUpdate>;
+
+/// The calls of one iteration, and the most communicators that a rank has.
+std::size_t log_iteration(const Schedule& schedule, NcclLog& log) {
+  const auto family = std::make_shared<LoggingCommunicator::Family>();
+  std::size_t most = 0;
+  for (int rank = 0; rank < schedule.ranks(); ++rank) {
+    log.at(rank);
+    LoggingExecutor executor{schedule, NullDevice{}, LoggingCommunicator{log, family, rank, schedule.ranks()},
+                             [] { return NullLayer{}; }, NullUpdate{}};
+    executor.start(ToyTokens{schedule.workload().model().vocab}, {});
+    most = std::max(most, executor.communicators());
+  }
+  return most;
+}
+
+std::string first_of(const std::vector<std::string>& rules) { return rules.empty() ? "" : rules.front(); }
+
+}  // namespace
+
+TEST_CASE("every schedule keeps NCCL's rules") {
+  const Workload work = toy_work_f32(toy_model(24, true), 24);
+  for_each_schedule(work, {{1}, {4}, {2, 2}, {6}, {2, 2, 2}, {3, 2, 1}, {4, 3}, {8, 8, 8}}, [](const Schedule& schedule) {
+    NcclLog log;
+    const std::size_t most = log_iteration(schedule, log);
+    CHECK(first_of(log.broken_rules()) == "");
+    CHECK(log.calls() > 0);
+    CHECK(most <= 48);
+  });
+}
+
+TEST_CASE("every schedule keeps NCCL's rules with a gradient norm, and where nothing divides") {
+  for_each_schedule(toy_work_f32(toy_model(7, false), 8), {{3, 2}}, [](const Schedule& schedule) {
+    NcclLog log;
+    log_iteration(with_gradient_norm(schedule), log);
+    CHECK(first_of(log.broken_rules()) == "");
+  });
+}
+
+TEST_CASE("a broken rule is found") {
+  const Workload work = toy_work_f32(toy_model(12, true), 12);
+  const auto logged = [&](const char* name) {
+    NcclLog log;
+    log_iteration(build_schedule(name, {.workload = work, .nodes = DeviceGroups{{2, 2}}, .options = {}}), log);
+    REQUIRE(log.broken_rules().empty());
+    return log;
+  };
+  const auto is_pair = [](const NcclLog::Entry& entry) { return entry.calls[0].is_pair(); };
+  {
+    NcclLog log = logged("fsdp");  // the order of two collectives
+    auto& calls = log.entries()[1];
+    const auto differs = std::adjacent_find(calls.begin(), calls.end(), [](const NcclLog::Entry& a, const NcclLog::Entry& b) {
+      return a.communicator == b.communicator && a.calls[0].count != b.calls[0].count;
+    });
+    REQUIRE(differs != calls.end());
+    std::iter_swap(differs, differs + 1);
+    CHECK(first_of(log.broken_rules()).find("call different collectives") != std::string::npos);
+  }
+  {
+    NcclLog log = logged("fsdp");  // the order of calls on two communicators
+    auto& calls = log.entries()[1];
+    const auto differs = std::adjacent_find(calls.begin(), calls.end(), [](const NcclLog::Entry& a, const NcclLog::Entry& b) {
+      return a.communicator != b.communicator;
+    });
+    REQUIRE(differs != calls.end());
+    std::iter_swap(differs, differs + 1);
+    CHECK(first_of(log.broken_rules()).find("hangs at its call") != std::string::npos);
+  }
+  {
+    NcclLog log = logged("zb-h1");  // a receive left out
+    auto& calls = log.entries()[2];
+    calls.erase(std::find_if(calls.begin(), calls.end(), is_pair));
+    CHECK(first_of(log.broken_rules()).find("do not match their receives") != std::string::npos);
+  }
+  {
+    NcclLog log = logged("1f1b");  // an exchange that is no group
+    for (auto& calls : log.entries()) {
+      for (std::size_t i = 0; i < calls.size(); ++i) {
+        if (calls[i].calls.size() < 2) continue;
+        NcclLog::Entry second = calls[i];
+        second.calls.erase(second.calls.begin());
+        calls[i].calls.pop_back();
+        calls.insert(calls.begin() + static_cast<std::ptrdiff_t>(i) + 1, second);
+      }
+    }
+    CHECK(first_of(log.broken_rules()).find("outside of a group") != std::string::npos);
+  }
+  {
+    NcclLog log = logged("1f1b");  // a send and a receive of the same memory in one group
+    for (auto& entry : log.entries()[0]) {
+      if (entry.calls.size() == 2) entry.calls[1].to = const_cast<std::byte*>(entry.calls[0].from);
+    }
+    CHECK(first_of(log.broken_rules()).find("writes what") != std::string::npos);
+  }
+  {
+    NcclLog log = logged("zb-h1");  // two lanes on one communicator
+    for (auto& entry : log.entries()[0])
+      entry.communicator = is_pair(entry) ? log.entries()[0][1].communicator : entry.communicator;
+    CHECK(!log.broken_rules().empty());
+  }
+}
