@@ -207,12 +207,12 @@ class NcclLog {
   }
   bool can_end(std::size_t rank, const std::vector<std::size_t>& next) const {
     const Entry& entry = ranks_[rank][next[rank]];
-    for (const std::size_t peer : peers(entry)) {
+    const std::vector<std::size_t> all = peers(entry);
+    return std::all_of(all.begin(), all.end(), [&](std::size_t peer) {
       if (next[peer] == ranks_[peer].size()) return false;
       const Entry& other = ranks_[peer][next[peer]];
-      if (other.communicator != entry.communicator || other.calls.size() != entry.calls.size()) return false;
-    }
-    return true;
+      return other.communicator == entry.communicator && other.calls.size() == entry.calls.size() && peers(other) == all;
+    });
   }
 
   std::size_t rank_ = 0;

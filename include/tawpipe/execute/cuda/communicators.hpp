@@ -25,6 +25,11 @@ struct CommunicatorPlan {
   std::vector<std::vector<std::int32_t>> rounds;
   std::int32_t notices = -1;  ///< all ranks, for what no message says; -1: nothing of the kind
 
+  /// The number of a rank in a communicator that it belongs to.
+  int member_of(std::int32_t communicator, Rank rank) const {
+    const auto& all = members[static_cast<std::size_t>(communicator)];
+    return static_cast<int>(std::find(all.begin(), all.end(), rank) - all.begin());
+  }
   /// The one that is made in a round and has this rank; -1 if there is none.
   std::int32_t in_round(std::size_t round, Rank rank) const {
     for (const std::int32_t one : rounds[round]) {

@@ -17,8 +17,8 @@
 #include "tawpipe/execute/cuda/communicators.hpp"
 #include "tawpipe/execute/cuda/device_api.hpp"
 #include "tawpipe/execute/cuda/iteration.hpp"
-#include "tawpipe/execute/cuda/message.hpp"
 #include "tawpipe/execute/cuda/rank_memory.hpp"
+#include "tawpipe/execute/cuda/rank_steps.hpp"
 #include "tawpipe/execute/cuda/rank_work.hpp"
 #include "tawpipe/execute/detail/dataflow_builder.hpp"
 #include "tawpipe/execute/host/executor.hpp"
@@ -59,14 +59,14 @@ class NcclExecutor {
         options_{options},
         window_{(device_.use(), device_)},
         clock_{device_, schedule.tasks().size(), [&](TaskId task) { return options.timeline && takes_part(task); }},
-        memory_{schedule, flow_, program_, rank_, staging(), exchange_bytes()},
+        memory_{schedule, flow_, program_, rank_, staging_bytes(schedule, flow_, program_, rank_), exchange_bytes},
         layer_{make_layer()},
         optimizer_{std::move(optimizer)} {
     allocate(compute);
     work_.emplace(schedule_, flow_, program_, memory_);
     layer_.use_stream(lanes_[0]);
     split();
-    plan_steps();
+    steps_ = RankSteps<Device>{device_, {schedule_, flow_, program_, memory_, plan_, own_, lanes_, notice_stream_}};
     sent_ = sent_of(schedule_, flow_, memory_.types());
   }
   NcclExecutor(const NcclExecutor&) = delete;
@@ -172,7 +172,7 @@ class NcclExecutor {
     device_.record(begun_, lanes_[0]);
     for (const Stream& stream : side_) device_.wait(stream, begun_);
     bool square = clip && schedule_.ranks() == 1;  // one rank needs no sum, so its schedule has no task for it
-    for (const Step& step : steps_) {
+    for (const Step& step : steps_.steps()) {
       if (square && step.op == Op::update) {
         work_->put_square(device_, lanes_[0]);
         work_->find_scale(device_, lanes_[0]);
@@ -189,41 +189,7 @@ class NcclExecutor {
   }
 
  private:
-  struct ResolvedMove {
-    Move::Kind kind;
-    std::byte* to;
-    const std::byte* from;
-    std::int64_t count;
-  };
-  /// A part of an uneven all-gather or reduce-scatter.
-  struct Part {
-    int root;
-    std::int64_t begin;
-    std::int64_t count;
-  };
-  /// A task of this rank, or a notice, with all its addresses, streams and events.
-  struct Step {
-    TaskId task = none<TaskId>;
-    Op op = Op::idle;
-    bool notice = false;
-    bool norm = false;
-    bool record = false;
-    Dtype type = Dtype::f32;
-    Stream stream{};
-    Event done{};
-    std::int32_t communicator = -1;  ///< index into communicators_; -1: what it gives it gets itself
-    int peer = 0;                    ///< or root
-    std::int64_t count = 0;          ///< of the message; of each member's part
-    const std::byte* from = nullptr;
-    std::byte* to = nullptr;
-    std::uint32_t waits_begin = 0;
-    std::uint32_t waits_end = 0;
-    std::uint32_t before_begin = 0;  ///< moves before the communication, then those after it
-    std::uint32_t before_end = 0;
-    std::uint32_t after_end = 0;
-    std::uint32_t parts_begin = 0;  ///< of what is uneven
-    std::uint32_t parts_end = 0;
-  };
+  using Step = typename RankSteps<Device>::Step;
 
   static std::int32_t checked_rank(const Schedule& schedule, Communicator& world) {
     if (world.ranks() != schedule.ranks()) {
@@ -236,10 +202,6 @@ class NcclExecutor {
   static std::byte* bytes_of(T* numbers) {
     return reinterpret_cast<std::byte*>(numbers);
   }
-  template <class T>
-  static std::uint32_t size32(const std::vector<T>& items) {
-    return static_cast<std::uint32_t>(items.size());
-  }
   bool takes_part(TaskId task) const {
     bool found = false;
     for_each_end(schedule_, task, [&](Rank rank, int) { found |= rank == rank_; });
@@ -248,21 +210,7 @@ class NcclExecutor {
 
   // ---- what the constructor makes -----------------------------------------------------------------------------------------
 
-  std::vector<std::int64_t> staging() const {
-    const NumberTypes types = number_types(schedule_.workload());
-    std::vector<std::int64_t> bytes(schedule_.lanes().size(), 0);
-    for (int lane = 0; lane < program_.lanes(); ++lane) {
-      for (const Launch& launch : program_.lane(lane)) {
-        const Task& task = schedule_.task(launch.task);
-        if (is_compute(task.op)) continue;
-        const MessagePlan message = message_plan(schedule_, launch.task, flow_.transfer(launch.task), rank_);
-        std::int64_t& most = bytes[static_cast<std::size_t>(lane)];
-        most = std::max(most, message.staging * size_bytes(types.of(task.payload)));
-      }
-    }
-    return bytes;
-  }
-  static constexpr std::int64_t exchange_bytes() { return std::int64_t{1} << 20; }
+  static constexpr std::int64_t exchange_bytes = std::int64_t{1} << 20;
 
   void allocate(std::optional<Stream> compute) {
     memory_.place(device_.allocate(static_cast<std::size_t>(memory_.bytes())));
@@ -299,7 +247,7 @@ class NcclExecutor {
     own_.assign(plan_.members.size(), -1);
     for (std::size_t round = 0; round < plan_.rounds.size(); ++round) {
       const std::int32_t mine = plan_.in_round(round, rank_);
-      std::optional<Communicator> made = world_.split(mine, mine < 0 ? 0 : member_of(mine, rank_));
+      std::optional<Communicator> made = world_.split(mine, mine < 0 ? 0 : plan_.member_of(mine, rank_));
       if (mine < 0) continue;
       own_[static_cast<std::size_t>(mine)] = static_cast<std::int32_t>(communicators_.size());
       communicators_.push_back(std::move(*made));
@@ -308,136 +256,10 @@ class NcclExecutor {
     notice_stream_ = device_.make_stream(options_.communicate);
     side_.push_back(notice_stream_);
   }
-  int member_of(std::int32_t communicator, Rank rank) const {
-    const auto& members = plan_.members[static_cast<std::size_t>(communicator)];
-    return static_cast<int>(std::find(members.begin(), members.end(), rank) - members.begin());
-  }
-
-  void plan_steps() {
-    struct Own {
-      const Launch* launch;
-      int lane;
-    };
-    // A notice: this rank tells `rank` that its tasks `ended` have ended, or is told so by it.
-    struct Told {
-      TaskId waiting;
-      Rank rank;
-      bool sends;
-      TaskId ended;
-    };
-    std::vector<Own> launches;
-    std::vector<Told> told;
-    std::vector<char> recorded(schedule_.tasks().size(), 0);
-    for (int lane = 0; lane < program_.lanes(); ++lane) {
-      for (const Launch& launch : program_.lane(lane)) {
-        launches.push_back({&launch, lane});
-        if (launch.record) recorded[index(launch.task)] = 1;
-        for (const Notice& notice : program_.awaits(launch)) told.push_back({launch.task, notice.rank, false, notice.task});
-        for (const Notice& notice : program_.notifies(launch)) {
-          told.push_back({notice.task, notice.rank, true, launch.task});
-          recorded[index(launch.task)] = 1;
-        }
-      }
-    }
-    std::sort(launches.begin(), launches.end(), [](const Own& a, const Own& b) { return a.launch->task < b.launch->task; });
-    std::sort(told.begin(), told.end(), [](const Told& a, const Told& b) {
-      return std::pair{a.waiting, a.rank} < std::pair{b.waiting, b.rank};
-    });
-    std::vector<Event> done(schedule_.tasks().size());
-    std::size_t next = 0;
-    std::vector<Event> arrived;  // notices that the task at hand waits for
-    const auto add_notices = [&](TaskId until) {
-      arrived.clear();
-      while (next < told.size() && told[next].waiting <= until) {
-        const Told first = told[next];
-        Step step;
-        step.notice = true;
-        step.op = Op::pass;
-        step.stream = notice_stream_;
-        step.waits_begin = size32(waits_);
-        for (; next < told.size() && told[next].waiting == first.waiting && told[next].rank == first.rank; ++next) {
-          if (first.sends) waits_.push_back(done[index(told[next].ended)]);
-        }
-        step.waits_end = size32(waits_);
-        step.communicator = own_[static_cast<std::size_t>(plan_.notices)];
-        step.peer = member_of(plan_.notices, first.rank);
-        step.count = 1;
-        (first.sends ? step.from : step.to) = first.sends ? memory_.notice_out() : memory_.notice_in();
-        step.record = !first.sends;
-        if (step.record) arrived.push_back(step.done = device_.make_event(false));
-        steps_.push_back(step);
-      }
-    };
-    for (const Own& own : launches) {
-      const TaskId task = own.launch->task;
-      add_notices(task);
-      Step step;
-      step.task = task;
-      step.op = schedule_.task(task).op;
-      step.norm = is_gradient_norm(schedule_.task(task));
-      step.stream = lanes_[static_cast<std::size_t>(own.lane)];
-      step.record = recorded[index(task)] != 0;
-      if (step.record) step.done = done[index(task)] = device_.make_event(false);
-      step.waits_begin = size32(waits_);
-      for (const TaskId earlier : program_.waits(*own.launch)) waits_.push_back(done[index(earlier)]);
-      waits_.insert(waits_.end(), arrived.begin(), arrived.end());
-      step.waits_end = size32(waits_);
-      if (!is_compute(step.op)) add_message(task, own.lane, step);
-      steps_.push_back(step);
-    }
-    add_notices(TaskId{std::numeric_limits<std::int32_t>::max()});
-  }
-
-  void add_message(TaskId id, int lane, Step& step) {
-    const Task& task = schedule_.task(id);
-    const TransferFlow& flow = flow_.transfer(id);
-    const MessagePlan message = message_plan(schedule_, id, flow, rank_);
-    step.type = types().of(task.payload);
-    step.count = task.op == Op::exchange ? flow.count / 2 : flow.count;
-    const auto resolve = [&](const Address& address) -> std::byte* {
-      if (!address.staged()) return memory_.at(address.place, step.type);
-      return memory_.staging(lane) + address.place.offset * size_bytes(step.type);
-    };
-    const auto add_moves = [&](const std::vector<Move>& moves) {
-      for (const Move& move : moves) {
-        const bool clears = move.kind == Move::Kind::clear;
-        moves_.push_back({move.kind, resolve(move.to), clears ? nullptr : resolve(move.from), move.count});
-      }
-    };
-    step.before_begin = size32(moves_);
-    add_moves(message.before);
-    step.before_end = size32(moves_);
-    add_moves(message.after);
-    step.after_end = size32(moves_);
-    if (message.from) step.from = resolve(*message.from);
-    if (message.to) step.to = resolve(*message.to);
-    const std::int32_t communicator = plan_.of_task[index(id)];
-    if (communicator < 0) return;
-    step.communicator = own_[static_cast<std::size_t>(communicator)];
-    if (is_point_to_point(task.op)) {
-      step.peer = member_of(communicator, rank_ == task.rank ? task.peer : task.rank);
-    } else if (task.op == Op::broadcast || task.op == Op::reduce) {
-      step.peer = member_of(communicator, task.rank);
-    }
-    if (flow.member_begin.empty()) return;
-    bool even = true;
-    step.parts_begin = size32(parts_);
-    for (std::size_t m = 0; m + 1 < flow.member_begin.size(); ++m) {
-      const std::int64_t count = flow.member_begin[m + 1] - flow.member_begin[m];
-      even &= count == flow.member_begin[1];
-      if (count > 0) parts_.push_back({static_cast<int>(m), flow.member_begin[m], count});
-    }
-    if (even) {
-      parts_.resize(step.parts_begin);
-      step.count = flow.member_begin[1];
-    }
-    step.parts_end = size32(parts_);
-  }
-
   // ---- an iteration ---------------------------------------------------------------------------------------------------------
 
   void issue(const Step& step, bool clip) {
-    for (std::uint32_t i = step.waits_begin; i < step.waits_end; ++i) device_.wait(step.stream, waits_[i]);
+    for (const Event& event : steps_.waits(step)) device_.wait(step.stream, event);
     if (step.notice) {
       communicate(step);
     } else {
@@ -448,16 +270,16 @@ class NcclExecutor {
         work_->compute(step.task, device_, layer_, step.stream);
       } else if (step.op != Op::idle) {
         if (step.norm) work_->put_square(device_, step.stream);
-        for (std::uint32_t i = step.before_begin; i < step.before_end; ++i) move(moves_[i], step);
-        if (step.count > 0 || step.parts_end > step.parts_begin) communicate(step);
-        for (std::uint32_t i = step.before_end; i < step.after_end; ++i) move(moves_[i], step);
+        for (const auto& one : steps_.before(step)) move(one, step);
+        if (step.count > 0) communicate(step);
+        for (const auto& one : steps_.after(step)) move(one, step);
         if (step.norm && clip) work_->find_scale(device_, step.stream);
       }
       clock_.end(device_, step.task, step.stream);
     }
     if (step.record) device_.record(step.done, step.stream);
   }
-  void move(const ResolvedMove& move, const Step& step) {
+  void move(const typename RankSteps<Device>::ResolvedMove& move, const Step& step) {
     const auto bytes = static_cast<std::size_t>(move.count * size_bytes(step.type));
     switch (move.kind) {
       case Move::Kind::clear:
@@ -498,13 +320,12 @@ class NcclExecutor {
   /// An all_gather or reduce_scatter; where parts are uneven, as a broadcast or reduce of each.
   void by_member(const Step& step, Communicator& by) {
     const bool gather = step.op == Op::all_gather;
-    if (step.parts_begin == step.parts_end) {
+    if (steps_.parts(step).empty()) {
       if (gather) return by.all_gather(step.from, step.to, step.count, step.type, step.stream);
       return by.reduce_scatter(step.from, step.to, step.count, step.type, step.stream);
     }
     by.group_begin();
-    for (std::uint32_t i = step.parts_begin; i < step.parts_end; ++i) {
-      const Part& part = parts_[i];
+    for (const auto& part : steps_.parts(step)) {
       const std::int64_t begin = part.begin * size_bytes(step.type);
       if (gather) {
         by.broadcast(step.from, step.to + begin, part.count, step.type, part.root, step.stream);
@@ -595,10 +416,7 @@ class NcclExecutor {
   std::vector<Stream> lanes_;
   std::vector<Stream> side_;  ///< all streams but that of lane 0
   Stream notice_stream_{};
-  std::vector<Step> steps_;  ///< in the order of their issue
-  std::vector<Event> waits_;
-  std::vector<ResolvedMove> moves_;
-  std::vector<Part> parts_;
+  RankSteps<Device> steps_;
   std::vector<SentBytes> sent_;  ///< [rank] of each iteration
   Event begun_{};
   Event joined_{};

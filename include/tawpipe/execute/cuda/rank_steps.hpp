@@ -1,0 +1,253 @@
+// One rank's tasks in the order of their issue, with all addresses, streams, events and communicators found.
+// Not: their issue (nccl_executor.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/execute/cuda/communicators.hpp"
+#include "tawpipe/execute/cuda/device_api.hpp"
+#include "tawpipe/execute/cuda/message.hpp"
+#include "tawpipe/execute/cuda/rank_memory.hpp"
+#include "tawpipe/execute/dataflow.hpp"
+#include "tawpipe/execute/program.hpp"
+#include "tawpipe/schedule/gradient_norm.hpp"
+#include "tawpipe/schedule/schedule.hpp"
+
+namespace tawpipe::cuda {
+
+/// Staging memory that a rank's messages need. @return [lane] bytes
+inline std::vector<std::int64_t> staging_bytes(const Schedule& schedule, const Dataflow& flow, const Program& program,
+                                               Rank rank) {
+  const NumberTypes types = number_types(schedule.workload());
+  std::vector<std::int64_t> bytes(schedule.lanes().size(), 0);
+  for (int lane = 0; lane < program.lanes(); ++lane) {
+    for (const Launch& launch : program.lane(lane)) {
+      const Task& task = schedule.task(launch.task);
+      if (is_compute(task.op)) continue;
+      const MessagePlan message = message_plan(schedule, launch.task, flow.transfer(launch.task), rank);
+      std::int64_t& most = bytes[static_cast<std::size_t>(lane)];
+      most = std::max(most, message.staging * size_bytes(types.of(task.payload)));
+    }
+  }
+  return bytes;
+}
+
+/// The steps of one rank's iteration.
+template <DeviceApi Device>
+class RankSteps {
+ public:
+  using Stream = typename Device::Stream;
+  using Event = typename Device::Event;
+
+  struct ResolvedMove {
+    Move::Kind kind;
+    std::byte* to;
+    const std::byte* from;
+    std::int64_t count;
+  };
+  /// A part of an uneven all-gather or reduce-scatter.
+  struct Part {
+    int root;
+    std::int64_t begin;
+    std::int64_t count;
+  };
+  /// A task of this rank, or a notice, with all its addresses, streams and events.
+  struct Step {
+    TaskId task = none<TaskId>;
+    Op op = Op::idle;
+    bool notice = false;
+    bool norm = false;
+    bool record = false;
+    Dtype type = Dtype::f32;
+    Stream stream{};
+    Event done{};
+    std::int32_t communicator = -1;  ///< index into communicators_; -1: what it gives it gets itself
+    int peer = 0;                    ///< or root
+    std::int64_t count = 0;          ///< of the message; of each member's part
+    const std::byte* from = nullptr;
+    std::byte* to = nullptr;
+    std::uint32_t waits_begin = 0;
+    std::uint32_t waits_end = 0;
+    std::uint32_t before_begin = 0;  ///< moves before the communication, then those after it
+    std::uint32_t before_end = 0;
+    std::uint32_t after_end = 0;
+    std::uint32_t parts_begin = 0;  ///< of what is uneven
+    std::uint32_t parts_end = 0;
+  };
+
+  /// What steps are planned with; all of it must stay until the constructor returns.
+  struct Setting {
+    const Schedule& schedule;
+    const Dataflow& flow;
+    const Program& program;
+    const RankMemory& memory;  ///< at its place
+    const CommunicatorPlan& communicators;
+    const std::vector<std::int32_t>& own;  ///< [communicator of the plan] its index on this rank; -1: none
+    const std::vector<Stream>& lanes;
+    Stream notices;
+  };
+  RankSteps() = default;
+  RankSteps(Device& device, const Setting& setting) : device_{&device}, set_{&setting} {
+    plan_launches();
+    set_ = nullptr;
+    device_ = nullptr;
+  }
+
+  const std::vector<Step>& steps() const { return steps_; }
+  std::span<const Event> waits(const Step& step) const { return part(waits_, step.waits_begin, step.waits_end); }
+  std::span<const ResolvedMove> before(const Step& step) const { return part(moves_, step.before_begin, step.before_end); }
+  std::span<const ResolvedMove> after(const Step& step) const { return part(moves_, step.before_end, step.after_end); }
+  /// Of an all-gather or reduce-scatter whose parts are uneven; otherwise none.
+  std::span<const Part> parts(const Step& step) const { return part(parts_, step.parts_begin, step.parts_end); }
+
+ private:
+  template <class T>
+  static std::span<const T> part(const std::vector<T>& all, std::uint32_t begin, std::uint32_t end) {
+    return std::span<const T>{all}.subspan(begin, end - begin);
+  }
+  template <class T>
+  static std::uint32_t size32(const std::vector<T>& items) {
+    return static_cast<std::uint32_t>(items.size());
+  }
+  Event make_event() { return device_->make_event(false); }
+
+  void plan_launches() {
+    struct Own {
+      const Launch* launch;
+      int lane;
+    };
+    // A notice: this rank tells `rank` that its tasks `ended` have ended, or is told so by it.
+    struct Told {
+      TaskId waiting;
+      Rank rank;
+      bool sends;
+      TaskId ended;
+    };
+    std::vector<Own> launches;
+    std::vector<Told> told;
+    std::vector<char> recorded(set_->schedule.tasks().size(), 0);
+    for (int lane = 0; lane < set_->program.lanes(); ++lane) {
+      for (const Launch& launch : set_->program.lane(lane)) {
+        launches.push_back({&launch, lane});
+        if (launch.record) recorded[index(launch.task)] = 1;
+        for (const Notice& notice : set_->program.awaits(launch)) told.push_back({launch.task, notice.rank, false, notice.task});
+        for (const Notice& notice : set_->program.notifies(launch)) {
+          told.push_back({notice.task, notice.rank, true, launch.task});
+          recorded[index(launch.task)] = 1;
+        }
+      }
+    }
+    std::sort(launches.begin(), launches.end(), [](const Own& a, const Own& b) { return a.launch->task < b.launch->task; });
+    std::sort(told.begin(), told.end(), [](const Told& a, const Told& b) {
+      return std::pair{a.waiting, a.rank} < std::pair{b.waiting, b.rank};
+    });
+    std::vector<Event> done(set_->schedule.tasks().size());
+    std::size_t next = 0;
+    std::vector<Event> arrived;  // notices that the task at hand waits for
+    const auto add_notices = [&](TaskId until) {
+      arrived.clear();
+      while (next < told.size() && told[next].waiting <= until) {
+        const Told first = told[next];
+        Step step;
+        step.notice = true;
+        step.op = Op::pass;
+        step.stream = set_->notices;
+        step.waits_begin = size32(waits_);
+        for (; next < told.size() && told[next].waiting == first.waiting && told[next].rank == first.rank; ++next) {
+          if (first.sends) waits_.push_back(done[index(told[next].ended)]);
+        }
+        step.waits_end = size32(waits_);
+        step.communicator = set_->own[static_cast<std::size_t>(set_->communicators.notices)];
+        step.peer = set_->communicators.member_of(set_->communicators.notices, first.rank);
+        step.count = 1;
+        if (first.sends) {
+          step.from = set_->memory.notice_out();
+        } else {
+          step.to = set_->memory.notice_in();
+        }
+        step.record = !first.sends;
+        if (step.record) arrived.push_back(step.done = make_event());
+        steps_.push_back(step);
+      }
+    };
+    for (const Own& own : launches) {
+      const TaskId task = own.launch->task;
+      add_notices(task);
+      Step step;
+      step.task = task;
+      step.op = set_->schedule.task(task).op;
+      step.norm = is_gradient_norm(set_->schedule.task(task));
+      step.stream = set_->lanes[static_cast<std::size_t>(own.lane)];
+      step.record = recorded[index(task)] != 0;
+      if (step.record) step.done = done[index(task)] = make_event();
+      step.waits_begin = size32(waits_);
+      for (const TaskId earlier : set_->program.waits(*own.launch)) waits_.push_back(done[index(earlier)]);
+      waits_.insert(waits_.end(), arrived.begin(), arrived.end());
+      step.waits_end = size32(waits_);
+      if (!is_compute(step.op)) add_message(task, own.lane, step);
+      steps_.push_back(step);
+    }
+    add_notices(TaskId{std::numeric_limits<std::int32_t>::max()});
+  }
+
+  void add_message(TaskId id, int lane, Step& step) {
+    const Task& task = set_->schedule.task(id);
+    const TransferFlow& flow = set_->flow.transfer(id);
+    const MessagePlan message = message_plan(set_->schedule, id, flow, set_->memory.rank());
+    step.type = set_->memory.types().of(task.payload);
+    step.count = task.op == Op::exchange ? flow.count / 2 : flow.count;
+    const auto resolve = [&](const Address& address) -> std::byte* {
+      if (!address.staged()) return set_->memory.at(address.place, step.type);
+      return set_->memory.staging(lane) + address.place.offset * size_bytes(step.type);
+    };
+    const auto add_moves = [&](const std::vector<Move>& moves) {
+      for (const Move& move : moves) {
+        const bool clears = move.kind == Move::Kind::clear;
+        moves_.push_back({move.kind, resolve(move.to), clears ? nullptr : resolve(move.from), move.count});
+      }
+    };
+    step.before_begin = size32(moves_);
+    add_moves(message.before);
+    step.before_end = size32(moves_);
+    add_moves(message.after);
+    step.after_end = size32(moves_);
+    if (message.from) step.from = resolve(*message.from);
+    if (message.to) step.to = resolve(*message.to);
+    const std::int32_t communicator = set_->communicators.of_task[index(id)];
+    if (communicator < 0) return;
+    step.communicator = set_->own[static_cast<std::size_t>(communicator)];
+    if (is_point_to_point(task.op)) {
+      step.peer = set_->communicators.member_of(communicator, set_->memory.rank() == task.rank ? task.peer : task.rank);
+    } else if (task.op == Op::broadcast || task.op == Op::reduce) {
+      step.peer = set_->communicators.member_of(communicator, task.rank);
+    }
+    if (flow.member_begin.empty()) return;
+    bool even = true;
+    step.parts_begin = size32(parts_);
+    for (std::size_t m = 0; m + 1 < flow.member_begin.size(); ++m) {
+      const std::int64_t count = flow.member_begin[m + 1] - flow.member_begin[m];
+      even &= count == flow.member_begin[1];
+      if (count > 0) parts_.push_back({static_cast<int>(m), flow.member_begin[m], count});
+    }
+    if (even) {
+      parts_.resize(step.parts_begin);
+      step.count = flow.member_begin[1];
+    }
+    step.parts_end = size32(parts_);
+  }
+
+  Device* device_ = nullptr;      ///< while the constructor runs
+  const Setting* set_ = nullptr;  ///< the same
+  std::vector<Step> steps_;
+  std::vector<Event> waits_;
+  std::vector<ResolvedMove> moves_;
+  std::vector<Part> parts_;
+};
+
+}  // namespace tawpipe::cuda
