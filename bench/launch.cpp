@@ -43,15 +43,18 @@ Schedule small_schedule(const std::string& name, const std::vector<std::int32_t>
   return build_schedule(name, {.workload = work, .nodes = DeviceGroups{nodes}, .options = {}});
 }
 
-/// Host time of one iteration's issue, without a timeline's events unless asked for. ns_per_task: of each task of the schedule;
-/// calls_per_task: of the device.
+void count_tasks(benchmark::State& state, std::size_t tasks) {
+  state.counters["per_task"] = benchmark::Counter(static_cast<double>(tasks) * static_cast<double>(state.iterations()),
+                                                  benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+}
+
+/// Host time of one iteration's issue. per_task: of each task.
 void virtual_ranks(benchmark::State& state, const std::string& name, bool timeline) {
   const Schedule schedule = small_schedule(name, {8, 8, 8});
   cuda::VirtualExecutor<support::NullDevice, support::NullLayer, support::NullUpdate> executor{
       schedule, {}, [] { return support::NullLayer{}; }, {}, {.timeline = timeline}};
   for (auto _ : state) executor.issue(false);
-  const auto tasks = static_cast<double>(schedule.tasks().size()) * static_cast<double>(state.iterations());
-  state.counters["ns_per_task"] = benchmark::Counter(tasks / 1e9, benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+  count_tasks(state, schedule.tasks().size());
 }
 
 /// One rank's, of a schedule of 24.
@@ -65,8 +68,7 @@ void one_rank(benchmark::State& state, const std::string& name) {
   for (auto _ : state) executor.issue(false);
   std::size_t own = 0;
   for (int lane = 0; lane < static_cast<int>(schedule.lanes().size()); ++lane) own += schedule.program(Rank{0}, lane).size();
-  state.counters["ns_per_task"] = benchmark::Counter(static_cast<double>(own) * static_cast<double>(state.iterations()) / 1e9,
-                                                     benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+  count_tasks(state, own);
 }
 
 }  // namespace
