@@ -32,8 +32,20 @@ struct ExecutorOptions {
   bool timeline = true;                     ///< measure it: two timed events a task
   Priority compute = Priority::high;        ///< of the stream that computes
   Priority communicate = Priority::normal;  ///< of all others
-  double time_limit = 0;                    ///< seconds that an iteration may take before DeviceError; 0: any
+  /// Of the schedule: memory is laid out for it (plan_buffers) and tasks are issued in its order; the same on all ranks. Null:
+  /// for any timing, in the order of their ids.
+  const Timeline* expected = nullptr;
+  double time_limit = 0;  ///< seconds that an iteration may take before DeviceError; 0: any
 };
+
+/// The order in which tasks are issued, the same on all ranks and topological: by their expected start, then by id.
+inline std::vector<TaskId> issue_order(const Schedule& schedule, const Timeline* expected) {
+  std::vector<TaskId> order;
+  for (std::size_t t = 0; t < schedule.tasks().size(); ++t) order.push_back(id<TaskId>(t));
+  if (expected == nullptr) return order;
+  std::stable_sort(order.begin(), order.end(), [&](TaskId a, TaskId b) { return expected->start_of(a) < expected->start_of(b); });
+  return order;
+}
 
 /// The times of tasks, measured by events on their streams.
 template <DeviceApi Device>

@@ -28,7 +28,7 @@ namespace tawpipe::cuda {
 
 /// Trains one rank of a schedule; every rank makes one from the same schedule and runs the same iterations.
 ///
-/// One host thread issues the rank's tasks in the order of their ids, which is topological and the same on all ranks: on every
+/// One host thread issues the rank's tasks in an order that is topological and the same on all ranks (issue_order): on every
 /// communicator all members call in one order, and the first communication that has not ended can always go on. A receive is
 /// issued at the same place of that order as its send. An exchange is one group. A wait that no message carries is a number sent
 /// on a stream and communicator of its own.
@@ -59,14 +59,16 @@ class NcclExecutor {
         options_{options},
         window_{(device_.use(), device_)},
         clock_{device_, schedule.tasks().size(), [&](TaskId task) { return options.timeline && takes_part(task); }},
-        memory_{schedule, flow_, program_, rank_, staging_bytes(schedule, flow_, program_, rank_), exchange_bytes},
+        memory_{schedule, flow_, plan_memory(), program_, rank_, staging_bytes(schedule, flow_, program_, rank_), exchange_bytes},
         layer_{make_layer()},
         optimizer_{std::move(optimizer)} {
     allocate(compute);
     work_.emplace(schedule_, flow_, program_, memory_);
     layer_.use_stream(lanes_[0]);
     split();
-    steps_ = RankSteps<Device>{device_, {schedule_, flow_, program_, memory_, plan_, own_, lanes_, notice_stream_}};
+    steps_ = RankSteps<Device>{
+        device_,
+        {schedule_, flow_, program_, issue_order(schedule_, options_.expected), memory_, plan_, own_, lanes_, notice_stream_}};
     sent_ = sent_of(schedule_, flow_, memory_.types());
   }
   NcclExecutor(const NcclExecutor&) = delete;
@@ -212,6 +214,11 @@ class NcclExecutor {
 
   static constexpr std::int64_t exchange_bytes = std::int64_t{1} << 20;
 
+  BufferPlan plan_memory() {
+    BufferPlan plan = plan_buffers(schedule_, program_, rank_, RankMemory::alignment, options_.expected);
+    program_.add(plan.waits);
+    return plan;
+  }
   void allocate(std::optional<Stream> compute) {
     memory_.place(device_.allocate(static_cast<std::size_t>(memory_.bytes())));
     host_input_ = device_.allocate_host(memory_.input().size());

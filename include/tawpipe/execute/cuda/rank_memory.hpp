@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "tawpipe/backend/device_compute.hpp"
@@ -28,16 +29,17 @@ class RankMemory {
  public:
   static constexpr std::int64_t alignment = 256;  ///< of every buffer
 
+  /// @param plan      of the rank, aligned to `alignment`
   /// @param staging   [lane] bytes
   /// @param exchange  bytes through which ranks tell each other what they know
   /// @throws InputError  as number_types
-  RankMemory(const Schedule& schedule, const Dataflow& flow, const Program& program, Rank rank,
+  RankMemory(const Schedule& schedule, const Dataflow& flow, BufferPlan plan, const Program& program, Rank rank,
              std::span<const std::int64_t> staging, std::int64_t exchange = 0)
       : schedule_{&schedule},
         flow_{&flow},
         rank_{rank},
         types_{number_types(schedule.workload())},
-        plan_{plan_buffers(schedule, program, rank, alignment)},
+        plan_{std::move(plan)},
         end_{plan_.bytes.value()} {
     std::int64_t workspace = 0;
     for (const StageWork& stage : schedule.stages()) {

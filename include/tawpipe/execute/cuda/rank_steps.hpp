@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <span>
 #include <utility>
 #include <vector>
@@ -86,7 +85,8 @@ class RankSteps {
     const Schedule& schedule;
     const Dataflow& flow;
     const Program& program;
-    const RankMemory& memory;  ///< at its place
+    std::vector<TaskId> order;  ///< of issue, of all ranks' tasks
+    const RankMemory& memory;   ///< at its place
     const CommunicatorPlan& communicators;
     const std::vector<std::int32_t>& own;  ///< [communicator of the plan] its index on this rank; -1: none
     const std::vector<Stream>& lanes;
@@ -143,16 +143,20 @@ class RankSteps {
         }
       }
     }
-    std::sort(launches.begin(), launches.end(), [](const Own& a, const Own& b) { return a.launch->task < b.launch->task; });
-    std::sort(told.begin(), told.end(), [](const Told& a, const Told& b) {
-      return std::pair{a.waiting, a.rank} < std::pair{b.waiting, b.rank};
+    std::vector<std::size_t> place(set_->order.size());  // [task] in the order of issue
+    for (std::size_t i = 0; i < place.size(); ++i) place[index(set_->order[i])] = i;
+    const auto place_of = [&](TaskId task) { return place[index(task)]; };
+    std::sort(launches.begin(), launches.end(),
+              [&](const Own& a, const Own& b) { return place_of(a.launch->task) < place_of(b.launch->task); });
+    std::sort(told.begin(), told.end(), [&](const Told& a, const Told& b) {
+      return std::pair{place_of(a.waiting), a.rank} < std::pair{place_of(b.waiting), b.rank};
     });
     std::vector<Event> done(set_->schedule.tasks().size());
     std::size_t next = 0;
     std::vector<Event> arrived;  // notices that the task at hand waits for
-    const auto add_notices = [&](TaskId until) {
+    const auto add_notices = [&](std::size_t until) {
       arrived.clear();
-      while (next < told.size() && told[next].waiting <= until) {
+      while (next < told.size() && place_of(told[next].waiting) <= until) {
         const Told first = told[next];
         Step step;
         step.notice = true;
@@ -178,7 +182,7 @@ class RankSteps {
     };
     for (const Own& own : launches) {
       const TaskId task = own.launch->task;
-      add_notices(task);
+      add_notices(place_of(task));
       Step step;
       step.task = task;
       step.op = set_->schedule.task(task).op;
@@ -193,7 +197,7 @@ class RankSteps {
       if (!is_compute(step.op)) add_message(task, own.lane, step);
       steps_.push_back(step);
     }
-    add_notices(TaskId{std::numeric_limits<std::int32_t>::max()});
+    add_notices(place.size());
   }
 
   void add_message(TaskId id, int lane, Step& step) {

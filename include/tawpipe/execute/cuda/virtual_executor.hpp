@@ -25,7 +25,7 @@
 namespace tawpipe::cuda {
 
 /// Trains with virtual ranks: a schedule of any number of ranks runs on one device and gives the numbers that it gives on as many
-/// devices. One host thread issues all tasks in the order of their ids, which is topological; streams and events do the rest.
+/// devices. One host thread issues all tasks in one topological order (issue_order); streams and events do the rest.
 /// A communication runs on the stream of its first end, behind all its ends, and they go on behind it.
 ///
 /// Memory is one allocation of the device for all ranks, made by the constructor; an iteration allocates nothing.
@@ -199,8 +199,10 @@ class VirtualExecutor {
     std::int64_t total = 0;
     for (std::size_t r = 0; r < ranks; ++r) {
       const Rank rank{static_cast<std::int32_t>(r)};
-      programs_.push_back(lowering.lower(rank));
-      memory_.emplace_back(schedule_, flow_, programs_.back(), rank, std::span{staging}.subspan(r * lanes, lanes));
+      Program& program = programs_.emplace_back(lowering.lower(rank));
+      BufferPlan plan = plan_buffers(schedule_, program, rank, RankMemory::alignment, options_.expected);
+      program.add(plan.waits);
+      memory_.emplace_back(schedule_, flow_, std::move(plan), program, rank, std::span{staging}.subspan(r * lanes, lanes));
       total += memory_.back().bytes();
     }
     allocated_ = Bytes{total};
@@ -247,8 +249,8 @@ class VirtualExecutor {
       }
     }
     std::vector<Event> done(schedule_.tasks().size());
-    for (std::size_t t = 0; t < done.size(); ++t) {
-      const TaskId task = id<TaskId>(t);
+    for (const TaskId task : issue_order(schedule_, options_.expected)) {
+      const std::size_t t = index(task);
       const std::vector<End> ends = ends_of(task);
       const Task& facts = schedule_.task(task);
       Step step{};

@@ -10,8 +10,10 @@
 #include "support/each_schedule.hpp"
 #include "support/toy_device_training.hpp"
 #include "tawpipe/analysis/traffic.hpp"
+#include "tawpipe/cost/roofline.hpp"
 #include "tawpipe/schedule/catalogue.hpp"
 #include "tawpipe/schedule/gradient_norm.hpp"
+#include "tawpipe/simulate/simulator.hpp"
 
 using namespace support;
 using namespace tawpipe;
@@ -73,6 +75,32 @@ TEST_CASE("virtual ranks send what the simulator says, and their timeline keeps 
       }
       CHECK(early == 0);
     }
+  });
+}
+
+TEST_CASE("virtual ranks give the same bits where memory is laid out for an expected timeline, and take no more") {
+  const Workload work = toy_work_f32(toy_model(12, true), 8);
+  const Cluster cluster = nodes_of({2, 2});
+  for_each_schedule(work, {{2, 2}}, [&](const Schedule& schedule) {
+    const Timeline expected = Simulator{cluster, RooflineCost{}}.run(schedule);
+    const ToyBits bits = train_f32_by_threads(schedule, 2);
+    for (const std::uint64_t seed : {1, 2, 3}) {
+      const EmulatedOrder order{.seed = seed, .in_issue_order = seed == 3};
+      const bool same = train_f32_by_virtual_ranks(schedule, 2, order, {.expected = &expected}) == bits;
+      CHECK(same);
+    }
+    EmulatedMachine machine{{}};
+    const auto allocated = [&](const Timeline* timeline) {
+      ToyVirtualExecutor executor{schedule,
+                                  EmulatedDevice{machine, 0},
+                                  [&] {
+                                    return ToyDeviceLayer{machine, ToyLayer<float>{work.model()}};
+                                  },
+                                  ToyDeviceUpdate{machine, {}},
+                                  {.expected = timeline}};
+      return executor.allocated();
+    };
+    CHECK(allocated(&expected) <= allocated(nullptr));
   });
 }
 

@@ -11,8 +11,10 @@
 #include "support/each_schedule.hpp"
 #include "support/toy_device_training.hpp"
 #include "tawpipe/analysis/traffic.hpp"
+#include "tawpipe/cost/roofline.hpp"
 #include "tawpipe/schedule/catalogue.hpp"
 #include "tawpipe/schedule/gradient_norm.hpp"
+#include "tawpipe/simulate/simulator.hpp"
 
 using namespace support;
 using namespace tawpipe;
@@ -58,6 +60,20 @@ TEST_CASE("ranks with communicators send what the simulator says") {
     train_f32_by_ranks(schedule, 1, {.seed = 5}, {}, 0, &results);
     const Traffic predicted = traffic(schedule, cluster);
     for (std::size_t r = 0; r < 4; ++r) CHECK(results[0].sent[r].total() == predicted.rank_sent_bytes[r]);
+  });
+}
+
+TEST_CASE("ranks with communicators give the same bits where memory is laid out for an expected timeline") {
+  const Workload work = toy_work_f32(toy_model(12, true), 8);
+  const Cluster cluster = nodes_of({2, 2});
+  for_each_schedule(work, {{2, 2}}, [&](const Schedule& schedule) {
+    const Timeline expected = Simulator{cluster, RooflineCost{}}.run(schedule);
+    const ToyBits bits = train_f32_by_threads(schedule, 2);
+    for (const std::uint64_t seed : {1, 2, 3}) {
+      const EmulatedOrder order{.seed = seed, .in_issue_order = seed == 3};
+      const bool same = train_f32_by_ranks(schedule, 2, order, {.expected = &expected}) == bits;
+      CHECK(same);
+    }
   });
 }
 

@@ -8,12 +8,15 @@
 #include <string>
 #include <vector>
 
+#include "support/clusters.hpp"
 #include "support/each_schedule.hpp"
 #include "support/nccl_rules.hpp"
 #include "support/null_device.hpp"
 #include "support/toy_device_training.hpp"
+#include "tawpipe/cost/roofline.hpp"
 #include "tawpipe/execute/cuda/nccl_executor.hpp"
 #include "tawpipe/schedule/gradient_norm.hpp"
+#include "tawpipe/simulate/simulator.hpp"
 
 using namespace support;
 using namespace tawpipe;
@@ -24,13 +27,14 @@ using LoggingCommunicator = TestCommunicator<NcclLog, NullDevice::Stream>;
 using LoggingExecutor = cuda::NcclExecutor<NullDevice, LoggingCommunicator, NullLayer, NullUpdate>;
 
 /// The calls of one iteration, and the most communicators that a rank has.
-std::size_t log_iteration(const Schedule& schedule, NcclLog& log) {
+std::size_t log_iteration(const Schedule& schedule, NcclLog& log, const Timeline* expected = nullptr) {
   const auto family = std::make_shared<LoggingCommunicator::Family>();
   std::size_t most = 0;
   for (int rank = 0; rank < schedule.ranks(); ++rank) {
     log.at(rank);
-    LoggingExecutor executor{schedule, NullDevice{}, LoggingCommunicator{log, family, rank, schedule.ranks()},
-                             [] { return NullLayer{}; }, NullUpdate{}};
+    LoggingExecutor executor{
+        schedule,     NullDevice{},          LoggingCommunicator{log, family, rank, schedule.ranks()}, [] { return NullLayer{}; },
+        NullUpdate{}, {.expected = expected}};
     executor.start(ToyTokens{schedule.workload().model().vocab}, {});
     most = std::max(most, executor.communicators());
   }
@@ -65,10 +69,14 @@ TEST_CASE("schedules of 24 ranks keep NCCL's rules with few communicators a rank
   }
 }
 
-TEST_CASE("every schedule keeps NCCL's rules with a gradient norm, and where nothing divides") {
-  for_each_schedule(toy_work_f32(toy_model(7, false), 8), {{3, 2}}, [](const Schedule& schedule) {
+TEST_CASE(
+    "every schedule keeps NCCL's rules with a gradient norm, in the order of an expected timeline, and where nothing divides") {
+  const Cluster cluster = nodes_of({3, 2});
+  for_each_schedule(toy_work_f32(toy_model(7, false), 8), {{3, 2}}, [&](const Schedule& plain) {
+    const Schedule schedule = with_gradient_norm(plain);
+    const Timeline expected = Simulator{cluster, RooflineCost{}}.run(schedule);
     NcclLog log;
-    log_iteration(with_gradient_norm(schedule), log);
+    log_iteration(schedule, log, &expected);
     CHECK(first_of(log.broken_rules()) == "");
   });
 }
