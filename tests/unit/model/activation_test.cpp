@@ -53,9 +53,16 @@ TEST_CASE("an embedding's gradient is left where no layer has room for it") {
   CHECK(tawpipe::stash_bytes(tiny, batch, Recompute::none, 0, true) == 16 * 12);
   CHECK(tawpipe::stash_bytes(tiny, batch, Recompute::full, 0, true) == 16 * 12);
   CHECK(tawpipe::stash_bytes(tiny, batch, Recompute::full, 0, false) == 0);
-  Transformer narrow = tiny;  // room for T I numbers; T H and two rows of H: 12 * 9 < 14 * 8 <= 12 * 10
-  narrow.intermediate = 9;
+  // Room for T I numbers; T H and, of the norms' gradients in float32, two rows of 2H: 12 * 10 < 16 * 8 <= 12 * 11
+  Transformer narrow = tiny;
+  narrow.intermediate = 10;
   CHECK(tawpipe::stash_bytes(narrow, batch, Recompute::none, 1, true) == 16 * 12);
+  narrow.intermediate = 11;
+  CHECK(tawpipe::stash_bytes(narrow, batch, Recompute::none, 1, true) == 0);
+  // In float32, two rows of H: 12 * 9 < 14 * 8 <= 12 * 10
+  narrow.dtype = Dtype::f32;
+  narrow.intermediate = 9;
+  CHECK(tawpipe::stash_bytes(narrow, batch, Recompute::none, 1, true) == 32 * 12);
   narrow.intermediate = 10;
   CHECK(tawpipe::stash_bytes(narrow, batch, Recompute::none, 1, true) == 0);
 }
