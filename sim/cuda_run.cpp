@@ -192,7 +192,8 @@ int train_with(const ExecutionRequest& request, const ExecutionModel& model, con
   }
   NcclCommunicator world = session->connect();
   try {
-    OneRank<T> executor{schedule, std::move(gpu), std::move(world), make_layer, std::move(optimizer)};
+    OneRank<T> executor{schedule,   std::move(gpu),       std::move(world),
+                        make_layer, std::move(optimizer), {.watch = &session->watch()}};
     return run(executor);
   } catch (const std::exception& error) {
     session->fail(error.what());  // while this rank's communicators are aborted, all others are told why

@@ -129,8 +129,12 @@ gpu::Trained train(const gpu::Reference& reference, const Schedule& schedule, cu
 
 void train_forever(const gpu::Reference& reference, const Schedule& schedule, cuda::Session& session,
                    cuda::NcclCommunicator world) {
-  Executor executor{schedule, cuda::CudaDevice{session.device()}, std::move(world), [&] { return gpu::layer_of(reference); },
-                    gpu::optimizer_of(reference)};
+  Executor executor{schedule,
+                    cuda::CudaDevice{session.device()},
+                    std::move(world),
+                    [&] { return gpu::layer_of(reference); },
+                    gpu::optimizer_of(reference),
+                    {.watch = &session.watch()}};
   for (int step = 1;; ++step) {
     executor.run(reference, {.step = step, .learning_rate = reference.number("lr")});
     if (step == 1 && session.rank() == 0) std::printf("training\n");

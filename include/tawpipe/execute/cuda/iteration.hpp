@@ -18,6 +18,7 @@
 #include "tawpipe/execute/cuda/rank_memory.hpp"
 #include "tawpipe/execute/dataflow.hpp"
 #include "tawpipe/execute/sent_bytes.hpp"
+#include "tawpipe/execute/watch.hpp"
 #include "tawpipe/schedule/describe.hpp"
 #include "tawpipe/schedule/gradient_norm.hpp"
 #include "tawpipe/timeline/timeline.hpp"
@@ -36,6 +37,9 @@ struct ExecutorOptions {
   /// for any timing, in the order of their ids.
   const Timeline* expected = nullptr;
   double time_limit = 0;  ///< seconds that an iteration may take before DeviceError; 0: any
+  double task_limit = 0;  ///< of NcclExecutor: the same of a task, which is named; 0: any. Needs the timeline
+  Watch* watch =
+      nullptr;  ///< of NcclExecutor: is told what each lane is at, and ends the iteration where another rank has failed
 };
 
 /// The order in which tasks are issued, the same on all ranks and topological: by their expected start, then by id.
@@ -55,7 +59,8 @@ class TaskClock {
 
   /// @param timed  whether the task of this number is measured here
   template <class Timed>
-  TaskClock(Device& device, std::size_t tasks, Timed&& timed) : begin_{device.make_event(true)}, at_(tasks, -1) {
+  TaskClock(Device& device, std::size_t tasks, Timed&& timed)
+      : begin_{device.make_event(true)}, armed_{device.make_event(true)}, at_(tasks, -1) {
     for (std::size_t t = 0; t < tasks; ++t) {
       if (!timed(id<TaskId>(t))) continue;
       at_[t] = static_cast<std::int32_t>(events_.size());
@@ -84,6 +89,19 @@ class TaskClock {
     }
     return timeline;
   }
+  /// To be called before an iteration is put into the streams: `ended` counts from here.
+  void arm(Device& device, Stream stream) const { device.record(armed_, stream); }
+  /// Whether the iteration has begun since `arm`: all ranks have come.
+  bool begun(Device& device) const {
+    return device.finished(armed_) && device.finished(begin_) && device.seconds_between(armed_, begin_) >= 0;
+  }
+  /// Whether the task's end has been reached since `arm`: a graph's events are recorded anew only when their turn comes, and
+  /// until then have the times of the launch before. True of what is not measured here.
+  bool ended(Device& device, TaskId task) const {
+    if (at_[index(task)] < 0) return true;
+    const typename Device::Event end = of(task).end;
+    return device.finished(armed_) && device.finished(end) && device.seconds_between(armed_, end) >= 0;
+  }
   /// The first of these tasks that has not ended; none if all have.
   TaskId first_unfinished(Device& device, std::span<const Launch> lane) const {
     for (const Launch& launch : lane) {
@@ -101,6 +119,7 @@ class TaskClock {
   static TimePoint point(double seconds) { return TimePoint{Duration{static_cast<std::int64_t>(std::max(seconds, 0.0) * 1e12)}}; }
 
   typename Device::Event begin_;
+  typename Device::Event armed_;
   std::vector<std::int32_t> at_;  ///< [task] in events_; -1: not measured
   std::vector<Events> events_;
 };

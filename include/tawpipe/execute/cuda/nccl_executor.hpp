@@ -17,6 +17,7 @@
 #include "tawpipe/execute/cuda/communicators.hpp"
 #include "tawpipe/execute/cuda/device_api.hpp"
 #include "tawpipe/execute/cuda/iteration.hpp"
+#include "tawpipe/execute/cuda/lane_progress.hpp"
 #include "tawpipe/execute/cuda/rank_memory.hpp"
 #include "tawpipe/execute/cuda/rank_steps.hpp"
 #include "tawpipe/execute/cuda/rank_work.hpp"
@@ -61,7 +62,12 @@ class NcclExecutor {
         clock_{device_, schedule.tasks().size(), [&](TaskId task) { return options.timeline && takes_part(task); }},
         memory_{schedule, flow_, plan_memory(), program_, rank_, staging_bytes(schedule, flow_, program_, rank_), exchange_bytes},
         layer_{make_layer()},
-        optimizer_{std::move(optimizer)} {
+        optimizer_{std::move(optimizer)},
+        progress_{schedule, program_, rank_, options.task_limit, options.watch} {
+    if (options.watch != nullptr) {
+      options.watch->describe_by(
+          [&schedule](int lane, std::int32_t task) { return describe_on_lane(schedule, lane, TaskId{task}); });
+    }
     allocate(compute);
     work_.emplace(schedule_, flow_, program_, memory_);
     layer_.use_stream(lanes_[0]);
@@ -70,6 +76,9 @@ class NcclExecutor {
         device_,
         {schedule_, flow_, program_, issue_order(schedule_, options_.expected), memory_, plan_, own_, lanes_, notice_stream_}};
     sent_ = sent_of(schedule_, flow_, memory_.types());
+  }
+  ~NcclExecutor() {
+    if (options_.watch != nullptr) options_.watch->describe_by({});
   }
   NcclExecutor(const NcclExecutor&) = delete;
   NcclExecutor& operator=(const NcclExecutor&) = delete;
@@ -130,6 +139,7 @@ class NcclExecutor {
       clip_ = args.gradient_clip > 0;
       memory_.fill_input(source, args, host_input_);
       device_.upload(memory_.input().data(), host_input_, memory_.input().size(), lanes_[0]);
+      clock_.arm(device_, lanes_[0]);
       if (options_.graph && warm_) {
         if (!graph_ || captured_clip_ != clip_) capture();
         device_.launch(*graph_, lanes_[0]);
@@ -146,7 +156,11 @@ class NcclExecutor {
     host::IterationResult result;
     guarded([&] {
       device_.use();
-      await_end();
+      progress_.begin();
+      await_end([&] {
+        if (!options_.timeline || !clock_.begun(device_)) return;
+        progress_.look(tawpipe::detail::now(), [&](TaskId task) { return clock_.ended(device_, task); });
+      });
       result.losses.assign(static_cast<std::size_t>(schedule_.workload().microbatches()), 0.0);
       const double square = memory_.read_output(host_output_, result.losses);
       if (clip_) result.gradient_norm = std::sqrt(square);
@@ -354,8 +368,17 @@ class NcclExecutor {
     world_.check();
     for (Communicator& one : communicators_) one.check();
   }
-  void await_end() {
-    if (await(device_, ended_, options_.time_limit, [&] { check(); })) return;
+  /// @param look  called now and then meanwhile; may throw
+  template <class Look>
+  void await_end(Look&& look) {
+    const auto poll = [&] {
+      check();
+      look();
+      if (options_.watch != nullptr && options_.watch->failed()) throw DeviceError("another rank has failed");
+    };
+    const bool ended = await(device_, ended_, options_.time_limit, poll);
+    progress_.begin();  // nobody is at any task now
+    if (ended) return;
     throw DeviceError(late_message(schedule_, options_, [&](auto&& visit) {
       for (int lane = 0; lane < program_.lanes(); ++lane) {
         visit(number(rank_), lane, clock_.first_unfinished(device_, program_.lane(lane)));
@@ -386,7 +409,7 @@ class NcclExecutor {
     window_.write(device_, at, bytes, lanes_[0]);
     world_.all_reduce(at, at, static_cast<std::int64_t>(values.size()), type, Reduction::maximum, lanes_[0]);
     device_.record(ended_, lanes_[0]);
-    await_end();
+    await_end([] {});
     window_.read(device_, bytes, at, lanes_[0]);
   }
   void largest_times(std::vector<TimePoint>& times) {
@@ -415,6 +438,7 @@ class NcclExecutor {
   RankMemory memory_;
   Layer layer_;
   Optimizer optimizer_;
+  LaneProgress progress_;
   std::optional<RankWork> work_;
   CommunicatorPlan plan_;
   std::vector<std::int32_t> own_;  ///< [communicator of the plan] index into communicators_; -1: not this rank's
