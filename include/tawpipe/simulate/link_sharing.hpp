@@ -13,6 +13,7 @@
 #include "tawpipe/core/ids.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/cost/cost_model.hpp"
+#include "tawpipe/simulate/wide_sum.hpp"
 
 namespace tawpipe {
 
@@ -175,11 +176,15 @@ class LinkSharing {
     started_.clear();
     freed_.clear();
     double reached = 0;
+    double level = endless;  // of the links that are used up at `reached`
     while (!queue_.empty()) {
       const Entry first = queue_.front();
       std::pop_heap(queue_.begin(), queue_.end(), Entry::later);
       queue_.pop_back();
-      reached = std::max(reached, first.key);
+      if (first.key > reached * (1 + same)) {
+        reached = first.key;
+        level = endless;
+      }
       Link& link = link_at(first.link);
       if (link.settled || link.entry != first.number) continue;
       if (link.stale) compute_share(first.link);
@@ -188,9 +193,11 @@ class LinkSharing {
       } else if (!link.released && link.share > link.level * (1 + same)) {
         release(first.link);
       } else {
-        // Below what the sweep has reached there is only rounding: a link that decided flows have used up exactly.
-        const double level = std::max(link.share, reached);
-        settle(first.link, close(level, link.level) ? link.level : level);
+        // Below what the sweep has reached, and just above it, there is only rounding: a link that decided flows have used up
+        // exactly, or one of equal links, another of which has decided a flow of both. All get the very same level, so that it
+        // does not matter which comes first.
+        if (level == endless) level = close(reached, link.level) ? link.level : reached;
+        settle(first.link, level);
       }
     }
     for (const LinkId id : opened_) {
@@ -248,31 +255,32 @@ class LinkSharing {
   }
 
   /// The rate at which the link's capacity is used up: decided flows keep theirs, free ones take as much as they get, and the
-  /// others no more than they have, as another link holds them back.
+  /// others no more than they have, as another link holds them back. Where that is the share itself, both are held back and it
+  /// does not matter which link is to blame: they are shared with like free ones, so that the share has the same bits.
   void compute_share(LinkId id) {
     Link& link = link_at(id);
     link.stale = false;
-    double taken = 0;
-    double free_weight = 0;
+    WideSum taken;
+    WideSum free_weight;
     capped_.clear();
     for (const Member& member : link.members) {
       const Flow& flow = flows_[at(member.flow)];
       if (is_decided(flow)) {
-        taken += flow.new_rate * member.weight;
+        taken.add(flow.new_rate * member.weight);
       } else if (is_free(flow, id)) {
-        free_weight += member.weight;
+        free_weight.add(member.weight);
       } else {
         capped_.push_back({flow.rate, member.weight});
       }
     }
     for (;;) {
-      double weight = free_weight;
-      for (const Capped& flow : capped_) weight += flow.weight;
-      link.share = weight > 0 ? std::max(0.0, link.capacity - taken) / weight : endless;
+      WideSum weight = free_weight;
+      for (const Capped& flow : capped_) weight.add(flow.weight);
+      link.share = weight.value() > 0 ? std::max(0.0, taken.left_of(link.capacity)) / weight.value() : endless;
       std::size_t kept = 0;
       for (const Capped& flow : capped_) {
-        if (flow.rate <= link.share) {
-          taken += flow.rate * flow.weight;
+        if (flow.rate < link.share * (1 - same)) {
+          taken.add(flow.rate * flow.weight);
         } else {
           capped_[kept++] = flow;
         }
