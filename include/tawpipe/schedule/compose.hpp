@@ -19,8 +19,9 @@ namespace detail {
 /// matrices of which a rank has its part: a part of a matrix is no range of the model's numbering.
 class Composer {
  public:
-  Composer(const Schedule& logical, const Workload& whole, const Layout& layout, const RankMap& map)
-      : logical_{logical}, layout_{layout}, map_{map}, builder_{logical.name(), whole, ranks(), lanes()} {
+  /// @param kept  tensor, context and data: that many of each are written, the first ones; the layout's own where all are
+  Composer(const Schedule& logical, const Workload& whole, const Layout& layout, const RankMap& map, const Layout& kept)
+      : logical_{logical}, layout_{layout}, kept_{kept}, map_{map}, builder_{logical.name(), whole, ranks(), lanes()} {
     for (const auto& [key, value] : logical.options()) builder_.option(key, value);
     builder_.option("tensor", std::to_string(layout.tensor));
     builder_.option("context", std::to_string(layout.context));
@@ -28,6 +29,7 @@ class Composer {
     std::vector<StageWork> stages{logical.stages().begin(), logical.stages().end()};
     for (StageWork& stage : stages) split(stage);
     builder_.stages(std::move(stages));
+    if (!(kept_ == layout_)) builder_.written_ranks(written());
   }
 
   Schedule build() {
@@ -44,22 +46,31 @@ class Composer {
   }
 
  private:
-  std::size_t copies() const { return static_cast<std::size_t>(layout_.tensor * layout_.context * layout_.data); }
-  int ranks() const { return logical_.ranks() * static_cast<int>(copies()); }
+  std::size_t copies() const { return static_cast<std::size_t>(kept_.tensor * kept_.context * kept_.data); }
+  int ranks() const { return logical_.ranks() * layout_.tensor * layout_.context * layout_.data; }
+  /// [rank] whether its copy is kept
+  std::vector<char> written() const {
+    std::vector<char> written(static_cast<std::size_t>(ranks()), 0);
+    for (int logical = 0; logical < logical_.ranks(); ++logical) {
+      for (int copy = 0; copy < static_cast<int>(copies()); ++copy) written[index(real(Rank{logical}, copy))] = 1;
+    }
+    return written;
+  }
   /// The logical lanes, and one for the sums over replicas.
   std::vector<std::string> lanes() const {
     std::vector<std::string> lanes = logical_.lanes();
     lanes.push_back("data_parallel");
     return lanes;
   }
-  /// Copy number -> place: tensor fastest, then context, then data.
+  /// Copy number -> place: tensor fastest, then context, then data; of those kept.
+  int copy_at(int tensor, int context, int data) const { return tensor + kept_.tensor * (context + kept_.context * data); }
   Rank real(Rank logical, int copy) const {
-    return map_.rank({copy % layout_.tensor, copy / layout_.tensor % layout_.context, number(logical),
-                      copy / layout_.tensor / layout_.context});
+    return map_.rank(
+        {copy % kept_.tensor, copy / kept_.tensor % kept_.context, number(logical), copy / kept_.per_logical_rank()});
   }
   /// Replica d works on the d-th part of the microbatches.
   std::int32_t microbatch(std::int32_t logical, int copy) const {
-    return logical + static_cast<std::int32_t>(logical_.workload().microbatches()) * (copy / layout_.per_logical_rank());
+    return logical + static_cast<std::int32_t>(logical_.workload().microbatches()) * (copy / kept_.per_logical_rank());
   }
   std::size_t copy_of(TaskId task, int copy) const { return index(task) * copies() + static_cast<std::size_t>(copy); }
 
@@ -147,46 +158,51 @@ class Composer {
     const Bytes keys{
         2 * whole.layers * passes *
         part(workload.batch().tokens() * workload.model().key_width() * size_bytes(workload.model().dtype), layout_.tensor)};
-    for (int data = 0; data < layout_.data; ++data) {
+    const int p = number(task.rank);
+    for (int d = 0; d < kept_.data; ++d) {
       if (layout_.tensor > 1) {
-        for (int c = 0; c < layout_.context; ++c) {
-          add_within(
-              logical_id, Op::all_reduce, forward, activations,
-              [&](int i) { return i + layout_.tensor * (c + layout_.context * data); }, layout_.tensor);
+        for (int c = 0; c < kept_.context; ++c) {
+          std::vector<Rank> members;
+          std::vector<int> copies;
+          for (int t = 0; t < layout_.tensor; ++t) members.push_back(map_.rank({t, c, p, d}));
+          for (int t = 0; t < kept_.tensor; ++t) copies.push_back(copy_at(t, c, d));
+          add_within(logical_id, Op::all_reduce, forward, activations, members, copies);
         }
       }
       if (layout_.context > 1) {
-        for (int t = 0; t < layout_.tensor; ++t) {
-          const auto member = [&](int i) { return t + layout_.tensor * (i + layout_.context * data); };
-          add_within(logical_id, Op::all_gather, forward, keys, member, layout_.context);
-          if (!forward) add_within(logical_id, Op::reduce_scatter, forward, keys, member, layout_.context);
+        for (int t = 0; t < kept_.tensor; ++t) {
+          std::vector<Rank> members;
+          std::vector<int> copies;
+          for (int c = 0; c < layout_.context; ++c) members.push_back(map_.rank({t, c, p, d}));
+          for (int c = 0; c < kept_.context; ++c) copies.push_back(copy_at(t, c, d));
+          add_within(logical_id, Op::all_gather, forward, keys, members, copies);
+          if (!forward) add_within(logical_id, Op::reduce_scatter, forward, keys, members, copies);
         }
       }
     }
   }
 
   /// One collective among copies of a computation; what waited for the computation now waits for it.
-  template <class Member>
-  void add_within(TaskId logical_id, Op op, bool forward, Bytes bytes, Member&& member, int count) {
+  /// @param copies  those of the members that are kept
+  void add_within(TaskId logical_id, Op op, bool forward, Bytes bytes, const std::vector<Rank>& members,
+                  const std::vector<int>& copies) {
     const Task& task = logical_.task(logical_id);
-    std::vector<Rank> members;
     std::vector<Use> uses;
     std::vector<TaskId> after;
-    for (int i = 0; i < count; ++i) {
-      members.push_back(real(task.rank, member(i)));
-      after.push_back(copies_[copy_of(logical_id, member(i))]);
-      const BufferId changed = exchanged_buffer(logical_id);
-      if (changed != none<BufferId>) uses.push_back({buffer(changed, member(i)), Access::read_write});
+    const BufferId changed = exchanged_buffer(logical_id);
+    for (const int copy : copies) {
+      after.push_back(copies_[copy_of(logical_id, copy)]);
+      if (changed != none<BufferId>) uses.push_back({buffer(changed, copy), Access::read_write});
     }
     const TaskId added = builder_.add({.op = op,
                                        .payload = forward ? Payload::activations : Payload::activation_gradients,
                                        .rank = members[0],
                                        .group = builder_.group(members),
                                        .stage = task.stage,
-                                       .microbatch = microbatch(task.microbatch, member(0)),
+                                       .microbatch = microbatch(task.microbatch, copies[0]),
                                        .bytes = bytes},
                                       uses, after);
-    for (int i = 0; i < count; ++i) copies_[copy_of(logical_id, member(i))] = added;
+    for (const int copy : copies) copies_[copy_of(logical_id, copy)] = added;
   }
 
   /// The activation buffer that a computation hands on: the one it changes in place, or else the last one it writes. The first
@@ -204,8 +220,7 @@ class Composer {
 
   /// Before an update: the gradient it reads, summed over replicas and context ranks, which all hold the same parameters.
   void add_gradient_sum(TaskId update) {
-    const int holders = layout_.data * layout_.context;
-    if (holders == 1) return;
+    if (layout_.data * layout_.context == 1) return;
     BufferId gradient = none<BufferId>;
     PiecesId updated = none<PiecesId>;
     for (const Use& use : logical_.uses(update)) {
@@ -217,15 +232,18 @@ class Composer {
     const Task& task = logical_.task(update);
     const ParameterBytes& sizes = builder_.workload().parameter_bytes();
     const std::int64_t states = sizes.weight + sizes.gradient + sizes.optimizer;
-    for (int t = 0; t < layout_.tensor; ++t) {
+    for (int t = 0; t < kept_.tensor; ++t) {
       std::vector<Rank> members;
       std::vector<Use> uses;
       std::vector<TaskId> after;
-      for (int i = 0; i < holders; ++i) {
-        const int copy = t + layout_.tensor * i;
-        members.push_back(real(task.rank, copy));
-        uses.push_back({buffer(gradient, copy), Access::read_write});
-        for (const TaskId earlier : logical_.dependencies(update)) after.push_back(copies_[copy_of(earlier, copy)]);
+      for (int d = 0; d < layout_.data; ++d) {
+        for (int c = 0; c < layout_.context; ++c) {
+          members.push_back(map_.rank({t, c, number(task.rank), d}));
+          if (c >= kept_.context || d >= kept_.data) continue;
+          const int copy = copy_at(t, c, d);
+          uses.push_back({buffer(gradient, copy), Access::read_write});
+          for (const TaskId earlier : logical_.dependencies(update)) after.push_back(copies_[copy_of(earlier, copy)]);
+        }
       }
       builder_.add({.op = Op::all_reduce,
                     .payload = Payload::gradients,
@@ -241,6 +259,7 @@ class Composer {
 
   const Schedule& logical_;
   Layout layout_;
+  Layout kept_;
   const RankMap& map_;
   ScheduleBuilder builder_;
   std::vector<TaskId> copies_;  ///< [logical task, copy] what stands for it: the task, or the last collective behind it
@@ -252,7 +271,7 @@ class Composer {
 /// @param logical  built for map.logical_ranks() ranks and the microbatches of one replica
 /// @param whole    the work of all replicas together
 inline Schedule compose(const Schedule& logical, const Workload& whole, const Layout& layout, const RankMap& map) {
-  return detail::Composer{logical, whole, layout, map}.build();
+  return detail::Composer{logical, whole, layout, map, layout}.build();
 }
 
 }  // namespace tawpipe

@@ -34,6 +34,8 @@ class ScheduleBuilder {
 
   const Workload& workload() const { return workload_; }
   void option(std::string key, std::string value) { parts_.options.emplace_back(std::move(key), std::move(value)); }
+  /// Of the others (0) no program is written: groups name them, and nothing else. @param written  [rank]
+  void written_ranks(std::vector<char> written) { written_ = std::move(written); }
   /// Says what each rank stands for.
   void layout(const Layout& layout) { parts_.layout = layout; }
   void stages(std::vector<StageWork> stages) {
@@ -97,17 +99,25 @@ class ScheduleBuilder {
   std::size_t size() const { return parts_.tasks.size(); }
   const std::vector<Buffer>& buffers() const { return parts_.buffers; }
 
+  /// The builder is empty afterwards: what a schedule does not need is freed, and what it needs takes its own size, as a vector
+  /// that has grown holds up to twice that.
   Schedule build() {
-    parts_.dependencies = Rows<TaskId>{std::move(dependency_begin_), std::move(dependency_items_)};
-    parts_.uses = Rows<Use>{std::move(use_begin_), std::move(use_items_)};
+    state_ = {};
+    readers_ = {};
+    parts_.tasks.shrink_to_fit();
+    parts_.buffers.shrink_to_fit();
+    parts_.dependencies = fitting_rows(dependency_begin_, dependency_items_);
+    parts_.uses = fitting_rows(use_begin_, use_items_);
     parts_.groups = groups_.rows();
     parts_.pieces = pieces_.rows();
     parts_.splits = splits_.rows();
     std::vector<std::uint32_t> begin{0};
+    for (const auto& lane : program_) begin.push_back(begin.back() + static_cast<std::uint32_t>(lane.size()));
     std::vector<TaskId> items;
-    for (const auto& lane : program_) {
+    items.reserve(begin.back());
+    for (auto& lane : program_) {
       items.insert(items.end(), lane.begin(), lane.end());
-      begin.push_back(static_cast<std::uint32_t>(items.size()));
+      lane = {};
     }
     parts_.program = Rows<TaskId>{std::move(begin), std::move(items)};
     return Schedule{std::move(workload_), std::move(parts_)};
@@ -149,6 +159,13 @@ class ScheduleBuilder {
     std::map<std::vector<T>, std::int32_t> ids_;
   };
 
+  template <class T>
+  static Rows<T> fitting_rows(std::vector<std::uint32_t>& begin, std::vector<T>& items) {
+    begin.shrink_to_fit();
+    items.shrink_to_fit();
+    return Rows<T>{std::move(begin), std::move(items)};
+  }
+
   int lane_on(TaskId task, Rank rank) const {
     const Task& t = parts_.tasks[index(task)];
     return is_point_to_point(t.op) && rank == t.peer ? t.peer_lane : t.lane;
@@ -183,6 +200,7 @@ class ScheduleBuilder {
 
   void enqueue(TaskId added, const Task& task) {
     const auto push = [&](Rank rank, int lane) {
+      if (!written_.empty() && written_[index(rank)] == 0) return;
       program_[index(rank) * parts_.lanes.size() + static_cast<std::size_t>(lane)].push_back(added);
     };
     if (is_collective(task.op)) {
@@ -197,6 +215,7 @@ class ScheduleBuilder {
   Bytes workspace_;
   Schedule::Parts parts_;
   std::vector<std::vector<TaskId>> program_;
+  std::vector<char> written_;  ///< [rank]; empty: all
   std::vector<std::uint32_t> dependency_begin_;
   std::vector<TaskId> dependency_items_;
   std::vector<std::uint32_t> use_begin_;
