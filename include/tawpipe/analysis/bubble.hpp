@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <span>
 #include <vector>
 
 #include "tawpipe/schedule/schedule.hpp"
@@ -19,8 +20,9 @@ struct Bubble {
 
 /// Idle time of `timeline`. Drawn idle units and transfers that hold the compute lane count as idle.
 /// Source of span_rate: Qi et al. 2024, Zero Bubble Pipeline Parallelism, arXiv:2401.10241 (bubble rate).
+/// @param same_as  [rank] the rank before it that does the same (FoldedSchedule::same_as); empty: each for itself
 /// Complexity: O(tasks).
-inline Bubble bubble(const Schedule& schedule, const Timeline& timeline) {
+inline Bubble bubble(const Schedule& schedule, const Timeline& timeline, std::span<const Rank> same_as = {}) {
   struct Span {
     TimePoint first = TimePoint{Duration::max()};
     TimePoint last;
@@ -39,6 +41,10 @@ inline Bubble bubble(const Schedule& schedule, const Timeline& timeline) {
     span.first = std::min(span.first, timeline.start[t]);
     span.last = std::max(span.last, timeline.end[t]);
     span.work += took;
+  }
+  for (std::size_t rank = 0; rank < same_as.size(); ++rank) {
+    result.busy[rank] = result.busy[index(same_as[rank])];
+    spans[rank] = spans[index(same_as[rank])];
   }
   const Duration makespan = timeline.makespan();
   if (makespan <= Duration{}) return result;

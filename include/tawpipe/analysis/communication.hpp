@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -59,8 +60,10 @@ inline std::int64_t overlap(const Intervals& a, const Intervals& b) {
 
 }  // namespace detail
 
-/// Communication time of `timeline`. Complexity: O(tasks log tasks), one rank's intervals in memory at a time.
-inline Communication communication(const Schedule& schedule, const Timeline& timeline) {
+/// Communication time of `timeline`.
+/// @param same_as  [rank] the rank before it that does the same (FoldedSchedule::same_as); empty: each for itself
+/// Complexity: O(tasks log tasks), one rank's intervals in memory at a time.
+inline Communication communication(const Schedule& schedule, const Timeline& timeline, std::span<const Rank> same_as = {}) {
   Communication result;
   const std::size_t lanes = schedule.lanes().size();
   result.lane_busy_s.assign(lanes, 0);
@@ -69,10 +72,12 @@ inline Communication communication(const Schedule& schedule, const Timeline& tim
   detail::Intervals work;
   detail::Intervals all;
   std::vector<detail::Intervals> in_flight(lanes);
-  const auto exposed = [&](const detail::Intervals& busy) {
-    return static_cast<double>(detail::length(busy) - detail::overlap(busy, work)) * scale;
-  };
-  for (int rank = 0; rank < schedule.ranks(); ++rank) {
+  const auto seconds_of = [&](std::int64_t picoseconds) { return static_cast<double>(picoseconds) * scale; };
+  const auto exposed = [&](const detail::Intervals& busy) { return detail::length(busy) - detail::overlap(busy, work); };
+  const std::size_t figures = 2 * lanes + 2;
+  std::vector<std::int64_t> of_rank(same_as.size() * figures);  // of those that others repeat
+  std::vector<std::int64_t> own(figures);                       // [busy and exposed of each lane, then of all]
+  const auto measure = [&](int rank) {
     work.clear();
     all.clear();
     for (std::size_t lane = 0; lane < lanes; ++lane) {
@@ -90,11 +95,30 @@ inline Communication communication(const Schedule& schedule, const Timeline& tim
     detail::unite(work);
     detail::unite(all);
     for (std::size_t lane = 0; lane < lanes; ++lane) {
-      result.lane_busy_s[lane] += static_cast<double>(detail::length(in_flight[lane])) * scale;
-      result.lane_exposed_s[lane] += exposed(in_flight[lane]);
+      own[2 * lane] = detail::length(in_flight[lane]);
+      own[2 * lane + 1] = exposed(in_flight[lane]);
     }
-    result.busy_s += static_cast<double>(detail::length(all)) * scale;
-    result.exposed_s += exposed(all);
+    own[2 * lanes] = detail::length(all);
+    own[2 * lanes + 1] = exposed(all);
+  };
+  for (int rank = 0; rank < schedule.ranks(); ++rank) {
+    if (same_as.empty()) {
+      measure(rank);
+    } else {
+      const auto kept = of_rank.begin() + static_cast<std::ptrdiff_t>(index(same_as[static_cast<std::size_t>(rank)]) * figures);
+      if (same_as[static_cast<std::size_t>(rank)] == Rank{rank}) {
+        measure(rank);
+        std::copy(own.begin(), own.end(), kept);
+      } else {
+        std::copy_n(kept, figures, own.begin());
+      }
+    }
+    for (std::size_t lane = 0; lane < lanes; ++lane) {
+      result.lane_busy_s[lane] += seconds_of(own[2 * lane]);
+      result.lane_exposed_s[lane] += seconds_of(own[2 * lane + 1]);
+    }
+    result.busy_s += seconds_of(own[2 * lanes]);
+    result.exposed_s += seconds_of(own[2 * lanes + 1]);
   }
   return result;
 }

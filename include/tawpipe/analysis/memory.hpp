@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "tawpipe/schedule/schedule.hpp"
@@ -23,9 +24,11 @@ struct PeakMemory {
 
 /// The peak of each rank while `schedule` runs as in `timeline`. A persistent buffer is held throughout, a transient one
 /// from its first use's start to its last use's end.
+/// @param same_as  [rank] the rank before it that does the same (FoldedSchedule::same_as); empty: each for itself
 /// @return [rank], `schedule.ranks()` long.
 /// Complexity: O(uses + buffers log buffers).
-inline std::vector<PeakMemory> peak_memory(const Schedule& schedule, const Timeline& timeline) {
+inline std::vector<PeakMemory> peak_memory(const Schedule& schedule, const Timeline& timeline,
+                                           std::span<const Rank> same_as = {}) {
   constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
   struct Life {
     std::int64_t from = never;
@@ -58,6 +61,10 @@ inline std::vector<PeakMemory> peak_memory(const Schedule& schedule, const Timel
     }
   }
   for (std::size_t rank = 0; rank < peaks.size(); ++rank) {
+    if (!same_as.empty() && same_as[rank] != id<Rank>(rank)) {
+      peaks[rank] = peaks[index(same_as[rank])];
+      continue;
+    }
     // At one instant what ends releases before what starts takes, as a stream-ordered allocator does.
     std::sort(changes[rank].begin(), changes[rank].end(), [](const Change& a, const Change& b) {
       return a.time != b.time ? a.time < b.time : (a.bytes != b.bytes ? a.bytes < b.bytes : a.kind < b.kind);

@@ -2,6 +2,7 @@
 // Not: how it is printed (report/).
 #pragma once
 
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,11 +12,20 @@
 #include "tawpipe/analysis/critical_path.hpp"
 #include "tawpipe/analysis/memory.hpp"
 #include "tawpipe/analysis/traffic.hpp"
+#include "tawpipe/schedule/fold.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 #include "tawpipe/timeline/timeline.hpp"
 #include "tawpipe/topology/cluster.hpp"
 
 namespace tawpipe {
+
+/// How much of a schedule was simulated for all of it (schedule/fold.hpp).
+struct Folding {
+  int factor = 1;          ///< devices that each simulated one stands for; 1: not folded, and the rest is empty
+  int ranks = 0;           ///< simulated
+  std::int64_t tasks = 0;  ///< simulated
+  std::string refusal;     ///< why it was not folded, where that was asked for
+};
 
 /// The outcome of one iteration of a schedule on a cluster.
 struct Summary {
@@ -44,10 +54,14 @@ struct Summary {
   std::vector<std::string> lanes;
   Communication communication;
   std::array<Duration, ops> critical_path{};  ///< [op] time on the critical path
+  Folding folding;
 };
 
-/// Summarizes `timeline`. Complexity: O(tasks log tasks).
-inline Summary summarize(const Schedule& schedule, const Cluster& cluster, const Timeline& timeline) {
+namespace detail {
+
+/// @param traffic  of the whole, which has as many tasks as are counted there
+inline Summary summarize(const Schedule& schedule, const Cluster& cluster, const Timeline& timeline, Traffic traffic,
+                         std::span<const Rank> same_as) {
   const Workload& workload = schedule.workload();
   Summary summary;
   summary.schedule = schedule.name();
@@ -55,15 +69,15 @@ inline Summary summarize(const Schedule& schedule, const Cluster& cluster, const
   summary.cluster = cluster.name();
   summary.nodes = cluster.nodes();
   summary.ranks = schedule.ranks();
-  summary.tasks = static_cast<std::int64_t>(schedule.tasks().size());
+  for (const std::int64_t tasks : traffic.tasks) summary.tasks += tasks;
   summary.stages = static_cast<std::int64_t>(schedule.stages().size());
   summary.microbatches = workload.microbatches();
   summary.makespan = timeline.makespan();
-  summary.bubble = bubble(schedule, timeline);
-  summary.peak_memory = peak_memory(schedule, timeline);
-  summary.traffic = traffic(schedule, cluster);
+  summary.bubble = bubble(schedule, timeline, same_as);
+  summary.peak_memory = peak_memory(schedule, timeline, same_as);
+  summary.traffic = std::move(traffic);
   summary.lanes = schedule.lanes();
-  summary.communication = communication(schedule, timeline);
+  summary.communication = communication(schedule, timeline, same_as);
   summary.critical_path = critical_path(schedule, timeline).time_of_op;
   double peak = 0;
   for (int rank = 0; rank < schedule.ranks(); ++rank) {
@@ -82,6 +96,21 @@ inline Summary summarize(const Schedule& schedule, const Cluster& cluster, const
     summary.tokens_per_device_per_second = workload.tokens() / time / summary.ranks;
     summary.mfu = workload.model_flops().value() / time / peak;
   }
+  return summary;
+}
+
+}  // namespace detail
+
+/// Summarizes `timeline`. Complexity: O(tasks log tasks).
+inline Summary summarize(const Schedule& schedule, const Cluster& cluster, const Timeline& timeline) {
+  return detail::summarize(schedule, cluster, timeline, traffic(schedule, cluster), {});
+}
+
+/// Summarizes the whole from the timeline of what was kept of it: the same summary but for `folding`.
+/// Complexity: O(kept tasks log kept tasks + ranks).
+inline Summary summarize(const FoldedSchedule& folded, const Cluster& cluster, const Timeline& timeline) {
+  Summary summary = detail::summarize(folded.schedule, cluster, timeline, traffic(folded, cluster), folded.same_as);
+  summary.folding = {folded.factor, summary.ranks / folded.factor, static_cast<std::int64_t>(folded.schedule.tasks().size()), {}};
   return summary;
 }
 

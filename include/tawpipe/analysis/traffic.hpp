@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tawpipe/cost/collective_cost.hpp"
+#include "tawpipe/schedule/fold.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 #include "tawpipe/topology/cluster.hpp"
 
@@ -46,11 +47,11 @@ inline Edges edges_of(const Schedule& schedule, const Task& task, const Cluster&
   return {std::move(shape.edges), shape.fraction};
 }
 
-}  // namespace detail
-
-/// The traffic of `schedule` on `cluster`, exact up to rounding each edge's part of a collective to a whole byte.
-/// Complexity: O(tasks + edges of the distinct communications) lookups.
-inline Traffic traffic(const Schedule& schedule, const Cluster& cluster, Algorithm all_reduce = Algorithm::ring) {
+/// Adds up traffic. `images(task, visit)` calls visit(schedule, image) for each communication that a task stands for, and
+/// `multiplicity(task)` is how many tasks it stands for.
+template <class Images, class Multiplicity>
+Traffic traffic_of(const Schedule& schedule, const Cluster& cluster, Algorithm all_reduce, Images&& images,
+                   Multiplicity&& multiplicity) {
   Traffic total;
   total.node_egress_bytes.assign(static_cast<std::size_t>(cluster.nodes()), 0);
   total.node_ingress_bytes = total.node_egress_bytes;
@@ -59,29 +60,51 @@ inline Traffic traffic(const Schedule& schedule, const Cluster& cluster, Algorit
   using Key = std::tuple<Op, Payload, Rank, Rank, GroupId, Bytes>;
   std::map<Key, std::int64_t> counts;
   for (const Task& task : schedule.tasks()) {
-    ++total.tasks[static_cast<std::size_t>(task.op)];
+    total.tasks[static_cast<std::size_t>(task.op)] += static_cast<std::int64_t>(multiplicity(task));
     if (!is_compute(task.op)) ++counts[{task.op, task.payload, task.rank, task.peer, task.group, task.bytes}];
   }
   for (const auto& [key, count] : counts) {
     const auto& [op, payload, rank, peer, group, bytes] = key;
     const Task task{.op = op, .payload = payload, .rank = rank, .peer = peer, .group = group, .bytes = bytes};
-    const detail::Edges edges = detail::edges_of(schedule, task, cluster, all_reduce);
-    const auto each = static_cast<std::int64_t>(edges.fraction * static_cast<double>(bytes.value()) + 0.5) * count;
-    for (const auto& [from, to] : edges.edges) {
-      const bool leaves = !cluster.same_node(from, to);
-      (leaves ? total.inter_node_bytes : total.intra_node_bytes) += each;
-      total.payload_bytes[static_cast<std::size_t>(payload)][leaves ? 1 : 0] += each;
-      total.rank_sent_bytes[index(from)] += each;
-      if (leaves) {
-        total.node_egress_bytes[index(cluster.node_of(from))] += each;
-        total.node_ingress_bytes[index(cluster.node_of(to))] += each;
+    images(task, [&, payload = payload, bytes = bytes, count = count](const Schedule& with_groups, const Task& image) {
+      const Edges edges = edges_of(with_groups, image, cluster, all_reduce);
+      const auto each = static_cast<std::int64_t>(edges.fraction * static_cast<double>(bytes.value()) + 0.5) * count;
+      for (const auto& [from, to] : edges.edges) {
+        const bool leaves = !cluster.same_node(from, to);
+        (leaves ? total.inter_node_bytes : total.intra_node_bytes) += each;
+        total.payload_bytes[static_cast<std::size_t>(payload)][leaves ? 1 : 0] += each;
+        total.rank_sent_bytes[index(from)] += each;
+        if (leaves) {
+          total.node_egress_bytes[index(cluster.node_of(from))] += each;
+          total.node_ingress_bytes[index(cluster.node_of(to))] += each;
+        }
+        for (const LinkId link : cluster.route(from, to).links) {
+          total.link_bytes[static_cast<std::size_t>(cluster.link(link).kind)] += each;
+        }
       }
-      for (const LinkId link : cluster.route(from, to).links) {
-        total.link_bytes[static_cast<std::size_t>(cluster.link(link).kind)] += each;
-      }
-    }
+    });
   }
   return total;
+}
+
+}  // namespace detail
+
+/// The traffic of `schedule` on `cluster`, exact up to rounding each edge's part of a collective to a whole byte.
+/// Complexity: O(tasks + edges of the distinct communications) lookups.
+inline Traffic traffic(const Schedule& schedule, const Cluster& cluster, Algorithm all_reduce = Algorithm::ring) {
+  return detail::traffic_of(
+      schedule, cluster, all_reduce, [&](const Task& task, auto&& visit) { visit(schedule, task); },
+      [](const Task&) { return 1; });
+}
+
+/// The traffic of the whole that was folded.
+inline Traffic traffic(const FoldedSchedule& folded, const Cluster& cluster, Algorithm all_reduce = Algorithm::ring) {
+  return detail::traffic_of(
+      folded.schedule, cluster, all_reduce,
+      [&](const Task& task, auto&& visit) {
+        for (const Task& image : folded.images(folded.kind_of_any_size(task))) visit(folded.census, image);
+      },
+      [&](const Task& task) { return folded.multiplicity(task); });
 }
 
 }  // namespace tawpipe

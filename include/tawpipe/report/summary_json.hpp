@@ -88,6 +88,14 @@ inline nlohmann::ordered_json to_json(const Summary& summary) {
   communication["lane_busy_s"] = std::move(lanes);
   communication["lane_exposed_s"] = std::move(exposed_lanes);
   json["critical_path_s"] = std::move(path);
+  const bool folded = summary.folding.factor > 1;
+  if (!folded && summary.folding.refusal.empty()) return json;
+  Json& folding = json["folding"];
+  folding["folded"] = folded;
+  folding["factor"] = summary.folding.factor;
+  folding["ranks_simulated"] = folded ? summary.folding.ranks : summary.ranks;
+  folding["tasks_simulated"] = folded ? summary.folding.tasks : summary.tasks;
+  if (!summary.folding.refusal.empty()) folding["refusal"] = summary.folding.refusal;
   return json;
 }
 

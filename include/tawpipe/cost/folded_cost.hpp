@@ -1,0 +1,180 @@
+// What the communications of a folded schedule do to the links of the whole cluster, and whether folding is exact there.
+// Not: how a schedule is folded (schedule/fold.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/core/text.hpp"
+#include "tawpipe/cost/cost_model.hpp"
+#include "tawpipe/schedule/fold.hpp"
+
+namespace tawpipe {
+
+/// `inner` for the schedule of a fold: each communication loads one link in place of all that see the same traffic, as often as
+/// images of it cross that link. Made by folded_cost(), which must not outlive what it was given.
+template <CostModel Inner>
+struct FoldedCost {
+  const Inner* inner;
+  const FoldedSchedule* folded;
+  std::vector<Path> paths;  ///< [kind]
+
+  Duration compute_time(const Schedule& schedule, const Task& task, const Cluster& cluster) const {
+    return inner->compute_time(schedule, task, cluster);
+  }
+  Path path(const Schedule&, const Task& task, const Cluster&) const { return paths[folded->kind(task)]; }
+  bool paths_by_size() const { return tawpipe::paths_by_size(*inner); }
+};
+
+/// A folded cost, or why there is none.
+template <CostModel Inner>
+struct FoldOutcome {
+  std::optional<FoldedCost<Inner>> cost;
+  std::string refusal;  ///< empty where there is a cost
+};
+
+namespace detail {
+
+/// The loads of all images of all kinds, and the links put into classes.
+///
+/// Two links are of one class where they have the same bandwidth and are loaded by the same: of each kind as many images, with
+/// the same weights. Folding is exact where all images of a kind have one latency and load the same set of classes. For then let
+/// all flows of a kind start together. Give each the rate of the fair solution in which every class is one link that holds what
+/// each of its links holds: no link is overfull, and each flow crosses a link of its kind's bottleneck class, which is used
+/// up and on which nothing is faster. So these rates are the fair ones, of which there is one set only, and all flows of a kind
+/// end together; by induction over time nothing ever tells images apart.
+class LinkClasses {
+ public:
+  /// Adds the next image of kind `kind`; kinds come in order.
+  void add(std::size_t kind, const Path& path) {
+    for (const LinkLoad& load : path.loads) loads_.push_back({load.link, static_cast<std::uint32_t>(kind), load.weight});
+    image_end_.push_back(loads_.size());
+  }
+
+  /// Finds the classes. Complexity: O(loads log loads).
+  void classify(const Cluster& cluster) {
+    sorted_ = loads_;
+    std::sort(sorted_.begin(), sorted_.end(), [](const Load& a, const Load& b) {
+      return std::tie(a.link, a.kind, a.weight) < std::tie(b.link, b.kind, b.weight);
+    });
+    class_of_.assign(static_cast<std::size_t>(cluster.links()), none<LinkId>);
+    using Seen = std::vector<std::pair<std::uint32_t, double>>;
+    std::map<std::pair<double, Seen>, LinkId> classes;
+    std::pair<double, Seen> seen;
+    for (std::size_t begin = 0, end = 0; begin < sorted_.size(); begin = end) {
+      const LinkId link = sorted_[begin].link;
+      seen.first = cluster.link(link).bandwidth.value();
+      seen.second.clear();
+      for (; end < sorted_.size() && sorted_[end].link == link; ++end) {
+        seen.second.emplace_back(sorted_[end].kind, sorted_[end].weight);
+      }
+      class_of_[index(link)] = classes.try_emplace(seen, link).first->second;
+    }
+  }
+
+  /// The classes that an image loads, each by its first link, in order.
+  std::vector<LinkId> classes(std::size_t image) const {
+    std::vector<LinkId> found;
+    for (std::size_t i = image == 0 ? 0 : image_end_[image - 1]; i < image_end_[image]; ++i) {
+      found.push_back(class_of_[index(loads_[i].link)]);
+    }
+    std::sort(found.begin(), found.end());
+    found.erase(std::unique(found.begin(), found.end()), found.end());
+    return found;
+  }
+
+  /// What all images of `kind` do to one link of each of these classes; a link stands there once for each image that crosses it.
+  std::vector<LinkLoad> loads(std::size_t kind, std::span<const LinkId> classes) const {
+    std::vector<LinkLoad> all;
+    const auto number = static_cast<std::uint32_t>(kind);
+    for (const LinkId link : classes) {
+      auto load = std::partition_point(sorted_.begin(), sorted_.end(), [&](const Load& other) {
+        return std::tie(other.link, other.kind) < std::tie(link, number);
+      });
+      for (; load != sorted_.end() && load->link == link && load->kind == number; ++load) all.push_back({link, load->weight});
+    }
+    return all;
+  }
+
+ private:
+  struct Load {
+    LinkId link;
+    std::uint32_t kind;
+    double weight;
+  };
+  std::vector<Load> loads_;             ///< by image
+  std::vector<std::size_t> image_end_;  ///< [image]
+  std::vector<Load> sorted_;            ///< by link, kind and weight
+  std::vector<LinkId> class_of_;        ///< [link] the first link of its class
+};
+
+/// The first computation that takes another rank another time than the kept one; empty if there is none.
+template <CostModel Inner>
+std::string find_unequal_computation(const FoldedSchedule& folded, const Cluster& cluster, const Inner& cost) {
+  std::map<Rank, std::map<std::tuple<Op, StageId, Bytes>, std::pair<Task, Duration>>> times;
+  for (const Task& task : folded.schedule.tasks()) {
+    if (!is_compute(task.op)) continue;
+    auto& of_rank = times[task.rank];
+    if (of_rank.contains({task.op, task.stage, task.bytes})) continue;
+    of_rank[{task.op, task.stage, task.bytes}] = {task, cost.compute_time(folded.schedule, task, cluster)};
+  }
+  for (std::size_t rank = 0; rank < folded.same_as.size(); ++rank) {
+    for (const auto& [key, known] : times[folded.same_as[rank]]) {
+      Task task = known.first;
+      task.rank = id<Rank>(rank);
+      if (cost.compute_time(folded.schedule, task, cluster) != known.second) {
+        return concat("a ", name(task.op), " takes rank ", rank, " another time than rank ", number(known.first.rank));
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace detail
+
+/// `inner` folded, if all images of each task take the same time and see the same traffic on `cluster`.
+/// @pre `inner` asks of a computation nothing but its rank, op, stage and bytes; FactoredCost asks which task it is
+/// Complexity: O(loads log loads) over all distinct communications of all ranks.
+template <CostModel Inner>
+FoldOutcome<Inner> folded_cost(const FoldedSchedule& folded, const Cluster& cluster, const Inner& inner) {
+  if (std::string unequal = detail::find_unequal_computation(folded, cluster, inner); !unequal.empty()) {
+    return {std::nullopt, std::move(unequal)};
+  }
+  FoldedCost<Inner> cost{&inner, &folded, {}};
+  detail::LinkClasses links;
+  for (std::size_t kind = 0; kind < folded.kinds.size(); ++kind) {
+    for (const Task& image : folded.images(kind)) {
+      const Path path = inner.path(folded.census, image, cluster);
+      links.add(kind, path);
+      if (cost.paths.size() == kind) cost.paths.push_back({path.latency, path.fraction, {}});
+      if (path.latency != cost.paths[kind].latency || path.fraction != cost.paths[kind].fraction) {
+        return {std::nullopt, concat("the ", name(image.op), " of rank ", number(image.rank),
+                                     " takes another latency than that of ", "rank ", number(folded.images(kind)[0].rank))};
+      }
+    }
+  }
+  links.classify(cluster);
+  for (std::size_t kind = 0; kind < folded.kinds.size(); ++kind) {
+    const std::size_t first = folded.begin[kind];
+    const std::vector<LinkId> classes = links.classes(first);
+    for (std::size_t image = first + 1; image < folded.begin[kind + 1]; ++image) {
+      if (links.classes(image) == classes) continue;
+      const Task& other = folded.census.tasks()[image];
+      return {std::nullopt,
+              concat("the ", name(other.op), " of rank ", number(other.rank),
+                     " shares its links with other traffic than that of rank ", number(folded.census.tasks()[first].rank))};
+    }
+    cost.paths[kind].loads = links.loads(kind, classes);
+  }
+  return {std::move(cost), {}};
+}
+
+}  // namespace tawpipe

@@ -1,0 +1,169 @@
+// A composed schedule folded: one tensor-parallel rank, context part or replica stands for all of its axis, which do the same at
+// the same time. Not: whether they do so on a given cluster (cost/folded_cost.hpp).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/schedule/compose.hpp"
+
+namespace tawpipe {
+
+/// The axes of a layout that are folded.
+struct FoldAxes {
+  bool tensor = false;
+  bool context = false;
+  bool data = false;
+
+  /// Devices that each simulated one stands for.
+  int factor(const Layout& layout) const {
+    return (tensor ? layout.tensor : 1) * (context ? layout.context : 1) * (data ? layout.data : 1);
+  }
+};
+
+/// A composed schedule of which the folded axes' first copies alone are written.
+struct FoldedSchedule {
+  /// Ranks, groups and the bytes of messages are those of the whole; tasks, buffers and programs only those of the copies that
+  /// are kept. The tasks stand in the order of the whole.
+  Schedule schedule;
+  /// [rank] the kept rank that does the same.
+  std::vector<Rank> same_as;
+  /// Devices that each kept one stands for; so often does the whole have each computation.
+  int factor = 1;
+  /// Its tasks are the communications of the whole, each kind once: of each distinct (op, rank, peer, group, bytes of a message)
+  /// of `schedule` the images in all copies, itself first. A group that spans a folded axis has one image along it.
+  Schedule census;
+  std::vector<std::uint32_t> begin;  ///< [kind] its first task in the census, and behind the last kind the end
+  using Kind = std::tuple<Op, Rank, Rank, GroupId, std::int64_t>;
+  std::map<Kind, std::size_t> kinds;
+
+  static Kind key(const Schedule& schedule, const Task& task) {
+    return {task.op, task.rank, task.peer, task.group, task.bytes.value() / messages_of(schedule, task)};
+  }
+  /// The kind of a communication of `schedule`.
+  std::size_t kind(const Task& task) const { return kinds.at(key(schedule, task)); }
+  /// A kind of the same ends, whatever its size.
+  std::size_t kind_of_any_size(const Task& task) const {
+    return kinds.lower_bound({task.op, task.rank, task.peer, task.group, 0})->second;
+  }
+  /// The images of one kind.
+  std::span<const Task> images(std::size_t kind) const {
+    return census.tasks().subspan(begin[kind], begin[kind + 1] - begin[kind]);
+  }
+  /// How many tasks of the whole one task stands for.
+  std::size_t multiplicity(const Task& task) const {
+    return is_compute(task.op) ? static_cast<std::size_t>(factor) : images(kind(task)).size();
+  }
+};
+
+namespace detail {
+
+/// Lists the communications of all copies.
+class Census {
+ public:
+  Census(const Schedule& folded, const Layout& layout, const RankMap& map, const FoldAxes& axes)
+      : folded_{folded}, layout_{layout}, map_{map}, axes_{axes} {
+    parts_.name = folded.name();
+    parts_.ranks = folded.ranks();
+    parts_.layout = layout;
+    parts_.stages = folded.parts().stages;
+    for (const Task& task : folded.tasks()) {
+      if (is_compute(task.op)) continue;
+      if (!kinds_.try_emplace(FoldedSchedule::key(folded, task), kinds_.size()).second) continue;
+      begin_.push_back(static_cast<std::uint32_t>(parts_.tasks.size()));
+      add_images(task);
+    }
+    begin_.push_back(static_cast<std::uint32_t>(parts_.tasks.size()));
+    parts_.groups = Rows<Rank>{std::move(group_begin_), std::move(members_)};
+  }
+
+  /// Moves what was found. @param into  its schedule is the folded one
+  void finish(FoldedSchedule& into) {
+    into.census = Schedule{folded_.workload(), std::move(parts_)};
+    into.begin = std::move(begin_);
+    into.kinds = std::move(kinds_);
+  }
+
+ private:
+  /// The images of a task are found by moving it along each folded axis that its ends do not span.
+  void add_images(const Task& task) {
+    std::vector<LayoutPlace> ends;
+    if (is_collective(task.op)) {
+      for (const Rank member : folded_.group(task.group)) ends.push_back(map_.place(member));
+    } else {
+      ends = {map_.place(task.rank), map_.place(task.peer)};
+    }
+    bool tensor = axes_.tensor;
+    bool context = axes_.context;
+    bool data = axes_.data;
+    for (const LayoutPlace& end : ends) {
+      tensor = tensor && end.tensor == ends[0].tensor;
+      context = context && end.context == ends[0].context;
+      data = data && end.data == ends[0].data;
+    }
+    for (int d = 0; d < (data ? layout_.data : 1); ++d) {
+      for (int c = 0; c < (context ? layout_.context : 1); ++c) {
+        for (int t = 0; t < (tensor ? layout_.tensor : 1); ++t) add_image(task, ends, {t, c, 0, d});
+      }
+    }
+  }
+
+  void add_image(Task task, const std::vector<LayoutPlace>& ends, const LayoutPlace& by) {
+    task.rank = moved(map_.place(task.rank), by);
+    if (is_collective(task.op)) {
+      for (const LayoutPlace& end : ends) members_.push_back(moved(end, by));
+      group_begin_.push_back(static_cast<std::uint32_t>(members_.size()));
+      task.group = id<GroupId>(group_begin_.size() - 2);
+    } else {
+      task.peer = moved(ends[1], by);
+    }
+    parts_.tasks.push_back(task);
+  }
+
+  Rank moved(const LayoutPlace& place, const LayoutPlace& by) const {
+    return map_.rank({place.tensor + by.tensor, place.context + by.context, place.logical, place.data + by.data});
+  }
+
+  const Schedule& folded_;
+  const Layout& layout_;
+  const RankMap& map_;
+  FoldAxes axes_;
+  Schedule::Parts parts_;
+  std::vector<std::uint32_t> begin_;
+  std::vector<std::uint32_t> group_begin_{0};
+  std::vector<Rank> members_;
+  std::map<FoldedSchedule::Kind, std::size_t> kinds_;
+};
+
+}  // namespace detail
+
+/// What compose() gives, with `axes` folded: only the first copy along each is ever made.
+///
+/// Complexity: that of composing the kept copies, and O(ranks) for each communication that is distinct on a rank.
+inline FoldedSchedule compose_folded(const Schedule& logical, const Workload& whole, const Layout& layout, const RankMap& map,
+                                     const FoldAxes& axes) {
+  Layout kept = layout;
+  if (axes.tensor) kept.tensor = 1;
+  if (axes.context) kept.context = 1;
+  if (axes.data) kept.data = 1;
+  Schedule schedule = detail::Composer{logical, whole, layout, map, kept}.build();
+  std::vector<Rank> same_as;
+  for (int rank = 0; rank < schedule.ranks(); ++rank) {
+    LayoutPlace place = map.place(Rank{rank});
+    if (axes.tensor) place.tensor = 0;
+    if (axes.context) place.context = 0;
+    if (axes.data) place.data = 0;
+    same_as.push_back(map.rank(place));
+  }
+  FoldedSchedule folded{std::move(schedule), std::move(same_as), axes.factor(layout), Schedule{whole, {}}, {}, {}};
+  detail::Census{folded.schedule, layout, map, axes}.finish(folded);
+  return folded;
+}
+
+}  // namespace tawpipe

@@ -1,0 +1,64 @@
+// Composed schedules simulated by as few of their copies as is exact.
+// Not: when it is (cost/folded_cost.hpp) nor how the kept copies are made (schedule/fold.hpp).
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/cost/folded_cost.hpp"
+#include "tawpipe/simulate/simulator.hpp"
+
+namespace tawpipe {
+
+/// The kept copies and their timeline.
+struct FoldedRun {
+  FoldedSchedule schedule;
+  Timeline timeline;
+};
+
+/// A folded run, or why there is none.
+struct FoldedSimulation {
+  std::optional<FoldedRun> run;
+  std::string refusal;  ///< of folding most, where a run folds less; empty where nothing was refused
+};
+
+/// The ways to fold a layout, those that fold more first.
+inline std::vector<FoldAxes> fold_choices(const Layout& layout) {
+  std::vector<FoldAxes> choices;
+  for (int bits = 7; bits > 0; --bits) {
+    const FoldAxes axes{(bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0};
+    if ((axes.tensor && layout.tensor == 1) || (axes.context && layout.context == 1) || (axes.data && layout.data == 1)) continue;
+    choices.push_back(axes);
+  }
+  std::stable_sort(choices.begin(), choices.end(),
+                   [&](const FoldAxes& a, const FoldAxes& b) { return a.factor(layout) > b.factor(layout); });
+  return choices;
+}
+
+/// Simulates compose(logical, whole, layout, map) on `cluster` without making it: with one copy for each folded axis, where all
+/// copies provably do the same at the same time. Folds the axes that leave least to simulate.
+/// @pre as folded_cost(): `cost` does not ask which task a computation is
+template <CostModel Cost>
+FoldedSimulation simulate_folded(const Schedule& logical, const Workload& whole, const Layout& layout, const Cluster& cluster,
+                                 const Cost& cost) {
+  const RankMap map{layout, cluster.ranks()};
+  FoldedSimulation result;
+  if (layout.is_plain()) result.refusal = "the layout has no copies";
+  for (const FoldAxes& axes : fold_choices(layout)) {
+    FoldedSchedule folded = compose_folded(logical, whole, layout, map, axes);
+    FoldOutcome<Cost> outcome = folded_cost(folded, cluster, cost);
+    if (!outcome.cost) {
+      if (result.refusal.empty()) result.refusal = std::move(outcome.refusal);
+      continue;
+    }
+    Timeline timeline = Simulator{cluster, *std::move(outcome.cost)}.run(folded.schedule);
+    result.run = FoldedRun{std::move(folded), std::move(timeline)};
+    break;
+  }
+  return result;
+}
+
+}  // namespace tawpipe

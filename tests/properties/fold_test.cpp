@@ -1,0 +1,203 @@
+// Folded equals unfolded: random composed schedules, simulated by one copy an axis and in full, give the same summary to the
+// byte (TAWPIPE_DRAWS=1000 for more). Not: that either is right (simulate/, analysis/).
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "support/random.hpp"
+#include "tawpipe/analysis/summary.hpp"
+#include "tawpipe/cost/fixed.hpp"
+#include "tawpipe/cost/measured.hpp"
+#include "tawpipe/cost/roofline.hpp"
+#include "tawpipe/report/summary_json.hpp"
+#include "tawpipe/schedule/catalogue.hpp"
+#include "tawpipe/simulate/folding.hpp"
+#include "tawpipe/topology/cluster_builder.hpp"
+
+using namespace tawpipe;
+using support::Random;
+
+namespace {
+
+int wanted() {
+  const char* const given = std::getenv("TAWPIPE_DRAWS");
+  return given == nullptr ? 50 : std::max(1, std::atoi(given));
+}
+
+template <class T>
+T one_of(Random& random, const std::vector<T>& values) {
+  return values[static_cast<std::size_t>(random.between(0, static_cast<int>(values.size()) - 1))];
+}
+
+/// A composed problem.
+struct Draw {
+  Cluster cluster;
+  Layout layout;
+  std::string schedule;
+  std::optional<Transformer> model;
+  std::int64_t microbatches = 0;  ///< of each replica
+  Recompute recompute = Recompute::none;
+  std::variant<RooflineCost, FixedCost, MeasuredCost> cost;
+
+  Workload workload(int replicas) const {
+    const int devices = cluster.ranks() / (layout.per_logical_rank() * layout.data);
+    if (!model) return Workload::abstract(devices, microbatches * replicas);
+    Workload work{*model, {64, 1, microbatches * replicas}, recompute};
+    work.over_devices(devices);
+    return work;
+  }
+
+  std::string text() const {
+    return concat(schedule, " on ", cluster.nodes(), " nodes, ", cluster.ranks(), " devices, tensor ", layout.tensor,
+                  ", context ", layout.context, ", data ", layout.data, ", ", layout.order, ", ", microbatches,
+                  " microbatches, cost ", cost.index());
+  }
+};
+
+Cluster draw_cluster(Random& random) {
+  std::vector<std::int32_t> nodes(static_cast<std::size_t>(one_of<int>(random, {1, 2, 2, 3, 4, 4, 6, 8})),
+                                  one_of<int>(random, {2, 4, 4, 8, 6}));
+  if (random.between(0, 9) == 0) nodes.back() *= 2;
+  // Slow links: what the last bit of a rate changes is then picoseconds.
+  const double scale = one_of<double>(random, {1, 1e-3, 1e-5});
+  return ClusterBuilder{}
+      .device({.name = "d", .memory = 1_GB, .peak = 1_TFLOPS, .memory_bandwidth = 100_GBps})
+      .devices_of_nodes(std::move(nodes))
+      .intra_node(
+          {.bandwidth = BytesPerSecond{scale * random.real(1e9, 9e9)}, .latency = Duration{random.between(0, 3) * 1'000'003}})
+      .inter_node(
+          {.bandwidth = BytesPerSecond{scale * random.real(1e8, 9e8)}, .latency = Duration{random.between(0, 3) * 5'000'011}})
+      .adapters_per_node(random.between(1, 3))
+      .build();
+}
+
+Draw draw(Random& random) {
+  Draw drawn{.cluster = draw_cluster(random), .layout = {}, .schedule = {}, .model = {}, .cost = {}};
+  drawn.layout = {one_of<int>(random, {1, 1, 2, 3, 4}), one_of<int>(random, {1, 1, 2, 3}),
+                  one_of<int>(random, {1, 2, 3, 4, 6, 8}), "tcsd"};
+  if (random.between(0, 1) == 0) {
+    for (std::size_t i = 3; i > 0; --i) {
+      std::swap(drawn.layout.order[i], drawn.layout.order[static_cast<std::size_t>(random.between(0, static_cast<int>(i)))]);
+    }
+  }
+  drawn.schedule = one_of(random, catalogue()).name;
+  drawn.model = Transformer{.name = "drawn",
+                            .layers = random.between(1, 13),
+                            .hidden = 48 * random.between(1, 9),
+                            .heads = 4,
+                            .kv_heads = random.between(1, 2) * 2,
+                            .intermediate = random.between(100, 900),
+                            .vocab = random.between(100, 1000),
+                            .tied = random.between(0, 1) == 0};
+  drawn.microbatches = random.between(1, 4) * one_of<int>(random, {1, 2, 4, 8});
+  drawn.recompute = one_of<Recompute>(random, {Recompute::none, Recompute::selective, Recompute::full});
+  const int kind = random.between(0, 5);
+  if (kind == 0) {
+    drawn.cost = FixedCost{Duration{1'000'000'007}, Duration{900'000'001}, Duration{800'000'003},
+                           Duration{random.between(0, 99) * 1'000'001}};
+    if (random.between(0, 1) == 0) drawn.model.reset();
+  } else if (kind == 1) {
+    const auto pass = [&] { return MeasuredPass{random.real(1e-4, 1e-3), random.real(0, 1e-3), random.real(0, 1e-3)}; };
+    const auto link = [&] { return MeasuredLink{random.real(0, 1e-5), random.real(1e-10, 9e-9)}; };
+    drawn.cost = MeasuredCost{.forward = pass(),
+                              .backward = pass(),
+                              .backward_input = pass(),
+                              .backward_weight = pass(),
+                              .update = MeasuredUpdate{1e-5, 1e-11},
+                              .intra_node = link(),
+                              .inter_node = link(),
+                              .work = {}};
+  } else {
+    drawn.cost = RooflineCost{.utilization = random.real(0.1, 1),
+                              .overhead = Duration{random.between(0, 2) * 4'200'000},
+                              .all_reduce = random.between(0, 1) == 0 ? Algorithm::ring : Algorithm::tree,
+                              .nccl_collectives = random.between(0, 2) == 0};
+  }
+  return drawn;
+}
+
+std::string text_of(const Summary& summary) {
+  auto json = to_json(summary);
+  json.erase("folding");
+  return json.dump(1);
+}
+
+/// The first lines that differ.
+std::string difference(const std::string& a, const std::string& b) {
+  std::string out;
+  std::size_t i = 0;
+  std::size_t j = 0;
+  for (int found = 0; i < a.size() && j < b.size() && found < 4;) {
+    const std::string left = a.substr(i, a.find('\n', i) - i);
+    const std::string right = b.substr(j, b.find('\n', j) - j);
+    if (left != right) {
+      out += concat(left, "  instead of  ", right, "\n");
+      ++found;
+    }
+    i += left.size() + 1;
+    j += right.size() + 1;
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("folded and full simulations of random composed schedules give the same summary") {
+  Random random{2026};
+  int equal = 0;
+  int refused = 0;
+  int coupled = 0;  // flows of one kind on one link
+  std::string axes;
+  for (int tries = 0; equal < wanted() && tries < 100 * wanted(); ++tries) {
+    const Draw drawn = draw(random);
+    const std::string what = drawn.text();
+    CAPTURE(tries);
+    CAPTURE(what);
+    try {
+      const RankMap map{drawn.layout, drawn.cluster.ranks()};
+      const Schedule logical = build_schedule(
+          drawn.schedule,
+          {.workload = drawn.workload(1), .nodes = map.logical_nodes(drawn.cluster.groups_by_node()), .options = {}});
+      if (logical.tasks().size() * static_cast<std::size_t>(drawn.cluster.ranks()) > 200000) continue;
+      std::visit(
+          [&](const auto& cost) {
+            const Workload whole = drawn.workload(drawn.layout.data);
+            const FoldedSimulation folded = simulate_folded(logical, whole, drawn.layout, drawn.cluster, cost);
+            if (!folded.run) {
+              REQUIRE(!folded.refusal.empty());
+              ++refused;
+              return;
+            }
+            const Schedule full = compose(logical, whole, drawn.layout, map);
+            const Timeline timeline = Simulator{drawn.cluster, cost}.run(full);
+            const Summary expected = summarize(full, drawn.cluster, timeline);
+            const Summary found = summarize(folded.run->schedule, drawn.cluster, folded.run->timeline);
+            const std::string differs = difference(text_of(found), text_of(expected));
+            CHECK_MESSAGE(text_of(found) == text_of(expected), differs);
+            CHECK(found.traffic.rank_sent_bytes == expected.traffic.rank_sent_bytes);
+            CHECK(found.traffic.node_ingress_bytes == expected.traffic.node_ingress_bytes);
+            CHECK(found.traffic.tasks == expected.traffic.tasks);
+            CHECK(found.bubble.busy == expected.bubble.busy);
+            CHECK(found.folding.factor > 1);
+            CHECK(found.folding.tasks < found.tasks);
+            CHECK(found.folding.ranks * found.folding.factor == found.ranks);
+            ++equal;
+            coupled += drawn.layout.data > 1 ? 1 : 0;
+          },
+          drawn.cost);
+    } catch (const InputError&) {
+      continue;
+    }
+  }
+  CHECK(equal == wanted());
+  CHECK(refused > 0);
+  CHECK(coupled > 0);
+  MESSAGE(concat(equal, " folded, ", refused, " refused"));
+}
