@@ -209,6 +209,12 @@ int run(int argc, char** argv) {
       ->group("Schedule");
   add_problem_flags(*simulate, request, "1");
   add_noise_flags(*simulate, request);
+  simulate
+      ->add_option("--fold", request.fold,
+                   "Simulate devices that do the same once: auto (default: where that is exact), on or off\n"
+                   "(docs/schedules.md)")
+      ->type_name("auto|on|off")
+      ->group("Layout");
   int runs = 0;
   add_count(*simulate, "--spread", runs,
             "Repeat under that many seeds of noise (jitter 0.01 if none is given) and print the spread", "N", "Noise");

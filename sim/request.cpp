@@ -12,6 +12,7 @@
 #include "tawpipe/model/huggingface_config.hpp"
 #include "tawpipe/report/formatters.hpp"
 #include "tawpipe/report/measured_json.hpp"
+#include "tawpipe/simulate/folding.hpp"
 #include "tawpipe/simulate/simulator.hpp"
 #include "tawpipe/topology/cluster_file.hpp"
 
@@ -108,6 +109,30 @@ Cost parse_cost(const std::string& text, const std::optional<Transformer>& model
   throw InputError(concat("--cost: ", unknown_name("cost model", kind, {"roofline", "fixed", "measured"})));
 }
 
+Fold parse_fold(const std::string& text) {
+  if (text.empty() || text == "off") return Fold::off;
+  if (text == "auto") return Fold::automatic;
+  if (text == "on") return Fold::on;
+  throw InputError(concat("--fold ", quote(one_line(text)), " must be auto, on or off"));
+}
+
+/// The prediction by kept copies alone, if it is exact; otherwise `refusal` says why not.
+std::optional<Prediction> predict_folded(const Problem& problem, const Schedule& logical, const Workload& whole,
+                                         std::string& refusal) {
+  if (!problem.noise.is_none()) {
+    refusal = "noise is drawn for each device";
+    return std::nullopt;
+  }
+  if (const auto* measured = std::get_if<MeasuredCost>(&problem.cost)) measured->check(whole);
+  FoldedSimulation folded = std::visit(
+      [&](const auto& cost) { return simulate_folded(logical, whole, problem.layout, problem.cluster, cost); }, problem.cost);
+  refusal = std::move(folded.refusal);
+  if (!folded.run) return std::nullopt;
+  Summary summary = summarize(folded.run->schedule, problem.cluster, folded.run->timeline);
+  summary.folding.refusal = refusal;
+  return Prediction{std::move(folded.run->schedule.schedule), std::move(folded.run->timeline), std::move(summary)};
+}
+
 /// Interference changes when tasks meet, and so itself: this often is it counted anew.
 constexpr int interference_rounds = 3;
 
@@ -185,6 +210,7 @@ Problem resolve(const Request& given, bool choose_microbatch, const Workload* kn
   if (!request.stragglers.empty()) parse_stragglers(request.stragglers, problem.noise);
   problem.noise.check();
   RankMap{problem.layout, problem.cluster.ranks()};  // finds fault with a layout that does not divide the devices
+  problem.fold = parse_fold(request.fold);
   if (request.global_batch > 0 && request.microbatches > 0) {
     throw InputError("--global-batch and --microbatches say the same in two ways; give one of them");
   }
@@ -309,9 +335,19 @@ Schedule logical_schedule(const Problem& problem, const std::string& schedule, c
 
 Prediction predict(const Problem& problem, const std::string& schedule, const ScheduleOptions& options, std::int64_t size) {
   Schedule logical = logical_schedule(problem, schedule, options, size);
-  if (problem.layout.is_plain()) return predict(problem, std::move(logical));
+  const Workload whole = problem.workload(size);
+  std::string refusal;
+  if (problem.fold == Fold::on || (problem.fold == Fold::automatic && !problem.layout.is_plain())) {
+    if (std::optional<Prediction> folded = predict_folded(problem, logical, whole, refusal)) return *std::move(folded);
+    if (problem.fold == Fold::on) {
+      throw InputError(concat("--fold on: ", refusal, ", so folding would not be exact; --fold auto simulates it in full"));
+    }
+  }
   const RankMap map{problem.layout, problem.cluster.ranks()};
-  return predict(problem, compose(logical, problem.workload(size), problem.layout, map));
+  Prediction full =
+      predict(problem, problem.layout.is_plain() ? std::move(logical) : compose(logical, whole, problem.layout, map));
+  full.summary.folding.refusal = std::move(refusal);
+  return full;
 }
 
 Prediction predict_best(const Problem& problem, const std::string& schedule, const ScheduleOptions& options) {

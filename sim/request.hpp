@@ -39,12 +39,20 @@ struct Request {
   std::int64_t microbatches = 0;
   std::string recompute = "full";
   Layout layout;
+  std::string fold;  ///< auto, on or off; "" is off, for commands without the flag
   std::string cost = "roofline";
   Noise noise;
   std::string stragglers;  ///< PROBABILITYxSLOWDOWN; goes into `noise`
   std::string json;        ///< a file, or "-" for standard output
   std::string timeline;    ///< a file
   std::string trace;       ///< a file
+};
+
+/// Whether copies that do the same are simulated once (simulate/folding.hpp).
+enum class Fold {
+  off,
+  automatic,  ///< where it is exact
+  on,         ///< or an error that says why it is not
 };
 
 using Cost = std::variant<RooflineCost, FixedCost, MeasuredCost>;
@@ -56,6 +64,7 @@ struct Problem {
   Cost cost;
   Recompute recompute = Recompute::full;
   Layout layout = {};
+  Fold fold = Fold::off;
   std::int64_t sequence = 0;
   std::int64_t global_batch = 0;                               ///< sequences; with microbatches == 0
   std::int64_t microbatches = 0;                               ///< given instead of the global batch, or without a model
@@ -81,7 +90,7 @@ ScheduleOptions parse_options(const std::vector<std::string>& texts, std::string
 
 /// A schedule with the timeline predicted for it.
 struct Prediction {
-  Schedule schedule;
+  Schedule schedule;  ///< where it was folded (summary.folding), the kept copies alone
   Timeline timeline;
   Summary summary;
 };

@@ -93,7 +93,8 @@ std::string table_text(const std::vector<Summary>& results, const std::vector<En
 
 int run_compare(const Request& request, const std::vector<std::string>& schedules, bool overlapped) {
   const std::vector<Entry> all = parse_entries(schedules, parse_options(request.options), overlapped);
-  const Problem problem = resolve(request, true);
+  Problem problem = resolve(request, true);
+  problem.fold = Fold::automatic;
   std::optional<OutputFile> file;  // opened first, so that a path that cannot be written is found before the work
   if (!request.json.empty()) file.emplace(request.json);
   const std::vector<Summary> results = run_all(problem, all);

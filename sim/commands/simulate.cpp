@@ -40,7 +40,7 @@ std::string memory_text(const Summary& summary) {
                      fullest, kinds);
 }
 
-std::string summary_text(const Summary& summary) {
+std::string summary_text(const Summary& summary, bool composed) {
   std::string out;
   const auto line = [&](std::string_view label, const std::string& text) { out += fmt::format("{:<22}{}\n", label, text); };
   line("schedule", concat(summary.schedule, "  ", options_text(summary)));
@@ -74,6 +74,13 @@ std::string summary_text(const Summary& summary) {
     path += fmt::format("{}{} {}", path.empty() ? "" : ", ", name(static_cast<Op>(op)), format_percent(time / summary.makespan));
   }
   line("critical path", path);
+  const Folding& folding = summary.folding;
+  if (folding.factor > 1) {
+    line("simulated", fmt::format("{} of {} devices, each for {} that do the same ({} tasks)", format_count(folding.ranks),
+                                  format_count(summary.ranks), format_count(folding.factor), format_count(folding.tasks)));
+  } else if (composed && !folding.refusal.empty()) {
+    line("simulated", "in full: " + folding.refusal);
+  }
   return out;
 }
 
@@ -113,7 +120,14 @@ void complain_of_memory(const Summary& summary) {
 
 }  // namespace
 
-int run_simulate(const Request& request) {
+int run_simulate(const Request& given) {
+  Request request = given;
+  if (request.fold.empty()) request.fold = "auto";
+  const bool every_task = !request.timeline.empty() || !request.trace.empty() || !request.schedule_file.empty();
+  if (every_task && request.fold == "on") {
+    throw InputError("--fold on simulates some of the tasks; --timeline, --trace and --schedule-file need all: leave one out");
+  }
+  if (every_task && request.fold == "auto") request.fold = "off";
   if (request.schedule.empty() && request.schedule_file.empty()) {
     throw InputError("--schedule is missing; give a name (tawpipe list schedules), --schedule-file or --graph");
   }
@@ -150,7 +164,7 @@ int run_simulate(const Request& request) {
   }
   const bool text_is_wanted =
       !is_standard_output(request.json) && !is_standard_output(request.timeline) && !is_standard_output(request.trace);
-  if (text_is_wanted) write_output("-", describe(problem) + "\n" + summary_text(summary));
+  if (text_is_wanted) write_output("-", describe(problem) + "\n" + summary_text(summary, !problem.layout.is_plain()));
   if (summary.out_of_memory.empty()) return ok;
   complain_of_memory(summary);
   return findings;

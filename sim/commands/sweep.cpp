@@ -213,6 +213,7 @@ class Sweep {
       }
     }
     Problem problem = resolve(request, true);
+    problem.fold = Fold::automatic;
     for (std::size_t a = 0; a < axes_.size(); ++a) {
       const std::string& name = axes_[a].parameter;
       if (name == "utilization") {
