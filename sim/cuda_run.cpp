@@ -16,6 +16,7 @@
 
 #include "tawpipe/execute/cuda/cuda_api.hpp"
 #include "tawpipe/execute/cuda/nccl_executor.hpp"
+#include "tawpipe/execute/cuda/nvtx.hpp"
 #include "tawpipe/execute/cuda/session.hpp"
 #include "tawpipe/execute/cuda/virtual_executor.hpp"
 #include "tawpipe/layers/cuda/adamw.hpp"
@@ -148,6 +149,7 @@ class Run final : public CudaRun {
     }
     observed_->on = static_cast<bool>(observe);
     observed_->seen.clear();
+    const cuda::NvtxRange named{concat("step ", args.step)};
     host::IterationArgs own = args;
     if (std::is_same_v<T, Half> && own.gradient_clip <= 0) own.gradient_clip = 1e30;  // the loss scale needs the norm
     host::IterationResult result = executor_.run(Fetching{fetch}, own);
