@@ -14,6 +14,6 @@ foreach(source IN LISTS benchmarks)
   add_executable(bench_${name} "${source}")
   set_target_properties(bench_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bench")
   target_include_directories(bench_${name} PRIVATE "${PROJECT_SOURCE_DIR}/tests")  # support/
-  target_link_libraries(bench_${name} PRIVATE ${tawpipe_all_libraries} benchmark::benchmark tawpipe_warnings)
+  target_link_libraries(bench_${name} PRIVATE ${tawpipe_program_libraries} benchmark::benchmark tawpipe_warnings)
 endforeach()
 add_subdirectory("${PROJECT_SOURCE_DIR}/bench/peers" "${PROJECT_BINARY_DIR}/bench/peers")
