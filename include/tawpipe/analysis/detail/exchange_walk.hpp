@@ -44,8 +44,10 @@ class ExchangeWalk {
       const bool stash = content.holds == Holds::stash && task.payload == Payload::activation_gradients;
       const bool activations = content.holds == Holds::forward_output || content.holds == Holds::backward_output || stash;
       const bool same = content.stage == number(task.stage) && content.microbatch == task.microbatch;
-      // A first stage's backward hands on nothing: what it exchanges are its layers' gradients, from what it works on.
-      const bool way = content.holds == Holds::forward_output || task.payload == Payload::activation_gradients;
+      // A first stage's backward hands on nothing: what it exchanges are its layers' gradients, from the forward's result that it
+      // works on.
+      const bool gradients = task.payload == Payload::activation_gradients;
+      const bool way = content.holds == Holds::forward_output ? !gradients || content.used : gradients;
       if (!activations || !same || !way || content.tensor != layout.place(rank).tensor) {
         fail(rank, concat(" finds ", content.words(), " in ", describe(schedule_, use.buffer)));
         continue;
