@@ -18,7 +18,7 @@ namespace tawpipe {
 struct BufferPlan {
   std::vector<std::int64_t> offset;  ///< [buffer] bytes from the begin of the rank's memory; -1: another rank's
   Bytes bytes;                       ///< to allocate, alignment included
-  std::vector<ReuseWait> waits;      ///< that reuse needs beside the program's own, for `Program::add`
+  std::vector<ReuseWait> waits;      ///< that reuse needs beside those the program had
 };
 
 namespace detail {
@@ -219,16 +219,18 @@ class BufferPlanner {
 /// is in use at the time; by size or by first use, whichever takes less.
 ///
 /// Without a timeline that holds in any timing that the program allows: a message that may be late keeps its buffer. With one, a
-/// buffer may also follow on one that is over in that timeline, and the plan says what has to be waited for so that it is. It
+/// buffer may also follow on one that is over in that timeline, and the program gets the waits that make sure of it. It
 /// then takes the timeline's peak, but for gaps that buffers of different sizes leave, and a run that keeps to the timeline waits
 /// for nothing.
 /// @param alignment  of each buffer, a power of two
 /// @param timeline   expected of the schedule; may be null. Tasks by their start in it, then by id, are then an order in which
 ///                   they can be issued; by id alone no longer.
 /// Complexity: O(buffers^2).
-inline BufferPlan plan_buffers(const Schedule& schedule, const Program& program, Rank rank, std::int64_t alignment = 64,
+inline BufferPlan plan_buffers(const Schedule& schedule, Program& program, Rank rank, std::int64_t alignment = 64,
                                const Timeline* timeline = nullptr) {
-  return detail::BufferPlanner{schedule, program, rank, alignment, timeline}.plan();
+  BufferPlan plan = detail::BufferPlanner{schedule, program, rank, alignment, timeline}.plan();
+  program.add(plan.waits);
+  return plan;
 }
 
 }  // namespace tawpipe

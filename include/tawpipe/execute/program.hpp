@@ -101,6 +101,9 @@ class Lowering {
                      [](const Foreign& a, const Foreign& b) { return a.waited_for < b.waited_for; });
   }
 
+  /// Whether any rank waits for a task that no message tells it of.
+  bool has_notices() const { return !foreign_.empty(); }
+
   /// The program of one rank. Complexity: O(its tasks + dependencies + notices of all).
   Program lower(Rank rank) const {
     Program program;

@@ -61,7 +61,8 @@ TEST_CASE("persistent buffers share nothing, and plans hold every buffer") {
       const Schedule schedule = build_schedule(info.name, request);
       const Lowering lowering{schedule};
       for (int r = 0; r < schedule.ranks(); ++r) {
-        const BufferPlan plan = plan_buffers(schedule, lowering.lower(Rank{r}), Rank{r});
+        Program program = lowering.lower(Rank{r});
+        const BufferPlan plan = plan_buffers(schedule, program, Rank{r});
         for (std::size_t b = 0; b < schedule.buffers().size(); ++b) {
           const Buffer& buffer = schedule.buffers()[b];
           if (buffer.rank != Rank{r}) continue;
@@ -100,7 +101,7 @@ TEST_CASE("without alignment the plan takes the simulated peak, or little more, 
     const Lowering lowering{schedule};
     for (int r = 0; r < schedule.ranks(); ++r) {
       CAPTURE(r);
-      const Program program = lowering.lower(Rank{r});
+      Program program = lowering.lower(Rank{r});
       const std::int64_t peak = peaks[static_cast<std::size_t>(r)].total.value();
       const BufferPlan always = plan_buffers(schedule, program, Rank{r}, 1);
       CHECK(always.bytes.value() >= peak);

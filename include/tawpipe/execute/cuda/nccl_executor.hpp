@@ -60,7 +60,9 @@ class NcclExecutor {
         options_{options},
         window_{(device_.use(), device_)},
         clock_{device_, schedule.tasks().size(), [&](TaskId task) { return options.timeline && takes_part(task); }},
-        memory_{schedule, flow_, plan_memory(), program_, rank_, staging_bytes(schedule, flow_, program_, rank_), exchange_bytes},
+        memory_{schedule,      flow_, plan_buffers(schedule, program_, rank_, RankMemory::alignment, options.expected),
+                program_,      rank_, staging_bytes(schedule, flow_, program_, rank_),
+                exchange_bytes},
         layer_{make_layer()},
         optimizer_{std::move(optimizer)},
         progress_{schedule, program_, rank_, options.task_limit, options.watch} {
@@ -228,11 +230,6 @@ class NcclExecutor {
 
   static constexpr std::int64_t exchange_bytes = std::int64_t{1} << 20;
 
-  BufferPlan plan_memory() {
-    BufferPlan plan = plan_buffers(schedule_, program_, rank_, RankMemory::alignment, options_.expected);
-    program_.add(plan.waits);
-    return plan;
-  }
   void allocate(std::optional<Stream> compute) {
     memory_.place(device_.allocate(static_cast<std::size_t>(memory_.bytes())));
     host_input_ = device_.allocate_host(memory_.input().size());
@@ -256,15 +253,7 @@ class NcclExecutor {
   }
 
   void split() {
-    bool notices = false;
-    const Lowering lowering{schedule_};
-    for (std::int32_t r = 0; r < schedule_.ranks() && !notices; ++r) {
-      const Program program = lowering.lower(Rank{r});
-      for (int lane = 0; lane < program.lanes(); ++lane) {
-        for (const Launch& launch : program.lane(lane)) notices |= !program.awaits(launch).empty();
-      }
-    }
-    plan_ = plan_communicators(schedule_, flow_, notices);
+    plan_ = plan_communicators(schedule_, flow_, Lowering{schedule_}.has_notices());
     own_.assign(plan_.members.size(), -1);
     for (std::size_t round = 0; round < plan_.rounds.size(); ++round) {
       const std::int32_t mine = plan_.in_round(round, rank_);

@@ -201,7 +201,6 @@ class VirtualExecutor {
       const Rank rank{static_cast<std::int32_t>(r)};
       Program& program = programs_.emplace_back(lowering.lower(rank));
       BufferPlan plan = plan_buffers(schedule_, program, rank, RankMemory::alignment, options_.expected);
-      program.add(plan.waits);
       memory_.emplace_back(schedule_, flow_, std::move(plan), program, rank, std::span{staging}.subspan(r * lanes, lanes));
       total += memory_.back().bytes();
     }

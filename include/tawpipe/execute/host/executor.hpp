@@ -63,7 +63,6 @@ class HostExecutor {
     for (int r = 0; r < schedule.ranks(); ++r) {
       Program& program = programs_.emplace_back(lowering.lower(Rank{r}));
       BufferPlan plan = plan_buffers(schedule, program, Rank{r}, RankState<T>::alignment, options.expected);
-      program.add(plan.waits);
       ranks_.emplace_back(schedule, flow_, std::move(plan), Rank{r});
       layers_.push_back(make_layer());
     }

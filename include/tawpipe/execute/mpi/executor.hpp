@@ -54,7 +54,9 @@ class MpiExecutor {
         options_{options},
         flow_{resolved(schedule, session)},
         program_{Lowering{schedule}.lower(Rank{session.rank()})},
-        state_{schedule, flow_, plan_memory(), Rank{session.rank()}},
+        state_{schedule, flow_,
+               plan_buffers(schedule, program_, Rank{session.rank()}, host::RankState<T>::alignment, options.expected),
+               Rank{session.rank()}},
         layer_{make_layer()},
         optimizer_{std::move(optimizer)},
         lanes_{schedule, flow_,   program_,
@@ -150,11 +152,6 @@ class MpiExecutor {
       throw InputError(concat("a schedule of ", lanes, " lanes needs more tags than this MPI has"));
     }
     return resolve_dataflow(schedule);
-  }
-  BufferPlan plan_memory() {
-    BufferPlan plan = plan_buffers(schedule_, program_, Rank{session_.rank()}, host::RankState<T>::alignment, options_.expected);
-    program_.add(plan.waits);
-    return plan;
   }
 
   template <class Source>
