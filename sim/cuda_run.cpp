@@ -29,16 +29,6 @@ namespace {
 using cuda::CudaDevice;
 using cuda::NcclCommunicator;
 
-cuda::Environment environment() {
-  cuda::Environment all;
-  for (char** one = environ; *one != nullptr; ++one) {
-    const std::string text{*one};
-    const auto equals = text.find('=');
-    if (equals != std::string::npos) all[text.substr(0, equals)] = text.substr(equals + 1);
-  }
-  return all;
-}
-
 /// A source of microbatches behind a function.
 struct Fetching {
   const CudaRun::Fetch& call;
@@ -221,7 +211,7 @@ int with_cuda_run(const ExecutionRequest& given, ExecutionModel model, const std
   ExecutionRequest request = given;
   if (!request.pace.empty()) throw InputError("--pace holds computations on a CPU to a speed; leave it out with --backend cuda");
   if (execution_dtype(request) == Dtype::f16) request.gradient_norm = true;  // ranks skip a step by it, together
-  const cuda::Environment variables = environment();
+  const cuda::Environment variables = cuda::read_environment(environ);
   if (cuda::place_of(variables).launcher.empty()) {
     cuda::visible_devices();
     const Schedule schedule =

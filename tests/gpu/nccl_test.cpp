@@ -19,16 +19,6 @@ using Executor = cuda::NcclExecutor<cuda::CudaDevice, cuda::NcclCommunicator, gp
 
 namespace {
 
-cuda::Environment environment() {
-  cuda::Environment all;
-  for (char** one = environ; *one != nullptr; ++one) {
-    const std::string text{*one};
-    const auto equals = text.find('=');
-    if (equals != std::string::npos) all[text.substr(0, equals)] = text.substr(equals + 1);
-  }
-  return all;
-}
-
 std::vector<std::int32_t> parse_nodes(const std::string& text) {
   std::vector<std::int32_t> nodes{0};
   for (const char c : text) {
@@ -149,7 +139,7 @@ int main(int argc, char** argv) {
     const gpu::Reference reference{argc > 1 ? argv[1] : ""};
     const std::vector<std::int32_t> nodes = parse_nodes(argc > 2 ? argv[2] : "1");
     std::vector<std::string> names{argv + std::min(argc, 3), argv + argc};
-    cuda::Session session{environment()};
+    cuda::Session session{cuda::read_environment(environ)};
     session.agree(session.ranks() == DeviceGroups{nodes}.ranks() ? "" : "NODES are not the ranks that were started");
     cuda::CudaDevice device{session.device()};
     cuda::NcclCommunicator world = session.connect();

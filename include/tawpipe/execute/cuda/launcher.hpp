@@ -18,6 +18,17 @@ namespace tawpipe::cuda {
 /// A process's environment: name and value.
 using Environment = std::map<std::string, std::string>;
 
+/// Reads what a process finds as `environ`: texts "NAME=value", then null.
+inline Environment read_environment(const char* const* texts) {
+  Environment all;
+  for (; *texts != nullptr; ++texts) {
+    const std::string_view text{*texts};
+    const auto equals = text.find('=');
+    if (equals != std::string_view::npos) all[std::string{text.substr(0, equals)}] = text.substr(equals + 1);
+  }
+  return all;
+}
+
 /// Where a launcher has put this process.
 struct ProcessPlace {
   int rank = 0;

@@ -100,3 +100,9 @@ TEST_CASE("what cannot be used is named with what would be right") {
   CHECK_THROWS_WITH_AS(place_of({{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"MASTER_PORT", "70000"}}),
                        "MASTER_PORT=70000 is set; it must be a number from 1 to 65535", InputError);
 }
+
+TEST_CASE("a process's environment is read as it stands") {
+  const char* const texts[] = {"RANK=3", "EMPTY=", "no value", "A=b=c", nullptr};
+  const Environment expected{{"RANK", "3"}, {"EMPTY", ""}, {"A", "b=c"}};
+  CHECK(tawpipe::cuda::read_environment(texts) == expected);
+}
