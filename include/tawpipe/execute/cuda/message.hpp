@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "tawpipe/execute/cuda/device_api.hpp"
 #include "tawpipe/execute/dataflow.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 
@@ -35,6 +36,28 @@ struct Move {
   Address from;
   std::int64_t count = 0;
 };
+
+/// A move whose addresses are found.
+struct ResolvedMove {
+  Move::Kind kind;
+  std::byte* to;
+  const std::byte* from;
+  std::int64_t count;
+};
+
+/// Puts a move of numbers of `type` into a stream.
+template <DeviceApi Device>
+void carry_out(const ResolvedMove& move, Dtype type, Device& device, typename Device::Stream stream) {
+  const auto bytes = static_cast<std::size_t>(move.count * size_bytes(type));
+  switch (move.kind) {
+    case Move::Kind::clear:
+      return device.clear(move.to, bytes, stream);
+    case Move::Kind::copy:
+      return device.copy(move.to, move.from, bytes, stream);
+    case Move::Kind::add:
+      return device.add(move.to, move.from, move.count, type, stream);
+  }
+}
 
 /// One rank's part of a communication: moves before it, where it reads and writes, moves after it.
 struct MessagePlan {

@@ -280,25 +280,14 @@ class NcclExecutor {
         work_->compute(step.task, device_, layer_, step.stream);
       } else if (step.op != Op::idle) {
         if (step.norm) work_->put_square(device_, step.stream);
-        for (const auto& one : steps_.before(step)) move(one, step);
+        for (const ResolvedMove& one : steps_.before(step)) carry_out(one, step.type, device_, step.stream);
         if (step.count > 0) communicate(step);
-        for (const auto& one : steps_.after(step)) move(one, step);
+        for (const ResolvedMove& one : steps_.after(step)) carry_out(one, step.type, device_, step.stream);
         if (step.norm && clip) work_->find_scale(device_, step.stream);
       }
       clock_.end(device_, step.task, step.stream);
     }
     if (step.record) device_.record(step.done, step.stream);
-  }
-  void move(const typename RankSteps<Device>::ResolvedMove& move, const Step& step) {
-    const auto bytes = static_cast<std::size_t>(move.count * size_bytes(step.type));
-    switch (move.kind) {
-      case Move::Kind::clear:
-        return device_.clear(move.to, bytes, step.stream);
-      case Move::Kind::copy:
-        return device_.copy(move.to, move.from, bytes, step.stream);
-      case Move::Kind::add:
-        return device_.add(move.to, move.from, move.count, step.type, step.stream);
-    }
   }
 
   void communicate(const Step& step) {

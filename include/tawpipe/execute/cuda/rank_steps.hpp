@@ -44,12 +44,6 @@ class RankSteps {
   using Stream = typename Device::Stream;
   using Event = typename Device::Event;
 
-  struct ResolvedMove {
-    Move::Kind kind;
-    std::byte* to;
-    const std::byte* from;
-    std::int64_t count;
-  };
   /// A part of an uneven all-gather or reduce-scatter.
   struct Part {
     int root;

@@ -150,12 +150,6 @@ class VirtualExecutor {
     Stream stream;
     Event ready;
   };
-  struct ResolvedMove {
-    Move::Kind kind;
-    std::byte* to;
-    const std::byte* from;
-    std::int64_t count;
-  };
   /// A task with all its addresses, streams and events.
   struct Step {
     TaskId task;
@@ -310,7 +304,7 @@ class VirtualExecutor {
       work_[index(step.rank)].compute(step.task, device_, layers_[index(step.rank)], step.stream);
     } else {
       if (step.norm) for_each_member(step, [&](const RankWork& work) { work.put_square(device_, step.stream); });
-      for (std::uint32_t i = step.moves_begin; i < step.moves_end; ++i) move(moves_[i], step);
+      for (std::uint32_t i = step.moves_begin; i < step.moves_end; ++i) carry_out(moves_[i], step.type, device_, step.stream);
       if (step.norm && clip) for_each_member(step, [&](const RankWork& work) { work.find_scale(device_, step.stream); });
     }
     clock_.end(device_, step.task, step.stream);
@@ -320,17 +314,6 @@ class VirtualExecutor {
   template <class Visit>
   void for_each_member(const Step& step, Visit&& visit) const {
     for (const Rank rank : schedule_.group(schedule_.task(step.task).group)) visit(work_[index(rank)]);
-  }
-  void move(const ResolvedMove& move, const Step& step) {
-    const auto bytes = static_cast<std::size_t>(move.count * size_bytes(step.type));
-    switch (move.kind) {
-      case Move::Kind::clear:
-        return device_.clear(move.to, bytes, step.stream);
-      case Move::Kind::copy:
-        return device_.copy(move.to, move.from, bytes, step.stream);
-      case Move::Kind::add:
-        return device_.add(move.to, move.from, move.count, step.type, step.stream);
-    }
   }
 
   void capture(bool clip) {
