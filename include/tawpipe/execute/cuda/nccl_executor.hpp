@@ -14,10 +14,10 @@
 #include <utility>
 #include <vector>
 
-#include "tawpipe/execute/cuda/communicators.hpp"
 #include "tawpipe/execute/cuda/device_api.hpp"
 #include "tawpipe/execute/cuda/iteration.hpp"
 #include "tawpipe/execute/cuda/lane_progress.hpp"
+#include "tawpipe/execute/cuda/rank_communicators.hpp"
 #include "tawpipe/execute/cuda/rank_memory.hpp"
 #include "tawpipe/execute/cuda/rank_steps.hpp"
 #include "tawpipe/execute/cuda/rank_work.hpp"
@@ -52,9 +52,9 @@ class NcclExecutor {
   NcclExecutor(const Schedule& schedule, Device device, Communicator world, MakeLayer&& make_layer, Optimizer optimizer,
                ExecutorOptions options = {}, std::optional<Stream> compute = std::nullopt)
       : schedule_{schedule},
-        world_{std::move(world)},
+        communicators_{schedule, std::move(world)},
         device_{std::move(device)},
-        rank_{Rank{checked_rank(schedule, world_)}},
+        rank_{Rank{communicators_.world().rank()}},
         flow_{resolve_dataflow(schedule)},
         program_{Lowering{schedule}.lower(rank_)},
         options_{options},
@@ -73,10 +73,7 @@ class NcclExecutor {
     allocate(compute);
     work_.emplace(schedule_, flow_, program_, memory_);
     layer_.use_stream(lanes_[0]);
-    split();
-    steps_ = RankSteps<Device>{
-        device_,
-        {schedule_, flow_, program_, issue_order(schedule_, options_.expected), memory_, plan_, own_, lanes_, notice_stream_}};
+    connect();
     sent_ = sent_of(schedule_, flow_, memory_.types());
   }
   ~NcclExecutor() {
@@ -202,20 +199,13 @@ class NcclExecutor {
       device_.record(joined_, stream);
       device_.wait(lanes_[0], joined_);
     }
-    world_.all_reduce(bytes_of(memory_.losses()), bytes_of(memory_.losses()), schedule_.workload().microbatches(), Dtype::f64,
-                      Reduction::sum, lanes_[0]);
+    communicators_.world().all_reduce(bytes_of(memory_.losses()), bytes_of(memory_.losses()), schedule_.workload().microbatches(),
+                                      Dtype::f64, Reduction::sum, lanes_[0]);
   }
 
  private:
   using Step = typename RankSteps<Device>::Step;
 
-  static std::int32_t checked_rank(const Schedule& schedule, Communicator& world) {
-    if (world.ranks() != schedule.ranks()) {
-      throw InputError(concat("the schedule has ", schedule.ranks(), " ranks and the communicator ", world.ranks(),
-                              "; start as many processes as the schedule has ranks"));
-    }
-    return world.rank();
-  }
   template <class T>
   static std::byte* bytes_of(T* numbers) {
     return reinterpret_cast<std::byte*>(numbers);
@@ -252,26 +242,24 @@ class NcclExecutor {
     await(device_, ended_, 0, [] {});
   }
 
-  void split() {
-    plan_ = plan_communicators(schedule_, flow_, Lowering{schedule_}.has_notices());
-    own_.assign(plan_.members.size(), -1);
-    for (std::size_t round = 0; round < plan_.rounds.size(); ++round) {
-      const std::int32_t mine = plan_.in_round(round, rank_);
-      std::optional<Communicator> made = world_.split(mine, mine < 0 ? 0 : plan_.member_of(mine, rank_));
-      if (mine < 0) continue;
-      own_[static_cast<std::size_t>(mine)] = static_cast<std::int32_t>(communicators_.size());
-      communicators_.push_back(std::move(*made));
+  /// Communicators, and steps over them.
+  void connect() {
+    const CommunicatorPlan plan = plan_communicators(schedule_, flow_, Lowering{schedule_}.has_notices());
+    const std::vector<std::int32_t> own = communicators_.split(plan);
+    if (plan.notices >= 0) {
+      notice_stream_ = device_.make_stream(options_.communicate);
+      side_.push_back(notice_stream_);
     }
-    if (plan_.notices < 0) return;
-    notice_stream_ = device_.make_stream(options_.communicate);
-    side_.push_back(notice_stream_);
+    steps_ = RankSteps<Device>{
+        device_,
+        {schedule_, flow_, program_, issue_order(schedule_, options_.expected), memory_, plan, own, lanes_, notice_stream_}};
   }
   // ---- an iteration ---------------------------------------------------------------------------------------------------------
 
   void issue(const Step& step, bool clip) {
     for (const Event& event : steps_.waits(step)) device_.wait(step.stream, event);
     if (step.notice) {
-      communicate(step);
+      communicators_.communicate(step, {}, device_);
     } else {
       clock_.start(device_, step.task, step.stream);
       if (step.op == Op::update) {
@@ -281,58 +269,13 @@ class NcclExecutor {
       } else if (step.op != Op::idle) {
         if (step.norm) work_->put_square(device_, step.stream);
         for (const ResolvedMove& one : steps_.before(step)) carry_out(one, step.type, device_, step.stream);
-        if (step.count > 0) communicate(step);
+        if (step.count > 0) communicators_.communicate(step, steps_.parts(step), device_);
         for (const ResolvedMove& one : steps_.after(step)) carry_out(one, step.type, device_, step.stream);
         if (step.norm && clip) work_->find_scale(device_, step.stream);
       }
       clock_.end(device_, step.task, step.stream);
     }
     if (step.record) device_.record(step.done, step.stream);
-  }
-
-  void communicate(const Step& step) {
-    if (step.communicator < 0) {  // a group of one
-      const bool moves = step.from != nullptr && step.to != nullptr && step.from != step.to;
-      if (moves) device_.copy(step.to, step.from, static_cast<std::size_t>(step.count * size_bytes(step.type)), step.stream);
-      return;
-    }
-    Communicator& by = communicators_[static_cast<std::size_t>(step.communicator)];
-    switch (step.op) {
-      case Op::pass:
-        if (step.from != nullptr) return by.send(step.from, step.count, step.type, step.peer, step.stream);
-        return by.receive(step.to, step.count, step.type, step.peer, step.stream);
-      case Op::exchange:
-        by.group_begin();
-        by.send(step.from, step.count, step.type, step.peer, step.stream);
-        by.receive(step.to, step.count, step.type, step.peer, step.stream);
-        return by.group_end();
-      case Op::broadcast:
-        return by.broadcast(step.from, step.to, step.count, step.type, step.peer, step.stream);
-      case Op::reduce:
-        return by.reduce(step.from, step.to, step.count, step.type, step.peer, step.stream);
-      case Op::all_reduce:
-        return by.all_reduce(step.from, step.to, step.count, step.type, Reduction::sum, step.stream);
-      default:
-        return by_member(step, by);
-    }
-  }
-  /// An all_gather or reduce_scatter; where parts are uneven, as a broadcast or reduce of each.
-  void by_member(const Step& step, Communicator& by) {
-    const bool gather = step.op == Op::all_gather;
-    if (steps_.parts(step).empty()) {
-      if (gather) return by.all_gather(step.from, step.to, step.count, step.type, step.stream);
-      return by.reduce_scatter(step.from, step.to, step.count, step.type, step.stream);
-    }
-    by.group_begin();
-    for (const auto& part : steps_.parts(step)) {
-      const std::int64_t begin = part.begin * size_bytes(step.type);
-      if (gather) {
-        by.broadcast(step.from, step.to + begin, part.count, step.type, part.root, step.stream);
-      } else {
-        by.reduce(step.from + begin, step.to, part.count, step.type, part.root, step.stream);
-      }
-    }
-    by.group_end();
   }
 
   void capture() {
@@ -342,15 +285,11 @@ class NcclExecutor {
     captured_clip_ = clip_;
   }
 
-  void check() {
-    world_.check();
-    for (Communicator& one : communicators_) one.check();
-  }
   /// @param look  called now and then meanwhile; may throw
   template <class Look>
   void await_end(Look&& look) {
     const auto poll = [&] {
-      check();
+      communicators_.check();
       look();
       if (options_.watch != nullptr && options_.watch->failed()) throw DeviceError("another rank has failed");
     };
@@ -369,15 +308,14 @@ class NcclExecutor {
     try {
       act();
     } catch (...) {
-      for (Communicator& one : communicators_) one.abort();
-      world_.abort();
+      communicators_.abort();
       throw;
     }
   }
 
   /// All ranks have come to this place of their streams.
   void meet(Stream stream) {
-    world_.all_reduce(memory_.notice_out(), memory_.notice_in(), 1, Dtype::f32, Reduction::sum, stream);
+    communicators_.world().all_reduce(memory_.notice_out(), memory_.notice_in(), 1, Dtype::f32, Reduction::sum, stream);
   }
   /// The largest of all ranks' values of each number.
   template <class T>
@@ -385,7 +323,7 @@ class NcclExecutor {
     const std::span<std::byte> bytes = std::as_writable_bytes(values);
     std::byte* const at = memory_.exchange().data();
     window_.write(device_, at, bytes, lanes_[0]);
-    world_.all_reduce(at, at, static_cast<std::int64_t>(values.size()), type, Reduction::maximum, lanes_[0]);
+    communicators_.world().all_reduce(at, at, static_cast<std::int64_t>(values.size()), type, Reduction::maximum, lanes_[0]);
     device_.record(ended_, lanes_[0]);
     await_end([] {});
     window_.read(device_, bytes, at, lanes_[0]);
@@ -404,8 +342,7 @@ class NcclExecutor {
   }
 
   const Schedule& schedule_;
-  Communicator world_;  ///< outlives the device's graphs, as do the others
-  std::vector<Communicator> communicators_;
+  RankCommunicators<Device, Communicator> communicators_;  ///< outlive the device's graphs
   Device device_;
   Rank rank_;
   Dataflow flow_;
@@ -418,8 +355,6 @@ class NcclExecutor {
   Optimizer optimizer_;
   LaneProgress progress_;
   std::optional<RankWork> work_;
-  CommunicatorPlan plan_;
-  std::vector<std::int32_t> own_;  ///< [communicator of the plan] index into communicators_; -1: not this rank's
   std::byte* host_input_ = nullptr;
   std::byte* host_output_ = nullptr;
   std::vector<Stream> lanes_;

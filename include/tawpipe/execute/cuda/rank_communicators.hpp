@@ -1,0 +1,114 @@
+// One rank's communicators, made for a schedule, and the calls on them that its steps are.
+// Not: which communicators there are (communicators.hpp) nor when a step's turn comes (nccl_executor.hpp).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/text.hpp"
+#include "tawpipe/execute/cuda/communicators.hpp"
+#include "tawpipe/execute/cuda/device_api.hpp"
+#include "tawpipe/execute/cuda/rank_steps.hpp"
+
+namespace tawpipe::cuda {
+
+/// The communicator of all ranks and those that are split from it.
+template <DeviceApi Device, CommunicatorApi<typename Device::Stream> Communicator>
+class RankCommunicators {
+ public:
+  using Step = typename RankSteps<Device>::Step;
+  using Part = typename RankSteps<Device>::Part;
+
+  /// @throws InputError  unless `world` has the ranks of the schedule.
+  RankCommunicators(const Schedule& schedule, Communicator world) : world_{std::move(world)} {
+    if (world_.ranks() == schedule.ranks()) return;
+    throw InputError(concat("the schedule has ", schedule.ranks(), " ranks and the communicator ", world_.ranks(),
+                            "; start as many processes as the schedule has ranks"));
+  }
+
+  Communicator& world() { return world_; }
+  /// Beside the one of all ranks.
+  std::size_t size() const { return own_.size(); }
+
+  /// Collective, once. @return [communicator of the plan] its index on this rank, as steps name it; -1: not this rank's
+  std::vector<std::int32_t> split(const CommunicatorPlan& plan) {
+    const Rank rank{world_.rank()};
+    std::vector<std::int32_t> index(plan.members.size(), -1);
+    for (std::size_t round = 0; round < plan.rounds.size(); ++round) {
+      const std::int32_t mine = plan.in_round(round, rank);
+      std::optional<Communicator> made = world_.split(mine, mine < 0 ? 0 : plan.member_of(mine, rank));
+      if (mine < 0) continue;
+      index[static_cast<std::size_t>(mine)] = static_cast<std::int32_t>(own_.size());
+      own_.push_back(std::move(*made));
+    }
+    return index;
+  }
+
+  /// Puts a step's communication into its stream. @param parts  of a step whose parts are uneven; otherwise none
+  void communicate(const Step& step, std::span<const Part> parts, Device& device) {
+    if (step.communicator < 0) {  // a group of one
+      const bool moves = step.from != nullptr && step.to != nullptr && step.from != step.to;
+      if (moves) device.copy(step.to, step.from, static_cast<std::size_t>(step.count * size_bytes(step.type)), step.stream);
+      return;
+    }
+    Communicator& by = own_[static_cast<std::size_t>(step.communicator)];
+    switch (step.op) {
+      case Op::pass:
+        if (step.from != nullptr) return by.send(step.from, step.count, step.type, step.peer, step.stream);
+        return by.receive(step.to, step.count, step.type, step.peer, step.stream);
+      case Op::exchange:
+        by.group_begin();
+        by.send(step.from, step.count, step.type, step.peer, step.stream);
+        by.receive(step.to, step.count, step.type, step.peer, step.stream);
+        return by.group_end();
+      case Op::broadcast:
+        return by.broadcast(step.from, step.to, step.count, step.type, step.peer, step.stream);
+      case Op::reduce:
+        return by.reduce(step.from, step.to, step.count, step.type, step.peer, step.stream);
+      case Op::all_reduce:
+        return by.all_reduce(step.from, step.to, step.count, step.type, Reduction::sum, step.stream);
+      default:
+        return by_member(step, parts, by);
+    }
+  }
+
+  /// @throws DeviceError  if a communication under way has failed; does not wait.
+  void check() {
+    world_.check();
+    for (Communicator& one : own_) one.check();
+  }
+  void abort() {
+    for (Communicator& one : own_) one.abort();
+    world_.abort();
+  }
+
+ private:
+  /// An all_gather or reduce_scatter; where parts are uneven, as a broadcast or reduce of each.
+  void by_member(const Step& step, std::span<const Part> parts, Communicator& by) {
+    const bool gather = step.op == Op::all_gather;
+    if (parts.empty()) {
+      if (gather) return by.all_gather(step.from, step.to, step.count, step.type, step.stream);
+      return by.reduce_scatter(step.from, step.to, step.count, step.type, step.stream);
+    }
+    by.group_begin();
+    for (const Part& part : parts) {
+      const std::int64_t begin = part.begin * size_bytes(step.type);
+      if (gather) {
+        by.broadcast(step.from, step.to + begin, part.count, step.type, part.root, step.stream);
+      } else {
+        by.reduce(step.from + begin, step.to, part.count, step.type, part.root, step.stream);
+      }
+    }
+    by.group_end();
+  }
+
+  Communicator world_;
+  std::vector<Communicator> own_;
+};
+
+}  // namespace tawpipe::cuda
