@@ -1,4 +1,4 @@
-// Runs on GPUs: all ranks on one, or one each over NCCL. Without CUDA: one error.
+// Runs on GPUs: all ranks on one, or one each over NCCL, as processes or threads. Without CUDA: one error.
 // Not: what is trained on which data (commands/).
 #include "cuda_run.hpp"
 
@@ -17,6 +17,7 @@
 #include "tawpipe/execute/cuda/cuda_api.hpp"
 #include "tawpipe/execute/cuda/nccl_executor.hpp"
 #include "tawpipe/execute/cuda/nvtx.hpp"
+#include "tawpipe/execute/cuda/rank_threads.hpp"
 #include "tawpipe/execute/cuda/session.hpp"
 #include "tawpipe/execute/cuda/virtual_executor.hpp"
 #include "tawpipe/layers/cuda/adamw.hpp"
@@ -182,15 +183,19 @@ int train_with(const ExecutionRequest& request, const ExecutionModel& model, con
     VirtualRanks<T> executor{schedule, std::move(gpu), make_layer, std::move(optimizer)};
     return run(executor);
   }
+  const auto telling = [&](const auto& act) {
+    try {
+      return act();
+    } catch (const std::exception& error) {
+      session->fail(error.what());  // while this rank's communicators are aborted, all others are told why
+      throw;
+    }
+  };
   NcclCommunicator world = session->connect();
-  try {
-    OneRank<T> executor{schedule,   std::move(gpu),       std::move(world),
-                        make_layer, std::move(optimizer), {.watch = &session->watch()}};
-    return run(executor);
-  } catch (const std::exception& error) {
-    session->fail(error.what());  // while this rank's communicators are aborted, all others are told why
-    throw;
-  }
+  return telling([&] {
+    OneRank<T> executor{schedule, std::move(gpu), std::move(world), make_layer, std::move(optimizer), session->watched()};
+    return telling([&] { return run(executor); });
+  });
 }
 
 int train_in_its_numbers(const ExecutionRequest& request, const ExecutionModel& model, const Schedule& schedule,
@@ -205,26 +210,9 @@ int train_in_its_numbers(const ExecutionRequest& request, const ExecutionModel& 
   }
 }
 
-}  // namespace
-
-int with_cuda_run(const ExecutionRequest& given, ExecutionModel model, const std::function<int(CudaRun&)>& use) {
-  ExecutionRequest request = given;
-  if (!request.pace.empty()) throw InputError("--pace holds computations on a CPU to a speed; leave it out with --backend cuda");
-  if (execution_dtype(request) == Dtype::f16) request.gradient_norm = true;  // ranks skip a step by it, together
-  const cuda::Environment variables = cuda::read_environment(environ);
-  if (cuda::place_of(variables).launcher.empty()) {
-    cuda::visible_devices();
-    const Schedule schedule =
-        execution_schedule(request, model, resolve_groups(request.cluster.empty() ? "1x1" : request.cluster));
-    if (model.model.dtype == Dtype::f16 && schedule.ranks() > 1) {
-      throw InputError(
-          "--dtype f16 needs a process for each rank, since each has a loss scale; choose bf16, or start by torchrun");
-    }
-    return train_in_its_numbers(request, model, schedule, nullptr, use);
-  }
-  cuda::Session session{variables,
-                        {.watch = {.task_seconds = static_cast<double>(request.task_seconds)},
-                         .nccl = {.seconds = static_cast<double>(request.task_seconds)}}};
+/// This rank's part of a run over NCCL.
+int train_as_rank(const ExecutionRequest& request, ExecutionModel model, cuda::Session& session,
+                  const std::function<int(CudaRun&)>& use) {
   std::optional<Schedule> schedule;
   std::string problem;
   try {
@@ -240,6 +228,49 @@ int with_cuda_run(const ExecutionRequest& given, ExecutionModel model, const std
   }
   session.agree(problem);
   return train_in_its_numbers(request, model, *schedule, &session, use);
+}
+
+/// Of this process, where no launcher started it.
+int gpus_of(const ExecutionRequest& request) {
+  const int visible = cuda::visible_devices();
+  const int ranks = request.cluster.empty() ? 0 : resolve_groups(request.cluster).ranks();
+  try {
+    return cuda::gpus_without_launcher(visible, request.gpus, ranks);
+  } catch (const InputError& error) {
+    throw InputError(concat("--gpus, --cluster: ", error.what()));
+  }
+}
+
+}  // namespace
+
+int with_cuda_run(const ExecutionRequest& given, ExecutionModel model, const std::function<int(CudaRun&)>& use) {
+  ExecutionRequest request = given;
+  if (!request.pace.empty()) throw InputError("--pace holds computations on a CPU to a speed; leave it out with --backend cuda");
+  if (execution_dtype(request) == Dtype::f16) request.gradient_norm = true;  // ranks skip a step by it, together
+  const cuda::SessionOptions options{.watch = {.task_seconds = static_cast<double>(request.task_seconds)},
+                                     .nccl = {.seconds = static_cast<double>(request.task_seconds)}};
+  const cuda::Environment variables = cuda::read_environment(environ);
+  if (const std::string launcher = cuda::place_of(variables).launcher; !launcher.empty()) {
+    if (request.gpus > 0)
+      throw InputError(concat("--gpus is for a process by itself; leave it out where ", launcher, " starts one a GPU"));
+    cuda::Session session{variables, options};
+    return train_as_rank(request, std::move(model), session, use);
+  }
+  if (const int gpus = gpus_of(request); gpus > 1) {
+    cuda::RankThreads threads{gpus};
+    int code = 0;
+    threads.run([&](int rank) {
+      cuda::Session session{threads, rank, options};
+      const int own = train_as_rank(request, model, session, use);
+      if (rank == 0) code = own;
+    });
+    return code;
+  }
+  const Schedule schedule = execution_schedule(request, model, resolve_groups(request.cluster.empty() ? "1x1" : request.cluster));
+  if (model.model.dtype == Dtype::f16 && schedule.ranks() > 1) {
+    throw InputError("--dtype f16 needs a GPU for each rank, since each has a loss scale; choose bf16, or take more GPUs");
+  }
+  return train_in_its_numbers(request, model, schedule, nullptr, use);
 }
 
 }  // namespace tawpipe::sim

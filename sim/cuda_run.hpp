@@ -45,8 +45,10 @@ class CudaRun {
                                         const host::GradientObserver<float>& observe) = 0;
 };
 
-/// Calls `use` with a run on the GPUs that the launcher gave this process, or on one GPU for all ranks where none did.
-/// @return what `use` returns. @throws DeviceError  if there is no GPU.
+/// Calls `use` with a run on the GPU that the launcher gave this process. Where no launcher started it: with one for each GPU, at
+/// the same time in a thread each, or with all ranks on one GPU (gpus_without_launcher).
+/// @param use  sees `is_root()` in one of its calls; what it writes is written there
+/// @return what `use` returns for the root. @throws DeviceError  if there is no GPU.
 int with_cuda_run(const ExecutionRequest& request, ExecutionModel model, const std::function<int(CudaRun&)>& use);
 
 }  // namespace tawpipe::sim

@@ -11,9 +11,13 @@ namespace {
 void add_execution_flags(CLI::App& app, ExecutionRequest& request) {
   app.add_option("--backend", request.backend,
                  "host (default): ranks are threads of this process; mpi: processes that mpirun started;\ncuda: a GPU for each "
-                 "process of torchrun, srun or mpirun, or one GPU for all ranks")
+                 "process of torchrun, srun or mpirun, or by itself for each thread (--gpus)")
       ->type_name("NAME")
       ->group("Execution");
+  add_count(app, "--gpus", request.gpus,
+            "cuda without a launcher: so many GPUs, a rank and thread each (default: one for each rank\nof --cluster, else all); "
+            "1: all ranks on one GPU",
+            "N", "Execution");
   app.add_option("--cluster", request.cluster,
                  "Ranks of each node: NxM (N nodes of M ranks), 3+2+1, or as simulate takes it\n(default 1x1; mpi, "
                  "cuda: the hosts of the ranks)")

@@ -10,7 +10,8 @@ namespace tawpipe::sim {
 
 /// The flags that say how a schedule is executed.
 struct ExecutionRequest {
-  std::string backend = "host";    ///< or "mpi"
+  std::string backend = "host";    ///< or "mpi", "cuda"
+  std::int64_t gpus = 0;           ///< of a process without a launcher (cuda); 0: as many as there are ranks
   std::int64_t task_seconds = 60;  ///< after which a task that does not end is given up (mpi, cuda)
   std::string cluster;             ///< ranks of each node; "": one rank, or with MPI what the launcher says
   std::string schedule = "tawpipe";

@@ -124,7 +124,7 @@ void train_forever(const gpu::Reference& reference, const Schedule& schedule, cu
                     std::move(world),
                     [&] { return gpu::layer_of(reference); },
                     gpu::optimizer_of(reference),
-                    {.watch = &session.watch()}};
+                    session.watched()};
   for (int step = 1;; ++step) {
     executor.run(reference, {.step = step, .learning_rate = reference.number("lr")});
     if (step == 1 && session.rank() == 0) std::printf("training\n");

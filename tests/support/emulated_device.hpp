@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -149,9 +150,8 @@ class EmulatedMachine {
     put(stream, std::move(item));
   }
 
-  int allocations = 0;
-  int launches = 0;                               ///< of graphs
-  std::vector<std::optional<int>> split_colours;  ///< of a split that is under way; see EmulatedCommunicator
+  std::atomic<int> allocations = 0;
+  int launches = 0;  ///< of graphs
 
  private:
   struct Item {
@@ -463,7 +463,7 @@ class EmulatedDevice {
     machine_->enqueue(stream.number, [=] {
       const double norm = std::sqrt(static_cast<double>(*square));
       const double clip = scalars->gradient_clip;
-      *scale = clip > 0 && norm > clip ? static_cast<float>(clip / norm) : 1.0F;
+      *scale = std::isnan(norm) ? std::nanf("") : clip > 0 && norm > clip ? static_cast<float>(clip / norm) : 1.0F;
     });
   }
 

@@ -2,10 +2,14 @@
 // Not: what becomes of them (emulated_device.hpp, nccl_rules.hpp).
 #pragma once
 
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <tuple>
 #include <utility>
@@ -31,7 +35,8 @@ struct CommunicatorCall {
 };
 
 /// CommunicatorApi whose calls go to `Sink::communicate(communicator, member, calls, stream number)`, those of a group together.
-/// Keys of a split number its members from 0 without gaps; all members have split before any of them calls.
+/// Keys of a split number its members from 0 without gaps; all members have split before any of them calls: members that are
+/// threads wait for each other in a split of the communicator of all ranks.
 template <class Sink, class Stream>
 class TestCommunicator {
  public:
@@ -39,6 +44,11 @@ class TestCommunicator {
   struct Family {
     std::map<std::tuple<int, int, int>, int> children;  ///< parent, number of the split, colour
     int communicators = 1;
+    bool threads = false;                      ///< members are threads
+    const std::atomic<bool>* stop = nullptr;   ///< as NcclOptions::stop
+    std::map<std::pair<int, int>, int> split;  ///< parent, number of the split: members that have come
+    std::mutex mutex;
+    std::condition_variable came;
   };
   TestCommunicator(Sink& sink, std::shared_ptr<Family> family, int rank, int ranks)
       : TestCommunicator{sink, std::move(family), 0, rank, ranks} {}
@@ -47,10 +57,21 @@ class TestCommunicator {
   int rank() const { return member_; }
   std::optional<TestCommunicator> split(int colour, int key) {
     const int number = splits_++;
-    if (colour < 0) return std::nullopt;
-    const auto found = family_->children.try_emplace({communicator_, number, colour}, family_->communicators);
-    if (found.second) ++family_->communicators;
-    return TestCommunicator{*sink_, family_, found.first->second, key, 0};
+    std::unique_lock lock{family_->mutex};
+    std::optional<TestCommunicator> made;
+    if (colour >= 0) {
+      const auto found = family_->children.try_emplace({communicator_, number, colour}, family_->communicators);
+      if (found.second) ++family_->communicators;
+      made = TestCommunicator{*sink_, family_, found.first->second, key, 0};
+    }
+    int& come = family_->split[{communicator_, number}];
+    ++come;
+    family_->came.notify_all();
+    while (family_->threads && come < ranks_) {
+      family_->came.wait_for(lock, std::chrono::milliseconds{1});
+      check();
+    }
+    return made;
   }
 
   void group_begin() {
@@ -84,7 +105,9 @@ class TestCommunicator {
                   tawpipe::cuda::Reduction reduction, Stream stream) {
     call({CommunicatorCall::Kind::all_reduce, from, to, count, type, 0, reduction}, stream);
   }
-  void check() {}
+  void check() const {
+    if (family_->stop != nullptr && family_->stop->load()) throw tawpipe::DeviceError("another rank has failed");
+  }
   void abort() {}
 
  private:

@@ -143,4 +143,23 @@ inline ProcessPlace place_of(const Environment& environment) {
   return place;
 }
 
+/// How many GPUs a process uses that no launcher has started: a thread for each of them; where it is one, that has all ranks.
+/// @param visible  GPUs that it sees, at least one. @param asked  0: as many as there are ranks
+/// @param ranks    of the schedule; 0: a rank for each GPU
+/// @throws InputError  if more are asked for than are visible, or ranks and GPUs are not equally many.
+inline int gpus_without_launcher(int visible, std::int64_t asked, int ranks) {
+  if (asked > visible) {
+    throw InputError(concat(asked, " GPUs are asked for, and this process sees ", visible,
+                            "; ask for fewer, or start a process for each by torchrun, srun or mpirun"));
+  }
+  if (asked == 0 && (visible == 1 || ranks == 0)) return visible;
+  const auto used = asked == 0 ? ranks : static_cast<int>(asked);
+  if (used == 1 || ranks == 0) return used;
+  if (used > visible || used != ranks) {
+    throw InputError(concat(ranks, " ranks do not have a GPU each: there are ", asked == 0 ? visible : used,
+                            "; take as many ranks as GPUs, or 1 GPU, which then has all ranks"));
+  }
+  return used;
+}
+
 }  // namespace tawpipe::cuda

@@ -6,6 +6,7 @@
 #include <nccl.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -27,6 +28,8 @@ namespace tawpipe::cuda {
 struct NcclOptions {
   int max_ctas = 0;     ///< most blocks a communication takes from computation; 0: NCCL chooses
   double seconds = 60;  ///< a communicator that is not ready for the next call for so long has failed
+  /// Of ranks that are threads: true once one of them has failed (RankThreads::failed). Null: nobody else is in this process.
+  const std::atomic<bool>* stop = nullptr;
 };
 
 /// The bytes by which the ranks of a new communicator know each other; one rank makes them and tells all others.
@@ -133,6 +136,7 @@ class NcclCommunicator {
   }
 
   void check() {
+    look_for_stop();
     ncclResult_t state = ncclSuccess;
     cuda::check(ncclCommGetAsyncError(comm_, &state), "ncclCommGetAsyncError", comm_);
     if (state != ncclSuccess && state != ncclInProgress) failed_ = true;
@@ -210,6 +214,7 @@ class NcclCommunicator {
     for (int looks = 0; state == ncclInProgress; ++looks) {
       cuda::check(ncclCommGetAsyncError(comm_, &state), "ncclCommGetAsyncError", comm_);
       if (state != ncclInProgress) break;
+      look_for_stop();
       if (tawpipe::detail::now() > deadline) {
         failed_ = true;
         throw DeviceError(concat(call, " on rank ", rank_, " of a communicator of ", ranks_, " has not come about for ",
@@ -219,6 +224,11 @@ class NcclCommunicator {
     }
     if (state != ncclSuccess) failed_ = true;
     cuda::check(state, call, comm_);
+  }
+  void look_for_stop() {
+    if (options_.stop == nullptr || !options_.stop->load()) return;
+    failed_ = true;
+    throw DeviceError("another rank of this process has failed");
   }
   void swap(NcclCommunicator& other) {
     std::swap(options_, other.options_);

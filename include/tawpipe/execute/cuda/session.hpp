@@ -1,4 +1,4 @@
-// This process as one rank of a run on GPUs: who else takes part, which GPU it has, the communicator of all, the watch.
+// One rank of a run on GPUs, a process or a thread: who else takes part, which GPU it has, the communicator of all, the watch.
 // Not: a schedule's execution (nccl_executor.hpp); the launcher, which started this process (launcher.hpp).
 #pragma once
 
@@ -17,7 +17,9 @@
 
 #include "tawpipe/core/version.hpp"
 #include "tawpipe/execute/cuda/check.hpp"
+#include "tawpipe/execute/cuda/iteration.hpp"
 #include "tawpipe/execute/cuda/nccl_api.hpp"
+#include "tawpipe/execute/cuda/rank_threads.hpp"
 #include "tawpipe/execute/cuda/rendezvous.hpp"
 #include "tawpipe/execute/host_groups.hpp"
 
@@ -51,8 +53,9 @@ struct SessionOptions {
   NcclOptions nccl{};
 };
 
-/// One for a process, made and destroyed by the thread that runs the executor: first the ranks meet, by TCP; then, once all have
-/// agreed that they can begin, come GPU and communicator.
+/// One for a rank, made and destroyed by the thread that runs its executor: first the ranks meet; then, once all have agreed that
+/// they can begin, come GPU and communicator. Ranks are the processes of a launcher, which meet by TCP and are watched over, or
+/// threads of this process.
 class Session {
  public:
   /// Collective over all processes of the run. Needs no GPU.
@@ -64,9 +67,20 @@ class Session {
     meeting_ = meet(place_, own, options.meeting_seconds);
     for (const Introduction& one : meeting_.ranks) hosts_.push_back(one.host);
   }
+  /// Collective over all threads.
+  /// @throws DeviceError  if another rank fails.
+  Session(RankThreads& threads, int rank, const SessionOptions& options = {}) : options_{options}, threads_{&threads} {
+    place_ = {.rank = rank, .ranks = threads.ranks(), .local_rank = rank, .launcher = {}, .job = {}};
+    options_.nccl.stop = &threads.failed();
+    const std::string host = host_name({});
+    for (std::string& token : threads.exchange(rank, rank == 0 ? new_communicator_id() : "")) {
+      meeting_.ranks.push_back({host, software(), std::move(token)});
+      hosts_.push_back(host);
+    }
+  }
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
-  /// Where this rank leaves by an exception of its own, all others are told and end.
+  /// Where a process leaves by an exception of its own, all others are told and end (of a thread RankThreads::run does so).
   ~Session() {
     if (!watch_) return;
     if (!together_ && std::uncaught_exceptions() > exceptions_) fail("it ended with an error of its own");
@@ -92,26 +106,36 @@ class Session {
   /// @param problem  what keeps this rank from beginning, or empty
   /// @throws InputError  on all ranks, with the lowest such rank's problem.
   void agree(const std::string& problem) {
-    const std::vector<std::string> problems = exchange(meeting_, rank(), problem, options_.meeting_seconds);
+    const std::vector<std::string> problems = exchanged(problem);
     for (std::size_t r = 0; r < problems.size(); ++r) {
       if (problems[r].empty()) continue;
       together_ = true;
       throw InputError(problems.size() == 1 ? problems[r] : concat("rank ", r, " on ", hosts_[r], ": ", problems[r]));
     }
   }
-  /// The communicator of all ranks, and the watch over them from here on. Collective, once; the rank's GPU must be current.
+  /// The communicator of all ranks, and the watch over processes from here on. Collective, once; the rank's GPU must be current.
   NcclCommunicator connect() {
-    watch_.emplace(rank(), std::move(meeting_.peers), options_.watch);
+    if (threads_ == nullptr) watch_.emplace(rank(), std::move(meeting_.peers), options_.watch);
     return NcclCommunicator{meeting_.ranks.front().token, rank(), ranks(), options_.nccl};
   }
-  /// @pre connect() was called
-  Watch& watch() { return *watch_; }
-  /// Ends all ranks with exit code 3, each with a line that names this rank and says why; the caller then ends as well.
+  /// With what sees a task that stalls: the watch, or for threads the executor itself. @pre connect() was called
+  ExecutorOptions watched(ExecutorOptions options = {}) {
+    options.watch = watch_ ? &*watch_ : nullptr;
+    if (!watch_ && options_.watch.on) options.task_limit = options_.watch.task_seconds;
+    return options;
+  }
+  /// Ends all ranks: processes with exit code 3, each with a line that names this rank and says why; threads by an exception in
+  /// whatever they do together. The caller then ends as well.
   void fail(const std::string& why) {
     if (watch_) watch_->fail(why);
+    if (threads_ != nullptr) threads_->fail(rank(), why);
   }
 
  private:
+  /// What each rank says, to all. Collective, before `connect`. @return [rank]
+  std::vector<std::string> exchanged(const std::string& own) {
+    return threads_ != nullptr ? threads_->exchange(rank(), own) : exchange(meeting_, rank(), own, options_.meeting_seconds);
+  }
   static std::string software() {
     int nccl = 0;
     check(ncclGetVersion(&nccl), "ncclGetVersion");
@@ -119,6 +143,7 @@ class Session {
   }
 
   SessionOptions options_;
+  RankThreads* threads_ = nullptr;  ///< this rank is one of them; null: a process
   ProcessPlace place_;
   Meeting meeting_;
   std::vector<std::string> hosts_;

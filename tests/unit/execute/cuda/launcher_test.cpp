@@ -106,3 +106,21 @@ TEST_CASE("a process's environment is read as it stands") {
   const Environment expected{{"RANK", "3"}, {"EMPTY", ""}, {"A", "b=c"}};
   CHECK(tawpipe::cuda::read_environment(texts) == expected);
 }
+
+TEST_CASE("without a launcher a process takes a GPU for each rank, or one for all") {
+  using cuda::gpus_without_launcher;
+  CHECK(gpus_without_launcher(1, 0, 0) == 1);
+  CHECK(gpus_without_launcher(1, 0, 24) == 1);  // virtual ranks
+  CHECK(gpus_without_launcher(8, 0, 0) == 8);
+  CHECK(gpus_without_launcher(8, 0, 1) == 1);
+  CHECK(gpus_without_launcher(8, 0, 4) == 4);
+  CHECK(gpus_without_launcher(8, 4, 0) == 4);
+  CHECK(gpus_without_launcher(8, 4, 4) == 4);
+  CHECK(gpus_without_launcher(8, 1, 24) == 1);  // virtual ranks
+  CHECK_THROWS_WITH_AS(gpus_without_launcher(8, 0, 24), doctest::Contains("24 ranks do not have a GPU each: there are 8"),
+                       InputError);
+  CHECK_THROWS_WITH_AS(gpus_without_launcher(8, 4, 8), doctest::Contains("8 ranks do not have a GPU each: there are 4"),
+                       InputError);
+  CHECK_THROWS_WITH_AS(gpus_without_launcher(2, 4, 0), doctest::Contains("4 GPUs are asked for, and this process sees 2"),
+                       InputError);
+}

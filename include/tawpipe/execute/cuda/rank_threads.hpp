@@ -1,0 +1,130 @@
+// Ranks that are threads of one process: what each tells all, and the first failure, which ends all of them.
+// Not: ranks that are processes (rendezvous.hpp, execute/watch.hpp); what a rank does (session.hpp).
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <exception>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/text.hpp"
+
+namespace tawpipe::cuda {
+
+/// One for all ranks of a process, made before them. Its functions may be called by any of its threads.
+///
+/// A thread cannot die by itself, so there is nobody to watch over: what can go wrong in one is an exception, and the others
+/// learn of it by `failed()`, which whoever waits for another rank looks at.
+class RankThreads {
+ public:
+  /// @throws InputError  unless there is at least one rank.
+  explicit RankThreads(int ranks) : said_(static_cast<std::size_t>(std::max(ranks, 0))), errors_(said_.size()) {
+    if (ranks < 1) throw InputError(concat(ranks, " threads cannot run a schedule; it has at least one rank"));
+  }
+  RankThreads(const RankThreads&) = delete;
+  RankThreads& operator=(const RankThreads&) = delete;
+
+  int ranks() const { return static_cast<int>(said_.size()); }
+  /// Becomes true when a rank fails and stays so: the others should give up what they wait for and throw.
+  const std::atomic<bool>& failed() const { return failed_; }
+
+  /// What each rank says, to all. Collective: blocks until the last rank has spoken. @return [rank]
+  /// @throws DeviceError  where another rank fails or ends instead.
+  std::vector<std::string> exchange(int rank, std::string own) {
+    std::unique_lock lock{mutex_};
+    said_[static_cast<std::size_t>(rank)] = std::move(own);
+    const std::size_t round = round_;
+    if (++spoken_ == said_.size()) {
+      heard_ = said_;
+      spoken_ = 0;
+      ++round_;
+      changed_.notify_all();
+      return heard_;
+    }
+    changed_.wait(lock, [&] { return round_ != round || failed_.load() || ended_ > 0; });
+    if (round_ != round) return heard_;  // as it is until this rank, too, speaks again
+    throw DeviceError(failed_.load() ? "another rank of this process has failed" : "another rank of this process has ended");
+  }
+
+  /// Tells all ranks that one has failed. The first to say so is the one that is blamed.
+  void fail(int rank, const std::string& why) {
+    const std::lock_guard lock{mutex_};
+    if (first_ < 0) why_ = one_line(why);
+    if (first_ < 0) first_ = rank;
+    failed_.store(true);
+    changed_.notify_all();
+  }
+
+  /// Calls `work(rank)` in a thread for each rank and returns when all have ended. Once.
+  /// @throws InputError, DeviceError  the first failure, naming its rank; where all ranks fail alike, as it is.
+  template <class Work>
+  void run(Work&& work) {
+    {
+      std::vector<std::jthread> threads;
+      for (int rank = 0; rank < ranks(); ++rank) {
+        threads.emplace_back([&, rank] {
+          try {
+            work(rank);
+          } catch (...) {
+            std::exception_ptr& error = errors_[static_cast<std::size_t>(rank)];
+            error = std::current_exception();
+            fail(rank, words(error));
+          }
+          const std::lock_guard lock{mutex_};
+          ++ended_;
+          changed_.notify_all();
+        });
+      }
+    }
+    if (first_ < 0) return;
+    const auto alike = [&](const std::exception_ptr& one) { return one && words(one) == why_; };
+    const bool together = std::all_of(errors_.begin(), errors_.end(), alike);
+    const std::string name = concat("rank ", first_, " ");
+    const std::string message = together || why_.starts_with(name) ? why_ : concat(name, "failed: ", why_);
+    if (is_input(errors_[static_cast<std::size_t>(first_)])) throw InputError(message);
+    throw DeviceError(message);
+  }
+
+ private:
+  static std::string words(const std::exception_ptr& error) {
+    try {
+      std::rethrow_exception(error);
+    } catch (const std::exception& known) {
+      return one_line(known.what());  // as fail() keeps it
+    } catch (...) {
+      return "an exception of an unknown type";
+    }
+  }
+
+  static bool is_input(const std::exception_ptr& error) {
+    if (!error) return false;
+    try {
+      std::rethrow_exception(error);
+    } catch (const InputError&) {
+      return true;
+    } catch (...) {
+      return false;
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::string> said_;   ///< [rank] in this round
+  std::vector<std::string> heard_;  ///< [rank] in the last
+  std::size_t spoken_ = 0;
+  std::size_t round_ = 0;
+  std::size_t ended_ = 0;  ///< ranks
+  int first_ = -1;         ///< the rank that failed first; -1: none
+  std::string why_;        ///< it did
+  std::atomic<bool> failed_{false};
+  std::vector<std::exception_ptr> errors_;  ///< [rank]
+};
+
+}  // namespace tawpipe::cuda

@@ -1,0 +1,76 @@
+// One process with a thread for each GPU over NCCL: a recorded run's numbers, and a rank that fails. threads_test REFERENCE
+// SCHEDULE... Skips where there is one GPU: NCCL refuses two ranks of a process on one.
+// Not: ranks as processes (nccl_test.cpp).
+#include <cstdio>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/execute/cuda/nccl_executor.hpp"
+#include "tawpipe/execute/cuda/rank_threads.hpp"
+#include "tawpipe/execute/cuda/session.hpp"
+#include "training.hpp"
+
+using namespace tawpipe;
+using Executor = cuda::NcclExecutor<cuda::CudaDevice, cuda::NcclCommunicator, gpu::Layer, gpu::Optimizer>;
+
+namespace {
+
+/// @param bad  the rank that fails after its first step; -1: none
+gpu::Trained train(const gpu::Reference& reference, const Schedule& schedule, int bad) {
+  std::vector<gpu::Trained> trained(static_cast<std::size_t>(schedule.ranks()));
+  cuda::RankThreads threads{schedule.ranks()};
+  threads.run([&](int rank) {
+    cuda::Session session{threads, rank};
+    session.agree("");
+    cuda::CudaDevice device{session.device()};
+    device.use();
+    cuda::NcclCommunicator world = session.connect();
+    Executor executor{schedule,
+                      std::move(device),
+                      std::move(world),
+                      [&] { return gpu::layer_of(reference); },
+                      gpu::optimizer_of(reference),
+                      session.watched()};
+    trained[static_cast<std::size_t>(rank)] =
+        gpu::train(executor, reference, [&](std::span<float> values, std::span<const char> known) {
+          if (rank == bad) {
+            session.fail("it was told to");
+            throw DeviceError("it was told to");
+          }
+          executor.gather(values, known);
+        });
+  });
+  return trained.front();
+}
+
+std::string failure_of(const gpu::Reference& reference, const Schedule& schedule, int bad) {
+  try {
+    train(reference, schedule, bad);
+  } catch (const DeviceError& error) {
+    return error.what();
+  }
+  return {};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  int gpus = 0;
+  if (cudaGetDeviceCount(&gpus) == cudaSuccess && gpus == 1) {
+    std::printf("skipped: one GPU is visible, and each thread needs its own\n");
+    return gpu::skipped;
+  }
+  return gpu::run([&](gpu::Checks& checks) {
+    const gpu::Reference reference{argc > 1 ? argv[1] : ""};
+    for (int i = 2; i < argc; ++i) {
+      const std::string name{argv[i]};
+      const auto schedule = gpu::schedule_of(reference, name, {2});
+      if (!schedule) continue;
+      gpu::check(checks, reference, train(reference, *schedule, -1), name + " on 2 threads");
+      checks.that(failure_of(reference, *schedule, 1) == "rank 1 failed: it was told to", name + ": a rank that fails ends both");
+    }
+  });
+}
