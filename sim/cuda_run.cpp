@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "tawpipe/execute/cuda/cuda_api.hpp"
+#include "tawpipe/execute/cuda/gpu_places.hpp"
 #include "tawpipe/execute/cuda/nccl_executor.hpp"
 #include "tawpipe/execute/cuda/nvtx.hpp"
 #include "tawpipe/execute/cuda/rank_threads.hpp"
@@ -210,14 +211,32 @@ int train_in_its_numbers(const ExecutionRequest& request, const ExecutionModel& 
   }
 }
 
+/// The schedule on the groups that the ranks' GPUs form, or those of --cluster.
+Schedule schedule_for(const ExecutionRequest& request, ExecutionModel& model, const std::vector<cuda::GpuPlace>& places) {
+  if (!request.cluster.empty()) return execution_schedule(request, model, resolve_groups(request.cluster));
+  DeviceGroups groups{{1}};
+  try {
+    groups = cuda::link_groups(places, "torchrun, srun --distribution=block and mpirun --map-by slot do so");
+  } catch (const InputError& error) {
+    throw InputError(concat(error.what(), ", such as --cluster 1x", places.size()));
+  }
+  try {
+    return execution_schedule(request, model, groups);
+  } catch (const Error& error) {
+    if (groups.count() == 1) throw;
+    throw InputError(concat(error.what(), "; the groups are ", cuda::describe(places), "; --cluster gives others"));
+  }
+}
+
 /// This rank's part of a run over NCCL.
 int train_as_rank(const ExecutionRequest& request, ExecutionModel model, cuda::Session& session,
                   const std::function<int(CudaRun&)>& use) {
   std::optional<Schedule> schedule;
   std::string problem;
+  const std::vector<cuda::GpuPlace> places = session.places();
   try {
     cuda::visible_devices();
-    schedule = execution_schedule(request, model, request.cluster.empty() ? session.nodes() : resolve_groups(request.cluster));
+    schedule = schedule_for(request, model, places);
     if (schedule->ranks() != session.ranks()) {
       throw InputError(concat("the schedule has ", schedule->ranks(), " ranks and ", session.ranks(),
                               " processes were started by ", session.place().launcher,

@@ -19,8 +19,8 @@ void add_execution_flags(CLI::App& app, ExecutionRequest& request) {
             "1: all ranks on one GPU",
             "N", "Execution");
   app.add_option("--cluster", request.cluster,
-                 "Ranks of each node: NxM (N nodes of M ranks), 3+2+1, or as simulate takes it\n(default 1x1; mpi, "
-                 "cuda: the hosts of the ranks)")
+                 "Ranks of each node: NxM (N nodes of M ranks), 3+2+1, or as simulate takes it\n(default 1x1; mpi: the "
+                 "hosts of the ranks; cuda: those that NVLink connects)")
       ->type_name("CLUSTER")
       ->group("Execution");
   app.add_option("--schedule", request.schedule, "Which schedule (tawpipe list schedules; default tawpipe)")

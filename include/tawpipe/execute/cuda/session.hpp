@@ -12,16 +12,18 @@
 #include <exception>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "tawpipe/core/version.hpp"
 #include "tawpipe/execute/cuda/check.hpp"
+#include "tawpipe/execute/cuda/gpu_places.hpp"
 #include "tawpipe/execute/cuda/iteration.hpp"
 #include "tawpipe/execute/cuda/nccl_api.hpp"
+#include "tawpipe/execute/cuda/nvlink.hpp"
 #include "tawpipe/execute/cuda/rank_threads.hpp"
 #include "tawpipe/execute/cuda/rendezvous.hpp"
-#include "tawpipe/execute/host_groups.hpp"
 
 namespace tawpipe::cuda {
 
@@ -92,8 +94,6 @@ class Session {
   const ProcessPlace& place() const { return place_; }
   /// [rank]
   const std::vector<std::string>& hosts() const { return hosts_; }
-  /// The hosts as device groups. @throws InputError  if ranks are not numbered host by host.
-  DeviceGroups nodes() const { return host_groups(hosts_, "torchrun, srun --distribution=block and mpirun --map-by slot do so"); }
   /// Among the ranks of its host.
   int local_rank() const {
     const auto own = hosts_.begin() + rank();
@@ -102,6 +102,22 @@ class Session {
   /// The GPU that this rank uses: its local rank, modulo those that it sees. @throws DeviceError  if it sees none.
   int device() const { return local_rank() % visible_devices(); }
 
+  /// Where each rank's GPU is, as far as is known: a host alone where it has no GPU. Collective, before `connect`. @return [rank]
+  std::vector<GpuPlace> places() {
+    std::string own;
+    const GpuPlace found = own_place();
+    detail::put(own, found.gpu);
+    for (const std::string& other : found.reaches) detail::put(own, other);
+    std::vector<GpuPlace> all;
+    for (const std::string& text : exchanged(own)) {
+      std::string_view rest = text;
+      GpuPlace& place = all.emplace_back();
+      place.host = hosts_[all.size() - 1];
+      detail::take(rest, place.gpu);
+      for (std::string other; detail::take(rest, other);) place.reaches.push_back(other);
+    }
+    return all;
+  }
   /// Before a run: where any rank cannot begin, none does. Collective, before `connect`.
   /// @param problem  what keeps this rank from beginning, or empty
   /// @throws InputError  on all ranks, with the lowest such rank's problem.
@@ -135,6 +151,17 @@ class Session {
   /// What each rank says, to all. Collective, before `connect`. @return [rank]
   std::vector<std::string> exchanged(const std::string& own) {
     return threads_ != nullptr ? threads_->exchange(rank(), own) : exchange(meeting_, rank(), own, options_.meeting_seconds);
+  }
+  GpuPlace own_place() const {
+    GpuPlace place{hosts_[static_cast<std::size_t>(rank())], {}, {}};
+    std::array<char, 32> bus{};
+    int count = 0;
+    if (cudaGetDeviceCount(&count) == cudaSuccess && count > 0 &&
+        cudaDeviceGetPCIBusId(bus.data(), static_cast<int>(bus.size()), local_rank() % count) == cudaSuccess) {
+      find_nvlink(bus.data(), place);
+    }
+    cudaGetLastError();  // `device` tells of it
+    return place;
   }
   static std::string software() {
     int nccl = 0;
