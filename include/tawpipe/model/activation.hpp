@@ -1,5 +1,5 @@
 // Bytes a decoder layer and the head hold for one microbatch: kept for the backward, or only while running.
-// Not: operations and traffic (model/transformer_work.hpp) nor when the bytes live (analysis/peak_memory.hpp).
+// Not: operations and traffic (model/transformer_work.hpp) nor when the bytes live (analysis/memory.hpp).
 #pragma once
 
 #include <algorithm>
@@ -59,20 +59,26 @@ inline ActivationBytes layer_activations(const Transformer& model, const Batch& 
           .backward_workspace = batch.tokens() * (not_kept + element * gradients)};
 }
 
+/// Whether the gradient [microbatch, sequence, hidden] that an embedding waits for fits among a layer's tensors behind its
+/// norms' gradients: not over saved activations of I < H + 2H/T, or H + 4H/T of 16-bit numbers, whose norms' gradients are held
+/// in float32.
+inline bool layer_fits_lookup_gradient(const Transformer& model, const Batch& batch, Recompute recompute) {
+  const std::int64_t norms = 2 * std::max<std::int64_t>(1, 4 / size_bytes(model.dtype));
+  return recompute != Recompute::none || batch.tokens() * model.intermediate >= (batch.tokens() + norms) * model.hidden;
+}
+
 /// What a backward_input that runs apart from its backward_weight leaves to it beside `saved`: of each layer the inputs of its
 /// matrices and the gradients of their outputs, [microbatch, sequence] of 4H + 2Q + 2K + 4I. With Recompute::none they fit over
 /// saved activations that nobody reads again; otherwise recomputed ones must be held. An embedding waits for the gradient of its
-/// output [microbatch, sequence, hidden], which lies among a layer's where it fits: not in a stage without layers, nor over
-/// saved activations of I < H + 2H/T, or H + 4H/T of 16-bit numbers, whose norms' gradients are held in float32.
+/// output [microbatch, sequence, hidden], which lies among a layer's where there is one and it fits.
 /// Source: the layout of layers/layer_tensors.hpp.
 inline std::int64_t stash_bytes(const Transformer& model, const Batch& batch, Recompute recompute, std::int64_t layers,
                                 bool embedding) {
   const std::int64_t hidden = model.hidden;
   const std::int64_t inner = model.intermediate;
-  const bool none = recompute == Recompute::none;
-  const std::int64_t layer = none ? 0 : 4 * hidden + 2 * model.query_width() + 2 * model.key_width() + 4 * inner;
-  const std::int64_t norms = 2 * std::max<std::int64_t>(1, 4 / size_bytes(model.dtype));
-  const bool fits = layers > 0 && (!none || batch.tokens() * inner >= (batch.tokens() + norms) * hidden);
+  const std::int64_t layer =
+      recompute == Recompute::none ? 0 : 4 * hidden + 2 * model.query_width() + 2 * model.key_width() + 4 * inner;
+  const bool fits = layers > 0 && layer_fits_lookup_gradient(model, batch, recompute);
   return batch.tokens() * size_bytes(model.dtype) * (layers * layer + (embedding && !fits ? hidden : 0));
 }
 

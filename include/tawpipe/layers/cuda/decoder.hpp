@@ -13,6 +13,7 @@
 #include "tawpipe/layers/cuda/loss_bodies.hpp"
 #include "tawpipe/layers/layer_tensors.hpp"
 #include "tawpipe/layers/llama_options.hpp"
+#include "tawpipe/layers/stage_memory.hpp"
 #include "tawpipe/model/activation.hpp"
 #include "tawpipe/model/batch.hpp"
 #include "tawpipe/model/stage_work.hpp"
@@ -40,7 +41,7 @@ class Decoder {
         recompute_{recompute},
         width_{model_},
         tokens_{batch.tokens()},
-        layer_bytes_{layer_activations(model_, batch, recompute).saved},
+        memory_{model_, batch, recompute, layer_activations(model_, batch, recompute).saved},
         sums_{attention_sums_bytes(model_, batch) / std::int64_t{sizeof(T)}},
         layer_{model_, batch, options.norm_eps},
         math_{std::move(math)} {
@@ -53,7 +54,7 @@ class Decoder {
 
   void forward(const ForwardArgs& args) {
     const StageWork& stage = *args.stage;
-    T* at = reached(stage, args.saved.data(), 0, args.output);
+    T* at = memory_.reached(stage, args.saved.data(), 0, args.output);
     if (stage.embedding) {
       math_.run(LookUp<T>{args.tokens.data(), weights_of(args.weights.embedding), at, tokens_, width_.hidden});
     } else {
@@ -61,10 +62,10 @@ class Decoder {
     }
     for (std::int32_t i = 0; i < stage.layers; ++i) {
       Cursor<T> scratch{args.workspace.data()};
-      const LayerTensors<T> tensors{width_, tokens_, recompute_, kept(args.saved.data(), i), scratch, scratch};
+      const LayerTensors<T> tensors = memory_.tensors_of(args.saved.data(), i, scratch);
       float* const sums = sums_of(args.saved.data(), i, scratch);
-      const auto weights = matrices<const T>(args.weights.layers, i);
-      at = reached(stage, args.saved.data(), i + 1, args.output);
+      const auto weights = memory_.template matrices<const T>(args.weights.layers, i);
+      at = memory_.reached(stage, args.saved.data(), i + 1, args.output);
       layer_.compute(math_, weights, tensors, sums, bytes(scratch));
       layer_.output(math_, weights, tensors, at);
     }
@@ -76,7 +77,7 @@ class Decoder {
   void backward_weight(const BackwardArgs& args) { run_backward(args, Part::weight); }
 
  private:
-  enum class Part : std::uint8_t { both, input, weight };
+  using Part = BackwardPart;
 
   /// The head's part of `saved`.
   struct Head {
@@ -101,46 +102,19 @@ class Decoder {
   static const T* weights_of(const std::byte* at) { return reinterpret_cast<const T*>(at); }
   static G* gradients_of(std::byte* at) { return reinterpret_cast<G*>(at); }
 
-  Cursor<T> kept(std::byte* saved, std::int64_t layer) const { return Cursor<T>{saved + layer * layer_bytes_}; }
   /// Where a layer's sums of attention lie: behind what is kept, or next in scratch.
   float* sums_of(std::byte* saved, std::int64_t layer, Cursor<T>& scratch) const {
     if (recompute_ != Recompute::none) return reinterpret_cast<float*>(scratch.take(sums_));
-    Cursor<T> behind = kept(saved, layer);
+    Cursor<T> behind = memory_.kept(saved, layer);
     behind.take(tokens_ * width_.all());
     return reinterpret_cast<float*>(behind.take(0));
   }
   Head head_of(const StageWork& stage, std::byte* saved) const {
-    Cursor<T> cursor = kept(saved, stage.layers);
+    Cursor<T> cursor = memory_.kept(saved, stage.layers);
     T* const input = cursor.take(tokens_ * width_.hidden);
     T* const normed = cursor.take(tokens_ * width_.hidden);
     auto* const sums = reinterpret_cast<float*>(cursor.take(tokens_ * std::int64_t{sizeof(float) / sizeof(T)}));
     return {input, normed, sums, cursor.take(0)};
-  }
-  /// Where the activation before layer `layer` belongs: the layer's or head's input, or the stage's output.
-  T* reached(const StageWork& stage, std::byte* saved, std::int64_t layer, std::span<std::byte> output) const {
-    return layer < stage.layers || stage.head ? kept(saved, layer).take(0) : reinterpret_cast<T*>(output.data());
-  }
-  /// The tensors of a layer in the backward; `scratch` moves behind those that lie in workspace.
-  LayerTensors<T> tensors_of(const BackwardArgs& args, Part part, std::int64_t layer, Cursor<T>& scratch) const {
-    if (part == Part::both) return {width_, tokens_, recompute_, kept(args.saved.data(), layer), scratch, scratch};
-    Cursor<T> stash{args.stash.data()};
-    if (recompute_ != Recompute::none) stash.take(layer * tokens_ * width_.all());
-    return {width_, tokens_, recompute_, kept(args.saved.data(), layer), stash, scratch};
-  }
-  bool fits_lookup_gradient(const StageWork& stage) const {
-    if (stage.layers == 0) return false;
-    const std::int64_t norms = LayerTensors<T>::norm_gradient_numbers(width_);
-    return recompute_ != Recompute::none || tokens_ * width_.inner >= tokens_ * width_.hidden + norms;
-  }
-  /// Where backward_input leaves the embedding's gradient for backward_weight.
-  T* lookup_gradient(const BackwardArgs& args) const {
-    Cursor<T> nowhere{args.workspace.data()};
-    if (fits_lookup_gradient(*args.stage)) return tensors_of(args, Part::weight, 0, nowhere).behind_gradients;
-    return reinterpret_cast<T*>(args.stash.data());
-  }
-  template <class P, class Byte>
-  LayerMatrices<P> matrices(Byte* layers, std::int64_t layer) const {
-    return {reinterpret_cast<P*>(layers) + layer * model_.layer_parameters(), width_};
   }
   /// [tokens, hidden] from one place to another, perhaps the same.
   void copy(const void* from, T* to) {
@@ -168,21 +142,21 @@ class Decoder {
     }
     for (std::int32_t i = stage.layers; i-- > 0;) {
       Cursor<T> scratch = workspace;
-      const LayerTensors<T> tensors = tensors_of(args, part, i, scratch);
+      const LayerTensors<T> tensors = memory_.tensors_of(args, part, i, scratch);
       if (inputs) {
         float* const sums = sums_of(args.saved.data(), i, scratch);
-        const auto w = matrices<const T>(args.weights.layers, i);
+        const auto w = memory_.template matrices<const T>(args.weights.layers, i);
         if (recompute_ != Recompute::none) {
           layer_.compute(math_, w, tensors, sums, bytes(scratch), recompute_ == Recompute::full);
         }
         layer_.backward_input(math_, w, tensors, sums, gradient, bytes(scratch));
       }
-      if (weights) layer_.backward_weight(math_, matrices<G>(args.gradients.layers, i), tensors);
+      if (weights) layer_.backward_weight(math_, memory_.template matrices<G>(args.gradients.layers, i), tensors);
     }
     if (!stage.embedding) return;
     const T* arrived = passes ? gradient : reinterpret_cast<const T*>(args.output_gradient.data());
-    if (part == Part::input) copy(arrived, lookup_gradient(args));
-    if (part == Part::weight) arrived = lookup_gradient(args);
+    if (part == Part::input) copy(arrived, memory_.lookup_gradient(args));
+    if (part == Part::weight) arrived = memory_.lookup_gradient(args);
     if (weights) {
       math_.run(
           LookUpBackward<T, G>{args.tokens.data(), arrived, gradients_of(args.gradients.embedding), tokens_, width_.hidden});
@@ -218,8 +192,8 @@ class Decoder {
   Recompute recompute_;
   TokenWidths width_;
   std::int64_t tokens_;
-  std::int64_t layer_bytes_;  ///< of `saved`, a layer
-  std::int64_t sums_;         ///< T that softmax's sums take
+  StageMemory<T> memory_;
+  std::int64_t sums_;  ///< T that softmax's sums take
   DecoderLayer<Math> layer_;
   Math math_;
   const float* loss_scale_ = nullptr;

@@ -20,6 +20,8 @@
 #include "tawpipe/layers/host/kernels.hpp"
 #include "tawpipe/layers/layer_tensors.hpp"
 #include "tawpipe/layers/llama_options.hpp"
+#include "tawpipe/layers/stage_memory.hpp"
+#include "tawpipe/model/activation.hpp"
 #include "tawpipe/model/batch.hpp"
 #include "tawpipe/model/dtype.hpp"
 #include "tawpipe/model/stage_work.hpp"
@@ -49,9 +51,11 @@ class Llama {
   /// microbatch is so small, or the hidden size so large beside the others, that activation.hpp's sizes do not hold it.
   Llama(Transformer model, Batch batch, Recompute recompute, LlamaOptions options = {})
       : model_{checked_llama(std::move(model), batch, options, std::is_same_v<T, float> ? Dtype::f32 : Dtype::f64)},
+        batch_{batch},
         recompute_{recompute},
         width_{model_},
         tokens_{batch.tokens()},
+        memory_{model_, batch, recompute, tokens_ * width_.kept(recompute) * std::int64_t{sizeof(T)}},
         epsilon_{static_cast<T>(options.norm_eps)},
         layer_{model_, batch, options.rope_theta, options.norm_eps},
         norm_gradient_(static_cast<std::size_t>(model_.hidden)) {
@@ -62,7 +66,7 @@ class Llama {
   void forward(const ForwardArgs& args) {
     const StageWork& stage = *args.stage;
     check_sizes(args);
-    T* at = reached(stage, args.saved.data(), 0, args.output);
+    T* at = memory_.reached(stage, args.saved.data(), 0, args.output);
     if (stage.embedding) {
       look_up(args.tokens, reinterpret_cast<const T*>(args.weights.embedding), at);
     } else {
@@ -70,9 +74,9 @@ class Llama {
     }
     for (std::int32_t i = 0; i < stage.layers; ++i) {
       Cursor<T> scratch{args.workspace.data()};
-      const LayerTensors<T> tensors{width_, tokens_, recompute_, kept(args.saved.data(), i), scratch, scratch};
-      const auto weights = matrices<const T>(args.weights.layers, i);
-      at = reached(stage, args.saved.data(), i + 1, args.output);
+      const LayerTensors<T> tensors = memory_.tensors_of(args.saved.data(), i, scratch);
+      const auto weights = memory_.template matrices<const T>(args.weights.layers, i);
+      at = memory_.reached(stage, args.saved.data(), i + 1, args.output);
       layer_.compute(weights, tensors, scratch.take(0));
       layer_.output(weights, tensors, at);
     }
@@ -86,14 +90,11 @@ class Llama {
   /// Bytes that backward_input leaves for backward_weight beside `saved`: recomputed tensors and, where nothing kept has room for
   /// it, the gradient that the embedding waits for.
   std::int64_t stash_bytes(const StageWork& stage) const {
-    const std::int64_t element = std::int64_t{sizeof(T)};
-    const std::int64_t layers = recompute_ == Recompute::none ? 0 : stage.layers * width_.all();
-    const std::int64_t lookup = stage.embedding && !fits_lookup_gradient(stage) ? width_.hidden : 0;
-    return tokens_ * element * (layers + lookup);
+    return tawpipe::stash_bytes(model_, batch_, recompute_, stage.layers, stage.embedding);
   }
 
  private:
-  enum class Part : std::uint8_t { both, input, weight };
+  using Part = BackwardPart;
 
   /// The head's part of `saved`.
   struct Head {
@@ -104,41 +105,11 @@ class Llama {
 
   // ---- memory -----------------------------------------------------------------------------------------------------------
 
-  Cursor<T> kept(std::byte* saved, std::int64_t layer) const {
-    Cursor<T> cursor{saved};
-    cursor.take(layer * tokens_ * width_.kept(recompute_));
-    return cursor;
-  }
   Head head_of(const StageWork& stage, std::byte* saved) const {
-    Cursor<T> cursor = kept(saved, stage.layers);
+    Cursor<T> cursor = memory_.kept(saved, stage.layers);
     T* const input = cursor.take(tokens_ * width_.hidden);
     T* const normed = cursor.take(tokens_ * width_.hidden);
     return {input, normed, cursor.take(tokens_ * model_.vocab)};
-  }
-  /// Where the activation before layer `layer` belongs: the layer's or head's input, or the stage's output.
-  T* reached(const StageWork& stage, std::byte* saved, std::int64_t layer, std::span<std::byte> output) const {
-    return layer < stage.layers || stage.head ? kept(saved, layer).take(0) : reinterpret_cast<T*>(output.data());
-  }
-  /// The tensors of a layer in the backward; `scratch` moves behind those that lie in workspace.
-  LayerTensors<T> tensors_of(const BackwardArgs& args, Part part, std::int64_t layer, Cursor<T>& scratch) const {
-    if (part == Part::both) return {width_, tokens_, recompute_, kept(args.saved.data(), layer), scratch, scratch};
-    Cursor<T> stash{args.stash.data()};
-    if (recompute_ != Recompute::none) stash.take(layer * tokens_ * width_.all());
-    return {width_, tokens_, recompute_, kept(args.saved.data(), layer), stash, scratch};
-  }
-  bool fits_lookup_gradient(const StageWork& stage) const {
-    if (stage.layers == 0) return false;
-    return recompute_ != Recompute::none || tokens_ * width_.inner >= (tokens_ + 2) * width_.hidden;
-  }
-  /// Where backward_input leaves the embedding's gradient for backward_weight.
-  T* lookup_gradient(const BackwardArgs& args) const {
-    Cursor<T> nowhere{args.workspace.data()};
-    if (fits_lookup_gradient(*args.stage)) return tensors_of(args, Part::weight, 0, nowhere).behind_gradients;
-    return reinterpret_cast<T*>(args.stash.data());
-  }
-  template <class P, class Byte>
-  LayerMatrices<P> matrices(Byte* layers, std::int64_t layer) const {
-    return {reinterpret_cast<P*>(layers) + layer * model_.layer_parameters(), width_};
   }
   /// [tokens, hidden] from one place to another, perhaps the same.
   void copy(const void* from, T* to) const {
@@ -167,18 +138,18 @@ class Llama {
     }
     for (std::int32_t i = stage.layers; i-- > 0;) {
       Cursor<T> scratch = workspace;
-      const LayerTensors<T> tensors = tensors_of(args, part, i, scratch);
+      const LayerTensors<T> tensors = memory_.tensors_of(args, part, i, scratch);
       if (inputs) {
-        const auto w = matrices<const T>(args.weights.layers, i);
+        const auto w = memory_.template matrices<const T>(args.weights.layers, i);
         if (recompute_ != Recompute::none) layer_.compute(w, tensors, scratch.take(0), recompute_ == Recompute::full);
         layer_.backward_input(w, tensors, gradient, scratch.take(0));
       }
-      if (weights) layer_.backward_weight(matrices<T>(args.gradients.layers, i), tensors);
+      if (weights) layer_.backward_weight(memory_.template matrices<T>(args.gradients.layers, i), tensors);
     }
     if (!stage.embedding) return;
     const T* arrived = passes ? gradient : reinterpret_cast<const T*>(args.output_gradient.data());
-    if (part == Part::input) copy(arrived, lookup_gradient(args));
-    if (part == Part::weight) arrived = lookup_gradient(args);
+    if (part == Part::input) copy(arrived, memory_.lookup_gradient(args));
+    if (part == Part::weight) arrived = memory_.lookup_gradient(args);
     if (weights) look_up_backward(args, arrived);
   }
 
@@ -258,9 +229,11 @@ class Llama {
   }
 
   Transformer model_;
+  Batch batch_;
   Recompute recompute_;
   TokenWidths width_;
   std::int64_t tokens_;
+  StageMemory<T> memory_;
   T epsilon_;
   DecoderLayer<T> layer_;
   std::vector<T> norm_gradient_;  // [hidden], while the head's input is still needed

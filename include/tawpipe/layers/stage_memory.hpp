@@ -1,0 +1,76 @@
+// How a stage of a decoder uses the memory that its caller gives: which layer's tensors lie where in it.
+// Not: one layer's tensors (layer_tensors.hpp) nor the head's, which differ by device (host/llama.hpp, cuda/decoder.hpp).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "tawpipe/backend/layer_compute.hpp"
+#include "tawpipe/layers/layer_tensors.hpp"
+#include "tawpipe/model/activation.hpp"
+#include "tawpipe/model/batch.hpp"
+#include "tawpipe/model/stage_work.hpp"
+#include "tawpipe/model/transformer.hpp"
+
+namespace tawpipe::layers {
+
+/// Which part of a backward runs.
+enum class BackwardPart : std::uint8_t { both, input, weight };
+
+/// Finds the places of one model's stages in numbers of type T.
+template <class T>
+class StageMemory {
+ public:
+  /// @param layer_bytes  of `saved`, from one layer to the next
+  StageMemory(const Transformer& model, const Batch& batch, Recompute recompute, std::int64_t layer_bytes)
+      : recompute_{recompute},
+        width_{model},
+        tokens_{batch.tokens()},
+        layer_bytes_{layer_bytes},
+        layer_parameters_{model.layer_parameters()},
+        layer_fits_lookup_{layer_fits_lookup_gradient(model, batch, recompute)} {}
+
+  /// What is kept of a layer, or behind the last layer of the head.
+  Cursor<T> kept(std::byte* saved, std::int64_t layer) const { return Cursor<T>{saved + layer * layer_bytes_}; }
+
+  /// Where the activation before layer `layer` belongs: the layer's or head's input, or the stage's output.
+  T* reached(const StageWork& stage, std::byte* saved, std::int64_t layer, std::span<std::byte> output) const {
+    return layer < stage.layers || stage.head ? kept(saved, layer).take(0) : reinterpret_cast<T*>(output.data());
+  }
+
+  /// The tensors of a layer in the forward, or where the backward runs as one; `scratch` moves behind those that lie there.
+  LayerTensors<T> tensors_of(std::byte* saved, std::int64_t layer, Cursor<T>& scratch) const {
+    return {width_, tokens_, recompute_, kept(saved, layer), scratch, scratch};
+  }
+  /// The tensors of a layer in the backward; `scratch` moves behind those that lie in workspace.
+  LayerTensors<T> tensors_of(const BackwardArgs& args, BackwardPart part, std::int64_t layer, Cursor<T>& scratch) const {
+    if (part == BackwardPart::both) return tensors_of(args.saved.data(), layer, scratch);
+    Cursor<T> stash{args.stash.data()};
+    if (recompute_ != Recompute::none) stash.take(layer * tokens_ * width_.all());
+    return {width_, tokens_, recompute_, kept(args.saved.data(), layer), stash, scratch};
+  }
+
+  /// Where backward_input leaves the embedding's gradient [tokens, hidden] for backward_weight.
+  T* lookup_gradient(const BackwardArgs& args) const {
+    if (args.stage->layers == 0 || !layer_fits_lookup_) return reinterpret_cast<T*>(args.stash.data());
+    Cursor<T> nowhere{args.workspace.data()};
+    return tensors_of(args, BackwardPart::weight, 0, nowhere).behind_gradients;
+  }
+
+  /// A layer's matrices, or their gradients, of type P.
+  template <class P, class Byte>
+  LayerMatrices<P> matrices(Byte* layers, std::int64_t layer) const {
+    return {reinterpret_cast<P*>(layers) + layer * layer_parameters_, width_};
+  }
+
+ private:
+  Recompute recompute_;
+  TokenWidths width_;
+  std::int64_t tokens_;
+  std::int64_t layer_bytes_;
+  std::int64_t layer_parameters_;
+  bool layer_fits_lookup_;
+};
+
+}  // namespace tawpipe::layers
