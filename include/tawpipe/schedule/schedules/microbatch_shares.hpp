@@ -48,6 +48,21 @@ inline std::vector<int> microbatches_by_speed(const std::vector<double>& speeds)
   return best;
 }
 
+/// [rank] microbatches of a round. @param speeds  of each group or of each rank, or none: one each
+/// @throws InputError  as above, or for another number of speeds.
+inline std::vector<int> microbatches_by_speed(const std::vector<double>& speeds, const DeviceGroups& groups) {
+  const auto ranks = static_cast<std::size_t>(groups.ranks());
+  if (speeds.empty()) return std::vector<int>(ranks, 1);
+  if (speeds.size() == ranks) return microbatches_by_speed(speeds);
+  if (speeds.size() != static_cast<std::size_t>(groups.count())) {
+    throw InputError(concat("tawpipe: ", speeds.size(), " speeds are given; give one for each of the ", groups.count(),
+                            " groups or of the ", ranks, " ranks"));
+  }
+  std::vector<double> of_ranks;
+  for (int r = 0; r < groups.ranks(); ++r) of_ranks.push_back(speeds[static_cast<std::size_t>(groups.group_of(r))]);
+  return microbatches_by_speed(of_ranks);
+}
+
 /// The microbatches of an iteration in rounds: in each, every rank takes one, then all that may take a second one, and so on.
 /// A last round may be short.
 class MicrobatchShares {

@@ -41,7 +41,7 @@ class TawpipeBuilder {
         ranks_{groups.ranks()},
         shards_{options.shards > 0 ? options.shards : standard_shards(workload, groups.ranks())},
         placement_{placements::interleaved(shards_, groups_)},
-        shares_{counts(options.speeds, groups), workload.microbatches()} {
+        shares_{microbatches_by_speed(options.speeds, groups), workload.microbatches()} {
     if (options.buffers < 1) throw InputError("tawpipe needs buffers=1 or more (2 to overlap)");
     if (options.shards < 0) throw InputError("tawpipe needs shards=1 or more");
     if (options.stripe && !options.cache.is_off()) {
@@ -95,20 +95,6 @@ class TawpipeBuilder {
 
   static int standard_shards(const Workload& workload, int ranks) {
     return workload.is_abstract() ? ranks : std::max(1, std::min(ranks, workload.model().layers));
-  }
-
-  /// [rank] microbatches of a round. @param speeds  of each rank or group, or none
-  static std::vector<int> counts(const std::vector<double>& speeds, const DeviceGroups& groups) {
-    const auto ranks = static_cast<std::size_t>(groups.ranks());
-    if (speeds.empty()) return std::vector<int>(ranks, 1);
-    if (speeds.size() == ranks) return microbatches_by_speed(speeds);
-    if (speeds.size() != static_cast<std::size_t>(groups.count())) {
-      throw InputError(concat("tawpipe: ", speeds.size(), " speeds are given; give one for each of the ", groups.count(),
-                              " groups or of the ", ranks, " ranks"));
-    }
-    std::vector<double> of_ranks;
-    for (int r = 0; r < groups.ranks(); ++r) of_ranks.push_back(speeds[static_cast<std::size_t>(groups.group_of(r))]);
-    return microbatches_by_speed(of_ranks);
   }
 
   const States& states(int shard) const { return states_[static_cast<std::size_t>(shard)]; }

@@ -45,6 +45,16 @@ TEST_CASE("speeds that are none, or too far apart, are refused") {
   CHECK_THROWS_AS(microbatches_by_speed({1, std::numeric_limits<double>::quiet_NaN()}), tawpipe::InputError);
 }
 
+TEST_CASE("speeds may be given for each group, for each rank, or not at all") {
+  using Counts = std::vector<int>;
+  const tawpipe::DeviceGroups groups{{2, 1}};
+  CHECK(microbatches_by_speed({}, groups) == Counts{1, 1, 1});
+  CHECK(microbatches_by_speed({1, 2}, groups) == Counts{1, 1, 2});
+  CHECK(microbatches_by_speed({2, 1, 1}, groups) == Counts{2, 1, 1});
+  CHECK_THROWS_WITH_AS(microbatches_by_speed({1, 2, 3, 4}, groups),
+                       "tawpipe: 4 speeds are given; give one for each of the 2 groups or of the 3 ranks", tawpipe::InputError);
+}
+
 TEST_CASE("every microbatch is one rank's, and a short last round begins with one for each rank") {
   const MicrobatchShares shares{{1, 3, 2}, 15};  // rounds of 6
   CHECK(shares.rounds() == 3);

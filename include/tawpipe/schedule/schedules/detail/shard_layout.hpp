@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tawpipe/model/parameters.hpp"
+#include "tawpipe/schedule/schedules/sharding_plan.hpp"
 #include "tawpipe/topology/device_group.hpp"
 
 namespace tawpipe::schedules::detail {
@@ -142,5 +143,14 @@ class ShardLayout {
   std::vector<std::vector<Place>> places_;  ///< [rank] in the rails' order
   bool by_rank_ = false;
 };
+
+/// How a plan cuts units. One ring gives all ranks like shards; so do two levels where the weights are in shards, for the
+/// gathers' sake. Shards that no rail has a part in follow the ring. @param one_level  what spans all ranks is one ring
+inline ShardLayout layout_of(const ShardingPlan& plan, const DeviceGroups& groups, bool one_level) {
+  const bool by_place = plan.weights == Scope::all || (plan.weights == Scope::replicated && !plan.two_level);
+  ShardLayout layout = by_place ? ShardLayout::by_place(groups) : ShardLayout::by_slice(groups);
+  const bool one_ring = one_level && plan.weights != Scope::node && plan.gradients != Scope::node;
+  return one_ring ? std::move(layout).with_shards_by_rank() : layout;
+}
 
 }  // namespace tawpipe::schedules::detail

@@ -31,7 +31,7 @@ class ShardedBuilder {
         one_level_{!plan.two_level || groups.count() == 1},
         copies_{plan.node_copy && groups.count() > 1},
         each_{plan.reduce_each && groups.count() > 1},
-        layout_{layout(plan, groups, one_level_)},
+        layout_{layout_of(plan, groups, one_level_)},
         sets_{with_units(builder_), layout_, groups_},
         states_{builder_, sets_, plan_, ranks_},
         window_{groups.count(), plan.prefetch} {
@@ -74,14 +74,6 @@ class ShardedBuilder {
     std::array<TaskId, 2> reductions{none<TaskId>, none<TaskId>};  ///< of the last two units, where the rank took part
   };
 
-  /// One ring gives all ranks like shards; so do two levels where the weights are in shards, for the gathers' sake. Shards that
-  /// no rail has a part in follow the ring.
-  static ShardLayout layout(const ShardingPlan& plan, const DeviceGroups& groups, bool one_level) {
-    const bool by_place = plan.weights == Scope::all || (plan.weights == Scope::replicated && !plan.two_level);
-    ShardLayout layout = by_place ? ShardLayout::by_place(groups) : ShardLayout::by_slice(groups);
-    const bool one_ring = one_level && plan.weights != Scope::node && plan.gradients != Scope::node;
-    return one_ring ? std::move(layout).with_shards_by_rank() : layout;
-  }
   static ScheduleBuilder& with_units(ScheduleBuilder& builder) {
     builder.stages(builder.workload().units());
     return builder;
