@@ -1,5 +1,5 @@
 // The calls that ranks make on communicators, checked against the rules without which NCCL hangs or mixes up messages.
-// Not: an execution of them (emulated_device.hpp).
+// Not: an execution of them (emulated_meeting.hpp).
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // A communicator for tests of the CUDA executors: hands its calls to an emulation or to a log.
-// Not: what becomes of them (emulated_device.hpp, nccl_rules.hpp).
+// Not: what becomes of them (emulated_meeting.hpp, nccl_rules.hpp).
 #pragma once
 
 #include <atomic>
