@@ -8,37 +8,29 @@
 #include <vector>
 
 #include "support/clusters.hpp"
+#include "support/device_executor_cases.hpp"
 #include "support/each_schedule.hpp"
 #include "support/toy_device_training.hpp"
 #include "tawpipe/analysis/traffic.hpp"
-#include "tawpipe/cost/roofline.hpp"
 #include "tawpipe/schedule/catalogue.hpp"
 #include "tawpipe/schedule/gradient_norm.hpp"
-#include "tawpipe/simulate/simulator.hpp"
 
 using namespace support;
 using namespace tawpipe;
 
+namespace {
+
+const auto train = [](const Schedule& schedule, int steps, const EmulatedOrder& order, const cuda::ExecutorOptions& options) {
+  return train_f32_by_ranks(schedule, steps, order, options);
+};
+
+}  // namespace
+
 TEST_CASE("ranks with communicators give the host executor's bits under every schedule, in any order of streams") {
-  for (const bool tied : {true, false}) {
-    const Workload work = toy_work_f32(toy_model(12, tied), 12, tied ? Recompute::full : Recompute::none);
-    for_each_schedule(work, {{1}, {1, 1}, {2, 2}, {2, 2, 2}, {3, 2, 1}}, [&](const Schedule& schedule) {
-      const ToyBits expected = train_f32_by_threads(schedule, 2);
-      for (const std::uint64_t seed : {1, 2, 3}) {
-        const EmulatedOrder order{.seed = seed, .in_issue_order = tied && seed == 3};
-        const bool same = train_f32_by_ranks(schedule, 2, order) == expected;
-        CHECK(same);
-      }
-    });
-  }
+  check_bits_in_any_order(train);
 }
 
-TEST_CASE("ranks with communicators train microbatches and layers that do not divide") {
-  for_each_schedule(toy_work_f32(toy_model(7, true), 8), {{3, 2}}, [](const Schedule& schedule) {
-    const bool same = train_f32_by_ranks(schedule, 1, {.seed = 2}) == train_f32_by_threads(schedule, 1);
-    CHECK(same);
-  });
-}
+TEST_CASE("ranks with communicators train microbatches and layers that do not divide") { check_bits_of_uneven_parts(train); }
 
 TEST_CASE("ranks with communicators clip, and a graph gives the same bits") {
   const Workload work = toy_work_f32(toy_model(6, true), 6);
@@ -64,17 +56,7 @@ TEST_CASE("ranks with communicators send what the simulator says") {
 }
 
 TEST_CASE("ranks with communicators give the same bits where memory is laid out for an expected timeline") {
-  const Workload work = toy_work_f32(toy_model(12, true), 8);
-  const Cluster cluster = nodes_of({2, 2});
-  for_each_schedule(work, {{2, 2}}, [&](const Schedule& schedule) {
-    const Timeline expected = Simulator{cluster, RooflineCost{}}.run(schedule);
-    const ToyBits bits = train_f32_by_threads(schedule, 2);
-    for (const std::uint64_t seed : {1, 2, 3}) {
-      const EmulatedOrder order{.seed = seed, .in_issue_order = seed == 3};
-      const bool same = train_f32_by_ranks(schedule, 2, order, {.expected = &expected}) == bits;
-      CHECK(same);
-    }
-  });
+  check_bits_by_expected_timeline(train, [](const Schedule&, const Timeline&) {});
 }
 
 TEST_CASE("ranks as threads gather the timeline and values of all") {
