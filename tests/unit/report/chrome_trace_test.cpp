@@ -9,6 +9,7 @@
 #include <set>
 #include <vector>
 
+#include "support/hand_built.hpp"
 #include "tawpipe/schedule/schedule_builder.hpp"
 #include "tawpipe/topology/cluster_builder.hpp"
 
@@ -19,17 +20,7 @@ namespace {
 
 /// Rank 0 computes, passes to rank 1, and both reduce.
 ScheduleBuilder small_builder(std::vector<std::string> lanes = {"compute", "out", "in"}) {
-  ScheduleBuilder builder{"small", Workload::abstract(2, 1), 2, std::move(lanes)};
-  builder.add({.op = Op::forward, .rank = Rank{0}, .stage = StageId{0}, .microbatch = 0}, {});
-  builder.add({.op = Op::pass,
-               .payload = Payload::activations,
-               .lane = 1,
-               .peer_lane = 2,
-               .rank = Rank{0},
-               .peer = Rank{1},
-               .microbatch = 0,
-               .bytes = 25_MB},
-              {});
+  ScheduleBuilder builder = support::compute_and_pass(std::move(lanes));
   builder.add({.op = Op::reduce,
                .payload = Payload::gradients,
                .rank = Rank{1},

@@ -9,6 +9,7 @@
 #include <random>
 #include <string>
 
+#include "support/hand_built.hpp"
 #include "tawpipe/schedule/schedule_builder.hpp"
 
 using namespace tawpipe;
@@ -19,17 +20,7 @@ namespace {
 TimePoint at(std::int64_t picoseconds) { return TimePoint{Duration{picoseconds}}; }
 
 Schedule small_schedule() {
-  ScheduleBuilder builder{"small", Workload::abstract(2, 1), 2, {"compute", "out", "in"}};
-  builder.add({.op = Op::forward, .rank = Rank{0}, .stage = StageId{0}, .microbatch = 0}, {});
-  builder.add({.op = Op::pass,
-               .payload = Payload::activations,
-               .lane = 1,
-               .peer_lane = 2,
-               .rank = Rank{0},
-               .peer = Rank{1},
-               .microbatch = 0,
-               .bytes = 25_MB},
-              {});
+  ScheduleBuilder builder = support::compute_and_pass();
   builder.add({.op = Op::all_reduce,
                .payload = Payload::edge_gradients,
                .rank = Rank{0},

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "support/clusters.hpp"
+#include "support/hand_built.hpp"
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/cost/fixed.hpp"
 #include "tawpipe/cost/roofline.hpp"
@@ -15,38 +16,26 @@
 #include "tawpipe/schedule/schedules/tawpipe.hpp"
 
 using namespace tawpipe::literals;
-using tawpipe::Bytes;
+using support::no_overhead;
+using support::pass;
+using support::two_lanes;
 using tawpipe::Cluster;
 using tawpipe::FixedCost;
 using tawpipe::Op;
 using tawpipe::Rank;
 using tawpipe::RooflineCost;
 using tawpipe::Schedule;
-using tawpipe::ScheduleBuilder;
 using tawpipe::Simulator;
 using tawpipe::TaskId;
 using tawpipe::Timeline;
 using tawpipe::TimePoint;
 using tawpipe::Workload;
 
-namespace {
-
-/// Without overhead, so that times are bytes over bandwidth plus 1 us a route.
-const RooflineCost cost{.overhead = 0_us};
-
-ScheduleBuilder builder(int ranks) { return {"test", Workload::abstract(1, 1), ranks, {"compute", "network"}}; }
-
-tawpipe::Task pass(int from, int to, Bytes bytes) {
-  return {.op = Op::pass, .lane = 1, .peer_lane = 1, .rank = Rank{from}, .peer = Rank{to}, .bytes = bytes};
-}
-
-}  // namespace
-
 TEST_CASE("lanes run in order, whether or not tasks share a buffer") {
-  auto b = builder(2);
+  auto b = two_lanes(2);
   b.add(pass(0, 1, 1_GB), {});
   b.add(pass(0, 1, 1_GB), {});
-  const Timeline timeline = Simulator{support::cluster(2), cost}.run(b.build());
+  const Timeline timeline = Simulator{support::cluster(2), no_overhead}.run(b.build());
   // 1 GB at 1 GB/s after 1 us, one after the other
   CHECK(timeline.end_of(TaskId{0}) == TimePoint{1_s + 1_us});
   CHECK(timeline.start_of(TaskId{1}) == TimePoint{1_s + 1_us});
@@ -54,45 +43,45 @@ TEST_CASE("lanes run in order, whether or not tasks share a buffer") {
 }
 
 TEST_CASE("the two directions between two devices do not share") {
-  auto b = builder(2);
+  auto b = two_lanes(2);
   tawpipe::Task back = pass(1, 0, 1_GB);
   back.lane = back.peer_lane = 0;
   b.add(pass(0, 1, 1_GB), {});
   b.add(back, {});
-  CHECK(Simulator{support::cluster(2), cost}.run(b.build()).makespan() == 1_s + 1_us);
+  CHECK(Simulator{support::cluster(2), no_overhead}.run(b.build()).makespan() == 1_s + 1_us);
 }
 
 TEST_CASE("two devices of a node share its adapter") {
   // ranks 0, 1 | 2, 3: both leave node 0 at half of 1 GB/s
-  auto b = builder(4);
+  auto b = two_lanes(4);
   b.add(pass(0, 2, 1_GB), {});
   b.add(pass(1, 3, 1_GB), {});
-  CHECK(Simulator{support::cluster(4, 2), cost}.run(b.build()).makespan() == 2_s + 1_us);
+  CHECK(Simulator{support::cluster(4, 2), no_overhead}.run(b.build()).makespan() == 2_s + 1_us);
   // inside their nodes they would not
-  auto inside = builder(4);
+  auto inside = two_lanes(4);
   inside.add(pass(0, 1, 1_GB), {});
   inside.add(pass(2, 3, 1_GB), {});
-  CHECK(Simulator{support::cluster(4, 2), cost}.run(inside.build()).makespan() == 1_s + 1_us);
+  CHECK(Simulator{support::cluster(4, 2), no_overhead}.run(inside.build()).makespan() == 1_s + 1_us);
 }
 
 TEST_CASE("an exchange takes both directions at once") {
-  auto b = builder(2);
+  auto b = two_lanes(2);
   auto task = pass(0, 1, 1_GB);
   task.op = Op::exchange;
   b.add(task, {});
-  CHECK(Simulator{support::cluster(2), cost}.run(b.build()).makespan() == 1_s + 1_us);
+  CHECK(Simulator{support::cluster(2), no_overhead}.run(b.build()).makespan() == 1_s + 1_us);
 }
 
 TEST_CASE("a collective moves its fraction of the buffer over each edge") {
-  auto b = builder(4);
+  auto b = two_lanes(4);
   const auto group = b.group({Rank{0}, Rank{1}, Rank{2}, Rank{3}});
   b.add({.op = Op::all_gather, .lane = 1, .rank = Rank{0}, .group = group, .bytes = 4_GB}, {});
   // 3/4 of 4 GB at 1 GB/s, 3 hops of 1 us
-  CHECK(Simulator{support::cluster(4), cost}.run(b.build()).makespan() == 3_s + 3_us);
+  CHECK(Simulator{support::cluster(4), no_overhead}.run(b.build()).makespan() == 3_s + 3_us);
 }
 
 TEST_CASE("a collective starts when its last member is ready") {
-  auto b = builder(2);
+  auto b = two_lanes(2);
   b.stages(Workload::abstract(2, 1).split(2));
   const auto group = b.group({Rank{0}, Rank{1}});
   b.add({.op = Op::forward, .rank = Rank{1}, .stage = tawpipe::StageId{0}}, {});
@@ -104,16 +93,16 @@ TEST_CASE("a collective starts when its last member is ready") {
 }
 
 TEST_CASE("a schedule of more ranks than the cluster has devices is refused") {
-  const Schedule schedule = builder(3).build();
-  const Simulator simulator{support::cluster(2), cost};
+  const Schedule schedule = two_lanes(3).build();
+  const Simulator simulator{support::cluster(2), no_overhead};
   CHECK_THROWS_WITH_AS(simulator.run(schedule), "the schedule needs 3 ranks and cluster 'cluster' has 2 devices",
                        tawpipe::InputError);
 }
 
 TEST_CASE("fewer ranks than devices leave the rest idle") {
-  auto b = builder(2);
+  auto b = two_lanes(2);
   b.add(pass(0, 1, 1_GB), {});
-  CHECK(Simulator{support::cluster(8, 2), cost}.run(b.build()).makespan() == 1_s + 1_us);
+  CHECK(Simulator{support::cluster(8, 2), no_overhead}.run(b.build()).makespan() == 1_s + 1_us);
 }
 
 TEST_CASE("two runs, and runs on several threads, give equal timelines") {

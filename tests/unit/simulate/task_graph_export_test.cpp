@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "support/clusters.hpp"
+#include "support/hand_built.hpp"
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/cost/fixed.hpp"
 #include "tawpipe/cost/roofline.hpp"
@@ -15,7 +16,9 @@
 #include "tawpipe/schedule/schedules/weipipe.hpp"
 
 using namespace tawpipe::literals;
-using tawpipe::Bytes;
+using support::no_overhead;
+using support::pass;
+using support::two_lanes;
 using tawpipe::Cluster;
 using tawpipe::ExportedTaskGraph;
 using tawpipe::FixedCost;
@@ -23,20 +26,11 @@ using tawpipe::Op;
 using tawpipe::Rank;
 using tawpipe::RooflineCost;
 using tawpipe::Schedule;
-using tawpipe::ScheduleBuilder;
 using tawpipe::Simulator;
 using tawpipe::Timeline;
 using tawpipe::Workload;
 
 namespace {
-
-const RooflineCost cost{.overhead = 0_us};
-
-ScheduleBuilder builder(int ranks) { return {"test", Workload::abstract(1, 1), ranks, {"compute", "network"}}; }
-
-tawpipe::Task pass(int from, int to, Bytes bytes) {
-  return {.op = Op::pass, .lane = 1, .peer_lane = 1, .rank = Rank{from}, .peer = Rank{to}, .bytes = bytes};
-}
 
 /// The latest difference between a schedule's own times and those of the graph, where both have the task.
 tawpipe::Duration difference(const Schedule& schedule, const Cluster& cluster, const RooflineCost& model) {
@@ -62,12 +56,12 @@ TEST_CASE("schedules of passes keep their times") {
 }
 
 TEST_CASE("a computation and a pass keep their places") {
-  auto b = builder(4);
+  auto b = two_lanes(4);
   b.stages(Workload::abstract(1, 1).split(1));
   b.add({.op = Op::forward, .rank = Rank{1}, .stage = tawpipe::StageId{0}}, {});
   b.add(pass(0, 1, 1_GB), {});
   b.add(pass(1, 2, 1_GB), {});
-  const ExportedTaskGraph exported = tawpipe::export_task_graph(b.build(), support::cluster(4, 2), cost);
+  const ExportedTaskGraph exported = tawpipe::export_task_graph(b.build(), support::cluster(4, 2), no_overhead);
   const auto& graph = exported.graph;
   CHECK(exported.last == std::vector<std::int32_t>{0, 1, 2});
   CHECK(graph.platform.nodes == 2);
@@ -83,12 +77,12 @@ TEST_CASE("a computation and a pass keep their places") {
 }
 
 TEST_CASE("a collective is one message an edge, all after the same tasks, and one task that ends it") {
-  auto b = builder(4);
+  auto b = two_lanes(4);
   const auto group = b.group({Rank{0}, Rank{1}, Rank{2}, Rank{3}});
   b.add(pass(0, 1, 1_GB), {});
   b.add({.op = Op::all_gather, .lane = 1, .rank = Rank{0}, .group = group, .bytes = 4_GB}, {});
   b.add(pass(2, 3, 1_GB), {});
-  const ExportedTaskGraph exported = tawpipe::export_task_graph(b.build(), support::cluster(4), cost);
+  const ExportedTaskGraph exported = tawpipe::export_task_graph(b.build(), support::cluster(4), no_overhead);
   const auto& graph = exported.graph;
   REQUIRE(graph.tasks() == 7);
   CHECK(exported.last == std::vector<std::int32_t>{0, 5, 6});
@@ -107,19 +101,19 @@ TEST_CASE("a collective is one message an edge, all after the same tasks, and on
 }
 
 TEST_CASE("an exchange is two messages, a group of one rank nothing but its end") {
-  auto b = builder(2);
+  auto b = two_lanes(2);
   auto both = pass(0, 1, 1_GB);
   both.op = Op::exchange;
   b.add(both, {});
   b.add({.op = Op::all_reduce, .lane = 1, .rank = Rank{1}, .group = b.group({Rank{1}}), .bytes = 1_GB}, {});
-  const ExportedTaskGraph exported = tawpipe::export_task_graph(b.build(), support::cluster(2), cost);
+  const ExportedTaskGraph exported = tawpipe::export_task_graph(b.build(), support::cluster(2), no_overhead);
   CHECK(exported.graph.tasks() == 4);
   CHECK(exported.last == std::vector<std::int32_t>{2, 3});
   CHECK(simulate(exported.graph).makespan() == 1_s + 1_us);
 }
 
 TEST_CASE("where a model gives messages a time alone, they have no bytes") {
-  auto b = builder(4);
+  auto b = two_lanes(4);
   b.add(pass(0, 1, 1_GB), {});
   b.add(pass(1, 2, 1_GB), {});
   const FixedCost fixed{.forward = 5_s, .backward_input = 0_s, .backward_weight = 0_s, .transfer = 2_s};
@@ -131,7 +125,7 @@ TEST_CASE("where a model gives messages a time alone, they have no bytes") {
 
 TEST_CASE("what such a graph cannot say is refused") {
   const Schedule schedule = tawpipe::schedules::weipipe(support::transformer(6, 6), 6);
-  CHECK_THROWS_WITH_AS(tawpipe::export_task_graph(schedule, support::nodes_of({4, 2}), cost),
+  CHECK_THROWS_WITH_AS(tawpipe::export_task_graph(schedule, support::nodes_of({4, 2}), no_overhead),
                        "this cannot be said as a plain task graph: its nodes have unequal numbers of devices",
                        tawpipe::InputError);
   const Cluster adapters = tawpipe::ClusterBuilder{}
@@ -142,13 +136,13 @@ TEST_CASE("what such a graph cannot say is refused") {
                                .intra_node({.bandwidth = 1_GBps, .latency = 1_us})
                                .inter_node({.bandwidth = 1_GBps, .latency = 1_us})
                                .build();
-  auto b = builder(8);
+  auto b = two_lanes(8);
   b.add(pass(0, 4, 1_GB), {});
   b.add(pass(1, 5, 1_GB), {});
-  CHECK_THROWS_WITH_AS(tawpipe::export_task_graph(b.build(), adapters, cost),
+  CHECK_THROWS_WITH_AS(tawpipe::export_task_graph(b.build(), adapters, no_overhead),
                        "this cannot be said as a plain task graph: messages between nodes have several links to choose from",
                        tawpipe::InputError);
-  CHECK_THROWS_WITH_AS(tawpipe::export_task_graph(schedule, support::cluster(2), cost),
+  CHECK_THROWS_WITH_AS(tawpipe::export_task_graph(schedule, support::cluster(2), no_overhead),
                        "the schedule needs 6 ranks and cluster 'cluster' has 2 devices", tawpipe::InputError);
   CHECK_THROWS_WITH_AS(tawpipe::export_task_graph(schedule, support::cluster(6), RooflineCost{.nccl_collectives = true}),
                        "this cannot be said as a plain task graph: the links of its collectives depend on their size",
