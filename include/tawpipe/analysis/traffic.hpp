@@ -34,19 +34,6 @@ struct Traffic {
 
 namespace detail {
 
-/// The edges of one kind of communication, and the share of the task's bytes that each carries.
-struct Edges {
-  std::vector<std::pair<Rank, Rank>> edges;
-  double fraction = 1;
-};
-
-inline Edges edges_of(const Schedule& schedule, const Task& task, const Cluster& cluster, Algorithm all_reduce) {
-  if (task.op == Op::pass) return {{{task.rank, task.peer}}, 1};
-  if (task.op == Op::exchange) return {{{task.rank, task.peer}, {task.peer, task.rank}}, 1};
-  CollectiveShape shape = collective_shape(task.op, all_reduce, schedule.group(task.group), task.rank, cluster);
-  return {std::move(shape.edges), shape.fraction};
-}
-
 /// Adds up traffic. `images(task, visit)` calls visit(schedule, image) for each communication that a task stands for, and
 /// `multiplicity(task)` is how many tasks it stands for.
 template <class Images, class Multiplicity>
@@ -67,9 +54,9 @@ Traffic traffic_of(const Schedule& schedule, const Cluster& cluster, Algorithm a
     const auto& [op, payload, rank, peer, group, bytes] = key;
     const Task task{.op = op, .payload = payload, .rank = rank, .peer = peer, .group = group, .bytes = bytes};
     images(task, [&, payload = payload, bytes = bytes, count = count](const Schedule& with_groups, const Task& image) {
-      const Edges edges = edges_of(with_groups, image, cluster, all_reduce);
-      const auto each = static_cast<std::int64_t>(edges.fraction * static_cast<double>(bytes.value()) + 0.5) * count;
-      for (const auto& [from, to] : edges.edges) {
+      const CollectiveShape shape = communication_shape(with_groups, image, all_reduce, cluster);
+      const auto each = static_cast<std::int64_t>(shape.fraction * static_cast<double>(bytes.value()) + 0.5) * count;
+      for (const auto& [from, to] : shape.edges) {
         const bool leaves = !cluster.same_node(from, to);
         (leaves ? total.inter_node_bytes : total.intra_node_bytes) += each;
         total.payload_bytes[static_cast<std::size_t>(payload)][leaves ? 1 : 0] += each;

@@ -1,4 +1,4 @@
-// Collectives as NCCL runs them: which edges between ranks they use, how much of the buffer each edge carries, how many
+// Communications as NCCL runs them: which edges between ranks they use, how much of the buffer each edge carries, how many
 // steps of latency they take. Not: the links below those edges (topology/cluster.hpp).
 #pragma once
 
@@ -9,6 +9,7 @@
 
 #include "tawpipe/core/ids.hpp"
 #include "tawpipe/schedule/op.hpp"
+#include "tawpipe/schedule/schedule.hpp"
 #include "tawpipe/topology/cluster.hpp"
 
 namespace tawpipe {
@@ -19,7 +20,7 @@ enum class Algorithm : std::uint8_t {
   tree,  ///< all-reduce only: chains inside the nodes, a binary tree between them, up and then down
 };
 
-/// A collective as edges that are busy all at once.
+/// A collective, or another communication, as edges that are busy all at once.
 struct CollectiveShape {
   std::vector<std::pair<Rank, Rank>> edges;  ///< sender, receiver; an edge listed twice carries twice
   double fraction = 1;                       ///< of the whole buffer, over each edge
@@ -88,6 +89,18 @@ inline CollectiveShape collective_shape(Op op, Algorithm algorithm, std::span<co
   const auto hops = static_cast<double>(n - 1);
   shape.fraction = rooted ? 1.0 : passes * hops / static_cast<double>(n);
   shape.latency_steps = passes * hops;
+  return shape;
+}
+
+/// The edges of any communication: of a pass one, of an exchange one each way, of a collective as above.
+inline CollectiveShape communication_shape(const Schedule& schedule, const Task& task, Algorithm all_reduce,
+                                           const Cluster& cluster) {
+  if (!is_point_to_point(task.op)) {
+    return collective_shape(task.op, all_reduce, schedule.group(task.group), task.rank, cluster);
+  }
+  CollectiveShape shape;
+  shape.edges.emplace_back(task.rank, task.peer);
+  if (task.op == Op::exchange) shape.edges.emplace_back(task.peer, task.rank);
   return shape;
 }
 

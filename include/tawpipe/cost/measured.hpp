@@ -120,16 +120,11 @@ struct MeasuredCost {
   /// @throws InputError  if messages over the task's kind of link were not measured.
   Path path(const Schedule& schedule, const Task& task, const Cluster& cluster) const {
     Path path;
-    if (is_point_to_point(task.op)) {
-      path.latency = seconds(add_edge(path, task.rank, task.peer, cluster));
-      if (task.op == Op::exchange) add_edge(path, task.peer, task.rank, cluster);
-    } else {
-      const CollectiveShape shape = collective_shape(task.op, Algorithm::ring, schedule.group(task.group), task.rank, cluster);
-      double latency = 0;
-      for (const auto& [from, to] : shape.edges) latency += add_edge(path, from, to, cluster);
-      if (!shape.edges.empty()) path.latency = seconds(latency / static_cast<double>(shape.edges.size()) * shape.latency_steps);
-      path.fraction = shape.fraction;
-    }
+    const CollectiveShape shape = communication_shape(schedule, task, Algorithm::ring, cluster);
+    double latency = 0;
+    for (const auto& [from, to] : shape.edges) latency += add_edge(path, from, to, cluster);
+    if (!shape.edges.empty()) path.latency = seconds(latency / static_cast<double>(shape.edges.size()) * shape.latency_steps);
+    path.fraction = shape.fraction;
     detail::merge_loads(path.loads);
     return path;
   }

@@ -47,24 +47,17 @@ struct RooflineCost {
   }
 
   Path path(const Schedule& schedule, const Task& task, const Cluster& cluster) const {
-    Path path;
-    path.latency = overhead;
-    if (is_point_to_point(task.op)) {
-      add_edge(path, cluster.route(task.rank, task.peer));
-      path.latency += cluster.route(task.rank, task.peer).latency;
-      if (task.op == Op::exchange) add_edge(path, cluster.route(task.peer, task.rank));
-      detail::merge_loads(path.loads);
-      return path;
-    }
-    if (nccl_collectives) {
+    if (nccl_collectives && !is_point_to_point(task.op)) {
       const auto bytes = static_cast<double>(message_bytes(schedule, task));
       return nccl_path(task.op, schedule.group(task.group), task.rank, bytes, cluster);
     }
-    const CollectiveShape shape = collective_shape(task.op, all_reduce, schedule.group(task.group), task.rank, cluster);
+    const CollectiveShape shape = communication_shape(schedule, task, all_reduce, cluster);
+    Path path;
+    path.latency = overhead;
     double latency = 0;
     for (const auto& [from, to] : shape.edges) {
       const Route route = cluster.route(from, to);
-      add_edge(path, route);
+      for (const LinkId link : route.links) path.loads.push_back({link, 1});
       latency += to_seconds(route.latency);
     }
     if (!shape.edges.empty()) path.latency += seconds(latency / static_cast<double>(shape.edges.size()) * shape.latency_steps);
@@ -74,11 +67,6 @@ struct RooflineCost {
   }
 
   bool paths_by_size() const { return nccl_collectives; }
-
- private:
-  static void add_edge(Path& path, const Route& route) {
-    for (const LinkId link : route.links) path.loads.push_back({link, 1});
-  }
 };
 static_assert(CostModel<RooflineCost>);
 

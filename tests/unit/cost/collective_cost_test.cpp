@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "support/clusters.hpp"
+#include "support/hand_built.hpp"
 
 using doctest::Approx;
 using tawpipe::Algorithm;
@@ -104,4 +105,21 @@ TEST_CASE("the tree between n nodes has depth floor(log2 n)") {
     CHECK(shape.latency_steps == 2 * expected.second);
     CHECK(shape.edges.size() == 2 * static_cast<std::size_t>(nodes - 1));
   }
+}
+
+TEST_CASE("a pass has one edge, an exchange one each way, and a collective its own") {
+  const tawpipe::Cluster cluster = support::cluster(4);
+  auto builder = support::two_lanes(4);
+  const auto group = builder.group(first(4));
+  const tawpipe::Schedule schedule = builder.build();
+  tawpipe::Task task = support::pass(2, 0, tawpipe::Bytes{1});
+  const auto shape = [&] { return communication_shape(schedule, task, Algorithm::ring, cluster); };
+  CHECK(shape().edges == edges({{2, 0}}));
+  task.op = Op::exchange;
+  CHECK(shape().edges == edges({{2, 0}, {0, 2}}));
+  CHECK(shape().fraction == 1);
+  CHECK(shape().latency_steps == 1);
+  task.op = Op::broadcast;
+  task.group = group;
+  CHECK(shape().edges == edges({{2, 3}, {3, 0}, {0, 1}}));
 }
