@@ -47,16 +47,16 @@ class CheckLayers(unittest.TestCase):
             "core/ids.hpp": OPENING + '#include "tawpipe/topology/link.hpp"\n', "topology/link.hpp": OPENING})
 
     def test_a_single_header_of_a_room_may_be_allowed(self):
-        headers = {"graph/dag.hpp": OPENING, "graph/algorithms.hpp": OPENING,
-                   "schedule/schedule.hpp": OPENING + '#include "tawpipe/graph/dag.hpp"\n'}
+        headers = {"layers/adamw.hpp": OPENING, "layers/layer_tensors.hpp": OPENING,
+                   "training/checkpoint.hpp": OPENING + '#include "tawpipe/layers/adamw.hpp"\n'}
         self.assertEqual(check(headers)[0], 0)
-        headers["schedule/schedule.hpp"] = OPENING + '#include "tawpipe/graph/algorithms.hpp"\n'
-        self.expect("schedule.hpp:4: error: room schedule may not include tawpipe/graph/algorithms.hpp", headers)
+        headers["training/checkpoint.hpp"] = OPENING + '#include "tawpipe/layers/layer_tensors.hpp"\n'
+        self.expect("checkpoint.hpp:4: error: room training may not include tawpipe/layers/layer_tensors.hpp", headers)
 
     def test_third_parties_stay_behind_their_door(self):
         self.expect("cluster.hpp:4: error: <fmt/format.h> is fmt", {"topology/cluster.hpp": OPENING + "#include <fmt/format.h>\n"})
-        self.expect("dag.hpp:4: error: <boost/graph/graph_traits.hpp> is boost", {
-            "graph/dag.hpp": OPENING + "#include <boost/graph/graph_traits.hpp>\n"})
+        self.expect("digraph.hpp:4: error: <boost/graph/graph_traits.hpp> is boost", {
+            "core/digraph.hpp": OPENING + "#include <boost/graph/graph_traits.hpp>\n"})
         self.expect("<torch/torch.h> is neither", {"execute/host.hpp": OPENING + "#include <torch/torch.h>\n"})
 
     def test_third_parties_through_our_own_headers_count(self):
