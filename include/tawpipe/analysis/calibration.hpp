@@ -1,5 +1,5 @@
 // What a calibration gives: measured times, and how well each class of tasks is met.
-// Not: how it is found (calibrate.hpp from timelines, calibrate_profile.hpp from a profiler's traces).
+// Not: how it is found (calibrate.hpp from timelines, gpu_profile.hpp from a profiler's traces).
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // From which host each rank is on to groups of consecutive ranks.
-// Not: how that is found out (execute/mpi/session.hpp, execute/cuda/bootstrap.hpp).
+// Not: how that is found out (execute/mpi/session.hpp, execute/cuda/session.hpp).
 #pragma once
 
 #include <algorithm>

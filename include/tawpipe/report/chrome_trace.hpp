@@ -1,5 +1,5 @@
 // A schedule and its timeline as a trace for Perfetto (ui.perfetto.dev) and chrome://tracing, in their JSON format.
-// Not: the numbers for other programs (timeline/timeline_csv.hpp), nor a picture (report/gantt_svg.hpp).
+// Not: the numbers for other programs (timeline/timeline_csv.hpp).
 #pragma once
 
 #include <fmt/core.h>

@@ -1,5 +1,5 @@
 // Cross entropy on a GPU: its sums, the mean loss, and the gradient of the logits.
-// Not: the logits (a matrix product) nor the scale of losses in float16 (loss_scale.hpp).
+// Not: the logits (a matrix product) nor the scale of losses in float16 (adamw_bodies.hpp).
 #pragma once
 
 #include <cmath>
