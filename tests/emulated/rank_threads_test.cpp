@@ -3,10 +3,12 @@
 
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "support/each_schedule.hpp"
@@ -18,7 +20,10 @@ using namespace tawpipe;
 
 namespace {
 
-/// What a rank does beside its schedule; may throw. @param step  0: while its executor is made
+constexpr std::int64_t making = 0;      ///< the executor
+constexpr std::int64_t gathering = -1;  ///< after training
+
+/// What a rank does beside its schedule; may throw. @param step  or making, or gathering
 using Trouble = std::function<void(int rank, std::int64_t step)>;
 
 /// The toy's tokens, with trouble on the way to them.
@@ -34,7 +39,9 @@ struct TroubledTokens {
   }
 };
 
-ToyBits train_f32_by_rank_threads(const Schedule& schedule, int steps, std::uint64_t seed, const Trouble& trouble = {}) {
+/// @param aborted  if not null, how many communicators are aborted when it fails
+ToyBits train_f32_by_rank_threads(const Schedule& schedule, int steps, std::uint64_t seed, const Trouble& trouble = {},
+                                  int* aborted = nullptr) {
   const Transformer& model = schedule.workload().model();
   const auto ranks = static_cast<std::size_t>(schedule.ranks());
   EmulatedMachine machine{{.seed = seed, .threads = true}};
@@ -54,27 +61,43 @@ ToyBits train_f32_by_rank_threads(const Schedule& schedule, int steps, std::uint
   std::vector<std::unique_ptr<ToyNcclExecutor>> executors(ranks);
   std::vector<host::IterationResult> last(ranks);
   std::mutex mutex;
-  threads.run([&](int rank) {
-    const auto r = static_cast<std::size_t>(rank);
-    executors[r] = std::make_unique<ToyNcclExecutor>(
-        schedule, EmulatedDevice{machine, rank}, std::move(worlds[r]),
-        [&] {
-          if (trouble) trouble(rank, 0);
-          return ToyDeviceLayer{machine, ToyLayer<float>{model}};
-        },
-        ToyDeviceUpdate{machine, {}, observe});
-    ToyNcclExecutor& executor = *executors[r];
-    set_toy_weights_f32(executor);
-    for (int step = 1; step <= steps; ++step) {
-      const auto result = executor.run(TroubledTokens{{model.vocab}, rank, trouble}, toy_step(step, 0));
-      last[r] = result;
-      if (!executor.is_root()) continue;
-      bits.losses.push_back(result.losses);
-      bits.norms.push_back(result.gradient_norm);
-    }
-    const std::lock_guard lock{mutex};
-    read_toy_weights_f32(executor, bits.weights);
-  });
+  try {
+    threads.run([&](int rank) {
+      const auto r = static_cast<std::size_t>(rank);
+      executors[r] = std::make_unique<ToyNcclExecutor>(
+          schedule, EmulatedDevice{machine, rank}, std::move(worlds[r]),
+          [&] {
+            if (trouble) trouble(rank, making);
+            return ToyDeviceLayer{machine, ToyLayer<float>{model}};
+          },
+          ToyDeviceUpdate{machine, {}, observe});
+      ToyNcclExecutor& executor = *executors[r];
+      set_toy_weights_f32(executor);
+      for (int step = 1; step <= steps; ++step) {
+        const auto result = executor.run(TroubledTokens{{model.vocab}, rank, trouble}, toy_step(step, 0));
+        last[r] = result;
+        if (!executor.is_root()) continue;
+        bits.losses.push_back(result.losses);
+        bits.norms.push_back(result.gradient_norm);
+      }
+      {
+        const std::lock_guard lock{mutex};
+        read_toy_weights_f32(executor, bits.weights);
+      }
+      if (trouble) trouble(rank, gathering);
+      std::vector<float> values(static_cast<std::size_t>(schedule.ranks()), -1);
+      std::vector<char> known(values.size(), 0);
+      values[r] = static_cast<float>(rank);
+      known[r] = 1;
+      executor.gather(values, known);
+      for (std::size_t other = 0; other < values.size(); ++other) {
+        if (values[other] != static_cast<float>(other)) throw DeviceError("what ranks know is not gathered");
+      }
+    });
+  } catch (const Error&) {
+    if (aborted != nullptr) *aborted = family->aborted.load();
+    throw;
+  }
   for (const auto& one : last) {
     if (one.losses != last[0].losses || one.timeline != last[0].timeline) throw DeviceError("ranks differ");
   }
@@ -107,9 +130,23 @@ TEST_CASE("a rank's thread that fails ends all, wherever they are, with one mess
         };
       };
       const std::string message = concat("rank ", bad, " failed: out of memory");
-      CHECK_THROWS_WITH_AS(train_f32_by_rank_threads(schedule, 3, 1, fails_in(0)), message.c_str(), DeviceError);
+      CHECK_THROWS_WITH_AS(train_f32_by_rank_threads(schedule, 3, 1, fails_in(making)), message.c_str(), DeviceError);
       const bool reads = name != std::string{"1f1b"} || bad == 0 || bad == schedule.ranks() - 1;
       if (reads) CHECK_THROWS_WITH_AS(train_f32_by_rank_threads(schedule, 3, 1, fails_in(2)), message.c_str(), DeviceError);
     }
   }
+}
+
+TEST_CASE("what ranks have begun together is aborted where one of them does not come to it") {
+  std::atomic<int> come{0};
+  const auto fails = [&](int rank, std::int64_t step) {
+    if (step != gathering) return;
+    ++come;
+    while (rank == 2 && come < 4) std::this_thread::yield();  // the others have trained
+    if (rank == 2) throw DeviceError("the disk is full");
+  };
+  int aborted = 0;
+  CHECK_THROWS_WITH_AS(train_f32_by_rank_threads(schedule_of("fsdp"), 1, 1, fails, &aborted), "rank 2 failed: the disk is full",
+                       DeviceError);
+  CHECK(aborted >= 3);  // at least one of each other rank: a device with work that never ends could not be freed
 }

@@ -49,6 +49,7 @@ class TestCommunicator {
     std::map<std::pair<int, int>, int> split;  ///< parent, number of the split: members that have come
     std::mutex mutex;
     std::condition_variable came;
+    std::atomic<int> aborted{0};  ///< communicators
   };
   TestCommunicator(Sink& sink, std::shared_ptr<Family> family, int rank, int ranks)
       : TestCommunicator{sink, std::move(family), 0, rank, ranks} {}
@@ -108,7 +109,7 @@ class TestCommunicator {
   void check() const {
     if (family_->stop != nullptr && family_->stop->load()) throw tawpipe::DeviceError("another rank has failed");
   }
-  void abort() {}
+  void abort() { ++family_->aborted; }
 
  private:
   TestCommunicator(Sink& sink, std::shared_ptr<Family> family, int communicator, int member, int ranks)

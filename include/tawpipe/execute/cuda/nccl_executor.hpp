@@ -103,18 +103,20 @@ class NcclExecutor {
   /// Brings what each rank knows to all: `values` are then right wherever any rank's are. Collective.
   /// @param known  [values] whether the number is right here
   void gather(std::span<float> values, std::span<const char> known) {
-    device_.use();
-    const std::size_t most = memory_.exchange().size() / sizeof(float);
-    std::vector<float> part;
-    for (std::size_t begin = 0; begin < values.size(); begin += most) {
-      const std::size_t count = std::min(most, values.size() - begin);
-      part.assign(count, -std::numeric_limits<float>::infinity());
-      for (std::size_t i = 0; i < count; ++i) {
-        if (known[begin + i] != 0) part[i] = values[begin + i];
+    guarded([&] {
+      device_.use();
+      const std::size_t most = memory_.exchange().size() / sizeof(float);
+      std::vector<float> part;
+      for (std::size_t begin = 0; begin < values.size(); begin += most) {
+        const std::size_t count = std::min(most, values.size() - begin);
+        part.assign(count, -std::numeric_limits<float>::infinity());
+        for (std::size_t i = 0; i < count; ++i) {
+          if (known[begin + i] != 0) part[i] = values[begin + i];
+        }
+        largest(std::span{part}, Dtype::f32);
+        std::copy(part.begin(), part.end(), values.begin() + static_cast<std::ptrdiff_t>(begin));
       }
-      largest(std::span{part}, Dtype::f32);
-      std::copy(part.begin(), part.end(), values.begin() + static_cast<std::ptrdiff_t>(begin));
-    }
+    });
   }
 
   /// One iteration: all microbatches forward and backward, then the update. Collective. Losses, bytes sent and the timeline are
