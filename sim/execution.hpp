@@ -32,6 +32,8 @@ template <class T, class Use>
 int with_executor(const ExecutionRequest& request, ExecutionModel model, Use&& use) {
   using Layer = host::Paced<layers::host::Llama<T>>;
   using Optimizer = layers::AdamWUpdate<T>;
+  if (request.gpus > 0 && request.backend != "cuda")
+    throw InputError("--gpus is for --backend cuda; add it, or leave --gpus out");
   const FlopsPerSecond pace = request.pace.empty() ? FlopsPerSecond{} : parse_flops_rate(request.pace);
   const auto make_layer = [&] {
     return Layer{{model.model, model.batch, parse_recompute(request.recompute), model.llama}, pace};
