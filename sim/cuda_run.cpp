@@ -286,9 +286,6 @@ int with_cuda_run(const ExecutionRequest& given, ExecutionModel model, const std
     return code;
   }
   const Schedule schedule = execution_schedule(request, model, resolve_groups(request.cluster.empty() ? "1x1" : request.cluster));
-  if (model.model.dtype == Dtype::f16 && schedule.ranks() > 1) {
-    throw InputError("--dtype f16 needs a GPU for each rank, since each has a loss scale; choose bf16, or take more GPUs");
-  }
   return train_in_its_numbers(request, model, schedule, nullptr, use);
 }
 

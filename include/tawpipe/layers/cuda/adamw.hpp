@@ -21,10 +21,11 @@
 
 namespace tawpipe::layers::cuda {
 
-/// A loss scale of one rank, in memory of the device that is current when it is made.
+/// The loss scale of all ranks of one device, in memory of the one that is current when it is made.
 ///
-/// Layers multiply gradients by it (Llama::use_loss_scale) and AdamW divides by it. All ranks must skip the same steps, so what
-/// they decide by is the norm of the whole gradient: give the iteration a gradient_clip above 0 (1e30 to clip nothing).
+/// Layers multiply gradients by it (Llama::use_loss_scale) and AdamW divides by it. All ranks must skip the same steps, those of
+/// other devices too, whose scales move alike: so what they decide by is the norm of the whole gradient, an all-reduce of the
+/// schedule. Give the iteration a gradient_clip above 0 (1e30 to clip nothing).
 class LossScale {
  public:
   /// @throws InputError  unless the first scale lies within 1 .. 2^24 and the interval is above 0. @throws DeviceError
@@ -33,8 +34,7 @@ class LossScale {
       throw InputError(concat("a loss scale of ", options.initial, " is impossible; it must lie within 1 and 2^24"));
     }
     if (options.growth_interval < 1) throw InputError("a loss scale must keep for at least one step before it grows");
-    LossScaleState first;
-    first.scale = options.initial;
+    const LossScaleState first{options.initial};
     state_.fill(&first, sizeof(first));
   }
 
@@ -48,8 +48,8 @@ class LossScale {
 };
 
 /// AdamW on parameters of type T with moments, and perhaps weights, kept in float32. Models DeviceUpdate.
-/// One object serves one rank; its calls name one stream. Without a loss scale several ranks of a process may share it, also on
-/// several streams, while all of them take the same step with the same scale of clipping.
+/// The ranks of a device may share one object, on several streams, while all of them take the same step with the same scale of
+/// clipping.
 template <class T>
 class DeviceAdamW {
  public:

@@ -20,16 +20,24 @@ struct LossScaleOptions {
   bool operator==(const LossScaleOptions&) const = default;
 };
 
-/// A loss scale in device memory. Gradients are made with `scale` and divided by it in the update; a step whose gradients are not
-/// all finite is skipped and halves the scale.
+/// A loss scale in device memory, one for all ranks of a device. Gradients are made with `scale` and divided by it in the update;
+/// a step whose gradients are not all finite is skipped and halves the scale.
+///
+/// What follows from a step is worked out anew, from where the step before it ended, by every update that takes part in it, and
+/// all of them write the same: so it does not matter how many there are, on which streams and in which order.
 /// Source: Micikevicius et al. 2018, arXiv:1710.03740, section 3.2; the defaults are PyTorch's GradScaler's.
 struct LossScaleState {
-  float scale = 1;              ///< for the next gradients
-  float used = 1;               ///< of the gradients that the current update sees
-  std::int32_t good_steps = 0;  ///< since it changed
-  std::int32_t skip = 0;        ///< whether the current step is skipped
-  std::int64_t step = 0;        ///< the last that was seen
-  std::int64_t skipped = 0;     ///< steps, in all
+  /// As a step leaves it.
+  struct After {
+    std::int64_t step = 0;
+    std::int64_t skipped = 0;     ///< steps, in all
+    float scale = 1;              ///< for the next gradients
+    std::int32_t good_steps = 0;  ///< since it changed
+  };
+  float scale = 1;  ///< for the next gradients: what layers read
+  After after[2];   ///< the last two steps
+
+  explicit LossScaleState(float initial) : scale{initial} { after[0].scale = after[1].scale = initial; }
 
   static constexpr float least = 1;
   static constexpr float most = 16777216;  ///< 2^24
@@ -44,7 +52,7 @@ struct AdamWFactors {
   std::int32_t skip = 0;
 };
 
-/// Makes a step's factors, and once a step moves the loss scale. One thread.
+/// Makes a step's factors, and moves the loss scale. Steps are numbered upwards. One thread.
 ///
 /// `gradient_scale` is what clipping asks for, min(1, clip / norm) of the gradients as they are, so with a loss scale s >= 1 of
 /// them s times as large; then min(1 / s, that) is 1 / s times what clipping asks for of the true ones. It is not above 0 where
@@ -65,10 +73,16 @@ struct PrepareAdamW {
     std::int32_t skip = 0;
     if (loss_scale != nullptr) {
       LossScaleState& state = *loss_scale;
-      if (state.step != scalars->step) move(state, scale > 0);
-      number -= state.skipped;
-      skip = state.skip;
-      const float whole = 1.0F / state.used;
+      // The place of this step is either taken by another of its updates or the older one.
+      const bool second = state.after[1].step == scalars->step ||
+                          (state.after[0].step != scalars->step && state.after[1].step < state.after[0].step);
+      const LossScaleState::After before = state.after[second ? 0 : 1];
+      const LossScaleState::After now = moved(before, scale > 0);
+      state.after[second ? 1 : 0] = now;
+      state.scale = now.scale;
+      number -= now.skipped;
+      skip = now.skipped > before.skipped ? 1 : 0;
+      const float whole = 1.0F / before.scale;
       scale = scale < whole ? scale : whole;
     }
     const auto n = static_cast<double>(number);
@@ -80,18 +94,17 @@ struct PrepareAdamW {
   }
 
  private:
-  TAWPIPE_HOST_DEVICE void move(LossScaleState& state, bool finite) const {
-    state.step = scalars->step;
-    state.used = state.scale;
-    state.skip = finite ? 0 : 1;
+  TAWPIPE_HOST_DEVICE LossScaleState::After moved(LossScaleState::After last, bool finite) const {
+    last.step = scalars->step;
     if (!finite) {
-      ++state.skipped;
-      state.good_steps = 0;
-      if (state.scale > LossScaleState::least) state.scale /= 2;
-    } else if (++state.good_steps >= growth_interval) {
-      state.good_steps = 0;
-      if (state.scale < LossScaleState::most) state.scale *= 2;
+      ++last.skipped;
+      last.good_steps = 0;
+      if (last.scale > LossScaleState::least) last.scale /= 2;
+    } else if (++last.good_steps >= growth_interval) {
+      last.good_steps = 0;
+      if (last.scale < LossScaleState::most) last.scale *= 2;
     }
+    return last;
   }
 };
 

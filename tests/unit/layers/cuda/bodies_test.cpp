@@ -323,15 +323,14 @@ TEST_CASE("AdamW is the host's, from any alignment, and keeps weights that are r
 
 TEST_CASE("a loss scale halves and skips where the norm is not finite, and doubles after a while") {
   const tawpipe::layers::AdamW constants;
-  cuda::LossScaleState state;
-  state.scale = 1024;
+  cuda::LossScaleState state{1024};
   cuda::AdamWFactors factors;
   tawpipe::StepScalars scalars{.learning_rate = 1, .gradient_clip = 0, .step = 0};
   const auto step = [&](float clip) {
     ++scalars.step;
     const cuda::PrepareAdamW prepare{constants, &scalars, &clip, &state, 2, &factors};
     cuda::run_on_host(prepare);
-    cuda::run_on_host(prepare);  // once more for another run of parameters: nothing moves
+    cuda::run_on_host(prepare);  // once more for another run of parameters, or another rank: nothing moves
   };
   step(1);  // no clipping asked for: gradients are divided by the scale
   CHECK(factors.skip == 0);
@@ -339,7 +338,6 @@ TEST_CASE("a loss scale halves and skips where the norm is not finite, and doubl
   // The scaled gradients' norm is 4096 times the clip: true ones have four times it.
   step(1.0F / 4096);
   CHECK(factors.gradient_scale == 1.0F / 4096);
-  CHECK(state.used == 1024);
   CHECK(state.scale == 2048);  // two good steps
   step(0);                     // clip / infinity
   CHECK(factors.skip == 1);
@@ -374,4 +372,40 @@ TEST_CASE("a loss scale halves and skips where the norm is not finite, and doubl
   CHECK(weight == 1);
   CHECK(moment == 2);
   CHECK(square == 3);
+}
+
+TEST_CASE("a loss scale moves alike however far another update of the step has come in writing it") {
+  const tawpipe::layers::AdamW constants;
+  cuda::AdamWFactors factors;
+  tawpipe::StepScalars scalars{.learning_rate = 1, .gradient_clip = 0, .step = 700};  // a run that was resumed
+  cuda::LossScaleState state{4096};
+  for (int i = 0; i < 12; ++i, ++scalars.step) {
+    const float clip = i % 5 == 3 ? 0.0F : 1.0F;
+    const cuda::PrepareAdamW prepare{constants, &scalars, &clip, &state, 3, &factors};
+    const cuda::LossScaleState before = state;
+    cuda::run_on_host(prepare);
+    const cuda::LossScaleState whole = state;
+    const cuda::AdamWFactors expected = factors;
+    for (const bool numbered :
+         {false, true}) {  // of the place of this step, the number may have come before the rest or behind it
+      state = before;
+      const int place = whole.after[0].step == scalars.step ? 0 : 1;
+      if (numbered) {
+        state.after[place].step = scalars.step;
+      } else {
+        state.after[place] = whole.after[place];
+        state.after[place].step = before.after[place].step;
+        state.scale = whole.scale;
+      }
+      cuda::run_on_host(prepare);
+      CHECK(state.scale == whole.scale);
+      CHECK(state.after[place].scale == whole.after[place].scale);
+      CHECK(state.after[place].skipped == whole.after[place].skipped);
+      CHECK(state.after[place].good_steps == whole.after[place].good_steps);
+      CHECK(state.after[1 - place].scale == before.after[1 - place].scale);
+      CHECK(factors.skip == expected.skip);
+      CHECK(factors.gradient_scale == expected.gradient_scale);
+      CHECK(factors.rate == expected.rate);
+    }
+  }
 }
