@@ -222,6 +222,7 @@ TEST_CASE("TawPipe as the paper draws it, with one buffer, with three, and witho
     check_all(tawpipe::schedules::tawpipe(work, groups, {.buffers = 1}), groups);
     check_all(tawpipe::schedules::tawpipe(work, groups, {.buffers = 3}), groups);
     check_all(tawpipe::schedules::tawpipe(work, groups, {.overlap = false}), groups);
+    check_all(tawpipe::schedules::tawpipe(work, groups, {.prefetch = tawpipe::schedules::Prefetch::backward}), groups);
     check_all(tawpipe::schedules::tawpipe(work, groups, {.order = Order::paper, .overlap = false, .buffers = 1}), groups);
   });
 }

@@ -18,9 +18,12 @@ namespace tawpipe {
 namespace detail {
 
 inline Schedule build_tawpipe(const ScheduleRequest& request, OptionReader& options) {
+  const std::string prefetch = options.choice("prefetch", {"on", "backward", "off"}, "on");
   schedules::TawpipeOptions chosen{.order = options.order(schedules::Order::eager),
                                    .overlap = options.on("overlap", true),
-                                   .prefetch = options.on("prefetch", true),
+                                   .prefetch = prefetch == "on"         ? schedules::Prefetch::on
+                                               : prefetch == "backward" ? schedules::Prefetch::backward
+                                                                        : schedules::Prefetch::off,
                                    .buffers = options.count("buffers", 1, 2),
                                    .shards = options.count("shards", 1, 0),
                                    .speeds = options.speeds(request.speeds),
@@ -71,7 +74,8 @@ TAWPIPE_CATALOGUE_INLINE const std::vector<ScheduleInfo>& catalogue() {
        {{"order", "eager|paper", "eager", "each task when its inputs are there, or the turns as the paper draws them"},
         {"groups", "nodes|flat|N", "nodes", "what shares a broadcast: each node, all devices, or N equal groups"},
         overlap,
-        {"prefetch", "on|off", "on", "off: the next shard is fetched after the computation; gradients travel beside it"},
+        {"prefetch", "on|backward|off", "on",
+         "off: the next shard is fetched after the computation, gradients travel beside it; backward: so in forward steps alone"},
         {"buffers", "N", "2", "shards a device can hold beside its own"},
         {"shards", "N", "one a device", "pieces the model is cut into"},
         {"stripe", "on|off|auto", "off",

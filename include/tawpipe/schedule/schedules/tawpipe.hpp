@@ -12,21 +12,10 @@
 #include "tawpipe/schedule/schedules/detail/tawpipe_order.hpp"
 #include "tawpipe/schedule/schedules/detail/tawpipe_stripes.hpp"
 #include "tawpipe/schedule/schedules/node_cache.hpp"
+#include "tawpipe/schedule/schedules/tawpipe_options.hpp"
 #include "tawpipe/topology/device_group.hpp"
 
 namespace tawpipe::schedules {
-
-struct TawpipeOptions {
-  Order order = Order::eager;
-  bool overlap = true;           ///< off: in a group, communication and computation take turns
-  bool prefetch = true;          ///< off: a group fetches its next shard after its computation; gradients travel beside it
-  int buffers = 2;               ///< shards a device can hold beside its own: one computed with, the others on their way
-  int shards = 0;                ///< pieces the model is cut into; 0: one a rank, or one a layer where there are fewer layers
-  bool stripe = false;           ///< shards cross between groups in pieces, one over each device's adapter; not with a cache
-  std::vector<double> speeds{};  ///< of each group or rank: the faster, the more microbatches in a round; empty: one each
-  NodeCache cache{};             ///< shards of other groups that a group keeps once it has fetched them
-  Bytes device_memory{};         ///< of the smallest device; only NodeCache::Limit::fit asks
-};
 
 namespace detail {
 
@@ -53,7 +42,7 @@ class TawpipeBuilder {
     }
     builder_.option("order", text(options.order));
     builder_.option("overlap", on_off(options.overlap));
-    builder_.option("prefetch", on_off(options.prefetch));
+    builder_.option("prefetch", text(options.prefetch));
     builder_.option("buffers", std::to_string(options.buffers));
     builder_.option("groups", std::to_string(groups.count()));
     builder_.option("shards", std::to_string(shards_));
@@ -178,8 +167,9 @@ class TawpipeBuilder {
     const int root = groups_.group_of(owner) == group ? owner : placement_.staging(next.shard, group);
     const Bytes bytes = weight_bytes(builder_.workload(), builder_.stage(next.shard).parameters);
     const auto at = static_cast<std::int32_t>(std::max<std::int64_t>(step + group, 0));
-    const std::span<const TaskId> after =
-        options_.overlap && options_.prefetch ? std::span<const TaskId>{} : computed_[static_cast<std::size_t>(group)];
+    const bool ahead =
+        options_.overlap && (options_.prefetch == Prefetch::on || (options_.prefetch == Prefetch::backward && !next.forward));
+    const std::span<const TaskId> after = ahead ? std::span<const TaskId>{} : computed_[static_cast<std::size_t>(group)];
     if (stripes_ && stripes_->cuts(next.shard, group)) {
       slots_.clear();
       for (const Rank member : groups_.members(group)) slots_.push_back(weights_of(number(member), next.shard, delivery));

@@ -31,6 +31,7 @@ using tawpipe::TaskId;
 using tawpipe::Timeline;
 using tawpipe::Workload;
 using tawpipe::schedules::Order;
+using tawpipe::schedules::Prefetch;
 using tawpipe::schedules::TawpipeOptions;
 
 namespace {
@@ -157,6 +158,14 @@ TEST_CASE("more buffers never make it slower, one buffer or no overlap never fas
     CHECK(two <= serial);
     CHECK(serial > simulator.run(build(p, d, 2 * p, {})).makespan());
   }
+}
+
+TEST_CASE("prefetching in backward steps alone lies between always and never") {
+  const FixedCost cost{.forward = 10_s, .backward_input = 10_s, .backward_weight = 10_s, .transfer = 3_s};
+  const Simulator simulator{support::cluster(6, 3), cost};
+  const auto time = [&](Prefetch prefetch) { return simulator.run(build(6, 3, 12, {.prefetch = prefetch})).makespan(); };
+  CHECK(time(Prefetch::on) < time(Prefetch::backward));
+  CHECK(time(Prefetch::backward) < time(Prefetch::off));
 }
 
 TEST_CASE("with one group nothing is sent from one group to another") {
