@@ -1,7 +1,26 @@
 // How the shared flags are declared to CLI11.
 #include "flags.hpp"
 
+#include <fmt/format.h>
+
 namespace tawpipe::sim {
+
+void add_usable_memory(CLI::App& app, double& fraction, const std::string& default_text) {
+  const auto fault = [](const std::string& text) {
+    double value = 0;
+    const char* const end = text.data() + text.size();
+    const auto [rest, status] = std::from_chars(text.data(), end, value);
+    const bool right = status == std::errc{} && rest == end && value > 0 && value <= 1;
+    return right ? std::string{} : concat(quote(text), " must be a fraction above 0 and at most 1, such as 0.9");
+  };
+  app.add_option("--usable-memory", fraction,
+                 "Part of each device's memory that a schedule may need; the rest is for CUDA, NCCL and\n"
+                 "what an allocator wastes (default " +
+                     default_text + ")")
+      ->type_name("FRACTION")
+      ->group("Problem")
+      ->check(CLI::Validator{fault, ""});
+}
 
 void add_json_flag(CLI::App& app, std::string& json, const std::string& what) {
   app.add_option("--json", json, "Write " + what + " as JSON to a file, or - for standard output")
@@ -26,6 +45,8 @@ void add_problem_flags(CLI::App& app, Request& request, const std::string& micro
                  "Sequences of one microbatch, or auto: the fastest that fits (default " + microbatch_default + ")")
       ->type_name("N|auto")
       ->group("Problem");
+  add_usable_memory(app, request.usable_memory,
+                    fmt::format("{} where --microbatch is auto, 1 where it is a number", usable_memory_share));
   app.add_option("--recompute", request.recompute,
                  "Activations computed again in the backward: none, selective or full (default)")
       ->type_name("POLICY")

@@ -29,6 +29,8 @@ void add_count(CLI::App& app, const std::string& name, Number& value, const std:
   app.add_option(name, value, text)->type_name(type)->group(group)->check(CLI::Validator{count_fault<Number>, ""});
 }
 
+/// The fraction of a device's memory that may be needed.
+void add_usable_memory(CLI::App& app, double& fraction, const std::string& default_text);
 void add_json_flag(CLI::App& app, std::string& json, const std::string& what);
 /// The flags that say what is to be trained and where.
 void add_problem_flags(CLI::App& app, Request& request, const std::string& microbatch_default);

@@ -1,6 +1,8 @@
 // The flags of the commands that measure predictions.
 #include "instruments.hpp"
 
+#include <fmt/format.h>
+
 #include <memory>
 #include <string>
 
@@ -24,6 +26,7 @@ Command add_reproduce_tawpipe(CLI::App& reproduce) {
   app->add_option("--data", request->data, "Other published cells, as CSV (docs/accuracy.md)")
       ->type_name("FILE|-")
       ->group("Input");
+  add_usable_memory(*app, request->usable_memory, fmt::format("{}", usable_memory_share));
   add_json_flag(*app, request->json, "every cell");
   finish(*app, "Example:\n  tawpipe reproduce tawpipe --json cells.json");
   return {app, [request] { return run_reproduce_tawpipe(*request); }};

@@ -128,7 +128,7 @@ std::optional<Prediction> predict_folded(const Problem& problem, const Schedule&
       [&](const auto& cost) { return simulate_folded(logical, whole, problem.layout, problem.cluster, cost); }, problem.cost);
   refusal = std::move(folded.refusal);
   if (!folded.run) return std::nullopt;
-  Summary summary = summarize(folded.run->schedule, problem.cluster, folded.run->timeline);
+  Summary summary = summarize(folded.run->schedule, problem.cluster, folded.run->timeline, problem.usable_memory);
   summary.folding.refusal = refusal;
   return Prediction{std::move(folded.run->schedule.schedule), std::move(folded.run->timeline), std::move(summary)};
 }
@@ -244,6 +244,7 @@ Problem resolve(const Request& given, bool choose_microbatch, const Workload* kn
     throw InputError("--global-batch is missing; give the sequences of one iteration, or --microbatches");
   }
   if (problem.microbatches > 0 && !problem.microbatch_size) problem.microbatch_size = 1;
+  problem.usable_memory = request.usable_memory > 0 ? request.usable_memory : problem.microbatch_size ? 1 : usable_memory_share;
   const std::int64_t size = problem.microbatch_size.value_or(1);
   if (problem.microbatches > Batch::max_global_batch / size) {
     throw InputError(concat(problem.microbatches, " microbatches of ", size, " sequences are too many; the most is ",
@@ -285,7 +286,7 @@ std::vector<std::int64_t> Problem::microbatch_sizes() const {
 Prediction predict(const Problem& problem, Schedule schedule) {
   if (const auto* measured = std::get_if<MeasuredCost>(&problem.cost)) measured->check(schedule.workload());
   Timeline timeline = std::visit([&](const auto& cost) { return run_with_noise(problem, cost, schedule); }, problem.cost);
-  Summary summary = summarize(schedule, problem.cluster, timeline);
+  Summary summary = summarize(schedule, problem.cluster, timeline, problem.usable_memory);
   return {std::move(schedule), std::move(timeline), std::move(summary)};
 }
 
@@ -325,12 +326,13 @@ Schedule logical_schedule(const Problem& problem, const std::string& schedule, c
   const DeviceGroups nodes = problem.cluster.groups_by_node();
   const RankMap map{problem.layout, problem.cluster.ranks()};
   const bool by_device = std::holds_alternative<RooflineCost>(problem.cost);
-  return build_schedule(schedule, {.workload = problem.workload(size, problem.layout.data),
-                                   .nodes = problem.layout.is_plain() ? nodes : map.logical_nodes(nodes),
-                                   .options = options,
-                                   .device_memory = memory * problem.layout.per_logical_rank(),
-                                   .speeds = by_device ? speeds_of(problem.cluster, map) : std::vector<double>{},
-                                   .own_adapters = have_own_adapters(problem.cluster)});
+  return build_schedule(schedule,
+                        {.workload = problem.workload(size, problem.layout.data),
+                         .nodes = problem.layout.is_plain() ? nodes : map.logical_nodes(nodes),
+                         .options = options,
+                         .device_memory = usable_part(memory, problem.usable_memory) * problem.layout.per_logical_rank(),
+                         .speeds = by_device ? speeds_of(problem.cluster, map) : std::vector<double>{},
+                         .own_adapters = have_own_adapters(problem.cluster)});
 }
 
 Prediction predict(const Problem& problem, const std::string& schedule, const ScheduleOptions& options, std::int64_t size) {
@@ -378,9 +380,10 @@ std::string describe(const Cost& cost) {
 
 std::string describe(const Problem& problem) {
   const Cluster& cluster = problem.cluster;
-  std::string text = fmt::format("cluster  {}: {} {}, {} devices ({}, {})\n", cluster.name(), cluster.nodes(),
-                                 cluster.nodes() == 1 ? "node" : "nodes", cluster.ranks(), cluster.device(Rank{0}).name,
-                                 format_memory(cluster.device(Rank{0}).memory));
+  std::string text = fmt::format(
+      "cluster  {}: {} {}, {} devices ({}, {}{})\n", cluster.name(), cluster.nodes(), cluster.nodes() == 1 ? "node" : "nodes",
+      cluster.ranks(), cluster.device(Rank{0}).name, format_memory(cluster.device(Rank{0}).memory),
+      problem.usable_memory < 1 ? concat(", ", format_percent(problem.usable_memory, 0), " of it to plan with") : "");
   if (problem.model) {
     const Transformer& model = *problem.model;
     text += fmt::format("model    {}: {} parameters, {}; {} tokens a sequence, ", model.name, format_count(model.parameters()),

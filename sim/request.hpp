@@ -34,7 +34,8 @@ struct Request {
   std::string schedule_file;         ///< a schedule read in place of `schedule`
   std::vector<std::string> options;  ///< key=value
   std::int64_t sequence = 0;
-  std::string microbatch;  ///< sequences, "auto", or "" for the command's own default
+  std::string microbatch;    ///< sequences, "auto", or "" for the command's own default
+  double usable_memory = 0;  ///< 0: not given
   std::int64_t global_batch = 0;
   std::int64_t microbatches = 0;
   std::string recompute = "full";
@@ -69,6 +70,7 @@ struct Problem {
   std::int64_t global_batch = 0;                               ///< sequences; with microbatches == 0
   std::int64_t microbatches = 0;                               ///< given instead of the global batch, or without a model
   std::optional<std::int64_t> microbatch_size = std::nullopt;  ///< unset: to be chosen
+  double usable_memory = 1;                                    ///< fraction of a device's memory that may be needed
   Noise noise = {};
   ParameterBytes parameter_bytes = {};
 

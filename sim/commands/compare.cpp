@@ -124,8 +124,10 @@ int run_compare(const Request& request, const std::vector<std::string>& schedule
   }
   if (!any_fits) {
     const bool full = problem.recompute == Recompute::full;
-    std::fputs(full ? "tawpipe: no schedule fits the devices' memory; try more devices\n"
-                    : "tawpipe: no schedule fits the devices' memory; try more devices or --recompute full\n",
+    std::fputs(fmt::format("tawpipe: no schedule fits {}the devices' memory; try more devices{}{}\n",
+                           problem.usable_memory < 1 ? format_percent(problem.usable_memory, 0) + " of " : std::string{},
+                           full ? "" : ", --recompute full", problem.usable_memory < 1 ? ", a larger --usable-memory" : "")
+                   .c_str(),
                stderr);
   }
   return any_fits ? ok : findings;

@@ -13,8 +13,9 @@
 namespace tawpipe::sim {
 
 struct ReproduceRequest {
-  std::string data;  ///< --data FILE|-: the measurements
-  std::string json;  ///< --json FILE|-
+  std::string data;                            ///< --data FILE|-: the measurements
+  std::string json;                            ///< --json FILE|-
+  double usable_memory = usable_memory_share;  ///< --usable-memory FRACTION; of the TawPipe paper alone
 };
 
 /// Every published cell of the TawPipe paper, predicted. @throws InputError  for a file that is none of its cells.

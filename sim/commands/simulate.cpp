@@ -109,10 +109,13 @@ void check_outputs(const Request& request) {
 
 void complain_of_memory(const Summary& summary) {
   const auto rank = index(summary.out_of_memory.front());
+  const bool partly = summary.usable_memory < 1;
   std::string advice = summary.microbatch_size > 1 ? "a smaller --microbatch, more devices" : "more devices";
   if (summary.recompute != "full") advice += ", --recompute full";
-  std::fputs(fmt::format("tawpipe: out of memory on {} of {} devices: rank {} needs {} and has {}; try {}\n",
+  if (partly) advice += ", a larger --usable-memory";
+  std::fputs(fmt::format("tawpipe: out of memory on {} of {} devices: rank {} needs {} and has {}{}; try {}\n",
                          summary.out_of_memory.size(), summary.ranks, rank, format_memory(summary.peak_memory[rank].total),
+                         partly ? format_percent(summary.usable_memory, 0) + " of " : std::string{},
                          format_memory(summary.device_memory[rank]), advice)
                  .c_str(),
              stderr);

@@ -180,6 +180,7 @@ class Sweep {
       json["points"].push_back(std::move(point));
     }
     json["crossovers"] = crossovers_;
+    json["usable_memory"] = problem_at(points_.front()).usable_memory;  // the same at all points
     return json;
   }
 

@@ -105,6 +105,12 @@ TEST_CASE("counts that are none, negative, fractions, huge or text") {
                 {"too many"});
   check_refused(with({{"--microbatches", "6"}}), {"--global-batch and --microbatches"});
 }
+TEST_CASE("a part of the memory that is none, more than all, a percentage or text") {
+  for (const std::string value : {"0", "-0.5", "1.01", "85", "85%", "text", "", "nan"}) {
+    CAPTURE(value);
+    check_refused(with({{"--usable-memory", value}}), {"--usable-memory: '" + value + "'", "such as 0.9"});
+  }
+}
 TEST_CASE("times that are none, negative, without a unit or beyond 100 %") {
   check_refused(with({{"--cost", "fixed:"}}), {"--cost fixed needs times"});
   check_refused(with({{"--cost", "fixed:forward=-1s"}}), {"'-1s' is not a duration"});

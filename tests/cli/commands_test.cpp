@@ -220,6 +220,39 @@ TEST_CASE("one device is a cluster for every schedule") {
   }
 }
 
+TEST_CASE("a microbatch is chosen to leave a part of the memory free, a given one may fill it") {
+  const std::string problem =
+      "compare --schedules fsdp --json - --cluster 1x2 --model llama-12x1024 --sequence 16384 --global-batch 32";
+  const auto with = [&](const std::string& flags) { return results(run(problem + flags)).at(0); };
+  const auto filled = [](const json& summary) {
+    return summary.at("peak_memory_bytes").at(0).get<double>() / summary.at("device_memory_bytes").at(0).get<double>();
+  };
+  const json chosen = with("");
+  CHECK(chosen.at("usable_memory") == 0.85);
+  CHECK(filled(chosen) <= 0.85);
+  const json all = with(" --usable-memory 1");
+  CHECK(all.at("usable_memory") == 1);
+  const json little = with(" --usable-memory 0.2");
+  CHECK(filled(little) <= 0.2);
+  CHECK(little.at("microbatch_size") < chosen.at("microbatch_size"));
+  CHECK(chosen.at("microbatch_size") <= all.at("microbatch_size"));
+  // A size that is given is out of memory where the device is, or where the flag says so.
+  const std::string size = " --microbatch " + std::to_string(chosen.at("microbatch_size").get<int>());
+  CHECK(with(size).at("usable_memory") == 1);
+  CHECK(with(size).at("out_of_memory") == false);
+  CHECK(with(size + " --usable-memory 0.2").at("out_of_memory") == true);
+  // What no size leaves free is out of memory by the smallest.
+  const json none = with(" --usable-memory 0.001");
+  CHECK(none.at("microbatch_size") == 1);
+  CHECK(none.at("out_of_memory") == true);
+  const auto said =
+      run("simulate --schedule fsdp --cluster 1x2 --model llama-12x1024 --sequence 16384 --global-batch 32 "
+          "--microbatch auto --usable-memory 0.01");
+  CHECK(said.code == 1);
+  CHECK(said.err.find("has 1% of 80.0 GiB") != std::string::npos);
+  CHECK(said.err.find("--usable-memory") != std::string::npos);
+}
+
 TEST_CASE("what does not fit is a finding: exit code 1, one line, and the numbers all the same") {
   const auto result =
       run("simulate --schedule tawpipe --cluster 1x2 --model llama-3-405b --sequence 512 --global-batch 2 --json -");

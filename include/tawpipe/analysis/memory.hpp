@@ -1,5 +1,5 @@
 // Device memory over time: the peak of each rank and what holds it.
-// Not: allocator waste, nor the buffers of NCCL and of libraries.
+// Not: allocator waste, nor the buffers of NCCL and of libraries, for which a plan leaves room (usable_memory_share).
 #pragma once
 
 #include <algorithm>
@@ -82,11 +82,20 @@ inline std::vector<PeakMemory> peak_memory(const Schedule& schedule, const Timel
   return peaks;
 }
 
-/// The ranks whose peak exceeds their device's memory.
-inline std::vector<Rank> out_of_memory(const std::vector<PeakMemory>& peaks, const Cluster& cluster) {
+/// The fraction of a device's memory that a plan may count on: the rest goes to what no peak counts (the driver, CUDA's
+/// context, NCCL, library workspaces, allocator waste, temporaries). docs/accuracy.md has the reasons for the figure.
+inline constexpr double usable_memory_share = 0.85;
+
+/// `fraction` of `memory`, rounded down. @param fraction  above 0, at most 1
+inline Bytes usable_part(Bytes memory, double fraction) {
+  return fraction < 1 ? Bytes{static_cast<std::int64_t>(static_cast<double>(memory.value()) * fraction)} : memory;
+}
+
+/// The ranks whose peak exceeds the `usable` fraction of their device's memory.
+inline std::vector<Rank> out_of_memory(const std::vector<PeakMemory>& peaks, const Cluster& cluster, double usable = 1) {
   std::vector<Rank> ranks;
   for (std::size_t rank = 0; rank < peaks.size(); ++rank) {
-    if (peaks[rank].total > cluster.device(id<Rank>(rank)).memory) ranks.push_back(id<Rank>(rank));
+    if (peaks[rank].total > usable_part(cluster.device(id<Rank>(rank)).memory, usable)) ranks.push_back(id<Rank>(rank));
   }
   return ranks;
 }

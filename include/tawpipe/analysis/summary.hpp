@@ -49,7 +49,8 @@ struct Summary {
   Bubble bubble;
   std::vector<PeakMemory> peak_memory;  ///< [rank]
   std::vector<Bytes> device_memory;     ///< [rank]
-  std::vector<Rank> out_of_memory;      ///< ranks that need more than they have; empty without a model
+  double usable_memory = 1;             ///< fraction of a device's memory that a rank may need
+  std::vector<Rank> out_of_memory;      ///< ranks that need more than that; empty without a model
   Traffic traffic;
   std::vector<std::string> lanes;
   Communication communication;
@@ -61,7 +62,7 @@ namespace detail {
 
 /// @param traffic  of the whole, which has as many tasks as are counted there
 inline Summary summarize(const Schedule& schedule, const Cluster& cluster, const Timeline& timeline, Traffic traffic,
-                         std::span<const Rank> same_as) {
+                         double usable_memory, std::span<const Rank> same_as) {
   const Workload& workload = schedule.workload();
   Summary summary;
   summary.schedule = schedule.name();
@@ -90,7 +91,8 @@ inline Summary summarize(const Schedule& schedule, const Cluster& cluster, const
   summary.sequence = workload.batch().sequence;
   summary.global_batch = workload.batch().global_batch;
   summary.recompute = std::string{name(workload.recompute())};
-  summary.out_of_memory = out_of_memory(summary.peak_memory, cluster);
+  summary.usable_memory = usable_memory;
+  summary.out_of_memory = out_of_memory(summary.peak_memory, cluster, usable_memory);
   const double time = to_seconds(summary.makespan);
   if (time > 0) {
     summary.tokens_per_device_per_second = workload.tokens() / time / summary.ranks;
@@ -102,14 +104,17 @@ inline Summary summarize(const Schedule& schedule, const Cluster& cluster, const
 }  // namespace detail
 
 /// Summarizes `timeline`. Complexity: O(tasks log tasks).
-inline Summary summarize(const Schedule& schedule, const Cluster& cluster, const Timeline& timeline) {
-  return detail::summarize(schedule, cluster, timeline, traffic(schedule, cluster), {});
+/// @param usable_memory  the fraction of a device's memory that a rank may need
+inline Summary summarize(const Schedule& schedule, const Cluster& cluster, const Timeline& timeline, double usable_memory = 1) {
+  return detail::summarize(schedule, cluster, timeline, traffic(schedule, cluster), usable_memory, {});
 }
 
 /// Summarizes the whole from the timeline of what was kept of it: the same summary but for `folding`.
 /// Complexity: O(kept tasks log kept tasks + ranks).
-inline Summary summarize(const FoldedSchedule& folded, const Cluster& cluster, const Timeline& timeline) {
-  Summary summary = detail::summarize(folded.schedule, cluster, timeline, traffic(folded, cluster), folded.same_as);
+inline Summary summarize(const FoldedSchedule& folded, const Cluster& cluster, const Timeline& timeline,
+                         double usable_memory = 1) {
+  Summary summary =
+      detail::summarize(folded.schedule, cluster, timeline, traffic(folded, cluster), usable_memory, folded.same_as);
   summary.folding = {folded.factor, summary.ranks / folded.factor, static_cast<std::int64_t>(folded.schedule.tasks().size()), {}};
   return summary;
 }

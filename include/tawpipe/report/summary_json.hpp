@@ -73,6 +73,7 @@ inline nlohmann::ordered_json to_json(const Summary& summary) {
   json["peak_memory_bytes"] = std::move(peaks);
   json["peak_memory_by_kind"] = std::move(kinds);
   json["device_memory_bytes"] = std::move(device_memory);
+  json["usable_memory"] = summary.usable_memory;
   json["out_of_memory"] = !summary.out_of_memory.empty();
   json["out_of_memory_ranks"] = std::move(missing);
   Json& traffic = json["traffic"];

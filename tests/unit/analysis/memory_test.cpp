@@ -45,4 +45,9 @@ TEST_CASE("a rank is out of memory when its peak exceeds its device") {
       .forward = seconds(1), .backward_input = seconds(1), .backward_weight = seconds(1), .transfer = Duration{}};
   const auto ranks = out_of_memory(peak_memory(many, Simulator{two.cluster, cost}.run(many)), two.cluster);
   CHECK(ranks.size() == 2);
+  // 4 MB of 100 MB fit into 4 %, not into less.
+  CHECK(out_of_memory(peak_memory(two.schedule, two.timeline), two.cluster, 0.04).empty());
+  CHECK_FALSE(out_of_memory(peak_memory(two.schedule, two.timeline), two.cluster, 0.039).empty());
+  CHECK(usable_part(Bytes{1000}, 1) == Bytes{1000});
+  CHECK(usable_part(Bytes{1000}, usable_memory_share) == Bytes{850});
 }
