@@ -36,8 +36,8 @@ struct Setup {
   auto operator<=>(const Setup&) const = default;
 };
 
-/// Fills a setup's best microbatch: the fastest power of two that fits, or the one that the paper tells.
-Summary predict_setup(const Setup& setup) {
+/// With the setup's microbatch: the fastest power of two that fits, or the one that the paper tells.
+Summary predict_setup(const Setup& setup, double usable_memory) {
   const published::TawpipeVariant& variant = published::tawpipe_variant(setup.variant);
   Transformer model = models::llama_family(layers, setup.hidden);
   model.loss_in_float32 = variant.loss_in_float32;
@@ -45,13 +45,15 @@ Summary predict_setup(const Setup& setup) {
   std::get<RooflineCost>(problem.cost).utilization = published::tawpipe_efficiency(setup.hidden);
   problem.sequence = setup.sequence;
   problem.global_batch = setup.batch;
+  problem.usable_memory = usable_memory;
   const ScheduleOptions options = parse_options(variant.options);
   const std::string schedule{variant.schedule};
-  if (const int told = published::tawpipe_microbatch(setup.hidden); told > 0) {
+  if (const int told = published::tawpipe_microbatch(setup.variant, setup.hidden); told > 0) {
     return predict(problem, schedule, options, told).summary;
   }
   std::optional<Summary> best;
-  for (std::int64_t size = 1; setup.batch % (size * problem.cluster.ranks()) == 0; size *= 2) {
+  const std::int64_t most = published::tawpipe_microbatch_tokens / setup.sequence;
+  for (std::int64_t size = 1; setup.batch % (size * problem.cluster.ranks()) == 0 && (size == 1 || size <= most); size *= 2) {
     Summary next = predict(problem, schedule, options, size).summary;
     if (!next.out_of_memory.empty() && best) break;
     if (!best || next.makespan < best->makespan) best = std::move(next);
@@ -91,7 +93,9 @@ std::string rounded(double value) {
 class Reproduction {
  public:
   /// @param with_scaling  also predict how four schedules scale from one node to three
-  Reproduction(std::vector<Cell> cells, bool with_scaling) : cells_{std::move(cells)}, with_scaling_{with_scaling} {
+  /// @param usable_memory  the fraction of a GPU's memory that a schedule may need
+  Reproduction(std::vector<Cell> cells, bool with_scaling, double usable_memory)
+      : cells_{std::move(cells)}, with_scaling_{with_scaling}, usable_memory_{usable_memory} {
     for (const Cell& cell : cells_) need({cell.schedule, cell.hidden, cell.sequence, full_nodes, full_batch});
     for (const char* name : scaled) {
       for (int nodes = 1; with_scaling && nodes <= full_nodes; ++nodes) {
@@ -101,7 +105,8 @@ class Reproduction {
     }
     std::vector<std::pair<const Setup*, Summary*>> work;
     for (auto& [setup, summary] : predictions_) work.emplace_back(&setup, &summary);
-    in_parallel(work.size(), "reproducing", [&](std::size_t i) { *work[i].second = predict_setup(*work[i].first); });
+    in_parallel(work.size(), "reproducing",
+                [&](std::size_t i) { *work[i].second = predict_setup(*work[i].first, usable_memory_); });
   }
 
   std::string text() const {
@@ -132,6 +137,7 @@ class Reproduction {
     json["mean_error"] = errors.mean;
     json["largest_error"] = errors.largest;
     json["order_right"] = wrong_order().empty();
+    json["usable_memory"] = usable_memory_;
     return json;
   }
 
@@ -297,9 +303,11 @@ class Reproduction {
     const std::vector<std::string> wrong = wrong_order();
     text += wrong.empty() ? "The order of the schedules is the measured one everywhere.\n"
                           : "Wrong order: " + join(wrong, "; ") + ".\n";
-    text +=
-        "\nOne compute efficiency for each hidden size, one bandwidth for each kind of link, one set of options for each "
-        "schedule:\n";
+    text += fmt::format(
+        "\nOne compute efficiency for each hidden size, one bandwidth for each kind of link, the fastest microbatch of at most\n"
+        "{} tokens that fits {} of the memory (at hidden 4096 the one that the published memory tells), one set of\n"
+        "options for each schedule:\n",
+        format_count(published::tawpipe_microbatch_tokens), format_percent(usable_memory_, 0));
     for (const auto& variant : published::tawpipe_variants()) {
       text += fmt::format("  {:<24}{} {}: {}\n", variant.name, variant.schedule, join(variant.options, " "), variant.reason);
     }
@@ -308,6 +316,7 @@ class Reproduction {
 
   std::vector<Cell> cells_;
   bool with_scaling_;
+  double usable_memory_;
   std::map<Setup, Summary> predictions_;
 };
 
@@ -320,7 +329,7 @@ int run_reproduce_tawpipe(const ReproduceRequest& request) {
   }
   std::optional<OutputFile> file;
   if (!request.json.empty()) file.emplace(request.json);
-  const Reproduction reproduction{std::move(cells), request.data.empty()};
+  const Reproduction reproduction{std::move(cells), request.data.empty(), request.usable_memory};
   if (file) {
     (*file)(reproduction.json().dump(2) + "\n");
     file->finish();

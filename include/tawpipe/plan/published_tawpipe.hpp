@@ -2,6 +2,7 @@
 // Not: the predictions beside them (the command `tawpipe reproduce tawpipe`).
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -81,7 +82,11 @@ inline const std::vector<TawpipeVariant>& tawpipe_variants() {
       {"weipipe", "weipipe", {"order=eager"}, false, "turns kept in step by messages alone"},
       {"tawpipe", "tawpipe", {"buffers=3"}, false, "the code discards its requests: transfers never wait for computation"},
       {"tawpipe-without-groups", "weipipe", {"order=eager"}, false, "without groups the shards go round one ring of all GPUs"},
-      {"tawpipe-without-overlap", "tawpipe", {"prefetch=off"}, false, "the next shard is fetched after the computation"}};
+      {"tawpipe-without-overlap",
+       "tawpipe",
+       {"buffers=3", "prefetch=backward"},
+       false,
+       "a forward step's shard is fetched after the computation; the one way of blocking that loses what was measured"}};
   return variants;
 }
 
@@ -105,8 +110,15 @@ inline double tawpipe_efficiency(int hidden) {
 }
 
 /// Sequences of a microbatch where the published memory tells: 4 at hidden 4096 (twice as many would not fit, half as many
-/// would take a third less). 0: not told; the fastest power of two that fits.
-inline int tawpipe_microbatch(int hidden) { return hidden == 4096 ? 4 : 0; }
+/// would take a third less), for all but zb-1 and zb-2, which have none published. 0: not told; the fastest power of two that
+/// fits and has no more tokens than tawpipe_microbatch_tokens.
+inline int tawpipe_microbatch(std::string_view variant, int hidden) {
+  return hidden == 4096 && !variant.starts_with("zb-") ? 4 : 0;
+}
+
+/// The most tokens of a microbatch: 4 sequences of 16,384, which is what the memory at hidden 4096 tells, and the most that the
+/// published scripts name anywhere.
+inline constexpr std::int64_t tawpipe_microbatch_tokens = 65536;
 
 /// Cells from a file with the columns table, schedule, hidden, sequence, throughput_tokens_per_gpu_s, peak_memory_gb,
 /// nccl_time_share and nccl_time_s. @throws InputError  naming what is wrong with it.

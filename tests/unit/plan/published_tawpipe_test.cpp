@@ -19,6 +19,13 @@ TEST_CASE("every published cell has a variant, an efficiency and a figure or a v
   }
 }
 
+TEST_CASE("the microbatch is told where memory is published") {
+  for (const auto& cell : published::tawpipe_cells()) {
+    CAPTURE(cell.schedule);
+    CHECK((published::tawpipe_microbatch(cell.schedule, cell.hidden) > 0) == (cell.hidden == 4096 && !cell.out_of_memory));
+  }
+}
+
 TEST_CASE("the published gains follow from the published throughputs") {
   // "11.8 %, 23.6 % and 44.1 % over WeiPipe, 1F1B and FSDP" (abstract): 1377.6 / 1232.4, / 1114.2, / 956.1.
   double tawpipe = 0;
