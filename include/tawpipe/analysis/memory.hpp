@@ -26,7 +26,7 @@ struct PeakMemory {
 /// from its first use's start to its last use's end.
 /// @param same_as  [rank] the rank before it that does the same (FoldedSchedule::same_as); empty: each for itself
 /// @return [rank], `schedule.ranks()` long.
-/// Complexity: O(uses + buffers log buffers).
+/// Complexity: O(uses + buffers log buffers), one rank's changes in memory at a time.
 inline std::vector<PeakMemory> peak_memory(const Schedule& schedule, const Timeline& timeline,
                                            std::span<const Rank> same_as = {}) {
   constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
@@ -48,29 +48,44 @@ inline std::vector<PeakMemory> peak_memory(const Schedule& schedule, const Timel
     std::int64_t bytes;  ///< negative where a buffer is released
     BufferKind kind;
   };
-  std::vector<std::vector<Change>> changes(static_cast<std::size_t>(schedule.ranks()));
   std::vector<PeakMemory> peaks(static_cast<std::size_t>(schedule.ranks()));
+  std::vector<std::size_t> rank_begin(peaks.size() + 2, 0);  // a counting sort of those that come and go
+  const auto comes_and_goes = [&](std::size_t b) {
+    return !buffers[b].persistent && lives[b].from != never && buffers[b].bytes > Bytes{};
+  };
   for (std::size_t b = 0; b < buffers.size(); ++b) {
     const Buffer& buffer = buffers[b];
-    if (buffer.persistent) {
+    if (comes_and_goes(b)) {
+      ++rank_begin[index(buffer.rank) + 2];
+    } else if (buffer.persistent) {
       peaks[index(buffer.rank)].total += buffer.bytes;
       peaks[index(buffer.rank)].by_kind[static_cast<std::size_t>(buffer.kind)] += buffer.bytes;
-    } else if (lives[b].from != never && buffer.bytes > Bytes{}) {
-      changes[index(buffer.rank)].push_back({lives[b].from, buffer.bytes.value(), buffer.kind});
-      changes[index(buffer.rank)].push_back({lives[b].to, -buffer.bytes.value(), buffer.kind});
     }
   }
+  for (std::size_t i = 2; i < rank_begin.size(); ++i) rank_begin[i] += rank_begin[i - 1];
+  std::vector<BufferId> by_rank(rank_begin.back());
+  for (std::size_t b = 0; b < buffers.size(); ++b) {
+    if (comes_and_goes(b)) by_rank[rank_begin[index(buffers[b].rank) + 1]++] = id<BufferId>(b);
+  }
+  std::vector<Change> changes;
   for (std::size_t rank = 0; rank < peaks.size(); ++rank) {
     if (!same_as.empty() && same_as[rank] != id<Rank>(rank)) {
       peaks[rank] = peaks[index(same_as[rank])];
       continue;
     }
+    changes.clear();
+    for (std::size_t i = rank_begin[rank]; i < rank_begin[rank + 1]; ++i) {
+      const Buffer& buffer = schedule.buffer(by_rank[i]);
+      const Life& life = lives[index(by_rank[i])];
+      changes.push_back({life.from, buffer.bytes.value(), buffer.kind});
+      changes.push_back({life.to, -buffer.bytes.value(), buffer.kind});
+    }
     // At one instant what ends releases before what starts takes, as a stream-ordered allocator does.
-    std::sort(changes[rank].begin(), changes[rank].end(), [](const Change& a, const Change& b) {
+    std::sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) {
       return a.time != b.time ? a.time < b.time : (a.bytes != b.bytes ? a.bytes < b.bytes : a.kind < b.kind);
     });
     PeakMemory now = peaks[rank];
-    for (const Change& change : changes[rank]) {
+    for (const Change& change : changes) {
       now.total += Bytes{change.bytes};
       now.by_kind[static_cast<std::size_t>(change.kind)] += Bytes{change.bytes};
       if (now.total > peaks[rank].total) {

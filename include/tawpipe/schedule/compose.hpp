@@ -42,6 +42,7 @@ class Composer {
       for (int copy = 0; copy < static_cast<int>(copies()); ++copy) add_copy(id, copy);
       add_layer_collectives(id);
     }
+    copies_ = std::vector<TaskId>{};  // no longer needed: its memory goes back
     return builder_.build();
   }
 

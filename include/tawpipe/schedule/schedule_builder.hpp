@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tawpipe/core/error.hpp"
+#include "tawpipe/core/growing_array.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 
@@ -24,7 +25,7 @@ class ScheduleBuilder {
  public:
   /// @param lanes  names; lane 0 computes
   ScheduleBuilder(std::string name, Workload workload, int ranks, std::vector<std::string> lanes)
-      : workload_{std::move(workload)}, program_(static_cast<std::size_t>(ranks) * lanes.size()) {
+      : workload_{std::move(workload)} {
     parts_.name = std::move(name);
     parts_.ranks = ranks;
     parts_.lanes = std::move(lanes);
@@ -58,7 +59,9 @@ class ScheduleBuilder {
   /// What each member of a collective contributes or keeps; the same sets give the same split.
   SplitId split(const std::vector<PiecesId>& members) { return splits_.find<SplitId>(members); }
 
+  /// @throws ScheduleError  beyond max_buffers.
   BufferId buffer(const Buffer& buffer) {
+    if (state_.size() == max_buffers) throw ScheduleError(concat("a schedule holds at most ", max_buffers, " buffers"));
     parts_.buffers.push_back(buffer);
     state_.push_back({});
     return id<BufferId>(parts_.buffers.size() - 1);
@@ -74,8 +77,8 @@ class ScheduleBuilder {
 
   /// Adds a task behind all earlier ones of its lanes. @param after  tasks to wait for beside what the buffers ask
   TaskId add(const Task& task, std::span<const Use> uses, std::span<const TaskId> after = {}) {
-    const TaskId added = id<TaskId>(parts_.tasks.size());
-    parts_.tasks.push_back(task);
+    const TaskId added = id<TaskId>(tasks_.size());
+    tasks_.push_back(task);
     wanted_.clear();
     for (const TaskId earlier : after) {
       if (earlier != none<TaskId>) wanted_.push_back(earlier);
@@ -87,39 +90,29 @@ class ScheduleBuilder {
     use_begin_.push_back(static_cast<std::uint32_t>(use_items_.size()));
     std::sort(wanted_.begin(), wanted_.end());
     wanted_.erase(std::unique(wanted_.begin(), wanted_.end()), wanted_.end());
-    dependency_items_.insert(dependency_items_.end(), wanted_.begin(), wanted_.end());
+    for (const TaskId earlier : wanted_) dependency_items_.push_back(earlier);
     dependency_begin_.push_back(static_cast<std::uint32_t>(dependency_items_.size()));
-    enqueue(added, task);
     return added;
   }
   TaskId add(const Task& task, std::initializer_list<Use> uses, std::span<const TaskId> after = {}) {
     return add(task, std::span<const Use>{uses.begin(), uses.size()}, after);
   }
 
-  std::size_t size() const { return parts_.tasks.size(); }
+  std::size_t size() const { return tasks_.size(); }
   const std::vector<Buffer>& buffers() const { return parts_.buffers; }
 
-  /// The builder is empty afterwards: what a schedule does not need is freed, and what it needs takes its own size, as a vector
-  /// that has grown holds up to twice that.
+  /// The builder is empty afterwards. At any moment it holds little more than the schedule itself will.
   Schedule build() {
-    state_ = {};
-    readers_ = {};
-    parts_.tasks.shrink_to_fit();
+    state_ = std::vector<State>{};  // {} alone would keep its memory
+    readers_ = std::vector<Reader>{};
+    parts_.tasks = tasks_.take();
     parts_.buffers.shrink_to_fit();
-    parts_.dependencies = fitting_rows(dependency_begin_, dependency_items_);
-    parts_.uses = fitting_rows(use_begin_, use_items_);
+    parts_.dependencies = take_rows(dependency_begin_, dependency_items_);
+    parts_.uses = take_rows(use_begin_, use_items_);
+    parts_.program = program();
     parts_.groups = groups_.rows();
     parts_.pieces = pieces_.rows();
     parts_.splits = splits_.rows();
-    std::vector<std::uint32_t> begin{0};
-    for (const auto& lane : program_) begin.push_back(begin.back() + static_cast<std::uint32_t>(lane.size()));
-    std::vector<TaskId> items;
-    items.reserve(begin.back());
-    for (auto& lane : program_) {
-      items.insert(items.end(), lane.begin(), lane.end());
-      lane = {};
-    }
-    parts_.program = Rows<TaskId>{std::move(begin), std::move(items)};
     return Schedule{std::move(workload_), std::move(parts_)};
   }
 
@@ -160,14 +153,13 @@ class ScheduleBuilder {
   };
 
   template <class T>
-  static Rows<T> fitting_rows(std::vector<std::uint32_t>& begin, std::vector<T>& items) {
-    begin.shrink_to_fit();
-    items.shrink_to_fit();
-    return Rows<T>{std::move(begin), std::move(items)};
+  static Rows<T> take_rows(GrowingArray<std::uint32_t>& begin, GrowingArray<T>& items) {
+    std::vector<std::uint32_t> row_begins = begin.take();
+    return Rows<T>{std::move(row_begins), items.take()};
   }
 
   int lane_on(TaskId task, Rank rank) const {
-    const Task& t = parts_.tasks[index(task)];
+    const Task& t = tasks_[index(task)];
     return is_point_to_point(t.op) && rank == t.peer ? t.peer_lane : t.lane;
   }
 
@@ -188,43 +180,78 @@ class ScheduleBuilder {
           return;
         }
       }
-      readers_.push_back({added, state.first_reader});
-      state.first_reader = static_cast<std::int32_t>(readers_.size() - 1);
+      state.first_reader = reader({added, state.first_reader});
       return;
     }
-    for (auto i = state.first_reader; i >= 0; i = readers_[static_cast<std::size_t>(i)].next) {
-      want(added, readers_[static_cast<std::size_t>(i)].task, rank);
+    while (state.first_reader >= 0) {
+      Reader& past = readers_[static_cast<std::size_t>(state.first_reader)];
+      want(added, past.task, rank);
+      const std::int32_t next = past.next;
+      past.next = free_reader_;
+      free_reader_ = state.first_reader;
+      state.first_reader = next;
     }
-    state = {added, -1};
+    state.writer = added;
   }
 
-  void enqueue(TaskId added, const Task& task) {
-    const auto push = [&](Rank rank, int lane) {
+  /// A place in readers_ for it, one that was given back if there is any.
+  std::int32_t reader(const Reader& reader) {
+    const std::int32_t place = free_reader_;
+    if (place < 0) {
+      readers_.push_back(reader);
+      return static_cast<std::int32_t>(readers_.size() - 1);
+    }
+    free_reader_ = readers_[static_cast<std::size_t>(place)].next;
+    readers_[static_cast<std::size_t>(place)] = reader;
+    return place;
+  }
+
+  /// The tasks of each lane in the order in which they were added: a counting sort over parts_.tasks. A row's end first counts
+  /// its tasks, then is where the next task goes, and at last the next row's begin.
+  Rows<TaskId> program() const {
+    std::vector<std::uint32_t> begin(static_cast<std::size_t>(parts_.ranks) * parts_.lanes.size() + 2, 0);
+    for (const Task& task : parts_.tasks) {
+      for_each_lane(task, [&](std::size_t row) { ++begin[row + 2]; });
+    }
+    for (std::size_t row = 2; row < begin.size(); ++row) begin[row] += begin[row - 1];
+    std::vector<TaskId> items(begin.back());
+    for (std::size_t t = 0; t < parts_.tasks.size(); ++t) {
+      for_each_lane(parts_.tasks[t], [&](std::size_t row) { items[begin[row + 1]++] = id<TaskId>(t); });
+    }
+    begin.pop_back();
+    return Rows<TaskId>{std::move(begin), std::move(items)};
+  }
+
+  /// Calls `visit(rank * lanes + lane)` for each end of the task whose rank has a program.
+  template <class Visit>
+  void for_each_lane(const Task& task, Visit&& visit) const {
+    const auto at = [&](Rank rank, int lane) {
       if (!written_.empty() && written_[index(rank)] == 0) return;
-      program_[index(rank) * parts_.lanes.size() + static_cast<std::size_t>(lane)].push_back(added);
+      visit(index(rank) * parts_.lanes.size() + static_cast<std::size_t>(lane));
     };
     if (is_collective(task.op)) {
-      for (const Rank member : groups_[index(task.group)]) push(member, task.lane);
+      for (const Rank member : groups_[index(task.group)]) at(member, task.lane);
       return;
     }
-    push(task.rank, task.lane);
-    if (is_point_to_point(task.op)) push(task.peer, task.peer_lane);
+    at(task.rank, task.lane);
+    if (is_point_to_point(task.op)) at(task.peer, task.peer_lane);
   }
 
   Workload workload_;
   Bytes workspace_;
   Schedule::Parts parts_;
-  std::vector<std::vector<TaskId>> program_;
   std::vector<char> written_;  ///< [rank]; empty: all
-  std::vector<std::uint32_t> dependency_begin_;
-  std::vector<TaskId> dependency_items_;
-  std::vector<std::uint32_t> use_begin_;
-  std::vector<Use> use_items_;
+  GrowingArray<Task> tasks_;
+  GrowingArray<std::uint32_t> dependency_begin_;
+  GrowingArray<TaskId> dependency_items_;
+  GrowingArray<std::uint32_t> use_begin_;
+  GrowingArray<Use> use_items_;
   DistinctRows<Rank> groups_;
   DistinctRows<ParameterRange> pieces_;
   DistinctRows<PiecesId> splits_;
   std::vector<State> state_;
   std::vector<Reader> readers_;
+  std::int32_t free_reader_ = -1;  ///< a list of the places in readers_ that were given back
   std::vector<TaskId> wanted_;
 };
 

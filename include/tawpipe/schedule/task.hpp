@@ -2,6 +2,7 @@
 // Not: what it waits for (schedule/schedule.hpp).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -37,11 +38,16 @@ enum class Access : std::uint8_t {
   accumulate,  ///< adds to it; two accumulations are ordered, in any order
 };
 
-/// A buffer a task touches.
+/// A buffer a task touches. In four bytes, as schedules hold several of them a task.
 struct Use {
-  BufferId buffer = none<BufferId>;
-  Access access = Access::read;
+  constexpr Use() : Use{none<BufferId>, Access::read} {}
+  constexpr Use(BufferId touched, Access how) : buffer(touched), access(how) {}
+
+  BufferId buffer : 29;
+  Access access : 3;
 };
+/// More buffers than this a Use cannot name; a schedule of a thousand million tasks has fewer.
+inline constexpr std::size_t max_buffers = std::size_t{1} << 28;
 
 /// What a buffer holds; memory is reported by these kinds.
 enum class BufferKind : std::uint8_t {

@@ -1,5 +1,5 @@
 // The discrete-event engine: a task graph of waits and flows, run in integer picoseconds.
-// Not: what the tasks mean (simulate/simulator.hpp, simulate/task_graph.hpp).
+// Not: what the tasks mean (simulate/simulator.hpp, simulate/task_graph.hpp), nor a schedule's order (simulate/lane_order.hpp).
 #pragma once
 
 #include <cstddef>
@@ -98,20 +98,51 @@ struct EngineGraph {
 
 namespace detail {
 
-/// One run of a graph.
+/// What may start when, of a graph's own tasks: each counts those that it still waits for.
+class SuccessorOrder {
+ public:
+  explicit SuccessorOrder(const EngineGraph& graph) : graph_{graph}, waits_for_(graph.tasks.size()) {
+    for (std::size_t t = 0; t < waits_for_.size(); ++t) waits_for_[t] = graph.tasks[t].predecessors;
+  }
+
+  std::size_t tasks() const { return graph_.tasks.size(); }
+  const EngineTask& task(std::int32_t task) const { return graph_.tasks[static_cast<std::size_t>(task)]; }
+
+  /// Calls `ready(task)` for each that waits for none.
+  template <class Ready>
+  void begin(Ready&& ready) {
+    for (std::size_t t = 0; t < waits_for_.size(); ++t) {
+      if (graph_.tasks[t].predecessors == 0) ready(static_cast<std::int32_t>(t));
+    }
+  }
+  /// Calls `ready(other)` for each that waited only for `task`, which has ended.
+  template <class Ready>
+  void end(std::int32_t task, Ready&& ready) {
+    const auto t = static_cast<std::size_t>(task);
+    for (auto i = graph_.successor_begin[t]; i < graph_.successor_begin[t + 1]; ++i) {
+      const std::int32_t next = graph_.successors[i];
+      if (--waits_for_[static_cast<std::size_t>(next)] == 0) ready(next);
+    }
+  }
+
+ private:
+  const EngineGraph& graph_;
+  std::vector<std::int32_t> waits_for_;
+};
+
+/// One run of tasks over a graph's paths and links. `Order` has the tasks and says which may start, as SuccessorOrder does; in
+/// what order it names those that may start at one time does not matter.
+template <class Order>
 class EngineRun {
  public:
-  explicit EngineRun(const EngineGraph& graph)
+  EngineRun(const EngineGraph& graph, Order order)
       : graph_{graph},
+        order_{std::move(order)},
         sharing_{graph.capacities, graph.fraction_bits},
-        waits_for_(graph.tasks.size()),
-        times_{std::vector<TimePoint>(graph.tasks.size(), never), std::vector<TimePoint>(graph.tasks.size(), never)} {}
+        times_{std::vector<TimePoint>(order_.tasks(), never), std::vector<TimePoint>(order_.tasks(), never)} {}
 
   Timeline run() {
-    for (std::size_t t = 0; t < waits_for_.size(); ++t) waits_for_[t] = graph_.tasks[t].predecessors;
-    for (std::size_t t = 0; t < waits_for_.size(); ++t) {
-      if (graph_.tasks[t].predecessors == 0) start(static_cast<std::int32_t>(t));
-    }
+    order_.begin([&](std::int32_t task) { start(task); });
     tell_successors();
     while (!events_.empty()) {
       set_now(events_.top().time);
@@ -148,7 +179,7 @@ class EngineRun {
   }
 
   void start(std::int32_t task) {
-    const EngineTask& started = graph_.tasks[at(task)];
+    const EngineTask& started = order_.task(task);
     times_.start[at(task)] = now_point_;
     if (started.delay == 0 && started.path < 0) {
       end(task);
@@ -172,7 +203,7 @@ class EngineRun {
   }
 
   void after_delay(std::int32_t task) {
-    const EngineTask& delayed = graph_.tasks[at(task)];
+    const EngineTask& delayed = order_.task(task);
     if (delayed.path >= 0 && delayed.bytes > 0) {
       sharing_.start(task, delayed.bytes, graph_.path_loads(delayed.path), now_);
     } else {
@@ -208,18 +239,15 @@ class EngineRun {
   /// Without recursion: a chain of tasks without length may be long.
   void tell_successors() {
     while (!ended_now_.empty()) {
-      const std::size_t t = at(ended_now_.back());
+      const std::int32_t ended = ended_now_.back();
       ended_now_.pop_back();
       ++ended_;
-      for (auto i = graph_.successor_begin[t]; i < graph_.successor_begin[t + 1]; ++i) {
-        const std::int32_t next = graph_.successors[i];
-        if (--waits_for_[at(next)] == 0) start(next);
-      }
+      order_.end(ended, [&](std::int32_t task) { start(task); });
     }
   }
 
   void require_all_ended() const {
-    const std::size_t count = graph_.tasks.size();
+    const std::size_t count = order_.tasks();
     if (ended_ == count) return;
     std::size_t stuck = 0;
     while (times_.end[stuck] != never) ++stuck;
@@ -228,10 +256,10 @@ class EngineRun {
   }
 
   const EngineGraph& graph_;
+  Order order_;
   LinkSharing sharing_;
   EventQueue events_;
-  std::vector<Arrival> arrivals_;  ///< [flow]
-  std::vector<std::int32_t> waits_for_;
+  std::vector<Arrival> arrivals_;        ///< [flow]
   std::vector<std::int32_t> ended_now_;  ///< a stack: tasks whose successors are not yet told
   Timeline times_;
   std::size_t ended_ = 0;
@@ -247,6 +275,6 @@ class EngineRun {
 /// Complexity: O(tasks log tasks) plus, for each start or end of a flow, the links whose flows change their rates.
 /// @throws ScheduleError  if some tasks wait for each other and never start; the message names one.
 /// @throws InputError  if a flow would last longer than a time can hold.
-inline Timeline run_engine(const EngineGraph& graph) { return detail::EngineRun{graph}.run(); }
+inline Timeline run_engine(const EngineGraph& graph) { return detail::EngineRun{graph, detail::SuccessorOrder{graph}}.run(); }
 
 }  // namespace tawpipe

@@ -12,6 +12,7 @@
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/cost/cost_model.hpp"
 #include "tawpipe/simulate/engine.hpp"
+#include "tawpipe/simulate/lane_order.hpp"
 #include "tawpipe/timeline/timeline.hpp"
 
 namespace tawpipe {
@@ -125,26 +126,29 @@ class Simulator {
   /// @throws ScheduleError  if tasks wait for each other.
   Timeline run(const Schedule& schedule) const {
     if (schedule.ranks() > cluster_.ranks()) throw detail::too_few_devices(schedule, cluster_);
-    return run_engine(lower(schedule));
+    EngineGraph graph;
+    for (int link = 0; link < cluster_.links(); ++link) graph.capacities.push_back(cluster_.link(LinkId{link}).bandwidth.value());
+    std::vector<std::int32_t> kinds = lower(schedule, graph);
+    return detail::EngineRun{graph, detail::LaneOrder{schedule, graph, std::move(kinds)}}.run();
   }
 
  private:
-  EngineGraph lower(const Schedule& schedule) const {
-    EngineGraph graph;
-    graph.tasks.reserve(schedule.tasks().size());
+  /// Adds the paths and the kinds of task. @return [task of the schedule] its kind
+  std::vector<std::int32_t> lower(const Schedule& schedule, EngineGraph& graph) const {
+    std::vector<std::int32_t> kinds;
+    kinds.reserve(schedule.tasks().size());
     detail::PathTable<Cost> paths{schedule, cluster_, cost_, graph};
+    detail::TaskKinds known_kinds{graph};
     for (const Task& task : schedule.tasks()) {
       if (is_compute(task.op)) {
-        graph.tasks.push_back({cost_.compute_time(schedule, task, cluster_).value(), 0, -1, 0});
+        kinds.push_back(known_kinds.find({cost_.compute_time(schedule, task, cluster_).value(), 0, -1, 0}));
       } else {
         const auto& known = paths.find(task);
-        graph.tasks.push_back({known.latency * messages_of(schedule, task),
-                               known.fraction * static_cast<double>(task.bytes.value()), known.path, 0});
+        kinds.push_back(known_kinds.find({known.latency * messages_of(schedule, task),
+                                          known.fraction * static_cast<double>(task.bytes.value()), known.path, 0}));
       }
     }
-    for (int link = 0; link < cluster_.links(); ++link) graph.capacities.push_back(cluster_.link(LinkId{link}).bandwidth.value());
-    graph.connect([&](auto&& visit) { detail::for_each_edge(schedule, visit); });
-    return graph;
+    return kinds;
   }
 
   Cluster cluster_;

@@ -127,7 +127,8 @@ TEST_CASE("V202: ids that are no order are a warning") {
 TEST_CASE("V301 to V305: both ends of a transfer, and its size") {
   Draft draft = pipeline();
   const TaskId t = find(draft, Op::pass, 1, 0);
-  std::swap(draft.uses[index(t)][0].access, draft.uses[index(t)][1].access);
+  draft.uses[index(t)][0].access = Access::write;
+  draft.uses[index(t)][1].access = Access::read;
   CHECK_FINDS(draft, "V301", "reads nothing to send on rank 0");
   CHECK_FINDS(draft, "V302", "writes nothing that it receives on rank 1");
   CHECK_FINDS(draft, "V303", "uses a buffer in a way that its op does not have on rank 0");
@@ -201,7 +202,7 @@ TEST_CASE("V501, V506, V507, V509: what a backward_input leaves goes to the back
     }
     return *last;
   };
-  std::swap(taken(0).buffer, taken(1).buffer);
+  std::swap(taken(0), taken(1));
   CHECK_FINDS(draft, "V506",
               "does not read what its backward_input left, but what a backward_input left of stage 1, microbatch 1");
   draft = right;

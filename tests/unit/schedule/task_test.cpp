@@ -4,11 +4,15 @@
 
 #include <doctest/doctest.h>
 
+#include <cstddef>
 #include <set>
 #include <string>
 
+using tawpipe::Access;
+using tawpipe::BufferId;
 using tawpipe::BufferKind;
 using tawpipe::Task;
+using tawpipe::Use;
 
 TEST_CASE("an empty task names no rank, group, stage or microbatch") {
   const Task task;
@@ -22,6 +26,20 @@ TEST_CASE("an empty task names no rank, group, stage or microbatch") {
 }
 
 TEST_CASE("a task stays small: a million of them fit into 40 MB") { CHECK(sizeof(Task) <= 40); }
+
+TEST_CASE("a use takes four bytes, and names any buffer that a schedule may hold") {
+  CHECK(sizeof(Use) == 4);
+  const Use none_yet;
+  CHECK(none_yet.buffer == tawpipe::none<BufferId>);
+  CHECK(none_yet.access == Access::read);
+  for (const auto access : {Access::read, Access::write, Access::read_write, Access::accumulate}) {
+    for (const std::size_t buffer : {std::size_t{0}, tawpipe::max_buffers - 1}) {
+      const Use use{tawpipe::id<BufferId>(buffer), access};
+      CHECK(index(use.buffer) == buffer);
+      CHECK(use.access == access);
+    }
+  }
+}
 
 TEST_CASE("kinds of buffers have names that differ") {
   std::set<std::string> names;
