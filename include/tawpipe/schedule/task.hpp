@@ -46,7 +46,7 @@ struct Use {
   BufferId buffer : 29;
   Access access : 3;
 };
-/// More buffers than this a Use cannot name; a schedule of a thousand million tasks has fewer.
+/// More buffers than this a Use cannot name; composed TawPipe of 700 million tasks has fewer.
 inline constexpr std::size_t max_buffers = std::size_t{1} << 28;
 
 /// What a buffer holds; memory is reported by these kinds.
