@@ -1,7 +1,13 @@
 // How an OutputFile stays whole or absent.
 #include "output_file.hpp"
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
@@ -11,8 +17,52 @@
 
 namespace tawpipe::sim {
 
+namespace {
+
+/// Of files that are not finished: what a signal must remove. More of them than places stay where they are.
+std::array<std::atomic<const char*>, 8> unfinished{};
+constexpr std::array signals{SIGHUP, SIGINT, SIGPIPE, SIGTERM};
+
+void remove_unfinished(int signal) {
+  for (const auto& place : unfinished) {
+    if (const char* path = place.load()) ::unlink(path);
+  }
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+}
+
+using Handler = void (*)(int);
+Handler handler_of(int signal) {
+  struct sigaction now {};
+  return ::sigaction(signal, nullptr, &now) == 0 ? now.sa_handler : SIG_ERR;
+}
+
+/// Takes those signals that nobody else has taken.
+void remember(const char* path) {
+  for (auto& place : unfinished) {
+    const char* empty = nullptr;
+    if (place.compare_exchange_strong(empty, path)) break;
+  }
+  for (const int signal : signals) {
+    if (handler_of(signal) == SIG_DFL) std::signal(signal, remove_unfinished);
+  }
+}
+
+void forget(const char* path) {
+  for (auto& place : unfinished) {
+    const char* known = path;
+    place.compare_exchange_strong(known, nullptr);
+  }
+  if (std::any_of(unfinished.begin(), unfinished.end(), [](const auto& place) { return place.load() != nullptr; })) return;
+  for (const int signal : signals) {
+    if (handler_of(signal) == remove_unfinished) std::signal(signal, SIG_DFL);
+  }
+}
+
+}  // namespace
+
 OutputFile::OutputFile(const std::string& path) : path_{path} {
-  if (path == "-" || path == "/dev/stdout") {
+  if (is_standard_output(path)) {
     file_ = stdout;
     return;
   }
@@ -29,12 +79,15 @@ OutputFile::OutputFile(const std::string& path) : path_{path} {
     file_ = std::fopen(written_.c_str(), "wb");
   }
   if (file_ == nullptr) fail(errno);
+  if (!written_.empty()) remember(written_.c_str());
 }
 
 OutputFile::~OutputFile() {
   if (file_ == nullptr || file_ == stdout) return;
   std::fclose(file_);
-  if (!target_.empty()) std::remove(written_.c_str());
+  if (target_.empty()) return;
+  std::remove(written_.c_str());
+  forget(written_.c_str());
 }
 
 void OutputFile::operator()(std::string_view text) {
@@ -46,10 +99,11 @@ void OutputFile::finish() {
   if (file_ == stdout) return;
   const int closed = std::fclose(file_);
   file_ = nullptr;
-  if (closed == 0 && (target_.empty() || std::rename(written_.c_str(), target_.c_str()) == 0)) return;
+  const bool whole = closed == 0 && (target_.empty() || std::rename(written_.c_str(), target_.c_str()) == 0);
   const int reason = errno;
-  if (!target_.empty()) std::remove(written_.c_str());
-  fail(reason);
+  if (!whole && !target_.empty()) std::remove(written_.c_str());
+  if (!target_.empty()) forget(written_.c_str());
+  if (!whole) fail(reason);
 }
 
 void OutputFile::fail(int reason) const {
@@ -57,8 +111,25 @@ void OutputFile::fail(int reason) const {
       concat("cannot write ", path_ == "-" ? "standard output" : quote(one_line(path_)), ": ", std::strerror(reason)));
 }
 
-std::string read_text(const std::string& path, std::string_view kind) {
-  constexpr std::size_t largest = std::size_t{1} << 30;
+bool is_standard_output(const std::string& path) { return path == "-" || path == "/dev/stdout"; }
+
+bool any_standard_output(std::initializer_list<OutputFlag> outputs) {
+  return std::any_of(outputs.begin(), outputs.end(), [](const OutputFlag& output) { return is_standard_output(output.second); });
+}
+
+void check_outputs(std::initializer_list<OutputFlag> outputs) {
+  for (const auto& [flag, path] : outputs) {
+    for (const auto& [other_flag, other] : outputs) {
+      if (flag == other_flag || path.empty()) continue;
+      if (path == other || (is_standard_output(path) && is_standard_output(other))) {
+        throw InputError(concat(flag, " and ", other_flag, " would both write to ", quote(path), "; give each its own file"));
+      }
+    }
+  }
+}
+
+std::string read_text(const std::string& path, std::string_view kind, int gibibytes) {
+  const std::size_t largest = static_cast<std::size_t>(gibibytes) << 30;
   std::FILE* const file = path == "-" ? stdin : std::fopen(path.c_str(), "rb");
   const auto fail = [&](std::string_view why) { return InputError(one_line(concat("the ", kind, " ", quote(path), why))); };
   if (file == nullptr) throw fail(" cannot be read");
@@ -70,7 +141,8 @@ std::string read_text(const std::string& path, std::string_view kind) {
   const bool whole = std::ferror(file) == 0;  // a folder opens, and fails to read
   if (file != stdin) std::fclose(file);
   if (!whole) throw fail(" cannot be read");
-  if (text.size() > largest) throw fail(" is larger than 1 GiB");
+  if (text.size() > largest) throw fail(concat(" is larger than ", gibibytes, " GiB"));
+  if (text.starts_with("\xef\xbb\xbf")) text.erase(0, 3);
   return text;
 }
 

@@ -3,14 +3,16 @@
 #pragma once
 
 #include <cstdio>
+#include <initializer_list>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace tawpipe::sim {
 
 /// A file being written, or standard output for "-". A regular file is written beside its place and renamed when finished,
-/// so it is whole or absent; what is none (a pipe, a device) is written in place. Every function throws InputError naming
-/// the file and the system's reason.
+/// so it is whole or absent, also where a signal ends the command; what is none (a pipe, a device) is written in place. Every
+/// function throws InputError naming the file and the system's reason.
 class OutputFile {
  public:
   /// Opens at once, so that a path that cannot be written is found before anything is computed.
@@ -31,9 +33,18 @@ class OutputFile {
   std::FILE* file_ = nullptr;
 };
 
-/// A whole file of at most 1 GiB; "-" is standard input. @param kind  for messages: "schedule file"
-/// @throws InputError  if it cannot be read
-std::string read_text(const std::string& path, std::string_view kind);
+bool is_standard_output(const std::string& path);
+
+/// A flag and the path that it was given; "" where it was not.
+using OutputFlag = std::pair<const char*, const std::string&>;
+/// Whether one of them goes to standard output, where nothing else must go then.
+bool any_standard_output(std::initializer_list<OutputFlag> outputs);
+/// @throws InputError  if two of them would write to one place
+void check_outputs(std::initializer_list<OutputFlag> outputs);
+
+/// A whole file, less a byte order mark; "-" is standard input. @param kind  for messages: "schedule file"
+/// @throws InputError  if it cannot be read or is longer than `gibibytes`
+std::string read_text(const std::string& path, std::string_view kind, int gibibytes = 1);
 
 /// Writes a whole text at once.
 void write_output(const std::string& path, std::string_view text);

@@ -40,6 +40,15 @@ double parse_fraction(const std::string& key, const std::string& text) {
   return value;
 }
 
+/// @throws InputError  naming the parameter
+Duration parse_time(const std::string& key, const std::string& text) {
+  try {
+    return parse_duration(text);
+  } catch (const InputError& error) {
+    throw InputError(concat("--cost: ", key, "=", one_line(text), ": ", error.what()));
+  }
+}
+
 /// "roofline[:utilization=0.45,memory-utilization=0.8,overhead=8.4us,all-reduce=ring|tree,collectives=simple|nccl]",
 /// "fixed:forward=…,…" or "measured:FILE".
 Cost parse_cost(const std::string& text, const std::optional<Transformer>& model) {
@@ -63,7 +72,7 @@ Cost parse_cost(const std::string& text, const std::optional<Transformer>& model
       } else if (key == "memory-utilization") {
         cost.memory_utilization = parse_fraction(key, value);
       } else if (key == "overhead") {
-        cost.overhead = parse_duration(value);
+        cost.overhead = parse_time(key, value);
       } else if (key == "all-reduce" && (value == "ring" || value == "tree")) {
         cost.all_reduce = value == "tree" ? Algorithm::tree : Algorithm::ring;
       } else if (key == "all-reduce") {
@@ -95,7 +104,7 @@ Cost parse_cost(const std::string& text, const std::optional<Transformer>& model
       bool found = false;
       for (const auto& [name, target] : known) {
         if (name != key) continue;
-        *target = parse_duration(value);
+        *target = parse_time(key, value);
         found = true;
       }
       if (!found) throw InputError(concat("--cost: ", unknown_name("parameter of fixed", key, names)));
@@ -186,6 +195,15 @@ ScheduleOptions parse_options(const std::vector<std::string>& texts, std::string
     }
     options[text.substr(0, equals)] = text.substr(equals + 1);
   }
+  return options;
+}
+
+ScheduleOptions named_schedule_options(const Request& request, std::string_view others) {
+  if (request.schedule.empty()) {
+    throw InputError(concat("--schedule is missing; give a name (tawpipe list schedules)", others));
+  }
+  ScheduleOptions options = parse_options(request.options);
+  schedule_info(request.schedule);
   return options;
 }
 

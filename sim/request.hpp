@@ -90,6 +90,10 @@ Problem resolve(const Request& request, bool choose_microbatch, const Workload* 
 /// Splits "key=value" texts. @throws InputError  with the example
 ScheduleOptions parse_options(const std::vector<std::string>& texts, std::string_view example = "order=paper");
 
+/// The options of the schedule that the request names. @param others  flags that could be given in its place, for the message
+/// @throws InputError  if it names none or an unknown one, or if an option is not key=value; before anything is computed.
+ScheduleOptions named_schedule_options(const Request& request, std::string_view others = "");
+
 /// A schedule with the timeline predicted for it.
 struct Prediction {
   Schedule schedule;  ///< where it was folded (summary.folding), the kept copies alone

@@ -27,11 +27,7 @@ Schedule requested_schedule(const Request& request) {
     }
     return load_schedule_file(request).schedule;
   }
-  if (request.schedule.empty()) {
-    throw InputError("--schedule is missing; give a name (tawpipe list schedules) or --schedule-file");
-  }
-  const ScheduleOptions options = parse_options(request.options);
-  schedule_info(request.schedule);  // an unknown name is found before anything is computed
+  const ScheduleOptions options = named_schedule_options(request, " or --schedule-file");
   return predict_best(resolve(request, false), request.schedule, options).schedule;
 }
 
@@ -73,8 +69,7 @@ std::int64_t ScheduleFile::microbatches() const {
 ScheduleFile read_schedule_file(const std::string& path) {
   const std::string text = read_text(path, "schedule file");
   const std::string source = path == "-" ? std::string{"standard input"} : one_line(path);
-  auto begin = text.starts_with("\xef\xbb\xbf") ? std::size_t{3} : std::size_t{0};  // a byte order mark
-  begin = text.find_first_not_of(" \t\r\n", begin);
+  const auto begin = text.find_first_not_of(" \t\r\n");
   const bool json = begin != std::string::npos && text[begin] == '{';
   ScheduleFile file{.path = path, .schedule = std::nullopt, .rows = std::nullopt};
   if (json) {

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <variant>
@@ -22,10 +21,7 @@ namespace tawpipe::sim {
 namespace {
 
 TaskGraph read_graph(const std::string& file) {
-  std::string text;
-  if (!detail::read_all(file == "-" ? stdin : std::fopen(file.c_str(), "rb"), text)) {
-    throw InputError(one_line(concat("the task graph ", quote(file), " cannot be read")));
-  }
+  const std::string text = read_text(file, "task graph", 1024);
   const std::string source = file == "-" ? std::string{"standard input"} : one_line(file);
   const auto first = text.find_first_not_of(" \t\r\n");
   const bool json = first != std::string::npos && text[first] == '{';
@@ -84,9 +80,7 @@ bool ends_with(std::string_view text, std::string_view end) {
 
 int run_graph_simulate(const GraphRequest& request) {
   if (request.file.empty()) throw InputError("which graph? Give a file of format tg1, or - for standard input");
-  if (request.json == "-" && request.times == "-") {
-    throw InputError("--json - and --times - both write to standard output; give one of them a file");
-  }
+  check_outputs({{"--json", request.json}, {"--times", request.times}});
   const TaskGraph graph = read_graph(request.file);
   const auto begin = std::chrono::steady_clock::now();
   const Timeline timeline = simulate(graph);
@@ -119,7 +113,7 @@ int run_graph_simulate(const GraphRequest& request) {
     json["simulation_s"] = took;
     write_output(request.json, json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
   }
-  if (request.json == "-" || request.times == "-") return ok;
+  if (any_standard_output({{"--json", request.json}, {"--times", request.times}})) return ok;
   std::string out;
   const auto line = [&](std::string_view label, const std::string& text) { out += fmt::format("{:<22}{}\n", label, text); };
   const auto count = [](std::size_t number) { return format_count(static_cast<std::int64_t>(number)); };
@@ -137,10 +131,8 @@ int run_graph_simulate(const GraphRequest& request) {
 }
 
 int run_graph_export(const Request& request, const std::string& out) {
-  if (request.schedule.empty()) throw InputError("--schedule is missing; give a name (tawpipe list schedules)");
   if (out.empty()) throw InputError("--out is missing; give a file such as graph.tg, or - for standard output");
-  const ScheduleOptions options = parse_options(request.options);
-  schedule_info(request.schedule);  // an unknown name is found before anything is computed
+  const ScheduleOptions options = named_schedule_options(request);
   const Problem problem = resolve(request, false);
   const Prediction prediction = predict_best(problem, request.schedule, options);
   const ExportedTaskGraph exported =

@@ -85,12 +85,11 @@ std::vector<Change> possible_changes(const Problem& problem, const Schedule& sch
 }  // namespace
 
 int run_sensitivity(const Request& request) {
-  if (request.schedule.empty()) throw InputError("--schedule is missing; give a name (tawpipe list schedules)");
-  schedule_info(request.schedule);
+  const ScheduleOptions options = named_schedule_options(request);
   const Problem problem = resolve(request, false);
   std::optional<OutputFile> file;
   if (!request.json.empty()) file.emplace(request.json);
-  const Prediction base = predict_best(problem, request.schedule, parse_options(request.options));
+  const Prediction base = predict_best(problem, request.schedule, options);
   std::vector<Change> changes = possible_changes(problem, base.schedule);
   in_parallel(changes.size(), "sensitivity",
               [&](std::size_t i) { changes[i].makespan = makespan_with(problem, base.schedule, changes[i]); });
@@ -121,14 +120,12 @@ int run_sensitivity(const Request& request) {
 }
 
 int run_spread(const Request& request, int runs) {
-  if (request.schedule.empty()) throw InputError("--schedule is missing; give a name (tawpipe list schedules)");
+  const ScheduleOptions options = named_schedule_options(request);
   if (runs < 2) throw InputError("--spread needs 2 runs or more");
-  schedule_info(request.schedule);
   Problem problem = resolve(request, false);
   if (!problem.noise.is_random()) problem.noise.jitter = 0.01;
   std::optional<OutputFile> file;
   if (!request.json.empty()) file.emplace(request.json);
-  const ScheduleOptions options = parse_options(request.options);
   Problem quiet = problem;
   quiet.noise = {};
   const Prediction base = predict_best(quiet, request.schedule, options);

@@ -91,22 +91,6 @@ struct Outputs {
   std::optional<OutputFile> json;
 };
 
-bool is_standard_output(const std::string& path) { return path == "-" || path == "/dev/stdout"; }
-
-/// @throws InputError  if two outputs would write to one place
-void check_outputs(const Request& request) {
-  const std::pair<const char*, const std::string&> outputs[] = {
-      {"--json", request.json}, {"--timeline", request.timeline}, {"--trace", request.trace}};
-  for (const auto& [flag, path] : outputs) {
-    for (const auto& [other_flag, other] : outputs) {
-      if (flag == other_flag || path.empty()) continue;
-      if (path == other || (is_standard_output(path) && is_standard_output(other))) {
-        throw InputError(concat(flag, " and ", other_flag, " would both write to ", quote(path), "; give each its own file"));
-      }
-    }
-  }
-}
-
 void complain_of_memory(const Summary& summary) {
   const auto rank = index(summary.out_of_memory.front());
   const bool partly = summary.usable_memory < 1;
@@ -131,12 +115,11 @@ int run_simulate(const Request& given) {
     throw InputError("--fold on simulates some of the tasks; --timeline, --trace and --schedule-file need all: leave one out");
   }
   if (every_task && request.fold == "auto") request.fold = "off";
-  if (request.schedule.empty() && request.schedule_file.empty()) {
-    throw InputError("--schedule is missing; give a name (tawpipe list schedules), --schedule-file or --graph");
-  }
-  const ScheduleOptions options = parse_options(request.options);
-  if (request.schedule_file.empty()) schedule_info(request.schedule);  // an unknown name is found before anything is computed
-  check_outputs(request);
+  ScheduleOptions options;
+  if (request.schedule_file.empty()) options = named_schedule_options(request, ", --schedule-file or --graph");
+  const std::initializer_list<OutputFlag> paths{
+      {"--json", request.json}, {"--timeline", request.timeline}, {"--trace", request.trace}};
+  check_outputs(paths);
   std::optional<FileProblem> file;
   if (!request.schedule_file.empty()) {
     file = load_schedule_file(request);
@@ -165,9 +148,8 @@ int run_simulate(const Request& given) {
   for (auto* output : {&outputs.timeline, &outputs.trace, &outputs.json}) {
     if (*output) (*output)->finish();
   }
-  const bool text_is_wanted =
-      !is_standard_output(request.json) && !is_standard_output(request.timeline) && !is_standard_output(request.trace);
-  if (text_is_wanted) write_output("-", describe(problem) + "\n" + summary_text(summary, !problem.layout.is_plain()));
+  if (!any_standard_output(paths))
+    write_output("-", describe(problem) + "\n" + summary_text(summary, !problem.layout.is_plain()));
   if (summary.out_of_memory.empty()) return ok;
   complain_of_memory(summary);
   return findings;

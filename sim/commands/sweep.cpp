@@ -346,6 +346,7 @@ int run_sweep(const SweepRequest& request) {
     }
   }
   Sweep sweep{request, std::move(axes), parse_entries(request.schedules, parse_options(request.base.options), false)};
+  check_outputs({{"--json", request.base.json}, {"--csv", request.csv}});
   std::optional<OutputFile> json;
   std::optional<OutputFile> csv;
   if (!request.base.json.empty()) json.emplace(request.base.json);
@@ -359,7 +360,7 @@ int run_sweep(const SweepRequest& request) {
     (*csv)(sweep.csv());
     csv->finish();
   }
-  if (request.base.json != "-" && request.csv != "-") {
+  if (!any_standard_output({{"--json", request.base.json}, {"--csv", request.csv}})) {
     const std::string crossovers = sweep.crossovers_text();
     write_output("-", sweep.table_text() + (crossovers.empty() ? "" : "\n" + crossovers));
   }

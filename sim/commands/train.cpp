@@ -2,8 +2,11 @@
 #include "train.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -89,6 +92,9 @@ Run resolve_run(const TrainRequest& request) {
   if (request.steps < 1) throw InputError("--steps is missing; give how many steps to train");
   if (request.sequence < 1) throw InputError("--sequence is missing; give the tokens of one sequence, such as 128");
   if (request.global_batch < 1) throw InputError("--global-batch is missing; give the sequences of one step");
+  if (!(request.clip >= 0 && std::isfinite(request.clip))) {
+    throw InputError(concat("--clip ", request.clip, " is impossible; it must be a number of at least 0 (0: any norm)"));
+  }
   Run run;
   run.file = std::make_shared<const training::TokenFile>(request.data);
   resolve_model_of(request, run);
@@ -181,10 +187,43 @@ void save(Executor& executor, const TrainRequest& request, const Run& run, std::
       });
 }
 
+/// @throws InputError  if nothing could be written there
+void make_folder(const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (!error && ::access(folder.c_str(), W_OK) != 0) error = {errno, std::generic_category()};
+  if (error) throw InputError(concat("cannot write to folder ", quote(one_line(folder)), ": ", error.message()));
+}
+
+/// What is written once the model is trained. Opened before, so that a path that cannot be written is found then.
+struct Outputs {
+  std::optional<OutputFile> timeline;
+  std::optional<OutputFile> schedule;
+  std::optional<OutputFile> trace;
+  std::optional<OutputFile> json;
+
+  explicit Outputs(const TrainRequest& request) {
+    for (const auto& folder : {request.save, request.save_huggingface}) {
+      if (!folder.empty()) make_folder(folder);
+    }
+    if (!request.timeline.empty()) timeline.emplace(request.timeline);
+    if (!request.schedule_out.empty()) schedule.emplace(request.schedule_out);
+    if (!request.trace.empty()) trace.emplace(request.trace);
+    if (!request.json.empty()) json.emplace(request.json);
+  }
+};
+
+bool text_is_wanted(const TrainRequest& request) {
+  return !any_standard_output({{"--timeline", request.timeline},
+                               {"--schedule-out", request.schedule_out},
+                               {"--trace", request.trace},
+                               {"--json", request.json}});
+}
+
 /// The line that a terminal shows, and the lines that a log gets.
 class Report {
  public:
-  Report(const TrainRequest& request, bool enabled) : request_{request}, enabled_{enabled && request.json != "-"} {}
+  Report(const TrainRequest& request, bool enabled) : request_{request}, enabled_{enabled && text_is_wanted(request)} {}
 
   void head(const std::string& text) const {
     if (enabled_) write_output("-", text);
@@ -215,6 +254,8 @@ int train(Executor& executor, const TrainRequest& request, const Run& run) {
   using Clock = std::chrono::steady_clock;
   const Schedule& schedule = executor.schedule();
   const training::TokenWindows source = run.source();
+  std::optional<Outputs> outputs;
+  if (executor.is_root()) outputs.emplace(request);
   load_start<T>(executor, run);
   Report report{request, executor.is_root()};
   report.head(fmt::format("{} on {} ranks ({}), {} parameters in {}, {} tokens a step\n", schedule.name(), schedule.ranks(),
@@ -251,23 +292,20 @@ int train(Executor& executor, const TrainRequest& request, const Run& run) {
                                   });
     }
   }
-  if (!executor.is_root()) return ok;
-  if (!request.timeline.empty()) {
-    OutputFile file{request.timeline};
-    write_timeline_csv(schedule, last.timeline, [&](std::string_view text) { file(text); });
-    file.finish();
+  if (!outputs) return ok;
+  if (outputs->timeline) {
+    write_timeline_csv(schedule, last.timeline, [&](std::string_view text) { (*outputs->timeline)(text); });
+    outputs->timeline->finish();
   }
-  if (!request.schedule_out.empty()) {
-    OutputFile file{request.schedule_out};
-    write_schedule_json(schedule, [&](std::string_view text) { file(text); });
-    file.finish();
+  if (outputs->schedule) {
+    write_schedule_json(schedule, [&](std::string_view text) { (*outputs->schedule)(text); });
+    outputs->schedule->finish();
   }
-  if (!request.trace.empty()) {
-    OutputFile file{request.trace};
-    write_chrome_trace(schedule, last.timeline, [&](std::string_view text) { file(text); }, {});
-    file.finish();
+  if (outputs->trace) {
+    write_chrome_trace(schedule, last.timeline, [&](std::string_view text) { (*outputs->trace)(text); }, {});
+    outputs->trace->finish();
   }
-  if (!request.json.empty()) {
+  if (outputs->json) {
     nlohmann::ordered_json json;
     json["schedule"] = schedule.name();
     json["ranks"] = schedule.ranks();
@@ -283,7 +321,8 @@ int train(Executor& executor, const TrainRequest& request, const Run& run) {
     nlohmann::ordered_json sent = nlohmann::ordered_json::array();
     for (const SentBytes& bytes : last.sent) sent.push_back(bytes.total());
     json["rank_sent_bytes"] = std::move(sent);
-    write_output(request.json, json.dump(2) + "\n");
+    (*outputs->json)(json.dump(2) + "\n");
+    outputs->json->finish();
   }
   return ok;
 }
@@ -293,6 +332,10 @@ int train(Executor& executor, const TrainRequest& request, const Run& run) {
 int run_train(const TrainRequest& given) {
   TrainRequest request = given;
   request.execution.gradient_norm = request.clip > 0;
+  check_outputs({{"--timeline", request.timeline},
+                 {"--schedule-out", request.schedule_out},
+                 {"--trace", request.trace},
+                 {"--json", request.json}});
   const Run run = resolve_run(request);
   if (run.state.dtype == Dtype::f64) {
     return with_executor<double>(request.execution, run.model,

@@ -6,6 +6,8 @@
 #include <algorithm>
 
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <vector>
 
 #include "../request.hpp"
 #include "exchange.hpp"
@@ -31,51 +33,54 @@ nlohmann::ordered_json findings_json(const Diagnostics& diagnostics) {
   return all;
 }
 
-/// Prints the findings about what is called `title`, and gives the exit code.
-int report(const Request& request, const Problem& problem, const std::string& title, const Schedule& schedule,
-           const Diagnostics& found) {
-  if (!request.json.empty()) {
-    nlohmann::ordered_json json;
-    json["schedule"] = schedule.name();
-    json["tasks"] = schedule.tasks().size();
-    json["valid"] = found.ok();
-    json["errors"] = found.errors();
-    json["warnings"] = found.warnings();
-    json["findings"] = findings_json(found);
-    write_output(request.json, json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+nlohmann::ordered_json report_json(const Schedule& schedule, const Diagnostics& found) {
+  nlohmann::ordered_json json;
+  json["schedule"] = schedule.name();
+  json["tasks"] = schedule.tasks().size();
+  json["valid"] = found.ok();
+  json["errors"] = found.errors();
+  json["warnings"] = found.warnings();
+  json["findings"] = findings_json(found);
+  return json;
+}
+
+/// What is found in a predicted schedule. Without a model sizes mean nothing, so memory is not held against the devices.
+Diagnostics validate(const Problem& problem, const Prediction& prediction) {
+  if (!problem.model) return tawpipe::validate(prediction.schedule);
+  std::vector<Bytes> peaks;
+  for (const auto& peak : prediction.summary.peak_memory) peaks.push_back(peak.total);
+  return tawpipe::validate(prediction.schedule, problem.cluster, ValidateOptions{.peaks = peaks});
+}
+
+}  // namespace
+
+int run_validate(const Request& request) {
+  std::optional<FileProblem> given;
+  ScheduleOptions options;
+  if (request.schedule_file.empty()) {
+    options = named_schedule_options(request, " or --schedule-file");
+  } else {
+    given = load_schedule_file(request);
+  }
+  const Problem problem = given ? given->problem : resolve(request, false);
+  std::optional<OutputFile> file;  // opened first, so that a path that cannot be written is found before the work
+  if (!request.json.empty()) file.emplace(request.json);
+  std::optional<Prediction> prediction;
+  if (!given) prediction = predict_best(problem, request.schedule, options);
+  const Schedule& schedule = given ? given->schedule : prediction->schedule;
+  const Diagnostics found = given ? tawpipe::validate(schedule) : validate(problem, *prediction);
+  if (file) {
+    (*file)(report_json(schedule, found).dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+    file->finish();
   }
   if (request.json != "-") {
+    const std::string& title = given ? request.schedule_file : request.schedule;
     write_output("-", describe(problem) + "\n" +
                           fmt::format("{}: {} tasks on {} ranks\n", one_line(title),
                                       format_count(static_cast<std::int64_t>(schedule.tasks().size())), schedule.ranks()) +
                           found.text());
   }
   return found.ok() ? ok : findings;
-}
-
-}  // namespace
-
-int run_validate(const Request& request) {
-  if (request.schedule.empty() && request.schedule_file.empty()) {
-    throw InputError("--schedule is missing; give a name (tawpipe list schedules) or --schedule-file");
-  }
-  if (!request.schedule_file.empty()) {
-    FileProblem file = load_schedule_file(request);
-    const Diagnostics found = validate(file.schedule);
-    return report(request, file.problem, request.schedule_file, file.schedule, found);
-  }
-  const ScheduleOptions options = parse_options(request.options);
-  schedule_info(request.schedule);  // an unknown name is found before anything is computed
-  const Problem problem = resolve(request, false);
-  const Prediction prediction = predict_best(problem, request.schedule, options);
-  std::vector<Bytes> peaks;
-  if (problem.model) {
-    for (const auto& peak : prediction.summary.peak_memory) peaks.push_back(peak.total);
-  }
-  // Without a model sizes mean nothing, so memory is not held against the devices.
-  const Diagnostics found = problem.model ? validate(prediction.schedule, problem.cluster, ValidateOptions{.peaks = peaks})
-                                          : validate(prediction.schedule);
-  return report(request, problem, request.schedule, prediction.schedule, found);
 }
 
 }  // namespace tawpipe::sim

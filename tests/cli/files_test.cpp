@@ -2,9 +2,12 @@
 // Not: their formats (unit/timeline, unit/report).
 #include <doctest/doctest.h>
 
+#include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "support/command.hpp"
 
@@ -54,7 +57,35 @@ TEST_CASE("what cannot be written is refused before the work, and nothing is lef
   check_refused(run(simulate + " --timeline " + folder / "good.csv" + " --json " + folder / "no/x.json"), {"no/x.json"});
   check_refused(run("compare" + problem + " --json " + folder / "no/x.json"), {"cannot write"});
   check_refused(run("list models --json " + folder / "no/x.json"), {"cannot write"});
+  check_refused(run("validate --schedule tawpipe" + problem + " --json " + folder / "no/x.json"), {"cannot write"});
   CHECK(folder.is_empty());
+}
+
+TEST_CASE("a signal leaves nothing behind either") {
+  for (const int signal : {SIGHUP, SIGINT, SIGTERM}) {
+    CAPTURE(signal);
+    const Folder folder;
+    std::vector<std::string> arguments = support::words(
+        "sweep --vary microbatches=1:100000:linear:1000 --cluster 3x8 --schedules weipipe --cost fixed:forward=1ms --threads 1 "
+        "--csv " +
+        folder / "x.csv");
+    arguments.insert(arguments.begin(), TAWPIPE_COMMAND);
+    std::vector<char*> argv;
+    for (auto& argument : arguments) argv.push_back(argument.data());
+    argv.push_back(nullptr);
+    const pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+      execv(TAWPIPE_COMMAND, argv.data());
+      _exit(127);
+    }
+    int status = 0;
+    while (!fs::exists(folder / "x.csv.part") && waitpid(child, &status, WNOHANG) == 0) usleep(1000);
+    kill(child, signal);
+    waitpid(child, &status, 0);
+    CHECK(WIFSIGNALED(status));
+    CHECK(folder.is_empty());
+  }
 }
 
 TEST_CASE("a full disk is an error, never a success") {
@@ -94,6 +125,30 @@ TEST_CASE("a reader that goes away ends the command without noise") {
   const std::string code = read_file(folder / "code");
   CHECK((code == "141\n" || code == "2\n"));  // ended by SIGPIPE; or told so, where the test's parent ignores that
   CHECK((code == "141\n" ? read_file(errors).empty() : read_file(errors).ends_with("Broken pipe\n")));
+}
+
+TEST_CASE("files as Windows writes them are read: a byte order mark, and its line ends") {
+  const Folder folder;
+  const auto as_windows = [&](const std::string& name) {
+    std::string text = "\xef\xbb\xbf";
+    for (const char letter : read_file(folder / name)) text += letter == '\n' ? std::string{"\r\n"} : std::string{letter};
+    return folder.write("w_" + name, text);
+  };
+  REQUIRE(run(simulate + " --timeline " + folder / "t.csv").code == 0);
+  CHECK(run("compare-timelines " + as_windows("t.csv") + " " + folder / "t.csv").code == 0);
+  const std::string pipeline = "export --schedule 1f1b --cluster 1x2 --microbatches 4 --cost fixed:forward=1s ";
+  REQUIRE(run(pipeline + "--out " + folder / "s.json").code == 0);
+  REQUIRE(run(pipeline + "--format pytorch-csv --out " + folder / "s.csv").code == 0);
+  for (const std::string name : {"s.json", "s.csv"}) {
+    CAPTURE(name);
+    CHECK(run("validate --cluster 1x2 --cost fixed:forward=1s --schedule-file " + as_windows(name)).code == 0);
+  }
+  REQUIRE(run(pipeline + "--graph " + folder / "g.tg").code == 0);
+  REQUIRE(run(pipeline + "--graph " + folder / "g.json").code == 0);
+  for (const std::string name : {"g.tg", "g.json"}) {
+    CAPTURE(name);
+    CHECK(run("simulate --graph " + as_windows(name)).code == 0);
+  }
 }
 
 TEST_CASE("flags may come from a file; the command line has the last word") {

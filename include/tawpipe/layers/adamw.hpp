@@ -27,7 +27,9 @@ struct AdamW {
     check_beta(beta1, "beta1");
     check_beta(beta2, "beta2");
     if (!(epsilon > 0)) throw InputError(concat("AdamW's epsilon is ", epsilon, "; it must be greater than 0"));
-    if (!(weight_decay >= 0)) throw InputError(concat("AdamW's weight decay is ", weight_decay, "; it must be at least 0"));
+    if (!(weight_decay >= 0 && std::isfinite(weight_decay))) {
+      throw InputError(concat("AdamW's weight decay is ", weight_decay, "; it must be a number of at least 0"));
+    }
   }
 
  private:
