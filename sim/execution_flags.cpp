@@ -46,7 +46,7 @@ void add_execution_flags(CLI::App& app, ExecutionRequest& request) {
       ->group("Execution");
   add_count(app, "--chaos", request.chaos_microseconds,
             "Delay every task at random by up to so many microseconds, to bring out races", "US", "Execution");
-  app.add_option("--chaos-seed", request.chaos_seed, "Seed of those delays (default 0)")->type_name("N")->group("Execution");
+  add_count<0>(app, "--chaos-seed", request.chaos_seed, "Seed of those delays (default 0)", "N", "Execution");
 }
 
 }  // namespace
@@ -78,21 +78,13 @@ void ExecutionCommands::add_train(CLI::App& app) {
   add_count(train, "--sequence", request.sequence, "Tokens of one sequence", "TOKENS", "Problem");
   add_count(train, "--global-batch", request.global_batch, "Sequences of one step, over all ranks", "N", "Problem");
   add_count(train, "--microbatch", request.microbatch, "Sequences of one microbatch (default 1)", "N", "Problem");
-  train.add_option("--seed", request.seed, "Of initial weights and of the data's order (default 0)")
-      ->type_name("N")
-      ->group("Problem");
+  add_count<0>(train, "--seed", request.seed, "Of initial weights and of the data's order (default 0)", "N", "Problem");
   number("--learning-rate", request.learning_rate, "Its peak (default 1e-3)", "Optimizer");
   number("--least-learning-rate", request.least_learning_rate, "At the end of the cosine (default 1e-4)", "Optimizer");
-  train.add_option("--warmup", request.warmup, "Steps in which it rises (default 100)")
-      ->type_name("N")
-      ->group("Optimizer")
-      ->check(CLI::NonNegativeNumber);
+  add_count<0>(train, "--warmup", request.warmup, "Steps in which it rises (default 100)", "N", "Optimizer");
   add_count(train, "--decay-steps", request.decay_steps, "Step at which the cosine ends (default --steps)", "N", "Optimizer");
   number("--weight-decay", request.weight_decay, "Of matrices (default 0.1)", "Optimizer");
-  train.add_option("--clip", request.clip, "Largest norm of the whole gradient (default 1; 0: any)")
-      ->type_name("X")
-      ->group("Optimizer")
-      ->check(CLI::NonNegativeNumber);
+  number("--clip", request.clip, "Largest norm of the whole gradient (default 1; 0: any)", "Optimizer");
   add_execution_flags(train, request.execution);
   text("--save", request.save, "Keep checkpoints in this folder, the last two of them", "FOLDER", "Output");
   add_count(train, "--save-every", request.save_every, "Steps from one to the next (default: at the end only)", "N", "Output");

@@ -84,7 +84,7 @@ void add_noise_flags(CLI::App& app, Request& request) {
                  "How much longer a computation takes while its device communicates, such as 0.05")
       ->type_name("FRACTION")
       ->group("Noise");
-  app.add_option("--seed", request.noise.seed, "Of jitter and stragglers (default 1)")->type_name("N")->group("Noise");
+  add_count<0>(app, "--seed", request.noise.seed, "Of jitter and stragglers (default 1)", "N", "Noise");
 }
 
 void add_option_flag(CLI::App& app, Request& request, const std::string& whose) {

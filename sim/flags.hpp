@@ -12,21 +12,21 @@
 
 namespace tawpipe::sim {
 
-/// Whole numbers above zero: what --sequence 0, -5, 1e18 or text are told.
-template <class Number>
+/// Whole numbers from `least`, 0 or 1: what --sequence 0, -5, 1e18 or text are told.
+template <class Number, int least>
 std::string count_fault(const std::string& text) {
   Number value = 0;
   const char* const end = text.data() + text.size();
   const auto [rest, status] = std::from_chars(text.data(), end, value);
   if (status == std::errc::result_out_of_range) return concat(quote(text), " is too large");
-  const bool right = status == std::errc{} && rest == end && value > 0;
-  return right ? std::string{} : concat(quote(text), " must be a whole number above zero");
+  const bool right = status == std::errc{} && rest == end && value >= Number{least};
+  return right ? std::string{} : concat(quote(text), " must be a whole number ", least == 0 ? "from zero" : "above zero");
 }
 
-template <class Number>
+template <int least = 1, class Number>
 void add_count(CLI::App& app, const std::string& name, Number& value, const std::string& text, const std::string& type,
                const std::string& group) {
-  app.add_option(name, value, text)->type_name(type)->group(group)->check(CLI::Validator{count_fault<Number>, ""});
+  app.add_option(name, value, text)->type_name(type)->group(group)->check(CLI::Validator{count_fault<Number, least>, ""});
 }
 
 /// The fraction of a device's memory that may be needed.

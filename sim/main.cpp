@@ -4,15 +4,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <filesystem>
-#include <fstream>
 #include <new>
 #include <sstream>
 #include <string>
-#include <system_error>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "arguments.hpp"
 #include "commands/exchange.hpp"
 #include "commands/graph.hpp"
 #include "commands/instruments.hpp"
@@ -26,138 +25,30 @@
 
 namespace {
 
-using tawpipe::sim::Request;
-
-const CLI::App* find_command(const CLI::App& app, const std::string& name) {
-  for (const CLI::App* candidate : app.get_subcommands({})) {
-    if (candidate->get_name() == name) return candidate;
-  }
-  return nullptr;
-}
-
-/// Takes each --config FILE out of the arguments. @throws tawpipe::InputError  if there are two
-std::string take_config(std::vector<std::string>& arguments) {
-  std::string file;
-  for (std::size_t i = 0; i < arguments.size();) {
-    const auto at = arguments.begin() + static_cast<std::ptrdiff_t>(i);
-    std::string found;
-    if (*at == "--config" && i + 1 < arguments.size()) {
-      found = at[1];
-      arguments.erase(at, at + 2);
-    } else if (at->starts_with("--config=")) {
-      found = at->substr(9);
-      arguments.erase(at);
-    } else {
-      ++i;
-      continue;
-    }
-    if (!file.empty()) throw tawpipe::InputError("--config is given twice; one file holds all flags");
-    if (found.empty()) throw tawpipe::InputError("--config needs the name of a file");
-    file = found;
-  }
-  return file;
-}
-
-bool is_given(const std::vector<std::string>& arguments, const std::string& flag) {
-  return std::any_of(arguments.begin(), arguments.end(),
-                     [&](const std::string& argument) { return argument == flag || argument.starts_with(flag + "="); });
-}
-
-/// The flags that a --config FILE holds, put before those of the command line, which replace them (--option adds).
-/// @throws tawpipe::InputError  naming the file and the key that is wrong
-std::vector<std::string> with_config(const CLI::App& root, std::vector<std::string> arguments) {
-  using tawpipe::concat, tawpipe::quote, tawpipe::InputError;
-  const std::string file = take_config(arguments);
-  if (file.empty() || arguments.empty()) return arguments;
-  const CLI::App* command = find_command(root, arguments.front());
-  if (command == nullptr) return arguments;
-  if (command->get_option_no_throw("--config") == nullptr) throw InputError(concat(command->get_name(), " takes no --config"));
-  std::vector<CLI::ConfigItem> items;
-  try {
-    std::ifstream in{file};
-    std::error_code none;
-    if (!in || std::filesystem::is_directory(file, none)) {
-      throw InputError(concat("the configuration file ", quote(file), " cannot be read"));
-    }
-    items = CLI::ConfigTOML{}.from_config(in);
-  } catch (const CLI::Error& error) {
-    throw InputError(concat("the configuration file ", quote(file), " cannot be used: ", error.what()));
-  }
-  std::vector<std::string> merged{arguments.front()};
-  for (const auto& item : items) {
-    if (!item.parents.empty() && find_command(root, item.parents.front()) == nullptr) {
-      throw InputError(concat(file, ": there is no command ", quote(tawpipe::one_line(item.parents.front())),
-                              " that the section could be for"));
-    }
-    if (item.name == "++" || item.name == "--") continue;                                // the marks of a section's begin and end
-    if (!item.parents.empty() && item.parents.front() != command->get_name()) continue;  // another command's section
-    const std::string flag = "--" + item.name;
-    if (command->get_option_no_throw(flag) == nullptr || flag == "--config" || flag == "--help") {
-      throw InputError(concat(file, ": ", command->get_name(), " has no flag ", quote(tawpipe::one_line(item.name)),
-                              "; see tawpipe ", command->get_name(), " --help"));
-    }
-    if (is_given(arguments, flag) && flag != "--option") continue;
-    for (const auto& value : item.inputs) merged.push_back(flag + "=" + value);
-  }
-  merged.insert(merged.end(), arguments.begin() + 1, arguments.end());
-  return merged;
-}
-
-/// The command that the arguments name, as deep as they do, and how it is called: "tawpipe topology show".
-std::pair<const CLI::App*, std::string> named_command(const CLI::App& root, const std::vector<std::string>& arguments) {
-  std::pair<const CLI::App*, std::string> named{&root, "tawpipe"};
-  for (const auto& argument : arguments) {
-    const CLI::App* deeper = find_command(*named.first, argument);
-    if (deeper == nullptr) break;
-    named = {deeper, named.second + " " + argument};
-  }
-  return named;
-}
-
-std::string unknown_argument(const CLI::App& command, const std::string& argument) {
-  using tawpipe::concat, tawpipe::quote;
-  std::vector<std::string> names;
-  for (const CLI::App* sub : command.get_subcommands({})) names.push_back(sub->get_name());
-  if (!argument.starts_with("-")) {
-    return names.empty() ? concat(quote(argument), " was not expected") : tawpipe::unknown_name("command", argument, names);
-  }
-  const std::string flag = argument.substr(0, argument.find('='));
-  std::vector<std::string> flags;
-  for (const CLI::Option* option : command.get_options()) {
-    for (const auto& name : option->get_lnames()) flags.push_back("--" + name);
-  }
-  const std::string close = tawpipe::nearest(flag, flags);
-  return concat("unknown flag ", quote(flag), close.empty() ? "" : concat("; did you mean ", quote(close), "?"));
-}
-
-/// One sentence about a command line that CLI11 refused: the nearest command or flag.
-std::string explain(const CLI::App& root, const std::vector<std::string>& arguments, const CLI::ParseError& error) {
-  const auto [command, path] = named_command(root, arguments);
-  const auto depth = static_cast<std::size_t>(std::count(path.begin(), path.end(), ' '));
-  const auto commands = command->get_subcommands({});
-  if (!commands.empty() && depth < arguments.size()) return unknown_argument(*command, arguments[depth]);
-  if (!commands.empty()) {
-    std::vector<std::string> names;
-    for (const CLI::App* sub : commands) names.push_back(sub->get_name());
-    return "a command is missing: " + tawpipe::join(names, ", ");
-  }
-  const auto extras = root.remaining(true);
-  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr && !extras.empty()) {
-    return unknown_argument(*command, extras.front());
-  }
-  return error.what();
-}
-
-/// The message, and which --help says more.
-std::string with_hint(const std::string& message, const CLI::App& root, const std::vector<std::string>& arguments) {
-  return message + (message.ends_with('?') ? " See " : "; see ") + named_command(root, arguments).second + " --help";
-}
-
 /// Help with one blank line between its parts, and never two.
 std::string tidy(std::string text) {
   if (const auto usage = text.find("\nUsage:"); usage != std::string::npos) text.insert(usage, "\n");
   for (auto gap = text.find("\n\n\n"); gap != std::string::npos; gap = text.find("\n\n\n")) text.erase(gap, 1);
   return text;
+}
+
+/// @throws tawpipe::InputError  for flags that would change nothing
+void check_simulate_flags(const CLI::App& simulate) {
+  tawpipe::sim::refuse_all_beside(simulate, "--graph", {"--json", "--times"});
+  tawpipe::sim::refuse_beside(simulate, "--spread", {"--schedule-file", "--fold", "--timeline", "--trace"});
+  if (simulate.count("--times") > 0 && simulate.count("--graph") == 0) {
+    throw tawpipe::InputError("--times needs --graph; --timeline writes when each task of a schedule runs");
+  }
+}
+/// @throws tawpipe::InputError  for flags that would change nothing
+void check_export_flags(const CLI::App& exporting, const std::string& format) {
+  const std::vector<std::string> of_csv{"--communication", "--reduce-grad", "--older"};
+  tawpipe::sim::refuse_beside(exporting, "--graph", {"--schedule-file", "--format", "--out", "--max-tasks"});
+  tawpipe::sim::refuse_beside(exporting, "--graph", of_csv);
+  for (const auto& flag : of_csv) {
+    if (exporting.count(flag) > 0 && format != "pytorch-csv") throw tawpipe::InputError(flag + " needs --format pytorch-csv");
+  }
+  if (exporting.count("--max-tasks") > 0 && format != "dot") throw tawpipe::InputError("--max-tasks needs --format dot");
 }
 
 int run(int argc, char** argv) {
@@ -312,6 +203,12 @@ int run(int argc, char** argv) {
     return ok;
   }
   try {
+    refuse_empty(app);
+    for (const CLI::App* command : {simulate, validate, exporting}) {
+      refuse_beside(*command, "--schedule-file", {"--schedule", "--option"});
+    }
+    check_simulate_flags(*simulate);
+    check_export_flags(*exporting, how.format);
     for (const Command& command : instruments) {
       if (command.app->parsed()) return command.run();
     }

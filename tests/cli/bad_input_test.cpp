@@ -111,6 +111,36 @@ TEST_CASE("a part of the memory that is none, more than all, a percentage or tex
     check_refused(with({{"--usable-memory", value}}), {"--usable-memory: '" + value + "'", "such as 0.9"});
   }
 }
+TEST_CASE("seeds that are negative, fractions or text") {
+  for (const std::string value : {"-1", "1.5", "text", "99999999999999999999"}) {
+    CAPTURE(value);
+    check_refused(with({{"--seed", value}}), {"--seed: '" + value + "'", "see tawpipe simulate --help"});
+  }
+  CHECK(with({{"--seed", "0"}}).code == 0);
+  check_refused(with({{"--jitter", "much"}}), {"--jitter = much; it takes a number"});
+}
+TEST_CASE("a value that is empty, as an unset variable gives it") {
+  for (const std::string flag : {"--cluster", "--schedule", "--json", "--trace", "--cost", "--recompute", "--fold"}) {
+    CAPTURE(flag);
+    check_refused(with({{flag, ""}}), {flag + " is given without a value"});
+  }
+  check_refused(run(std::vector<std::string>{"list", ""}), {"without a value"});
+}
+TEST_CASE("flags that would change nothing") {
+  check_refused(with({{"--schedule-file", "s.json"}}), {"--schedule has no effect beside --schedule-file"});
+  check_refused(with({{"--schedule", "(left out)"}, {"--schedule-file", "s.json"}, {"--option", "order=paper"}}),
+                {"--option has"});
+  check_refused(with({{"--graph", "g.tg"}}), {"--schedule has no effect beside --graph"});
+  check_refused(run("simulate --graph g.tg --trace t.json"), {"--trace has no effect beside --graph"});
+  check_refused(with({{"--times", "t.txt"}}), {"--times needs --graph", "--timeline"});
+  for (const std::string flag : {"--fold", "--timeline", "--trace"}) {
+    check_refused(with({{"--spread", "3"}, {flag, "auto"}}), {flag + " has no effect beside --spread"});
+  }
+  const std::string exporting = "export --schedule 1f1b --cluster 1x2 --microbatches 4 --cost fixed:forward=1s ";
+  check_refused(run(exporting + "--communication"), {"--communication needs --format pytorch-csv"});
+  check_refused(run(exporting + "--max-tasks 5"), {"--max-tasks needs --format dot"});
+  check_refused(run(exporting + "--graph g.tg --out x"), {"--out has no effect beside --graph"});
+}
 TEST_CASE("times that are none, negative, without a unit or beyond 100 %") {
   check_refused(with({{"--cost", "fixed:"}}), {"--cost fixed needs times"});
   check_refused(with({{"--cost", "fixed:forward=-1s"}}), {"'-1s' is not a duration"});
@@ -120,7 +150,7 @@ TEST_CASE("times that are none, negative, without a unit or beyond 100 %") {
   check_refused(with({{"--cost", "roofline:utilization=2"}}), {"utilization=2 must be a fraction"});
   check_refused(with({{"--cost", "roofline:all-reduce=star"}}), {"ring or tree"});
   check_refused(with({{"--cost", "rooflin"}}), {"did you mean 'roofline'?"});
-  check_refused(with({{"--cost", "fixed:forward=9000000s"}}), {"106 days"});
+  check_refused(with({{"--cost", "fixed:forward=9000000000s"}}), {"--cost: forward=9000000000s", "106 days"});
 }
 TEST_CASE("an unknown way to recompute") { check_refused(with({{"--recompute", "ful"}}), {"did you mean 'full'?"}); }
 

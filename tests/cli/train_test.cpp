@@ -164,4 +164,23 @@ TEST_CASE("check-numerics names what a reference folder lacks") {
   const Folder folder;
   check_refused(run("check-numerics --reference " + folder / ""), {"*.config.json", "it has 0"});
 }
+
+TEST_CASE("what cannot be written or is no number is found before the first step") {
+  const Training training;
+  const auto refused = [&](const std::string& more, const std::vector<std::string>& parts) {
+    CAPTURE(more);
+    check_refused(run(training.flags(100000, more)), parts);
+  };
+  for (const std::string flag : {"--json", "--timeline", "--trace", "--schedule-out"}) {
+    refused(flag + " " + (training.folder / "no/x"), {"cannot write", "no/x"});
+  }
+  for (const std::string flag : {"--save", "--save-huggingface"}) refused(flag + " /dev/null/x", {"cannot write to folder"});
+  refused("--timeline -", {"--timeline and --json would both write to '-'"});
+  refused("--clip nan", {"--clip nan is impossible"});
+  refused("--clip -1", {"--clip -1", "at least 0"});
+  refused("--warmup -1", {"--warmup: '-1' must be a whole number from zero"});
+  refused("--seed -1", {"--seed: '-1' must be a whole number from zero"});
+  refused("--weight-decay inf", {"weight decay is inf"});
+  refused("--learning-rate fast", {"--learning-rate = fast; it takes a number"});
+}
 #endif
