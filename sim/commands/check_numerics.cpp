@@ -4,10 +4,12 @@
 #include <cmath>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "../execution.hpp"
+#include "../output_file.hpp"
 #include "numerics.hpp"
 #include "output.hpp"
 #include "tawpipe/report/table.hpp"
@@ -50,10 +52,11 @@ std::vector<NumericsCheck> compare(Executor& executor, const ReferenceRun& refer
   return checks;
 }
 
-int report(const NumericsRequest& request, const Schedule& schedule, const std::vector<NumericsCheck>& checks) {
+/// @param file  where --json goes; null without it
+int report(const NumericsRequest& request, const Schedule& schedule, const std::vector<NumericsCheck>& checks, OutputFile* file) {
   bool passes = true;
   for (const NumericsCheck& check : checks) passes = passes && check.passes();
-  if (!request.json.empty()) {
+  if (file != nullptr) {
     nlohmann::ordered_json json;
     json["schedule"] = schedule.name();
     json["ranks"] = schedule.ranks();
@@ -70,7 +73,8 @@ int report(const NumericsRequest& request, const Schedule& schedule, const std::
       one["passes"] = check.passes();
       json["checks"].push_back(std::move(one));
     }
-    write_output(request.json, json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+    (*file)(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+    file->finish();
   }
   if (request.json == "-") return passes ? ok : findings;
   Table table{{{"quantity"}, {"largest difference", Align::right}, {"tolerance", Align::right}, {"where"}, {""}}};
@@ -92,8 +96,10 @@ int run(const NumericsRequest& request, const ReferenceRun& reference) {
       {.rope_theta = reference.rope_theta, .norm_eps = reference.norm_eps},
       {.beta1 = reference.beta1, .beta2 = reference.beta2, .epsilon = reference.epsilon, .weight_decay = reference.weight_decay}};
   return with_executor<T>(request.execution, model, [&](auto& executor) -> int {
+    std::optional<OutputFile> json;
+    if (executor.is_root() && !request.json.empty()) json.emplace(request.json);
     const auto checks = compare<T>(executor, reference);
-    return executor.is_root() ? report(request, executor.schedule(), checks) : int{ok};
+    return executor.is_root() ? report(request, executor.schedule(), checks, json ? &*json : nullptr) : int{ok};
   });
 }
 

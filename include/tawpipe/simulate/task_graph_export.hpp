@@ -65,11 +65,6 @@ class TaskGraphExport {
     std::map<std::int32_t, LinkId> out{};  ///< by device or node
     std::map<std::int32_t, LinkId> in{};
   };
-  struct Message {
-    double bytes = 0;
-    Rank from = none<Rank>;
-    Rank to = none<Rank>;
-  };
 
   static InputError impossible(std::string_view why) {
     return InputError(concat("this cannot be said as a plain task graph: ", why));
@@ -104,22 +99,15 @@ class TaskGraphExport {
     }
     const Path whole = cost_.path(schedule_, task, cluster_);
     const double bytes = whole.fraction * static_cast<double>(task.bytes.value());
-    messages_.clear();
-    if (is_point_to_point(task.op)) {
-      messages_.push_back({bytes, task.rank, task.peer});
-      if (task.op == Op::exchange) messages_.push_back({bytes, task.peer, task.rank});
-    } else {
-      Algorithm algorithm = Algorithm::ring;
-      if constexpr (requires { cost_.all_reduce; }) algorithm = cost_.all_reduce;
-      const CollectiveShape shape = collective_shape(task.op, algorithm, schedule_.group(task.group), task.rank, cluster_);
-      for (const auto& [from, to] : shape.edges) messages_.push_back({bytes, from, to});
-    }
+    Algorithm algorithm = Algorithm::ring;
+    if constexpr (requires { cost_.all_reduce; }) algorithm = cost_.all_reduce;
+    const CollectiveShape shape = communication_shape(schedule_, task, algorithm, cluster_);
     std::vector<std::int32_t> parts;
-    for (const Message& message : messages_) {
-      if (message.from == message.to) continue;
-      const double moved = prepare(message.from, message.to) ? message.bytes : 0;
+    for (const auto& [from, to] : shape.edges) {
+      if (from == to) continue;
+      const double moved = prepare(from, to) ? bytes : 0;
       parts.push_back(static_cast<std::int32_t>(out_.graph.tasks()));
-      out_.graph.message(number(message.from), number(message.to), moved, after_);
+      out_.graph.message(number(from), number(to), moved, after_);
     }
     // One task that ends when all parts have: successors need not name each of them.
     if (parts.size() != 1) out_.graph.compute(number(task.rank), 0, parts.empty() ? after_ : parts);
@@ -168,7 +156,6 @@ class TaskGraphExport {
   const Cost& cost_;
   ExportedTaskGraph out_;
   std::vector<std::int32_t> after_;
-  std::vector<Message> messages_;
   Kind inside_{"inside a node"};
   Kind between_{"between nodes"};
   std::map<std::pair<Rank, Rank>, bool> loaded_;

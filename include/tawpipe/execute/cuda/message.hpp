@@ -1,6 +1,6 @@
 // How one rank's part of a communication goes through memory: in place where its numbers lie as the message has them, otherwise
 // by way of a staging area.
-// Not: the communication itself (nccl_executor.hpp), nor copies between ranks that share a device (shared_transfer.hpp).
+// Not: the communication itself (nccl_executor.hpp), nor copies between ranks that share a device (virtual_executor.hpp).
 #pragma once
 
 #include <algorithm>
