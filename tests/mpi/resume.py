@@ -64,12 +64,17 @@ for attempt in range(kills):
     if launcher.returncode == 0:
         continue  # it had ended before
     slowest = max(slowest, time.monotonic() - begin)
-    killed += 1
     if "tawpipe: rank" not in errors:
         sys.exit(f"kill {attempt}: no rank said why it ended:\n{errors}")
-    resumed = ["--resume", run] if os.path.exists(os.path.join(run, "latest")) else []
+    resumed = []
+    if os.path.exists(os.path.join(run, "latest")):
+        with open(os.path.join(run, "latest")) as file:
+            if int(file.read().split("-")[1]) == STEPS:
+                continue  # killed behind the last checkpoint: nothing is left to train
+        resumed = ["--resume", run]
     subprocess.run(command(result, *resumed), check=True, stdout=subprocess.DEVNULL)
     found = losses(result)
+    killed += 1
     if found != expected[STEPS - len(found):]:
         sys.exit(f"kill {attempt}: the resumed run ends with {found[-1]!r} instead of {expected[-1]!r}")
 print(f"{killed} of {kills} runs were killed before their end; the slowest other rank ended after {slowest:.1f} s; all resumed to the same bits")

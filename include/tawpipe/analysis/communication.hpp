@@ -3,6 +3,8 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <span>
 #include <utility>
 #include <vector>
@@ -26,7 +28,7 @@ using Intervals = std::vector<std::pair<std::int64_t, std::int64_t>>;
 
 /// Sorts and joins overlapping intervals.
 inline void unite(Intervals& intervals) {
-  std::sort(intervals.begin(), intervals.end());
+  if (!std::is_sorted(intervals.begin(), intervals.end())) std::sort(intervals.begin(), intervals.end());  // most are
   std::size_t kept = 0;
   for (const auto& interval : intervals) {
     if (kept > 0 && interval.first <= intervals[kept - 1].second) {
@@ -90,7 +92,9 @@ inline Communication communication(const Schedule& schedule, const Timeline& tim
         if (!is_compute(op)) in_flight[lane].push_back(interval);
       }
       detail::unite(in_flight[lane]);
+      const auto merged = static_cast<std::ptrdiff_t>(all.size());
       all.insert(all.end(), in_flight[lane].begin(), in_flight[lane].end());
+      std::inplace_merge(all.begin(), all.begin() + merged, all.end());
     }
     detail::unite(work);
     detail::unite(all);
