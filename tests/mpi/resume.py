@@ -63,15 +63,15 @@ for attempt in range(kills):
         sys.exit(f"kill {attempt}: the other ranks still run after 10 s")
     if launcher.returncode == 0:
         continue  # it had ended before
-    slowest = max(slowest, time.monotonic() - begin)
-    if "tawpipe: rank" not in errors:
-        sys.exit(f"kill {attempt}: no rank said why it ended:\n{errors}")
     resumed = []
     if os.path.exists(os.path.join(run, "latest")):
         with open(os.path.join(run, "latest")) as file:
             if int(file.read().split("-")[1]) == STEPS:
-                continue  # killed behind the last checkpoint: nothing is left to train
+                continue  # behind the last checkpoint: nothing was left to train, and perhaps nobody left to notice
         resumed = ["--resume", run]
+    slowest = max(slowest, time.monotonic() - begin)
+    if "tawpipe: rank" not in errors:
+        sys.exit(f"kill {attempt}: no rank said why it ended:\n{errors}")
     subprocess.run(command(result, *resumed), check=True, stdout=subprocess.DEVNULL)
     found = losses(result)
     killed += 1
