@@ -98,10 +98,7 @@ class Schedule {
   std::span<const PiecesId> split(SplitId split) const { return parts_.splits[index(split)]; }
 
   /// The lane a task occupies on `rank`, which must be one of its ends or members.
-  int lane_on(TaskId id, Rank rank) const {
-    const Task& task = this->task(id);
-    return is_point_to_point(task.op) && rank == task.peer ? task.peer_lane : task.lane;
-  }
+  int lane_on(TaskId id, Rank rank) const { return task(id).lane_on(rank); }
 
   /// Bytes of memory that the schedule itself takes.
   std::size_t memory_bytes() const {
@@ -133,16 +130,19 @@ inline std::int64_t messages_of(const Schedule& schedule, const Task& task) {
   return std::max<std::int64_t>(1, task.op == Op::all_reduce ? 2 * passes : passes);
 }
 
-/// Calls `visit(rank, lane)` for each rank that takes part in the task.
-template <class Visit>
-void for_each_end(const Schedule& schedule, TaskId id, Visit&& visit) {
-  const Task& task = schedule.task(id);
+/// Calls `visit(rank, lane)` for each rank that takes part in the task. @param groups  [group] its ranks
+template <class Groups, class Visit>
+void for_each_end(const Task& task, const Groups& groups, Visit&& visit) {
   if (is_collective(task.op)) {
-    for (const Rank rank : schedule.group(task.group)) visit(rank, static_cast<int>(task.lane));
+    for (const Rank rank : groups[index(task.group)]) visit(rank, static_cast<int>(task.lane));
     return;
   }
   visit(task.rank, static_cast<int>(task.lane));
   if (is_point_to_point(task.op)) visit(task.peer, static_cast<int>(task.peer_lane));
+}
+template <class Visit>
+void for_each_end(const Schedule& schedule, TaskId id, Visit&& visit) {
+  for_each_end(schedule.task(id), schedule.parts().groups, visit);
 }
 
 }  // namespace tawpipe

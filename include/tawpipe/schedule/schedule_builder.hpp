@@ -158,10 +158,7 @@ class ScheduleBuilder {
     return Rows<T>{std::move(row_begins), items.take()};
   }
 
-  int lane_on(TaskId task, Rank rank) const {
-    const Task& t = tasks_[index(task)];
-    return is_point_to_point(t.op) && rank == t.peer ? t.peer_lane : t.lane;
-  }
+  int lane_on(TaskId task, Rank rank) const { return tasks_[index(task)].lane_on(rank); }
 
   void want(TaskId added, TaskId earlier, Rank rank) {
     if (earlier == added || earlier == none<TaskId>) return;
@@ -225,16 +222,10 @@ class ScheduleBuilder {
   /// Calls `visit(rank * lanes + lane)` for each end of the task whose rank has a program.
   template <class Visit>
   void for_each_lane(const Task& task, Visit&& visit) const {
-    const auto at = [&](Rank rank, int lane) {
+    for_each_end(task, groups_, [&](Rank rank, int lane) {
       if (!written_.empty() && written_[index(rank)] == 0) return;
       visit(index(rank) * parts_.lanes.size() + static_cast<std::size_t>(lane));
-    };
-    if (is_collective(task.op)) {
-      for (const Rank member : groups_[index(task.group)]) at(member, task.lane);
-      return;
-    }
-    at(task.rank, task.lane);
-    if (is_point_to_point(task.op)) at(task.peer, task.peer_lane);
+    });
   }
 
   Workload workload_;

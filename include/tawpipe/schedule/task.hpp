@@ -28,6 +28,9 @@ struct Task {
   SplitId split = none<SplitId>;  ///< weights, gradients: the parameters carried (Schedule::split); none: all of the stage's
   Bytes bytes{};                  ///< pass, broadcast, reduce: the message; exchange: each way; other collectives: the whole
                                   ///< (gathered) buffer; update: the model states it touches
+
+  /// The lane it occupies on a rank that takes part.
+  constexpr int lane_on(Rank end) const { return is_point_to_point(op) && end == peer ? peer_lane : lane; }
 };
 
 /// How a task uses a buffer.
