@@ -60,7 +60,7 @@ class TaskClock {
   /// @param timed  whether the task of this number is measured here
   template <class Timed>
   TaskClock(Device& device, std::size_t tasks, Timed&& timed)
-      : begin_{device.make_event(true)}, armed_{device.make_event(true)}, at_(tasks, -1) {
+      : begin_{device.make_event(true)}, armed_{device.make_event(true)}, before_{device.make_event(true)}, at_(tasks, -1) {
     for (std::size_t t = 0; t < tasks; ++t) {
       if (!timed(id<TaskId>(t))) continue;
       at_[t] = static_cast<std::int32_t>(events_.size());
@@ -90,22 +90,20 @@ class TaskClock {
     return timeline;
   }
   /// To be called before an iteration is put into the streams: `ended` counts from here.
-  void arm(Device& device, Stream stream) const { device.record(armed_, stream); }
+  void arm(Device& device, Stream stream) {
+    std::swap(armed_, before_);
+    if (!ever_armed_) device.record(before_, stream);
+    ever_armed_ = true;
+    device.record(armed_, stream);
+  }
   /// Whether the iteration has begun since `arm`: all ranks have come.
-  bool begun(Device& device) const {
-    return device.finished(armed_) && device.finished(begin_) && device.seconds_between(armed_, begin_) >= 0;
-  }
-  /// Whether the task's end has been reached since `arm`: a graph's events are recorded anew only when their turn comes, and
-  /// until then have the times of the launch before. True of what is not measured here.
-  bool ended(Device& device, TaskId task) const {
-    if (at_[index(task)] < 0) return true;
-    const typename Device::Event end = of(task).end;
-    return device.finished(armed_) && device.finished(end) && device.seconds_between(armed_, end) >= 0;
-  }
-  /// The first of these tasks that has not ended; none if all have.
+  bool begun(Device& device) const { return reached(device, begin_); }
+  /// Whether the task's end has been reached since `arm`. True of what is not measured here.
+  bool ended(Device& device, TaskId task) const { return at_[index(task)] < 0 || reached(device, of(task).end); }
+  /// The first of these tasks that has not ended since `arm`; none if all have.
   TaskId first_unfinished(Device& device, std::span<const Launch> lane) const {
     for (const Launch& launch : lane) {
-      if (at_[index(launch.task)] >= 0 && !device.finished(of(launch.task).end)) return launch.task;
+      if (!ended(device, launch.task)) return launch.task;
     }
     return none<TaskId>;
   }
@@ -115,11 +113,19 @@ class TaskClock {
     typename Device::Event start;
     typename Device::Event end;
   };
+  /// A graph's events are recorded anew only when their turn comes, and until then have the times of the launch before. Times are
+  /// asked for forwards only, from the arming before the last: no event here is older.
+  bool reached(Device& device, typename Device::Event event) const {
+    return device.finished(armed_) && device.finished(event) &&
+           device.seconds_between(before_, event) >= device.seconds_between(before_, armed_);
+  }
   const Events& of(TaskId task) const { return events_[static_cast<std::size_t>(at_[index(task)])]; }
   static TimePoint point(double seconds) { return TimePoint{Duration{static_cast<std::int64_t>(std::max(seconds, 0.0) * 1e12)}}; }
 
   typename Device::Event begin_;
-  typename Device::Event armed_;
+  typename Device::Event armed_;   ///< before the last iteration
+  typename Device::Event before_;  ///< before the one before it, or where the first was armed
+  bool ever_armed_ = false;
   std::vector<std::int32_t> at_;  ///< [task] in events_; -1: not measured
   std::vector<Events> events_;
 };

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -91,11 +92,21 @@ class NcclCommunicator {
 
   std::optional<NcclCommunicator> split(int colour, int key) {
     NcclCommunicator part{options_};
-    part.own_ = true;
     ncclConfig_t config = configuration();
-    const ncclResult_t begun = ncclCommSplit(comm_, colour < 0 ? NCCL_SPLIT_NOCOLOR : colour, key, &part.comm_, &config);
-    wait_for(begun, "ncclCommSplit");  // of the parent: then the new one's handle is set
-    if (part.comm_ == nullptr) return std::nullopt;
+    // NCCL writes the handle from a thread of its own, when the parent is ready again; what the call returns says nothing of
+    // that.
+    auto handle = std::make_unique<ncclComm_t>(nullptr);
+    cuda::check(ncclCommSplit(comm_, colour < 0 ? NCCL_SPLIT_NOCOLOR : colour, key, handle.get(), &config), "ncclCommSplit",
+                comm_);
+    try {
+      wait_for(ncclInProgress, "ncclCommSplit");
+    } catch (const DeviceError&) {
+      handle.release();  // that thread may still come to it
+      throw;
+    }
+    if (*handle == nullptr) return std::nullopt;
+    part.comm_ = *handle;
+    part.own_ = true;
     part.wait_for(ncclInProgress, "ncclCommSplit");
     part.learn();
     return part;
@@ -210,17 +221,23 @@ class NcclCommunicator {
   /// Until the communicator takes the next call. @throws DeviceError  after the time limit
   void wait_for(ncclResult_t status, std::string_view call) {
     ncclResult_t state = status;
-    const std::int64_t deadline = tawpipe::detail::now() + static_cast<std::int64_t>(options_.seconds * 1e9);
-    for (int looks = 0; state == ncclInProgress; ++looks) {
+    const std::int64_t begun = tawpipe::detail::now();
+    const std::int64_t deadline = begun + static_cast<std::int64_t>(options_.seconds * 1e9);
+    while (state == ncclInProgress) {
       cuda::check(ncclCommGetAsyncError(comm_, &state), "ncclCommGetAsyncError", comm_);
       if (state != ncclInProgress) break;
       look_for_stop();
-      if (tawpipe::detail::now() > deadline) {
+      const std::int64_t now = tawpipe::detail::now();
+      if (now > deadline) {
         failed_ = true;
         throw DeviceError(concat(call, " on rank ", rank_, " of a communicator of ", ranks_, " has not come about for ",
                                  static_cast<std::int64_t>(options_.seconds), " s; a rank has not come, or has ended"));
       }
-      if (looks > 64) std::this_thread::sleep_for(std::chrono::microseconds{20});
+      if (now - begun < 1'000'000) {  // where nothing has to connect, a call takes some 30 us
+        std::this_thread::yield();
+      } else {
+        std::this_thread::sleep_for(std::chrono::microseconds{50});
+      }
     }
     if (state != ncclSuccess) failed_ = true;
     cuda::check(state, call, comm_);

@@ -97,6 +97,7 @@ class VirtualExecutor {
       memory_[r].fill_input(source, args, host_input_[r]);
       device_.upload(memory_[r].input().data(), host_input_[r], memory_[r].input().size(), origin());
     }
+    clock_.arm(device_, origin());
     if (options_.graph && warm_) {
       if (!graph_ || captured_clip_ != clip) capture(clip);
       device_.launch(*graph_, origin());
