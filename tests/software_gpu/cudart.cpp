@@ -1,0 +1,393 @@
+// CUDA's runtime over host memory and threads, in place of libcudart: the functions that tawpipe calls, as strict as it asks of a
+// GPU. Not: launches of kernels (launches.cpp).
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "software_gpu/device.hpp"
+
+namespace software_gpu {
+
+namespace {
+
+thread_local int device_of_thread = 0;
+thread_local cudaError_t last_error = cudaSuccess;
+thread_local std::shared_ptr<Capture> capture_of_thread;
+std::atomic<cudaError_t> sticky = cudaSuccess;
+
+int devices() { return static_cast<int>(setting("SOFTWARE_GPUS", 1)); }
+std::size_t memory_of_device() { return static_cast<std::size_t>(setting("SOFTWARE_GPU_MEMORY", std::int64_t{8} << 30)); }
+
+/// All that lives as long as the process; never destroyed, since streams work to its end.
+struct Machine {
+  struct Block {
+    std::size_t bytes;
+    int device;  ///< -1: page-locked memory of the host
+  };
+  std::mutex mutex;
+  std::map<const std::byte*, Block> blocks;
+  std::map<int, Stream*> default_streams;
+  std::set<Stream*> streams;
+};
+Machine& machine() {
+  static auto* const one = new Machine;
+  return *one;
+}
+
+bool lies_in(const void* at, std::size_t bytes, bool on_device) {
+  Machine& all = machine();
+  const std::lock_guard lock{all.mutex};
+  const auto* const begin = static_cast<const std::byte*>(at);
+  auto block = all.blocks.upper_bound(begin);
+  if (block == all.blocks.begin()) return false;
+  --block;
+  return begin + bytes <= block->first + block->second.bytes && (block->second.device >= 0) == on_device;
+}
+
+/// What a thread that captures must not call spoils its capture.
+cudaError_t refused() {
+  if (sticky != cudaSuccess) return fail(sticky);
+  if (capture_of_thread == nullptr) return cudaSuccess;
+  const std::lock_guard lock{state_mutex()};
+  capture_of_thread->invalid = true;
+  return fail(cudaErrorStreamCaptureUnsupported);
+}
+
+cudaError_t allocate(void** at, std::size_t bytes, int device) {
+  if (const cudaError_t error = refused(); error != cudaSuccess) return error;
+  Machine& all = machine();
+  const std::lock_guard lock{all.mutex};
+  std::size_t taken = bytes;
+  for (const auto& [begin, block] : all.blocks) taken += block.device == device ? block.bytes : 0;
+  if (taken > memory_of_device()) return fail(cudaErrorMemoryAllocation);
+  *at = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  if (*at == nullptr) return fail(cudaErrorMemoryAllocation);
+  std::memset(*at, 0xff, bytes);  // not a number
+  all.blocks[static_cast<std::byte*>(*at)] = {bytes, device};
+  return cudaSuccess;
+}
+
+cudaError_t synchronize(int device) {
+  std::set<Stream*> streams;
+  {
+    const std::lock_guard lock{machine().mutex};
+    streams = machine().streams;
+  }
+  for (Stream* const stream : streams) {
+    if (stream->device() == device) stream->drain();
+  }
+  return sticky;
+}
+
+cudaError_t release(void* at, bool on_device) {
+  if (at == nullptr) return cudaSuccess;
+  if (const cudaError_t error = refused(); error != cudaSuccess) return error;
+  if (!lies_in(at, 0, on_device)) return fail(cudaErrorInvalidValue);
+  if (const cudaError_t error = synchronize(device_of_thread); error != cudaSuccess) return fail(error);
+  const std::lock_guard lock{machine().mutex};
+  if (machine().blocks.erase(static_cast<std::byte*>(at)) == 0) return fail(cudaErrorInvalidValue);
+  std::free(at);
+  return cudaSuccess;
+}
+
+/// Whether both ends are where `kind` says. @param pageable  host memory may be any
+bool fits(const void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, bool pageable) {
+  const auto host = [&](const void* at) { return pageable ? !lies_in(at, bytes, true) : lies_in(at, bytes, false); };
+  switch (kind) {
+    case cudaMemcpyHostToDevice:
+      return lies_in(to, bytes, true) && host(from);
+    case cudaMemcpyDeviceToHost:
+      return host(to) && lies_in(from, bytes, true);
+    case cudaMemcpyDeviceToDevice:
+      return lies_in(to, bytes, true) && lies_in(from, bytes, true);
+    default:
+      return false;
+  }
+}
+
+Event& event_of(cudaEvent_t event) { return *reinterpret_cast<Event*>(event); }
+std::shared_ptr<Graph>& graph_of(void* graph) { return *static_cast<std::shared_ptr<Graph>*>(graph); }
+
+cudaError_t record(Event& event, cudaStream_t handle, bool external) {
+  Stream& stream = stream_of(handle);
+  if (event.device != stream.device()) return fail(cudaErrorInvalidResourceHandle);
+  const std::lock_guard lock{state_mutex()};
+  if (!stream.capture) {
+    if (external) return fail(cudaErrorInvalidValue);
+    event.capture = nullptr;
+    event.last = std::make_shared<Mark>();
+    stream.put([mark = event.last] { mark->reach(); });
+    return cudaSuccess;
+  }
+  if (stream.capture->invalid) return fail(cudaErrorStreamCaptureInvalidated);
+  if (external) {
+    stream.capture->add(stream, [&event] {
+      const auto mark = std::make_shared<Mark>();
+      mark->reach();
+      const std::lock_guard own{state_mutex()};
+      event.last = mark;
+    });
+    return cudaSuccess;
+  }
+  event.capture = stream.capture;
+  event.captured_after = stream.capture->tails.at(&stream).after;
+  return cudaSuccess;
+}
+
+}  // namespace
+
+int current_device() { return device_of_thread; }
+cudaError_t fail(cudaError_t error) {
+  last_error = error;
+  return error;
+}
+void fault(cudaError_t error) { sticky = error; }
+bool in_device_memory(const void* at, std::size_t bytes) { return lies_in(at, bytes, true); }
+
+Stream& default_stream() {
+  const std::lock_guard lock{machine().mutex};
+  Stream*& stream = machine().default_streams[device_of_thread];
+  if (stream == nullptr) {
+    stream = new Stream{device_of_thread};
+    machine().streams.insert(stream);
+  }
+  return *stream;
+}
+
+cudaError_t put(cudaStream_t handle, Work work) {
+  if (sticky != cudaSuccess) return fail(sticky);
+  Stream& stream = stream_of(handle);
+  const std::lock_guard lock{state_mutex()};
+  if (handle == nullptr && capture_of_thread) {
+    capture_of_thread->invalid = true;
+    return fail(cudaErrorStreamCaptureImplicit);
+  }
+  if (!stream.capture) {
+    stream.put(std::move(work));
+  } else if (stream.capture->invalid) {
+    return fail(cudaErrorStreamCaptureInvalidated);
+  } else {
+    stream.capture->add(stream, std::move(work));
+  }
+  return cudaSuccess;
+}
+
+}  // namespace software_gpu
+
+using namespace software_gpu;
+
+extern "C" {
+
+// ---- devices and errors -------------------------------------------------------------------------------------------------
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = devices();
+  return *count > 0 ? cudaSuccess : fail(cudaErrorNoDevice);
+}
+cudaError_t cudaGetDevice(int* device) {
+  *device = device_of_thread;
+  return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int device) {
+  if (device < 0 || device >= devices()) return fail(cudaErrorInvalidDevice);
+  device_of_thread = device;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetPCIBusId(char* text, int size, int device) {
+  if (device < 0 || device >= devices()) return fail(cudaErrorInvalidDevice);
+  std::snprintf(text, static_cast<std::size_t>(size), "0000:%02x:00.0", device + 1);
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  *least = 0;
+  *greatest = -5;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceSynchronize() {
+  if (const cudaError_t error = refused(); error != cudaSuccess) return error;
+  const cudaError_t error = synchronize(device_of_thread);
+  return error == cudaSuccess ? error : fail(error);
+}
+cudaError_t cudaGetLastError() { return std::exchange(last_error, sticky.load()); }
+const char* cudaGetErrorName(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess:
+      return "cudaSuccess";
+    case cudaErrorMemoryAllocation:
+      return "cudaErrorMemoryAllocation";
+    case cudaErrorNoDevice:
+      return "cudaErrorNoDevice";
+    default:
+      return "an error of the software GPU";
+  }
+}
+const char* cudaGetErrorString(cudaError_t error) {
+  static thread_local char text[64];
+  if (error == cudaErrorMemoryAllocation) return "out of memory";
+  if (error == cudaErrorNoDevice) return "no CUDA-capable device is detected";
+  std::snprintf(text, sizeof text, "error %d, see driver_types.h", static_cast<int>(error));
+  return text;
+}
+
+// ---- memory -------------------------------------------------------------------------------------------------------------
+
+cudaError_t cudaMalloc(void** at, std::size_t bytes) { return allocate(at, bytes, device_of_thread); }
+cudaError_t cudaHostAlloc(void** at, std::size_t bytes, unsigned) { return allocate(at, bytes, -1); }
+cudaError_t cudaFree(void* at) { return release(at, true); }
+cudaError_t cudaFreeHost(void* at) { return release(at, false); }
+
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+  if (!fits(to, from, bytes, kind, false)) return fail(cudaErrorInvalidValue);
+  return put(stream, [=] { std::memmove(to, from, bytes); });
+}
+cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
+  if (const cudaError_t error = refused(); error != cudaSuccess) return error;
+  if (!fits(to, from, bytes, kind, true)) return fail(cudaErrorInvalidValue);
+  default_stream().drain();
+  std::memmove(to, from, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
+  if (!in_device_memory(to, bytes)) return fail(cudaErrorInvalidValue);
+  return put(stream, [=] { std::memset(to, value, bytes); });
+}
+
+// ---- streams ------------------------------------------------------------------------------------------------------------
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
+  if (const cudaError_t error = refused(); error != cudaSuccess) return error;
+  auto* const made = new Stream{device_of_thread};
+  const std::lock_guard lock{machine().mutex};
+  machine().streams.insert(made);
+  *stream = reinterpret_cast<cudaStream_t>(made);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
+  return cudaStreamCreateWithPriority(stream, flags, 0);
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  const std::lock_guard lock{machine().mutex};
+  if (machine().streams.erase(&stream_of(stream)) == 0) return fail(cudaErrorInvalidResourceHandle);
+  stream_of(stream).close();
+  return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  if (const cudaError_t error = refused(); error != cudaSuccess) return error;
+  stream_of(stream).drain();
+  return sticky == cudaSuccess ? cudaSuccess : fail(sticky);
+}
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
+  return put(stream, [=] { function(data); });
+}
+
+// ---- events -------------------------------------------------------------------------------------------------------------
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
+  auto* const made = new Event;
+  made->device = device_of_thread;
+  made->timed = (flags & cudaEventDisableTiming) == 0;
+  *event = reinterpret_cast<cudaEvent_t>(made);
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete &event_of(event);
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) { return record(event_of(event), stream, false); }
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
+  return record(event_of(event), stream, (flags & cudaEventRecordExternal) != 0);
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned) {
+  Stream& stream = stream_of(handle);
+  const std::lock_guard lock{state_mutex()};
+  const Event& facts = event_of(event);
+  if (facts.capture) {
+    if (stream.capture && stream.capture != facts.capture) return fail(cudaErrorStreamCaptureMerge);
+    if (!stream.capture && facts.capture->origin == nullptr) return fail(cudaErrorCapturedEvent);  // its capture has ended
+    facts.capture->join(facts.capture, stream);
+    std::set<int>& after = stream.capture->tails.at(&stream).after;
+    after.insert(facts.captured_after.begin(), facts.captured_after.end());
+    return cudaSuccess;
+  }
+  if (stream.capture) {
+    stream.capture->invalid = true;
+    return fail(cudaErrorStreamCaptureIsolation);
+  }
+  if (facts.last) stream.put([mark = facts.last] { mark->wait(); });
+  return cudaSuccess;
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  if (const cudaError_t error = refused(); error != cudaSuccess) return error;
+  const std::lock_guard lock{state_mutex()};
+  const Event& facts = event_of(event);
+  if (facts.capture) return fail(cudaErrorCapturedEvent);
+  return !facts.last || facts.last->reached() ? cudaSuccess : fail(cudaErrorNotReady);
+}
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+  if (const cudaError_t error = refused(); error != cudaSuccess) return error;
+  const std::lock_guard lock{state_mutex()};
+  for (const Event* const one : {&event_of(begin), &event_of(end)}) {
+    if (!one->timed || !one->last || one->capture) return fail(cudaErrorInvalidResourceHandle);
+    if (!one->last->reached()) return fail(cudaErrorNotReady);
+  }
+  *milliseconds = std::chrono::duration<float, std::milli>(event_of(end).last->when() - event_of(begin).last->when()).count();
+  return *milliseconds < 0 ? fail(cudaErrorInvalidValue) : cudaSuccess;  // nothing says what a GPU gives
+}
+
+// ---- graphs -------------------------------------------------------------------------------------------------------------
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode) {
+  if (handle == nullptr) return fail(cudaErrorStreamCaptureUnsupported);
+  Stream& stream = stream_of(handle);
+  const std::lock_guard lock{state_mutex()};
+  if (stream.capture || capture_of_thread) return fail(cudaErrorIllegalState);
+  const auto capture = std::make_shared<Capture>();
+  capture->origin = &stream;
+  capture->thread = std::this_thread::get_id();
+  capture->join(capture, stream);
+  capture_of_thread = capture;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+  const std::lock_guard lock{state_mutex()};
+  const auto& capture = stream_of(stream).capture;
+  *status = !capture           ? cudaStreamCaptureStatusNone
+            : capture->invalid ? cudaStreamCaptureStatusInvalidated
+                               : cudaStreamCaptureStatusActive;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  *graph = nullptr;
+  const std::lock_guard lock{state_mutex()};
+  const std::shared_ptr<Capture> capture = stream_of(stream).capture;
+  if (!capture) return fail(cudaErrorIllegalState);
+  if (capture->origin != &stream_of(stream)) return fail(cudaErrorStreamCaptureUnmatched);
+  if (capture->thread != std::this_thread::get_id()) return fail(cudaErrorStreamCaptureWrongThread);
+  const bool joined = capture->joined();
+  for (const auto& [one, tail] : capture->tails) one->capture = nullptr;
+  capture->origin = nullptr;
+  capture_of_thread = nullptr;
+  if (capture->invalid) return fail(cudaErrorStreamCaptureInvalidated);
+  if (!joined) return fail(cudaErrorStreamCaptureUnjoined);
+  *graph = reinterpret_cast<cudaGraph_t>(new std::shared_ptr<Graph>{std::make_shared<Graph>(std::move(capture->graph))});
+  return cudaSuccess;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* ready, cudaGraph_t graph, unsigned long long) {
+  if (const cudaError_t error = refused(); error != cudaSuccess) return error;
+  *ready = reinterpret_cast<cudaGraphExec_t>(new std::shared_ptr<Graph>{graph_of(graph)});
+  return cudaSuccess;
+}
+cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaGraphLaunch(cudaGraphExec_t ready, cudaStream_t stream) {
+  return put(stream, [graph = graph_of(ready)] { graph->run(); });
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete &graph_of(graph);
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t ready) {
+  delete &graph_of(ready);
+  return cudaSuccess;
+}
+
+}  // extern "C"

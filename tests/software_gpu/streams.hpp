@@ -1,0 +1,183 @@
+// Streams, events and graphs of the software GPU: a stream is a thread that does its work in order, at times of its own.
+// Not: CUDA's functions (cudart.cpp) nor what kernels compute (kernels.cpp).
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <set>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace software_gpu {
+
+using Work = std::function<void()>;
+
+/// A whole number from the environment.
+inline std::int64_t setting(const char* name, std::int64_t otherwise) {
+  const char* const text = std::getenv(name);
+  return text != nullptr && *text != '\0' ? std::atoll(text) : otherwise;
+}
+
+/// A place in a stream's work: whether it has been reached, and when.
+class Mark {
+ public:
+  void reach() {
+    when_ = std::chrono::steady_clock::now();
+    reached_ = true;
+    reached_.notify_all();
+  }
+  void wait() const { reached_.wait(false); }
+  bool reached() const { return reached_; }
+  std::chrono::steady_clock::time_point when() const { return when_; }
+
+ private:
+  std::atomic<bool> reached_ = false;
+  std::chrono::steady_clock::time_point when_;
+};
+
+struct Capture;
+
+/// Work in order, done by a thread. SOFTWARE_GPU_SEED other than 0: with pauses in between, different for each seed.
+class Stream {
+ public:
+  explicit Stream(int device) : device_{device} {
+    static std::atomic<std::uint64_t> made = 0;
+    const auto seed = static_cast<std::uint64_t>(setting("SOFTWARE_GPU_SEED", 0));
+    std::thread{[this, seed, number = made++] { work(seed, seed * 1000 + number); }}.detach();
+  }
+
+  int device() const { return device_; }
+  void put(Work work) {
+    const std::lock_guard lock{mutex_};
+    queue_.push_back(std::move(work));
+    changed_.notify_all();
+  }
+  /// Waits until all that has been put here is done.
+  void drain() {
+    const auto end = std::make_shared<Mark>();
+    put([end] { end->reach(); });
+    end->wait();
+  }
+  /// The last call: the stream deletes itself once its work is done.
+  void close() { put({}); }
+
+  std::shared_ptr<Capture> capture;  ///< that this stream's work goes into; guarded by state_mutex()
+
+ private:
+  void work(std::uint64_t seed, std::uint64_t own) {
+    std::mt19937_64 random{own};
+    for (;;) {
+      Work next;
+      {
+        std::unique_lock lock{mutex_};
+        changed_.wait(lock, [&] { return !queue_.empty(); });
+        next = std::move(queue_.front());
+        queue_.pop_front();
+      }
+      if (!next) break;
+      if (seed != 0 && random() % 8 == 0) std::this_thread::sleep_for(std::chrono::microseconds{random() % 300});
+      next();
+    }
+    delete this;
+  }
+
+  int device_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Work> queue_;
+};
+
+/// Guards captures and events, which threads of the program and of streams share.
+inline std::mutex& state_mutex() {
+  static auto* const mutex = new std::mutex;
+  return *mutex;
+}
+
+struct Event {
+  int device = 0;
+  bool timed = false;
+  std::shared_ptr<Mark> last;        ///< null: never recorded
+  std::shared_ptr<Capture> capture;  ///< the last record was captured: it can be waited for there alone
+  std::set<int> captured_after;      ///< nodes
+};
+
+/// Work and what it comes after. A chain, the nodes of one captured stream, is in order.
+struct Graph {
+  struct Node {
+    Work work;
+    std::size_t chain;
+    std::set<int> after;
+  };
+  std::vector<Node> nodes;
+  std::size_t chains = 0;
+
+  void run() const {
+    std::vector<Mark> done(nodes.size());
+    std::vector<std::thread> threads;
+    for (std::size_t chain = 0; chain < chains; ++chain) {
+      threads.emplace_back([&, chain] {
+        for (std::size_t n = 0; n < nodes.size(); ++n) {
+          if (nodes[n].chain != chain) continue;
+          for (const int earlier : nodes[n].after) done[static_cast<std::size_t>(earlier)].wait();
+          nodes[n].work();
+          done[n].reach();
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+};
+
+/// A graph under construction. Guarded by state_mutex().
+struct Capture {
+  struct Tail {
+    std::size_t chain;
+    std::set<int> after;  ///< what the stream's next work comes after
+  };
+  const Stream* origin = nullptr;
+  std::thread::id thread;
+  bool invalid = false;
+  Graph graph;
+  std::map<Stream*, Tail> tails;
+
+  void join(const std::shared_ptr<Capture>& self, Stream& stream) {
+    if (tails.try_emplace(&stream, Tail{graph.chains, {}}).second) ++graph.chains;
+    stream.capture = self;
+  }
+  void add(Stream& stream, Work work) {
+    Tail& tail = tails.at(&stream);
+    graph.nodes.push_back({std::move(work), tail.chain, tail.after});
+    tail.after = {static_cast<int>(graph.nodes.size()) - 1};
+  }
+  /// Whether all work comes before the end of the first stream.
+  bool joined() const {
+    std::vector<char> found(graph.nodes.size(), 0);
+    std::vector<int> open;
+    for (const auto& [stream, tail] : tails) {
+      if (stream == origin) open.assign(tail.after.begin(), tail.after.end());
+    }
+    while (!open.empty()) {
+      const auto node = static_cast<std::size_t>(open.back());
+      open.pop_back();
+      if (found[node]++ != 0) continue;
+      open.insert(open.end(), graph.nodes[node].after.begin(), graph.nodes[node].after.end());
+    }
+    for (const char reached : found) {
+      if (reached == 0) return false;
+    }
+    return true;
+  }
+};
+
+}  // namespace software_gpu
