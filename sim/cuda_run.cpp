@@ -181,7 +181,7 @@ int train_with(const ExecutionRequest& request, const ExecutionModel& model, con
     return use(one);
   };
   if (session == nullptr) {
-    VirtualRanks<T> executor{schedule, std::move(gpu), make_layer, std::move(optimizer)};
+    VirtualRanks<T> executor{schedule, std::move(gpu), make_layer, std::move(optimizer), {.graph = request.graph}};
     return run(executor);
   }
   const auto telling = [&](const auto& act) {
@@ -194,7 +194,8 @@ int train_with(const ExecutionRequest& request, const ExecutionModel& model, con
   };
   NcclCommunicator world = session->connect();
   return telling([&] {
-    OneRank<T> executor{schedule, std::move(gpu), std::move(world), make_layer, std::move(optimizer), session->watched()};
+    OneRank<T> executor{schedule,   std::move(gpu),       std::move(world),
+                        make_layer, std::move(optimizer), session->watched({.graph = request.graph})};
     return telling([&] { return run(executor); });
   });
 }

@@ -34,6 +34,7 @@ int with_executor(const ExecutionRequest& request, ExecutionModel model, Use&& u
   using Optimizer = layers::AdamWUpdate<T>;
   if (request.gpus > 0 && request.backend != "cuda")
     throw InputError("--gpus is for --backend cuda; add it, or leave --gpus out");
+  if (request.graph && request.backend != "cuda") throw InputError("--graph is for --backend cuda; add it, or leave --graph out");
   const FlopsPerSecond pace = request.pace.empty() ? FlopsPerSecond{} : parse_flops_rate(request.pace);
   const auto make_layer = [&] {
     return Layer{{model.model, model.batch, parse_recompute(request.recompute), model.llama}, pace};

@@ -86,6 +86,8 @@ void ExecutionCommands::add_train(CLI::App& app) {
   number("--weight-decay", request.weight_decay, "Of matrices (default 0.1)", "Optimizer");
   number("--clip", request.clip, "Largest norm of the whole gradient (default 1; 0: any)", "Optimizer");
   add_execution_flags(train, request.execution);
+  train.add_flag("--graph", request.execution.graph, "cuda: every step but the first is one launch of a CUDA graph")
+      ->group("Execution");
   text("--save", request.save, "Keep checkpoints in this folder, the last two of them", "FOLDER", "Output");
   add_count(train, "--save-every", request.save_every, "Steps from one to the next (default: at the end only)", "N", "Output");
   text("--resume", request.resume, "Go on from a checkpoint, or from the last good one of a folder", "FOLDER", "Problem");

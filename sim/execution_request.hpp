@@ -13,6 +13,7 @@ struct ExecutionRequest {
   std::string backend = "host";    ///< or "mpi", "cuda"
   std::int64_t gpus = 0;           ///< of a process without a launcher (cuda); 0: as many as there are ranks
   std::int64_t task_seconds = 60;  ///< after which a task that does not end is given up (mpi, cuda)
+  bool graph = false;              ///< every step but the first is one CUDA graph (cuda)
   std::string cluster;             ///< ranks of each node; "": one rank, or with MPI what the launcher says
   std::string schedule = "tawpipe";
   std::vector<std::string> options;  ///< key=value

@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+"""`tawpipe` on GPUs, over the software GPU: command.py TAWPIPE RANKS.PY REFERENCE. LD_LIBRARY_PATH names the software libraries.
+
+All ranks on one GPU, a thread for each, and processes: each trains as the host does, by graph and over a checkpoint too.
+Not: whether numbers are right (gpu_virtual, gpu_nccl and `check-numerics` below hold them against a recorded run).
+"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+TAWPIPE, RANKS, REFERENCE = sys.argv[1:]
+failed = 0
+
+
+def check(holds, what):
+    global failed
+    if not holds:
+        failed += 1
+    print(("ok: " if holds else "FAILED: ") + what, flush=True)
+
+
+def run(command, gpus=1):
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, env=dict(os.environ, SOFTWARE_GPUS=str(gpus)))
+    return done.returncode, done.stdout, done.stderr
+
+
+def flags(folder, steps, *more):
+    return ["train", "--model", "llama-4x32", "--data", str(folder / "text.txt"), "--sequence", "16", "--global-batch", "8",
+            "--warmup", "2", "--steps", str(steps), "--decay-steps", "8", *more]
+
+
+def train(folder, what, *more, steps=5, gpus=1, processes=0):
+    """The losses; processes: a rank each, as torchrun starts them."""
+    result = folder / "result.json"
+    result.unlink(missing_ok=True)
+    start = [sys.executable, RANKS, str(processes)] if processes else []
+    code, out, err = run([*start, TAWPIPE, *flags(folder, steps, "--json", str(result), *more)], gpus)
+    check(code == 0 and result.exists(), f"{what}: code {code}{'' if code == 0 else ': ' + err[-2000:] + out[-2000:]}")
+    return json.loads(result.read_text())["losses"] if result.exists() else []
+
+
+def near(losses, expected, tolerance):
+    return len(losses) == len(expected) > 0 and all(abs(a - b) <= tolerance * b for a, b in zip(losses, expected))
+
+
+def main():
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        (folder / "text.txt").write_text("the quick brown fox jumps over the lazy dog. " * 200)
+        host = train(folder, "host", "--cluster", "2x2")
+        cuda = ("--backend", "cuda", "--cluster")
+        virtual = train(folder, "4 virtual ranks", *cuda, "2x2", "--gpus", "1")
+        check(near(virtual, host, 1e-5), "virtual ranks train as the host does")
+        check(train(folder, "by graph", *cuda, "2x2", "--gpus", "1", "--graph") == virtual, "a graph gives the same bits")
+        for dtype in ("bf16", "f16"):
+            rounded = train(folder, dtype, *cuda, "1x2", "--gpus", "1", "--dtype", dtype)
+            check(near(rounded, host, 0.02), f"{dtype} follows: {rounded}, {host}")
+
+        threads = train(folder, "2 threads", *cuda, "1x2", gpus=2)
+        check(near(threads, host, 1e-5), "threads over NCCL train as the host does")
+        check(train(folder, "threads by graph", *cuda, "1x2", "--graph", gpus=2) == threads, "a graph with NCCL gives the same bits")
+        processes = train(folder, "2 processes", *cuda, "1+1", processes=2)
+        check(near(processes, host, 1e-5), "processes over NCCL train as the host does")
+        train(folder, "3 steps of processes", *cuda, "1+1", "--save", str(folder / "run"), steps=3, processes=2)
+        rest = train(folder, "the rest on virtual ranks", *cuda, "2x2", "--gpus", "1", "--resume", str(folder / "run"))
+        check(near(rest, host[3:], 1e-5), "a checkpoint of processes goes on with virtual ranks")
+
+        for schedule in ("tawpipe", "weipipe", "fsdp", "zb-h1"):
+            code, out, err = run([TAWPIPE, "check-numerics", "--backend", "cuda", "--gpus", "1", "--cluster", "2x2", "--schedule",
+                                  schedule, "--reference", REFERENCE])
+            check(code == 0, f"check-numerics {schedule}: code {code}{'' if code == 0 else ': ' + out + err}")
+        code, out, err = run([TAWPIPE, *flags(folder, 2, *cuda, "1x2", "--gpus", "4")], gpus=2)
+        check(code == 2 and "--gpus" in err, f"more GPUs than there are: {err.strip()}")
+    return 1 if failed else 0
+
+
+sys.exit(main())
