@@ -1,0 +1,243 @@
+// Handles, background threads, groups and splits. Not: NCCL's functions (nccl.cpp).
+#include "software_gpu/nccl_calls.hpp"
+
+#include <cuda_runtime_api.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <random>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace software_gpu {
+namespace {
+
+struct Handles {
+  std::mutex mutex;
+  std::uintptr_t last = 0;
+  std::map<ncclComm_t, Shared> known;
+};
+Handles& handles() {
+  static auto* const all = new Handles;  // threads may use it until the process ends
+  return *all;
+}
+
+/// As calls of non-blocking communicators come about: a little later.
+void dawdle() {
+  static std::mutex mutex;
+  static std::mt19937 random{[] {
+    const char* const seed = std::getenv("SOFTWARE_GPU_SEED");
+    return static_cast<std::mt19937::result_type>(seed != nullptr ? std::atoi(seed) : 1);
+  }()};
+  std::unique_lock lock{mutex};
+  const auto time = std::chrono::microseconds{random() % 300};
+  lock.unlock();
+  std::this_thread::sleep_for(time);
+}
+
+/// Here, or by a thread a little later. @return what the call returns
+template <class Work>
+ncclResult_t carry_out(const Shared& by, Work&& work) {
+  by->begin();
+  if (by->place().blocking) {
+    work();
+    return by->state() == ncclSuccess ? ncclSuccess : refuse(by->state(), by->words());
+  }
+  std::thread([work = std::forward<Work>(work)]() mutable {
+    dawdle();
+    work();
+  }).detach();
+  return ncclInProgress;
+}
+
+// ---- groups
+
+struct Batch {  // of one group
+  Shared by;
+  std::vector<Operation> operations;
+};
+struct Group {  // of one thread
+  int depth = 0;
+  ncclResult_t error = ncclSuccess;
+  std::vector<Batch> batches;
+};
+thread_local Group group;
+
+void launch(std::vector<Batch>& batches) {
+  std::vector<std::vector<Communicator::Call>> calls;
+  for (const Batch& one : batches) {
+    calls.push_back(one.by->connections(one.operations));
+    one.by->attend(calls.back());
+  }
+  for (std::size_t i = 0; i < batches.size(); ++i) {
+    if (batches[i].by->collect(calls[i])) batches[i].by->compare(calls[i]);
+  }
+  for (Batch& one : batches) one.by->put(std::move(one.operations));
+  for (const Batch& one : batches) one.by->end([] {});
+}
+
+ncclResult_t problem_of(const Operation& what, const Communicator::Place& place) {
+  const bool root = what.peer == place.rank;
+  const bool reads = what.kind != Kind::receive && (what.kind != Kind::broadcast || root);
+  const bool writes = what.kind != Kind::send && (what.kind != Kind::reduce || root);
+  const std::string name = describe(head_of(what));
+  if (size_of(what.type) == 0) return refuse(ncclInvalidArgument, name + ": no such type");
+  if (what.reduces() && !can_reduce(what.op, what.type)) {
+    return refuse(ncclInvalidArgument, name + ": neither sum nor maximum of floats");
+  }
+  if (what.peer < 0 || what.peer >= place.ranks) {
+    return refuse(ncclInvalidArgument, name + ": rank " + std::to_string(what.peer) + " of " + std::to_string(place.ranks));
+  }
+  if (what.count > 0 && ((reads && what.from == nullptr) || (writes && what.to == nullptr))) {
+    return refuse(ncclInvalidArgument, name + " of null");
+  }
+  return ncclSuccess;
+}
+
+ncclResult_t add_to_group(const Operation& what, const Shared& by, const char* call) {
+  if (const ncclResult_t state = by->ready(call); state != ncclSuccess) return refuse(state, by->words());
+  if (const ncclResult_t problem = problem_of(what, by->place()); problem != ncclSuccess) return problem;
+  if (what.count == 0 && !what.between_two()) return ncclSuccess;  // NCCL, too, discards it
+  const auto known = std::find_if(group.batches.begin(), group.batches.end(), [&](const Batch& one) { return one.by == by; });
+  if (known == group.batches.end()) {
+    group.batches.push_back({by, {what}});
+  } else if (known->operations.front().stream != what.stream) {
+    return refuse(ncclInvalidUsage, "a communicator on two streams of one group, which this stand-in cannot do");
+  } else {
+    known->operations.push_back(what);
+  }
+  return ncclSuccess;
+}
+
+// ---- new communicators
+
+std::string own_gpu(int device) {
+  std::array<char, 256> host{};
+  std::array<char, 32> bus{};
+  const char* const given = std::getenv("NCCL_HOSTID");
+  if (given == nullptr) ::gethostname(host.data(), host.size() - 1);
+  cudaDeviceGetPCIBusId(bus.data(), static_cast<int>(bus.size()), device);
+  return std::string{given != nullptr ? given : host.data()} + " " + bus.data();
+}
+
+struct Wish {  // of a member in a split
+  int colour;
+  int key;
+  std::array<char, 128> broker;
+  std::array<char, 64> name;
+};
+
+void carry_out_split(const Shared& parent, int colour, int key, bool blocking, ncclComm_t* made) {
+  Wish own{colour, key, {}, {}};
+  broker_name().copy(own.broker.data(), own.broker.size() - 1);
+  new_name().copy(own.name.data(), own.name.size() - 1);
+  std::string head(sizeof own, '\0');
+  std::memcpy(head.data(), &own, sizeof own);
+  std::vector<std::pair<int, int>> members;  // key, rank in the parent
+  std::vector<Wish> wishes;
+  for (const std::string& text : parent->exchange("split", head)) {
+    std::memcpy(&wishes.emplace_back(), text.data(), sizeof own);
+    if (wishes.back().colour == colour) members.emplace_back(wishes.back().key, static_cast<int>(wishes.size()) - 1);
+  }
+  std::sort(members.begin(), members.end());
+  parent->end([&] {
+    if (colour == NCCL_SPLIT_NOCOLOR) return;
+    const Communicator::Place& place = parent->place();
+    const Wish& first = wishes.at(static_cast<std::size_t>(members.front().second));
+    const auto rank = std::find(members.begin(), members.end(), std::pair{key, place.rank}) - members.begin();
+    *made = add_handle(
+        std::make_shared<Communicator>(Communicator::Place{first.broker.data(), first.name.data(), static_cast<int>(rank),
+                                                           static_cast<int>(members.size()), place.device, blocking}));
+  });
+}
+
+}  // namespace
+
+ncclComm_t add_handle(const Shared& one) {
+  const std::lock_guard lock{handles().mutex};
+  const auto handle = reinterpret_cast<ncclComm_t>(++handles().last * 16);
+  handles().known[handle] = one;
+  return handle;
+}
+Shared find(ncclComm_t handle, const char* call) {
+  const std::lock_guard lock{handles().mutex};
+  const auto at = handles().known.find(handle);
+  if (at != handles().known.end()) return at->second;
+  std::fprintf(stderr, "software NCCL: %s on a communicator that is %s\n", call, handle == nullptr ? "null" : "freed");
+  std::abort();
+}
+void remove_handle(ncclComm_t handle) {
+  const std::lock_guard lock{handles().mutex};
+  handles().known.erase(handle);
+}
+
+std::string& last_words() {
+  static thread_local std::string words;
+  return words;
+}
+ncclResult_t refuse(ncclResult_t why, const std::string& words) {
+  last_words() = words;
+  return why;
+}
+
+void begin_group() { ++group.depth; }
+ncclResult_t end_group() {
+  if (group.depth == 0) return refuse(ncclInvalidUsage, "ncclGroupEnd without ncclGroupStart");
+  if (--group.depth > 0) return ncclSuccess;
+  std::vector<Batch> batches = std::exchange(group.batches, {});
+  const ncclResult_t error = std::exchange(group.error, ncclSuccess);
+  if (error != ncclSuccess || batches.empty()) return error;
+  const Shared first = batches.front().by;
+  for (const Batch& one : batches) {
+    if (one.by->place().blocking == first->place().blocking) continue;
+    return refuse(ncclInvalidArgument, "a group of blocking and of non-blocking communicators");
+  }
+  for (const Batch& one : batches) one.by->begin();
+  return carry_out(first, [batches = std::move(batches)]() mutable { launch(batches); });
+}
+ncclResult_t enqueue(const Operation& what, ncclComm_t comm, const char* call) {
+  const Shared by = find(comm, call);
+  begin_group();
+  const ncclResult_t added = add_to_group(what, by, call);
+  if (added != ncclSuccess) group.error = added;
+  const ncclResult_t ended = end_group();
+  return added != ncclSuccess ? added : ended;
+}
+
+std::string new_name() {
+  static std::atomic<int> last{0};
+  return "communicator" + std::to_string(++last);
+}
+ncclResult_t initialize(const Shared& one) {
+  return carry_out(one, [one] {
+    const std::vector<std::string> gpus = one->exchange("init", own_gpu(one->place().device));
+    for (std::size_t r = 0; r < gpus.size(); ++r) {
+      const auto first = static_cast<std::size_t>(std::find(gpus.begin(), gpus.end(), gpus[r]) - gpus.begin());
+      if (first == r) continue;
+      one->fail(ncclInvalidUsage, "Duplicate GPU detected : rank " + std::to_string(first) + " and rank " + std::to_string(r) +
+                                      " both on " + gpus[r]);
+    }
+    one->end([] {});
+  });
+}
+void split(const Shared& parent, int colour, int key, bool blocking, ncclComm_t* made) {
+  carry_out(parent, [=] { carry_out_split(parent, colour, key, blocking, made); });
+}
+ncclResult_t finalize(const Shared& one) {
+  return carry_out(one, [one] {
+    one->finalize();
+    one->end([] {});
+  });
+}
+
+}  // namespace software_gpu

@@ -1,0 +1,223 @@
+// Meetings and streams of communicators. Not: NCCL's functions (nccl.cpp).
+#include "software_gpu/nccl_communicator.hpp"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+namespace software_gpu {
+
+// ---- the state of calls -----------------------------------------------------------------------------------------------------
+
+ncclResult_t Communicator::state() const {
+  const std::lock_guard lock{mutex_};
+  return state_;
+}
+Communicator::Life Communicator::life() const {
+  const std::lock_guard lock{mutex_};
+  return life_;
+}
+std::string Communicator::words() const {
+  const std::lock_guard lock{mutex_};
+  return words_;
+}
+ncclResult_t Communicator::ready(const char* call) {
+  const std::lock_guard lock{mutex_};
+  if (state_ == ncclInProgress) {
+    words_ = std::string{call} + " while an earlier call on this communicator is in progress";
+    return ncclInvalidUsage;
+  }
+  if (life_ == Life::finalized) {
+    words_ = std::string{call} + " after ncclCommFinalize";
+    return ncclInvalidUsage;
+  }
+  return state_;
+}
+void Communicator::begin() {
+  const std::lock_guard lock{mutex_};
+  if (state_ == ncclSuccess) state_ = ncclInProgress;  // an operation may have failed meanwhile
+}
+void Communicator::set_failed(ncclResult_t why, const std::string& words) {
+  if (state_ == ncclSuccess || state_ == ncclInProgress) {  // the first failure stays
+    state_ = why;
+    words_ = words;
+  }
+  changed_.notify_all();
+}
+void Communicator::fail(ncclResult_t why, const std::string& words) {
+  const std::lock_guard lock{mutex_};
+  set_failed(why, words);
+}
+void Communicator::abort() {
+  const std::lock_guard lock{mutex_};
+  life_ = Life::aborted;
+  for (const int socket : sockets_) ::shutdown(socket, SHUT_RDWR);
+  changed_.notify_all();
+}
+void Communicator::finalize() {
+  std::unique_lock lock{mutex_};
+  changed_.wait(lock, [&] { return running_ == 0 || life_ == Life::aborted; });
+  if (life_ == Life::alive) life_ = Life::finalized;
+}
+void Communicator::destroy() {
+  finalize();
+  const std::lock_guard lock{mutex_};
+  life_ = Life::destroyed;
+  if (last_ != nullptr) cudaEventDestroy(last_);
+}
+
+// ---- meetings of members ----------------------------------------------------------------------------------------------------
+
+void Communicator::attend(std::vector<Call>& calls) {
+  for (Call& call : calls) {
+    Seat seat = call.seat;
+    seat.meeting = place_.name + "/" + seat.meeting;
+    call.socket = software_gpu::attend(place_.broker, seat, call.own);
+    const std::lock_guard lock{mutex_};
+    if (call.socket < 0) continue;
+    sockets_.insert(call.socket);
+    if (life_ == Life::aborted) ::shutdown(call.socket, SHUT_RDWR);
+  }
+}
+bool Communicator::collect(std::vector<Call>& calls) {
+  bool all = true;
+  for (Call& call : calls) {
+    all = all && call.socket >= 0 && await_parts(call.socket, call.seat.members, call.all);
+  }
+  std::unique_lock lock{mutex_};
+  if (!all) changed_.wait(lock, [&] { return life_ == Life::aborted; });
+  for (const Call& call : calls) {
+    sockets_.erase(call.socket);
+    if (call.socket >= 0) ::close(call.socket);
+  }
+  return all;
+}
+void Communicator::number(Seat& seat) {
+  const std::lock_guard lock{mutex_};
+  seat.meeting += "/" + std::to_string(meetings_[seat.meeting]++);
+}
+std::vector<std::string> Communicator::exchange(const std::string& purpose, const std::string& head) {
+  std::vector<Call> calls(1);
+  calls[0].seat = {purpose, place_.ranks, place_.rank, false};
+  number(calls[0].seat);
+  calls[0].own.head = head;
+  attend(calls);
+  std::vector<std::string> heads;
+  if (!collect(calls)) return heads;
+  for (Part& part : calls[0].all) heads.push_back(std::move(part.head));
+  return heads;
+}
+
+// ---- operations -------------------------------------------------------------------------------------------------------------
+
+Communicator::Call Communicator::next_meeting(const std::string& purpose, const Operation& operation) {
+  Call call;
+  call.seat = {purpose + "/all", place_.ranks, place_.rank, true};
+  if (operation.between_two()) {
+    const bool sends = operation.kind == Kind::send;
+    const int from = sends ? place_.rank : operation.peer;
+    const int to = sends ? operation.peer : place_.rank;
+    call.seat = {purpose + "/" + std::to_string(from) + ">" + std::to_string(to), 2, sends ? 0 : 1, !sends};
+  } else if (operation.kind == Kind::reduce) {
+    call.seat.takes_data = operation.peer == place_.rank;
+  }
+  number(call.seat);
+  return call;
+}
+
+std::vector<Communicator::Call> Communicator::connections(const std::vector<Operation>& operations) {
+  std::vector<Call> calls;
+  for (const Operation& one : operations) {
+    const std::string what =
+        std::to_string(static_cast<int>(one.kind)) + (one.between_two() ? ":" + std::to_string(one.peer) : "");
+    if (!connected_.insert(what).second) continue;  // by one call at a time
+    calls.push_back(next_meeting("connect", one));
+    calls.back().own.head = head_of(one);
+  }
+  cudaStreamCaptureStatus captured = cudaStreamCaptureStatusNone;
+  if (!calls.empty()) cudaStreamIsCapturing(operations.front().stream, &captured);
+  if (captured == cudaStreamCaptureStatusNone) return calls;
+  fail(ncclInvalidUsage, "the first " + describe(calls.front().own.head) + " must connect, and is being captured");
+  return {};
+}
+
+void Communicator::compare(const std::vector<Call>& calls) {
+  for (const Call& call : calls) {
+    for (std::size_t i = 1; i < call.all.size(); ++i) {
+      const std::string& first = call.all.front().head;
+      if (fit(first, call.all[i].head)) continue;
+      fail(ncclInternalError, "members have made different calls: " + describe(first) + " and " + describe(call.all[i].head));
+    }
+  }
+}
+
+struct Communicator::Launch {
+  std::shared_ptr<Communicator> by;
+  std::vector<Operation> operations;
+  bool captured;  // a graph has it: never freed, so that a graph that outlives its communicator is found out
+};
+
+void Communicator::put(std::vector<Operation> operations) {
+  const std::lock_guard lock{mutex_};
+  if (life_ == Life::aborted || state_ != ncclInProgress) return;
+  const cudaStream_t stream = operations.front().stream;
+  cudaStreamCaptureStatus captured = cudaStreamCaptureStatusNone;
+  cudaError_t status = cudaSetDevice(place_.device);
+  const auto then = [&](auto&& call) {
+    if (status == cudaSuccess) status = call();
+  };
+  then([&] { return cudaStreamIsCapturing(stream, &captured); });
+  const bool recorded = captured != cudaStreamCaptureStatusNone;
+  if (!recorded && last_ == nullptr) {
+    then([&] { return cudaEventCreateWithFlags(&last_, cudaEventDisableTiming); });
+  } else if (!recorded && stream != last_stream_) {  // operations of one communicator run in the order of calls
+    then([&] { return cudaStreamWaitEvent(stream, last_, 0); });
+  }
+  then([&] {
+    if (!recorded) ++running_;
+    return cudaLaunchHostFunc(stream, run, new Launch{shared_from_this(), std::move(operations), recorded});
+  });
+  if (!recorded) then([&] { return cudaEventRecord(last_, stream); });
+  if (!recorded) last_stream_ = stream;
+  if (status != cudaSuccess) set_failed(ncclUnhandledCudaError, cudaGetErrorString(status));
+}
+
+void CUDART_CB Communicator::run(void* data) {
+  auto* const launch = static_cast<Launch*>(data);
+  Communicator& by = *launch->by;
+  const Life life = by.life();
+  if (launch->captured && (life == Life::finalized || life == Life::destroyed)) {
+    std::fprintf(stderr, "software NCCL: a graph was launched after a communicator of it was destroyed\n");
+    std::abort();
+  }
+  if (launch->captured) {
+    const std::lock_guard lock{by.mutex_};
+    ++by.running_;
+  }
+  by.carry_out(launch->operations);
+  {
+    const std::lock_guard lock{by.mutex_};
+    --by.running_;
+    by.changed_.notify_all();
+  }
+  if (!launch->captured) delete launch;
+}
+
+void Communicator::carry_out(const std::vector<Operation>& operations) {
+  if (life() == Life::aborted) return;
+  std::vector<Call> calls;
+  for (const Operation& one : operations) {
+    calls.push_back(next_meeting("run", one));
+    calls.back().own = part_of(one, place_.rank, place_.ranks);
+  }
+  attend(calls);
+  if (!collect(calls)) return;
+  compare(calls);
+  if (const ncclResult_t now = state(); now != ncclSuccess && now != ncclInProgress) return;
+  for (std::size_t i = 0; i < operations.size(); ++i) complete(operations[i], place_.rank, calls[i].all);
+}
+
+}  // namespace software_gpu

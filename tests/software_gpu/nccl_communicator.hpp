@@ -1,0 +1,111 @@
+// A communicator of the software GPU: its state as callers see it, its operations in streams.
+// Not: NCCL's functions (nccl.cpp); the arithmetic (nccl_operation.hpp).
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "software_gpu/nccl_broker.hpp"
+#include "software_gpu/nccl_operation.hpp"
+
+namespace software_gpu {
+
+/// Kept by whoever still needs it: its handle, its operations in streams, its calls in the background.
+class Communicator : public std::enable_shared_from_this<Communicator> {
+ public:
+  struct Place {
+    std::string broker;  ///< of all members
+    std::string name;    ///< as the broker knows it
+    int rank;
+    int ranks;
+    int device;
+    bool blocking;
+  };
+  enum class Life { alive, finalized, aborted, destroyed };
+
+  explicit Communicator(Place place) : place_{std::move(place)} {}
+  const Place& place() const { return place_; }
+
+  // ---- the state of calls
+
+  ncclResult_t state() const;
+  Life life() const;
+  /// Why the last call failed, or empty.
+  std::string words() const;
+  /// Whether a call may come now. @return ncclInvalidUsage  where an earlier call is under way
+  ncclResult_t ready(const char* call);
+  /// A call is under way until `end`.
+  void begin();
+  /// Does `last`, unless the communicator has been aborted, and ends the call.
+  template <class Last>
+  void end(Last&& last) {
+    const std::lock_guard lock{mutex_};
+    if (life_ != Life::aborted) last();
+    if (state_ == ncclInProgress) state_ = ncclSuccess;
+    changed_.notify_all();
+  }
+  void fail(ncclResult_t why, const std::string& words);
+  /// Ends all that waits for other members, now and from now on.
+  void abort();
+  /// Blocks until its operations have ended.
+  void finalize();
+  void destroy();
+
+  // ---- meetings of members
+
+  /// One member's part in one meeting.
+  struct Call {
+    Seat seat;  ///< its name within this communicator
+    Part own;
+    int socket = -1;
+    std::vector<Part> all;
+  };
+  /// Takes all seats, waiting for nobody. @see collect
+  void attend(std::vector<Call>& calls);
+  /// Waits for all members of each; forever, for those that have died. @return false: this communicator was aborted
+  bool collect(std::vector<Call>& calls);
+  /// Both, for the next meeting of this purpose of all members. @return [rank] their heads; empty: aborted
+  std::vector<std::string> exchange(const std::string& purpose, const std::string& head);
+
+  // ---- operations
+
+  /// The meetings that first uses need: of both members for a send, of all for a kind of collective. Where operations are being
+  /// captured it fails instead.
+  std::vector<Call> connections(const std::vector<Operation>& operations);
+  /// Fails where members have made different calls.
+  void compare(const std::vector<Call>& calls);
+  /// Into their stream, as one: they start together. Not where the communicator has failed.
+  void put(std::vector<Operation> operations);
+
+ private:
+  struct Launch;
+  static void CUDART_CB run(void* launch);
+  void carry_out(const std::vector<Operation>& operations);
+  /// The next meeting, of this purpose, of those that take part in the operation.
+  Call next_meeting(const std::string& purpose, const Operation& operation);
+  void number(Seat& seat);
+  void set_failed(ncclResult_t why, const std::string& words);  // mutex_ is held
+
+  const Place place_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  ncclResult_t state_ = ncclSuccess;
+  std::string words_;
+  Life life_ = Life::alive;
+  std::set<int> sockets_;                          ///< of meetings that are waited for
+  std::set<std::string> connected_;                ///< kinds of collectives, and pairs
+  std::map<std::string, std::uint64_t> meetings_;  ///< held by now, by purpose and members
+  int running_ = 0;                                ///< launches that have not ended
+  cudaEvent_t last_ = nullptr;                     ///< after the last operation outside of captures
+  cudaStream_t last_stream_ = nullptr;
+};
+
+}  // namespace software_gpu
