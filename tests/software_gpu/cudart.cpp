@@ -92,6 +92,7 @@ cudaError_t release(void* at, bool on_device) {
 
 /// Whether both ends are where `kind` says. @param pageable  host memory may be any
 bool fits(const void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, bool pageable) {
+  if (bytes == 0) return true;  // whatever the addresses
   const auto host = [&](const void* at) { return pageable ? !lies_in(at, bytes, true) : lies_in(at, bytes, false); };
   switch (kind) {
     case cudaMemcpyHostToDevice:
