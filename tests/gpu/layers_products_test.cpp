@@ -62,6 +62,7 @@ void check_products() {
 /// Fused attention against the plain kernels.
 template <class T>
 void check_attention(const cuda::HeadLayout& layout) {
+  if (!cuda::FusedAttention::right(cudnnGetVersion(), layout.sequence)) return;
   cudnnHandle_t made = nullptr;
   cuda::check(cudnnCreate(&made), "cudnnCreate");
   const cuda::Owned<cudnnHandle_t, cudnnDestroy> handle{made};
@@ -107,6 +108,15 @@ void check_attentions() {
   check_attention<T>({.sequence = 200, .sequences = 2, .heads = 4, .kv_heads = 2, .size = 32});
 }
 
+/// The versions of cuDNN whose attention is known to be wrong are left to the plain kernels.
+void check_versions() {
+  const auto right = cuda::FusedAttention::right;
+  expect(right(91900, 200) && right(91501, 200), "any sequence from 9.15.1 on");
+  expect(right(91500, 512) && !right(91500, 200), "multiples of 128 up to 9.15.0");
+  expect(right(91002, 512) && !right(91001, 512) && !right(91000, 512), "9.10.0 and 9.10.1");
+  expect(right(90600, 128) && !right(90501, 128), "9.6 and before");
+}
+
 }  // namespace
 
 int main() {
@@ -118,5 +128,6 @@ int main() {
     check_products<tawpipe::Half, float>();
     check_attentions<tawpipe::Bfloat16>();
     check_attentions<tawpipe::Half>();
+    check_versions();
   });
 }

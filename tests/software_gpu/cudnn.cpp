@@ -192,9 +192,11 @@ void execute(cudnnHandle_t handle, const Descriptor& plan, const Descriptor& pac
     }
   }
   void* const workspace = pack.one<void*>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
-  require(workspace != nullptr, CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "a plan's workspace is null");
+  require(workspace != nullptr || plan.program->workspace == 0, CUDNN_STATUS_BAD_PARAM_NULL_POINTER,
+          "a plan's workspace is null");
   const auto work = [program = plan.program, memory, constants, workspace]() mutable {
-    std::memset(workspace, 0xff, Program::workspace_bytes);  // nobody else's while this runs
+    if (workspace != nullptr)
+      std::memset(workspace, 0xff, static_cast<std::size_t>(program->workspace));  // nobody else's while this runs
     for (auto& [id, bytes] : constants) memory[id] = bytes.data();
     program->run(memory);
   };

@@ -1,6 +1,7 @@
 // What cudnnBackendFinalize checks: attributes that are missing, types and dims that do not fit, graphs that cannot be computed.
 // Not: the computation (cudnn_program.cpp).
 #include <algorithm>
+#include <cstdlib>
 #include <optional>
 #include <set>
 
@@ -188,6 +189,8 @@ Operation operation_of(const Descriptor& descriptor) {
 
 std::shared_ptr<const Program> program_of(const Descriptor& graph) {
   auto program = std::make_shared<Program>();
+  const char* const workspace = std::getenv("SOFTWARE_GPU_CUDNN_WORKSPACE");
+  program->workspace = workspace != nullptr ? std::atoll(workspace) : std::int64_t{1} << 20;
   std::vector<Step> waiting;
   std::set<std::int64_t> results;
   for (const auto& part : graph.parts(CUDNN_ATTR_OPERATIONGRAPH_OPS)) {
@@ -262,7 +265,7 @@ void finalize(Descriptor& descriptor) {
       require(descriptor.has(CUDNN_ATTR_EXECUTION_PLAN_HANDLE) || descriptor.has(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP), bad,
               "a plan for no device");
       descriptor.program = descriptor.part(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG).program;
-      descriptor.set(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, Program::workspace_bytes);
+      descriptor.set(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, descriptor.program->workspace);
       break;
     case CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR:
       require(descriptor.all<void*>(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS).size() ==

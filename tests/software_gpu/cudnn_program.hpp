@@ -45,7 +45,7 @@ struct Program {
   std::map<std::int64_t, Tensor> tensors;
   std::vector<Step> steps;  ///< each behind those whose results it reads
 
-  static constexpr std::int64_t workspace_bytes = std::int64_t{1} << 20;
+  std::int64_t workspace = 0;  ///< bytes that it wants, and overwrites
 
   /// Computes it on the memory of all tensors that are not virtual. Virtual ones are kept in memory of their own, rounded to
   /// their type.

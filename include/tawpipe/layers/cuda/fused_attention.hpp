@@ -27,13 +27,22 @@ class FusedAttention {
  public:
   /// What an engine makes of both graphs; nothing where none takes them. @throws DeviceError  if cuDNN fails.
   static std::optional<FusedAttention> make(const HeadLayout& layout, Dtype dtype, const CudnnTarget& target) {
-    if (dtype == Dtype::f32 || layout.size % 8 != 0) return {};
+    if (dtype == Dtype::f32 || layout.size % 8 != 0 || !right(cudnnGetVersion(), layout.sequence)) return {};
     const cudnnDataType_t type = type_of(dtype);
     std::optional<CudnnPlan> forward = forward_graph(layout, type).plan(target);
     if (!forward) return {};
     std::optional<CudnnPlan> backward = backward_graph(layout, type).plan(target);
     if (!backward) return {};
     return FusedAttention{layout, size_bytes(dtype), std::move(*forward), std::move(*backward)};
+  }
+
+  /// Whether a version of cuDNN computes both graphs rightly, where its engines take them. Before 9.6 query_sum must be zero
+  /// beforehand; 9.10.0 and 9.10.1 are wrong; up to 9.15.0 the backward is, but for sequences that are multiples of 128.
+  /// Source: what NVIDIA's cudnn-frontend refuses or works around (node/sdpa_support_surface.h,
+  /// scaled_dot_product_flash_attention.h).
+  static constexpr bool right(std::size_t version, std::int64_t sequence) {
+    if (version < 90600 || version == 91000 || version == 91001) return false;
+    return version > 91500 || sequence % 128 == 0;
   }
 
   /// How many ways engines offer for the forward and for the backward, the fewer of both. Needs no device, but libcuda.
