@@ -120,6 +120,7 @@ struct Work {
       software_gpu::store(type, sums.data() + i * n, n, static_cast<std::byte*>(d) + i * software_gpu::bytes_of(type),
                           product.d.leading);
     }
+    std::memset(workspace, 0xff, workspace_bytes);
   }
 };
 

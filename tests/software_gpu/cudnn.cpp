@@ -195,10 +195,8 @@ void execute(cudnnHandle_t handle, const Descriptor& plan, const Descriptor& pac
   require(workspace != nullptr || plan.program->workspace == 0, CUDNN_STATUS_BAD_PARAM_NULL_POINTER,
           "a plan's workspace is null");
   const auto work = [program = plan.program, memory, constants, workspace]() mutable {
-    if (workspace != nullptr)
-      std::memset(workspace, 0xff, static_cast<std::size_t>(program->workspace));  // nobody else's while this runs
     for (auto& [id, bytes] : constants) memory[id] = bytes.data();
-    program->run(memory);
+    program->run(memory, workspace);
   };
   require(software_gpu::enqueue(handle->stream, work) == cudaSuccess, CUDNN_STATUS_EXECUTION_FAILED_CUDART, "the stream");
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 namespace software_cudnn {
@@ -154,7 +155,7 @@ std::int64_t Tensor::bytes() const {
   return (last + 1) * bytes_of(type);
 }
 
-void Program::run(Memory memory) const {
+void Program::run(Memory memory, void* at_workspace) const {
   std::vector<std::vector<std::byte>> kept;
   for (const auto& [id, tensor] : tensors) {
     if (!tensor.passing) continue;
@@ -162,6 +163,7 @@ void Program::run(Memory memory) const {
     memory[id] = kept.back().data();
   }
   for (const Step& step : steps) {
+    if (workspace > 0) std::memset(at_workspace, 0xff, static_cast<std::size_t>(workspace));
     std::vector<Place> from;
     for (const std::int64_t id : step.from) from.push_back({tensors.at(id), memory.at(id)});
     const Place to{tensors.at(step.to), memory.at(step.to)};

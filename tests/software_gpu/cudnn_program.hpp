@@ -47,9 +47,9 @@ struct Program {
 
   std::int64_t workspace = 0;  ///< bytes that it wants, and overwrites
 
-  /// Computes it on the memory of all tensors that are not virtual. Virtual ones are kept in memory of their own, rounded to
-  /// their type.
-  void run(std::map<std::int64_t, std::byte*> memory) const;
+  /// Computes it on the memory of all tensors that are not virtual; those are kept in memory of their own, rounded to their type.
+  /// Overwrites the workspace before each step, so that what else lies there is lost.
+  void run(std::map<std::int64_t, std::byte*> memory, void* at_workspace) const;
 };
 
 }  // namespace software_cudnn
