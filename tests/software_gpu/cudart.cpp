@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <memory>
+#include <mutex>
+#include <vector>
 
 #include "software_gpu/device.hpp"
 
@@ -68,14 +71,14 @@ cudaError_t allocate(void** at, std::size_t bytes, int device) {
 }
 
 cudaError_t synchronize(int device) {
-  std::set<Stream*> streams;
+  std::vector<std::shared_ptr<const Mark>> ends;
   {
-    const std::lock_guard lock{machine().mutex};
-    streams = machine().streams;
+    const std::lock_guard lock{machine().mutex};  // another thread may destroy a stream meanwhile
+    for (Stream* const stream : machine().streams) {
+      if (stream->device() == device) ends.push_back(stream->end());
+    }
   }
-  for (Stream* const stream : streams) {
-    if (stream->device() == device) stream->drain();
-  }
+  for (const auto& end : ends) end->wait();
   return sticky;
 }
 
@@ -244,7 +247,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
   if (const cudaError_t error = refused(); error != cudaSuccess) return error;
   if (!fits(to, from, bytes, kind, true)) return fail(cudaErrorInvalidValue);
-  default_stream().drain();
+  default_stream().end()->wait();
   std::memmove(to, from, bytes);
   return cudaSuccess;
 }
@@ -274,7 +277,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   if (const cudaError_t error = refused(); error != cudaSuccess) return error;
-  stream_of(stream).drain();
+  stream_of(stream).end()->wait();
   return sticky == cudaSuccess ? cudaSuccess : fail(sticky);
 }
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {

@@ -63,11 +63,11 @@ class Stream {
     queue_.push_back(std::move(work));
     changed_.notify_all();
   }
-  /// Waits until all that has been put here is done.
-  void drain() {
-    const auto end = std::make_shared<Mark>();
-    put([end] { end->reach(); });
-    end->wait();
+  /// Reached when all that has been put here is done.
+  std::shared_ptr<const Mark> end() {
+    const auto mark = std::make_shared<Mark>();
+    put([mark] { mark->reach(); });
+    return mark;
   }
   /// The last call: the stream deletes itself once its work is done.
   void close() { put({}); }

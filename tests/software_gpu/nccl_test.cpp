@@ -1,0 +1,161 @@
+// What the software GPU's NCCL promises, and what it refuses, by two ranks that are threads with a GPU each.
+// Not: tawpipe's use of it (tests/gpu/nccl_test.cpp, threads_test.cpp).
+#include <cuda_runtime_api.h>
+#include <doctest/doctest.h>
+#include <nccl.h>
+
+#include <atomic>
+#include <cstddef>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+ncclResult_t state_of(ncclComm_t comm) {
+  ncclResult_t state = ncclSuccess;
+  ncclCommGetAsyncError(comm, &state);
+  return state;
+}
+ncclResult_t settled(ncclComm_t comm) {
+  while (state_of(comm) == ncclInProgress) std::this_thread::yield();
+  return state_of(comm);
+}
+
+struct Member {
+  int rank = 0;
+  ncclComm_t comm = nullptr;
+  cudaStream_t stream = nullptr;
+  float* numbers = nullptr;  ///< [64] of device memory
+  ncclResult_t made = ncclSuccess;
+
+  ncclResult_t sum(std::size_t count) { return ncclAllReduce(numbers, numbers, count, ncclFloat, ncclSum, comm, stream); }
+  void connect() {
+    sum(1);
+    CHECK(settled(comm) == ncclSuccess);
+    cudaStreamSynchronize(stream);
+  }
+};
+
+/// Calls `act` for each of two ranks in threads of their own; their communicators do not block.
+template <class Act>
+void for_two(Act&& act, int second_device = 1) {
+  ncclUniqueId id;
+  REQUIRE(ncclGetUniqueId(&id) == ncclSuccess);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      Member one;
+      one.rank = rank;
+      cudaSetDevice(rank == 0 ? 0 : second_device);
+      void* memory = nullptr;
+      cudaMalloc(&memory, 64 * sizeof(float));
+      one.numbers = static_cast<float*>(memory);
+      cudaStreamCreateWithFlags(&one.stream, cudaStreamNonBlocking);
+      ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+      config.blocking = 0;
+      CHECK(ncclCommInitRankConfig(&one.comm, 2, id, rank, &config) == ncclInProgress);
+      one.made = settled(one.comm);
+      act(one);
+      ncclCommAbort(one.comm);
+      cudaStreamSynchronize(one.stream);
+      cudaStreamDestroy(one.stream);
+      cudaFree(memory);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+
+TEST_CASE("a call goes into its stream when all members have made it once, behind what came there before") {
+  std::atomic<bool> passed = false;
+  for_two([&](Member& one) {
+    if (one.rank == 1) {
+      while (!passed) std::this_thread::yield();
+    }
+    CHECK(one.sum(1) == ncclInProgress);
+    if (one.rank == 0) {
+      CHECK(one.sum(1) == ncclInvalidUsage);  // before the first is under way
+      CHECK(cudaStreamSynchronize(one.stream) == cudaSuccess);
+      CHECK(state_of(one.comm) == ncclInProgress);
+      passed = true;
+    }
+    CHECK(settled(one.comm) == ncclSuccess);
+  });
+}
+
+TEST_CASE("a split returns before it has come about") {
+  for_two([](Member& one) {
+    ncclComm_t part = nullptr;
+    CHECK(ncclCommSplit(one.comm, one.rank == 0 ? NCCL_SPLIT_NOCOLOR : 7, 0, &part, nullptr) == ncclSuccess);
+    CHECK(settled(one.comm) == ncclSuccess);
+    CHECK((part != nullptr) == (one.rank == 1));
+    if (part == nullptr) return;
+    int ranks = 0;
+    CHECK(ncclCommCount(part, &ranks) == ncclSuccess);
+    CHECK(ranks == 1);
+    CHECK(ncclCommFinalize(part) == ncclInProgress);
+    CHECK(settled(part) == ncclSuccess);
+    CHECK(ncclCommDestroy(part) == ncclSuccess);
+  });
+}
+
+TEST_CASE("calls that do not fit fail on all members") {
+  for_two([](Member& one) {
+    one.connect();
+    one.sum(one.rank == 0 ? 3 : 4);
+    settled(one.comm);
+    cudaStreamSynchronize(one.stream);
+    CHECK(state_of(one.comm) == ncclInternalError);
+    const std::string words = ncclGetLastError(one.comm);
+    CHECK(words ==
+          "members have made different calls: ncclAllReduce(count 3, type 7, op 0, root 0) and ncclAllReduce(count 4, type 7, "
+          "op 0, root 0)");
+  });
+}
+
+TEST_CASE("an abort ends what waits for another rank") {
+  for_two([](Member& one) {
+    one.connect();
+    if (one.rank == 1) return;
+    one.sum(1);  // which rank 1 never calls
+    CHECK(settled(one.comm) == ncclSuccess);
+  });
+}
+
+TEST_CASE("what is captured must have been connected") {
+  for_two([](Member& one) {
+    cudaStreamBeginCapture(one.stream, cudaStreamCaptureModeThreadLocal);
+    one.sum(1);
+    CHECK(settled(one.comm) == ncclInvalidUsage);
+    cudaGraph_t graph = nullptr;
+    cudaStreamEndCapture(one.stream, &graph);
+    if (graph != nullptr) cudaGraphDestroy(graph);
+  });
+}
+
+TEST_CASE("a captured call comes about at each launch") {
+  for_two([](Member& one) {
+    one.connect();
+    float value = 1;
+    cudaMemcpy(one.numbers, &value, sizeof value, cudaMemcpyHostToDevice);
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t ready = nullptr;
+    cudaStreamBeginCapture(one.stream, cudaStreamCaptureModeThreadLocal);
+    one.sum(1);
+    CHECK(settled(one.comm) == ncclSuccess);
+    CHECK(cudaStreamEndCapture(one.stream, &graph) == cudaSuccess);
+    CHECK(cudaGraphInstantiate(&ready, graph, 0) == cudaSuccess);
+    for (int i = 0; i < 3; ++i) cudaGraphLaunch(ready, one.stream);
+    cudaStreamSynchronize(one.stream);
+    cudaMemcpy(&value, one.numbers, sizeof value, cudaMemcpyDeviceToHost);
+    CHECK(value == 8);
+    cudaGraphExecDestroy(ready);
+    cudaGraphDestroy(graph);
+  });
+}
+
+TEST_CASE("two ranks of a host on one GPU are refused") {
+  for_two([](Member& one) { CHECK(one.made == ncclInvalidUsage); }, 0);
+}
