@@ -248,7 +248,7 @@ cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpy
   if (const cudaError_t error = refused(); error != cudaSuccess) return error;
   if (!fits(to, from, bytes, kind, true)) return fail(cudaErrorInvalidValue);
   default_stream().end()->wait();
-  std::memmove(to, from, bytes);
+  if (bytes > 0) std::memmove(to, from, bytes);
   return cudaSuccess;
 }
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
