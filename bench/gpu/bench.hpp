@@ -3,8 +3,10 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <limits>
@@ -69,6 +71,17 @@ inline tawpipe::Workload workload(const tawpipe::Transformer& model, const tawpi
   return work;
 }
 
+/// Seconds of the quickest of `times` calls by the host's clock.
+inline double quickest(int times, const std::function<void()>& call) {
+  double best = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < times; ++i) {
+    const std::int64_t begin = tawpipe::detail::now();
+    call();
+    best = std::min(best, static_cast<double>(tawpipe::detail::now() - begin) * 1e-9);
+  }
+  return best;
+}
+
 /// Trains a schedule's ranks on GPU 0.
 class Run {
  public:
@@ -96,16 +109,10 @@ class Run {
   }
   Executor& executor() { return executor_; }
   tawpipe::host::IterationResult step() { return executor_.run(tokens_, {.step = ++step_, .learning_rate = 1e-4}); }
-  /// Seconds of the quickest of `times` iterations by the host's clock, after one to warm up (by graph: two).
+  /// Seconds of the quickest of `times` iterations, after one to warm up (by graph: two).
   double quickest(int times) {
     for (int i = 0; i < 2; ++i) step();
-    double best = std::numeric_limits<double>::infinity();
-    for (int i = 0; i < times; ++i) {
-      const std::int64_t begin = tawpipe::detail::now();
-      step();
-      best = std::min(best, static_cast<double>(tawpipe::detail::now() - begin) * 1e-9);
-    }
-    return best;
+    return gpu::quickest(times, [&] { step(); });
   }
 
  private:
@@ -129,31 +136,35 @@ inline double seconds_of(tawpipe::cuda::CudaDevice& device, cudaStream_t stream,
   return best;
 }
 
+/// By what a benchmark divides sizes and repetitions: its first argument, so that it can be tried without a GPU; 1 without one.
+inline int divisor(int argc, char** argv) { return argc > 1 ? std::max(1, std::atoi(argv[1])) : 1; }
+
 /// What the GPU reaches, measured: a bf16 product of 8192 x 8192 x 8192 with sums in f32, and a copy of 2 GiB.
 struct Peaks {
   double flops = 0;  ///< a second
   double bytes = 0;  ///< a second, read and written
 };
-inline Peaks measure_peaks() {
+inline Peaks measure_peaks(int divisor) {
   tawpipe::cuda::CudaDevice device{0};
   const auto stream = device.make_stream(tawpipe::cuda::Priority::normal);
-  constexpr std::int64_t n = 8192;
+  const std::int64_t n = 8192 / divisor;
+  const std::size_t copied = (std::size_t{1} << 31U) / static_cast<std::size_t>(divisor);
   std::vector<Bfloat16> numbers(static_cast<std::size_t>(n * n));
   for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = weight(static_cast<std::int64_t>(i));
   const std::size_t bytes = numbers.size() * sizeof(Bfloat16);
   std::byte* const window = device.allocate_host(bytes);
   std::memcpy(window, numbers.data(), bytes);
-  std::byte* const a = device.allocate(std::size_t{1} << 31U);
-  std::byte* const b = device.allocate(std::size_t{1} << 31U);
+  std::byte* const a = device.allocate(copied);
+  std::byte* const b = device.allocate(copied);
   std::byte* const c = device.allocate(bytes);
   device.upload(a, window, bytes, stream);
   device.upload(b, window, bytes, stream);
   tawpipe::layers::cuda::MatrixProducts products;
   const tawpipe::layers::cuda::Product product{.m = n, .n = n, .k = n};
   Peaks peaks;
-  peaks.flops = 2.0 * n * n * n / seconds_of(device, stream, 10, [&] { products.multiply(product, a, b, c, c, stream); });
-  peaks.bytes = 2.0 * static_cast<double>(std::size_t{1} << 31U) /
-                seconds_of(device, stream, 4, [&] { device.copy(b, a, std::size_t{1} << 31U, stream); });
+  peaks.flops = 2.0 * std::pow(static_cast<double>(n), 3) /
+                seconds_of(device, stream, 10, [&] { products.multiply(product, a, b, c, c, stream); });
+  peaks.bytes = 2.0 * static_cast<double>(copied) / seconds_of(device, stream, 4, [&] { device.copy(b, a, copied, stream); });
   return peaks;
 }
 

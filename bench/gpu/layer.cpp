@@ -26,13 +26,15 @@ struct Times {
 
 /// Three stages of a layer each on three virtual ranks, one microbatch: the one in the middle has neither embedding nor head, and
 /// nothing runs beside it.
-Times measure(const Shape& shape) {
-  const Transformer model = gpu::decoder(3, shape.hidden, shape.intermediate, shape.heads, shape.kv_heads);
+Times measure(const Shape& shape, int divisor) {
+  const auto part = [&](int size) { return std::max(1, size / divisor); };
+  const Transformer model =
+      gpu::decoder(3, part(shape.hidden), part(shape.intermediate), part(shape.heads), part(shape.kv_heads));
   const Schedule schedule =
-      schedules::gpipe(gpu::workload(model, {.sequence = shape.sequence, .microbatch_size = 1, .global_batch = 1}), 3);
+      schedules::gpipe(gpu::workload(model, {.sequence = shape.sequence / divisor, .microbatch_size = 1, .global_batch = 1}), 3);
   gpu::Run run{schedule, {}};
   Times times;
-  for (int i = 0; i < 12; ++i) {
+  for (int i = 0; i < 2 + part(10); ++i) {
     const host::IterationResult result = run.step();
     if (i < 2) continue;
     for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
@@ -51,9 +53,10 @@ double flops_backward(const StageWork& work) { return (work.backward_input + wor
 
 }  // namespace
 
-int main() {
-  return gpu::run([] {
-    const gpu::Peaks peaks = gpu::measure_peaks();
+int main(int argc, char** argv) {
+  const int divisor = gpu::divisor(argc, argv);
+  return gpu::run([=] {
+    const gpu::Peaks peaks = gpu::measure_peaks(divisor);
     const Shape shapes[] = {{"llama-2-7b, 16384", 4096, 11008, 32, 32, 16384},
                             {"llama-2-7b, 4096", 4096, 11008, 32, 32, 4096},
                             {"llama-3-8b, 8192", 4096, 14336, 32, 8, 8192},
@@ -62,7 +65,7 @@ int main() {
                 peaks.flops, peaks.bytes);
     double utilization = 0;
     for (const Shape& shape : shapes) {
-      const Times times = measure(shape);
+      const Times times = measure(shape, divisor);
       const double flops = flops_forward(times.work) + flops_backward(times.work);
       const double traffic =
           static_cast<double>((times.work.forward_traffic + times.work.backward_traffic).value()) / peaks.bytes;

@@ -197,6 +197,18 @@ cudaError_t cudaSetDevice(int device) {
   device_of_thread = device;
   return cudaSuccess;
 }
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  if (device < 0 || device >= devices()) return fail(cudaErrorInvalidDevice);
+  *properties = {};
+  std::snprintf(properties->name, sizeof properties->name, "software GPU");
+  properties->totalGlobalMem = memory_of_device();
+  properties->multiProcessorCount = 1;
+  return cudaSuccess;
+}
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = CUDART_VERSION;
+  return cudaSuccess;
+}
 cudaError_t cudaDeviceGetPCIBusId(char* text, int size, int device) {
   if (device < 0 || device >= devices()) return fail(cudaErrorInvalidDevice);
   std::snprintf(text, static_cast<std::size_t>(size), "0000:%02x:00.0", device + 1);

@@ -58,14 +58,14 @@ class NullDevice {
 
 /// Layer and optimizer that do nothing.
 struct NullLayer {
-  void use_stream(NullDevice::Stream) {}
+  void use_stream(auto) {}
   void forward(const tawpipe::ForwardArgs&) {}
   void backward(const tawpipe::BackwardArgs&) {}
   void backward_input(const tawpipe::BackwardArgs&) {}
   void backward_weight(const tawpipe::BackwardArgs&) {}
 };
 struct NullUpdate {
-  void update(const tawpipe::DeviceUpdateArgs&, NullDevice::Stream) const {}
+  void update(const tawpipe::DeviceUpdateArgs&, auto) const {}
 };
 
 }  // namespace support

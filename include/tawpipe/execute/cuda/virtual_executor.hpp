@@ -90,27 +90,46 @@ class VirtualExecutor {
   /// the executor can then not be used again.
   template <MicrobatchTokens Source>
   host::IterationResult run(const Source& source, const host::IterationArgs& args) {
+    start(source, args);
+    return finish();
+  }
+
+  /// The first half of `run`: puts the iteration into the streams. Waits for nothing.
+  template <MicrobatchTokens Source>
+  void start(const Source& source, const host::IterationArgs& args) {
     check_clipping(schedule_, args.gradient_clip);
     device_.use();
-    const bool clip = args.gradient_clip > 0;
+    clip_ = args.gradient_clip > 0;
     for (std::size_t r = 0; r < memory_.size(); ++r) {
       memory_[r].fill_input(source, args, host_input_[r]);
       device_.upload(memory_[r].input().data(), host_input_[r], memory_[r].input().size(), origin());
     }
     clock_.arm(device_, origin());
     if (options_.graph && warm_) {
-      if (!graph_ || captured_clip_ != clip) capture(clip);
+      if (!graph_ || captured_clip_ != clip_) capture();
       device_.launch(*graph_, origin());
     } else {
-      issue(clip);
+      issue(clip_);
       warm_ = true;
     }
     for (std::size_t r = 0; r < memory_.size(); ++r) {
       device_.download(host_output_[r], memory_[r].output().data(), memory_[r].output().size(), origin());
     }
     device_.record(ended_, origin());
+  }
+  /// The second half: waits for the end and tells what came of it.
+  host::IterationResult finish() {
+    device_.use();
     if (!await(device_, ended_, options_.time_limit, [] {})) throw DeviceError(late());
-    return collect(clip);
+    host::IterationResult result;
+    result.losses.assign(static_cast<std::size_t>(schedule_.workload().microbatches()), 0.0);
+    for (std::size_t r = 0; r < memory_.size(); ++r) {
+      const double square = memory_[r].read_output(host_output_[r], result.losses);
+      if (clip_) result.gradient_norm = std::max(result.gradient_norm, std::sqrt(square));
+    }
+    if (options_.timeline) result.timeline = clock_.read(device_);
+    result.sent = sent_;
+    return result;
   }
 
   /// Puts one iteration's work into the streams, with the input of the last `run`: what a run costs the host beside the data.
@@ -317,24 +336,13 @@ class VirtualExecutor {
     for (const Rank rank : schedule_.group(schedule_.task(step.task).group)) visit(work_[index(rank)]);
   }
 
-  void capture(bool clip) {
+  void capture() {
     device_.begin_capture(origin());
-    issue(clip);
+    issue(clip_);
     graph_ = device_.end_capture(origin());
-    captured_clip_ = clip;
+    captured_clip_ = clip_;
   }
 
-  host::IterationResult collect(bool clip) {
-    host::IterationResult result;
-    result.losses.assign(static_cast<std::size_t>(schedule_.workload().microbatches()), 0.0);
-    for (std::size_t r = 0; r < memory_.size(); ++r) {
-      const double square = memory_[r].read_output(host_output_[r], result.losses);
-      if (clip) result.gradient_norm = std::max(result.gradient_norm, std::sqrt(square));
-    }
-    if (options_.timeline) result.timeline = clock_.read(device_);
-    result.sent = sent_;
-    return result;
-  }
   std::string late() {
     return late_message(schedule_, options_, [&](auto&& visit) {
       for (std::size_t r = 0; r < programs_.size(); ++r) {
@@ -369,6 +377,7 @@ class VirtualExecutor {
   Event ended_;
   bool warm_ = false;
   std::optional<typename Device::Graph> graph_;
+  bool clip_ = false;
   bool captured_clip_ = false;
 };
 
