@@ -233,7 +233,7 @@ class NcclCommunicator {
         throw DeviceError(concat(call, " on rank ", rank_, " of a communicator of ", ranks_, " has not come about for ",
                                  static_cast<std::int64_t>(options_.seconds), " s; a rank has not come, or has ended"));
       }
-      if (now - begun < 1'000'000) {  // where nothing has to connect, a call takes some 30 us
+      if (now - begun < 1'000'000) {  // where nothing has to connect, a call is soon done
         std::this_thread::yield();
       } else {
         std::this_thread::sleep_for(std::chrono::microseconds{50});
