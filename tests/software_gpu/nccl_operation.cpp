@@ -133,7 +133,9 @@ Part part_of(const Operation& operation, int rank, int ranks) {
 void complete(const Operation& operation, int rank, const std::vector<Part>& parts) {
   const auto put = [&](std::size_t part, std::size_t at) {
     const std::string& data = parts[part].data;
-    if (!data.empty()) std::memcpy(static_cast<char*>(operation.to) + at, data.data(), data.size());
+    char* const to = static_cast<char*>(operation.to) + at;
+    // What is in its place already is not written: others may read it meanwhile, as root's weights in a broadcast.
+    if (!data.empty() && to != operation.from) std::memcpy(to, data.data(), data.size());
   };
   switch (operation.kind) {
     case Kind::send:
