@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <exception>
 #include <memory>
@@ -170,8 +171,13 @@ int train_with(const ExecutionRequest& request, const ExecutionModel& model, con
   CudaDevice gpu{device};
   gpu.use();
   if (std::is_same_v<T, Half>) scale.emplace();
+  bool tells = (session == nullptr || session->rank() == 0) && !std::is_same_v<T, float>;
   const auto make_layer = [&] {
     Layer<T> layer{model.model, model.batch, parse_recompute(request.recompute), model.llama};
+    if (std::exchange(tells, false) && !layer.has_fused_attention()) {
+      std::fputs("tawpipe: cuDNN's fused attention does not take this model; plain kernels do, far slower (docs/layers.md)\n",
+                 stderr);
+    }
     if (scale) layer.use_loss_scale(scale->scale());
     return layer;
   };

@@ -58,6 +58,8 @@ def main():
         for dtype in ("bf16", "f16"):
             rounded = train(folder, dtype, *cuda, "1x2", "--gpus", "1", "--dtype", dtype)
             check(near(rounded, host, 0.02), f"{dtype} follows: {rounded}, {host}")
+        code, out, err = run([TAWPIPE, *flags(folder, 1, *cuda, "1x1", "--dtype", "bf16", "--sequence", "15")])
+        check(code == 0 and "plain kernels" in err, f"slow attention is told of: {err.strip()}")
 
         threads = train(folder, "2 threads", *cuda, "1x2", gpus=2)
         check(near(threads, host, 1e-5), "threads over NCCL train as the host does")
