@@ -76,9 +76,9 @@ template <class T>
 using OneRank = cuda::NcclExecutor<CudaDevice, NcclCommunicator, Layer<T>, ObservedAdamW<T>>;
 
 template <class T, class Executor>
-class Run final : public CudaRun {
+class RunBy final : public CudaRun {
  public:
-  Run(Executor& executor, std::shared_ptr<Observed> observed, int device)
+  RunBy(Executor& executor, std::shared_ptr<Observed> observed, int device)
       : executor_{executor}, observed_{std::move(observed)}, device_{device} {}
 
   const Schedule& schedule() const override { return executor_.schedule(); }
@@ -183,7 +183,7 @@ int train_with(const ExecutionRequest& request, const ExecutionModel& model, con
   };
   ObservedAdamW<T> optimizer{model, scale ? &*scale : nullptr, observed};
   const auto run = [&](auto& executor) {
-    Run<T, std::remove_reference_t<decltype(executor)>> one{executor, observed, device};
+    RunBy<T, std::remove_reference_t<decltype(executor)>> one{executor, observed, device};
     return use(one);
   };
   if (session == nullptr) {

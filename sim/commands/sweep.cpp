@@ -24,7 +24,7 @@ namespace {
 using Point = std::vector<double>;
 
 /// What is kept of one prediction.
-struct Row {
+struct SweepRow {
   double tokens = 0;
   double makespan_s = 0;
   double mfu = 0;
@@ -108,7 +108,7 @@ class Sweep {
                                    {"microbatch", Align::right}});
     Table table{columns};
     for (std::size_t i = 0; i < rows_.size(); ++i) {
-      const Row& row = rows_[i];
+      const SweepRow& row = rows_[i];
       const Point& point = points_[i / entries_.size()];
       std::vector<std::string> cells;
       for (std::size_t a = 0; a < axes_.size(); ++a) cells.push_back(value_text(axes_[a], point[a]));
@@ -143,7 +143,7 @@ class Sweep {
         "schedule,tokens_per_device_per_second,makespan_s,mfu,bubble_ratio,exposed_s,max_node_egress_bytes,peak_memory_bytes,"
         "microbatch,out_of_memory,possible\n";
     for (std::size_t i = 0; i < rows_.size(); ++i) {
-      const Row& row = rows_[i];
+      const SweepRow& row = rows_[i];
       for (std::size_t a = 0; a < axes_.size(); ++a) text += raw_text(axes_[a], points_[i / entries_.size()][a]) + ",";
       text += fmt::format("{},{:.9g},{:.12g},{:.9g},{:.9g},{:.9g},{:.0f},{:.0f},{},{},{}\n",
                           entry_label(entries_[i % entries_.size()]), row.tokens, row.makespan_s, row.mfu, row.bubble,
@@ -156,7 +156,7 @@ class Sweep {
     nlohmann::ordered_json json;
     json["points"] = nlohmann::ordered_json::array();
     for (std::size_t i = 0; i < rows_.size(); ++i) {
-      const Row& row = rows_[i];
+      const SweepRow& row = rows_[i];
       nlohmann::ordered_json point;
       for (std::size_t a = 0; a < axes_.size(); ++a) {
         const double value = points_[i / entries_.size()][a];
@@ -234,8 +234,8 @@ class Sweep {
     return problem;
   }
 
-  Row row_at(const Point& point, const Entry& entry) const {
-    Row row;
+  SweepRow row_at(const Point& point, const Entry& entry) const {
+    SweepRow row;
     try {
       ScheduleOptions options = entry.options;
       for (std::size_t a = 0; a < axes_.size(); ++a) {
@@ -273,21 +273,21 @@ class Sweep {
     if (along == axes_.size() || entries_.size() < 2) return;
     std::size_t stride = 1;
     for (std::size_t a = along + 1; a < axes_.size(); ++a) stride *= axes_[a].size();
-    struct Change {
+    struct LeadChange {
       std::size_t point;
       std::size_t first;
       std::size_t second;
     };
-    std::vector<Change> changes;
-    const auto makespan = [&](std::size_t point, std::size_t entry) -> const Row& {
+    std::vector<LeadChange> changes;
+    const auto makespan = [&](std::size_t point, std::size_t entry) -> const SweepRow& {
       return rows_[point * entries_.size() + entry];
     };
     for (std::size_t p = 0; p + stride < points_.size(); ++p) {
       if (p / stride % axes_[along].size() + 1 == axes_[along].size()) continue;
       for (std::size_t i = 0; i < entries_.size(); ++i) {
         for (std::size_t j = i + 1; j < entries_.size(); ++j) {
-          const Row* rows[] = {&makespan(p, i), &makespan(p, j), &makespan(p + stride, i), &makespan(p + stride, j)};
-          if (std::any_of(rows, rows + 4, [](const Row* row) { return !row->refused.empty() || !row->fits; })) continue;
+          const SweepRow* rows[] = {&makespan(p, i), &makespan(p, j), &makespan(p + stride, i), &makespan(p + stride, j)};
+          if (std::any_of(rows, rows + 4, [](const SweepRow* row) { return !row->refused.empty() || !row->fits; })) continue;
           const double before = rows[0]->makespan_s - rows[1]->makespan_s;
           const double after = rows[2]->makespan_s - rows[3]->makespan_s;
           if ((before < 0 && after > 0) || (before > 0 && after < 0)) changes.push_back({p, i, j});
@@ -329,7 +329,7 @@ class Sweep {
   std::vector<SweepAxis> axes_;
   std::vector<Entry> entries_;
   std::vector<Point> points_;
-  std::vector<Row> rows_;  ///< [point * entries + entry]
+  std::vector<SweepRow> rows_;  ///< [point * entries + entry]
   std::vector<std::string> crossovers_;
 };
 

@@ -196,13 +196,13 @@ void make_folder(const std::string& folder) {
 }
 
 /// What is written once the model is trained. Opened before, so that a path that cannot be written is found then.
-struct Outputs {
+struct TrainOutputs {
   std::optional<OutputFile> timeline;
   std::optional<OutputFile> schedule;
   std::optional<OutputFile> trace;
   std::optional<OutputFile> json;
 
-  explicit Outputs(const TrainRequest& request) {
+  explicit TrainOutputs(const TrainRequest& request) {
     for (const auto& folder : {request.save, request.save_huggingface}) {
       if (!folder.empty()) make_folder(folder);
     }
@@ -254,7 +254,7 @@ int train(Executor& executor, const TrainRequest& request, const Run& run) {
   using Clock = std::chrono::steady_clock;
   const Schedule& schedule = executor.schedule();
   const training::TokenWindows source = run.source();
-  std::optional<Outputs> outputs;
+  std::optional<TrainOutputs> outputs;
   if (executor.is_root()) outputs.emplace(request);
   load_start<T>(executor, run);
   Report report{request, executor.is_root()};

@@ -8,21 +8,16 @@
 #include <string>
 #include <vector>
 
-#include "support/command.hpp"
+#include "support/command_json.hpp"
 #include "tawpipe/core/text.hpp"
 
 using nlohmann::json;
+using support::parsed;
 using support::run;
 
 namespace {
 
 const std::string small = " --cluster 3x2 --model llama-12x512 --sequence 512 --global-batch 12";
-
-json parsed(const support::Result& result) {
-  CAPTURE(result.err);
-  REQUIRE(json::accept(result.out));
-  return json::parse(result.out);
-}
 
 std::vector<json> results(const support::Result& result) { return parsed(result).at("results"); }
 

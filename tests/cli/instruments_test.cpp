@@ -6,25 +6,20 @@
 #include <string>
 #include <vector>
 
-#include "support/command.hpp"
+#include "support/command_json.hpp"
 
 using nlohmann::json;
+using support::parsed;
 using support::run;
 
 namespace {
 
-const std::string small = " --cluster 3x2 --model llama-12x512 --sequence 512 --global-batch 24 --microbatch 1";
-
-json parsed(const support::Result& result) {
-  CAPTURE(result.err);
-  REQUIRE(json::accept(result.out));
-  return json::parse(result.out);
-}
+const std::string of_24_sequences = " --cluster 3x2 --model llama-12x512 --sequence 512 --global-batch 24 --microbatch 1";
 
 }  // namespace
 
 TEST_CASE("a sweep has a row for each point and schedule, and the crossover between two of its points") {
-  const std::string sweep = "sweep --schedules tawpipe,1f1b --vary inter-node=1Mbps:1Tbps:log:5" + small;
+  const std::string sweep = "sweep --schedules tawpipe,1f1b --vary inter-node=1Mbps:1Tbps:log:5" + of_24_sequences;
   const json answer = parsed(run(sweep + " --json -"));
   REQUIRE(answer.at("points").size() == 10);
   // Weights are heavier than activations of one short sequence: with slow links 1F1B wins, with fast ones TawPipe.
@@ -38,7 +33,8 @@ TEST_CASE("a sweep has a row for each point and schedule, and the crossover betw
 }
 
 TEST_CASE("a sweep's output does not depend on the number of threads") {
-  const std::string sweep = "sweep --schedules all --vary sequence=256,512 --vary option.overlap=on,off --csv -" + small;
+  const std::string sweep =
+      "sweep --schedules all --vary sequence=256,512 --vary option.overlap=on,off --csv -" + of_24_sequences;
   const auto one = run(sweep + " --threads 1");
   const auto many = run(sweep + " --threads 7");
   REQUIRE(one.code == 0);
@@ -47,7 +43,7 @@ TEST_CASE("a sweep's output does not depend on the number of threads") {
 }
 
 TEST_CASE("nodes, shapes and names can be varied") {
-  const auto nodes = parsed(run("sweep --schedules tawpipe --vary nodes=1,2 --vary hidden=512,1024 --json -" + small));
+  const auto nodes = parsed(run("sweep --schedules tawpipe --vary nodes=1,2 --vary hidden=512,1024 --json -" + of_24_sequences));
   CHECK(nodes.at("points").size() == 4);
   const auto models =
       parsed(run("sweep --schedules fsdp --vary model=llama-12x512,llama-24x512 --cluster 2x2 --sequence 512 "
@@ -56,10 +52,10 @@ TEST_CASE("nodes, shapes and names can be varied") {
 }
 
 TEST_CASE("a sweep that cannot be is refused") {
-  support::check_refused(run("sweep" + small), {"--vary"});
-  support::check_refused(run("sweep --vary sequense=1,2" + small), {"did you mean", "sequence"});
-  support::check_refused(run("sweep --vary sequence=512 --vary sequence=256" + small), {"twice"});
-  support::check_refused(run("sweep --vary sequence=512 --schedules tawpip" + small), {"tawpipe"});
+  support::check_refused(run("sweep" + of_24_sequences), {"--vary"});
+  support::check_refused(run("sweep --vary sequense=1,2" + of_24_sequences), {"did you mean", "sequence"});
+  support::check_refused(run("sweep --vary sequence=512 --vary sequence=256" + of_24_sequences), {"twice"});
+  support::check_refused(run("sweep --vary sequence=512 --schedules tawpip" + of_24_sequences), {"tawpipe"});
 }
 
 TEST_CASE("with computation alone, a tenth more of each of its kinds buys a tenth together") {
@@ -72,7 +68,7 @@ TEST_CASE("with computation alone, a tenth more of each of its kinds buys a tent
   CHECK(answer.at("gains")[0].at("what") == "computation: backward");
   CHECK(answer.at("gains")[0].at("makespan_s").get<double>() == doctest::Approx(5 + 10 / 1.1));
   CHECK(answer.at("gains")[1].at("makespan_s").get<double>() == doctest::Approx(5 / 1.1 + 10));
-  const json links = parsed(run("sensitivity --schedule tawpipe --json -" + small));
+  const json links = parsed(run("sensitivity --schedule tawpipe --json -" + of_24_sequences));
   bool network = false;
   for (const auto& gain : links.at("gains")) {
     network = network || gain.at("what") == "links: network, bandwidth";
@@ -83,7 +79,7 @@ TEST_CASE("with computation alone, a tenth more of each of its kinds buys a tent
 }
 
 TEST_CASE("noise is seeded: the same seed gives the same run, stragglers and interference slow it") {
-  const std::string simulate = "simulate --schedule tawpipe --json -" + small;
+  const std::string simulate = "simulate --schedule tawpipe --json -" + of_24_sequences;
   const json even = parsed(run(simulate));
   const json first = parsed(run(simulate + " --jitter 0.05 --seed 3"));
   CHECK(first == parsed(run(simulate + " --jitter 0.05 --seed 3")));
@@ -112,13 +108,13 @@ TEST_CASE("collectives can be charged as NCCL's tuner would run them") {
 }
 
 TEST_CASE("a spread has mean and deviation of each figure") {
-  const json answer = parsed(run("simulate --schedule 1f1b --spread 5 --jitter 0.02 --json -" + small));
+  const json answer = parsed(run("simulate --schedule 1f1b --spread 5 --jitter 0.02 --json -" + of_24_sequences));
   CHECK(answer.at("runs") == 5);
   const json& makespan = answer.at("makespan_s");
   CHECK(makespan.at("deviation").get<double>() > 0);
   CHECK(makespan.at("least").get<double>() <= makespan.at("mean").get<double>());
   CHECK(makespan.at("mean").get<double>() <= makespan.at("most").get<double>());
-  CHECK(run("simulate --schedule 1f1b --spread 3" + small).out.find("+-") != std::string::npos);
+  CHECK(run("simulate --schedule 1f1b --spread 3" + of_24_sequences).out.find("+-") != std::string::npos);
 }
 
 TEST_CASE("links are calibrated from nccl-tests and fit a cluster file") {

@@ -15,7 +15,7 @@ using support::run;
 namespace {
 
 /// Stages of 1, 2 and 2 layers; messages between nodes only.
-const std::string problem = " --cluster 3x1 --model llama-5x512 --sequence 128 --global-batch 6";
+const std::string five_layers = " --cluster 3x1 --model llama-5x512 --sequence 128 --global-batch 6";
 
 /// A timeline "measured" by the roofline, its schedule, and the cost found from them.
 struct Measured {
@@ -25,8 +25,8 @@ struct Measured {
   std::string cost = folder / "cost.json";
 
   Measured() {
-    REQUIRE(run("simulate --schedule 1f1b --timeline " + timeline + problem).code == 0);
-    REQUIRE(run("export --schedule 1f1b --out " + schedule + problem).code == 0);
+    REQUIRE(run("simulate --schedule 1f1b --timeline " + timeline + five_layers).code == 0);
+    REQUIRE(run("export --schedule 1f1b --out " + schedule + five_layers).code == 0);
     const auto found = run("calibrate --timeline " + timeline + " --schedule-file " + schedule + " --cluster 3x1 --out " + cost);
     CAPTURE(found.err);
     REQUIRE(found.code == 0);
@@ -93,8 +93,8 @@ TEST_CASE("measured times are taken with what they were measured with, and nothi
   check_refused(run("simulate --schedule gpipe --model llama-5x512 --recompute none" + with), {"recomputation full, not none"});
   check_refused(run("simulate --schedule zb-h1 --model llama-5x512" + with), {"no time for backward_input"});
   check_refused(run("simulate --schedule gpipe --microbatches 6 --cluster 3x1 --cost measured:" + measured.cost), {"--model"});
-  check_refused(run("simulate --schedule gpipe --cost measured" + problem), {"measured:cost.json"});
-  check_refused(run("simulate --schedule gpipe --cost measured:" + measured.timeline + problem), {"not JSON"});
+  check_refused(run("simulate --schedule gpipe --cost measured" + five_layers), {"measured:cost.json"});
+  check_refused(run("simulate --schedule gpipe --cost measured:" + measured.timeline + five_layers), {"not JSON"});
 }
 
 TEST_CASE("a timeline does not differ from itself, and not of another schedule") {
@@ -102,7 +102,7 @@ TEST_CASE("a timeline does not differ from itself, and not of another schedule")
   const json same = json::parse(run("compare-timelines --json - " + measured.timeline + " " + measured.timeline).out);
   CHECK(same.at("error") == 0);
   const std::string other = measured.folder / "other.csv";
-  REQUIRE(run("simulate --schedule gpipe --timeline " + other + problem).code == 0);
+  REQUIRE(run("simulate --schedule gpipe --timeline " + other + five_layers).code == 0);
   check_refused(run("compare-timelines " + other + " " + measured.timeline), {"not of one schedule"});
 }
 

@@ -19,17 +19,18 @@ using namespace tawpipe;
 
 namespace {
 
-const auto train = [](const Schedule& schedule, int steps, const EmulatedOrder& order, const cuda::ExecutorOptions& options) {
+const auto train_virtually = [](const Schedule& schedule, int steps, const EmulatedOrder& order,
+                                const cuda::ExecutorOptions& options) {
   return train_f32_by_virtual_ranks(schedule, steps, order, options);
 };
 
 }  // namespace
 
 TEST_CASE("virtual ranks give the host executor's bits under every schedule, in any order of streams") {
-  check_bits_in_any_order(train);
+  check_bits_in_any_order(train_virtually);
 }
 
-TEST_CASE("virtual ranks train microbatches and layers that do not divide") { check_bits_of_uneven_parts(train); }
+TEST_CASE("virtual ranks train microbatches and layers that do not divide") { check_bits_of_uneven_parts(train_virtually); }
 
 TEST_CASE("virtual ranks clip by the norm of the whole gradient, and a graph gives the same bits") {
   const Workload work = toy_work_f32(toy_model(6, true), 6);
@@ -71,7 +72,7 @@ TEST_CASE("virtual ranks send what the simulator says, and their timeline keeps 
 }
 
 TEST_CASE("virtual ranks give the same bits where memory is laid out for an expected timeline, and take no more") {
-  check_bits_by_expected_timeline(train, [](const Schedule& schedule, const Timeline& expected) {
+  check_bits_by_expected_timeline(train_virtually, [](const Schedule& schedule, const Timeline& expected) {
     EmulatedMachine machine{{}};
     const auto allocated = [&](const Timeline* timeline) {
       ToyVirtualExecutor executor{schedule,

@@ -20,7 +20,7 @@
 
 namespace {
 
-const std::string recorded_file = TAWPIPE_TEST_DATA "/../golden/answers.txt";
+const std::string recorded_answers = TAWPIPE_TEST_DATA "/../golden/answers.txt";
 
 /// FNV-1a of all bytes.
 std::string hash_of(const std::string& text) {
@@ -36,8 +36,8 @@ std::string hash_of(const std::string& text) {
 TEST_CASE("every build gives the recorded answers, byte for byte") {
   std::vector<std::pair<std::string, std::string>> lines;
   {
-    std::ifstream file{recorded_file};
-    REQUIRE_MESSAGE(file.is_open(), "cannot open " << recorded_file);
+    std::ifstream file{recorded_answers};
+    REQUIRE_MESSAGE(file.is_open(), "cannot open " << recorded_answers);
     for (std::string line; std::getline(file, line);) lines.emplace_back(line.substr(0, 16), line.substr(17));
   }
   REQUIRE_FALSE(lines.empty());
@@ -53,7 +53,7 @@ TEST_CASE("every build gives the recorded answers, byte for byte") {
     line.first = found;
   }
   if (!record) return;
-  std::ofstream file{recorded_file};
+  std::ofstream file{recorded_answers};
   for (const auto& line : lines) file << line.first << " " << line.second << "\n";
   MESSAGE("recorded " << lines.size() << " answers");
 }

@@ -133,26 +133,26 @@ void check_ranks(const ReferenceRun& reference, const Schedule& schedule, std::u
       });
 }
 
-const std::string folder = std::string{TAWPIPE_TEST_DATA} + "/llama_golden";
+const std::string golden_folder = std::string{TAWPIPE_TEST_DATA} + "/llama_golden";
 
 }  // namespace
 
 TEST_CASE("configuration A by virtual ranks under every schedule") {
-  const ReferenceRun reference{folder + "/A"};
+  const ReferenceRun reference{golden_folder + "/A"};
   for_each_schedule(work_of(reference, Recompute::none), {{1}, {2, 2}, {3, 2, 1}, {4, 4}}, [&](const Schedule& schedule) {
     check_virtual(reference, schedule, 1, schedule.ranks() == 4);
     if (schedule.ranks() == 4) check_virtual(reference, schedule, 2, false);
   });
 }
 TEST_CASE("configuration A by ranks with communicators under every schedule") {
-  const ReferenceRun reference{folder + "/A"};
+  const ReferenceRun reference{golden_folder + "/A"};
   for_each_schedule(work_of(reference, Recompute::full), {{2, 2}, {3, 2, 1}, {4, 4}}, [&](const Schedule& schedule) {
     check_ranks(reference, schedule, 1, schedule.ranks() == 4);
     if (schedule.ranks() == 4) check_ranks(reference, schedule, 2, false);
   });
 }
 TEST_CASE("configuration B by virtual ranks and by ranks with communicators under every schedule") {
-  const ReferenceRun reference{folder + "/B"};
+  const ReferenceRun reference{golden_folder + "/B"};
   for_each_schedule(work_of(reference, Recompute::selective), {{2, 1}}, [&](const Schedule& schedule) {
     check_virtual(reference, schedule, 2, true);
     check_ranks(reference, schedule, 2, true);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <optional>
 #include <string>
 #include <utility>
@@ -26,18 +25,8 @@ using support::Random;
 
 namespace {
 
-int wanted() {
-  const char* const given = std::getenv("TAWPIPE_DRAWS");
-  return given == nullptr ? 50 : std::max(1, std::atoi(given));
-}
-
-template <class T>
-T one_of(Random& random, const std::vector<T>& values) {
-  return values[static_cast<std::size_t>(random.between(0, static_cast<int>(values.size()) - 1))];
-}
-
 /// A composed problem.
-struct Draw {
+struct FoldDraw {
   Cluster cluster;
   Layout layout;
   std::string schedule;
@@ -78,8 +67,8 @@ Cluster draw_cluster(Random& random) {
       .build();
 }
 
-Draw draw(Random& random) {
-  Draw drawn{.cluster = draw_cluster(random), .layout = {}, .schedule = {}, .model = {}, .cost = {}};
+FoldDraw draw_fold(Random& random) {
+  FoldDraw drawn{.cluster = draw_cluster(random), .layout = {}, .schedule = {}, .model = {}, .cost = {}};
   drawn.layout = {one_of<int>(random, {1, 1, 2, 3, 4}), one_of<int>(random, {1, 1, 2, 3}),
                   one_of<int>(random, {1, 2, 3, 4, 6, 8}), "tcsd"};
   if (random.between(0, 1) == 0) {
@@ -155,8 +144,8 @@ TEST_CASE("folded and full simulations of random composed schedules give the sam
   int refused = 0;
   int coupled = 0;  // flows of one kind on one link
   std::string axes;
-  for (int tries = 0; equal < wanted() && tries < 100 * wanted(); ++tries) {
-    const Draw drawn = draw(random);
+  for (int tries = 0; equal < support::draws(50) && tries < 100 * support::draws(50); ++tries) {
+    const FoldDraw drawn = draw_fold(random);
     const std::string what = drawn.text();
     CAPTURE(tries);
     CAPTURE(what);
@@ -196,7 +185,7 @@ TEST_CASE("folded and full simulations of random composed schedules give the sam
       continue;
     }
   }
-  CHECK(equal == wanted());
+  CHECK(equal == support::draws(50));
   CHECK(refused > 0);
   CHECK(coupled > 0);
   MESSAGE(concat(equal, " folded, ", refused, " refused"));

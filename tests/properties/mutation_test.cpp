@@ -44,7 +44,7 @@ std::vector<Bytes> bytes_of(const Schedule& schedule) {
 
 /// Whether some order of the mutant ends in other weights than the schedule it came from, or does not end.
 bool changes_behaviour(const Schedule& mutant, const Draft& draft, const std::vector<Bytes>& bytes,
-                       const std::vector<std::vector<std::uint64_t>>& expected, Random& random) {
+                       const std::vector<std::vector<std::uint64_t>>& expected, Mersenne& random) {
   if (!Interpreter::well_formed(mutant)) return true;
   std::vector<Bytes> known;
   for (const TaskId t : draft.origin) known.push_back(bytes[index(t)]);
@@ -85,13 +85,13 @@ bool has_race(const Schedule& schedule, const std::vector<TaskId>& order) {
   return false;
 }
 
-struct Counts {
+struct MutantCounts {
   int changed = 0;  ///< and all of them found
   int flagged = 0;  ///< found, though no order tried ended otherwise
   int benign = 0;   ///< neither
 };
-std::array<Counts, std::size(mutations)>& table() {
-  static std::array<Counts, std::size(mutations)> counts;
+std::array<MutantCounts, std::size(mutations)>& table() {
+  static std::array<MutantCounts, std::size(mutations)> counts;
   return counts;
 }
 
@@ -101,7 +101,7 @@ void mutate(const std::string& what, const Schedule& schedule, int rounds) {
   INFO(clean.text());
   REQUIRE(clean.errors() + clean.warnings() == 0);
   const std::vector<Bytes> bytes = bytes_of(schedule);
-  Random random{20240229};
+  Mersenne random{20240229};
   std::vector<std::vector<std::uint64_t>> expected;
   for (const double part : parts_of(schedule)) {
     for (unsigned policy = 0; policy < 4 * orders; ++policy) {  // the oracle agrees: no order makes a difference
@@ -118,7 +118,7 @@ void mutate(const std::string& what, const Schedule& schedule, int rounds) {
       const Schedule mutant = draft.make();
       const Diagnostics found = validate(mutant);
       const bool changed = changes_behaviour(mutant, draft, bytes, expected, random);
-      Counts& counts = table()[kind];
+      MutantCounts& counts = table()[kind];
       ++(changed ? counts.changed : !found.ok() ? counts.flagged : counts.benign);
       if (!changed || !found.ok()) continue;
       std::string difference;
@@ -152,7 +152,7 @@ schedules::TawpipeOptions tawpipe_options(schedules::Order order, bool overlap) 
 
 /// Mutants that only take order away: check_races must agree with the closure, both ways.
 void compare_races(const Schedule& schedule, int count) {
-  Random random{7};
+  Mersenne random{7};
   int racing = 0;
   for (int round = 0; round < count; ++round) {
     Draft draft{schedule};
@@ -267,13 +267,13 @@ TEST_CASE("races are found exactly where two uses lie in no order") {
 TEST_CASE("every mutation has changed something somewhere, and harmless ones are few") {
   std::string text = "\nchanged (all found)  flagged  harmless  mutation\n";
   for (std::size_t kind = 0; kind < std::size(mutations); ++kind) {
-    const Counts& counts = table()[kind];
+    const MutantCounts& counts = table()[kind];
     text += concat(counts.changed, "\t", counts.flagged, "\t", counts.benign, "\t", mutations[kind].name, "\n");
   }
   MESSAGE(text);
   for (std::size_t kind = 0; kind < std::size(mutations); ++kind) {
     CAPTURE(std::string{mutations[kind].name});
-    const Counts& counts = table()[kind];
+    const MutantCounts& counts = table()[kind];
     CHECK((counts.changed > 0 || counts.changed + counts.flagged + counts.benign == 0));
   }
 }

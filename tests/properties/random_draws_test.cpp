@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <functional>
 #include <numeric>
 #include <optional>
@@ -15,6 +14,7 @@
 #include "support/brute_force.hpp"
 #include "support/clusters.hpp"
 #include "support/draft.hpp"
+#include "support/random.hpp"
 #include "tawpipe/analysis/validate.hpp"
 #include "tawpipe/schedule/catalogue.hpp"
 #include "tawpipe/schedule/compose.hpp"
@@ -25,17 +25,6 @@ using support::CopyMap;
 using support::Random;
 
 namespace {
-
-/// Accepted draws of each schedule.
-int wanted() {
-  const char* const given = std::getenv("TAWPIPE_DRAWS");
-  return given == nullptr ? 40 : std::max(1, std::atoi(given));
-}
-
-template <class T>
-const T& one_of(Random& random, const std::vector<T>& values) {
-  return values[static_cast<std::size_t>(random.between(0, static_cast<int>(values.size()) - 1))];
-}
 
 /// One problem as the command would have it.
 struct Draw {
@@ -173,7 +162,7 @@ void check(const Draw& drawn, const Schedule& schedule, std::uint64_t seed) {
 Counts check_draws(const ScheduleInfo& info, std::uint64_t seed) {
   Random random{seed};
   Counts counts;
-  while (counts.accepted < wanted() && counts.refused < 100 * wanted()) {
+  while (counts.accepted < support::draws(40) && counts.refused < 100 * support::draws(40)) {
     const Draw drawn = draw(random, info);
     try {
       const Schedule schedule = build(drawn, info.name);
@@ -187,7 +176,7 @@ Counts check_draws(const ScheduleInfo& info, std::uint64_t seed) {
     const bool unequal = std::adjacent_find(drawn.nodes.begin(), drawn.nodes.end(), std::not_equal_to<>{}) != drawn.nodes.end();
     counts.unequal += unequal ? 1 : 0;
   }
-  CHECK(counts.accepted == wanted());
+  CHECK(counts.accepted == support::draws(40));
   CHECK(counts.composed > 0);
   return counts;
 }

@@ -240,12 +240,12 @@ void check_all(const Schedule& schedule, const DeviceGroups& nodes, const Shardi
 }
 
 /// Nodes of 1 to 4 devices, half of the time of one size, and up to three rounds of microbatches.
-struct Draw {
+struct ShardedDraw {
   std::vector<std::int32_t> sizes;
   std::int64_t microbatches;
   std::uint32_t kind;  ///< of workload
 
-  explicit Draw(std::uint32_t seed) {
+  explicit ShardedDraw(std::uint32_t seed) {
     std::mt19937 random{seed};
     const auto below = [&](std::uint32_t n) { return static_cast<std::int32_t>(random() % n); };
     const auto nodes = 1 + below(4);
@@ -340,7 +340,7 @@ TEST_CASE("beside its states and activations a rank holds at most two gathered u
 
 TEST_CASE("every strategy on random nodes and batches: each piece where it is needed, no finding, and it runs") {
   for (std::uint32_t seed = 0; seed < 40; ++seed) {
-    const Draw draw{seed};
+    const ShardedDraw draw{seed};
     CAPTURE(draw.text());
     const DeviceGroups nodes{draw.sizes};
     const Cluster cluster = support::nodes_of(draw.sizes);
@@ -364,7 +364,7 @@ TEST_CASE("any scopes that widen from weights over gradients to optimizer states
   const std::vector<Scope> scopes{Scope::replicated, Scope::node, Scope::all};
   int made = 0;
   for (std::uint32_t seed = 100; seed < 112; ++seed) {
-    const Draw draw{seed};
+    const ShardedDraw draw{seed};
     CAPTURE(draw.text());
     const DeviceGroups nodes{draw.sizes};
     for (const Scope weights : scopes) {

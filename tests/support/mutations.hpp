@@ -12,17 +12,17 @@
 
 namespace tawpipe::test {
 
-using Random = std::mt19937;
-inline std::size_t below(Random& random, std::size_t limit) { return limit == 0 ? 0 : random() % limit; }
+using Mersenne = std::mt19937;
+inline std::size_t below(Mersenne& random, std::size_t limit) { return limit == 0 ? 0 : random() % limit; }
 
-inline TaskId pick(const std::vector<TaskId>& tasks, Random& random) {
+inline TaskId pick(const std::vector<TaskId>& tasks, Mersenne& random) {
   return tasks.empty() ? none<TaskId> : tasks[below(random, tasks.size())];
 }
 inline bool any_task(TaskId, const Task&) { return true; }
 inline bool communication(TaskId, const Task& task) { return !is_compute(task.op); }
 
 /// Another buffer of the same rank, of the same kind if `alike`.
-inline BufferId other_buffer(const Draft& draft, BufferId than, bool alike, Random& random) {
+inline BufferId other_buffer(const Draft& draft, BufferId than, bool alike, Mersenne& random) {
   std::vector<BufferId> found;
   const Buffer& old = draft.parts.buffers[index(than)];
   for (std::size_t b = 0; b < draft.parts.buffers.size(); ++b) {
@@ -33,40 +33,40 @@ inline BufferId other_buffer(const Draft& draft, BufferId than, bool alike, Rand
   return found.empty() ? none<BufferId> : found[below(random, found.size())];
 }
 
-inline Use* pick_use(Draft& draft, Random& random) {
+inline Use* pick_use(Draft& draft, Mersenne& random) {
   const TaskId t = pick(draft.select([&](TaskId task, const Task&) { return !draft.uses[index(task)].empty(); }), random);
   if (t == none<TaskId>) return nullptr;
   auto& uses = draft.uses[index(t)];
   return &uses[below(random, uses.size())];
 }
 
-inline bool swap_neighbours(Draft& draft, Random& random) {
+inline bool swap_neighbours(Draft& draft, Mersenne& random) {
   auto& lane = draft.program[below(random, draft.program.size())];
   if (lane.size() < 2) return false;
   const std::size_t i = below(random, lane.size() - 1);
   std::swap(lane[i], lane[i + 1]);
   return true;
 }
-inline bool drop_from_one_end(Draft& draft, Random& random) {
+inline bool drop_from_one_end(Draft& draft, Mersenne& random) {
   auto& lane = draft.program[below(random, draft.program.size())];
   if (lane.empty()) return false;
   lane.erase(lane.begin() + static_cast<std::ptrdiff_t>(below(random, lane.size())));
   return true;
 }
-inline bool drop_dependency(Draft& draft, Random& random) {
+inline bool drop_dependency(Draft& draft, Mersenne& random) {
   auto& row = draft.dependencies[below(random, draft.dependencies.size())];
   if (row.empty()) return false;
   row.erase(row.begin() + static_cast<std::ptrdiff_t>(below(random, row.size())));
   return true;
 }
-inline bool drop_dependencies(Draft& draft, Random& random) {
+inline bool drop_dependencies(Draft& draft, Mersenne& random) {
   auto& row = draft.dependencies[below(random, draft.dependencies.size())];
   if (row.empty()) return false;
   row.clear();
   return true;
 }
 /// A writer no longer waits for those who read the buffer's old content: it is released too early.
-inline bool release_early(Draft& draft, Random& random) {
+inline bool release_early(Draft& draft, Mersenne& random) {
   const TaskId t = pick(draft.select(any_task), random);
   auto& row = draft.dependencies[index(t)];
   const auto reads_what_t_writes = [&](TaskId earlier) {
@@ -82,7 +82,7 @@ inline bool release_early(Draft& draft, Random& random) {
   row.erase(std::remove_if(row.begin(), row.end(), reads_what_t_writes), row.end());
   return row.size() != size;
 }
-inline bool like_buffer(Draft& draft, Random& random) {
+inline bool like_buffer(Draft& draft, Mersenne& random) {
   Use* use = pick_use(draft, random);
   if (use == nullptr) return false;
   const BufferId other = other_buffer(draft, use->buffer, true, random);
@@ -90,7 +90,7 @@ inline bool like_buffer(Draft& draft, Random& random) {
   use->buffer = other;
   return true;
 }
-inline bool any_buffer(Draft& draft, Random& random) {
+inline bool any_buffer(Draft& draft, Mersenne& random) {
   Use* use = pick_use(draft, random);
   if (use == nullptr) return false;
   const BufferId other = other_buffer(draft, use->buffer, false, random);
@@ -98,19 +98,19 @@ inline bool any_buffer(Draft& draft, Random& random) {
   use->buffer = other;
   return true;
 }
-inline bool wrong_access(Draft& draft, Random& random) {
+inline bool wrong_access(Draft& draft, Mersenne& random) {
   Use* use = pick_use(draft, random);
   if (use == nullptr) return false;
   use->access = static_cast<Access>((static_cast<unsigned>(use->access) + 1 + below(random, 3)) % 4);
   return true;
 }
-inline bool forget_use(Draft& draft, Random& random) {
+inline bool forget_use(Draft& draft, Mersenne& random) {
   auto& uses = draft.uses[below(random, draft.uses.size())];
   if (uses.empty()) return false;
   uses.erase(uses.begin() + static_cast<std::ptrdiff_t>(below(random, uses.size())));
   return true;
 }
-inline bool early_update(Draft& draft, Random& random) {
+inline bool early_update(Draft& draft, Mersenne& random) {
   const TaskId t = pick(draft.select([](TaskId, const Task& task) { return task.op == Op::update; }), random);
   if (t == none<TaskId>) return false;
   auto& lane = draft.lane(draft.task(t).rank, draft.task(t).lane);
@@ -120,16 +120,16 @@ inline bool early_update(Draft& draft, Random& random) {
   draft.dependencies[index(t)].clear();
   return true;
 }
-inline bool remove_communication(Draft& draft, Random& random) {
+inline bool remove_communication(Draft& draft, Mersenne& random) {
   const TaskId t = pick(draft.select(communication), random);
   if (t != none<TaskId>) draft.remove(t);
   return t != none<TaskId>;
 }
-inline bool skip_computation(Draft& draft, Random& random) {
+inline bool skip_computation(Draft& draft, Mersenne& random) {
   draft.remove(pick(draft.select([](TaskId, const Task& task) { return is_work(task.op); }), random));
   return true;
 }
-inline bool wrong_root(Draft& draft, Random& random) {
+inline bool wrong_root(Draft& draft, Mersenne& random) {
   const TaskId t =
       pick(draft.select([](TaskId, const Task& task) { return task.op == Op::broadcast || task.op == Op::reduce; }), random);
   if (t == none<TaskId>) return false;
@@ -140,7 +140,7 @@ inline bool wrong_root(Draft& draft, Random& random) {
   return true;
 }
 /// The message goes to another rank, into a buffer of the same kind there.
-inline bool wrong_peer(Draft& draft, Random& random) {
+inline bool wrong_peer(Draft& draft, Mersenne& random) {
   const TaskId t = pick(draft.select([](TaskId, const Task& task) { return is_point_to_point(task.op); }), random);
   if (t == none<TaskId>) return false;
   Task& task = draft.task(t);
@@ -161,7 +161,7 @@ inline bool wrong_peer(Draft& draft, Random& random) {
   task.peer = other;
   return true;
 }
-inline bool wrong_stage(Draft& draft, Random& random) {
+inline bool wrong_stage(Draft& draft, Mersenne& random) {
   Task& task = draft.task(pick(draft.select(any_task), random));
   const StageId other = id<StageId>(below(random, draft.parts.stages.size()));
   if (other == task.stage) return false;
@@ -169,7 +169,7 @@ inline bool wrong_stage(Draft& draft, Random& random) {
   return true;
 }
 /// Another set of parameters than those meant, or given to other members.
-inline bool wrong_split(Draft& draft, Random& random) {
+inline bool wrong_split(Draft& draft, Mersenne& random) {
   const TaskId t = pick(draft.select([](TaskId, const Task& task) { return task.split != none<SplitId>; }), random);
   if (t == none<TaskId>) return false;
   Task& task = draft.task(t);
@@ -179,14 +179,14 @@ inline bool wrong_split(Draft& draft, Random& random) {
   task.split = other;
   return true;
 }
-inline bool wrong_microbatch(Draft& draft, Random& random) {
+inline bool wrong_microbatch(Draft& draft, Mersenne& random) {
   Task& task = draft.task(pick(draft.select([](TaskId, const Task& t) { return is_work(t.op) && t.op != Op::update; }), random));
   const auto other = static_cast<std::int32_t>(below(random, static_cast<std::size_t>(draft.workload.microbatches())));
   if (other == task.microbatch) return false;
   task.microbatch = other;
   return true;
 }
-inline bool double_task(Draft& draft, Random& random) {
+inline bool double_task(Draft& draft, Mersenne& random) {
   const TaskId t = pick(draft.select(any_task), random);
   const TaskId twin = id<TaskId>(draft.parts.tasks.size());
   draft.parts.tasks.push_back(draft.parts.tasks[index(t)]);
@@ -202,21 +202,21 @@ inline bool double_task(Draft& draft, Random& random) {
   }
   return true;
 }
-inline bool half_message(Draft& draft, Random& random) {
+inline bool half_message(Draft& draft, Mersenne& random) {
   const TaskId t =
       pick(draft.select([](TaskId, const Task& task) { return !is_compute(task.op) && task.bytes > Bytes{1}; }), random);
   if (t == none<TaskId>) return false;
   draft.task(t).bytes = draft.task(t).bytes / 2;
   return true;
 }
-inline bool large_message(Draft& draft, Random& random) {
+inline bool large_message(Draft& draft, Mersenne& random) {
   const TaskId t = pick(draft.select(communication), random);
   if (t == none<TaskId>) return false;
   draft.task(t).bytes = draft.task(t).bytes * 3 + Bytes{1};
   return true;
 }
 /// Two communications change places on one of their ranks only.
-inline bool interleave(Draft& draft, Random& random) {
+inline bool interleave(Draft& draft, Mersenne& random) {
   const TaskId t = pick(draft.select(communication), random);
   if (t == none<TaskId>) return false;
   const auto ends = draft.ends(t);
@@ -228,7 +228,7 @@ inline bool interleave(Draft& draft, Random& random) {
   std::iter_swap(at, next);
   return true;
 }
-inline bool move_in_lane(Draft& draft, Random& random) {
+inline bool move_in_lane(Draft& draft, Mersenne& random) {
   auto& lane = draft.program[below(random, draft.program.size())];
   if (lane.size() < 3) return false;
   const TaskId moved = lane[below(random, lane.size())];
@@ -239,7 +239,7 @@ inline bool move_in_lane(Draft& draft, Random& random) {
 
 struct Mutation {
   const char* name;
-  bool (*apply)(Draft&, Random&);
+  bool (*apply)(Draft&, Mersenne&);
 };
 constexpr Mutation mutations[] = {
     {"neighbours of a lane swapped", swap_neighbours},

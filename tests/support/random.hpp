@@ -2,7 +2,11 @@
 // Not: good ones; SplitMix64, enough to choose small graphs.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <vector>
 
 #include "tawpipe/core/splitmix64.hpp"
 
@@ -25,5 +29,16 @@ class Random {
  private:
   std::uint64_t state_;
 };
+
+template <class T>
+const T& one_of(Random& random, const std::vector<T>& values) {
+  return values[static_cast<std::size_t>(random.between(0, static_cast<int>(values.size()) - 1))];
+}
+
+/// How many random problems to draw: what TAWPIPE_DRAWS says, else `otherwise`.
+inline int draws(int otherwise) {
+  const char* const given = std::getenv("TAWPIPE_DRAWS");
+  return given == nullptr ? otherwise : std::max(1, std::atoi(given));
+}
 
 }  // namespace support

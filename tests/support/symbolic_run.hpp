@@ -14,7 +14,7 @@
 
 namespace tawpipe::test {
 
-using Random = std::mt19937;
+using Mersenne = std::mt19937;
 
 template <class... Values>
 inline std::uint64_t mix(Values... values) {
@@ -92,7 +92,7 @@ class Interpreter {
   }
 
   /// Hashes of the final model states, [persistent weights and optimizer buffers]; empty if the tasks block each other.
-  std::vector<std::uint64_t> run(unsigned policy, Random& random) {
+  std::vector<std::uint64_t> run(unsigned policy, Mersenne& random) {
     start();
     const std::size_t count = schedule_.tasks().size();
     const Rows<TaskId>& program = schedule_.parts().program;

@@ -10,22 +10,22 @@ using namespace tawpipe;
 
 namespace {
 
-constexpr std::int64_t mb = 1'000'000;
+constexpr std::int64_t megabyte = 1'000'000;
 
 }  // namespace
 
 TEST_CASE("one activation there and one gradient back cross between the nodes, once each") {
   const test::TwoRanks two;
   const Traffic found = traffic(two.schedule, two.cluster);
-  CHECK(found.inter_node_bytes == 2 * mb);
+  CHECK(found.inter_node_bytes == 2 * megabyte);
   CHECK(found.intra_node_bytes == 0);
-  CHECK(found.node_egress_bytes == std::vector<std::int64_t>{mb, mb});
-  CHECK(found.node_ingress_bytes == std::vector<std::int64_t>{mb, mb});
-  CHECK(found.max_node_egress_bytes() == mb);
-  CHECK(found.payload_bytes[static_cast<std::size_t>(Payload::activations)][1] == mb);
-  CHECK(found.payload_bytes[static_cast<std::size_t>(Payload::activation_gradients)][1] == mb);
+  CHECK(found.node_egress_bytes == std::vector<std::int64_t>{megabyte, megabyte});
+  CHECK(found.node_ingress_bytes == std::vector<std::int64_t>{megabyte, megabyte});
+  CHECK(found.max_node_egress_bytes() == megabyte);
+  CHECK(found.payload_bytes[static_cast<std::size_t>(Payload::activations)][1] == megabyte);
+  CHECK(found.payload_bytes[static_cast<std::size_t>(Payload::activation_gradients)][1] == megabyte);
   // Each message crosses two adapters' links: out of one, into the other.
-  CHECK(found.link_bytes[static_cast<std::size_t>(LinkClass::network)] == 4 * mb);
+  CHECK(found.link_bytes[static_cast<std::size_t>(LinkClass::network)] == 4 * megabyte);
 }
 
 TEST_CASE("a ring collective sends its part over each edge") {
@@ -39,7 +39,7 @@ TEST_CASE("a ring collective sends its part over each edge") {
   const Schedule schedule = schedules::fully_sharded(Workload::abstract(4, 4), cluster.groups_by_node());
   const Traffic found = traffic(schedule, cluster);
   // 4 units, gathered twice and scattered once, 3/4 of 1 MB over each of the ring's 4 edges, 2 of which cross.
-  CHECK(found.inter_node_bytes == 4 * 3 * 2 * mb * 3 / 4);
+  CHECK(found.inter_node_bytes == 4 * 3 * 2 * megabyte * 3 / 4);
   CHECK(found.intra_node_bytes == found.inter_node_bytes);
   CHECK(found.max_node_egress_bytes() == found.inter_node_bytes / 2);
   std::int64_t sent = 0;

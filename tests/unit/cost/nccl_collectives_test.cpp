@@ -41,7 +41,7 @@ Cluster h100(int nodes, int adapters = 8) {
   return builder.build();
 }
 
-std::vector<Rank> first(int count) {
+std::vector<Rank> first_ranks(int count) {
   std::vector<Rank> ranks;
   for (int r = 0; r < count; ++r) ranks.push_back(Rank{r});
   return ranks;
@@ -56,7 +56,7 @@ double seconds_alone(const Path& path, double bytes, const Cluster& cluster) {
 
 TEST_CASE("one node of H100 is charged what NCCL's tuner printed for it, at every size") {
   const Cluster cluster = h100(1);
-  const auto ranks = first(8);
+  const auto ranks = first_ranks(8);
   const NcclRing ring = nccl_ring(ranks, cluster);
   CHECK(ring.ranks == 8);
   CHECK(ring.nodes == 1);
@@ -79,7 +79,7 @@ TEST_CASE("one node of H100 is charged what NCCL's tuner printed for it, at ever
 
 TEST_CASE("an all-reduce over several nodes is a tree when it is small and a ring when it is large") {
   const Cluster cluster = h100(4);
-  const NcclRing ring = nccl_ring(first(32), cluster);
+  const NcclRing ring = nccl_ring(first_ranks(32), cluster);
   CHECK(ring.nodes == 4);
   CHECK_FALSE(ring.same_channels);  // 8 adapters: each channel leaves by another
   CHECK(nccl_choice(Op::all_reduce, ring, 1024) == NcclWay{Algorithm::tree, NcclProtocol::ll});
@@ -90,13 +90,13 @@ TEST_CASE("an all-reduce over several nodes is a tree when it is small and a rin
   CHECK(nccl_cost(Op::all_reduce, {Algorithm::tree, NcclProtocol::simple}, ring).latency_s * 1e6 == Approx(120.4));
   for (const double bytes : {1024.0, 1e6, 1e9}) {
     const NcclWay way = nccl_choice(Op::all_reduce, ring, bytes);
-    CHECK(seconds_alone(nccl_path(Op::all_reduce, first(32), Rank{0}, bytes, cluster), bytes, cluster) ==
+    CHECK(seconds_alone(nccl_path(Op::all_reduce, first_ranks(32), Rank{0}, bytes, cluster), bytes, cluster) ==
           Approx(nccl_cost(Op::all_reduce, way, ring).time(bytes)));
   }
 }
 
 TEST_CASE("channels leave a node by all its adapters") {
-  const std::vector<Rank> ranks = first(16);
+  const std::vector<Rank> ranks = first_ranks(16);
   // 8 channels at 8 adapters of 48 GB/s; a device's NVLink carries 7 of them, so its 360 GB/s do not bind. One adapter: 48.
   CHECK(nccl_ring(ranks, h100(2)).bus_bandwidth == Approx(8 * 48e9));
   CHECK(nccl_ring(ranks, h100(2, 4)).bus_bandwidth == Approx(4 * 48e9));
@@ -120,11 +120,11 @@ TEST_CASE("a route that is slower to begin than NCCL assumes adds to its latency
                        .intra_node({.bandwidth = 160_GBps, .latency = 3400_ns})
                        .inter_node({.bandwidth = 1_GBps, .latency = 30_us})
                        .build();
-  const NcclRing ring = nccl_ring(first(3), tcp);
+  const NcclRing ring = nccl_ring(first_ranks(3), tcp);
   CHECK(ring.extra_network == Approx(16e-6));  // 30 us instead of 14
   CHECK_FALSE(ring.nvlink);                    // no two ranks in a node: no LL128
   // All-gather, LL: 6.6 + 2 hops of 2.7 + 16 us; 0.5 of the bus, 3 ranks in 2 steps.
-  const Path path = nccl_path(Op::all_gather, first(3), Rank{0}, 1000, tcp);
+  const Path path = nccl_path(Op::all_gather, first_ranks(3), Rank{0}, 1000, tcp);
   CHECK(tawpipe::to_seconds(path.latency) == Approx(6.6e-6 + 2 * 18.7e-6));
   CHECK(seconds_alone(path, 1000, tcp) == Approx(6.6e-6 + 2 * 18.7e-6 + 1000 / 0.75e9));
 }

@@ -18,10 +18,10 @@ using tawpipe::layers::TokenWidths;
 
 namespace {
 
-constexpr std::int64_t tokens = 6;
+constexpr std::int64_t six_tokens = 6;
 constexpr std::int64_t element = 4;
 
-Transformer model() {
+Transformer uneven_model() {
   return {.layers = 2,
           .hidden = 10,
           .heads = 4,
@@ -46,7 +46,7 @@ std::vector<std::pair<const float*, const float*>> places(const LayerTensors<flo
                                      {x.sigmoid, 14},
                                      {x.up, 14},
                                      {x.product, 14}}) {
-    places.emplace_back(begin, begin + tokens * width);
+    places.emplace_back(begin, begin + six_tokens * width);
   }
   std::ranges::sort(places);
   return places;
@@ -55,16 +55,16 @@ std::vector<std::pair<const float*, const float*>> places(const LayerTensors<flo
 }  // namespace
 
 TEST_CASE("what a policy keeps fits the model's bytes, and the rest its workspace") {
-  const Batch batch{.sequence = tokens, .microbatch_size = 1, .global_batch = 1};
-  const TokenWidths width{model()};
+  const Batch batch{.sequence = six_tokens, .microbatch_size = 1, .global_batch = 1};
+  const TokenWidths width{uneven_model()};
   for (const auto recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
     CAPTURE(name(recompute));
-    const auto bytes = layer_activations(model(), batch, recompute);
-    CHECK(tokens * element * width.kept(recompute) <= bytes.saved);
-    std::vector<float> saved(static_cast<std::size_t>(tokens * width.kept(recompute)));
-    std::vector<float> others(static_cast<std::size_t>(tokens * (width.all() - width.kept(recompute))));
+    const auto bytes = layer_activations(uneven_model(), batch, recompute);
+    CHECK(six_tokens * element * width.kept(recompute) <= bytes.saved);
+    std::vector<float> saved(static_cast<std::size_t>(six_tokens * width.kept(recompute)));
+    std::vector<float> others(static_cast<std::size_t>(six_tokens * (width.all() - width.kept(recompute))));
     Cursor<float> scratch{reinterpret_cast<std::byte*>(others.data())};
-    const LayerTensors<float> x{width,   tokens, recompute, Cursor<float>{reinterpret_cast<std::byte*>(saved.data())},
+    const LayerTensors<float> x{width,   six_tokens, recompute, Cursor<float>{reinterpret_cast<std::byte*>(saved.data())},
                                 scratch, scratch};
     // All of `saved` and all of the rest are taken, and nothing lies over another.
     CHECK(scratch.take(0) == others.data() + others.size());
@@ -80,17 +80,17 @@ TEST_CASE("what a policy keeps fits the model's bytes, and the rest its workspac
 }
 
 TEST_CASE("a stash holds what backward_weight needs and not the sigmoid") {
-  const TokenWidths width{model()};
-  std::vector<float> saved(static_cast<std::size_t>(tokens * width.hidden));
-  std::vector<float> stash(static_cast<std::size_t>(tokens * width.all()));
-  std::vector<float> workspace(static_cast<std::size_t>(tokens * 14));
+  const TokenWidths width{uneven_model()};
+  std::vector<float> saved(static_cast<std::size_t>(six_tokens * width.hidden));
+  std::vector<float> stash(static_cast<std::size_t>(six_tokens * width.all()));
+  std::vector<float> workspace(static_cast<std::size_t>(six_tokens * 14));
   Cursor<float> rest{reinterpret_cast<std::byte*>(stash.data())};
   Cursor<float> passing{reinterpret_cast<std::byte*>(workspace.data())};
-  const LayerTensors<float> x{width, tokens, Recompute::full, Cursor<float>{reinterpret_cast<std::byte*>(saved.data())},
+  const LayerTensors<float> x{width, six_tokens, Recompute::full, Cursor<float>{reinterpret_cast<std::byte*>(saved.data())},
                               rest,  passing};
   CHECK(x.sigmoid == workspace.data());
   CHECK(x.input == saved.data());
   // 3 x 10 + 2 x 16 + 2 x 8 + 3 x 14 = 120 numbers a token, then both norms' gradients.
-  CHECK(x.norm_gradients == stash.data() + tokens * 120);
+  CHECK(x.norm_gradients == stash.data() + six_tokens * 120);
   CHECK(x.behind_gradients == x.norm_gradients + 20);
 }

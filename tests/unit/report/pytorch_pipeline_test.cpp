@@ -21,7 +21,7 @@ using namespace tawpipe::literals;
 
 namespace {
 
-std::string error_of(const std::string& text) {
+std::string program_error(const std::string& text) {
   try {
     pipeline_program(parse_pytorch_csv(text, "s.csv"), "s.csv");
   } catch (const InputError& error) {
@@ -83,28 +83,28 @@ TEST_CASE("a B with a W is the backward of the inputs, as older files say it") {
 }
 
 TEST_CASE("computations must be complete and in order") {
-  CHECK(error_of("0F0,0B0\n0F1,0B1\n") ==
+  CHECK(program_error("0F0,0B0\n0F1,0B1\n") ==
         "s.csv: line 2, cell 1: '0F1': stage 0 is computed in line 1 too; a stage has one rank");
-  CHECK(error_of("0F0,0B0\n,\n") == "s.csv: line 2 computes nothing; each rank needs a stage");
-  CHECK(error_of("0F0,0B0\n2F0,2B0\n") == "s.csv: no line computes stage 1, though there is a stage 2");
-  CHECK(error_of("0F0,0F1,0B0\n") == "s.csv: line 1 lacks '0B1'; there are 1 stages and 2 microbatches");
-  CHECK(error_of("0F1,0B1\n") == "s.csv: line 1 lacks '0F0'; there are 1 stages and 2 microbatches");
-  CHECK(error_of("0F0,0I0\n") == "s.csv: line 1 lacks '0W0'; there are 1 stages and 1 microbatches");
-  CHECK(error_of("0B0,0F0\n") == "s.csv: line 1, cell 1: '0B0': its forward does not stand before it");
-  CHECK(error_of("0F0,0W0,0I0\n") == "s.csv: line 1, cell 2: '0W0': no backward of the inputs stands before it");
-  CHECK(error_of("0F0,0F0,0B0\n") == "s.csv: line 1, cell 2: '0F0': it stands twice");
-  CHECK(error_of("0F0,0B0,0B0\n") == "s.csv: line 1, cell 3: '0B0': it stands twice");
-  CHECK(error_of("0F0,0I0,0W0,0W0\n") == "s.csv: line 1, cell 4: '0W0': it stands twice");
-  CHECK(error_of("F0_s0,W0_s0\n") == "s.csv: line 1, cell 2: 'W0_s0': no backward of the inputs stands before it");
-  CHECK(error_of("0F2147483646,0B2147483646\n").starts_with("s.csv: line 1 lacks '0F0'"));
+  CHECK(program_error("0F0,0B0\n,\n") == "s.csv: line 2 computes nothing; each rank needs a stage");
+  CHECK(program_error("0F0,0B0\n2F0,2B0\n") == "s.csv: no line computes stage 1, though there is a stage 2");
+  CHECK(program_error("0F0,0F1,0B0\n") == "s.csv: line 1 lacks '0B1'; there are 1 stages and 2 microbatches");
+  CHECK(program_error("0F1,0B1\n") == "s.csv: line 1 lacks '0F0'; there are 1 stages and 2 microbatches");
+  CHECK(program_error("0F0,0I0\n") == "s.csv: line 1 lacks '0W0'; there are 1 stages and 1 microbatches");
+  CHECK(program_error("0B0,0F0\n") == "s.csv: line 1, cell 1: '0B0': its forward does not stand before it");
+  CHECK(program_error("0F0,0W0,0I0\n") == "s.csv: line 1, cell 2: '0W0': no backward of the inputs stands before it");
+  CHECK(program_error("0F0,0F0,0B0\n") == "s.csv: line 1, cell 2: '0F0': it stands twice");
+  CHECK(program_error("0F0,0B0,0B0\n") == "s.csv: line 1, cell 3: '0B0': it stands twice");
+  CHECK(program_error("0F0,0I0,0W0,0W0\n") == "s.csv: line 1, cell 4: '0W0': it stands twice");
+  CHECK(program_error("F0_s0,W0_s0\n") == "s.csv: line 1, cell 2: 'W0_s0': no backward of the inputs stands before it");
+  CHECK(program_error("0F2147483646,0B2147483646\n").starts_with("s.csv: line 1 lacks '0F0'"));
 }
 
 TEST_CASE("messages must be those that the computations need") {
-  CHECK(error_of(with_messages) == "no error");
+  CHECK(program_error(with_messages) == "no error");
   const auto with = [](const std::string& from, const std::string& to) {
     std::string text = with_messages;
     text.replace(text.find(from), from.size(), to);
-    return error_of(text);
+    return program_error(text);
   };
   CHECK(with("0SEND_F1,", "") == "s.csv: line 1, cell 3: '0F1': line 1 lacks '0SEND_F1', which hands on what it makes");
   CHECK(with("1RECV_F1,", "") == "s.csv: line 2, cell 5: '1F1': line 2 lacks '1RECV_F1', which brings what it needs");
@@ -127,14 +127,14 @@ TEST_CASE("messages must be those that the computations need") {
 }
 
 TEST_CASE("a sharded stage is computed only while it is gathered") {
-  CHECK(error_of("0UNSHARD,0F0,0RESHARD,0UNSHARD,0B0,0REDUCE_GRAD,0RESHARD\n") == "no error");
-  CHECK(error_of("0F0,0UNSHARD,0B0\n") == "s.csv: line 1, cell 1: '0F0': the stage is not unsharded here");
-  CHECK(error_of("0UNSHARD,0F0,0RESHARD,0B0\n") == "s.csv: line 1, cell 4: '0B0': the stage is not unsharded here");
-  CHECK(error_of("0UNSHARD,0UNSHARD,0F0,0B0\n") == "s.csv: line 1, cell 2: '0UNSHARD': the stage is unsharded already");
-  CHECK(error_of("0RESHARD,0F0,0B0\n") == "s.csv: line 1, cell 1: '0RESHARD': the stage is not unsharded here");
-  CHECK(error_of("0F0,0REDUCE_GRAD,0B0\n") ==
+  CHECK(program_error("0UNSHARD,0F0,0RESHARD,0UNSHARD,0B0,0REDUCE_GRAD,0RESHARD\n") == "no error");
+  CHECK(program_error("0F0,0UNSHARD,0B0\n") == "s.csv: line 1, cell 1: '0F0': the stage is not unsharded here");
+  CHECK(program_error("0UNSHARD,0F0,0RESHARD,0B0\n") == "s.csv: line 1, cell 4: '0B0': the stage is not unsharded here");
+  CHECK(program_error("0UNSHARD,0UNSHARD,0F0,0B0\n") == "s.csv: line 1, cell 2: '0UNSHARD': the stage is unsharded already");
+  CHECK(program_error("0RESHARD,0F0,0B0\n") == "s.csv: line 1, cell 1: '0RESHARD': the stage is not unsharded here");
+  CHECK(program_error("0F0,0REDUCE_GRAD,0B0\n") ==
         "s.csv: line 1, cell 3: '0B0': the stage's REDUCE_GRAD stands before it; it must stand behind the last backward");
-  CHECK(error_of("0F0,0B0,0REDUCE_GRAD,0REDUCE_GRAD\n") == "s.csv: line 1, cell 4: '0REDUCE_GRAD': it stands twice");
+  CHECK(program_error("0F0,0B0,0REDUCE_GRAD,0REDUCE_GRAD\n") == "s.csv: line 1, cell 4: '0REDUCE_GRAD': it stands twice");
 }
 
 TEST_CASE("communication is added as PyTorch adds it, and fits") {

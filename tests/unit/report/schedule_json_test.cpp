@@ -22,7 +22,7 @@ using namespace tawpipe::literals;
 
 namespace {
 
-std::string error_of(const std::string& text) {
+std::string schedule_error(const std::string& text) {
   try {
     parse_schedule_json(text, "s.json");
   } catch (const InputError& error) {
@@ -32,7 +32,7 @@ std::string error_of(const std::string& text) {
 }
 
 /// The error of a file with these tasks.
-std::string task_error(const std::string& tasks) { return error_of("{\"tasks\": [" + tasks + "]}"); }
+std::string task_error(const std::string& tasks) { return schedule_error("{\"tasks\": [" + tasks + "]}"); }
 
 const std::string forward = R"({"op": "forward", "rank": 0, "stage": 0, "microbatch": 0})";
 
@@ -193,7 +193,7 @@ TEST_CASE("sets of parameters by hand: listed, or written where they are used; t
   CHECK(schedule_json(parse_schedule_json(written)) == written);
 
   const std::string tasks = R"("tasks": [])";
-  const auto error = [&](const std::string& rest) { return error_of(text(rest)); };
+  const auto error = [&](const std::string& rest) { return schedule_error(text(rest)); };
   CHECK(error(R"("pieces": [[[0, 857]]], )" + tasks) ==
         "s.json: pieces[0][0][1]: expected a whole number from 1 to 856, not 857");
   CHECK(error(R"("pieces": [[[856, 857]]], )" + tasks) ==
@@ -215,7 +215,7 @@ TEST_CASE("sets of parameters by hand: listed, or written where they are used; t
         "s.json: tasks[0].split: has 2 sets of parameters, not 1");
   CHECK(error(R"("tasks": [{"op": "update", "rank": 0, "split": [[]]}])") == "s.json: tasks[0]: a update has no 'split'");
   // Without a model a stage of one of one device counts as 1 MB: 10^6 parameters of a byte.
-  CHECK(error_of(R"({"pieces": [[[0, 1000001]]], "tasks": []})") ==
+  CHECK(schedule_error(R"({"pieces": [[[0, 1000001]]], "tasks": []})") ==
         "s.json: pieces[0][0][1]: expected a whole number from 1 to 1000000, not 1000001");
 }
 
@@ -285,19 +285,19 @@ TEST_CASE("a size that is not given is that of what is carried") {
 }
 
 TEST_CASE("errors name the path") {
-  CHECK(error_of("").starts_with("s.json: not JSON: parse error at line 1, column 1"));
-  CHECK(error_of("{\"tasks\": []} x").starts_with("s.json: not JSON: parse error at line 1, column 15"));
-  CHECK(error_of("[]") == "s.json: expected an object {...}, not a list");
-  CHECK(error_of("{}") == "s.json: 'tasks' is missing");
-  CHECK(error_of(R"({"task": []})").starts_with("s.json: unknown key 'task'; did you mean 'tasks'?"));
-  CHECK(error_of(R"({"tasks": 3})") == "s.json: tasks: expected a list [...], not 3");
-  CHECK(error_of(R"({"tasks": [], "tasks": []})") == "s.json: the key 'tasks' stands twice in one object");
-  CHECK(error_of(R"({"tawpipe_schedule": 2, "tasks": []})") ==
+  CHECK(schedule_error("").starts_with("s.json: not JSON: parse error at line 1, column 1"));
+  CHECK(schedule_error("{\"tasks\": []} x").starts_with("s.json: not JSON: parse error at line 1, column 15"));
+  CHECK(schedule_error("[]") == "s.json: expected an object {...}, not a list");
+  CHECK(schedule_error("{}") == "s.json: 'tasks' is missing");
+  CHECK(schedule_error(R"({"task": []})").starts_with("s.json: unknown key 'task'; did you mean 'tasks'?"));
+  CHECK(schedule_error(R"({"tasks": 3})") == "s.json: tasks: expected a list [...], not 3");
+  CHECK(schedule_error(R"({"tasks": [], "tasks": []})") == "s.json: the key 'tasks' stands twice in one object");
+  CHECK(schedule_error(R"({"tawpipe_schedule": 2, "tasks": []})") ==
         "s.json: tawpipe_schedule: expected a whole number from 1 to 1, not 2");
-  CHECK(error_of(R"({"ranks": 4, "layout": {"tensor": 3}, "tasks": []})") ==
+  CHECK(schedule_error(R"({"ranks": 4, "layout": {"tensor": 3}, "tasks": []})") ==
         "s.json: layout: tensor 3 x context 1 x data 1 = 3 does not divide the cluster's 4 devices");
-  CHECK(
-      error_of(R"({"ranks": 4, "layout": {"order": "tsd"}, "tasks": []})").starts_with("s.json: layout: layout 'tsd' must name"));
+  CHECK(schedule_error(R"({"ranks": 4, "layout": {"order": "tsd"}, "tasks": []})")
+            .starts_with("s.json: layout: layout 'tsd' must name"));
   CHECK(task_error("7") == "s.json: tasks[0]: expected an object {...}, not 7");
   CHECK(task_error("{}") == "s.json: tasks[0]: 'op' is missing");
   CHECK(task_error(R"({"op": "forwards", "rank": 0})")
@@ -329,35 +329,36 @@ TEST_CASE("errors name the path") {
 
 TEST_CASE("ids are compared with how much there is") {
   const std::string rest = R"(, "tasks": [)" + forward + "]}";
-  CHECK(error_of(R"({"ranks": 0)" + rest) == "s.json: ranks: expected a whole number from 1 to 1048576, not 0");
-  CHECK(error_of(R"({"ranks": 99999999999)" + rest).starts_with("s.json: ranks: expected a whole number"));
-  CHECK(error_of(R"({"ranks": 1, "tasks": [{"op": "idle", "rank": 1}]})") ==
+  CHECK(schedule_error(R"({"ranks": 0)" + rest) == "s.json: ranks: expected a whole number from 1 to 1048576, not 0");
+  CHECK(schedule_error(R"({"ranks": 99999999999)" + rest).starts_with("s.json: ranks: expected a whole number"));
+  CHECK(schedule_error(R"({"ranks": 1, "tasks": [{"op": "idle", "rank": 1}]})") ==
         "s.json: tasks[0].rank: there is no rank 1; they are 0 to 0");
-  CHECK(error_of(R"({"stages": 2, "tasks": [{"op": "idle", "rank": 0, "stage": 2}]})") ==
+  CHECK(schedule_error(R"({"stages": 2, "tasks": [{"op": "idle", "rank": 0, "stage": 2}]})") ==
         "s.json: tasks[0].stage: there is no stage 2; they are 0 to 1");
-  CHECK(error_of(R"({"workload": {"microbatches": 2}, "tasks": [{"op": "idle", "rank": 0, "microbatch": 2}]})") ==
+  CHECK(schedule_error(R"({"workload": {"microbatches": 2}, "tasks": [{"op": "idle", "rank": 0, "microbatch": 2}]})") ==
         "s.json: tasks[0].microbatch: there is no microbatch 2; they are 0 to 1");
-  CHECK(error_of(R"({"lanes": [])" + rest) == "s.json: lanes: expected 1 to 255 names");
-  CHECK(error_of(R"({"lanes": ["a", "a"])" + rest) == "s.json: lanes[1]: 'a' stands twice");
-  CHECK(error_of(R"({"ranks": 1048576, "lanes": ["a","b","c","d","e","f","g","h","i","j","k","l","m","n","o","p","q"])" + rest) ==
-        "s.json: 1048576 ranks with 17 lanes each are too many");
-  CHECK(error_of(R"({"groups": [[0], [0, 5]], "ranks": 2)" + rest) ==
+  CHECK(schedule_error(R"({"lanes": [])" + rest) == "s.json: lanes: expected 1 to 255 names");
+  CHECK(schedule_error(R"({"lanes": ["a", "a"])" + rest) == "s.json: lanes[1]: 'a' stands twice");
+  CHECK(schedule_error(R"({"ranks": 1048576, "lanes": ["a","b","c","d","e","f","g","h","i","j","k","l","m","n","o","p","q"])" +
+                       rest) == "s.json: 1048576 ranks with 17 lanes each are too many");
+  CHECK(schedule_error(R"({"groups": [[0], [0, 5]], "ranks": 2)" + rest) ==
         "s.json: groups[1][1]: there is no rank 5; they are 0 to 1");
-  CHECK(error_of(R"({"buffers": [{"rank": 0, "kind": "weight", "bytes": 1}])" + rest)
+  CHECK(schedule_error(R"({"buffers": [{"rank": 0, "kind": "weight", "bytes": 1}])" + rest)
             .starts_with("s.json: buffers[0].kind: unknown kind 'weight'; did you mean 'weights'?"));
-  CHECK(error_of(R"({"buffers": [{"rank": 0, "kind": "weights"}])" + rest) == "s.json: buffers[0]: 'bytes' is missing");
-  CHECK(error_of(R"({"program": [])" + rest) == "s.json: program: expected a list for each of the 1 ranks");
-  CHECK(error_of(R"({"program": [[[0]]])" + rest) == "s.json: program[0]: expected a list for each of the 2 lanes");
-  CHECK(error_of(R"({"program": [[[1], []]])" + rest) == "s.json: program[0][0][0]: there is no task 1; they are 0 to 0");
-  CHECK(error_of(R"({"options": {"a": 1})" + rest) == "s.json: options.a: expected a text in quotes, not 1");
-  CHECK(error_of(R"({"stages": "all")" + rest) == "s.json: stages: expected a list of stages, their number, or \"units\"");
-  CHECK(error_of(R"({"stages": [{"share": [1]}])" + rest) ==
+  CHECK(schedule_error(R"({"buffers": [{"rank": 0, "kind": "weights"}])" + rest) == "s.json: buffers[0]: 'bytes' is missing");
+  CHECK(schedule_error(R"({"program": [])" + rest) == "s.json: program: expected a list for each of the 1 ranks");
+  CHECK(schedule_error(R"({"program": [[[0]]])" + rest) == "s.json: program[0]: expected a list for each of the 2 lanes");
+  CHECK(schedule_error(R"({"program": [[[1], []]])" + rest) == "s.json: program[0][0][0]: there is no task 1; they are 0 to 0");
+  CHECK(schedule_error(R"({"options": {"a": 1})" + rest) == "s.json: options.a: expected a text in quotes, not 1");
+  CHECK(schedule_error(R"({"stages": "all")" + rest) == "s.json: stages: expected a list of stages, their number, or \"units\"");
+  CHECK(schedule_error(R"({"stages": [{"share": [1]}])" + rest) ==
         "s.json: stages[0].share: expected two numbers, such as [1, 2] for one half");
-  CHECK(error_of(R"({"stages": [{"forward": -1}])" + rest) == "s.json: stages[0].forward: expected a number, 0 or more, not -1");
-  CHECK(error_of(R"({"workload": {}, "tasks": []})") == "s.json: workload: 'microbatches' is missing");
-  CHECK(error_of(R"({"workload": {"model": "llama", "batch": {"sequence": 1, "global_batch": 1}}, "tasks": []})")
+  CHECK(schedule_error(R"({"stages": [{"forward": -1}])" + rest) ==
+        "s.json: stages[0].forward: expected a number, 0 or more, not -1");
+  CHECK(schedule_error(R"({"workload": {}, "tasks": []})") == "s.json: workload: 'microbatches' is missing");
+  CHECK(schedule_error(R"({"workload": {"model": "llama", "batch": {"sequence": 1, "global_batch": 1}}, "tasks": []})")
             .starts_with("s.json: workload: "));
-  CHECK(error_of(R"({"workload": {"model": "llama-8x1024", "batch": {"sequence": 1, "global_batch": 0}}, "tasks": []})") ==
+  CHECK(schedule_error(R"({"workload": {"model": "llama-8x1024", "batch": {"sequence": 1, "global_batch": 0}}, "tasks": []})") ==
         "s.json: workload.batch.global_batch: expected a whole number from 1 to 1099511627776, not 0");
 }
 
@@ -406,27 +407,27 @@ TEST_CASE("texts of any kind come back, and long lists are written in pieces") {
 }
 
 TEST_CASE("hostile texts are refused, and do not crash") {
-  CHECK(error_of("{\"name\": [[[3]]], \"tasks\": []}") == "s.json: name: expected a text in quotes, not a list");
+  CHECK(schedule_error("{\"name\": [[[3]]], \"tasks\": []}") == "s.json: name: expected a text in quotes, not a list");
   std::string deep = "{\"tasks\": " + std::string(100'000, '[') + std::string(100'000, ']') + "}";
-  CHECK(error_of(deep) == "s.json: lists and objects stand more than 16 deep in each other");
+  CHECK(schedule_error(deep) == "s.json: lists and objects stand more than 16 deep in each other");
   std::string keys = "{";
   for (int i = 0; i < 300; ++i) keys += "\"k" + std::to_string(i) + "\": 0,";
-  CHECK(error_of(keys + "\"tasks\": []}") == "s.json: an object has more than 256 keys");
-  CHECK(error_of("{\"" + std::string(10'000, 'k') + "\": 0}").size() < 300);
-  CHECK(error_of("{\"name\": \"" + std::string(10'000, 'k') + "\n\"}").size() < 400);
+  CHECK(schedule_error(keys + "\"tasks\": []}") == "s.json: an object has more than 256 keys");
+  CHECK(schedule_error("{\"" + std::string(10'000, 'k') + "\": 0}").size() < 300);
+  CHECK(schedule_error("{\"name\": \"" + std::string(10'000, 'k') + "\n\"}").size() < 400);
   // A group of many ranks, used by many tasks, has more ends than fit.
   std::string group = "[0";
   for (int i = 1; i < 2000; ++i) group += "," + std::to_string(i);
   std::string tasks = R"({"op": "all_reduce", "group": 0})";
   for (int i = 0; i < 12; ++i) tasks += "," + tasks;
   const std::string many = "{\"groups\": [" + group + "]], \"tasks\": [" + tasks + "]}";
-  CHECK(error_of(many) == "no error");
+  CHECK(schedule_error(many) == "no error");
 }
 
 TEST_CASE("every cut of a file and many mutations of it are read or refused in one line") {
   const std::string small = file("by_hand.json");
   for (std::size_t length = 0; length < small.size(); ++length) {
-    const std::string message = error_of(small.substr(0, length));
+    const std::string message = schedule_error(small.substr(0, length));
     if (message.find('\n') != std::string::npos || message.size() > 500) FAIL_CHECK(message);
   }
   const Schedule schedule = build_schedule("tawpipe", {Workload::abstract(2, 2), DeviceGroups::even(2, 1), {}});

@@ -28,7 +28,7 @@ double port(const NodeGraph& graph, const std::string& adapter) {
   return 0;
 }
 
-std::string parse_error(const std::string& text) {
+std::string xml_error(const std::string& text) {
   return error_of([&] { node_type_from_nccl_xml(text, {}, "topo.xml"); });
 }
 
@@ -121,26 +121,25 @@ TEST_CASE("rates and widths as kernels print them") {
 }
 
 TEST_CASE("errors name the line and the attribute") {
-  CHECK(contains(parse_error("<system version=\"1\">\n<cpu>\n</system>"), "topo.xml, line 3: not XML: "));
-  CHECK(contains(parse_error(""), "not XML"));
-  CHECK(contains(parse_error("<graph/>"), "the root element is 'graph'; NCCL's topology starts with <system version=\"1\">"));
-  CHECK(contains(parse_error("<system version=\"2\"/>"), "version '2' is unknown; expected 1"));
-  CHECK(contains(parse_error("<system version=\"1\"><cpu/></system>"), "has no GPU"));
-  CHECK(contains(parse_error(with_gpu("link_speed=\"9 GT/s\"", "")),
+  CHECK(contains(xml_error("<system version=\"1\">\n<cpu>\n</system>"), "topo.xml, line 3: not XML: "));
+  CHECK(contains(xml_error(""), "not XML"));
+  CHECK(contains(xml_error("<graph/>"), "the root element is 'graph'; NCCL's topology starts with <system version=\"1\">"));
+  CHECK(contains(xml_error("<system version=\"2\"/>"), "version '2' is unknown; expected 1"));
+  CHECK(contains(xml_error("<system version=\"1\"><cpu/></system>"), "has no GPU"));
+  CHECK(contains(xml_error(with_gpu("link_speed=\"9 GT/s\"", "")),
                  "line 2, <pci>: link_speed='9 GT/s' is unknown; expected 2.5, 5, 8"));
-  CHECK(contains(parse_error(with_gpu("link_width=\"wide\"", "")), "link_width='wide' is not a whole number from 0 to 32"));
-  CHECK(contains(parse_error(with_gpu("", "sm=\"33\"")), "line 3, <gpu>: sm=\"33\" is no GPU of the table"));
-  CHECK(contains(parse_error(with_gpu("", "dev=\"-7\"")), "dev='-7' is not a whole number"));
-  CHECK(contains(parse_error(with_gpu("", "", "<nvlink target=\"x\" count=\"0\" tclass=\"0x068000\"/>")), "count='0'"));
-  CHECK(
-      contains(parse_error(with_gpu("", "", "<nvlink target=\"x\" count=\"1\" tclass=\"0x99\"/>")), "tclass='0x99' is unknown"));
-  CHECK(contains(parse_error(with_gpu("", "", "<c2c count=\"1\"/>")), "bw is missing"));
-  CHECK(contains(parse_error("<system version=\"1\"><pci class=\"0x0302\"/></system>"), "this GPU stands outside any <cpu>"));
+  CHECK(contains(xml_error(with_gpu("link_width=\"wide\"", "")), "link_width='wide' is not a whole number from 0 to 32"));
+  CHECK(contains(xml_error(with_gpu("", "sm=\"33\"")), "line 3, <gpu>: sm=\"33\" is no GPU of the table"));
+  CHECK(contains(xml_error(with_gpu("", "dev=\"-7\"")), "dev='-7' is not a whole number"));
+  CHECK(contains(xml_error(with_gpu("", "", "<nvlink target=\"x\" count=\"0\" tclass=\"0x068000\"/>")), "count='0'"));
+  CHECK(contains(xml_error(with_gpu("", "", "<nvlink target=\"x\" count=\"1\" tclass=\"0x99\"/>")), "tclass='0x99' is unknown"));
+  CHECK(contains(xml_error(with_gpu("", "", "<c2c count=\"1\"/>")), "bw is missing"));
+  CHECK(contains(xml_error("<system version=\"1\"><pci class=\"0x0302\"/></system>"), "this GPU stands outside any <cpu>"));
   std::string deep = "<system version=\"1\"><cpu>";
   for (int i = 0; i < 5000; ++i) deep += "<pci class=\"0x060400\">";
   deep += "<pci class=\"0x030200\"/>";
   for (int i = 0; i < 5000; ++i) deep += "</pci>";
-  CHECK(contains(parse_error(deep + "</cpu></system>"), "nested deeper than 32 levels"));
+  CHECK(contains(xml_error(deep + "</cpu></system>"), "nested deeper than 32 levels"));
 }
 
 TEST_CASE("every real machine's XML is imported") {

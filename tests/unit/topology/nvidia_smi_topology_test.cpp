@@ -24,7 +24,7 @@ std::vector<std::string> neighbours(const NodeGraph& graph, const std::string& v
   return names;
 }
 
-std::string parse_error(const std::string& text) {
+std::string smi_error(const std::string& text) {
   return error_of([&] { parse_nvidia_smi_topology(text, "topo.txt"); });
 }
 
@@ -139,21 +139,21 @@ TEST_CASE("virtual machines that show SYS only get a CPU for each GPU") {
 }
 
 TEST_CASE("errors name line and cell") {
-  CHECK(contains(parse_error(""), "topo.txt holds no matrix"));
-  CHECK(contains(parse_error("hello\nworld\n"), "no line starts with the columns GPU0, GPU1"));
-  CHECK(parse_error("GPU0 GPU1\nGPU0 X FOO\nGPU1 PIX X\n") ==
+  CHECK(contains(smi_error(""), "topo.txt holds no matrix"));
+  CHECK(contains(smi_error("hello\nworld\n"), "no line starts with the columns GPU0, GPU1"));
+  CHECK(smi_error("GPU0 GPU1\nGPU0 X FOO\nGPU1 PIX X\n") ==
         "topo.txt, line 2: row GPU0, column GPU1: 'FOO' is no connection; expected X, NV#, PIX, PXB, PHB, NODE or SYS");
-  CHECK(parse_error("GPU0 GPU1\nGPU0 X\nGPU1 PIX X\n") ==
+  CHECK(smi_error("GPU0 GPU1\nGPU0 X\nGPU1 PIX X\n") ==
         "topo.txt, line 2: row GPU0, column GPU1: the cell is missing; expected X, NV#, PIX, PXB, PHB, NODE or SYS");
-  CHECK(parse_error("GPU0 GPU1\nGPU0 X PIX\n") == "topo.txt, line 1: column GPU1 has no row of its own");
-  CHECK(contains(parse_error("GPU0 GPU1\nGPU0 X PIX\nGPU1 SYS X\n"), "line 3: row GPU1, column GPU0 differs from row GPU0"));
-  CHECK(contains(parse_error("GPU0 GPU1\nGPU0 PIX PIX\nGPU1 PIX X\n"),
-                 "line 2: row GPU0, column GPU0: a row's own column holds X"));
-  CHECK(contains(parse_error("GPU0 GPU1\nGPU0 X X\nGPU1 PIX X\n"), "column GPU1: X stands only in a row's own column"));
-  CHECK(contains(parse_error("GPU0 GPU1\nGPU0 X PIX\nGPU0 X PIX\n"), "line 3: a second row for GPU0"));
-  CHECK(contains(parse_error("GPU0 GPU0\nGPU0 X X\n"), "column GPU0 occurs twice"));
-  CHECK(contains(parse_error("GPU0 NIC0\nGPU0 X NV2\n"), "an adapter has no NVLink"));
-  CHECK(contains(parse_error("GPU0 NIC0 GPU1\n"), "column GPU1 stands after an adapter"));
+  CHECK(smi_error("GPU0 GPU1\nGPU0 X PIX\n") == "topo.txt, line 1: column GPU1 has no row of its own");
+  CHECK(contains(smi_error("GPU0 GPU1\nGPU0 X PIX\nGPU1 SYS X\n"), "line 3: row GPU1, column GPU0 differs from row GPU0"));
+  CHECK(
+      contains(smi_error("GPU0 GPU1\nGPU0 PIX PIX\nGPU1 PIX X\n"), "line 2: row GPU0, column GPU0: a row's own column holds X"));
+  CHECK(contains(smi_error("GPU0 GPU1\nGPU0 X X\nGPU1 PIX X\n"), "column GPU1: X stands only in a row's own column"));
+  CHECK(contains(smi_error("GPU0 GPU1\nGPU0 X PIX\nGPU0 X PIX\n"), "line 3: a second row for GPU0"));
+  CHECK(contains(smi_error("GPU0 GPU0\nGPU0 X X\n"), "column GPU0 occurs twice"));
+  CHECK(contains(smi_error("GPU0 NIC0\nGPU0 X NV2\n"), "an adapter has no NVLink"));
+  CHECK(contains(smi_error("GPU0 NIC0 GPU1\n"), "column GPU1 stands after an adapter"));
 }
 
 TEST_CASE("every real machine's matrix is imported") {

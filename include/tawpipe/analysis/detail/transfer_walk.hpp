@@ -233,8 +233,8 @@ class TransferWalk {
     bool cut = false;
     std::int32_t part = walk_.parts().find({});
     for (const Source& source : sources_) {
-      const std::uint8_t accesses = accesses_[index(source.rank)];
-      const bool keeps = source.use.access == Access::read_write && (accesses & has_read) != 0;
+      const std::uint8_t access = accesses_[index(source.rank)];
+      const bool keeps = source.use.access == Access::read_write && (access & has_read) != 0;
       const bool other_part = source.content.tensor != walk_.layout().place(task.rank).tensor;
       if (keeps || source.content.holds != Holds::weights || other_part) continue;
       gathered.holds = Holds::weights;
@@ -242,7 +242,7 @@ class TransferWalk {
       gathered.pieces = walk_.pieces().unite(gathered.pieces, source.content.pieces);
       cut = cut || source.content.part != 0;
       part = walk_.parts().unite(part, task.split == none<SplitId> ? source.content.part : taken(task, source.rank));
-      if (source.use.access == Access::read_write || (accesses & has_read_write) == 0) {
+      if (source.use.access == Access::read_write || (access & has_read_write) == 0) {
         counted = walk_.pieces().unite(counted, source.content.pieces);
       }
     }

@@ -71,32 +71,32 @@ std::vector<T> both_ways(const std::vector<T>& start, const Make& make) {
   return alone;
 }
 
-constexpr std::int64_t rows = 7;
+constexpr std::int64_t row_count = 7;
 
 template <class T>
 void check_norms(std::int64_t hidden) {
   CAPTURE(hidden);
-  const auto x = numbers<T>(rows * hidden, 1, 2);
+  const auto x = numbers<T>(row_count * hidden, 1, 2);
   const auto gain = numbers<T>(hidden, 2);
   const auto y = both_ways(std::vector<T>(x.size()),
-                           [&](T* to) { return cuda::RmsNorm<T>{x.data(), gain.data(), to, rows, hidden, 1e-5F}; });
+                           [&](T* to) { return cuda::RmsNorm<T>{x.data(), gain.data(), to, row_count, hidden, 1e-5F}; });
   std::vector<float> wanted(x.size());
-  host::rms_norm(wide(x).data(), wide(gain).data(), wanted.data(), rows, hidden, 1e-5F);
+  host::rms_norm(wide(x).data(), wide(gain).data(), wanted.data(), row_count, hidden, 1e-5F);
   check_near(y, wanted);
 
-  const auto gradient = numbers<T>(rows * hidden, 3);
-  const auto residual = numbers<T>(rows * hidden, 4);
+  const auto gradient = numbers<T>(row_count * hidden, 3);
+  const auto residual = numbers<T>(row_count * hidden, 4);
   auto back = wide(gradient);
   std::vector<float> gain_gradient(static_cast<std::size_t>(hidden));
-  host::rms_norm_backward(wide(x).data(), wide(gain).data(), back.data(), gain_gradient.data(), rows, hidden, 1e-5F);
-  std::vector<float> partial(static_cast<std::size_t>(cuda::RmsNormBackward<T>::blocks(rows) * hidden));
+  host::rms_norm_backward(wide(x).data(), wide(gain).data(), back.data(), gain_gradient.data(), row_count, hidden, 1e-5F);
+  std::vector<float> partial(static_cast<std::size_t>(cuda::RmsNormBackward<T>::blocks(row_count) * hidden));
   const auto plain = both_ways(std::vector<T>(x.size()), [&](T* to) {
-    return cuda::RmsNormBackward<T>{x.data(),       gain.data(), gradient.data(), nullptr, to, nullptr,
-                                    partial.data(), rows,        hidden,          1e-5F};
+    return cuda::RmsNormBackward<T>{x.data(), gain.data(),    gradient.data(), nullptr, to,
+                                    nullptr,  partial.data(), row_count,       hidden,  1e-5F};
   });
   check_near(plain, back);
   const auto sums = both_ways(std::vector<float>(gain_gradient.size()), [&](float* to) {
-    return cuda::SumRows{partial.data(), cuda::RmsNormBackward<T>::blocks(rows), hidden, to};
+    return cuda::SumRows{partial.data(), cuda::RmsNormBackward<T>::blocks(row_count), hidden, to};
   });
   check_near(sums, gain_gradient);
 
@@ -104,9 +104,9 @@ void check_norms(std::int64_t hidden) {
   for (std::size_t i = 0; i < back.size(); ++i) back[i] += widen(residual[i]);
   std::vector<T> keep = x;
   std::vector<T> to = gradient;
-  const auto other = numbers<T>(rows * hidden, 5);
+  const auto other = numbers<T>(row_count * hidden, 5);
   cuda::run_on_host(cuda::RmsNormBackward<T>{keep.data(), gain.data(), gradient.data(), residual.data(), to.data(), keep.data(),
-                                             partial.data(), rows, hidden, 1e-5F});
+                                             partial.data(), row_count, hidden, 1e-5F});
   check_near(to, back);
   CHECK(wide(keep) == wide(gradient));
 }
@@ -141,22 +141,22 @@ void check_elementwise(std::int64_t count) {
 template <class T>
 void check_loss(std::int64_t vocab) {
   CAPTURE(vocab);
-  const auto logits = numbers<T>(rows * vocab, 1, 6);
+  const auto logits = numbers<T>(row_count * vocab, 1, 6);
   std::vector<std::int32_t> targets;
-  for (std::int64_t r = 0; r < rows; ++r) targets.push_back(static_cast<std::int32_t>(r * 5 % vocab));
-  const auto sums = both_ways(std::vector<float>(rows), [&](float* to) {
-    return cuda::LogSumExp<T>{logits.data(), to, rows, vocab};
+  for (std::int64_t r = 0; r < row_count; ++r) targets.push_back(static_cast<std::int32_t>(r * 5 % vocab));
+  const auto sums = both_ways(std::vector<float>(row_count), [&](float* to) {
+    return cuda::LogSumExp<T>{logits.data(), to, row_count, vocab};
   });
   auto softmax = wide(logits);
-  const double wanted = host::cross_entropy(softmax.data(), targets.data(), rows, vocab);
+  const double wanted = host::cross_entropy(softmax.data(), targets.data(), row_count, vocab);
   double loss = 0;
-  support::run_with_threads(cuda::MeanLoss<T>{logits.data(), sums.data(), targets.data(), &loss, rows, vocab}, 3);
+  support::run_with_threads(cuda::MeanLoss<T>{logits.data(), sums.data(), targets.data(), &loss, row_count, vocab}, 3);
   CHECK(std::abs(loss - wanted) < 2e-6);
-  host::cross_entropy_backward(softmax.data(), targets.data(), rows, vocab, 0.5);
+  host::cross_entropy_backward(softmax.data(), targets.data(), row_count, vocab, 0.5);
   const float scale = 16;
   for (float& p : softmax) p *= scale;
   const auto gradient = both_ways(logits, [&](T* to) {
-    return cuda::CrossEntropyBackward<T>{to, sums.data(), targets.data(), rows, vocab, 0.5F / rows, &scale};
+    return cuda::CrossEntropyBackward<T>{to, sums.data(), targets.data(), row_count, vocab, 0.5F / row_count, &scale};
   });
   check_near(gradient, softmax);
 }

@@ -11,10 +11,13 @@
 #include <vector>
 
 #include "support/clusters.hpp"
+#include "support/unit_computations.hpp"
 #include "tawpipe/cost/fixed.hpp"
 #include "tawpipe/simulate/simulator.hpp"
 
 using namespace tawpipe::literals;
+using support::count;
+using support::makespan;
 using tawpipe::BufferKind;
 using tawpipe::DeviceGroups;
 using tawpipe::Op;
@@ -23,20 +26,6 @@ using tawpipe::Workload;
 using tawpipe::schedules::data_parallel;
 using tawpipe::schedules::zero1;
 using tawpipe::schedules::zero2;
-
-namespace {
-
-int count(const Schedule& schedule, Op op) {
-  return static_cast<int>(std::ranges::count_if(schedule.tasks(), [&](const auto& task) { return task.op == op; }));
-}
-
-/// A forward takes 1 s, a backward 2 s, a collective `transfer`.
-tawpipe::Duration makespan(const Schedule& schedule, tawpipe::Duration transfer) {
-  const tawpipe::FixedCost cost{.forward = 1_s, .backward_input = 1_s, .backward_weight = 1_s, .transfer = transfer};
-  return tawpipe::Simulator{support::cluster(schedule.ranks()), cost}.run(schedule).makespan();
-}
-
-}  // namespace
 
 TEST_CASE("DDP sums each unit once an iteration, however many microbatches") {
   for (const std::int64_t microbatches : {4, 8, 9}) {

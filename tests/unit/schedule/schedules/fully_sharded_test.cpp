@@ -10,47 +10,35 @@
 #include <utility>
 #include <vector>
 
-#include "support/clusters.hpp"
+#include "support/unit_computations.hpp"
 #include "tawpipe/core/error.hpp"
-#include "tawpipe/cost/fixed.hpp"
-#include "tawpipe/simulate/simulator.hpp"
 
 using namespace tawpipe::literals;
+using support::count;
+using support::makespan;
 using tawpipe::DeviceGroups;
-using tawpipe::FixedCost;
 using tawpipe::Op;
 using tawpipe::Schedule;
-using tawpipe::Simulator;
 using tawpipe::Workload;
 using tawpipe::schedules::FullyShardedOptions;
 
 namespace {
 
-Schedule build(int ranks, int groups, std::int64_t microbatches, const FullyShardedOptions& options = {}) {
+Schedule sharded(int ranks, int groups, std::int64_t microbatches, const FullyShardedOptions& options = {}) {
   return tawpipe::schedules::fully_sharded(Workload::abstract(ranks, microbatches), DeviceGroups::even(ranks, groups), options);
-}
-
-int count(const Schedule& schedule, Op op) {
-  return static_cast<int>(std::ranges::count_if(schedule.tasks(), [&](const auto& task) { return task.op == op; }));
-}
-
-/// A forward takes 1 s, a backward 2 s, a collective `transfer`.
-tawpipe::Duration makespan(const Schedule& schedule, tawpipe::Duration transfer) {
-  const FixedCost cost{.forward = 1_s, .backward_input = 1_s, .backward_weight = 1_s, .transfer = transfer};
-  return Simulator{support::cluster(schedule.ranks()), cost}.run(schedule).makespan();
 }
 
 }  // namespace
 
 TEST_CASE("each round gathers each unit twice and scatters it once") {
-  const Schedule schedule = build(4, 2, 8);  // 4 units, 2 rounds
+  const Schedule schedule = sharded(4, 2, 8);  // 4 units, 2 rounds
   CHECK(count(schedule, Op::all_gather) == 2 * 2 * 4);
   CHECK(count(schedule, Op::reduce_scatter) == 2 * 4);
-  CHECK(count(build(4, 2, 8, {.reshard = false}), Op::all_gather) == 2 * 4);
+  CHECK(count(sharded(4, 2, 8, {.reshard = false}), Op::all_gather) == 2 * 4);
 }
 
 TEST_CASE("on two levels each gather is one in each rail and one in each node") {
-  const Schedule schedule = build(6, 2, 6, {.two_level = true});  // 6 units; 3 rails of 2, 2 nodes of 3
+  const Schedule schedule = sharded(6, 2, 6, {.two_level = true});  // 6 units; 3 rails of 2, 2 nodes of 3
   CHECK(count(schedule, Op::all_gather) == 2 * 6 * (3 + 2));
   CHECK(count(schedule, Op::reduce_scatter) == 6 * (3 + 2));
   for (const auto& task : schedule.tasks()) {
@@ -63,27 +51,27 @@ TEST_CASE("on two levels each gather is one in each rail and one in each node") 
 }
 
 TEST_CASE("one node has one level") {
-  CHECK(count(build(4, 1, 4, {.two_level = true}), Op::all_gather) == count(build(4, 1, 4), Op::all_gather));
+  CHECK(count(sharded(4, 1, 4, {.two_level = true}), Op::all_gather) == count(sharded(4, 1, 4), Op::all_gather));
 }
 
 TEST_CASE("on one rank nothing is gathered") {
-  const Schedule schedule = build(1, 1, 2);
+  const Schedule schedule = sharded(1, 1, 2);
   CHECK(schedule.tasks().size() == 2 * 2 + 1);
 }
 
 TEST_CASE("a gather hides behind computation once a unit is prefetched") {
   // 3 units, one round. Without prefetch nothing overlaps: 6 gathers of 1 s, forwards of 1 s, backwards of 2 s; scatters run
   // beside, the last after all: 6 + 3 + 6 + 1 = 16. With one unit ahead only the first gather shows: 1 + 3 + 6 + 1 = 11.
-  CHECK(makespan(build(3, 1, 3, {.prefetch = 0}), 1_s) == 16_s);
-  CHECK(makespan(build(3, 1, 3, {.prefetch = 1}), 1_s) == 11_s);
-  CHECK(makespan(build(3, 1, 3, {.prefetch = 2}), 1_s) == 11_s);
+  CHECK(makespan(sharded(3, 1, 3, {.prefetch = 0}), 1_s) == 16_s);
+  CHECK(makespan(sharded(3, 1, 3, {.prefetch = 1}), 1_s) == 11_s);
+  CHECK(makespan(sharded(3, 1, 3, {.prefetch = 2}), 1_s) == 11_s);
   // one communicator, the next gather before each scatter: the same, as no scatter is longer than the backward beside it
-  CHECK(makespan(build(3, 1, 3, {.gather_first = true}), 1_s) == 16_s);
-  CHECK_THROWS_AS(build(3, 1, 3, {.prefetch = 1, .gather_first = true}), tawpipe::InputError);
+  CHECK(makespan(sharded(3, 1, 3, {.gather_first = true}), 1_s) == 16_s);
+  CHECK_THROWS_AS(sharded(3, 1, 3, {.prefetch = 1, .gather_first = true}), tawpipe::InputError);
   // no overlap: all of 6 gathers, 3 scatters, 9 s of work
-  CHECK(makespan(build(3, 1, 3, {.overlap = false}), 1_s) == 18_s);
+  CHECK(makespan(sharded(3, 1, 3, {.overlap = false}), 1_s) == 18_s);
   // a unit that stays is not gathered again: 3 + 3 + 6 + 1
-  CHECK(makespan(build(3, 1, 3, {.prefetch = 0, .reshard = false}), 1_s) == 13_s);
+  CHECK(makespan(sharded(3, 1, 3, {.prefetch = 0, .reshard = false}), 1_s) == 13_s);
 }
 
 TEST_CASE("a unit of a model is its embedding, a layer, or its head") {
@@ -100,8 +88,8 @@ TEST_CASE("a unit of a model is its embedding, a layer, or its head") {
 TEST_CASE("every option that it was built with is recorded, and a negative prefetch refused") {
   const std::vector<std::pair<std::string, std::string>> expected{
       {"collectives", "two-level"}, {"prefetch", "2"}, {"gather-first", "off"}, {"reshard", "off"}, {"overlap", "off"}};
-  CHECK(build(4, 2, 4, {.two_level = true, .prefetch = 2, .reshard = false, .overlap = false}).options() == expected);
-  CHECK_THROWS_WITH_AS(build(4, 2, 4, {.prefetch = -1}), "fsdp needs prefetch=0 or more", tawpipe::InputError);
+  CHECK(sharded(4, 2, 4, {.two_level = true, .prefetch = 2, .reshard = false, .overlap = false}).options() == expected);
+  CHECK_THROWS_WITH_AS(sharded(4, 2, 4, {.prefetch = -1}), "fsdp needs prefetch=0 or more", tawpipe::InputError);
 }
 
 TEST_CASE("with a copy in the node only forwards gather between nodes") {
@@ -122,7 +110,7 @@ TEST_CASE("with a copy in the node only forwards gather between nodes") {
 TEST_CASE("one node is its own copy") {
   const DeviceGroups nodes = DeviceGroups::even(4, 1);
   const Schedule schedule = tawpipe::schedules::node_copy_sharded(Workload::abstract(4, 4), nodes);
-  CHECK(schedule.tasks().size() == build(4, 1, 4).tasks().size());
+  CHECK(schedule.tasks().size() == sharded(4, 1, 4).tasks().size());
   for (const auto& buffer : schedule.buffers()) {
     if (buffer.kind == tawpipe::BufferKind::transfer) CHECK_FALSE(buffer.persistent);
   }

@@ -24,7 +24,7 @@ using tawpipe::schedules::PipelineProgram;
 
 namespace {
 
-constexpr tawpipe::FixedCost cost{30_s, 40_s, 20_s, 1_s};
+constexpr tawpipe::FixedCost hops{30_s, 40_s, 20_s, 1_s};
 
 /// Two ranks, two copies of two stages; microbatch 0 goes down, 1 up.
 PipelineProgram crossing() {
@@ -72,7 +72,7 @@ TEST_CASE("microbatches that meet the same stage on two ranks leave gradients th
   CHECK(count(Op::update, Payload::nothing) == 4);        // two copies of two stages
   CHECK(count(Op::pass, Payload::activations) == 2);
   // 30, hop, 30, 60, hop, 60: both microbatches at once, then two sums of 1 s one after the other
-  CHECK(support::run_pipeline(schedule, cost).makespan == 184_s);
+  CHECK(support::run_pipeline(schedule, hops).makespan == 184_s);
 }
 
 TEST_CASE("a joined block starts when both inputs are there and hands both results on at its end") {
@@ -84,7 +84,7 @@ TEST_CASE("a joined block starts when both inputs are there and hands both resul
     return two;
   };
   const auto makespan = [&](bool joined) {
-    return support::run_pipeline(pipeline("block", Workload::abstract(2, 2), program(joined), {}), cost).makespan;
+    return support::run_pipeline(pipeline("block", Workload::abstract(2, 2), program(joined), {}), hops).makespan;
   };
   // F0 30, hop, F0 30, B0 60: 121. Apart: F1 is there already, so F1 30, B1 60, hop, B1 60.
   CHECK(makespan(false) == 272_s);
@@ -104,7 +104,7 @@ TEST_CASE("what backward_weight does not need is released at the end of backward
   const auto peak = [&](tawpipe::Share kept) {
     program.kept = kept;
     const Schedule schedule = pipeline("released", Workload::abstract(1, 2), program, {});
-    const auto timeline = tawpipe::Simulator{support::cluster(1), cost}.run(schedule);
+    const auto timeline = tawpipe::Simulator{support::cluster(1), hops}.run(schedule);
     return tawpipe::peak_memory(schedule, timeline)[0].by_kind[static_cast<std::size_t>(tawpipe::BufferKind::activations)];
   };
   CHECK(peak({1, 1}) == 2_MB);  // both microbatches' 1 MB

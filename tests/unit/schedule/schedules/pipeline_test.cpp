@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "support/clusters.hpp"
+#include "support/unit_computations.hpp"
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/cost/fixed.hpp"
 #include "tawpipe/schedule/schedules/gpipe.hpp"
@@ -17,6 +18,7 @@
 #include "tawpipe/simulate/simulator.hpp"
 
 using namespace tawpipe::literals;
+using support::count;
 using tawpipe::FixedCost;
 using tawpipe::Op;
 using tawpipe::Payload;
@@ -32,9 +34,9 @@ using tawpipe::schedules::PipelineProgram;
 namespace {
 
 /// Times in which a hop is short against a computation, as the closed forms ask.
-const FixedCost costs[] = {{.forward = 30_s, .backward_input = 40_s, .backward_weight = 20_s, .transfer = 1_s},
-                           {.forward = 10_s, .backward_input = 10_s, .backward_weight = 10_s, .transfer = 0_s},
-                           {.forward = 50_s, .backward_input = 30_s, .backward_weight = 0_s, .transfer = 2_s}};
+const FixedCost costs_with_short_hops[] = {{.forward = 30_s, .backward_input = 40_s, .backward_weight = 20_s, .transfer = 1_s},
+                                           {.forward = 10_s, .backward_input = 10_s, .backward_weight = 10_s, .transfer = 0_s},
+                                           {.forward = 50_s, .backward_input = 30_s, .backward_weight = 0_s, .transfer = 2_s}};
 
 tawpipe::Duration whole(const FixedCost& cost) { return cost.forward + cost.backward_input + cost.backward_weight; }
 
@@ -49,17 +51,13 @@ int most_kept(const Schedule& schedule, int rank) {
   return most;
 }
 
-int count(const Schedule& schedule, Op op) {
-  return static_cast<int>(std::ranges::count_if(schedule.tasks(), [&](const auto& task) { return task.op == op; }));
-}
-
 }  // namespace
 
 TEST_CASE("GPipe takes (m + p-1)(F+B) + 2(p-1)c") {
   for (int p = 1; p <= 16; ++p) {
     const auto cluster = support::cluster(p);
     for (int m = 1; m <= 64; m += m < 16 ? 1 : 8) {
-      const FixedCost& cost = costs[m % 3];
+      const FixedCost& cost = costs_with_short_hops[m % 3];
       CAPTURE(p);
       CAPTURE(m);
       const auto expected = whole(cost) * (m + p - 1) + cost.transfer * (2 * (p - 1));
@@ -73,7 +71,7 @@ TEST_CASE("1F1B takes (m + p-1)(F+B) + c[2(p-1)m/p + 2(p-2)] where p divides m")
     const auto cluster = support::cluster(p);
     for (int m = p; m <= 64; m += p) {
       const Schedule schedule = one_f_one_b(Workload::abstract(p, m), p);
-      for (const FixedCost& cost : costs) {
+      for (const FixedCost& cost : costs_with_short_hops) {
         CAPTURE(p);
         CAPTURE(m);
         const auto expected = whole(cost) * (m + p - 1) + cost.transfer * (2 * (p - 1) * (m / p) + 2 * (p - 2));
@@ -84,7 +82,7 @@ TEST_CASE("1F1B takes (m + p-1)(F+B) + c[2(p-1)m/p + 2(p-2)] where p divides m")
 }
 
 TEST_CASE("1F1B on one rank is plain training") {
-  const FixedCost& cost = costs[0];
+  const FixedCost& cost = costs_with_short_hops[0];
   CHECK(Simulator{support::cluster(1), cost}.run(one_f_one_b(Workload::abstract(1, 7), 1)).makespan() == whole(cost) * 7);
 }
 
@@ -93,7 +91,8 @@ TEST_CASE("without communication cost 1F1B takes as long as GPipe for any number
     for (int m = 1; m <= 20; ++m) {
       CAPTURE(p);
       CAPTURE(m);
-      const auto made = Simulator{support::cluster(p), costs[1]}.run(one_f_one_b(Workload::abstract(p, m), p)).makespan();
+      const auto made =
+          Simulator{support::cluster(p), costs_with_short_hops[1]}.run(one_f_one_b(Workload::abstract(p, m), p)).makespan();
       CHECK(made == 30_s * (m + p - 1));
     }
   }
@@ -114,7 +113,7 @@ TEST_CASE("transfers that hold the compute lane never make a pipeline faster") {
       CAPTURE(p);
       CAPTURE(m);
       const Workload work = Workload::abstract(p, m);
-      const Simulator simulator{support::cluster(p), costs[0]};
+      const Simulator simulator{support::cluster(p), costs_with_short_hops[0]};
       CHECK(simulator.run(gpipe(work, p, {.overlap = false})).makespan() >= simulator.run(gpipe(work, p)).makespan());
       CHECK(simulator.run(one_f_one_b(work, p, {.overlap = false})).makespan() >= simulator.run(one_f_one_b(work, p)).makespan());
     }
@@ -139,7 +138,7 @@ TEST_CASE("two stages on one rank hand over without a transfer") {
   const Schedule schedule = pipeline("folded", Workload::abstract(2, 1), program, {});
   CHECK(count(schedule, Op::pass) == 2);
   // 2 devices' shares in 3 stages: 2/3 of 30 s and of 60 s each; six computations one after the other, two hops of 1 s
-  CHECK(Simulator{support::cluster(2), costs[0]}.run(schedule).makespan() == 20_s * 3 + 40_s * 3 + 2_s);
+  CHECK(Simulator{support::cluster(2), costs_with_short_hops[0]}.run(schedule).makespan() == 20_s * 3 + 40_s * 3 + 2_s);
 }
 
 TEST_CASE("a backward in two halves sends after the first and adds its gradient in the second") {
@@ -148,7 +147,7 @@ TEST_CASE("a backward in two halves sends after the first and adds its gradient 
                                             {{Op::forward, 1, 0}, {Op::backward_input, 1, 0}, {Op::backward_weight, 1, 0}}}};
   const Schedule schedule = pipeline("split", Workload::abstract(2, 1), program, {});
   // 30, hop, 30, 40, hop, 40, 20: rank 1's 20 s run beside the hop and rank 0's 40 s
-  CHECK(Simulator{support::cluster(2), costs[0]}.run(schedule).makespan() == 162_s);
+  CHECK(Simulator{support::cluster(2), costs_with_short_hops[0]}.run(schedule).makespan() == 162_s);
 }
 
 TEST_CASE("a tied embedding on two ranks is summed over both, an untied one is not") {

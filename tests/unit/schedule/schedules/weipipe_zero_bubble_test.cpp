@@ -29,10 +29,10 @@ using tawpipe::schedules::weipipe_zb2;
 
 namespace {
 
-const FixedCost costs[] = {{.forward = 1_s, .backward_input = 1_s, .backward_weight = 1_s, .transfer = 0_s},
-                           {.forward = 3_s, .backward_input = 5_s, .backward_weight = 2_s, .transfer = 0_s},
-                           {.forward = 2_s, .backward_input = 1_s, .backward_weight = 7_s, .transfer = 0_s},
-                           {.forward = 4_s, .backward_input = 1_s, .backward_weight = 0_s, .transfer = 0_s}};
+const FixedCost line_times[] = {{.forward = 1_s, .backward_input = 1_s, .backward_weight = 1_s, .transfer = 0_s},
+                                {.forward = 3_s, .backward_input = 5_s, .backward_weight = 2_s, .transfer = 0_s},
+                                {.forward = 2_s, .backward_input = 1_s, .backward_weight = 7_s, .transfer = 0_s},
+                                {.forward = 4_s, .backward_input = 1_s, .backward_weight = 0_s, .transfer = 0_s}};
 
 tawpipe::Duration sum(const FixedCost& cost) { return cost.forward + cost.backward_input + cost.backward_weight; }
 tawpipe::Duration longest(const FixedCost& cost) { return std::max({cost.forward, cost.backward_input, cost.backward_weight}); }
@@ -48,7 +48,7 @@ TEST_CASE("one line takes AP(F + B + W) + (P-1) max(F, B, W), with whole backwar
     for (int a = 1; a <= 4; ++a) {
       const Schedule schedule = weipipe_zb1(Workload::abstract(p, a * p), p, {.order = Order::paper});
       const Schedule whole = weipipe_zb1(Workload::abstract(p, a * p), p, {.order = Order::paper, .split = false});
-      for (const FixedCost& cost : costs) {
+      for (const FixedCost& cost : line_times) {
         CAPTURE(p);
         CAPTURE(a);
         const Simulator simulator{support::cluster(p), cost};
@@ -66,7 +66,7 @@ TEST_CASE("several lines take AP(F + B + W) + (G-1) max(F, B, W), with ranks in 
     const int p = lines.ranks();
     for (int a = 1; a <= 3; ++a) {
       const Schedule schedule = weipipe_zb2(Workload::abstract(p, a * p), lines, {.order = Order::paper});
-      for (const FixedCost& cost : costs) {
+      for (const FixedCost& cost : line_times) {
         CAPTURE(p);
         CAPTURE(lines.largest());
         CAPTURE(a);
@@ -81,7 +81,7 @@ TEST_CASE("with equal times no rank waits between its first and its last computa
   for (int p = 1; p <= 12; ++p) {
     CAPTURE(p);
     const Schedule schedule = weipipe_zb1(Workload::abstract(p, 3 * p), p, {.order = Order::paper});
-    const auto timeline = Simulator{support::cluster(p), costs[0]}.run(schedule);
+    const auto timeline = Simulator{support::cluster(p), line_times[0]}.run(schedule);
     std::vector<tawpipe::TimePoint> first(static_cast<std::size_t>(p), tawpipe::TimePoint{} + timeline.makespan());
     std::vector<tawpipe::TimePoint> last(static_cast<std::size_t>(p));
     for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
@@ -100,7 +100,7 @@ TEST_CASE("with equal times no rank waits between its first and its last computa
 
 TEST_CASE("eager order is never slower than in turns, and without communication cost has no bubble to speak of") {
   for (int p = 1; p <= 12; ++p) {
-    for (const FixedCost& cost : costs) {
+    for (const FixedCost& cost : line_times) {
       CAPTURE(p);
       const Simulator simulator{support::cluster(p), cost};
       const Workload work = Workload::abstract(p, 2 * p);

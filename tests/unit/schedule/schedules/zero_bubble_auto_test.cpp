@@ -57,8 +57,8 @@ TEST_CASE("a slow first stage holds back the forwards of those behind it") {
 TEST_CASE("the plan's own span is the simulated one") {
   const std::vector<ZeroBubbleStage> stages(6, {310, 290, 180, 5, 2, 50});
   for (const bool wait : {false, true}) {
-    const detail::ZeroBubbleChoices choices{6, 20, wait, wait, !wait};
-    detail::ZeroBubblePlanner planner{stages, 7, 20, choices};
+    const tawpipe::schedules::detail::ZeroBubbleChoices choices{6, 20, wait, wait, !wait};
+    tawpipe::schedules::detail::ZeroBubblePlanner planner{stages, 7, 20, choices};
     planner.run();
     PipelineProgram program;
     for (int s = 0; s < 6; ++s) program.rank_of_stage.push_back(s);
@@ -104,8 +104,8 @@ TEST_CASE("tries make the order no longer, the same way each time, and shorter w
 TEST_CASE("stages may differ: a longer last stage bounds the span from below") {
   std::vector<ZeroBubbleStage> stages(4, {100, 100, 60, 1, 1, 8});
   stages.back() = {150, 150, 80, 1, 1, 8};
-  const detail::ZeroBubbleChoices choices{4, 16, false, false, false};
-  detail::ZeroBubblePlanner planner{stages, 1, 16, choices};
+  const tawpipe::schedules::detail::ZeroBubbleChoices choices{4, 16, false, false, false};
+  tawpipe::schedules::detail::ZeroBubblePlanner planner{stages, 1, 16, choices};
   planner.run();
   CHECK(planner.span() >= 16 * 380);
   CHECK(planner.span() < 17 * 380 + 3 * 260);
@@ -118,7 +118,8 @@ TEST_CASE("real models are planned by their operations") {
   // a limit in bytes: two microbatches of the largest stage, more of a smaller one
   tawpipe::Bytes largest;
   for (const auto& stage : schedule.stages()) largest = std::max(largest, stage.saved);
-  const auto program = zb_auto_program(detail::zero_bubble_stages(work, 4, {.limit_bytes = largest * 2}), 0, 12);
+  const auto program =
+      zb_auto_program(tawpipe::schedules::detail::zero_bubble_stages(work, 4, {.limit_bytes = largest * 2}), 0, 12);
   const auto peaks = peak_saved(program);
   for (std::size_t s = 0; s < peaks.size(); ++s) CHECK(schedule.stages()[s].saved * peaks[s] <= largest * 2);
   CHECK(peaks[0] >= 2);

@@ -1,0 +1,17 @@
+// What the command prints with --json, as a value.
+// Not: running it (command.hpp).
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "support/command.hpp"
+
+namespace support {
+
+inline nlohmann::json parsed(const Result& result) {
+  CAPTURE(result.err);
+  REQUIRE(nlohmann::json::accept(result.out));
+  return nlohmann::json::parse(result.out);
+}
+
+}  // namespace support
