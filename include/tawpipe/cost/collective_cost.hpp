@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tawpipe/core/ids.hpp"
+#include "tawpipe/core/units.hpp"
 #include "tawpipe/schedule/op.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 #include "tawpipe/topology/cluster.hpp"
@@ -25,6 +26,11 @@ struct CollectiveShape {
   std::vector<std::pair<Rank, Rank>> edges;  ///< sender, receiver; an edge listed twice carries twice
   double fraction = 1;                       ///< of the whole buffer, over each edge
   double latency_steps = 1;                  ///< hops that the first byte of a chunk makes one after the other, in edges
+
+  /// What those hops take, of edges that take `of_edges` seconds together: each the mean.
+  Duration latency(double of_edges) const {
+    return edges.empty() ? Duration{} : seconds(of_edges / static_cast<double>(edges.size()) * latency_steps);
+  }
 };
 
 namespace detail {

@@ -123,7 +123,7 @@ struct MeasuredCost {
     const CollectiveShape shape = communication_shape(schedule, task, Algorithm::ring, cluster);
     double latency = 0;
     for (const auto& [from, to] : shape.edges) latency += add_edge(path, from, to, cluster);
-    if (!shape.edges.empty()) path.latency = seconds(latency / static_cast<double>(shape.edges.size()) * shape.latency_steps);
+    path.latency = shape.latency(latency);
     path.fraction = shape.fraction;
     detail::merge_loads(path.loads);
     return path;

@@ -53,14 +53,13 @@ struct RooflineCost {
     }
     const CollectiveShape shape = communication_shape(schedule, task, all_reduce, cluster);
     Path path;
-    path.latency = overhead;
     double latency = 0;
     for (const auto& [from, to] : shape.edges) {
       const Route route = cluster.route(from, to);
       for (const LinkId link : route.links) path.loads.push_back({link, 1});
       latency += to_seconds(route.latency);
     }
-    if (!shape.edges.empty()) path.latency += seconds(latency / static_cast<double>(shape.edges.size()) * shape.latency_steps);
+    path.latency = overhead + shape.latency(latency);
     path.fraction = shape.fraction;
     detail::merge_loads(path.loads);
     return path;
