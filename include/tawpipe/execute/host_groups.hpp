@@ -15,22 +15,28 @@
 
 namespace tawpipe {
 
-/// The hosts as device groups. @param host_of  [rank] anything that is equal on one host
-/// @param advice  how the launcher is told to number ranks host by host
+/// @param host_of  [rank] anything that is equal on one host
+/// @param advice   how the launcher is told to number ranks host by host
 /// @throws InputError  if ranks are not numbered host by host, as groups need it.
 template <class Host>
-DeviceGroups host_groups(const std::vector<Host>& host_of, std::string_view advice) {
-  std::vector<std::int32_t> sizes;
-  for (std::size_t r = 0; r < host_of.size(); ++r) {
+void check_host_by_host(const std::vector<Host>& host_of, std::string_view advice) {
+  for (std::size_t r = 1; r < host_of.size(); ++r) {
     const auto first = static_cast<std::size_t>(std::find(host_of.begin(), host_of.end(), host_of[r]) - host_of.begin());
-    if (first == r) {
-      sizes.push_back(1);
-    } else if (host_of[r - 1] == host_of[r]) {
-      ++sizes.back();
-    } else {
+    if (first != r && host_of[r - 1] != host_of[r]) {
       throw InputError(concat("ranks ", first, " and ", r, " are on one host and rank ", r - 1,
                               " is on another; ranks must be numbered host by host: ", advice));
     }
+  }
+}
+
+/// The hosts as device groups; parameters and errors as of check_host_by_host().
+template <class Host>
+DeviceGroups host_groups(const std::vector<Host>& host_of, std::string_view advice) {
+  check_host_by_host(host_of, advice);
+  std::vector<std::int32_t> sizes;
+  for (std::size_t r = 0; r < host_of.size(); ++r) {
+    if (r == 0 || host_of[r - 1] != host_of[r]) sizes.push_back(0);
+    ++sizes.back();
   }
   return DeviceGroups{std::move(sizes)};
 }

@@ -92,7 +92,7 @@ inline std::string describe(const std::vector<GpuPlace>& ranks) {
 inline DeviceGroups link_groups(const std::vector<GpuPlace>& ranks, std::string_view advice) {
   std::vector<std::string> hosts;
   for (const GpuPlace& one : ranks) hosts.push_back(one.host);
-  static_cast<void>(host_groups(hosts, advice));
+  check_host_by_host(hosts, advice);
   const std::vector<std::size_t> island = detail::islands(ranks);
   std::vector<std::int32_t> sizes;
   for (std::size_t r = 0; r < ranks.size(); ++r) {

@@ -56,8 +56,10 @@ class RankThreads {
   /// Tells all ranks that one has failed. The first to say so is the one that is blamed.
   void fail(int rank, const std::string& why) {
     const std::lock_guard lock{mutex_};
-    if (first_ < 0) why_ = one_line(why);
-    if (first_ < 0) first_ = rank;
+    if (first_ < 0) {
+      why_ = one_line(why);
+      first_ = rank;
+    }
     failed_.store(true);
     changed_.notify_all();
   }
