@@ -17,6 +17,12 @@ namespace {
 const std::string names =
     "table,schedule,hidden,sequence,throughput_tokens_per_gpu_s,peak_memory_gb,nccl_time_share,nccl_time_s\n";
 
+json reproduced(const std::string& file) {
+  const auto result = run("reproduce tawpipe --json - --data " + file);
+  REQUIRE(result.code == 0);
+  return json::parse(result.out);
+}
+
 }  // namespace
 
 TEST_CASE("the paper's largest model is reproduced: throughput, order, memory, out of memory") {
@@ -27,9 +33,7 @@ TEST_CASE("the paper's largest model is reproduced: throughput, order, memory, o
                                                          "main,fsdp,4096,16384,956.1,52.0,,\n"
                                                          "main,weipipe,4096,16384,1232.4,57.8,,\n"
                                                          "main,tawpipe,4096,16384,1377.6,56.7,,\n");
-  const auto result = run("reproduce tawpipe --json - --data " + file);
-  REQUIRE(result.code == 0);
-  const json answer = json::parse(result.out);
+  const json answer = reproduced(file);
   CHECK(answer.at("order_right") == true);
   CHECK(answer.at("mean_error").get<double>() < 0.06);
   for (const auto& cell : answer.at("cells")) {
@@ -48,9 +52,7 @@ TEST_CASE("the order of the schedules is the measured one at 4,096 tokens, each 
                                                          "main,fsdp,1024,4096,10559,,,\n"
                                                          "main,weipipe,1024,4096,12055,,,\n"
                                                          "main,tawpipe,1024,4096,13629,,,\n");
-  const auto result = run("reproduce tawpipe --json - --data " + file);
-  REQUIRE(result.code == 0);
-  const json answer = json::parse(result.out);
+  const json answer = reproduced(file);
   CHECK(answer.at("order_right") == true);
   CHECK(answer.at("usable_memory") == 0.85);
   for (const auto& cell : answer.at("cells")) {
@@ -81,9 +83,7 @@ TEST_CASE("the ablations lose what the paper's lose, within 3 points") {
         "ablation,tawpipe-without-overlap,4096,16384,1140,,,\n";
   }
   const std::string file = folder.write("cells.csv", names + rows);
-  const auto result = run("reproduce tawpipe --json - --data " + file);
-  REQUIRE(result.code == 0);
-  const json answer = json::parse(result.out);
+  const json answer = reproduced(file);
   std::map<std::string, std::pair<double, double>> tokens;
   for (const auto& cell : answer.at("cells")) {
     tokens[cell.at("schedule")] = {cell.at("measured_tokens"), cell.at("predicted_tokens")};
