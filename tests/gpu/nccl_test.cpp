@@ -1,11 +1,14 @@
 // One rank of a run over NCCL, started by ranks.py: every collective, then a recorded run under some schedules, eager and by
-// graph. nccl_test REFERENCE NODES SCHEDULE... (NODES as 2+2), or nccl_test REFERENCE NODES --forever SCHEDULE: trains until
-// ended. Not: virtual ranks (virtual_test.cpp).
+// graph. nccl_test REFERENCE NODES SCHEDULE... (NODES as 2+2), or nccl_test REFERENCE NODES --forever RANK SCHEDULE: trains until
+// ended; a forward of RANK, if it is one, never ends. Not: virtual ranks (virtual_test.cpp).
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <unistd.h>
@@ -105,26 +108,58 @@ void collectives(gpu::Checks& checks, cuda::CudaDevice& device, cuda::NcclCommun
   checks.that(world.split(rank == 0 ? -1 : 0, 0).has_value() == (rank != 0), "a rank without a colour is in no part");
 }
 
+/// @param compute  a stream to compute on that the executor does not own; none: its own
 gpu::Trained train(const gpu::Reference& reference, const Schedule& schedule, cuda::Session& session, bool graph,
-                   cuda::NcclCommunicator world) {
+                   cuda::NcclCommunicator world, std::optional<cudaStream_t> compute = std::nullopt) {
   Executor executor{schedule,
                     cuda::CudaDevice{session.device()},
                     std::move(world),
                     [&] { return gpu::layer_of(reference); },
                     gpu::optimizer_of(reference),
-                    {.graph = graph, .time_limit = 120}};
+                    {.graph = graph, .time_limit = 120},
+                    compute};
   return gpu::train(executor, reference,
                     [&](std::span<float> values, std::span<const char> known) { executor.gather(values, known); });
 }
 
+/// A layer one of whose forwards never ends.
+class Stalling {
+ public:
+  /// @param forwards  the last of so many; 0: none
+  Stalling(gpu::Layer layer, int forwards) : layer_{std::move(layer)}, forwards_{forwards} {}
+  void use_stream(cudaStream_t stream) {
+    layer_.use_stream(stream);
+    stream_ = stream;
+  }
+  void forward(const ForwardArgs& args) {
+    layer_.forward(args);
+    const auto stand = [](void*) {
+      for (;;) std::this_thread::sleep_for(std::chrono::seconds{1});
+    };
+    if (--forwards_ == 0) cuda::check(cudaLaunchHostFunc(stream_, stand, nullptr), "cudaLaunchHostFunc");
+  }
+  void backward(const BackwardArgs& args) { layer_.backward(args); }
+  void backward_input(const BackwardArgs& args) { layer_.backward_input(args); }
+  void backward_weight(const BackwardArgs& args) { layer_.backward_weight(args); }
+
+ private:
+  gpu::Layer layer_;
+  int forwards_;
+  cudaStream_t stream_ = nullptr;
+};
+
 void train_forever(const gpu::Reference& reference, const Schedule& schedule, cuda::Session& session,
-                   cuda::NcclCommunicator world) {
-  Executor executor{schedule,
-                    cuda::CudaDevice{session.device()},
-                    std::move(world),
-                    [&] { return gpu::layer_of(reference); },
-                    gpu::optimizer_of(reference),
-                    session.watched()};
+                   cuda::NcclCommunicator world, int stalling) {
+  const int forwards = session.rank() == stalling ? 20 : 0;  // in the second or third step
+  cuda::NcclExecutor<cuda::CudaDevice, cuda::NcclCommunicator, Stalling, gpu::Optimizer> executor{
+      schedule,
+      cuda::CudaDevice{session.device()},
+      std::move(world),
+      [&] {
+        return Stalling{gpu::layer_of(reference), forwards};
+      },
+      gpu::optimizer_of(reference),
+      session.watched()};
   for (int step = 1;; ++step) {
     executor.run(reference, {.step = step, .learning_rate = reference.number("lr")});
     if (step == 1 && session.rank() == 0) std::printf("training\n");
@@ -139,13 +174,17 @@ int main(int argc, char** argv) {
     const gpu::Reference reference{argc > 1 ? argv[1] : ""};
     const std::vector<std::int32_t> nodes = parse_nodes(argc > 2 ? argv[2] : "1");
     std::vector<std::string> names{argv + std::min(argc, 3), argv + argc};
-    cuda::Session session{cuda::read_environment(environ)};
+    const bool forever = !names.empty() && names[0] == "--forever";
+    cuda::SessionOptions options;
+    if (forever) options.watch.task_seconds = 5;
+    cuda::Session session{cuda::read_environment(environ), options};
     session.agree(session.ranks() == DeviceGroups{nodes}.ranks() ? "" : "NODES are not the ranks that were started");
     cuda::CudaDevice device{session.device()};
     cuda::NcclCommunicator world = session.connect();
     const int rank = session.rank();
-    if (!names.empty() && names[0] == "--forever") {
-      train_forever(reference, gpu::schedule_of(reference, names.at(1), nodes).value(), session, std::move(world));
+    if (forever) {
+      train_forever(reference, gpu::schedule_of(reference, names.at(2), nodes).value(), session, std::move(world),
+                    std::stoi(names.at(1)));
     }
     collectives(checks, device, world);
     for (const std::string& name : names) {
@@ -156,5 +195,11 @@ int main(int argc, char** argv) {
       const gpu::Trained graph = train(reference, *schedule, session, true, world.split(0, rank).value());
       if (rank == 0) checks.that(graph == eager, name + ": a graph gives the same bits");
     }
+    const auto schedule = gpu::schedule_of(reference, names.at(0), nodes);
+    const cudaStream_t stream = device.make_stream(cuda::Priority::normal);  // a framework's, as its communicator is
+    const gpu::Trained adopted =
+        train(reference, schedule.value(), session, false, cuda::NcclCommunicator::adopt(world.get()), stream);
+    if (rank == 0) gpu::check(checks, reference, adopted, "a communicator and a stream of others");
+    collectives(checks, device, world);  // which are left as they were
   });
 }

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Starts N processes of a program as ranks of one run over NCCL: ranks.py [--kill RANK] N PROGRAM ARGUMENT...
+"""Starts N processes of a program as ranks of one run over NCCL: ranks.py [--kill RANK | --stall] N PROGRAM ARGUMENT...
 
 With fewer GPUs than ranks, each rank pretends to be a host of its own (NCCL refuses two ranks on one GPU of a host) and all go
 over sockets of this one: right numbers, no speeds. Ends with the first failing rank's code; 77 where the program skips.
 --kill RANK: once the program prints `training`, kills that rank; all others must then end by themselves with code 3 and name it.
+--stall: once the program prints `training`, all ranks must end by themselves with code 3 and name a task that has stalled.
 Not: a launcher for training (torchrun, srun, mpirun).
 """
 import os
@@ -58,22 +59,26 @@ class Rank:
 
 def main():
     arguments = sys.argv[1:]
-    victim = None
+    victim, last_words = None, None
     if arguments[0] == "--kill":
         victim, arguments = int(arguments[1]), arguments[2:]
+        last_words = f"rank {victim} died"
+    elif arguments[0] == "--stall":
+        arguments, last_words = arguments[1:], "has stalled"
     count, command = int(arguments[0]), arguments[1:]
     port, shared = free_port(), gpus() < count
     ranks = [Rank(r, command, environment(r, count, port, shared)) for r in range(count)]
     deadline = time.monotonic() + LIMIT
-    killed_at = None
+    failed_at = None
     while any(rank.process.poll() is None for rank in ranks):
         codes = [rank.process.poll() for rank in ranks]
-        if victim is not None and killed_at is None and ranks[0].begun.is_set():
+        if last_words and failed_at is None and ranks[0].begun.is_set():
             time.sleep(0.5)
-            ranks[victim].process.send_signal(signal.SIGKILL)
-            killed_at = time.monotonic()
-        late = time.monotonic() > deadline or (killed_at is not None and time.monotonic() > killed_at + 30)
-        alone = killed_at is None and any(code not in (None, 0, 77) for code in codes)
+            if victim is not None:
+                ranks[victim].process.send_signal(signal.SIGKILL)
+            failed_at = time.monotonic()
+        late = time.monotonic() > deadline or (failed_at is not None and time.monotonic() > failed_at + 30)
+        alone = failed_at is None and any(code not in (None, 0, 77) for code in codes)
         if alone:
             deadline = min(deadline, time.monotonic() + 15)  # the others end by themselves, or are ended
         if late:
@@ -87,11 +92,10 @@ def main():
     codes = [rank.process.returncode for rank in ranks]
     if set(codes) == {77}:
         return 77
-    if victim is not None:
-        others = [rank for rank in ranks if rank.number != victim]
-        fine = killed_at is not None and all(
-            rank.process.returncode == 3 and f"rank {victim} died" in rank.text for rank in others)
-        print("the others have named it and left" if fine else f"FAILED: codes {codes}", flush=True)
+    if last_words:
+        left = [rank for rank in ranks if rank.number != victim]
+        fine = failed_at is not None and all(rank.process.returncode == 3 and last_words in rank.text for rank in left)
+        print("all ranks left have named it and ended" if fine else f"FAILED: codes {codes}", flush=True)
         return 0 if fine else 1
     return next((abs(code) for code in codes if code != 0), 0)
 

@@ -70,6 +70,14 @@ def main():
         rest = train(folder, "the rest on virtual ranks", *cuda, "2x2", "--gpus", "1", "--resume", str(folder / "run"))
         check(near(rest, host[3:], 1e-5), "a checkpoint of processes goes on with virtual ranks")
 
+        timeline, plan, costs = (str(folder / name) for name in ("t.csv", "s.json", "costs.json"))
+        train(folder, "with a timeline", *cuda, "1x2", "--timeline", timeline, "--schedule-out", plan, steps=2, gpus=2)
+        code, out, err = run([TAWPIPE, "calibrate", "--timeline", timeline, "--schedule-file", plan, "--cluster", "1x2", "--out", costs])
+        check(code == 0, f"calibrate from it: code {code} {err.strip()}")
+        code, out, err = run([TAWPIPE, "simulate", "--schedule-file", plan, "--cluster", "1x2", "--cost", "measured:" + costs,
+                              "--json", "-"])
+        check(code == 0 and json.loads(out)["makespan_s"] > 0, f"simulate by it: code {code} {err.strip()}")
+
         for schedule in ("tawpipe", "weipipe", "fsdp", "zb-h1"):
             code, out, err = run([TAWPIPE, "check-numerics", "--backend", "cuda", "--gpus", "1", "--cluster", "2x2", "--schedule",
                                   schedule, "--reference", REFERENCE])

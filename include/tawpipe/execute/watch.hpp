@@ -81,10 +81,12 @@ class Watch {
   }
   void end(int lane) { activities_[static_cast<std::size_t>(lane)].task.store(nothing, std::memory_order_release); }
 
-  /// How tasks are named: `describe(lane, task)`, called by the watch's thread. Empty: by number.
-  void describe_by(std::function<std::string(int, std::int32_t)> describe) {
+  /// How tasks are named, `describe(lane, task)`, and which compute, `computes(task)`; called by the watch's thread. Empty: by
+  /// number, and those of lane 0.
+  void describe_by(std::function<std::string(int, std::int32_t)> describe, std::function<bool(std::int32_t)> computes) {
     const std::lock_guard lock{mutex_};
     describe_ = std::move(describe);
+    computes_ = std::move(computes);
   }
 
   /// Tells all ranks that this one has failed, so that they end; this process itself must end within seconds.
@@ -288,6 +290,10 @@ class Watch {
     const std::int64_t tenths = entry.nanoseconds / (second / 10);
     return concat(task, " for ", tenths / 10, ".", tenths % 10, " s");
   }
+  bool computes(const Entry& entry) {
+    const std::lock_guard lock{mutex_};
+    return computes_ ? computes_(entry.task) : entry.lane == 0;
+  }
   std::string last_words(const Peer& peer) {
     std::vector<std::string> all;
     for (const Entry& entry : peer.entries) all.push_back(words(entry));
@@ -298,7 +304,7 @@ class Watch {
     int who = rank_;
     Entry longest{0, nothing, 0};
     const auto consider = [&](int rank, const Entry& entry) {
-      if (entry.lane == 0 && entry.nanoseconds > longest.nanoseconds) {
+      if (computes(entry) && entry.nanoseconds > longest.nanoseconds) {
         longest = entry;
         who = rank;
       }
@@ -352,6 +358,7 @@ class Watch {
   detail::Descriptor wake_write_;
   std::mutex mutex_;
   std::function<std::string(int, std::int32_t)> describe_;
+  std::function<bool(std::int32_t)> computes_;
   std::string failure_;  ///< of this rank itself
   bool announced_ = false;
   std::condition_variable announced_condition_;

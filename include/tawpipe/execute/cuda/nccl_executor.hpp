@@ -68,7 +68,8 @@ class NcclExecutor {
         progress_{schedule, program_, rank_, options.task_limit, options.watch} {
     if (options.watch != nullptr) {
       options.watch->describe_by(
-          [&schedule](int lane, std::int32_t task) { return describe_on_lane(schedule, lane, TaskId{task}); });
+          [&schedule](int lane, std::int32_t task) { return describe_on_lane(schedule, lane, TaskId{task}); },
+          [&schedule](std::int32_t task) { return is_work(schedule.task(TaskId{task}).op); });
     }
     allocate(compute);
     work_.emplace(schedule_, flow_, program_, memory_);
@@ -77,7 +78,7 @@ class NcclExecutor {
     sent_ = sent_of(schedule_, flow_, memory_.types());
   }
   ~NcclExecutor() {
-    if (options_.watch != nullptr) options_.watch->describe_by({});
+    if (options_.watch != nullptr) options_.watch->describe_by({}, {});
   }
   NcclExecutor(const NcclExecutor&) = delete;
   NcclExecutor& operator=(const NcclExecutor&) = delete;

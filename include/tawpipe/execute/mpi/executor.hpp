@@ -67,14 +67,16 @@ class MpiExecutor {
         teller_[static_cast<std::size_t>(task.microbatch)] = task.rank;
       }
     }
-    session.watch().describe_by([&schedule](int lane, std::int32_t task) {
-      return concat(tawpipe::detail::describe(schedule, TaskId{task}), " on lane ",
-                    schedule.lanes()[static_cast<std::size_t>(lane)]);
-    });
+    session.watch().describe_by(
+        [&schedule](int lane, std::int32_t task) {
+          return concat(tawpipe::detail::describe(schedule, TaskId{task}), " on lane ",
+                        schedule.lanes()[static_cast<std::size_t>(lane)]);
+        },
+        [&schedule](std::int32_t task) { return is_work(schedule.task(TaskId{task}).op); });
   }
   MpiExecutor(const MpiExecutor&) = delete;
   MpiExecutor& operator=(const MpiExecutor&) = delete;
-  ~MpiExecutor() { session_.watch().describe_by({}); }
+  ~MpiExecutor() { session_.watch().describe_by({}, {}); }
 
   const Schedule& schedule() const { return schedule_; }
   const Dataflow& dataflow() const { return flow_; }
