@@ -1,5 +1,5 @@
 // CUDA's runtime over host memory and threads, in place of libcudart: the functions that tawpipe calls, as strict as it asks of a
-// GPU. Not: launches of kernels (launches.cpp).
+// GPU. Not: devices and errors (devices.cpp); launches of kernels (launches.cpp).
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -13,13 +13,7 @@ namespace software_gpu {
 
 namespace {
 
-thread_local int device_of_thread = 0;
-thread_local cudaError_t last_error = cudaSuccess;
 thread_local std::shared_ptr<Capture> capture_of_thread;
-std::atomic<cudaError_t> sticky = cudaSuccess;
-
-int devices() { return static_cast<int>(setting("SOFTWARE_GPUS", 1)); }
-std::size_t memory_of_device() { return static_cast<std::size_t>(setting("SOFTWARE_GPU_MEMORY", std::int64_t{8} << 30)); }
 
 /// All that lives as long as the process; never destroyed, since streams work to its end.
 struct Machine {
@@ -49,7 +43,7 @@ bool lies_in(const void* at, std::size_t bytes, bool on_device) {
 
 /// What a thread that captures must not call spoils its capture.
 cudaError_t refused() {
-  if (sticky != cudaSuccess) return fail(sticky);
+  if (broken() != cudaSuccess) return fail(broken());
   if (capture_of_thread == nullptr) return cudaSuccess;
   const std::lock_guard lock{state_mutex()};
   capture_of_thread->invalid = true;
@@ -79,14 +73,14 @@ cudaError_t synchronize(int device) {
     }
   }
   for (const auto& end : ends) end->wait();
-  return sticky;
+  return broken();
 }
 
 cudaError_t release(void* at, bool on_device) {
   if (at == nullptr) return cudaSuccess;
   if (const cudaError_t error = refused(); error != cudaSuccess) return error;
   if (!lies_in(at, 0, on_device)) return fail(cudaErrorInvalidValue);
-  if (const cudaError_t error = synchronize(device_of_thread); error != cudaSuccess) return fail(error);
+  if (const cudaError_t error = synchronize(current_device()); error != cudaSuccess) return fail(error);
   const std::lock_guard lock{machine().mutex};
   if (machine().blocks.erase(static_cast<std::byte*>(at)) == 0) return fail(cudaErrorInvalidValue);
   std::free(at);
@@ -140,26 +134,20 @@ cudaError_t record(Event& event, cudaStream_t handle, bool external) {
 
 }  // namespace
 
-int current_device() { return device_of_thread; }
-cudaError_t fail(cudaError_t error) {
-  last_error = error;
-  return error;
-}
-void fault(cudaError_t error) { sticky = error; }
 bool in_device_memory(const void* at, std::size_t bytes) { return lies_in(at, bytes, true); }
 
 Stream& default_stream() {
   const std::lock_guard lock{machine().mutex};
-  Stream*& stream = machine().default_streams[device_of_thread];
+  Stream*& stream = machine().default_streams[current_device()];
   if (stream == nullptr) {
-    stream = new Stream{device_of_thread};
+    stream = new Stream{current_device()};
     machine().streams.insert(stream);
   }
   return *stream;
 }
 
 cudaError_t put(cudaStream_t handle, Work work) {
-  if (sticky != cudaSuccess) return fail(sticky);
+  if (broken() != cudaSuccess) return fail(broken());
   Stream& stream = stream_of(handle);
   const std::lock_guard lock{state_mutex()};
   if (handle == nullptr && capture_of_thread) {
@@ -182,72 +170,9 @@ using namespace software_gpu;
 
 extern "C" {
 
-// ---- devices and errors -------------------------------------------------------------------------------------------------
-
-cudaError_t cudaGetDeviceCount(int* count) {
-  *count = devices();
-  return *count > 0 ? cudaSuccess : fail(cudaErrorNoDevice);
-}
-cudaError_t cudaGetDevice(int* device) {
-  *device = device_of_thread;
-  return cudaSuccess;
-}
-cudaError_t cudaSetDevice(int device) {
-  if (device < 0 || device >= devices()) return fail(cudaErrorInvalidDevice);
-  device_of_thread = device;
-  return cudaSuccess;
-}
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
-  if (device < 0 || device >= devices()) return fail(cudaErrorInvalidDevice);
-  *properties = {};
-  std::snprintf(properties->name, sizeof properties->name, "software GPU");
-  properties->totalGlobalMem = memory_of_device();
-  properties->multiProcessorCount = 1;
-  return cudaSuccess;
-}
-cudaError_t cudaDriverGetVersion(int* version) {
-  *version = CUDART_VERSION;
-  return cudaSuccess;
-}
-cudaError_t cudaDeviceGetPCIBusId(char* text, int size, int device) {
-  if (device < 0 || device >= devices()) return fail(cudaErrorInvalidDevice);
-  std::snprintf(text, static_cast<std::size_t>(size), "0000:%02x:00.0", device + 1);
-  return cudaSuccess;
-}
-cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
-  *least = 0;
-  *greatest = -5;
-  return cudaSuccess;
-}
-cudaError_t cudaDeviceSynchronize() {
-  if (const cudaError_t error = refused(); error != cudaSuccess) return error;
-  const cudaError_t error = synchronize(device_of_thread);
-  return error == cudaSuccess ? error : fail(error);
-}
-cudaError_t cudaGetLastError() { return std::exchange(last_error, sticky.load()); }
-const char* cudaGetErrorName(cudaError_t error) {
-  switch (error) {
-    case cudaSuccess:
-      return "cudaSuccess";
-    case cudaErrorMemoryAllocation:
-      return "cudaErrorMemoryAllocation";
-    case cudaErrorNoDevice:
-      return "cudaErrorNoDevice";
-    default:
-      return "an error of the software GPU";
-  }
-}
-const char* cudaGetErrorString(cudaError_t error) {
-  static thread_local char text[64];
-  if (error == cudaErrorMemoryAllocation) return "out of memory";
-  if (error == cudaErrorNoDevice) return "no CUDA-capable device is detected";
-  std::snprintf(text, sizeof text, "error %d, see driver_types.h", static_cast<int>(error));
-  return text;
-}
-
 // ---- memory -------------------------------------------------------------------------------------------------------------
 
-cudaError_t cudaMalloc(void** at, std::size_t bytes) { return allocate(at, bytes, device_of_thread); }
+cudaError_t cudaMalloc(void** at, std::size_t bytes) { return allocate(at, bytes, current_device()); }
 cudaError_t cudaHostAlloc(void** at, std::size_t bytes, unsigned) { return allocate(at, bytes, -1); }
 cudaError_t cudaFree(void* at) { return release(at, true); }
 cudaError_t cudaFreeHost(void* at) { return release(at, false); }
@@ -272,7 +197,7 @@ cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
   if (const cudaError_t error = refused(); error != cudaSuccess) return error;
-  auto* const made = new Stream{device_of_thread};
+  auto* const made = new Stream{current_device()};
   const std::lock_guard lock{machine().mutex};
   machine().streams.insert(made);
   *stream = reinterpret_cast<cudaStream_t>(made);
@@ -287,10 +212,15 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   stream_of(stream).close();
   return cudaSuccess;
 }
+cudaError_t cudaDeviceSynchronize() {
+  if (const cudaError_t error = refused(); error != cudaSuccess) return error;
+  const cudaError_t error = synchronize(current_device());
+  return error == cudaSuccess ? error : fail(error);
+}
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   if (const cudaError_t error = refused(); error != cudaSuccess) return error;
   stream_of(stream).end()->wait();
-  return sticky == cudaSuccess ? cudaSuccess : fail(sticky);
+  return broken() == cudaSuccess ? cudaSuccess : fail(broken());
 }
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
   return put(stream, [=] { function(data); });
@@ -300,7 +230,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void*
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   auto* const made = new Event;
-  made->device = device_of_thread;
+  made->device = current_device();
   made->timed = (flags & cudaEventDisableTiming) == 0;
   *event = reinterpret_cast<cudaEvent_t>(made);
   return cudaSuccess;

@@ -1,5 +1,5 @@
 // What CUDA's functions on the software GPU share: this thread's device, its last error, memory, the way into a stream.
-// Not: the functions (cudart.cpp, launches.cpp).
+// Not: the functions (devices.cpp, cudart.cpp, launches.cpp).
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -16,6 +16,10 @@ int current_device();
 cudaError_t fail(cudaError_t error);
 /// Something that a stream has met: all calls fail from now on, as on a GPU.
 void fault(cudaError_t error);
+/// What `fault` was told last.
+cudaError_t broken();
+/// Bytes.
+std::size_t memory_of_device();
 
 /// Whether [at, at + bytes) lies in one allocation of device memory.
 bool in_device_memory(const void* at, std::size_t bytes);
