@@ -107,6 +107,9 @@ bool Communicator::collect(std::vector<Call>& calls) {
     all = all && call.socket >= 0 && await_parts(call.socket, call.seat.members, call.all);
   }
   std::unique_lock lock{mutex_};
+  if (!all && life_ != Life::aborted && std::getenv("SOFTWARE_GPU_NCCL_TELLS") != nullptr) {
+    set_failed(ncclRemoteError, "a member's process has ended");
+  }
   if (!all) changed_.wait(lock, [&] { return life_ == Life::aborted; });
   for (const Call& call : calls) {
     sockets_.erase(call.socket);

@@ -89,6 +89,11 @@ class Watch {
     computes_ = std::move(computes);
   }
 
+  /// What fails here may be the echo of another rank's end: gives the watch time to hear of that first, and to end this process.
+  void await_news() const {
+    if (thread_.joinable()) std::this_thread::sleep_for(std::chrono::seconds{2});
+  }
+
   /// Tells all ranks that this one has failed, so that they end; this process itself must end within seconds.
   void fail(const std::string& why) {
     if (!thread_.joinable()) return;

@@ -9,6 +9,7 @@
 
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
+#include "tawpipe/execute/cuda/device_api.hpp"
 
 namespace tawpipe::cuda {
 
@@ -23,9 +24,9 @@ class CudaError : public DeviceError {
 };
 
 /// A NCCL call that failed.
-class NcclError : public DeviceError {
+class NcclError : public PeerError {
  public:
-  NcclError(const std::string& message, ncclResult_t status) : DeviceError{message}, status_{status} {}
+  NcclError(const std::string& message, ncclResult_t status) : PeerError{message}, status_{status} {}
   ncclResult_t status() const { return status_; }
 
  private:

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "tawpipe/backend/device_compute.hpp"
+#include "tawpipe/core/error.hpp"
 #include "tawpipe/model/dtype.hpp"
 
 namespace tawpipe::cuda {
@@ -62,6 +63,11 @@ concept DeviceApi = std::movable<D> &&
   { device.launch(graph, stream) } -> std::same_as<void>;
 };
 
+/// A communicator has failed, which may well be another rank's doing.
+class PeerError : public DeviceError {
+  using DeviceError::DeviceError;
+};
+
 /// How an all-reduce puts numbers together.
 enum class Reduction : std::uint8_t { sum, maximum };
 
@@ -76,7 +82,8 @@ enum class Reduction : std::uint8_t { sum, maximum };
 /// - Pointers are device memory. `from` equal to `to` works in place; of all_gather at its own member's place in `to`, of
 ///   reduce_scatter at its own member's place in `from`. A count of 0 is never passed.
 /// - Sums of bf16 and f16 are rounded to the type. Members are numbered from 0 by `split`'s key.
-/// - Every function throws DeviceError if the communicator fails; it can then only be aborted and destroyed.
+/// - Every function throws DeviceError, PeerError among them, if the communicator fails; it can then only be aborted and
+/// destroyed.
 template <class C, class S>
 concept CommunicatorApi = std::movable<C> &&
     requires(C& comm, S stream, std::byte* to, const std::byte* from, std::int64_t count, Dtype type, int member) {

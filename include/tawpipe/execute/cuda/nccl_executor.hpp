@@ -74,7 +74,7 @@ class NcclExecutor {
     allocate(compute);
     work_.emplace(schedule_, flow_, program_, memory_);
     layer_.use_stream(lanes_[0]);
-    connect();
+    guarded([&] { connect(); });
     sent_ = sent_of(schedule_, flow_, memory_.types());
   }
   ~NcclExecutor() {
@@ -310,6 +310,10 @@ class NcclExecutor {
   void guarded(Do&& act) {
     try {
       act();
+    } catch (const PeerError&) {
+      communicators_.abort();
+      if (options_.watch != nullptr) options_.watch->await_news();
+      throw;
     } catch (...) {
       communicators_.abort();
       throw;
