@@ -230,8 +230,8 @@ class NcclCommunicator {
       const std::int64_t now = tawpipe::detail::now();
       if (now > deadline) {
         failed_ = true;
-        throw DeviceError(concat(call, " on rank ", rank_, " of a communicator of ", ranks_, " has not come about for ",
-                                 static_cast<std::int64_t>(options_.seconds), " s; a rank has not come, or has ended"));
+        throw PeerError(concat(call, " on rank ", rank_, " of a communicator of ", ranks_, " has not come about for ",
+                               static_cast<std::int64_t>(options_.seconds), " s; a rank has not come, or has ended"));
       }
       if (now - begun < 1'000'000) {  // where nothing has to connect, a call is soon done
         std::this_thread::yield();
