@@ -71,17 +71,6 @@ inline tawpipe::Workload workload(const tawpipe::Transformer& model, const tawpi
   return work;
 }
 
-/// Seconds of the quickest of `times` calls by the host's clock.
-inline double quickest(int times, const std::function<void()>& call) {
-  double best = std::numeric_limits<double>::infinity();
-  for (int i = 0; i < times; ++i) {
-    const std::int64_t begin = tawpipe::detail::now();
-    call();
-    best = std::min(best, static_cast<double>(tawpipe::detail::now() - begin) * 1e-9);
-  }
-  return best;
-}
-
 /// Trains a schedule's ranks on GPU 0.
 class Run {
  public:
@@ -109,10 +98,16 @@ class Run {
   }
   Executor& executor() { return executor_; }
   tawpipe::host::IterationResult step() { return executor_.run(tokens_, {.step = ++step_, .learning_rate = 1e-4}); }
-  /// Seconds of the quickest of `times` iterations, after one to warm up (by graph: two).
+  /// Seconds of the quickest of `times` iterations by the host's clock, after one to warm up (by graph: two).
   double quickest(int times) {
     for (int i = 0; i < 2; ++i) step();
-    return gpu::quickest(times, [&] { step(); });
+    double best = std::numeric_limits<double>::infinity();
+    for (int i = 0; i < times; ++i) {
+      const std::int64_t begin = tawpipe::detail::now();
+      step();
+      best = std::min(best, static_cast<double>(tawpipe::detail::now() - begin) * 1e-9);
+    }
+    return best;
   }
 
  private:

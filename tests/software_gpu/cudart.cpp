@@ -31,6 +31,7 @@ Machine& machine() {
   return *one;
 }
 
+/// Whether [at, at + bytes) lies in one allocation, of device memory or of page-locked host memory.
 bool lies_in(const void* at, std::size_t bytes, bool on_device) {
   Machine& all = machine();
   const std::lock_guard lock{all.mutex};
@@ -134,8 +135,6 @@ cudaError_t record(Event& event, cudaStream_t handle, bool external) {
 
 }  // namespace
 
-bool in_device_memory(const void* at, std::size_t bytes) { return lies_in(at, bytes, true); }
-
 Stream& default_stream() {
   const std::lock_guard lock{machine().mutex};
   Stream*& stream = machine().default_streams[current_device()];
@@ -189,7 +188,7 @@ cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpy
   return cudaSuccess;
 }
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
-  if (!in_device_memory(to, bytes)) return fail(cudaErrorInvalidValue);
+  if (!lies_in(to, bytes, true)) return fail(cudaErrorInvalidValue);
   return put(stream, [=] { std::memset(to, value, bytes); });
 }
 

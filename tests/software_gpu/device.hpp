@@ -21,10 +21,6 @@ cudaError_t broken();
 /// Bytes.
 std::size_t memory_of_device();
 
-/// Whether [at, at + bytes) lies in one allocation of device memory.
-bool in_device_memory(const void* at, std::size_t bytes);
-
-inline Stream& stream_of(cudaStream_t stream);
 /// The thread's stream where none is named.
 Stream& default_stream();
 inline Stream& stream_of(cudaStream_t stream) {
