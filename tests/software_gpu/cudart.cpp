@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "software_gpu/device.hpp"
+#include "software_gpu/inside.hpp"
 
 namespace software_gpu {
 
@@ -107,15 +108,22 @@ bool fits(const void* to, const void* from, std::size_t bytes, cudaMemcpyKind ki
 Event& event_of(cudaEvent_t event) { return *reinterpret_cast<Event*>(event); }
 std::shared_ptr<Graph>& graph_of(void* graph) { return *static_cast<std::shared_ptr<Graph>*>(graph); }
 
+struct ReadyGraph {
+  std::shared_ptr<const Graph> graph;
+  bool own_priorities;
+};
+ReadyGraph& ready_of(cudaGraphExec_t ready) { return *reinterpret_cast<ReadyGraph*>(ready); }
+
 cudaError_t record(Event& event, cudaStream_t handle, bool external) {
   Stream& stream = stream_of(handle);
   if (event.device != stream.device()) return fail(cudaErrorInvalidResourceHandle);
-  const std::lock_guard lock{state_mutex()};
+  std::unique_lock lock{state_mutex()};
   if (!stream.capture) {
     if (external) return fail(cudaErrorInvalidValue);
     event.capture = nullptr;
-    event.last = std::make_shared<Mark>();
-    stream.put([mark = event.last] { mark->reach(); });
+    const auto mark = event.last = std::make_shared<Mark>();
+    lock.unlock();  // or who looks at events would wait with the caller for a full stream
+    stream.put([mark] { mark->reach(); });
     return cudaSuccess;
   }
   if (stream.capture->invalid) return fail(cudaErrorStreamCaptureInvalidated);
@@ -139,7 +147,7 @@ Stream& default_stream() {
   const std::lock_guard lock{machine().mutex};
   Stream*& stream = machine().default_streams[current_device()];
   if (stream == nullptr) {
-    stream = new Stream{current_device()};
+    stream = new Stream{current_device(), 0};
     machine().streams.insert(stream);
   }
   return *stream;
@@ -148,12 +156,13 @@ Stream& default_stream() {
 cudaError_t put(cudaStream_t handle, Work work) {
   if (broken() != cudaSuccess) return fail(broken());
   Stream& stream = stream_of(handle);
-  const std::lock_guard lock{state_mutex()};
+  std::unique_lock lock{state_mutex()};
   if (handle == nullptr && capture_of_thread) {
     capture_of_thread->invalid = true;
     return fail(cudaErrorStreamCaptureImplicit);
   }
   if (!stream.capture) {
+    lock.unlock();
     stream.put(std::move(work));
   } else if (stream.capture->invalid) {
     return fail(cudaErrorStreamCaptureInvalidated);
@@ -194,9 +203,9 @@ cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t
 
 // ---- streams ------------------------------------------------------------------------------------------------------------
 
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int priority) {
   if (const cudaError_t error = refused(); error != cudaSuccess) return error;
-  auto* const made = new Stream{current_device()};
+  auto* const made = new Stream{current_device(), priority};
   const std::lock_guard lock{machine().mutex};
   machine().streams.insert(made);
   *stream = reinterpret_cast<cudaStream_t>(made);
@@ -244,7 +253,7 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned) {
   Stream& stream = stream_of(handle);
-  const std::lock_guard lock{state_mutex()};
+  std::unique_lock lock{state_mutex()};
   const Event& facts = event_of(event);
   if (facts.capture) {
     if (stream.capture && stream.capture != facts.capture) return fail(cudaErrorStreamCaptureMerge);
@@ -258,7 +267,9 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned
     stream.capture->invalid = true;
     return fail(cudaErrorStreamCaptureIsolation);
   }
-  if (facts.last) stream.put([mark = facts.last] { mark->wait(); });
+  const auto mark = facts.last;
+  lock.unlock();
+  if (mark) stream.put([mark] { mark->wait(); });
   return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
@@ -286,7 +297,9 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode) {
   Stream& stream = stream_of(handle);
   const std::lock_guard lock{state_mutex()};
   if (stream.capture || capture_of_thread) return fail(cudaErrorIllegalState);
+  static std::uint64_t captures = 0;
   const auto capture = std::make_shared<Capture>();
+  capture->number = ++captures;
   capture->origin = &stream;
   capture->thread = std::this_thread::get_id();
   capture->join(capture, stream);
@@ -317,22 +330,36 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   *graph = reinterpret_cast<cudaGraph_t>(new std::shared_ptr<Graph>{std::make_shared<Graph>(std::move(capture->graph))});
   return cudaSuccess;
 }
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t* ready, cudaGraph_t graph, unsigned long long) {
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* ready, cudaGraph_t graph, unsigned long long flags) {
   if (const cudaError_t error = refused(); error != cudaSuccess) return error;
-  *ready = reinterpret_cast<cudaGraphExec_t>(new std::shared_ptr<Graph>{graph_of(graph)});
+  const bool own_priorities = (flags & cudaGraphInstantiateFlagUseNodePriority) != 0;
+  *ready = reinterpret_cast<cudaGraphExec_t>(new ReadyGraph{graph_of(graph), own_priorities});
   return cudaSuccess;
 }
 cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) { return cudaSuccess; }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t ready, cudaStream_t stream) {
-  return put(stream, [graph = graph_of(ready)] { graph->run(); });
+  const ReadyGraph& one = ready_of(ready);
+  return put(stream, [graph = one.graph, own_priorities = one.own_priorities] { graph->run(own_priorities); });
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   delete &graph_of(graph);
   return cudaSuccess;
 }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t ready) {
-  delete &graph_of(ready);
+  delete &ready_of(ready);
   return cudaSuccess;
+}
+
+// ---- what the other libraries ask -----------------------------------------------------------------------------------------
+
+unsigned long long software_gpu_capture(cudaStream_t stream) {
+  const std::lock_guard lock{state_mutex()};
+  const auto& capture = stream_of(stream).capture;
+  return capture ? capture->number : 0;
+}
+void software_gpu_hold(cudaStream_t stream, void (*release)(void*), void* held) {
+  const std::lock_guard lock{state_mutex()};
+  stream_of(stream).capture->graph.held.emplace_back(held, release);
 }
 
 }  // extern "C"

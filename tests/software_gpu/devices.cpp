@@ -51,7 +51,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   *properties = {};
   std::snprintf(properties->name, sizeof properties->name, "software GPU");
   properties->totalGlobalMem = memory_of_device();
-  properties->multiProcessorCount = 1;
+  properties->multiProcessorCount = static_cast<int>(setting("SOFTWARE_GPU_SMS", 132));
   return cudaSuccess;
 }
 cudaError_t cudaDriverGetVersion(int* version) {

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "software_gpu/device.hpp"
+#include "software_gpu/inside.hpp"
 #include "software_gpu/kernels.hpp"
 
 namespace software_gpu {
@@ -46,7 +47,11 @@ cudaError_t launch(const void* kernel, const Launch& launch, cudaStream_t stream
     std::fprintf(stderr, "the software GPU has no kernel %s\n", name->second.c_str());
     return fail(cudaErrorInvalidDeviceFunction);
   }
-  return put(stream, std::move(work));
+  return put(stream, [work = std::move(work), device = current_device(), blocks = static_cast<int>(launch.grid.x)] {
+    const int processors = software_gpu_take_processors(device, blocks, 0);
+    work();
+    software_gpu_give_processors(device, processors);
+  });
 }
 
 }  // namespace

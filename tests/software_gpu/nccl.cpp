@@ -4,12 +4,25 @@
 // members that have died are waited for until ncclCommAbort.
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <string>
 
 #include "software_gpu/nccl_calls.hpp"
 
 using namespace software_gpu;
+
+namespace {
+
+/// The blocks of an operation: at most 32, as many as NCCL has on GPUs of one NVLink switch.
+int blocks_of(const ncclConfig_t* config) {
+  const char* const given = std::getenv("NCCL_MAX_CTAS");
+  if (given != nullptr) return std::clamp(std::atoi(given), 1, 32);
+  return config == nullptr || config->maxCTAs == NCCL_CONFIG_UNDEF_INT ? 32 : std::clamp(config->maxCTAs, 1, 32);
+}
+
+}  // namespace
 
 ncclResult_t ncclGetVersion(int* version) {
   *version = NCCL_VERSION_CODE;
@@ -51,7 +64,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
   int device = 0;
   cudaGetDevice(&device);
   const auto one = std::make_shared<Communicator>(
-      Communicator::Place{text.substr(0, space), text.substr(space + 1), rank, ranks, device, blocking});
+      Communicator::Place{text.substr(0, space), text.substr(space + 1), rank, ranks, device, blocking, blocks_of(config)});
   *comm = add_handle(one);
   return initialize(one);
 }
@@ -62,7 +75,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int colour, int key, ncclComm_t* mad
   const bool blocking =
       config == nullptr || config->blocking == NCCL_CONFIG_UNDEF_INT ? parent->place().blocking : config->blocking != 0;
   *made = nullptr;
-  split(parent, colour, key, blocking, made);
+  split(parent, colour, key, blocking, config == nullptr ? parent->place().blocks : blocks_of(config), made);
   return ncclSuccess;  // even where it is in progress
 }
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
@@ -77,11 +90,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   remove_handle(comm);
   return ncclSuccess;
 }
-ncclResult_t ncclCommAbort(ncclComm_t comm) {
-  find(comm, "ncclCommAbort")->abort();
-  remove_handle(comm);
-  return ncclSuccess;
-}
+ncclResult_t ncclCommAbort(ncclComm_t comm) { return abort(comm); }
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
   *state = find(comm, "ncclCommGetAsyncError")->state();
   return ncclSuccess;

@@ -70,6 +70,7 @@ struct Group {  // of one thread
   int depth = 0;
   ncclResult_t error = ncclSuccess;
   std::vector<Batch> batches;
+  std::vector<ncclComm_t> aborted;
 };
 thread_local Group group;
 
@@ -137,7 +138,7 @@ struct Wish {  // of a member in a split
   std::array<char, 64> name;
 };
 
-void carry_out_split(const Shared& parent, int colour, int key, bool blocking, ncclComm_t* made) {
+void carry_out_split(const Shared& parent, int colour, int key, bool blocking, int blocks, ncclComm_t* made) {
   Wish own{colour, key, {}, {}};
   broker_name().copy(own.broker.data(), own.broker.size() - 1);
   new_name().copy(own.name.data(), own.name.size() - 1);
@@ -157,7 +158,7 @@ void carry_out_split(const Shared& parent, int colour, int key, bool blocking, n
     const auto rank = std::find(members.begin(), members.end(), std::pair{key, place.rank}) - members.begin();
     *made = add_handle(
         std::make_shared<Communicator>(Communicator::Place{first.broker.data(), first.name.data(), static_cast<int>(rank),
-                                                           static_cast<int>(members.size()), place.device, blocking}));
+                                                           static_cast<int>(members.size()), place.device, blocking, blocks}));
   });
 }
 
@@ -194,6 +195,10 @@ void begin_group() { ++group.depth; }
 ncclResult_t end_group() {
   if (group.depth == 0) return refuse(ncclInvalidUsage, "ncclGroupEnd without ncclGroupStart");
   if (--group.depth > 0) return ncclSuccess;
+  for (const ncclComm_t one : std::exchange(group.aborted, {})) {
+    find(one, "ncclGroupEnd")->await_gone();
+    remove_handle(one);
+  }
   std::vector<Batch> batches = std::exchange(group.batches, {});
   const ncclResult_t error = std::exchange(group.error, ncclSuccess);
   if (error != ncclSuccess || batches.empty()) return error;
@@ -204,6 +209,12 @@ ncclResult_t end_group() {
   }
   for (const Batch& one : batches) one.by->begin();
   return carry_out(first, [batches = std::move(batches)]() mutable { launch(batches); });
+}
+ncclResult_t abort(ncclComm_t comm) {
+  find(comm, "ncclCommAbort")->abort();
+  begin_group();
+  group.aborted.push_back(comm);
+  return end_group();
 }
 ncclResult_t enqueue(const Operation& what, ncclComm_t comm, const char* call) {
   const Shared by = find(comm, call);
@@ -230,8 +241,8 @@ ncclResult_t initialize(const Shared& one) {
     one->end([] {});
   });
 }
-void split(const Shared& parent, int colour, int key, bool blocking, ncclComm_t* made) {
-  carry_out(parent, [=] { carry_out_split(parent, colour, key, blocking, made); });
+void split(const Shared& parent, int colour, int key, bool blocking, int blocks, ncclComm_t* made) {
+  carry_out(parent, [=] { carry_out_split(parent, colour, key, blocking, blocks, made); });
 }
 ncclResult_t finalize(const Shared& one) {
   return carry_out(one, [one] {

@@ -25,6 +25,8 @@ ncclResult_t refuse(ncclResult_t why, const std::string& words);
 void begin_group();
 /// Where it is the outermost of this thread's: puts its operations into their streams, or has a thread do so.
 ncclResult_t end_group();
+/// Ends what the communicator does at once; blocks, in a group at its end, until nothing of it is left.
+ncclResult_t abort(ncclComm_t comm);
 /// One operation, as a group of its own where none is open.
 ncclResult_t enqueue(const Operation& what, ncclComm_t comm, const char* call);
 
@@ -33,7 +35,7 @@ std::string new_name();
 /// All members meet; two of them on one GPU of a host are refused.
 ncclResult_t initialize(const Shared& one);
 /// @param made  is written by a thread where the parent is not blocking
-void split(const Shared& parent, int colour, int key, bool blocking, ncclComm_t* made);
+void split(const Shared& parent, int colour, int key, bool blocking, int blocks, ncclComm_t* made);
 ncclResult_t finalize(const Shared& one);
 
 }  // namespace software_gpu

@@ -5,9 +5,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <thread>
+#include <utility>
+
+#include "software_gpu/inside.hpp"
 
 #ifdef __SANITIZE_THREAD__
 extern "C" void __tsan_acquire(void* at);
@@ -25,6 +31,15 @@ void mark_order([[maybe_unused]] const std::string& meeting, [[maybe_unused]] bo
   char* const mark = &marks[std::hash<std::string>{}(meeting) % sizeof marks];
   gives ? __tsan_release(mark) : __tsan_acquire(mark);
 #endif
+}
+
+/// Whether all operations of a process on one GPU start in the order of their calls. Source: NCCL 2.26, src/enqueue.cc.
+bool ordered() {
+  static const bool value = [] {
+    const char* const text = std::getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+    return text != nullptr && std::atoi(text) != 0;
+  }();
+  return value;
 }
 
 }  // namespace
@@ -76,9 +91,13 @@ void Communicator::abort() {
   for (const int socket : sockets_) ::shutdown(socket, SHUT_RDWR);
   changed_.notify_all();
 }
+void Communicator::await_gone() {
+  std::unique_lock lock{mutex_};
+  changed_.wait(lock, [&] { return running_ == 0 && captured_ == 0; });
+}
 void Communicator::finalize() {
   std::unique_lock lock{mutex_};
-  changed_.wait(lock, [&] { return running_ == 0 || life_ == Life::aborted; });
+  changed_.wait(lock, [&] { return (running_ == 0 && captured_ == 0) || life_ == Life::aborted; });
   if (life_ == Life::alive) life_ = Life::finalized;
 }
 void Communicator::destroy() {
@@ -179,53 +198,81 @@ void Communicator::compare(const std::vector<Call>& calls) {
 struct Communicator::Launch {
   std::shared_ptr<Communicator> by;
   std::vector<Operation> operations;
-  bool captured;  // a graph has it: never freed, so that a graph that outlives its communicator is found out
+  bool captured;                         ///< a graph has it
+  std::shared_ptr<const Launch> before;  ///< that must have started as often before this starts; null: none
+  std::uint64_t times = 0;               ///< launches of the graph
+  std::atomic<std::uint64_t> started{0};
 };
 
 void Communicator::put(std::vector<Operation> operations) {
-  const std::lock_guard lock{mutex_};
-  if (life_ == Life::aborted || state_ != ncclInProgress) return;
   const cudaStream_t stream = operations.front().stream;
-  cudaStreamCaptureStatus captured = cudaStreamCaptureStatusNone;
+  {
+    const std::lock_guard lock{mutex_};
+    if (life_ == Life::aborted || state_ != ncclInProgress) return;
+    ++running_;  // what is aborted from here on is waited for
+  }
   cudaError_t status = cudaSetDevice(place_.device);
   const auto then = [&](auto&& call) {
     if (status == cudaSuccess) status = call();
   };
-  then([&] { return cudaStreamIsCapturing(stream, &captured); });
-  const bool recorded = captured != cudaStreamCaptureStatusNone;
-  if (!recorded && last_ == nullptr) {
+  const unsigned long long capture = software_gpu_capture(stream);
+  auto launch = std::make_shared<Launch>();
+  launch->by = shared_from_this();
+  launch->operations = std::move(operations);
+  launch->captured = capture != 0;
+  if (ordered()) {
+    static std::mutex mutex;
+    static auto* const last = new std::map<std::pair<int, unsigned long long>, std::shared_ptr<const Launch>>;
+    const std::lock_guard lock{mutex};
+    launch->before = std::exchange((*last)[{place_.device, capture}], launch);
+  }
+  auto* const kept = new std::shared_ptr<Launch>{launch};
+  if (capture != 0) {
+    const std::lock_guard lock{mutex_};
+    --running_;
+    ++captured_;
+  } else if (last_ == nullptr) {
     then([&] { return cudaEventCreateWithFlags(&last_, cudaEventDisableTiming); });
-  } else if (!recorded && stream != last_stream_) {  // operations of one communicator run in the order of calls
+  } else if (stream != last_stream_) {  // operations of one communicator run in the order of calls
     then([&] { return cudaStreamWaitEvent(stream, last_, 0); });
   }
-  then([&] {
-    if (!recorded) ++running_;
-    return cudaLaunchHostFunc(stream, run, new Launch{shared_from_this(), std::move(operations), recorded});
-  });
-  if (!recorded) then([&] { return cudaEventRecord(last_, stream); });
-  if (!recorded) last_stream_ = stream;
-  if (status != cudaSuccess) set_failed(ncclUnhandledCudaError, cudaGetErrorString(status));
+  if (capture != 0) software_gpu_hold(stream, forget, kept);
+  then([&] { return cudaLaunchHostFunc(stream, run, kept); });
+  if (capture == 0) then([&] { return cudaEventRecord(last_, stream); });
+  if (capture == 0) last_stream_ = stream;
+  if (status != cudaSuccess) fail(ncclUnhandledCudaError, cudaGetErrorString(status));
+}
+
+void Communicator::forget(void* data) {
+  const std::unique_ptr<std::shared_ptr<Launch>> kept{static_cast<std::shared_ptr<Launch>*>(data)};
+  Communicator& by = *(*kept)->by;
+  const std::lock_guard lock{by.mutex_};
+  --((*kept)->captured ? by.captured_ : by.running_);
+  by.changed_.notify_all();
+}
+
+void Communicator::await_turn(const Launch& launch, std::uint64_t time) {
+  while (launch.before && launch.before->started < time && life() != Life::aborted) {
+    std::this_thread::sleep_for(std::chrono::microseconds{20});
+  }
 }
 
 void CUDART_CB Communicator::run(void* data) {
-  auto* const launch = static_cast<Launch*>(data);
+  const std::shared_ptr<Launch> launch = *static_cast<std::shared_ptr<Launch>*>(data);
   Communicator& by = *launch->by;
   const Life life = by.life();
   if (launch->captured && (life == Life::finalized || life == Life::destroyed)) {
     std::fprintf(stderr, "software NCCL: a graph was launched after a communicator of it was destroyed\n");
     std::abort();
   }
-  if (launch->captured) {
-    const std::lock_guard lock{by.mutex_};
-    ++by.running_;
-  }
+  by.await_turn(*launch, ++launch->times);
+  if (!launch->captured) launch->before = nullptr;  // or all that ever were would stay
+  const int device = by.place_.device;
+  const int processors = software_gpu_take_processors(device, by.place_.blocks, 1);
+  ++launch->started;
   by.carry_out(launch->operations);
-  {
-    const std::lock_guard lock{by.mutex_};
-    --by.running_;
-    by.changed_.notify_all();
-  }
-  if (!launch->captured) delete launch;
+  software_gpu_give_processors(device, processors);
+  if (!launch->captured) forget(data);
 }
 
 void Communicator::carry_out(const std::vector<Operation>& operations) {

@@ -28,6 +28,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
     int ranks;
     int device;
     bool blocking;
+    int blocks;  ///< that an operation takes of its GPU's processors
   };
   enum class Life { alive, finalized, aborted, destroyed };
 
@@ -55,7 +56,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   void fail(ncclResult_t why, const std::string& words);
   /// Ends all that waits for other members, now and from now on.
   void abort();
-  /// Blocks until its operations have ended.
+  /// Blocks until all its operations have left their streams, with what was put there before them, and no graph has any.
+  void await_gone();
+  /// Blocks likewise.
   void finalize();
   void destroy();
 
@@ -88,6 +91,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
  private:
   struct Launch;
   static void CUDART_CB run(void* launch);
+  static void forget(void* launch);
+  /// Where operations of a process keep one order, when its turn has come. @param time  of a captured one: its launches by now
+  void await_turn(const Launch& launch, std::uint64_t time);
   void carry_out(const std::vector<Operation>& operations);
   /// The next meeting, of this purpose, of those that take part in the operation.
   Call next_meeting(const std::string& purpose, const Operation& operation);
@@ -103,7 +109,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::set<int> sockets_;                          ///< of meetings that are waited for
   std::set<std::string> connected_;                ///< kinds of collectives, and pairs
   std::map<std::string, std::uint64_t> meetings_;  ///< held by now, by purpose and members
-  int running_ = 0;                                ///< launches that have not ended
+  int running_ = 0;                                ///< launches that have not left their streams
+  int captured_ = 0;                               ///< launches that graphs have
   cudaEvent_t last_ = nullptr;                     ///< after the last operation outside of captures
   cudaStream_t last_stream_ = nullptr;
 };

@@ -5,7 +5,9 @@
 #include <nccl.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
+#include <cstdlib>
 #include <string>
 #include <thread>
 #include <vector>
@@ -57,7 +59,7 @@ void for_two(Act&& act, int second_device = 1) {
       CHECK(ncclCommInitRankConfig(&one.comm, 2, id, rank, &config) == ncclInProgress);
       one.made = settled(one.comm);
       act(one);
-      ncclCommAbort(one.comm);
+      if (one.comm != nullptr) ncclCommAbort(one.comm);
       cudaStreamSynchronize(one.stream);
       cudaStreamDestroy(one.stream);
       cudaFree(memory);
@@ -122,6 +124,142 @@ TEST_CASE("an abort ends what waits for another rank") {
     one.sum(1);  // which rank 1 never calls
     CHECK(settled(one.comm) == ncclSuccess);
   });
+}
+
+namespace {
+
+/// Another communicator of the same ranks.
+ncclComm_t second_of(const Member& one) {
+  ncclComm_t made = nullptr;
+  CHECK(ncclCommSplit(one.comm, 0, one.rank, &made, nullptr) == ncclSuccess);
+  CHECK(settled(one.comm) == ncclSuccess);
+  CHECK(settled(made) == ncclSuccess);
+  return made;
+}
+ncclResult_t sum_on(ncclComm_t comm, const Member& one, cudaStream_t stream) {
+  ncclAllReduce(one.numbers + 32, one.numbers + 32, 1, ncclFloat, ncclSum, comm, stream);
+  return settled(comm);
+}
+void CUDART_CB pause(void*) { std::this_thread::sleep_for(std::chrono::milliseconds{100}); }
+/// Whether an act in a thread of its own is at an end after `milliseconds`.
+bool ended(const std::atomic<bool>& end, int milliseconds) {
+  for (int i = 0; i < milliseconds && !end; ++i) std::this_thread::sleep_for(std::chrono::milliseconds{1});
+  return end;
+}
+
+}  // namespace
+
+TEST_CASE("an abort waits for what its stream had before, and aborts of one group do not wait for each other") {
+  for (const bool grouped : {false, true}) {
+    for_two([&](Member& one) {
+      one.connect();
+      ncclComm_t second = second_of(one);
+      sum_on(second, one, one.stream);
+      cudaStreamSynchronize(one.stream);
+      if (one.rank == 0) {  // rank 1 never calls these
+        one.sum(1);
+        CHECK(settled(one.comm) == ncclSuccess);
+        CHECK(sum_on(second, one, one.stream) == ncclSuccess);
+      }
+      std::atomic<bool> end = false;
+      if (grouped) {
+        ncclGroupStart();
+        ncclCommAbort(second);
+        ncclCommAbort(one.comm);
+        ncclGroupEnd();
+        one.comm = nullptr;
+        return;
+      }
+      std::thread thread{[&] {
+        ncclCommAbort(second);
+        end = true;
+      }};
+      CHECK(ended(end, 200) == (one.rank == 1));
+      ncclCommAbort(one.comm);
+      one.comm = nullptr;
+      thread.join();
+    });
+  }
+}
+
+TEST_CASE("an abort waits until no graph has anything of the communicator") {
+  for_two([&](Member& one) {
+    one.connect();
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t ready = nullptr;
+    cudaStreamBeginCapture(one.stream, cudaStreamCaptureModeThreadLocal);
+    one.sum(1);
+    CHECK(settled(one.comm) == ncclSuccess);
+    cudaStreamEndCapture(one.stream, &graph);
+    cudaGraphInstantiate(&ready, graph, 0);
+    cudaGraphDestroy(graph);
+    if (one.rank == 0) cudaGraphLaunch(ready, one.stream);  // rank 1 never does
+    std::atomic<bool> end = false;
+    std::thread thread{[&] {
+      ncclCommAbort(one.comm);
+      end = true;
+    }};
+    CHECK_FALSE(ended(end, 200));
+    cudaGraphExecDestroy(ready);
+    thread.join();
+    one.comm = nullptr;
+  });
+}
+
+TEST_CASE("operations of two communicators in crossed order stop, but where the order of calls is kept") {
+  // 40 processors, 32 blocks an operation. Rank 0 is late with its first: without an order its second has the processors, while
+  // those of rank 1 are with its first.
+  const char* const order = std::getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+  const bool kept = order != nullptr && std::string{order} == "1";
+  for_two([&](Member& one) {
+    one.connect();
+    ncclComm_t second = second_of(one);
+    cudaStream_t side = nullptr;
+    cudaStreamCreateWithFlags(&side, cudaStreamNonBlocking);
+    sum_on(second, one, side);
+    cudaStreamSynchronize(side);
+    if (one.rank == 0) cudaLaunchHostFunc(one.stream, pause, nullptr);
+    one.sum(1);
+    CHECK(settled(one.comm) == ncclSuccess);
+    CHECK(sum_on(second, one, side) == ncclSuccess);
+    std::atomic<bool> end = false;
+    std::thread thread{[&] {
+      cudaStreamSynchronize(one.stream);
+      cudaStreamSynchronize(side);
+      end = true;
+    }};
+    CHECK(ended(end, 1000) == kept);
+    ncclGroupStart();
+    ncclCommAbort(second);
+    ncclCommAbort(one.comm);
+    ncclGroupEnd();
+    one.comm = nullptr;
+    thread.join();
+    cudaStreamDestroy(side);
+  });
+}
+
+TEST_CASE("a stream takes 1,024 launches, then the host waits") {
+  cudaStream_t stream = nullptr;
+  cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+  std::atomic<bool> open = false;
+  std::atomic<int> put = 0;
+  const auto wait = [](void* data) {
+    while (!*static_cast<std::atomic<bool>*>(data)) std::this_thread::yield();
+  };
+  cudaLaunchHostFunc(stream, wait, &open);
+  std::thread host{[&] {
+    for (; put < 1500; ++put)
+      cudaLaunchHostFunc(
+          stream, [](void*) {}, nullptr);
+  }};
+  std::this_thread::sleep_for(std::chrono::milliseconds{200});
+  CHECK(put >= 1023);
+  CHECK(put <= 1025);
+  open = true;
+  host.join();
+  cudaStreamSynchronize(stream);
+  cudaStreamDestroy(stream);
 }
 
 TEST_CASE("what is captured must have been connected") {

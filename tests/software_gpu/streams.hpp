@@ -48,34 +48,52 @@ class Mark {
 
 struct Capture;
 
+/// Of the work that the calling thread does: the lower the number, the sooner it gets processors.
+inline int& priority_of_work() {
+  static thread_local int priority = 0;
+  return priority;
+}
+
 /// Work in order, done by a thread. SOFTWARE_GPU_SEED other than 0: with pauses in between, different for each seed.
 class Stream {
  public:
-  explicit Stream(int device) : device_{device} {
+  Stream(int device, int priority) : device_{device}, priority_{priority} {
     static std::atomic<std::uint64_t> made = 0;
     const auto seed = static_cast<std::uint64_t>(setting("SOFTWARE_GPU_SEED", 0));
     std::thread{[this, seed, number = made++] { work(seed, seed * 1000 + number); }}.detach();
   }
 
   int device() const { return device_; }
+  int priority() const { return priority_; }
+  /// Blocks while SOFTWARE_GPU_PENDING (1024) launches are pending here, as a driver's queue does.
   void put(Work work) {
-    const std::lock_guard lock{mutex_};
-    queue_.push_back(std::move(work));
-    changed_.notify_all();
+    static const auto most = static_cast<std::size_t>(setting("SOFTWARE_GPU_PENDING", 1024));
+    std::unique_lock lock{mutex_};
+    changed_.wait(lock, [&] { return queue_.size() < most; });
+    add(std::move(work));
   }
   /// Reached when all that has been put here is done.
   std::shared_ptr<const Mark> end() {
     const auto mark = std::make_shared<Mark>();
-    put([mark] { mark->reach(); });
+    const std::lock_guard lock{mutex_};
+    add([mark] { mark->reach(); });
     return mark;
   }
   /// The last call: the stream deletes itself once its work is done.
-  void close() { put({}); }
+  void close() {
+    const std::lock_guard lock{mutex_};
+    add({});
+  }
 
   std::shared_ptr<Capture> capture;  ///< that this stream's work goes into; guarded by state_mutex()
 
  private:
+  void add(Work work) {
+    queue_.push_back(std::move(work));
+    changed_.notify_all();
+  }
   void work(std::uint64_t seed, std::uint64_t own) {
+    priority_of_work() = priority_;
     std::mt19937_64 random{own};
     for (;;) {
       Work next;
@@ -84,6 +102,7 @@ class Stream {
         changed_.wait(lock, [&] { return !queue_.empty(); });
         next = std::move(queue_.front());
         queue_.pop_front();
+        changed_.notify_all();
       }
       if (!next) break;
       if (seed != 0 && random() % 8 == 0) std::this_thread::sleep_for(std::chrono::microseconds{random() % 300});
@@ -93,6 +112,7 @@ class Stream {
   }
 
   int device_;
+  int priority_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Work> queue_;
@@ -118,11 +138,15 @@ struct Graph {
     Work work;
     std::size_t chain;
     std::set<int> after;
+    int priority;
   };
   std::vector<Node> nodes;
   std::size_t chains = 0;
+  std::vector<std::shared_ptr<void>> held;  ///< as long as the graph, what was made of it, and its launches
 
-  void run() const {
+  /// @param own_priorities  each node has its captured stream's; otherwise all have that of the stream they are launched in
+  void run(bool own_priorities) const {
+    const int launched = priority_of_work();
     std::vector<Mark> done(nodes.size());
     std::vector<std::thread> threads;
     for (std::size_t chain = 0; chain < chains; ++chain) {
@@ -130,6 +154,7 @@ struct Graph {
         for (std::size_t n = 0; n < nodes.size(); ++n) {
           if (nodes[n].chain != chain) continue;
           for (const int earlier : nodes[n].after) done[static_cast<std::size_t>(earlier)].wait();
+          priority_of_work() = own_priorities ? nodes[n].priority : launched;
           nodes[n].work();
           done[n].reach();
         }
@@ -141,6 +166,7 @@ struct Graph {
 
 /// A graph under construction. Guarded by state_mutex().
 struct Capture {
+  std::uint64_t number = 0;  ///< from 1
   struct Tail {
     std::size_t chain;
     std::set<int> after;  ///< what the stream's next work comes after
@@ -157,7 +183,7 @@ struct Capture {
   }
   void add(Stream& stream, Work work) {
     Tail& tail = tails.at(&stream);
-    graph.nodes.push_back({std::move(work), tail.chain, tail.after});
+    graph.nodes.push_back({std::move(work), tail.chain, tail.after, stream.priority()});
     tail.after = {static_cast<int>(graph.nodes.size()) - 1};
   }
   /// Whether all work comes before the end of the first stream.

@@ -1,0 +1,72 @@
+// How a process of a run of several leaves when the run has failed: one line, exit code 3, at one moment on a host.
+// Not: who finds out (execute/watch.hpp), which ends nobody's process. For the command, and programs that tests start.
+#pragma once
+
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <string>
+#include <thread>
+
+namespace tawpipe::sim {
+
+namespace leave_detail {
+
+inline std::atomic<bool> leaving{false};
+
+/// As SIGTERM would have ended the process.
+inline void terminate(int) {
+  std::signal(SIGTERM, SIG_DFL);
+  std::raise(SIGTERM);
+}
+inline void on_terminate(int) {
+  if (leaving.load()) return;
+  const itimerval half{{0, 0}, {0, 500'000}};
+  ::setitimer(ITIMER_REAL, &half, nullptr);
+}
+
+}  // namespace leave_detail
+
+/// A FailureCallback: prints `tawpipe: why` and ends the process with code 3, without waiting for any thread, 0.3 to 0.8 s later:
+/// all ranks of a host leave at one moment, since Open MPI's mpirun kills the rest as soon as two have left.
+inline void leave(const std::string& why) {
+  if (leave_detail::leaving.exchange(true)) return;
+  ::alarm(3);  // should even these few lines be kept from ending
+  if (::ftrylockfile(stdout) == 0) std::fflush(stdout);
+  const std::string line = "tawpipe: " + why + "\n";
+  const auto written = ::write(STDERR_FILENO, line.data(), line.size());
+  static_cast<void>(written);
+  std::thread{[] {
+    using std::chrono::steady_clock;
+    constexpr std::chrono::milliseconds half{500};
+    const auto earliest = steady_clock::now().time_since_epoch() + std::chrono::milliseconds{300};
+    std::this_thread::sleep_until(steady_clock::time_point{(earliest + half - std::chrono::nanoseconds{1}) / half * half});
+    ::_exit(3);
+  }}.detach();
+}
+
+/// Ends the process with code 3 in so many seconds, whatever its own end waits for.
+inline void leave_within(int seconds) {
+  std::thread{[seconds] {
+    std::this_thread::sleep_for(std::chrono::seconds{seconds});
+    ::_exit(3);
+  }}.detach();
+}
+
+/// Where the program has not set up SIGTERM itself, it ends the process half a second late from here on: launchers send it to all
+/// ranks at once when one has died; meanwhile they find out who it was.
+inline void delay_terminate() {
+  struct sigaction now_set {};
+  if (::sigaction(SIGTERM, nullptr, &now_set) != 0 || now_set.sa_handler != SIG_DFL) return;
+  std::signal(SIGALRM, &leave_detail::terminate);
+  struct sigaction own {};
+  own.sa_handler = &leave_detail::on_terminate;
+  own.sa_flags = SA_RESTART;
+  ::sigaction(SIGTERM, &own, nullptr);
+}
+
+}  // namespace tawpipe::sim
