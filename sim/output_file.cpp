@@ -76,10 +76,13 @@ OutputFile::OutputFile(const std::string& path) : path_{path} {
   } else {
     target_ = fs::exists(status) ? fs::canonical(path, ignored).string() : path;  // of a link, what it leads to
     written_ = target_ + ".part";
+    remember(written_.c_str());  // before it exists: no signal comes between
     file_ = std::fopen(written_.c_str(), "wb");
   }
-  if (file_ == nullptr) fail(errno);
-  if (!written_.empty()) remember(written_.c_str());
+  if (file_ != nullptr) return;
+  const int reason = errno;
+  if (!written_.empty()) forget(written_.c_str());
+  fail(reason);
 }
 
 OutputFile::~OutputFile() {

@@ -180,7 +180,7 @@ TEST_CASE("a billion sequences are too many tasks, and that is said at once") {
     CAPTURE(schedule);
     const auto result = with({{"--schedule", schedule}, {"--global-batch", "1000000000"}});
     check_refused(result, {"too large for " + schedule, "larger microbatch"});
-    CHECK(result.seconds < 5);
+    CHECK(result.processor_seconds < 5);
   }
 }
 

@@ -116,7 +116,7 @@ gpu::Trained train(const gpu::Reference& reference, const Schedule& schedule, cu
                     std::move(world),
                     [&] { return gpu::layer_of(reference); },
                     gpu::optimizer_of(reference),
-                    {.graph = graph, .time_limit = 120},
+                    {.graph = graph, .time_limit = 400},
                     compute};
   return gpu::train(executor, reference,
                     [&](std::span<float> values, std::span<const char> known) { executor.gather(values, known); });
@@ -176,7 +176,7 @@ int main(int argc, char** argv) {
     std::vector<std::string> names{argv + std::min(argc, 3), argv + argc};
     const bool forever = !names.empty() && names[0] == "--forever";
     cuda::SessionOptions options;
-    if (forever) options.watch.task_seconds = 5;
+    options.watch = {.silence_seconds = 60, .task_seconds = forever ? 20.0 : 300.0};  // a busy machine is slow
     cuda::Session session{cuda::read_environment(environ), options};
     session.agree(session.ranks() == DeviceGroups{nodes}.ranks() ? "" : "NODES are not the ranks that were started");
     cuda::CudaDevice device{session.device()};

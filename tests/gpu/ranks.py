@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 
-LIMIT = float(os.environ.get("TAWPIPE_RANKS_LIMIT", "300"))  # seconds
+LIMIT = float(os.environ.get("TAWPIPE_RANKS_LIMIT", "500"))  # seconds
 
 
 def gpus():
@@ -79,10 +79,10 @@ def main():
             if victim is not None:
                 ranks[victim].process.send_signal(signal.SIGKILL)
             failed_at = time.monotonic()
-        late = time.monotonic() > deadline or (failed_at is not None and time.monotonic() > failed_at + 30)
+        late = time.monotonic() > deadline or (failed_at is not None and time.monotonic() > failed_at + 200)
         alone = failed_at is None and any(code not in (None, 0, 77) for code in codes)
         if alone:
-            deadline = min(deadline, time.monotonic() + 15)  # the others end by themselves, or are ended
+            deadline = min(deadline, time.monotonic() + 120)  # the others end by themselves, or are ended
         if late:
             print("FAILED: the ranks have not ended in time", flush=True)
             for rank in ranks:

@@ -16,7 +16,7 @@ gpu::Trained train(const gpu::Reference& reference, const Schedule& schedule, bo
                                                                                cuda::CudaDevice{0},
                                                                                [&] { return gpu::layer_of(reference); },
                                                                                gpu::optimizer_of(reference),
-                                                                               {.graph = graph, .time_limit = 60}};
+                                                                               {.graph = graph, .time_limit = 400}};
   return gpu::train(executor, reference, [](std::span<float>, std::span<const char>) {});
 }
 

@@ -23,7 +23,7 @@ def check(holds, what):
 
 
 def run(command, gpus=1):
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200, env=dict(os.environ, SOFTWARE_GPUS=str(gpus)))
+    done = subprocess.run(command, capture_output=True, text=True, timeout=400, env=dict(os.environ, SOFTWARE_GPUS=str(gpus)))
     return done.returncode, done.stdout, done.stderr
 
 

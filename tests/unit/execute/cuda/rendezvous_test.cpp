@@ -63,7 +63,7 @@ TEST_CASE("all ranks learn what all have told, and stay connected") {
   const std::uint16_t port = free_port();
   std::vector<std::pair<ProcessPlace, Introduction>> who;
   for (const int rank : {3, 1, 4, 0, 2}) who.push_back({place(rank, 5, port), tell(rank)});
-  const Outcome outcome = meet_all(who, 20);
+  const Outcome outcome = meet_all(who, 120);
   for (std::size_t i = 0; i < who.size(); ++i) {
     CHECK(outcome.errors[i].empty());
     const Meeting& meeting = outcome.meetings[i];
@@ -81,7 +81,7 @@ TEST_CASE("tokens of many bytes arrive whole") {
   const std::uint16_t port = free_port();
   Introduction big = tell(0);
   big.token = std::string(3'000'000, '\0');
-  const Outcome outcome = meet_all({{place(0, 2, port), big}, {place(1, 2, port), big}}, 20);
+  const Outcome outcome = meet_all({{place(0, 2, port), big}, {place(1, 2, port), big}}, 120);
   CHECK(outcome.errors[0].empty());
   CHECK(outcome.errors[1].empty());
   CHECK(outcome.meetings[0].ranks[1].token == big.token);
@@ -95,14 +95,14 @@ TEST_CASE("a rank alone meets nobody and needs no port") {
 TEST_CASE("a world size, a number or a version that does not fit is told to all") {
   const std::uint16_t port = free_port();
   SUBCASE("world size") {
-    const Outcome outcome = meet_all({{place(0, 2, port), tell(0)}, {place(1, 3, port), tell(1)}}, 20);
+    const Outcome outcome = meet_all({{place(0, 2, port), tell(0)}, {place(1, 3, port), tell(1)}}, 120);
     CHECK(outcome.errors[0] ==
           "rank 1 on host0 was started as one of 3 ranks, and rank 0 on host0 as one of 2; give all the same world size");
     CHECK(outcome.errors[1] == outcome.errors[0]);
   }
   SUBCASE("number") {
     const Outcome outcome =
-        meet_all({{place(0, 3, port), tell(0)}, {place(2, 3, port), tell(2)}, {place(2, 3, port), tell(2)}}, 20);
+        meet_all({{place(0, 3, port), tell(0)}, {place(2, 3, port), tell(2)}, {place(2, 3, port), tell(2)}}, 120);
     CHECK(outcome.errors[0] == "two processes are rank 2, on host1 and on host1; give each its own number");
     CHECK(outcome.errors[1] == outcome.errors[0]);
     CHECK(outcome.errors[2] == outcome.errors[0]);
@@ -110,7 +110,7 @@ TEST_CASE("a world size, a number or a version that does not fit is told to all"
   SUBCASE("version") {
     Introduction other = tell(1);
     other.software = "tawpipe 2";
-    const Outcome outcome = meet_all({{place(0, 2, port), tell(0)}, {place(1, 2, port), other}}, 20);
+    const Outcome outcome = meet_all({{place(0, 2, port), tell(0)}, {place(1, 2, port), other}}, 120);
     CHECK(outcome.errors[0] ==
           "rank 1 on host0 runs tawpipe 2, and rank 0 on host0 runs tawpipe 1; install the same on all hosts");
     CHECK(outcome.errors[1] == outcome.errors[0]);
@@ -125,20 +125,20 @@ TEST_CASE("a rank of another run is sent away, and the run goes on") {
   ProcessPlace stranger = second;
   stranger.job = "yours";
   Outcome outcome;
-  std::jthread host{[&] { outcome = meet_all({{first, tell(0)}}, 20); }};
-  const Outcome sent_away = meet_all({{stranger, tell(1)}}, 20);
+  std::jthread host{[&] { outcome = meet_all({{first, tell(0)}}, 120); }};
+  const Outcome sent_away = meet_all({{stranger, tell(1)}}, 120);
   CHECK(sent_away.errors[0] == concat("rank 1 on host0 belongs to the run 'yours', and port ", port,
                                       " of rank 0 to 'mine'; give each run its own MASTER_PORT"));
-  CHECK(meet_all({{second, tell(1)}}, 20).errors[0].empty());
+  CHECK(meet_all({{second, tell(1)}}, 120).errors[0].empty());
   host.join();
   CHECK(outcome.errors[0].empty());
 }
 
 TEST_CASE("ranks that do not come in time are named") {
   const std::uint16_t port = free_port();
-  const Outcome outcome = meet_all({{place(0, 4, port), tell(0)}, {place(2, 4, port), tell(2)}}, 1);
+  const Outcome outcome = meet_all({{place(0, 4, port), tell(0)}, {place(2, 4, port), tell(2)}}, 5);
   CHECK(outcome.errors[0] ==
-        "after 1 s 2 of 4 ranks have not come: 1, 3; start them all, and let MASTER_ADDR and MASTER_PORT name rank 0's host for "
+        "after 5 s 2 of 4 ranks have not come: 1, 3; start them all, and let MASTER_ADDR and MASTER_PORT name rank 0's host for "
         "each");
   CHECK(outcome.errors[1] == outcome.errors[0]);
 }
@@ -150,11 +150,11 @@ TEST_CASE("a rank that ends before all have come is named") {
   cuda::detail::put(text, {reinterpret_cast<const char*>(both), sizeof both});
   for (const char* const field : {"", "host9", "tawpipe 1", ""}) cuda::detail::put(text, field);
   Outcome outcome;
-  std::jthread host{[&] { outcome = meet_all({{place(0, 3, port), tell(0)}}, 20); }};
+  std::jthread host{[&] { outcome = meet_all({{place(0, 3, port), tell(0)}}, 120); }};
   {
     std::string why;
-    detail::Connection guest{cuda::detail::reach(place(1, 3, port), detail::now() + 5'000'000'000, why)};
-    REQUIRE(guest.send_whole(cuda::detail::introduce, text, 1000));
+    detail::Connection guest{cuda::detail::reach(place(1, 3, port), detail::now() + 100'000'000'000, why)};
+    REQUIRE(guest.send_whole(cuda::detail::introduce, text, 100000));
   }
   host.join();
   CHECK(outcome.errors[0] == "rank 1 on host9 ended before all ranks had come");
@@ -179,37 +179,37 @@ TEST_CASE("a taken port, nobody there, an unknown host and a stranger are told a
   CHECK(unknown.find("rank 1 has not reached rank 0 at no-such-host.invalid port") == 0);
 
   std::jthread stranger{[&] {
-    REQUIRE(detail::await(taken.get(), POLLIN, 5000));
+    REQUIRE(detail::await(taken.get(), POLLIN, 100000));
     detail::Connection guest{detail::Descriptor{::accept4(taken.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)}};
-    guest.send_whole(42, "HTTP/1.1 400", 1000);
+    guest.send_whole(42, "HTTP/1.1 400", 100000);
     detail::Frame frame;
-    guest.await_frame(frame, 1000);
+    guest.await_frame(frame, 100000);
   }};
-  CHECK(meet_all({{place(1, 2, port), tell(1)}}, 5).errors[0] ==
+  CHECK(meet_all({{place(1, 2, port), tell(1)}}, 100).errors[0] ==
         concat("what listens where rank 0 at 127.0.0.1 port ", port, " should be is no such rank; set another MASTER_PORT"));
 }
 
 TEST_CASE("who knocks without an introduction does not hold up the others") {
   const std::uint16_t port = free_port();
   Outcome outcome;
-  std::jthread host{[&] { outcome = meet_all({{place(0, 2, port), tell(0)}}, 20); }};
+  std::jthread host{[&] { outcome = meet_all({{place(0, 2, port), tell(0)}}, 120); }};
   std::string why;
-  detail::Connection silent{cuda::detail::reach(place(1, 2, port), detail::now() + 5'000'000'000, why)};
-  detail::Connection noisy{cuda::detail::reach(place(1, 2, port), detail::now() + 5'000'000'000, why)};
-  noisy.send_whole(7, "GET / HTTP/1.1", 1000);
-  CHECK(meet_all({{place(1, 2, port), tell(1)}}, 20).errors[0].empty());
+  detail::Connection silent{cuda::detail::reach(place(1, 2, port), detail::now() + 100'000'000'000, why)};
+  detail::Connection noisy{cuda::detail::reach(place(1, 2, port), detail::now() + 100'000'000'000, why)};
+  noisy.send_whole(7, "GET / HTTP/1.1", 100000);
+  CHECK(meet_all({{place(1, 2, port), tell(1)}}, 120).errors[0].empty());
   host.join();
   CHECK(outcome.errors[0].empty());
 }
 
 TEST_CASE("what each says afterwards all learn, and one that has ended is named") {
   const std::uint16_t port = free_port();
-  Outcome outcome = meet_all({{place(0, 3, port), tell(0)}, {place(1, 3, port), tell(1)}, {place(2, 3, port), tell(2)}}, 20);
+  Outcome outcome = meet_all({{place(0, 3, port), tell(0)}, {place(1, 3, port), tell(1)}, {place(2, 3, port), tell(2)}}, 120);
   std::vector<std::string> heard(3);
   const auto say = [&](int rank) {
     Meeting& meeting = outcome.meetings[static_cast<std::size_t>(rank)];
     try {
-      for (const std::string& one : cuda::exchange(meeting, rank, concat("I am ", rank), 5)) {
+      for (const std::string& one : cuda::exchange(meeting, rank, concat("I am ", rank), 100)) {
         heard[static_cast<std::size_t>(rank)] += one + ";";
       }
     } catch (const DeviceError& error) {
@@ -224,6 +224,6 @@ TEST_CASE("what each says afterwards all learn, and one that has ended is named"
   for (const std::string& one : heard) CHECK(one == "I am 0;I am 1;I am 2;");
   outcome.meetings[2].peers.clear();
   all_say(2);
-  CHECK(heard[0] == "rank 2 on host1 ended, or said nothing for 5 s, before all ranks had begun");
+  CHECK(heard[0] == "rank 2 on host1 ended, or said nothing for 100 s, before all ranks had begun");
   CHECK(heard[1] == heard[0]);
 }
