@@ -22,6 +22,14 @@ if(TAWPIPE_ENABLE_CUDA STREQUAL "AUTO" OR TAWPIPE_ENABLE_CUDA)
     set(CMAKE_CUDA_ARCHITECTURES OFF)  # nvcc tries itself out with its own default; ours are set below
     enable_language(CUDA)
     set(CMAKE_CUDA_ARCHITECTURES "${tawpipe_architectures}")
+    if(NOT TARGET CUDA::cublasLt)  # a toolkit without it, beside PyTorch's package of it
+      find_library(TAWPIPE_CUBLASLT NAMES libcublasLt.so.${CUDAToolkit_VERSION_MAJOR} REQUIRED)
+      find_path(TAWPIPE_CUBLASLT_INCLUDE cublasLt.h REQUIRED)
+      mark_as_advanced(TAWPIPE_CUBLASLT TAWPIPE_CUBLASLT_INCLUDE)
+      add_library(CUDA::cublasLt UNKNOWN IMPORTED)
+      set_target_properties(CUDA::cublasLt PROPERTIES IMPORTED_LOCATION "${TAWPIPE_CUBLASLT}"
+        INTERFACE_INCLUDE_DIRECTORIES "${TAWPIPE_CUBLASLT_INCLUDE}")
+    endif()
     set(TAWPIPE_HAS_CUDA ON)
   endif()
 else()

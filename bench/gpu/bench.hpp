@@ -1,4 +1,4 @@
-// What the GPU benchmarks share: a decoder of a given shape under a schedule on one GPU, measured peaks, JSON by printf.
+// What the GPU benchmarks share: a decoder of a given shape under a schedule on one GPU, measured peaks. They print JSON lines.
 // Not: benchmarks. They need the CUDA toolkit alone, so no Google Benchmark and no JSON library.
 #pragma once
 

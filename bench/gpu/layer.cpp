@@ -61,8 +61,8 @@ int main(int argc, char** argv) {
                             {"llama-2-7b, 4096", 4096, 11008, 32, 32, 4096},
                             {"llama-3-8b, 8192", 4096, 14336, 32, 8, 8192},
                             {"2048 wide, 16384", 2048, 5504, 16, 16, 16384}};
-    std::printf("{%s, \"matrix_peak_flops\": %.4e, \"copy_bytes_per_second\": %.4e, \"layers\": [\n", gpu::device_json().c_str(),
-                peaks.flops, peaks.bytes);
+    std::printf("{%s, \"matrix_peak_flops\": %.4e, \"copy_bytes_per_second\": %.4e}\n", gpu::device_json().c_str(), peaks.flops,
+                peaks.bytes);
     double utilization = 0;
     for (const Shape& shape : shapes) {
       const Times times = measure(shape, divisor);
@@ -74,12 +74,11 @@ int main(int argc, char** argv) {
       if (utilization == 0) utilization = flops / peaks.flops / (both - traffic);
       const double predicted = flops / (peaks.flops * utilization) + traffic;
       std::printf(
-          "  {\"shape\": \"%s\", \"forward_seconds\": %.6e, \"backward_seconds\": %.6e, \"share_of_matrix_peak\": %.4f, "
-          "\"predicted_seconds\": %.6e, \"prediction_error\": %.4f}%s\n",
-          shape.name, times.forward, times.backward, flops / both / peaks.flops, predicted, predicted / both - 1,
-          &shape == &shapes[3] ? "" : ",");
+          "{\"shape\": \"%s\", \"forward_seconds\": %.6e, \"backward_seconds\": %.6e, \"share_of_matrix_peak\": %.4f, "
+          "\"predicted_seconds\": %.6e, \"prediction_error\": %.4f}\n",
+          shape.name, times.forward, times.backward, flops / both / peaks.flops, predicted, predicted / both - 1);
       std::fflush(stdout);
     }
-    std::printf("], \"calibrated_on\": \"%s\", \"utilization\": %.4f}\n", shapes[0].name, utilization);
+    std::printf("{\"calibrated_on\": \"%s\", \"utilization\": %.4f}\n", shapes[0].name, utilization);
   });
 }
