@@ -5,10 +5,10 @@
 
 #include <string>
 
+#include "schedules.hpp"
 #include "tawpipe/analysis/summary.hpp"
 #include "tawpipe/cost/roofline.hpp"
 #include "tawpipe/model/models.hpp"
-#include "tawpipe/schedule/catalogue.hpp"
 #include "tawpipe/simulate/simulator.hpp"
 #include "tawpipe/topology/clusters.hpp"
 

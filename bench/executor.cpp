@@ -4,11 +4,11 @@
 
 #include <string>
 
+#include "schedules.hpp"
 #include "tawpipe/execute/host/executor.hpp"
 #include "tawpipe/layers/host/llama.hpp"
 #include "tawpipe/layers/parameter_update.hpp"
 #include "tawpipe/model/models.hpp"
-#include "tawpipe/schedule/catalogue.hpp"
 #include "tawpipe/training/initial_weights.hpp"
 
 namespace {

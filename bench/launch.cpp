@@ -5,12 +5,12 @@
 #include <memory>
 #include <string>
 
+#include "schedules.hpp"
 #include "support/null_device.hpp"
 #include "support/test_communicator.hpp"
 #include "tawpipe/execute/cuda/nccl_executor.hpp"
 #include "tawpipe/execute/cuda/virtual_executor.hpp"
 #include "tawpipe/model/models.hpp"
-#include "tawpipe/schedule/catalogue.hpp"
 
 namespace {
 

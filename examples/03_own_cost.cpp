@@ -33,12 +33,14 @@ int main() {
                                {.sequence = 4096, .microbatch_size = 1, .global_batch = 64},
                                tawpipe::Recompute::full};
 
+  const tawpipe::Registry schedules = tawpipe::shipped_schedules();
+
   std::printf("rank 3 slower by   1f1b     fsdp     tawpipe\n");
   for (const double factor : {1.0, 1.25, 1.5, 2.0}) {
     const tawpipe::Simulator simulator{cluster, Straggler{.usual = {}, .slow = tawpipe::Rank{3}, .factor = factor}};
     std::printf("%-16.2f", factor);
     for (const char* name : {"1f1b", "fsdp", "tawpipe"}) {
-      const auto schedule = tawpipe::build_schedule(name, {.workload = work, .nodes = cluster.groups_by_node(), .options = {}});
+      const auto schedule = schedules.build(name, {.workload = work, .nodes = cluster.groups_by_node(), .options = {}});
       std::printf("  %5.2f s", tawpipe::to_seconds(simulator.run(schedule).makespan()));
     }
     std::printf("\n");

@@ -2,7 +2,7 @@
 #include <cstdio>
 #include <tawpipe/analysis/traffic.hpp>
 #include <tawpipe/model/models.hpp>
-#include <tawpipe/schedule/catalogue.hpp>
+#include <tawpipe/schedule/shipped.hpp>
 #include <tawpipe/topology/cluster_file.hpp>
 
 int main() {
@@ -15,8 +15,9 @@ int main() {
   const tawpipe::Cluster cluster = tawpipe::cluster_from_text(matrix, "my workstation");
   const tawpipe::Workload work{tawpipe::models::named("llama-12x512"),
                                {.sequence = 1024, .microbatch_size = 1, .global_batch = 8}};
+  const tawpipe::Registry schedules = tawpipe::shipped_schedules();
   for (const char* name : {"tawpipe", "weipipe", "fsdp", "1f1b"}) {
-    const auto schedule = tawpipe::build_schedule(name, {.workload = work, .nodes = cluster.groups_by_node(), .options = {}});
+    const auto schedule = schedules.build(name, {.workload = work, .nodes = cluster.groups_by_node(), .options = {}});
     const tawpipe::Traffic traffic = tawpipe::traffic(schedule, cluster);
     const auto megabytes = [&](tawpipe::LinkClass kind) {
       return static_cast<double>(traffic.link_bytes[static_cast<std::size_t>(kind)]) * 1e-6;

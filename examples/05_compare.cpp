@@ -1,4 +1,4 @@
-// Several schedules of the catalogue on one problem, with options as text: what `tawpipe compare` does.
+// Several shipped schedules on one problem, with options as text: what `tawpipe compare` does.
 #include <algorithm>
 #include <cstdio>
 #include <string>
@@ -20,10 +20,10 @@ int main() {
   const std::vector<Entry> entries{{"tawpipe", {}}, {"tawpipe", {{"order", "paper"}}}, {"weipipe", {}},
                                    {"fsdp", {}},    {"fsdp", {{"prefetch", "1"}}},     {"1f1b", {{"overlap", "on"}}},
                                    {"gpipe", {}}};
+  const tawpipe::Registry schedules = tawpipe::shipped_schedules();
   std::vector<tawpipe::Summary> results;
   for (const auto& [name, options] : entries) {
-    const auto schedule =
-        tawpipe::build_schedule(name, {.workload = work, .nodes = cluster.groups_by_node(), .options = options});
+    const auto schedule = schedules.build(name, {.workload = work, .nodes = cluster.groups_by_node(), .options = options});
     results.push_back(tawpipe::summarize(schedule, cluster, simulator.run(schedule)));
   }
   std::stable_sort(results.begin(), results.end(), [](const auto& a, const auto& b) { return a.makespan < b.makespan; });

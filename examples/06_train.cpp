@@ -8,7 +8,7 @@
 #include "tawpipe/execute/host/executor.hpp"
 #include "tawpipe/layers/host/llama.hpp"
 #include "tawpipe/layers/parameter_update.hpp"
-#include "tawpipe/schedule/catalogue.hpp"
+#include "tawpipe/schedule/shipped.hpp"
 #include "tawpipe/training/initial_weights.hpp"
 
 namespace {
@@ -66,12 +66,12 @@ int main() {
   tawpipe::Workload work{model, tawpipe::Batch{.sequence = 16, .microbatch_size = 1, .global_batch = 12}};
   work.parameter_bytes({.weight = 8, .gradient = 8, .optimizer = 16});
 
+  const tawpipe::Registry schedules = tawpipe::shipped_schedules();
   std::puts("one device");
-  const auto alone =
-      train(tawpipe::build_schedule("1f1b", {.workload = work, .nodes = tawpipe::DeviceGroups{{1}}, .options = {}}), 30);
+  const auto alone = train(schedules.build("1f1b", {.workload = work, .nodes = tawpipe::DeviceGroups{{1}}, .options = {}}), 30);
   std::puts("TawPipe on nodes of 3, 2 and 1 ranks");
   const auto shared =
-      train(tawpipe::build_schedule("tawpipe", {.workload = work, .nodes = tawpipe::DeviceGroups{{3, 2, 1}}, .options = {}}), 30);
+      train(schedules.build("tawpipe", {.workload = work, .nodes = tawpipe::DeviceGroups{{3, 2, 1}}, .options = {}}), 30);
 
   double difference = 0;
   double largest = 0;

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "tawpipe/execute/host/executor.hpp"
-#include "tawpipe/schedule/catalogue.hpp"
+#include "tawpipe/schedule/shipped.hpp"
 
 namespace {
 
@@ -216,7 +216,7 @@ struct Doubling {
 };
 
 void train(const char* name, const Workload& work, const std::vector<std::int32_t>& nodes) {
-  const Schedule schedule = build_schedule(name, {.workload = work, .nodes = DeviceGroups{nodes}, .options = {}});
+  const Schedule schedule = shipped_schedules().build(name, {.workload = work, .nodes = DeviceGroups{nodes}, .options = {}});
   host::HostExecutor<double, PerceptronLayer, GradientDescent> executor{schedule, [&] { return PerceptronLayer{work.model()}; },
                                                                         GradientDescent{}};
   executor.for_each_rank([](auto& rank) {

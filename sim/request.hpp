@@ -10,13 +10,13 @@
 #include <vector>
 
 #include "output_file.hpp"
+#include "schedules.hpp"
 #include "tawpipe/analysis/summary.hpp"
 #include "tawpipe/cost/fixed.hpp"
 #include "tawpipe/cost/measured.hpp"
 #include "tawpipe/cost/roofline.hpp"
 #include "tawpipe/model/transformer.hpp"
 #include "tawpipe/plan/noise.hpp"
-#include "tawpipe/schedule/catalogue.hpp"
 #include "tawpipe/schedule/compose.hpp"
 #include "tawpipe/timeline/timeline.hpp"
 #include "tawpipe/topology/cluster.hpp"

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "schedules.hpp"
 #include "tawpipe/core/half.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/execute/cuda/cuda_api.hpp"
@@ -24,7 +25,6 @@
 #include "tawpipe/layers/cuda/adamw.hpp"
 #include "tawpipe/layers/cuda/llama.hpp"
 #include "tawpipe/layers/cuda/matrix_product.hpp"
-#include "tawpipe/schedule/catalogue.hpp"
 #include "tawpipe/schedule/schedules/gpipe.hpp"
 
 namespace gpu {

@@ -12,7 +12,7 @@ Entry parse_entry(const std::string& text, const ScheduleOptions& for_all, bool 
   Entry entry;
   std::size_t begin = text.find(':');
   entry.schedule = text.substr(0, begin);
-  const ScheduleInfo& info = schedule_info(entry.schedule);
+  const ScheduleInfo& info = shipped().info(entry.schedule);
   if (overlapped) entry.options = info.overlapped;
   for (const auto& [key, value] : for_all) {
     if (std::any_of(info.options.begin(), info.options.end(),
@@ -36,7 +36,7 @@ std::vector<Entry> parse_entries(const std::vector<std::string>& schedules, cons
   std::vector<Entry> all;
   for (const auto& text : schedules) {
     if (text == "all") {
-      for (const auto& info : catalogue()) all.push_back(parse_entry(info.name, for_all, overlapped));
+      for (const auto& info : shipped().schedules()) all.push_back(parse_entry(info.name, for_all, overlapped));
     } else {
       all.push_back(parse_entry(text, for_all, overlapped));
     }

@@ -16,7 +16,7 @@ using Json = nlohmann::ordered_json;
 std::string schedules_text() {
   Table table{{{"schedule"}, {"what moves, and how"}}};
   Table options{{{"schedule"}, {"option"}, {"values"}, {"default"}, {"meaning"}}};
-  for (const auto& info : catalogue()) {
+  for (const auto& info : shipped().schedules()) {
     table.row({info.name, concat(info.description, " [", info.source, "]")});
     for (const auto& option : info.options) options.row({info.name, option.name, option.values, option.standard, option.meaning});
   }
@@ -25,7 +25,7 @@ std::string schedules_text() {
 
 Json schedules_json() {
   Json all = Json::array();
-  for (const auto& info : catalogue()) {
+  for (const auto& info : shipped().schedules()) {
     Json options = Json::array();
     for (const auto& option : info.options) {
       options.push_back(

@@ -241,7 +241,7 @@ class Sweep {
       for (std::size_t a = 0; a < axes_.size(); ++a) {
         if (!axes_[a].parameter.starts_with("option.")) continue;
         const std::string key = axes_[a].parameter.substr(7);
-        const auto& known = schedule_info(entry.schedule).options;
+        const auto& known = shipped().info(entry.schedule).options;
         const bool has = std::any_of(known.begin(), known.end(), [&](const OptionInfo& info) { return info.name == key; });
         if (has) options[key] = value_text(axes_[a], point[a]);
       }

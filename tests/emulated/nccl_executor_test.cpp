@@ -7,12 +7,12 @@
 #include <thread>
 #include <vector>
 
+#include "schedules.hpp"
 #include "support/clusters.hpp"
 #include "support/device_executor_cases.hpp"
 #include "support/each_schedule.hpp"
 #include "support/toy_device_training.hpp"
 #include "tawpipe/analysis/traffic.hpp"
-#include "tawpipe/schedule/catalogue.hpp"
 #include "tawpipe/schedule/gradient_norm.hpp"
 
 using namespace support;

@@ -11,9 +11,9 @@
 #include <thread>
 #include <vector>
 
+#include "schedules.hpp"
 #include "support/each_schedule.hpp"
 #include "support/toy_device_training.hpp"
-#include "tawpipe/schedule/catalogue.hpp"
 
 using namespace support;
 using namespace tawpipe;

@@ -11,12 +11,12 @@
 
 #include "checks.hpp"
 #include "reference.hpp"
+#include "schedules.hpp"
 #include "tawpipe/execute/cuda/cuda_api.hpp"
 #include "tawpipe/execute/host/executor.hpp"
 #include "tawpipe/layers/cuda/adamw.hpp"
 #include "tawpipe/layers/cuda/llama.hpp"
 #include "tawpipe/model/workload.hpp"
-#include "tawpipe/schedule/catalogue.hpp"
 
 namespace gpu {
 

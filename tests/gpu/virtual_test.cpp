@@ -27,7 +27,7 @@ int main(int argc, char** argv) {
     const gpu::Reference reference{argc > 1 ? argv[1] : ""};
     std::vector<std::string> names{argv + 2, argv + argc};
     if (names.empty()) {
-      for (const auto& info : catalogue()) names.emplace_back(info.name);
+      for (const auto& info : shipped().schedules()) names.emplace_back(info.name);
     }
     int trained = 0;
     for (const std::string& name : names) {

@@ -77,7 +77,7 @@ std::vector<std::vector<std::int32_t>> groups_of(int ranks) {
 TEST_CASE("every schedule by MPI gives what one device gives, and sends what threads send") {
   const int ranks = session_of_tests().ranks();
   int executed = 0;
-  for (const auto& info : catalogue()) {
+  for (const auto& info : shipped().schedules()) {
     for (const std::vector<std::int32_t>& nodes : groups_of(ranks)) {
       for (const bool tied : nodes.size() == 1 ? std::vector<bool>{true, false} : std::vector<bool>{nodes.size() == 2}) {
         CAPTURE(std::string{info.name});

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "schedules.hpp"
 #include "tawpipe/execute/host/executor.hpp"
 #include "tawpipe/layers/host/llama.hpp"
 #include "tawpipe/layers/parameter_update.hpp"
-#include "tawpipe/schedule/catalogue.hpp"
 #include "tawpipe/training/reference_run.hpp"
 
 using namespace tawpipe;
@@ -71,7 +71,7 @@ std::vector<NumericsCheck> train(const ReferenceRun& reference, const std::strin
 template <class T>
 void check_catalogue(const ReferenceRun& reference, const std::vector<Nodes>& clusters, Recompute recompute) {
   int trained = 0;
-  for (const auto& info : catalogue()) {
+  for (const auto& info : shipped().schedules()) {
     for (const Nodes& nodes : clusters) {
       CAPTURE(std::string{info.name});
       CAPTURE(nodes.size());
@@ -92,7 +92,7 @@ void check_catalogue(const ReferenceRun& reference, const std::vector<Nodes>& cl
       }
     }
   }
-  CHECK(trained * 10 > static_cast<int>(catalogue().size() * clusters.size()) * 8);  // few sizes are refused
+  CHECK(trained * 10 > static_cast<int>(shipped().schedules().size() * clusters.size()) * 8);  // few sizes are refused
 }
 
 const std::string folder = std::string{TAWPIPE_TEST_DATA} + "/llama_golden";

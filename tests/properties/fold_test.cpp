@@ -10,13 +10,13 @@
 #include <variant>
 #include <vector>
 
+#include "schedules.hpp"
 #include "support/random.hpp"
 #include "tawpipe/analysis/summary.hpp"
 #include "tawpipe/cost/fixed.hpp"
 #include "tawpipe/cost/measured.hpp"
 #include "tawpipe/cost/roofline.hpp"
 #include "tawpipe/report/summary_json.hpp"
-#include "tawpipe/schedule/catalogue.hpp"
 #include "tawpipe/simulate/folding.hpp"
 #include "tawpipe/topology/cluster_builder.hpp"
 
@@ -76,7 +76,7 @@ FoldDraw draw_fold(Random& random) {
       std::swap(drawn.layout.order[i], drawn.layout.order[static_cast<std::size_t>(random.between(0, static_cast<int>(i)))]);
     }
   }
-  drawn.schedule = one_of(random, catalogue()).name;
+  drawn.schedule = one_of(random, shipped().schedules()).name;
   drawn.model = Transformer{.name = "drawn",
                             .layers = random.between(1, 13),
                             .hidden = 48 * random.between(1, 9),

@@ -12,11 +12,11 @@
 #include <string>
 #include <vector>
 
+#include "schedules.hpp"
 #include "support/draft.hpp"
 #include "support/mutations.hpp"
 #include "support/symbolic_run.hpp"
 #include "tawpipe/analysis/validate.hpp"
-#include "tawpipe/schedule/catalogue.hpp"
 #include "tawpipe/schedule/compose.hpp"
 #include "tawpipe/schedule/schedules/data_parallel.hpp"
 #include "tawpipe/schedule/schedules/fully_sharded.hpp"

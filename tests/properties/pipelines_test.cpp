@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "schedules.hpp"
 #include "support/clusters.hpp"
 #include "support/pipelines.hpp"
 #include "support/random.hpp"
 #include "tawpipe/analysis/memory.hpp"
 #include "tawpipe/analysis/validate.hpp"
-#include "tawpipe/schedule/catalogue.hpp"
 
 using namespace tawpipe::literals;
 using tawpipe::DeviceGroups;

@@ -11,12 +11,12 @@
 #include <utility>
 #include <vector>
 
+#include "schedules.hpp"
 #include "support/brute_force.hpp"
 #include "support/clusters.hpp"
 #include "support/draft.hpp"
 #include "support/random.hpp"
 #include "tawpipe/analysis/validate.hpp"
-#include "tawpipe/schedule/catalogue.hpp"
 #include "tawpipe/schedule/compose.hpp"
 
 using namespace tawpipe;
@@ -186,7 +186,7 @@ Counts check_draws(const ScheduleInfo& info, std::uint64_t seed) {
 TEST_CASE("every schedule is valid on 40 random draws, by the validator and by brute force") {
   std::string text = "accepted  refused  composed  unequal  schedule\n";
   std::uint64_t seed = 1;
-  for (const ScheduleInfo& info : catalogue()) {
+  for (const ScheduleInfo& info : shipped().schedules()) {
     CAPTURE(info.name);
     const Counts counts = check_draws(info, seed++);
     text += concat(counts.accepted, "\t", counts.refused, "\t", counts.composed, "\t", counts.unequal, "\t", info.name, "\n");

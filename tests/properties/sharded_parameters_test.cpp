@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "schedules.hpp"
 #include "support/parameter_walk.hpp"
 #include "tawpipe/analysis/validate.hpp"
-#include "tawpipe/schedule/catalogue.hpp"
 #include "tawpipe/schedule/compose.hpp"
 #include "tawpipe/schedule/schedules/sharded.hpp"
 

@@ -9,13 +9,13 @@
 #include <string>
 #include <vector>
 
+#include "schedules.hpp"
 #include "support/clusters.hpp"
 #include "support/sharded_contents.hpp"
 #include "tawpipe/analysis/memory.hpp"
 #include "tawpipe/analysis/traffic.hpp"
 #include "tawpipe/analysis/validate.hpp"
 #include "tawpipe/cost/fixed.hpp"
-#include "tawpipe/schedule/catalogue.hpp"
 #include "tawpipe/schedule/schedules/sharded.hpp"
 #include "tawpipe/simulate/simulator.hpp"
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "tawpipe/schedule/catalogue.hpp"
+#include "schedules.hpp"
 
 namespace support {
 
@@ -17,7 +17,7 @@ namespace support {
 template <class Visit>
 void for_each_schedule(const tawpipe::Workload& work, const std::vector<std::vector<std::int32_t>>& sizes, Visit&& visit) {
   int built = 0;
-  for (const auto& info : tawpipe::catalogue()) {
+  for (const auto& info : tawpipe::shipped().schedules()) {
     for (const auto& nodes : sizes) {
       std::optional<tawpipe::Schedule> schedule;
       try {
@@ -32,7 +32,7 @@ void for_each_schedule(const tawpipe::Workload& work, const std::vector<std::vec
       visit(*schedule);
     }
   }
-  CHECK(built * 10 > static_cast<int>(tawpipe::catalogue().size() * sizes.size()) * 8);  // few sizes are refused
+  CHECK(built * 10 > static_cast<int>(tawpipe::shipped().schedules().size() * sizes.size()) * 8);  // few sizes are refused
 }
 
 }  // namespace support

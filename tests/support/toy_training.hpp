@@ -10,9 +10,9 @@
 #include <span>
 #include <vector>
 
+#include "schedules.hpp"
 #include "support/toy_layer.hpp"
 #include "tawpipe/execute/host/executor.hpp"
-#include "tawpipe/schedule/catalogue.hpp"
 
 namespace support {
 

@@ -1,5 +1,5 @@
 // What the catalogue's entries are made of: requests, options as text, descriptions.
-// Not: the entries (schedule/catalogue.hpp, catalogue_pipelines.hpp).
+// Not: the entries (schedule/shipped.hpp, catalogue_pipelines.hpp).
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // The catalogue's activation pipelines: their options as text, and their entries.
-// Not: the other schedules (schedule/catalogue.hpp).
+// Not: the other schedules (schedule/shipped.hpp).
 #pragma once
 
 #include <charconv>

@@ -1,5 +1,5 @@
 // The catalogue's sharded data parallelism: options as text, and entries.
-// Not: the other schedules (schedule/catalogue.hpp).
+// Not: the other schedules (schedule/shipped.hpp).
 #pragma once
 
 #include <utility>

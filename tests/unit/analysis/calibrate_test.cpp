@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "schedules.hpp"
 #include "support/clusters.hpp"
-#include "tawpipe/schedule/catalogue.hpp"
 #include "tawpipe/simulate/simulator.hpp"
 
 using namespace tawpipe::literals;

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "schedules.hpp"
 #include "support/draft.hpp"
 #include "tawpipe/analysis/validate.hpp"
-#include "tawpipe/schedule/catalogue.hpp"
 #include "tawpipe/schedule/compose.hpp"
 
 using namespace tawpipe;

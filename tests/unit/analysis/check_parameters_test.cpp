@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <string>
 
+#include "schedules.hpp"
 #include "support/clusters.hpp"
 #include "tawpipe/analysis/validate.hpp"
-#include "tawpipe/schedule/catalogue.hpp"
 
 using namespace tawpipe;
 

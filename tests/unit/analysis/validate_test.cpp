@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "schedules.hpp"
 #include "tawpipe/core/error.hpp"
-#include "tawpipe/schedule/catalogue.hpp"
 #include "tawpipe/topology/cluster_builder.hpp"
 
 using namespace tawpipe;
@@ -29,7 +29,7 @@ Workload model(int layers, int microbatches, bool tied) {
 /// Checks every schedule of the catalogue, with each of its yes-or-no options off and on; returns how many could be built.
 int check_catalogue(const Workload& workload, const DeviceGroups& nodes) {
   int built = 0;
-  for (const ScheduleInfo& info : catalogue()) {
+  for (const ScheduleInfo& info : shipped().schedules()) {
     std::vector<ScheduleOptions> variants{{}};
     for (const auto& option : info.options) {
       const std::string values{option.values};

@@ -54,7 +54,7 @@ void check_apart(const Schedule& schedule, const BufferPlan& plan, const Timelin
 
 TEST_CASE("persistent buffers share nothing, and plans hold every buffer") {
   const Workload work = toy_work(toy_model(6, true), 6);
-  for (const auto& info : catalogue()) {
+  for (const auto& info : shipped().schedules()) {
     CAPTURE(std::string{info.name});
     const ScheduleRequest request{.workload = work, .nodes = DeviceGroups{{2, 2}}, .options = {}};
     try {
@@ -86,7 +86,7 @@ TEST_CASE("without alignment the plan takes the simulated peak, or little more, 
   const Cluster cluster = nodes_of({2, 2});
   const std::set<std::string> exact{"chimera", "dualpipe-v", "gpipe", "looped-bfs", "tawpipe",
                                     "v-half",  "zb-auto",    "zb-h1", "zb-h2",      "weipipe-naive"};
-  for (const auto& info : catalogue()) {
+  for (const auto& info : shipped().schedules()) {
     const std::string name{info.name};
     CAPTURE(name);
     std::optional<Schedule> built;

@@ -62,7 +62,7 @@ TEST_CASE("every schedule gives the losses, gradients and weights of one device"
     for (const Recompute recompute : {Recompute::none, Recompute::full}) {
       const Workload work = toy_work(toy_model(12, tied), 12, recompute);
       const ToyOutcome alone = train_by_threads(toy_alone(work), 2);
-      for (const auto& info : catalogue()) {
+      for (const auto& info : shipped().schedules()) {
         for (const Nodes& nodes : {Nodes{2}, Nodes{1, 1}, Nodes{2, 2}, Nodes{3, 3}, Nodes{2, 2, 2}, Nodes{3, 2, 1}}) {
           const DeviceGroups groups{nodes};
           CAPTURE(std::string{info.name});
@@ -82,7 +82,7 @@ TEST_CASE("every schedule gives the losses, gradients and weights of one device"
 TEST_CASE("microbatches and layers that do not divide are trained exactly") {
   const Workload work = toy_work(toy_model(7, true), 8);
   const ToyOutcome alone = train_by_threads(toy_alone(work), 1);
-  for (const auto& info : catalogue()) {
+  for (const auto& info : shipped().schedules()) {
     const ScheduleRequest request{.workload = work, .nodes = DeviceGroups{{3, 2}}, .options = {}};
     if (refuses(std::string{info.name}, request)) continue;
     CAPTURE(std::string{info.name});
@@ -141,7 +141,7 @@ TEST_CASE("random delays change no bit") {
 TEST_CASE("memory that is laid out for one timing serves all others") {
   const Workload work = toy_work(toy_model(6, true), 8);
   const Cluster cluster = nodes_of({2, 2});
-  for (const auto& info : catalogue()) {
+  for (const auto& info : shipped().schedules()) {
     const std::string name{info.name};
     const ScheduleRequest request{.workload = work, .nodes = DeviceGroups{{2, 2}}, .options = {}};
     if (refuses(name, request)) continue;
@@ -164,7 +164,7 @@ TEST_CASE("what is sent is what the simulator says") {
   const Workload work = toy_work(toy_model(12, false), 12);
   const Nodes nodes{2, 2};
   const Cluster cluster = nodes_of({2, 2});
-  for (const auto& info : catalogue()) {
+  for (const auto& info : shipped().schedules()) {
     const ScheduleRequest request{.workload = work, .nodes = DeviceGroups{nodes}, .options = {}};
     if (refuses(std::string{info.name}, request)) continue;
     CAPTURE(std::string{info.name});
@@ -182,7 +182,7 @@ TEST_CASE("clipping scales the whole gradient on every rank alike") {
   for (const double g : train_by_threads(toy_alone(work), 1).gradient) square += g * g;
   CHECK(alone.results[0].gradient_norm == doctest::Approx(std::sqrt(square)).epsilon(1e-12));
   REQUIRE(std::sqrt(square) > 0.5);  // so it is clipped
-  for (const auto& info : catalogue()) {
+  for (const auto& info : shipped().schedules()) {
     const ScheduleRequest request{.workload = work, .nodes = DeviceGroups{{2, 1}}, .options = {}};
     if (refuses(std::string{info.name}, request)) continue;
     CAPTURE(std::string{info.name});

@@ -6,10 +6,10 @@
 
 #include <cmath>
 
+#include "schedules.hpp"
 #include "support/two_ranks.hpp"
 #include "tawpipe/cost/fixed.hpp"
 #include "tawpipe/cost/task_factors.hpp"
-#include "tawpipe/schedule/catalogue.hpp"
 #include "tawpipe/simulate/simulator.hpp"
 #include "tawpipe/topology/cluster_builder.hpp"
 

@@ -6,14 +6,14 @@
 
 #include <string>
 
-#include "tawpipe/schedule/catalogue.hpp"
+#include "schedules.hpp"
 
 namespace published = tawpipe::published;
 
 TEST_CASE("every published cell has a variant, an efficiency and a figure or a verdict") {
   for (const auto& cell : published::tawpipe_cells()) {
     CAPTURE(cell.schedule);
-    CHECK_NOTHROW(tawpipe::schedule_info(published::tawpipe_variant(cell.schedule).schedule));
+    CHECK_NOTHROW(tawpipe::shipped().info(published::tawpipe_variant(cell.schedule).schedule));
     CHECK(published::tawpipe_efficiency(cell.hidden) > 0);
     CHECK((cell.tokens > 0 || cell.nccl_s > 0 || cell.out_of_memory));
   }

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "tawpipe/schedule/catalogue.hpp"
+#include "schedules.hpp"
 #include "tawpipe/schedule/schedule_builder.hpp"
 
 using namespace tawpipe;
@@ -105,7 +105,7 @@ TEST_CASE("a schedule too large to look at is refused") {
 }
 
 TEST_CASE("every schedule of the catalogue has one box an end, and balanced braces") {
-  for (const auto& info : catalogue()) {
+  for (const auto& info : shipped().schedules()) {
     CAPTURE(info.name);
     const Schedule schedule = build_schedule(info.name, {Workload::abstract(4, 8), DeviceGroups::even(4, 2), {}});
     const std::string text = schedule_dot(schedule, {.max_tasks = 5000});

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "schedules.hpp"
 #include "tawpipe/analysis/validate.hpp"
 #include "tawpipe/cost/fixed.hpp"
 #include "tawpipe/model/models.hpp"
-#include "tawpipe/schedule/catalogue.hpp"
 #include "tawpipe/simulate/simulator.hpp"
 #include "tawpipe/topology/cluster_dimensions.hpp"
 

@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "schedules.hpp"
 #include "tawpipe/analysis/check_structure.hpp"
 #include "tawpipe/cost/fixed.hpp"
 #include "tawpipe/model/models.hpp"
-#include "tawpipe/schedule/catalogue.hpp"
 #include "tawpipe/schedule/compose.hpp"
 #include "tawpipe/schedule/schedule_builder.hpp"
 
@@ -99,7 +99,7 @@ TEST_CASE("every schedule of the catalogue is written and read without loss, and
   const auto model = models::named("llama-8x1024");
   Workload real{model, Batch{.sequence = 512, .microbatch_size = 2, .global_batch = 16}, Recompute::selective};
   real.over_devices(4);
-  for (const auto& info : catalogue()) {
+  for (const auto& info : shipped().schedules()) {
     for (const Workload& workload : {Workload::abstract(4, 8), real}) {
       CAPTURE(info.name);
       const Schedule schedule = build_schedule(info.name, {workload, DeviceGroups::even(4, 2), {}});

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "tawpipe/schedule/catalogue.hpp"
+#include "schedules.hpp"
 
 using tawpipe::build_schedule;
 using tawpipe::DeviceGroups;

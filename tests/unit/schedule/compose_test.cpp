@@ -5,10 +5,10 @@
 
 #include <set>
 
+#include "schedules.hpp"
 #include "tawpipe/analysis/validate.hpp"
 #include "tawpipe/cost/fixed.hpp"
 #include "tawpipe/cost/roofline.hpp"
-#include "tawpipe/schedule/catalogue.hpp"
 #include "tawpipe/simulate/simulator.hpp"
 #include "tawpipe/topology/cluster_builder.hpp"
 
@@ -73,7 +73,7 @@ TEST_CASE("tensor-parallel ranks must lie in one node") {
 
 TEST_CASE("every schedule composes: form, order and races are clean, and it simulates") {
   const Cluster cluster = two_nodes_of_eight();
-  for (const auto& info : catalogue()) {
+  for (const auto& info : shipped().schedules()) {
     for (const Layout& layout : {Layout{.tensor = 2}, Layout{.tensor = 2, .data = 2}, Layout{.context = 2, .data = 2}}) {
       CAPTURE(info.name);
       const RankMap map{layout, 16};

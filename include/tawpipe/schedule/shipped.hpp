@@ -1,14 +1,16 @@
-// The entries of the catalogue of schedules.
-// Not: how they are found and built (schedule/catalogue.hpp), which includes this.
+// The schedules that the library ships, as a registry. Refers to every builder: a program of many files includes this in one of
+// them and hands the registry on.
+// Not: how schedules are found by name (schedule/registry.hpp).
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "tawpipe/schedule/catalogue.hpp"
 #include "tawpipe/schedule/catalogue_options.hpp"
 #include "tawpipe/schedule/catalogue_pipelines.hpp"
 #include "tawpipe/schedule/catalogue_sharded.hpp"
+#include "tawpipe/schedule/registry.hpp"
 #include "tawpipe/schedule/schedules/tawpipe.hpp"
 #include "tawpipe/schedule/schedules/weipipe.hpp"
 #include "tawpipe/schedule/schedules/weipipe_zero_bubble.hpp"
@@ -61,13 +63,14 @@ Schedule build_weipipe_zero_bubble(const ScheduleRequest& request, OptionReader&
 
 }  // namespace detail
 
-TAWPIPE_CATALOGUE_INLINE const std::vector<ScheduleInfo>& catalogue() {
-  static const OptionInfo overlap{"overlap", "on|off", "on", "off: communication takes the compute lane's time"};
-  static const OptionInfo turns{"order", "eager|paper", "eager (paper with fixed times)",
-                                "each task when its inputs are there, or lock-step turns"};
-  static const OptionInfo split{"split", "on|off", "on with order=paper",
-                                "backwards in two parts, which shortens lock-step turns and takes memory"};
-  static const std::vector<ScheduleInfo> all = detail::with_pipelines(detail::with_sharded({
+/// Every schedule that the library ships.
+inline Registry shipped_schedules() {
+  const OptionInfo overlap{"overlap", "on|off", "on", "off: communication takes the compute lane's time"};
+  const OptionInfo turns{"order", "eager|paper", "eager (paper with fixed times)",
+                         "each task when its inputs are there, or lock-step turns"};
+  const OptionInfo split{"split", "on|off", "on with order=paper",
+                         "backwards in two parts, which shortens lock-step turns and takes memory"};
+  std::vector<ScheduleInfo> all = detail::with_pipelines(detail::with_sharded({
       {"tawpipe",
        "weights move: one shard a device for good, broadcast in the node, sent once to each other node",
        "arXiv:2511.09741",
@@ -111,7 +114,9 @@ TAWPIPE_CATALOGUE_INLINE const std::vector<ScheduleInfo>& catalogue() {
        {},
        detail::build_weipipe_zero_bubble<true>},
   }));
-  return all;
+  Registry registry;
+  for (ScheduleInfo& info : all) registry.add(std::move(info));
+  return registry;
 }
 
 }  // namespace tawpipe

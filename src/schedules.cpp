@@ -1,0 +1,12 @@
+#include "schedules.hpp"
+
+#include "tawpipe/schedule/shipped.hpp"
+
+namespace tawpipe {
+
+const Registry& shipped() {
+  static const Registry all = shipped_schedules();
+  return all;
+}
+
+}  // namespace tawpipe
