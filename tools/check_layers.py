@@ -22,6 +22,7 @@ class Checker:
         self.files = table.get("files", {})
         self.third_party = table["third_party"]
         self.heavy = set(table["heavy_headers"])
+        self.version = table["version_namespace"]
         self.errors = 0
         self.reached = {}  # header -> {third party: the header of ours that includes it}
 
@@ -58,6 +59,10 @@ class Checker:
             self.error(f"{place}:{len(lines)}", f"{len(lines)} lines; split it (over {TOO_LONG})")
         elif len(lines) > LONG:
             print(f"{place}:{len(lines)}: warning: {len(lines)} lines; can it be two headers? (over {LONG})")
+
+        for number, line in enumerate(lines, 1):
+            if line.startswith("namespace tawpipe") and not line.startswith(f"namespace tawpipe::inline {self.version}"):
+                self.error(f"{place}:{number}", f"open namespace tawpipe::inline {self.version}, so that two versions can share a program")
 
         rules = self.rooms[room]
         own = self.files.get(name, {})

@@ -78,6 +78,7 @@ class CheckLayers(unittest.TestCase):
     def test_the_form_of_a_header(self):
         self.expect("#pragma once is missing", {"core/ids.hpp": "// A.\n// B.\n"})
         self.expect("two comment lines", {"core/ids.hpp": "// A.\n#pragma once\n"})
+        self.expect("core/ids.hpp:4: error: open namespace tawpipe::inline v0", {"core/ids.hpp": OPENING + "namespace tawpipe {\n}\n"})
         self.expect("split it", {"core/ids.hpp": OPENING + "int x();\n" * 600})
 
     def test_an_unknown_room_is_named(self):
@@ -86,6 +87,7 @@ class CheckLayers(unittest.TestCase):
     def test_a_circle_of_rooms_is_named(self):
         self.expect("in a circle: ", {"a/x.hpp": OPENING}, """
             heavy_headers = []
+            version_namespace = "v0"
             [third_party]
             [rooms.a]
             includes = ["b"]

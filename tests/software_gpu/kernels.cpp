@@ -59,8 +59,8 @@ Work find_body(const std::string& name, const Launch& launch) {
   Work found;
   const auto look = [&]<class One>(const One*) {
     const std::string type = name_of(typeid(One));
-    const std::string start = "void tawpipe::layers::cuda::run_body<" + type + (type.back() == '>' ? " >(" : ">(");
-    if (name.rfind(start, 0) == 0) found = body_work<One>(launch);
+    const std::string part = "::layers::cuda::run_body<" + type + (type.back() == '>' ? " >(" : ">(");
+    if (name.find(part) != std::string::npos) found = body_work<One>(launch);
   };
   (look(static_cast<const Body*>(nullptr)), ...);
   return found;

@@ -19,7 +19,7 @@
 #include "tawpipe/timeline/timeline.hpp"
 #include "tawpipe/topology/cluster.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// A schedule and the timeline that was measured of it. Refers to both.
 struct MeasuredRun {

@@ -8,7 +8,7 @@
 
 #include "tawpipe/cost/measured.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// How well the tasks of one class are met.
 struct CalibrationClass {

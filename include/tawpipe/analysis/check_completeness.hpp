@@ -15,7 +15,7 @@
 #include "tawpipe/schedule/describe.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// Adds a finding for each stage and microbatch without its forward or backward, or with more than one, on each of the tensor-
 /// and context-parallel ranks that share it. A backward may be split: then backward_input comes before backward_weight.

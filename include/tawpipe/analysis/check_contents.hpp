@@ -17,7 +17,7 @@
 #include "tawpipe/analysis/diagnostics.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 namespace detail {
 

@@ -12,7 +12,7 @@
 #include "tawpipe/schedule/describe.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// Adds a finding for each forward and backward of a stage with layers that lacks a collective which its ranks need, or
 /// whose collectives of that kind carry less than all its layers ask for:

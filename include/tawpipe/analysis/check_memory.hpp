@@ -13,7 +13,7 @@
 #include "tawpipe/schedule/schedule.hpp"
 #include "tawpipe/topology/cluster.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// Bytes that each rank holds at some moment however the tasks' times fall: its persistent buffers, and the transient ones
 /// that one lane uses both up to and from one of its tasks on. A true peak is as large or larger.

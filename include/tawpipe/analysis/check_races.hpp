@@ -12,7 +12,7 @@
 #include "tawpipe/schedule/describe.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// Adds each pair of unordered uses of a buffer, last writer against its next users and readers against the next writer.
 /// A buffer's tasks all take part on its rank, so "before" is one comparison with a clock.

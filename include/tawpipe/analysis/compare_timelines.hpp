@@ -17,7 +17,7 @@
 #include "tawpipe/schedule/task.hpp"
 #include "tawpipe/timeline/timeline.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// The tasks of one op and payload.
 struct KindDifference {

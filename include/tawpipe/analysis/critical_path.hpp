@@ -9,7 +9,7 @@
 #include "tawpipe/schedule/schedule.hpp"
 #include "tawpipe/timeline/timeline.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// A chain of tasks, each starting when the one before ends, from the start to the end of the iteration.
 struct CriticalPath {

@@ -13,7 +13,7 @@
 #include "tawpipe/core/ids.hpp"
 #include "tawpipe/core/text.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 enum class Severity : std::uint8_t {
   error,    ///< the schedule would hang, crash or train something else

@@ -22,7 +22,7 @@
 #include "tawpipe/schedule/schedule_builder.hpp"
 #include "tawpipe/topology/cluster.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// A part of the model whose time is told apart.
 enum class ModelPart : std::uint8_t { layer, embedding, head };

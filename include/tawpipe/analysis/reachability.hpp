@@ -10,7 +10,7 @@
 
 #include "tawpipe/schedule/schedule.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// Visits the tasks in `order` with their vector clocks: `visit(TaskId, std::span<const std::uint32_t> clock)`, where
 /// `clock[rank * lanes + lane]` counts the tasks of that lane that have ended when the task ends, itself included. So an

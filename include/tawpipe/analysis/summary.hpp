@@ -17,7 +17,7 @@
 #include "tawpipe/timeline/timeline.hpp"
 #include "tawpipe/topology/cluster.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// How much of a schedule was simulated for all of it (schedule/fold.hpp).
 struct Folding {

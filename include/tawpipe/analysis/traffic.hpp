@@ -14,7 +14,7 @@
 #include "tawpipe/schedule/schedule.hpp"
 #include "tawpipe/topology/cluster.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// Bytes sent in one iteration, by all ranks together.
 struct Traffic {

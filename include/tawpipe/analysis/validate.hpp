@@ -19,7 +19,7 @@
 #include "tawpipe/schedule/schedule.hpp"
 #include "tawpipe/topology/cluster.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 struct ValidateOptions {
   std::size_t keep = 100;             ///< findings of one code that are kept; all are counted

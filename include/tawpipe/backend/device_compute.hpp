@@ -10,7 +10,7 @@
 #include "tawpipe/backend/layer_compute.hpp"
 #include "tawpipe/model/parameters.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// What one step of training has of its own. It lies in device memory and is written before each iteration, so that a captured
 /// graph, whose launches have fixed arguments, takes each step's own.

@@ -10,7 +10,7 @@
 #include "tawpipe/model/parameters.hpp"
 #include "tawpipe/model/stage_work.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// Where a stage's parameters, or their gradients, lie. Null where the stage has none of the kind.
 template <class Byte>

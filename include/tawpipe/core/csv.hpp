@@ -13,7 +13,7 @@
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// Rows of text under named columns. Empty lines and lines that start with '#' are left out; cells lose surrounding spaces.
 class CsvTable {

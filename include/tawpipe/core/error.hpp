@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// Base of everything the library throws on purpose. The message is one line, names what is wrong and what would be right.
 class Error : public std::runtime_error {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// Items of a plain type, added one by one and taken as one vector of just their size. A vector that grows is held twice while it
 /// moves, and half empty afterwards; this one grows by pieces, each freed as soon as it is copied into the vector taken.

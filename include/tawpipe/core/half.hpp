@@ -5,7 +5,7 @@
 #include <bit>
 #include <cstdint>
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// IEEE binary16 by its bits.
 struct Half {

@@ -9,7 +9,7 @@
 #include "tawpipe/core/config.hpp"
 #include "tawpipe/core/ids.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// std::vector indexed by `Id`. Bounds are checked in debug builds.
 template <IdType Id, class T>

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <type_traits>
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// A device that takes part, 0 .. ranks-1. Ranks are numbered node by node.
 enum class Rank : std::int32_t {};

@@ -12,7 +12,7 @@
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/core/units.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 namespace detail {
 

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// What SplitMix64's state grows by with each number.
 inline constexpr std::uint64_t splitmix64_step = 0x9e3779b97f4a7c15U;

@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <vector>
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 namespace detail {
 

@@ -8,7 +8,7 @@
 
 #include "tawpipe/core/error.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// A number of one unit. Sums, scalings and ratios compile; mixing units does not, unless physics allows it (below).
 template <class Unit, class Rep>

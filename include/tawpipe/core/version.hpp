@@ -6,7 +6,7 @@
 #define TAWPIPE_VERSION_MINOR 1
 #define TAWPIPE_VERSION_PATCH 0
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// The version as text, e.g. for `tawpipe --version`.
 inline constexpr const char* version = "0.1.0";

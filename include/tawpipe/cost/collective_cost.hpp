@@ -13,7 +13,7 @@
 #include "tawpipe/schedule/schedule.hpp"
 #include "tawpipe/topology/cluster.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// How a collective is run.
 enum class Algorithm : std::uint8_t {

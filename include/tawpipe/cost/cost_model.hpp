@@ -11,7 +11,7 @@
 #include "tawpipe/schedule/schedule.hpp"
 #include "tawpipe/topology/cluster.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// How often a message crosses a link: a rate of x bytes/s uses x * weight of the link's bandwidth.
 struct LinkLoad {

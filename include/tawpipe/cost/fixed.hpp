@@ -4,7 +4,7 @@
 
 #include "tawpipe/cost/cost_model.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// Times for one microbatch and a device's whole share of the model; a schedule with several chunks a device divides them
 /// evenly. An update takes no time, a drawn idle unit one forward. Transfers share nothing.

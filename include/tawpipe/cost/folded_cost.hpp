@@ -17,7 +17,7 @@
 #include "tawpipe/cost/cost_model.hpp"
 #include "tawpipe/schedule/fold.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// `inner` for the schedule of a fold: each communication loads one link in place of all that see the same traffic, as often as
 /// images of it cross that link. Made by folded_cost(), which must not outlive what it was given.

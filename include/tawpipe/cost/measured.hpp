@@ -15,7 +15,7 @@
 #include "tawpipe/cost/detail/merge_loads.hpp"
 #include "tawpipe/model/workload.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// Seconds that one pass of one microbatch takes.
 struct MeasuredPass {

@@ -15,7 +15,7 @@
 #include "tawpipe/cost/nccl_table.hpp"
 #include "tawpipe/topology/devices.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 namespace detail {
 

@@ -11,7 +11,7 @@
 #include "tawpipe/cost/collective_cost.hpp"
 #include "tawpipe/schedule/op.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// How a collective's data travels: words with flags (LL: 8 bytes with 4 of data; LL128: 128 with 120), or whole chunks with a
 /// fence.

@@ -7,7 +7,7 @@
 #include "tawpipe/cost/detail/merge_loads.hpp"
 #include "tawpipe/cost/nccl_collectives.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// A roofline. For a computation of f FLOPs and b bytes of memory-bound traffic:
 /// f / (peak * utilization) + b / (memory bandwidth * memory_utilization), one after the other as kernels run.

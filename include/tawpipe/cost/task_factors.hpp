@@ -8,7 +8,7 @@
 
 #include "tawpipe/cost/cost_model.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// `inner` with the time of task t times `factors[t]` if it computes. Empty factors change nothing.
 /// Messages take `message(task)` times their latency and bytes.

@@ -12,7 +12,7 @@
 #include "tawpipe/schedule/schedule.hpp"
 #include "tawpipe/timeline/timeline.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// Offsets of one rank's buffers.
 struct BufferPlan {

@@ -11,7 +11,7 @@
 #include "tawpipe/execute/packed_parameters.hpp"
 #include "tawpipe/model/parameters.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// A place in a buffer, in numbers (of the buffer's own type) from its begin.
 struct Place {

@@ -13,7 +13,7 @@
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/topology/device_group.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// @param host_of  [rank] anything that is equal on one host
 /// @param advice   how the launcher is told to number ranks host by host

@@ -10,7 +10,7 @@
 
 #include "tawpipe/model/parameters.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// Ranges of a model's parameters packed without gaps, in the order given.
 class PackedParameters {

@@ -11,7 +11,7 @@
 
 #include "tawpipe/schedule/schedule.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// A task in a lane of one rank.
 struct Launch {

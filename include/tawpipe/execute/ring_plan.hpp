@@ -11,7 +11,7 @@
 #include "tawpipe/execute/dataflow.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// A run of the packed message that goes from one member to the next in one message.
 struct Chunk {

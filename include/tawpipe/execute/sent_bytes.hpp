@@ -10,7 +10,7 @@
 #include "tawpipe/execute/dataflow.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// Bytes that one rank sent in an iteration, over the edges that NCCL's rings and chains have.
 struct SentBytes {

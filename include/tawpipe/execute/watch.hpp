@@ -30,7 +30,7 @@
 #include "tawpipe/execute/detail/clock.hpp"
 #include "tawpipe/execute/detail/socket.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// How long the watch waits.
 struct WatchOptions {

@@ -12,7 +12,7 @@
 #include "tawpipe/graph/boost_adaptor.hpp"
 #include "tawpipe/graph/digraph.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// The vertices in an order in which every edge points forward; of those free to come next always the smallest.
 /// Shorter than the graph if it has a cycle: then what lies on or behind one is missing.

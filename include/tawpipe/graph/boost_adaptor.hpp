@@ -12,7 +12,7 @@
 
 #include "tawpipe/graph/digraph.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// An edge of a Digraph for Boost.Graph.
 struct DigraphEdge {

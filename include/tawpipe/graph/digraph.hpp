@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// Vertices 0 .. vertices()-1 and their successors. Parallel edges and loops are allowed.
 class Digraph {

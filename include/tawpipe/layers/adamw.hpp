@@ -11,7 +11,7 @@
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
 
-namespace tawpipe::layers {
+namespace tawpipe::inline v0::layers {
 
 /// The constants of AdamW. Defaults: those of the language models that Llama follows (Touvron et al. 2023, arXiv:2302.13971,
 /// section 2.3).

@@ -9,7 +9,7 @@
 #include "tawpipe/model/batch.hpp"
 #include "tawpipe/model/transformer.hpp"
 
-namespace tawpipe::layers {
+namespace tawpipe::inline v0::layers {
 
 /// Hands out memory from front to back.
 template <class T>

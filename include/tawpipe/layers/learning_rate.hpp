@@ -9,7 +9,7 @@
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
 
-namespace tawpipe::layers {
+namespace tawpipe::inline v0::layers {
 
 /// Rises over `warmup_steps` to `peak`, falls as half a cosine to `minimum` at `decay_steps`, and stays there.
 /// Both counts are of steps that ran before. With decay_steps 0 it stays at its peak.

@@ -12,7 +12,7 @@
 #include "tawpipe/model/dtype.hpp"
 #include "tawpipe/model/transformer.hpp"
 
-namespace tawpipe::layers {
+namespace tawpipe::inline v0::layers {
 
 /// What a model's sizes do not say.
 struct LlamaOptions {

@@ -13,7 +13,7 @@
 #include "tawpipe/model/parameters.hpp"
 #include "tawpipe/model/transformer.hpp"
 
-namespace tawpipe::layers {
+namespace tawpipe::inline v0::layers {
 
 /// Calls `visit(part, decays)` for the parts of a range that decay or do not. Matrices decay: embedding, those of a layer, output
 /// matrix. Norms do not.

@@ -13,7 +13,7 @@
 #include "tawpipe/model/stage_work.hpp"
 #include "tawpipe/model/transformer.hpp"
 
-namespace tawpipe::layers {
+namespace tawpipe::inline v0::layers {
 
 /// Which part of a backward runs.
 enum class BackwardPart : std::uint8_t { both, input, weight };

@@ -9,7 +9,7 @@
 #include "tawpipe/model/dtype.hpp"
 #include "tawpipe/model/transformer.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// Bytes of activations on one device for one microbatch. Token ids and targets (8 bytes a token) are left out.
 struct ActivationBytes {

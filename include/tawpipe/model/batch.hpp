@@ -9,7 +9,7 @@
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// What is kept of a decoder layer from its forward to its backward; the head is never computed again.
 /// Source: Korthikanti et al. 2022, arXiv:2205.05198, section 5, adapted to fused attention (docs/models.md).

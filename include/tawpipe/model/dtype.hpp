@@ -8,7 +8,7 @@
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// A floating-point format. f8 stands for either 8-bit one (E4M3, E5M2), which weigh the same.
 enum class Dtype : std::uint8_t { f64, f32, bf16, f16, f8 };

@@ -21,7 +21,7 @@
 #include "tawpipe/model/models.hpp"
 #include "tawpipe/model/transformer.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 namespace detail {
 

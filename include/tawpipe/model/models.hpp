@@ -19,7 +19,7 @@
 #include "tawpipe/model/dtype.hpp"
 #include "tawpipe/model/transformer.hpp"
 
-namespace tawpipe::models {
+namespace tawpipe::inline v0::models {
 
 /// LLaMA's rule for the width of SwiGLU: 8/3 of the hidden size, rounded up to a multiple of 256.
 /// Source: Touvron et al. 2023, LLaMA, arXiv:2302.13971, section 2.2; the multiple is its published code's default.

@@ -11,7 +11,7 @@
 #include "tawpipe/model/stage_work.hpp"
 #include "tawpipe/model/transformer.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// Parameters `begin` .. `end` - 1 of a model's numbering.
 struct ParameterRange {

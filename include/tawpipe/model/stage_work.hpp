@@ -6,7 +6,7 @@
 
 #include "tawpipe/core/units.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// A fraction of one device's whole share of the model; only fixed costs use it.
 struct Share {

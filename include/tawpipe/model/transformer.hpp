@@ -11,7 +11,7 @@
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/model/dtype.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// A decoder of equal layers: RMSNorm, grouped-query attention with rotary embedding, RMSNorm, SwiGLU; no biases.
 ///

@@ -13,7 +13,7 @@
 #include "tawpipe/model/stage_work.hpp"
 #include "tawpipe/model/transformer.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 namespace detail {
 

@@ -14,7 +14,7 @@
 #include "tawpipe/model/transformer.hpp"
 #include "tawpipe/model/transformer_work.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// The work of one iteration: a model and a batch, or (abstract) only counts, for fixed costs.
 class Workload {

@@ -7,7 +7,7 @@
 
 #include "tawpipe/topology/device_group.hpp"
 
-namespace tawpipe::placements {
+namespace tawpipe::inline v0::placements {
 
 /// Which rank owns each shard, and who stands in for the owner in another group.
 class Interleaved {

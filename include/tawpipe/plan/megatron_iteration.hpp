@@ -8,7 +8,7 @@
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// A GPT and how it is cut, in the columns of vTrain's measurements.
 struct MegatronRun {

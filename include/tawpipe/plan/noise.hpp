@@ -16,7 +16,7 @@
 #include "tawpipe/schedule/schedule.hpp"
 #include "tawpipe/timeline/timeline.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// Disturbances of one run, drawn from a seed: the same seed gives the same run on every machine and compiler.
 struct Noise {

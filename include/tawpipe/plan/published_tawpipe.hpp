@@ -11,7 +11,7 @@
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
 
-namespace tawpipe::published {
+namespace tawpipe::inline v0::published {
 
 /// One published cell: 24 A800 in 3 nodes, 48 layers, fp16, full recomputation, 1536 sequences an iteration.
 /// A figure of 0 is one that was not published.

@@ -15,7 +15,7 @@
 #include "tawpipe/core/parse_units.hpp"
 #include "tawpipe/core/text.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// How a parameter's values are read.
 enum class AxisKind : std::uint8_t { count, bandwidth, duration, fraction, name };

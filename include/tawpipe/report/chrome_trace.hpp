@@ -19,7 +19,7 @@
 #include "tawpipe/timeline/timeline.hpp"
 #include "tawpipe/topology/cluster.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 struct ChromeTraceOptions {
   const Cluster* cluster = nullptr;  ///< names each rank's node; at least as many ranks as the schedule

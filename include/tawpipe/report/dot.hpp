@@ -15,7 +15,7 @@
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 struct DotOptions {
   std::size_t max_tasks = 500;  ///< beyond it dot takes minutes, and nobody finds anything

@@ -14,7 +14,7 @@
 
 #include "tawpipe/core/units.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// What a terminal can show: block characters and "…", or plain ASCII only.
 enum class Glyphs : std::uint8_t { unicode, ascii };

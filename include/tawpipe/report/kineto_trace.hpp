@@ -18,7 +18,7 @@
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/report/detail/kineto_events.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// How the parts of the model are called: by record_function() around them, or by their modules' classes (with_stack=True). A
 /// name may be followed by a number: "layer" is also "layer_3", "layer 3", "layer.3".

@@ -16,7 +16,7 @@
 #include "tawpipe/cost/measured.hpp"
 #include "tawpipe/report/detail/json_reader.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 namespace detail {
 

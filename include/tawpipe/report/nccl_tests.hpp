@@ -15,7 +15,7 @@
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// One line of results: a size and the time that one call took.
 struct NcclTestsPoint {

@@ -12,7 +12,7 @@
 
 #include "tawpipe/report/formatters.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 struct ProgressOptions {
   std::string label;

@@ -14,7 +14,7 @@
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// What an action of PyTorch's does. Sends and receives are named after the stage whose rank carries them out:
 /// `1SEND_F3` sends what stage 1 made of microbatch 3, `2RECV_F3` receives it for stage 2.

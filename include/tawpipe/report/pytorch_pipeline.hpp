@@ -22,7 +22,7 @@
 #include "tawpipe/schedule/schedules/pipeline.hpp"
 #include "tawpipe/schedule/schedules/pipeline_program.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// What to write beside the computations.
 struct PytorchOptions {

@@ -13,7 +13,7 @@
 #include "tawpipe/report/detail/schedule_json_writer.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// Writes the schedule to `sink`, which is called with pieces of text in order. A line for each stage, group, buffer and task;
 /// what has a default is left out; the program order too where it is the order of the tasks.

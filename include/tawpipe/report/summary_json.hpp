@@ -7,7 +7,7 @@
 
 #include "tawpipe/analysis/summary.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// The summary's JSON object. Keys keep their order and meaning; new ones may be added.
 inline nlohmann::ordered_json to_json(const Summary& summary) {

@@ -12,7 +12,7 @@
 
 #include "tawpipe/report/formatters.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 enum class Align : std::uint8_t { left, right };
 

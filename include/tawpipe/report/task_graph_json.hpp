@@ -14,7 +14,7 @@
 #include "tawpipe/simulate/task_graph.hpp"
 #include "tawpipe/simulate/task_graph_text.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 namespace detail {
 

@@ -14,7 +14,7 @@
 #include "tawpipe/schedule/schedules/common.hpp"
 #include "tawpipe/schedule/schedules/tawpipe.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// Options as a user writes them: `{"order", "paper"}`.
 using ScheduleOptions = std::map<std::string, std::string>;

@@ -20,7 +20,7 @@
 #include "tawpipe/schedule/schedules/zero_bubble_auto.hpp"
 #include "tawpipe/schedule/schedules/zero_bubble_v.hpp"
 
-namespace tawpipe::detail {
+namespace tawpipe::inline v0::detail {
 
 /// Megatron-LM's sends and receives hold the compute stream unless asked otherwise; closed forms let them overlap.
 inline bool pipeline_overlap(const ScheduleRequest& request, OptionReader& options) {

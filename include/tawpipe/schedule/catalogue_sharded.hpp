@@ -10,7 +10,7 @@
 #include "tawpipe/schedule/schedules/fully_sharded.hpp"
 #include "tawpipe/schedule/schedules/hybrid_sharded.hpp"
 
-namespace tawpipe::detail {
+namespace tawpipe::inline v0::detail {
 
 inline bool two_level(OptionReader& options, bool otherwise) {
   return options.choice("collectives", {"flat", "two-level"}, otherwise ? "two-level" : "flat") == "two-level";

@@ -9,7 +9,7 @@
 #include "tawpipe/schedule/layout.hpp"
 #include "tawpipe/schedule/schedule_builder.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 namespace detail {
 

@@ -8,7 +8,7 @@
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 
-namespace tawpipe::detail {
+namespace tawpipe::inline v0::detail {
 
 inline std::string_view op_name(Op op) { return static_cast<int>(op) < ops ? name(op) : std::string_view{"unknown op"}; }
 inline std::string_view payload_name(Payload payload) {

@@ -13,7 +13,7 @@
 
 #include "tawpipe/schedule/compose.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// The axes of a layout that are folded.
 struct FoldAxes {

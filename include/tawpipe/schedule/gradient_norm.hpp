@@ -10,7 +10,7 @@
 
 #include "tawpipe/schedule/schedule_builder.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// Whether the task sums the squares of all gradients over the ranks (with_gradient_norm).
 inline bool is_gradient_norm(const Task& task) { return task.op == Op::all_reduce && task.payload == Payload::nothing; }

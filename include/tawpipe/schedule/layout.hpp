@@ -12,7 +12,7 @@
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/topology/device_group.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// How many real devices stand behind a logical one, and how many copies of the schedule run side by side.
 struct Layout {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// What a task does.
 enum class Op : std::uint8_t {

@@ -10,7 +10,7 @@
 
 #include "tawpipe/schedule/catalogue_options.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// Schedules by name. A value: copy it, add your own, hand it on.
 class Registry {

@@ -16,7 +16,7 @@
 #include "tawpipe/schedule/layout.hpp"
 #include "tawpipe/schedule/task.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// Rows of varying length in one array (compressed sparse rows).
 template <class T>

@@ -16,7 +16,7 @@
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// Collects tasks in a sequential order in which they would be right if run one by one; from the buffers they use, it
 /// derives what must wait for what when they run side by side (read after write, write after read, write after write).

@@ -15,7 +15,7 @@
 #include "tawpipe/schedule/schedules/weipipe.hpp"
 #include "tawpipe/schedule/schedules/weipipe_zero_bubble.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 namespace detail {
 

@@ -10,7 +10,7 @@
 #include "tawpipe/core/units.hpp"
 #include "tawpipe/schedule/op.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// One task. A transfer is one task with two ends and a collective one task with its members, so that a send without its
 /// receive cannot be written.

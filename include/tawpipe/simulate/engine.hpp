@@ -16,7 +16,7 @@
 #include "tawpipe/simulate/link_sharing.hpp"
 #include "tawpipe/timeline/timeline.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// A task as the engine sees it: after the last of its predecessors it waits `delay`, and then, if it has a path, moves `bytes`
 /// as one flow over that path's loads.

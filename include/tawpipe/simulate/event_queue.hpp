@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// A heap of (time, id) with four children a node: half as deep as a binary one, and the children share a cache line.
 class EventQueue {

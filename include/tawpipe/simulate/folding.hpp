@@ -11,7 +11,7 @@
 #include "tawpipe/cost/folded_cost.hpp"
 #include "tawpipe/simulate/simulator.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// The kept copies and their timeline.
 struct FoldedRun {

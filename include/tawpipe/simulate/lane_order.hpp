@@ -12,7 +12,7 @@
 #include "tawpipe/schedule/schedule.hpp"
 #include "tawpipe/simulate/engine.hpp"
 
-namespace tawpipe::detail {
+namespace tawpipe::inline v0::detail {
 
 /// The order of a schedule, for EngineRun, read from the schedule itself: a list of each task's successors would take as much
 /// memory again. A task waits first until no other is before it in its lanes, then for one dependency after the other: no more

@@ -15,7 +15,7 @@
 #include "tawpipe/cost/cost_model.hpp"
 #include "tawpipe/simulate/wide_sum.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// Max-min fair sharing of links among flows. A flow of rate x uses x * weight of each link it loads; no flow can be made
 /// faster without slowing one that is not faster.

@@ -15,7 +15,7 @@
 #include "tawpipe/simulate/lane_order.hpp"
 #include "tawpipe/timeline/timeline.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 namespace detail {
 

@@ -16,7 +16,7 @@
 #include "tawpipe/timeline/timeline.hpp"
 #include "tawpipe/topology/cluster_dimensions.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// The machine of a plain task graph: equal nodes of equal devices. Inside a node each device has its own way out and in;
 /// between nodes each node has one way out and one in. The two kinds share nothing.

@@ -19,7 +19,7 @@
 #include "tawpipe/simulate/simulator.hpp"
 #include "tawpipe/simulate/task_graph.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// A plain graph made from a schedule.
 struct ExportedTaskGraph {

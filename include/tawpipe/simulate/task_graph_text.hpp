@@ -15,7 +15,7 @@
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/simulate/task_graph.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 namespace detail {
 

@@ -2,7 +2,7 @@
 // Not: exact; 2^-106 of the terms is lost.
 #pragma once
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// Sums doubles with what each addition rounds off kept beside, so that terms in any order give the same bits.
 /// Source: Ogita, Rump and Oishi 2005, Accurate Sum and Dot Product, algorithm 4.4 (Sum2); Knuth's two-sum.

@@ -8,7 +8,7 @@
 #include "tawpipe/core/ids.hpp"
 #include "tawpipe/core/units.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// Start and end of every task. Predicted and measured timelines have this one type, so they can be subtracted.
 struct Timeline {

@@ -20,7 +20,7 @@
 #include "tawpipe/schedule/schedule.hpp"
 #include "tawpipe/timeline/timeline.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// The first line of a timeline's CSV.
 inline constexpr std::string_view timeline_csv_header =

@@ -8,7 +8,7 @@
 
 #include "tawpipe/topology/cluster.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// `cluster` after `change(link)` of each of its links, the same devices and paths.
 /// @param change  called with a Link&, once for each link of each kind of node and of the fabric

@@ -17,7 +17,7 @@
 #include "tawpipe/topology/device_group.hpp"
 #include "tawpipe/topology/link.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// A path inside a node: indices into NodeType::links, in order.
 using LinkPath = std::vector<std::int32_t>;

@@ -10,7 +10,7 @@
 
 #include "tawpipe/topology/cluster.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// A link's speed in one direction and the latency it adds to a message.
 struct LinkSpec {

@@ -16,7 +16,7 @@
 #include "tawpipe/topology/devices.hpp"
 #include "tawpipe/topology/link_speeds.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// The most devices a cluster may have.
 inline constexpr int max_cluster_devices = 1'000'000;

@@ -19,7 +19,7 @@
 #include "tawpipe/topology/nccl_topology_xml.hpp"
 #include "tawpipe/topology/nvidia_smi_topology.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// A cluster from the JSON format of docs/topology.md: regular, graph, or exact dump.
 /// @param source  the file's name, for messages.

@@ -17,7 +17,7 @@
 #include "tawpipe/topology/node_graph.hpp"
 #include "tawpipe/topology/routing.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 namespace clusters {
 

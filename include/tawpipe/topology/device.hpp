@@ -6,7 +6,7 @@
 
 #include "tawpipe/core/units.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// A device as its data sheet states it.
 struct DeviceSpec {

@@ -11,7 +11,7 @@
 #include "tawpipe/core/ids.hpp"
 #include "tawpipe/core/text.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// Ranks 0 .. ranks()-1 cut into consecutive groups. `DeviceGroups{{8, 8, 4}}` are three unequal ones.
 class DeviceGroups {

@@ -11,7 +11,7 @@
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/topology/device.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// A device of the table, how it is recognised, and the document its numbers come from.
 struct KnownDevice {

@@ -12,7 +12,7 @@
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/topology/cluster_builder.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// Switches between nodes. Vertices 0 .. nodes-1 are the nodes, the switches follow. A node's attachment costs nothing
 /// of its own: the capacity of that cable is the node's adapter.

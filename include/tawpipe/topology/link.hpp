@@ -7,7 +7,7 @@
 
 #include "tawpipe/core/units.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// What a link is made of; traffic is reported by these classes.
 enum class LinkClass : std::uint8_t {

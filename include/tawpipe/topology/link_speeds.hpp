@@ -7,7 +7,7 @@
 
 #include "tawpipe/core/units.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// One NVLink in one direction, as NCCL assumes it, by compute capability (80 is 8.0, an A100).
 /// The data sheets say 25 GB/s a link (sm70 to sm90) and 50 (sm100); these are what a copy reaches.

@@ -14,7 +14,7 @@
 #include "tawpipe/topology/node_graph.hpp"
 #include "tawpipe/topology/routing.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// Draws the node that NCCL's XML describes: a full dump, or a partial hint such as a cloud's, where a `<pci>` of class
 /// 0x03.. is a GPU and one of 0x0200 or 0x0207 an adapter without saying more. GPUs are numbered by their `dev`.

@@ -12,7 +12,7 @@
 #include "tawpipe/topology/device.hpp"
 #include "tawpipe/topology/link.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// What stands at a vertex of a node's graph.
 enum class VertexKind : std::uint8_t {

@@ -19,7 +19,7 @@
 #include "tawpipe/topology/node_graph.hpp"
 #include "tawpipe/topology/routing.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// What `nvidia-smi topo -m` shows: who is joined to whom, in its own words. Column c is gpus[c], or nics[c - gpus].
 struct SmiTopology {

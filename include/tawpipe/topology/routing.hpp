@@ -15,7 +15,7 @@
 #include "tawpipe/topology/fabric_graph.hpp"
 #include "tawpipe/topology/node_graph.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// What a route pays for one link, an integer so that equal routes are exactly equal: the picoseconds that one gigabyte
 /// takes (at most 1e14), one for the hop, and 1000 where it enters a CPU, so that of two routes of like speed the one

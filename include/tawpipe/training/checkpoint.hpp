@@ -26,7 +26,7 @@
 #include "tawpipe/training/safetensors.hpp"
 #include "tawpipe/training/training_state.hpp"
 
-namespace tawpipe::training {
+namespace tawpipe::inline v0::training {
 
 /// What a checkpoint keeps of each parameter.
 enum class ParameterValue : std::uint8_t { weight, first_moment, second_moment };

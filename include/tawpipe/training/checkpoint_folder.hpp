@@ -19,7 +19,7 @@
 #include "tawpipe/training/durable_file.hpp"
 #include "tawpipe/training/input_file.hpp"
 
-namespace tawpipe::training {
+namespace tawpipe::inline v0::training {
 
 /// "step-000123".
 inline std::string checkpoint_name(std::int64_t step) {

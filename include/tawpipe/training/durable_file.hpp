@@ -18,7 +18,7 @@
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
 
-namespace tawpipe::training {
+namespace tawpipe::inline v0::training {
 
 /// Makes a folder's list of names survive a power cut: files made in it, renamed or removed.
 /// @throws InputError  if the system refuses.

@@ -16,7 +16,7 @@
 #include "tawpipe/training/microbatch_source.hpp"
 #include "tawpipe/training/safetensors.hpp"
 
-namespace tawpipe::training {
+namespace tawpipe::inline v0::training {
 
 /// A file with `tokens` and `targets`, whole numbers [microbatches, microbatch size, sequence], given at every step.
 class FixedMicrobatches final : public MicrobatchSource {

@@ -16,7 +16,7 @@
 #include "tawpipe/training/detail/json_object.hpp"
 #include "tawpipe/training/training_state.hpp"
 
-namespace tawpipe::training {
+namespace tawpipe::inline v0::training {
 
 /// The text of the config.json of a model. Its torch_dtype is `model.dtype`.
 /// Source of the keys: LlamaConfig, https://github.com/huggingface/transformers

@@ -26,7 +26,7 @@
 #include "tawpipe/training/safetensors.hpp"
 #include "tawpipe/training/training_state.hpp"
 
-namespace tawpipe::training {
+namespace tawpipe::inline v0::training {
 
 /// A tensor of ours, and how Hugging Face keeps it.
 struct HuggingFaceTensor {

@@ -15,7 +15,7 @@
 #include "tawpipe/model/parameters.hpp"
 #include "tawpipe/model/transformer.hpp"
 
-namespace tawpipe::training {
+namespace tawpipe::inline v0::training {
 
 /// Norms are 1; matrices are normal with a standard deviation of 0.02, those that add to the residual stream (wo, w2)
 /// with 0.02 / sqrt(2 layers).

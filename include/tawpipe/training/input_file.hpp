@@ -18,7 +18,7 @@
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
 
-namespace tawpipe::training {
+namespace tawpipe::inline v0::training {
 
 /// A regular file open for reading. read_at() may be called by several threads at once.
 class InputFile {

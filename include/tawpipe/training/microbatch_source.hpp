@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-namespace tawpipe::training {
+namespace tawpipe::inline v0::training {
 
 /// Gives each rank any microbatch of any step, without communication: what it gives depends on step and microbatch alone.
 class MicrobatchSource {

@@ -18,7 +18,7 @@
 #include "tawpipe/core/half.hpp"
 #include "tawpipe/core/text.hpp"
 
-namespace tawpipe::training {
+namespace tawpipe::inline v0::training {
 
 static_assert(std::endian::native == std::endian::little, "tensor files are little-endian and are read without swapping");
 

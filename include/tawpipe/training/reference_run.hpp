@@ -24,7 +24,7 @@
 #include "tawpipe/model/transformer.hpp"
 #include "tawpipe/training/safetensors.hpp"
 
-namespace tawpipe::training {
+namespace tawpipe::inline v0::training {
 
 /// The largest difference of one kind of quantity, and what is allowed.
 struct NumericsCheck {

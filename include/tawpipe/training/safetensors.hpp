@@ -25,7 +25,7 @@
 #include "tawpipe/training/input_file.hpp"
 #include "tawpipe/training/number_format.hpp"
 
-namespace tawpipe::training {
+namespace tawpipe::inline v0::training {
 
 /// A safetensors file, checked as a whole when it is opened. Several threads may read at once.
 /// Source of the format: https://github.com/huggingface/safetensors, section "Format".

@@ -16,7 +16,7 @@
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/training/input_file.hpp"
 
-namespace tawpipe::training {
+namespace tawpipe::inline v0::training {
 
 /// Tokens `begin` .. `end` - 1 of a file.
 struct TokenRange {

@@ -18,7 +18,7 @@
 #include "tawpipe/training/microbatch_source.hpp"
 #include "tawpipe/training/token_data.hpp"
 
-namespace tawpipe::training {
+namespace tawpipe::inline v0::training {
 
 /// Where the sequences of a microbatch begin.
 enum class DataOrder : std::uint8_t {

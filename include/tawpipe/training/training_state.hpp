@@ -11,7 +11,7 @@
 #include "tawpipe/model/dtype.hpp"
 #include "tawpipe/training/token_windows.hpp"
 
-namespace tawpipe::training {
+namespace tawpipe::inline v0::training {
 
 /// Constants of a LLaMA decoder that are no sizes.
 struct DecoderConstants {

@@ -9,7 +9,7 @@
 
 #include "tawpipe/execute/cuda/check.hpp"
 
-namespace tawpipe::cuda::kernels {
+namespace tawpipe::inline v0::cuda::kernels {
 
 namespace {
 

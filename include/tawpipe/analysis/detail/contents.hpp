@@ -15,7 +15,7 @@
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 
-namespace tawpipe::detail {
+namespace tawpipe::inline v0::detail {
 
 enum class Holds : std::uint8_t { nothing, any, weights, gradient, forward_output, backward_output, stash };
 

@@ -15,7 +15,7 @@
 #include "tawpipe/schedule/describe.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 
-namespace tawpipe::detail {
+namespace tawpipe::inline v0::detail {
 
 /// The contents of all buffers, and what every kind of task does with them.
 class ContentsWalk {

@@ -17,7 +17,7 @@
 #include "tawpipe/timeline/timeline.hpp"
 #include "tawpipe/topology/cluster.hpp"
 
-namespace tawpipe::detail {
+namespace tawpipe::inline v0::detail {
 
 class MessageFit {
  public:

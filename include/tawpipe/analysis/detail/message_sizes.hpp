@@ -13,7 +13,7 @@
 #include "tawpipe/schedule/describe.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 
-namespace tawpipe::detail {
+namespace tawpipe::inline v0::detail {
 
 /// Adds a finding for each stage whose reduce-scatters or all-reduces, where they carry less than its gradient, do not make it
 /// up together (nor its gathers of updated weights those): n messages over k groups are n/k steps. One byte a message may be lost

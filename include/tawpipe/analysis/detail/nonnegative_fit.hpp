@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace tawpipe::detail {
+namespace tawpipe::inline v0::detail {
 
 /// Seconds as a sum of n features, each times a coefficient of 0 or more. Measurements with equal features count by their
 /// median, so that a few late ones do not matter; errors count relative to what was measured.

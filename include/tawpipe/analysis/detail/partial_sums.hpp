@@ -12,7 +12,7 @@
 #include "tawpipe/analysis/detail/contents.hpp"
 #include "tawpipe/model/parameters.hpp"
 
-namespace tawpipe::detail {
+namespace tawpipe::inline v0::detail {
 
 /// Sets of parameters, each stored once, as ranges in order that do not touch. 0 stands for all, and holds every other set.
 class ParameterSets {

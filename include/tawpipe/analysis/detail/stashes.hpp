@@ -10,7 +10,7 @@
 
 #include "tawpipe/schedule/schedule.hpp"
 
-namespace tawpipe::detail {
+namespace tawpipe::inline v0::detail {
 
 /// A stash is what a backward_input writes and a backward_weight reads: one of its stage, or of a stage that says it needs some.
 class Stashes {

@@ -9,7 +9,7 @@
 #include "tawpipe/graph/digraph.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 
-namespace tawpipe::detail {
+namespace tawpipe::inline v0::detail {
 
 /// Calls `visit(from, to)` with task indices for each dependency, then for each pair of neighbours in a lane.
 template <class Visit>

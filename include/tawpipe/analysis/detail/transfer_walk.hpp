@@ -14,7 +14,7 @@
 #include "tawpipe/analysis/detail/contents_walk.hpp"
 #include "tawpipe/analysis/detail/exchange_walk.hpp"
 
-namespace tawpipe::detail {
+namespace tawpipe::inline v0::detail {
 
 /// Moves symbols as one communication does.
 class TransferWalk {

@@ -8,7 +8,7 @@
 
 #include "tawpipe/cost/cost_model.hpp"
 
-namespace tawpipe::detail {
+namespace tawpipe::inline v0::detail {
 
 /// Joins the loads of each link into one, in order of links.
 inline void merge_loads(std::vector<LinkLoad>& loads) {

@@ -11,7 +11,7 @@
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/execute/cuda/device_api.hpp"
 
-namespace tawpipe::cuda {
+namespace tawpipe::inline v0::cuda {
 
 /// A CUDA call that failed.
 class CudaError : public DeviceError {

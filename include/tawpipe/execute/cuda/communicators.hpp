@@ -12,7 +12,7 @@
 #include "tawpipe/execute/dataflow.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 
-namespace tawpipe::cuda {
+namespace tawpipe::inline v0::cuda {
 
 /// The communicators of a schedule, the same on all ranks.
 ///

@@ -14,7 +14,7 @@
 #include "tawpipe/execute/cuda/device_api.hpp"
 #include "tawpipe/execute/cuda/kernels.hpp"
 
-namespace tawpipe::cuda {
+namespace tawpipe::inline v0::cuda {
 
 /// A GPU. What it has made it frees, waiting for work under way.
 class CudaDevice {

@@ -11,7 +11,7 @@
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/model/dtype.hpp"
 
-namespace tawpipe::cuda {
+namespace tawpipe::inline v0::cuda {
 
 /// Which of two streams with work a device turns to first. Work that runs is not interrupted.
 enum class Priority : std::uint8_t { normal, high };

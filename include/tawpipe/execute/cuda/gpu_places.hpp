@@ -15,7 +15,7 @@
 #include "tawpipe/execute/host_groups.hpp"
 #include "tawpipe/topology/device_group.hpp"
 
-namespace tawpipe::cuda {
+namespace tawpipe::inline v0::cuda {
 
 /// A rank's GPU.
 struct GpuPlace {

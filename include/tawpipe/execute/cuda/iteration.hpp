@@ -23,7 +23,7 @@
 #include "tawpipe/schedule/gradient_norm.hpp"
 #include "tawpipe/timeline/timeline.hpp"
 
-namespace tawpipe::cuda {
+namespace tawpipe::inline v0::cuda {
 
 /// How a CUDA executor runs.
 struct ExecutorOptions {

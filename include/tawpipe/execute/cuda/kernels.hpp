@@ -10,7 +10,7 @@
 #include "tawpipe/backend/device_compute.hpp"
 #include "tawpipe/model/dtype.hpp"
 
-namespace tawpipe::cuda::kernels {
+namespace tawpipe::inline v0::cuda::kernels {
 
 /// Doubles that `add_squares` needs as scratch memory.
 inline constexpr int square_partials = 512;

@@ -13,7 +13,7 @@
 #include "tawpipe/execute/watch.hpp"
 #include "tawpipe/schedule/describe.hpp"
 
-namespace tawpipe::cuda {
+namespace tawpipe::inline v0::cuda {
 
 /// A task of a lane in words, with the communicator that a collective needs: its ranks are where to look for who has not come.
 inline std::string describe_on_lane(const Schedule& schedule, int lane, TaskId task) {

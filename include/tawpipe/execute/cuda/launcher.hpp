@@ -13,7 +13,7 @@
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
 
-namespace tawpipe::cuda {
+namespace tawpipe::inline v0::cuda {
 
 /// A process's environment: name and value.
 using Environment = std::map<std::string, std::string>;

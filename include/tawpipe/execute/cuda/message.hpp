@@ -15,7 +15,7 @@
 #include "tawpipe/execute/dataflow.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 
-namespace tawpipe::cuda {
+namespace tawpipe::inline v0::cuda {
 
 /// Numbers of a rank's buffer, or (buffer none) of the staging area of the lane at hand.
 struct Address {

@@ -23,7 +23,7 @@
 #include "tawpipe/execute/cuda/device_api.hpp"
 #include "tawpipe/execute/detail/clock.hpp"
 
-namespace tawpipe::cuda {
+namespace tawpipe::inline v0::cuda {
 
 /// How NCCL is used.
 struct NcclOptions {

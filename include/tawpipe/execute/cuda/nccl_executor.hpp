@@ -25,7 +25,7 @@
 #include "tawpipe/execute/host/executor.hpp"
 #include "tawpipe/execute/sent_bytes.hpp"
 
-namespace tawpipe::cuda {
+namespace tawpipe::inline v0::cuda {
 
 /// Trains one rank of a schedule; every rank makes one from the same schedule and runs the same iterations.
 ///

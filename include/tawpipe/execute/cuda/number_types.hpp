@@ -10,7 +10,7 @@
 #include "tawpipe/model/workload.hpp"
 #include "tawpipe/schedule/op.hpp"
 
-namespace tawpipe::cuda {
+namespace tawpipe::inline v0::cuda {
 
 /// The numbers of a training. Optimizer states are f32.
 struct NumberTypes {

@@ -9,7 +9,7 @@
 
 #include "tawpipe/execute/cuda/gpu_places.hpp"
 
-namespace tawpipe::cuda {
+namespace tawpipe::inline v0::cuda {
 
 namespace detail {
 

@@ -6,7 +6,7 @@
 
 #include <string>
 
-namespace tawpipe::cuda {
+namespace tawpipe::inline v0::cuda {
 
 /// A named stretch, from its making to its end; costs next to nothing where no profiler is attached.
 class NvtxRange {

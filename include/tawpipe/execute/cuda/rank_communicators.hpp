@@ -15,7 +15,7 @@
 #include "tawpipe/execute/cuda/device_api.hpp"
 #include "tawpipe/execute/cuda/rank_steps.hpp"
 
-namespace tawpipe::cuda {
+namespace tawpipe::inline v0::cuda {
 
 /// The communicator of all ranks and those that are split from it.
 template <DeviceApi Device, CommunicatorApi<typename Device::Stream> Communicator>

@@ -18,7 +18,7 @@
 #include "tawpipe/execute/program.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 
-namespace tawpipe::cuda {
+namespace tawpipe::inline v0::cuda {
 
 /// Where everything of one rank lies behind one address. Pure arithmetic: nothing is touched.
 ///

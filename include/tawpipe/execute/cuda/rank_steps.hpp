@@ -18,7 +18,7 @@
 #include "tawpipe/schedule/gradient_norm.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 
-namespace tawpipe::cuda {
+namespace tawpipe::inline v0::cuda {
 
 /// Staging memory that a rank's messages need. @return [lane] bytes
 inline std::vector<std::int64_t> staging_bytes(const Schedule& schedule, const Dataflow& flow, const Program& program,

@@ -16,7 +16,7 @@
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
 
-namespace tawpipe::cuda {
+namespace tawpipe::inline v0::cuda {
 
 /// One for all ranks of a process, made before them. Its functions may be called by any of its threads.
 ///

@@ -16,7 +16,7 @@
 #include "tawpipe/schedule/gradient_norm.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 
-namespace tawpipe::cuda {
+namespace tawpipe::inline v0::cuda {
 
 /// One rank's work beside messages. All functions put work into a stream and return.
 class RankWork {

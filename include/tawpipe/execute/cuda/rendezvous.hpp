@@ -21,7 +21,7 @@
 #include "tawpipe/execute/detail/socket.hpp"
 #include "tawpipe/execute/watch.hpp"
 
-namespace tawpipe::cuda {
+namespace tawpipe::inline v0::cuda {
 
 /// What a rank tells of itself.
 struct Introduction {

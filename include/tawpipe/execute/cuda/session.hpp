@@ -25,7 +25,7 @@
 #include "tawpipe/execute/cuda/rank_threads.hpp"
 #include "tawpipe/execute/cuda/rendezvous.hpp"
 
-namespace tawpipe::cuda {
+namespace tawpipe::inline v0::cuda {
 
 /// GPUs that this process may use, which CUDA_VISIBLE_DEVICES can limit.
 /// @throws DeviceError  if there is none.

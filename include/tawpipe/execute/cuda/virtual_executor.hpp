@@ -22,7 +22,7 @@
 #include "tawpipe/execute/host/executor.hpp"
 #include "tawpipe/execute/sent_bytes.hpp"
 
-namespace tawpipe::cuda {
+namespace tawpipe::inline v0::cuda {
 
 /// Trains with virtual ranks: a schedule of any number of ranks runs on one device and gives the numbers that it gives on as many
 /// devices. One host thread issues all tasks in one topological order (issue_order); streams and events do the rest.

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <cstdint>
 
-namespace tawpipe::detail {
+namespace tawpipe::inline v0::detail {
 
 /// Nanoseconds of this host's clock, which all its processes share.
 inline std::int64_t now() {

@@ -15,7 +15,7 @@
 #include "tawpipe/execute/detail/dataflow_contents.hpp"
 #include "tawpipe/execute/detail/dataflow_transfers.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 namespace detail {
 

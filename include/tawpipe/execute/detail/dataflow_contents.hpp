@@ -12,7 +12,7 @@
 #include "tawpipe/schedule/describe.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 
-namespace tawpipe::detail {
+namespace tawpipe::inline v0::detail {
 
 /// The parameters of buffers, fixed or changing with what is written into them.
 class DataflowContents {

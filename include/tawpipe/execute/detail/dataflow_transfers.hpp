@@ -13,7 +13,7 @@
 #include "tawpipe/execute/detail/dataflow_contents.hpp"
 #include "tawpipe/schedule/gradient_norm.hpp"
 
-namespace tawpipe::detail {
+namespace tawpipe::inline v0::detail {
 
 /// Resolves passes, exchanges and collectives, and follows what they leave in buffers.
 class DataflowTransfers {

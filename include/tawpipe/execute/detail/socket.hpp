@@ -21,7 +21,7 @@
 #include <utility>
 #include <vector>
 
-namespace tawpipe::detail {
+namespace tawpipe::inline v0::detail {
 
 /// An open file descriptor, closed at the end.
 class Descriptor {

@@ -9,7 +9,7 @@
 
 #include "tawpipe/core/ids.hpp"
 
-namespace tawpipe::host {
+namespace tawpipe::inline v0::host {
 
 /// How an executor is disturbed.
 struct Chaos {

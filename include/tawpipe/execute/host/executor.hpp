@@ -21,7 +21,7 @@
 #include "tawpipe/execute/sent_bytes.hpp"
 #include "tawpipe/timeline/timeline.hpp"
 
-namespace tawpipe::host {
+namespace tawpipe::inline v0::host {
 
 /// What an iteration gives back.
 struct IterationResult {

@@ -9,7 +9,7 @@
 #include "tawpipe/backend/layer_compute.hpp"
 #include "tawpipe/core/units.hpp"
 
-namespace tawpipe::host {
+namespace tawpipe::inline v0::host {
 
 /// `Layer`, each of whose computations takes at least its floating-point operations over `speed`: what is left is slept.
 /// For measuring schedules on fewer cores than ranks; a computation that takes longer by itself is not cut.

@@ -19,7 +19,7 @@
 #include "tawpipe/execute/program.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 
-namespace tawpipe::host {
+namespace tawpipe::inline v0::host {
 
 /// What an iteration is given beside its schedule.
 struct IterationArgs {

@@ -18,7 +18,7 @@
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/execute/detail/clock.hpp"
 
-namespace tawpipe::mpi {
+namespace tawpipe::inline v0::mpi {
 
 /// @param call  the function's name. @throws DeviceError  with MPI's words, unless `status` is success.
 inline void check(int status, std::string_view call) {

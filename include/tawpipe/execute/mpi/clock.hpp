@@ -7,7 +7,7 @@
 #include "tawpipe/execute/mpi/api.hpp"
 #include "tawpipe/execute/mpi/session.hpp"
 
-namespace tawpipe::mpi {
+namespace tawpipe::inline v0::mpi {
 
 /// Nanoseconds to add to `now()` for rank 0's. Collective. Exactly 0 on rank 0's host, whose processes share one clock. The
 /// lowest rank of each other host asks rank 0 eight times and believes the quickest answer: rank 0 read its clock half of that

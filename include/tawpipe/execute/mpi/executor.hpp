@@ -20,7 +20,7 @@
 #include "tawpipe/execute/mpi/lanes.hpp"
 #include "tawpipe/schedule/describe.hpp"
 
-namespace tawpipe::mpi {
+namespace tawpipe::inline v0::mpi {
 
 /// How the MPI executor runs.
 struct MpiOptions {

@@ -21,7 +21,7 @@
 #include "tawpipe/schedule/describe.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 
-namespace tawpipe::mpi {
+namespace tawpipe::inline v0::mpi {
 
 /// When this rank began and ended its part of each task, by this host's clock.
 struct RankTimes {

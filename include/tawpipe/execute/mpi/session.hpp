@@ -19,7 +19,7 @@
 #include "tawpipe/execute/watch.hpp"
 #include "tawpipe/topology/device_group.hpp"
 
-namespace tawpipe::mpi {
+namespace tawpipe::inline v0::mpi {
 
 /// A duplicate of a communicator: messages in it meet no others, and errors come back as codes.
 class Communicator {

@@ -16,7 +16,7 @@
 #include "tawpipe/execute/ring_plan.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 
-namespace tawpipe::mpi {
+namespace tawpipe::inline v0::mpi {
 
 /// Whether the packed message of `count` numbers can lie where the end's own segments are: `place` plus the packed place.
 struct InPlace {

@@ -16,7 +16,7 @@
 #include "tawpipe/execute/mpi/api.hpp"
 #include "tawpipe/execute/watch.hpp"
 
-namespace tawpipe::mpi {
+namespace tawpipe::inline v0::mpi {
 
 namespace watch_detail {
 

@@ -19,7 +19,7 @@
 #include "tawpipe/layers/parameter_update.hpp"
 #include "tawpipe/model/transformer.hpp"
 
-namespace tawpipe::layers::cuda {
+namespace tawpipe::inline v0::layers::cuda {
 
 /// The loss scale of all ranks of one device, in memory of the one that is current when it is made.
 ///

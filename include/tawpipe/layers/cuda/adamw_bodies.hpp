@@ -10,7 +10,7 @@
 #include "tawpipe/layers/cuda/block.hpp"
 #include "tawpipe/layers/cuda/number.hpp"
 
-namespace tawpipe::layers::cuda {
+namespace tawpipe::inline v0::layers::cuda {
 
 /// How a loss scale moves.
 struct LossScaleOptions {

@@ -8,7 +8,7 @@
 
 #include "tawpipe/layers/cuda/number.hpp"
 
-namespace tawpipe::layers::cuda {
+namespace tawpipe::inline v0::layers::cuda {
 
 /// How many blocks a body runs in, and what each has. A body is a struct of arguments with `Grid grid() const` and
 /// `template <class Block> void operator()(Block&) const`, which every thread of every block calls.

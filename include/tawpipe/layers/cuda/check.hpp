@@ -12,7 +12,7 @@
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
 
-namespace tawpipe::layers::cuda {
+namespace tawpipe::inline v0::layers::cuda {
 
 /// @throws DeviceError  naming the call and what CUDA says of it; its last error is cleared.
 inline void check(cudaError_t status, const char* call) {

@@ -24,7 +24,7 @@
 #include "tawpipe/model/batch.hpp"
 #include "tawpipe/model/transformer.hpp"
 
-namespace tawpipe::layers::cuda {
+namespace tawpipe::inline v0::layers::cuda {
 
 /// Models DecoderMath on the current device, in the stream that use_stream() named last; the default stream before. Allocates in
 /// its constructor and in reserve_attention(). T: float, Bfloat16 or Half; G: T or float.

@@ -18,7 +18,7 @@
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/layers/cuda/check.hpp"
 
-namespace tawpipe::layers::cuda {
+namespace tawpipe::inline v0::layers::cuda {
 
 /// @throws DeviceError  naming the call and what cuDNN says of it.
 inline void check(cudnnStatus_t status, const char* call) {

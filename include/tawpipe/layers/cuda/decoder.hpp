@@ -19,7 +19,7 @@
 #include "tawpipe/model/stage_work.hpp"
 #include "tawpipe/model/transformer.hpp"
 
-namespace tawpipe::layers::cuda {
+namespace tawpipe::inline v0::layers::cuda {
 
 /// Computes stages of a LLaMA decoder with a Math: the same mathematics, cuts, splits and recomputation as host::Llama, in the
 /// same memory: `saved`, `stash` and both workspaces as model/activation.hpp computes them.

@@ -8,7 +8,7 @@
 #include "tawpipe/layers/cuda/block.hpp"
 #include "tawpipe/layers/cuda/number.hpp"
 
-namespace tawpipe::layers::cuda {
+namespace tawpipe::inline v0::layers::cuda {
 
 TAWPIPE_HOST_DEVICE inline float sigmoid_of(float x) { return 1.0F / (1.0F + expf(-x)); }
 

@@ -16,7 +16,7 @@
 #include "tawpipe/model/batch.hpp"
 #include "tawpipe/model/transformer.hpp"
 
-namespace tawpipe::layers::cuda {
+namespace tawpipe::inline v0::layers::cuda {
 
 /// What a decoder computes with: on a GPU, or on a host to prove the decoder. T: weights and activations, G: gradients of
 /// weights. All matrices are row-major and all calls happen in order.

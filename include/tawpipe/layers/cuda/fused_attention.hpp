@@ -15,7 +15,7 @@
 #include "tawpipe/layers/cuda/plain_attention.hpp"
 #include "tawpipe/model/dtype.hpp"
 
-namespace tawpipe::layers::cuda {
+namespace tawpipe::inline v0::layers::cuda {
 
 /// Attention on a matrix qkv [tokens, Q + 2K], as PlainAttention: scores are never in memory.
 ///

@@ -11,7 +11,7 @@
 #include "tawpipe/layers/cuda/norm_bodies.hpp"
 #include "tawpipe/layers/cuda/plain_attention.hpp"
 
-namespace tawpipe::layers::cuda {
+namespace tawpipe::inline v0::layers::cuda {
 
 /// Models the block of block.hpp on a GPU, of at most most_threads. Threads are whole warps, or one.
 class DeviceBlock {

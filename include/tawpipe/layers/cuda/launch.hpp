@@ -4,7 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
-namespace tawpipe::layers::cuda {
+namespace tawpipe::inline v0::layers::cuda {
 
 /// Runs `body` in the blocks that its grid() asks for. It is compiled by nvcc where launch.cuh is included, for the bodies listed
 /// there and the numbers float, Bfloat16 and Half: link one file that includes it.

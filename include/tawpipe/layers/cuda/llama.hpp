@@ -15,7 +15,7 @@
 #include "tawpipe/model/batch.hpp"
 #include "tawpipe/model/transformer.hpp"
 
-namespace tawpipe::layers::cuda {
+namespace tawpipe::inline v0::layers::cuda {
 
 /// Computes stages of a LLaMA decoder on the device that is current when it is made. T: Bfloat16, Half or float, of weights and
 /// activations; G: T or float, of the gradients of weights. Sums are float32 everywhere, as are norms, softmax and the loss.

@@ -8,7 +8,7 @@
 #include "tawpipe/layers/cuda/block.hpp"
 #include "tawpipe/layers/cuda/number.hpp"
 
-namespace tawpipe::layers::cuda {
+namespace tawpipe::inline v0::layers::cuda {
 
 /// sums[row] = log(sum(exp(logits))) of each row of logits [rows, vocab], in one pass over them. One block a row.
 template <class T>

@@ -15,7 +15,7 @@
 #include "tawpipe/layers/cuda/check.hpp"
 #include "tawpipe/model/dtype.hpp"
 
-namespace tawpipe::layers::cuda {
+namespace tawpipe::inline v0::layers::cuda {
 
 /// D = op(A) op(B) + C, all row-major without gaps: op(A) is [m, k], op(B) [k, n], C and D [m, n].
 struct Product {

@@ -8,7 +8,7 @@
 #include "tawpipe/layers/cuda/block.hpp"
 #include "tawpipe/layers/cuda/number.hpp"
 
-namespace tawpipe::layers::cuda {
+namespace tawpipe::inline v0::layers::cuda {
 
 /// y = RMSNorm(x) with the weights `gain` [hidden]; x and y are [rows, hidden]. One block a row.
 /// Source: Zhang and Sennrich 2019, arXiv:1910.07467, equation 4.

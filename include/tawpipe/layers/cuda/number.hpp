@@ -18,7 +18,7 @@
 #define TAWPIPE_HOST_DEVICE
 #endif
 
-namespace tawpipe::layers::cuda {
+namespace tawpipe::inline v0::layers::cuda {
 
 /// Numbers that a decoder computes in.
 template <class T>

@@ -8,7 +8,7 @@
 #include "tawpipe/layers/cuda/block.hpp"
 #include "tawpipe/layers/cuda/number.hpp"
 
-namespace tawpipe::layers::cuda {
+namespace tawpipe::inline v0::layers::cuda {
 
 /// Where heads lie in a matrix qkv [tokens, Q + 2K] of all query, key and value heads of a token side by side.
 struct HeadLayout {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace tawpipe::layers::cuda {
+namespace tawpipe::inline v0::layers::cuda {
 
 /// [sequence, size]: cosine and sine of the angle of each pair at each position, computed in double.
 /// Source: Su et al. 2021, RoFormer, arXiv:2104.09864, equation 34.

@@ -12,7 +12,7 @@
 #include "tawpipe/model/batch.hpp"
 #include "tawpipe/model/transformer.hpp"
 
-namespace tawpipe::layers::host {
+namespace tawpipe::inline v0::layers::host {
 
 /// The attention core on a matrix qkv [tokens, Q + 2K]: all query heads, key heads and value heads of a token side by side.
 ///

@@ -13,7 +13,7 @@ void openblas_set_num_threads(int count) __attribute__((weak));
 int openblas_get_parallel(void) __attribute__((weak));
 }
 
-namespace tawpipe::layers::host {
+namespace tawpipe::inline v0::layers::host {
 
 /// A product may read its operand as it lies in memory, or transposed.
 enum class Operand : bool { plain, transposed };

@@ -12,7 +12,7 @@
 #include "tawpipe/model/batch.hpp"
 #include "tawpipe/model/transformer.hpp"
 
-namespace tawpipe::layers::host {
+namespace tawpipe::inline v0::layers::host {
 
 /// y = x W^T + beta y: x [tokens, in], W [out, in], y [tokens, out].
 template <class T>

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <limits>
 
-namespace tawpipe::layers::host {
+namespace tawpipe::inline v0::layers::host {
 
 /// e to the power of x. Float: a polynomial without branches or comparisons of floats, so that compilers turn loops over it
 /// into vector code; within 2 units in the last place; beyond -87 and 87 as there; NaN of what is not finite.

@@ -27,7 +27,7 @@
 #include "tawpipe/model/stage_work.hpp"
 #include "tawpipe/model/transformer.hpp"
 
-namespace tawpipe::layers::host {
+namespace tawpipe::inline v0::layers::host {
 
 /// Computes stages of a LLaMA decoder in numbers of type T, float or double, which all memory holds.
 ///

@@ -14,7 +14,7 @@
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
 
-namespace tawpipe::detail {
+namespace tawpipe::inline v0::detail {
 
 /// Where a value stands: a chain from the value up to the whole text, made into words only for an error.
 class JsonPath {

@@ -15,7 +15,7 @@
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
 
-namespace tawpipe::detail {
+namespace tawpipe::inline v0::detail {
 
 /// What PyTorch notes of a collective: on its kernel, or in older versions on the operator record_param_comms only.
 struct KinetoCollective {

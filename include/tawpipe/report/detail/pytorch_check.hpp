@@ -17,7 +17,7 @@
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/report/pytorch_csv.hpp"
 
-namespace tawpipe::detail {
+namespace tawpipe::inline v0::detail {
 
 /// Calls `visit(action, rank, cell)` for each action, row by row.
 template <class Visit>

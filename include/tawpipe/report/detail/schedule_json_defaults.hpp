@@ -14,7 +14,7 @@
 #include "tawpipe/schedule/op.hpp"
 #include "tawpipe/schedule/task.hpp"
 
-namespace tawpipe::detail {
+namespace tawpipe::inline v0::detail {
 
 inline constexpr std::int64_t max_json_ranks = 1 << 20;
 inline constexpr std::int64_t max_json_stages = 1 << 17;

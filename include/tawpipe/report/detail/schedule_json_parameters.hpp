@@ -14,7 +14,7 @@
 #include "tawpipe/report/detail/json_reader.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 
-namespace tawpipe::detail {
+namespace tawpipe::inline v0::detail {
 
 /// Collects sets and splits: those listed under "pieces" and "splits" in their order, then those written where they are used.
 class ParameterSetsReader {

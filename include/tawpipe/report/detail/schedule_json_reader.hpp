@@ -22,7 +22,7 @@
 #include "tawpipe/report/detail/schedule_json_writer.hpp"  // for_each_program_place
 #include "tawpipe/schedule/schedule.hpp"
 
-namespace tawpipe::detail {
+namespace tawpipe::inline v0::detail {
 
 class ScheduleJsonReader {
  public:

@@ -18,7 +18,7 @@
 #include "tawpipe/report/detail/json_reader.hpp"
 #include "tawpipe/report/detail/schedule_json_defaults.hpp"
 
-namespace tawpipe::detail {
+namespace tawpipe::inline v0::detail {
 
 /// Bytes as a number, or as text with a unit: 25000000 or "25MB".
 inline Bytes read_bytes(JsonValue value) {

@@ -20,7 +20,7 @@
 #include "tawpipe/report/detail/schedule_json_defaults.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 
-namespace tawpipe::detail {
+namespace tawpipe::inline v0::detail {
 
 /// For each rank and lane the tasks in the order of their ids: the program that a file need not spell out.
 /// Calls `visit(row, task)`. @pre ids, lanes and groups exist

@@ -8,7 +8,7 @@
 #include "tawpipe/schedule/schedules/detail/slots.hpp"
 #include "tawpipe/schedule/schedules/pipeline.hpp"
 
-namespace tawpipe::schedules {
+namespace tawpipe::inline v0::schedules {
 
 /// The order of chimera(). A unit is p microbatches; its microbatch 2j goes down and 2j+1 up the ranks. On the grid in which
 /// a forward and a backward take a slot each, microbatch j of the down pipeline meets stage s forward in slot s + 2j and

@@ -9,7 +9,7 @@
 
 #include "tawpipe/schedule/schedule_builder.hpp"
 
-namespace tawpipe::schedules {
+namespace tawpipe::inline v0::schedules {
 
 /// The order in which a weight pipeline runs.
 enum class Order : std::uint8_t {
@@ -19,7 +19,7 @@ enum class Order : std::uint8_t {
 
 }  // namespace tawpipe::schedules
 
-namespace tawpipe::schedules::detail {
+namespace tawpipe::inline v0::schedules::detail {
 
 inline Use reads(BufferId buffer) { return {buffer, Access::read}; }
 inline Use writes(BufferId buffer) { return {buffer, Access::write}; }

@@ -4,7 +4,7 @@
 
 #include "tawpipe/schedule/schedules/sharded.hpp"
 
-namespace tawpipe::schedules {
+namespace tawpipe::inline v0::schedules {
 
 struct DataParallelOptions {
   bool two_level = false;  ///< collectives inside the nodes and between them in turn; otherwise one ring

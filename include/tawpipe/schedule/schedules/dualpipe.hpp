@@ -9,7 +9,7 @@
 #include "tawpipe/schedule/schedules/detail/v_shape.hpp"
 #include "tawpipe/schedule/schedules/pipeline.hpp"
 
-namespace tawpipe::schedules {
+namespace tawpipe::inline v0::schedules {
 
 namespace detail {
 

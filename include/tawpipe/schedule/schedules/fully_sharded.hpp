@@ -4,7 +4,7 @@
 
 #include "tawpipe/schedule/schedules/sharded.hpp"
 
-namespace tawpipe::schedules {
+namespace tawpipe::inline v0::schedules {
 
 struct FullyShardedOptions {
   bool two_level = false;     ///< collectives between nodes first, each piece once, then inside the nodes; otherwise one ring

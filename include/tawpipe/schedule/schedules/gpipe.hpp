@@ -4,7 +4,7 @@
 
 #include "tawpipe/schedule/schedules/pipeline.hpp"
 
-namespace tawpipe::schedules {
+namespace tawpipe::inline v0::schedules {
 
 /// GPipe over `ranks` stages, one a rank. Makespan (m+p-1)(F+B) + 2(p-1)c; keeps m activations a rank.
 /// Source: Huang et al. 2019, arXiv:1811.06965.

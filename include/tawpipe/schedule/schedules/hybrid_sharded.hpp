@@ -4,7 +4,7 @@
 
 #include "tawpipe/schedule/schedules/sharded.hpp"
 
-namespace tawpipe::schedules {
+namespace tawpipe::inline v0::schedules {
 
 struct HybridShardedOptions {
   bool reduce_each = false;  ///< HSDP: sum gradients over the nodes in each round instead of once an iteration

@@ -8,7 +8,7 @@
 
 #include "tawpipe/schedule/schedules/pipeline.hpp"
 
-namespace tawpipe::schedules {
+namespace tawpipe::inline v0::schedules {
 
 namespace detail {
 

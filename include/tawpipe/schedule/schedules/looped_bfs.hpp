@@ -7,7 +7,7 @@
 
 #include "tawpipe/schedule/schedules/interleaved_one_f_one_b.hpp"
 
-namespace tawpipe::schedules {
+namespace tawpipe::inline v0::schedules {
 
 /// The order of looped_bfs().
 inline PipelineProgram looped_bfs_program(int ranks, std::int32_t microbatches, int chunks) {

@@ -13,7 +13,7 @@
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/topology/device_group.hpp"
 
-namespace tawpipe::schedules {
+namespace tawpipe::inline v0::schedules {
 
 /// Whole numbers in about the ratio of `speeds`, the lowest 1 or little more: the smallest that keep at least 95 % of all speed
 /// busy where ranks wait for each other after a round; with the lowest above 8, the best up to that.

@@ -11,7 +11,7 @@
 #include "tawpipe/placement/interleaved.hpp"
 #include "tawpipe/schedule/schedules/common.hpp"
 
-namespace tawpipe::schedules {
+namespace tawpipe::inline v0::schedules {
 
 /// What a node cache may take.
 struct NodeCache {
@@ -31,7 +31,7 @@ struct NodeCache {
 
 }  // namespace tawpipe::schedules
 
-namespace tawpipe::schedules::detail {
+namespace tawpipe::inline v0::schedules::detail {
 
 /// The shards in the order in which they are cached: those of one group's owners before the next group's, so that the
 /// staging ranks of the other groups, which keep the copies, fill evenly.

@@ -6,7 +6,7 @@
 
 #include "tawpipe/schedule/schedules/pipeline.hpp"
 
-namespace tawpipe::schedules {
+namespace tawpipe::inline v0::schedules {
 
 /// 1F1B over `ranks` stages, one a rank; rank r warms up with p - 1 - r forwards. Where p divides m the makespan is
 /// (m+p-1)(F+B) + c[2(p-1)m/p + 2(p-2)]; at most p activations are kept a rank.

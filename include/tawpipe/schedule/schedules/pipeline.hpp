@@ -15,7 +15,7 @@
 #include "tawpipe/schedule/schedules/detail/pipeline_items.hpp"
 #include "tawpipe/schedule/schedules/pipeline_program.hpp"
 
-namespace tawpipe::schedules {
+namespace tawpipe::inline v0::schedules {
 
 struct PipelineOptions {
   bool overlap = true;  ///< off: a send or receive holds the compute lane until it is done, as in Megatron-LM by default

@@ -12,7 +12,7 @@
 #include "tawpipe/model/stage_work.hpp"
 #include "tawpipe/schedule/op.hpp"
 
-namespace tawpipe::schedules {
+namespace tawpipe::inline v0::schedules {
 
 /// One computation in a rank's program.
 struct Action {

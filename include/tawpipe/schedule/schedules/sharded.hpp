@@ -4,7 +4,7 @@
 
 #include "tawpipe/schedule/schedules/detail/sharded_builder.hpp"
 
-namespace tawpipe::schedules {
+namespace tawpipe::inline v0::schedules {
 
 /// One iteration of data parallelism by `plan`. Every rank computes the whole model, unit by unit (embedding, each layer,
 /// head); microbatch u * ranks + r runs on rank r in round u, and a last round may be short.

@@ -10,7 +10,7 @@
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
 
-namespace tawpipe::schedules {
+namespace tawpipe::inline v0::schedules {
 
 /// Which ranks share one copy of a model state.
 enum class Scope : std::uint8_t {

@@ -15,7 +15,7 @@
 #include "tawpipe/schedule/schedules/tawpipe_options.hpp"
 #include "tawpipe/topology/device_group.hpp"
 
-namespace tawpipe::schedules {
+namespace tawpipe::inline v0::schedules {
 
 namespace detail {
 

@@ -9,7 +9,7 @@
 #include "tawpipe/schedule/schedules/common.hpp"
 #include "tawpipe/schedule/schedules/node_cache.hpp"
 
-namespace tawpipe::schedules {
+namespace tawpipe::inline v0::schedules {
 
 /// When a group fetches its next shard. Without prefetching it does so after its computation; gradients travel beside it.
 enum class Prefetch {

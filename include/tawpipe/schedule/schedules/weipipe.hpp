@@ -7,7 +7,7 @@
 
 #include "tawpipe/schedule/schedules/detail/weight_flows.hpp"
 
-namespace tawpipe::schedules {
+namespace tawpipe::inline v0::schedules {
 
 struct WeipipeOptions {
   Order order = Order::eager;

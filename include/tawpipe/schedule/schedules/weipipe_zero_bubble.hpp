@@ -12,7 +12,7 @@
 #include "tawpipe/schedule/schedules/detail/weight_flows.hpp"
 #include "tawpipe/topology/device_group.hpp"
 
-namespace tawpipe::schedules {
+namespace tawpipe::inline v0::schedules {
 
 struct WeipipeZeroBubbleOptions {
   Order order = Order::eager;

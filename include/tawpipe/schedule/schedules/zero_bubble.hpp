@@ -6,7 +6,7 @@
 
 #include "tawpipe/schedule/schedules/interleaved_one_f_one_b.hpp"
 
-namespace tawpipe::schedules {
+namespace tawpipe::inline v0::schedules {
 
 /// The order of interleaved_zero_bubble(). With one chunk it is ZB-H1: rank r warms up with p-1-r forwards and runs each
 /// backward_weight r backward_inputs late, so that no rank holds more than p activations.

@@ -13,7 +13,7 @@
 #include "tawpipe/schedule/schedules/detail/zero_bubble_planner.hpp"
 #include "tawpipe/schedule/schedules/pipeline.hpp"
 
-namespace tawpipe::schedules {
+namespace tawpipe::inline v0::schedules {
 
 namespace detail {
 

@@ -9,7 +9,7 @@
 #include "tawpipe/schedule/schedules/detail/v_shape.hpp"
 #include "tawpipe/schedule/schedules/pipeline.hpp"
 
-namespace tawpipe::schedules {
+namespace tawpipe::inline v0::schedules {
 
 /// The order of zb_v(). Rank r: 2(p-r)-1 forwards of its first stage; r times one of its second and one of its first; p-r
 /// times a forward and a split backward of its second; then, while forwards are left, forward and split backward of the

@@ -18,7 +18,7 @@
 #include "tawpipe/topology/node_graph.hpp"
 #include "tawpipe/topology/routing.hpp"
 
-namespace tawpipe::detail {
+namespace tawpipe::inline v0::detail {
 
 inline constexpr std::size_t longest_list = 1'000'000;
 

@@ -14,7 +14,7 @@
 #include "tawpipe/core/parse_units.hpp"
 #include "tawpipe/core/text.hpp"
 
-namespace tawpipe::detail {
+namespace tawpipe::inline v0::detail {
 
 using Json = nlohmann::json;
 

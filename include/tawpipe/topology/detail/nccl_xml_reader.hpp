@@ -20,7 +20,7 @@
 #include "tawpipe/topology/link_speeds.hpp"
 #include "tawpipe/topology/node_graph.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// What NCCL's XML may leave open.
 struct NcclXmlOptions {

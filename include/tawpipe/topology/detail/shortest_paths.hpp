@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace tawpipe::detail {
+namespace tawpipe::inline v0::detail {
 
 /// A directed, weighted connection; its id is its place in the list.
 struct Arc {

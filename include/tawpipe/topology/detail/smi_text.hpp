@@ -15,7 +15,7 @@
 #include "tawpipe/topology/link_speeds.hpp"
 #include "tawpipe/topology/node_graph.hpp"
 
-namespace tawpipe {
+namespace tawpipe::inline v0 {
 
 /// How two of a node's GPUs or adapters are joined, nearest first.
 enum class SmiConnection : std::uint8_t { self, nvlink, pix, pxb, phb, node, sys, unknown };

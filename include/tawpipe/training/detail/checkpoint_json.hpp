@@ -15,7 +15,7 @@
 #include "tawpipe/training/token_windows.hpp"
 #include "tawpipe/training/training_state.hpp"
 
-namespace tawpipe::training::detail {
+namespace tawpipe::inline v0::training::detail {
 
 inline constexpr std::int64_t checkpoint_version = 1;
 inline constexpr std::string_view checkpoint_format = "tawpipe-checkpoint";

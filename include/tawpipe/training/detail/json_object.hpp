@@ -17,7 +17,7 @@
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/training/input_file.hpp"
 
-namespace tawpipe::training::detail {
+namespace tawpipe::inline v0::training::detail {
 
 /// The whole of a file that is small by its nature.
 /// @throws InputError  if it cannot be read or has more than `most` bytes.

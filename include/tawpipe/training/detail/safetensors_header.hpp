@@ -21,7 +21,7 @@
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/training/number_format.hpp"
 
-namespace tawpipe::training {
+namespace tawpipe::inline v0::training {
 
 /// One tensor of a safetensors file.
 struct TensorEntry {

@@ -11,7 +11,7 @@
 
 #include "tawpipe/schedule/schedules/pipeline_program.hpp"
 
-namespace tawpipe::schedules::detail {
+namespace tawpipe::inline v0::schedules::detail {
 
 /// A step of one rank: a computation, or without overlap also its end of a transfer.
 struct PipelineItem {

@@ -8,7 +8,7 @@
 
 #include "tawpipe/core/ids.hpp"
 
-namespace tawpipe::schedules::detail {
+namespace tawpipe::inline v0::schedules::detail {
 
 /// A gather waits for the unit computed `prefetch` + 1 units before, on the nodes it spans, so that no more than `prefetch`
 /// units lie ready beside the one computed.

@@ -11,7 +11,7 @@
 #include "tawpipe/schedule/schedules/sharding_plan.hpp"
 #include "tawpipe/topology/device_group.hpp"
 
-namespace tawpipe::schedules::detail {
+namespace tawpipe::inline v0::schedules::detail {
 
 /// A part of something, exact.
 struct Fraction {

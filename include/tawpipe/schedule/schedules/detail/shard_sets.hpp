@@ -11,7 +11,7 @@
 #include "tawpipe/schedule/schedules/detail/shard_layout.hpp"
 #include "tawpipe/schedule/schedules/sharding_plan.hpp"
 
-namespace tawpipe::schedules::detail {
+namespace tawpipe::inline v0::schedules::detail {
 
 /// Lists of *runs*: consecutive parameters that are cut together. A unit's list has what its computation needs; a tied head's
 /// has two runs, final norm and embedding, so that the embedding is cut alike for both units that use it.

@@ -17,7 +17,7 @@
 #include "tawpipe/schedule/schedules/sharding_plan.hpp"
 #include "tawpipe/topology/device_group.hpp"
 
-namespace tawpipe::schedules::detail {
+namespace tawpipe::inline v0::schedules::detail {
 
 /// Rounds of forwards and backwards over the units, with gathers before and reductions after them; in the last round each
 /// unit's gradient is brought to the optimizer's scope, then updates, then weights from there to their own scope.

@@ -9,7 +9,7 @@
 #include "tawpipe/schedule/schedules/detail/shard_sets.hpp"
 #include "tawpipe/schedule/schedules/sharding_plan.hpp"
 
-namespace tawpipe::schedules::detail {
+namespace tawpipe::inline v0::schedules::detail {
 
 /// Persistent buffers by *part*: a unit's parameters or, where all states are cut over all ranks, the whole model.
 /// A tied output matrix is the embedding's, and then the final norm lies with it: the head's part is the embedding's.

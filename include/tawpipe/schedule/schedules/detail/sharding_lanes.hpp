@@ -10,7 +10,7 @@
 
 #include "tawpipe/schedule/schedules/sharding_plan.hpp"
 
-namespace tawpipe::schedules::detail {
+namespace tawpipe::inline v0::schedules::detail {
 
 /// One lane each for gathers, for sums (none of their own with gather_first: one communicator), and for sums over the nodes where
 /// others run inside them; without overlap none beside the one that computes.

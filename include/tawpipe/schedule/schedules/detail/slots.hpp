@@ -8,7 +8,7 @@
 
 #include "tawpipe/schedule/schedules/pipeline_program.hpp"
 
-namespace tawpipe::schedules::detail {
+namespace tawpipe::inline v0::schedules::detail {
 
 /// A computation and its slot. No two of a rank share one.
 struct Slotted {

@@ -10,7 +10,7 @@
 #include "tawpipe/schedule/schedules/microbatch_shares.hpp"
 #include "tawpipe/topology/device_group.hpp"
 
-namespace tawpipe::schedules::detail {
+namespace tawpipe::inline v0::schedules::detail {
 
 /// A group's work at one of its steps: which shard, which way, in which round.
 struct TawpipePlace {

@@ -12,7 +12,7 @@
 #include "tawpipe/schedule/schedules/common.hpp"
 #include "tawpipe/topology/device_group.hpp"
 
-namespace tawpipe::schedules::detail {
+namespace tawpipe::inline v0::schedules::detail {
 
 /// TawPipe's lanes by number; the last two only where shards are striped.
 struct TawpipeLanes {

@@ -7,7 +7,7 @@
 
 #include "tawpipe/schedule/schedules/pipeline_program.hpp"
 
-namespace tawpipe::schedules::detail {
+namespace tawpipe::inline v0::schedules::detail {
 
 inline void place_v(PipelineProgram& program, int ranks) {
   for (int s = 0; s < 2 * ranks; ++s) program.rank_of_stage.push_back(s < ranks ? s : 2 * ranks - 1 - s);

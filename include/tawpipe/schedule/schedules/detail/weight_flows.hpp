@@ -14,7 +14,7 @@
 
 #include "tawpipe/schedule/schedules/common.hpp"
 
-namespace tawpipe::schedules::detail {
+namespace tawpipe::inline v0::schedules::detail {
 
 /// What travels; each has its own lanes and, on every rank, two slots as large as the largest chunk.
 enum class Flow : std::uint8_t {

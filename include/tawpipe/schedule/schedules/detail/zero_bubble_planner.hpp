@@ -9,7 +9,7 @@
 
 #include "tawpipe/schedule/schedules/pipeline_program.hpp"
 
-namespace tawpipe::schedules {
+namespace tawpipe::inline v0::schedules {
 
 /// What a stage's computations take, in any unit of time, and hold, in any unit of memory.
 struct ZeroBubbleStage {
@@ -23,7 +23,7 @@ struct ZeroBubbleStage {
 
 }  // namespace tawpipe::schedules
 
-namespace tawpipe::schedules::detail {
+namespace tawpipe::inline v0::schedules::detail {
 
 /// The places where the heuristic may go either way, each with the way it goes.
 class ZeroBubbleChoices {
