@@ -73,12 +73,13 @@ class Calibrator {
 
   void add_computation(const Schedule& schedule, const Task& task, double seconds_taken) {
     if (task.op == Op::update) update_.add({static_cast<double>(task.bytes.value()), 1}, seconds_taken);
-    if (!is_work(task.op) || task.op == Op::update) return;
+    const Passes passes = traits(task.op).passes;
+    if (!is_work(task.op) || !passes.any()) return;
     const StageWork& stage = schedule.stage(task.stage);
-    PassFit& fit = task.op == Op::forward          ? forward_
-                   : task.op == Op::backward       ? backward_
-                   : task.op == Op::backward_input ? backward_input_
-                                                   : backward_weight_;
+    PassFit& fit = passes.forward            ? forward_
+                   : !passes.backward_weight ? backward_input_
+                   : !passes.backward_input  ? backward_weight_
+                                             : backward_;
     fit.add({static_cast<double>(stage.layers), stage.embedding ? 1.0 : 0.0, stage.head ? 1.0 : 0.0}, seconds_taken);
   }
 

@@ -247,10 +247,7 @@ class StructureCheck {
     }
     for (std::size_t t = 0; t < parts_.tasks.size(); ++t) {
       const Task& task = parts_.tasks[t];
-      const std::size_t ends = is_collective(task.op)       ? parts_.groups[index(task.group)].size()
-                               : is_point_to_point(task.op) ? 2
-                                                            : 1;
-      if (seen[t] != ends) absent(id<TaskId>(t));
+      if (seen[t] != number_of_ends(schedule_, task)) absent(id<TaskId>(t));
     }
   }
 

@@ -9,7 +9,7 @@
 
 #include "tawpipe/core/ids.hpp"
 #include "tawpipe/core/units.hpp"
-#include "tawpipe/schedule/op.hpp"
+#include "tawpipe/schedule/op_traits.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 #include "tawpipe/topology/cluster.hpp"
 
@@ -43,6 +43,11 @@ inline std::vector<Rank> ring_from(std::span<const Rank> members, Rank root) {
   for (std::size_t i = 0; i < members.size(); ++i) ring.push_back(members[(start + i) % members.size()]);
   return ring;
 }
+
+/// How often the ring goes round: a sum is first scattered, then gathered.
+constexpr int ring_passes(Op op) { return traits(op).pattern == Pattern::ring_sum ? 2 : 1; }
+/// Whether there is an algorithm of trees.
+constexpr bool has_tree(Op op) { return traits(op).pattern == Pattern::ring_sum; }
 
 inline CollectiveShape tree_shape(std::span<const Rank> members, const Cluster& cluster) {
   CollectiveShape shape;
@@ -78,20 +83,17 @@ inline CollectiveShape tree_shape(std::span<const Rank> members, const Cluster& 
 /// Source: NCCL 2.28 graph/tuning.cc (steps per collective); Thakur et al. 2005 for the ring volumes.
 inline CollectiveShape collective_shape(Op op, Algorithm algorithm, std::span<const Rank> members, Rank root,
                                         const Cluster& cluster) {
-  if (op == Op::all_reduce && algorithm == Algorithm::tree) return detail::tree_shape(members, cluster);
+  if (detail::has_tree(op) && algorithm == Algorithm::tree) return detail::tree_shape(members, cluster);
   CollectiveShape shape;
   const auto n = members.size();
-  const bool rooted = op == Op::broadcast || op == Op::reduce;
+  const bool rooted = is_rooted(op);
+  const bool inwards = traits(op).pattern == Pattern::chain_to_root;
   const std::vector<Rank> ring = detail::ring_from(members, rooted ? root : members[0]);
   for (std::size_t i = 0; i + 1 < n; ++i) {
-    if (op == Op::reduce) {
-      shape.edges.emplace_back(ring[i + 1], ring[i]);
-    } else {
-      shape.edges.emplace_back(ring[i], ring[i + 1]);
-    }
+    shape.edges.emplace_back(inwards ? ring[i + 1] : ring[i], inwards ? ring[i] : ring[i + 1]);
   }
   if (!rooted && n > 1) shape.edges.emplace_back(ring[n - 1], ring[0]);
-  const double passes = op == Op::all_reduce ? 2.0 : 1.0;
+  const double passes = detail::ring_passes(op);
   const auto hops = static_cast<double>(n - 1);
   shape.fraction = rooted ? 1.0 : passes * hops / static_cast<double>(n);
   shape.latency_steps = passes * hops;
@@ -106,7 +108,7 @@ inline CollectiveShape communication_shape(const Schedule& schedule, const Task&
   }
   CollectiveShape shape;
   shape.edges.emplace_back(task.rank, task.peer);
-  if (task.op == Op::exchange) shape.edges.emplace_back(task.peer, task.rank);
+  if (traits(task.op).pattern == Pattern::both_ways) shape.edges.emplace_back(task.peer, task.rank);
   return shape;
 }
 

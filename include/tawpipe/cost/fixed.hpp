@@ -15,26 +15,16 @@ struct FixedCost {
   Duration transfer;  ///< of any pass, exchange or collective
 
   Duration compute_time(const Schedule& schedule, const Task& task, const Cluster&) const {
-    if (task.op == Op::update) return Duration{};
-    const Duration whole = whole_share(task.op);
+    const Passes passes = traits(task.op).passes;
+    if (!passes.any()) return Duration{};
+    Duration whole;
+    if (passes.forward) whole += forward;
+    if (passes.backward_input) whole += backward_input;
+    if (passes.backward_weight) whole += backward_weight;
     const Share share = schedule.stage(task.stage).share;
     return whole * share.numerator / share.denominator;
   }
   Path path(const Schedule&, const Task&, const Cluster&) const { return {.latency = transfer, .fraction = 0, .loads = {}}; }
-
- private:
-  Duration whole_share(Op op) const {
-    switch (op) {
-      case Op::backward:
-        return backward_input + backward_weight;
-      case Op::backward_input:
-        return backward_input;
-      case Op::backward_weight:
-        return backward_weight;
-      default:
-        return forward;
-    }
-  }
 };
 static_assert(CostModel<FixedCost>);
 

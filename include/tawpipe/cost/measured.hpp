@@ -135,12 +135,14 @@ struct MeasuredCost {
   }
 
   MeasuredPass pass_of(Op op) const {
-    const std::optional<MeasuredPass>& pass = op == Op::backward          ? backward
-                                              : op == Op::backward_input  ? backward_input
-                                              : op == Op::backward_weight ? backward_weight
-                                                                          : forward;
+    const Passes passes = traits(op).passes;
+    const bool both = passes.backward_input && passes.backward_weight;
+    const std::optional<MeasuredPass>& pass = passes.forward          ? forward
+                                              : both                  ? backward
+                                              : passes.backward_input ? backward_input
+                                                                      : backward_weight;
     if (pass) return *pass;
-    if (op != Op::backward || !backward_input || !backward_weight) throw unmeasured(op);
+    if (!both || !backward_input || !backward_weight) throw unmeasured(op);
     return {backward_input->layer + backward_weight->layer, backward_input->embedding + backward_weight->embedding,
             backward_input->head + backward_weight->head};
   }

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "tawpipe/cost/collective_cost.hpp"
-#include "tawpipe/schedule/op.hpp"
+#include "tawpipe/schedule/op_traits.hpp"
 
 namespace tawpipe::inline v0 {
 
@@ -74,8 +74,9 @@ constexpr NcclCost nccl_ring_cost(Op op, NcclProtocol protocol, const NcclRing& 
   constexpr std::array<double, nccl_protocols> network{2.7e-6, 4.0e-6, 14e-6};
   const auto p = static_cast<std::size_t>(protocol);
   const double n = ring.ranks;
-  const bool rooted = op == Op::broadcast || op == Op::reduce;
-  const double steps = op == Op::all_reduce ? 2 * (n - 1) : rooted ? n : n - 1;
+  const bool rooted = is_rooted(op);
+  const double passes = detail::ring_passes(op);
+  const double steps = rooted ? n : passes * (n - 1);
   double inside = ring.nvlink ? nvlink[p] : pci[p];
   if (protocol == NcclProtocol::ll && ring.nodes > 1) inside = std::max(inside, 1.0e-6);
   inside += ring.extra_inside;
@@ -85,7 +86,7 @@ constexpr NcclCost nccl_ring_cost(Op op, NcclProtocol protocol, const NcclRing& 
     const double hop = ring.nodes > 1 ? between : inside;
     cost.latency_s = base[p] + (ring.same_channels ? hop : steps * hop);
   } else {
-    const double across = (op == Op::all_reduce ? 2.0 : 1.0) * (ring.nodes - 1);
+    const double across = passes * (ring.nodes - 1);
     cost.latency_s = base[p] + (steps - across) * inside + across * between;
   }
   double bus = ring.bus_bandwidth;
@@ -147,7 +148,7 @@ constexpr NcclCost nccl_cost(Op op, NcclWay way, const NcclRing& ring) {
 /// The way that NCCL's table gives the least time for `bytes`. NVLS, CollNet and PAT are left out.
 constexpr NcclWay nccl_fastest(Op op, const NcclRing& ring, double bytes) {
   NcclWay best{Algorithm::ring, nccl_fastest_ring(op, ring, bytes)};
-  if (op != Op::all_reduce) return best;
+  if (!detail::has_tree(op)) return best;
   for (const NcclProtocol protocol : {NcclProtocol::ll, NcclProtocol::ll128, NcclProtocol::simple}) {
     const NcclCost cost = nccl_tree_cost(protocol, ring);
     if (cost.bytes_per_second > 0 && cost.time(bytes) < nccl_cost(op, best, ring).time(bytes)) best = {Algorithm::tree, protocol};

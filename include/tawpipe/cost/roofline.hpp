@@ -27,22 +27,16 @@ struct RooflineCost {
     const StageWork& work = schedule.stage(task.stage);
     Flops flops;
     Bytes traffic;
-    switch (task.op) {
-      case Op::backward:
-        flops = work.recompute + work.backward_input + work.backward_weight;
-        traffic = work.backward_traffic;
-        break;
-      case Op::backward_input:
-        flops = work.recompute + work.backward_input;
-        traffic = work.backward_traffic;
-        break;
-      case Op::backward_weight:
-        flops = work.backward_weight;
-        break;
-      default:
-        flops = work.forward;
-        traffic = work.forward_traffic;
+    const Passes passes = traits(task.op).passes;
+    if (passes.forward) {
+      flops = work.forward;
+      traffic = work.forward_traffic;
     }
+    if (passes.backward_input) {
+      flops = work.recompute + work.backward_input;
+      traffic = work.backward_traffic;
+    }
+    if (passes.backward_weight) flops = flops + work.backward_weight;
     return flops / FlopsPerSecond{device.peak.value() * utilization} + traffic / memory;
   }
 

@@ -21,7 +21,7 @@ struct Chunk {
 
 /// What one rank sends and receives in a communication, in order. It sends the chunks of `initial`, which it has, then the
 /// first `forwarded` of those it receives, each once it is there. The edges are those of NCCL's rings and chains, which
-/// `count_sent` counts and the simulator's routes take; sums are formed in the order of the ring, so every run gives the
+/// the simulator's routes take; sums are formed in the order of the ring, so every run gives the
 /// same bits.
 struct RingPlan {
   Rank previous = none<Rank>;  ///< who sends to this rank
@@ -51,7 +51,7 @@ class RingPlanner {
     const Rank other = source ? task_.peer : task_.rank;
     plan_.previous = plan_.next = other;
     plan_.previous_lane = plan_.next_lane = source ? task_.peer_lane : task_.lane;
-    const bool both = task_.op == Op::exchange;
+    const bool both = traits(task_.op).pattern == Pattern::both_ways;
     const std::int64_t half = both ? flow.count / 2 : flow.count;
     if (source || both) cut(source ? 0 : half, half, plan_.initial);
     if (!source || both) cut(source ? half : 0, half, plan_.received);
@@ -72,18 +72,19 @@ class RingPlanner {
       };
       cut(begin(p), begin(p + 1) - begin(p), out);
     };
-    const bool chain = task_.op == Op::broadcast || task_.op == Op::reduce;
-    if (chain) {
+    if (is_rooted(task_.op)) {
       std::size_t root = 0;
       while (root + 1 < n && members[root] != task_.rank) ++root;
       // A broadcast's chain begins at its root; a reduce's ends there.
-      const std::size_t place = (me + 2 * n - root - (task_.op == Op::reduce ? 1 : 0)) % n;
+      const bool sum = is_sum(task_.op);
+      const std::size_t place = (me + 2 * n - root - (sum ? 1 : 0)) % n;
       cut(0, flow.count, place == 0 ? plan_.initial : plan_.received);
-      if (task_.op == Op::reduce) plan_.summed = plan_.received.size();
+      if (sum) plan_.summed = plan_.received.size();
       return finish(place + 1 < n ? plan_.received.size() : 0);
     }
-    const bool scatter = task_.op != Op::all_gather;
-    const bool gather = task_.op != Op::reduce_scatter;
+    const Pattern pattern = traits(task_.op).pattern;
+    const bool scatter = pattern == Pattern::ring_scatter || pattern == Pattern::ring_sum;
+    const bool gather = pattern == Pattern::ring_gather || pattern == Pattern::ring_sum;
     part(scatter ? 1 : 0, plan_.initial);
     if (scatter) {
       for (std::size_t step = 0; step + 1 < n; ++step) part(2 + step, plan_.received);

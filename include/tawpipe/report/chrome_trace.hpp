@@ -26,27 +26,6 @@ struct ChromeTraceOptions {
   bool arrows = true;                ///< from the source of each pass to its destination
 };
 
-/// The colour of an op, a name from the palette of chrome://tracing. Perfetto colours by name without digits: by op too.
-/// Source: catapult, tracing/base/color_scheme.html.
-constexpr std::string_view trace_color(Op op) {
-  constexpr std::string_view colors[ops] = {
-      "rail_response",                 // forward: blue
-      "thread_state_running",          // backward: green
-      "good",                          // backward_input: dark green
-      "olive",                         // backward_weight: olive
-      "detailed_memory_dump",          // update: purple
-      "grey",                          // idle: light grey
-      "thread_state_iowait",           // pass: orange
-      "bad",                           // exchange: brown
-      "yellow",                        // broadcast: yellow
-      "rail_animation",                // reduce: red
-      "background_memory_dump",        // all_gather: teal
-      "thread_state_uninterruptible",  // reduce_scatter: mauve
-      "terrible",                      // all_reduce: dark red
-  };
-  return colors[static_cast<int>(op)];
-}
-
 namespace detail {
 
 /// `text` as a JSON string with its quotes; bytes that are not UTF-8 become U+FFFD.
@@ -141,7 +120,7 @@ class ChromeTraceWriter {
     const Task& task = schedule_.task(id);
     for_each_end(schedule_, id, [&](Rank rank, int lane) { add_slice(id, task, rank, lane); });
     // A slice without length encloses no time that an arrow could be tied to.
-    if (!options_.arrows || task.op != Op::pass || timeline_.duration_of(id) <= Duration{}) return;
+    if (!options_.arrows || traits(task.op).pattern != Pattern::one_way || timeline_.duration_of(id) <= Duration{}) return;
     add_arrow_end(id, task, "s", task.rank, task.lane);
     add_arrow_end(id, task, "f", task.peer, task.peer_lane);
   }
@@ -154,7 +133,7 @@ class ChromeTraceWriter {
     if (task.stage != none<StageId>) add(" s{}", number(task.stage));
     if (task.microbatch >= 0) add(" m{}", task.microbatch);
     add(R"(","cat":"{}","cname":"{}","pid":{},"tid":{},"ts":)", is_compute(task.op) ? "compute" : "communication",
-        trace_color(task.op), number(rank), lane);
+        traits(task.op).trace_color, number(rank), lane);
     add_microseconds(timeline_.start_of(id).picoseconds());
     add(R"(,"dur":)");
     add_microseconds(timeline_.duration_of(id).value());
@@ -170,7 +149,7 @@ class ChromeTraceWriter {
 
   void add_arrow_end(TaskId id, const Task& task, std::string_view phase, Rank rank, int lane) {
     begin_event();
-    add(R"({{"ph":"{}","id":{},"name":"pass {}","cat":"pass")", phase, number(id), name(task.payload));
+    add(R"({{"ph":"{}","id":{},"name":"{} {}","cat":"{}")", phase, number(id), name(task.op), name(task.payload), name(task.op));
     if (phase == "f") add(R"(,"bp":"e")");
     add(R"(,"pid":{},"tid":{},"ts":)", number(rank), lane);
     add_microseconds(timeline_.start_of(id).picoseconds());

@@ -22,26 +22,6 @@ struct DotOptions {
   bool program_order = true;    ///< a dashed edge between neighbours in a lane
 };
 
-/// The fill colour of an op, as Graphviz takes it; dark enough to tell apart, light enough to read black text on.
-constexpr std::string_view dot_color(Op op) {
-  constexpr std::string_view colors[ops] = {
-      "#8ecae6",  // forward: blue
-      "#95d5b2",  // backward: green
-      "#52b788",  // backward_input: dark green
-      "#b5c99a",  // backward_weight: olive
-      "#cdb4db",  // update: purple
-      "#e5e5e5",  // idle: grey
-      "#ffb703",  // pass: orange
-      "#d4a373",  // exchange: brown
-      "#ffe66d",  // broadcast: yellow
-      "#f28482",  // reduce: red
-      "#84dcc6",  // all_gather: teal
-      "#e5989b",  // reduce_scatter: mauve
-      "#ff6b6b",  // all_reduce: dark red
-  };
-  return colors[static_cast<int>(op)];
-}
-
 namespace detail {
 
 class DotWriter {
@@ -110,21 +90,22 @@ class DotWriter {
     if (task.stage != none<StageId> || task.microbatch >= 0) add("\\n");
     if (task.stage != none<StageId>) add("stage {}", number(task.stage));
     if (task.microbatch >= 0) add("{}microbatch {}", task.stage != none<StageId> ? ", " : "", task.microbatch);
-    add("\", fillcolor=\"{}\"];\n", dot_color(task.op));
+    add("\", fillcolor=\"{}\"];\n", traits(task.op).picture_color);
   }
 
   /// A pass as an arrow between its ends, an exchange as a double one; members of a collective by lines to its root.
   void join_ends(TaskId id) {
     const Task& task = schedule_.task(id);
     if (is_compute(task.op)) return;
-    const std::string_view arrow = task.op == Op::pass ? "forward" : task.op == Op::exchange ? "both" : "none";
+    const Pattern pattern = traits(task.op).pattern;
+    const std::string_view arrow = pattern == Pattern::one_way ? "forward" : pattern == Pattern::both_ways ? "both" : "none";
     for_each_end(schedule_, id, [&](Rank rank, int) {
       if (rank == task.rank) return;
       add("  ");
       add_end(id, task.rank);
       add(" -> ");
       add_end(id, rank);
-      add(" [dir={}, penwidth=2, color=\"{}\", constraint=false];\n", arrow, dot_color(task.op));
+      add(" [dir={}, penwidth=2, color=\"{}\", constraint=false];\n", arrow, traits(task.op).picture_color);
     });
   }
 

@@ -35,29 +35,18 @@ struct PytorchOptions {
 namespace detail {
 
 constexpr Op op_of(PytorchOp op, bool split) {
-  switch (op) {
-    case PytorchOp::forward:
-      return Op::forward;
-    case PytorchOp::backward:
-      return split ? Op::backward_input : Op::backward;
-    case PytorchOp::backward_input:
-      return Op::backward_input;
-    default:
-      return Op::backward_weight;
-  }
+  if (op == PytorchOp::forward) return Op::forward;
+  if (op == PytorchOp::backward) return split ? Op::backward_input : Op::backward;
+  return op == PytorchOp::backward_input ? Op::backward_input : Op::backward_weight;
 }
 
 constexpr PytorchOp pytorch_op_of(Op op, PytorchGrammar grammar) {
-  switch (op) {
-    case Op::forward:
-      return PytorchOp::forward;
-    case Op::backward_input:  // the older form says B, and W for the rest
-      return grammar == PytorchGrammar::op_first ? PytorchOp::backward : PytorchOp::backward_input;
-    case Op::backward_weight:
-      return PytorchOp::backward_weight;
-    default:
-      return PytorchOp::backward;
-  }
+  const Passes passes = traits(op).passes;
+  if (passes.forward) return PytorchOp::forward;
+  if (!passes.backward_input) return PytorchOp::backward_weight;
+  // Of a backward in two halves the older form says B, and W for the rest.
+  const bool half = !passes.backward_weight && grammar == PytorchGrammar::stage_first;
+  return half ? PytorchOp::backward_input : PytorchOp::backward;
 }
 
 }  // namespace detail

@@ -94,7 +94,7 @@ class Composer {
     return Bytes{part(buffer.bytes.value(), tokens ? layout_.per_logical_rank() : layout_.tensor)};
   }
   Bytes part_of(const Task& task) const {
-    const bool tokens = task.payload == Payload::activations || task.payload == Payload::activation_gradients;
+    const bool tokens = is_of_tokens(task.payload);
     return Bytes{part(task.bytes.value(), tokens ? layout_.per_logical_rank() : layout_.tensor)};
   }
 

@@ -23,10 +23,10 @@ inline std::string describe(const Task& task, TaskId id) {
   if (task.stage != none<StageId>) out += concat(comma ? ", stage " : " of stage ", number(task.stage));
   if (task.microbatch >= 0) out += concat(", microbatch ", task.microbatch);
   if (is_point_to_point(task.op)) {
-    out += concat(", rank ", number(task.rank), task.op == Op::pass ? " -> " : " <-> ", number(task.peer));
+    out +=
+        concat(", rank ", number(task.rank), traits(task.op).pattern == Pattern::one_way ? " -> " : " <-> ", number(task.peer));
   } else if (is_collective(task.op)) {
-    const bool rooted = task.op == Op::broadcast || task.op == Op::reduce;
-    out += concat(", group ", number(task.group), rooted ? " from root rank " : " with rank ", number(task.rank));
+    out += concat(", group ", number(task.group), is_rooted(task.op) ? " from root rank " : " with rank ", number(task.rank));
   } else {
     out += concat(", on rank ", number(task.rank));
   }

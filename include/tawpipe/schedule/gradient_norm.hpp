@@ -13,7 +13,7 @@
 namespace tawpipe::inline v0 {
 
 /// Whether the task sums the squares of all gradients over the ranks (with_gradient_norm).
-inline bool is_gradient_norm(const Task& task) { return task.op == Op::all_reduce && task.payload == Payload::nothing; }
+inline bool is_gradient_norm(const Task& task) { return task.op == Op::all_reduce && task.payload == Payload::scalar; }
 
 /// `schedule` with every update behind an all-reduce of one number over all ranks, for which each rank sums the squares of the
 /// gradients that it counts; what follows an update stays behind it. A schedule of one rank needs no sum and comes back as it is.
@@ -71,7 +71,8 @@ inline Schedule with_gradient_norm(const Schedule& schedule) {
     norms.push_back(builder.persistent(r, BufferKind::workspace, number));
     uses.push_back({norms.back(), Access::read_write});
   }
-  builder.add({.op = Op::all_reduce, .rank = Rank{0}, .group = builder.group(all), .bytes = number}, uses, awaited);
+  builder.add({.op = Op::all_reduce, .payload = Payload::scalar, .rank = Rank{0}, .group = builder.group(all), .bytes = number},
+              uses, awaited);
   for (std::size_t t = 0; t < tasks.size(); ++t) {
     if (late[t] == 0) continue;
     if (tasks[t].op == Op::update) {

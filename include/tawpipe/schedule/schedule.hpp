@@ -117,8 +117,7 @@ class Schedule {
 inline bool is_exchange_of_copies(const Schedule& schedule, const Task& task) {
   const Layout& layout = schedule.parts().layout;
   const bool shared = task.op == Op::all_reduce || task.op == Op::all_gather || task.op == Op::reduce_scatter;
-  const bool activations = task.payload == Payload::activations || task.payload == Payload::activation_gradients;
-  return layout.per_logical_rank() > 1 && shared && activations;
+  return layout.per_logical_rank() > 1 && shared && is_of_tokens(task.payload);
 }
 
 /// How many messages, one after the other, the task stands for. An exchange of copies stands for those of all layers of its
@@ -128,6 +127,12 @@ inline std::int64_t messages_of(const Schedule& schedule, const Task& task) {
   const bool again = task.payload == Payload::activation_gradients && schedule.workload().recompute() == Recompute::full;
   const std::int64_t passes = std::int64_t{schedule.stage(task.stage).layers} * (again ? 2 : 1);
   return std::max<std::int64_t>(1, task.op == Op::all_reduce ? 2 * passes : passes);
+}
+
+/// How many ranks take part in the task.
+inline std::size_t number_of_ends(const Schedule& schedule, const Task& task) {
+  if (is_collective(task.op)) return schedule.group(task.group).size();
+  return is_point_to_point(task.op) ? 2 : 1;
 }
 
 /// Calls `visit(rank, lane)` for each rank that takes part in the task. @param groups  [group] its ranks

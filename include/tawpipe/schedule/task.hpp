@@ -8,7 +8,7 @@
 
 #include "tawpipe/core/ids.hpp"
 #include "tawpipe/core/units.hpp"
-#include "tawpipe/schedule/op.hpp"
+#include "tawpipe/schedule/op_traits.hpp"
 
 namespace tawpipe::inline v0 {
 
@@ -29,16 +29,10 @@ struct Task {
   Bytes bytes{};                  ///< pass, broadcast, reduce: the message; exchange: each way; other collectives: the whole
                                   ///< (gathered) buffer; update: the model states it touches
 
+  /// What `end`, a rank that takes part, does.
+  constexpr const EndTraits& role_of(Rank end) const { return end == rank ? traits(op).first : traits(op).other; }
   /// The lane it occupies on a rank that takes part.
   constexpr int lane_on(Rank end) const { return is_point_to_point(op) && end == peer ? peer_lane : lane; }
-};
-
-/// How a task uses a buffer.
-enum class Access : std::uint8_t {
-  read,
-  write,       ///< the old content is lost
-  read_write,  ///< changes it in place
-  accumulate,  ///< adds to it; two accumulations are ordered, in any order
 };
 
 /// A buffer a task touches. In four bytes, as schedules hold several of them a task.

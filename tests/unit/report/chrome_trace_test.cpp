@@ -144,12 +144,6 @@ TEST_CASE("a long trace comes in pieces that join to the whole") {
   CHECK(nlohmann::json::parse(joined)["traceEvents"].size() == 4 + 2000);
 }
 
-TEST_CASE("each op has its own colour") {
-  std::set<std::string_view> colors;
-  for (int i = 0; i < ops; ++i) colors.insert(trace_color(static_cast<Op>(i)));
-  CHECK(colors.size() == ops);
-}
-
 TEST_CASE("a timeline or cluster of another size is refused") {
   const Schedule schedule = small_builder().build();
   CHECK_THROWS_WITH_AS(chrome_trace(schedule, {}), "the timeline has 0 tasks, but the schedule has 3", InputError);

@@ -86,12 +86,6 @@ TEST_CASE("the order of lanes can be left out") {
   CHECK(count(schedule_dot(small_schedule(), {.program_order = false}), "dashed") == 0);
 }
 
-TEST_CASE("every op has its own colour") {
-  for (int a = 0; a < ops; ++a) {
-    for (int b = 0; b < a; ++b) CHECK(dot_color(static_cast<Op>(a)) != dot_color(static_cast<Op>(b)));
-  }
-}
-
 TEST_CASE("names are quoted") {
   CHECK(schedule_dot(small_schedule("a \"b\" \\\n")).starts_with("digraph \"a \\\"b\\\" \\\\?\" {\n"));
 }

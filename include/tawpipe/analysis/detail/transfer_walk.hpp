@@ -10,7 +10,6 @@
 #include <string_view>
 #include <vector>
 
-#include "tawpipe/analysis/check_transfers.hpp"  // AccessBits
 #include "tawpipe/analysis/detail/contents_walk.hpp"
 #include "tawpipe/analysis/detail/exchange_walk.hpp"
 
@@ -71,7 +70,8 @@ class TransferWalk {
       case Payload::activation_gradients:
         return holds == Holds::backward_output || holds == Holds::any;
       case Payload::nothing:
-        return true;
+      case Payload::scalar:
+        break;
     }
     return true;
   }

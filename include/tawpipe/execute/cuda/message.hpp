@@ -77,31 +77,21 @@ class MessagePlanner {
       : task_{task}, flow_{flow}, end_{end}, member_{member} {}
 
   MessagePlan plan() {
-    switch (task_.op) {
-      case Op::pass:
-      case Op::exchange:
-        pair();
-        break;
-      case Op::broadcast:
-        if (end_.rank == task_.rank) {
-          give(end_.gives, 0, flow_.count, false);
-          plan_.to = plan_.from;
-        } else {
-          take(0, flow_.count, std::nullopt);
-        }
-        break;
-      case Op::reduce:
-      case Op::all_reduce:
-        give(end_.gives, 0, flow_.count, true);
-        if (task_.op == Op::all_reduce || end_.rank == task_.rank) take(0, flow_.count, plan_.from);
-        break;
-      case Op::all_gather:
-        gather();
-        break;
-      default:
-        give(end_.gives, 0, flow_.count, true);
+    const EndTraits& role = task_.role_of(end_.rank);
+    const bool sum = is_sum(task_.op);
+    if (is_point_to_point(task_.op)) {
+      pair();
+    } else if (role.gives == Part::own) {
+      gather();
+    } else {
+      if (role.gives == Part::whole) give(end_.gives, 0, flow_.count, sum);
+      if (role.takes == Part::own) {
         take(part(member_), part(member_ + 1) - part(member_), *plan_.from + part(member_));
-        break;
+      } else if (role.takes == Part::whole) {
+        take(0, flow_.count, plan_.from);
+      } else if (!sum) {
+        plan_.to = plan_.from;  // a root keeps what it gives
+      }
     }
     return std::move(plan_);
   }
@@ -111,7 +101,7 @@ class MessagePlanner {
 
   void pair() {
     const bool source = end_.rank == task_.rank;
-    const bool both = task_.op == Op::exchange;
+    const bool both = traits(task_.op).pattern == Pattern::both_ways;
     const std::int64_t count = both ? flow_.count / 2 : flow_.count;
     if (source || both) give(end_.gives, source ? 0 : count, count, false);
     if (!source || both) take(source ? count : 0, count, std::nullopt);
@@ -232,12 +222,12 @@ inline SharedTransfer shared_transfer(const Schedule& schedule, TaskId id, const
   const Task& task = schedule.task(id);
   SharedTransfer transfer;
   const Rank first = flow.ends.front().rank;
-  const bool sum = task.op == Op::reduce || task.op == Op::all_reduce || task.op == Op::reduce_scatter;
+  const bool sum = is_sum(task.op);
   const auto add = [&](Move::Kind kind, Address to, Rank to_rank, Address from, Rank from_rank, std::int64_t count) {
     if (to == from && to_rank == from_rank) return;
     transfer.moves.push_back({{kind, to, from, count}, to_rank, from_rank});
   };
-  if (sum || task.op == Op::exchange) {  // an exchange may swap: nothing is stored before all is read
+  if (sum || traits(task.op).pattern == Pattern::both_ways) {  // an exchange may swap: nothing is stored before all is read
     const Address area = staging_address(0);
     transfer.staging = flow.count;
     std::int64_t reached = 0;

@@ -8,7 +8,7 @@
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/model/dtype.hpp"
 #include "tawpipe/model/workload.hpp"
-#include "tawpipe/schedule/op.hpp"
+#include "tawpipe/schedule/op_traits.hpp"
 
 namespace tawpipe::inline v0::cuda {
 
@@ -20,15 +20,17 @@ struct NumberTypes {
 
   /// What a communication carries; a sum of squares is f32.
   Dtype of(Payload payload) const {
-    switch (payload) {
-      case Payload::nothing:
+    switch (traits(payload).numbers) {
+      case Numbers::none:
+      case Numbers::single:
         return Dtype::f32;
-      case Payload::gradients:
-      case Payload::edge_gradients:
+      case Numbers::gradients:
         return gradient;
-      default:
+      case Numbers::weights:
+      case Numbers::activations:
         return weight;
     }
+    return weight;  // unreachable: every enumerator returns above
   }
 };
 

@@ -57,23 +57,26 @@ class RankCommunicators {
       return;
     }
     Communicator& by = own_[static_cast<std::size_t>(step.communicator)];
-    switch (step.op) {
-      case Op::pass:
+    switch (traits(step.op).pattern) {
+      case Pattern::none:
+        return;
+      case Pattern::one_way:
         if (step.from != nullptr) return by.send(step.from, step.count, step.type, step.peer, step.stream);
         return by.receive(step.to, step.count, step.type, step.peer, step.stream);
-      case Op::exchange:
+      case Pattern::both_ways:
         by.group_begin();
         by.send(step.from, step.count, step.type, step.peer, step.stream);
         by.receive(step.to, step.count, step.type, step.peer, step.stream);
         return by.group_end();
-      case Op::broadcast:
+      case Pattern::chain_from_root:
         return by.broadcast(step.from, step.to, step.count, step.type, step.peer, step.stream);
-      case Op::reduce:
+      case Pattern::chain_to_root:
         return by.reduce(step.from, step.to, step.count, step.type, step.peer, step.stream);
-      case Op::all_reduce:
-        return by.all_reduce(step.from, step.to, step.count, step.type, Reduction::sum, step.stream);
-      default:
+      case Pattern::ring_gather:
+      case Pattern::ring_scatter:
         return by_member(step, parts, by);
+      case Pattern::ring_sum:
+        return by.all_reduce(step.from, step.to, step.count, step.type, Reduction::sum, step.stream);
     }
   }
 
@@ -90,7 +93,7 @@ class RankCommunicators {
  private:
   /// An all_gather or reduce_scatter; where parts are uneven, as a broadcast or reduce of each.
   void by_member(const Step& step, std::span<const Part> parts, Communicator& by) {
-    const bool gather = step.op == Op::all_gather;
+    const bool gather = !is_sum(step.op);
     if (parts.empty()) {
       if (gather) return by.all_gather(step.from, step.to, step.count, step.type, step.stream);
       return by.reduce_scatter(step.from, step.to, step.count, step.type, step.stream);

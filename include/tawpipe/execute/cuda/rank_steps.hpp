@@ -199,7 +199,7 @@ class RankSteps {
     const TransferFlow& flow = set_->flow.transfer(id);
     const MessagePlan message = message_plan(set_->schedule, id, flow, set_->memory.rank());
     step.type = set_->memory.types().of(task.payload);
-    step.count = task.op == Op::exchange ? flow.count / 2 : flow.count;
+    step.count = traits(task.op).pattern == Pattern::both_ways ? flow.count / 2 : flow.count;
     const auto resolve = [&](const Address& address) -> std::byte* {
       if (!address.staged()) return set_->memory.at(address.place, step.type);
       return set_->memory.staging(lane) + address.place.offset * size_bytes(step.type);
@@ -222,7 +222,7 @@ class RankSteps {
     step.communicator = set_->own[static_cast<std::size_t>(communicator)];
     if (is_point_to_point(task.op)) {
       step.peer = set_->communicators.member_of(communicator, set_->memory.rank() == task.rank ? task.peer : task.rank);
-    } else if (task.op == Op::broadcast || task.op == Op::reduce) {
+    } else if (is_rooted(task.op)) {
       step.peer = set_->communicators.member_of(communicator, task.rank);
     }
     if (flow.member_begin.empty()) return;

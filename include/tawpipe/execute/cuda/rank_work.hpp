@@ -56,16 +56,11 @@ class RankWork {
   void compute(TaskId id, Device& device, Layer& layer, typename Device::Stream stream) const {
     const ComputeCall& call = computes_[at(id)];
     for (const std::span<std::byte> cleared : call.cleared) device.clear(cleared.data(), cleared.size(), stream);
-    switch (call.op) {
-      case Op::forward:
-        return layer.forward(call.forward);
-      case Op::backward_input:
-        return layer.backward_input(call.backward);
-      case Op::backward_weight:
-        return layer.backward_weight(call.backward);
-      default:
-        return layer.backward(call.backward);
-    }
+    const Passes passes = traits(call.op).passes;
+    if (passes.forward) return layer.forward(call.forward);
+    if (!passes.backward_weight) return layer.backward_input(call.backward);
+    if (!passes.backward_input) return layer.backward_weight(call.backward);
+    layer.backward(call.backward);
   }
 
   /// The optimizer's step on what the task updates. @param clip  the gradient's norm is limited

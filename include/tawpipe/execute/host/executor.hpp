@@ -162,7 +162,7 @@ class HostExecutor {
   /// Whether all other ends of the task are there already.
   bool arrive_last(TaskId task) {
     const Task& t = schedule_.task(task);
-    const std::size_t ends = is_collective(t.op) ? schedule_.group(t.group).size() : is_point_to_point(t.op) ? 2U : 1U;
+    const std::size_t ends = number_of_ends(schedule_, t);
     return ends == 1 || arrivals_[index(task)].fetch_add(1, std::memory_order_acq_rel) + 1 == ends;
   }
   void finish(TaskId task) {
@@ -200,7 +200,7 @@ class HostExecutor {
   void transfer(TaskId id, std::vector<T>& message) {
     const Task& task = schedule_.task(id);
     const TransferFlow& flow = flow_.transfer(id);
-    const bool sum = task.op == Op::reduce || task.op == Op::all_reduce || task.op == Op::reduce_scatter;
+    const bool sum = is_sum(task.op);
     if (sum || !direct(flow)) {
       if (sum) message.assign(static_cast<std::size_t>(flow.count), T{});
       message.resize(static_cast<std::size_t>(flow.count));

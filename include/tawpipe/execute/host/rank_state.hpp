@@ -94,7 +94,7 @@ class RankState {
     const StageWork& stage = schedule_->stage(task.stage);
     const ComputeFlow& flow = flow_->compute(id);
     if (stage.embedding || stage.head) source.fetch(step, task.microbatch, tokens_, targets_);
-    if (task.op == Op::forward) {
+    if (traits(task.op).passes.forward) {
       ForwardArgs args;
       args.stage = &stage;
       args.microbatch = task.microbatch;
@@ -123,9 +123,10 @@ class RankState {
     args.tokens = tokens_;
     args.targets = targets_;
     args.scale = 1.0 / static_cast<double>(schedule_->workload().microbatches());
-    if (task.op == Op::backward_input) {
+    const Passes passes = traits(task.op).passes;
+    if (!passes.backward_weight) {
       layer.backward_input(args);
-    } else if (task.op == Op::backward_weight) {
+    } else if (!passes.backward_input) {
       layer.backward_weight(args);
     } else {
       layer.backward(args);

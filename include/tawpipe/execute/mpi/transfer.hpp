@@ -80,7 +80,7 @@ class Transfer {
   void begin(TaskId id, const TransferFlow& flow) {
     const Task& task = set_.schedule->task(id);
     const Rank rank = set_.state->rank();
-    const bool sum = task.op == Op::reduce || task.op == Op::all_reduce || task.op == Op::reduce_scatter;
+    const bool sum = is_sum(task.op);
     const std::int64_t longest = std::int64_t{1} << 27;  // numbers of a point-to-point message: below MPI's limit in bytes
     plan_ = ring_plan(*set_.schedule, id, flow, rank, is_collective(task.op) ? set_.chunk : longest);
     end_ = &*std::find_if(flow.ends.begin(), flow.ends.end(), [&](const TransferEnd& end) { return end.rank == rank; });

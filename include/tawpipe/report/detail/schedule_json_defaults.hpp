@@ -11,7 +11,7 @@
 #include "tawpipe/core/units.hpp"
 #include "tawpipe/model/stage_work.hpp"
 #include "tawpipe/model/workload.hpp"
-#include "tawpipe/schedule/op.hpp"
+#include "tawpipe/schedule/op_traits.hpp"
 #include "tawpipe/schedule/task.hpp"
 
 namespace tawpipe::inline v0::detail {
@@ -25,24 +25,6 @@ inline constexpr std::int64_t max_json_bytes = 4'000'000'000'000'000'000;   ///<
 inline constexpr std::int64_t max_json_parameters = 1'000'000'000'000'000;  ///< of one stage
 inline constexpr std::int64_t max_json_share = 1 << 24;
 inline constexpr std::size_t max_json_program_items = std::size_t{1} << 28;
-
-/// What a task carries unless it says so.
-constexpr Payload default_payload(Op op) {
-  switch (op) {
-    case Op::pass:
-    case Op::exchange:
-      return Payload::activations;
-    case Op::broadcast:
-    case Op::all_gather:
-      return Payload::weights;
-    case Op::reduce:
-    case Op::reduce_scatter:
-    case Op::all_reduce:
-      return Payload::gradients;
-    default:
-      return Payload::nothing;
-  }
-}
 
 /// The lane of a task unless it says so: computation on the first, communication on the second if there is one.
 constexpr std::uint8_t default_lane(Op op, std::size_t lanes) { return !is_compute(op) && lanes > 1 ? 1 : 0; }
@@ -65,6 +47,8 @@ inline Bytes default_bytes(const Task& task, std::span<const StageWork> stages, 
       return stage != nullptr ? stage->boundary : stages.empty() ? Bytes{} : stages.front().boundary;
     case Payload::edge_gradients:
       return Bytes{workload.edge_parameters() * bytes.gradient};
+    case Payload::scalar:
+      return Bytes{4};
   }
   return Bytes{};  // unreachable: every enumerator returns above
 }

@@ -261,7 +261,7 @@ class ScheduleJsonReader {
       task.peer_lane = task.lane;
       value.if_has("peer_lane", [&](JsonValue lane) { task.peer_lane = read_lane(lane); });
     }
-    task.payload = default_payload(task.op);
+    task.payload = traits(task.op).payload;
     value.if_has("payload", [&](JsonValue payload) { task.payload = payload.enumerator<Payload>(payloads, "payload"); });
     value.if_has("stage", [&](JsonValue stage) { task.stage = read_stage_id(stage); });
     value.if_has("microbatch", [&](JsonValue microbatch) {

@@ -262,7 +262,7 @@ class ScheduleJsonWriter {
     const std::uint8_t lane = default_lane(task.op, parts_.lanes.size());
     field("lane", task.lane, lane);
     field("peer_lane", task.peer_lane, is_point_to_point(task.op) ? task.lane : 0);
-    if (task.payload != default_payload(task.op)) add(R"(,"payload":"{}")", name(task.payload));
+    if (task.payload != traits(task.op).payload) add(R"(,"payload":"{}")", name(task.payload));
     field("stage", number(task.stage), -1);
     field("microbatch", task.microbatch, -1);
     field("step", task.step, -1);

@@ -10,7 +10,7 @@
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/model/stage_work.hpp"
-#include "tawpipe/schedule/op.hpp"
+#include "tawpipe/schedule/op_traits.hpp"
 
 namespace tawpipe::inline v0::schedules {
 

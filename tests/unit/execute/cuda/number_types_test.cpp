@@ -26,7 +26,7 @@ TEST_CASE("numbers follow from the model's dtype and the bytes a parameter takes
   CHECK(mixed.of(Payload::weights) == Dtype::bf16);
   CHECK(mixed.of(Payload::activation_gradients) == Dtype::bf16);
   CHECK(mixed.of(Payload::edge_gradients) == Dtype::f32);
-  CHECK(mixed.of(Payload::nothing) == Dtype::f32);
+  CHECK(mixed.of(Payload::scalar) == Dtype::f32);
   CHECK(cuda::number_types(work(Dtype::f16, {2, 2, 8})).gradient == Dtype::f16);
   CHECK(!cuda::number_types(work(Dtype::f32, {4, 4, 8})).master);
 }

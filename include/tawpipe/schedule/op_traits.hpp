@@ -1,0 +1,334 @@
+// What each operation and payload is: one row in a table, from which all others derive what they need to know of it.
+// Not: a task's place and order (schedule/task.hpp).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace tawpipe::inline v0 {
+
+/// What a task does. Each has a row in `detail::op_row`.
+enum class Op : std::uint8_t {
+  forward,          ///< one stage, one microbatch
+  backward,         ///< gradients of inputs and weights together
+  backward_input,   ///< gradients of inputs alone
+  backward_weight,  ///< gradients of weights alone
+  update,           ///< the optimizer's step on what the rank owns
+  idle,             ///< a drawn bubble, as long as one forward of its stage
+  pass,             ///< point to point: rank -> peer
+  exchange,         ///< point to point both ways at once: rank <-> peer
+  broadcast,        ///< root -> group
+  reduce,           ///< group -> root, summed
+  all_gather,       ///< each member's part -> all members
+  reduce_scatter,   ///< summed, each member keeps its part
+  all_reduce,       ///< summed, all members keep all
+};
+
+/// What a communication carries. Each has a row in `detail::payload_row`.
+enum class Payload : std::uint8_t {
+  nothing,
+  weights,
+  gradients,
+  activations,
+  activation_gradients,
+  edge_gradients,  ///< of embedding and head where every rank holds a copy
+  scalar,          ///< one number of each rank, such as its part of the gradients' norm
+};
+
+/// How a task uses a buffer.
+enum class Access : std::uint8_t {
+  read,
+  write,       ///< the old content is lost
+  read_write,  ///< changes it in place
+  accumulate,  ///< adds to it; two accumulations are ordered, in any order
+};
+
+namespace detail {
+
+/// Which accesses a communication has to buffers of one rank, as bits.
+enum AccessBits : std::uint8_t { no_access = 0, has_read = 1, has_write = 2, has_read_write = 4, has_accumulate = 8 };
+
+constexpr std::uint8_t access_bit(Access access) { return static_cast<std::uint8_t>(1U << static_cast<unsigned>(access)); }
+
+}  // namespace detail
+
+/// Who takes part in an op.
+enum class Ends : std::uint8_t {
+  rank,          ///< `rank` computes
+  pair,          ///< `rank` and `peer`
+  group,         ///< the members of `group`, all alike
+  rooted_group,  ///< the members of `group`, of which `rank` is the root
+};
+
+/// What of the message an end gives or takes.
+enum class Part : std::uint8_t {
+  nothing,
+  own,  ///< of as many parts as the group has members, the member's
+  whole,
+};
+
+/// How bytes travel between the ends: the edges of each algorithm, and how much of a message of B bytes among n members goes over
+/// each.
+enum class Pattern : std::uint8_t {
+  none,             ///< nothing travels
+  one_way,          ///< rank -> peer: B
+  both_ways,        ///< rank <-> peer: B each way
+  chain_from_root,  ///< root -> member -> member: B
+  chain_to_root,    ///< member -> member -> root: B
+  ring_gather,      ///< each part round the ring: B(n-1)/n
+  ring_scatter,     ///< sums of each part round the ring: B(n-1)/n
+  ring_sum,         ///< a scatter, then a gather: 2B(n-1)/n; or up and down a tree, B each way
+};
+
+/// What one end of a communication does.
+struct EndTraits {
+  Part gives = Part::nothing;
+  Part takes = Part::nothing;
+  std::uint8_t sends = detail::no_access;     ///< AccessBits, one of which must be there: it has something to send
+  std::uint8_t receives = detail::no_access;  ///< one of which must be there: it has somewhere to put it
+  std::uint8_t allowed = detail::no_access;   ///< that may be there
+};
+
+/// Which parts of a stage's work a computation does.
+struct Passes {
+  bool forward = false;
+  bool backward_input = false;  ///< after the forward again, where a stage recomputes it
+  bool backward_weight = false;
+
+  constexpr bool any() const { return forward || backward_input || backward_weight; }
+  constexpr bool backward() const { return backward_input || backward_weight; }
+};
+
+/// A row of the table of operations.
+struct OpTraits {
+  std::string_view name;  ///< in reports, traces and files
+  Ends ends = Ends::rank;
+  EndTraits first{};  ///< `rank`: the source or the root; in a group without a root each member
+  EndTraits other{};  ///< `peer`; the members that are not the root
+  bool sums = false;  ///< what the ends give is added up; otherwise it is copied
+  Pattern pattern = Pattern::none;
+  Payload payload = Payload::nothing;  ///< what it carries unless a file says otherwise
+  Passes passes{};
+  bool work = false;                 ///< a computation that is not a drawn bubble
+  std::string_view trace_color{};    ///< of the palette of chrome://tracing (catapult, tracing/base/color_scheme.html)
+  std::string_view picture_color{};  ///< as Graphviz takes it; light enough to read black text on
+};
+
+/// Whose numbers a payload has, which says how large they are.
+enum class Numbers : std::uint8_t {
+  none,
+  weights,      ///< of parameters
+  gradients,    ///< of parameters
+  activations,  ///< of tokens: the model's dtype
+  single,       ///< float32
+};
+
+/// A row of the table of payloads.
+struct PayloadTraits {
+  std::string_view name;  ///< in reports and files
+  Numbers numbers = Numbers::none;
+};
+
+namespace detail {
+
+/// The table of operations. An op without a row does not compile (-Wswitch is an error in our builds).
+constexpr OpTraits op_row(Op op) {
+  constexpr std::uint8_t any = has_read | has_write | has_read_write | has_accumulate;
+  constexpr EndTraits sender{Part::whole, Part::nothing, has_read, no_access, has_read};
+  // A member of a sum that reads nothing adds zeros; one that writes nothing drops its result.
+  constexpr auto summand = [](Part takes) { return EndTraits{Part::whole, takes, no_access, no_access, any}; };
+  switch (op) {
+    case Op::forward:
+      return {.name = "forward",
+              .passes = {.forward = true},
+              .work = true,
+              .trace_color = "rail_response",  // blue
+              .picture_color = "#8ecae6"};
+    case Op::backward:
+      return {.name = "backward",
+              .passes = {.backward_input = true, .backward_weight = true},
+              .work = true,
+              .trace_color = "thread_state_running",  // green
+              .picture_color = "#95d5b2"};
+    case Op::backward_input:
+      return {.name = "backward_input",
+              .passes = {.backward_input = true},
+              .work = true,
+              .trace_color = "good",  // dark green
+              .picture_color = "#52b788"};
+    case Op::backward_weight:
+      return {.name = "backward_weight",
+              .passes = {.backward_weight = true},
+              .work = true,
+              .trace_color = "olive",
+              .picture_color = "#b5c99a"};
+    case Op::update:
+      return {.name = "update",
+              .work = true,
+              .trace_color = "detailed_memory_dump",  // purple
+              .picture_color = "#cdb4db"};
+    case Op::idle:
+      return {.name = "idle", .passes = {.forward = true}, .trace_color = "grey", .picture_color = "#e5e5e5"};
+    case Op::pass:
+      return {.name = "pass",
+              .ends = Ends::pair,
+              .first = sender,
+              .other = {Part::nothing, Part::whole, no_access, has_write | has_accumulate, has_write | has_accumulate},
+              .pattern = Pattern::one_way,
+              .payload = Payload::activations,
+              .trace_color = "thread_state_iowait",  // orange
+              .picture_color = "#ffb703"};
+    case Op::exchange: {
+      constexpr EndTraits both{Part::whole, Part::whole, has_read, has_write | has_accumulate,
+                               has_read | has_write | has_accumulate};
+      return {.name = "exchange",
+              .ends = Ends::pair,
+              .first = both,
+              .other = both,
+              .pattern = Pattern::both_ways,
+              .payload = Payload::activations,
+              .trace_color = "bad",  // brown
+              .picture_color = "#d4a373"};
+    }
+    case Op::broadcast:
+      return {.name = "broadcast",
+              .ends = Ends::rooted_group,
+              .first = sender,
+              .other = {Part::nothing, Part::whole, no_access, has_write, has_write},
+              .pattern = Pattern::chain_from_root,
+              .payload = Payload::weights,
+              .trace_color = "yellow",
+              .picture_color = "#ffe66d"};
+    case Op::reduce:
+      return {.name = "reduce",
+              .ends = Ends::rooted_group,
+              .first = {Part::whole, Part::whole, no_access, has_write | has_read_write | has_accumulate, any},
+              .other = {Part::whole, Part::nothing, no_access, no_access, has_read},
+              .sums = true,
+              .pattern = Pattern::chain_to_root,
+              .payload = Payload::gradients,
+              .trace_color = "rail_animation",  // red
+              .picture_color = "#f28482"};
+    case Op::all_gather: {
+      constexpr EndTraits member{Part::own, Part::whole, has_read | has_read_write, has_write | has_read_write,
+                                 has_read | has_write | has_read_write};
+      return {.name = "all_gather",
+              .ends = Ends::group,
+              .first = member,
+              .other = member,
+              .pattern = Pattern::ring_gather,
+              .payload = Payload::weights,
+              .trace_color = "background_memory_dump",  // teal
+              .picture_color = "#84dcc6"};
+    }
+    case Op::reduce_scatter:
+      return {.name = "reduce_scatter",
+              .ends = Ends::group,
+              .first = summand(Part::own),
+              .other = summand(Part::own),
+              .sums = true,
+              .pattern = Pattern::ring_scatter,
+              .payload = Payload::gradients,
+              .trace_color = "thread_state_uninterruptible",  // mauve
+              .picture_color = "#e5989b"};
+    case Op::all_reduce:
+      return {.name = "all_reduce",
+              .ends = Ends::group,
+              .first = summand(Part::whole),
+              .other = summand(Part::whole),
+              .sums = true,
+              .pattern = Pattern::ring_sum,
+              .payload = Payload::gradients,
+              .trace_color = "terrible",  // dark red
+              .picture_color = "#ff6b6b"};
+  }
+  return {};  // no op
+}
+
+/// The table of payloads.
+constexpr PayloadTraits payload_row(Payload payload) {
+  switch (payload) {
+    case Payload::nothing:
+      return {"nothing", Numbers::none};
+    case Payload::weights:
+      return {"weights", Numbers::weights};
+    case Payload::gradients:
+      return {"gradients", Numbers::gradients};
+    case Payload::activations:
+      return {"activations", Numbers::activations};
+    case Payload::activation_gradients:
+      return {"activation_gradients", Numbers::activations};
+    case Payload::edge_gradients:
+      return {"edge_gradients", Numbers::gradients};
+    case Payload::scalar:
+      return {"scalar", Numbers::single};
+  }
+  return {};  // no payload
+}
+
+/// How many rows there are: an enumerator without one ends them.
+template <class Enum>
+constexpr int count_rows(auto row) {
+  int count = 0;
+  while (!row(static_cast<Enum>(count)).name.empty()) ++count;
+  return count;
+}
+
+}  // namespace detail
+
+inline constexpr int ops = detail::count_rows<Op>([](Op op) { return detail::op_row(op); });
+inline constexpr int payloads = detail::count_rows<Payload>([](Payload payload) { return detail::payload_row(payload); });
+
+namespace detail {
+
+inline constexpr auto op_table = [] {
+  std::array<OpTraits, ops> table;
+  for (int op = 0; op < ops; ++op) table[static_cast<std::size_t>(op)] = op_row(static_cast<Op>(op));
+  return table;
+}();
+
+/// The ops with something in common, a bit each: asking for it costs a shift.
+constexpr std::uint32_t ops_where(auto has) {
+  static_assert(ops <= 32);
+  std::uint32_t set = 0;
+  for (std::uint32_t op = 0; op < ops; ++op) set |= has(op_table[op]) ? 1U << op : 0;
+  return set;
+}
+constexpr bool is_in(std::uint32_t set, Op op) { return (set >> static_cast<unsigned>(op) & 1U) != 0; }
+
+inline constexpr std::uint32_t compute_ops = ops_where([](const OpTraits& op) { return op.ends == Ends::rank; });
+inline constexpr std::uint32_t pair_ops = ops_where([](const OpTraits& op) { return op.ends == Ends::pair; });
+inline constexpr std::uint32_t rooted_ops = ops_where([](const OpTraits& op) { return op.ends == Ends::rooted_group; });
+inline constexpr std::uint32_t group_ops = rooted_ops | ops_where([](const OpTraits& op) { return op.ends == Ends::group; });
+inline constexpr std::uint32_t work_ops = ops_where([](const OpTraits& op) { return op.work; });
+inline constexpr std::uint32_t summing_ops = ops_where([](const OpTraits& op) { return op.sums; });
+
+}  // namespace detail
+
+/// The op's row. @pre op is one of them
+constexpr const OpTraits& traits(Op op) { return detail::op_table[static_cast<std::size_t>(op)]; }
+/// The payload's row.
+constexpr PayloadTraits traits(Payload payload) { return detail::payload_row(payload); }
+
+constexpr std::string_view name(Op op) { return traits(op).name; }
+constexpr std::string_view name(Payload payload) { return traits(payload).name; }
+
+/// Runs on one rank's own processors.
+constexpr bool is_compute(Op op) { return detail::is_in(detail::compute_ops, op); }
+/// Has two ends.
+constexpr bool is_point_to_point(Op op) { return detail::is_in(detail::pair_ops, op); }
+/// Has a group of members.
+constexpr bool is_collective(Op op) { return detail::is_in(detail::group_ops, op); }
+/// Has a group of members, of which one is the root.
+constexpr bool is_rooted(Op op) { return detail::is_in(detail::rooted_ops, op); }
+/// Counts as work: compute that is not a drawn bubble.
+constexpr bool is_work(Op op) { return detail::is_in(detail::work_ops, op); }
+/// Adds up what its ends give.
+constexpr bool is_sum(Op op) { return detail::is_in(detail::summing_ops, op); }
+
+/// Carries activations or their gradients: numbers of tokens, not of parameters.
+constexpr bool is_of_tokens(Payload payload) { return traits(payload).numbers == Numbers::activations; }
+
+}  // namespace tawpipe
