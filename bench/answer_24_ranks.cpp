@@ -9,7 +9,7 @@
 #include "tawpipe/analysis/summary.hpp"
 #include "tawpipe/cost/roofline.hpp"
 #include "tawpipe/model/models.hpp"
-#include "tawpipe/simulate/simulator.hpp"
+#include "tawpipe/simulate/simulate.hpp"
 #include "tawpipe/topology/clusters.hpp"
 
 namespace {
@@ -20,12 +20,12 @@ void answer(benchmark::State& state, const std::string& schedule) {
                              {.sequence = 16384, .microbatch_size = 16, .global_batch = 1536},
                              tawpipe::Recompute::full};
   workload.over_devices(cluster.ranks());
-  const tawpipe::Simulator simulator{cluster, tawpipe::RooflineCost{.utilization = 0.34}};
+  const tawpipe::RooflineCost cost{.utilization = 0.34};
   std::int64_t tasks = 0;
   for (auto _ : state) {
     const tawpipe::Schedule built =
         tawpipe::build_schedule(schedule, {.workload = workload, .nodes = cluster.groups_by_node(), .options = {}});
-    const tawpipe::Summary summary = tawpipe::summarize(built, cluster, simulator.run(built));
+    const tawpipe::Summary summary = tawpipe::summarize(built, cluster, tawpipe::simulate(built, cluster, cost));
     benchmark::DoNotOptimize(summary.makespan);
     tasks = summary.tasks;
   }

@@ -15,7 +15,7 @@
 #include "tawpipe/schedule/schedules/one_f_one_b.hpp"
 #include "tawpipe/schedule/schedules/tawpipe.hpp"
 #include "tawpipe/schedule/schedules/weipipe.hpp"
-#include "tawpipe/simulate/simulator.hpp"
+#include "tawpipe/simulate/simulate.hpp"
 #include "tawpipe/topology/cluster_builder.hpp"
 
 using namespace tawpipe::literals;
@@ -95,11 +95,11 @@ void build(benchmark::State& state, const Case& sample) {
 }
 
 void simulate(benchmark::State& state, const Case& sample) {
-  const tawpipe::Simulator simulator{cluster(sample.nodes), tawpipe::RooflineCost{}};
-  const Schedule schedule = sample.build(workload(sample.layers, sample.microbatches), simulator.cluster());
+  const Cluster on = cluster(sample.nodes);
+  const Schedule schedule = sample.build(workload(sample.layers, sample.microbatches), on);
   double seconds = 0;
   for (auto _ : state) {
-    const tawpipe::Timeline timeline = simulator.run(schedule);
+    const tawpipe::Timeline timeline = tawpipe::simulate(schedule, on, tawpipe::RooflineCost{});
     seconds = to_seconds(timeline.makespan());
   }
   count(state, schedule);

@@ -62,7 +62,7 @@ Summary answer(bool folds, int data, std::int64_t microbatches) {
     return summarize(folded.run->schedule, on, folded.run->timeline);
   }
   const Schedule full = compose(logical, whole, layout, map);
-  return summarize(full, on, Simulator{on, cost}.run(full));
+  return summarize(full, on, simulate(full, on, cost));
 }
 
 int row(bool folds, int data, std::int64_t microbatches) {

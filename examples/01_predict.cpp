@@ -22,8 +22,7 @@ int main() {
 
   // TawPipe with the nodes as its groups, simulated at 34 % of the devices' peak.
   const auto schedule = tawpipe::schedules::tawpipe(work, cluster.groups_by_node());
-  const tawpipe::Simulator simulator{cluster, tawpipe::RooflineCost{.utilization = 0.34}};
-  const auto timeline = simulator.run(schedule);
+  const auto timeline = tawpipe::simulate(schedule, cluster, tawpipe::RooflineCost{.utilization = 0.34});
   const auto summary = tawpipe::summarize(schedule, cluster, timeline);
 
   std::printf("%s on %d devices: %lld tasks\n", summary.schedule.c_str(), summary.ranks, static_cast<long long>(summary.tasks));

@@ -30,12 +30,11 @@ int main() {
   // Without a model: four equal shares, each forward 1 ms, each backward 2 ms, each transfer 100 us.
   const auto work = tawpipe::Workload::abstract(ranks, microbatches);
   const auto cluster = tawpipe::cluster_from_dimensions("1x4");
-  const tawpipe::Simulator simulator{
-      cluster, tawpipe::FixedCost{.forward = 1_ms, .backward_input = 1_ms, .backward_weight = 1_ms, .transfer = 100_us}};
+  const tawpipe::FixedCost cost{.forward = 1_ms, .backward_input = 1_ms, .backward_weight = 1_ms, .transfer = 100_us};
 
   const auto pairs = tawpipe::schedules::pipeline("pairs", work, program, {.overlap = true});
   for (const auto& schedule : {pairs, tawpipe::schedules::one_f_one_b(work, ranks), tawpipe::schedules::gpipe(work, ranks)}) {
-    const auto timeline = simulator.run(schedule);
+    const auto timeline = tawpipe::simulate(schedule, cluster, cost);
     const auto bubble = tawpipe::bubble(schedule, timeline);
     std::printf("%-6s %5.1f ms, bubble %4.1f %%\n", schedule.name().c_str(), 1e3 * tawpipe::to_seconds(timeline.makespan()),
                 100 * bubble.ratio);

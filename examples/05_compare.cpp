@@ -11,8 +11,6 @@ int main() {
   const auto cluster = tawpipe::clusters::named("a800x24-10gbe");
   const auto model = tawpipe::models::named("llama-48x1024");
   const tawpipe::Workload work{model, {.sequence = 16384, .microbatch_size = 4, .global_batch = 1536}, tawpipe::Recompute::full};
-  const tawpipe::Simulator simulator{cluster, tawpipe::RooflineCost{.utilization = model.utilization}};
-
   struct Entry {
     std::string schedule;
     tawpipe::ScheduleOptions options;
@@ -21,10 +19,11 @@ int main() {
                                    {"fsdp", {}},    {"fsdp", {{"prefetch", "1"}}},     {"1f1b", {{"overlap", "on"}}},
                                    {"gpipe", {}}};
   const tawpipe::Registry schedules = tawpipe::shipped_schedules();
+  const tawpipe::RooflineCost cost{.utilization = model.utilization};
   std::vector<tawpipe::Summary> results;
   for (const auto& [name, options] : entries) {
     const auto schedule = schedules.build(name, {.workload = work, .nodes = cluster.groups_by_node(), .options = options});
-    results.push_back(tawpipe::summarize(schedule, cluster, simulator.run(schedule)));
+    results.push_back(tawpipe::summarize(schedule, cluster, tawpipe::simulate(schedule, cluster, cost)));
   }
   std::stable_sort(results.begin(), results.end(), [](const auto& a, const auto& b) { return a.makespan < b.makespan; });
 

@@ -13,7 +13,7 @@
 #include "tawpipe/report/formatters.hpp"
 #include "tawpipe/report/measured_json.hpp"
 #include "tawpipe/simulate/folding.hpp"
-#include "tawpipe/simulate/simulator.hpp"
+#include "tawpipe/simulate/simulate.hpp"
 #include "tawpipe/topology/cluster_file.hpp"
 
 namespace tawpipe::sim {
@@ -148,11 +148,11 @@ constexpr int interference_rounds = 3;
 template <CostModel Model>
 Timeline run_with_noise(const Problem& problem, const Model& cost, const Schedule& schedule) {
   const Noise& noise = problem.noise;
-  if (noise.is_none()) return Simulator{problem.cluster, cost}.run(schedule);
+  if (noise.is_none()) return simulate(schedule, problem.cluster, cost);
   const std::vector<double> drawn = noise_factors(schedule, noise);
   const auto message = [&noise](const Task& task) { return message_factor(noise, task); };
   const auto run = [&](const std::vector<double>& factors) {
-    return Simulator{problem.cluster, FactoredCost<Model, decltype(message)>{cost, factors, message}}.run(schedule);
+    return simulate(schedule, problem.cluster, FactoredCost<Model, decltype(message)>{cost, factors, message});
   };
   Timeline timeline = run(drawn);
   for (int round = 0; round < interference_rounds && noise.interference > 0; ++round) {

@@ -25,7 +25,7 @@
 #include "tawpipe/schedule/schedule_builder.hpp"
 #include "tawpipe/schedule/shipped.hpp"
 #include "tawpipe/simulate/folding.hpp"
-#include "tawpipe/simulate/simulator.hpp"
+#include "tawpipe/simulate/simulate.hpp"
 #include "tawpipe/timeline/timeline.hpp"
 #include "tawpipe/topology/cluster_builder.hpp"
 // IWYU pragma: end_exports

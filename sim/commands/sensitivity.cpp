@@ -12,7 +12,7 @@
 #include "tawpipe/cost/task_factors.hpp"
 #include "tawpipe/report/formatters.hpp"
 #include "tawpipe/report/table.hpp"
-#include "tawpipe/simulate/simulator.hpp"
+#include "tawpipe/simulate/simulate.hpp"
 #include "tawpipe/topology/changed_links.hpp"
 
 namespace tawpipe::sim {
@@ -51,9 +51,7 @@ Duration makespan_with(const Problem& problem, const Schedule& schedule, const C
   return std::visit(
       [&](const auto& cost) {
         using Model = std::decay_t<decltype(cost)>;
-        return Simulator{problem.cluster, FactoredCost<Model, decltype(message)>{cost, factors, message}}
-            .run(schedule)
-            .makespan();
+        return simulate(schedule, problem.cluster, FactoredCost<Model, decltype(message)>{cost, factors, message}).makespan();
       },
       problem.cost);
 }

@@ -16,7 +16,7 @@
 #include "tawpipe/cost/roofline.hpp"
 #include "tawpipe/execute/cuda/nccl_executor.hpp"
 #include "tawpipe/schedule/gradient_norm.hpp"
-#include "tawpipe/simulate/simulator.hpp"
+#include "tawpipe/simulate/simulate.hpp"
 
 using namespace support;
 using namespace tawpipe;
@@ -74,7 +74,7 @@ TEST_CASE(
   const Cluster cluster = nodes_of({3, 2});
   for_each_schedule(toy_work_f32(toy_model(7, false), 8), {{3, 2}}, [&](const Schedule& plain) {
     const Schedule schedule = with_gradient_norm(plain);
-    const Timeline expected = Simulator{cluster, RooflineCost{}}.run(schedule);
+    const Timeline expected = simulate(schedule, cluster, RooflineCost{});
     NcclLog log;
     log_iteration(schedule, log, &expected);
     CHECK(first_of(log.broken_rules()) == "");

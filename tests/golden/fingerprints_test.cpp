@@ -25,13 +25,12 @@
 #include "tawpipe/schedule/schedules/tawpipe.hpp"
 #include "tawpipe/schedule/schedules/weipipe.hpp"
 #include "tawpipe/schedule/schedules/weipipe_zero_bubble.hpp"
-#include "tawpipe/simulate/simulator.hpp"
+#include "tawpipe/simulate/simulate.hpp"
 
 using namespace tawpipe::literals;
 using tawpipe::Cluster;
 using tawpipe::concat;
 using tawpipe::Schedule;
-using tawpipe::Simulator;
 using tawpipe::Workload;
 using tawpipe::schedules::Order;
 
@@ -81,10 +80,10 @@ std::map<std::string, std::string> fingerprints() {
     const auto microbatches = cluster.ranks() * 2 + 1;
     const tawpipe::FixedCost fixed{.forward = 10_s, .backward_input = 10_s, .backward_weight = 10_s, .transfer = 1_s};
     for (const auto& schedule : all_schedules(Workload::abstract(cluster.ranks(), microbatches), cluster)) {
-      add(schedule, name + " fixed", Simulator{cluster, fixed}.run(schedule));
+      add(schedule, name + " fixed", simulate(schedule, cluster, fixed));
     }
     for (const auto& schedule : all_schedules(support::transformer(8, microbatches, true), cluster)) {
-      add(schedule, name + " roofline", Simulator{cluster, tawpipe::RooflineCost{}}.run(schedule));
+      add(schedule, name + " roofline", simulate(schedule, cluster, tawpipe::RooflineCost{}));
     }
   }
   return found;

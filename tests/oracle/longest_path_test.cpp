@@ -21,15 +21,15 @@
 #include "tawpipe/schedule/schedules/tawpipe.hpp"
 #include "tawpipe/schedule/schedules/weipipe.hpp"
 #include "tawpipe/schedule/schedules/weipipe_zero_bubble.hpp"
-#include "tawpipe/simulate/simulator.hpp"
+#include "tawpipe/simulate/simulate.hpp"
 
 using tawpipe::Cluster;
 using tawpipe::DeviceGroups;
 using tawpipe::Duration;
 using tawpipe::Path;
 using tawpipe::Schedule;
-using tawpipe::Simulator;
 using tawpipe::Task;
+using tawpipe::TaskId;
 using tawpipe::Timeline;
 using tawpipe::Workload;
 
@@ -39,7 +39,8 @@ namespace {
 struct RandomCost {
   std::uint64_t seed = 0;
 
-  Duration compute_time(const Schedule&, const Task& task, const Cluster&) const {
+  Duration compute_time(const Schedule& schedule, TaskId id, const Cluster&) const {
+    const Task& task = schedule.task(id);
     return drawn(number(task.rank), number(task.stage), task.microbatch, static_cast<int>(task.op));
   }
   Path path(const Schedule&, const Task& task, const Cluster&) const {
@@ -84,13 +85,14 @@ void check_longest_path(const Schedule& schedule, std::uint64_t seed) {
   const RandomCost cost{seed};
   const Cluster cluster = support::cluster(schedule.ranks());
   std::vector<std::int64_t> lengths;
-  for (const Task& task : schedule.tasks()) {
-    lengths.push_back(
-        (tawpipe::is_compute(task.op) ? cost.compute_time(schedule, task, cluster) : cost.path(schedule, task, cluster).latency)
-            .value());
+  for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
+    const Task& task = schedule.tasks()[t];
+    const Duration length = tawpipe::is_compute(task.op) ? cost.compute_time(schedule, tawpipe::id<TaskId>(t), cluster)
+                                                         : cost.path(schedule, task, cluster).latency;
+    lengths.push_back(length.value());
   }
   const auto ends = longest_ends(support::direct_predecessors(schedule), lengths);
-  const Timeline timeline = Simulator{cluster, cost}.run(schedule);
+  const Timeline timeline = simulate(schedule, cluster, cost);
   CHECK(timeline.makespan().value() == *std::max_element(ends.begin(), ends.end()));
   std::size_t different = 0;
   for (std::size_t t = 0; t < ends.size(); ++t) {

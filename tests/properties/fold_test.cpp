@@ -165,7 +165,7 @@ TEST_CASE("folded and full simulations of random composed schedules give the sam
               return;
             }
             const Schedule full = compose(logical, whole, drawn.layout, map);
-            const Timeline timeline = Simulator{drawn.cluster, cost}.run(full);
+            const Timeline timeline = simulate(full, drawn.cluster, cost);
             const Summary expected = summarize(full, drawn.cluster, timeline);
             const Summary found = summarize(folded.run->schedule, drawn.cluster, folded.run->timeline);
             const std::string differs = difference(text_of(found), text_of(expected));

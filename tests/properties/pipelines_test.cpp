@@ -139,7 +139,7 @@ TEST_CASE("the automatic schedule stays below its limit in bytes, whatever backw
       if (message[b] || parts.buffers[b].persistent) parts.buffers[b].bytes = tawpipe::Bytes{0};
     }
     const Schedule bare{schedule.workload(), std::move(parts)};
-    const auto timeline = tawpipe::Simulator{support::cluster(p), tawpipe::FixedCost{31_s, 29_s, 18_s, 1_s}}.run(bare);
+    const auto timeline = tawpipe::simulate(bare, support::cluster(p), tawpipe::FixedCost{31_s, 29_s, 18_s, 1_s});
     for (const auto& peak : tawpipe::peak_memory(bare, timeline)) CHECK(peak.total <= 1_MB * limit);
   }
 }

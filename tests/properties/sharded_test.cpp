@@ -17,7 +17,7 @@
 #include "tawpipe/analysis/validate.hpp"
 #include "tawpipe/cost/fixed.hpp"
 #include "tawpipe/schedule/schedules/sharded.hpp"
-#include "tawpipe/simulate/simulator.hpp"
+#include "tawpipe/simulate/simulate.hpp"
 
 using namespace tawpipe::literals;
 using tawpipe::BufferKind;
@@ -236,7 +236,7 @@ void check_all(const Schedule& schedule, const DeviceGroups& nodes, const Shardi
   const auto diagnostics = tawpipe::validate(schedule);
   CHECK_MESSAGE(diagnostics.errors() + diagnostics.warnings() == 0, diagnostics.text(2));
   const tawpipe::FixedCost cost{.forward = 2_s, .backward_input = 2_s, .backward_weight = 2_s, .transfer = 1_s};
-  CHECK(tawpipe::Simulator{cluster, cost}.run(schedule).makespan() > 0_s);
+  CHECK(tawpipe::simulate(schedule, cluster, cost).makespan() > 0_s);
 }
 
 /// Nodes of 1 to 4 devices, half of the time of one size, and up to three rounds of microbatches.
@@ -324,7 +324,7 @@ TEST_CASE("beside its states and activations a rank holds at most two gathered u
     const Cluster cluster = support::cluster(16, 2);
     const Schedule schedule = tawpipe::build_schedule(strategy.name, {work, cluster.groups_by_node(), strategy.options});
     const tawpipe::FixedCost cost{.forward = 1_s, .backward_input = 1_s, .backward_weight = 1_s, .transfer = 5_s};
-    const auto timeline = tawpipe::Simulator{cluster, cost}.run(schedule);
+    const auto timeline = tawpipe::simulate(schedule, cluster, cost);
     std::int64_t copies = 0;
     for (const auto& buffer : schedule.buffers()) {
       if (buffer.rank == tawpipe::Rank{0} && buffer.persistent && buffer.kind == BufferKind::transfer) {

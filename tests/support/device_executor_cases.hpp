@@ -10,7 +10,7 @@
 #include "support/each_schedule.hpp"
 #include "support/toy_device_training.hpp"
 #include "tawpipe/cost/roofline.hpp"
-#include "tawpipe/simulate/simulator.hpp"
+#include "tawpipe/simulate/simulate.hpp"
 
 namespace support {
 
@@ -47,7 +47,7 @@ void check_bits_by_expected_timeline(const Train& train, const Also& also) {
   const tawpipe::Workload work = toy_work_f32(toy_model(12, true), 8);
   const tawpipe::Cluster cluster = nodes_of({2, 2});
   for_each_schedule(work, {{2, 2}}, [&](const tawpipe::Schedule& schedule) {
-    const tawpipe::Timeline expected = tawpipe::Simulator{cluster, tawpipe::RooflineCost{}}.run(schedule);
+    const tawpipe::Timeline expected = tawpipe::simulate(schedule, cluster, tawpipe::RooflineCost{});
     const ToyBits bits = train_f32_by_threads(schedule, 2);
     for (const std::uint64_t seed : {1, 2, 3}) {
       const EmulatedOrder order{.seed = seed, .in_issue_order = seed == 3};

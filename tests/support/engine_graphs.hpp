@@ -1,5 +1,5 @@
 // Small graphs for the engine, written by hand; times in seconds.
-// Not: graphs of schedules (simulate/simulator.hpp makes those).
+// Not: graphs of schedules (simulate/simulate.hpp makes those).
 #pragma once
 
 #include <cstdint>

@@ -14,7 +14,7 @@
 #include "tawpipe/analysis/bubble.hpp"
 #include "tawpipe/cost/fixed.hpp"
 #include "tawpipe/schedule/schedules/pipeline_program.hpp"
-#include "tawpipe/simulate/simulator.hpp"
+#include "tawpipe/simulate/simulate.hpp"
 
 namespace support {
 
@@ -26,7 +26,7 @@ struct PipelineRun {
 };
 
 inline PipelineRun run_pipeline(const tawpipe::Schedule& schedule, const tawpipe::FixedCost& cost) {
-  const tawpipe::Timeline timeline = tawpipe::Simulator{cluster(schedule.ranks()), cost}.run(schedule);
+  const tawpipe::Timeline timeline = tawpipe::simulate(schedule, cluster(schedule.ranks()), cost);
   PipelineRun run{timeline.makespan(), {}, tawpipe::bubble(schedule, timeline).span_rate};
   for (int rank = 0; rank < schedule.ranks(); ++rank) {
     tawpipe::TimePoint first{tawpipe::Duration::max()};

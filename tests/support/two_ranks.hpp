@@ -4,7 +4,7 @@
 
 #include "tawpipe/cost/fixed.hpp"
 #include "tawpipe/schedule/schedules/gpipe.hpp"
-#include "tawpipe/simulate/simulator.hpp"
+#include "tawpipe/simulate/simulate.hpp"
 #include "tawpipe/topology/cluster_builder.hpp"
 
 namespace tawpipe::test {
@@ -21,11 +21,9 @@ struct TwoRanks {
           .inter_node({.bandwidth = BytesPerSecond{1e9}, .latency = Duration{}})
           .build();
   Schedule schedule = schedules::gpipe(Workload::abstract(2, 1), 2);
-  Timeline timeline =
-      Simulator{
-          cluster,
-          FixedCost{.forward = seconds(2), .backward_input = seconds(2), .backward_weight = seconds(1), .transfer = seconds(1)}}
-          .run(schedule);
+  Timeline timeline = simulate(
+      schedule, cluster,
+      FixedCost{.forward = seconds(2), .backward_input = seconds(2), .backward_weight = seconds(1), .transfer = seconds(1)});
 };
 
 }  // namespace tawpipe::test

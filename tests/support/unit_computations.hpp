@@ -6,7 +6,7 @@
 
 #include "support/clusters.hpp"
 #include "tawpipe/cost/fixed.hpp"
-#include "tawpipe/simulate/simulator.hpp"
+#include "tawpipe/simulate/simulate.hpp"
 
 namespace support {
 
@@ -17,7 +17,7 @@ inline int count(const tawpipe::Schedule& schedule, tawpipe::Op op) {
 /// A forward takes 1 s, a backward 2 s, a collective `transfer`.
 inline tawpipe::Duration makespan(const tawpipe::Schedule& schedule, tawpipe::Duration transfer) {
   const tawpipe::FixedCost cost{.forward = 1_s, .backward_input = 1_s, .backward_weight = 1_s, .transfer = transfer};
-  return tawpipe::Simulator{cluster(schedule.ranks()), cost}.run(schedule).makespan();
+  return tawpipe::simulate(schedule, cluster(schedule.ranks()), cost).makespan();
 }
 
 }  // namespace support

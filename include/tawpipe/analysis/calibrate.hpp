@@ -122,7 +122,7 @@ class Calibrator {
 /// ```cpp
 /// const tawpipe::MeasuredRun run{schedule, measured};
 /// const tawpipe::Calibration found = tawpipe::calibrate({&run, 1}, cluster);
-/// const tawpipe::Timeline predicted = tawpipe::Simulator{cluster, found.cost}.run(another_schedule);
+/// const tawpipe::Timeline predicted = tawpipe::simulate(another_schedule, cluster, found.cost);
 /// ```
 inline Calibration calibrate(std::span<const MeasuredRun> runs, const Cluster& cluster) {
   if (runs.empty()) throw InputError("there is no measured timeline to calibrate from");

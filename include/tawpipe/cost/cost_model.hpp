@@ -28,12 +28,14 @@ struct Path {
   std::vector<LinkLoad> loads;
 };
 
-/// A cost model. compute_time() is asked for every computation; path() once for each distinct
-/// (op, rank, peer, group), so it must depend on nothing else of the task, unless the model says so (paths_by_size()).
+/// A cost model. compute_time() is asked of each computation of the schedule, by its id. path() is asked once for each distinct
+/// (op, rank, peer, group), of any task like that, also of one that the schedule does not have: it must depend on nothing else of
+/// the task, unless the model says so (paths_by_size()).
 template <class Model>
-concept CostModel = requires(const Model& model, const Schedule& schedule, const Task& task, const Cluster& cluster) {
-  { model.compute_time(schedule, task, cluster) } -> std::same_as<Duration>;
-  { model.path(schedule, task, cluster) } -> std::same_as<Path>;
+concept CostModel = requires(const Model& model, const Schedule& schedule, TaskId computation, const Task& message,
+                             const Cluster& cluster) {
+  { model.compute_time(schedule, computation, cluster) } -> std::same_as<Duration>;
+  { model.path(schedule, message, cluster) } -> std::same_as<Path>;
 };
 
 /// Whether path() depends on the size of a task's messages (message_bytes()) too: on what a model's own paths_by_size() says.

@@ -14,7 +14,8 @@ struct FixedCost {
   Duration backward_weight;
   Duration transfer;  ///< of any pass, exchange or collective
 
-  Duration compute_time(const Schedule& schedule, const Task& task, const Cluster&) const {
+  Duration compute_time(const Schedule& schedule, TaskId id, const Cluster&) const {
+    const Task& task = schedule.task(id);
     const Passes passes = traits(task.op).passes;
     if (!passes.any()) return Duration{};
     Duration whole;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <tuple>
@@ -27,8 +28,8 @@ struct FoldedCost {
   const FoldedSchedule* folded;
   std::vector<Path> paths;  ///< [kind]
 
-  Duration compute_time(const Schedule& schedule, const Task& task, const Cluster& cluster) const {
-    return inner->compute_time(schedule, task, cluster);
+  Duration compute_time(const Schedule& schedule, TaskId id, const Cluster& cluster) const {
+    return inner->compute_time(schedule, id, cluster);
   }
   Path path(const Schedule&, const Task& task, const Cluster&) const { return paths[folded->kind(task)]; }
   bool paths_by_size() const { return tawpipe::paths_by_size(*inner); }
@@ -116,22 +117,36 @@ class LinkClasses {
   std::vector<LinkId> class_of_;        ///< [link] the first link of its class
 };
 
-/// The first computation that takes another rank another time than the kept one; empty if there is none.
+/// The first computation that takes a copy another time than the kept rank; empty if there is none.
 template <CostModel Inner>
 std::string find_unequal_computation(const FoldedSchedule& folded, const Cluster& cluster, const Inner& cost) {
-  std::map<Rank, std::map<std::tuple<Op, StageId, Bytes>, std::pair<Task, Duration>>> times;
+  std::set<std::tuple<Rank, Op, StageId, Bytes>> known;
+  std::vector<std::vector<Task>> distinct(folded.same_as.size());  // [kept rank]
   for (const Task& task : folded.schedule.tasks()) {
-    if (!is_compute(task.op)) continue;
-    auto& of_rank = times[task.rank];
-    if (of_rank.contains({task.op, task.stage, task.bytes})) continue;
-    of_rank[{task.op, task.stage, task.bytes}] = {task, cost.compute_time(folded.schedule, task, cluster)};
+    if (!is_compute(task.op) || !known.insert({task.rank, task.op, task.stage, task.bytes}).second) continue;
+    distinct[index(task.rank)].push_back(task);
   }
-  for (std::size_t rank = 0; rank < folded.same_as.size(); ++rank) {
-    for (const auto& [key, known] : times[folded.same_as[rank]]) {
-      Task task = known.first;
-      task.rank = id<Rank>(rank);
-      if (cost.compute_time(folded.schedule, task, cluster) != known.second) {
-        return concat("a ", name(task.op), " takes rank ", rank, " another time than rank ", number(known.first.rank));
+  std::vector<std::vector<Rank>> copies(distinct.size());  // [kept rank] itself first
+  for (std::size_t rank = 0; rank < copies.size(); ++rank) copies[index(folded.same_as[rank])].push_back(id<Rank>(rank));
+  for (std::size_t kept = 0; kept < copies.size(); ++kept) {
+    Schedule::Parts parts;
+    parts.ranks = folded.schedule.ranks();
+    parts.stages = folded.schedule.parts().stages;
+    for (const Rank copy : copies[kept]) {
+      for (Task task : distinct[kept]) {
+        task.rank = copy;
+        parts.tasks.push_back(task);
+      }
+    }
+    const Schedule all{folded.schedule.workload(), std::move(parts)};
+    std::vector<Duration> times;  // of the kept rank
+    for (std::size_t t = 0; t < all.tasks().size(); ++t) {
+      const Duration time = cost.compute_time(all, id<TaskId>(t), cluster);
+      if (t < distinct[kept].size()) {
+        times.push_back(time);
+      } else if (time != times[t % times.size()]) {
+        const Task& task = all.tasks()[t];
+        return concat("a ", name(task.op), " takes rank ", number(task.rank), " another time than rank ", kept);
       }
     }
   }

@@ -107,7 +107,8 @@ struct MeasuredCost {
   }
 
   /// @throws InputError  if the task's op was not measured.
-  Duration compute_time(const Schedule& schedule, const Task& task, const Cluster&) const {
+  Duration compute_time(const Schedule& schedule, TaskId id, const Cluster&) const {
+    const Task& task = schedule.task(id);
     if (task.op == Op::update) {
       if (!update) throw unmeasured(task.op);
       return seconds(update->once + update->byte * static_cast<double>(task.bytes.value()));

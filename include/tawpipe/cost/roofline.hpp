@@ -20,7 +20,8 @@ struct RooflineCost {
   Algorithm all_reduce = Algorithm::ring;
   bool nccl_collectives = false;  ///< collectives as NCCL's tuner would run each (nccl_path()), not as rings of Simple
 
-  Duration compute_time(const Schedule& schedule, const Task& task, const Cluster& cluster) const {
+  Duration compute_time(const Schedule& schedule, TaskId id, const Cluster& cluster) const {
+    const Task& task = schedule.task(id);
     const DeviceSpec& device = cluster.device(task.rank);
     const BytesPerSecond memory{device.memory_bandwidth.value() * memory_utilization};
     if (task.op == Op::update) return task.bytes * 2 / memory;  // each state is read and written

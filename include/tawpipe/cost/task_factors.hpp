@@ -12,17 +12,15 @@ namespace tawpipe::inline v0 {
 
 /// `inner` with the time of task t times `factors[t]` if it computes. Empty factors change nothing.
 /// Messages take `message(task)` times their latency and bytes.
-/// @pre tasks asked for stand in schedule.tasks(), as the simulator's do
 template <CostModel Inner, class Message>
 struct FactoredCost {
   const Inner& inner;
   std::span<const double> factors;
   Message message;
 
-  Duration compute_time(const Schedule& schedule, const Task& task, const Cluster& cluster) const {
-    const Duration time = inner.compute_time(schedule, task, cluster);
-    if (factors.empty()) return time;
-    return scaled(time, factors[static_cast<std::size_t>(&task - schedule.tasks().data())]);
+  Duration compute_time(const Schedule& schedule, TaskId id, const Cluster& cluster) const {
+    const Duration time = inner.compute_time(schedule, id, cluster);
+    return factors.empty() ? time : scaled(time, factors[index(id)]);
   }
   Path path(const Schedule& schedule, const Task& task, const Cluster& cluster) const {
     Path path = inner.path(schedule, task, cluster);

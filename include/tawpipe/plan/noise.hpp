@@ -1,5 +1,5 @@
 // What an even prediction leaves out: kernels that vary, slow devices, computation slowed by communication beside it.
-// Not: the simulation (simulate/simulator.hpp).
+// Not: the simulation (simulate/simulate.hpp).
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // The discrete-event engine: a task graph of waits and flows, run in integer picoseconds.
-// Not: what the tasks mean (simulate/simulator.hpp, simulate/task_graph.hpp), nor a schedule's order (simulate/lane_order.hpp).
+// Not: what the tasks mean (simulate/simulate.hpp, simulate/task_graph.hpp), nor a schedule's order (simulate/lane_order.hpp).
 #pragma once
 
 #include <cstddef>

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "tawpipe/cost/folded_cost.hpp"
-#include "tawpipe/simulate/simulator.hpp"
+#include "tawpipe/simulate/simulate.hpp"
 
 namespace tawpipe::inline v0 {
 
@@ -54,7 +54,7 @@ FoldedSimulation simulate_folded(const Schedule& logical, const Workload& whole,
       if (result.refusal.empty()) result.refusal = std::move(outcome.refusal);
       continue;
     }
-    Timeline timeline = Simulator{cluster, *std::move(outcome.cost)}.run(folded.schedule);
+    Timeline timeline = simulate(folded.schedule, cluster, *outcome.cost);
     result.run = FoldedRun{std::move(folded), std::move(timeline)};
     break;
   }

@@ -1,5 +1,5 @@
 // A schedule on a cluster as a plain task graph, as far as such a graph can say it.
-// Not: the graph's text (task_graph_text.hpp) nor the schedule's own simulation (simulator.hpp).
+// Not: the graph's text (task_graph_text.hpp) nor the schedule's own simulation (simulate.hpp).
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/cost/collective_cost.hpp"
 #include "tawpipe/cost/cost_model.hpp"
-#include "tawpipe/simulate/simulator.hpp"
+#include "tawpipe/simulate/simulate.hpp"
 #include "tawpipe/simulate/task_graph.hpp"
 
 namespace tawpipe::inline v0 {
@@ -48,7 +48,7 @@ class TaskGraphExport {
       }
       std::sort(after_.begin(), after_.end());
       after_.erase(std::unique(after_.begin(), after_.end()), after_.end());
-      add(schedule_.tasks()[t]);
+      add(id<TaskId>(t));
       out_.last.push_back(static_cast<std::int32_t>(out_.graph.tasks()) - 1);
     }
     set_speeds();
@@ -92,9 +92,10 @@ class TaskGraphExport {
     platform.inter_latency_s = to_seconds(between_.latency);
   }
 
-  void add(const Task& task) {
+  void add(TaskId id) {
+    const Task& task = schedule_.task(id);
     if (is_compute(task.op)) {
-      out_.graph.compute(number(task.rank), to_seconds(cost_.compute_time(schedule_, task, cluster_)), after_);
+      out_.graph.compute(number(task.rank), to_seconds(cost_.compute_time(schedule_, id, cluster_)), after_);
       return;
     }
     const Path whole = cost_.path(schedule_, task, cluster_);

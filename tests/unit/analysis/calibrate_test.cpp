@@ -10,7 +10,7 @@
 
 #include "schedules.hpp"
 #include "support/clusters.hpp"
-#include "tawpipe/simulate/simulator.hpp"
+#include "tawpipe/simulate/simulate.hpp"
 
 using namespace tawpipe::literals;
 using doctest::Approx;
@@ -20,7 +20,6 @@ using tawpipe::Cluster;
 using tawpipe::MeasuredCost;
 using tawpipe::MeasuredRun;
 using tawpipe::Schedule;
-using tawpipe::Simulator;
 using tawpipe::TaskId;
 using tawpipe::Timeline;
 
@@ -42,10 +41,6 @@ MeasuredCost truth() {
 Schedule build(const std::string& name, const Cluster& cluster, const tawpipe::Workload& workload) {
   return tawpipe::build_schedule(name,
                                  {.workload = workload, .nodes = cluster.groups_by_node(), .options = {}, .device_memory = {}});
-}
-
-Timeline simulate(const Schedule& schedule, const Cluster& cluster, const MeasuredCost& cost) {
-  return Simulator{cluster, cost}.run(schedule);
 }
 
 const tawpipe::CalibrationClass& class_of(const Calibration& found, const std::string& name) {

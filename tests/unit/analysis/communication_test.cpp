@@ -29,7 +29,7 @@ TEST_CASE("what computation hides is busy and not exposed") {
   const Schedule schedule = schedules::gpipe(Workload::abstract(2, 2), 2);
   const FixedCost cost{
       .forward = seconds(2), .backward_input = seconds(2), .backward_weight = seconds(1), .transfer = seconds(1)};
-  const Communication found = communication(schedule, Simulator{two.cluster, cost}.run(schedule));
+  const Communication found = communication(schedule, simulate(schedule, two.cluster, cost));
   // Rank 0 sends 2 s, of which the second hop (4 .. 5 s) stands alone.
   CHECK(found.lane_busy_s[1] == doctest::Approx(1));
   CHECK(found.lane_exposed_s[1] == doctest::Approx(0.5));

@@ -24,7 +24,7 @@ TEST_CASE("the parts of a critical path add up to the makespan") {
     const Schedule schedule = schedules::gpipe(Workload::abstract(2, microbatches), 2);
     const FixedCost cost{
         .forward = seconds(2), .backward_input = seconds(2), .backward_weight = seconds(1), .transfer = seconds(7)};
-    const Timeline timeline = Simulator{two.cluster, cost}.run(schedule);
+    const Timeline timeline = simulate(schedule, two.cluster, cost);
     Duration sum;
     for (const Duration time : critical_path(schedule, timeline).time_of_op) sum += time;
     CHECK(sum == timeline.makespan());

@@ -31,7 +31,7 @@ TEST_CASE("GPipe keeps every microbatch's activation") {
     const Schedule schedule = schedules::gpipe(Workload::abstract(2, m), 2);
     const FixedCost cost{
         .forward = seconds(1), .backward_input = seconds(1), .backward_weight = seconds(1), .transfer = Duration{}};
-    const auto peaks = peak_memory(schedule, Simulator{two.cluster, cost}.run(schedule));
+    const auto peaks = peak_memory(schedule, simulate(schedule, two.cluster, cost));
     // m saved on the first rank, and one output on its way out at the end of the last forward.
     CHECK(of(peaks[0], BufferKind::activations) == (m + 1) * mb);
   }
@@ -43,7 +43,7 @@ TEST_CASE("a rank is out of memory when its peak exceeds its device") {
   const Schedule many = schedules::gpipe(Workload::abstract(2, 200), 2);
   const FixedCost cost{
       .forward = seconds(1), .backward_input = seconds(1), .backward_weight = seconds(1), .transfer = Duration{}};
-  const auto ranks = out_of_memory(peak_memory(many, Simulator{two.cluster, cost}.run(many)), two.cluster);
+  const auto ranks = out_of_memory(peak_memory(many, simulate(many, two.cluster, cost)), two.cluster);
   CHECK(ranks.size() == 2);
   // 4 MB of 100 MB fit into 4 %, not into less.
   CHECK(out_of_memory(peak_memory(two.schedule, two.timeline), two.cluster, 0.04).empty());

@@ -25,7 +25,7 @@ TEST_CASE("throughput is tokens over time and devices, MFU model operations over
   const Transformer model{.name = "m", .layers = 2, .hidden = 64, .heads = 4, .kv_heads = 4, .intermediate = 128, .vocab = 100};
   const Workload work{model, Batch{.sequence = 32, .microbatch_size = 1, .global_batch = 4}, Recompute::full};
   const Schedule schedule = schedules::gpipe(work, 2);
-  const Timeline timeline = Simulator{two.cluster, RooflineCost{.utilization = 0.5}}.run(schedule);
+  const Timeline timeline = simulate(schedule, two.cluster, RooflineCost{.utilization = 0.5});
   const Summary summary = summarize(schedule, two.cluster, timeline);
   const double time = to_seconds(timeline.makespan());
   CHECK(summary.tokens_per_device_per_second == doctest::Approx(4 * 32 / time / 2));

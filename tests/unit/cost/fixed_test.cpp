@@ -13,21 +13,22 @@ using tawpipe::Op;
 using tawpipe::Rank;
 using tawpipe::StageId;
 using tawpipe::Task;
+using tawpipe::TaskId;
 
 namespace {
 
 const FixedCost fixed{.forward = 12_s, .backward_input = 24_s, .backward_weight = 36_s, .transfer = 5_s};
 
-/// A schedule of `stages` stages for 2 devices.
-tawpipe::Schedule of_stages(int stages) {
+/// A task alone in a schedule of `stages` stages for 2 devices.
+tawpipe::Schedule only(const Task& task, int stages) {
   tawpipe::ScheduleBuilder builder{"test", tawpipe::Workload::abstract(2, 1), 2, {"compute"}};
   builder.stages(builder.workload().split(stages));
+  builder.add(task, {});
   return builder.build();
 }
 
 tawpipe::Duration time_of(Op op, int stages) {
-  const Task task{.op = op, .rank = Rank{0}, .stage = StageId{0}};
-  return fixed.compute_time(of_stages(stages), task, support::cluster(2));
+  return fixed.compute_time(only({.op = op, .rank = Rank{0}, .stage = StageId{0}}, stages), TaskId{0}, support::cluster(2));
 }
 
 }  // namespace
@@ -49,7 +50,7 @@ TEST_CASE("several stages a device divide its time evenly") {
 
 TEST_CASE("every transfer takes one hop's time, whatever its size, and loads nothing") {
   const Task task{.op = Op::pass, .rank = Rank{0}, .peer = Rank{1}, .bytes = 7_GB};
-  const auto path = fixed.path(of_stages(2), task, support::cluster(2));
+  const auto path = fixed.path(only(task, 2), task, support::cluster(2));
   CHECK(path.latency == 5_s);
   CHECK(path.loads.empty());
   CHECK(path.fraction == 0);

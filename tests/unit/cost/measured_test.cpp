@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <string>
+#include <vector>
 
 #include "support/clusters.hpp"
 #include "tawpipe/schedule/schedule_builder.hpp"
@@ -24,12 +25,13 @@ using tawpipe::Task;
 namespace {
 
 /// Three stages: embedding and 2 layers; 3 layers; 1 layer and head. Ranks 0 and 1 share a node, as do 2 and 3.
-Schedule three_stages() {
+Schedule three_stages(const std::vector<Task>& tasks = {}) {
   const tawpipe::Workload workload = support::transformer(6, 4);
   tawpipe::ScheduleBuilder builder{"test", workload, 4, {"compute"}};
   builder.stages({workload.stage(0, 2, true, false), workload.stage(2, 3, false, false), workload.stage(5, 1, false, true)});
   builder.group({Rank{0}, Rank{1}});
   builder.group({Rank{0}, Rank{1}, Rank{2}, Rank{3}});
+  for (const Task& task : tasks) builder.add(task, {});
   return builder.build();
 }
 
@@ -44,8 +46,8 @@ MeasuredCost measured() {
 }
 
 double seconds_of(const MeasuredCost& cost, Op op, int stage, std::int64_t bytes = 0) {
-  const Task task{.op = op, .rank = Rank{0}, .stage = StageId{stage}, .bytes = Bytes{bytes}};
-  return tawpipe::to_seconds(cost.compute_time(three_stages(), task, support::cluster(4, 2)));
+  const Schedule schedule = three_stages({{.op = op, .rank = Rank{0}, .stage = StageId{stage}, .bytes = Bytes{bytes}}});
+  return tawpipe::to_seconds(cost.compute_time(schedule, tawpipe::TaskId{0}, support::cluster(4, 2)));
 }
 
 Path path_of(const Task& task) { return measured().path(three_stages(), task, support::cluster(4, 2)); }

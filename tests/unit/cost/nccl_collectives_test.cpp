@@ -9,7 +9,7 @@
 
 #include "tawpipe/cost/roofline.hpp"
 #include "tawpipe/schedule/schedule_builder.hpp"
-#include "tawpipe/simulate/simulator.hpp"
+#include "tawpipe/simulate/simulate.hpp"
 #include "tawpipe/topology/cluster_builder.hpp"
 
 using namespace tawpipe::literals;
@@ -146,7 +146,7 @@ TEST_CASE("sizes of one group have paths of their own, and two flows still share
   gather(one, Rank{0}, 960'000'000, 0);
   gather(other, Rank{1}, 960'000'000, 1);
   const tawpipe::Schedule schedule = builder.build();
-  const tawpipe::Timeline timeline = tawpipe::Simulator{cluster, cost}.run(schedule);
+  const tawpipe::Timeline timeline = tawpipe::simulate(schedule, cluster, cost);
   // LL: 6.6 + 2.7 us, 1 kB at 48 GB/s (half the bus, two ranks in one step).
   CHECK(tawpipe::to_seconds(timeline.end[0].since_start()) == Approx(9.3e-6 + 1000 / 48e9));
   // Simple: 8.4 + 14 us; 480 MB over each edge, two flows on an adapter of 48 GB/s: 20 ms, not 10.

@@ -26,7 +26,7 @@ using tawpipe::Task;
 namespace {
 
 /// One stage: 1e12 operations forward, 3e12 + 2e12 backward, 0.5e12 again; 8e8 and 1.6e9 bytes of traffic.
-Schedule one_stage(int ranks = 1) {
+Schedule one_stage(int ranks, const std::vector<Task>& tasks = {}) {
   tawpipe::ScheduleBuilder builder{"test", tawpipe::Workload::abstract(1, 1), ranks, {"compute"}};
   tawpipe::StageWork work;
   work.forward = Flops{1e12};
@@ -39,6 +39,7 @@ Schedule one_stage(int ranks = 1) {
   std::vector<Rank> all;
   for (int r = 0; r < ranks; ++r) all.push_back(Rank{r});
   builder.group(all);
+  for (const Task& task : tasks) builder.add(task, {});
   return builder.build();
 }
 
@@ -46,8 +47,8 @@ Schedule one_stage(int ranks = 1) {
 const RooflineCost cost{.utilization = 0.5, .memory_utilization = 0.8, .overhead = 10_us};
 
 double seconds_of(Op op) {
-  const Task task{.op = op, .rank = Rank{0}, .stage = StageId{0}, .bytes = Bytes{400'000'000}};
-  return tawpipe::to_seconds(cost.compute_time(one_stage(), task, support::cluster(1)));
+  const Schedule schedule = one_stage(1, {{.op = op, .rank = Rank{0}, .stage = StageId{0}, .bytes = Bytes{400'000'000}}});
+  return tawpipe::to_seconds(cost.compute_time(schedule, tawpipe::TaskId{0}, support::cluster(1)));
 }
 
 Path path_of(const Task& task, const Cluster& cluster) { return cost.path(one_stage(cluster.ranks()), task, cluster); }

@@ -13,7 +13,7 @@
 #include "support/toy_training.hpp"
 #include "tawpipe/analysis/memory.hpp"
 #include "tawpipe/cost/roofline.hpp"
-#include "tawpipe/simulate/simulator.hpp"
+#include "tawpipe/simulate/simulate.hpp"
 
 using namespace support;
 using namespace tawpipe;
@@ -96,7 +96,7 @@ TEST_CASE("without alignment the plan takes the simulated peak, or little more, 
       continue;
     }
     const Schedule& schedule = *built;
-    const Timeline expected = Simulator{cluster, RooflineCost{}}.run(schedule);
+    const Timeline expected = simulate(schedule, cluster, RooflineCost{});
     const auto peaks = peak_memory(schedule, expected);
     const Lowering lowering{schedule};
     for (int r = 0; r < schedule.ranks(); ++r) {

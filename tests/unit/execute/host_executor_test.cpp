@@ -11,7 +11,7 @@
 #include "tawpipe/analysis/traffic.hpp"
 #include "tawpipe/cost/roofline.hpp"
 #include "tawpipe/schedule/gradient_norm.hpp"
-#include "tawpipe/simulate/simulator.hpp"
+#include "tawpipe/simulate/simulate.hpp"
 
 using namespace support;
 using namespace tawpipe;
@@ -147,7 +147,7 @@ TEST_CASE("memory that is laid out for one timing serves all others") {
     if (refuses(name, request)) continue;
     CAPTURE(name);
     const Schedule schedule = build_schedule(name, request);
-    const Timeline expected = Simulator{cluster, RooflineCost{}}.run(schedule);
+    const Timeline expected = simulate(schedule, cluster, RooflineCost{});
     const ToyOutcome still = train_by_threads(schedule, 2);
     for (std::uint64_t seed = 0; seed <= 4; ++seed) {
       const ToyOutcome shaken = train_by_threads(

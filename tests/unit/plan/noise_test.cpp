@@ -10,7 +10,7 @@
 #include "support/two_ranks.hpp"
 #include "tawpipe/cost/fixed.hpp"
 #include "tawpipe/cost/task_factors.hpp"
-#include "tawpipe/simulate/simulator.hpp"
+#include "tawpipe/simulate/simulate.hpp"
 #include "tawpipe/topology/cluster_builder.hpp"
 
 using tawpipe::InputError;
@@ -73,7 +73,7 @@ TEST_CASE("factors stretch computations, and interference those that have data i
   const std::vector<double> twice(schedule.tasks().size(), 2.0);
   using Cost = tawpipe::FactoredCost<tawpipe::FixedCost, decltype(message)>;
   // 4 microbatches of 3 s on one rank, each twice as long
-  const auto timeline = tawpipe::Simulator{cluster, Cost{cost, twice, message}}.run(schedule);
+  const auto timeline = tawpipe::simulate(schedule, cluster, Cost{cost, twice, message});
   CHECK(timeline.makespan() == seconds(24));
   // nothing travels on one rank: no computation has anything beside it
   for (const double part : tawpipe::communication_beside(schedule, timeline)) CHECK(part == 0);

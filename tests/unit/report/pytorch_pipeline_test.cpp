@@ -13,7 +13,7 @@
 #include "tawpipe/analysis/validate.hpp"
 #include "tawpipe/cost/fixed.hpp"
 #include "tawpipe/model/models.hpp"
-#include "tawpipe/simulate/simulator.hpp"
+#include "tawpipe/simulate/simulate.hpp"
 #include "tawpipe/topology/cluster_dimensions.hpp"
 
 using namespace tawpipe;
@@ -37,7 +37,7 @@ Schedule built(const std::string& name, int ranks, std::int64_t microbatches, co
 Duration makespan(const Schedule& schedule) {
   const Cluster cluster = cluster_from_dimensions("1x" + std::to_string(schedule.ranks()));
   const FixedCost cost{.forward = 10_us, .backward_input = 12_us, .backward_weight = 8_us, .transfer = 1_us};
-  const Timeline timeline = Simulator{cluster, cost}.run(schedule);
+  const Timeline timeline = simulate(schedule, cluster, cost);
   TimePoint last;
   for (const TimePoint end : timeline.end) last = std::max(last, end);
   return last.since_start();

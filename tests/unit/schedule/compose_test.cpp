@@ -9,7 +9,7 @@
 #include "tawpipe/analysis/validate.hpp"
 #include "tawpipe/cost/fixed.hpp"
 #include "tawpipe/cost/roofline.hpp"
-#include "tawpipe/simulate/simulator.hpp"
+#include "tawpipe/simulate/simulate.hpp"
 #include "tawpipe/topology/cluster_builder.hpp"
 
 using namespace tawpipe;
@@ -84,7 +84,7 @@ TEST_CASE("every schedule composes: form, order and races are clean, and it simu
       CHECK(schedule.ranks() == 16);
       const Diagnostics found = validate(schedule, cluster);
       CHECK_MESSAGE(found.ok(), found.text());
-      const Timeline timeline = Simulator{cluster, RooflineCost{}}.run(schedule);
+      const Timeline timeline = simulate(schedule, cluster, RooflineCost{});
       CHECK(timeline.makespan() > Duration{});
     }
   }
@@ -132,7 +132,7 @@ TEST_CASE("a stage's collectives as one task take as long as one after each laye
     const RankMap map{layout, 4};
     const auto makespan = [&](const char* name) {
       const Schedule logical = build_schedule(name, {.workload = work(4), .nodes = DeviceGroups{{1}}, .options = {}});
-      return to_seconds(Simulator{cluster, RooflineCost{}}.run(compose(logical, work(4), layout, map)).makespan());
+      return to_seconds(simulate(compose(logical, work(4), layout, map), cluster, RooflineCost{}).makespan());
     };
     CHECK(makespan("gpipe") == doctest::Approx(makespan("ddp")).epsilon(1e-3));
   }

@@ -1,5 +1,5 @@
 // Tests of simulate/lane_order.hpp: a schedule's tasks start when its graph, written out, lets them start.
-// Not: how long they take (simulator_test.cpp).
+// Not: how long they take (simulate_test.cpp).
 #include "tawpipe/simulate/lane_order.hpp"
 
 #include <doctest/doctest.h>
@@ -16,7 +16,7 @@
 #include "tawpipe/schedule/fold.hpp"
 #include "tawpipe/schedule/schedule_builder.hpp"
 #include "tawpipe/schedule/schedules/gpipe.hpp"
-#include "tawpipe/simulate/simulator.hpp"
+#include "tawpipe/simulate/simulate.hpp"
 
 using namespace tawpipe;
 

@@ -1,5 +1,5 @@
 // Tests of simulate/task_graph_export.hpp: schedules as plain graphs.
-// Not: the schedules' own simulation (simulator_test.cpp).
+// Not: the schedules' own simulation (simulate_test.cpp).
 #include "tawpipe/simulate/task_graph_export.hpp"
 
 #include <doctest/doctest.h>
@@ -26,7 +26,6 @@ using tawpipe::Op;
 using tawpipe::Rank;
 using tawpipe::RooflineCost;
 using tawpipe::Schedule;
-using tawpipe::Simulator;
 using tawpipe::Timeline;
 using tawpipe::Workload;
 
@@ -35,7 +34,7 @@ namespace {
 /// The latest difference between a schedule's own times and those of the graph, where both have the task.
 tawpipe::Duration difference(const Schedule& schedule, const Cluster& cluster, const RooflineCost& model) {
   const ExportedTaskGraph exported = tawpipe::export_task_graph(schedule, cluster, model);
-  const Timeline own = Simulator{cluster, model}.run(schedule);
+  const Timeline own = simulate(schedule, cluster, model);
   const Timeline graph = simulate(exported.graph);
   tawpipe::Duration largest;
   for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {

@@ -13,7 +13,7 @@
 #include "support/clusters.hpp"
 #include "support/unit_computations.hpp"
 #include "tawpipe/cost/fixed.hpp"
-#include "tawpipe/simulate/simulator.hpp"
+#include "tawpipe/simulate/simulate.hpp"
 
 using namespace tawpipe::literals;
 using support::count;
@@ -65,7 +65,7 @@ TEST_CASE("ZeRO-1 scatters and gathers each unit once an iteration, ZeRO-2 scatt
 TEST_CASE("a gather of new weights waits for every rank's update, which wait for the last gradient") {
   const Schedule schedule = zero1(Workload::abstract(3, 3), DeviceGroups::even(3, 1));
   const tawpipe::FixedCost cost{.forward = 1_s, .backward_input = 1_s, .backward_weight = 1_s, .transfer = 5_s};
-  const auto timeline = tawpipe::Simulator{support::cluster(3), cost}.run(schedule);
+  const auto timeline = tawpipe::simulate(schedule, support::cluster(3), cost);
   tawpipe::TimePoint last_sum;
   for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
     if (schedule.tasks()[t].op == Op::reduce_scatter) last_sum = std::max(last_sum, timeline.end[t]);

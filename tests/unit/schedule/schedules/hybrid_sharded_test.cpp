@@ -12,7 +12,7 @@
 #include "support/clusters.hpp"
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/cost/fixed.hpp"
-#include "tawpipe/simulate/simulator.hpp"
+#include "tawpipe/simulate/simulate.hpp"
 
 using namespace tawpipe::literals;
 using tawpipe::DeviceGroups;
@@ -91,7 +91,7 @@ TEST_CASE("sums over the nodes run beside the rest of the backward, on a lane of
   const tawpipe::FixedCost cost{.forward = 1_s, .backward_input = 1_s, .backward_weight = 1_s, .transfer = 1_s};
   const auto makespan = [&](bool overlap) {
     const Schedule schedule = hybrid_sharded(Workload::abstract(4, 4), nodes, {.prefetch = 1, .overlap = overlap});
-    return tawpipe::Simulator{support::cluster(4, 2), cost}.run(schedule).makespan();
+    return tawpipe::simulate(schedule, support::cluster(4, 2), cost).makespan();
   };
   CHECK(makespan(true) == 15_s);
   CHECK(makespan(false) == 12_s + 8_s + 4_s + 4_s);  // work, gathers, scatters, and each rank's rail once a unit

@@ -104,7 +104,7 @@ TEST_CASE("what backward_weight does not need is released at the end of backward
   const auto peak = [&](tawpipe::Share kept) {
     program.kept = kept;
     const Schedule schedule = pipeline("released", Workload::abstract(1, 2), program, {});
-    const auto timeline = tawpipe::Simulator{support::cluster(1), hops}.run(schedule);
+    const auto timeline = tawpipe::simulate(schedule, support::cluster(1), hops);
     return tawpipe::peak_memory(schedule, timeline)[0].by_kind[static_cast<std::size_t>(tawpipe::BufferKind::activations)];
   };
   CHECK(peak({1, 1}) == 2_MB);  // both microbatches' 1 MB

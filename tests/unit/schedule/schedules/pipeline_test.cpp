@@ -15,7 +15,7 @@
 #include "tawpipe/cost/fixed.hpp"
 #include "tawpipe/schedule/schedules/gpipe.hpp"
 #include "tawpipe/schedule/schedules/one_f_one_b.hpp"
-#include "tawpipe/simulate/simulator.hpp"
+#include "tawpipe/simulate/simulate.hpp"
 
 using namespace tawpipe::literals;
 using support::count;
@@ -23,7 +23,6 @@ using tawpipe::FixedCost;
 using tawpipe::Op;
 using tawpipe::Payload;
 using tawpipe::Schedule;
-using tawpipe::Simulator;
 using tawpipe::Workload;
 using tawpipe::schedules::Action;
 using tawpipe::schedules::gpipe;
@@ -61,7 +60,7 @@ TEST_CASE("GPipe takes (m + p-1)(F+B) + 2(p-1)c") {
       CAPTURE(p);
       CAPTURE(m);
       const auto expected = whole(cost) * (m + p - 1) + cost.transfer * (2 * (p - 1));
-      CHECK(Simulator{cluster, cost}.run(gpipe(Workload::abstract(p, m), p)).makespan() == expected);
+      CHECK(simulate(gpipe(Workload::abstract(p, m), p), cluster, cost).makespan() == expected);
     }
   }
 }
@@ -75,7 +74,7 @@ TEST_CASE("1F1B takes (m + p-1)(F+B) + c[2(p-1)m/p + 2(p-2)] where p divides m")
         CAPTURE(p);
         CAPTURE(m);
         const auto expected = whole(cost) * (m + p - 1) + cost.transfer * (2 * (p - 1) * (m / p) + 2 * (p - 2));
-        CHECK(Simulator{cluster, cost}.run(schedule).makespan() == expected);
+        CHECK(simulate(schedule, cluster, cost).makespan() == expected);
       }
     }
   }
@@ -83,7 +82,7 @@ TEST_CASE("1F1B takes (m + p-1)(F+B) + c[2(p-1)m/p + 2(p-2)] where p divides m")
 
 TEST_CASE("1F1B on one rank is plain training") {
   const FixedCost& cost = costs_with_short_hops[0];
-  CHECK(Simulator{support::cluster(1), cost}.run(one_f_one_b(Workload::abstract(1, 7), 1)).makespan() == whole(cost) * 7);
+  CHECK(simulate(one_f_one_b(Workload::abstract(1, 7), 1), support::cluster(1), cost).makespan() == whole(cost) * 7);
 }
 
 TEST_CASE("without communication cost 1F1B takes as long as GPipe for any number of microbatches") {
@@ -92,7 +91,7 @@ TEST_CASE("without communication cost 1F1B takes as long as GPipe for any number
       CAPTURE(p);
       CAPTURE(m);
       const auto made =
-          Simulator{support::cluster(p), costs_with_short_hops[1]}.run(one_f_one_b(Workload::abstract(p, m), p)).makespan();
+          simulate(one_f_one_b(Workload::abstract(p, m), p), support::cluster(p), costs_with_short_hops[1]).makespan();
       CHECK(made == 30_s * (m + p - 1));
     }
   }
@@ -113,9 +112,11 @@ TEST_CASE("transfers that hold the compute lane never make a pipeline faster") {
       CAPTURE(p);
       CAPTURE(m);
       const Workload work = Workload::abstract(p, m);
-      const Simulator simulator{support::cluster(p), costs_with_short_hops[0]};
-      CHECK(simulator.run(gpipe(work, p, {.overlap = false})).makespan() >= simulator.run(gpipe(work, p)).makespan());
-      CHECK(simulator.run(one_f_one_b(work, p, {.overlap = false})).makespan() >= simulator.run(one_f_one_b(work, p)).makespan());
+      const auto cluster = support::cluster(p);
+      CHECK(simulate(gpipe(work, p, {.overlap = false}), cluster, costs_with_short_hops[0]).makespan() >=
+            simulate(gpipe(work, p), cluster, costs_with_short_hops[0]).makespan());
+      CHECK(simulate(one_f_one_b(work, p, {.overlap = false}), cluster, costs_with_short_hops[0]).makespan() >=
+            simulate(one_f_one_b(work, p), cluster, costs_with_short_hops[0]).makespan());
     }
   }
 }
@@ -138,7 +139,7 @@ TEST_CASE("two stages on one rank hand over without a transfer") {
   const Schedule schedule = pipeline("folded", Workload::abstract(2, 1), program, {});
   CHECK(count(schedule, Op::pass) == 2);
   // 2 devices' shares in 3 stages: 2/3 of 30 s and of 60 s each; six computations one after the other, two hops of 1 s
-  CHECK(Simulator{support::cluster(2), costs_with_short_hops[0]}.run(schedule).makespan() == 20_s * 3 + 40_s * 3 + 2_s);
+  CHECK(simulate(schedule, support::cluster(2), costs_with_short_hops[0]).makespan() == 20_s * 3 + 40_s * 3 + 2_s);
 }
 
 TEST_CASE("a backward in two halves sends after the first and adds its gradient in the second") {
@@ -147,7 +148,7 @@ TEST_CASE("a backward in two halves sends after the first and adds its gradient 
                                             {{Op::forward, 1, 0}, {Op::backward_input, 1, 0}, {Op::backward_weight, 1, 0}}}};
   const Schedule schedule = pipeline("split", Workload::abstract(2, 1), program, {});
   // 30, hop, 30, 40, hop, 40, 20: rank 1's 20 s run beside the hop and rank 0's 40 s
-  CHECK(Simulator{support::cluster(2), costs_with_short_hops[0]}.run(schedule).makespan() == 162_s);
+  CHECK(simulate(schedule, support::cluster(2), costs_with_short_hops[0]).makespan() == 162_s);
 }
 
 TEST_CASE("a tied embedding on two ranks is summed over both, an untied one is not") {

@@ -15,7 +15,7 @@
 #include "tawpipe/cost/fixed.hpp"
 #include "tawpipe/cost/roofline.hpp"
 #include "tawpipe/model/models.hpp"
-#include "tawpipe/simulate/simulator.hpp"
+#include "tawpipe/simulate/simulate.hpp"
 #include "tawpipe/topology/cluster_file.hpp"
 
 using namespace tawpipe::literals;
@@ -26,7 +26,6 @@ using tawpipe::FixedCost;
 using tawpipe::Op;
 using tawpipe::Rank;
 using tawpipe::Schedule;
-using tawpipe::Simulator;
 using tawpipe::TaskId;
 using tawpipe::Timeline;
 using tawpipe::Workload;
@@ -91,7 +90,7 @@ Span span_of(const Schedule& schedule, const Timeline& timeline, Rank rank, Op o
 
 TEST_CASE("as the paper draws it an iteration takes (N/P)(3P+1) + D-1 forwards") {
   for_each_size([](int p, int d, int n) {
-    const Timeline timeline = Simulator{support::cluster(p, d), unit}.run(build(p, d, n, {.order = Order::paper}));
+    const Timeline timeline = simulate(build(p, d, n, {.order = Order::paper}), support::cluster(p, d), unit);
     CHECK(timeline.makespan() == 1_s * (std::int64_t{n} / p * (3 * p + 1) + d - 1));
   });
 }
@@ -99,7 +98,7 @@ TEST_CASE("as the paper draws it an iteration takes (N/P)(3P+1) + D-1 forwards")
 TEST_CASE("as the paper draws it the bubble is ((D-1)P + N) / ((3N+D-1)P + N)") {
   for_each_size([](int p, int d, int n) {
     const Schedule schedule = build(p, d, n, {.order = Order::paper});
-    const Timeline timeline = Simulator{support::cluster(p, d), unit}.run(schedule);
+    const Timeline timeline = simulate(schedule, support::cluster(p, d), unit);
     const std::int64_t total = p * timeline.makespan().value();
     std::int64_t idle = total;
     for (int r = 0; r < p; ++r) idle -= work_of(schedule, timeline, Rank{r});
@@ -111,7 +110,7 @@ TEST_CASE("as the paper draws it the bubble is ((D-1)P + N) / ((3N+D-1)P + N)") 
 
 TEST_CASE("the paper's figure: six devices in three groups take 21 s, a seventh of it idle") {
   const Schedule schedule = build(6, 3, 6, {.order = Order::paper});
-  const Timeline timeline = Simulator{support::cluster(6, 3), unit}.run(schedule);
+  const Timeline timeline = simulate(schedule, support::cluster(6, 3), unit);
   CHECK(timeline.makespan() == 21_s);
   // Six shards, so six forwards and six backwards of two units. Group 0: 0..6, 6..18, then its idle unit to 19. Group 1 starts
   // one unit late and pauses one between: 1..7, 8..20. Group 2: 2..8, 9..21.
@@ -133,9 +132,9 @@ TEST_CASE("the paper's figure: six devices in three groups take 21 s, a seventh 
 
 TEST_CASE("eager order is never slower than the paper's and needs at most 3N + D-1 forwards") {
   for_each_size([](int p, int d, int n) {
-    const Simulator simulator{support::cluster(p, d), unit};
-    const Duration eager = simulator.run(build(p, d, n, {})).makespan();
-    CHECK(eager <= simulator.run(build(p, d, n, {.order = Order::paper})).makespan());
+    const auto cluster = support::cluster(p, d);
+    const Duration eager = simulate(build(p, d, n, {}), cluster, unit).makespan();
+    CHECK(eager <= simulate(build(p, d, n, {.order = Order::paper}), cluster, unit).makespan());
     CHECK(eager <= 1_s * (std::int64_t{3} * n + d - 1));
     CHECK(eager >= 1_s * (std::int64_t{3} * n));  // each device has N/P microbatches of P shards of 3 units
   });
@@ -148,22 +147,24 @@ TEST_CASE("more buffers never make it slower, one buffer or no overlap never fas
     const int d = size.second;
     CAPTURE(p);
     CAPTURE(d);
-    const Simulator simulator{support::cluster(p, d), cost};
-    const Duration one = simulator.run(build(p, d, 2 * p, {.buffers = 1})).makespan();
-    const Duration two = simulator.run(build(p, d, 2 * p, {.buffers = 2})).makespan();
-    const Duration three = simulator.run(build(p, d, 2 * p, {.buffers = 3})).makespan();
-    const Duration serial = simulator.run(build(p, d, 2 * p, {.overlap = false})).makespan();
+    const auto cluster = support::cluster(p, d);
+    const Duration one = simulate(build(p, d, 2 * p, {.buffers = 1}), cluster, cost).makespan();
+    const Duration two = simulate(build(p, d, 2 * p, {.buffers = 2}), cluster, cost).makespan();
+    const Duration three = simulate(build(p, d, 2 * p, {.buffers = 3}), cluster, cost).makespan();
+    const Duration serial = simulate(build(p, d, 2 * p, {.overlap = false}), cluster, cost).makespan();
     CHECK(two <= one);
     CHECK(three <= two);
     CHECK(two <= serial);
-    CHECK(serial > simulator.run(build(p, d, 2 * p, {})).makespan());
+    CHECK(serial > simulate(build(p, d, 2 * p, {}), cluster, cost).makespan());
   }
 }
 
 TEST_CASE("prefetching in backward steps alone lies between always and never") {
   const FixedCost cost{.forward = 10_s, .backward_input = 10_s, .backward_weight = 10_s, .transfer = 3_s};
-  const Simulator simulator{support::cluster(6, 3), cost};
-  const auto time = [&](Prefetch prefetch) { return simulator.run(build(6, 3, 12, {.prefetch = prefetch})).makespan(); };
+  const auto cluster = support::cluster(6, 3);
+  const auto time = [&](Prefetch prefetch) {
+    return simulate(build(6, 3, 12, {.prefetch = prefetch}), cluster, cost).makespan();
+  };
   CHECK(time(Prefetch::on) < time(Prefetch::backward));
   CHECK(time(Prefetch::backward) < time(Prefetch::off));
 }
@@ -200,7 +201,7 @@ TEST_CASE("with more shards than ranks the work stays and the groups start close
   // Two shards a rank: steps of half a unit. Paper order: a round of 3P units and half an idle one, groups half a unit apart.
   for (const auto& [p, d] : {std::pair{4, 2}, {6, 3}, {8, 4}}) {
     const Timeline timeline =
-        Simulator{support::cluster(p, d), unit}.run(build(p, d, 2 * p, {.order = Order::paper, .shards = 2 * p}));
+        simulate(build(p, d, 2 * p, {.order = Order::paper, .shards = 2 * p}), support::cluster(p, d), unit);
     CHECK(timeline.makespan() == 500_ms * (2 * (6 * p + 1) + d - 1));
   }
 }
@@ -212,9 +213,10 @@ struct SpeedCost {
   FixedCost fixed;
   std::vector<double> speeds;  ///< [rank]
 
-  Duration compute_time(const Schedule& schedule, const tawpipe::Task& task, const tawpipe::Cluster& cluster) const {
-    const Duration time = fixed.compute_time(schedule, task, cluster);
-    return Duration{static_cast<std::int64_t>(static_cast<double>(time.value()) / speeds[tawpipe::index(task.rank)])};
+  Duration compute_time(const Schedule& schedule, tawpipe::TaskId id, const tawpipe::Cluster& cluster) const {
+    const Duration time = fixed.compute_time(schedule, id, cluster);
+    const double speed = speeds[tawpipe::index(schedule.task(id).rank)];
+    return Duration{static_cast<std::int64_t>(static_cast<double>(time.value()) / speed)};
   }
   tawpipe::Path path(const Schedule& schedule, const tawpipe::Task& task, const tawpipe::Cluster& cluster) const {
     return fixed.path(schedule, task, cluster);
@@ -227,12 +229,12 @@ TEST_CASE("with speeds each rank runs microbatches in proportion, and a round ta
   // Two groups of two, the first twice as fast: rounds of 2+2+1+1 = 6 microbatches, 4 shards. A step takes 1 s forward and 2 s
   // backward, whoever runs it: 4 x 3 s a round. Equal rounds have 4 microbatches and take as long.
   const SpeedCost cost{unit, {2, 2, 1, 1}};
-  const Simulator simulator{support::cluster(4, 2), cost};
+  const auto cluster = support::cluster(4, 2);
   for (const int rounds : {2, 4, 10}) {
     const int microbatches = 6 * rounds;
-    CHECK(simulator.run(build(4, 2, microbatches, {.speeds = {2, 1}})).makespan() == 1_s * (12 * rounds));
-    CHECK(simulator.run(build(4, 2, microbatches, {.speeds = {2, 2, 1, 1}})).makespan() == 1_s * (12 * rounds));
-    CHECK(simulator.run(build(4, 2, microbatches, {})).makespan() == 1_s * (12 * rounds * 3 / 2));
+    CHECK(simulate(build(4, 2, microbatches, {.speeds = {2, 1}}), cluster, cost).makespan() == 1_s * (12 * rounds));
+    CHECK(simulate(build(4, 2, microbatches, {.speeds = {2, 2, 1, 1}}), cluster, cost).makespan() == 1_s * (12 * rounds));
+    CHECK(simulate(build(4, 2, microbatches, {}), cluster, cost).makespan() == 1_s * (12 * rounds * 3 / 2));
   }
 }
 
@@ -245,8 +247,8 @@ TEST_CASE("ranks of one group may differ in speed, and a last round may be short
   }
   CHECK(forwards == std::vector<int>{2 * 5, 2 * 2});  // of each shard: 2 + 2 + 1 and 1 + 1 + 0
   // rounds of 2 x 3 s, and 2 x 3 / 2 s for the last microbatch alone
-  const Simulator simulator{support::cluster(2), SpeedCost{unit, {2, 1}}};
-  CHECK(simulator.run(schedule).makespan() == 1_s * (6 + 6 + 3));
+  const auto cluster = support::cluster(2);
+  CHECK(simulate(schedule, cluster, SpeedCost{unit, {2, 1}}).makespan() == 1_s * (6 + 6 + 3));
 }
 
 TEST_CASE("on a node of H100 and one of A100, rounds by speed take about half the time of equal ones") {
@@ -254,9 +256,10 @@ TEST_CASE("on a node of H100 and one of A100, rounds by speed take about half th
   const Workload work{tawpipe::models::named("llama-2-7b"),
                       {.sequence = 4096, .microbatch_size = 1, .global_batch = 96},
                       tawpipe::Recompute::full};
-  const Simulator simulator{cluster, tawpipe::RooflineCost{}};
   const auto seconds = [&](const TawpipeOptions& options) {
-    return tawpipe::to_seconds(simulator.run(tawpipe::schedules::tawpipe(work, cluster.groups_by_node(), options)).makespan());
+    return tawpipe::to_seconds(
+        simulate(tawpipe::schedules::tawpipe(work, cluster.groups_by_node(), options), cluster, tawpipe::RooflineCost{})
+            .makespan());
   };
   // 312 and 989 TFLOPS: 1 and 3 microbatches a step. 96 are 6 rounds of 4 x 3 + 4 x 1 instead of 12 of 8, with steps that the
   // A100 need as long as before: half the time, but for the turns' bubbles.

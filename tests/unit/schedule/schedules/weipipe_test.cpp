@@ -12,13 +12,12 @@
 
 #include "support/clusters.hpp"
 #include "tawpipe/cost/fixed.hpp"
-#include "tawpipe/simulate/simulator.hpp"
+#include "tawpipe/simulate/simulate.hpp"
 
 using namespace tawpipe::literals;
 using tawpipe::FixedCost;
 using tawpipe::Op;
 using tawpipe::Schedule;
-using tawpipe::Simulator;
 using tawpipe::Workload;
 using tawpipe::schedules::Order;
 
@@ -41,7 +40,7 @@ TEST_CASE("in turns an iteration takes (AP + P-1)(F + B)") {
         CAPTURE(p);
         CAPTURE(a);
         const auto turn = cost.forward + cost.backward_input + cost.backward_weight;
-        CHECK(Simulator{support::cluster(p), cost}.run(schedule).makespan() == turn * (std::int64_t{a} * p + p - 1));
+        CHECK(simulate(schedule, support::cluster(p), cost).makespan() == turn * (std::int64_t{a} * p + p - 1));
       }
     }
   }
@@ -61,7 +60,7 @@ TEST_CASE("naive, in turns: (P+A-1)(F + B) + (2A-1)(P-1) max(F, B)") {
         CAPTURE(a);
         const auto backward = cost.backward_input + cost.backward_weight;
         const auto longer = std::max(cost.forward, backward);
-        CHECK(Simulator{support::cluster(p), cost}.run(schedule).makespan() ==
+        CHECK(simulate(schedule, support::cluster(p), cost).makespan() ==
               (cost.forward + backward) * (p + a - 1) + longer * ((2 * a - 1) * (p - 1)));
       }
     }
@@ -100,13 +99,13 @@ TEST_CASE("eager order is never slower, and never faster than one rank's work") 
   const FixedCost cost{.forward = 3_s, .backward_input = 4_s, .backward_weight = 2_s, .transfer = 0_s};
   for (int p = 1; p <= 16; ++p) {
     CAPTURE(p);
-    const Simulator simulator{support::cluster(p), cost};
-    const auto eager = simulator.run(build(p, 2 * p)).makespan();
-    CHECK(eager <= simulator.run(build(p, 2 * p, {.order = Order::paper})).makespan());
+    const auto cluster = support::cluster(p);
+    const auto eager = simulate(build(p, 2 * p), cluster, cost).makespan();
+    CHECK(eager <= simulate(build(p, 2 * p, {.order = Order::paper}), cluster, cost).makespan());
     CHECK(eager >= 9_s * (2 * p));  // two microbatches of P chunks
     const Workload work = Workload::abstract(p, 2 * p);
-    const auto naive = simulator.run(tawpipe::schedules::weipipe_naive(work, p)).makespan();
-    CHECK(naive <= simulator.run(tawpipe::schedules::weipipe_naive(work, p, {.order = Order::paper})).makespan());
+    const auto naive = simulate(tawpipe::schedules::weipipe_naive(work, p), cluster, cost).makespan();
+    CHECK(naive <= simulate(tawpipe::schedules::weipipe_naive(work, p, {.order = Order::paper}), cluster, cost).makespan());
     CHECK(naive >= 9_s * (2 * p));
   }
 }

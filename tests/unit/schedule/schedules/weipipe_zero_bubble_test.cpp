@@ -13,7 +13,7 @@
 #include "support/clusters.hpp"
 #include "tawpipe/cost/fixed.hpp"
 #include "tawpipe/model/models.hpp"
-#include "tawpipe/simulate/simulator.hpp"
+#include "tawpipe/simulate/simulate.hpp"
 
 using namespace tawpipe::literals;
 using tawpipe::DeviceGroups;
@@ -21,7 +21,6 @@ using tawpipe::FixedCost;
 using tawpipe::Op;
 using tawpipe::Payload;
 using tawpipe::Schedule;
-using tawpipe::Simulator;
 using tawpipe::Workload;
 using tawpipe::schedules::Order;
 using tawpipe::schedules::weipipe_zb1;
@@ -51,10 +50,10 @@ TEST_CASE("one line takes AP(F + B + W) + (P-1) max(F, B, W), with whole backwar
       for (const FixedCost& cost : line_times) {
         CAPTURE(p);
         CAPTURE(a);
-        const Simulator simulator{support::cluster(p), cost};
-        CHECK(simulator.run(schedule).makespan() == sum(cost) * (a * p) + longest(cost) * (p - 1));
+        const auto cluster = support::cluster(p);
+        CHECK(simulate(schedule, cluster, cost).makespan() == sum(cost) * (a * p) + longest(cost) * (p - 1));
         const auto longer = std::max(cost.forward, cost.backward_input + cost.backward_weight);
-        CHECK(simulator.run(whole).makespan() == sum(cost) * (a * p) + longer * (p - 1));
+        CHECK(simulate(whole, cluster, cost).makespan() == sum(cost) * (a * p) + longer * (p - 1));
       }
     }
   }
@@ -70,7 +69,7 @@ TEST_CASE("several lines take AP(F + B + W) + (G-1) max(F, B, W), with ranks in 
         CAPTURE(p);
         CAPTURE(lines.largest());
         CAPTURE(a);
-        CHECK(Simulator{support::cluster(p), cost}.run(schedule).makespan() ==
+        CHECK(simulate(schedule, support::cluster(p), cost).makespan() ==
               sum(cost) * (a * p) + longest(cost) * (lines.largest() - 1));
       }
     }
@@ -81,7 +80,7 @@ TEST_CASE("with equal times no rank waits between its first and its last computa
   for (int p = 1; p <= 12; ++p) {
     CAPTURE(p);
     const Schedule schedule = weipipe_zb1(Workload::abstract(p, 3 * p), p, {.order = Order::paper});
-    const auto timeline = Simulator{support::cluster(p), line_times[0]}.run(schedule);
+    const auto timeline = simulate(schedule, support::cluster(p), line_times[0]);
     std::vector<tawpipe::TimePoint> first(static_cast<std::size_t>(p), tawpipe::TimePoint{} + timeline.makespan());
     std::vector<tawpipe::TimePoint> last(static_cast<std::size_t>(p));
     for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
@@ -102,13 +101,13 @@ TEST_CASE("eager order is never slower than in turns, and without communication 
   for (int p = 1; p <= 12; ++p) {
     for (const FixedCost& cost : line_times) {
       CAPTURE(p);
-      const Simulator simulator{support::cluster(p), cost};
+      const auto cluster = support::cluster(p);
       const Workload work = Workload::abstract(p, 2 * p);
-      const auto eager = simulator.run(weipipe_zb1(work, p)).makespan();
-      CHECK(eager <= simulator.run(weipipe_zb1(work, p, {.order = Order::paper})).makespan());
+      const auto eager = simulate(weipipe_zb1(work, p), cluster, cost).makespan();
+      CHECK(eager <= simulate(weipipe_zb1(work, p, {.order = Order::paper}), cluster, cost).makespan());
       // Weights go down the line before anybody has used them, so that all ranks start at once.
       CHECK(eager == sum(cost) * (2 * p));
-      CHECK(simulator.run(weipipe_zb1(work, p, {.split = false})).makespan() == eager);
+      CHECK(simulate(weipipe_zb1(work, p, {.split = false}), cluster, cost).makespan() == eager);
     }
   }
 }

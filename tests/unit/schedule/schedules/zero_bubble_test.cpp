@@ -118,7 +118,7 @@ TEST_CASE("with recomputation a backward in two parts holds what it recomputed f
   for (const Workload& work : {kept, recomputed}) {
     const auto schedule = zb_h1(work, 1);
     const auto cluster = support::cluster(1);
-    const auto peak = tawpipe::peak_memory(schedule, tawpipe::Simulator{cluster, costs[0]}.run(schedule))[0];
+    const auto peak = tawpipe::peak_memory(schedule, tawpipe::simulate(schedule, cluster, costs[0]))[0];
     const auto& stage = schedule.stages()[0];
     // one microbatch at a time, and nothing handed on; layers of 4*8 + 4*8 + 4*16 = 128 numbers of 2 bytes, 4 tokens
     CHECK(stage.stash.value() == (work.recompute() == tawpipe::Recompute::none ? 0 : 2 * 128 * 2 * 4));

@@ -18,7 +18,7 @@
 #include "tawpipe/cost/roofline.hpp"
 #include "tawpipe/model/models.hpp"
 #include "tawpipe/schedule/schedules/tawpipe.hpp"
-#include "tawpipe/simulate/simulator.hpp"
+#include "tawpipe/simulate/simulate.hpp"
 #include "tawpipe/topology/clusters.hpp"
 
 using namespace tawpipe;
@@ -165,10 +165,9 @@ TEST_CASE("on four nodes of 8 H100 with an adapter each, a striped iteration tak
   const Cluster cluster = cluster_named("dgx-h100*4");
   const Workload work{
       models::named("llama-2-7b"), {.sequence = 4096, .microbatch_size = 1, .global_batch = 128}, Recompute::full};
-  const Simulator simulator{cluster, RooflineCost{}};
   const DeviceGroups groups = cluster.groups_by_node();
-  const double plain = to_seconds(simulator.run(build(work, groups, false)).makespan());
-  const double striped = to_seconds(simulator.run(build(work, groups, true)).makespan());
+  const double plain = to_seconds(simulate(build(work, groups, false), cluster, RooflineCost{}).makespan());
+  const double striped = to_seconds(simulate(build(work, groups, true), cluster, RooflineCost{}).makespan());
   // A shard of one layer, 405 MB, takes 8.4 ms over one adapter of 48 GB/s, and a forward step 3.6 ms: the network decides.
   CHECK(striped / plain < 0.667);
 }
@@ -177,10 +176,11 @@ TEST_CASE("with an adapter for each of 4 devices, a network-bound iteration take
   const Transformer model{
       .name = "m", .layers = 8, .hidden = 1024, .heads = 8, .kv_heads = 8, .intermediate = 4096, .vocab = 1000, .tied = true};
   const Workload work{model, {.sequence = 4, .microbatch_size = 1, .global_batch = 16}};
-  const Simulator simulator{network_bound(2, 4), RooflineCost{.overhead = 1_us}};
+  const Cluster cluster = network_bound(2, 4);
+  const RooflineCost cost{.overhead = 1_us};
   const DeviceGroups groups = DeviceGroups::even(8, 2);
-  const double plain = to_seconds(simulator.run(build(work, groups, false)).makespan());
-  const double striped = to_seconds(simulator.run(build(work, groups, true)).makespan());
+  const double plain = to_seconds(simulate(build(work, groups, false), cluster, cost).makespan());
+  const double striped = to_seconds(simulate(build(work, groups, true), cluster, cost).makespan());
   // Forwards, a shard leaves over four adapters instead of one; backwards a shard and a gradient, over four instead of two.
   // So 1/4 of the time and 1/2: (1/4 + 1/2) / 2 = 3/8, and a little for what moves inside the nodes.
   CHECK(striped / plain > 0.375);

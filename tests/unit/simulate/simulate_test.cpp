@@ -1,6 +1,6 @@
-// Tests of simulate/simulator.hpp: schedules on clusters under cost models.
+// Tests of simulate/simulate.hpp: schedules on clusters under cost models.
 // Not: the engine below (engine_test.cpp) nor closed forms of schedules (unit/schedule/).
-#include "tawpipe/simulate/simulator.hpp"
+#include "tawpipe/simulate/simulate.hpp"
 
 #include <doctest/doctest.h>
 
@@ -25,7 +25,6 @@ using tawpipe::Op;
 using tawpipe::Rank;
 using tawpipe::RooflineCost;
 using tawpipe::Schedule;
-using tawpipe::Simulator;
 using tawpipe::TaskId;
 using tawpipe::Timeline;
 using tawpipe::TimePoint;
@@ -35,7 +34,7 @@ TEST_CASE("lanes run in order, whether or not tasks share a buffer") {
   auto b = two_lanes(2);
   b.add(pass(0, 1, 1_GB), {});
   b.add(pass(0, 1, 1_GB), {});
-  const Timeline timeline = Simulator{support::cluster(2), no_overhead}.run(b.build());
+  const Timeline timeline = simulate(b.build(), support::cluster(2), no_overhead);
   // 1 GB at 1 GB/s after 1 us, one after the other
   CHECK(timeline.end_of(TaskId{0}) == TimePoint{1_s + 1_us});
   CHECK(timeline.start_of(TaskId{1}) == TimePoint{1_s + 1_us});
@@ -48,7 +47,7 @@ TEST_CASE("the two directions between two devices do not share") {
   back.lane = back.peer_lane = 0;
   b.add(pass(0, 1, 1_GB), {});
   b.add(back, {});
-  CHECK(Simulator{support::cluster(2), no_overhead}.run(b.build()).makespan() == 1_s + 1_us);
+  CHECK(simulate(b.build(), support::cluster(2), no_overhead).makespan() == 1_s + 1_us);
 }
 
 TEST_CASE("two devices of a node share its adapter") {
@@ -56,12 +55,12 @@ TEST_CASE("two devices of a node share its adapter") {
   auto b = two_lanes(4);
   b.add(pass(0, 2, 1_GB), {});
   b.add(pass(1, 3, 1_GB), {});
-  CHECK(Simulator{support::cluster(4, 2), no_overhead}.run(b.build()).makespan() == 2_s + 1_us);
+  CHECK(simulate(b.build(), support::cluster(4, 2), no_overhead).makespan() == 2_s + 1_us);
   // inside their nodes they would not
   auto inside = two_lanes(4);
   inside.add(pass(0, 1, 1_GB), {});
   inside.add(pass(2, 3, 1_GB), {});
-  CHECK(Simulator{support::cluster(4, 2), no_overhead}.run(inside.build()).makespan() == 1_s + 1_us);
+  CHECK(simulate(inside.build(), support::cluster(4, 2), no_overhead).makespan() == 1_s + 1_us);
 }
 
 TEST_CASE("an exchange takes both directions at once") {
@@ -69,7 +68,7 @@ TEST_CASE("an exchange takes both directions at once") {
   auto task = pass(0, 1, 1_GB);
   task.op = Op::exchange;
   b.add(task, {});
-  CHECK(Simulator{support::cluster(2), no_overhead}.run(b.build()).makespan() == 1_s + 1_us);
+  CHECK(simulate(b.build(), support::cluster(2), no_overhead).makespan() == 1_s + 1_us);
 }
 
 TEST_CASE("a collective moves its fraction of the buffer over each edge") {
@@ -77,7 +76,7 @@ TEST_CASE("a collective moves its fraction of the buffer over each edge") {
   const auto group = b.group({Rank{0}, Rank{1}, Rank{2}, Rank{3}});
   b.add({.op = Op::all_gather, .lane = 1, .rank = Rank{0}, .group = group, .bytes = 4_GB}, {});
   // 3/4 of 4 GB at 1 GB/s, 3 hops of 1 us
-  CHECK(Simulator{support::cluster(4), no_overhead}.run(b.build()).makespan() == 3_s + 3_us);
+  CHECK(simulate(b.build(), support::cluster(4), no_overhead).makespan() == 3_s + 3_us);
 }
 
 TEST_CASE("a collective starts when its last member is ready") {
@@ -87,36 +86,35 @@ TEST_CASE("a collective starts when its last member is ready") {
   b.add({.op = Op::forward, .rank = Rank{1}, .stage = tawpipe::StageId{0}}, {});
   b.add({.op = Op::all_reduce, .lane = 0, .rank = Rank{0}, .group = group, .bytes = 1_GB}, {});
   const FixedCost fixed{.forward = 5_s, .backward_input = 0_s, .backward_weight = 0_s, .transfer = 2_s};
-  const Timeline timeline = Simulator{support::cluster(2), fixed}.run(b.build());
+  const Timeline timeline = simulate(b.build(), support::cluster(2), fixed);
   CHECK(timeline.start_of(TaskId{1}) == TimePoint{5_s});
   CHECK(timeline.makespan() == 7_s);
 }
 
 TEST_CASE("a schedule of more ranks than the cluster has devices is refused") {
   const Schedule schedule = two_lanes(3).build();
-  const Simulator simulator{support::cluster(2), no_overhead};
-  CHECK_THROWS_WITH_AS(simulator.run(schedule), "the schedule needs 3 ranks and cluster 'cluster' has 2 devices",
+  const Cluster cluster = support::cluster(2);
+  CHECK_THROWS_WITH_AS(simulate(schedule, cluster, no_overhead), "the schedule needs 3 ranks and cluster 'cluster' has 2 devices",
                        tawpipe::InputError);
 }
 
 TEST_CASE("fewer ranks than devices leave the rest idle") {
   auto b = two_lanes(2);
   b.add(pass(0, 1, 1_GB), {});
-  CHECK(Simulator{support::cluster(8, 2), no_overhead}.run(b.build()).makespan() == 1_s + 1_us);
+  CHECK(simulate(b.build(), support::cluster(8, 2), no_overhead).makespan() == 1_s + 1_us);
 }
 
 TEST_CASE("two runs, and runs on several threads, give equal timelines") {
   const Cluster cluster = support::cluster(6, 3);
   const Schedule schedule = tawpipe::schedules::tawpipe(support::transformer(12, 12), cluster.groups_by_node());
-  const Simulator simulator{cluster, RooflineCost{}};
-  const Timeline first = simulator.run(schedule);
+  const Timeline first = simulate(schedule, cluster, RooflineCost{});
   CHECK(first.makespan() > 0_s);
-  CHECK(simulator.run(schedule) == first);
-  CHECK(Simulator{cluster, RooflineCost{}}.run(
-            tawpipe::schedules::tawpipe(support::transformer(12, 12), cluster.groups_by_node())) == first);
+  CHECK(simulate(schedule, cluster, RooflineCost{}) == first);
+  CHECK(simulate(tawpipe::schedules::tawpipe(support::transformer(12, 12), cluster.groups_by_node()), cluster, RooflineCost{}) ==
+        first);
   std::vector<Timeline> others(4);
   std::vector<std::thread> threads;
-  for (auto& other : others) threads.emplace_back([&] { other = simulator.run(schedule); });
+  for (auto& other : others) threads.emplace_back([&] { other = simulate(schedule, cluster, RooflineCost{}); });
   for (auto& thread : threads) thread.join();
   for (const auto& other : others) CHECK(other == first);
 }

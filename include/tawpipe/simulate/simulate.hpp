@@ -107,52 +107,31 @@ void for_each_edge(const Schedule& schedule, Visit&& visit) {
 
 }  // namespace detail
 
-/// Simulates schedules on one cluster under one cost model. Deterministic; may be shared between threads.
+/// The timeline that `cost` predicts for `schedule` on `cluster`. Deterministic.
+/// @throws InputError  if the schedule needs more ranks than the cluster has.
+/// @throws ScheduleError  if tasks wait for each other.
 ///
-/// Example:
-/// ```cpp
-/// const tawpipe::Simulator simulator{cluster, tawpipe::RooflineCost{.utilization = 0.45}};
-/// const tawpipe::Timeline predicted = simulator.run(schedule);
-/// ```
+/// Example: `const tawpipe::Timeline predicted = simulate(schedule, cluster, tawpipe::RooflineCost{.utilization = 0.45});`
 template <CostModel Cost>
-class Simulator {
- public:
-  Simulator(Cluster cluster, Cost cost) : cluster_{std::move(cluster)}, cost_{std::move(cost)} {}
-
-  const Cluster& cluster() const { return cluster_; }
-  const Cost& cost() const { return cost_; }
-
-  /// @throws InputError  if the schedule needs more ranks than the cluster has.
-  /// @throws ScheduleError  if tasks wait for each other.
-  Timeline run(const Schedule& schedule) const {
-    if (schedule.ranks() > cluster_.ranks()) throw detail::too_few_devices(schedule, cluster_);
-    EngineGraph graph;
-    for (int link = 0; link < cluster_.links(); ++link) graph.capacities.push_back(cluster_.link(LinkId{link}).bandwidth.value());
-    std::vector<std::int32_t> kinds = lower(schedule, graph);
-    return detail::EngineRun{graph, detail::LaneOrder{schedule, graph, std::move(kinds)}}.run();
-  }
-
- private:
-  /// Adds the paths and the kinds of task. @return [task of the schedule] its kind
-  std::vector<std::int32_t> lower(const Schedule& schedule, EngineGraph& graph) const {
-    std::vector<std::int32_t> kinds;
-    kinds.reserve(schedule.tasks().size());
-    detail::PathTable<Cost> paths{schedule, cluster_, cost_, graph};
-    detail::TaskKinds known_kinds{graph};
-    for (const Task& task : schedule.tasks()) {
-      if (is_compute(task.op)) {
-        kinds.push_back(known_kinds.find({cost_.compute_time(schedule, task, cluster_).value(), 0, -1, 0}));
-      } else {
-        const auto& known = paths.find(task);
-        kinds.push_back(known_kinds.find({known.latency * messages_of(schedule, task),
-                                          known.fraction * static_cast<double>(task.bytes.value()), known.path, 0}));
-      }
+Timeline simulate(const Schedule& schedule, const Cluster& cluster, const Cost& cost) {
+  if (schedule.ranks() > cluster.ranks()) throw detail::too_few_devices(schedule, cluster);
+  EngineGraph graph;
+  for (int link = 0; link < cluster.links(); ++link) graph.capacities.push_back(cluster.link(LinkId{link}).bandwidth.value());
+  detail::PathTable<Cost> paths{schedule, cluster, cost, graph};
+  detail::TaskKinds known_kinds{graph};
+  std::vector<std::int32_t> kinds;
+  kinds.reserve(schedule.tasks().size());
+  for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
+    const Task& task = schedule.tasks()[t];
+    if (is_compute(task.op)) {
+      kinds.push_back(known_kinds.find({cost.compute_time(schedule, id<TaskId>(t), cluster).value(), 0, -1, 0}));
+    } else {
+      const auto& known = paths.find(task);
+      kinds.push_back(known_kinds.find({known.latency * messages_of(schedule, task),
+                                        known.fraction * static_cast<double>(task.bytes.value()), known.path, 0}));
     }
-    return kinds;
   }
-
-  Cluster cluster_;
-  Cost cost_;
-};
+  return detail::EngineRun{graph, detail::LaneOrder{schedule, graph, std::move(kinds)}}.run();
+}
 
 }  // namespace tawpipe
