@@ -25,8 +25,7 @@ RecordedTimeline read(const std::string& path) { return parse_timeline_csv(read_
 std::string difference_of_tasks(const RecordedTimeline& a, const RecordedTimeline& b) {
   if (a.tasks.size() != b.tasks.size()) return concat(a.tasks.size(), " tasks and ", b.tasks.size());
   const auto key = [](const Task& task) {
-    return std::tuple{task.op,   task.payload, task.rank,       task.peer, task.group,
-                      task.lane, task.stage,   task.microbatch, task.bytes};
+    return std::tuple{task.op, task.payload, task.rank, task.partner(), task.lane, task.stage, task.microbatch, task.bytes};
   };
   for (std::size_t t = 0; t < a.tasks.size(); ++t) {
     if (key(a.tasks[t]) != key(b.tasks[t])) return concat("they differ in task ", t);

@@ -44,7 +44,7 @@ struct RandomCost {
     return drawn(number(task.rank), number(task.stage), task.microbatch, static_cast<int>(task.op));
   }
   Path path(const Schedule&, const Task& task, const Cluster&) const {
-    return {.latency = drawn(number(task.rank), number(task.peer), number(task.group), static_cast<int>(task.op)),
+    return {.latency = drawn(number(task.rank), task.partner(), task.bytes.repeat(), static_cast<int>(task.op)),
             .fraction = 0,
             .loads = {}};
   }

@@ -8,6 +8,7 @@
 #include <tuple>
 #include <vector>
 
+#include "tawpipe/analysis/check_transfers.hpp"  // is_within_stage
 #include "tawpipe/analysis/diagnostics.hpp"
 #include "tawpipe/schedule/describe.hpp"
 #include "tawpipe/schedule/schedule.hpp"
@@ -36,9 +37,10 @@ inline void check_exchanges(const Schedule& schedule, Diagnostics& out) {
   std::vector<Exchange> exchanges;
   for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
     const Task& task = schedule.tasks()[t];
-    if (!is_exchange_of_copies(schedule, task)) continue;
+    if (!detail::is_within_stage(schedule, task)) continue;
     for (const Rank rank : schedule.group(task.group)) {
-      exchanges.push_back({rank, task.stage, task.microbatch, task.payload == Payload::activations, task.op, task.bytes.value()});
+      exchanges.push_back(
+          {rank, task.stage, task.microbatch, task.payload == Payload::activations, task.op, task.bytes.total().value()});
     }
   }
   const auto before = [](const Exchange& a, const Exchange& b) { return a.key() < b.key(); };

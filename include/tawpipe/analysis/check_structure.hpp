@@ -38,8 +38,9 @@ class StructureCheck {
 
  private:
   bool is_rank(Rank rank) const { return number(rank) >= 0 && number(rank) < parts_.ranks; }
+  static constexpr std::int64_t max_bytes = std::int64_t{1} << 50;
   /// Small enough that sums of them do not overflow.
-  static bool is_size(Bytes bytes) { return bytes >= Bytes{} && bytes <= Bytes{std::int64_t{1} << 50}; }
+  static bool is_size(Bytes bytes) { return bytes >= Bytes{} && bytes <= Bytes{max_bytes}; }
   template <class Id>
   static bool below(Id id, std::size_t size) {
     return number(id) >= 0 && index(id) < size;
@@ -168,7 +169,11 @@ class StructureCheck {
             "the root (or first member) is one of the group");
       }
     }
-    if (!is_size(task.bytes)) {
+    if (task.bytes.repeat() < 1 || (is_compute(task.op) && task.bytes.repeat() != 1)) {
+      error(
+          "V110", id, task.rank, [&] { return concat(describe(task, id), " is repeated ", task.bytes.repeat(), " times"); },
+          "a communication is there once or more, a computation once");
+    } else if (!is_size(task.bytes) || task.bytes.value() > max_bytes / task.bytes.repeat()) {
       error(
           "V110", id, task.rank, [&] { return concat(describe(task, id), " moves ", task.bytes.value(), " bytes"); },
           "sizes are 0 or more, and at most 1 PiB");

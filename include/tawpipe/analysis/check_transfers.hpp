@@ -19,10 +19,16 @@ namespace detail {
 /// What an exchange of copies asks of every member: it changes what the member has computed.
 inline constexpr EndTraits exchange_rule{Part::whole, Part::whole, has_read_write, has_read_write, has_read_write};
 
+/// Whether the task puts together, inside a stage, what the tensor- or context-parallel ranks of one logical rank have computed.
+inline bool is_within_stage(const Schedule& schedule, const Task& task) {
+  const bool shared = traits(task.op).ends == Ends::group && is_of_tokens(task.payload);
+  return shared && schedule.parts().layout.per_logical_rank() > 1;
+}
+
 /// Whether the whole message passes through a buffer used so: then it must fit. (Of a gather, through one a rank; of an exchange
 /// among the ranks of a logical rank, layer by layer.)
 inline bool carries_message(const Schedule& schedule, const Task& task, Access access) {
-  if (is_exchange_of_copies(schedule, task)) return false;
+  if (is_within_stage(schedule, task)) return false;
   const EndTraits& role = traits(task.op).first;
   if (role.gives == Part::own) return access != Access::read;
   if (role.takes == Part::own) return access == Access::read_write;
@@ -59,7 +65,7 @@ inline void check_transfers(const Schedule& schedule, Diagnostics& out) {
           },
           "make the buffer as large as its largest message");
     }
-    const bool exchange = is_exchange_of_copies(schedule, task);
+    const bool exchange = detail::is_within_stage(schedule, task);
     bool receives = !is_collective(task.op);
     for_each_end(schedule, id, [&](Rank rank, int) {
       const std::uint8_t found = bits[index(rank)];

@@ -44,22 +44,24 @@ Traffic traffic_of(const Schedule& schedule, const Cluster& cluster, Algorithm a
   total.node_ingress_bytes = total.node_egress_bytes;
   total.rank_sent_bytes.assign(static_cast<std::size_t>(cluster.ranks()), 0);
   // Bytes of like tasks are added up first, then spread over their edges once.
-  using Key = std::tuple<Op, Payload, Rank, Rank, GroupId, Bytes>;
-  std::map<Key, std::int64_t> counts;
+  using Key = std::tuple<Op, Payload, Rank, std::int32_t, Bytes>;
+  std::map<Key, std::pair<const Task*, std::int64_t>> counts;  // the first of them, and how many
   for (const Task& task : schedule.tasks()) {
     total.tasks[static_cast<std::size_t>(task.op)] += static_cast<std::int64_t>(multiplicity(task));
-    if (!is_compute(task.op)) ++counts[{task.op, task.payload, task.rank, task.peer, task.group, task.bytes}];
+    if (is_compute(task.op)) continue;
+    ++counts.try_emplace({task.op, task.payload, task.rank, task.partner(), task.bytes.total()}, &task, 0).first->second.second;
   }
-  for (const auto& [key, count] : counts) {
-    const auto& [op, payload, rank, peer, group, bytes] = key;
-    const Task task{.op = op, .payload = payload, .rank = rank, .peer = peer, .group = group, .bytes = bytes};
-    images(task, [&, payload = payload, bytes = bytes, count = count](const Schedule& with_groups, const Task& image) {
+  for (const auto& [key, found] : counts) {
+    const Task& task = *found.first;
+    const std::int64_t count = found.second;
+    const auto bytes = static_cast<double>(task.bytes.total().value());
+    images(task, [&](const Schedule& with_groups, const Task& image) {
       const CollectiveShape shape = communication_shape(with_groups, image, all_reduce, cluster);
-      const auto each = static_cast<std::int64_t>(shape.fraction * static_cast<double>(bytes.value()) + 0.5) * count;
+      const auto each = static_cast<std::int64_t>(shape.fraction * bytes + 0.5) * count;
       for (const auto& [from, to] : shape.edges) {
         const bool leaves = !cluster.same_node(from, to);
         (leaves ? total.inter_node_bytes : total.intra_node_bytes) += each;
-        total.payload_bytes[static_cast<std::size_t>(payload)][leaves ? 1 : 0] += each;
+        total.payload_bytes[static_cast<std::size_t>(task.payload)][leaves ? 1 : 0] += each;
         total.rank_sent_bytes[index(from)] += each;
         if (leaves) {
           total.node_egress_bytes[index(cluster.node_of(from))] += each;

@@ -19,9 +19,8 @@ struct LinkLoad {
   double weight = 1;
 };
 
-/// What a communication does to the network, for any message size: after `latency`, of each of its messages (messages_of), it is
-/// one flow of `fraction` times the
-/// task's bytes over all `loads` at once. Without loads it takes `latency`, whatever its size.
+/// What a communication does to the network, for any message size: after `latency`, of each of its repetitions, it is one flow
+/// of `fraction` times the task's bytes over all `loads` at once. Without loads it takes `latency`, whatever its size.
 struct Path {
   Duration latency;
   double fraction = 1;
@@ -29,8 +28,8 @@ struct Path {
 };
 
 /// A cost model. compute_time() is asked of each computation of the schedule, by its id. path() is asked once for each distinct
-/// (op, rank, peer, group), of any task like that, also of one that the schedule does not have: it must depend on nothing else of
-/// the task, unless the model says so (paths_by_size()).
+/// (op, rank, peer or group), of any task like that, also of one that the schedule does not have: it must depend on nothing else
+/// of the task, unless the model says so (paths_by_size()).
 template <class Model>
 concept CostModel = requires(const Model& model, const Schedule& schedule, TaskId computation, const Task& message,
                              const Cluster& cluster) {
@@ -38,7 +37,7 @@ concept CostModel = requires(const Model& model, const Schedule& schedule, TaskI
   { model.path(schedule, message, cluster) } -> std::same_as<Path>;
 };
 
-/// Whether path() depends on the size of a task's messages (message_bytes()) too: on what a model's own paths_by_size() says.
+/// Whether path() depends on a task's bytes too: on what a model's own paths_by_size() says.
 template <CostModel Model>
 constexpr bool paths_by_size(const Model& model) {
   if constexpr (requires { model.paths_by_size(); }) {
@@ -46,11 +45,6 @@ constexpr bool paths_by_size(const Model& model) {
   } else {
     return false;
   }
-}
-
-/// Bytes of each of a communication's messages.
-inline std::int64_t message_bytes(const Schedule& schedule, const Task& task) {
-  return task.bytes.value() / messages_of(schedule, task);
 }
 
 }  // namespace tawpipe

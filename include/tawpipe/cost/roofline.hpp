@@ -24,7 +24,7 @@ struct RooflineCost {
     const Task& task = schedule.task(id);
     const DeviceSpec& device = cluster.device(task.rank);
     const BytesPerSecond memory{device.memory_bandwidth.value() * memory_utilization};
-    if (task.op == Op::update) return task.bytes * 2 / memory;  // each state is read and written
+    if (task.op == Op::update) return Bytes{task.bytes} * 2 / memory;  // each state is read and written
     const StageWork& work = schedule.stage(task.stage);
     Flops flops;
     Bytes traffic;
@@ -43,8 +43,7 @@ struct RooflineCost {
 
   Path path(const Schedule& schedule, const Task& task, const Cluster& cluster) const {
     if (nccl_collectives && !is_point_to_point(task.op)) {
-      const auto bytes = static_cast<double>(message_bytes(schedule, task));
-      return nccl_path(task.op, schedule.group(task.group), task.rank, bytes, cluster);
+      return nccl_path(task.op, schedule.group(task.group), task.rank, static_cast<double>(task.bytes.value()), cluster);
     }
     const CollectiveShape shape = communication_shape(schedule, task, all_reduce, cluster);
     Path path;

@@ -141,7 +141,8 @@ class ChromeTraceWriter {
     if (carries) add(R"(,"payload":"{}")", name(task.payload));
     if (task.stage != none<StageId>) add(R"(,"stage":{})", number(task.stage));
     if (task.microbatch >= 0) add(R"(,"microbatch":{})", task.microbatch);
-    if (task.bytes != Bytes{}) add(R"(,"bytes":{})", task.bytes.value());
+    if (task.bytes != Bytes{}) add(R"(,"bytes":{})", task.bytes.total().value());
+    if (task.bytes.repeat() != 1) add(R"(,"repeat":{})", task.bytes.repeat());
     if (is_point_to_point(task.op)) add(R"(,"from":{},"to":{})", number(task.rank), number(task.peer));
     if (is_collective(task.op)) add(R"(,"group":{},"root":{})", number(task.group), number(task.rank));
     add("}}}}");

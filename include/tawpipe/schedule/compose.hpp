@@ -154,11 +154,14 @@ class Composer {
     if (logical_.workload().is_abstract() || whole.layers == 0) return;
     const Workload& workload = logical_.workload();
     const bool forward = task.op == Op::forward;
-    const std::int64_t passes = forward || workload.recompute() != Recompute::full ? 1 : 2;
-    const Bytes activations{2 * whole.layers * passes * part(whole.boundary.value(), layout_.context)};
+    const std::int32_t layers = whole.layers * (forward || workload.recompute() != Recompute::full ? 1 : 2);
+    if (2 * layers > Messages::max_repeat) {
+      throw InputError(concat("a stage of ", whole.layers, " layers is too long for tensor or context parallelism; at most ",
+                              Messages::max_repeat / 4, " fit"));
+    }
+    const Bytes activations{part(whole.boundary.value(), layout_.context)};
     const Bytes keys{
-        2 * whole.layers * passes *
-        part(workload.batch().tokens() * workload.model().key_width() * size_bytes(workload.model().dtype), layout_.tensor)};
+        2 * part(workload.batch().tokens() * workload.model().key_width() * size_bytes(workload.model().dtype), layout_.tensor)};
     const int p = number(task.rank);
     for (int d = 0; d < kept_.data; ++d) {
       if (layout_.tensor > 1) {
@@ -167,7 +170,7 @@ class Composer {
           std::vector<int> copies;
           for (int t = 0; t < layout_.tensor; ++t) members.push_back(map_.rank({t, c, p, d}));
           for (int t = 0; t < kept_.tensor; ++t) copies.push_back(copy_at(t, c, d));
-          add_within(logical_id, Op::all_reduce, forward, activations, members, copies);
+          add_within(logical_id, Op::all_reduce, forward, 2 * layers, activations, members, copies);
         }
       }
       if (layout_.context > 1) {
@@ -176,16 +179,16 @@ class Composer {
           std::vector<int> copies;
           for (int c = 0; c < layout_.context; ++c) members.push_back(map_.rank({t, c, p, d}));
           for (int c = 0; c < kept_.context; ++c) copies.push_back(copy_at(t, c, d));
-          add_within(logical_id, Op::all_gather, forward, keys, members, copies);
-          if (!forward) add_within(logical_id, Op::reduce_scatter, forward, keys, members, copies);
+          add_within(logical_id, Op::all_gather, forward, layers, keys, members, copies);
+          if (!forward) add_within(logical_id, Op::reduce_scatter, forward, layers, keys, members, copies);
         }
       }
     }
   }
 
-  /// One collective among copies of a computation; what waited for the computation now waits for it.
+  /// The collectives of one kind among copies of a computation; what waited for the computation now waits for them.
   /// @param copies  those of the members that are kept
-  void add_within(TaskId logical_id, Op op, bool forward, Bytes bytes, const std::vector<Rank>& members,
+  void add_within(TaskId logical_id, Op op, bool forward, std::int32_t repeat, Bytes bytes, const std::vector<Rank>& members,
                   const std::vector<int>& copies) {
     const Task& task = logical_.task(logical_id);
     std::vector<Use> uses;
@@ -201,7 +204,7 @@ class Composer {
                                        .group = builder_.group(members),
                                        .stage = task.stage,
                                        .microbatch = microbatch(task.microbatch, copies[0]),
-                                       .bytes = bytes},
+                                       .bytes = {bytes, repeat}},
                                       uses, after);
     for (const int copy : copies) copies_[copy_of(logical_id, copy)] = added;
   }

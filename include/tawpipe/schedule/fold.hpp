@@ -36,21 +36,19 @@ struct FoldedSchedule {
   std::vector<Rank> same_as;
   /// Devices that each kept one stands for; so often does the whole have each computation.
   int factor = 1;
-  /// Its tasks are the communications of the whole, each kind once: of each distinct (op, rank, peer, group, bytes of a message)
+  /// Its tasks are the communications of the whole, each kind once: of each distinct (op, rank, peer or group, bytes)
   /// of `schedule` the images in all copies, itself first. A group that spans a folded axis has one image along it.
   Schedule census;
   std::vector<std::uint32_t> begin;  ///< [kind] its first task in the census, and behind the last kind the end
-  using Kind = std::tuple<Op, Rank, Rank, GroupId, std::int64_t>;
+  using Kind = std::tuple<Op, Rank, std::int32_t, Bytes>;
   std::map<Kind, std::size_t> kinds;
 
-  static Kind key(const Schedule& schedule, const Task& task) {
-    return {task.op, task.rank, task.peer, task.group, task.bytes.value() / messages_of(schedule, task)};
-  }
+  static Kind key(const Task& task) { return {task.op, task.rank, task.partner(), task.bytes}; }
   /// The kind of a communication of `schedule`.
-  std::size_t kind(const Task& task) const { return kinds.at(key(schedule, task)); }
+  std::size_t kind(const Task& task) const { return kinds.at(key(task)); }
   /// A kind of the same ends, whatever its size.
   std::size_t kind_of_any_size(const Task& task) const {
-    return kinds.lower_bound({task.op, task.rank, task.peer, task.group, 0})->second;
+    return kinds.lower_bound({task.op, task.rank, task.partner(), Bytes{}})->second;
   }
   /// The images of one kind.
   std::span<const Task> images(std::size_t kind) const {
@@ -75,7 +73,7 @@ class Census {
     parts_.stages = folded.parts().stages;
     for (const Task& task : folded.tasks()) {
       if (is_compute(task.op)) continue;
-      if (!kinds_.try_emplace(FoldedSchedule::key(folded, task), kinds_.size()).second) continue;
+      if (!kinds_.try_emplace(FoldedSchedule::key(task), kinds_.size()).second) continue;
       begin_.push_back(static_cast<std::uint32_t>(parts_.tasks.size()));
       add_images(task);
     }

@@ -113,22 +113,6 @@ class Schedule {
   Parts parts_;
 };
 
-/// Whether the task puts together what the tensor- or context-parallel ranks of one logical rank have computed.
-inline bool is_exchange_of_copies(const Schedule& schedule, const Task& task) {
-  const Layout& layout = schedule.parts().layout;
-  const bool shared = task.op == Op::all_reduce || task.op == Op::all_gather || task.op == Op::reduce_scatter;
-  return layout.per_logical_rank() > 1 && shared && is_of_tokens(task.payload);
-}
-
-/// How many messages, one after the other, the task stands for. An exchange of copies stands for those of all layers of its
-/// stage, two all-reduces or one gather or scatter of keys and values each, again where a backward computes the forward again.
-inline std::int64_t messages_of(const Schedule& schedule, const Task& task) {
-  if (!is_exchange_of_copies(schedule, task) || task.stage == none<StageId>) return 1;
-  const bool again = task.payload == Payload::activation_gradients && schedule.workload().recompute() == Recompute::full;
-  const std::int64_t passes = std::int64_t{schedule.stage(task.stage).layers} * (again ? 2 : 1);
-  return std::max<std::int64_t>(1, task.op == Op::all_reduce ? 2 * passes : passes);
-}
-
 /// How many ranks take part in the task.
 inline std::size_t number_of_ends(const Schedule& schedule, const Task& task) {
   if (is_collective(task.op)) return schedule.group(task.group).size();

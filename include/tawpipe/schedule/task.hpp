@@ -2,6 +2,9 @@
 // Not: what it waits for (schedule/schedule.hpp).
 #pragma once
 
+#include <algorithm>
+#include <compare>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -11,6 +14,43 @@
 #include "tawpipe/schedule/op_traits.hpp"
 
 namespace tawpipe::inline v0 {
+
+/// The size of a message, and how many alike follow one another, as those of the layers of a stage do: 52 and 12 bits, as
+/// schedules hold millions. A size beyond 2 PiB, which no schedule may have, counts as that.
+class Messages {
+ public:
+  static constexpr std::int32_t max_repeat = 4095;
+
+  constexpr Messages() : Messages{Bytes{}} {}
+  /// @pre 0 <= repeat <= max_repeat
+  constexpr Messages(Bytes each, std::int32_t repeat = 1)
+      : bits_{std::clamp(each.value(), -limit, limit) * (max_repeat + 1) + repeat} {}
+
+  constexpr operator Bytes() const { return Bytes{value()}; }
+  constexpr std::int64_t value() const { return bits_ >> 12; }
+  constexpr std::int32_t repeat() const { return static_cast<std::int32_t>(bits_ & max_repeat); }
+  /// Of all of them.
+  constexpr Bytes total() const { return Bytes{value() * repeat()}; }
+
+  /// As many messages of another size.
+  friend constexpr Messages operator*(Messages a, std::int64_t factor) { return {Bytes{a} * factor, a.repeat()}; }
+  friend constexpr Messages operator/(Messages a, std::int64_t divisor) { return {Bytes{a} / divisor, a.repeat()}; }
+
+  /// By size first. With a Bytes on one side, the size alone is compared.
+  template <std::same_as<Messages> T>
+  friend constexpr auto operator<=>(const T& a, const T& b) {
+    return a.bits_ <=> b.bits_;
+  }
+  template <std::same_as<Messages> T>
+  friend constexpr bool operator==(const T& a, const T& b) {
+    return a.bits_ == b.bits_;
+  }
+
+ private:
+  static constexpr std::int64_t limit = (std::int64_t{1} << 51) - 1;
+
+  std::int64_t bits_;
+};
 
 /// One task. A transfer is one task with two ends and a collective one task with its members, so that a send without its
 /// receive cannot be written.
@@ -26,9 +66,10 @@ struct Task {
   std::int32_t microbatch = -1;   ///< numbered over the iteration; -1 where none is meant
   std::int32_t step = -1;         ///< place in the schedule's lock-step picture; -1 where it has none
   SplitId split = none<SplitId>;  ///< weights, gradients: the parameters carried (Schedule::split); none: all of the stage's
-  Bytes bytes{};                  ///< pass, broadcast, reduce: the message; exchange: each way; other collectives: the whole
+  Messages bytes{};               ///< pass, broadcast, reduce: the message; exchange: each way; other collectives: the whole
                                   ///< (gathered) buffer; update: the model states it touches
-
+  /// The number of the peer or of the group, whichever the op has; -1 without either.
+  constexpr std::int32_t partner() const { return is_collective(op) ? number(group) : number(peer); }
   /// What `end`, a rank that takes part, does.
   constexpr const EndTraits& role_of(Rank end) const { return end == rank ? traits(op).first : traits(op).other; }
   /// The lane it occupies on a rank that takes part.

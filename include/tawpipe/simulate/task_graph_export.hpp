@@ -99,7 +99,7 @@ class TaskGraphExport {
       return;
     }
     const Path whole = cost_.path(schedule_, task, cluster_);
-    const double bytes = whole.fraction * static_cast<double>(task.bytes.value());
+    const double bytes = whole.fraction * static_cast<double>(task.bytes.total().value());
     Algorithm algorithm = Algorithm::ring;
     if constexpr (requires { cost_.all_reduce; }) algorithm = cost_.all_reduce;
     const CollectiveShape shape = communication_shape(schedule_, task, algorithm, cluster_);

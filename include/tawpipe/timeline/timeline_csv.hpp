@@ -69,7 +69,7 @@ inline void append_task(std::string& out, std::size_t index_of_task, const Task&
   append_cell(out, task.lane);
   append_cell(out, number(task.stage), task.stage != none<StageId>);
   append_cell(out, task.microbatch, task.microbatch >= 0);
-  append_cell(out, task.bytes.value());
+  append_cell(out, task.bytes.total().value());
 }
 
 /// Reads row by row; an error names the line and the column. Only what the writer writes is accepted.

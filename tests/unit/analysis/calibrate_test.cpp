@@ -191,7 +191,7 @@ TEST_CASE("messages of nearly one size that scatter tell a bandwidth, not a late
   Timeline measured = simulate(schedule, cluster, truth());
   tawpipe::Bytes least{std::int64_t{1} << 60};
   for (const tawpipe::Task& task : schedule.tasks()) {
-    if (task.op == tawpipe::Op::pass) least = std::min(least, task.bytes);
+    if (task.op == tawpipe::Op::pass) least = std::min<tawpipe::Bytes>(least, task.bytes);
   }
   for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
     const tawpipe::Task& task = schedule.tasks()[t];

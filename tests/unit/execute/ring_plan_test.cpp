@@ -121,6 +121,9 @@ TEST_CASE("rings and chains bring every number to where it belongs, and send wha
           }
           std::vector<SentBytes> sent(static_cast<std::size_t>(n));
           count_sent(one.schedule, one.task, one.flow, 8, sent);
+          std::int64_t all = 0;  // of each number n - 1 messages: round a ring or down a chain, of a sum with its gather both
+          for (const SentBytes& of_rank : sent) all += of_rank.total();
+          CHECK(all == (op == Op::all_reduce ? 2 : 1) * (n - 1) * one.flow.count * 8);
           for (int r = 0; r < n; ++r) {
             const RingPlan plan = ring_plan(one.schedule, one.task, one.flow, Rank{r}, chunk);
             CHECK(static_cast<std::int64_t>(plan.numbers_sent * 8) == sent[static_cast<std::size_t>(r)].total());

@@ -66,7 +66,7 @@ void check_same(const Schedule& a, const Schedule& b) {
     const Task& x = a.tasks()[t];
     const Task& y = b.tasks()[t];
     const bool same = x.op == y.op && x.payload == y.payload && x.lane == y.lane && x.peer_lane == y.peer_lane &&
-                      x.rank == y.rank && x.peer == y.peer && x.group == y.group && x.stage == y.stage &&
+                      x.rank == y.rank && x.partner() == y.partner() && x.bytes == y.bytes && x.stage == y.stage &&
                       x.microbatch == y.microbatch && x.step == y.step && x.bytes == y.bytes && x.split == y.split;
     CHECK_MESSAGE(same, "task " << t);
   }
@@ -308,6 +308,11 @@ TEST_CASE("errors name the path") {
   CHECK(task_error(R"({"op": "forward", "rank": 1.0})") == "s.json: tasks[0].rank: expected the number of a rank, not 1.0");
   CHECK(task_error(R"({"op": "forward", "rank": 0, "colour": 1})").starts_with("s.json: tasks[0]: unknown key 'colour'"));
   CHECK(task_error(R"({"op": "forward", "rank": 0, "peer": 0})") == "s.json: tasks[0]: a forward has no 'peer'");
+  CHECK(task_error(R"({"op": "forward", "rank": 0, "repeat": 2})") == "s.json: tasks[0]: a forward has no 'repeat'");
+  CHECK(task_error(R"({"op": "broadcast", "group": [0], "repeat": 0})") ==
+        "s.json: tasks[0].repeat: expected a whole number from 1 to 4095, not 0");
+  CHECK(task_error(R"({"op": "broadcast", "group": [0], "bytes": 4000000000000000000})") ==
+        "s.json: tasks[0]: a message has at most 1125899906842624 bytes");
   CHECK(task_error(R"({"op": "pass", "rank": 0})") == "s.json: tasks[0]: 'peer' is missing");
   CHECK(task_error(R"({"op": "broadcast", "rank": 0})") == "s.json: tasks[0]: 'group' is missing");
   CHECK(task_error(R"({"op": "broadcast", "group": []})") == "s.json: tasks[0].group: a group has at least one rank");

@@ -142,7 +142,7 @@ TEST_CASE("an error names line and column") {
         "idle, pass, exchange, broadcast, reduce, all_gather, reduce_scatter, all_reduce");
   CHECK(row_error("0,forward,,0,,,0,0,0,0,0.000000000000,0.000601000000\n") ==
         "t.csv, line 2, column 3 (payload): '' is no payload; known: nothing, weights, gradients, activations, "
-        "activation_gradients, edge_gradients");
+        "activation_gradients, edge_gradients, scalar");
   CHECK(row_error("0,forward,nothing,,,,0,0,0,0,0.000000000000,0.000601000000\n") ==
         "t.csv, line 2, column 4 (rank): '' is not a whole number from 0 to 2147483647");
   CHECK(row_error("0,forward,nothing,0,-1,,0,0,0,0,0.000000000000,0.000601000000\n") ==

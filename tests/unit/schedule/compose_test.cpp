@@ -146,7 +146,7 @@ TEST_CASE("tensor parallelism divides parameters and adds two all-reduces' bytes
   CHECK(schedule.stages()[0].parameters == (logical.stages()[0].parameters + 1) / 2);
   std::int64_t bytes = 0;
   for (const Task& task : schedule.tasks()) {
-    if (task.op == Op::all_reduce) bytes += task.bytes.value();
+    if (task.op == Op::all_reduce) bytes += task.bytes.total().value();
   }
   // 8 layers x 2 all-reduces of 128 tokens x 256 x 2 bytes, once in the forward and twice in the recomputing backward.
   CHECK(bytes == 8 * 2 * (128 * 256 * 2) * 3);

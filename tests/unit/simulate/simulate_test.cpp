@@ -79,6 +79,14 @@ TEST_CASE("a collective moves its fraction of the buffer over each edge") {
   CHECK(simulate(b.build(), support::cluster(4), no_overhead).makespan() == 3_s + 3_us);
 }
 
+TEST_CASE("a repeated communication takes its latency and its bytes each time") {
+  auto b = two_lanes(2);
+  auto task = pass(0, 1, 1_GB);
+  task.bytes = {1_GB, 3};
+  b.add(task, {});
+  CHECK(simulate(b.build(), support::cluster(2), no_overhead).makespan() == 3_s + 3_us);
+}
+
 TEST_CASE("a collective starts when its last member is ready") {
   auto b = two_lanes(2);
   b.stages(Workload::abstract(2, 1).split(2));

@@ -25,7 +25,7 @@ class MessageFit {
 
   /// @pre the schedule has no more ranks than the cluster, the timeline all its tasks
   void add(const Schedule& schedule, const Timeline& timeline) {
-    std::map<std::tuple<Op, Rank, Rank, GroupId>, Probe> probes;
+    std::map<std::tuple<Op, Rank, std::int32_t>, Probe> probes;
     struct Flow {
       TimePoint start;
       TimePoint end;
@@ -35,7 +35,7 @@ class MessageFit {
     for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
       const Task& task = schedule.tasks()[t];
       if (is_compute(task.op)) continue;
-      const auto key = std::make_tuple(task.op, task.rank, task.peer, task.group);
+      const auto key = std::make_tuple(task.op, task.rank, task.partner());
       if (!probes.contains(key)) probes.emplace(key, probe(schedule, task));
       const TimePoint start = timeline.start[t];
       for (const LinkId link : probes.at(key).links) flows[link].push_back({start, timeline.end[t], t});
@@ -54,12 +54,13 @@ class MessageFit {
     for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
       const Task& task = schedule.tasks()[t];
       if (is_compute(task.op)) continue;
-      const Probe& known = probes.at(std::make_tuple(task.op, task.rank, task.peer, task.group));
+      const Probe& known = probes.at(std::make_tuple(task.op, task.rank, task.partner()));
       if (known.links.empty()) continue;  // a group of one
-      const auto bytes = static_cast<double>(task.bytes.value());
+      const auto bytes = static_cast<double>(task.bytes.total().value());
+      const double repeat = task.bytes.repeat();
       (known.inter_steps > 0 ? between_ : inside_)
-          .push_back({known.intra_fraction * bytes, known.inter_fraction * bytes, known.intra_steps, known.inter_steps,
-                      to_seconds(timeline.duration_of(id<TaskId>(t))), shared[t] == 0});
+          .push_back({known.intra_fraction * bytes, known.inter_fraction * bytes, repeat * known.intra_steps,
+                      repeat * known.inter_steps, to_seconds(timeline.duration_of(id<TaskId>(t))), shared[t] == 0});
     }
   }
 

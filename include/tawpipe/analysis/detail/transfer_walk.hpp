@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tawpipe/analysis/check_transfers.hpp"  // is_within_stage
 #include "tawpipe/analysis/detail/contents_walk.hpp"
 #include "tawpipe/analysis/detail/exchange_walk.hpp"
 
@@ -28,7 +29,7 @@ class TransferWalk {
 
   void run(TaskId t) {
     const Task& task = schedule_.task(t);
-    if (is_exchange_of_copies(schedule_, task)) return ExchangeWalk{schedule_, walk_}.run(t);
+    if (is_within_stage(schedule_, task)) return ExchangeWalk{schedule_, walk_}.run(t);
     sources_.clear();
     for (const Use& use : schedule_.uses(t)) {
       if (use.access != Access::read && use.access != Access::read_write) continue;

@@ -23,6 +23,8 @@ class DataflowTransfers {
   TransferFlow resolve(TaskId id) {
     const Task& task = schedule_.task(id);
     if (is_gradient_norm(task)) return norm(id);
+    if (task.bytes.repeat() != 1)
+      fail(id, concat("it stands for ", task.bytes.repeat(), " messages of layers, which have buffers of their own"));
     if (task.payload == Payload::activations || task.payload == Payload::activation_gradients) {
       if (is_collective(task.op)) {
         fail(id, "activations are exchanged among tensor- or context-parallel ranks, for which no layer is there");

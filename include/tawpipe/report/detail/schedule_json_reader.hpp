@@ -227,7 +227,7 @@ class ScheduleJsonReader {
 
   void read_tasks(JsonValue tasks) {
     static constexpr std::string_view keys[] = {"name",  "op",         "rank", "peer",  "group", "lane", "peer_lane", "payload",
-                                                "stage", "microbatch", "step", "bytes", "after", "uses", "split"};
+                                                "stage", "microbatch", "step", "bytes", "after", "uses", "split",     "repeat"};
     task_count_ = tasks.list_size();
     tasks.for_each([&](JsonValue task, std::size_t t) {  // names first, so that a task may wait for a later one's
       task.expect_object(keys);
@@ -247,6 +247,7 @@ class ScheduleJsonReader {
     unfit("peer_lane", is_point_to_point(task.op));
     unfit("group", is_collective(task.op));
     unfit("split", !is_compute(task.op));
+    unfit("repeat", !is_compute(task.op));
     if (is_collective(task.op)) {
       value.with("group", [&](JsonValue group) { task.group = read_group(group); });
       task.rank = group_members_[group_begin_[index(task.group)]];
@@ -273,9 +274,14 @@ class ScheduleJsonReader {
       task.split = parameters_.read_split(split, each ? group_begin_[group + 1] - group_begin_[group] : 1);
     });
     value.if_has("step", [&](JsonValue step) { task.step = static_cast<std::int32_t>(step.whole(0, max_json_microbatches)); });
-    if (!value.if_has("bytes", [&](JsonValue bytes) { task.bytes = read_bytes(bytes); })) {
-      task.bytes = default_bytes(task, parts_.stages, *workload_);
+    Bytes bytes;
+    if (!value.if_has("bytes", [&](JsonValue size) { bytes = read_bytes(size); })) {
+      bytes = default_bytes(task, parts_.stages, *workload_);
     }
+    std::int32_t repeat = 1;
+    value.if_has("repeat", [&](JsonValue times) { repeat = static_cast<std::int32_t>(times.whole(1, Messages::max_repeat)); });
+    if (bytes > max_json_message) value.fail(concat("a message has at most ", max_json_message.value(), " bytes"));
+    task.bytes = {bytes, repeat};
     read_after(value);
     read_uses(value);
     parts_.tasks.push_back(task);

@@ -135,6 +135,7 @@ class ScheduleJsonWriter {
     if (static_cast<int>(task.op) >= ops || static_cast<int>(task.payload) >= payloads || !below(task.rank, ranks)) return false;
     if (is_collective(task.op) ? !below(task.group, parts_.groups.size()) : task.group != none<GroupId>) return false;
     if (is_point_to_point(task.op) ? !below(task.peer, ranks) : task.peer != none<Rank>) return false;
+    if (is_compute(task.op) ? task.bytes.repeat() != 1 : task.bytes.repeat() < 1) return false;
     if (task.lane >= parts_.lanes.size() || task.peer_lane >= parts_.lanes.size() || task.bytes < Bytes{}) return false;
     if (task.split != none<SplitId> && (is_compute(task.op) || !below(task.split, parts_.splits.size()))) return false;
     return task.stage == none<StageId> || below(task.stage, parts_.stages.size());
@@ -257,8 +258,7 @@ class ScheduleJsonWriter {
   void write_task(std::size_t t) {
     const Task& task = parts_.tasks[t];
     add(R"({{"op":"{}","rank":{})", name(task.op), number(task.rank));
-    field("peer", number(task.peer), -1);
-    field("group", number(task.group), -1);
+    if (!is_compute(task.op)) field(is_collective(task.op) ? "group" : "peer", task.partner(), -1);
     const std::uint8_t lane = default_lane(task.op, parts_.lanes.size());
     field("lane", task.lane, lane);
     field("peer_lane", task.peer_lane, is_point_to_point(task.op) ? task.lane : 0);
@@ -267,6 +267,7 @@ class ScheduleJsonWriter {
     field("microbatch", task.microbatch, -1);
     field("step", task.step, -1);
     field("split", number(task.split), -1);
+    field("repeat", task.bytes.repeat(), 1);
     const bool has_bytes = !is_compute(task.op) || task.op == Op::update;  // has a size if it does not say so
     if (has_bytes || task.bytes != Bytes{}) add(R"(,"bytes":{})", task.bytes.value());
     const auto after = parts_.dependencies[t];
