@@ -175,16 +175,17 @@ TEST_CASE("one ring's shards follow the ranks, so that each unit is gathered in 
   CHECK(gathers == 2 * 5);
 }
 
-TEST_CASE("a buffer names its parameters where it has less than its stage's all, and otherwise none") {
-  const DeviceGroups nodes{{2, 2}};
-  const Schedule replicated = tawpipe::build_schedule("ddp", {small_model(4, false), nodes, {}});
-  for (const auto& buffer : replicated.buffers()) CHECK(buffer.pieces == tawpipe::none<tawpipe::PiecesId>);
-  for (const auto& task : replicated.tasks()) CHECK(task.split == tawpipe::none<tawpipe::SplitId>);
-
-  const Schedule sharded = tawpipe::build_schedule("fsdp", {small_model(4, false), nodes, {}});
-  for (const auto& buffer : sharded.buffers()) {
-    const bool states = buffer.persistent && buffer.kind <= tawpipe::BufferKind::optimizer;
-    CHECK((buffer.pieces != tawpipe::none<tawpipe::PiecesId>) == states);
+TEST_CASE("every buffer of weights, gradients and optimizer states names its parameters, and every message of them") {
+  for (const char* name : {"ddp", "fsdp", "hpz"}) {
+    for (const Workload& work : {small_model(4, false), Workload::abstract(4, 4)}) {
+      const Schedule schedule = tawpipe::build_schedule(name, {work, DeviceGroups{{2, 2}}, {}});
+      for (const auto& buffer : schedule.buffers()) {
+        CHECK((buffer.content.parameters() != tawpipe::none<PiecesId>) == is_of_parameters(buffer.content.kind()));
+      }
+      for (const auto& task : schedule.tasks()) {
+        if (!is_compute(task.op)) CHECK(task.split != tawpipe::none<tawpipe::SplitId>);
+      }
+    }
   }
 }
 
@@ -204,19 +205,11 @@ TEST_CASE("data-parallel copies hold and carry the same parameters, summed over 
     const Schedule cut = tawpipe::compose(logical, small_model(4, true), tensor, tawpipe::RankMap{tensor, 6});
     REQUIRE(cut.buffers().size() == 2 * logical.buffers().size());
     for (std::size_t b = 0; b < cut.buffers().size(); ++b) {  // the same sets, of which each rank has its part
-      const PiecesId whole = logical.buffers()[b / 2].pieces;
-      const PiecesId part = cut.buffers()[b].pieces;
+      const PiecesId whole = logical.buffers()[b / 2].content.parameters();
+      const PiecesId part = cut.buffers()[b].content.parameters();
       REQUIRE((whole == tawpipe::none<PiecesId>) == (part == tawpipe::none<PiecesId>));
       if (whole != tawpipe::none<PiecesId>) CHECK(std::ranges::equal(cut.pieces(part), logical.pieces(whole)));
     }
-  }
-}
-
-TEST_CASE("an abstract workload has no parameters to name") {
-  for (const char* name : {"ddp", "zero1", "fsdp", "hpz", "hsdp", "hfsdp"}) {
-    const Schedule schedule = tawpipe::build_schedule(name, {Workload::abstract(4, 4), DeviceGroups{{2, 2}}, {}});
-    CHECK(schedule.parts().pieces.size() == 0);
-    CHECK(schedule.parts().splits.size() == 0);
   }
 }
 
@@ -232,17 +225,18 @@ TEST_CASE("a walk finds a wrong set: every split of every strategy, and every se
       if (right.tasks()[t].split == tawpipe::none<tawpipe::SplitId>) continue;
       CAPTURE(t);
       auto parts = right.parts();
-      parts.tasks[t].split = tawpipe::none<tawpipe::SplitId>;  // everything, of each member
+      parts.tasks[t].split = tawpipe::none<tawpipe::SplitId>;
       CHECK_FALSE(support::ParameterWalk{Schedule{right.workload(), parts}}.run().empty());
       ++faults;
     }
     for (std::size_t b = 0; b < right.buffers().size(); ++b) {
       const auto& buffer = right.buffers()[b];
-      if (buffer.pieces == tawpipe::none<tawpipe::PiecesId> || buffer.bytes.value() == 0) continue;
+      const PiecesId set = buffer.content.parameters();
+      if (set == tawpipe::none<PiecesId> || buffer.bytes.value() == 0) continue;
       CAPTURE(b);
       auto parts = right.parts();
       std::vector<ParameterRange> shifted = parts.pieces.items();
-      const auto row = index(buffer.pieces);
+      const auto row = index(set);
       shifted[parts.pieces.begins()[row]].begin += 1;
       parts.pieces = {parts.pieces.begins(), shifted};
       CHECK_FALSE(support::ParameterWalk{Schedule{right.workload(), parts}}.run().empty());

@@ -305,7 +305,7 @@ TEST_CASE("model states of a rank are exactly those of the closed form") {
         const Schedule schedule = tawpipe::build_schedule(strategy.name, {work, nodes, strategy.options});
         std::vector<std::int64_t> states(static_cast<std::size_t>(p), 0);
         for (const auto& buffer : schedule.buffers()) {
-          if (!buffer.persistent || buffer.kind == BufferKind::activations || buffer.kind == BufferKind::workspace) continue;
+          if (!buffer.persistent || buffer.kind() == BufferKind::activations || buffer.kind() == BufferKind::workspace) continue;
           states[index(buffer.rank)] += buffer.bytes.value();
         }
         const Ratio ratio = strategy.states(p, p / d);
@@ -327,7 +327,7 @@ TEST_CASE("beside its states and activations a rank holds at most two gathered u
     const auto timeline = tawpipe::simulate(schedule, cluster, cost);
     std::int64_t copies = 0;
     for (const auto& buffer : schedule.buffers()) {
-      if (buffer.rank == tawpipe::Rank{0} && buffer.persistent && buffer.kind == BufferKind::transfer) {
+      if (buffer.rank == tawpipe::Rank{0} && buffer.persistent && buffer.kind() == BufferKind::transfer) {
         copies += buffer.bytes.value();
       }
     }

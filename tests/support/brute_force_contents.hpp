@@ -52,11 +52,11 @@ class BruteContents {
     check_completeness();
     for (std::size_t b = 0; b < contents_.size(); ++b) {
       const Buffer& buffer = schedule_.buffers()[b];
-      const bool states = buffer.kind == BufferKind::weights || buffer.kind == BufferKind::optimizer;
+      const bool states = buffer.kind() == BufferKind::weights || buffer.kind() == BufferKind::optimizer;
       if (!buffer.persistent || !states) continue;
-      if (buffer.kind == BufferKind::optimizer && buffer.bytes == tawpipe::Bytes{}) continue;  // fixed times have none
+      if (buffer.kind() == BufferKind::optimizer && buffer.bytes == tawpipe::Bytes{}) continue;  // fixed times have none
       if (updates_[b] != 1) found_.push_back(tawpipe::concat("buffer ", b, " is updated ", updates_[b], " times"));
-      if (buffer.kind != BufferKind::weights) continue;
+      if (buffer.kind() != BufferKind::weights) continue;
       std::int64_t fresh = 0;
       for (const auto& [origin, bytes] : contents_[b].weights) fresh += origin.updated ? bytes : 0;
       if (fresh + slack < buffer.bytes.value()) found_.push_back(tawpipe::concat("buffer ", b, " ends with old weights"));
@@ -126,10 +126,10 @@ class BruteContents {
   Content at_start(std::size_t b) const {
     const Buffer& buffer = schedule_.buffers()[b];
     Content content;
-    content.written = buffer.kind == BufferKind::workspace || (buffer.persistent && buffer.kind != BufferKind::transfer);
-    if (buffer.persistent && buffer.kind == BufferKind::weights) {
-      const int pieces = layout_.striped && number(buffer.stage) >= 0 ? layout_.pieces : 1;
-      for (int p = 0; p < pieces; ++p) content.weights[{b, number(buffer.stage), false, p}] = buffer.bytes.value() / pieces;
+    content.written = buffer.kind() == BufferKind::workspace || (buffer.persistent && buffer.kind() != BufferKind::transfer);
+    if (buffer.persistent && buffer.kind() == BufferKind::weights) {
+      const int pieces = layout_.striped && number(buffer.stage()) >= 0 ? layout_.pieces : 1;
+      for (int p = 0; p < pieces; ++p) content.weights[{b, number(buffer.stage()), false, p}] = buffer.bytes.value() / pieces;
     }
     return content;
   }
@@ -176,7 +176,7 @@ class BruteContents {
   Content& at(const Use& use) { return contents_[index(use.buffer)]; }
   static bool takes(Access access) { return access == Access::read || access == Access::read_write; }
   static bool is_gradient(const Buffer& buffer) {
-    return buffer.kind == BufferKind::gradients || buffer.kind == BufferKind::transfer;
+    return buffer.kind() == BufferKind::gradients || buffer.kind() == BufferKind::transfer;
   }
   /// What of a content the task takes from a rank.
   Content part_of(Content content, tawpipe::Rank rank) const {
@@ -211,11 +211,11 @@ class BruteContents {
     }
     for (const Use& use : uses()) {
       if (use.access == Access::read) continue;
-      if (buffer(use).kind == BufferKind::activations) {
+      if (buffer(use).kind() == BufferKind::activations) {
         write_activations(use);
       } else if (is_gradient(buffer(use)) && (task().op == Op::backward || task().op == Op::backward_weight)) {
         add_gradient(use);
-      } else if (buffer(use).kind != BufferKind::workspace) {
+      } else if (buffer(use).kind() != BufferKind::workspace) {
         report("changes what is not its to change");
       }
     }
@@ -227,7 +227,7 @@ class BruteContents {
     bool edge = false;
     for (const auto& [origin, bytes] : weights) {
       if (origin.updated) report("computes with updated weights");
-      const bool of_none = number(schedule_.buffers()[origin.buffer].stage) < 0;
+      const bool of_none = number(schedule_.buffers()[origin.buffer].stage()) < 0;
       const bool borrowed = layout_.lent && s == layout_.head && origin.stage == layout_.embedding;
       if (origin.stage >= 0 && origin.stage != s && !borrowed) report("computes with another stage's weights");
       shards += of_none ? 1 : 0;
@@ -269,7 +269,8 @@ class BruteContents {
     const int s = number(task().stage);
     const tawpipe::StageWork& work = layout_.stage(s);
     const tawpipe::LayoutPlace& place = map_.of(task().rank);
-    const bool edges_alone = layout_.edge_copies && buffer(use).kind == BufferKind::gradients && number(buffer(use).stage) < 0;
+    const bool edges_alone =
+        layout_.edge_copies && buffer(use).kind() == BufferKind::gradients && number(buffer(use).stage()) < 0;
     Content& content = at(use);
     if (use.access == Access::write) content = {};
     content.written = true;
@@ -289,7 +290,7 @@ class BruteContents {
   void put(const Use& use, const Content& content) {
     const Buffer& to = buffer(use);
     Content& held = at(use);
-    if (to.persistent && to.kind == BufferKind::weights) {
+    if (to.persistent && to.kind() == BufferKind::weights) {
       for (const auto& [origin, bytes] : content.weights) {
         if (!origin.updated) report("overwrites an owner's weights");
       }
@@ -355,7 +356,7 @@ class BruteContents {
       Content content = gathered;
       if (use.access == Access::read_write) content.weights.insert(at(use).weights.begin(), at(use).weights.end());
       // In place over an owner's buffer, only what has been updated counts.
-      if (buffer(use).persistent && buffer(use).kind == BufferKind::weights) {
+      if (buffer(use).persistent && buffer(use).kind() == BufferKind::weights) {
         std::erase_if(content.weights, [](const auto& entry) { return !entry.first.updated; });
       }
       put(use, content);
@@ -441,7 +442,7 @@ class BruteContents {
     std::map<Summand, int> gradient;
     const Use* weights = nullptr;
     for (const Use& use : uses()) {
-      const BufferKind kind = buffer(use).kind;
+      const BufferKind kind = buffer(use).kind();
       if (takes(use.access) && is_gradient(buffer(use))) add(gradient, at(use).gradient);
       if (use.access == Access::read || (kind != BufferKind::weights && kind != BufferKind::optimizer)) continue;
       ++updates_[index(use.buffer)];
@@ -450,10 +451,10 @@ class BruteContents {
     if (weights == nullptr) return report("updates no weights");
     const auto& sizes = schedule_.workload().parameter_bytes();
     const std::int64_t updated = task().bytes.value() / (sizes.weight + sizes.gradient + sizes.optimizer);
-    check_sum(number(buffer(*weights).stage), updated, gradient);
+    check_sum(number(buffer(*weights).stage()), updated, gradient);
     Content& content = at(*weights);
     content.weights.clear();
-    content.weights[{index(weights->buffer), number(buffer(*weights).stage), true}] = updated * sizes.weight;
+    content.weights[{index(weights->buffer), number(buffer(*weights).stage()), true}] = updated * sizes.weight;
   }
 
   /// The gradient that an update of weights of stage `s` sees against each microbatch's, once.

@@ -80,7 +80,7 @@ class BruteLayout {
 
   /// Whether a task carries a piece of its stage; of a collective, the piece that it takes from a member or leaves there.
   bool carries(const tawpipe::Task& task, tawpipe::Rank member, int piece) const {
-    if (!striped || task.split == tawpipe::none<tawpipe::SplitId>) return true;
+    if (!striped || task.split == tawpipe::none<tawpipe::SplitId> || number(task.stage) < 0) return true;
     const auto split = schedule_.split(task.split);
     std::size_t at = 0;
     if (split.size() > 1) {
@@ -115,7 +115,7 @@ class BruteLayout {
     for (const Buffer& buffer : schedule_.buffers()) {
       const tawpipe::LayoutPlace& place = map_.of(buffer.rank);
       const bool here = place.tensor == 0 && place.context == 0 && place.data == 0;
-      if (here && buffer.persistent && buffer.kind == BufferKind::weights && number(buffer.stage) < 0) ++count;
+      if (here && buffer.persistent && buffer.kind() == BufferKind::weights && number(buffer.stage()) < 0) ++count;
     }
     return count;
   }
@@ -123,8 +123,8 @@ class BruteLayout {
   bool on_one_rank() const {
     for (const Buffer& a : schedule_.buffers()) {
       for (const Buffer& b : schedule_.buffers()) {
-        const bool weights = a.persistent && b.persistent && a.kind == BufferKind::weights && b.kind == BufferKind::weights;
-        if (weights && a.rank == b.rank && number(a.stage) == embedding && number(b.stage) == head) return true;
+        const bool weights = a.persistent && b.persistent && a.kind() == BufferKind::weights && b.kind() == BufferKind::weights;
+        if (weights && a.rank == b.rank && number(a.stage()) == embedding && number(b.stage()) == head) return true;
       }
     }
     return false;
@@ -141,12 +141,12 @@ class BruteLayout {
     owned_.resize(static_cast<std::size_t>(stages), 0);
     bool of_no_stage = false;
     for (const Buffer& buffer : schedule_.buffers()) {
-      has_activations = has_activations || buffer.kind == BufferKind::activations;
-      if (!buffer.persistent || buffer.kind != BufferKind::weights) continue;
-      if (number(buffer.stage) < 0) {
+      has_activations = has_activations || buffer.kind() == BufferKind::activations;
+      if (!buffer.persistent || buffer.kind() != BufferKind::weights) continue;
+      if (number(buffer.stage()) < 0) {
         of_no_stage = true;
       } else {
-        owned_[index(buffer.stage)] = 1;
+        owned_[index(buffer.stage())] = 1;
       }
     }
     for (int s = 0; s < stages; ++s) {
@@ -175,8 +175,10 @@ class BruteLayout {
       }
     }
     pieces = static_cast<int>(rails.empty() ? logical : rails.size());
+    bool cut = false;
+    for (std::size_t s = 0; s < schedule_.parts().splits.size(); ++s) cut = cut || schedule_.parts().splits[s].size() > 1;
     for (const auto& task : schedule_.tasks()) {
-      striped = striped || (task.op == Op::pass && task.split != tawpipe::none<tawpipe::SplitId>);
+      striped = striped || (cut && task.op == Op::pass && task.split != tawpipe::none<tawpipe::SplitId>);
     }
     if (striped) pieces = 1;
     for (std::size_t s = 0; striped && s < schedule_.parts().splits.size(); ++s) {

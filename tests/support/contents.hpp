@@ -118,7 +118,7 @@ class ContentCheck {
       }
     }
     for (std::size_t b = 0; b < content_.size(); ++b) {
-      if (schedule_.buffers()[b].kind == BufferKind::weights && !content_[b].weights.empty()) {
+      if (schedule_.buffers()[b].kind() == BufferKind::weights && !content_[b].weights.empty()) {
         found_.push_back(tawpipe::concat("buffer ", b, " of rank ", number(schedule_.buffers()[b].rank), " is never updated"));
       }
     }
@@ -159,7 +159,8 @@ class ContentCheck {
   std::vector<std::size_t> carried(const tawpipe::Task& task, tawpipe::Rank member) const {
     std::vector<std::size_t> pieces;
     for (std::size_t p = 0; p < pieces_; ++p) {
-      if (task.split == tawpipe::none<tawpipe::SplitId>) {
+      const bool empty = task.stage >= tawpipe::StageId{0} && schedule_.stage(task.stage).parameters == 0;
+      if (empty || task.split == tawpipe::none<tawpipe::SplitId>) {
         pieces.push_back(p);
         continue;
       }
@@ -200,15 +201,15 @@ class ContentCheck {
   Content initial(const tawpipe::Buffer& buffer) const {
     Content content;
     // States are there from the start (a gradient as zeros), and so is the input of the first stage.
-    content.defined = buffer.kind == BufferKind::weights || buffer.kind == BufferKind::gradients ||
-                      buffer.kind == BufferKind::optimizer || (buffer.kind == BufferKind::activations && buffer.persistent);
-    if (buffer.kind != BufferKind::weights) return content;
+    content.defined = buffer.kind() == BufferKind::weights || buffer.kind() == BufferKind::gradients ||
+                      buffer.kind() == BufferKind::optimizer || (buffer.kind() == BufferKind::activations && buffer.persistent);
+    if (buffer.kind() != BufferKind::weights) return content;
     if (sharded_) {
       for (std::size_t s = 0; s < stages_; ++s) content.weights.insert(weight_label(s, tawpipe::index(buffer.rank)));
-    } else if (buffer.stage == tawpipe::none<tawpipe::StageId>) {
+    } else if (buffer.stage() == tawpipe::none<tawpipe::StageId>) {
       content.weights.insert(edge_weights());
     } else {
-      for (std::size_t p = 0; p < pieces_; ++p) content.weights.insert(weight_label(tawpipe::index(buffer.stage), p));
+      for (std::size_t p = 0; p < pieces_; ++p) content.weights.insert(weight_label(tawpipe::index(buffer.stage()), p));
     }
     return content;
   }
@@ -265,12 +266,12 @@ class ContentCheck {
     for (const auto& use : uses()) {
       if (!gives(use.access)) continue;
       Content& out = at(use);
-      if (buffer(use).kind == BufferKind::activations) {
+      if (buffer(use).kind() == BufferKind::activations) {
         out = Content{.defined = true, .weights = {}, .gradients = {}, .activations = made};
       } else {
         if (forward) report("a forward changes something other than activations");
         if (use.access == Access::write) out = Content{.defined = true, .weights = {}, .gradients = {}, .activations = {}};
-        const bool edge = replicated_ && buffer(use).kind == BufferKind::gradients && buffer(use).stage < tawpipe::StageId{0};
+        const bool edge = replicated_ && buffer(use).kind() == BufferKind::gradients && buffer(use).stage() < tawpipe::StageId{0};
         if (!out.gradients.merge(contributions(edge, task))) report("adds to a gradient a second time");
         summed = summed || !edge;
       }
@@ -495,7 +496,7 @@ class ContentCheck {
     const Content* gradients = nullptr;
     for (const auto& use : uses()) {
       if (buffer(use).rank != task.rank) report("uses a buffer of another rank");
-      if (buffer(use).kind == BufferKind::weights && use.access == Access::read_write) weights = &at(use);
+      if (buffer(use).kind() == BufferKind::weights && use.access == Access::read_write) weights = &at(use);
       if (use.access == Access::read) gradients = &at(use);
     }
     if (weights == nullptr || gradients == nullptr) return report("updates nothing, or from nothing");

@@ -27,8 +27,8 @@ inline BufferId other_buffer(const Draft& draft, BufferId than, bool alike, Mers
   const Buffer& old = draft.parts.buffers[index(than)];
   for (std::size_t b = 0; b < draft.parts.buffers.size(); ++b) {
     const Buffer& buffer = draft.parts.buffers[b];
-    if (b == index(than) || buffer.rank != old.rank || buffer.kind == BufferKind::workspace) continue;
-    if (!alike || buffer.kind == old.kind) found.push_back(id<BufferId>(b));
+    if (b == index(than) || buffer.rank != old.rank || buffer.kind() == BufferKind::workspace) continue;
+    if (!alike || buffer.kind() == old.kind()) found.push_back(id<BufferId>(b));
   }
   return found.empty() ? none<BufferId> : found[below(random, found.size())];
 }
@@ -155,7 +155,7 @@ inline bool wrong_peer(Draft& draft, Mersenne& random) {
     if (old.rank != task.peer) continue;
     for (std::size_t b = 0; b < draft.parts.buffers.size(); ++b) {
       const Buffer& buffer = draft.parts.buffers[b];
-      if (buffer.rank == other && buffer.kind == old.kind) use.buffer = id<BufferId>(b);
+      if (buffer.rank == other && buffer.kind() == old.kind()) use.buffer = id<BufferId>(b);
     }
   }
   task.peer = other;

@@ -16,7 +16,7 @@
 
 namespace support {
 
-/// Believes `Buffer::pieces` and `Task::split` and nothing else about who has what. A weight is old or new; a gradient is the
+/// Believes `Buffer::content` and `Task::split` and nothing else about who has what. A weight is old or new; a gradient is the
 /// sum of numbers, one for each unit and microbatch that added to it; what is lost is a number that nothing else is.
 class ParameterWalk {
  public:
@@ -35,11 +35,11 @@ class ParameterWalk {
       contents_.emplace_back();
       if (!keeps_parameters(buffer)) continue;
       const std::int64_t held = tawpipe::parameters_in(pieces(buffer));
-      if (buffer.bytes.value() != held * size(buffer.kind))
+      if (buffer.bytes.value() != held * size(buffer.kind()))
         report(tawpipe::concat("buffer ", contents_.size() - 1, " has another size"));
-      if (!buffer.persistent || buffer.kind == BufferKind::transfer) continue;
+      if (!buffer.persistent || buffer.kind() == BufferKind::transfer) continue;
       contents_.back().assign(count_, lost());
-      const std::uint64_t initial = buffer.kind == BufferKind::gradients ? 0 : old_weight;
+      const std::uint64_t initial = buffer.kind() == BufferKind::gradients ? 0 : old_weight;
       for_each(pieces(buffer), [&](std::size_t p) { contents_.back()[p] = initial; });
     }
   }
@@ -69,7 +69,7 @@ class ParameterWalk {
     }
     for (std::size_t b = 0; b < contents_.size(); ++b) {
       const tawpipe::Buffer& buffer = schedule_.buffers()[b];
-      if (buffer.kind != BufferKind::weights) continue;
+      if (buffer.kind() != BufferKind::weights) continue;
       for_each(pieces(buffer), [&](std::size_t p) {
         if (contents_[b][p] != new_weight)
           found_.push_back(tawpipe::concat("parameter ", p, " of buffer ", b, " is not updated"));
@@ -103,7 +103,7 @@ class ParameterWalk {
     return random(unit * 1'003 + static_cast<std::uint64_t>(microbatch) + 1);
   }
   static bool keeps_parameters(const tawpipe::Buffer& buffer) {
-    return buffer.kind != BufferKind::activations && buffer.kind != BufferKind::workspace;
+    return buffer.kind() != BufferKind::activations && buffer.kind() != BufferKind::workspace;
   }
   /// Bytes of one parameter; copies on the move are weights or gradients, which take the same here.
   std::int64_t size(BufferKind kind) const {
@@ -125,13 +125,14 @@ class ParameterWalk {
     const auto ranges = schedule_.pieces(id);
     return {ranges.begin(), ranges.end()};
   }
-  Set pieces(const tawpipe::Buffer& buffer) const {
-    return buffer.pieces == tawpipe::none<tawpipe::PiecesId> ? needs(index(buffer.stage)) : set(buffer.pieces);
-  }
+  Set pieces(const tawpipe::Buffer& buffer) const { return set(buffer.content.parameters()); }
   /// [member]
   std::vector<Set> split(const tawpipe::Task& task) {
     const std::size_t members = schedule_.group(task.group).size();
-    if (task.split == tawpipe::none<tawpipe::SplitId>) return std::vector<Set>(members, needs(index(task.stage)));
+    if (task.split == tawpipe::none<tawpipe::SplitId>) {
+      report("does not say what it carries");
+      return std::vector<Set>(members);
+    }
     const auto ids = schedule_.split(task.split);
     std::vector<Set> sets;
     for (const tawpipe::PiecesId id : ids) sets.push_back(set(id));
@@ -270,16 +271,16 @@ class ParameterWalk {
     const tawpipe::Use* optimizer = nullptr;
     for (const tawpipe::Use& use : uses()) {
       if (buffer(use).rank != task.rank) report("uses another rank's buffer");
-      if (buffer(use).kind == BufferKind::weights) weights = &use;
-      if (buffer(use).kind == BufferKind::gradients) gradients = &use;
-      if (buffer(use).kind == BufferKind::optimizer) optimizer = &use;
+      if (buffer(use).kind() == BufferKind::weights) weights = &use;
+      if (buffer(use).kind() == BufferKind::gradients) gradients = &use;
+      if (buffer(use).kind() == BufferKind::optimizer) optimizer = &use;
     }
     if (weights == nullptr || gradients == nullptr || optimizer == nullptr) return report("lacks a model state");
     const Set set = pieces(buffer(*optimizer));
     require(weights, set, "updates weights that are not there");
     require(gradients, set, "updates by gradients that are not there");
     std::int64_t states = 0;
-    for (const tawpipe::Use& use : uses()) states += size(buffer(use).kind);
+    for (const tawpipe::Use& use : uses()) states += size(buffer(use).kind());
     if (task.bytes.value() != states * tawpipe::parameters_in(set)) report("touches another number of bytes");
     for_each(set, [&](std::size_t p) {
       if (at(*gradients)[p] != expected_[p]) report(tawpipe::concat("has another gradient of parameter ", p));

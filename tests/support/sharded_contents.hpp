@@ -78,13 +78,13 @@ class ShardedContents {
     tied_ = !work.is_abstract() && work.model().tied;
     for (const auto& buffer : schedule.buffers()) {
       Content content;
-      if (buffer.persistent && buffer.kind == BufferKind::weights) {
+      if (buffer.persistent && buffer.kind() == BufferKind::weights) {
         content.weights.assign(cells(), nothing);
         for_each_cell(buffer, [&](std::size_t cell, std::size_t piece) {
           if (pieces_.holds(plan_.weights, buffer.rank, piece)) content.weights[cell] = old_weights;
         });
       }
-      if (buffer.persistent && buffer.kind == BufferKind::gradients) content.gradients.assign(cells(), 0);
+      if (buffer.persistent && buffer.kind() == BufferKind::gradients) content.gradients.assign(cells(), 0);
       contents_.push_back(std::move(content));
     }
   }
@@ -123,7 +123,7 @@ class ShardedContents {
     }
     for (std::size_t b = 0; b < contents_.size(); ++b) {
       const auto& buffer = schedule_.buffers()[b];
-      if (!buffer.persistent || buffer.kind != BufferKind::weights) continue;
+      if (!buffer.persistent || buffer.kind() != BufferKind::weights) continue;
       for_each_cell(buffer, [&](std::size_t cell, std::size_t piece) {
         if (pieces_.holds(plan_.weights, buffer.rank, piece) && contents_[b].weights[cell] != new_weights) {
           found_.push_back(tawpipe::concat("buffer ", b, " of rank ", number(buffer.rank), " is old at the end"));
@@ -172,7 +172,7 @@ class ShardedContents {
   template <class Visit>
   void for_each_cell(const tawpipe::Buffer& buffer, Visit&& visit) const {
     for (std::size_t u = 0; u < units_; ++u) {
-      if (buffer.stage != tawpipe::none<tawpipe::StageId> && !belongs(u, index(buffer.stage))) continue;
+      if (buffer.stage() != tawpipe::none<tawpipe::StageId> && !belongs(u, index(buffer.stage()))) continue;
       for (std::size_t p = 0; p < pieces_.count(); ++p) visit(cell(u, p), p);
     }
   }
@@ -190,7 +190,7 @@ class ShardedContents {
     for (const auto& use : uses()) {
       Content& content = at(use);
       if (buffer(use).rank != task.rank) report("uses a buffer of another rank");
-      if (buffer(use).kind == BufferKind::activations) {
+      if (buffer(use).kind() == BufferKind::activations) {
         if (use.access == Access::write) content.saved = saved;
         has_saved = has_saved || content.saved == saved;
         continue;
@@ -272,7 +272,7 @@ class ShardedContents {
       for (std::size_t c = 0; c < cells(); ++c) {
         if (gathered[c] == nothing) continue;
         // a buffer as small as a slice keeps the slice
-        const bool slice = buffer(use).kind == BufferKind::transfer && buffer(use).persistent;
+        const bool slice = buffer(use).kind() == BufferKind::transfer && buffer(use).persistent;
         if (!slice || pieces_.in_node(buffer(use).rank, c % pieces_.count())) weights[c] = gathered[c];
       }
     }
@@ -312,13 +312,13 @@ class ShardedContents {
     const Content* gradients = nullptr;
     Content* weights = nullptr;
     for (const auto& use : uses()) {
-      if (buffer(use).rank != task.rank || buffer(use).stage != task.stage) report("uses what is not its own");
-      if (buffer(use).kind == BufferKind::gradients) gradients = &at(use);
-      if (buffer(use).kind == BufferKind::weights) weights = &at(use);
+      if (buffer(use).rank != task.rank || buffer(use).stage() != task.stage) report("uses what is not its own");
+      if (buffer(use).kind() == BufferKind::gradients) gradients = &at(use);
+      if (buffer(use).kind() == BufferKind::weights) weights = &at(use);
     }
     if (gradients == nullptr || weights == nullptr) return report("lacks gradients or weights");
     tawpipe::Buffer own;
-    own.stage = task.stage;
+    own.content = {tawpipe::ContentKind::weights, task.stage, tawpipe::none<tawpipe::PiecesId>};
     for_each_cell(own, [&](std::size_t c, std::size_t piece) {
       const auto& work = schedule_.stages()[c / pieces_.count()];
       if (!pieces_.holds(plan_.optimizer, task.rank, piece)) return;

@@ -135,7 +135,7 @@ class Interpreter {
     if (done != count) return result;
     for (std::size_t b = 0; b < symbols_.size(); ++b) {
       const Buffer& buffer = schedule_.buffers()[b];
-      const bool states = buffer.kind == BufferKind::weights || buffer.kind == BufferKind::optimizer;
+      const bool states = buffer.kind() == BufferKind::weights || buffer.kind() == BufferKind::optimizer;
       if (buffer.persistent && states) result.push_back(symbols_[b].hash());
     }
     return result;
@@ -151,9 +151,9 @@ class Interpreter {
     for (std::size_t b = 0; b < symbols_.size(); ++b) {
       const Buffer& buffer = schedule_.buffers()[b];
       Symbol& symbol = symbols_[b];
-      if (buffer.persistent && buffer.kind == BufferKind::gradients) continue;
+      if (buffer.persistent && buffer.kind() == BufferKind::gradients) continue;
       symbol.value = mix(b, 77);
-      if (buffer.persistent && buffer.kind == BufferKind::weights) symbol = {0, 0, {{number(buffer.rank), mix(b, 78)}}};
+      if (buffer.persistent && buffer.kind() == BufferKind::weights) symbol = {0, 0, {{number(buffer.rank), mix(b, 78)}}};
     }
   }
 
@@ -171,7 +171,7 @@ class Interpreter {
     std::uint64_t inputs =
         task.op == Op::update ? mix(1) : mix(2, static_cast<int>(task.op), number(task.stage), task.microbatch);
     const auto adds = [&](const Use& use) {
-      const BufferKind kind = schedule_.buffer(use.buffer).kind;
+      const BufferKind kind = schedule_.buffer(use.buffer).kind();
       return task.op != Op::update && task.op != Op::forward && use.access != Access::read &&
              (kind == BufferKind::gradients || kind == BufferKind::transfer);
     };
@@ -179,9 +179,9 @@ class Interpreter {
       const Buffer& buffer = schedule_.buffer(uses[i].buffer);
       if (!reads(uses[i].access) || adds(uses[i])) continue;
       // The first stage starts from tokens and the last from the loss: what their streams hold does not matter.
-      if (from_batch && buffer.persistent && buffer.kind == BufferKind::activations) continue;
+      if (from_batch && buffer.persistent && buffer.kind() == BufferKind::activations) continue;
       // The optimizer has its own copy of the weights.
-      if (task.op == Op::update && buffer.kind == BufferKind::weights) continue;
+      if (task.op == Op::update && buffer.kind() == BufferKind::weights) continue;
       inputs = mix(inputs, i, at(uses[i]).hash());
     }
     for (std::size_t i = 0; i < uses.size(); ++i) {
@@ -193,7 +193,7 @@ class Interpreter {
         if (uses[i].access == Access::write) symbol = {};
         if (work.parameters > 0) symbol.value += mix(inputs, 5);
         if (work.edge_parameters > 0) symbol.edge += mix(inputs, 6);
-      } else if (task.op == Op::update && buffer.kind == BufferKind::weights) {
+      } else if (task.op == Op::update && buffer.kind() == BufferKind::weights) {
         const std::uint64_t old = uses[i].access == Access::accumulate ? symbol.hash() : 0;
         symbol = {0, 0, {{number(buffer.rank), mix(inputs, 7, old)}}};
       } else {
@@ -216,7 +216,7 @@ class Interpreter {
     return false;
   }
   bool carries(const Task& task, Rank member) const {
-    if (task.split == none<SplitId> || schedule_.name() != "tawpipe") return true;
+    if (task.split == none<SplitId> || task.stage == none<StageId> || schedule_.name() != "tawpipe") return true;
     const auto split = schedule_.split(task.split);
     if (split.size() == 1) return followed(split[0]);
     const auto members = schedule_.group(task.group);
@@ -271,7 +271,7 @@ class Interpreter {
         if (uses[s].access == Access::read_write && also_reads) continue;
         const Buffer& buffer = schedule_.buffer(uses[s].buffer);
         Symbol piece = found[s];
-        if (buffer.persistent && buffer.kind == BufferKind::weights && buffer.stage == none<StageId>) {  // its unit alone
+        if (buffer.persistent && buffer.kind() == BufferKind::weights && buffer.stage() == none<StageId>) {  // its unit alone
           for (auto& part : piece.pieces) part.second = mix(part.second, number(task.stage));
         }
         all.unite(piece);

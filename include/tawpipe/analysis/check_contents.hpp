@@ -29,7 +29,7 @@ class UpdateCheck {
 
   void update(TaskId t) {
     const Task& task = schedule_.task(t);
-    Content found;
+    Held found;
     found.holds = Holds::gradient;
     bool unwritten = false;
     BufferId weights = none<BufferId>;
@@ -37,21 +37,21 @@ class UpdateCheck {
     std::int64_t over_copies = 0;
     for (const Use& use : schedule_.uses(t)) {
       const Buffer& buffer = schedule_.buffer(use.buffer);
-      const bool gradient = buffer.kind == BufferKind::gradients || buffer.kind == BufferKind::transfer;
-      if (buffer.kind == BufferKind::weights || buffer.kind == BufferKind::optimizer) {
+      const bool gradient = buffer.kind() == BufferKind::gradients || buffer.kind() == BufferKind::transfer;
+      if (buffer.kind() == BufferKind::weights || buffer.kind() == BufferKind::optimizer) {
         // Weights may be written anew: the optimizer states have a copy of full precision.
-        const bool anew = buffer.kind == BufferKind::weights && use.access == Access::write;
+        const bool anew = buffer.kind() == BufferKind::weights && use.access == Access::write;
         const bool changed = anew || use.access == Access::read_write;
         if (changed) ++updates_[index(use.buffer)];
-        if (changed && buffer.kind == BufferKind::weights) weights = use.buffer;
-        if (changed && buffer.kind == BufferKind::optimizer) optimizer = use.buffer;
+        if (changed && buffer.kind() == BufferKind::weights) weights = use.buffer;
+        if (changed && buffer.kind() == BufferKind::optimizer) optimizer = use.buffer;
         continue;
       }
       if (!gradient || use.access == Access::write || use.access == Access::accumulate) {
-        if (buffer.kind != BufferKind::workspace) walk_.overwrites(t, use);
+        if (buffer.kind() != BufferKind::workspace) walk_.overwrites(t, use);
         continue;
       }
-      const Content& content = walk_.look(t, use);
+      const Held& content = walk_.look(t, use);
       unwritten = unwritten || content.holds == Holds::nothing;
       over_copies += content.over_copies;
       found.sum += content.sum;
@@ -72,14 +72,14 @@ class UpdateCheck {
           "name the weights that it updates");
       return;
     }
-    const StageId stage = schedule_.buffer(weights).stage;
+    const StageId stage = schedule_.buffer(weights).stage();
     if (task.stage != stage) {
       walk_.error(
           "V507", t, task.rank, [&] { return concat(describe(schedule_, t), " updates ", describe(schedule_, weights)); },
           "give the update the stage of its weights");
     }
     if (!unwritten) compare(t, stage, found);
-    Content& content = walk_[weights];
+    Held& content = walk_[weights];
     content.updated = true;
     const std::int64_t updated = parameters(optimizer);
     const std::int64_t needed = updated * walk_.layout().gradient - walk_.layout().rounding();
@@ -109,9 +109,9 @@ class UpdateCheck {
     stale(out);
     for (std::size_t b = 0; b < updates_.size(); ++b) {
       const Buffer& buffer = schedule_.buffers()[b];
-      const bool states = buffer.kind == BufferKind::weights || buffer.kind == BufferKind::optimizer;
+      const bool states = buffer.kind() == BufferKind::weights || buffer.kind() == BufferKind::optimizer;
       if (!buffer.persistent || !states || updates_[b] == 1) continue;
-      if (buffer.kind == BufferKind::optimizer && buffer.bytes == Bytes{}) continue;
+      if (buffer.kind() == BufferKind::optimizer && buffer.bytes == Bytes{}) continue;
       const bool never = updates_[b] == 0;
       out.error(
           never ? "V705" : "V706", none<TaskId>, buffer.rank,
@@ -137,7 +137,7 @@ class UpdateCheck {
     if (b == none<BufferId>) return 0;
     const ParameterBytes& bytes = schedule_.workload().parameter_bytes();
     const Buffer& buffer = schedule_.buffer(b);
-    const std::int64_t each = buffer.kind == BufferKind::optimizer ? bytes.optimizer : bytes.weight;
+    const std::int64_t each = buffer.kind() == BufferKind::optimizer ? bytes.optimizer : bytes.weight;
     return each == 0 ? 0 : buffer.bytes.value() / each;
   }
 
@@ -146,14 +146,14 @@ class UpdateCheck {
     std::map<std::pair<StageId, std::int32_t>, std::int64_t> parts;  // parameters by stage and owner
     for (const Part& part : partly_) {
       const Buffer& buffer = schedule_.buffer(part.weights);
-      parts[{buffer.stage, walk_.layout().place(buffer.rank).logical}] = part.updated;  // alike on all copies
+      parts[{buffer.stage(), walk_.layout().place(buffer.rank).logical}] = part.updated;  // alike on all copies
     }
     for (const Part& part : partly_) {
       const Buffer& buffer = schedule_.buffer(part.weights);
       const std::int64_t needed = parameters(part.weights);
       std::int64_t got = 0;
       for (const std::int32_t owner : walk_.pieces().members(walk_[part.weights].pieces)) {
-        got += parts[{buffer.stage, owner}] + walk_.layout().lost();
+        got += parts[{buffer.stage(), owner}] + walk_.layout().lost();
       }
       if (got >= needed) continue;
       out.error(
@@ -211,9 +211,9 @@ class UpdateCheck {
     std::vector<char> holds_a(static_cast<std::size_t>(schedule_.ranks()), 0);
     std::vector<char> holds_b = holds_a;
     for (const Buffer& buffer : schedule_.buffers()) {
-      if (!buffer.persistent || buffer.kind != BufferKind::weights) continue;
-      if (number(buffer.stage) == a) holds_a[index(buffer.rank)] = 1;
-      if (number(buffer.stage) == b) holds_b[index(buffer.rank)] = 1;
+      if (!buffer.persistent || buffer.kind() != BufferKind::weights) continue;
+      if (number(buffer.stage()) == a) holds_a[index(buffer.rank)] = 1;
+      if (number(buffer.stage()) == b) holds_b[index(buffer.rank)] = 1;
     }
     for (std::size_t r = 0; r < holds_a.size(); ++r) {
       if (holds_a[r] != 0 && holds_b[r] != 0) return true;
@@ -221,7 +221,7 @@ class UpdateCheck {
     return false;
   }
 
-  void compare(TaskId t, StageId stage, const Content& found) {
+  void compare(TaskId t, StageId stage, const Held& found) {
     // With more microbatches than tasks most are missing, and their sum would take too long.
     if (schedule_.workload().microbatches() > static_cast<std::int64_t>(schedule_.tasks().size())) return;
     const int tensor = walk_.layout().place(schedule_.task(t).rank).tensor;
@@ -282,7 +282,7 @@ inline void check_unread(const Schedule& schedule, Diagnostics& out) {
   }
   for (std::size_t b = 0; b < read.size(); ++b) {
     const Buffer& buffer = schedule.buffers()[b];
-    if (buffer.persistent || buffer.kind != BufferKind::activations || read[b] != 0 || writer[b] == none<TaskId>) continue;
+    if (buffer.persistent || buffer.kind() != BufferKind::activations || read[b] != 0 || writer[b] == none<TaskId>) continue;
     out.error(
         "V509", writer[b], buffer.rank,
         [&] {

@@ -92,31 +92,21 @@ class ParametersCheck {
 
   /// Of matrices that tensor parallelism cuts, a rank has its part.
   std::int64_t part(std::int64_t bytes) const { return (bytes + parts_.layout.tensor - 1) / parts_.layout.tensor; }
-  std::int64_t bytes_each(BufferKind kind) const {
+  std::int64_t bytes_each(ContentKind kind) const {
     const ParameterBytes& bytes = schedule_.workload().parameter_bytes();
-    switch (kind) {
-      case BufferKind::weights:
-        return bytes.weight;
-      case BufferKind::gradients:
-        return bytes.gradient;
-      case BufferKind::optimizer:
-        return bytes.optimizer;
-      case BufferKind::transfer:
-        return std::min(bytes.weight, bytes.gradient);
-      default:
-        return 0;
-    }
+    return kind == ContentKind::weights ? bytes.weight : kind == ContentKind::gradients ? bytes.gradient : bytes.optimizer;
   }
   void buffer(BufferId id) {
     const Buffer& buffer = schedule_.buffer(id);
-    if (buffer.pieces == none<PiecesId>) return;
-    if (!below(buffer.pieces, sizes_.size())) {
+    const PiecesId set = buffer.content.parameters();
+    if (set == none<PiecesId>) return;
+    if (!below(set, sizes_.size())) {
       finding(
           "V102", none<TaskId>, [&] { return concat(describe(schedule_, id), " names a set of parameters that does not exist"); },
-          "sets of parameters count from 0; -1 means all of the stage");
+          "sets of parameters count from 0; -1 means a slot");
       return;
     }
-    const std::int64_t needed = part(sizes_[index(buffer.pieces)] * bytes_each(buffer.kind));
+    const std::int64_t needed = part(sizes_[index(set)] * bytes_each(buffer.content.kind()));
     if (buffer.bytes.value() >= needed) return;
     finding(
         "V112", none<TaskId>,
@@ -129,18 +119,21 @@ class ParametersCheck {
     if (!below(task.split, carried_.size())) {
       finding(
           "V102", id, [&] { return concat(describe(schedule_, id), " names a split that does not exist"); },
-          "splits count from 0; -1 means all of the stage");
+          "splits count from 0; -1 means none");
       return;
     }
     const bool each = task.op == Op::all_gather || task.op == Op::reduce_scatter;
-    const std::size_t members = is_compute(task.op) ? 0 : each ? schedule_.group(task.group).size() : 1;
+    const bool leaves = task.op == Op::backward || task.op == Op::backward_weight;
+    const std::size_t members = is_compute(task.op) && !leaves ? 0 : each ? schedule_.group(task.group).size() : 1;
     const std::size_t found = schedule_.split(task.split).size();
     if (found != members) {
       finding(
           "V112", id, [&] { return concat(describe(schedule_, id), " has ", found, " sets of parameters instead of ", members); },
-          "an all_gather and a reduce_scatter have one for each member, other communications one, computations none");
+          "an all_gather and a reduce_scatter have one for each member, other communications and backwards one, other "
+          "computations none");
       return;
     }
+    if (leaves) return;
     const ParameterBytes& bytes = schedule_.workload().parameter_bytes();
     const std::int64_t needed =
         part(carried_[index(task.split)] * (task.payload == Payload::weights ? bytes.weight : bytes.gradient));

@@ -119,12 +119,18 @@ class StructureCheck {
   void buffers() {
     for (std::size_t b = 0; b < parts_.buffers.size(); ++b) {
       const Buffer& buffer = parts_.buffers[b];
-      const bool stage_fits = buffer.stage == none<StageId> || below(buffer.stage, parts_.stages.size());
-      if (!is_rank(buffer.rank) || !stage_fits || static_cast<int>(buffer.kind) >= buffer_kinds) {
+      const bool stage_fits = buffer.stage() == none<StageId> || below(buffer.stage(), parts_.stages.size());
+      if (!is_rank(buffer.rank) || !stage_fits || static_cast<int>(buffer.content.kind()) >= content_kinds) {
         error(
             "V102", none<TaskId>, buffer.rank,
             [&] { return concat("buffer ", b, " names a rank, stage or kind that does not exist"); },
             "ranks and stages count from 0; stage -1 means none");
+      }
+      if (buffer.content.microbatch() >= schedule_.workload().microbatches()) {
+        error(
+            "V111", none<TaskId>, buffer.rank,
+            [&] { return concat("buffer ", b, " holds activations of microbatch ", buffer.content.microbatch()); },
+            "microbatches count from 0 up to their number - 1");
       }
       if (!is_size(buffer.bytes)) {
         error(

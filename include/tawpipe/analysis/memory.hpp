@@ -59,7 +59,7 @@ inline std::vector<PeakMemory> peak_memory(const Schedule& schedule, const Timel
       ++rank_begin[index(buffer.rank) + 2];
     } else if (buffer.persistent) {
       peaks[index(buffer.rank)].total += buffer.bytes;
-      peaks[index(buffer.rank)].by_kind[static_cast<std::size_t>(buffer.kind)] += buffer.bytes;
+      peaks[index(buffer.rank)].by_kind[static_cast<std::size_t>(buffer.kind())] += buffer.bytes;
     }
   }
   for (std::size_t i = 2; i < rank_begin.size(); ++i) rank_begin[i] += rank_begin[i - 1];
@@ -77,8 +77,8 @@ inline std::vector<PeakMemory> peak_memory(const Schedule& schedule, const Timel
     for (std::size_t i = rank_begin[rank]; i < rank_begin[rank + 1]; ++i) {
       const Buffer& buffer = schedule.buffer(by_rank[i]);
       const Life& life = lives[index(by_rank[i])];
-      changes.push_back({life.from, buffer.bytes.value(), buffer.kind});
-      changes.push_back({life.to, -buffer.bytes.value(), buffer.kind});
+      changes.push_back({life.from, buffer.bytes.value(), buffer.kind()});
+      changes.push_back({life.to, -buffer.bytes.value(), buffer.kind()});
     }
     // At one instant what ends releases before what starts takes, as a stream-ordered allocator does.
     std::sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) {

@@ -35,6 +35,7 @@ class Composer {
   Schedule build() {
     builder_.layout(layout_);
     copies_.assign(logical_.tasks().size() * copies(), none<TaskId>);
+    add_sets();
     add_buffers();
     for (std::size_t t = 0; t < logical_.tasks().size(); ++t) {
       const TaskId id = tawpipe::id<TaskId>(t);
@@ -90,12 +91,24 @@ class Composer {
   }
   static std::int64_t part(std::int64_t whole, int parts) { return (whole + parts - 1) / parts; }
   Bytes part_of(const Buffer& buffer) const {
-    const bool tokens = buffer.kind == BufferKind::activations || buffer.kind == BufferKind::workspace;
+    const bool tokens = !is_of_parameters(buffer.content.kind());
     return Bytes{part(buffer.bytes.value(), tokens ? layout_.per_logical_rank() : layout_.tensor)};
   }
   Bytes part_of(const Task& task) const {
     const bool tokens = is_of_tokens(task.payload);
     return Bytes{part(task.bytes.value(), tokens ? layout_.per_logical_rank() : layout_.tensor)};
+  }
+
+  void add_sets() {
+    const Schedule::Parts& parts = logical_.parts();
+    for (std::size_t p = 0; p < parts.pieces.size(); ++p) {
+      pieces_.push_back(builder_.pieces({parts.pieces[p].begin(), parts.pieces[p].end()}));
+    }
+    for (std::size_t s = 0; s < parts.splits.size(); ++s) {
+      std::vector<PiecesId> sets;
+      for (const PiecesId set : parts.splits[s]) sets.push_back(pieces(set));
+      splits_.push_back(builder_.split(sets));
+    }
   }
 
   void add_buffers() {
@@ -104,22 +117,18 @@ class Composer {
         Buffer real_buffer = buffer;
         real_buffer.rank = real(buffer.rank, copy);
         real_buffer.bytes = part_of(buffer);
-        real_buffer.pieces = pieces(buffer.pieces);
+        real_buffer.content = content(buffer.content, copy);
         builder_.buffer(real_buffer);
       }
     }
   }
-  PiecesId pieces(PiecesId logical) {
-    if (logical == none<PiecesId>) return none<PiecesId>;
-    const auto ranges = logical_.pieces(logical);
-    return builder_.pieces({ranges.begin(), ranges.end()});
+  Content content(const Content& logical, int copy) const {
+    if (is_of_parameters(logical.kind())) return {logical.kind(), logical.stage(), pieces(logical.parameters())};
+    if (logical.microbatch() < 0) return logical;
+    return {logical.kind(), logical.stage(), microbatch(logical.microbatch(), copy)};
   }
-  SplitId split(SplitId logical) {
-    if (logical == none<SplitId>) return none<SplitId>;
-    std::vector<PiecesId> sets;
-    for (const PiecesId set : logical_.split(logical)) sets.push_back(pieces(set));
-    return builder_.split(sets);
-  }
+  PiecesId pieces(PiecesId logical) const { return logical == none<PiecesId> ? logical : pieces_[index(logical)]; }
+  SplitId split(SplitId logical) const { return logical == none<SplitId> ? logical : splits_[index(logical)]; }
   BufferId buffer(BufferId logical, int copy) const {
     return id<BufferId>(index(logical) * copies() + static_cast<std::size_t>(copy));
   }
@@ -215,7 +224,7 @@ class Composer {
     BufferId written = none<BufferId>;
     BufferId read = none<BufferId>;
     for (const Use& use : logical_.uses(logical_id)) {
-      if (logical_.buffer(use.buffer).kind != BufferKind::activations) continue;
+      if (!is_of_microbatch(logical_.buffer(use.buffer).content.kind())) continue;
       if (use.access == Access::read_write) return use.buffer;
       (use.access == Access::read ? read : written) = use.buffer;
     }
@@ -228,9 +237,9 @@ class Composer {
     BufferId gradient = none<BufferId>;
     PiecesId updated = none<PiecesId>;
     for (const Use& use : logical_.uses(update)) {
-      const BufferKind kind = logical_.buffer(use.buffer).kind;
-      if (kind == BufferKind::optimizer) updated = pieces(logical_.buffer(use.buffer).pieces);
-      if (use.access == Access::read && (kind == BufferKind::gradients || kind == BufferKind::transfer)) gradient = use.buffer;
+      const Content& content = logical_.buffer(use.buffer).content;
+      if (content.kind() == ContentKind::optimizer_state) updated = pieces(content.parameters());
+      if (use.access == Access::read && content.kind() == ContentKind::gradients) gradient = use.buffer;
     }
     if (gradient == none<BufferId>) return;
     const Task& task = logical_.task(update);
@@ -266,7 +275,9 @@ class Composer {
   Layout kept_;
   const RankMap& map_;
   ScheduleBuilder builder_;
-  std::vector<TaskId> copies_;  ///< [logical task, copy] what stands for it: the task, or the last collective behind it
+  std::vector<PiecesId> pieces_;  ///< [logical set]
+  std::vector<SplitId> splits_;   ///< [logical split]
+  std::vector<TaskId> copies_;    ///< [logical task, copy] what stands for it: the task, or the last collective behind it
 };
 
 }  // namespace detail

@@ -68,7 +68,7 @@ inline Schedule with_gradient_norm(const Schedule& schedule) {
   const Bytes number{std::max<std::int64_t>(schedule.workload().parameter_bytes().gradient, 4)};
   for (int r = 0; r < schedule.ranks(); ++r) {
     all.push_back(Rank{r});
-    norms.push_back(builder.persistent(r, BufferKind::workspace, number));
+    norms.push_back(builder.persistent(r, Content{ContentKind::scalar}, number));
     uses.push_back({norms.back(), Access::read_write});
   }
   builder.add({.op = Op::all_reduce, .payload = Payload::scalar, .rank = Rank{0}, .group = builder.group(all), .bytes = number},

@@ -296,7 +296,9 @@ constexpr std::uint32_t ops_where(auto has) {
   for (std::uint32_t op = 0; op < ops; ++op) set |= has(op_table[op]) ? 1U << op : 0;
   return set;
 }
-constexpr bool is_in(std::uint32_t set, Op op) { return (set >> static_cast<unsigned>(op) & 1U) != 0; }
+constexpr bool is_in(std::uint32_t set, Op op) {
+  return static_cast<unsigned>(op) < 32 && (set >> static_cast<unsigned>(op) & 1U) != 0;
+}
 
 inline constexpr std::uint32_t compute_ops = ops_where([](const OpTraits& op) { return op.ends == Ends::rank; });
 inline constexpr std::uint32_t pair_ops = ops_where([](const OpTraits& op) { return op.ends == Ends::pair; });

@@ -94,7 +94,7 @@ class Schedule {
 
   std::span<const ParameterRange> pieces(PiecesId pieces) const { return parts_.pieces[index(pieces)]; }
   /// The parameters that a task carries. Of an all_gather: what each member gives, of a reduce_scatter: what each keeps, in the
-  /// group's order; otherwise one set.
+  /// group's order; otherwise one set. Of a backward: those whose gradient it leaves in a slot.
   std::span<const PiecesId> split(SplitId split) const { return parts_.splits[index(split)]; }
 
   /// The lane a task occupies on `rank`, which must be one of its ends or members.

@@ -14,6 +14,7 @@
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/growing_array.hpp"
 #include "tawpipe/core/text.hpp"
+#include "tawpipe/model/parameter_space.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 
 namespace tawpipe::inline v0 {
@@ -39,8 +40,12 @@ class ScheduleBuilder {
   void written_ranks(std::vector<char> written) { written_ = std::move(written); }
   /// Says what each rank stands for.
   void layout(const Layout& layout) { parts_.layout = layout; }
+  /// @throws ScheduleError  beyond max_stages.
   void stages(std::vector<StageWork> stages) {
+    if (stages.size() > static_cast<std::size_t>(max_stages))
+      throw ScheduleError(concat("a schedule has at most ", max_stages, " stages"));
     parts_.stages = std::move(stages);
+    space_ = ParameterSpace{workload_, parts_.stages};
     workspace_ = Bytes{};
     for (const auto& stage : parts_.stages) {
       workspace_ = std::max({workspace_, stage.forward_workspace, stage.backward_workspace});
@@ -50,6 +55,8 @@ class ScheduleBuilder {
   /// The workspace that the largest task of any stage needs.
   Bytes largest_workspace() const { return workspace_; }
   const StageWork& stage(int stage) const { return parts_.stages[static_cast<std::size_t>(stage)]; }
+  /// The parameters of the stages.
+  const ParameterSpace& space() const { return space_; }
 
   /// A group of ranks that communicate together; the same members give the same group.
   GroupId group(const std::vector<Rank>& members) { return groups_.find<GroupId>(members); }
@@ -67,12 +74,17 @@ class ScheduleBuilder {
     return id<BufferId>(parts_.buffers.size() - 1);
   }
   /// A buffer held for the whole iteration.
-  BufferId persistent(int rank, BufferKind kind, Bytes bytes, int stage = -1, PiecesId pieces = none<PiecesId>) {
-    return buffer({Rank{rank}, StageId{stage}, bytes, kind, true, pieces});
+  BufferId persistent(int rank, const Content& content, Bytes bytes) {
+    return buffer({.rank = Rank{rank}, .content = content, .bytes = bytes});
   }
-  /// A buffer held from its first use to its last.
-  BufferId transient(int rank, BufferKind kind, Bytes bytes, int stage = -1, PiecesId pieces = none<PiecesId>) {
-    return buffer({Rank{rank}, StageId{stage}, bytes, kind, false, pieces});
+  /// A buffer held for the whole iteration, with a copy of what another one keeps.
+  BufferId persistent_copy(int rank, const Content& content, Bytes bytes) {
+    return buffer({.rank = Rank{rank}, .content = content, .copy = true, .bytes = bytes});
+  }
+  /// A buffer held from its first use to its last; what it has of parameters is a copy.
+  BufferId transient(int rank, const Content& content, Bytes bytes) {
+    return buffer(
+        {.rank = Rank{rank}, .content = content, .persistent = false, .copy = is_of_parameters(content.kind()), .bytes = bytes});
   }
 
   /// Adds a task behind all earlier ones of its lanes. @param after  tasks to wait for beside what the buffers ask
@@ -229,6 +241,7 @@ class ScheduleBuilder {
   }
 
   Workload workload_;
+  ParameterSpace space_;
   Bytes workspace_;
   Schedule::Parts parts_;
   std::vector<char> written_;  ///< [rank]; empty: all

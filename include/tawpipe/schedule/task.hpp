@@ -11,6 +11,7 @@
 
 #include "tawpipe/core/ids.hpp"
 #include "tawpipe/core/units.hpp"
+#include "tawpipe/schedule/content.hpp"
 #include "tawpipe/schedule/op_traits.hpp"
 
 namespace tawpipe::inline v0 {
@@ -65,7 +66,7 @@ struct Task {
   StageId stage = none<StageId>;  ///< the stage (shard) worked on or carried
   std::int32_t microbatch = -1;   ///< numbered over the iteration; -1 where none is meant
   std::int32_t step = -1;         ///< place in the schedule's lock-step picture; -1 where it has none
-  SplitId split = none<SplitId>;  ///< weights, gradients: the parameters carried (Schedule::split); none: all of the stage's
+  SplitId split = none<SplitId>;  ///< weights, gradients: the parameters carried; of a backward: those of a slot that it fills
   Messages bytes{};               ///< pass, broadcast, reduce: the message; exchange: each way; other collectives: the whole
                                   ///< (gathered) buffer; update: the model states it touches
   /// The number of the peer or of the group, whichever the op has; -1 without either.
@@ -87,7 +88,7 @@ struct Use {
 /// More buffers than this a Use cannot name; composed TawPipe of 700 million tasks has fewer.
 inline constexpr std::size_t max_buffers = std::size_t{1} << 28;
 
-/// What a buffer holds; memory is reported by these kinds.
+/// The kinds of buffers by which memory is reported.
 enum class BufferKind : std::uint8_t {
   weights,
   gradients,
@@ -107,11 +108,17 @@ constexpr std::string_view name(BufferKind kind) {
 /// Device memory of one rank.
 struct Buffer {
   Rank rank = none<Rank>;
-  StageId stage = none<StageId>;
+  Content content;
+  bool persistent = true;  ///< held for the whole iteration; otherwise from its first use's start to its last use's end
+  bool copy = false;       ///< of weights or gradients that another buffer keeps
   Bytes bytes;
-  BufferKind kind = BufferKind::weights;
-  bool persistent = true;            ///< held for the whole iteration; otherwise from its first use's start to its last use's end
-  PiecesId pieces = none<PiecesId>;  ///< the parameters it holds, or whose gradients; none: all of its stage
+
+  constexpr BufferKind kind() const {
+    if (is_of_microbatch(content.kind())) return BufferKind::activations;
+    if (!is_of_parameters(content.kind())) return BufferKind::workspace;
+    return copy ? BufferKind::transfer : static_cast<BufferKind>(content.kind());
+  }
+  constexpr StageId stage() const { return content.stage(); }
 };
 
 }  // namespace tawpipe

@@ -136,8 +136,8 @@ TEST_CASE("messages that share a link are left to the simulator") {
   tawpipe::ScheduleBuilder builder{"test", workload, 4, {"compute"}};
   builder.stages({workload.stage(0, 1, true, true)});
   const auto pass = [&](int from, int to) {
-    const auto sent = builder.persistent(from, tawpipe::BufferKind::weights, 1_KB);
-    const auto got = builder.persistent(to, tawpipe::BufferKind::transfer, 1_KB);
+    const auto sent = builder.persistent(from, tawpipe::Content{tawpipe::ContentKind::weights}, 1_KB);
+    const auto got = builder.persistent_copy(to, tawpipe::Content{tawpipe::ContentKind::weights}, 1_KB);
     builder.add({.op = tawpipe::Op::pass,
                  .payload = tawpipe::Payload::weights,
                  .rank = tawpipe::Rank{from},

@@ -40,7 +40,7 @@ TaskId find(const Draft& draft, Op op, int stage, int microbatch = -1) {
 }
 Use& use_of(Draft& draft, TaskId t, BufferKind kind, Access access) {
   for (Use& use : draft.uses[index(t)]) {
-    if (draft.parts.buffers[index(use.buffer)].kind == kind && use.access == access) return use;
+    if (draft.parts.buffers[index(use.buffer)].kind() == kind && use.access == access) return use;
   }
   FAIL("no such use");
   return draft.uses[0][0];
@@ -198,7 +198,7 @@ TEST_CASE("V501, V506, V507, V509: what a backward_input leaves goes to the back
   const auto taken = [&](int microbatch) -> Use& {  // the last that a backward_weight of stage 1 reads of activations
     Use* last = nullptr;
     for (Use& use : draft.uses[index(find(draft, Op::backward_weight, 1, microbatch))]) {
-      if (draft.parts.buffers[index(use.buffer)].kind == BufferKind::activations) last = &use;
+      if (draft.parts.buffers[index(use.buffer)].kind() == BufferKind::activations) last = &use;
     }
     return *last;
   };

@@ -120,7 +120,8 @@ TEST_CASE("V703, V704: a sum over other ranks than the copies of one part") {
     const Buffer& there = draft.parts.buffers[index(use.buffer)];
     for (std::size_t b = 0; b < draft.parts.buffers.size(); ++b) {
       const Buffer& buffer = draft.parts.buffers[b];
-      if (buffer.rank == Rank{1} && buffer.kind == there.kind && buffer.stage == there.stage) use.buffer = id<BufferId>(b);
+      if (buffer.rank == Rank{1} && buffer.kind() == there.kind() && buffer.stage() == there.stage())
+        use.buffer = id<BufferId>(b);
     }
   }
   check_finds(draft, "V704", "update of stage 0, on rank 0");

@@ -12,10 +12,10 @@ using namespace tawpipe;
 
 TEST_CASE("the least memory counts what one lane surely holds") {
   ScheduleBuilder builder{"memory", Workload::abstract(1, 1), 2, {"compute", "more"}};
-  builder.persistent(0, BufferKind::weights, Bytes{1000});
-  const BufferId a = builder.transient(0, BufferKind::activations, Bytes{10});
-  const BufferId b = builder.transient(0, BufferKind::activations, Bytes{20});
-  const BufferId c = builder.transient(0, BufferKind::activations, Bytes{40});
+  builder.persistent(0, Content{ContentKind::weights}, Bytes{1000});
+  const BufferId a = builder.transient(0, Content{ContentKind::activation}, Bytes{10});
+  const BufferId b = builder.transient(0, Content{ContentKind::activation}, Bytes{20});
+  const BufferId c = builder.transient(0, Content{ContentKind::activation}, Bytes{40});
   const Task compute{.op = Op::idle, .rank = Rank{0}};
   const Task beside{.op = Op::idle, .lane = 1, .rank = Rank{0}};
   builder.add(compute, {{a, Access::write}});                    // 10

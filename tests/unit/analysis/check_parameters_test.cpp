@@ -50,8 +50,10 @@ TEST_CASE("V101, V102: sets and splits that do not exist") {
                 parts.pieces = {{0, 9}, {ParameterRange{0, 1}}};
               }),
               "V101", "sets of parameters");
-  CHECK_FOUND(after([](Schedule::Parts& parts) { parts.buffers[0].pieces = PiecesId{900}; }), "V102",
-              "names a set of parameters that does not exist");
+  CHECK_FOUND(after([](Schedule::Parts& parts) {
+                parts.buffers[0].content = Content{ContentKind::weights, none<StageId>, PiecesId{900}};
+              }),
+              "V102", "names a set of parameters that does not exist");
   CHECK_FOUND(after([](Schedule::Parts& parts) { parts.tasks[first_gather(parts)].split = SplitId{-7}; }), "V102",
               "names a split that does not exist");
   CHECK_FOUND(after([](Schedule::Parts& parts) {
@@ -78,7 +80,7 @@ TEST_CASE("V112: a buffer smaller than its parameters, a split of another group,
   // half of each unit: 48 + 2 * 328 + 52 = 756 parameters of 2 bytes
   CHECK_FOUND(after([](Schedule::Parts& parts) {
                 const auto weights = std::find_if(parts.buffers.begin(), parts.buffers.end(),
-                                                  [](const Buffer& b) { return b.kind == BufferKind::weights; });
+                                                  [](const Buffer& b) { return b.kind() == BufferKind::weights; });
                 weights->bytes = Bytes{1511};
               }),
               "V112", "has 1511 bytes; its parameters take 1512");

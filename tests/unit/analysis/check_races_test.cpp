@@ -78,7 +78,7 @@ TEST_CASE("a clock says of each task whether it comes before") {
 
 TEST_CASE("reads race with nothing but writes") {
   ScheduleBuilder builder{"reads", Workload::abstract(1, 1), 1, {"compute", "more"}};
-  const BufferId weights = builder.persistent(0, BufferKind::weights, Bytes{8});
+  const BufferId weights = builder.persistent(0, Content{ContentKind::weights}, Bytes{8});
   for (std::uint8_t lane = 0; lane < 2; ++lane)
     builder.add({.op = Op::idle, .lane = lane, .rank = Rank{0}}, {{weights, Access::read}});
   const Schedule schedule = builder.build();

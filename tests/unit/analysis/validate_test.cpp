@@ -132,13 +132,13 @@ TEST_CASE("parts that do not fit together are findings, not crashes") {
           buffer.rank = Rank{odd()};
           break;
         case 11:
-          buffer.stage = StageId{odd()};
+          buffer.content = Content{buffer.content.kind(), StageId{odd()}, buffer.content.parameters()};
           break;
         case 12:
           buffer.bytes = Bytes{odd()};
           break;
         case 13:
-          buffer.kind = static_cast<BufferKind>(below(256));
+          buffer.content = Content{static_cast<ContentKind>(below(64)), StageId{0}, odd()};
           break;
         case 14:
           buffer.persistent = !buffer.persistent;

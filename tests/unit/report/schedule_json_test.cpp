@@ -83,8 +83,7 @@ void check_same(const Schedule& a, const Schedule& b) {
   for (std::size_t i = 0; i < a.buffers().size(); ++i) {
     const Buffer& x = a.buffers()[i];
     const Buffer& y = b.buffers()[i];
-    CHECK((x.rank == y.rank && x.stage == y.stage && x.bytes == y.bytes && x.kind == y.kind && x.persistent == y.persistent));
-    CHECK(x.pieces == y.pieces);
+    CHECK((x.rank == y.rank && x.content == y.content && x.bytes == y.bytes && x.persistent == y.persistent && x.copy == y.copy));
   }
   CHECK(same_rows(a.parts().pieces, b.parts().pieces));
   CHECK(same_rows(a.parts().splits, b.parts().splits));
@@ -125,7 +124,7 @@ TEST_CASE("composed schedules keep their layout, and striped ones the parameters
     const Schedule read = parse_schedule_json(text);
     check_same(schedule, read);
     CHECK(read.parts().layout == layout);
-    CHECK(read.parts().splits.size() == (striped ? schedule.parts().splits.size() : 0));
+    CHECK(read.parts().splits.size() == schedule.parts().splits.size());
     CHECK(schedule_json(read) == text);
   }
 }
@@ -184,10 +183,10 @@ TEST_CASE("sets of parameters by hand: listed, or written where they are used; t
       "tasks": [{"op": "all_gather", "group": [0, 1], "split": 0},
                 {"op": "reduce_scatter", "group": [0, 1], "split": [1, [[0, 96]]]},
                 {"op": "all_reduce", "group": [0, 1], "split": [0]}])"));
-  CHECK(schedule.buffer(BufferId{2}).pieces == schedule.buffer(BufferId{0}).pieces);
-  REQUIRE(schedule.pieces(schedule.buffer(BufferId{1}).pieces).size() == 2);
-  CHECK(schedule.pieces(schedule.buffer(BufferId{1}).pieces)[1] == ParameterRange{752, 856});
-  CHECK(schedule.split(schedule.task(TaskId{1}).split)[1] == schedule.buffer(BufferId{0}).pieces);
+  CHECK(schedule.buffer(BufferId{2}).content.parameters() == schedule.buffer(BufferId{0}).content.parameters());
+  REQUIRE(schedule.pieces(schedule.buffer(BufferId{1}).content.parameters()).size() == 2);
+  CHECK(schedule.pieces(schedule.buffer(BufferId{1}).content.parameters())[1] == ParameterRange{752, 856});
+  CHECK(schedule.split(schedule.task(TaskId{1}).split)[1] == schedule.buffer(BufferId{0}).content.parameters());
   CHECK(schedule.split(schedule.task(TaskId{2}).split).size() == 1);
   const std::string written = schedule_json(schedule);
   CHECK(schedule_json(parse_schedule_json(written)) == written);
@@ -350,6 +349,10 @@ TEST_CASE("ids are compared with how much there is") {
         "s.json: groups[1][1]: there is no rank 5; they are 0 to 1");
   CHECK(schedule_error(R"({"buffers": [{"rank": 0, "kind": "weight", "bytes": 1}])" + rest)
             .starts_with("s.json: buffers[0].kind: unknown kind 'weight'; did you mean 'weights'?"));
+  CHECK(schedule_error(R"({"buffers": [{"rank": 0, "kind": "saved", "bytes": 1, "pieces": []}])" + rest) ==
+        "s.json: buffers[0]: a buffer of kind 'saved' has no 'pieces'");
+  CHECK(schedule_error(R"({"buffers": [{"rank": 0, "kind": "weights", "bytes": 1, "microbatch": 0}])" + rest) ==
+        "s.json: buffers[0]: a buffer of kind 'weights' has no 'microbatch'");
   CHECK(schedule_error(R"({"buffers": [{"rank": 0, "kind": "weights"}])" + rest) == "s.json: buffers[0]: 'bytes' is missing");
   CHECK(schedule_error(R"({"program": [])" + rest) == "s.json: program: expected a list for each of the 1 ranks");
   CHECK(schedule_error(R"({"program": [[[0]]])" + rest) == "s.json: program[0]: expected a list for each of the 2 lanes");
@@ -385,8 +388,10 @@ TEST_CASE("what does not fit together is not written") {
   refused([](Schedule::Parts& parts) { parts.dependencies = {{0, 1}, {TaskId{9}}}; });
   refused([](Schedule::Parts& parts) { parts.uses = {{0, 1}, {Use{BufferId{0}, Access::read}}}; });
   refused([](Schedule::Parts& parts) { parts.groups = {{0, 2}, {Rank{0}}}; });
-  refused([](Schedule::Parts& parts) { parts.buffers.push_back({.rank = Rank{3}, .bytes = {}}); });
-  refused([](Schedule::Parts& parts) { parts.buffers.push_back({.rank = Rank{0}, .bytes = {}, .pieces = PiecesId{0}}); });
+  refused([](Schedule::Parts& parts) { parts.buffers.push_back({.rank = Rank{3}, .content = {}, .bytes = {}}); });
+  refused([](Schedule::Parts& parts) {
+    parts.buffers.push_back({.rank = Rank{0}, .content = {ContentKind::weights, none<StageId>, PiecesId{0}}, .bytes = {}});
+  });
   refused([](Schedule::Parts& parts) { parts.tasks[0].split = SplitId{0}; });
   refused([](Schedule::Parts& parts) { parts.splits = {{0, 1}, {PiecesId{0}}}; });
   refused([](Schedule::Parts& parts) { parts.stages[0].forward = Flops{-1.0}; });

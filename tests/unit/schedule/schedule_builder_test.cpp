@@ -10,8 +10,9 @@
 
 using tawpipe::Access;
 using tawpipe::BufferId;
-using tawpipe::BufferKind;
 using tawpipe::Bytes;
+using tawpipe::Content;
+using tawpipe::ContentKind;
 using tawpipe::GroupId;
 using tawpipe::Op;
 using tawpipe::Rank;
@@ -47,7 +48,7 @@ using Numbers = std::vector<int>;
 
 TEST_CASE("a read waits for the last write, not for those before it") {
   auto b = builder();
-  const BufferId x = b.persistent(0, BufferKind::weights, Bytes{1});
+  const BufferId x = b.persistent(0, Content{ContentKind::weights}, Bytes{1});
   b.add(on(0), {{x, Access::write}});
   b.add(on(1), {{x, Access::write}});
   const TaskId read = b.add(on(2), {{x, Access::read}});
@@ -56,7 +57,7 @@ TEST_CASE("a read waits for the last write, not for those before it") {
 
 TEST_CASE("a write waits for all reads since the last write, and they not for each other") {
   auto b = builder();
-  const BufferId x = b.persistent(0, BufferKind::weights, Bytes{1});
+  const BufferId x = b.persistent(0, Content{ContentKind::weights}, Bytes{1});
   b.add(on(0), {{x, Access::write}});
   const TaskId first = b.add(on(1), {{x, Access::read}});
   const TaskId second = b.add(on(2), {{x, Access::read}});
@@ -69,7 +70,7 @@ TEST_CASE("a write waits for all reads since the last write, and they not for ea
 
 TEST_CASE("of several reads on one lane a write waits for the last") {
   auto b = builder();
-  const BufferId x = b.persistent(0, BufferKind::weights, Bytes{1});
+  const BufferId x = b.persistent(0, Content{ContentKind::weights}, Bytes{1});
   b.add(on(1), {{x, Access::read}});
   b.add(on(1), {{x, Access::read}});
   b.add(on(2), {{x, Access::read}});
@@ -80,7 +81,7 @@ TEST_CASE("of several reads on one lane a write waits for the last") {
 TEST_CASE("changing in place and accumulating order like a read and a write") {
   for (const auto access : {Access::read_write, Access::accumulate}) {
     auto b = builder();
-    const BufferId x = b.persistent(0, BufferKind::gradients, Bytes{1});
+    const BufferId x = b.persistent(0, Content{ContentKind::gradients}, Bytes{1});
     b.add(on(0), {{x, Access::write}});
     const TaskId first = b.add(on(1), {{x, access}});
     const TaskId second = b.add(on(2), {{x, access}});
@@ -94,7 +95,7 @@ TEST_CASE("changing in place and accumulating order like a read and a write") {
 
 TEST_CASE("what the lane already orders is not listed") {
   auto b = builder();
-  const BufferId x = b.persistent(0, BufferKind::weights, Bytes{1});
+  const BufferId x = b.persistent(0, Content{ContentKind::weights}, Bytes{1});
   b.add(on(0), {{x, Access::write}});
   const TaskId read = b.add(on(0), {{x, Access::read}});
   const TaskId write = b.add(on(0), {{x, Access::write}});
@@ -105,7 +106,7 @@ TEST_CASE("what the lane already orders is not listed") {
 
 TEST_CASE("a buffer used twice by one task makes it wait for others only") {
   auto b = builder();
-  const BufferId x = b.persistent(0, BufferKind::weights, Bytes{1});
+  const BufferId x = b.persistent(0, Content{ContentKind::weights}, Bytes{1});
   const TaskId both = b.add(on(0), {{x, Access::read}, {x, Access::write}});
   const TaskId next = b.add(on(1), {{x, Access::read}});
   const Schedule schedule = b.build();
@@ -115,8 +116,8 @@ TEST_CASE("a buffer used twice by one task makes it wait for others only") {
 
 TEST_CASE("other buffers do not matter") {
   auto b = builder();
-  const BufferId x = b.persistent(0, BufferKind::weights, Bytes{1});
-  const BufferId y = b.persistent(0, BufferKind::weights, Bytes{1});
+  const BufferId x = b.persistent(0, Content{ContentKind::weights}, Bytes{1});
+  const BufferId y = b.persistent(0, Content{ContentKind::weights}, Bytes{1});
   b.add(on(0), {{x, Access::write}});
   const TaskId other = b.add(on(1), {{y, Access::write}});
   CHECK(waits(b.build(), other).empty());
@@ -124,7 +125,7 @@ TEST_CASE("other buffers do not matter") {
 
 TEST_CASE("wanted waits join those of the buffers, each once, none for an id of no task") {
   auto b = builder();
-  const BufferId x = b.persistent(0, BufferKind::weights, Bytes{1});
+  const BufferId x = b.persistent(0, Content{ContentKind::weights}, Bytes{1});
   const TaskId first = b.add(on(0), {{x, Access::write}});
   const TaskId second = b.add(on(1), {});
   const std::vector<TaskId> after{second, tawpipe::none<TaskId>, first};
@@ -134,8 +135,8 @@ TEST_CASE("wanted waits join those of the buffers, each once, none for an id of 
 
 TEST_CASE("a transfer stands on both ends' lanes, and each end's buffers follow that end's lane") {
   auto b = builder(2);
-  const BufferId source = b.persistent(0, BufferKind::weights, Bytes{1});
-  const BufferId target = b.persistent(1, BufferKind::transfer, Bytes{1});
+  const BufferId source = b.persistent(0, Content{ContentKind::weights}, Bytes{1});
+  const BufferId target = b.persistent_copy(1, Content{ContentKind::weights}, Bytes{1});
   const TaskId pass = b.add({.op = Op::pass, .lane = 1, .peer_lane = 2, .rank = Rank{0}, .peer = Rank{1}, .bytes = Bytes{1}},
                             {{source, Access::read}, {target, Access::write}});
   const TaskId on_lane_two = b.add({.op = Op::forward, .lane = 2, .rank = Rank{1}}, {{target, Access::read}});
@@ -180,7 +181,7 @@ TEST_CASE("a schedule answers what it was built from") {
   auto b = builder(2);
   b.option("size", "3");
   b.stages(Workload::abstract(2, 1).split(2));
-  const BufferId x = b.transient(1, BufferKind::activations, Bytes{7}, 1);
+  const BufferId x = b.transient(1, {ContentKind::saved, StageId{1}, 0}, Bytes{7});
   const TaskId task = b.add({.op = Op::forward, .rank = Rank{1}, .stage = StageId{1}, .microbatch = 4}, {{x, Access::write}});
   CHECK(b.size() == 1);
   const Schedule schedule = b.build();

@@ -28,7 +28,7 @@ enum Lacks : std::uint8_t {
 };
 
 /// The symbol in a buffer.
-struct Content {
+struct Held {
   Holds holds = Holds::nothing;
   bool updated = false;            ///< weights: after their update
   bool saved = false;              ///< activations: a backward_input has read them as its forward's
@@ -154,14 +154,14 @@ struct ModelLayout {
     std::vector<std::int64_t> together(stages.size(), 0);
     std::int64_t largest_shard = 0;
     for (const Buffer& buffer : schedule.buffers()) {
-      if (!buffer.persistent || buffer.kind != BufferKind::weights) continue;
-      if (buffer.stage == none<StageId>) {
+      if (!buffer.persistent || buffer.kind() != BufferKind::weights) continue;
+      if (buffer.stage() == none<StageId>) {
         ++shards;
         largest_shard = std::max(largest_shard, buffer.bytes.value());
       } else {
-        owned[index(buffer.stage)] = 1;
-        together[index(buffer.stage)] += buffer.bytes.value();
-        largest[index(buffer.stage)] = std::max(largest[index(buffer.stage)], buffer.bytes.value());
+        owned[index(buffer.stage())] = 1;
+        together[index(buffer.stage())] += buffer.bytes.value();
+        largest[index(buffer.stage())] = std::max(largest[index(buffer.stage())], buffer.bytes.value());
       }
     }
     std::int64_t all = part(schedule.workload().edge_parameters());
@@ -226,10 +226,10 @@ struct ModelLayout {
     return contribution_of(stage * tensor + of_tensor, microbatch * context + of_context);
   }
   /// The gradient that a backward leaves in `buffer`.
-  Content gradient_left(const Schedule& schedule, const Task& task, const Buffer& buffer) const {
+  Held gradient_left(const Schedule& schedule, const Task& task, const Buffer& buffer) const {
     const StageWork& work = schedule.stage(task.stage);
-    const bool copy = edge_copies && buffer.kind == BufferKind::gradients && buffer.stage == none<StageId>;
-    Content content;
+    const bool copy = edge_copies && buffer.kind() == BufferKind::gradients && buffer.stage() == none<StageId>;
+    Held content;
     const LayoutPlace& here = place(task.rank);
     const auto sum = [&](std::int64_t stage) { return contribution(stage, task.microbatch, here.tensor, here.context); };
     content.holds = Holds::gradient;

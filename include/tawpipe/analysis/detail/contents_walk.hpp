@@ -23,7 +23,7 @@ class ContentsWalk {
   ContentsWalk(const Schedule& schedule, Diagnostics& out)
       : schedule_{schedule}, out_{out}, layout_{schedule}, stashes_{schedule} {
     for (const Buffer& buffer : schedule.buffers()) {
-      has_activations_ = has_activations_ || buffer.kind == BufferKind::activations;
+      has_activations_ = has_activations_ || buffer.kind() == BufferKind::activations;
       contents_.push_back(at_start(buffer));
     }
   }
@@ -41,15 +41,15 @@ class ContentsWalk {
     return layout_.part(parts_.count(part)) + layout_.lost() >= layout_.own_parameters(schedule_.stage(stage)) ? 0 : part;
   }
   const PartialSums& partial_sums() const { return partial_; }
-  Content& operator[](BufferId buffer) { return contents_[index(buffer)]; }
+  Held& operator[](BufferId buffer) { return contents_[index(buffer)]; }
   template <class Message>
   void error(std::string_view code, TaskId task, Rank rank, Message&& message, std::string_view help) {
     out_.error(code, task, rank, message, help);
   }
 
   /// What a task finds in a buffer that it reads or adds to; reports a buffer never written before.
-  const Content& look(TaskId t, const Use& use) {
-    const Content& content = contents_[index(use.buffer)];
+  const Held& look(TaskId t, const Use& use) {
+    const Held& content = contents_[index(use.buffer)];
     if (content.holds == Holds::nothing) {
       error(
           "V501", t, schedule_.buffer(use.buffer).rank,
@@ -63,10 +63,10 @@ class ContentsWalk {
   }
 
   /// Puts `content` into a buffer of a transfer or collective, or adds it.
-  void put(TaskId t, const Use& use, const Content& content) {
+  void put(TaskId t, const Use& use, const Held& content) {
     const Buffer& buffer = schedule_.buffer(use.buffer);
-    Content& state = contents_[index(use.buffer)];
-    const bool states = buffer.persistent && (buffer.kind == BufferKind::weights || buffer.kind == BufferKind::optimizer);
+    Held& state = contents_[index(use.buffer)];
+    const bool states = buffer.persistent && (buffer.kind() == BufferKind::weights || buffer.kind() == BufferKind::optimizer);
     if (states && !(content.holds == Holds::weights && content.updated)) return overwrites(t, use);
     if (use.access != Access::accumulate) {
       partial_.forget(use.buffer);
@@ -81,8 +81,8 @@ class ContentsWalk {
   }
 
   /// Adds a gradient to a buffer that holds one.
-  void add(TaskId t, const Use& use, const Content& gradient) {
-    Content& state = contents_[index(use.buffer)];
+  void add(TaskId t, const Use& use, const Held& gradient) {
+    Held& state = contents_[index(use.buffer)];
     if (state.holds != Holds::gradient || gradient.holds != Holds::gradient) {
       error(
           "V507", t, schedule_.buffer(use.buffer).rank,
@@ -94,7 +94,7 @@ class ContentsWalk {
       return;
     }
     if (state.part == 0 && gradient.part != 0 && holds_stage(schedule_.buffer(use.buffer))) {
-      const StageId stage = schedule_.buffer(use.buffer).stage;
+      const StageId stage = schedule_.buffer(use.buffer).stage();
       const auto is_all = [&](std::int32_t part) { return part_of(stage, part) == 0; };
       if (!partial_.add(use.buffer, gradient, parts_, is_all)) return;
     }
@@ -124,8 +124,9 @@ class ContentsWalk {
   }
 
   bool holds_stage(const Buffer& buffer) const {
-    if (buffer.stage == none<StageId>) return false;
-    return buffer.bytes.value() + layout_.rounding() >= layout_.own_parameters(schedule_.stage(buffer.stage)) * layout_.gradient;
+    if (buffer.stage() == none<StageId>) return false;
+    return buffer.bytes.value() + layout_.rounding() >=
+           layout_.own_parameters(schedule_.stage(buffer.stage())) * layout_.gradient;
   }
 
   /// A forward, backward, backward_input or backward_weight.
@@ -166,14 +167,14 @@ class ContentsWalk {
     std::string seen;                    ///< what was there in place of what is missing
   };
 
-  Content at_start(const Buffer& buffer) {
-    Content content;
-    if (buffer.kind == BufferKind::workspace) content.holds = Holds::any;
+  Held at_start(const Buffer& buffer) {
+    Held content;
+    if (buffer.kind() == BufferKind::workspace) content.holds = Holds::any;
     if (!buffer.persistent) return content;
-    switch (buffer.kind) {
+    switch (buffer.kind()) {
       case BufferKind::weights:
         content.holds = Holds::weights;
-        content.stage = number(buffer.stage);
+        content.stage = number(buffer.stage());
         content.pieces = pieces_.only(Rank{layout_.place(buffer.rank).logical});
         content.tensor = layout_.place(buffer.rank).tensor;
         content.bytes = buffer.bytes.value();
@@ -194,10 +195,10 @@ class ContentsWalk {
   void compute_reads(TaskId t, const Use& use, Found& found) {
     const Task& task = schedule_.task(t);
     const auto s = number(task.stage);
-    const BufferKind kind = schedule_.buffer(use.buffer).kind;
+    const BufferKind kind = schedule_.buffer(use.buffer).kind();
     const bool may_add = task.op != Op::forward && (kind == BufferKind::gradients || kind == BufferKind::transfer);
     if (use.access == Access::read_write && may_add) return;  // adds in place: compute_writes
-    const Content& content = look(t, use);
+    const Held& content = look(t, use);
     switch (content.holds) {
       case Holds::nothing:
         (kind == BufferKind::activations ? found.unwritten_activations : found.weights) = true;
@@ -238,12 +239,12 @@ class ContentsWalk {
   }
 
   /// Whether the content is that of the rank's own place among tensor- and context-parallel ranks.
-  bool own_part(const Content& content, Rank rank) const {
+  bool own_part(const Held& content, Rank rank) const {
     const LayoutPlace& place = layout_.place(rank);
     return content.tensor == place.tensor && content.context == place.context;
   }
 
-  void incomplete(TaskId t, const Use& use, const Content& content) {
+  void incomplete(TaskId t, const Use& use, const Held& content) {
     const std::string_view what = (content.lacks & lacks_sum) != 0 ? ", not summed over the tensor-parallel ranks"
                                   : (content.lacks & lacks_keys) != 0
                                       ? ", made without the keys and values of the other context-parallel ranks"
@@ -254,7 +255,7 @@ class ContentsWalk {
         "combine what the ranks of a logical rank have computed before it is used");
   }
 
-  void weights(TaskId t, const Use& use, const Content& content, Found& found) {
+  void weights(TaskId t, const Use& use, const Held& content, Found& found) {
     const Task& task = schedule_.task(t);
     if (use.access != Access::read) return;  // compute_writes reports it
     if (content.tensor != layout_.place(task.rank).tensor) {
@@ -337,9 +338,9 @@ class ContentsWalk {
   void compute_writes(TaskId t, const Use& use) {
     const Task& task = schedule_.task(t);
     const Buffer& buffer = schedule_.buffer(use.buffer);
-    Content& state = contents_[index(use.buffer)];
-    if (buffer.kind == BufferKind::workspace) return;
-    if (buffer.kind == BufferKind::activations) {
+    Held& state = contents_[index(use.buffer)];
+    if (buffer.kind() == BufferKind::workspace) return;
+    if (buffer.kind() == BufferKind::activations) {
       if (use.access == Access::accumulate) {
         error(
             "V510", t, task.rank,
@@ -348,7 +349,7 @@ class ContentsWalk {
             },
             "write activations, or read and write them in place");
       }
-      state = Content{};
+      state = Held{};
       state.holds = task.op == Op::forward              ? Holds::forward_output
                     : stashes_.leaves(task, use.buffer) ? Holds::stash
                                                         : Holds::backward_output;
@@ -362,9 +363,9 @@ class ContentsWalk {
       if (layout_.context > 1) state.lacks |= task.op == Op::forward ? lacks_keys : lacks_keys | lacks_key_gradients;
       return;
     }
-    const bool gradient = buffer.kind == BufferKind::gradients || buffer.kind == BufferKind::transfer;
+    const bool gradient = buffer.kind() == BufferKind::gradients || buffer.kind() == BufferKind::transfer;
     if (!gradient || task.op == Op::forward || task.op == Op::backward_input) return overwrites(t, use);
-    const Content made = layout_.gradient_left(schedule_, task, buffer);
+    const Held made = layout_.gradient_left(schedule_, task, buffer);
     if (use.access == Access::write) {
       partial_.forget(use.buffer);
       state = made;
@@ -381,7 +382,7 @@ class ContentsWalk {
   PieceSets pieces_;
   ParameterSets parts_;
   PartialSums partial_;
-  std::vector<Content> contents_;  ///< [buffer]
+  std::vector<Held> contents_;  ///< [buffer]
   Stashes stashes_;
   bool has_activations_ = false;
 };

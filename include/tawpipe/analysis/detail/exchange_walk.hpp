@@ -38,7 +38,7 @@ class ExchangeWalk {
     std::size_t parts = 0;
     Rank last = none<Rank>;
     for (const Use& use : schedule_.uses(t)) {
-      const Content& content = walk_.look(t, use);
+      const Held& content = walk_.look(t, use);
       if (content.holds == Holds::nothing) continue;
       const Rank rank = schedule_.buffer(use.buffer).rank;
       const bool stash = content.holds == Holds::stash && task.payload == Payload::activation_gradients;
@@ -58,7 +58,7 @@ class ExchangeWalk {
     if (parts != members.size()) return fail(members[0], concat(" has parts of ", parts, " of its ", members.size(), " ranks"));
     const Holds made = task.payload == Payload::activations ? Holds::forward_output : Holds::backward_output;
     for (const Use& use : schedule_.uses(t)) {
-      Content& content = walk_[use.buffer];
+      Held& content = walk_[use.buffer];
       const Rank rank = schedule_.buffer(use.buffer).rank;
       const bool own = content.holds == made;
       if ((own ? content.lacks & bit : ~content.backward & bit) == 0) {

@@ -42,7 +42,7 @@ inline void check_pieces(const Schedule& schedule, const ModelLayout& layout, Di
   const auto renews = [&](TaskId t) {  // brings updated weights back
     for (const Use& use : schedule.uses(t)) {
       const Buffer& buffer = schedule.buffer(use.buffer);
-      if (use.access != Access::read && (!buffer.persistent || buffer.kind != BufferKind::weights)) return false;
+      if (use.access != Access::read && (!buffer.persistent || buffer.kind() != BufferKind::weights)) return false;
     }
     return true;
   };

@@ -64,10 +64,10 @@ class PartialSums {
   /// Adds a piece. @param is_all  says of a set of parameters whether it is all of the buffer's stage
   /// @return whether its sum is whole now
   template <class IsAll>
-  bool add(BufferId buffer, const Content& gradient, ParameterSets& parts, IsAll&& is_all) {
-    std::vector<Content>& sums = sums_[buffer];
+  bool add(BufferId buffer, const Held& gradient, ParameterSets& parts, IsAll&& is_all) {
+    std::vector<Held>& sums = sums_[buffer];
     std::size_t i = 0;
-    const auto fits = [&](const Content& sum) {
+    const auto fits = [&](const Held& sum) {
       return sum.sum == gradient.sum && sum.edge_sum == gradient.edge_sum && !parts.overlap(sum.part, gradient.part);
     };
     while (i < sums.size() && !fits(sums[i])) ++i;
@@ -83,7 +83,7 @@ class PartialSums {
   }
 
  private:
-  std::map<BufferId, std::vector<Content>> sums_;
+  std::map<BufferId, std::vector<Held>> sums_;
 };
 
 }  // namespace tawpipe::detail

@@ -45,7 +45,7 @@ class Stashes {
     for (std::size_t t = 0; t < schedule_.tasks().size(); ++t) {
       if (schedule_.tasks()[t].op != op) continue;
       for (const Use& use : schedule_.uses(id<TaskId>(t))) {
-        if (schedule_.buffer(use.buffer).kind == BufferKind::activations) visit(schedule_.tasks()[t], use);
+        if (schedule_.buffer(use.buffer).kind() == BufferKind::activations) visit(schedule_.tasks()[t], use);
       }
     }
   }

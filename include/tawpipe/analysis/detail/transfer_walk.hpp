@@ -33,7 +33,7 @@ class TransferWalk {
     sources_.clear();
     for (const Use& use : schedule_.uses(t)) {
       if (use.access != Access::read && use.access != Access::read_write) continue;
-      const Content& content = walk_.look(t, use);
+      const Held& content = walk_.look(t, use);
       sources_.push_back({schedule_.buffer(use.buffer).rank, use, content});
       check_source(t, sources_.back());
     }
@@ -56,7 +56,7 @@ class TransferWalk {
   struct Source {
     Rank rank;
     Use use;
-    Content content;
+    Held content;
   };
 
   static bool fits(Payload payload, Holds holds) {
@@ -80,7 +80,7 @@ class TransferWalk {
   /// A source holds what the task says it carries, and all of it fits into the message.
   void check_source(TaskId t, const Source& source) {
     const Task& task = schedule_.task(t);
-    const Content& content = source.content;
+    const Held& content = source.content;
     if (content.holds == Holds::nothing) return;
     const bool returned = task.op == Op::exchange && source.rank == task.peer;  // the way back has no labels of its own
     const bool activations = content.holds == Holds::forward_output || content.holds == Holds::backward_output;
@@ -137,14 +137,14 @@ class TransferWalk {
     const auto members = schedule_.group(task.group);
     return static_cast<std::size_t>(std::find(members.begin(), members.end(), rank) - members.begin());
   }
-  std::int64_t bytes_of(const Content& content, std::int32_t part) {
+  std::int64_t bytes_of(const Held& content, std::int32_t part) {
     return walk_.layout().part(walk_.parts().count(part)) *
            (content.holds == Holds::weights ? walk_.layout().weight : walk_.layout().gradient);
   }
 
   /// The least that a message must have to carry what is in the source; 0 where that cannot be told.
   std::int64_t carried_bytes(const Task& task, const Source& source) {
-    const Content& content = source.content;
+    const Held& content = source.content;
     switch (task.op) {
       case Op::all_gather:
         return 0;  // gather() counts pieces
@@ -172,11 +172,11 @@ class TransferWalk {
   /// Copies the sources of `from` to the destinations of `to`, or of all other ranks, one by one in the order of the uses.
   void copy(TaskId t, Rank from, Rank to) {
     const Task& task = schedule_.task(t);
-    std::vector<const Content*>& sent = sent_;
+    std::vector<const Held*>& sent = sent_;
     sent.clear();
     for (Source& source : sources_) {
       if (source.rank != from) continue;
-      Content& content = source.content;
+      Held& content = source.content;
       const bool parameters = content.holds == Holds::weights || content.holds == Holds::gradient;
       const std::int32_t part = parameters ? taken(task, from) : 0;
       if (part != 0) {
@@ -197,9 +197,9 @@ class TransferWalk {
     }
   }
 
-  void deliver(TaskId t, const Use& use, const Content& content) {
+  void deliver(TaskId t, const Use& use, const Held& content) {
     const Buffer& buffer = schedule_.buffer(use.buffer);
-    if (content.holds == Holds::weights && content.updated && !(buffer.persistent && buffer.kind == BufferKind::weights)) {
+    if (content.holds == Holds::weights && content.updated && !(buffer.persistent && buffer.kind() == BufferKind::weights)) {
       after_update(t, buffer.rank);
     }
     walk_.put(t, use, content);
@@ -215,7 +215,7 @@ class TransferWalk {
     const Task& task = schedule_.task(t);
     if (task.payload != Payload::weights) {
       if (sources_.empty()) return;
-      Content content = sources_.front().content;
+      Held content = sources_.front().content;
       for (const Source& source : sources_) {
         if (same_sums(content, source.content)) continue;
         content.sum = ~source.content.sum;  // some pieces are of another sum: no sum at all
@@ -229,7 +229,7 @@ class TransferWalk {
       return;
     }
     for (const Use& use : schedule_.uses(t)) accesses_[index(schedule_.buffer(use.buffer).rank)] |= access_bit(use.access);
-    Content gathered;
+    Held gathered;
     std::int32_t counted = 0;  // pieces that certainly travel: those of members that keep nothing of their own beside them
     bool cut = false;
     std::int32_t part = walk_.parts().find({});
@@ -255,8 +255,8 @@ class TransferWalk {
     if (task.stage != none<StageId> && !gathered.updated) check_gathered(t, walk_.pieces().size(counted));
     for (const Use& use : schedule_.uses(t)) {
       if (use.access == Access::read) continue;
-      Content content = gathered;
-      const Content& held = walk_[use.buffer];
+      Held content = gathered;
+      const Held& held = walk_[use.buffer];
       if (use.access == Access::read_write && held.holds == Holds::weights && held.stage == gathered.stage) {
         content.pieces = walk_.pieces().unite(content.pieces, held.pieces);
         content.part = walk_.part_of(task.stage, walk_.parts().unite(content.part, held.part));
@@ -290,12 +290,12 @@ class TransferWalk {
     const bool edge = task.payload == Payload::edge_gradients;
     if (!edge && task.payload != Payload::gradients) return;  // sums inside a stage (tensor parallelism) have no symbol
     const bool piece = is_piece(task);
-    Content total;
+    Held total;
     total.holds = Holds::gradient;
     for (const Source& source : sources_) {
       if (source.content.holds != Holds::gradient) continue;
       const Pieces* pieces = piece && source.use.access == Access::read_write ? other_piece(task, source.use) : nullptr;
-      const Content& content = pieces != nullptr ? pieces->before : source.content;
+      const Held& content = pieces != nullptr ? pieces->before : source.content;
       if (!edge) total.sum += content.sum;
       if (!edge) total.contributions += content.contributions;
       total.edge_sum += content.edge_sum;
@@ -307,8 +307,8 @@ class TransferWalk {
         put_piece(t, use, total);
         continue;
       }
-      const Content& held = walk_[use.buffer];
-      Content content = total;
+      const Held& held = walk_[use.buffer];
+      Held content = total;
       if (task.op == Op::reduce_scatter && use.access == Access::read_write) content.scattered = true;
       if (task.op == Op::reduce_scatter && task.split != none<SplitId>) {
         const Rank rank = schedule_.buffer(use.buffer).rank;
@@ -331,9 +331,9 @@ class TransferWalk {
     StageId stage = none<StageId>;
     bool in_place = false;
     std::vector<GroupId> groups;  ///< that have brought their piece
-    Content before;               ///< what the buffer held before the first of them
-    Content brought;
-    Content after;
+    Held before;                  ///< what the buffer held before the first of them
+    Held brought;
+    Held after;
     std::int64_t bytes = 0;  ///< of all pieces
     TaskId first = none<TaskId>;
   };
@@ -361,7 +361,7 @@ class TransferWalk {
   bool sums_copies(const Task& task) const {
     return !schedule_.parts().layout.is_plain() && walk_.layout().one_logical_rank(schedule_.group(task.group));
   }
-  static bool same_sums(const Content& a, const Content& b) { return a.sum == b.sum && a.edge_sum == b.edge_sum; }
+  static bool same_sums(const Held& a, const Held& b) { return a.sum == b.sum && a.edge_sum == b.edge_sum; }
 
   /// The step that `task` goes on with in this buffer, or null.
   const Pieces* other_piece(const Task& task, const Use& use) const {
@@ -373,7 +373,7 @@ class TransferWalk {
     return goes_on && same_sums(pieces.after, walk_[use.buffer]) ? &pieces : nullptr;
   }
 
-  void put_piece(TaskId t, const Use& use, const Content& brought) {
+  void put_piece(TaskId t, const Use& use, const Held& brought) {
     const Task& task = schedule_.task(t);
     if (const Pieces* known = other_piece(task, use); known != nullptr && same_sums(known->brought, brought)) {
       Pieces& pieces = pieces_[use.buffer];
@@ -381,7 +381,7 @@ class TransferWalk {
       pieces.bytes += task.bytes.value();
       return;
     }
-    const Content before = walk_[use.buffer];
+    const Held before = walk_[use.buffer];
     walk_.put(t, use, brought);
     if (use.access == Access::read_write) walk_[use.buffer].scattered = task.op == Op::reduce_scatter || before.scattered;
     const bool in_place = use.access == Access::read_write;
@@ -393,7 +393,7 @@ class TransferWalk {
   const Schedule& schedule_;
   ContentsWalk& walk_;
   std::vector<Source> sources_;
-  std::vector<const Content*> sent_;
+  std::vector<const Held*> sent_;
   std::map<BufferId, Pieces> pieces_;
   std::vector<std::uint8_t> accesses_;  ///< [rank] AccessBits of the gather looked at; else 0
 };

@@ -133,7 +133,7 @@ class RankMemory {
   void for_each_persistent(BufferKind kind, Visit&& visit) const {
     for (std::size_t b = 0; b < schedule_->buffers().size(); ++b) {
       const Buffer& buffer = schedule_->buffers()[b];
-      if (buffer.persistent && buffer.kind == kind && buffer.rank == rank_) visit(id<BufferId>(b));
+      if (buffer.persistent && buffer.kind() == kind && buffer.rank == rank_) visit(id<BufferId>(b));
     }
   }
   /// Calls `visit(range, address)` for every run of weights that the rank keeps between iterations, copies among them.

@@ -21,8 +21,7 @@ namespace detail {
 
 class DataflowBuilder {
  public:
-  explicit DataflowBuilder(const Schedule& schedule)
-      : schedule_{schedule}, contents_{schedule}, roles_{activation_roles(schedule)}, transfers_{schedule, contents_} {
+  explicit DataflowBuilder(const Schedule& schedule) : schedule_{schedule}, contents_{schedule}, transfers_{schedule, contents_} {
     flow_.workspace.assign(static_cast<std::size_t>(schedule.ranks()), none<BufferId>);
     gradients_.resize(flow_.workspace.size());
     flow_.contents.resize(schedule.buffers().size());
@@ -31,9 +30,9 @@ class DataflowBuilder {
       if (!buffer.persistent) continue;
       BufferId& workspace = flow_.workspace[index(buffer.rank)];
       const bool largest = workspace == none<BufferId> || schedule.buffer(workspace).bytes < buffer.bytes;
-      if (buffer.kind == BufferKind::workspace && largest) workspace = id<BufferId>(b);
-      if (buffer.kind == BufferKind::gradients) gradients_[index(buffer.rank)].push_back(id<BufferId>(b));
-      if (contents_.is_fixed(id<BufferId>(b))) flow_.contents[b] = contents_[id<BufferId>(b)];
+      if (buffer.content.kind() == ContentKind::workspace && largest) workspace = id<BufferId>(b);
+      if (buffer.kind() == BufferKind::gradients) gradients_[index(buffer.rank)].push_back(id<BufferId>(b));
+      flow_.contents[b] = contents_[id<BufferId>(b)];
     }
   }
 
@@ -41,6 +40,7 @@ class DataflowBuilder {
     for (std::size_t t = 0; t < schedule_.tasks().size(); ++t) {
       const TaskId task = id<TaskId>(t);
       const Op op = schedule_.task(task).op;
+      contents_.run(task);
       if (op == Op::idle) {
         flow_.flow_of_task.push_back(-1);
       } else if (op == Op::update) {
@@ -84,8 +84,7 @@ class DataflowBuilder {
     const Needs needed = needs(stage);
     ComputeFlow flow;
     for (const Use& use : schedule_.uses(id)) {
-      const Buffer& buffer = schedule_.buffer(use.buffer);
-      if (buffer.kind == BufferKind::activations) {
+      if (is_of_microbatch(schedule_.buffer(use.buffer).content.kind())) {
         activation(id, use, flow);
       } else if (use.access == Access::read) {
         find(use.buffer, needed, flow.weights);
@@ -115,9 +114,9 @@ class DataflowBuilder {
   }
 
   void activation(TaskId id, const Use& use, ComputeFlow& flow) const {
-    const ActivationRole role = roles_[index(use.buffer)];
-    if (role != ActivationRole::stream) {
-      BufferId& place = role == ActivationRole::saved ? flow.saved : flow.stash;
+    const ContentKind kind = schedule_.buffer(use.buffer).content.kind();
+    if (kind == ContentKind::saved || kind == ContentKind::stash) {
+      BufferId& place = kind == ContentKind::saved ? flow.saved : flow.stash;
       if (place != none<BufferId> && place != use.buffer) {
         fail(id, "what its forward saves lies in two buffers; build the schedule without a part released early");
       }
@@ -128,35 +127,15 @@ class DataflowBuilder {
     if (use.access != Access::read) flow.output = use.buffer;
   }
 
-  void gradients(TaskId id, const Needs& needed, ComputeFlow& flow) {
-    BufferId fresh = none<BufferId>;  // a buffer whose content this task decides
-    std::vector<BufferId> written;
+  void gradients(TaskId id, const Needs& needed, ComputeFlow& flow) const {
     for (const Use& use : schedule_.uses(id)) {
-      const BufferKind kind = schedule_.buffer(use.buffer).kind;
-      const bool holds = kind == BufferKind::gradients || kind == BufferKind::transfer;
-      if (!holds || use.access == Access::read) continue;
-      if (use.access == Access::write) {
-        written.push_back(use.buffer);
-        if (!contents_.is_fixed(use.buffer)) {
-          if (fresh != none<BufferId>) fail(id, "it writes two gradient buffers of which neither says what it holds");
-          fresh = use.buffer;
-          continue;
-        }
-      }
+      if (schedule_.buffer(use.buffer).content.kind() != ContentKind::gradients || use.access == Access::read) continue;
       find(use.buffer, needed, flow.gradients);
-    }
-    if (fresh != none<BufferId>) {
-      std::vector<ParameterRange> ranges;
-      for (std::size_t i = 0; i < needed.size(); ++i) {
-        if (needed[i] && !flow.gradients[i]) ranges.push_back(*needed[i]);
-      }
-      contents_.set(id, fresh, PackedParameters{std::move(ranges)});
-      find(fresh, needed, flow.gradients);
+      if (use.access == Access::write) flow.cleared.push_back({{use.buffer, 0}, contents_[use.buffer].count()});
     }
     for (std::size_t i = 0; i < needed.size(); ++i) {
       if (needed[i] && !flow.gradients[i]) fail(id, concat("no buffer takes the gradient of its ", part_names[i]));
     }
-    for (const BufferId buffer : written) flow.cleared.push_back({{buffer, 0}, contents_[buffer].count()});
   }
 
   std::vector<UpdatePiece> update(TaskId id) const {
@@ -164,18 +143,18 @@ class DataflowBuilder {
     BufferId optimizer = none<BufferId>;
     std::vector<BufferId> gradients;
     for (const Use& use : schedule_.uses(id)) {
-      const BufferKind kind = schedule_.buffer(use.buffer).kind;
-      if (kind == BufferKind::weights) weights = use.buffer;
-      if (kind == BufferKind::optimizer) optimizer = use.buffer;
-      if (kind == BufferKind::gradients || kind == BufferKind::transfer) gradients.push_back(use.buffer);
+      const ContentKind kind = schedule_.buffer(use.buffer).content.kind();
+      if (kind == ContentKind::weights) weights = use.buffer;
+      if (kind == ContentKind::optimizer_state) optimizer = use.buffer;
+      if (kind == ContentKind::gradients) gradients.push_back(use.buffer);
     }
     if (weights == none<BufferId> || optimizer == none<BufferId> || gradients.empty()) {
       fail(id, "an update names weights, a gradient and optimizer states");
     }
     // A tied matrix that two stages of one rank have: each of its copies is updated by the sum of both gradients.
-    const StageId own = schedule_.buffer(weights).stage;
+    const StageId own = schedule_.buffer(weights).stage();
     for (const BufferId other : gradients_[index(schedule_.task(id).rank)]) {
-      if (schedule_.buffer(other).stage != own) gradients.push_back(other);
+      if (schedule_.buffer(other).stage() != own) gradients.push_back(other);
     }
     std::vector<UpdatePiece> pieces;
     std::int64_t covered = 0;
@@ -243,7 +222,6 @@ class DataflowBuilder {
 
   const Schedule& schedule_;
   DataflowContents contents_;
-  std::vector<ActivationRole> roles_;  ///< [buffer]
   DataflowTransfers transfers_;
   std::vector<std::vector<BufferId>> gradients_;  ///< [rank] persistent ones
   Dataflow flow_;

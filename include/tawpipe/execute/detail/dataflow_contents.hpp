@@ -1,9 +1,11 @@
-// Which parameters each buffer holds, from its own description, and what an activation buffer is for.
-// Not: how contents change as tasks run (dataflow_builder.hpp).
+// Which parameters each buffer holds while a schedule runs task by task.
+// Not: where a message finds them (dataflow_transfers.hpp).
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "tawpipe/core/error.hpp"
@@ -14,125 +16,104 @@
 
 namespace tawpipe::inline v0::detail {
 
-/// The parameters of buffers, fixed or changing with what is written into them.
+/// The parameters of buffers: those that the buffer names, or in a slot those that tasks have brought.
+///
+/// A slot is laid out for everything that it holds until it is written anew: a piece of a stage lies where an all_gather, which
+/// brings the others, leaves it.
 class DataflowContents {
  public:
   explicit DataflowContents(const Schedule& schedule) : schedule_{schedule}, order_{schedule.workload().model()} {
-    const auto buffers = schedule.buffers();
-    contents_.resize(buffers.size());
-    fixed_.assign(buffers.size(), 0);
-    for (const Buffer& buffer : buffers) {
-      const bool whole = buffer.stage == none<StageId> && buffer.pieces == none<PiecesId>;
-      edge_copies_ = edge_copies_ || (buffer.persistent && buffer.kind == BufferKind::weights && whole);
+    for (std::size_t p = 0; p < schedule.parts().pieces.size(); ++p) {
+      const auto ranges = schedule.pieces(id<PiecesId>(p));
+      sets_.emplace_back(std::vector<ParameterRange>{ranges.begin(), ranges.end()});
     }
-    for (std::size_t b = 0; b < buffers.size(); ++b) describe_buffer(id<BufferId>(b));
+    for (const Buffer& buffer : schedule.buffers()) {
+      const PiecesId set = buffer.content.parameters();
+      held_.push_back(set == none<PiecesId> ? &nothing_ : &sets_[index(set)]);
+    }
+    find_layouts();
   }
+  DataflowContents(const DataflowContents&) = delete;  // held_ refers to sets_
+  DataflowContents& operator=(const DataflowContents&) = delete;
 
   const ParameterOrder& order() const { return order_; }
-  const PackedParameters& operator[](BufferId buffer) const { return contents_[index(buffer)]; }
-  bool is_fixed(BufferId buffer) const { return fixed_[index(buffer)] != 0; }
+  const PackedParameters& operator[](BufferId buffer) const { return *held_[index(buffer)]; }
+  const PackedParameters& set(PiecesId pieces) const { return sets_[index(pieces)]; }
+  bool is_slot(BufferId buffer) const { return schedule_.buffer(buffer).content.is_slot(); }
 
-  bool fits(BufferId buffer, const PackedParameters& content) const {
-    const ParameterBytes& bytes = schedule_.workload().parameter_bytes();
-    return content.count() * std::min(bytes.weight, bytes.gradient) <= schedule_.buffer(buffer).bytes.value();
-  }
-  /// What a buffer without a content of its own holds from now on.
-  void set(TaskId task, BufferId buffer, PackedParameters content) {
-    const Buffer& memory = schedule_.buffer(buffer);
-    if (!fits(buffer, content)) {
-      throw ScheduleError(concat(describe(schedule_, task), " brings ", content.count(), " parameters into ",
-                                 describe(schedule_, buffer), ", which has ", memory.bytes.value(), " bytes"));
+  /// To be called once for each task, in order: from now on slots that it writes hold what it brings.
+  void run(TaskId task) {
+    for (const Use& use : schedule_.uses(task)) {
+      if (use.access == Access::write && holds_parameters(use.buffer)) held_[index(use.buffer)] = layouts_[next_++];
     }
-    contents_[index(buffer)] = std::move(content);
-  }
-
-  /// All parameters of a stage as this schedule moves them: without embedding and head where every rank has copies of those.
-  PackedParameters of_stage(StageId stage) const {
-    if (stage == none<StageId>) return edge();
-    const StageWork& work = schedule_.stage(stage);
-    return PackedParameters{edge_copies_ ? order_.layers_of(work) : order_.all_of(work)};
   }
 
  private:
-  PackedParameters edge() const {
-    std::vector<ParameterRange> ranges{order_.embedding(), order_.final_norm()};
-    if (!schedule_.workload().model().tied) ranges.push_back(order_.output());
-    return PackedParameters{std::move(ranges)};
+  bool holds_parameters(BufferId buffer) const {
+    return is_of_parameters(schedule_.buffer(buffer).content.kind()) && is_slot(buffer);
   }
 
-  void describe_buffer(BufferId id) {
-    const Buffer& buffer = schedule_.buffer(id);
-    if (buffer.kind == BufferKind::activations || buffer.kind == BufferKind::workspace) return;
-    if (buffer.pieces != none<PiecesId>) {
-      const auto pieces = schedule_.pieces(buffer.pieces);
-      contents_[index(id)] = PackedParameters{{pieces.begin(), pieces.end()}};
-      fixed_[index(id)] = 1;
-      return;
+  void find_layouts() {
+    std::vector<std::size_t> last(held_.size(), 0);  // [buffer] the place of its last layout
+    for (std::size_t t = 0; t < schedule_.tasks().size(); ++t) {
+      for (const Use& use : schedule_.uses(id<TaskId>(t))) {
+        if (!holds_parameters(use.buffer)) continue;
+        const Op op = schedule_.tasks()[t].op;
+        if (use.access == Access::write) {
+          last[index(use.buffer)] = layouts_.size();
+          layouts_.push_back(&brought(id<TaskId>(t), use.buffer));
+        } else if (use.access == Access::read_write && op == Op::all_gather && last[index(use.buffer)] < layouts_.size()) {
+          layouts_[last[index(use.buffer)]] = &brought(id<TaskId>(t), use.buffer);
+        }
+      }
     }
-    const bool slot = buffer.kind == BufferKind::transfer;
-    if (slot && buffer.stage == none<StageId>) return;
-    std::vector<PackedParameters> candidates;
-    if (buffer.stage == none<StageId>) {
-      candidates.push_back(edge());
-    } else {
-      const StageWork& work = schedule_.stage(buffer.stage);
-      candidates.emplace_back(order_.all_of(work));
-      candidates.emplace_back(order_.layers_of(work));
+  }
+
+  /// What a task leaves in a slot.
+  const PackedParameters& brought(TaskId id, BufferId slot) {
+    const Task& task = schedule_.task(id);
+    const Buffer& buffer = schedule_.buffer(slot);
+    if (task.split == none<SplitId>) {
+      throw ScheduleError(concat(describe(schedule_, id), " does not say which parameters it brings into ",
+                                 describe(schedule_, slot), " (split)"));
+    }
+    const auto split = schedule_.split(task.split);
+    const PackedParameters* set = &sets_[index(split[0])];
+    if (task.op == Op::all_gather) {
+      set = &whole(task.split);
+    } else if (task.op == Op::reduce_scatter) {
+      const auto members = schedule_.group(task.group);
+      const auto place = std::find(members.begin(), members.end(), buffer.rank) - members.begin();
+      set = &sets_[index(split[static_cast<std::size_t>(place)])];
     }
     const ParameterBytes& bytes = schedule_.workload().parameter_bytes();
-    for (const PackedParameters& candidate : candidates) {
-      const std::int64_t count = candidate.count();
-      const std::int64_t size = buffer.bytes.value();
-      const bool fits = buffer.kind == BufferKind::weights     ? size == count * bytes.weight
-                        : buffer.kind == BufferKind::gradients ? size == count * bytes.gradient
-                        : buffer.kind == BufferKind::optimizer ? size == count * bytes.optimizer
-                                                               : size == count * bytes.weight || size == count * bytes.gradient;
-      if (!fits) continue;
-      contents_[index(id)] = candidate;
-      fixed_[index(id)] = 1;
-      return;
+    const bool weights = buffer.content.kind() == ContentKind::weights;
+    if (set->count() * (weights ? bytes.weight : bytes.gradient) > buffer.bytes.value()) {
+      throw ScheduleError(concat(describe(schedule_, id), " brings ", set->count(), " parameters into ",
+                                 describe(schedule_, slot), ", which has ", buffer.bytes.value(), " bytes"));
     }
-    if (slot) return;
-    throw ScheduleError(concat(describe(schedule_, id), " has ", buffer.bytes.value(),
-                               " bytes, which is not what its stage's parameters take; name its pieces"));
+    return *set;
+  }
+
+  /// All sets of a split, one behind the other.
+  const PackedParameters& whole(SplitId split) {
+    const auto [at, added] = wholes_.try_emplace(split);
+    if (!added) return at->second;
+    std::vector<ParameterRange> ranges;
+    for (const PiecesId set : schedule_.split(split)) {
+      for (const ParameterRange& range : schedule_.pieces(set)) append(ranges, range);
+    }
+    return at->second = PackedParameters{std::move(ranges)};
   }
 
   const Schedule& schedule_;
   ParameterOrder order_;
-  std::vector<PackedParameters> contents_;  ///< [buffer]
-  std::vector<char> fixed_;                 ///< [buffer]
-  bool edge_copies_ = false;
+  PackedParameters nothing_;
+  std::vector<PackedParameters> sets_;            ///< [set]
+  std::map<SplitId, PackedParameters> wholes_;    ///< of gathers
+  std::vector<const PackedParameters*> held_;     ///< [buffer]
+  std::vector<const PackedParameters*> layouts_;  ///< of each write into a slot, in order
+  std::size_t next_ = 0;                          ///< of layouts_
 };
-
-/// What an activation buffer is for.
-enum class ActivationRole : std::uint8_t {
-  stream,  ///< handed from stage to stage
-  saved,   ///< from a forward to the backward of its stage and microbatch
-  stash,   ///< from a backward_input to its backward_weight
-};
-
-/// The role of each buffer, by who writes and who reads it. @return [buffer]
-inline std::vector<ActivationRole> activation_roles(const Schedule& schedule) {
-  std::vector<ActivationRole> roles(schedule.buffers().size(), ActivationRole::stream);
-  std::vector<TaskId> writer(roles.size(), none<TaskId>);
-  for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
-    const Task& task = schedule.tasks()[t];
-    for (const Use& use : schedule.uses(id<TaskId>(t))) {
-      const Buffer& buffer = schedule.buffer(use.buffer);
-      if (buffer.kind != BufferKind::activations || buffer.persistent) continue;
-      if (use.access != Access::read) {
-        writer[index(use.buffer)] = id<TaskId>(t);
-        continue;
-      }
-      const TaskId made = writer[index(use.buffer)];
-      if (made == none<TaskId> || !is_work(task.op)) continue;
-      const Task& maker = schedule.task(made);
-      if (maker.stage != task.stage || maker.microbatch != task.microbatch || !is_work(maker.op)) continue;
-      if (maker.op == Op::forward && task.op != Op::forward) roles[index(use.buffer)] = ActivationRole::saved;
-      if (maker.op == Op::backward_input && task.op == Op::backward_weight) roles[index(use.buffer)] = ActivationRole::stash;
-    }
-  }
-  return roles;
-}
 
 }  // namespace tawpipe::detail

@@ -15,10 +15,10 @@
 
 namespace tawpipe::inline v0::detail {
 
-/// Resolves passes, exchanges and collectives, and follows what they leave in buffers.
+/// Resolves passes, exchanges and collectives.
 class DataflowTransfers {
  public:
-  DataflowTransfers(const Schedule& schedule, DataflowContents& contents) : schedule_{schedule}, contents_{contents} {}
+  DataflowTransfers(const Schedule& schedule, const DataflowContents& contents) : schedule_{schedule}, contents_{contents} {}
 
   TransferFlow resolve(TaskId id) {
     const Task& task = schedule_.task(id);
@@ -66,11 +66,6 @@ class DataflowTransfers {
     }
   }
 
-  PackedParameters pieces(PiecesId id) const {
-    const auto ranges = schedule_.pieces(id);
-    return PackedParameters{{ranges.begin(), ranges.end()}};
-  }
-
   /// Where the numbers of `set` lie in `buffer`, with their places in the message from `packed` on.
   /// @return how many of them were found
   std::int64_t locate(const PackedParameters& set, std::int64_t packed, BufferId buffer, bool add,
@@ -110,44 +105,11 @@ class DataflowTransfers {
     }
   }
 
-  /// A buffer that says nothing of its content holds from now on what the task brings: a piece at its place in the stage, or
-  /// alone where the buffer is too small for the stage.
-  void settle(TaskId id, const PackedParameters& carried) {
-    const Task& task = schedule_.task(id);
-    for (const End& end : ends_) {
-      for (const Use& use : end.taken) {
-        if (contents_.is_fixed(use.buffer) || use.access != Access::write) continue;
-        PackedParameters whole = contents_.of_stage(task.stage);
-        const bool alone = task.split == none<SplitId> || (!carried.empty() && !contents_.fits(use.buffer, whole));
-        contents_.set(id, use.buffer, alone ? carried : std::move(whole));
-      }
-    }
-  }
-
-  /// What is carried where no split says it: what the source holds, or all that all members have in common.
-  PackedParameters common(TaskId id) const {
-    const Task& task = schedule_.task(id);
-    if (task.split != none<SplitId>) return pieces(schedule_.split(task.split)[0]);
-    PackedParameters set;
-    bool first = true;
-    for (const End& end : ends_) {
-      const bool source = task.op == Op::all_reduce || task.op == Op::reduce || end.rank == task.rank;
-      if (!source) continue;
-      for (const BufferId buffer : end.given) {
-        set = first ? contents_[buffer] : set.intersect(contents_[buffer]);
-        first = false;
-      }
-    }
-    return set;
-  }
-
   /// pass, broadcast, reduce, all_reduce: one set of parameters.
   TransferFlow of_one(TaskId id) {
     const Task& task = schedule_.task(id);
-    const PackedParameters set = common(id);
-    // A stage without layers has nothing to send, but its message is in the schedule.
-    if (set.empty() && task.bytes > Bytes{}) fail(id, "no buffer that it reads holds any parameter");
-    settle(id, set);
+    if (task.split == none<SplitId>) fail(id, "it does not say which parameters it carries (split)");
+    const PackedParameters& set = contents_.set(schedule_.split(task.split)[0]);
     TransferFlow flow;
     flow.count = set.count();
     const bool summed = task.op == Op::reduce || task.op == Op::all_reduce;
@@ -170,21 +132,20 @@ class DataflowTransfers {
       fail(id, concat("it does not say what each of its ", ends_.size(), " members ", gather ? "gives" : "keeps", " (split)"));
     }
     TransferFlow flow;
-    std::vector<PackedParameters> sets;
+    std::vector<const PackedParameters*> sets;
     flow.member_begin.push_back(0);
     for (const PiecesId set : schedule_.split(task.split)) {
-      sets.push_back(pieces(set));
-      flow.count += sets.back().count();
+      sets.push_back(&contents_.set(set));
+      flow.count += sets.back()->count();
       flow.member_begin.push_back(flow.count);
     }
-    settle(id, {});
     for (std::size_t m = 0; m < ends_.size(); ++m) {
       TransferEnd out{ends_[m].rank, {}, {}};
       for (std::size_t part = 0; part < sets.size(); ++part) {
         const bool gives = gather ? part == m : !ends_[m].given.empty();
         const bool takes = gather || part == m;
-        if (gives) give(id, sets[part], flow.member_begin[part], ends_[m], out);
-        if (takes) take(sets[part], flow.member_begin[part], ends_[m], gather && part == m, out);
+        if (gives) give(id, *sets[part], flow.member_begin[part], ends_[m], out);
+        if (takes) take(*sets[part], flow.member_begin[part], ends_[m], gather && part == m, out);
       }
       flow.ends.push_back(std::move(out));
     }
@@ -228,7 +189,7 @@ class DataflowTransfers {
   }
 
   const Schedule& schedule_;
-  DataflowContents& contents_;
+  const DataflowContents& contents_;
   std::vector<End> ends_;  ///< of the task at hand
 };
 

@@ -234,7 +234,7 @@ class RankState {
   T* norm_number(TaskId id) {
     for (const Use& use : schedule_->uses(id)) {
       const Buffer& buffer = schedule_->buffer(use.buffer);
-      if (buffer.kind == BufferKind::workspace && buffer.rank == rank_) return at({use.buffer, 0});
+      if (buffer.content.kind() == ContentKind::scalar && buffer.rank == rank_) return at({use.buffer, 0});
     }
     return nullptr;
   }
@@ -255,7 +255,7 @@ class RankState {
   void for_each_persistent(BufferKind kind, Visit&& visit) const {
     for (std::size_t b = 0; b < schedule_->buffers().size(); ++b) {
       const Buffer& buffer = schedule_->buffers()[b];
-      if (buffer.persistent && buffer.kind == kind && buffer.rank == rank_) visit(id<BufferId>(b));
+      if (buffer.persistent && buffer.kind() == kind && buffer.rank == rank_) visit(id<BufferId>(b));
     }
   }
 

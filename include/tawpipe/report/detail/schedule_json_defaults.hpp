@@ -27,6 +27,9 @@ inline constexpr std::int64_t max_json_parameters = 1'000'000'000'000'000;  ///<
 inline constexpr std::int64_t max_json_share = 1 << 24;
 inline constexpr std::size_t max_json_program_items = std::size_t{1} << 28;
 
+/// Whether a task of this kind may name parameters: a communication what it carries, a backward whose gradient it leaves.
+constexpr bool has_split(Op op) { return !is_compute(op) || op == Op::backward || op == Op::backward_weight; }
+
 /// The lane of a task unless it says so: computation on the first, communication on the second if there is one.
 constexpr std::uint8_t default_lane(Op op, std::size_t lanes) { return !is_compute(op) && lanes > 1 ? 1 : 0; }
 

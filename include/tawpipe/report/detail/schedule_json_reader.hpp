@@ -181,21 +181,43 @@ class ScheduleJsonReader {
   }
 
   void read_buffers() {
-    static constexpr std::string_view keys[] = {"name", "rank", "kind", "bytes", "stage", "persistent", "pieces"};
+    static constexpr std::string_view keys[] = {"name",   "rank",       "kind",       "bytes", "stage",
+                                                "pieces", "microbatch", "persistent", "copy"};
     root_.if_has("buffers", [&](JsonValue value) {
       value.for_each([&](JsonValue item, std::size_t b) {
         item.expect_object(keys);
         Buffer buffer;
         item.with("rank", [&](JsonValue rank) { buffer.rank = Rank{rank.id(rank_count(), "rank")}; });
-        item.with("kind", [&](JsonValue kind) { buffer.kind = kind.enumerator<BufferKind>(buffer_kinds, "kind"); });
+        buffer.content = read_content(item);
         item.with("bytes", [&](JsonValue bytes) { buffer.bytes = read_bytes(bytes); });
-        item.if_has("stage", [&](JsonValue stage) { buffer.stage = read_stage_id(stage); });
         item.if_has("persistent", [&](JsonValue persistent) { buffer.persistent = persistent.boolean(); });
-        item.if_has("pieces", [&](JsonValue pieces) { buffer.pieces = parameters_.read_pieces(pieces); });
+        item.if_has("copy", [&](JsonValue copy) { buffer.copy = copy.boolean(); });
         item.if_has("name", [&](JsonValue name) { add_name(buffer_names_, name, b); });
         parts_.buffers.push_back(buffer);
       });
     });
+  }
+
+  Content read_content(JsonValue item) {
+    ContentKind kind{};
+    StageId stage = none<StageId>;
+    item.with("kind", [&](JsonValue value) { kind = value.enumerator<ContentKind>(content_kinds, "kind"); });
+    item.if_has("stage", [&](JsonValue value) { stage = read_stage_id(value); });
+    const auto unfit = [&](std::string_view key, bool fits) {
+      if (!fits && item.has(key)) item.fail(concat("a buffer of kind ", quote(name(kind)), " has no ", quote(key)));
+    };
+    unfit("pieces", is_of_parameters(kind));
+    unfit("microbatch", is_of_microbatch(kind));
+    if (is_of_parameters(kind)) {
+      PiecesId set = none<PiecesId>;
+      item.if_has("pieces", [&](JsonValue pieces) { set = parameters_.read_pieces(pieces); });
+      return {kind, stage, set};
+    }
+    std::int32_t microbatch = -1;
+    item.if_has("microbatch", [&](JsonValue value) {
+      microbatch = value.id(static_cast<std::size_t>(workload_->microbatches()), "microbatch");
+    });
+    return {kind, stage, microbatch};
   }
 
   // ---- names ----
@@ -246,7 +268,7 @@ class ScheduleJsonReader {
     unfit("peer", is_point_to_point(task.op));
     unfit("peer_lane", is_point_to_point(task.op));
     unfit("group", is_collective(task.op));
-    unfit("split", !is_compute(task.op));
+    unfit("split", has_split(task.op));
     unfit("repeat", !is_compute(task.op));
     if (is_collective(task.op)) {
       value.with("group", [&](JsonValue group) { task.group = read_group(group); });

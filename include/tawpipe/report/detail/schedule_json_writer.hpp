@@ -105,10 +105,12 @@ class ScheduleJsonWriter {
     check_rows("the list of splits,", parts_.splits, parts_.splits.size());
     for (std::size_t b = 0; b < parts_.buffers.size(); ++b) {
       const Buffer& buffer = parts_.buffers[b];
-      const bool stage_fits = buffer.stage == none<StageId> || below(buffer.stage, parts_.stages.size());
-      const bool pieces_fit = buffer.pieces == none<PiecesId> || below(buffer.pieces, parts_.pieces.size());
-      if (!below(buffer.rank, ranks) || !stage_fits || !pieces_fit || static_cast<int>(buffer.kind) >= buffer_kinds ||
-          buffer.bytes < Bytes{}) {
+      const Content& content = buffer.content;
+      const bool kind_fits =
+          static_cast<int>(content.kind()) < content_kinds && content.microbatch() < schedule_.workload().microbatches();
+      const bool stage_fits = content.stage() == none<StageId> || below(content.stage(), parts_.stages.size());
+      const bool pieces_fit = content.parameters() == none<PiecesId> || below(content.parameters(), parts_.pieces.size());
+      if (!below(buffer.rank, ranks) || !kind_fits || !stage_fits || !pieces_fit || buffer.bytes < Bytes{}) {
         fail("buffer", b);
       }
     }
@@ -137,7 +139,7 @@ class ScheduleJsonWriter {
     if (is_point_to_point(task.op) ? !below(task.peer, ranks) : task.peer != none<Rank>) return false;
     if (is_compute(task.op) ? task.bytes.repeat() != 1 : task.bytes.repeat() < 1) return false;
     if (task.lane >= parts_.lanes.size() || task.peer_lane >= parts_.lanes.size() || task.bytes < Bytes{}) return false;
-    if (task.split != none<SplitId> && (is_compute(task.op) || !below(task.split, parts_.splits.size()))) return false;
+    if (task.split != none<SplitId> && (!has_split(task.op) || !below(task.split, parts_.splits.size()))) return false;
     return task.stage == none<StageId> || below(task.stage, parts_.stages.size());
   }
 
@@ -248,10 +250,13 @@ class ScheduleJsonWriter {
   }
 
   void write_buffer(const Buffer& buffer) {
-    add(R"({{"rank":{},"kind":"{}","bytes":{})", number(buffer.rank), name(buffer.kind), buffer.bytes.value());
-    field("stage", number(buffer.stage), -1);
+    const Content& content = buffer.content;
+    add(R"({{"rank":{},"kind":"{}","bytes":{})", number(buffer.rank), name(content.kind()), buffer.bytes.value());
+    field("stage", number(content.stage()), -1);
+    field("pieces", number(content.parameters()), -1);
+    field("microbatch", content.microbatch(), -1);
     if (!buffer.persistent) add(R"(,"persistent":false)");
-    field("pieces", number(buffer.pieces), -1);
+    if (buffer.copy) add(R"(,"copy":true)");
     buffer_ += '}';
   }
 

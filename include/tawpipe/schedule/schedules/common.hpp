@@ -37,12 +37,16 @@ struct States {
   Bytes bytes;  ///< of all three: what an update touches
 };
 
-inline States add_states(ScheduleBuilder& builder, int rank, std::int64_t parameters, int stage) {
+/// @param stage  -1 where the parameters are of no one stage
+inline States add_states(ScheduleBuilder& builder, int rank, const std::vector<ParameterRange>& parameters, int stage) {
   const ParameterBytes& bytes = builder.workload().parameter_bytes();
-  return {builder.persistent(rank, BufferKind::weights, Bytes{parameters * bytes.weight}, stage),
-          builder.persistent(rank, BufferKind::gradients, Bytes{parameters * bytes.gradient}, stage),
-          builder.persistent(rank, BufferKind::optimizer, Bytes{parameters * bytes.optimizer}, stage),
-          Bytes{parameters * (bytes.weight + bytes.gradient + bytes.optimizer)}};
+  const std::int64_t count = parameters_in(parameters);
+  const PiecesId set = builder.pieces(parameters);
+  const auto add = [&](ContentKind kind, std::int64_t each) {
+    return builder.persistent(rank, {kind, StageId{stage}, set}, Bytes{count * each});
+  };
+  return {add(ContentKind::weights, bytes.weight), add(ContentKind::gradients, bytes.gradient),
+          add(ContentKind::optimizer_state, bytes.optimizer), Bytes{count * (bytes.weight + bytes.gradient + bytes.optimizer)}};
 }
 
 inline Bytes weight_bytes(const Workload& workload, std::int64_t parameters) {
@@ -54,12 +58,21 @@ inline Bytes gradient_bytes(const Workload& workload, std::int64_t parameters) {
 
 /// One workspace a rank, as large as its largest task needs.
 inline void add_workspace(ScheduleBuilder& builder, int rank) {
-  builder.persistent(rank, BufferKind::workspace, builder.largest_workspace());
+  builder.persistent(rank, Content{ContentKind::workspace}, builder.largest_workspace());
 }
 
 inline Task compute(Op op, int rank, int stage, std::int64_t microbatch, int step = -1) {
   return {
       .op = op, .rank = Rank{rank}, .stage = StageId{stage}, .microbatch = static_cast<std::int32_t>(microbatch), .step = step};
+}
+
+/// [stage] its layers' parameters as what a task carries.
+inline std::vector<SplitId> layer_splits(ScheduleBuilder& builder) {
+  std::vector<SplitId> splits;
+  for (int s = 0; s < static_cast<int>(builder.stages().size()); ++s) {
+    splits.push_back(builder.split({builder.pieces(builder.space().layers_of(s))}));
+  }
+  return splits;
 }
 
 inline Task update(int rank, int stage, Bytes touched) {
@@ -71,9 +84,10 @@ inline Task update(int rank, int stage, Bytes touched) {
 class ReplicatedEdge {
  public:
   ReplicatedEdge(ScheduleBuilder& builder, int ranks) {
-    const std::int64_t parameters = builder.workload().edge_parameters();
-    if (parameters == 0) return;
-    bytes_ = gradient_bytes(builder.workload(), parameters);
+    const std::vector<ParameterRange>& parameters = builder.space().edge();
+    if (parameters.empty()) return;
+    bytes_ = gradient_bytes(builder.workload(), parameters_in(parameters));
+    split_ = builder.split({builder.pieces(parameters)});
     for (int r = 0; r < ranks; ++r) states_.push_back(add_states(builder, r, parameters, -1));
   }
 
@@ -101,6 +115,7 @@ class ReplicatedEdge {
                    .lane = static_cast<std::uint8_t>(lane),
                    .rank = all[0],
                    .group = builder.group(all),
+                   .split = split_,
                    .bytes = bytes_},
                   uses);
     }
@@ -114,6 +129,7 @@ class ReplicatedEdge {
   bool touches(const StageWork& stage) const { return !states_.empty() && (stage.embedding || stage.head); }
 
   std::vector<States> states_;
+  SplitId split_ = none<SplitId>;
   Bytes bytes_;
 };
 

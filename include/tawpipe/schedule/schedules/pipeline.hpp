@@ -98,8 +98,8 @@ class PipelineBuilder {
     stash_.resize(slots, none<BufferId>);
     for (const auto* holders : {&program_.rank_of_stage, &program_.second_rank_of_stage}) {
       for (std::size_t s = 0; s < holders->size(); ++s) {
-        const StageWork& work = builder_.stages()[s];
-        states_.push_back(add_states(builder_, (*holders)[s], work.parameters + work.edge_parameters, static_cast<int>(s)));
+        const int stage = static_cast<int>(s);
+        states_.push_back(add_states(builder_, (*holders)[s], builder_.space().all_of(stage), stage));
       }
     }
     for (std::size_t r = 0; r < program_.actions.size(); ++r) add_workspace(builder_, static_cast<int>(r));
@@ -251,16 +251,16 @@ class PipelineBuilder {
     if (has_input(action)) uses.push_back(reads(slot(input(action)).received));
     if (is_forward(action.op)) {
       const Bytes kept_bytes = work.saved * program_.kept.numerator / program_.kept.denominator;
-      kept = builder_.transient(rank, BufferKind::activations, kept_bytes, action.stage);
+      kept = builder_.transient(rank, content(ContentKind::saved, action), kept_bytes);
       uses.push_back(writes(kept));
       if (kept_bytes < work.saved) {
-        released = builder_.transient(rank, BufferKind::activations, work.saved - kept_bytes, action.stage);
+        released = builder_.transient(rank, content(ContentKind::saved, action), work.saved - kept_bytes);
         uses.push_back(writes(released));
       }
     } else {
       uses.push_back(reads(kept));
       if (action.op == Op::backward_input && work.stash > Bytes{}) {
-        stash = builder_.transient(rank, BufferKind::activations, work.stash, action.stage);
+        stash = builder_.transient(rank, content(ContentKind::stash, action), work.stash);
         uses.push_back(writes(stash));
       }
       if (action.op == Op::backward_weight && stash != none<BufferId>) uses.push_back(reads(stash));
@@ -270,15 +270,17 @@ class PipelineBuilder {
     const int to = consumer(action);
     if (to >= 0) {
       Slot& out = slot(message(action));
-      out.sent = builder_.transient(rank, BufferKind::activations, output_bytes(action), action.stage);
+      const Content made = content(is_forward(action.op) ? ContentKind::activation : ContentKind::activation_gradient, action);
+      out.sent = builder_.transient(rank, made, output_bytes(action));
       out.received = out.sent;
       uses.push_back(writes(out.sent));
       const int there = rank_of(to, action.microbatch);
-      if (there != rank) out.received = builder_.transient(there, BufferKind::activations, output_bytes(action), to);
+      if (there != rank) out.received = builder_.transient(there, made, output_bytes(action));
     }
     return builder_.add(compute(action.op, rank, action.stage, action.microbatch), uses, std::span<const TaskId>{&after, 1});
   }
 
+  static Content content(ContentKind kind, const Action& action) { return {kind, StageId{action.stage}, action.microbatch}; }
   Bytes output_bytes(const Action& action) const {
     return builder_.stage(is_forward(action.op) ? action.stage : action.stage - 1).boundary;
   }
@@ -319,13 +321,12 @@ class PipelineBuilder {
     const int last = program_.rank_of_stage.back();
     const bool copies = !program_.second_rank_of_stage.empty();
     for (std::size_t s = 0; copies && s < program_.rank_of_stage.size(); ++s) {
-      const StageWork& work = builder_.stages()[s];
       all_reduce(Payload::gradients, static_cast<int>(s), program_.rank_of_stage[s], program_.second_rank_of_stage[s],
-                 gradient_bytes(workload, work.parameters + work.edge_parameters),
+                 builder_.space().all_of(static_cast<int>(s)),
                  {changes(states_[s].gradients), changes(states_[s + static_cast<std::size_t>(stages_)].gradients)});
     }
     if (!copies && !workload.is_abstract() && workload.model().tied && first != last) {
-      all_reduce(Payload::edge_gradients, -1, first, last, gradient_bytes(workload, workload.model().embedding_parameters()),
+      all_reduce(Payload::edge_gradients, -1, first, last, {ParameterOrder{workload.model()}.embedding()},
                  {changes(states_.front().gradients), changes(states_.back().gradients)});
     }
     for (const auto* holders : {&program_.rank_of_stage, &program_.second_rank_of_stage}) {
@@ -337,13 +338,15 @@ class PipelineBuilder {
     }
   }
 
-  void all_reduce(Payload payload, int stage, int one, int other, Bytes bytes, std::initializer_list<Use> uses) {
+  void all_reduce(Payload payload, int stage, int one, int other, const std::vector<ParameterRange>& parameters,
+                  std::initializer_list<Use> uses) {
     builder_.add({.op = Op::all_reduce,
                   .payload = payload,
                   .rank = Rank{one},
                   .group = builder_.group({Rank{one}, Rank{other}}),
                   .stage = StageId{stage},
-                  .bytes = bytes},
+                  .split = builder_.split({builder_.pieces(parameters)}),
+                  .bytes = gradient_bytes(builder_.workload(), parameters_in(parameters))},
                  uses);
   }
 

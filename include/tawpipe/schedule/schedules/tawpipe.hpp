@@ -49,6 +49,7 @@ class TawpipeBuilder {
     builder_.option("stripe", on_off(options.stripe));
     builder_.option("speeds", shares_.text(groups));
     builder_.stages(workload.split(shards_));
+    splits_ = layer_splits(builder_);
   }
 
   Schedule build() {
@@ -100,16 +101,18 @@ class TawpipeBuilder {
     std::int64_t largest = 0;
     for (int k = 0; k < shards_; ++k) {
       largest = std::max(largest, builder_.stage(k).parameters);
-      states_.push_back(add_states(builder_, placement_.owner(k), builder_.stage(k).parameters, k));
+      states_.push_back(add_states(builder_, placement_.owner(k), builder_.space().layers_of(k), k));
     }
     for (int r = 0; r < ranks_; ++r) {
       RankBuffers rank;
       for (int i = 0; i < options_.buffers; ++i) {
-        rank.weights.push_back(builder_.persistent(r, BufferKind::transfer, weight_bytes(workload, largest)));
+        rank.weights.push_back(builder_.persistent_copy(r, Content{ContentKind::weights}, weight_bytes(workload, largest)));
       }
-      for (auto& slot : rank.gradients) slot = builder_.persistent(r, BufferKind::transfer, gradient_bytes(workload, largest));
+      for (auto& slot : rank.gradients) {
+        slot = builder_.persistent_copy(r, Content{ContentKind::gradients}, gradient_bytes(workload, largest));
+      }
       for (int i = 0; i < shares_.count(r); ++i) {
-        rank.streams.push_back(builder_.persistent(r, BufferKind::activations, builder_.stage(0).boundary));
+        rank.streams.push_back(builder_.persistent(r, Content{ContentKind::activation}, builder_.stage(0).boundary));
       }
       add_workspace(builder_, r);
       rank.saved.resize(static_cast<std::size_t>(shards_ * shares_.count(r)));
@@ -131,11 +134,15 @@ class TawpipeBuilder {
     for (int i = 0; i < count; ++i) {
       const int shard = order[static_cast<std::size_t>(i)];
       const std::int64_t parameters = builder_.stage(shard).parameters;
+      const PiecesId set = builder_.pieces(builder_.space().layers_of(shard));
       for (int g = 0; g < groups_.count(); ++g) {
         if (g == groups_.group_of(placement_.owner(shard))) continue;
         const int keeper = placement_.staging(shard, g);
-        copy(g, shard).weights = builder_.persistent(keeper, BufferKind::transfer, weight_bytes(workload, parameters), shard);
-        copy(g, shard).gradients = builder_.persistent(keeper, BufferKind::transfer, gradient_bytes(workload, parameters), shard);
+        const auto add = [&](ContentKind kind, Bytes bytes) {
+          return builder_.persistent_copy(keeper, {kind, StageId{shard}, set}, bytes);
+        };
+        copy(g, shard).weights = add(ContentKind::weights, weight_bytes(workload, parameters));
+        copy(g, shard).gradients = add(ContentKind::gradients, gradient_bytes(workload, parameters));
       }
     }
   }
@@ -187,6 +194,7 @@ class TawpipeBuilder {
                     .peer = Rank{root},
                     .stage = StageId{next.shard},
                     .step = at,
+                    .split = splits_[static_cast<std::size_t>(next.shard)],
                     .bytes = bytes},
                    {reads(states(next.shard).weights), writes(weights_of(root, next.shard, delivery))}, after);
     }
@@ -224,12 +232,12 @@ class TawpipeBuilder {
   }
 
   /// A forward or backward of the rank's microbatch `i` of the round.
-  TaskId add_computation(int r, int i, const TawpipePlace& now, const Task& task, std::span<const TaskId> after) {
+  TaskId add_computation(int r, int i, const TawpipePlace& now, Task task, std::span<const TaskId> after) {
     const int group = groups_.group_of(r);
     const StageWork& work = builder_.stage(now.shard);
     RankBuffers& rank = rank_[static_cast<std::size_t>(r)];
     BufferId& saved = rank.saved[static_cast<std::size_t>(now.shard * shares_.count(r) + i)];
-    if (now.forward) saved = builder_.transient(r, BufferKind::activations, work.saved, now.shard);
+    if (now.forward) saved = builder_.transient(r, {ContentKind::saved, task.stage, task.microbatch}, work.saved);
     uses_.clear();
     uses_.push_back(reads(weights_of(r, now.shard, delivered_[static_cast<std::size_t>(group)])));
     uses_.push_back(changes(rank.streams[static_cast<std::size_t>(i)]));
@@ -239,6 +247,7 @@ class TawpipeBuilder {
     } else {
       uses_.push_back(reads(saved));
       const BufferId gradient = gradient_of(r, now.shard);
+      if (builder_.buffers()[index(gradient)].content.is_slot()) task.split = splits_[static_cast<std::size_t>(now.shard)];
       uses_.push_back(i > 0 || holds_sum(r, now.shard) ? adds_to(gradient) : writes(gradient));
       if (keeps(r, now.shard)) copy(group, now.shard).summed = true;
       edge_->backward(r, work, uses_);
@@ -306,6 +315,7 @@ class TawpipeBuilder {
                                       .peer = Rank{owner},
                                       .stage = StageId{last.shard},
                                       .step = at,
+                                      .split = splits_[static_cast<std::size_t>(last.shard)],
                                       .bytes = bytes},
                                      {reads(gradient_of(root, last.shard)), adds_to(total)}));
   }
@@ -326,6 +336,7 @@ class TawpipeBuilder {
             .group = builder_.group(groups_.members(group)),
             .stage = StageId{shard},
             .step = step,
+            .split = splits_[static_cast<std::size_t>(shard)],
             .bytes = bytes};
   }
 
@@ -345,7 +356,8 @@ class TawpipeBuilder {
   MicrobatchShares shares_;
   const ReplicatedEdge* edge_ = nullptr;
   const TawpipeOrder* order_ = nullptr;
-  std::vector<States> states_;  ///< [shard]
+  std::vector<SplitId> splits_;  ///< [shard] its parameters
+  std::vector<States> states_;   ///< [shard]
   std::optional<TawpipeStripes> stripes_;
   std::vector<Copy> copies_;             ///< [group, shard]
   std::vector<RankBuffers> rank_;        ///< [rank]

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 using tawpipe::BufferId;
-using tawpipe::detail::Content;
+using tawpipe::detail::Held;
 using tawpipe::detail::Holds;
 using tawpipe::detail::ParameterSets;
 using tawpipe::detail::PartialSums;
@@ -38,7 +38,7 @@ TEST_CASE("a sum counts once all its pieces are there, beside pieces of other su
   const auto all = sets.find({{0, 12}});
   const auto is_all = [&](std::int32_t part) { return part == all; };
   const auto piece = [](std::uint64_t sum, std::int32_t part) {
-    Content content;
+    Held content;
     content.holds = Holds::gradient;
     content.sum = sum;
     content.part = part;

@@ -81,7 +81,7 @@ TEST_CASE("a tied matrix is held once, with the final norm, and summed once") {
   const Schedule schedule = data_parallel(work, DeviceGroups::even(2, 1));
   std::int64_t weights = 0;
   for (const auto& buffer : schedule.buffers()) {
-    if (buffer.kind == BufferKind::weights && buffer.rank == tawpipe::Rank{0}) weights += buffer.bytes.value();
+    if (buffer.kind() == BufferKind::weights && buffer.rank == tawpipe::Rank{0}) weights += buffer.bytes.value();
   }
   CHECK(weights == 2 * work.model().parameters());
   std::int64_t summed = 0;

@@ -81,7 +81,7 @@ TEST_CASE("a unit of a model is its embedding, a layer, or its head") {
   // sharded states: (3 layers + edge) / 2 ranks parameters, rounded up, on each rank
   const std::int64_t all = 3 * work.model().layer_parameters() + work.edge_parameters();
   for (const auto& buffer : schedule.buffers()) {
-    if (buffer.kind == tawpipe::BufferKind::weights) CHECK(buffer.bytes.value() == (all + 1) / 2 * 2);
+    if (buffer.kind() == tawpipe::BufferKind::weights) CHECK(buffer.bytes.value() == (all + 1) / 2 * 2);
   }
 }
 
@@ -112,7 +112,7 @@ TEST_CASE("one node is its own copy") {
   const Schedule schedule = tawpipe::schedules::node_copy_sharded(Workload::abstract(4, 4), nodes);
   CHECK(schedule.tasks().size() == sharded(4, 1, 4).tasks().size());
   for (const auto& buffer : schedule.buffers()) {
-    if (buffer.kind == tawpipe::BufferKind::transfer) CHECK_FALSE(buffer.persistent);
+    if (buffer.kind() == tawpipe::BufferKind::transfer) CHECK_FALSE(buffer.persistent);
   }
   CHECK_THROWS_WITH_AS(tawpipe::schedules::node_copy_sharded(Workload::abstract(4, 4), nodes, {.prefetch = -1}),
                        "hpz needs prefetch=0 or more", tawpipe::InputError);

@@ -309,7 +309,7 @@ TEST_CASE("a device's transfer buffers hold the largest shard, however the layer
   const std::int64_t layer = work.model().layer_parameters();
   int buffers = 0;
   for (const auto& buffer : schedule.buffers()) {
-    if (buffer.kind != tawpipe::BufferKind::transfer) continue;
+    if (buffer.kind() != tawpipe::BufferKind::transfer) continue;
     CHECK(buffer.bytes == Bytes{2 * layer * 2});  // 2 layers, 2 bytes a parameter
     ++buffers;
   }

@@ -155,7 +155,7 @@ TEST_CASE("with recomputation a split backward keeps a stash, a whole one does n
   const auto kept = [&](bool split) {
     const Schedule schedule = weipipe_zb1(work, p, {.split = split});
     return std::ranges::count_if(schedule.buffers(), [](const auto& buffer) {
-      return !buffer.persistent && buffer.kind == tawpipe::BufferKind::activations;
+      return !buffer.persistent && buffer.kind() == tawpipe::BufferKind::activations;
     });
   };
   // What forwards save, and beside it what backward_inputs leave: each of 2p microbatches in p chunks.

@@ -15,21 +15,11 @@ namespace tawpipe::inline v0::schedules::detail {
 
 /// Lists of *runs*: consecutive parameters that are cut together. A unit's list has what its computation needs; a tied head's
 /// has two runs, final norm and embedding, so that the embedding is cut alike for both units that use it.
-///
-/// An abstract workload has no parameters to name: its lists count alone, and no set of them is named.
 class ShardSets {
  public:
   ShardSets(ScheduleBuilder& builder, const ShardLayout& layout, const DeviceGroups& nodes)
-      : builder_{builder}, layout_{layout}, nodes_{nodes}, named_{!builder.workload().is_abstract()} {
-    std::int64_t at = 0;
-    for (const StageWork& unit : builder.stages()) {
-      if (named_) {
-        lists_.push_back(all_of(unit));
-        continue;
-      }
-      lists_.push_back({{at, at + unit.parameters}});
-      at += unit.parameters;
-    }
+      : builder_{builder}, layout_{layout}, nodes_{nodes} {
+    for (int unit = 0; unit < static_cast<int>(builder.stages().size()); ++unit) lists_.push_back(builder.space().all_of(unit));
   }
 
   /// Adds a list beside those of the units, and gives its number.
@@ -48,11 +38,8 @@ class ShardSets {
     if (scope == Scope::replicated) return runs(list);
     return scope == Scope::node ? layout_.slice(rank, runs(list)) : layout_.shard(rank, runs(list));
   }
-  /// The set of these ranges; none if it is all of the unit's.
-  PiecesId pieces(const std::vector<ParameterRange>& ranges, int unit) {
-    if (!named_ || (unit >= 0 && ranges == runs(unit))) return none<PiecesId>;
-    return builder_.pieces(ranges);
-  }
+  /// The set of all of a list.
+  PiecesId all(int list) { return builder_.pieces(runs(list)); }
 
   /// Each rank's shard.
   SplitId shards(int list) {
@@ -88,20 +75,14 @@ class ShardSets {
   SplitId carried(int list, std::size_t rail) {
     return split(list, 2 + nodes() + 2 * rail, [&] { return std::vector{builder_.pieces(on_rail(list, rail))}; });
   }
-  /// All of a list, as one set; none if it is all of the unit's.
-  SplitId whole(int list, int unit) {
-    const PiecesId set = pieces(runs(list), unit);
-    return set == none<PiecesId> ? none<SplitId> : builder_.split({set});
+  /// All of a list, as one set.
+  SplitId whole(int list) {
+    return split(list, 1 + nodes() + 2 * layout_.rails().size(), [&] { return std::vector{all(list)}; });
   }
 
  private:
   std::size_t nodes() const { return static_cast<std::size_t>(nodes_.count()); }
 
-  std::vector<ParameterRange> all_of(const StageWork& unit) const {
-    std::vector<ParameterRange> runs;
-    for (const ParameterRange& range : ParameterOrder{builder_.workload().model()}.all_of(unit)) append(runs, range);
-    return runs;
-  }
   std::vector<ParameterRange> on_rail(int list, std::size_t rail) const {
     std::vector<ParameterRange> ranges;
     for (const ParameterRange& run : runs(list)) append(ranges, layout_.rails()[rail].of(run));
@@ -110,7 +91,6 @@ class ShardSets {
   /// Made when first asked for: rounds and microbatches ask for the same again.
   template <class Sets>
   SplitId split(int list, std::size_t which, Sets&& sets) {
-    if (!named_) return none<SplitId>;
     const auto [at, added] = splits_.try_emplace({list, which}, none<SplitId>);
     if (added) at->second = builder_.split(sets());
     return at->second;
@@ -119,7 +99,6 @@ class ShardSets {
   ScheduleBuilder& builder_;
   const ShardLayout& layout_;
   const DeviceGroups& nodes_;
-  bool named_;
   std::vector<std::vector<ParameterRange>> lists_;
   std::map<std::pair<int, std::size_t>, SplitId> splits_;  ///< [list, kind and place]
 };

@@ -37,6 +37,7 @@ class ShardedBuilder {
         window_{groups.count(), plan.prefetch} {
     for (const auto& [key, value] : plan.options) builder_.option(key, value);
     units_ = static_cast<int>(builder_.stages().size());
+    for (int unit = 0; unit < units_; ++unit) whole_.push_back(sets_.all(unit));
     for (int r = 0; r < ranks_; ++r) all_.push_back(Rank{r});
     for (int g = 0; g < groups_.count(); ++g) nodes_.push_back(groups_.members(g));
     add_buffers();
@@ -100,10 +101,11 @@ class ShardedBuilder {
       rank.saved = rank.full;
       for (int unit = 0; copies_ && unit < units_; ++unit) {
         const auto slice = sets_.share(Scope::node, r, unit);
+        const Content content{ContentKind::weights, StageId{unit}, builder_.pieces(slice)};
         const Bytes bytes = weight_bytes(builder_.workload(), parameters_in(slice));
-        rank.copy[at_unit(unit)] = builder_.persistent(r, BufferKind::transfer, bytes, unit, sets_.pieces(slice, unit));
+        rank.copy[at_unit(unit)] = builder_.persistent_copy(r, content, bytes);
       }
-      rank.stream = builder_.persistent(r, BufferKind::activations, builder_.stage(0).boundary);
+      rank.stream = builder_.persistent(r, Content{ContentKind::activation}, builder_.stage(0).boundary);
       add_workspace(builder_, r);
       rank_.push_back(std::move(rank));
     }
@@ -124,6 +126,8 @@ class ShardedBuilder {
     uses_.clear();
     return task;
   }
+  /// All parameters of a unit.
+  Content all_of(ContentKind kind, int unit) const { return {kind, StageId{unit}, whole_[at_unit(unit)]}; }
   /// The unit whose states a message carries: a tied head uses the embedding's.
   int label(int unit) const {
     const int own = states_.unit(states_.part_of(unit));
@@ -204,7 +208,7 @@ class ShardedBuilder {
   void add_to_states(Rank rank, int unit) { uses_.push_back(adds_to(states_.gradients(number(rank), states_.part_of(unit)))); }
   BufferId fresh(Rank rank, int unit) {
     BufferId& full = at(rank).full[at_unit(unit)];
-    full = builder_.transient(number(rank), BufferKind::transfer, weights_of(unit), unit);
+    full = builder_.transient(number(rank), all_of(ContentKind::weights, unit), weights_of(unit));
     return full;
   }
 
@@ -226,7 +230,8 @@ class ShardedBuilder {
         }
         uses_.push_back(changes(rank.stream));
         if (forward) {
-          rank.saved[u] = builder_.transient(number(member), BufferKind::activations, work.saved, unit);
+          const auto microbatch = static_cast<std::int32_t>(first_ + number(member));
+          rank.saved[u] = builder_.transient(number(member), {ContentKind::saved, StageId{unit}, microbatch}, work.saved);
           uses_.push_back(writes(rank.saved[u]));
         } else {
           uses_.push_back(reads(rank.saved[u]));
@@ -248,7 +253,7 @@ class ShardedBuilder {
     const bool whole = plan_.gradients == Scope::replicated || (plan_.gradients == Scope::node && alone(rank) && !each_);
     if (whole || ranks_ == 1) return add_to_states(rank, unit);
     BufferId& gradient = at(rank).gradient[at_unit(unit)];
-    gradient = builder_.transient(number(rank), BufferKind::transfer, gradient_of(unit), unit);
+    gradient = builder_.transient(number(rank), all_of(ContentKind::gradients, unit), gradient_of(unit));
     uses_.push_back(writes(gradient));
   }
 
@@ -280,8 +285,8 @@ class ShardedBuilder {
         } else {  // without a microbatch of its own, it still holds its part of the node's sum
           const auto slice = sets_.share(Scope::node, number(rank), unit);
           at(rank).gradient[at_unit(unit)] =
-              builder_.transient(number(rank), BufferKind::transfer, gradient_bytes(builder_.workload(), parameters_in(slice)),
-                                 unit, sets_.pieces(slice, unit));
+              builder_.transient(number(rank), {ContentKind::gradients, StageId{unit}, builder_.pieces(slice)},
+                                 gradient_bytes(builder_.workload(), parameters_in(slice)));
           uses_.push_back(writes(at(rank).gradient[at_unit(unit)]));
         }
       }
@@ -322,7 +327,7 @@ class ShardedBuilder {
       collect(op, Payload::gradients, lane, unit, members, size, split);
     };
     if (replicated && plan_.optimizer != Scope::node && one_level_) {
-      return sum(across, all_, gradient_of(list), cut ? sets_.shards(list) : sets_.whole(list, unit));
+      return sum(across, all_, gradient_of(list), cut ? sets_.shards(list) : sets_.whole(list));
     }
     for_each_node([&](std::size_t g) {
       if (replicated) sum(Op::reduce_scatter, nodes_[g], gradient_of(list), sets_.slices(list, g));
@@ -382,7 +387,8 @@ class ShardedBuilder {
   std::uint8_t scatter_lane_ = sharding_scatter_lane(plan_);
   std::uint8_t across_lane_ = sharding_lane(plan_, "across");
   int units_ = 0;
-  std::int64_t first_ = 0;  ///< microbatch of the round
+  std::int64_t first_ = 0;       ///< microbatch of the round
+  std::vector<PiecesId> whole_;  ///< [unit] its parameters
   std::vector<Rank> all_;
   std::vector<std::vector<Rank>> nodes_;
   std::vector<RankBuffers> rank_;

@@ -72,14 +72,15 @@ class ShardedStates {
 
   void add_buffers(ScheduleBuilder& builder, const Part& part, int rank) {
     const ParameterBytes& bytes = builder.workload().parameter_bytes();
-    const auto add = [&](BufferKind kind, Scope scope, std::int64_t size) {
+    const auto add = [&](ContentKind kind, Scope scope, std::int64_t size) {
       const auto share = sets_.share(scope, rank, part.list);
-      return builder.persistent(rank, kind, Bytes{parameters_in(share) * size}, part.unit, sets_.pieces(share, part.unit));
+      const Content content{kind, StageId{part.unit}, builder.pieces(share)};
+      return builder.persistent(rank, content, Bytes{parameters_in(share) * size});
     };
     const std::int64_t updated = parameters_in(sets_.share(plan_.optimizer, rank, part.list));
-    states_.push_back({add(BufferKind::weights, plan_.weights, bytes.weight),
-                       add(BufferKind::gradients, plan_.gradients, bytes.gradient),
-                       add(BufferKind::optimizer, plan_.optimizer, bytes.optimizer),
+    states_.push_back({add(ContentKind::weights, plan_.weights, bytes.weight),
+                       add(ContentKind::gradients, plan_.gradients, bytes.gradient),
+                       add(ContentKind::optimizer_state, plan_.optimizer, bytes.optimizer),
                        Bytes{updated * (bytes.weight + bytes.gradient + bytes.optimizer)}});
   }
 

@@ -46,15 +46,8 @@ class TawpipeStripes {
   TawpipeStripes(ScheduleBuilder& builder, const DeviceGroups& groups, const placements::Interleaved& placement,
                  const std::vector<States>& states, int buffers)
       : builder_{builder}, groups_{groups}, placement_{placement}, states_{states}, buffers_{buffers} {
-    const Workload& workload = builder.workload();
-    std::int64_t begin = 0;  // an abstract workload's shards are numbered one after another
-    for (const StageWork& stage : builder.stages()) {
-      if (workload.is_abstract()) {
-        ranges_.push_back({begin, begin + stage.parameters});
-        begin += stage.parameters;
-        continue;
-      }
-      const auto layers = ParameterOrder{workload.model()}.layers_of(stage);
+    for (int k = 0; k < placement.shards(); ++k) {
+      const auto& layers = builder.space().layers_of(k);
       ranges_.push_back(layers.empty() ? ParameterRange{} : layers.front());
     }
     add_relays();
@@ -163,11 +156,6 @@ class TawpipeStripes {
     for (int j = place; j < pieces; j += groups_.size(home_of(shard))) share.push_back(piece_of(shard, j, pieces));
     return share;
   }
-  static std::int64_t count(const std::vector<ParameterRange>& ranges) {
-    std::int64_t count = 0;
-    for (const ParameterRange& range : ranges) count += range.count();
-    return count;
-  }
 
   /// Sizes of the groups that fetch in pieces, each once.
   std::vector<int> cut_sizes(int shard) const {
@@ -191,7 +179,7 @@ class TawpipeStripes {
           if (groups_.first(home) + place == placement_.owner(k)) continue;
           const auto rank = static_cast<std::size_t>(groups_.first(home) + place);
           const auto ranges = share_of(k, place, cut);
-          share[rank] = std::max(share[rank], count(ranges));
+          share[rank] = std::max(share[rank], parameters_in(ranges));
           pieces[rank] = std::max(pieces[rank], ranges.size());
           for (const ParameterRange& range : ranges) piece[rank] = std::max(piece[rank], range.count());
         }
@@ -204,10 +192,12 @@ class TawpipeStripes {
       const auto rank = static_cast<int>(r);
       const Workload& workload = builder_.workload();
       for (int slot = 0; slot < buffers_; ++slot) {
-        relays_[r].weights.push_back(builder_.persistent(rank, BufferKind::transfer, weight_bytes(workload, share[r])));
+        relays_[r].weights.push_back(
+            builder_.persistent_copy(rank, Content{ContentKind::weights}, weight_bytes(workload, share[r])));
       }
       for (std::size_t i = 0; i < static_cast<std::size_t>(buffers_) * pieces[r]; ++i) {
-        relays_[r].gradients.push_back(builder_.persistent(rank, BufferKind::transfer, gradient_bytes(workload, piece[r])));
+        relays_[r].gradients.push_back(
+            builder_.persistent_copy(rank, Content{ContentKind::gradients}, gradient_bytes(workload, piece[r])));
       }
     }
   }
@@ -244,7 +234,7 @@ class TawpipeStripes {
             .stage = StageId{shard},
             .step = step,
             .split = builder_.split({builder_.pieces(ranges)}),
-            .bytes = bytes_of(payload, count(ranges))};
+            .bytes = bytes_of(payload, parameters_in(ranges))};
   }
   Task collective(Op op, Payload payload, int shard, int group, std::int32_t step) const {
     std::vector<PiecesId> members;

@@ -34,20 +34,22 @@ class WeightFlows {
         ranks_{static_cast<int>(chunks.size())},
         overlap_{overlap} {
     builder_.stages(workload.split(ranks_));
+    splits_ = layer_splits(builder_);
     std::int64_t largest = 0;
     for (const auto& stage : builder_.stages()) largest = std::max(largest, stage.parameters);
     for (int r = 0; r < ranks_; ++r) {
       const int chunk = chunks[static_cast<std::size_t>(r)];
-      states_.push_back(add_states(builder_, r, builder_.stage(chunk).parameters, chunk));
+      states_.push_back(add_states(builder_, r, builder_.space().layers_of(chunk), chunk));
       RankBuffers rank;
       for (const Flow flow : {Flow::forward, Flow::backward, Flow::gradients}) {
-        const Bytes bytes = flow == Flow::gradients ? gradient_bytes(workload, largest) : weight_bytes(workload, largest);
+        const bool sums = flow == Flow::gradients;
+        const Content content{sums ? ContentKind::gradients : ContentKind::weights};
         for (auto& slot : rank.slots[static_cast<std::size_t>(flow)]) {
-          slot = builder_.persistent(r, BufferKind::transfer, bytes);
+          slot = builder_.persistent_copy(r, content, sums ? gradient_bytes(workload, largest) : weight_bytes(workload, largest));
         }
       }
-      rank.forward_stream = builder_.persistent(r, BufferKind::activations, builder_.stage(0).boundary);
-      rank.backward_stream = builder_.persistent(r, BufferKind::activations, builder_.stage(0).boundary);
+      rank.forward_stream = builder_.persistent(r, Content{ContentKind::activation}, builder_.stage(0).boundary);
+      rank.backward_stream = builder_.persistent(r, Content{ContentKind::activation_gradient}, builder_.stage(0).boundary);
       add_workspace(builder_, r);
       rank.saved.resize(static_cast<std::size_t>(2 * ranks_), none<BufferId>);
       rank.stash = rank.saved;
@@ -105,6 +107,7 @@ class WeightFlows {
                   .peer = Rank{to},
                   .stage = StageId{chunk},
                   .step = step,
+                  .split = splits_[static_cast<std::size_t>(chunk)],
                   .bytes = gradients ? gradient_bytes(workload, parameters) : weight_bytes(workload, parameters)},
                  {reads(source), destination});
   }
@@ -120,7 +123,7 @@ class WeightFlows {
     BufferId& saved = buffers.saved[at];
     std::vector<Use> uses{reads(weights)};
     if (op == Op::forward) {
-      saved = builder_.transient(rank, BufferKind::activations, work.saved, chunk);
+      saved = builder_.transient(rank, content(ContentKind::saved, chunk, microbatch), work.saved);
       uses.push_back(changes(buffers.forward_stream));
       uses.push_back(writes(saved));
     } else {
@@ -129,23 +132,25 @@ class WeightFlows {
     }
     if (work.stash > Bytes{} && (op == Op::backward_input || op == Op::backward_weight)) {
       BufferId& stash = buffers.stash[at];
-      if (op == Op::backward_input) stash = builder_.transient(rank, BufferKind::activations, work.stash, chunk);
+      if (op == Op::backward_input) stash = builder_.transient(rank, content(ContentKind::stash, chunk, microbatch), work.stash);
       uses.push_back(op == Op::backward_input ? writes(stash) : reads(stash));
     }
+    Task task = detail::compute(op, rank, chunk, microbatch, step);
     if (op == Op::backward || op == Op::backward_weight) {
       uses.push_back(gradient);
+      if (builder_.buffers()[index(gradient.buffer)].content.is_slot()) task.split = splits_[static_cast<std::size_t>(chunk)];
       edge_->backward(rank, work, uses);
     } else {
       edge_->forward(rank, work, uses);
     }
-    return builder_.add(detail::compute(op, rank, chunk, microbatch, step), uses, std::span<const TaskId>{&after, 1});
+    return builder_.add(task, uses, std::span<const TaskId>{&after, 1});
   }
 
   /// Every owner updates its chunk from the sum in `gradients[owner]`, and every rank its copy of embedding and head.
   Schedule finish(const std::vector<BufferId>& gradients) {
     for (int r = 0; r < ranks_; ++r) {
       const States& states = own(r);
-      const int chunk = number(builder_.buffers()[index(states.weights)].stage);
+      const int chunk = number(builder_.buffers()[index(states.weights)].stage());
       builder_.add(update(r, chunk, states.bytes),
                    {reads(gradients[static_cast<std::size_t>(r)]), changes(states.weights), changes(states.optimizer)});
     }
@@ -162,6 +167,9 @@ class WeightFlows {
     std::vector<BufferId> stash;  ///< [round % 2 * ranks + chunk] from a backward_input to its backward_weight
   };
 
+  static Content content(ContentKind kind, int chunk, std::int64_t microbatch) {
+    return {kind, StageId{chunk}, static_cast<std::int32_t>(microbatch)};
+  }
   static std::vector<std::string> lanes(bool overlap, const std::vector<std::string>& more) {
     if (!overlap) return {"compute"};
     std::vector<std::string> all{"compute",     "forward_out",   "forward_in",  "backward_out",
@@ -173,6 +181,7 @@ class WeightFlows {
   ScheduleBuilder builder_;
   int ranks_;
   bool overlap_;
+  std::vector<SplitId> splits_;    ///< [chunk] its parameters
   std::vector<States> states_;     ///< [rank]
   std::vector<RankBuffers> rank_;  ///< [rank]
   std::optional<ReplicatedEdge> edge_;

@@ -1,0 +1,60 @@
+// Which parameters each stage of a workload has, in one numbering of all.
+// Not: which tensor each belongs to (model/parameters.hpp).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/model/parameters.hpp"
+#include "tawpipe/model/workload.hpp"
+
+namespace tawpipe::inline v0 {
+
+/// The parameters of stages as ranges in order, of which none touch. Without a model stages have theirs one after another.
+class ParameterSpace {
+ public:
+  ParameterSpace() = default;
+  ParameterSpace(const Workload& workload, std::span<const StageWork> stages) {
+    if (!workload.is_abstract()) order_.emplace(workload.model());
+    for (const StageWork& stage : stages) {
+      const std::int64_t begin = count_;
+      count_ += stage.parameters;
+      const std::vector<ParameterRange> own{{begin, count_}};
+      layers_.push_back(joined(order_ ? order_->layers_of(stage) : own));
+      all_.push_back(joined(order_ ? order_->all_of(stage) : own));
+    }
+    if (!order_) return;
+    count_ = order_->count();
+    edge_ = {order_->embedding()};
+    append(edge_, order_->final_norm());
+    if (order_->output() != order_->embedding()) append(edge_, order_->output());
+  }
+
+  /// Of the whole model.
+  std::int64_t count() const { return count_; }
+  /// Of the stage's decoder layers.
+  const std::vector<ParameterRange>& layers_of(int stage) const { return layers_[static_cast<std::size_t>(stage)]; }
+  /// Of its layers and of what it has of embedding, final norm and output matrix.
+  const std::vector<ParameterRange>& all_of(int stage) const { return all_[static_cast<std::size_t>(stage)]; }
+  /// Embedding, final norm and output matrix.
+  const std::vector<ParameterRange>& edge() const { return edge_; }
+
+ private:
+  static std::vector<ParameterRange> joined(const std::vector<ParameterRange>& ranges) {
+    std::vector<ParameterRange> joined;
+    for (const ParameterRange& range : ranges) append(joined, range);
+    return joined;
+  }
+
+  std::optional<ParameterOrder> order_;
+  std::int64_t count_ = 0;
+  std::vector<std::vector<ParameterRange>> layers_;  ///< [stage]
+  std::vector<std::vector<ParameterRange>> all_;     ///< [stage]
+  std::vector<ParameterRange> edge_;
+};
+
+}  // namespace tawpipe
