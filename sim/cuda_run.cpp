@@ -69,7 +69,7 @@ class ObservedAdamW {
 };
 
 template <class T>
-using Layer = layers::cuda::Llama<T, float>;
+using Layer = layers::cuda::Llama<T>;
 template <class T>
 using VirtualRanks = cuda::VirtualExecutor<CudaDevice, Layer<T>, ObservedAdamW<T>>;
 template <class T>

@@ -31,7 +31,7 @@ namespace gpu {
 
 using tawpipe::Bfloat16;
 using tawpipe::Dtype;
-using Layer = tawpipe::layers::cuda::Llama<Bfloat16, float>;
+using Layer = tawpipe::layers::cuda::Llama<Bfloat16>;
 using Optimizer = tawpipe::layers::cuda::DeviceAdamW<Bfloat16>;
 using Executor = tawpipe::cuda::VirtualExecutor<tawpipe::cuda::CudaDevice, Layer, Optimizer>;
 
@@ -64,10 +64,9 @@ inline tawpipe::Transformer decoder(int layers, int hidden, int intermediate, in
           .tied = false,
           .dtype = Dtype::bf16};
 }
-/// Weights in bf16, gradients and states in f32.
 inline tawpipe::Workload workload(const tawpipe::Transformer& model, const tawpipe::Batch& batch) {
   tawpipe::Workload work{model, batch, tawpipe::Recompute::none};
-  work.parameter_bytes({.weight = 2, .gradient = 4, .optimizer = 12});
+  work.parameter_bytes(tawpipe::trained_bytes(model.dtype));
   return work;
 }
 

@@ -1,6 +1,7 @@
 // One rank of a run over NCCL, started by ranks.py: every collective, then a recorded run under some schedules, eager and by
-// graph. nccl_test REFERENCE NODES SCHEDULE... (NODES as 2+2), or nccl_test REFERENCE NODES --forever RANK SCHEDULE: trains until
-// ended; a forward of RANK, if it is one, never ends. Not: virtual ranks (virtual_test.cpp).
+// graph. nccl_test REFERENCE NODES SCHEDULE... (NODES as 2+2), or nccl_test REFERENCE NODES HOW RANK SCHEDULE: trains until
+// ended. HOW: --forever (RANK is not looked at), --graph (the same by graph), --stall (a forward of RANK never ends), --pending
+// (and 1,500 launches stand after it). Not: virtual ranks (virtual_test.cpp).
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -34,14 +35,16 @@ std::vector<std::int32_t> parse_nodes(const std::string& text) {
   return nodes;
 }
 
-/// Small whole numbers in memory, each collective once; what must come of it is worked out beside it.
+/// Small whole numbers in memory, which T holds exactly, each collective once; what must come of it is worked out beside it.
+template <class T>
 void collectives(gpu::Checks& checks, cuda::CudaDevice& device, cuda::NcclCommunicator& world) {
   constexpr std::int64_t count = 1000;
+  constexpr Dtype type = layers::cuda::dtype_of<T>;
   const int ranks = world.ranks();
   const int rank = world.rank();
   const auto stream = device.make_stream(cuda::Priority::normal);
   const auto done = device.make_event(false);
-  const auto bytes = static_cast<std::size_t>(count) * static_cast<std::size_t>(ranks) * sizeof(float);
+  const auto bytes = static_cast<std::size_t>(count) * static_cast<std::size_t>(ranks) * sizeof(T);
   std::byte* const window = device.allocate_host(bytes);
   std::byte* const from = device.allocate(bytes);
   std::byte* const to = device.allocate(bytes);
@@ -55,16 +58,16 @@ void collectives(gpu::Checks& checks, cuda::CudaDevice& device, cuda::NcclCommun
   const auto value = [](int of, std::int64_t i) { return static_cast<float>((of * 31 + i * 7) % 17); };
   /// Fills `from`, calls, and compares `to`, all of [ranks * count] or its first `expected` numbers.
   const auto test = [&](const char* what, std::int64_t expected, auto&& call, auto&& wanted) {
-    auto* const numbers = reinterpret_cast<float*>(window);
-    for (std::int64_t i = 0; i < count * ranks; ++i) numbers[i] = value(rank, i);
+    auto* const numbers = reinterpret_cast<T*>(window);
+    for (std::int64_t i = 0; i < count * ranks; ++i) numbers[i] = static_cast<T>(value(rank, i));
     device.upload(from, window, bytes, stream);
     device.clear(to, bytes, stream);
     call();
     device.download(window, to, bytes, stream);
     finish();
     bool same = true;
-    for (std::int64_t i = 0; i < expected; ++i) same = same && numbers[i] == wanted(i);
-    checks.that(same, concat(what, " of ", ranks, " ranks"));
+    for (std::int64_t i = 0; i < expected; ++i) same = same && static_cast<float>(numbers[i]) == wanted(i);
+    checks.that(same, concat(what, " of ", ranks, " ranks in ", name(type)));
   };
   const auto sum = [&](std::int64_t i) {
     float all = 0;
@@ -79,26 +82,26 @@ void collectives(gpu::Checks& checks, cuda::CudaDevice& device, cuda::NcclCommun
   const auto offset = static_cast<std::ptrdiff_t>(count) * rank;
   const int root = ranks - 1;
   test(
-      "all-reduce", count, [&] { world.all_reduce(from, to, count, Dtype::f32, cuda::Reduction::sum, stream); }, sum);
+      "all-reduce", count, [&] { world.all_reduce(from, to, count, type, cuda::Reduction::sum, stream); }, sum);
   test(
-      "largest", count, [&] { world.all_reduce(from, to, count, Dtype::f32, cuda::Reduction::maximum, stream); }, largest);
+      "largest", count, [&] { world.all_reduce(from, to, count, type, cuda::Reduction::maximum, stream); }, largest);
   test(
-      "broadcast", count, [&] { world.broadcast(from, to, count, Dtype::f32, root, stream); },
+      "broadcast", count, [&] { world.broadcast(from, to, count, type, root, stream); },
       [&](std::int64_t i) { return value(root, i); });
   test(
-      "reduce", rank == root ? count : 0, [&] { world.reduce(from, to, count, Dtype::f32, root, stream); }, sum);
+      "reduce", rank == root ? count : 0, [&] { world.reduce(from, to, count, type, root, stream); }, sum);
   test(
-      "all-gather", count * ranks, [&] { world.all_gather(from, to, count, Dtype::f32, stream); },
+      "all-gather", count * ranks, [&] { world.all_gather(from, to, count, type, stream); },
       [&](std::int64_t i) { return value(static_cast<int>(i / count), i % count); });
   test(
-      "reduce-scatter", count, [&] { world.reduce_scatter(from, to, count, Dtype::f32, stream); },
+      "reduce-scatter", count, [&] { world.reduce_scatter(from, to, count, type, stream); },
       [&](std::int64_t i) { return sum(i + offset); });
   test(
       "exchange around a ring", count,
       [&] {
         world.group_begin();
-        world.send(from, count, Dtype::f32, (rank + 1) % ranks, stream);
-        world.receive(to, count, Dtype::f32, (rank + ranks - 1) % ranks, stream);
+        world.send(from, count, type, (rank + 1) % ranks, stream);
+        world.receive(to, count, type, (rank + ranks - 1) % ranks, stream);
         world.group_end();
       },
       [&](std::int64_t i) { return value((rank + ranks - 1) % ranks, i); });
@@ -125,8 +128,8 @@ gpu::Trained train(const gpu::Reference& reference, const Schedule& schedule, cu
 /// A layer one of whose forwards never ends.
 class Stalling {
  public:
-  /// @param forwards  the last of so many; 0: none
-  Stalling(gpu::Layer layer, int forwards) : layer_{std::move(layer)}, forwards_{forwards} {}
+  /// @param forwards  the last of so many; 0: none  @param pending  launches that stand after it
+  Stalling(gpu::Layer layer, int forwards, int pending) : layer_{std::move(layer)}, forwards_{forwards}, pending_{pending} {}
   void use_stream(cudaStream_t stream) {
     layer_.use_stream(stream);
     stream_ = stream;
@@ -136,7 +139,11 @@ class Stalling {
     const auto stand = [](void*) {
       for (;;) std::this_thread::sleep_for(std::chrono::seconds{1});
     };
-    if (--forwards_ == 0) cuda::check(cudaLaunchHostFunc(stream_, stand, nullptr), "cudaLaunchHostFunc");
+    if (--forwards_ != 0) return;
+    cuda::check(cudaLaunchHostFunc(stream_, stand, nullptr), "cudaLaunchHostFunc");
+    for (int i = 0; i < pending_; ++i) {
+      cuda::check(cudaMemsetAsync(args.workspace.data(), 0, 4, stream_), "cudaMemsetAsync");
+    }
   }
   void backward(const BackwardArgs& args) { layer_.backward(args); }
   void backward_input(const BackwardArgs& args) { layer_.backward_input(args); }
@@ -145,24 +152,28 @@ class Stalling {
  private:
   gpu::Layer layer_;
   int forwards_;
+  int pending_;
   cudaStream_t stream_ = nullptr;
 };
 
+/// @param how  as the first lines of this file say  @param rank  that stalls
 void train_forever(const gpu::Reference& reference, const Schedule& schedule, cuda::Session& session,
-                   cuda::NcclCommunicator world, int stalling) {
-  const int forwards = session.rank() == stalling ? 20 : 0;  // in the second or third step
+                   cuda::NcclCommunicator world, const std::string& how, int rank) {
+  const bool graph = how == "--graph";
+  const bool stalls = (how == "--stall" || how == "--pending") && session.rank() == rank;
+  const int forwards = stalls ? 20 : 0;  // in the second or third step
   cuda::NcclExecutor<cuda::CudaDevice, cuda::NcclCommunicator, Stalling, gpu::Optimizer> executor{
       schedule,
       cuda::CudaDevice{session.device()},
       std::move(world),
       [&] {
-        return Stalling{gpu::layer_of(reference), forwards};
+        return Stalling{gpu::layer_of(reference), forwards, how == "--pending" ? 1500 : 0};
       },
       gpu::optimizer_of(reference),
-      session.watched()};
+      session.watched({.graph = graph})};
   for (int step = 1;; ++step) {
     executor.run(reference, {.step = step, .learning_rate = reference.number("lr")});
-    if (step == 1 && session.rank() == 0) std::printf("training\n");
+    if (step == (graph ? 3 : 1) && session.rank() == 0) std::printf("training\n");  // by graph from the second step on
     std::fflush(stdout);
   }
 }
@@ -174,7 +185,7 @@ int main(int argc, char** argv) {
     const gpu::Reference reference{argc > 1 ? argv[1] : ""};
     const std::vector<std::int32_t> nodes = parse_nodes(argc > 2 ? argv[2] : "1");
     std::vector<std::string> names{argv + std::min(argc, 3), argv + argc};
-    const bool forever = !names.empty() && names[0] == "--forever";
+    const bool forever = !names.empty() && names[0].starts_with("--");
     cuda::SessionOptions options;
     options.watch = {.silence_seconds = 60, .task_seconds = forever ? 20.0 : 300.0};  // a busy machine is slow
     cuda::Session session{cuda::read_environment(environ), options};
@@ -183,10 +194,11 @@ int main(int argc, char** argv) {
     cuda::NcclCommunicator world = session.connect();
     const int rank = session.rank();
     if (forever) {
-      train_forever(reference, gpu::schedule_of(reference, names.at(2), nodes).value(), session, std::move(world),
+      train_forever(reference, gpu::schedule_of(reference, names.at(2), nodes).value(), session, std::move(world), names.at(0),
                     std::stoi(names.at(1)));
     }
-    collectives(checks, device, world);
+    collectives<float>(checks, device, world);
+    collectives<Bfloat16>(checks, device, world);
     for (const std::string& name : names) {
       const auto schedule = gpu::schedule_of(reference, name, nodes);
       if (!schedule) continue;
@@ -200,6 +212,6 @@ int main(int argc, char** argv) {
     const gpu::Trained adopted =
         train(reference, schedule.value(), session, false, cuda::NcclCommunicator::adopt(world.get()), stream);
     if (rank == 0) gpu::check(checks, reference, adopted, "a communicator and a stream of others");
-    collectives(checks, device, world);  // which are left as they were
+    collectives<float>(checks, device, world);  // which are left as they were
   });
 }

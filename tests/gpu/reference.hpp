@@ -60,6 +60,7 @@ class Reference {
   tawpipe::Batch batch;
 
   double number(const std::string& key) const { return numbers_.at(key); }
+  std::vector<double> numbers(const std::string& tensor) const { return read<double>(tensor, "f64"); }
   int steps() const { return static_cast<int>(number("steps")); }
 
   void fetch(std::int64_t, std::int32_t microbatch, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) const {

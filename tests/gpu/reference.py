@@ -27,23 +27,26 @@ def tensors(path):
         yield name, numbers
 
 
+def write(target, numbers, arrays):
+    """numbers: by key; arrays: (name, array of doubles, floats or 32-bit integers) each."""
+    lines, parts, offset = [f"number {key} {value!r}" for key, value in numbers.items()], [], 0
+    for name, values in arrays:
+        integer = values.typecode == "i"
+        part = values.tobytes() if integer else array.array("d", values).tobytes()
+        lines.append(f"tensor {name} {'i32' if integer else 'f64'} {len(values)} {offset}")
+        parts.append(part + b"\0" * (-len(part) % 8))
+        offset += len(parts[-1])
+    pathlib.Path(target).write_bytes("\n".join(lines + ["end", ""]).encode() + b"".join(parts))
+
+
 def main():
-    folder, target = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+    folder = pathlib.Path(sys.argv[1])
     config = json.loads(next(folder.glob("*.config.json")).read_text())
-    lines, parts, offset = [], [], 0
-    for key, value in config.items():
-        if isinstance(value, (int, float)):
-            lines.append(f"number {key} {value!r}")
-    for kind, prefix in (("init", "init/"), ("data", ""), ("expect", "")):
-        for name, numbers in tensors(next(folder.glob(f"*.{kind}.safetensors"))):
-            if kind == "expect" and not name.startswith(("loss", "step")):
-                continue
-            integer = numbers.typecode == "i"
-            part = numbers.tobytes() if integer else array.array("d", numbers).tobytes()
-            lines.append(f"tensor {prefix}{name} {'i32' if integer else 'f64'} {len(numbers)} {offset}")
-            parts.append(part + b"\0" * (-len(part) % 8))
-            offset += len(parts[-1])
-    target.write_bytes("\n".join(lines + ["end", ""]).encode() + b"".join(parts))
+    arrays = [(prefix + name, values) for kind, prefix in (("init", "init/"), ("data", ""), ("expect", ""))
+              for name, values in tensors(next(folder.glob(f"*.{kind}.safetensors")))
+              if kind != "expect" or name.startswith(("loss", "step"))]
+    write(sys.argv[2], {key: value for key, value in config.items() if isinstance(value, (int, float))}, arrays)
 
 
-main()
+if __name__ == "__main__":
+    main()

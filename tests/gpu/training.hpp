@@ -29,12 +29,13 @@ inline Layer layer_of(const Reference& reference) {
                tawpipe::Recompute::none,
                {.rope_theta = reference.number("rope_theta"), .norm_eps = reference.number("norm_eps")}};
 }
-inline Optimizer optimizer_of(const Reference& reference) {
-  return Optimizer{reference.model,
-                   {.beta1 = reference.number("beta1"),
-                    .beta2 = reference.number("beta2"),
-                    .epsilon = reference.number("eps"),
-                    .weight_decay = reference.number("weight_decay")}};
+template <class T = float>
+tawpipe::layers::cuda::DeviceAdamW<T> optimizer_of(const Reference& reference) {
+  return {reference.model,
+          {.beta1 = reference.number("beta1"),
+           .beta2 = reference.number("beta2"),
+           .epsilon = reference.number("eps"),
+           .weight_decay = reference.number("weight_decay")}};
 }
 
 /// Nothing where the schedule cannot have these sizes, which is right for some.
@@ -42,7 +43,7 @@ inline std::optional<tawpipe::Schedule> schedule_of(const Reference& reference, 
                                                     const std::vector<std::int32_t>& nodes) {
   tawpipe::Workload work{reference.model, reference.batch, tawpipe::Recompute::none};
   work.over_devices(tawpipe::DeviceGroups{nodes}.ranks());
-  work.parameter_bytes({.weight = 4, .gradient = 4, .optimizer = 8});
+  work.parameter_bytes(tawpipe::trained_bytes(reference.model.dtype));
   try {
     return tawpipe::build_schedule(name,
                                    {.workload = work, .nodes = tawpipe::DeviceGroups{nodes}, .options = {}, .device_memory = {}});

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "tawpipe/core/units.hpp"
+#include "tawpipe/model/dtype.hpp"
 
 namespace tawpipe::inline v0 {
 
@@ -48,5 +49,12 @@ struct ParameterBytes {
 
   bool operator==(const ParameterBytes&) const = default;
 };
+
+/// What training in `dtype` keeps of a parameter: gradients are summed in float32 at least, since
+/// sums over microbatches and ranks lose small ones in 16 bits; 16-bit weights have a copy in float32.
+constexpr ParameterBytes trained_bytes(Dtype dtype) {
+  const std::int64_t width = size_bytes(dtype);
+  return {.weight = width, .gradient = width < 4 ? 4 : width, .optimizer = width < 4 ? 12 : 2 * width};
+}
 
 }  // namespace tawpipe

@@ -18,13 +18,13 @@
 namespace tawpipe::inline v0::layers::cuda {
 
 /// Computes stages of a LLaMA decoder on the device that is current when it is made. T: Bfloat16, Half or float, of weights and
-/// activations; G: T or float, of the gradients of weights. Sums are float32 everywhere, as are norms, softmax and the loss.
+/// activations; G: float or T, of the gradients of weights. Sums are float32 everywhere, as are norms, softmax and the loss.
 ///
 /// Models DeviceLayer. Every call puts its work into the stream of use_stream() and returns; nothing waits or allocates, but the
 /// first product of each shape asks cuBLASLt's heuristic, so let one microbatch run before capturing a graph. With fused
 /// attention the last bits of gradients vary from run to run (fused_attention.hpp); all else is the same in every run. The
 /// kernels come from launch.cuh: link one .cu file that includes it.
-template <class T, class G = T>
+template <class T, class G = float>
 class Llama {
  public:
   /// @throws InputError  as Decoder and CudaMath. @throws DeviceError  if the device, a library or memory is not to be had.
@@ -50,7 +50,7 @@ class Llama {
   Decoder<CudaMath<T, G>> decoder_;
 };
 
-static_assert(DeviceLayer<Llama<Bfloat16>, cudaStream_t> && DeviceLayer<Llama<Half, float>, cudaStream_t> &&
+static_assert(DeviceLayer<Llama<Bfloat16>, cudaStream_t> && DeviceLayer<Llama<Half, Half>, cudaStream_t> &&
               DeviceLayer<Llama<float>, cudaStream_t>);
 
 }  // namespace tawpipe::layers::cuda
