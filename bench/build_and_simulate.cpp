@@ -69,12 +69,18 @@ const Case cases[] = {
        return tawpipe::schedules::fully_sharded(work, cluster.groups_by_node(), {.two_level = true});
      }},
     {"gpipe", 3, 48, 1536,
-     [](const Workload& work, const Cluster& cluster) { return tawpipe::schedules::gpipe(work, cluster.ranks()); }},
+     [](const Workload& work, const Cluster& cluster) {
+       return tawpipe::schedules::gpipe(work, cluster.ranks(), {.overlap = true});
+     }},
     {"1f1b", 3, 48, 1536,
-     [](const Workload& work, const Cluster& cluster) { return tawpipe::schedules::one_f_one_b(work, cluster.ranks()); }},
+     [](const Workload& work, const Cluster& cluster) {
+       return tawpipe::schedules::one_f_one_b(work, cluster.ranks(), {.overlap = true});
+     }},
     {"tawpipe_256_ranks", 32, 256, 1024, tawpipe_of},
     {"1f1b_256_ranks", 32, 256, 1024,
-     [](const Workload& work, const Cluster& cluster) { return tawpipe::schedules::one_f_one_b(work, cluster.ranks()); }},
+     [](const Workload& work, const Cluster& cluster) {
+       return tawpipe::schedules::one_f_one_b(work, cluster.ranks(), {.overlap = true});
+     }},
 };
 
 void count(benchmark::State& state, const Schedule& schedule) {

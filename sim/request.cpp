@@ -203,7 +203,7 @@ ScheduleOptions named_schedule_options(const Request& request, std::string_view 
     throw InputError(concat("--schedule is missing; give a name (tawpipe list schedules)", others));
   }
   ScheduleOptions options = parse_options(request.options);
-  shipped().info(request.schedule);
+  shipped().check(request.schedule, options);
   return options;
 }
 

@@ -31,7 +31,8 @@ Times measure(const Shape& shape, int divisor) {
   const Transformer model =
       gpu::decoder(3, part(shape.hidden), part(shape.intermediate), part(shape.heads), part(shape.kv_heads));
   const Schedule schedule =
-      schedules::gpipe(gpu::workload(model, {.sequence = shape.sequence / divisor, .microbatch_size = 1, .global_batch = 1}), 3);
+      schedules::gpipe(gpu::workload(model, {.sequence = shape.sequence / divisor, .microbatch_size = 1, .global_batch = 1}), 3,
+                       {.overlap = true});
   gpu::Run run{schedule, {}};
   Times times;
   for (int i = 0; i < 2 + part(10); ++i) {

@@ -27,6 +27,7 @@ Entry parse_entry(const std::string& text, const ScheduleOptions& for_all, bool 
     }
     begin = end;
   }
+  shipped().check(entry.schedule, entry.options);
   return entry;
 }
 

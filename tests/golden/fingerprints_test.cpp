@@ -51,15 +51,15 @@ std::vector<Schedule> all_schedules(const Workload& work, const Cluster& cluster
           tawpipe::schedules::tawpipe(work, groups, {.cache = {.limit = tawpipe::schedules::NodeCache::Limit::all}}),
           tawpipe::schedules::weipipe(work, ranks, {.order = Order::paper}),
           tawpipe::schedules::weipipe(work, ranks, {.order = Order::eager}),
-          tawpipe::schedules::weipipe_naive(work, ranks),
+          tawpipe::schedules::weipipe_naive(work, ranks, {.order = Order::eager}),
           tawpipe::schedules::weipipe_zb1(work, ranks, {.order = Order::paper}),
-          tawpipe::schedules::weipipe_zb1(work, ranks),
-          tawpipe::schedules::weipipe_zb2(work, groups),
-          tawpipe::schedules::weipipe_zb2(work, groups, {.split = false}),
+          tawpipe::schedules::weipipe_zb1(work, ranks, {.order = Order::eager, .split = true}),
+          tawpipe::schedules::weipipe_zb2(work, groups, {.order = Order::eager, .split = true}),
+          tawpipe::schedules::weipipe_zb2(work, groups, {.order = Order::eager, .split = false}),
           tawpipe::schedules::fully_sharded(work, groups, {.two_level = false, .prefetch = 1}),
           tawpipe::schedules::fully_sharded(work, groups, {.two_level = true, .prefetch = 1}),
-          tawpipe::schedules::gpipe(work, ranks),
-          tawpipe::schedules::one_f_one_b(work, ranks),
+          tawpipe::schedules::gpipe(work, ranks, {.overlap = true}),
+          tawpipe::schedules::one_f_one_b(work, ranks, {.overlap = true}),
           tawpipe::schedules::one_f_one_b(work, ranks, {.overlap = false})};
 }
 

@@ -43,9 +43,10 @@ class Setting {
   ZeroBubbleOptions planned(int limit) const {
     const auto h = static_cast<std::int32_t>(number("hidden"));
     const auto a = static_cast<std::int32_t>(number("heads"));
-    return {.limit = limit,
+    return {.limit = {.activations = limit},
             .kept = {32 * h, 34 * h + 5 * a * 1024},
-            .times = {number("forward_us"), number("backward_input_us"), number("backward_weight_us"), number("transfer_us")}};
+            .times = {number("forward_us"), number("backward_input_us"), number("backward_weight_us"), number("transfer_us")},
+            .tries = 0};
   }
 
   void check(const std::string& schedule, double rate) const {

@@ -207,8 +207,9 @@ TEST_CASE("mutants of WeiPipe are found") {
   mutate("naive", schedules::weipipe_naive(model(5), 3), rounds / 2);
 }
 TEST_CASE("mutants of zero-bubble WeiPipe are found") {
-  mutate("one line", schedules::weipipe_zb1(model(5), 3), rounds);
-  mutate("two lines, no overlap", schedules::weipipe_zb2(model(6), DeviceGroups{{2, 1}}, {.overlap = false}), rounds);
+  mutate("one line", schedules::weipipe_zb1(model(5), 3, {.split = true}), rounds);
+  mutate("two lines, no overlap", schedules::weipipe_zb2(model(6), DeviceGroups{{2, 1}}, {.overlap = false, .split = true}),
+         rounds);
 }
 TEST_CASE("mutants of FSDP are found") {
   mutate("flat", schedules::fully_sharded(model(5), DeviceGroups{{2, 1}}), rounds);
@@ -219,11 +220,11 @@ TEST_CASE("mutants of FSDP with unequal groups or without resharding are found")
   mutate("no resharding", schedules::fully_sharded(model(3), DeviceGroups{{3}}, {.reshard = false, .overlap = false}), rounds);
 }
 TEST_CASE("mutants of GPipe are found") {
-  mutate("overlap", schedules::gpipe(model(6), 3), rounds);
+  mutate("overlap", schedules::gpipe(model(6), 3, {.overlap = true}), rounds);
   mutate("tied, no overlap", schedules::gpipe(model(4, true), 3, {.overlap = false}), rounds);
 }
 TEST_CASE("mutants of 1F1B are found") {
-  mutate("overlap", schedules::one_f_one_b(model(6, true), 3), rounds);
+  mutate("overlap", schedules::one_f_one_b(model(6, true), 3, {.overlap = true}), rounds);
   mutate("no overlap", schedules::one_f_one_b(model(6), 3, {.overlap = false}), rounds);
 }
 TEST_CASE("mutants of zero-bubble and interleaved pipelines are found") {
@@ -233,7 +234,7 @@ TEST_CASE("mutants of zero-bubble and interleaved pipelines are found") {
 TEST_CASE("mutants of zero bubble with recomputation, whose backwards leave a stash, are found") {
   mutate("ZB-H1", schedules::zb_h1(model(6, false, Recompute::full), 3), rounds);
   mutate("ZB-H2, tied", schedules::zb_h2(model(5, true, Recompute::selective), 3), rounds);
-  mutate("WeiPipe", schedules::weipipe_zb1(model(5, false, Recompute::full), 3), rounds / 2);
+  mutate("WeiPipe", schedules::weipipe_zb1(model(5, false, Recompute::full), 3, {.split = true}), rounds / 2);
 }
 TEST_CASE("mutants of DDP, ZeRO and HSDP are found") {
   mutate("DDP", schedules::data_parallel(model(4, true), DeviceGroups{{3}}), rounds / 2);
@@ -262,7 +263,7 @@ TEST_CASE("races are found exactly where two uses lie in no order") {
   compare_races(schedules::tawpipe(model(4), DeviceGroups{{2, 1}}), 40);
   compare_races(schedules::weipipe(model(4), 3), 40);
   compare_races(schedules::fully_sharded(model(3), DeviceGroups{{2, 1}}, {.two_level = true}), 20);
-  compare_races(schedules::one_f_one_b(model(4), 3), 40);
+  compare_races(schedules::one_f_one_b(model(4), 3, {.overlap = true}), 40);
 }
 TEST_CASE("every mutation has changed something somewhere, and harmless ones are few") {
   std::string text = "\nchanged (all found)  flagged  harmless  mutation\n";

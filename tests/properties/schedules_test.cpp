@@ -285,10 +285,11 @@ TEST_CASE("zero-bubble WeiPipe: order, hazards, weights and gradients") {
   for_each_workload([](const Workload& work, const DeviceGroups& groups) {
     for (const auto order : {Order::paper, Order::eager}) {
       for (const bool overlap : {true, false}) {
-        check_all(tawpipe::schedules::weipipe_zb2(work, groups, {.order = order, .overlap = overlap}), groups);
+        check_all(tawpipe::schedules::weipipe_zb2(work, groups, {.order = order, .overlap = overlap, .split = true}), groups);
         check_all(tawpipe::schedules::weipipe_zb2(work, groups, {.order = order, .overlap = overlap, .split = false}), groups);
         if (groups.count() > 1) continue;
-        check_all(tawpipe::schedules::weipipe_zb1(work, groups.ranks(), {.order = order, .overlap = overlap}), groups);
+        check_all(tawpipe::schedules::weipipe_zb1(work, groups.ranks(), {.order = order, .overlap = overlap, .split = true}),
+                  groups);
       }
     }
   });

@@ -168,7 +168,7 @@ inline Schedule pytorch_pipeline(const PytorchSchedule& schedule, const std::opt
   }
   return schedules::pipeline("pytorch",
                              workload ? *workload : Workload::abstract(static_cast<int>(program.actions.size()), microbatches),
-                             program, options, {{"overlap", schedules::detail::on_off(options.overlap)}});
+                             program, options, {{"overlap", OptionText<bool>::text(options.overlap)}});
 }
 
 /// The program as PyTorch's rows: an action a cell, or two that run as one block.

@@ -65,7 +65,7 @@ class Schedule {
 
   Schedule(Workload workload, Parts parts) : workload_{std::move(workload)}, parts_{std::move(parts)} {}
 
-  /// The catalogue's name, e.g. "tawpipe".
+  /// The name in a registry, e.g. "tawpipe".
   const std::string& name() const { return parts_.name; }
   /// The options it was built with, all of them, defaults included.
   const std::vector<std::pair<std::string, std::string>>& options() const { return parts_.options; }

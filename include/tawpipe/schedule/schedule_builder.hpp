@@ -36,6 +36,10 @@ class ScheduleBuilder {
 
   const Workload& workload() const { return workload_; }
   void option(std::string key, std::string value) { parts_.options.emplace_back(std::move(key), std::move(value)); }
+  /// Adds them all, in their order.
+  void options(const std::vector<std::pair<std::string, std::string>>& more) {
+    parts_.options.insert(parts_.options.end(), more.begin(), more.end());
+  }
   /// Of the others (0) no program is written: groups name them, and nothing else. @param written  [rank]
   void written_ranks(std::vector<char> written) { written_ = std::move(written); }
   /// Says what each rank stands for.

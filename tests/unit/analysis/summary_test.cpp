@@ -24,7 +24,7 @@ TEST_CASE("throughput is tokens over time and devices, MFU model operations over
   const test::TwoRanks two;
   const Transformer model{.name = "m", .layers = 2, .hidden = 64, .heads = 4, .kv_heads = 4, .intermediate = 128, .vocab = 100};
   const Workload work{model, Batch{.sequence = 32, .microbatch_size = 1, .global_batch = 4}, Recompute::full};
-  const Schedule schedule = schedules::gpipe(work, 2);
+  const Schedule schedule = schedules::gpipe(work, 2, {.overlap = true});
   const Timeline timeline = simulate(schedule, two.cluster, RooflineCost{.utilization = 0.5});
   const Summary summary = summarize(schedule, two.cluster, timeline);
   const double time = to_seconds(timeline.makespan());

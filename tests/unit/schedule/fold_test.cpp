@@ -21,7 +21,7 @@ struct Composed {
   Layout layout{.tensor = 2, .context = 2, .data = 3, .order = "tcsd"};
   RankMap map{layout, 24};
   Workload whole = support::transformer(2, 6);
-  Schedule logical = schedules::gpipe(support::transformer(2, 2), 2);
+  Schedule logical = schedules::gpipe(support::transformer(2, 2), 2, {.overlap = true});
 
   Schedule full() const { return compose(logical, whole, layout, map); }
   FoldedSchedule folded(const FoldAxes& axes) const { return compose_folded(logical, whole, layout, map, axes); }

@@ -3,11 +3,14 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
-#include <string>
+#include <optional>
+#include <string_view>
 #include <vector>
 
 #include "tawpipe/schedule/schedule_builder.hpp"
+#include "tawpipe/schedule/schedules/option_field.hpp"
 
 namespace tawpipe::inline v0::schedules {
 
@@ -16,6 +19,7 @@ enum class Order : std::uint8_t {
   eager,  ///< each task as soon as its inputs are there
   paper,  ///< in the lock-step turns in which its paper draws it
 };
+constexpr std::array<std::string_view, 2> option_names(Order) { return {"eager", "paper"}; }
 
 }  // namespace tawpipe::schedules
 
@@ -26,8 +30,11 @@ inline Use writes(BufferId buffer) { return {buffer, Access::write}; }
 inline Use changes(BufferId buffer) { return {buffer, Access::read_write}; }
 inline Use adds_to(BufferId buffer) { return {buffer, Access::accumulate}; }
 
-inline std::string on_off(bool on) { return on ? "on" : "off"; }
-inline std::string text(Order order) { return order == Order::paper ? "paper" : "eager"; }
+/// The field of an `overlap` that takes nothing but time from the compute lane.
+template <auto overlap>
+auto overlap_field() {
+  return option_field<overlap>("overlap", "off: communication takes the compute lane's time");
+}
 
 /// The buffers of `parameters` parameters that live on one rank.
 struct States {

@@ -2,13 +2,23 @@
 // Not: sharded weights (schedule/schedules/fully_sharded.hpp, hybrid_sharded.hpp).
 #pragma once
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "tawpipe/schedule/schedules/sharded.hpp"
+#include "tawpipe/schedule/schedules/sharding_options.hpp"
 
 namespace tawpipe::inline v0::schedules {
 
 struct DataParallelOptions {
-  bool two_level = false;  ///< collectives inside the nodes and between them in turn; otherwise one ring
-  bool overlap = true;     ///< off: communication takes the compute lane's time
+  bool two_level = false;
+  bool overlap = true;
+
+  static std::vector<Field<DataParallelOptions>> fields() {
+    using Options = DataParallelOptions;
+    return {detail::collectives_field<&Options::two_level>(), detail::overlap_field<&Options::overlap>()};
+  }
 };
 
 namespace detail {
@@ -22,7 +32,7 @@ inline Schedule replicated_weights(const Workload& workload, const DeviceGroups&
                   .two_level = options.two_level,
                   .overlap = options.overlap,
                   .name = std::move(name),
-                  .options = {{"collectives", options.two_level ? "two-level" : "flat"}, {"overlap", on_off(options.overlap)}}});
+                  .options = option_texts(options)});
 }
 
 }  // namespace detail

@@ -2,16 +2,27 @@
 // Not: states cut inside the nodes alone (schedule/schedules/hybrid_sharded.hpp).
 #pragma once
 
+#include <vector>
+
 #include "tawpipe/schedule/schedules/sharded.hpp"
+#include "tawpipe/schedule/schedules/sharding_options.hpp"
 
 namespace tawpipe::inline v0::schedules {
 
 struct FullyShardedOptions {
-  bool two_level = false;     ///< collectives between nodes first, each piece once, then inside the nodes; otherwise one ring
-  int prefetch = 0;           ///< units gathered ahead of the one computed; 0 gathers each when it is needed
-  bool gather_first = false;  ///< a backward's next gather before the scatter of the last gradient, on one communicator
-  bool reshard = true;        ///< off: a unit gathered for the forward stays until its backward
-  bool overlap = true;        ///< off: communication takes the compute lane's time
+  bool two_level = false;
+  int prefetch = 0;
+  bool gather_first = false;
+  bool reshard = true;
+  bool overlap = true;
+
+  static std::vector<Field<FullyShardedOptions>> fields() {
+    using Options = FullyShardedOptions;
+    return {detail::collectives_field<&Options::two_level>(), detail::prefetch_field<&Options::prefetch>(),
+            option_field<&Options::gather_first>(
+                "gather-first", "on: one communicator, a backward's next gather before the scatter (BACKWARD_POST)"),
+            detail::reshard_field<&Options::reshard>(), detail::overlap_field<&Options::overlap>()};
+  }
 };
 
 /// FSDP (ZeRO-3): each unit (embedding, layer, head) is all-gathered before its forward and again before its backward, its
@@ -30,17 +41,19 @@ inline Schedule fully_sharded(const Workload& workload, const DeviceGroups& node
                   .reshard = options.reshard,
                   .overlap = options.overlap,
                   .name = "fsdp",
-                  .options = {{"collectives", options.two_level ? "two-level" : "flat"},
-                              {"prefetch", std::to_string(options.prefetch)},
-                              {"gather-first", detail::on_off(options.gather_first)},
-                              {"reshard", detail::on_off(options.reshard)},
-                              {"overlap", detail::on_off(options.overlap)}}});
+                  .options = option_texts(options)});
 }
 
 struct NodeCopyOptions {
   bool two_level = true;  ///< off: the forward's gathers and the gradients go round one ring of all ranks
-  int prefetch = 0;       ///< units gathered ahead of the one computed
-  bool overlap = true;    ///< off: communication takes the compute lane's time
+  int prefetch = 0;
+  bool overlap = true;
+
+  static std::vector<Field<NodeCopyOptions>> fields() {
+    using Options = NodeCopyOptions;
+    return {detail::collectives_field<&Options::two_level>(), detail::prefetch_field<&Options::prefetch>(),
+            detail::overlap_field<&Options::overlap>()};
+  }
 };
 
 /// ZeRO++ hpZ: as FSDP, but each rank keeps, of what a forward gathers, its slice of a second copy of the weights in its node,
@@ -58,9 +71,7 @@ inline Schedule node_copy_sharded(const Workload& workload, const DeviceGroups& 
                   .prefetch = options.prefetch,
                   .overlap = options.overlap,
                   .name = "hpz",
-                  .options = {{"collectives", options.two_level ? "two-level" : "flat"},
-                              {"prefetch", std::to_string(options.prefetch)},
-                              {"overlap", detail::on_off(options.overlap)}}});
+                  .options = option_texts(options)});
 }
 
 }  // namespace tawpipe::schedules

@@ -8,7 +8,8 @@ namespace tawpipe::inline v0::schedules {
 
 /// GPipe over `ranks` stages, one a rank. Makespan (m+p-1)(F+B) + 2(p-1)c; keeps m activations a rank.
 /// Source: Huang et al. 2019, arXiv:1811.06965.
-inline Schedule gpipe(const Workload& workload, int ranks, const PipelineOptions& options = {}) {
+inline Schedule gpipe(const Workload& workload, int ranks, const BlockingOptions& options = {}) {
+  const BlockingOptions chosen = options.resolved(workload);
   PipelineProgram program;
   const auto microbatches = static_cast<std::int32_t>(workload.microbatches());
   for (int r = 0; r < ranks; ++r) {
@@ -18,7 +19,7 @@ inline Schedule gpipe(const Workload& workload, int ranks, const PipelineOptions
     for (std::int32_t m = 0; m < microbatches; ++m) actions.push_back({Op::backward, r, m});
     program.actions.push_back(std::move(actions));
   }
-  return pipeline("gpipe", workload, program, options, {{"overlap", detail::on_off(options.overlap)}});
+  return pipeline("gpipe", workload, program, {.overlap = *chosen.overlap}, option_texts(chosen));
 }
 
 }  // namespace tawpipe::schedules

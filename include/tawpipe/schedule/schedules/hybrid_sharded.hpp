@@ -2,15 +2,38 @@
 // Not: weights cut over all ranks (schedule/schedules/fully_sharded.hpp).
 #pragma once
 
+#include <array>
+#include <cstddef>
+#include <string_view>
+#include <vector>
+
 #include "tawpipe/schedule/schedules/sharded.hpp"
+#include "tawpipe/schedule/schedules/sharding_options.hpp"
 
 namespace tawpipe::inline v0::schedules {
 
+namespace detail {
+
+struct OnceOrEach {
+  static constexpr std::array<std::string_view, 2> names{"once", "each"};
+  static constexpr bool value(std::size_t i) { return i == 1; }
+};
+
+}  // namespace detail
+
 struct HybridShardedOptions {
-  bool reduce_each = false;  ///< HSDP: sum gradients over the nodes in each round instead of once an iteration
-  int prefetch = 0;          ///< units gathered ahead of the one computed; 0 gathers each when it is needed
-  bool reshard = true;       ///< off: a unit gathered for the forward stays until its backward
-  bool overlap = true;       ///< off: communication takes the compute lane's time
+  bool reduce_each = false;
+  int prefetch = 0;
+  bool reshard = true;
+  bool overlap = true;
+
+  static std::vector<Field<HybridShardedOptions>> fields() {
+    using Options = HybridShardedOptions;
+    return {option_field<&Options::reduce_each, OptionNames<bool, detail::OnceOrEach>>(
+                "reduce", "sum gradients over the nodes once an iteration, or for each microbatch"),
+            detail::prefetch_field<&Options::prefetch>(), detail::reshard_field<&Options::reshard>(),
+            detail::overlap_field<&Options::overlap>()};
+  }
 };
 
 /// HSDP (MiCS with a node as partition group): all states cut over a node's ranks, replicated over the nodes. Units are
@@ -32,11 +55,20 @@ inline Schedule hybrid_sharded(const Workload& workload, const DeviceGroups& nod
                   .reshard = options.reshard,
                   .overlap = options.overlap,
                   .name = "hsdp",
-                  .options = {{"reduce", options.reduce_each ? "each" : "once"},
-                              {"prefetch", std::to_string(options.prefetch)},
-                              {"reshard", detail::on_off(options.reshard)},
-                              {"overlap", detail::on_off(options.overlap)}}});
+                  .options = option_texts(options)});
 }
+
+struct HybridOptimizerOptions {
+  int prefetch = 0;
+  bool reshard = true;
+  bool overlap = true;
+
+  static std::vector<Field<HybridOptimizerOptions>> fields() {
+    using Options = HybridOptimizerOptions;
+    return {detail::prefetch_field<&Options::prefetch>(), detail::reshard_field<&Options::reshard>(),
+            detail::overlap_field<&Options::overlap>()};
+  }
+};
 
 /// Hybrid FSDP: weights and gradients as HSDP's, optimizer states cut over all ranks. Once an iteration the node's gradients
 /// are reduce-scattered along the rails, each rank updates its shard, and new weights are all-gathered along the rails.
@@ -44,23 +76,19 @@ inline Schedule hybrid_sharded(const Workload& workload, const DeviceGroups& nod
 /// parameters / (D * the node's ranks)).
 ///
 /// A node sends 2W(D-1)/D of a layer, as HSDP's one all-reduce.
-/// @param options  reduce_each must be off
 /// @throws InputError  if an option is out of range.
 /// Source: Megatron-FSDP, outer_dp_sharding_strategy "optim" (docs.nvidia.com/megatron-core, Megatron-FSDP).
 inline Schedule hybrid_sharded_optimizer(const Workload& workload, const DeviceGroups& nodes,
-                                         const HybridShardedOptions& options = {}) {
+                                         const HybridOptimizerOptions& options = {}) {
   return sharded(workload, nodes,
                  {.weights = Scope::node,
                   .gradients = Scope::node,
                   .optimizer = Scope::all,
-                  .reduce_each = options.reduce_each,
                   .prefetch = options.prefetch,
                   .reshard = options.reshard,
                   .overlap = options.overlap,
                   .name = "hfsdp",
-                  .options = {{"prefetch", std::to_string(options.prefetch)},
-                              {"reshard", detail::on_off(options.reshard)},
-                              {"overlap", detail::on_off(options.overlap)}}});
+                  .options = option_texts(options)});
 }
 
 }  // namespace tawpipe::schedules

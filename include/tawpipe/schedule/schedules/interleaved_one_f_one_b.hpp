@@ -91,7 +91,7 @@ inline PipelineProgram interleaved_one_f_one_b_program(int ranks, std::int32_t m
 inline Schedule interleaved_one_f_one_b(const Workload& workload, int ranks, int chunks) {
   const auto microbatches = static_cast<std::int32_t>(workload.microbatches());
   return pipeline("interleaved-1f1b", workload, interleaved_one_f_one_b_program(ranks, microbatches, chunks), {},
-                  {{"chunks", std::to_string(chunks)}});
+                  option_texts(ChunkOptions{chunks}));
 }
 
 }  // namespace tawpipe::schedules

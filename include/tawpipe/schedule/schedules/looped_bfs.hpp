@@ -33,7 +33,7 @@ inline PipelineProgram looped_bfs_program(int ranks, std::int32_t microbatches, 
 inline Schedule looped_bfs(const Workload& workload, int ranks, int chunks) {
   const auto microbatches = static_cast<std::int32_t>(workload.microbatches());
   return pipeline("looped-bfs", workload, looped_bfs_program(ranks, microbatches, chunks), {},
-                  {{"chunks", std::to_string(chunks)}});
+                  option_texts(ChunkOptions{chunks}));
 }
 
 }  // namespace tawpipe::schedules

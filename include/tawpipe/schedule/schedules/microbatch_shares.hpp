@@ -3,9 +3,13 @@
 #pragma once
 
 #include <algorithm>
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -14,6 +18,44 @@
 #include "tawpipe/topology/device_group.hpp"
 
 namespace tawpipe::inline v0::schedules {
+
+/// How fast devices are beside each other.
+struct Speeds {
+  std::vector<double> each{};  ///< of each group or each rank; empty: all alike
+  bool known = false;          ///< take those that are known of the devices
+
+  Speeds() = default;
+  Speeds(std::initializer_list<double> of_each) : each{of_each} {}
+  Speeds(std::vector<double> of_each) : each{std::move(of_each)} {}
+
+  static std::string values() { return "equal|auto|N+N"; }
+  static std::string expected() { return "equal, auto, or a number above zero for each group or rank, such as 1+2"; }
+  std::string text() const {
+    if (known) return "auto";
+    std::string text;
+    for (const double speed : each) {
+      char digits[32];
+      const auto written = std::to_chars(digits, digits + sizeof digits, speed);
+      text += concat(text.empty() ? "" : "+", std::string_view{digits, static_cast<std::size_t>(written.ptr - digits)});
+    }
+    return text.empty() ? "equal" : text;
+  }
+  static std::optional<Speeds> parse(std::string_view text) {
+    Speeds speeds;
+    speeds.known = text == "auto";
+    if (speeds.known || text == "equal") return speeds;
+    const char* next = text.data();
+    const char* const end = next + text.size();
+    while (next != nullptr) {
+      double speed = 0;
+      const auto [rest, status] = std::from_chars(next, end, speed);
+      if (status != std::errc{} || !(speed > 0) || (rest != end && *rest != '+')) return std::nullopt;
+      speeds.each.push_back(speed);
+      next = rest == end ? nullptr : rest + 1;
+    }
+    return speeds;
+  }
+};
 
 /// Whole numbers in about the ratio of `speeds`, the lowest 1 or little more: the smallest that keep at least 95 % of all speed
 /// busy where ranks wait for each other after a round; with the lowest above 8, the best up to that.
@@ -91,16 +133,16 @@ class MicrobatchShares {
   }
   bool has_microbatch(int rank, std::int64_t round) const { return microbatch(rank, 0, round) >= 0; }
 
-  /// "equal", or as `speeds=` takes them: "1+2", one number a group where the ranks of each are equal, otherwise one a rank.
-  std::string text(const DeviceGroups& groups) const {
-    if (are_equal()) return "equal";
+  /// The counts as speeds: one number a group where the ranks of each are equal, otherwise one a rank; none where all are.
+  Speeds speeds(const DeviceGroups& groups) const {
+    Speeds speeds;
+    if (are_equal()) return speeds;
     bool by_group = true;
     for (int r = 0; r < groups.ranks(); ++r) by_group = by_group && count(r) == count(groups.first(groups.group_of(r)));
-    std::string text;
     for (int i = 0; i < (by_group ? groups.count() : groups.ranks()); ++i) {
-      text += concat(text.empty() ? "" : "+", count(by_group ? groups.first(i) : i));
+      speeds.each.push_back(count(by_group ? groups.first(i) : i));
     }
-    return text;
+    return speeds;
   }
 
  private:

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "tawpipe/core/units.hpp"
@@ -27,6 +30,30 @@ struct NodeCache {
 
   /// Whether no shard is to be kept.
   bool is_off() const { return limit == Limit::shards && shards == 0; }
+
+  static std::string values() { return "N|SIZE|all|auto"; }
+  static std::string expected() { return "a number of shards, a size a device such as 4GiB, all, or auto"; }
+  std::string text() const {
+    switch (limit) {
+      case Limit::shards:
+        return std::to_string(shards);
+      case Limit::bytes:
+        return OptionText<Bytes>::text(bytes);
+      case Limit::all:
+        return "all";
+      case Limit::fit:
+        break;
+    }
+    return "auto";
+  }
+  static std::optional<NodeCache> parse(std::string_view text) {
+    if (text == "all") return NodeCache{.limit = Limit::all};
+    if (text == "auto") return NodeCache{.limit = Limit::fit};
+    if (const std::optional<int> shards = WholeRange{}.parse(text)) return NodeCache{.shards = *shards};
+    if (const std::optional<Bytes> bytes = OptionText<Bytes>::parse(text))
+      return NodeCache{.limit = Limit::bytes, .bytes = *bytes};
+    return std::nullopt;
+  }
 };
 
 }  // namespace tawpipe::schedules

@@ -11,7 +11,8 @@ namespace tawpipe::inline v0::schedules {
 /// 1F1B over `ranks` stages, one a rank; rank r warms up with p - 1 - r forwards. Where p divides m the makespan is
 /// (m+p-1)(F+B) + c[2(p-1)m/p + 2(p-2)]; at most p activations are kept a rank.
 /// Source: Narayanan et al. 2019, PipeDream, and 2021, arXiv:2104.04473, section 2.2.
-inline Schedule one_f_one_b(const Workload& workload, int ranks, const PipelineOptions& options = {}) {
+inline Schedule one_f_one_b(const Workload& workload, int ranks, const BlockingOptions& options = {}) {
+  const BlockingOptions chosen = options.resolved(workload);
   PipelineProgram program;
   const auto microbatches = static_cast<std::int32_t>(workload.microbatches());
   for (int r = 0; r < ranks; ++r) {
@@ -25,7 +26,7 @@ inline Schedule one_f_one_b(const Workload& workload, int ranks, const PipelineO
     }
     program.actions.push_back(std::move(actions));
   }
-  return pipeline("1f1b", workload, program, options, {{"overlap", detail::on_off(options.overlap)}});
+  return pipeline("1f1b", workload, program, {.overlap = *chosen.overlap}, option_texts(chosen));
 }
 
 }  // namespace tawpipe::schedules

@@ -13,13 +13,10 @@
 
 #include "tawpipe/schedule/schedules/common.hpp"
 #include "tawpipe/schedule/schedules/detail/pipeline_items.hpp"
+#include "tawpipe/schedule/schedules/pipeline_options.hpp"
 #include "tawpipe/schedule/schedules/pipeline_program.hpp"
 
 namespace tawpipe::inline v0::schedules {
-
-struct PipelineOptions {
-  bool overlap = true;  ///< off: a send or receive holds the compute lane until it is done, as in Megatron-LM by default
-};
 
 namespace detail {
 
@@ -28,7 +25,7 @@ namespace detail {
 class PipelineBuilder {
  public:
   PipelineBuilder(std::string name, const Workload& workload, const PipelineProgram& program, const PipelineOptions& options,
-                  std::vector<std::pair<std::string, std::string>> named_options)
+                  const std::vector<std::pair<std::string, std::string>>& named_options)
       : builder_{std::move(name), workload, static_cast<int>(program.actions.size()),
                  options.overlap
                      ? std::vector<std::string>{"compute", "send_next", "receive_previous", "send_previous", "receive_next"}
@@ -38,7 +35,7 @@ class PipelineBuilder {
         stages_{static_cast<int>(program.rank_of_stage.size())},
         microbatches_{static_cast<std::int32_t>(workload.microbatches())},
         ranks_{place_microbatches(program, workload.microbatches())} {
-    for (auto& [key, value] : named_options) builder_.option(std::move(key), std::move(value));
+    builder_.options(named_options);
     builder_.stages(workload.split(stages_));
   }
 
@@ -396,8 +393,9 @@ class PipelineBuilder {
 /// @throws ScheduleError  if the program is not complete (each microbatch once forward and once backward through each stage),
 ///                        or its order cannot be run: a computation whose input is never produced before it.
 inline Schedule pipeline(std::string name, const Workload& workload, const PipelineProgram& program,
-                         const PipelineOptions& options, std::vector<std::pair<std::string, std::string>> named_options = {}) {
-  return detail::PipelineBuilder{std::move(name), workload, program, options, std::move(named_options)}.build();
+                         const PipelineOptions& options,
+                         const std::vector<std::pair<std::string, std::string>>& named_options = {}) {
+  return detail::PipelineBuilder{std::move(name), workload, program, options, named_options}.build();
 }
 
 }  // namespace tawpipe::schedules

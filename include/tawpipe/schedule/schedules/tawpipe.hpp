@@ -12,6 +12,7 @@
 #include "tawpipe/schedule/schedules/detail/tawpipe_order.hpp"
 #include "tawpipe/schedule/schedules/detail/tawpipe_stripes.hpp"
 #include "tawpipe/schedule/schedules/node_cache.hpp"
+#include "tawpipe/schedule/schedules/task_limit.hpp"
 #include "tawpipe/schedule/schedules/tawpipe_options.hpp"
 #include "tawpipe/topology/device_group.hpp"
 
@@ -24,30 +25,22 @@ namespace detail {
 class TawpipeBuilder {
  public:
   TawpipeBuilder(const Workload& workload, const DeviceGroups& groups, const TawpipeOptions& options)
-      : builder_{"tawpipe", workload, groups.ranks(), TawpipeLanes::names(options.stripe)},
+      : builder_{"tawpipe", workload, groups.ranks(), TawpipeLanes::names(*options.stripe)},
         groups_{groups},
         options_{options},
         ranks_{groups.ranks()},
-        shards_{options.shards > 0 ? options.shards : standard_shards(workload, groups.ranks())},
+        shards_{*options.shards},
         placement_{placements::interleaved(shards_, groups_)},
-        shares_{microbatches_by_speed(options.speeds, groups), workload.microbatches()} {
-    if (options.buffers < 1) throw InputError("tawpipe needs buffers=1 or more (2 to overlap)");
-    if (options.shards < 0) throw InputError("tawpipe needs shards=1 or more");
-    if (options.stripe && !options.cache.is_off()) {
+        shares_{microbatches_by_speed(options.speeds.each, groups), workload.microbatches()} {
+    if (*options.stripe && !options.cache.is_off()) {
       throw InputError(
           "tawpipe: stripe=on and node-cache exclude each other, since one device keeps a whole shard; leave one out");
     }
     if (options.order == Order::paper && !shares_.are_equal()) {
       throw InputError("tawpipe: order=paper is drawn for devices of one speed; use order=eager with speeds");
     }
-    builder_.option("order", text(options.order));
-    builder_.option("overlap", on_off(options.overlap));
-    builder_.option("prefetch", text(options.prefetch));
-    builder_.option("buffers", std::to_string(options.buffers));
-    builder_.option("groups", std::to_string(groups.count()));
-    builder_.option("shards", std::to_string(shards_));
-    builder_.option("stripe", on_off(options.stripe));
-    builder_.option("speeds", shares_.text(groups));
+    options_.groups = {groups.count()};
+    options_.speeds = shares_.speeds(groups);
     builder_.stages(workload.split(shards_));
     splits_ = layer_splits(builder_);
   }
@@ -57,7 +50,7 @@ class TawpipeBuilder {
     const ReplicatedEdge edge{builder_, ranks_};
     edge_ = &edge;
     add_cache();
-    if (options_.stripe) stripes_.emplace(builder_, groups_, placement_, states_, options_.buffers);
+    if (*options_.stripe) stripes_.emplace(builder_, groups_, placement_, states_, options_.buffers);
     const TawpipeOrder order{groups_, shards_, shares_, builder_.stage(0), options_.order == Order::paper};
     order_ = &order;
     for (const TawpipeEvent& event : order.events()) {
@@ -82,10 +75,6 @@ class TawpipeBuilder {
     bool fetched = false;
     bool summed = false;  ///< the gradient buffer holds a sum already
   };
-
-  static int standard_shards(const Workload& workload, int ranks) {
-    return workload.is_abstract() ? ranks : std::max(1, std::min(ranks, workload.model().layers));
-  }
 
   const States& states(int shard) const { return states_[static_cast<std::size_t>(shard)]; }
   Copy& copy(int group, int shard) { return copies_[static_cast<std::size_t>(group * shards_ + shard)]; }
@@ -129,7 +118,8 @@ class TawpipeBuilder {
   void add_cache() {
     const Workload& workload = builder_.workload();
     const int count = cached_shards(options_.cache, placement_, groups_, shares_.counts(), builder_, options_.device_memory);
-    builder_.option("node-cache", std::to_string(count));
+    options_.cache = {.shards = count};
+    builder_.options(option_texts(options_));
     const std::vector<int> order = cache_order(placement_, groups_);
     for (int i = 0; i < count; ++i) {
       const int shard = order[static_cast<std::size_t>(i)];
@@ -379,11 +369,21 @@ class TawpipeBuilder {
 ///
 /// Microbatch u * ranks + r runs on rank r in round u; a last round may be short. With speeds a rank runs several microbatches of
 /// a round, each shard of all of them in one step (MicrobatchShares).
+/// @param nodes  the groups, unless an option says otherwise
 /// @throws InputError  if an option is out of range.
 /// Source: arXiv:2511.09741, sections on device-bound storage, the group-based weight pipeline scheduler and
 /// communication-computation overlap.
-inline Schedule tawpipe(const Workload& workload, const DeviceGroups& groups, const TawpipeOptions& options = {}) {
-  return detail::TawpipeBuilder{workload, groups, options}.build();
+inline Schedule tawpipe(const Workload& workload, const DeviceGroups& nodes, const TawpipeOptions& options = {}) {
+  check_options("tawpipe", options);
+  const DeviceGroups groups = options.groups.of(nodes);
+  TawpipeOptions chosen = options;
+  if (!chosen.shards)
+    chosen.shards = workload.is_abstract() ? groups.ranks() : std::max(1, std::min(groups.ranks(), workload.model().layers));
+  if (!chosen.stripe) chosen.stripe = options.own_adapters && options.overlap && options.cache.is_off();
+  if (chosen.speeds.known) chosen.speeds = options.device_speeds;
+  check_tasks("shards", *chosen.shards, 2.0 * *chosen.shards * static_cast<double>(workload.microbatches()), workload,
+              groups.ranks());
+  return detail::TawpipeBuilder{workload, groups, chosen}.build();
 }
 
 }  // namespace tawpipe::schedules

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "tawpipe/schedule/schedules/detail/weight_flows.hpp"
@@ -10,8 +11,13 @@
 namespace tawpipe::inline v0::schedules {
 
 struct WeipipeOptions {
-  Order order = Order::eager;
-  bool overlap = true;  ///< off: communication takes the compute lane's time
+  std::optional<Order> order{};
+  bool overlap = true;
+
+  static std::vector<Field<WeipipeOptions>> fields() {
+    return {detail::turns_field<&WeipipeOptions::order>(), detail::overlap_field<&WeipipeOptions::overlap>()};
+  }
+  WeipipeOptions resolved(const Workload& workload) const { return {detail::turns(order, workload), overlap}; }
 };
 
 namespace detail {
@@ -33,8 +39,7 @@ class WeipipeBuilder {
         options_{options},
         ranks_{ranks},
         stride_{kind == RingTurn::forward_and_backward ? 1 : 2} {
-    flows_.builder().option("order", text(options.order));
-    flows_.builder().option("overlap", on_off(options.overlap));
+    flows_.builder().options(option_texts(options));
     span_ = ((flows_.rounds() - 1) * stride_ + 1) * ranks_;
     final_gradient_.resize(static_cast<std::size_t>(ranks_), none<BufferId>);
     last_part_.assign(static_cast<std::size_t>(ranks_), none<TaskId>);
@@ -182,7 +187,8 @@ class WeipipeBuilder {
 /// every sum is complete. Microbatch u * P + r runs on rank r in round u; a last round may be short. Source: WeiPipe, PPoPP 2025,
 /// interleaved variant.
 inline Schedule weipipe(const Workload& workload, int ranks, const WeipipeOptions& options = {}) {
-  return detail::WeipipeBuilder{workload, ranks, detail::RingTurn::forward_and_backward, options}.build();
+  detail::check_flow_tasks("weipipe", 5, workload, ranks);
+  return detail::WeipipeBuilder{workload, ranks, detail::RingTurn::forward_and_backward, options.resolved(workload)}.build();
 }
 
 /// WeiPipe-Naive: the same ring, but a rank runs all forwards of a microbatch in one round of the flows and all backwards in
@@ -193,7 +199,8 @@ inline Schedule weipipe(const Workload& workload, int ranks, const WeipipeOption
 /// (P + A - 1)(F + B) + (2A - 1)(P - 1) max(F, B), where B is the whole backward. Twice the turns of weipipe() carry about
 /// twice its bytes. Source: WeiPipe, PPoPP 2025, naive variant; its message set, start and end are those of weipipe().
 inline Schedule weipipe_naive(const Workload& workload, int ranks, const WeipipeOptions& options = {}) {
-  return detail::WeipipeBuilder{workload, ranks, detail::RingTurn::forward_or_backward, options}.build();
+  detail::check_flow_tasks("weipipe-naive", 8, workload, ranks);  // twice the turns
+  return detail::WeipipeBuilder{workload, ranks, detail::RingTurn::forward_or_backward, options.resolved(workload)}.build();
 }
 
 }  // namespace tawpipe::schedules

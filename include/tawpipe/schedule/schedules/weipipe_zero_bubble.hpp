@@ -4,20 +4,58 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "tawpipe/placement/interleaved.hpp"
 #include "tawpipe/schedule/schedules/detail/weight_flows.hpp"
+#include "tawpipe/schedule/schedules/grouping.hpp"
 #include "tawpipe/topology/device_group.hpp"
 
 namespace tawpipe::inline v0::schedules {
 
+namespace detail {
+
+/// The field of `split`; whole backwards need no memory for what a backward_input leaves to its backward_weight.
+template <auto split>
+auto split_field() {
+  return option_field<split>("split", "backwards in two parts, which shortens lock-step turns and takes memory",
+                             "on with order=paper");
+}
+
+}  // namespace detail
+
 struct WeipipeZeroBubbleOptions {
-  Order order = Order::eager;
-  bool overlap = true;  ///< off: communication takes the compute lane's time
-  bool split = true;    ///< off: whole backwards, which need no memory for what a backward_input leaves to its backward_weight
+  std::optional<Order> order{};
+  bool overlap = true;
+  std::optional<bool> split{};
+
+  static std::vector<Field<WeipipeZeroBubbleOptions>> fields() {
+    using Options = WeipipeZeroBubbleOptions;
+    return {detail::turns_field<&Options::order>(), detail::overlap_field<&Options::overlap>(),
+            detail::split_field<&Options::split>()};
+  }
+  WeipipeZeroBubbleOptions resolved(const Workload& workload) const {
+    const Order turns = detail::turns(order, workload);
+    return {turns, overlap, split.value_or(turns == Order::paper)};
+  }
+};
+
+/// The same on several lines.
+struct WeipipeLinesOptions {
+  std::optional<Order> order{};
+  bool overlap = true;
+  std::optional<bool> split{};
+  Grouping lines{};
+
+  static std::vector<Field<WeipipeLinesOptions>> fields() {
+    using Options = WeipipeLinesOptions;
+    return {detail::turns_field<&Options::order>(), detail::overlap_field<&Options::overlap>(),
+            detail::split_field<&Options::split>(),
+            option_field<&Options::lines>("lines", "one line in each node, one of all devices, or N equal ones")};
+  }
 };
 
 namespace detail {
@@ -29,18 +67,14 @@ namespace detail {
 class WeightLinesBuilder {
  public:
   WeightLinesBuilder(std::string name, const Workload& workload, const DeviceGroups& lines,
-                     const WeipipeZeroBubbleOptions& options,
-                     const std::vector<std::pair<std::string, std::string>>& named_options)
+                     const WeipipeZeroBubbleOptions& options, const std::vector<std::pair<std::string, std::string>>& recorded)
       : placement_{placements::interleaved(lines.ranks(), lines)},
         flows_{std::move(name), workload, chunks(placement_), options.overlap, {"supply_out", "home_in"}},
         lines_{lines},
-        order_{options.order},
-        split_{options.split},
+        order_{*options.order},
+        split_{*options.split},
         ranks_{lines.ranks()} {
-    flows_.builder().option("order", text(options.order));
-    flows_.builder().option("overlap", on_off(options.overlap));
-    flows_.builder().option("split", on_off(options.split));
-    for (const auto& [key, value] : named_options) flows_.builder().option(key, value);
+    flows_.builder().options(recorded);
     has_sum_.resize(static_cast<std::size_t>(ranks_), false);
     last_step_.resize(static_cast<std::size_t>(ranks_), none<TaskId>);
   }
@@ -193,16 +227,23 @@ class WeightLinesBuilder {
 /// for another's backward_input, the split then only lets one run while its gradient's slot is still full.
 /// Source: the turns are ours; WeiPipe, PPoPP 2025, has a variant of this name and purpose.
 inline Schedule weipipe_zb1(const Workload& workload, int ranks, const WeipipeZeroBubbleOptions& options = {}) {
-  return detail::WeightLinesBuilder{"weipipe-zb1", workload, DeviceGroups::even(ranks, 1), options, {}}.build();
+  detail::check_flow_tasks("weipipe-zb1", 6, workload, ranks);
+  const WeipipeZeroBubbleOptions chosen = options.resolved(workload);
+  return detail::WeightLinesBuilder{"weipipe-zb1", workload, DeviceGroups::even(ranks, 1), chosen, option_texts(chosen)}.build();
 }
 
 /// weipipe_zb1() on several lines at once, as a rule one a node: each chunk starts from its owner down every line, and each
 /// line's sum goes home. No rank is further behind than its line is long: makespan AP(F + B + W) + (G - 1) max(F, B, W) with
 /// lines of G ranks, and with lines of one rank no bubble at all; an owner sends its chunk once to each line.
+/// @param nodes  the lines, unless an option says otherwise
 /// Source: ours; WeiPipe, PPoPP 2025, has a second zero-bubble variant, with a smaller bubble than the first.
-inline Schedule weipipe_zb2(const Workload& workload, const DeviceGroups& lines, const WeipipeZeroBubbleOptions& options = {}) {
-  const std::vector<std::pair<std::string, std::string>> named{{"lines", std::to_string(lines.count())}};
-  return detail::WeightLinesBuilder{"weipipe-zb2", workload, lines, options, named}.build();
+inline Schedule weipipe_zb2(const Workload& workload, const DeviceGroups& nodes, const WeipipeLinesOptions& options = {}) {
+  detail::check_flow_tasks("weipipe-zb2", 6, workload, nodes.ranks());
+  const DeviceGroups lines = options.lines.of(nodes);
+  const WeipipeZeroBubbleOptions chosen =
+      WeipipeZeroBubbleOptions{options.order, options.overlap, options.split}.resolved(workload);
+  const WeipipeLinesOptions recorded{chosen.order, chosen.overlap, chosen.split, {lines.count()}};
+  return detail::WeightLinesBuilder{"weipipe-zb2", workload, lines, chosen, option_texts(recorded)}.build();
 }
 
 }  // namespace tawpipe::schedules

@@ -57,7 +57,7 @@ inline Schedule zb_h2(const Workload& workload, int ranks) {
 inline Schedule interleaved_zero_bubble(const Workload& workload, int ranks, int chunks) {
   const auto microbatches = static_cast<std::int32_t>(workload.microbatches());
   return pipeline("interleaved-zb", workload, interleaved_zero_bubble_program(ranks, microbatches, chunks), {},
-                  {{"chunks", std::to_string(chunks)}});
+                  option_texts(ChunkOptions{chunks}));
 }
 
 }  // namespace tawpipe::schedules

@@ -5,13 +5,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include "tawpipe/core/splitmix64.hpp"
 #include "tawpipe/schedule/schedules/detail/zero_bubble_planner.hpp"
 #include "tawpipe/schedule/schedules/pipeline.hpp"
+#include "tawpipe/schedule/schedules/zero_bubble_options.hpp"
 
 namespace tawpipe::inline v0::schedules {
 
@@ -82,34 +81,15 @@ inline PipelineProgram zb_auto_program(const std::vector<ZeroBubbleStage>& stage
   return program;
 }
 
-/// Times to plan with, in any unit: of a device's whole share and one microbatch.
-struct ZeroBubbleTimes {
-  std::int64_t forward = 1;
-  std::int64_t backward_input = 1;
-  std::int64_t backward_weight = 1;
-  std::int64_t transfer = 0;
-};
-
-struct ZeroBubbleOptions {
-  /// In activations of one microbatch on each rank; 0: `limit_bytes`.
-  std::int64_t limit = 0;
-  Bytes limit_bytes = {};  ///< of saved activations on each rank, where `limit` is 0
-  /// Of a saved activation, what backward_weight still needs. All of it is what frameworks keep today.
-  Share kept = {};
-  /// All zero: in proportion to the stages' operations, transfers free.
-  ZeroBubbleTimes times = {0, 0, 0, 0};
-  std::int64_t tries = 0;  ///< to make the heuristic's order better; 0 gives the paper's
-};
-
 namespace detail {
 
 inline std::vector<ZeroBubbleStage> zero_bubble_stages(const Workload& workload, int ranks, const ZeroBubbleOptions& options) {
   const std::vector<StageWork> works = workload.split(ranks);
-  const bool timed = options.times.forward > 0 || options.times.backward_input > 0 || options.times.backward_weight > 0;
+  const std::int64_t activations = options.limit.activations * (options.limit.a_rank ? ranks : 1);
   std::vector<ZeroBubbleStage> stages;
   for (const StageWork& work : works) {
     ZeroBubbleStage stage;
-    if (timed) {
+    if (options.times.are_given()) {
       stage.forward = options.times.forward;
       stage.backward_input = options.times.backward_input;
       stage.backward_weight = options.times.backward_weight;
@@ -122,8 +102,8 @@ inline std::vector<ZeroBubbleStage> zero_bubble_stages(const Workload& workload,
     // A stage without a layer saves nothing; the planner wants something to count. More than all is no limit.
     stage.saved = std::max<std::int64_t>(work.saved.value(), 1);
     stage.kept = stage.saved * options.kept.numerator / options.kept.denominator;
-    stage.limit = options.limit > 0 ? stage.saved * std::min<std::int64_t>(options.limit, workload.microbatches())
-                                    : options.limit_bytes.value();
+    stage.limit = activations > 0 ? stage.saved * std::min<std::int64_t>(activations, workload.microbatches())
+                                  : options.limit.bytes.value();
     stages.push_back(stage);
   }
   return stages;
@@ -135,12 +115,11 @@ inline std::vector<ZeroBubbleStage> zero_bubble_stages(const Workload& workload,
 /// mS + (p-1)(F+B-W) + 4(p-1)c; from 2p on nearly none is lost, where backward_input releases much of an activation.
 /// @throws InputError  if the limit is below one microbatch's activations.
 /// Source: Qi et al. 2024, arXiv:2401.10241, section 3 (ZB-1p, ZB-2p).
-inline Schedule zb_auto(const Workload& workload, int ranks, const ZeroBubbleOptions& options,
-                        std::vector<std::pair<std::string, std::string>> named_options = {}) {
+inline Schedule zb_auto(const Workload& workload, int ranks, const ZeroBubbleOptions& options = {}) {
   PipelineProgram program = zb_auto_program(detail::zero_bubble_stages(workload, ranks, options), options.times.transfer,
                                             static_cast<std::int32_t>(workload.microbatches()), options.tries);
   program.kept = options.kept;
-  return pipeline("zb-auto", workload, program, {}, std::move(named_options));
+  return pipeline("zb-auto", workload, program, {}, option_texts(options));
 }
 
 }  // namespace tawpipe::schedules

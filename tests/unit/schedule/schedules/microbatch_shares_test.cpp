@@ -59,7 +59,7 @@ TEST_CASE("every microbatch is one rank's, and a short last round begins with on
   const MicrobatchShares shares{{1, 3, 2}, 15};  // rounds of 6
   CHECK(shares.rounds() == 3);
   CHECK_FALSE(shares.are_equal());
-  CHECK(shares.text(tawpipe::DeviceGroups{{2, 1}}) == "1+3+2");
+  CHECK(shares.speeds(tawpipe::DeviceGroups{{2, 1}}).text() == "1+3+2");
   std::set<std::int64_t> seen;
   for (std::int64_t round = 0; round < shares.rounds(); ++round) {
     for (int r = 0; r < 3; ++r) {
@@ -81,8 +81,8 @@ TEST_CASE("every microbatch is one rank's, and a short last round begins with on
 
 TEST_CASE("with one microbatch each, microbatch u * ranks + r is rank r's in round u") {
   const MicrobatchShares shares{{1, 1, 1, 1}, 10};
-  CHECK(shares.text(tawpipe::DeviceGroups{{2, 2}}) == "equal");
-  CHECK(MicrobatchShares{{2, 2, 3, 3}, 10}.text(tawpipe::DeviceGroups{{2, 2}}) == "2+3");
+  CHECK(shares.speeds(tawpipe::DeviceGroups{{2, 2}}).text() == "equal");
+  CHECK(MicrobatchShares{{2, 2, 3, 3}, 10}.speeds(tawpipe::DeviceGroups{{2, 2}}).text() == "2+3");
   CHECK(shares.microbatch(3, 0, 1) == 7);
   CHECK(shares.has_microbatch(1, 2));
   CHECK_FALSE(shares.has_microbatch(2, 2));

@@ -299,7 +299,10 @@ TEST_CASE("a node cache holds as many shards as asked, as fit its bytes, or all"
 }
 
 TEST_CASE("a device without a buffer for another's shard is refused") {
-  CHECK_THROWS_WITH_AS(build(4, 2, 4, {.buffers = 0}), "tawpipe needs buffers=1 or more (2 to overlap)", tawpipe::InputError);
+  CHECK_THROWS_WITH_AS(
+      build(4, 2, 4, {.buffers = 0}),
+      "option buffers=0 of tawpipe: the value must be a whole number from 1 to 1024: each takes the memory of a shard",
+      tawpipe::InputError);
 }
 
 TEST_CASE("a device's transfer buffers hold the largest shard, however the layers fall") {

@@ -100,11 +100,11 @@ TEST_CASE("eager order is never slower, and never faster than one rank's work") 
   for (int p = 1; p <= 16; ++p) {
     CAPTURE(p);
     const auto cluster = support::cluster(p);
-    const auto eager = simulate(build(p, 2 * p), cluster, cost).makespan();
+    const auto eager = simulate(build(p, 2 * p, {.order = Order::eager}), cluster, cost).makespan();
     CHECK(eager <= simulate(build(p, 2 * p, {.order = Order::paper}), cluster, cost).makespan());
     CHECK(eager >= 9_s * (2 * p));  // two microbatches of P chunks
     const Workload work = Workload::abstract(p, 2 * p);
-    const auto naive = simulate(tawpipe::schedules::weipipe_naive(work, p), cluster, cost).makespan();
+    const auto naive = simulate(tawpipe::schedules::weipipe_naive(work, p, {.order = Order::eager}), cluster, cost).makespan();
     CHECK(naive <= simulate(tawpipe::schedules::weipipe_naive(work, p, {.order = Order::paper}), cluster, cost).makespan());
     CHECK(naive >= 9_s * (2 * p));
   }

@@ -103,11 +103,11 @@ TEST_CASE("eager order is never slower than in turns, and without communication 
       CAPTURE(p);
       const auto cluster = support::cluster(p);
       const Workload work = Workload::abstract(p, 2 * p);
-      const auto eager = simulate(weipipe_zb1(work, p), cluster, cost).makespan();
+      const auto eager = simulate(weipipe_zb1(work, p, {.order = Order::eager, .split = true}), cluster, cost).makespan();
       CHECK(eager <= simulate(weipipe_zb1(work, p, {.order = Order::paper}), cluster, cost).makespan());
       // Weights go down the line before anybody has used them, so that all ranks start at once.
       CHECK(eager == sum(cost) * (2 * p));
-      CHECK(simulate(weipipe_zb1(work, p, {.split = false}), cluster, cost).makespan() == eager);
+      CHECK(simulate(weipipe_zb1(work, p, {.order = Order::eager, .split = false}), cluster, cost).makespan() == eager);
     }
   }
 }
@@ -119,7 +119,7 @@ TEST_CASE("every rank gets each chunk of others once each way, and each sum ends
       CAPTURE(n);
       for (int count = 1; count <= p; ++count) {
         const DeviceGroups lines = DeviceGroups::even(p, count);
-        const Schedule schedule = weipipe_zb2(Workload::abstract(p, n), lines);
+        const Schedule schedule = weipipe_zb2(Workload::abstract(p, n), lines, {.order = Order::eager, .split = true});
         // n microbatches meet P chunks each way, and one of the P lies on their rank.
         CHECK(messages(schedule, Payload::weights) == 2 * n * (p - 1));
         // Each of the n P contributions travels once with its sum, but for that of the owner where the sum of its line ends:
@@ -136,7 +136,7 @@ TEST_CASE("every rank gets each chunk of others once each way, and each sum ends
 
 TEST_CASE("a rank holds the activations of one microbatch") {
   const int p = 5;
-  const Schedule schedule = weipipe_zb1(Workload::abstract(p, 4 * p), p);
+  const Schedule schedule = weipipe_zb1(Workload::abstract(p, 4 * p), p, {.order = Order::eager, .split = true});
   std::vector<int> held(static_cast<std::size_t>(p), 0);
   int most = 0;
   for (const auto& task : schedule.tasks()) {
@@ -172,7 +172,7 @@ TEST_CASE("every option that it was built with is recorded") {
   CHECK(weipipe_zb1(Workload::abstract(4, 4), 4).lanes().size() == 9);
   const std::vector<std::pair<std::string, std::string>> with_lines{
       {"order", "eager"}, {"overlap", "on"}, {"split", "off"}, {"lines", "2"}};
-  const Schedule two = weipipe_zb2(Workload::abstract(4, 4), DeviceGroups{{3, 1}}, {.split = false});
+  const Schedule two = weipipe_zb2(Workload::abstract(4, 4), DeviceGroups{{3, 1}}, {.order = Order::eager, .split = false});
   CHECK(two.options() == with_lines);
   CHECK(two.name() == "weipipe-zb2");
 }

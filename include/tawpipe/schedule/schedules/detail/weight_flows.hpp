@@ -9,12 +9,31 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "tawpipe/schedule/schedules/common.hpp"
+#include "tawpipe/schedule/schedules/task_limit.hpp"
 
 namespace tawpipe::inline v0::schedules::detail {
+
+/// The field of the order of a weight pipeline whose paper draws turns.
+template <auto order>
+auto turns_field() {
+  return option_field<order>("order", "each task when its inputs are there, or lock-step turns",
+                             "eager (paper with fixed times)");
+}
+/// Fixed times are for checking closed forms, which are those of the drawn turns.
+inline Order turns(const std::optional<Order>& order, const Workload& workload) {
+  return order.value_or(workload.is_abstract() ? Order::paper : Order::eager);
+}
+
+/// @param each  tasks of a rank and turn: the three flows cross every rank in every turn
+/// @throws InputError  if there would be too many.
+inline void check_flow_tasks(std::string_view schedule, int each, const Workload& workload, int ranks) {
+  check_tasks(schedule, 1.0 * each * ranks * (static_cast<double>(workload.microbatches()) + ranks), workload, ranks);
+}
 
 /// What travels; each has its own lanes and, on every rank, two slots as large as the largest chunk.
 enum class Flow : std::uint8_t {

@@ -1,12 +1,13 @@
-// Tests of schedule/catalogue_pipelines.hpp: options as text, and what is said about wrong ones.
+// Tests of schedule/shipped.hpp: every schedule's options as text, and what is said about wrong ones.
 // Not: the schedules (unit/schedule/schedules/).
-#include "tawpipe/schedule/catalogue_pipelines.hpp"
+#include "tawpipe/schedule/shipped.hpp"
 
 #include <doctest/doctest.h>
 
 #include <string>
 
 #include "schedules.hpp"
+#include "support/clusters.hpp"
 
 using tawpipe::build_schedule;
 using tawpipe::DeviceGroups;
@@ -94,4 +95,68 @@ TEST_CASE("a schedule without options refuses any") {
     build(name, {});
     CHECK_THROWS_AS(build(name, {{"chunks", "2"}}), tawpipe::InputError);
   }
+}
+
+TEST_CASE("what a schedule records can be given back") {
+  const Workload work = support::transformer(8, 8);
+  const DeviceGroups nodes{{2, 2}};
+  for (const auto& info : tawpipe::shipped().schedules()) {
+    CAPTURE(info.name);
+    const Schedule schedule = build_schedule(info.name, {work, nodes, {}});
+    ScheduleOptions recorded;
+    for (const auto& [key, value] : schedule.options()) recorded[key] = value;
+    CHECK(recorded.size() == info.options.size());
+    CHECK(build_schedule(info.name, {work, nodes, recorded}).options() == schedule.options());
+  }
+}
+
+TEST_CASE("the defaults that are listed are those that are recorded") {
+  const Workload work = support::transformer(8, 8);
+  for (const auto& info : tawpipe::shipped().schedules()) {
+    CAPTURE(info.name);
+    const Schedule schedule = build_schedule(info.name, {work, DeviceGroups{{2, 2}}, {}});
+    REQUIRE(schedule.options().size() == info.options.size());
+    for (std::size_t i = 0; i < info.options.size(); ++i) {
+      CHECK(schedule.options()[i].first == info.options[i].name);
+      const std::string& standard = info.options[i].standard;  // in words where it follows from something else
+      if (standard.find(' ') == std::string::npos && standard != "nodes") CHECK(schedule.options()[i].second == standard);
+    }
+  }
+}
+
+TEST_CASE("sizes that would take minutes and gigabytes are refused before the work") {
+  for (const char* key : {"buffers", "shards"}) {
+    CHECK_THROWS_AS(build("tawpipe", {{key, "1000000000"}}), tawpipe::InputError);
+  }
+  CHECK_THROWS_WITH_AS(build("fsdp", {{"prefetch", "1000000000"}}),
+                       "option prefetch=1000000000 of fsdp: the value must be a whole number from 0 to 65536: no model has more "
+                       "layers",
+                       tawpipe::InputError);
+  CHECK_THROWS_WITH_AS(
+      build_schedule("tawpipe", {Workload::abstract(4, 100000), DeviceGroups{{4}}, {{"shards", "65536"}}}),
+      "shards=65536 on 4 ranks with 100000 microbatches are more than 2^26 computations; choose fewer shards or a larger "
+      "microbatch",
+      tawpipe::InputError);
+  CHECK_THROWS_AS(build_schedule("weipipe", {Workload::abstract(64, 1000000), DeviceGroups{{64}}, {}}), tawpipe::InputError);
+}
+
+TEST_CASE("an option that leaves the choice to the devices takes what the request knows of them") {
+  const auto recorded = [](ScheduleOptions options, bool own_adapters) {
+    const Schedule schedule = build_schedule("tawpipe", {.workload = Workload::abstract(4, 8),
+                                                         .nodes = DeviceGroups{{2, 2}},
+                                                         .options = std::move(options),
+                                                         .speeds = {2, 2, 1, 1},
+                                                         .own_adapters = own_adapters});
+    ScheduleOptions texts;
+    for (const auto& [key, value] : schedule.options()) texts[key] = value;
+    return texts;
+  };
+  CHECK(recorded({{"speeds", "auto"}}, false).at("speeds") == "2+1");
+  CHECK(recorded({}, false).at("speeds") == "equal");
+  CHECK(recorded({{"stripe", "auto"}}, true).at("stripe") == "on");
+  CHECK(recorded({{"stripe", "auto"}}, false).at("stripe") == "off");
+  CHECK(recorded({{"stripe", "auto"}, {"node-cache", "1"}}, true).at("stripe") == "off");
+  CHECK(recorded({{"groups", "flat"}}, false).at("groups") == "1");
+  CHECK_THROWS_WITH_AS(recorded({{"groups", "9"}}, false), "9 groups cannot be cut from 4 ranks; choose 1 to 4",
+                       tawpipe::InputError);
 }
