@@ -148,6 +148,21 @@ Command add_compare_timelines(CLI::App& parent) {
   return {app, [request] { return run_compare_timelines(*request); }};
 }
 
+Command add_doctor(CLI::App& parent) {
+  const auto request = std::make_shared<DoctorRequest>();
+  CLI::App* app = add_command(parent, "doctor", "What keeps a PyTorch job from going on, from its flight recorder's dumps");
+  app->add_option("dumps", request->dumps, "The ranks' dumps (JSON or pickle), or their folder; a name ends in its rank")
+      ->type_name("")
+      ->required()
+      ->group("Input");
+  add_json_flag(*app, request->json, "verdict, culprits and waits");
+  finish(*app,
+         "Examples:\n"
+         "  tawpipe doctor /tmp/nccl_trace_rank_*\n"
+         "  tawpipe doctor dumps/ --json verdict.json");
+  return {app, [request] { return run_doctor(*request); }};
+}
+
 }  // namespace
 
 std::vector<Command> add_instruments(CLI::App& app) {
@@ -161,6 +176,7 @@ std::vector<Command> add_instruments(CLI::App& app) {
   commands.push_back(add_sensitivity(app));
   commands.push_back(add_calibrate(app));
   commands.push_back(add_compare_timelines(app));
+  commands.push_back(add_doctor(app));
   return commands;
 }
 

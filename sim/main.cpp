@@ -15,6 +15,7 @@
 #include "commands/exchange.hpp"
 #include "commands/graph.hpp"
 #include "commands/instruments.hpp"
+#include "commands/validate_order.hpp"
 #include "execution_flags.hpp"
 #include "flags.hpp"
 #include "instruments.hpp"
@@ -130,11 +131,22 @@ int run(int argc, char** argv) {
   CLI::App* validate = add_command(app, "validate", "Prove a schedule free of deadlocks, races and missing work");
   add_schedule_flags(*validate, request);
   add_problem_flags(*validate, request, "1");
+  OrderRequest order;
+  validate
+      ->add_option("--semantics", order.semantics,
+                   "--schedule-file x.csv: what carries sends and receives: nccl (default), gloo or mpi (docs/hangs.md)")
+      ->type_name("NAME")
+      ->group("Order");
+  validate->add_option("--communicators", order.communicators, "How many they use: one (default, as PyTorch), direction or pair")
+      ->type_name("NAME")
+      ->group("Order");
+  validate->add_option("--mend", order.mend, "Write an order that hangs as it would end")->type_name("FILE|-")->group("Output");
   add_json_flag(*validate, request.json, "the findings");
   add_config_flag(*validate);
   finish(*validate,
-         "Example:\n"
-         "  tawpipe validate --schedule tawpipe --cluster 3x8 --model llama-2-7b --sequence 4096 --global-batch 96");
+         "Examples:\n"
+         "  tawpipe validate --schedule tawpipe --cluster 3x8 --model llama-2-7b --sequence 4096 --global-batch 96\n"
+         "  tawpipe validate --schedule-file pipeline.csv --mend mended.csv");
 
   std::string what;
   std::string json;
@@ -228,7 +240,7 @@ int run(int argc, char** argv) {
     if (execution.parsed()) return execution.run();
 #endif
     if (compare->parsed()) return run_compare(request, schedules, overlapped);
-    if (validate->parsed()) return run_validate(request);
+    if (validate->parsed()) return run_validate(request, order);
     if (show->parsed()) return run_topology_show(cluster, json);
     if (import->parsed()) return run_topology_import(file, nodes, json);
     return graph_out.empty() ? run_export(request, how) : run_graph_export(request, graph_out);

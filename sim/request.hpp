@@ -123,7 +123,6 @@ std::string describe(const Cost& cost);
 int run_list(const std::string& what, const std::string& json);
 int run_simulate(const Request& request);
 int run_compare(const Request& request, const std::vector<std::string>& schedules, bool overlapped);
-int run_validate(const Request& request);
 int run_topology_show(const std::string& cluster, const std::string& json);
 int run_topology_import(const std::string& file, int nodes, const std::string& json);
 

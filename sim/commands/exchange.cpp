@@ -9,6 +9,7 @@
 #include "tawpipe/analysis/check_order.hpp"
 #include "tawpipe/analysis/check_structure.hpp"
 #include "tawpipe/core/text.hpp"
+#include "tawpipe/report/comm_program_json.hpp"
 #include "tawpipe/report/dot.hpp"
 #include "tawpipe/report/pytorch_pipeline.hpp"
 #include "tawpipe/report/schedule_json.hpp"
@@ -17,15 +18,22 @@ namespace tawpipe::sim {
 
 namespace {
 
+void require_schedule(const ScheduleFile& file) {
+  if (!file.calls) return;
+  throw InputError(
+      concat(one_line(file.path), " holds the calls of ranks, which is not a schedule; tawpipe validate proves them"));
+}
+
 Schedule requested_schedule(const Request& request) {
   if (!request.schedule_file.empty()) {
     ScheduleFile file = read_schedule_file(request.schedule_file);
+    require_schedule(file);
     // JSON is whole; rows are a schedule of equal stages where there is no cluster and no model to give them.
     if (file.schedule) return std::move(*file.schedule);
     if (request.cluster.empty() && request.model.empty()) {
       return pytorch_pipeline(*file.rows, std::nullopt, {}, one_line(file.path));
     }
-    return load_schedule_file(request).schedule;
+    return load_schedule_file(request, std::move(file)).schedule;
   }
   const ScheduleOptions options = named_schedule_options(request, " or --schedule-file");
   return predict_best(resolve(request, false), request.schedule, options).schedule;
@@ -71,8 +79,10 @@ ScheduleFile read_schedule_file(const std::string& path) {
   const std::string source = path == "-" ? std::string{"standard input"} : one_line(path);
   const auto begin = text.find_first_not_of(" \t\r\n");
   const bool json = begin != std::string::npos && text[begin] == '{';
-  ScheduleFile file{.path = path, .schedule = std::nullopt, .rows = std::nullopt};
-  if (json) {
+  ScheduleFile file{.path = path, .schedule = std::nullopt, .rows = std::nullopt, .calls = std::nullopt};
+  if (json && is_comm_program(text)) {
+    file.calls = parse_comm_program(text, source);
+  } else if (json) {
     file.schedule = parse_schedule_json(text, source);
   } else {
     file.rows = parse_pytorch_csv(text, source);
@@ -105,7 +115,11 @@ Schedule make_schedule(ScheduleFile file, const Problem& problem) {
 }
 
 FileProblem load_schedule_file(const Request& given) {
-  ScheduleFile file = read_schedule_file(given.schedule_file);
+  return load_schedule_file(given, read_schedule_file(given.schedule_file));
+}
+
+FileProblem load_schedule_file(const Request& given, ScheduleFile file) {
+  require_schedule(file);
   Request request = given;
   const bool batch_is_given = request.global_batch > 0 || request.microbatches > 0;
   if (file.workload() == nullptr && !batch_is_given) request.microbatches = file.microbatches();

@@ -9,6 +9,7 @@
 #include "../request.hpp"
 #include "tawpipe/report/pytorch_csv.hpp"
 #include "tawpipe/schedule/schedule.hpp"
+#include "tawpipe/verify/comm_program.hpp"
 
 namespace tawpipe::sim {
 
@@ -26,11 +27,13 @@ struct ExportRequest {
 /// @throws InputError  for an unknown format, or a schedule that the format cannot hold.
 int run_export(const Request& request, const ExportRequest& how);
 
-/// A schedule file as read: our JSON, whole, or PyTorch's rows, which need a workload to become a schedule.
+/// A schedule file as read: our JSON, whole, PyTorch's rows, which need a workload to become a schedule, or calls of ranks,
+/// which can be proven to end but are not a schedule.
 struct ScheduleFile {
   std::string path;
   std::optional<Schedule> schedule;
   std::optional<PytorchSchedule> rows;
+  std::optional<CommProgram> calls;
 
   /// Of an iteration.
   std::int64_t microbatches() const;
@@ -38,7 +41,7 @@ struct ScheduleFile {
   const Workload* workload() const { return schedule ? &schedule->workload() : nullptr; }
 };
 
-/// Reads a file of either kind, told by its content; "-" is standard input.
+/// Reads a file of any of these kinds, told by its content; "-" is standard input.
 /// @throws InputError  if it cannot be read, or with line and cell, or path, of what is wrong in it.
 ScheduleFile read_schedule_file(const std::string& path);
 
@@ -53,6 +56,7 @@ struct FileProblem {
   Schedule schedule;
 };
 FileProblem load_schedule_file(const Request& request);
+FileProblem load_schedule_file(const Request& request, ScheduleFile file);
 
 /// @throws ScheduleError  naming the first finding, if the schedule is not fit to be simulated. Validating finds everything.
 void require_runnable(const Schedule& schedule);

@@ -60,6 +60,14 @@ int calibrate_kineto(const CalibrateRequest& request);
 /// The classes of a calibration as a table.
 Table calibration_table(const Calibration& found);
 
+struct DoctorRequest {
+  std::vector<std::string> dumps;  ///< files or folders of the flight recorder
+  std::string json;                ///< --json FILE|-
+};
+
+/// What keeps a job from going on. @throws InputError  for a file that is no dump, or whose name has no rank.
+int run_doctor(const DoctorRequest& request);
+
 struct CompareTimelinesRequest {
   std::string predicted;  ///< CSV
   std::string measured;   ///< CSV

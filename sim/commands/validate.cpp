@@ -13,6 +13,7 @@
 #include "exchange.hpp"
 #include "output.hpp"
 #include "tawpipe/report/formatters.hpp"
+#include "validate_order.hpp"
 
 namespace tawpipe::sim {
 
@@ -54,31 +55,50 @@ Diagnostics validate(const Problem& problem, const Prediction& prediction) {
 
 }  // namespace
 
-int run_validate(const Request& request) {
+int run_validate(const Request& request, const OrderRequest& how) {
   std::optional<FileProblem> given;
+  std::optional<OrderReport> order;
   ScheduleOptions options;
+  std::optional<OutputFile> file;  // opened first, so that a path that cannot be written is found before the work
+  const auto open = [&] {
+    if (!request.json.empty()) file.emplace(request.json);
+  };
+  const auto write_json = [&](const nlohmann::ordered_json& json) {
+    if (!file) return;
+    (*file)(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+    file->finish();
+  };
   if (request.schedule_file.empty()) {
     options = named_schedule_options(request, " or --schedule-file");
   } else {
-    given = load_schedule_file(request);
+    ScheduleFile read = read_schedule_file(request.schedule_file);
+    if (has_order(read)) {
+      open();
+      order = prove_order(read, how);
+      const bool alone = read.calls || (request.cluster.empty() && request.model.empty());
+      if (alone || !order->right) {
+        write_json(order->json);
+        if (request.json != "-") write_output("-", concat(one_line(request.schedule_file), ": ", order->text));
+        return order->right ? ok : findings;
+      }
+    }
+    given = load_schedule_file(request, std::move(read));
   }
   const Problem problem = given ? given->problem : resolve(request, false);
-  std::optional<OutputFile> file;  // opened first, so that a path that cannot be written is found before the work
-  if (!request.json.empty()) file.emplace(request.json);
+  if (!file) open();
   std::optional<Prediction> prediction;
   if (!given) prediction = predict_best(problem, request.schedule, options);
   const Schedule& schedule = given ? given->schedule : prediction->schedule;
   const Diagnostics found = given ? tawpipe::validate(schedule) : validate(problem, *prediction);
-  if (file) {
-    (*file)(report_json(schedule, found).dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
-    file->finish();
-  }
+  nlohmann::ordered_json json = report_json(schedule, found);
+  if (order) json.update(order->json);
+  write_json(json);
   if (request.json != "-") {
     const std::string& title = given ? request.schedule_file : request.schedule;
     write_output("-", describe(problem) + "\n" +
                           fmt::format("{}: {} tasks on {} ranks\n", one_line(title),
                                       format_count(static_cast<std::int64_t>(schedule.tasks().size())), schedule.ranks()) +
-                          found.text());
+                          found.text() + (order ? concat("its order: ", order->text) : ""));
   }
   return found.ok() ? ok : findings;
 }

@@ -42,6 +42,8 @@ constexpr std::string_view name(PytorchOp op) {
 
 /// Computes something: F, B, I or W.
 constexpr bool is_compute(PytorchOp op) { return op <= PytorchOp::backward_weight; }
+/// Moves something between ranks: SEND_F, RECV_F, SEND_B or RECV_B.
+constexpr bool is_transfer(PytorchOp op) { return op >= PytorchOp::send_forward && op <= PytorchOp::receive_backward; }
 /// Is of one microbatch: everything but UNSHARD, RESHARD and REDUCE_GRAD.
 constexpr bool has_microbatch(PytorchOp op) { return op < PytorchOp::unshard; }
 
@@ -54,7 +56,8 @@ struct PytorchAction {
   bool operator==(const PytorchAction&) const = default;
 };
 
-/// One cell: nothing (idle), one action, or a forward and a backward that may overlap, `(0F7;7B3)OVERLAP_F_B`.
+/// One cell: nothing (idle), one action, a forward and a backward that may overlap, `(0F7;7B3)OVERLAP_F_B`, or sends and
+/// receives that are launched as one batch, `(0SEND_F0;2RECV_F0)BATCH_P2P`.
 struct PytorchCell {
   std::vector<PytorchAction> actions;
 
@@ -121,11 +124,12 @@ class PytorchCsvReader {
     }
     const auto close = cell.find(')');
     if (close == std::string_view::npos) fail(cell, "the bracket does not close; expected (F;B)OVERLAP_F_B");
-    if (cell.substr(close + 1) != "OVERLAP_F_B") {
-      fail(cell, concat("expected OVERLAP_F_B behind the bracket, not ", shown(cell.substr(close + 1))));
+    const bool batch = cell.substr(close + 1) == "BATCH_P2P";
+    if (!batch && cell.substr(close + 1) != "OVERLAP_F_B") {
+      fail(cell, concat("expected OVERLAP_F_B or BATCH_P2P after the bracket, not ", shown(cell.substr(close + 1))));
     }
     if (grammar_known_ && schedule_.grammar == PytorchGrammar::op_first) {
-      fail(cell, "the older form, F0_s1, has no overlapped pairs");
+      fail(cell, "the older form, F0_s1, has no brackets");
     }
     std::string_view inside = cell.substr(1, close - 1);
     while (true) {
@@ -133,6 +137,13 @@ class PytorchCsvReader {
       read.actions.push_back(read_action(trim(inside.substr(0, semicolon)), cell));
       if (semicolon == std::string_view::npos) break;
       inside.remove_prefix(semicolon + 1);
+    }
+    if (batch) {
+      for (const PytorchAction& action : read.actions) {
+        if (is_transfer(action.op)) continue;
+        fail(cell, "BATCH_P2P holds sends and receives only, such as (0SEND_F0;2RECV_F0)BATCH_P2P");
+      }
+      return read;
     }
     const auto is_forward = [](const PytorchAction& action) { return action.op == PytorchOp::forward; };
     if (read.actions.size() != 2 || !is_compute(read.actions[0].op) || !is_compute(read.actions[1].op) ||
@@ -262,14 +273,14 @@ inline std::string write_pytorch_csv(const PytorchSchedule& schedule) {
       if (&cell != &cells.front()) out += ',';
       if (op_first && (cell.actions.size() > 1 || (!cell.actions.empty() && !is_compute(cell.actions[0].op)))) {
         throw InputError(concat("the older form of PyTorch's CSV, F0_s1, cannot say ", pytorch_text(cell.actions[0]),
-                                cell.actions.size() > 1 ? " overlapped with another" : ""));
+                                cell.actions.size() > 1 ? " with another in one cell" : ""));
       }
       if (cell.actions.size() > 1) out += '(';
       for (const auto& action : cell.actions) {
         if (&action != &cell.actions.front()) out += ';';
         out += pytorch_text(action, schedule.grammar);
       }
-      if (cell.actions.size() > 1) out += ")OVERLAP_F_B";
+      if (cell.actions.size() > 1) out += is_transfer(cell.actions[0].op) ? ")BATCH_P2P" : ")OVERLAP_F_B";
     }
     out += '\n';
   }

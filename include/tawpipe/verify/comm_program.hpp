@@ -1,0 +1,100 @@
+// What each rank's host launches, call by call: communication, computation, waits, on streams and in groups.
+// Not: a schedule (schedule/schedule.hpp), in which a send and its receive are one task.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tawpipe::inline v0 {
+
+/// What a call does.
+enum class CommOp : std::uint8_t {
+  send,
+  receive,
+  compute,  ///< ends by itself
+  wait,     ///< ends when what it waits for has ended
+  all_reduce,
+  all_gather,
+  reduce_scatter,
+  broadcast,
+  reduce,
+  all_to_all,
+  barrier,
+  comm_init,  ///< makes a communicator: a collective of its ranks
+};
+inline constexpr int comm_ops = 12;
+
+/// The op's name in files and messages.
+constexpr std::string_view name(CommOp op) {
+  constexpr std::string_view names[comm_ops] = {"send",       "recv",       "compute",        "wait",
+                                                "all_reduce", "all_gather", "reduce_scatter", "broadcast",
+                                                "reduce",     "all_to_all", "barrier",        "comm_init"};
+  return names[static_cast<int>(op)];
+}
+
+/// Has one other end.
+constexpr bool is_point_to_point(CommOp op) { return op == CommOp::send || op == CommOp::receive; }
+/// Needs nobody else.
+constexpr bool is_local(CommOp op) { return op == CommOp::compute || op == CommOp::wait; }
+/// Meets a call of each rank of its communicator.
+constexpr bool is_meeting(CommOp op) { return !is_point_to_point(op) && !is_local(op); }
+
+/// One call of one rank.
+struct CommCall {
+  std::string id;  ///< unique on its rank
+  CommOp op = CommOp::compute;
+  std::int32_t peer = -1;               ///< send, recv: the other rank
+  std::int32_t communicator = -1;       ///< of send, recv and collectives: index into CommProgram::communicators
+  std::int32_t stream = -1;             ///< index into CommProgram::streams; -1: in no order with others (a request of MPI)
+  std::int32_t group = -1;              ///< neighbours of one number are launched as one; -1: alone
+  std::vector<std::int32_t> waits_for;  ///< earlier calls of the rank (events), by their place on it
+  bool blocks_host = false;             ///< the host launches nothing more until it has ended
+  std::int64_t bytes = 0;               ///< 0: not known
+  std::int64_t tag = 0;                 ///< MPI's
+  std::string data;                     ///< what is carried, by any name; "": not known
+  std::int32_t item = -1;               ///< place in the text that it comes from (a cell); -1: its own
+};
+
+/// A communicator and its ranks.
+struct CommGroup {
+  std::string name;
+  std::vector<std::int32_t> ranks;
+};
+
+/// All ranks' calls, each rank's in the order in which its host launches them.
+struct CommProgram {
+  std::string name;
+  std::vector<CommGroup> communicators;
+  std::vector<std::string> streams;
+  std::vector<std::vector<CommCall>> ranks;  ///< [rank, call]
+  std::int32_t slots = 0;                    ///< communication calls that a device can run at once; 0: any number
+  bool cold = false;                         ///< no connection of two ranks is made yet
+
+  std::size_t calls() const {
+    std::size_t count = 0;
+    for (const auto& rank : ranks) count += rank.size();
+    return count;
+  }
+};
+
+/// A call by its place.
+struct CallRef {
+  std::int32_t rank = 0;
+  std::int32_t call = 0;
+
+  auto operator<=>(const CallRef&) const = default;
+};
+
+inline const CommCall& call_at(const CommProgram& program, CallRef at) {
+  return program.ranks[static_cast<std::size_t>(at.rank)][static_cast<std::size_t>(at.call)];
+}
+
+/// "2:send1": the call's rank and id.
+inline std::string call_text(const CommProgram& program, CallRef at) {
+  return std::to_string(at.rank) + ":" + call_at(program, at).id;
+}
+
+}  // namespace tawpipe

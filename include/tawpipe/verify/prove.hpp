@@ -1,0 +1,98 @@
+// Proves that a program of calls ends in every timing, or shows the circle in which it hangs.
+// Not: how to mend it (verify/mend.hpp). The rules and their sources: docs/hangs.md.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/verify/comm_program.hpp"
+#include "tawpipe/verify/detail/comm_run.hpp"
+#include "tawpipe/verify/detail/comm_slots.hpp"
+#include "tawpipe/verify/detail/comm_standstill.hpp"
+
+namespace tawpipe::inline v0 {
+
+/// What prove() finds.
+struct HangVerdict {
+  bool ends = false;                            ///< in every timing
+  std::vector<std::vector<CallRef>> circle;     ///< each waits for the next, the last for the first; members of a group together
+  std::vector<CallRef> missing;                 ///< calls that nobody answers
+  std::vector<std::vector<CallRef>> differing;  ///< calls of one collective that do not fit together
+  std::vector<std::pair<CallRef, CallRef>> crossed;  ///< send and receive that meet and mean different data
+
+  bool is_right() const { return ends && crossed.empty(); }
+};
+
+/// Whether the program ends whatever the timing.
+///
+/// A send and its receive hold their streams until both run, whatever their size. A collective holds the streams of all its
+/// ranks until all run. Calls of a group go on independently of each other. Moves only enable moves, so that one order of
+/// them decides; with `slots`, all orders are looked at.
+/// @throws InputError  if a call names what is not there; if there are too many states to look at (slots).
+/// Complexity: O(calls + circles' search); with slots exponential, and bounded.
+inline HangVerdict prove(const CommProgram& program) {
+  const detail::CommUnits units{program};
+  detail::CommRun run{units};
+  if (program.slots > 0) {
+    if (std::optional<detail::CommRun> hang = find_hang_with_slots(units)) {
+      run = *std::move(hang);
+    } else {
+      run.run();
+    }
+  } else {
+    run.run();
+  }
+
+  HangVerdict verdict;
+  verdict.ends = run.has_ended();
+  const auto has_ended = [&](std::int32_t call) { return run.state(units.unit_of(call)) == detail::UnitState::ended; };
+  for (std::int32_t call = 0; call < static_cast<std::int32_t>(units.calls()); ++call) {
+    const CommCall& text = units.call(call);
+    if (!is_point_to_point(text.op)) continue;
+    const std::int32_t partner = units.partner(call);
+    if (partner < 0) {
+      verdict.missing.push_back(units.ref(call));
+    } else if (text.op == CommOp::send && has_ended(call) && has_ended(partner)) {
+      const CommCall& other = units.call(partner);
+      const bool other_data = !text.data.empty() && !other.data.empty() && text.data != other.data;
+      const bool other_size = text.bytes != other.bytes && text.bytes > 0 && other.bytes > 0;
+      if (other_data || other_size) verdict.crossed.emplace_back(units.ref(call), units.ref(partner));
+    }
+  }
+  for (const detail::CommMeeting& meeting : units.meetings()) {
+    if (meeting.alike) continue;
+    std::vector<CallRef> made;
+    for (const std::int32_t call : meeting.calls) {
+      if (call >= 0) made.push_back(units.ref(call));
+    }
+    // Alike but for ranks that make no call: nobody answers those who do.
+    bool same = true;
+    for (const CallRef& one : made) {
+      same = same && call_at(program, one).op == call_at(program, made[0]).op &&
+             call_at(program, one).bytes == call_at(program, made[0]).bytes;
+    }
+    if (same) {
+      verdict.missing.insert(verdict.missing.end(), made.begin(), made.end());
+    } else {
+      verdict.differing.push_back(std::move(made));
+    }
+  }
+  if (verdict.ends) return verdict;
+  for (const std::int32_t unit : detail::CommStandstill{run}.circle()) {
+    auto& calls = verdict.circle.emplace_back();
+    run.for_each_call(unit, [&](std::int32_t call) { calls.push_back(units.ref(call)); });
+  }
+  return verdict;
+}
+
+/// "0:send1 + 0:recv1": the calls of one member of a circle.
+inline std::string unit_text(const CommProgram& program, const std::vector<CallRef>& calls) {
+  std::string text;
+  for (const CallRef& call : calls) text += (text.empty() ? "" : " + ") + call_text(program, call);
+  return text;
+}
+
+}  // namespace tawpipe

@@ -1,0 +1,35 @@
+// `tawpipe validate` of an order of calls: does it end in every timing, and what would mend it?
+// Not: the checks of a whole schedule (validate.cpp).
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "exchange.hpp"
+
+namespace tawpipe::sim {
+
+/// The flags of `validate` that say how an order is read.
+struct OrderRequest {
+  std::string semantics = "nccl";     ///< --semantics nccl|gloo|mpi
+  std::string communicators = "one";  ///< --communicators one|direction|pair
+  std::string mend;                   ///< --mend FILE|-: where the mended order goes
+};
+
+/// What was found of an order.
+struct OrderReport {
+  bool right = false;  ///< it ends, and each message meets its receive
+  std::string text;
+  nlohmann::ordered_json json;
+};
+
+/// Whether the file holds an order to be proven: calls, or PyTorch's rows.
+bool has_order(const ScheduleFile& file);
+/// Proves it, looks for a mend, and writes the mended order where it is wanted. @pre has_order(file)
+/// @throws InputError  for unknown names of flags, and for rows that PyTorch would refuse.
+OrderReport prove_order(const ScheduleFile& file, const OrderRequest& request);
+
+/// `tawpipe validate`.
+int run_validate(const Request& request, const OrderRequest& order);
+
+}  // namespace tawpipe::sim

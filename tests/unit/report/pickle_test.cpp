@@ -1,0 +1,55 @@
+#include "tawpipe/report/pickle.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <string_view>
+
+using namespace tawpipe;
+using namespace std::string_view_literals;
+
+namespace {
+
+std::string fault(std::string_view bytes) {
+  try {
+    parse_pickle(bytes);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("data of protocols 2 and 4 is read") {
+  // pickle.dumps({"a": [1, 300, -2, 2.5, None, True], "b": (1,)}, protocol=2)
+  CHECK(parse_pickle("\x80\x02}q\x00(X\x01\x00\x00\x00"
+                     "aq\x01]q\x02(K\x01M,\x01J\xfe\xff\xff\xffG@\x04\x00\x00\x00\x00\x00\x00N\x88"
+                     "eX\x01\x00\x00\x00"
+                     "bq\x03K\x01\x85q\x04u."sv)
+            .dump() == R"({"a":[1,300,-2,2.5,null,true],"b":[1]})");
+  // pickle.dumps(["x", "x", 2**40], protocol=4): the second text comes from the memo
+  CHECK(parse_pickle("\x80\x04\x95\x13\x00\x00\x00\x00\x00\x00\x00]\x94(\x8c\x01x\x94h\x01\x8a\x06\x00\x00\x00\x00\x00\x01"
+                     "e."sv)
+            .dump() == R"(["x","x",1099511627776])");
+}
+
+TEST_CASE("functions and objects are refused, and nothing is executed") {
+  // os.system("true") as malicious pickles call it
+  CHECK(has(fault("\x80\x02"
+                  "cos\nsystem\nX\x04\x00\x00\x00true\x85R."sv),
+            "holds a function or an object"));
+  CHECK(has(fault("\x80\x04\x8c\x02os\x8c\x06system\x93."sv), "holds a function or an object"));
+}
+
+TEST_CASE("a pickle that is cut, deep or wrong is refused with its byte") {
+  CHECK(has(fault("\x80\x02X\xff\xff\xff\xff"sv), "it ends too early"));
+  CHECK(has(fault("\x80\x02]e."sv), "lacks its mark"));
+  CHECK(has(fault("\x80\x02K\x01K\x02s."sv), "not a dictionary"));
+  CHECK(has(fault("\x80\x02h\x05."sv), "the memo has no such value"));
+  CHECK(has(fault("\x80\x02" + std::string(100, '(')), "deep in each other"));
+  CHECK(has(fault("\x80\x09."sv), "protocol 9"));
+  CHECK(has(fault(""), "it ends too early"));
+  CHECK(has(fault("\x80\x02K\x01"), "it ends too early"));
+}

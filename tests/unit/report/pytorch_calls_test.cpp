@@ -1,0 +1,67 @@
+#include "tawpipe/report/pytorch_calls.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+using namespace tawpipe;
+
+namespace {
+
+CommProgram calls(const char* csv, const PytorchCallOptions& options = {}) {
+  return pytorch_calls(parse_pytorch_csv(csv), options, "x.csv");
+}
+std::string fault(const char* csv) {
+  try {
+    calls(csv);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+constexpr const char* two = "0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n";
+
+}  // namespace
+
+TEST_CASE("a computation waits for its receive, a send for the computation before it") {
+  const CommProgram program = calls(two);
+  const auto& second = program.ranks[1];
+  REQUIRE(second.size() == 4);
+  CHECK(second[0].op == CommOp::receive);
+  CHECK(second[0].peer == 0);
+  CHECK(second[0].data == "F0.0");
+  CHECK(second[1].waits_for == std::vector<std::int32_t>{0});
+  CHECK(second[3].waits_for == std::vector<std::int32_t>{2});
+  CHECK(second[3].stream == second[0].stream);
+  CHECK(second[3].item == 3);
+}
+
+TEST_CASE("communicators are one, one a direction or one a pair") {
+  CHECK(calls(two).communicators.size() == 1);
+  CHECK(calls(two, {.communicators = CallCommunicators::direction}).communicators.size() == 2);
+  const CommProgram pairs = calls(two, {.communicators = CallCommunicators::pair});
+  CHECK(pairs.communicators[0].name == "pp_0_1");
+}
+
+TEST_CASE("under Gloo the host waits for what a computation needs") {
+  const CommProgram program = calls(two, {.semantics = CallSemantics::gloo});
+  const auto& second = program.ranks[1];
+  CHECK(second[0].stream == -1);
+  CHECK(second[1].op == CommOp::wait);
+  CHECK(second[1].blocks_host);
+  CHECK(second.back().op == CommOp::wait);  // for the sends
+}
+
+TEST_CASE("a batch is one group") {
+  const CommProgram program = calls("0F0,0F1,(0SEND_F0;0SEND_F1)BATCH_P2P\n1RECV_F0,1F0,1RECV_F1,1F1\n");
+  CHECK(program.ranks[0][2].group >= 0);
+  CHECK(program.ranks[0][2].group == program.ranks[0][3].group);
+}
+
+TEST_CASE("rows that PyTorch would refuse are refused with line and cell") {
+  CHECK(fault("0F0,0SEND_F0\n1F0,1RECV_F0\n").find("line 2, cell 1: '1F0': no 1RECV_F0 stands before it") != std::string::npos);
+  CHECK(fault("0SEND_F0,0F0\n1RECV_F0,1F0\n").find("not computed before it") != std::string::npos);
+  CHECK(fault("0F0,5SEND_F0\n1F0\n").find("not computed in this line") != std::string::npos);
+  CHECK(fault("0F0\n0F1\n").find("computed in line 1 too") != std::string::npos);
+}
