@@ -3,13 +3,10 @@
 #pragma once
 
 #include <algorithm>
-#include <boost/graph/strong_components.hpp>
-#include <boost/property_map/property_map.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
-#include "tawpipe/graph/boost_adaptor.hpp"
 #include "tawpipe/graph/digraph.hpp"
 
 namespace tawpipe::inline v0 {
@@ -43,11 +40,49 @@ inline std::vector<Digraph::Vertex> topological_order(const Digraph& graph) {
   return order;
 }
 
-/// The strong component of each vertex, by Boost.Graph. Complexity: O(vertices + edges).
+/// The strong component of each vertex. Complexity: O(vertices + edges), without recursion: a chain of tasks may be long.
+/// Source: Tarjan 1972, Depth-first search and linear graph algorithms.
 inline std::vector<std::int32_t> strong_components(const Digraph& graph) {
-  std::vector<std::int32_t> component(graph.vertices(), 0);
-  if (component.empty()) return component;
-  boost::strong_components(graph, boost::make_iterator_property_map(component.begin(), get(boost::vertex_index, graph)));
+  struct Visit {
+    std::size_t vertex;
+    std::int32_t number;    ///< in the order in which vertices are first seen
+    std::size_t edges = 0;  ///< that have been followed
+  };
+  std::vector<std::int32_t> component(graph.vertices(), -1);
+  std::vector<std::int32_t> lowest(graph.vertices(), -1);  // number of a vertex that can be reached; -1: not seen
+  std::vector<std::size_t> open;                           // seen, and in no component yet
+  std::vector<Visit> path;
+  std::int32_t seen = 0;
+  std::int32_t components = 0;
+  const auto enter = [&](std::size_t vertex) {
+    lowest[vertex] = seen;
+    open.push_back(vertex);
+    path.push_back({vertex, seen++});
+  };
+  for (std::size_t start = 0; start < graph.vertices(); ++start) {
+    if (lowest[start] < 0) enter(start);
+    while (!path.empty()) {
+      const std::size_t vertex = path.back().vertex;
+      const auto successors = graph.successors(vertex);
+      if (path.back().edges < successors.size()) {
+        const auto next = static_cast<std::size_t>(successors[path.back().edges++]);
+        if (lowest[next] < 0) {
+          enter(next);
+        } else if (component[next] < 0) {
+          lowest[vertex] = std::min(lowest[vertex], lowest[next]);
+        }
+        continue;
+      }
+      if (lowest[vertex] == path.back().number) {
+        const auto first = std::find(open.rbegin(), open.rend(), vertex).base() - 1;
+        std::for_each(first, open.end(), [&](std::size_t member) { component[member] = components; });
+        open.erase(first, open.end());
+        ++components;
+      }
+      path.pop_back();
+      if (!path.empty()) lowest[path.back().vertex] = std::min(lowest[path.back().vertex], lowest[vertex]);
+    }
+  }
   return component;
 }
 

@@ -226,7 +226,7 @@ class EngineRun {
     if (arrival.event != now_) return;  // void
     if (arrival.finish > now_) {        // it has slowed down
       arrival.event = arrival.finish;
-      events_.push({arrival.finish, ~flow});
+      events_.push(EventQueue::Event{arrival.finish, ~flow});
       return;
     }
     arrival.event = -1;

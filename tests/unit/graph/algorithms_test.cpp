@@ -6,11 +6,16 @@
 
 #include <boost/concept/assert.hpp>
 #include <boost/graph/graph_concepts.hpp>
+#include <boost/graph/strong_components.hpp>
+#include <boost/property_map/property_map.hpp>
 #include <cstddef>
+#include <map>
 #include <random>
 #include <set>
 #include <utility>
 #include <vector>
+
+#include "tawpipe/graph/boost_adaptor.hpp"
 
 using namespace tawpipe;
 
@@ -52,6 +57,31 @@ TEST_CASE("strong components part vertices that cannot reach each other") {
   CHECK(components[0] == components[1]);
   CHECK(components[2] == components[3]);
   CHECK(std::set<std::int32_t>(components.begin(), components.end()).size() == 3);
+}
+
+TEST_CASE("strong components are those of Boost.Graph, by the adaptor") {
+  std::mt19937 random{6};
+  for (std::size_t round = 0; round < 300; ++round) {
+    const std::size_t vertices = 1 + round % 20;
+    Edges edges;
+    for (std::size_t e = random() % (2 * vertices); e > 0; --e) edges.emplace_back(random() % vertices, random() % vertices);
+    const Digraph made = graph(vertices, edges);
+    const auto found = strong_components(made);
+    std::vector<std::int32_t> expected(vertices, 0);
+    boost::strong_components(made, boost::make_iterator_property_map(expected.begin(), get(boost::vertex_index, made)));
+    std::map<std::int32_t, std::int32_t> same;
+    for (std::size_t v = 0; v < vertices; ++v) CHECK(same.try_emplace(found[v], expected[v]).first->second == expected[v]);
+    CHECK(same.size() == std::set<std::int32_t>(expected.begin(), expected.end()).size());
+  }
+}
+
+TEST_CASE("a chain of a million vertices is no deeper than its memory") {
+  constexpr std::size_t vertices = 1'000'000;
+  const Digraph ring{vertices, [](auto&& visit) {
+                       for (std::size_t v = 0; v < vertices; ++v) visit(v, (v + 1) % vertices);
+                     }};
+  const auto components = strong_components(ring);
+  CHECK(std::count(components.begin(), components.end(), 0) == vertices);
 }
 
 TEST_CASE("an order is short exactly where there is a cycle") {
