@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "tawpipe/core/ids.hpp"
-#include "tawpipe/execute/packed_parameters.hpp"
 #include "tawpipe/model/parameters.hpp"
+#include "tawpipe/schedule/packed_parameters.hpp"
 
 namespace tawpipe::inline v0 {
 

@@ -55,7 +55,7 @@ class NcclExecutor {
         communicators_{schedule, std::move(world)},
         device_{std::move(device)},
         rank_{Rank{communicators_.world().rank()}},
-        flow_{resolve_dataflow(schedule)},
+        flow_{resolve_dataflow(schedule, rank_)},
         program_{Lowering{schedule}.lower(rank_)},
         options_{options},
         window_{(device_.use(), device_)},

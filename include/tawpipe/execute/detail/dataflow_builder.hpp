@@ -12,8 +12,10 @@
 #include <vector>
 
 #include "tawpipe/execute/dataflow.hpp"
-#include "tawpipe/execute/detail/dataflow_contents.hpp"
 #include "tawpipe/execute/detail/dataflow_transfers.hpp"
+#include "tawpipe/model/parameters.hpp"
+#include "tawpipe/schedule/interpret.hpp"
+#include "tawpipe/schedule/parameter_map.hpp"
 
 namespace tawpipe::inline v0 {
 
@@ -21,8 +23,14 @@ namespace detail {
 
 class DataflowBuilder {
  public:
-  explicit DataflowBuilder(const Schedule& schedule) : schedule_{schedule}, contents_{schedule}, transfers_{schedule, contents_} {
+  DataflowBuilder(const Schedule& schedule, Rank only)
+      : schedule_{schedule},
+        only_{only},
+        order_{schedule.workload().model()},
+        rooms_{schedule},
+        transfers_{schedule, rooms_, only} {
     flow_.workspace.assign(static_cast<std::size_t>(schedule.ranks()), none<BufferId>);
+    flow_.counted.resize(flow_.workspace.size());
     gradients_.resize(flow_.workspace.size());
     flow_.contents.resize(schedule.buffers().size());
     for (std::size_t b = 0; b < schedule.buffers().size(); ++b) {
@@ -32,7 +40,7 @@ class DataflowBuilder {
       const bool largest = workspace == none<BufferId> || schedule.buffer(workspace).bytes < buffer.bytes;
       if (buffer.content.kind() == ContentKind::workspace && largest) workspace = id<BufferId>(b);
       if (buffer.kind() == BufferKind::gradients) gradients_[index(buffer.rank)].push_back(id<BufferId>(b));
-      flow_.contents[b] = contents_[id<BufferId>(b)];
+      flow_.contents[b] = rooms_[id<BufferId>(b)];
     }
   }
 
@@ -40,12 +48,16 @@ class DataflowBuilder {
     for (std::size_t t = 0; t < schedule_.tasks().size(); ++t) {
       const TaskId task = id<TaskId>(t);
       const Op op = schedule_.task(task).op;
-      contents_.run(task);
-      if (op == Op::idle) {
+      rooms_.run(task);
+      check_slots(task);
+      const bool elsewhere = is_compute(op) && only_ != none<Rank> && schedule_.task(task).rank != only_;
+      if (op == Op::idle || (elsewhere && op != Op::update)) {
         flow_.flow_of_task.push_back(-1);
       } else if (op == Op::update) {
-        flow_.flow_of_task.push_back(static_cast<std::int32_t>(flow_.updates.size()));
-        flow_.updates.push_back(update(task));
+        std::vector<UpdatePiece> pieces = update(task);
+        count_once(schedule_.task(task).rank, pieces);
+        flow_.flow_of_task.push_back(elsewhere ? -1 : static_cast<std::int32_t>(flow_.updates.size()));
+        if (!elsewhere) flow_.updates.push_back(std::move(pieces));
       } else if (is_compute(op)) {
         flow_.flow_of_task.push_back(static_cast<std::int32_t>(flow_.computes.size()));
         flow_.computes.push_back(compute(task));
@@ -54,7 +66,6 @@ class DataflowBuilder {
         flow_.transfers.push_back(transfers_.resolve(task));
       }
     }
-    count_once();
     return std::move(flow_);
   }
 
@@ -68,12 +79,11 @@ class DataflowBuilder {
   using Needs = std::array<std::optional<ParameterRange>, stage_parts>;
   Needs needs(const StageWork& stage) const {
     Needs needs;
-    const ParameterOrder& order = contents_.order();
-    if (stage.layers > 0) needs[0] = order.layers(stage.first_layer, stage.layers);
-    if (stage.embedding) needs[1] = order.embedding();
+    if (stage.layers > 0) needs[0] = order_.layers(stage.first_layer, stage.layers);
+    if (stage.embedding) needs[1] = order_.embedding();
     if (stage.head) {
-      needs[2] = order.final_norm();
-      needs[3] = order.output();
+      needs[2] = order_.final_norm();
+      needs[3] = order_.output();
     }
     return needs;
   }
@@ -108,7 +118,7 @@ class DataflowBuilder {
   void find(BufferId buffer, const Needs& needed, std::array<Place, stage_parts>& places) const {
     for (std::size_t i = 0; i < needed.size(); ++i) {
       if (!needed[i] || places[i]) continue;
-      const std::int64_t at = contents_[buffer].find(*needed[i]);
+      const std::int64_t at = rooms_[buffer].find(*needed[i]);
       if (at >= 0) places[i] = {buffer, at};
     }
   }
@@ -131,7 +141,7 @@ class DataflowBuilder {
     for (const Use& use : schedule_.uses(id)) {
       if (schedule_.buffer(use.buffer).content.kind() != ContentKind::gradients || use.access == Access::read) continue;
       find(use.buffer, needed, flow.gradients);
-      if (use.access == Access::write) flow.cleared.push_back({{use.buffer, 0}, contents_[use.buffer].count()});
+      if (use.access == Access::write) flow.cleared.push_back({{use.buffer, 0}, rooms_[use.buffer].count()});
     }
     for (std::size_t i = 0; i < needed.size(); ++i) {
       if (needed[i] && !flow.gradients[i]) fail(id, concat("no buffer takes the gradient of its ", part_names[i]));
@@ -158,14 +168,14 @@ class DataflowBuilder {
     }
     std::vector<UpdatePiece> pieces;
     std::int64_t covered = 0;
-    const PackedParameters& states = contents_[optimizer];
+    const PackedParameters& states = rooms_[optimizer];
     for (const ParameterRange& range : states.ranges()) {
-      contents_[weights].for_each_part(range, [&](ParameterRange in_weights, std::int64_t) {
-        contents_[gradients.front()].for_each_part(in_weights, [&](ParameterRange part, std::int64_t at) {
+      rooms_[weights].for_each_part(range, [&](ParameterRange in_weights, std::int64_t) {
+        rooms_[gradients.front()].for_each_part(in_weights, [&](ParameterRange part, std::int64_t at) {
           for (ParameterRange left = part; left.count() > 0;) {
             UpdatePiece piece{left, {}, {gradients.front(), at + left.begin - part.begin}, {}, {}, states.count()};
             find_twin({gradients.begin() + 1, gradients.end()}, piece);
-            piece.weights = {weights, contents_[weights].find(piece.parameters)};
+            piece.weights = {weights, rooms_[weights].find(piece.parameters)};
             piece.optimizer = {optimizer, states.find(piece.parameters)};
             covered += piece.parameters.count();
             left.begin = piece.parameters.end;
@@ -184,7 +194,7 @@ class DataflowBuilder {
   /// Names the twin of the begin of `piece`, and shortens the piece to where that holds.
   void find_twin(const std::vector<BufferId>& others, UpdatePiece& piece) const {
     for (const BufferId other : others) {
-      contents_[other].for_each_part(piece.parameters, [&](ParameterRange part, std::int64_t at) {
+      rooms_[other].for_each_part(piece.parameters, [&](ParameterRange part, std::int64_t at) {
         if (part.begin > piece.parameters.begin) {
           piece.parameters.end = std::min(piece.parameters.end, part.begin);
         } else if (part.begin == piece.parameters.begin && !piece.twin) {
@@ -195,49 +205,58 @@ class DataflowBuilder {
     }
   }
 
-  /// Which piece of which update stands for each parameter where all are counted once.
-  void count_once() {
-    flow_.counted.resize(static_cast<std::size_t>(schedule_.ranks()));
-    std::vector<char> counted(static_cast<std::size_t>(contents_.order().count()), 0);
-    for (std::size_t t = 0; t < schedule_.tasks().size(); ++t) {
-      if (schedule_.tasks()[t].op != Op::update) continue;
-      for (const UpdatePiece& piece : flow_.update(id<TaskId>(t))) {
-        for (std::int64_t at = piece.parameters.begin; at < piece.parameters.end;) {
-          const auto is_counted = [&](std::int64_t i) { return counted[static_cast<std::size_t>(i)] != 0; };
-          std::int64_t end = at;
-          while (end < piece.parameters.end && is_counted(end) == is_counted(at)) ++end;
-          if (!is_counted(at)) {
-            const std::int64_t from = at - piece.parameters.begin;
-            UpdatePiece part = piece;
-            part.parameters = {at, end};
-            for (Place* place : {&part.weights, &part.gradients, &part.twin, &part.optimizer}) place->offset += from;
-            flow_.counted[index(schedule_.tasks()[t].rank)].push_back(part);
-            std::fill(counted.begin() + at, counted.begin() + end, char{1});
-          }
-          at = end;
+  /// Adds to what the rank counts the parameters of an update that none has counted before.
+  void count_once(Rank rank, const std::vector<UpdatePiece>& pieces) {
+    for (const UpdatePiece& piece : pieces) {
+      counted_.change(piece.parameters, [&](const ParameterRange& range, const char* counted) {
+        if (counted == nullptr) {
+          UpdatePiece part = piece;
+          part.parameters = range;
+          const std::int64_t from = range.begin - piece.parameters.begin;
+          for (Place* place : {&part.weights, &part.gradients, &part.twin, &part.optimizer}) place->offset += from;
+          flow_.counted[index(rank)].push_back(part);
         }
-      }
+        return std::optional<char>{1};
+      });
+    }
+  }
+
+  /// What a task brings into a slot has room there.
+  void check_slots(TaskId id) const {
+    const ParameterBytes& bytes = schedule_.workload().parameter_bytes();
+    for (const Use& use : schedule_.uses(id)) {
+      const Buffer& buffer = schedule_.buffer(use.buffer);
+      if (use.access == Access::read || !buffer.content.is_slot() || !is_of_parameters(buffer.content.kind())) continue;
+      const std::int64_t count = rooms_[use.buffer].count();
+      if (count * (buffer.content.kind() == ContentKind::weights ? bytes.weight : bytes.gradient) <= buffer.bytes.value())
+        continue;
+      fail(id, concat("it brings ", count, " parameters into ", describe(schedule_, use.buffer), ", which has ",
+                      buffer.bytes.value(), " bytes"));
     }
   }
 
   const Schedule& schedule_;
-  DataflowContents contents_;
+  Rank only_;
+  ParameterOrder order_;
+  Rooms rooms_;
   DataflowTransfers transfers_;
   std::vector<std::vector<BufferId>> gradients_;  ///< [rank] persistent ones
+  ParameterMap<char> counted_;
   Dataflow flow_;
 };
 
 }  // namespace detail
 
 /// What each task of `schedule` does to memory.
+/// @param only  the rank whose part alone is found: places of its messages, its computations and its updates; none: all
 /// @throws InputError  if the schedule has no model. ScheduleError  naming the task, if it cannot be executed: weights that
 ///                     are not where it reads them, two buffers for one thing, a tensor-parallel part.
 /// Complexity: O(uses * ranges of a buffer + members of collectives squared).
-inline Dataflow resolve_dataflow(const Schedule& schedule) {
+inline Dataflow resolve_dataflow(const Schedule& schedule, Rank only = none<Rank>) {
   if (schedule.workload().is_abstract()) {
     throw InputError("a schedule without a model (fixed times) can be simulated, not executed; give a model");
   }
-  return detail::DataflowBuilder{schedule}.build();
+  return detail::DataflowBuilder{schedule, only}.build();
 }
 
 }  // namespace tawpipe

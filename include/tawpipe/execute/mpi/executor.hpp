@@ -153,7 +153,7 @@ class MpiExecutor {
     if (given != 0 && lanes * lanes - 1 > *static_cast<int*>(bound)) {
       throw InputError(concat("a schedule of ", lanes, " lanes needs more tags than this MPI has"));
     }
-    return resolve_dataflow(schedule);
+    return resolve_dataflow(schedule, Rank{session.rank()});
   }
 
   template <class Source>

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <vector>
 
@@ -38,12 +39,11 @@ class Lanes {
   Lanes(const Schedule& schedule, const Dataflow& flow, const Program& program, host::RankState<T>& state, Session& session,
         std::int64_t chunk)
       : schedule_{schedule},
-        flow_{flow},
         program_{program},
         session_{session},
         ended_(schedule.tasks().size()),
         arrived_(schedule.tasks().size()) {
-    const typename Transfer<T>::Setting setting{session.messages(), &schedule, &state, chunk};
+    const typename Transfer<T>::Setting setting{session.messages(), &state, chunk};
     for (int lane = 0; lane < program.lanes(); ++lane) {
       lanes_.push_back({program.lane(lane), 0, false, Transfer<T>{setting}});
       for (const Launch& launch : program.lane(lane)) {
@@ -52,6 +52,8 @@ class Lanes {
                                      schedule.lanes()[static_cast<std::size_t>(lane)], "; only lane 0 computes"));
         }
         expects_notices_ = expects_notices_ || !program.awaits(launch).empty();
+        if (is_compute(schedule.task(launch.task).op)) continue;
+        plans_.try_emplace(launch.task, transfer_plan(schedule, launch.task, flow.transfer(launch.task), state.rank(), chunk));
       }
     }
     if (expects_notices_) post_notice();
@@ -218,7 +220,7 @@ class Lanes {
     }
     session_.watch().begin(static_cast<int>(l), number(launch.task));
     times.start[index(launch.task)] = now();
-    lane.transfer.begin(launch.task, flow_.transfer(launch.task));
+    lane.transfer.begin(plans_.at(launch.task));
     lane.active = true;
     if (lane.transfer.done()) finish(l);  // a group of one
     return true;
@@ -289,8 +291,8 @@ class Lanes {
   }
 
   const Schedule& schedule_;
-  const Dataflow& flow_;
   const Program& program_;
+  std::map<TaskId, TransferPlan> plans_;  ///< of the communications in which the rank takes part
   Session& session_;
   std::vector<Lane> lanes_;
   std::vector<std::atomic<bool>> ended_;    ///< [task] of this rank, set for those that another lane waits for

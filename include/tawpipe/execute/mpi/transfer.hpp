@@ -63,6 +63,35 @@ inline InPlace in_place(const TransferEnd& end, std::int64_t count, bool sum) {
   return {place, filled};
 }
 
+/// This rank's part in a communication, the same in each iteration.
+struct TransferPlan {
+  RingPlan ring;
+  const TransferEnd* end = nullptr;
+  std::int64_t count = 0;  ///< numbers of the whole message
+  bool sum = false;        ///< received numbers are added
+  InPlace place;
+  int tag_in = 0;
+  int tag_out = 0;
+};
+
+/// @param flow   must stay
+/// @param chunk  the most numbers in a message of a collective
+inline TransferPlan transfer_plan(const Schedule& schedule, TaskId id, const TransferFlow& flow, Rank rank, std::int64_t chunk) {
+  const Task& task = schedule.task(id);
+  constexpr std::int64_t longest = std::int64_t{1} << 27;  // numbers of a point-to-point message: below MPI's limit in bytes
+  TransferPlan plan;
+  plan.ring = ring_plan(schedule, id, flow, rank, is_collective(task.op) ? chunk : longest);
+  plan.end = &*std::find_if(flow.ends.begin(), flow.ends.end(), [&](const TransferEnd& end) { return end.rank == rank; });
+  plan.count = flow.count;
+  plan.sum = is_sum(task.op);
+  plan.place = in_place(*plan.end, plan.count, plan.sum);
+  const auto lanes = static_cast<int>(schedule.lanes().size());
+  const int lane = schedule.lane_on(id, rank);
+  plan.tag_out = lane * lanes + plan.ring.next_lane;
+  plan.tag_in = plan.ring.previous_lane * lanes + lane;
+  return plan;
+}
+
 /// A communication of this rank. Begin it, then call `advance` until it is done; the memory it works in must stay.
 template <class T>
 class Transfer {
@@ -70,27 +99,18 @@ class Transfer {
   /// What stays the same from one to the next.
   struct Setting {
     MPI_Comm comm = MPI_COMM_NULL;
-    const Schedule* schedule = nullptr;
     host::RankState<T>* state = nullptr;
     std::int64_t chunk = 0;  ///< numbers
   };
 
   explicit Transfer(const Setting& setting) : set_{setting} {}
 
-  void begin(TaskId id, const TransferFlow& flow) {
-    const Task& task = set_.schedule->task(id);
-    const Rank rank = set_.state->rank();
-    const bool sum = is_sum(task.op);
-    const std::int64_t longest = std::int64_t{1} << 27;  // numbers of a point-to-point message: below MPI's limit in bytes
-    plan_ = ring_plan(*set_.schedule, id, flow, rank, is_collective(task.op) ? set_.chunk : longest);
-    end_ = &*std::find_if(flow.ends.begin(), flow.ends.end(), [&](const TransferEnd& end) { return end.rank == rank; });
-    const auto lanes = static_cast<int>(set_.schedule->lanes().size());
-    const int lane = set_.schedule->lane_on(id, rank);
-    tag_out_ = lane * lanes + plan_.next_lane;
-    tag_in_ = plan_.previous_lane * lanes + lane;
+  /// @param plan  must stay until the communication is over
+  void begin(const TransferPlan& plan) {
+    plan_ = &plan;
     receives_ = sends_ = {};
-    fill(flow.count, sum);
-    staging_.resize(plan_.summed > 0 ? window * static_cast<std::size_t>(set_.chunk) : 0);
+    fill();
+    staging_.resize(plan.ring.summed > 0 ? window * static_cast<std::size_t>(set_.chunk) : 0);
     post();
   }
 
@@ -98,8 +118,8 @@ class Transfer {
   bool advance() {
     bool moved = false;
     while (receives_.done < receives_.posted && ended(receives_)) {
-      if (receives_.done < plan_.summed) {
-        const Chunk& chunk = plan_.received[receives_.done];
+      if (receives_.done < plan_->ring.summed) {
+        const Chunk& chunk = plan_->ring.received[receives_.done];
         const T* from = staged(receives_.done);
         T* to = message_ + chunk.begin;
         for (std::int64_t i = 0; i < chunk.count; ++i) to[i] += from[i];
@@ -115,12 +135,12 @@ class Transfer {
     return moved;
   }
 
-  bool done() const { return receives_.done == plan_.received.size() && sends_.done == plan_.sends(); }
+  bool done() const { return receives_.done == plan_->ring.received.size() && sends_.done == plan_->ring.sends(); }
 
   /// Puts what came to where it is wanted. @return bytes this rank has sent
   std::int64_t finish() {
-    if (message_ == packed_.data()) set_.state->take(end_->takes, packed_.data());
-    return static_cast<std::int64_t>(plan_.numbers_sent * sizeof(T));
+    if (message_ == packed_.data()) set_.state->take(plan_->end->takes, packed_.data());
+    return static_cast<std::int64_t>(plan_->ring.numbers_sent * sizeof(T));
   }
 
  private:
@@ -132,17 +152,17 @@ class Transfer {
     std::size_t done = 0;
   };
 
-  void fill(std::int64_t count, bool sum) {
-    const InPlace place = in_place(*end_, count, sum);
+  void fill() {
+    const InPlace& place = plan_->place;
     if (place.place) {
       message_ = set_.state->at(place.place);
-      if (!place.filled) set_.state->give(end_->gives, message_, false);
+      if (!place.filled) set_.state->give(plan_->end->gives, message_, false);
       return;
     }
-    packed_.resize(static_cast<std::size_t>(count) + 1);  // never empty: its address tells where the message is
+    packed_.resize(static_cast<std::size_t>(plan_->count) + 1);  // never empty: its address tells where the message is
     message_ = packed_.data();
-    if (sum) std::fill(packed_.begin(), packed_.end(), T{});
-    set_.state->give(end_->gives, message_, sum);
+    if (plan_->sum) std::fill(packed_.begin(), packed_.end(), T{});
+    set_.state->give(plan_->end->gives, message_, plan_->sum);
   }
 
   T* staged(std::size_t i) { return staging_.data() + (i % window) * static_cast<std::size_t>(set_.chunk); }
@@ -154,19 +174,20 @@ class Transfer {
   }
 
   void post() {
-    while (receives_.posted < plan_.received.size() && receives_.posted < receives_.done + window &&
-           sends_.done >= plan_.sends_before(receives_.posted)) {
+    while (receives_.posted < plan_->ring.received.size() && receives_.posted < receives_.done + window &&
+           sends_.done >= plan_->ring.sends_before(receives_.posted)) {
       const std::size_t i = receives_.posted;
-      const Chunk& chunk = plan_.received[i];
-      T* to = i < plan_.summed ? staged(i) : message_ + chunk.begin;
-      check(MPI_Irecv(to, bytes(chunk), MPI_BYTE, number(plan_.previous), tag_in_, set_.comm, &receives_.requests[i % window]),
+      const Chunk& chunk = plan_->ring.received[i];
+      T* to = i < plan_->ring.summed ? staged(i) : message_ + chunk.begin;
+      check(MPI_Irecv(to, bytes(chunk), MPI_BYTE, number(plan_->ring.previous), plan_->tag_in, set_.comm,
+                      &receives_.requests[i % window]),
             "MPI_Irecv");
       ++receives_.posted;
     }
-    while (sends_.posted < plan_.sends() && sends_.posted < sends_.done + window &&
-           sends_.posted < plan_.initial.size() + receives_.done) {
-      const Chunk& chunk = plan_.sent(sends_.posted);
-      check(MPI_Isend(message_ + chunk.begin, bytes(chunk), MPI_BYTE, number(plan_.next), tag_out_, set_.comm,
+    while (sends_.posted < plan_->ring.sends() && sends_.posted < sends_.done + window &&
+           sends_.posted < plan_->ring.initial.size() + receives_.done) {
+      const Chunk& chunk = plan_->ring.sent(sends_.posted);
+      check(MPI_Isend(message_ + chunk.begin, bytes(chunk), MPI_BYTE, number(plan_->ring.next), plan_->tag_out, set_.comm,
                       &sends_.requests[sends_.posted % window]),
             "MPI_Isend");
       ++sends_.posted;
@@ -175,10 +196,7 @@ class Transfer {
   static int bytes(const Chunk& chunk) { return static_cast<int>(chunk.count * static_cast<std::int64_t>(sizeof(T))); }
 
   Setting set_;
-  RingPlan plan_;
-  const TransferEnd* end_ = nullptr;
-  int tag_in_ = 0;
-  int tag_out_ = 0;
+  const TransferPlan* plan_ = nullptr;
   T* message_ = nullptr;  ///< numbers of the whole communication, in place or in packed_
   std::vector<T> packed_;
   std::vector<T> staging_;  ///< [window, chunk] numbers to be added

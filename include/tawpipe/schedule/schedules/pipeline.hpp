@@ -94,9 +94,8 @@ class PipelineBuilder {
     kept_.resize(slots, none<BufferId>);
     stash_.resize(slots, none<BufferId>);
     for (const auto* holders : {&program_.rank_of_stage, &program_.second_rank_of_stage}) {
-      for (std::size_t s = 0; s < holders->size(); ++s) {
-        const int stage = static_cast<int>(s);
-        states_.push_back(add_states(builder_, (*holders)[s], builder_.space().all_of(stage), stage));
+      for (int s = 0; s < static_cast<int>(holders->size()); ++s) {
+        states_.push_back(add_states(builder_, holders->at(static_cast<std::size_t>(s)), builder_.space().all_of(s), s));
       }
     }
     for (std::size_t r = 0; r < program_.actions.size(); ++r) add_workspace(builder_, static_cast<int>(r));
@@ -248,17 +247,15 @@ class PipelineBuilder {
     if (has_input(action)) uses.push_back(reads(slot(input(action)).received));
     if (is_forward(action.op)) {
       const Bytes kept_bytes = work.saved * program_.kept.numerator / program_.kept.denominator;
-      kept = builder_.transient(rank, content(ContentKind::saved, action), kept_bytes);
-      uses.push_back(writes(kept));
+      const Content saved = content(ContentKind::saved, action);
+      uses.push_back(writes(kept = builder_.transient(rank, saved, kept_bytes)));
       if (kept_bytes < work.saved) {
-        released = builder_.transient(rank, content(ContentKind::saved, action), work.saved - kept_bytes);
-        uses.push_back(writes(released));
+        uses.push_back(writes(released = builder_.transient(rank, saved, work.saved - kept_bytes)));
       }
     } else {
       uses.push_back(reads(kept));
       if (action.op == Op::backward_input && work.stash > Bytes{}) {
-        stash = builder_.transient(rank, content(ContentKind::stash, action), work.stash);
-        uses.push_back(writes(stash));
+        uses.push_back(writes(stash = builder_.transient(rank, content(ContentKind::stash, action), work.stash)));
       }
       if (action.op == Op::backward_weight && stash != none<BufferId>) uses.push_back(reads(stash));
       if (action.op != Op::backward_weight && released != none<BufferId>) uses.push_back(reads(released));

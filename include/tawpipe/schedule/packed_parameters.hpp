@@ -1,5 +1,5 @@
 // Parameters that lie one behind the other in memory, and where each of them is.
-// Not: which buffer they are in (execute/dataflow.hpp).
+// Not: which buffer they are in (schedule/interpret.hpp).
 #pragma once
 
 #include <algorithm>

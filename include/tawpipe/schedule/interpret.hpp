@@ -1,0 +1,155 @@
+// Follows a schedule task by task: what each buffer has room for, and what each message carries from whom to whom.
+// Not: where in a message (execute/detail/dataflow_transfers.hpp), nor what is wrong with it (analysis/check_contents.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/schedule/packed_parameters.hpp"
+#include "tawpipe/schedule/schedule.hpp"
+
+namespace tawpipe::inline v0 {
+
+/// One rank's buffers in a communication.
+struct MessageEnd {
+  Rank rank = none<Rank>;
+  std::vector<BufferId> given;  ///< that it reads
+  std::vector<Use> taken;       ///< that it writes or adds to
+};
+
+/// A communication of weights or gradients: sets of parameters, each on its way from some of its ends to others.
+struct ParameterMessage {
+  Op op = Op::pass;
+  std::vector<MessageEnd> ends;     ///< by member; pass: source, destination
+  std::size_t root = 0;             ///< the end that is the task's own rank
+  std::span<const PiecesId> parts;  ///< one for each end where an end has a part of its own, otherwise one; or none: not said
+
+  const EndTraits& role_of(std::size_t end) const { return end == root ? traits(op).first : traits(op).other; }
+  /// Whether each end has a part of its own.
+  bool by_member() const { return traits(op).first.gives == Part::own || traits(op).first.takes == Part::own; }
+  /// Whether an end gives its numbers of a part. Of a sum all do that read any; the others add zeros.
+  bool gives(std::size_t part, std::size_t end) const {
+    return has(role_of(end).gives, part, end) && (!is_sum(op) || !ends[end].given.empty());
+  }
+  /// Whether an end takes what comes of a part.
+  bool takes(std::size_t part, std::size_t end) const { return has(role_of(end).takes, part, end); }
+  /// Whether what an end takes lies there already, as it gives it itself.
+  bool in_place(std::size_t part, std::size_t end, Access access) const {
+    return !is_sum(op) && access == Access::read_write && gives(part, end);
+  }
+
+ private:
+  static bool has(Part of, std::size_t part, std::size_t end) { return of == Part::whole || (of == Part::own && part == end); }
+};
+
+/// The message of a communication. Complexity: O(ends * uses).
+inline ParameterMessage parameter_message(const Schedule& schedule, TaskId id) {
+  const Task& task = schedule.task(id);
+  ParameterMessage message;
+  message.op = task.op;
+  for_each_end(schedule, id, [&](Rank rank, int) { message.ends.push_back({rank, {}, {}}); });
+  while (message.root < message.ends.size() && message.ends[message.root].rank != task.rank) ++message.root;
+  if (task.split != none<SplitId>) message.parts = schedule.split(task.split);
+  for (const Use& use : schedule.uses(id)) {
+    const Rank rank = schedule.buffer(use.buffer).rank;
+    for (MessageEnd& end : message.ends) {
+      if (end.rank != rank) continue;
+      if (use.access == Access::read || use.access == Access::read_write) end.given.push_back(use.buffer);
+      if (use.access != Access::read) end.taken.push_back(use);
+    }
+  }
+  return message;
+}
+
+/// The parameters for which each buffer has room: those that it names; in a slot those that tasks bring.
+///
+/// A slot is laid out for all that it holds until it is written anew: a piece of a stage lies where an all_gather, which brings
+/// the others, leaves it.
+class Rooms {
+ public:
+  /// Complexity: O(uses + ranges).
+  explicit Rooms(const Schedule& schedule) : schedule_{schedule} {
+    for (std::size_t p = 0; p < schedule.parts().pieces.size(); ++p) {
+      const auto ranges = schedule.pieces(id<PiecesId>(p));
+      sets_.emplace_back(std::vector<ParameterRange>{ranges.begin(), ranges.end()});
+    }
+    for (const Buffer& buffer : schedule.buffers()) {
+      const PiecesId set = buffer.content.parameters();
+      rooms_.push_back(set == none<PiecesId> ? &nothing_ : &sets_[index(set)]);
+    }
+    find_layouts();
+  }
+  Rooms(const Rooms&) = delete;  // rooms_ refers to sets_
+  Rooms& operator=(const Rooms&) = delete;
+
+  const PackedParameters& operator[](BufferId buffer) const { return *rooms_[index(buffer)]; }
+  const PackedParameters& set(PiecesId set) const { return sets_[index(set)]; }
+
+  /// To be called for every task, in order, before it is looked at: the slots that it writes are for what it brings.
+  void run(TaskId task) {
+    for (const Use& use : schedule_.uses(task)) {
+      if (use.access == Access::write && is_slot(use.buffer)) rooms_[index(use.buffer)] = layouts_[next_++];
+    }
+  }
+
+ private:
+  bool is_slot(BufferId buffer) const {
+    const Content& content = schedule_.buffer(buffer).content;
+    return content.is_slot() && is_of_parameters(content.kind());
+  }
+
+  void find_layouts() {
+    constexpr std::size_t unwritten = ~std::size_t{0};
+    std::vector<std::size_t> last(rooms_.size(), unwritten);  // [buffer] the place of its last layout
+    for (std::size_t t = 0; t < schedule_.tasks().size(); ++t) {
+      const Task& task = schedule_.tasks()[t];
+      for (const Use& use : schedule_.uses(id<TaskId>(t))) {
+        std::size_t& layout = last[index(use.buffer)];
+        if (use.access == Access::write && is_slot(use.buffer)) {
+          layout = layouts_.size();
+          layouts_.push_back(&brought(task, schedule_.buffer(use.buffer).rank));
+        } else if (use.access == Access::read_write && task.op == Op::all_gather && layout != unwritten) {
+          layouts_[layout] = &brought(task, schedule_.buffer(use.buffer).rank);
+        }
+      }
+    }
+  }
+
+  /// What a task leaves in a slot of a rank; nothing if it does not say so.
+  const PackedParameters& brought(const Task& task, Rank rank) {
+    if (task.split == none<SplitId>) return nothing_;
+    if (task.op == Op::all_gather) return whole(task.split);
+    std::size_t part = 0;
+    if (task.op == Op::reduce_scatter) {
+      const auto members = schedule_.group(task.group);
+      part = static_cast<std::size_t>(std::find(members.begin(), members.end(), rank) - members.begin());
+    }
+    return sets_[index(schedule_.split(task.split)[part])];
+  }
+
+  /// All sets of a split, one after the other.
+  const PackedParameters& whole(SplitId split) {
+    const auto [at, added] = wholes_.try_emplace(split);
+    if (!added) return at->second;
+    std::vector<ParameterRange> ranges;
+    for (const PiecesId set : schedule_.split(split)) {
+      for (const ParameterRange& range : schedule_.pieces(set)) append(ranges, range);
+    }
+    return at->second = PackedParameters{std::move(ranges)};
+  }
+
+  const Schedule& schedule_;
+  PackedParameters nothing_;
+  std::vector<PackedParameters> sets_;            ///< [set]
+  std::map<SplitId, PackedParameters> wholes_;    ///< what gathers bring
+  std::vector<const PackedParameters*> rooms_;    ///< [buffer]
+  std::vector<const PackedParameters*> layouts_;  ///< of each write into a slot, in order
+  std::size_t next_ = 0;                          ///< of layouts_
+};
+
+}  // namespace tawpipe

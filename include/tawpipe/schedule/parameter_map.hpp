@@ -1,0 +1,74 @@
+// Values of parameters as ranges of equal value.
+// Not: where parameters lie in memory (schedule/packed_parameters.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "tawpipe/model/parameters.hpp"
+
+namespace tawpipe::inline v0 {
+
+/// A value for each of some parameters. Its size, and what it costs to change it, follow the number of ranges.
+template <class Value>
+class ParameterMap {
+ public:
+  struct Piece {
+    ParameterRange range;
+    Value value;
+  };
+
+  /// In order; of two that touch the values differ.
+  std::span<const Piece> pieces() const { return pieces_; }
+  bool empty() const { return pieces_.empty(); }
+  void clear() { pieces_.clear(); }
+
+  /// Calls `visit(part, value)` for each part of `range` in order; `value` is a pointer, null where there is none.
+  template <class Visit>
+  void visit(const ParameterRange& range, Visit&& visit) const {
+    const auto ends_before = [](const Piece& piece, std::int64_t begin) { return piece.range.end <= begin; };
+    std::int64_t reached = range.begin;
+    for (auto at = std::lower_bound(pieces_.begin(), pieces_.end(), range.begin, ends_before);
+         at != pieces_.end() && at->range.begin < range.end; ++at) {
+      if (at->range.begin > reached) visit(ParameterRange{reached, at->range.begin}, static_cast<const Value*>(nullptr));
+      const ParameterRange part{std::max(reached, at->range.begin), std::min(range.end, at->range.end)};
+      visit(part, &at->value);
+      reached = part.end;
+    }
+    if (reached < range.end) visit(ParameterRange{reached, range.end}, static_cast<const Value*>(nullptr));
+  }
+
+  /// Gives each part of `range` the value that `change(part, old)` returns, an std::optional; `old` is a pointer, null where
+  /// there is none.
+  template <class Change>
+  void change(const ParameterRange& range, Change&& change) {
+    changed_.clear();
+    for (const Piece& piece : pieces_) add({piece.range.begin, std::min(piece.range.end, range.begin)}, piece.value);
+    visit(range, [&](const ParameterRange& part, const Value* old) {
+      if (const std::optional<Value> value = change(part, old)) add(part, *value);
+    });
+    for (const Piece& piece : pieces_) add({std::max(piece.range.begin, range.end), piece.range.end}, piece.value);
+    pieces_.swap(changed_);
+  }
+  void set(const ParameterRange& range, const Value& value) {
+    change(range, [&](const ParameterRange&, const Value*) { return std::optional{value}; });
+  }
+
+ private:
+  void add(const ParameterRange& range, const Value& value) {
+    if (range.begin >= range.end) return;
+    if (!changed_.empty() && changed_.back().range.end == range.begin && changed_.back().value == value) {
+      changed_.back().range.end = range.end;
+    } else {
+      changed_.push_back({range, value});
+    }
+  }
+
+  std::vector<Piece> pieces_;
+  std::vector<Piece> changed_;  ///< in the making
+};
+
+}  // namespace tawpipe
