@@ -15,10 +15,12 @@
 #include <utility>
 #include <vector>
 
+#include "leave.hpp"
 #include "tawpipe/execute/cuda/cuda_api.hpp"
 #include "tawpipe/execute/cuda/gpu_places.hpp"
 #include "tawpipe/execute/cuda/nccl_executor.hpp"
 #include "tawpipe/execute/cuda/nvtx.hpp"
+#include "tawpipe/execute/cuda/prepare.hpp"
 #include "tawpipe/execute/cuda/rank_threads.hpp"
 #include "tawpipe/execute/cuda/session.hpp"
 #include "tawpipe/execute/cuda/virtual_executor.hpp"
@@ -85,6 +87,14 @@ class RunBy final : public CudaRun {
   bool is_root() const override { return executor_.is_root(); }
   void gather(std::span<float> values, std::span<const char> known) override {
     if constexpr (requires { executor_.gather(values, known); }) executor_.gather(values, known);
+  }
+  std::optional<GpuMemory> gpu_memory() const override {
+    if constexpr (requires { executor_.connection_memory(); }) {
+      const auto [before, after] = executor_.connection_memory();
+      return GpuMemory{executor_.allocated().value(), static_cast<std::int64_t>(executor_.communicators()), before.value(),
+                       after.value()};
+    }
+    return std::nullopt;
   }
   void set_weights(const Numbers& fill) override {
     std::vector<float> numbers;
@@ -186,22 +196,27 @@ int train_with(const ExecutionRequest& request, const ExecutionModel& model, con
     RunBy<T, std::remove_reference_t<decltype(executor)>> one{executor, observed, device};
     return use(one);
   };
+  const Timeline expected = expected_timeline(request.cluster, schedule);
   if (session == nullptr) {
-    VirtualRanks<T> executor{schedule, std::move(gpu), make_layer, std::move(optimizer), {.graph = request.graph}};
+    VirtualRanks<T> executor{
+        schedule, std::move(gpu), make_layer, std::move(optimizer), {.graph = request.graph, .expected = &expected}};
     return run(executor);
   }
   const auto telling = [&](const auto& act) {
     try {
       return act();
     } catch (const std::exception& error) {
-      session->fail(error.what());  // while this rank's communicators are aborted, all others are told why
+      session->fail(error.what());
       throw;
     }
   };
   NcclCommunicator world = session->connect();
   return telling([&] {
-    OneRank<T> executor{schedule,   std::move(gpu),       std::move(world),
-                        make_layer, std::move(optimizer), session->watched({.graph = request.graph})};
+    const cuda::ExecutorOptions options = session->watched({.graph = request.graph, .expected = &expected});
+    if (request.graph && !options.graph && session->rank() == 0) {
+      std::fputs("tawpipe: messages go to other hosts, so steps are issued task by task, not by graph\n", stderr);
+    }
+    OneRank<T> executor{schedule, std::move(gpu), std::move(world), make_layer, std::move(optimizer), options};
     return telling([&] { return run(executor); });
   });
 }
@@ -218,8 +233,8 @@ int train_in_its_numbers(const ExecutionRequest& request, const ExecutionModel& 
   }
 }
 
-/// The schedule on the groups that the ranks' GPUs form, or those of --cluster.
-Schedule schedule_for(const ExecutionRequest& request, ExecutionModel& model, const std::vector<cuda::GpuPlace>& places) {
+/// The schedule on the groups that the ranks' GPUs form, which then become the request's, or those of --cluster.
+Schedule schedule_for(ExecutionRequest& request, ExecutionModel& model, const std::vector<cuda::GpuPlace>& places) {
   if (!request.cluster.empty()) return execution_schedule(request, model, resolve_groups(request.cluster));
   DeviceGroups groups{{1}};
   try {
@@ -227,6 +242,9 @@ Schedule schedule_for(const ExecutionRequest& request, ExecutionModel& model, co
   } catch (const InputError& error) {
     throw InputError(concat(error.what(), ", such as --cluster 1x", places.size()));
   }
+  std::vector<std::string> sizes;
+  for (int group = 0; group < groups.count(); ++group) sizes.push_back(std::to_string(groups.size(group)));
+  request.cluster = sizes.size() == 1 ? concat("1x", sizes.front()) : join(sizes, "+");
   try {
     return execution_schedule(request, model, groups);
   } catch (const Error& error) {
@@ -236,7 +254,7 @@ Schedule schedule_for(const ExecutionRequest& request, ExecutionModel& model, co
 }
 
 /// This rank's part of a run over NCCL.
-int train_as_rank(const ExecutionRequest& request, ExecutionModel model, cuda::Session& session,
+int train_as_rank(ExecutionRequest request, ExecutionModel model, cuda::Session& session,
                   const std::function<int(CudaRun&)>& use) {
   std::optional<Schedule> schedule;
   std::string problem;
@@ -273,17 +291,26 @@ int with_cuda_run(const ExecutionRequest& given, ExecutionModel model, const std
   ExecutionRequest request = given;
   if (!request.pace.empty()) throw InputError("--pace holds computations on a CPU to a speed; leave it out with --backend cuda");
   if (execution_dtype(request) == Dtype::f16) request.gradient_norm = true;  // ranks skip a step by it, together
-  const cuda::SessionOptions options{.watch = {.task_seconds = static_cast<double>(request.task_seconds)},
-                                     .nccl = {.seconds = static_cast<double>(request.task_seconds)}};
+  cuda::prepare_environment();
+  const cuda::SessionOptions options{
+      .watch = {.task_seconds = static_cast<double>(request.task_seconds), .failed = leave},
+      .nccl = {.max_ctas = static_cast<int>(request.max_ctas), .seconds = static_cast<double>(request.connect_seconds)}};
   const cuda::Environment variables = cuda::read_environment(environ);
   if (const std::string launcher = cuda::place_of(variables).launcher; !launcher.empty()) {
     if (request.gpus > 0)
       throw InputError(concat("--gpus is for a process by itself; leave it out where ", launcher, " starts one a GPU"));
-    cuda::Session session{variables, options};
-    return train_as_rank(request, std::move(model), session, use);
+    delay_terminate();
+    try {
+      cuda::Session session{variables, options};
+      return train_as_rank(request, std::move(model), session, use);
+    } catch (const DeviceError&) {
+      leave_within(5);  // a driver may wait for what was left on the device
+      throw;
+    }
   }
   if (const int gpus = gpus_of(request); gpus > 1) {
-    cuda::RankThreads threads{gpus};
+    if (request.graph) cuda::refuse_graph_of_threads();
+    cuda::RankThreads threads{gpus, leave};
     int code = 0;
     threads.run([&](int rank) {
       cuda::Session session{threads, rank, options};
@@ -292,7 +319,8 @@ int with_cuda_run(const ExecutionRequest& given, ExecutionModel model, const std
     });
     return code;
   }
-  const Schedule schedule = execution_schedule(request, model, resolve_groups(request.cluster.empty() ? "1x1" : request.cluster));
+  if (request.cluster.empty()) request.cluster = "1x1";
+  const Schedule schedule = execution_schedule(request, model, resolve_groups(request.cluster));
   return train_in_its_numbers(request, model, schedule, nullptr, use);
 }
 

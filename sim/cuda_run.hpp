@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 
 #include "execution_model.hpp"
@@ -24,6 +25,14 @@ class CudaRun {
   virtual bool is_root() const = 0;
   /// Brings what each process knows to the root. @param known  [values] whether the number is right here
   virtual void gather(std::span<float> values, std::span<const char> known) = 0;
+  /// Of a rank over NCCL; none: all ranks are on one GPU.
+  struct GpuMemory {
+    std::int64_t allocated;      ///< bytes, by the executor
+    std::int64_t communicators;  ///< of this rank
+    std::int64_t free_before;    ///< bytes, before they connect
+    std::int64_t free_after;     ///< bytes, after
+  };
+  virtual std::optional<GpuMemory> gpu_memory() const = 0;
   /// Each run of weights of this process's ranks, copies among them: to be set, or as they are.
   virtual void set_weights(const Numbers& fill) = 0;
   virtual void read_weights(const Numbers& visit) = 0;

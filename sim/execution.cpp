@@ -1,7 +1,9 @@
 // Builds what is executed. Not: executing it (execution.hpp).
 #include "execution.hpp"
 
+#include "tawpipe/cost/roofline.hpp"
 #include "tawpipe/schedule/gradient_norm.hpp"
+#include "tawpipe/simulate/simulator.hpp"
 #include "tawpipe/topology/cluster_file.hpp"
 
 namespace tawpipe::sim {
@@ -23,6 +25,10 @@ Schedule execution_schedule(const ExecutionRequest& request, ExecutionModel& mod
         concat("the schedule is not valid: ", first.code, ": ", first.message, "; tawpipe validate shows all findings"));
   }
   return schedule;
+}
+
+Timeline expected_timeline(const std::string& cluster, const Schedule& schedule) {
+  return Simulator{resolve_cluster(cluster), RooflineCost{}}.run(schedule);
 }
 
 }  // namespace tawpipe::sim

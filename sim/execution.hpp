@@ -14,6 +14,7 @@
 #include "cuda_run.hpp"
 #include "execution_model.hpp"
 #include "execution_request.hpp"
+#include "leave.hpp"
 #include "request.hpp"
 #include "tawpipe/analysis/validate.hpp"
 #include "tawpipe/execute/host/executor.hpp"
@@ -41,7 +42,8 @@ int with_executor(const ExecutionRequest& request, ExecutionModel model, Use&& u
   };
 #if TAWPIPE_COMMAND_HAS_MPI
   if (request.backend == "mpi") {
-    mpi::Session session{{.task_seconds = static_cast<double>(request.task_seconds)}};
+    delay_terminate();
+    mpi::Session session{{.task_seconds = static_cast<double>(request.task_seconds), .failed = leave}};
     std::optional<Schedule> schedule;
     std::string problem;
     try {

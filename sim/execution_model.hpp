@@ -12,6 +12,7 @@
 #include "tawpipe/model/dtype.hpp"
 #include "tawpipe/model/transformer.hpp"
 #include "tawpipe/schedule/schedule.hpp"
+#include "tawpipe/timeline/timeline.hpp"
 #include "tawpipe/topology/device_group.hpp"
 
 namespace tawpipe::sim {
@@ -42,5 +43,8 @@ DeviceGroups resolve_groups(const std::string& cluster);
 /// Builds and proves the schedule that `request` names for `model`, in its number format.
 /// @throws InputError  if it cannot be built; ScheduleError  if it is not valid.
 Schedule execution_schedule(const ExecutionRequest& request, ExecutionModel& model, const DeviceGroups& nodes);
+
+/// When each task of the schedule runs on `cluster` as the simulator has it: the same on all ranks.
+Timeline expected_timeline(const std::string& cluster, const Schedule& schedule);
 
 }  // namespace tawpipe::sim

@@ -10,11 +10,13 @@ namespace tawpipe::sim {
 
 /// The flags that say how a schedule is executed.
 struct ExecutionRequest {
-  std::string backend = "host";    ///< or "mpi", "cuda"
-  std::int64_t gpus = 0;           ///< of a process without a launcher (cuda); 0: as many as there are ranks
-  std::int64_t task_seconds = 60;  ///< after which a task that does not end is given up (mpi, cuda)
-  bool graph = false;              ///< every step but the first is one CUDA graph (cuda)
-  std::string cluster;             ///< ranks of each node; "": one rank, or with MPI what the launcher says
+  std::string backend = "host";        ///< or "mpi", "cuda"
+  std::int64_t gpus = 0;               ///< of a process without a launcher (cuda); 0: as many as there are ranks
+  std::int64_t task_seconds = 60;      ///< after which a task that does not end is given up (mpi, cuda)
+  std::int64_t connect_seconds = 600;  ///< the same of communicators that connect (cuda)
+  std::int64_t max_ctas = 0;           ///< most GPU processors of a communication; 0: 8 of a message, 16 of a collective (cuda)
+  bool graph = false;                  ///< every step but the first is one CUDA graph (cuda)
+  std::string cluster;                 ///< ranks of each node; "": one rank, or with MPI what the launcher says
   std::string schedule = "tawpipe";
   std::vector<std::string> options;  ///< key=value
   std::string dtype = "f32";

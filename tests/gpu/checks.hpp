@@ -6,8 +6,10 @@
 #include <exception>
 #include <string>
 
+#include "../../sim/leave.hpp"
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
+#include "tawpipe/execute/cuda/prepare.hpp"
 #include "tawpipe/execute/cuda/session.hpp"
 
 namespace gpu {
@@ -40,6 +42,7 @@ class Checks {
 /// Runs `test(checks)` where there is a GPU. @return the program's exit code
 template <class Test>
 int run(Test&& test) {
+  tawpipe::cuda::prepare_environment();
   try {
     tawpipe::cuda::visible_devices();
   } catch (const tawpipe::DeviceError& error) {
@@ -49,6 +52,11 @@ int run(Test&& test) {
   Checks checks;
   try {
     test(checks);
+  } catch (const tawpipe::DeviceError& error) {
+    std::printf("FAILED: %s\n", error.what());
+    std::fflush(stdout);
+    tawpipe::sim::leave_within(5);  // a driver may wait for what was left on the device
+    return 3;
   } catch (const std::exception& error) {
     std::printf("FAILED: %s\n", error.what());
     return 1;

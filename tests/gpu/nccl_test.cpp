@@ -1,8 +1,7 @@
 // One rank of a run over NCCL, started by ranks.py: every collective, then a recorded run under some schedules, eager and by
 // graph. nccl_test REFERENCE NODES SCHEDULE... (NODES as 2+2), or nccl_test REFERENCE NODES HOW RANK SCHEDULE: trains until
 // ended. HOW: --forever (RANK is not looked at), --graph (the same by graph), --stall (a forward of RANK never ends), --pending
-// (and 1,500 launches stand after it). Not: virtual ranks (virtual_test.cpp).
-#include <chrono>
+// (and 1,500 launches stand after it), --throw (RANK throws in its fifth step, by graph). Not: virtual ranks (virtual_test.cpp).
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -105,10 +104,11 @@ void collectives(gpu::Checks& checks, cuda::CudaDevice& device, cuda::NcclCommun
         world.group_end();
       },
       [&](std::int64_t i) { return value((rank + ranks - 1) % ranks, i); });
-  const auto half = world.split(rank % 2, -rank);
+  const auto half = world.split(rank % 2, -rank, cuda::Traffic::pairs);
   checks.that(half && half->ranks() == (ranks + 1 - rank % 2) / 2, "a split has the ranks of its colour");
   checks.that(half && half->rank() == (half->ranks() - 1 - rank / 2), "members are numbered by their keys");
-  checks.that(world.split(rank == 0 ? -1 : 0, 0).has_value() == (rank != 0), "a rank without a colour is in no part");
+  checks.that(world.split(rank == 0 ? -1 : 0, 0, cuda::Traffic::collectives).has_value() == (rank != 0),
+              "a rank without a colour is in no part");
 }
 
 /// @param compute  a stream to compute on that the executor does not own; none: its own
@@ -125,54 +125,34 @@ gpu::Trained train(const gpu::Reference& reference, const Schedule& schedule, cu
                     [&](std::span<float> values, std::span<const char> known) { executor.gather(values, known); });
 }
 
-/// A layer one of whose forwards never ends.
-class Stalling {
- public:
-  /// @param forwards  the last of so many; 0: none  @param pending  launches that stand after it
-  Stalling(gpu::Layer layer, int forwards, int pending) : layer_{std::move(layer)}, forwards_{forwards}, pending_{pending} {}
-  void use_stream(cudaStream_t stream) {
-    layer_.use_stream(stream);
-    stream_ = stream;
+/// Microbatches that a rank cannot read from its fifth step on.
+struct Failing {
+  const gpu::Reference& reference;
+  bool fails;
+  void fetch(std::int64_t step, std::int32_t microbatch, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) const {
+    if (fails && step == 5) throw DeviceError("it was told to");
+    reference.fetch(step, microbatch, tokens, targets);
   }
-  void forward(const ForwardArgs& args) {
-    layer_.forward(args);
-    const auto stand = [](void*) {
-      for (;;) std::this_thread::sleep_for(std::chrono::seconds{1});
-    };
-    if (--forwards_ != 0) return;
-    cuda::check(cudaLaunchHostFunc(stream_, stand, nullptr), "cudaLaunchHostFunc");
-    for (int i = 0; i < pending_; ++i) {
-      cuda::check(cudaMemsetAsync(args.workspace.data(), 0, 4, stream_), "cudaMemsetAsync");
-    }
-  }
-  void backward(const BackwardArgs& args) { layer_.backward(args); }
-  void backward_input(const BackwardArgs& args) { layer_.backward_input(args); }
-  void backward_weight(const BackwardArgs& args) { layer_.backward_weight(args); }
-
- private:
-  gpu::Layer layer_;
-  int forwards_;
-  int pending_;
-  cudaStream_t stream_ = nullptr;
 };
 
 /// @param how  as the first lines of this file say  @param rank  that stalls
 void train_forever(const gpu::Reference& reference, const Schedule& schedule, cuda::Session& session,
                    cuda::NcclCommunicator world, const std::string& how, int rank) {
-  const bool graph = how == "--graph";
+  const bool graph = how == "--graph" || how == "--throw";
   const bool stalls = (how == "--stall" || how == "--pending") && session.rank() == rank;
   const int forwards = stalls ? 20 : 0;  // in the second or third step
-  cuda::NcclExecutor<cuda::CudaDevice, cuda::NcclCommunicator, Stalling, gpu::Optimizer> executor{
+  cuda::NcclExecutor<cuda::CudaDevice, cuda::NcclCommunicator, gpu::Stalling, gpu::Optimizer> executor{
       schedule,
       cuda::CudaDevice{session.device()},
       std::move(world),
       [&] {
-        return Stalling{gpu::layer_of(reference), forwards, how == "--pending" ? 1500 : 0};
+        return gpu::Stalling{gpu::layer_of(reference), forwards, how == "--pending" ? 1500 : 0};
       },
       gpu::optimizer_of(reference),
       session.watched({.graph = graph})};
   for (int step = 1;; ++step) {
-    executor.run(reference, {.step = step, .learning_rate = reference.number("lr")});
+    executor.run(Failing{reference, how == "--throw" && session.rank() == rank},
+                 {.step = step, .learning_rate = reference.number("lr")});
     if (step == (graph ? 3 : 1) && session.rank() == 0) std::printf("training\n");  // by graph from the second step on
     std::fflush(stdout);
   }
@@ -187,7 +167,8 @@ int main(int argc, char** argv) {
     std::vector<std::string> names{argv + std::min(argc, 3), argv + argc};
     const bool forever = !names.empty() && names[0].starts_with("--");
     cuda::SessionOptions options;
-    options.watch = {.silence_seconds = 60, .task_seconds = forever ? 20.0 : 300.0};  // a busy machine is slow
+    // A busy machine is slow.
+    options.watch = {.silence_seconds = 60, .task_seconds = forever ? 20.0 : 300.0, .failed = sim::leave};
     cuda::Session session{cuda::read_environment(environ), options};
     session.agree(session.ranks() == DeviceGroups{nodes}.ranks() ? "" : "NODES are not the ranks that were started");
     cuda::CudaDevice device{session.device()};
@@ -202,9 +183,11 @@ int main(int argc, char** argv) {
     for (const std::string& name : names) {
       const auto schedule = gpu::schedule_of(reference, name, nodes);
       if (!schedule) continue;
-      const gpu::Trained eager = train(reference, *schedule, session, false, world.split(0, rank).value());
+      const gpu::Trained eager =
+          train(reference, *schedule, session, false, world.split(0, rank, cuda::Traffic::collectives).value());
       if (rank == 0) gpu::check(checks, reference, eager, concat(name, " on ", session.ranks(), " processes"));
-      const gpu::Trained graph = train(reference, *schedule, session, true, world.split(0, rank).value());
+      const gpu::Trained graph =
+          train(reference, *schedule, session, true, world.split(0, rank, cuda::Traffic::collectives).value());
       if (rank == 0) checks.that(graph == eager, name + ": a graph gives the same bits");
     }
     const auto schedule = gpu::schedule_of(reference, names.at(0), nodes);

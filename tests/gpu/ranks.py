@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Starts N processes of a program as ranks of one run over NCCL: ranks.py [--kill RANK | --stall] N PROGRAM ARGUMENT...
+"""Starts N processes of a program as ranks of one run over NCCL: ranks.py [--kill RANK | --throw RANK | --stall] N PROGRAM ...
 
 With fewer GPUs than ranks, each rank pretends to be a host of its own (NCCL refuses two ranks on one GPU of a host) and all go
 over sockets of this one: right numbers, no speeds. Ends with the first failing rank's code; 77 where the program skips.
 --kill RANK: once the program prints `training`, kills that rank; all others must then end by themselves with code 3 and name it.
+--throw RANK: likewise, but the rank fails by itself: all must end with code 3.
 --stall: once the program prints `training`, all ranks must end by themselves with code 3 and name a task that has stalled.
 Not: a launcher for training (torchrun, srun, mpirun).
 """
@@ -61,10 +62,13 @@ class Rank:
 
 def main():
     arguments = sys.argv[1:]
-    victim, last_words = None, None
+    victim, thrower, last_words = None, None, None
     if arguments[0] == "--kill":
         victim, arguments = int(arguments[1]), arguments[2:]
         last_words = f"rank {victim} died"
+    elif arguments[0] == "--throw":
+        thrower, arguments = int(arguments[1]), arguments[2:]
+        last_words = f"rank {thrower} failed: it was told to"
     elif arguments[0] == "--stall":
         arguments, last_words = arguments[1:], "has stalled"
     count, command = int(arguments[0]), arguments[1:]
@@ -96,7 +100,8 @@ def main():
         return 77
     if last_words:
         left = [rank for rank in ranks if rank.number != victim]
-        fine = failed_at is not None and all(rank.process.returncode == 3 and last_words in rank.text for rank in left)
+        fine = ranks[0].begun.is_set() and all(
+            rank.process.returncode == 3 and (last_words in rank.text or rank.number == thrower) for rank in left)
         print("all ranks left have named it and ended" if fine else f"FAILED: codes {codes}", flush=True)
         return 0 if fine else 1
     return next((abs(code) for code in codes if code != 0), 0)

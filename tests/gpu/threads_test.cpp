@@ -1,6 +1,6 @@
 // One process with a thread for each GPU over NCCL: a recorded run's numbers, and a rank that fails. threads_test REFERENCE
-// SCHEDULE... Skips where there is one GPU: NCCL refuses two ranks of a process on one.
-// Not: ranks as processes (nccl_test.cpp).
+// SCHEDULE..., or threads_test REFERENCE --pending SCHEDULE: a rank is held in a launch, and the process leaves with code 3.
+// Skips where there is one GPU: NCCL refuses two ranks of a process on one. Not: ranks as processes (nccl_test.cpp).
 #include <cstdio>
 #include <optional>
 #include <span>
@@ -55,6 +55,30 @@ std::string failure_of(const gpu::Reference& reference, const Schedule& schedule
   return {};
 }
 
+/// Rank 1 is held in a launch after a computation that never ends.
+void hold(const gpu::Reference& reference, const Schedule& schedule) {
+  cuda::SessionOptions options;
+  options.watch.task_seconds = 3;
+  cuda::RankThreads threads{schedule.ranks(), sim::leave, 3};
+  threads.run([&](int rank) {
+    cuda::Session session{threads, rank, options};
+    session.agree("");
+    cuda::CudaDevice device{session.device()};
+    device.use();
+    cuda::NcclCommunicator world = session.connect();
+    cuda::NcclExecutor<cuda::CudaDevice, cuda::NcclCommunicator, gpu::Stalling, gpu::Optimizer> executor{
+        schedule,
+        std::move(device),
+        std::move(world),
+        [&] {
+          return gpu::Stalling{gpu::layer_of(reference), rank == 1 ? 20 : 0, 1500};
+        },
+        gpu::optimizer_of(reference),
+        session.watched()};
+    for (int step = 1;; ++step) executor.run(reference, {.step = step, .learning_rate = reference.number("lr")});
+  });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -65,6 +89,7 @@ int main(int argc, char** argv) {
   }
   return gpu::run([&](gpu::Checks& checks) {
     const gpu::Reference reference{argc > 1 ? argv[1] : ""};
+    if (argc > 3 && std::string{argv[2]} == "--pending") hold(reference, gpu::schedule_of(reference, argv[3], {2}).value());
     for (int i = 2; i < argc; ++i) {
       const std::string name{argv[i]};
       const auto schedule = gpu::schedule_of(reference, name, {2});

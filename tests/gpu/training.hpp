@@ -2,11 +2,14 @@
 // Not: which executor or schedule (virtual_test.cpp, nccl_test.cpp).
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstring>
 #include <optional>
 #include <span>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "checks.hpp"
@@ -37,6 +40,38 @@ tawpipe::layers::cuda::DeviceAdamW<T> optimizer_of(const Reference& reference) {
            .epsilon = reference.number("eps"),
            .weight_decay = reference.number("weight_decay")}};
 }
+
+/// A layer one of whose forwards never ends.
+class Stalling {
+ public:
+  /// @param forwards  the last of so many; 0: none. @param launches  that it puts into its stream after it
+  Stalling(Layer layer, int forwards, int launches = 0) : layer_{std::move(layer)}, forwards_{forwards}, launches_{launches} {}
+  void use_stream(cudaStream_t stream) {
+    layer_.use_stream(stream);
+    stream_ = stream;
+  }
+  void forward(const tawpipe::ForwardArgs& args) {
+    layer_.forward(args);
+    if (--forwards_ != 0) return;
+    const auto stand = [](void*) {
+      for (;;) std::this_thread::sleep_for(std::chrono::seconds{1});
+    };
+    const auto nothing = [](void*) {};
+    tawpipe::cuda::check(cudaLaunchHostFunc(stream_, stand, nullptr), "cudaLaunchHostFunc");
+    for (int i = 0; i < launches_; ++i) {
+      tawpipe::cuda::check(cudaLaunchHostFunc(stream_, nothing, nullptr), "cudaLaunchHostFunc");
+    }
+  }
+  void backward(const tawpipe::BackwardArgs& args) { layer_.backward(args); }
+  void backward_input(const tawpipe::BackwardArgs& args) { layer_.backward_input(args); }
+  void backward_weight(const tawpipe::BackwardArgs& args) { layer_.backward_weight(args); }
+
+ private:
+  Layer layer_;
+  int forwards_;
+  int launches_;
+  cudaStream_t stream_ = nullptr;
+};
 
 /// Nothing where the schedule cannot have these sizes, which is right for some.
 inline std::optional<tawpipe::Schedule> schedule_of(const Reference& reference, const std::string& name,

@@ -63,9 +63,18 @@ def main():
 
         threads = train(folder, "2 threads", *cuda, "1x2", gpus=2)
         check(near(threads, host, 1e-5), "threads over NCCL train as the host does")
-        check(train(folder, "threads by graph", *cuda, "1x2", "--graph", gpus=2) == threads, "a graph with NCCL gives the same bits")
+        code, out, err = run([TAWPIPE, *flags(folder, 1, *cuda, "1x2", "--graph")], gpus=2)
+        check(code == 2 and "wait for each other in the driver" in err, f"graphs of two GPUs in a process are refused: {err.strip()}")
         processes = train(folder, "2 processes", *cuda, "1+1", processes=2)
         check(near(processes, host, 1e-5), "processes over NCCL train as the host does")
+        near_graph = train(folder, "2 processes of a host by graph", *cuda, "1x2", "--graph", gpus=2, processes=2)
+        check(near_graph == processes, "a graph with NCCL gives the same bits")
+        memory = json.loads((folder / "result.json").read_text())["gpu_memory"]
+        check(0 < memory["communicators"] < 10 and memory["free_after_connecting_bytes"] < memory["free_before_connecting_bytes"],
+              f"the report has the memory of communicators: {memory}")
+        start = [sys.executable, RANKS, "2", TAWPIPE, *flags(folder, 2, *cuda, "1+1", "--graph")]
+        code, out, err = run(start)
+        check(code == 0 and "task by task, not by graph" in out, f"messages between hosts go without a graph: code {code}")
         train(folder, "3 steps of processes", *cuda, "1+1", "--save", str(folder / "run"), steps=3, processes=2)
         rest = train(folder, "the rest on virtual ranks", *cuda, "2x2", "--gpus", "1", "--resume", str(folder / "run"))
         check(near(rest, host[3:], 1e-5), "a checkpoint of processes goes on with virtual ranks")

@@ -185,6 +185,13 @@ cudaError_t cudaHostAlloc(void** at, std::size_t bytes, unsigned) { return alloc
 cudaError_t cudaFree(void* at) { return release(at, true); }
 cudaError_t cudaFreeHost(void* at) { return release(at, false); }
 
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* all) {
+  const std::lock_guard lock{machine().mutex};
+  *free = *all = memory_of_device();
+  for (const auto& [begin, block] : machine().blocks) *free -= block.device == current_device() ? block.bytes : 0;
+  return cudaSuccess;
+}
+
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
   if (!fits(to, from, bytes, kind, false)) return fail(cudaErrorInvalidValue);
   return put(stream, [=] { std::memmove(to, from, bytes); });
@@ -229,6 +236,10 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   if (const cudaError_t error = refused(); error != cudaSuccess) return error;
   stream_of(stream).end()->wait();
   return broken() == cudaSuccess ? cudaSuccess : fail(broken());
+}
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  if (const cudaError_t error = refused(); error != cudaSuccess) return error;
+  return stream_of(stream).idle() ? cudaSuccess : fail(cudaErrorNotReady);
 }
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
   return put(stream, [=] { function(data); });
@@ -352,6 +363,10 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t ready) {
 
 // ---- what the other libraries ask -----------------------------------------------------------------------------------------
 
+void software_gpu_free(void* at) {
+  const std::lock_guard lock{machine().mutex};
+  if (machine().blocks.erase(static_cast<std::byte*>(at)) > 0) std::free(at);
+}
 unsigned long long software_gpu_capture(cudaStream_t stream) {
   const std::lock_guard lock{state_mutex()};
   const auto& capture = stream_of(stream).capture;

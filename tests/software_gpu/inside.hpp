@@ -12,6 +12,9 @@ extern "C" {
 int software_gpu_take_processors(int device, int wanted, int all);
 void software_gpu_give_processors(int device, int count);
 
+/// Frees device memory without waiting for anything.
+void software_gpu_free(void* at);
+
 /// The number of the capture that the stream is in, from 1; 0: none.
 unsigned long long software_gpu_capture(cudaStream_t stream);
 /// Calls `release(held)` once the graph that is being captured, and all that was made of it, is gone and no launch of it runs.

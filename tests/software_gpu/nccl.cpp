@@ -91,6 +91,10 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   return ncclSuccess;
 }
 ncclResult_t ncclCommAbort(ncclComm_t comm) { return abort(comm); }
+ncclResult_t ncclCommRevoke(ncclComm_t comm, int) {
+  find(comm, "ncclCommRevoke")->abort();
+  return ncclSuccess;
+}
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
   *state = find(comm, "ncclCommGetAsyncError")->state();
   return ncclSuccess;

@@ -44,6 +44,12 @@ bool ordered() {
 
 }  // namespace
 
+Communicator::Communicator(Place place) : place_{std::move(place)} {
+  cudaSetDevice(place_.device);
+  cudaMalloc(&memory_, std::size_t{1} << 20);
+}
+Communicator::~Communicator() { software_gpu_free(memory_); }
+
 // ---- the state of calls -----------------------------------------------------------------------------------------------------
 
 ncclResult_t Communicator::state() const {

@@ -32,7 +32,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   };
   enum class Life { alive, finalized, aborted, destroyed };
 
-  explicit Communicator(Place place) : place_{std::move(place)} {}
+  /// Takes a MiB of device memory.
+  explicit Communicator(Place place);
+  ~Communicator();
   const Place& place() const { return place_; }
 
   // ---- the state of calls
@@ -101,6 +103,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   void set_failed(ncclResult_t why, const std::string& words);  // mutex_ is held
 
   const Place place_;
+  void* memory_ = nullptr;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   ncclResult_t state_ = ncclSuccess;

@@ -79,6 +79,10 @@ class Stream {
     add([mark] { mark->reach(); });
     return mark;
   }
+  bool idle() {
+    const std::lock_guard lock{mutex_};
+    return queue_.empty() && !works_;
+  }
   /// The last call: the stream deletes itself once its work is done.
   void close() {
     const std::lock_guard lock{mutex_};
@@ -99,7 +103,9 @@ class Stream {
       Work next;
       {
         std::unique_lock lock{mutex_};
+        works_ = false;
         changed_.wait(lock, [&] { return !queue_.empty(); });
+        works_ = true;
         next = std::move(queue_.front());
         queue_.pop_front();
         changed_.notify_all();
@@ -116,6 +122,7 @@ class Stream {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Work> queue_;
+  bool works_ = false;
 };
 
 /// Guards captures and events, which threads of the program and of streams share.

@@ -85,6 +85,9 @@ class EmulatedDevice {
   void begin_capture(Stream stream) { machine_->begin_capture(stream.number); }
   Graph end_capture(Stream stream) { return {machine_->end_capture(stream.number)}; }
   void launch(Graph graph, Stream stream) { machine_->launch(graph.number, stream.number); }
+  std::size_t free_memory() const { return 0; }
+  void drop_graphs() {}
+  bool settle(double) const { return true; }  // its streams run only while somebody waits
 
  private:
   static void check(tawpipe::Dtype type) {

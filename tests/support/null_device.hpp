@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <vector>
 
 #include "tawpipe/backend/device_compute.hpp"
 #include "tawpipe/execute/cuda/device_api.hpp"
@@ -24,7 +25,10 @@ class NullDevice {
   struct Graph {};
 
   void use() {}
-  Stream make_stream(tawpipe::cuda::Priority) { return {streams_++}; }
+  Stream make_stream(tawpipe::cuda::Priority priority) {
+    if (priorities != nullptr) priorities->push_back(priority);
+    return {streams_++};
+  }
   Event make_event(bool) { return {events_++}; }
   std::byte* allocate(std::size_t bytes) {
     memory_.emplace_back(new std::byte[bytes + 256]);
@@ -47,8 +51,12 @@ class NullDevice {
   void begin_capture(Stream) {}
   Graph end_capture(Stream) { return {}; }
   void launch(Graph, Stream) {}
+  std::size_t free_memory() const { return 0; }
+  void drop_graphs() {}
+  bool settle(double) const { return true; }
 
   std::int64_t calls = 0;
+  std::vector<tawpipe::cuda::Priority>* priorities = nullptr;  ///< where those of streams are noted
 
  private:
   int streams_ = 0;

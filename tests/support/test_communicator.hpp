@@ -56,7 +56,7 @@ class TestCommunicator {
 
   int ranks() const { return ranks_; }
   int rank() const { return member_; }
-  std::optional<TestCommunicator> split(int colour, int key) {
+  std::optional<TestCommunicator> split(int colour, int key, tawpipe::cuda::Traffic = tawpipe::cuda::Traffic::collectives) {
     const int number = splits_++;
     std::unique_lock lock{family_->mutex};
     std::optional<TestCommunicator> made;
@@ -109,7 +109,9 @@ class TestCommunicator {
   void check() const {
     if (family_->stop != nullptr && family_->stop->load()) throw tawpipe::DeviceError("another rank has failed");
   }
-  void abort() { ++family_->aborted; }
+  static void abort_all(std::vector<TestCommunicator> all) {
+    for (const TestCommunicator& one : all) ++one.family_->aborted;
+  }
 
  private:
   TestCommunicator(Sink& sink, std::shared_ptr<Family> family, int communicator, int member, int ranks)

@@ -1,6 +1,6 @@
-// Watches over all ranks of a run, beside their data: when one dies, is silent, fails or stalls, all end with exit code 3 and a
-// message that says which rank and in which task.
-// Not: who connects them (execute/mpi/session.hpp, execute/cuda/rendezvous.hpp); recovery: a run is started again from its
+// Watches over all ranks of a run, beside their data: when one dies, is silent, fails or stalls, all are told which rank and in
+// which task. It prints nothing, takes no signal and ends no process: the program's callback does what is to be done then.
+// Not: who connects them (execute/mpi/session.hpp, execute/cuda/rendezvous.hpp); recovery: a run starts again from its
 // checkpoint.
 #pragma once
 
@@ -15,7 +15,6 @@
 #include <condition_variable>
 #include <csignal>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
 #include <functional>
 #include <mutex>
@@ -32,11 +31,18 @@
 
 namespace tawpipe::inline v0 {
 
-/// How long the watch waits.
+/// What a program does once its run has failed: told why, in one line, at most once, by a thread that the library owns. Returns
+/// soon and throws nothing. The program should then end: its other threads may wait for ever, in MPI, in NCCL, in a driver.
+using FailureCallback = std::function<void(const std::string& why)>;
+
+/// How long the watch waits, and who is told.
 struct WatchOptions {
   bool on = true;
   double silence_seconds = 5;  ///< a rank not heard of for this long has failed
   double task_seconds = 60;    ///< a task that goes on, or waits for its other ends, for this long has stalled
+  /// Called where another rank has failed, and where this one has and has not closed its watch 5 s later. Empty: executors throw
+  /// where they can.
+  FailureCallback failed{};
 };
 
 /// A way to another rank.
@@ -46,15 +52,14 @@ struct WatchPeer {
 };
 
 /// One of these on each rank, a thread each. Rank 0 has a TCP connection to every other rank. The operating system closes a
-/// dead rank's, which is seen at once; a rank that is stopped or whose host is gone is seen by its silence. Either way all
-/// remaining processes print one line and leave by `_exit(3)`, whatever their other threads wait for.
-///
-/// Where the program has not set up SIGTERM itself, it now ends the process half a second late: mpirun sends it to all ranks at
-/// once when one has died, and a second later kills them; in between they find out who it was.
+/// dead rank's, which is seen at once; a rank that is stopped or whose host is gone is seen by its silence. Either way
+/// WatchOptions::failed is called in all remaining processes, whatever their other threads wait for. Until it is closed the watch
+/// then goes on emptying its connections: closing one with something unread in it would take back what was just sent.
 class Watch {
  public:
   /// @param peers  of rank 0: a connection to every other rank; of another: one to rank 0. Not used where the watch is off.
   Watch(int rank, std::vector<WatchPeer> peers, const WatchOptions& options) : options_{options}, rank_{rank} {
+    connecting(0);
     if (!options_.on) return;
     for (WatchPeer& peer : peers) peers_.push_back(Peer{peer.rank, std::move(peer.connection), now(), {}, false});
     int ends[2];
@@ -67,7 +72,6 @@ class Watch {
     pthread_sigmask(SIG_SETMASK, &all, &before);
     thread_ = std::thread{[this] { run(); }};
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    take_terminate();
   }
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
@@ -89,7 +93,12 @@ class Watch {
     computes_ = std::move(computes);
   }
 
-  /// What fails here may be the echo of another rank's end: gives the watch time to hear of that first, and to end this process.
+  /// Tasks begun from here on may wait at least so many seconds for ranks that connect; 0: none do.
+  void connecting(double seconds) {
+    task_limit_.store(static_cast<std::int64_t>(std::max(seconds, options_.task_seconds) * 1e9));
+  }
+
+  /// What fails here may be the echo of another rank's end: gives the watch time to hear of that first.
   void await_news() const {
     if (thread_.joinable()) std::this_thread::sleep_for(std::chrono::seconds{2});
   }
@@ -98,26 +107,31 @@ class Watch {
   void fail(const std::string& why) {
     if (!thread_.joinable()) return;
     std::unique_lock lock{mutex_};
+    if (failing_.load()) return;
     if (failure_.empty()) failure_ = concat("rank ", rank_, " failed: ", one_line(why));
-    wake(wake_byte);
+    wake();
     announced_condition_.wait_for(lock, std::chrono::seconds{2}, [&] { return announced_; });
   }
   bool failed() const { return failing_.load(); }
+  /// Whether who waits for another rank has to throw: the run has failed, and no callback ends the program.
+  bool must_throw() const { return failed() && !options_.failed; }
+  /// Why the run has failed, once it has.
+  std::string why() {
+    const std::lock_guard lock{mutex_};
+    return why_;
+  }
 
   /// Ends the watch in good order: all ranks must have come here (a barrier), or have failed.
   void close() {
     if (!thread_.joinable()) return;
     closing_.store(true);
-    wake(wake_byte);
+    wake();
     thread_.join();
-    if (takes_terminate_) std::signal(SIGTERM, SIG_DFL);
   }
 
  private:
   static std::int64_t now() { return detail::now(); }
   static constexpr std::int32_t nothing = -1;
-  static constexpr char wake_byte = 0;
-  static constexpr char terminate_byte = 1;
   static constexpr std::int64_t second = 1'000'000'000;
   enum Kind : std::uint32_t { heartbeat = 1, stalled, failure, goodbye };
 
@@ -138,30 +152,10 @@ class Watch {
     bool left = false;  // in good order
   };
 
-  void wake(char byte) const {
+  void wake() const {
+    const char byte = 0;
     const auto written = ::write(wake_write_.get(), &byte, 1);
     static_cast<void>(written);
-  }
-
-  /// The pipe that wakes the watch, for the signal's handler. One watch of a process has it.
-  static std::atomic<int>& terminate_pipe() {
-    static std::atomic<int> pipe{-1};
-    return pipe;
-  }
-  static void on_terminate(int) {
-    const int error = errno;
-    const auto written = ::write(terminate_pipe().load(), &terminate_byte, 1);
-    static_cast<void>(written);
-    errno = error;
-  }
-  void take_terminate() {
-    struct sigaction now_set {};
-    if (::sigaction(SIGTERM, nullptr, &now_set) != 0 || now_set.sa_handler != SIG_DFL) return;
-    terminate_pipe().store(wake_write_.get());
-    struct sigaction own {};
-    own.sa_handler = &on_terminate;
-    own.sa_flags = SA_RESTART;
-    takes_terminate_ = ::sigaction(SIGTERM, &own, nullptr) == 0;
   }
 
   // ---- the watch's own thread ----
@@ -175,7 +169,7 @@ class Watch {
         if (peer.connection.open()) fds.push_back({peer.connection.fd(), POLLIN, 0});
       }
       ::poll(fds.data(), fds.size(), 100);
-      drain_wakes(fds[0]);
+      drain(fds[0]);
       const std::int64_t time = now();
       if (time - last > second) {  // this process itself was stopped: the others may well have been, too
         paused_ = time - last;
@@ -183,8 +177,7 @@ class Watch {
       }
       last = time;
       for (Peer& peer : peers_) listen(peer);
-      if (own_failure()) continue;
-      look_for_terminate(time);
+      if (own_failure() || failing_.load()) continue;
       if (time - beat >= second / 10) {
         beat = time;
         const std::string mine = own_activity();
@@ -192,7 +185,7 @@ class Watch {
         look_for_stalls(time);
       }
       for (const Peer& peer : peers_) {
-        if (!peer.left && static_cast<double>(time - peer.heard) > options_.silence_seconds * 1e9) {
+        if (!failing_.load() && !peer.left && static_cast<double>(time - peer.heard) > options_.silence_seconds * 1e9) {
           stop(concat("rank ", peer.rank, " has been silent for ", (time - peer.heard) / second, " s; ", last_words(peer)), -1);
         }
       }
@@ -200,19 +193,10 @@ class Watch {
     for (Peer& peer : peers_) peer.connection.send(goodbye, {});
   }
 
-  void drain_wakes(const pollfd& pipe) {
+  static void drain(const pollfd& pipe) {
     char bytes[64];
-    if ((pipe.revents & POLLIN) == 0) return;
-    const auto got = ::read(pipe.fd, bytes, sizeof bytes);
-    for (auto i = got; i-- > 0;) {
-      if (bytes[i] == terminate_byte && terminated_ == 0) terminated_ = now();
+    while ((pipe.revents & POLLIN) != 0 && ::read(pipe.fd, bytes, sizeof bytes) == sizeof bytes) {
     }
-  }
-  /// Ends as the signal would have, once nobody has told of a failure that explains it.
-  void look_for_terminate(std::int64_t time) {
-    if (terminated_ == 0 || time - terminated_ < second / 2) return;
-    std::signal(SIGTERM, SIG_DFL);
-    ::kill(::getpid(), SIGTERM);
   }
 
   void listen(Peer& peer) {
@@ -246,10 +230,11 @@ class Watch {
   /// Whether this rank has failed by itself: then the others have been told, and the program is given time to end.
   bool own_failure() {
     std::unique_lock lock{mutex_};
-    if (failure_.empty()) return false;
+    if (failure_.empty() || told_) return false;
     if (!failing_.load()) {
       failing_.store(true);
       failed_at_ = now();
+      why_ = failure_;
       for (Peer& peer : peers_) peer.connection.send(failure, failure_);
     }
     // Rank 0 stays until the others have gone: its end would be news of its own.
@@ -259,7 +244,7 @@ class Watch {
     const bool late = now() - failed_at_ > 5 * second;
     const std::string why = failure_;
     lock.unlock();
-    if (late) leave(why);
+    if (late) tell(why);
     return true;
   }
 
@@ -267,11 +252,11 @@ class Watch {
     for (std::size_t lane = 0; lane < activities_.size(); ++lane) {
       const std::int32_t task = activities_[lane].task.load(std::memory_order_acquire);
       const std::int64_t went_on = time - activities_[lane].since.load(std::memory_order_relaxed);
-      if (task == nothing || static_cast<double>(went_on) <= options_.task_seconds * 1e9) continue;
+      if (task == nothing || went_on <= task_limit_.load()) continue;
       const std::string why = concat("rank ", rank_, " has stalled: ", words({static_cast<std::int32_t>(lane), task, went_on}));
-      if (rank_ == 0) stop(why + longest_computation(rank_), -1);
+      if (rank_ == 0) return stop(why + longest_computation(rank_), -1);
       if (!reported_) peers_.front().connection.send(stalled, why);  // rank 0 knows what the others do, and tells all
-      if (reported_ && time - failed_at_ > 2 * second) leave(why);
+      if (reported_ && time - failed_at_ > 2 * second) stop(why, -1);
       if (!reported_) failed_at_ = time;
       reported_ = true;
       return;
@@ -323,36 +308,27 @@ class Watch {
                                                       : concat("; at work for longest is rank ", who, ": ", words(longest));
   }
 
-  /// Tells the others, prints and ends the process. Does nothing where this rank itself is the one that fails.
+  /// Tells the others and this program. Does nothing where this rank itself is the one that fails.
   /// @param told_by  a rank that knows already; -1: none
   void stop(const std::string& why, int told_by) {
-    if (failing_.exchange(true)) return;
+    {
+      const std::lock_guard lock{mutex_};
+      if (failing_.exchange(true)) return;
+      why_ = why;
+      announced_ = true;  // nothing of this rank's own is to be told any more
+    }
+    announced_condition_.notify_all();
     if (rank_ == 0) {
       for (Peer& peer : peers_) {
         if (peer.rank != told_by) peer.connection.send(failure, why);
       }
     }
-    leave(why);
+    tell(why);
   }
 
-  [[noreturn]] void leave(const std::string& why) {
-    ::alarm(3);  // should even these few lines be kept from ending
-    if (ftrylockfile(stdout) == 0) std::fflush(stdout);
-    const std::string line = concat("tawpipe: rank ", rank_, " stops: ", one_line(why), "\n");
-    const auto written = ::write(STDERR_FILENO, line.data(), line.size());
-    static_cast<void>(written);
-    // All leave a host at the same moment, at least 0.3 s from now: Open MPI's mpirun kills the rest as soon as two have left,
-    // and by then all must have said why. Until then connections are emptied: closing one with something unread in it would
-    // take back what was just sent.
-    const std::int64_t leave_at = (now() + second * 3 / 10 + second / 2 - 1) / (second / 2) * (second / 2);
-    while (now() < leave_at - second / 50) {
-      for (Peer& peer : peers_) {
-        if (peer.connection.open() && !peer.connection.receive()) peer.connection.close();
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds{5});
-    }
-    std::this_thread::sleep_until(std::chrono::steady_clock::time_point{std::chrono::nanoseconds{leave_at}});
-    ::_exit(3);
+  void tell(const std::string& why) {
+    told_ = true;
+    if (options_.failed) options_.failed(concat("rank ", rank_, " stops: ", one_line(why)));
   }
 
   WatchOptions options_;
@@ -365,12 +341,13 @@ class Watch {
   std::function<std::string(int, std::int32_t)> describe_;
   std::function<bool(std::int32_t)> computes_;
   std::string failure_;  ///< of this rank itself
+  std::string why_;      ///< the run has failed
+  bool told_ = false;    ///< the program
   bool announced_ = false;
   std::condition_variable announced_condition_;
   std::int64_t failed_at_ = 0;
-  std::int64_t paused_ = 0;      ///< how long this process stood still, when it last did
-  std::int64_t terminated_ = 0;  ///< when SIGTERM came
-  bool takes_terminate_ = false;
+  std::int64_t paused_ = 0;  ///< how long this process stood still, when it last did
+  std::atomic<std::int64_t> task_limit_{0};
   bool reported_ = false;  ///< that a task of this rank has stalled
   std::atomic<bool> failing_{false};
   std::atomic<bool> closing_{false};

@@ -9,6 +9,7 @@
 #include <string>
 #include <thread>
 
+#include "../../../sim/leave.hpp"
 #include "support/toy_training.hpp"
 #include "tawpipe/execute/mpi/executor.hpp"
 
@@ -78,8 +79,9 @@ int run(const std::string& way, int rank, std::int64_t milliseconds, const Watch
 int main(int argc, char** argv) {
   if (argc != 6) return 2;
   try {
+    sim::delay_terminate();
     return run(argv[1], std::atoi(argv[2]), std::atoi(argv[3]),
-               {.silence_seconds = std::atof(argv[4]), .task_seconds = std::atof(argv[5])});
+               {.silence_seconds = std::atof(argv[4]), .task_seconds = std::atof(argv[5]), .failed = sim::leave});
   } catch (const std::exception& error) {
     std::fprintf(stderr, "tawpipe: %s\n", error.what());
     return 3;

@@ -5,8 +5,10 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -38,7 +40,7 @@ class CudaDevice {
     return *this;
   }
   ~CudaDevice() {
-    if (memory_.empty()) return;  // moved from
+    if (memory_.empty() || abandoned_) return;  // moved from, or with work that does not end
     int before = 0;
     cudaGetDevice(&before);
     cudaSetDevice(index_);
@@ -91,7 +93,7 @@ class CudaDevice {
   void record(const Event& event, Stream stream) {
     check(cudaEventRecord(event.order, stream), "cudaEventRecord");
     if (event.time == nullptr) return;
-    const bool captured = capturing_ && captures(stream);
+    const bool captured = capturing_ != nullptr && captures(stream);
     check(cudaEventRecordWithFlags(event.time, stream, captured ? cudaEventRecordExternal : cudaEventRecordDefault),
           "cudaEventRecordWithFlags");
   }
@@ -135,14 +137,15 @@ class CudaDevice {
   void begin_capture(Stream stream) {
     // Of this thread alone: other threads, such as NCCL's own, may call what a capture would not allow.
     check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
-    capturing_ = true;
+    capturing_ = stream;
   }
   Graph end_capture(Stream stream) {
-    capturing_ = false;
+    capturing_ = nullptr;
     cudaGraph_t graph = nullptr;
     check(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
     cudaGraphExec_t ready = nullptr;
-    const cudaError_t status = cudaGraphInstantiate(&ready, graph, 0);
+    // Each node with the priority of the stream that it was captured in, not all with that of the launch.
+    const cudaError_t status = cudaGraphInstantiate(&ready, graph, cudaGraphInstantiateFlagUseNodePriority);
     cudaGraphDestroy(graph);
     check(status, "cudaGraphInstantiate");
     graphs_.push_back(ready);
@@ -150,6 +153,34 @@ class CudaDevice {
     return ready;
   }
   void launch(Graph graph, Stream stream) { check(cudaGraphLaunch(graph, stream), "cudaGraphLaunch"); }
+
+  std::size_t free_memory() {
+    std::size_t free = 0;
+    std::size_t all = 0;
+    check(cudaMemGetInfo(&free, &all), "cudaMemGetInfo");
+    return free;
+  }
+  void drop_graphs() {
+    cudaSetDevice(index_);
+    if (capturing_ != nullptr) {
+      cudaGraph_t unfinished = nullptr;
+      cudaStreamEndCapture(std::exchange(capturing_, nullptr), &unfinished);
+      if (unfinished != nullptr) cudaGraphDestroy(unfinished);
+    }
+    for (const Graph graph : std::exchange(graphs_, {})) cudaGraphExecDestroy(graph);
+    cudaGetLastError();
+  }
+  bool settle(double seconds) {
+    cudaSetDevice(index_);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>{seconds};
+    const auto busy = [](const OwnStream& one) { return cudaStreamQuery(one.stream) == cudaErrorNotReady; };
+    while (std::any_of(streams_.begin(), streams_.end(), busy) && !abandoned_) {
+      abandoned_ = std::chrono::steady_clock::now() > end;
+      std::this_thread::sleep_for(std::chrono::milliseconds{1});
+    }
+    cudaGetLastError();
+    return !abandoned_;
+  }
 
  private:
   struct OwnStream {
@@ -168,6 +199,7 @@ class CudaDevice {
   void swap(CudaDevice& other) {
     std::swap(index_, other.index_);
     std::swap(capturing_, other.capturing_);
+    std::swap(abandoned_, other.abandoned_);
     std::swap(partials_, other.partials_);
     std::swap(streams_, other.streams_);
     std::swap(events_, other.events_);
@@ -177,8 +209,9 @@ class CudaDevice {
   }
 
   int index_ = 0;
-  bool capturing_ = false;
-  double* partials_ = nullptr;  ///< scratch of add_squares on streams of others
+  cudaStream_t capturing_ = nullptr;  ///< the first of them
+  bool abandoned_ = false;            ///< its streams do not come to their ends
+  double* partials_ = nullptr;        ///< scratch of add_squares on streams of others
   std::vector<OwnStream> streams_;
   std::vector<Event> events_;
   std::vector<Graph> graphs_;

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "tawpipe/backend/device_compute.hpp"
 #include "tawpipe/core/error.hpp"
@@ -29,8 +30,13 @@ enum class Priority : std::uint8_t { normal, high };
 /// - Between `begin_capture` and `end_capture` on its first stream, work put into this stream, and into streams that wait for
 ///   events recorded in it, becomes part of a graph instead of running. All of them must have been waited for by the first stream
 ///   when the capture ends. Timed events are recorded anew by every launch of the graph and can be read after it.
+/// - A stream takes so many pieces of work (CUDA: about 1,000), then the call that brings the next one blocks the host.
 /// - Every function throws DeviceError if the device fails; work that failed earlier may be reported by a later call.
-/// - One host thread at a time uses a device, after calling `use()` in it.
+/// - One host thread at a time uses a device, after calling `use()` in it. A second one may call `finished` and
+///   `seconds_between` meanwhile.
+/// - After a failure, `drop_graphs` ends a capture and drops all graphs, running ones included; `settle` gives streams some
+/// seconds
+///   to come to their ends. Where they do not, nothing of the device is freed any more, which would wait for them.
 template <class D>
 concept DeviceApi = std::movable<D> &&
     requires(D& device, typename D::Stream stream, typename D::Event event, typename D::Graph graph, std::byte* to,
@@ -61,6 +67,10 @@ concept DeviceApi = std::movable<D> &&
   { device.begin_capture(stream) } -> std::same_as<void>;
   { device.end_capture(stream) } -> std::same_as<typename D::Graph>;  ///< may block; the graph is ready to launch
   { device.launch(graph, stream) } -> std::same_as<void>;
+
+  { device.free_memory() } -> std::same_as<std::size_t>;  ///< bytes
+  { device.drop_graphs() } -> std::same_as<void>;         ///< throws nothing
+  { device.settle(double{}) } -> std::same_as<bool>;      ///< whether all streams have come to their ends; throws nothing
 };
 
 /// A communicator has failed, which may well be another rank's doing.
@@ -71,9 +81,12 @@ class PeerError : public DeviceError {
 /// How an all-reduce puts numbers together.
 enum class Reduction : std::uint8_t { sum, maximum };
 
+/// What a communicator is made for: sends and receives alone need less of a device.
+enum class Traffic : std::uint8_t { pairs, collectives };
+
 /// A communicator of some ranks, this process's (or object's) among them. Modelled on NCCL's.
 ///
-/// - All functions but `split`, `check` and `abort` put a communication into `stream` and return; the first use of a peer or
+/// - All functions but `split`, `check` and `abort_all` put a communication into `stream` and return; the first use of a peer or
 ///   collective may block the host until its peers use it too. On one communicator all members call the same collectives in the
 ///   same order with the same count, type and root; a send meets the receive of its peer in order, without tags; calls on one
 ///   communicator do not overtake each other, whatever their streams.
@@ -83,7 +96,8 @@ enum class Reduction : std::uint8_t { sum, maximum };
 ///   reduce_scatter at its own member's place in `from`. A count of 0 is never passed.
 /// - Sums of bf16 and f16 are rounded to the type. Members are numbered from 0 by `split`'s key.
 /// - Every function throws DeviceError, PeerError among them, if the communicator fails; it can then only be aborted and
-/// destroyed.
+///   destroyed.
+/// - A thread other than the one that calls all else may call `check`.
 template <class C, class S>
 concept CommunicatorApi = std::movable<C> &&
     requires(C& comm, S stream, std::byte* to, const std::byte* from, std::int64_t count, Dtype type, int member) {
@@ -91,7 +105,7 @@ concept CommunicatorApi = std::movable<C> &&
   { comm.rank() } -> std::same_as<int>;
   /// Collective, blocks: a new communicator for each colour of 0 or more, its members in the order of their keys (the same lane
   /// limits and time limit as this one's); nothing for a negative colour.
-  { comm.split(member, member) } -> std::same_as<std::optional<C>>;  ///< colour, key
+  { comm.split(member, member, Traffic::pairs) } -> std::same_as<std::optional<C>>;  ///< colour, key
   { comm.group_begin() } -> std::same_as<void>;
   { comm.group_end() } -> std::same_as<void>;
   { comm.send(from, count, type, member, stream) } -> std::same_as<void>;
@@ -102,7 +116,9 @@ concept CommunicatorApi = std::movable<C> &&
   { comm.reduce_scatter(from, to, count, type, stream) } -> std::same_as<void>;     ///< count: of each member's part
   { comm.all_reduce(from, to, count, type, Reduction::sum, stream) } -> std::same_as<void>;
   { comm.check() } -> std::same_as<void>;  ///< throws if a communication under way has failed; does not wait
-  { comm.abort() } -> std::same_as<void>;  ///< what is under way ends, unfinished; throws nothing
+  /// What is under way on all of them ends, unfinished; blocks until it has, and until no graph has any of it: one by one they
+  /// would wait for each other. Throws nothing.
+  { C::abort_all(std::vector<C>{}) } -> std::same_as<void>;
 };
 
 }  // namespace tawpipe::cuda

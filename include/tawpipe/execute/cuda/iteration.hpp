@@ -3,10 +3,12 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <span>
 #include <string>
 #include <thread>
@@ -30,16 +32,23 @@ struct ExecutorOptions {
   /// Every iteration but the first is one launch of a captured graph. The first runs as it is: it connects communicators and
   /// loads kernels, which a capture must not. A change between clipping and none captures again.
   bool graph = false;
-  bool timeline = true;                     ///< measure it: two timed events a task
-  Priority compute = Priority::high;        ///< of the stream that computes
-  Priority communicate = Priority::normal;  ///< of all others
+  bool timeline = true;                 ///< measure it: two timed events a task
+  Priority compute = Priority::normal;  ///< of the stream that computes
+  /// Of all others, with their copies and sums: communications take few processors, and what others wait for should have them
+  /// as soon as any is free.
+  Priority communicate = Priority::high;
   /// Of the schedule: memory is laid out for it (plan_buffers) and tasks are issued in its order; the same on all ranks. Null:
   /// for any timing, in the order of their ids.
   const Timeline* expected = nullptr;
   double time_limit = 0;  ///< seconds that an iteration may take before DeviceError; 0: any
-  double task_limit = 0;  ///< of NcclExecutor: the same of a task, which is named; 0: any. Needs the timeline
-  Watch* watch =
-      nullptr;  ///< of NcclExecutor: is told what each lane is at, and ends the iteration where another rank has failed
+
+  // ---- of NcclExecutor alone
+
+  double task_limit = 0;       ///< the same of a task, which is named; 0: any. Needs the timeline
+  double connect_limit = 600;  ///< the same of a task of the first iteration, in which communicators connect
+  double abort_limit = 4;      ///< seconds that an abort may take: then all is left as it is, and the error thrown
+  Watch* watch = nullptr;      ///< is told what each lane is at, and ends the iteration where another rank has failed
+  FailureCallback failed{};    ///< told before communicators are aborted, and of a task that is over its limit
 };
 
 /// The order in which tasks are issued, the same on all ranks and topological: by their expected start, then by id.
@@ -66,16 +75,24 @@ class TaskClock {
       at_[t] = static_cast<std::int32_t>(events_.size());
       events_.push_back({device.make_event(true), device.make_event(true)});
     }
+    recorded_ = std::make_unique<std::atomic<std::uint32_t>[]>(events_.size() + 1);
   }
 
   /// All times count from here.
-  void begin(Device& device, Stream stream) const { device.record(begin_, stream); }
+  void begin(Device& device, Stream stream) const {
+    device.record(begin_, stream);
+    recorded_[events_.size()].store(iteration_);
+  }
   void start(Device& device, TaskId task, Stream stream) const {
     if (at_[index(task)] >= 0) device.record(of(task).start, stream);
   }
   void end(Device& device, TaskId task, Stream stream) const {
-    if (at_[index(task)] >= 0) device.record(of(task).end, stream);
+    if (at_[index(task)] < 0) return;
+    device.record(of(task).end, stream);
+    recorded_[place(task)].store(iteration_);
   }
+  /// The iteration is a launch of a graph, which records all events.
+  void launched() { launched_.store(iteration_); }
 
   /// What is not measured here starts and ends at 0. @pre the iteration has ended
   Timeline read(Device& device) const {
@@ -91,15 +108,16 @@ class TaskClock {
   }
   /// To be called before an iteration is put into the streams: `ended` counts from here.
   void arm(Device& device, Stream stream) {
+    ++iteration_;
     std::swap(armed_, before_);
     if (!ever_armed_) device.record(before_, stream);
     ever_armed_ = true;
     device.record(armed_, stream);
   }
-  /// Whether the iteration has begun since `arm`: all ranks have come.
-  bool begun(Device& device) const { return reached(device, begin_); }
+  /// Whether the iteration has begun since `arm`: all ranks have come. This and `ended` may be asked by a second thread.
+  bool begun(Device& device) const { return reached(device, begin_, events_.size()); }
   /// Whether the task's end has been reached since `arm`. True of what is not measured here.
-  bool ended(Device& device, TaskId task) const { return at_[index(task)] < 0 || reached(device, of(task).end); }
+  bool ended(Device& device, TaskId task) const { return at_[index(task)] < 0 || reached(device, of(task).end, place(task)); }
   /// The first of these tasks that has not ended since `arm`; none if all have.
   TaskId first_unfinished(Device& device, std::span<const Launch> lane) const {
     for (const Launch& launch : lane) {
@@ -115,11 +133,13 @@ class TaskClock {
   };
   /// A graph's events are recorded anew only when their turn comes, and until then have the times of the launch before. Times are
   /// asked for forwards only, from the arming before the last: no event here is older.
-  bool reached(Device& device, typename Device::Event event) const {
+  bool reached(Device& device, typename Device::Event event, std::size_t place) const {
+    if (recorded_[place].load() != iteration_ && launched_.load() != iteration_) return false;  // not issued so far
     return device.finished(armed_) && device.finished(event) &&
            device.seconds_between(before_, event) >= device.seconds_between(before_, armed_);
   }
-  const Events& of(TaskId task) const { return events_[static_cast<std::size_t>(at_[index(task)])]; }
+  std::size_t place(TaskId task) const { return static_cast<std::size_t>(at_[index(task)]); }
+  const Events& of(TaskId task) const { return events_[place(task)]; }
   static TimePoint point(double seconds) { return TimePoint{Duration{static_cast<std::int64_t>(std::max(seconds, 0.0) * 1e12)}}; }
 
   typename Device::Event begin_;
@@ -128,6 +148,9 @@ class TaskClock {
   bool ever_armed_ = false;
   std::vector<std::int32_t> at_;  ///< [task] in events_; -1: not measured
   std::vector<Events> events_;
+  std::uint32_t iteration_ = 0;
+  std::unique_ptr<std::atomic<std::uint32_t>[]> recorded_;  ///< [event] in which iteration; last the begin
+  std::atomic<std::uint32_t> launched_{0};                  ///< the last iteration that was a graph's launch
 };
 
 /// Waits until an event is reached, without taking a core from others. `poll` is called now and then and may throw.

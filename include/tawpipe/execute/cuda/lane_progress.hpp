@@ -31,19 +31,18 @@ inline std::string describe_on_lane(const Schedule& schedule, int lane, TaskId t
 /// ended; a task that waits for another lane is not at fault.
 class LaneProgress {
  public:
-  /// @param limit  seconds that a task may go on; 0: any
   /// @param watch  is told what the lanes are at; null: nobody is
-  LaneProgress(const Schedule& schedule, const Program& program, Rank rank, double limit, Watch* watch)
+  LaneProgress(const Schedule& schedule, const Program& program, Rank rank, Watch* watch)
       : schedule_{schedule},
         program_{program},
         rank_{rank},
-        limit_{limit},
         watch_{watch},
         lanes_(static_cast<std::size_t>(program.lanes())),
         ended_(schedule.tasks().size(), 0) {}
 
-  /// An iteration begins.
-  void begin() {
+  /// An iteration begins, or has ended. @param limit  seconds that a task may go on; 0: any
+  void begin(double limit) {
+    limit_ = limit;
     ended_.assign(ended_.size(), 0);
     for (std::size_t l = 0; l < lanes_.size(); ++l) leave(l, 0);
   }
@@ -93,7 +92,7 @@ class LaneProgress {
   const Schedule& schedule_;
   const Program& program_;
   Rank rank_;
-  double limit_;
+  double limit_ = 0;
   Watch* watch_;
   std::vector<Lane> lanes_;
   std::vector<char> ended_;  ///< [task] of this rank

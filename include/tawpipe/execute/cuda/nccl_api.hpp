@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -23,12 +24,18 @@
 #include "tawpipe/execute/cuda/device_api.hpp"
 #include "tawpipe/execute/detail/clock.hpp"
 
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 9)
+#pragma weak ncclCommRevoke  // the NCCL that a program runs with may be older
+#endif
+
 namespace tawpipe::inline v0::cuda {
 
 /// How NCCL is used.
 struct NcclOptions {
-  int max_ctas = 0;     ///< most blocks a communication takes from computation; 0: NCCL chooses
-  double seconds = 60;  ///< a communicator that is not ready for the next call for so long has failed
+  /// Most blocks, each a processor of the GPU, that a communication takes from computation while it runs or waits; 0: 8 for
+  /// sends and receives, 16 for collectives, about what one NVLink's GPU needs.
+  int max_ctas = 0;
+  double seconds = 600;  ///< a communicator that is not ready for the next call for so long has failed
   /// Of ranks that are threads: true once one of them has failed (RankThreads::failed). Null: nobody else is in this process.
   const std::atomic<bool>* stop = nullptr;
 };
@@ -41,7 +48,7 @@ inline std::string new_communicator_id() {
   return {id.internal, sizeof id.internal};
 }
 
-/// A NCCL communicator of one rank, owned unless it was adopted. No call blocks for longer than the time limit.
+/// A NCCL communicator of one rank, owned unless it was adopted. No call waits longer than the time limit for another rank.
 class NcclCommunicator {
  public:
   /// Collective over `ranks` callers, each with its GPU current.
@@ -52,13 +59,14 @@ class NcclCommunicator {
       throw DeviceError(concat("the id of a communicator has ", id.size(), " bytes; it must have ", sizeof unique.internal));
     }
     std::memcpy(unique.internal, id.data(), id.size());
-    ncclConfig_t config = configuration();
+    ncclConfig_t config = configuration(Traffic::collectives);
     own_ = true;
     start([&] { return ncclCommInitRankConfig(&comm_, ranks, unique, rank, &config); }, "ncclCommInitRankConfig");
     learn();
   }
-  /// Uses a communicator that a framework owns: it is never finalized, destroyed or aborted here. Its calls may block if it was
-  /// made so; then this library's time limit does not hold for it.
+  /// Uses a communicator that a framework owns: it is never finalized, destroyed or aborted here. Where an iteration fails, what
+  /// is under way on it is revoked (NCCL 2.28.9 and later; before, it stays until its owner aborts it); it can then only be
+  /// destroyed. Its calls may block if it was made so; then this library's time limit does not hold for it.
   static NcclCommunicator adopt(ncclComm_t comm, const NcclOptions& options = {}) {
     if (comm == nullptr) throw DeviceError("a null NCCL communicator cannot be used");
     NcclCommunicator one{options};
@@ -83,21 +91,23 @@ class NcclCommunicator {
         failed_ = true;
       }
     }
-    ncclCommAbort(comm_);
+    ncclCommAbort(comm_);  // of a failed one that nobody has aborted with all others
   }
 
   ncclComm_t get() const { return comm_; }
   int ranks() const { return ranks_; }
   int rank() const { return rank_; }
 
-  std::optional<NcclCommunicator> split(int colour, int key) {
+  std::optional<NcclCommunicator> split(int colour, int key, Traffic traffic) {
     NcclCommunicator part{options_};
-    ncclConfig_t config = configuration();
+    part.calls_ = calls_;
+    ncclConfig_t config = configuration(traffic);
     // NCCL writes the handle from a thread of its own, when the parent is ready again; what the call returns says nothing of
     // that.
     auto handle = std::make_unique<ncclComm_t>(nullptr);
-    cuda::check(ncclCommSplit(comm_, colour < 0 ? NCCL_SPLIT_NOCOLOR : colour, key, handle.get(), &config), "ncclCommSplit",
-                comm_);
+    cuda::check(
+        locked([&] { return ncclCommSplit(comm_, colour < 0 ? NCCL_SPLIT_NOCOLOR : colour, key, handle.get(), &config); }),
+        "ncclCommSplit", comm_);
     try {
       wait_for(ncclInProgress, "ncclCommSplit");
     } catch (const DeviceError&) {
@@ -119,45 +129,53 @@ class NcclCommunicator {
   void group_end() {
     Group& group = grouped();
     --group.depth;
-    cuda::check(ncclGroupEnd(), "ncclGroupEnd", comm_);
+    cuda::check(locked([] { return ncclGroupEnd(); }), "ncclGroupEnd", comm_);
     if (group.depth > 0) return;
     for (NcclCommunicator* const one : std::exchange(group.used, {})) one->wait_for(ncclInProgress, "ncclGroupEnd");
   }
   void send(const std::byte* from, std::int64_t count, Dtype type, int member, cudaStream_t stream) {
-    done(ncclSend(from, size(count), kind(type), member, comm_, stream), "ncclSend");
+    done("ncclSend", [&] { return ncclSend(from, size(count), kind(type), member, comm_, stream); });
   }
   void receive(std::byte* to, std::int64_t count, Dtype type, int member, cudaStream_t stream) {
-    done(ncclRecv(to, size(count), kind(type), member, comm_, stream), "ncclRecv");
+    done("ncclRecv", [&] { return ncclRecv(to, size(count), kind(type), member, comm_, stream); });
   }
   void broadcast(const std::byte* from, std::byte* to, std::int64_t count, Dtype type, int root, cudaStream_t stream) {
-    done(ncclBroadcast(from, to, size(count), kind(type), root, comm_, stream), "ncclBroadcast");
+    done("ncclBroadcast", [&] { return ncclBroadcast(from, to, size(count), kind(type), root, comm_, stream); });
   }
   void reduce(const std::byte* from, std::byte* to, std::int64_t count, Dtype type, int root, cudaStream_t stream) {
-    done(ncclReduce(from, to, size(count), kind(type), ncclSum, root, comm_, stream), "ncclReduce");
+    done("ncclReduce", [&] { return ncclReduce(from, to, size(count), kind(type), ncclSum, root, comm_, stream); });
   }
   void all_gather(const std::byte* from, std::byte* to, std::int64_t count, Dtype type, cudaStream_t stream) {
-    done(ncclAllGather(from, to, size(count), kind(type), comm_, stream), "ncclAllGather");
+    done("ncclAllGather", [&] { return ncclAllGather(from, to, size(count), kind(type), comm_, stream); });
   }
   void reduce_scatter(const std::byte* from, std::byte* to, std::int64_t count, Dtype type, cudaStream_t stream) {
-    done(ncclReduceScatter(from, to, size(count), kind(type), ncclSum, comm_, stream), "ncclReduceScatter");
+    done("ncclReduceScatter", [&] { return ncclReduceScatter(from, to, size(count), kind(type), ncclSum, comm_, stream); });
   }
   void all_reduce(const std::byte* from, std::byte* to, std::int64_t count, Dtype type, Reduction how, cudaStream_t stream) {
     const ncclRedOp_t op = how == Reduction::sum ? ncclSum : ncclMax;
-    done(ncclAllReduce(from, to, size(count), kind(type), op, comm_, stream), "ncclAllReduce");
+    done("ncclAllReduce", [&] { return ncclAllReduce(from, to, size(count), kind(type), op, comm_, stream); });
   }
 
-  void check() {
+  /// Where another thread is in a call of this rank's, it looks at nothing: ncclCommGetAsyncError completes such calls.
+  void check() const {
     look_for_stop();
+    const std::unique_lock lock{*calls_, std::try_to_lock};
+    if (!lock) return;
     ncclResult_t state = ncclSuccess;
     cuda::check(ncclCommGetAsyncError(comm_, &state), "ncclCommGetAsyncError", comm_);
-    if (state != ncclSuccess && state != ncclInProgress) failed_ = true;
     cuda::check(state, "a communication", comm_);
   }
-  void abort() {
-    failed_ = true;
-    if (comm_ == nullptr || !own_) return;
-    ncclCommAbort(comm_);
-    comm_ = nullptr;
+  static void abort_all(std::vector<NcclCommunicator> all) {
+    // All are told to end first; what ends is waited for at the end of the group, and by threads.
+    std::vector<std::jthread> revoking;
+    for (const NcclCommunicator& one : all) {
+      if (one.comm_ != nullptr && !one.own_) revoking.emplace_back([comm = one.comm_] { revoke(comm); });
+    }
+    ncclGroupStart();
+    for (NcclCommunicator& one : all) {
+      if (one.comm_ != nullptr && one.own_) ncclCommAbort(std::exchange(one.comm_, nullptr));
+    }
+    ncclGroupEnd();
   }
 
  private:
@@ -172,14 +190,26 @@ class NcclCommunicator {
 
   explicit NcclCommunicator(const NcclOptions& options) : options_{options} {}
 
-  ncclConfig_t configuration() const {
+  ncclConfig_t configuration(Traffic traffic) const {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
-    if (options_.max_ctas > 0) {
-      config.minCTAs = 1;
-      config.maxCTAs = options_.max_ctas;
-    }
+    config.minCTAs = 1;
+    config.maxCTAs = options_.max_ctas > 0 ? options_.max_ctas : traffic == Traffic::pairs ? 8 : 16;
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
+    if (traffic == Traffic::pairs) config.nvlsCTAs = 1;  // the least: NVLink SHARP, and its memory, is for collectives
+#endif
     return config;
+  }
+  /// Calls of one rank's communicators come one at a time.
+  template <class Call>
+  ncclResult_t locked(Call&& call) const {
+    const std::lock_guard lock{*calls_};
+    return call();
+  }
+  static void revoke([[maybe_unused]] ncclComm_t comm) {
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 9)
+    if (&ncclCommRevoke != nullptr) ncclCommRevoke(comm, NCCL_REVOKE_DEFAULT);
+#endif
   }
   static std::size_t size(std::int64_t count) { return static_cast<std::size_t>(count); }
   static ncclDataType_t kind(Dtype type) {
@@ -203,7 +233,7 @@ class NcclCommunicator {
     try {
       wait_for(call(), name);
     } catch (const DeviceError&) {
-      abort();  // the destructor does not run
+      ncclCommAbort(std::exchange(comm_, nullptr));  // the destructor does not run
       throw;
     }
   }
@@ -212,10 +242,12 @@ class NcclCommunicator {
     cuda::check(ncclCommUserRank(comm_, &rank_), "ncclCommUserRank", comm_);
   }
 
-  void done(ncclResult_t status, std::string_view call) {
+  template <class Call>
+  void done(std::string_view name, Call&& call) {
+    const ncclResult_t status = locked(call);
     Group& group = grouped();
-    if (group.depth == 0) return wait_for(status, call);
-    cuda::check(status, call, comm_);
+    if (group.depth == 0) return wait_for(status, name);
+    cuda::check(status, name, comm_);
     if (std::find(group.used.begin(), group.used.end(), this) == group.used.end()) group.used.push_back(this);
   }
   /// Until the communicator takes the next call. @throws DeviceError  after the time limit
@@ -224,7 +256,7 @@ class NcclCommunicator {
     const std::int64_t begun = tawpipe::detail::now();
     const std::int64_t deadline = begun + static_cast<std::int64_t>(options_.seconds * 1e9);
     while (state == ncclInProgress) {
-      cuda::check(ncclCommGetAsyncError(comm_, &state), "ncclCommGetAsyncError", comm_);
+      cuda::check(locked([&] { return ncclCommGetAsyncError(comm_, &state); }), "ncclCommGetAsyncError", comm_);
       if (state != ncclInProgress) break;
       look_for_stop();
       const std::int64_t now = tawpipe::detail::now();
@@ -242,13 +274,13 @@ class NcclCommunicator {
     if (state != ncclSuccess) failed_ = true;
     cuda::check(state, call, comm_);
   }
-  void look_for_stop() {
+  void look_for_stop() const {
     if (options_.stop == nullptr || !options_.stop->load()) return;
-    failed_ = true;
     throw DeviceError("another rank of this process has failed");
   }
   void swap(NcclCommunicator& other) {
     std::swap(options_, other.options_);
+    std::swap(calls_, other.calls_);
     std::swap(comm_, other.comm_);
     std::swap(own_, other.own_);
     std::swap(failed_, other.failed_);
@@ -257,6 +289,7 @@ class NcclCommunicator {
   }
 
   NcclOptions options_;
+  std::shared_ptr<std::mutex> calls_ = std::make_shared<std::mutex>();  ///< shared with those that are split from this one
   ncclComm_t comm_ = nullptr;
   bool own_ = false;
   bool failed_ = false;

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
+#include <exception>
 #include <limits>
 #include <optional>
 #include <span>
@@ -17,6 +17,7 @@
 #include "tawpipe/execute/cuda/device_api.hpp"
 #include "tawpipe/execute/cuda/iteration.hpp"
 #include "tawpipe/execute/cuda/lane_progress.hpp"
+#include "tawpipe/execute/cuda/observer.hpp"
 #include "tawpipe/execute/cuda/rank_communicators.hpp"
 #include "tawpipe/execute/cuda/rank_memory.hpp"
 #include "tawpipe/execute/cuda/rank_steps.hpp"
@@ -65,7 +66,8 @@ class NcclExecutor {
                 exchange_bytes},
         layer_{make_layer()},
         optimizer_{std::move(optimizer)},
-        progress_{schedule, program_, rank_, options.task_limit, options.watch} {
+        progress_{schedule, program_, rank_, options.watch},
+        observer_{[this] { look(); }, options.failed} {
     if (options.watch != nullptr) {
       options.watch->describe_by(
           [&schedule](int lane, std::int32_t task) { return describe_on_lane(schedule, lane, TaskId{task}); },
@@ -78,6 +80,7 @@ class NcclExecutor {
     sent_ = sent_of(schedule_, flow_, memory_.types());
   }
   ~NcclExecutor() {
+    observer_.end();
     if (options_.watch != nullptr) options_.watch->describe_by({}, {});
   }
   NcclExecutor(const NcclExecutor&) = delete;
@@ -90,6 +93,9 @@ class NcclExecutor {
   Bytes allocated() const { return Bytes{memory_.bytes()}; }
   /// Communicators of this rank beside the one of all ranks.
   std::size_t communicators() const { return communicators_.size(); }
+  /// Memory of the device that was free before they were made, and after the first iteration, which connects them. What others
+  /// take on the same device meanwhile counts too. Zeros before that iteration has ended.
+  ConnectionMemory connection_memory() const { return connection_memory_; }
   /// Whether this process is the one that reports and writes: rank 0.
   bool is_root() const { return number(rank_) == 0; }
 
@@ -104,26 +110,18 @@ class NcclExecutor {
   /// Brings what each rank knows to all: `values` are then right wherever any rank's are. Collective.
   /// @param known  [values] whether the number is right here
   void gather(std::span<float> values, std::span<const char> known) {
+    const auto own = [&](std::size_t i) { return known[i] != 0 ? values[i] : -std::numeric_limits<float>::infinity(); };
     guarded([&] {
       device_.use();
-      const std::size_t most = memory_.exchange().size() / sizeof(float);
-      std::vector<float> part;
-      for (std::size_t begin = 0; begin < values.size(); begin += most) {
-        const std::size_t count = std::min(most, values.size() - begin);
-        part.assign(count, -std::numeric_limits<float>::infinity());
-        for (std::size_t i = 0; i < count; ++i) {
-          if (known[begin + i] != 0) part[i] = values[begin + i];
-        }
-        largest(std::span{part}, Dtype::f32);
-        std::copy(part.begin(), part.end(), values.begin() + static_cast<std::ptrdiff_t>(begin));
-      }
+      largest<float>(values.size(), Dtype::f32, own, [&](std::size_t i, float value) { values[i] = value; });
     });
   }
 
   /// One iteration: all microbatches forward and backward, then the update. Collective. Losses, bytes sent and the timeline are
   /// those of all ranks, the same on each; the timeline counts from where all ranks have come, by each rank's own clock.
-  /// @throws InputError  naming a token that is not in the vocabulary. DeviceError  if the device or a communicator fails or the
-  /// time limit passes; all communicators are aborted then, and the program should end.
+  /// @throws InputError  naming a token that is not in the vocabulary. DeviceError  if the device or a communicator fails or a
+  /// limit passes. ExecutorOptions::failed is told then, and all communicators are aborted: the program should end. What does not
+  /// end by that within ExecutorOptions::abort_limit is left as it is, its memory and threads with it.
   template <MicrobatchTokens Source>
   host::IterationResult run(const Source& source, const host::IterationArgs& args) {
     start(source, args);
@@ -142,12 +140,13 @@ class NcclExecutor {
       memory_.fill_input(source, args, host_input_);
       device_.upload(memory_.input().data(), host_input_, memory_.input().size(), lanes_[0]);
       clock_.arm(device_, lanes_[0]);
+      observe();
       if (options_.graph && warm_) {
         if (!graph_ || captured_clip_ != clip_) capture();
         device_.launch(*graph_, lanes_[0]);
+        clock_.launched();
       } else {
         issue(clip_);
-        warm_ = true;
       }
       device_.download(host_output_, memory_.output().data(), memory_.output().size(), lanes_[0]);
       device_.record(ended_, lanes_[0]);
@@ -158,11 +157,9 @@ class NcclExecutor {
     host::IterationResult result;
     guarded([&] {
       device_.use();
-      progress_.begin();
-      await_end([&] {
-        if (!options_.timeline || !clock_.begun(device_)) return;
-        progress_.look(tawpipe::detail::now(), [&](TaskId task) { return clock_.ended(device_, task); });
-      });
+      await_end();
+      if (!warm_) connection_memory_.after = Bytes{static_cast<std::int64_t>(device_.free_memory())};
+      warm_ = true;
       result.losses.assign(static_cast<std::size_t>(schedule_.workload().microbatches()), 0.0);
       const double square = memory_.read_output(host_output_, result.losses);
       if (clip_) result.gradient_norm = std::sqrt(square);
@@ -247,6 +244,7 @@ class NcclExecutor {
 
   /// Communicators, and steps over them.
   void connect() {
+    connection_memory_.before = Bytes{static_cast<std::int64_t>(device_.free_memory())};
     const CommunicatorPlan plan = plan_communicators(schedule_, flow_, Lowering{schedule_}.has_notices());
     const std::vector<std::int32_t> own = communicators_.split(plan);
     if (plan.notices >= 0) {
@@ -288,16 +286,37 @@ class NcclExecutor {
     captured_clip_ = clip_;
   }
 
-  /// @param look  called now and then meanwhile; may throw
-  template <class Look>
-  void await_end(Look&& look) {
+  /// From here on lanes and communicators are looked at by another thread, if anybody is told of them.
+  void observe() {
+    const double limit = warm_ ? options_.task_limit : std::max(options_.task_limit, options_.connect_limit);
+    const bool limited = options_.task_limit > 0;
+    if (!options_.timeline || (options_.watch == nullptr && !limited)) return;
+    progress_.begin(limited ? limit : 0);
+    if (options_.watch != nullptr) options_.watch->connecting(warm_ ? 0 : options_.connect_limit);
+    observer_.begin();
+  }
+  /// By the observer's thread.
+  void look() {
+    device_.use();
+    try {
+      communicators_.check();
+    } catch (const PeerError&) {
+      if (options_.watch != nullptr) options_.watch->await_news();
+      throw;
+    }
+    if (clock_.begun(device_)) {
+      progress_.look(tawpipe::detail::now(), [&](TaskId task) { return clock_.ended(device_, task); });
+    }
+  }
+  void await_end() {
     const auto poll = [&] {
       communicators_.check();
-      look();
-      if (options_.watch != nullptr && options_.watch->failed()) throw DeviceError("another rank has failed");
+      observer_.check();
+      if (options_.watch != nullptr && options_.watch->must_throw()) throw DeviceError(options_.watch->why());
     };
     const bool ended = await(device_, ended_, options_.time_limit, poll);
-    progress_.begin();  // nobody is at any task now
+    observer_.end();
+    progress_.begin(0);  // nobody is at any task now
     if (ended) return;
     throw DeviceError(late_message(schedule_, options_, [&](auto&& visit) {
       for (int lane = 0; lane < program_.lanes(); ++lane) {
@@ -308,44 +327,53 @@ class NcclExecutor {
   /// What all ranks do together: where it fails on one, nothing of it may stay under way.
   template <class Do>
   void guarded(Do&& act) {
+    if (failed_) throw DeviceError("this executor has failed; the program should end");
     try {
       act();
-    } catch (const PeerError&) {
-      communicators_.abort();
+    } catch (const PeerError& error) {
       if (options_.watch != nullptr) options_.watch->await_news();
+      give_up(error.what());
       throw;
-    } catch (...) {
-      communicators_.abort();
+    } catch (const std::exception& error) {
+      give_up(error.what());
       throw;
     }
+  }
+  void give_up(const std::string& why) {
+    failed_ = true;
+    observer_.end();
+    if (options_.failed) options_.failed(why);  // before anything that may wait
+    graph_.reset();
+    device_.drop_graphs();
+    const bool gone = communicators_.abort(options_.abort_limit);
+    if (device_.settle(gone ? options_.abort_limit : 0)) return;
+    static_cast<void>(new Layer{std::move(layer_)});  // to free its memory would wait for the device
   }
 
   /// All ranks have come to this place of their streams.
   void meet(Stream stream) {
     communicators_.world().all_reduce(memory_.notice_out(), memory_.notice_in(), 1, Dtype::f32, Reduction::sum, stream);
   }
-  /// The largest of all ranks' values of each number.
-  template <class T>
-  void largest(std::span<T> values, Dtype type) {
-    const std::span<std::byte> bytes = std::as_writable_bytes(values);
+  /// The largest of all ranks' values `own(i)` of each of `count` numbers, to `take(i, value)`.
+  template <class T, class Own, class Take>
+  void largest(std::size_t count, Dtype type, Own&& own, Take&& take) {
     std::byte* const at = memory_.exchange().data();
-    window_.write(device_, at, bytes, lanes_[0]);
-    communicators_.world().all_reduce(at, at, static_cast<std::int64_t>(values.size()), type, Reduction::maximum, lanes_[0]);
-    device_.record(ended_, lanes_[0]);
-    await_end([] {});
-    window_.read(device_, bytes, at, lanes_[0]);
+    std::vector<T> part;
+    for (std::size_t begin = 0; begin < count; begin += part.size()) {
+      part.resize(std::min(memory_.exchange().size() / sizeof(T), count - begin));
+      for (std::size_t i = 0; i < part.size(); ++i) part[i] = own(begin + i);
+      window_.write(device_, at, std::as_bytes(std::span{part}), lanes_[0]);
+      communicators_.world().all_reduce(at, at, std::ssize(part), type, Reduction::maximum, lanes_[0]);
+      device_.record(ended_, lanes_[0]);
+      await_end();
+      window_.read(device_, std::as_writable_bytes(std::span{part}), at, lanes_[0]);
+      for (std::size_t i = 0; i < part.size(); ++i) take(begin + i, part[i]);
+    }
   }
   void largest_times(std::vector<TimePoint>& times) {
-    const std::size_t most = memory_.exchange().size() / sizeof(double);
-    std::vector<double> part;
-    for (std::size_t begin = 0; begin < times.size(); begin += most) {
-      part.clear();
-      for (std::size_t i = begin; i < std::min(begin + most, times.size()); ++i) {
-        part.push_back(static_cast<double>(times[i].picoseconds()));
-      }
-      largest(std::span{part}, Dtype::f64);
-      for (std::size_t i = 0; i < part.size(); ++i) times[begin + i] = TimePoint{Duration{static_cast<std::int64_t>(part[i])}};
-    }
+    largest<double>(
+        times.size(), Dtype::f64, [&](std::size_t i) { return static_cast<double>(times[i].picoseconds()); },
+        [&](std::size_t i, double value) { times[i] = TimePoint{Duration{static_cast<std::int64_t>(value)}}; });
   }
 
   const Schedule& schedule_;
@@ -361,6 +389,7 @@ class NcclExecutor {
   Layer layer_;
   Optimizer optimizer_;
   LaneProgress progress_;
+  ConnectionMemory connection_memory_;
   std::optional<RankWork> work_;
   std::byte* host_input_ = nullptr;
   std::byte* host_output_ = nullptr;
@@ -374,8 +403,10 @@ class NcclExecutor {
   Event ended_{};
   bool clip_ = false;
   bool warm_ = false;
+  bool failed_ = false;
   std::optional<typename Device::Graph> graph_;
   bool captured_clip_ = false;
+  Observer observer_;  ///< last: it looks at all the others
 };
 
 }  // namespace tawpipe::cuda

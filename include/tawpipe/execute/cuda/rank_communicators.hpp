@@ -2,10 +2,14 @@
 // Not: which communicators there are (communicators.hpp) nor when a step's turn comes (nccl_executor.hpp).
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <future>
+#include <memory>
 #include <optional>
 #include <span>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -16,6 +20,12 @@
 #include "tawpipe/execute/cuda/rank_steps.hpp"
 
 namespace tawpipe::inline v0::cuda {
+
+/// Free memory of a device around the making of communicators.
+struct ConnectionMemory {
+  Bytes before;
+  Bytes after;
+};
 
 /// The communicator of all ranks and those that are split from it.
 template <DeviceApi Device, CommunicatorApi<typename Device::Stream> Communicator>
@@ -41,7 +51,8 @@ class RankCommunicators {
     std::vector<std::int32_t> index(plan.members.size(), -1);
     for (std::size_t round = 0; round < plan.rounds.size(); ++round) {
       const std::int32_t mine = plan.in_round(round, rank);
-      std::optional<Communicator> made = world_.split(mine, mine < 0 ? 0 : plan.member_of(mine, rank));
+      const Traffic traffic = mine < 0 ? Traffic::pairs : plan.traffic[static_cast<std::size_t>(mine)];
+      std::optional<Communicator> made = world_.split(mine, mine < 0 ? 0 : plan.member_of(mine, rank), traffic);
       if (mine < 0) continue;
       index[static_cast<std::size_t>(mine)] = static_cast<std::int32_t>(own_.size());
       own_.push_back(std::move(*made));
@@ -85,9 +96,16 @@ class RankCommunicators {
     world_.check();
     for (Communicator& one : own_) one.check();
   }
-  void abort() {
-    for (Communicator& one : own_) one.abort();
-    world_.abort();
+  /// Aborts all of them, once. @return whether that has come to its end within so many seconds; if not, a thread goes on with it
+  bool abort(double seconds) {
+    std::vector<Communicator> all = std::exchange(own_, {});
+    all.push_back(std::move(world_));
+    const auto end = std::make_shared<std::promise<void>>();
+    std::thread{[end, all = std::move(all)]() mutable {
+      Communicator::abort_all(std::move(all));
+      end->set_value();
+    }}.detach();
+    return end->get_future().wait_for(std::chrono::duration<double>{seconds}) == std::future_status::ready;
   }
 
  private:

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <exception>
@@ -15,6 +16,7 @@
 
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
+#include "tawpipe/execute/watch.hpp"
 
 namespace tawpipe::inline v0::cuda {
 
@@ -24,8 +26,11 @@ namespace tawpipe::inline v0::cuda {
 /// learn of it by `failed()`, which whoever waits for another rank looks at.
 class RankThreads {
  public:
+  /// @param stuck    called by `run` where a rank has failed and some have not ended so many seconds later: they wait in a driver
+  ///                 for what will not come, and no call ends a thread. Empty: `run` waits for them
   /// @throws InputError  unless there is at least one rank.
-  explicit RankThreads(int ranks) : said_(static_cast<std::size_t>(std::max(ranks, 0))), errors_(said_.size()) {
+  explicit RankThreads(int ranks, FailureCallback stuck = {}, double seconds = 8)
+      : stuck_{std::move(stuck)}, seconds_{seconds}, said_(static_cast<std::size_t>(std::max(ranks, 0))), errors_(said_.size()) {
     if (ranks < 1) throw InputError(concat(ranks, " threads cannot run a schedule; it has at least one rank"));
   }
   RankThreads(const RankThreads&) = delete;
@@ -84,17 +89,30 @@ class RankThreads {
           changed_.notify_all();
         });
       }
+      await_end();
     }
     if (first_ < 0) return;
     const auto alike = [&](const std::exception_ptr& one) { return one && words(one) == why_; };
     const bool together = std::all_of(errors_.begin(), errors_.end(), alike);
-    const std::string name = concat("rank ", first_, " ");
-    const std::string message = together || why_.starts_with(name) ? why_ : concat(name, "failed: ", why_);
+    const std::string message = together ? why_ : first_failure();
     if (is_input(errors_[static_cast<std::size_t>(first_)])) throw InputError(message);
     throw DeviceError(message);
   }
 
  private:
+  void await_end() {
+    std::unique_lock lock{mutex_};
+    changed_.wait(lock, [&] { return ended_ == said_.size() || failed_.load(); });
+    const auto limit = std::chrono::duration<double>{seconds_};
+    if (changed_.wait_for(lock, limit, [&] { return ended_ == said_.size(); }) || !stuck_) return;
+    const std::string why = first_failure();
+    lock.unlock();
+    stuck_(why);
+  }
+  std::string first_failure() const {
+    const std::string name = concat("rank ", first_, " ");
+    return why_.starts_with(name) ? why_ : concat(name, "failed: ", why_);
+  }
   static std::string words(const std::exception_ptr& error) {
     try {
       std::rethrow_exception(error);
@@ -116,6 +134,8 @@ class RankThreads {
     }
   }
 
+  FailureCallback stuck_;
+  double seconds_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<std::string> said_;   ///< [rank] in this round

@@ -48,6 +48,16 @@ inline std::string host_name(const Environment& environment) {
   return name.data();
 }
 
+/// A launch may wait in the driver, whose locks a process's threads share, for room in a GPU's queue, while the launch of another
+/// rank, which it needs, waits for those locks.
+/// @throws InputError  with that reason.
+[[noreturn]] inline void refuse_graph_of_threads() {
+  throw InputError(
+      "graphs of several GPUs in one process can wait for each other in the driver; start a process for each GPU (torchrun, "
+      "srun, "
+      "mpirun), or leave --graph out");
+}
+
 /// How a run on GPUs begins and is watched over.
 struct SessionOptions {
   double meeting_seconds = 120;  ///< how long ranks wait for each other at the start
@@ -82,7 +92,7 @@ class Session {
   }
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
-  /// Where a process leaves by an exception of its own, all others are told and end (of a thread RankThreads::run does so).
+  /// Where a process leaves by an exception of its own, all others are told (of a thread RankThreads::run does so).
   ~Session() {
     if (!watch_) return;
     if (!together_ && std::uncaught_exceptions() > exceptions_) fail("it ended with an error of its own");
@@ -134,14 +144,22 @@ class Session {
     if (threads_ == nullptr) watch_.emplace(rank(), std::move(meeting_.peers), options_.watch);
     return NcclCommunicator{meeting_.ranks.front().token, rank(), ranks(), options_.nccl};
   }
-  /// With what sees a task that stalls: the watch, or for threads the executor itself. @pre connect() was called
+  /// With what sees a task that stalls: the watch, or for threads the executor itself; and with who is told of a failure. By
+  /// graph only where all ranks share a host: in a graph, what a message to another host needs of the host is a part of it that
+  /// waits for the host's threads. @pre connect() was called
+  /// @throws InputError  as refuse_graph_of_threads, for graphs of ranks that are threads.
   ExecutorOptions watched(ExecutorOptions options = {}) {
+    if (options.graph && ranks() > 1 && threads_ != nullptr) refuse_graph_of_threads();
+    options.graph = options.graph && one_host();
     options.watch = watch_ ? &*watch_ : nullptr;
     if (!watch_ && options_.watch.on) options.task_limit = options_.watch.task_seconds;
+    options.connect_limit = options_.nccl.seconds;
+    options.failed = [this](const std::string& why) { fail(why); };
     return options;
   }
-  /// Ends all ranks: processes with exit code 3, each with a line that names this rank and says why; threads by an exception in
-  /// whatever they do together. The caller then ends as well.
+  bool one_host() const { return std::count(hosts_.begin(), hosts_.end(), hosts_.front()) == std::ssize(hosts_); }
+  /// Tells all ranks that this one has failed and why: processes by WatchOptions::failed, threads by an exception in whatever
+  /// they do together. The caller then ends as well.
   void fail(const std::string& why) {
     if (watch_) watch_->fail(why);
     if (threads_ != nullptr) threads_->fail(rank(), why);

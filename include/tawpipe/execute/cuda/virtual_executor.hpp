@@ -108,6 +108,7 @@ class VirtualExecutor {
     if (options_.graph && warm_) {
       if (!graph_ || captured_clip_ != clip_) capture();
       device_.launch(*graph_, origin());
+      clock_.launched();
     } else {
       issue(clip_);
       warm_ = true;

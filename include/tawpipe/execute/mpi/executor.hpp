@@ -107,8 +107,8 @@ class MpiExecutor {
   /// the timeline are those of all ranks, the same on each. A communication starts when its last end is ready, and ends when
   /// its last end is done: of a short message the sender's part may end, and its next task start, before.
   /// @param observe  sees the gradients that this rank's updates use
-  /// @throws what a layer or source throws on this rank, after telling all other ranks, which then end with exit code 3; the
-  ///         program should end. DeviceError  if MPI fails.
+  /// @throws what a layer or source throws on this rank, after telling all other ranks (WatchOptions::failed); the
+  ///         program should end. DeviceError  if MPI fails, or another rank and there is no such callback.
   template <MicrobatchTokens Source>
   host::IterationResult run(const Source& source, const host::IterationArgs& args,
                             const host::GradientObserver<T>& observe = {}) {

@@ -131,6 +131,7 @@ class Lanes {
   void drive() {
     Backoff backoff;
     while (!stopped_.load()) {
+      if (session_.watch().must_throw()) throw DeviceError(session_.watch().why());
       bool moved = false;
       bool active = !outgoing_.empty();
       for (std::size_t l = 0; l < lanes_.size(); ++l) {

@@ -129,8 +129,8 @@ class Session {
     throw InputError(words);
   }
 
-  /// Ends all ranks with exit code 3, each with a line that names this rank and says why. To be called where this rank
-  /// cannot go on for a reason of its own, such as a file that cannot be written; the caller then ends as well.
+  /// Tells all ranks that this one has failed and why (WatchOptions::failed). To be called where this rank cannot go on for a
+  /// reason of its own, such as a file that cannot be written; the caller then ends as well.
   void fail(const std::string& why) { watch_->fail(why); }
 
  private:
