@@ -42,7 +42,8 @@ constexpr bool is_of_microbatch(ContentKind kind) { return ContentKind::activati
 class Content {
  public:
   constexpr Content() : Content{ContentKind::workspace} {}
-  constexpr explicit Content(ContentKind kind) : stage_{none<StageId>}, kind_{kind} {}
+  constexpr explicit Content(ContentKind kind)
+      : Content{kind, none<StageId>, std::int32_t{-1}} {}  // clang 14 takes -1 for 67108863
   /// @param stage  whose parameters they are; none where they are of no one stage
   constexpr Content(ContentKind kind, StageId stage, PiecesId parameters)
       : stage_{stage}, kind_{kind}, item_{static_cast<std::int32_t>(parameters)} {}
