@@ -74,6 +74,17 @@ class Checker:
             if found:
                 self.check_include(f"{place}:{number}", room, found[1] == '"', found[2], rooms, third_party, heavy)
 
+        if path.name == "fwd.hpp":
+            self.check_forward(place, path, lines)
+
+    def check_forward(self, place, path, lines):
+        """What a room's fwd.hpp declares, one of its headers defines in the same words."""
+        texts = [header.read_text(encoding="utf-8") for header in path.parent.glob("*.hpp")]
+        for number, line in enumerate(lines, 1):
+            name = re.match(r"((?:class|struct|enum class) \w+);$", line)
+            if name and not any(re.search(rf"^{name[1]}( final)?( :.*)? {{", text, re.MULTILINE) for text in texts):
+                self.error(f"{place}:{number}", f"no header of this room defines `{name[1]}`")
+
     def third_party_of(self, name):
         room = name.split("/")[0] if "/" in name else "."
         return self.files.get(name, {}).get("third_party", self.rooms.get(room, {}).get("third_party", []))

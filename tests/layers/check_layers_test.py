@@ -81,6 +81,12 @@ class CheckLayers(unittest.TestCase):
         self.expect("core/ids.hpp:4: error: open namespace tawpipe::inline v0", {"core/ids.hpp": OPENING + "namespace tawpipe {\n}\n"})
         self.expect("split it", {"core/ids.hpp": OPENING + "int x();\n" * 600})
 
+    def test_what_is_declared_forward_is_defined(self):
+        headers = {"schedule/fwd.hpp": OPENING + "class Schedule;\n", "schedule/schedule.hpp": OPENING + "class Schedule {\n};\n"}
+        self.assertEqual(check(headers)[0], 0)
+        headers["schedule/schedule.hpp"] = OPENING + "struct Schedule {\n};\n"
+        self.expect("schedule/fwd.hpp:4: error: no header of this room defines `class Schedule`", headers)
+
     def test_an_unknown_room_is_named(self):
         self.expect("room attic is not in", {"attic/x.hpp": OPENING})
 

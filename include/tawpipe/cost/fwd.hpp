@@ -1,0 +1,13 @@
+// Cost models: names for headers that only refer to them.
+// Not: templates, options and private helpers.
+#pragma once
+
+namespace tawpipe::inline v0 {
+
+struct FixedCost;
+struct MeasuredCost;
+struct NcclCost;
+struct Path;
+struct RooflineCost;
+
+}  // namespace tawpipe

@@ -1,0 +1,15 @@
+// Models and the work of their stages: names for headers that only refer to them.
+// Not: templates, options and private helpers.
+#pragma once
+
+namespace tawpipe::inline v0 {
+
+struct Batch;
+class ParameterOrder;
+struct ParameterRange;
+class ParameterSpace;
+struct StageWork;
+struct Transformer;
+class Workload;
+
+}  // namespace tawpipe

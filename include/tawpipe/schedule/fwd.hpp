@@ -1,0 +1,18 @@
+// Schedules, their tasks and what builds them: names for headers that only refer to them.
+// Not: templates, options and private helpers.
+#pragma once
+
+namespace tawpipe::inline v0 {
+
+struct Buffer;
+class Content;
+struct Layout;
+class RankMap;
+class Registry;
+class Schedule;
+class ScheduleBuilder;
+struct ScheduleRequest;
+struct Task;
+struct Use;
+
+}  // namespace tawpipe
