@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <tuple>
 #include <vector>
@@ -57,18 +58,21 @@ Traffic traffic_of(const Schedule& schedule, const Cluster& cluster, Algorithm a
     const auto bytes = static_cast<double>(task.bytes.total().value());
     images(task, [&](const Schedule& with_groups, const Task& image) {
       const CollectiveShape shape = communication_shape(with_groups, image, all_reduce, cluster);
-      const auto each = static_cast<std::int64_t>(shape.fraction * bytes + 0.5) * count;
+      const double part = shape.fraction * bytes + 0.5;
+      constexpr auto most = std::numeric_limits<std::int64_t>::max();
+      const auto each = part < 9.2e18 ? saturating_multiply(static_cast<std::int64_t>(part), count) : most;
+      const auto add = [each](std::int64_t& sum) { sum = saturating_add(sum, each); };
       for (const auto& [from, to] : shape.edges) {
         const bool leaves = !cluster.same_node(from, to);
-        (leaves ? total.inter_node_bytes : total.intra_node_bytes) += each;
-        total.payload_bytes[static_cast<std::size_t>(task.payload)][leaves ? 1 : 0] += each;
-        total.rank_sent_bytes[index(from)] += each;
+        add(leaves ? total.inter_node_bytes : total.intra_node_bytes);
+        add(total.payload_bytes[static_cast<std::size_t>(task.payload)][leaves ? 1 : 0]);
+        add(total.rank_sent_bytes[index(from)]);
         if (leaves) {
-          total.node_egress_bytes[index(cluster.node_of(from))] += each;
-          total.node_ingress_bytes[index(cluster.node_of(to))] += each;
+          add(total.node_egress_bytes[index(cluster.node_of(from))]);
+          add(total.node_ingress_bytes[index(cluster.node_of(to))]);
         }
         for (const LinkId link : cluster.route(from, to).links) {
-          total.link_bytes[static_cast<std::size_t>(cluster.link(link).kind)] += each;
+          add(total.link_bytes[static_cast<std::size_t>(cluster.link(link).kind)]);
         }
       }
     });

@@ -5,12 +5,47 @@
 #include <compare>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include "tawpipe/core/error.hpp"
 
 namespace tawpipe::inline v0 {
 
-/// A number of one unit. Sums, scalings and ratios compile; mixing units does not, unless physics allows it (below).
+/// Sum, difference and product that stop at the ends of the type's range, where whole numbers would wrap: what a file or a flag
+/// can make too large stays too large, and is refused or shown as such.
+template <class Rep>
+constexpr Rep saturating_add(Rep a, Rep b) {
+  if constexpr (!std::is_integral_v<Rep>)
+    return a + b;
+  else {
+    Rep sum{};
+    if (!__builtin_add_overflow(a, b, &sum)) return sum;
+    return b < 0 ? std::numeric_limits<Rep>::min() : std::numeric_limits<Rep>::max();
+  }
+}
+template <class Rep>
+constexpr Rep saturating_subtract(Rep a, Rep b) {
+  if constexpr (!std::is_integral_v<Rep>)
+    return a - b;
+  else {
+    Rep difference{};
+    if (!__builtin_sub_overflow(a, b, &difference)) return difference;
+    return b < 0 ? std::numeric_limits<Rep>::max() : std::numeric_limits<Rep>::min();
+  }
+}
+template <class Rep>
+constexpr Rep saturating_multiply(Rep a, Rep b) {
+  if constexpr (!std::is_integral_v<Rep>)
+    return a * b;
+  else {
+    Rep product{};
+    if (!__builtin_mul_overflow(a, b, &product)) return product;
+    return (a < 0) != (b < 0) ? std::numeric_limits<Rep>::min() : std::numeric_limits<Rep>::max();
+  }
+}
+
+/// A number of one unit. Sums, scalings and ratios compile; mixing units does not, unless physics allows it (below). Whole
+/// numbers saturate.
 template <class Unit, class Rep>
 class Quantity {
  public:
@@ -25,16 +60,16 @@ class Quantity {
   constexpr auto operator<=>(const Quantity&) const = default;
 
   constexpr Quantity& operator+=(Quantity other) {
-    value_ += other.value_;
+    value_ = saturating_add(value_, other.value_);
     return *this;
   }
   constexpr Quantity& operator-=(Quantity other) {
-    value_ -= other.value_;
+    value_ = saturating_subtract(value_, other.value_);
     return *this;
   }
-  friend constexpr Quantity operator+(Quantity a, Quantity b) { return Quantity{static_cast<Rep>(a.value_ + b.value_)}; }
-  friend constexpr Quantity operator-(Quantity a, Quantity b) { return Quantity{static_cast<Rep>(a.value_ - b.value_)}; }
-  friend constexpr Quantity operator*(Quantity a, Rep factor) { return Quantity{static_cast<Rep>(a.value_ * factor)}; }
+  friend constexpr Quantity operator+(Quantity a, Quantity b) { return Quantity{saturating_add(a.value_, b.value_)}; }
+  friend constexpr Quantity operator-(Quantity a, Quantity b) { return Quantity{saturating_subtract(a.value_, b.value_)}; }
+  friend constexpr Quantity operator*(Quantity a, Rep factor) { return Quantity{saturating_multiply(a.value_, factor)}; }
   friend constexpr Quantity operator*(Rep factor, Quantity a) { return a * factor; }
   friend constexpr Quantity operator/(Quantity a, Rep divisor) { return Quantity{static_cast<Rep>(a.value_ / divisor)}; }
   /// The plain ratio of two quantities of one unit.

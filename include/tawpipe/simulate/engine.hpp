@@ -191,7 +191,7 @@ class EngineRun {
   /// Now and `delay` picoseconds, in the graph's fractions. @throws InputError  if a time cannot hold that.
   std::int64_t after(std::int64_t delay) const {
     constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
-    if (delay > (most - now_) >> graph_.fraction_bits) {
+    if (delay >= (most - now_) >> graph_.fraction_bits) {
       throw InputError("the run takes longer than the 106 days that a time can hold; give shorter times or fewer microbatches");
     }
     return now_ + (delay << graph_.fraction_bits);

@@ -101,3 +101,21 @@ TEST_CASE("literals: decimal and binary prefixes, bits and bytes") {
   CHECK((0.4_Gbps).value() == Approx(5e7));
   CHECK((1.5_TFLOPS).value() == Approx(1.5e12));
 }
+
+TEST_CASE("sums and products of whole units stop at the ends of their range") {
+  constexpr Bytes most = Bytes::max();
+  constexpr Bytes least{std::numeric_limits<std::int64_t>::min()};
+  static_assert(most + 1_B == most);
+  static_assert(least - 1_B == least);
+  static_assert(most - least == most);
+  CHECK(least + Bytes{-1} == least);
+  CHECK(most * 2 == most);
+  CHECK(most * -2 == least);
+  CHECK(least * -1 == most);
+  Bytes sum = most;
+  sum += most;
+  CHECK(sum == most);
+  sum -= most;
+  CHECK(sum == 0_B);
+  CHECK(tawpipe::saturating_multiply(std::int64_t{1} << 40, std::int64_t{1} << 40) == most.value());
+}
