@@ -1,5 +1,5 @@
 // One integer type for each kind of index, so that a rank cannot be used as a node.
-// Not: the containers indexed by them (core/id_vector.hpp).
+// Not: what they name.
 #pragma once
 
 #include <concepts>

@@ -1,4 +1,4 @@
-// Tests of core/ids.hpp and core/id_vector.hpp.
+// Tests of core/ids.hpp.
 // Not: what the ids name.
 #include "tawpipe/core/ids.hpp"
 
@@ -6,11 +6,7 @@
 
 #include <cstdint>
 #include <type_traits>
-#include <vector>
 
-#include "tawpipe/core/id_vector.hpp"
-
-using tawpipe::IdVector;
 using tawpipe::NodeId;
 using tawpipe::Rank;
 using tawpipe::TaskId;
@@ -31,22 +27,4 @@ TEST_CASE("an id is no number and no other id") {
 TEST_CASE("the id of nothing is below all others") {
   CHECK(tawpipe::none<Rank> < Rank{0});
   CHECK(number(tawpipe::none<TaskId>) == -1);
-}
-
-TEST_CASE("a vector takes its own kind of id and hands out the next") {
-  IdVector<Rank, int> numbers(2, 5);
-  CHECK(numbers[Rank{1}] == 5);
-  CHECK(numbers.push_back(6) == Rank{2});
-  numbers[Rank{0}] = 4;
-  CHECK(numbers.items() == std::vector{4, 5, 6});
-  CHECK(numbers.size() == 3);
-  int sum = 0;
-  for (const int value : numbers) sum += value;
-  CHECK(sum == 15);
-  numbers.resize(5, 1);
-  CHECK(numbers[Rank{4}] == 1);
-  const IdVector<Rank, int> same{std::vector{4, 5, 6, 1, 1}};
-  CHECK(same == numbers);
-  CHECK(same[Rank{2}] == 6);
-  CHECK(IdVector<TaskId, int>{}.empty());
 }
