@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "tawpipe/core/hash_index.hpp"
 #include "tawpipe/core/ids.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 #include "tawpipe/simulate/engine.hpp"
@@ -109,44 +110,26 @@ class LaneOrder {
   std::vector<std::int32_t> free_;  ///< places in waiting_
 };
 
-/// Tasks of the engine, those with the same times and path once: a hash table.
+/// Tasks of the engine, those with the same times and path once.
 class TaskKinds {
  public:
-  explicit TaskKinds(EngineGraph& graph) : graph_{graph}, slots_(256, -1) {}
+  explicit TaskKinds(EngineGraph& graph) : graph_{graph} {}
 
   /// The number in the graph of the tasks that are like this one.
   std::int32_t find(const EngineTask& task) {
-    for (std::size_t slot = home(task);; slot = (slot + 1) & (slots_.size() - 1)) {
-      if (slots_[slot] < 0) return add(task, slot);
-      const EngineTask& known = graph_.tasks[static_cast<std::size_t>(slots_[slot])];
-      if (known.delay == task.delay && known.bytes == task.bytes && known.path == task.path) return slots_[slot];
-    }
+    const std::uint64_t hash =
+        (static_cast<std::uint64_t>(task.delay) + std::bit_cast<std::uint64_t>(task.bytes)) * 0xd1342543de82ef95U;
+    return index_.find_or_add((hash ^ hash >> 32) + static_cast<std::uint32_t>(task.path),
+                              [&](std::int32_t kind) {
+                                const EngineTask& known = graph_.tasks[static_cast<std::size_t>(kind)];
+                                return known.delay == task.delay && known.bytes == task.bytes && known.path == task.path;
+                              },
+                              [&] { graph_.tasks.push_back(task); });
   }
 
  private:
-  std::size_t home(const EngineTask& task) const {
-    std::uint64_t hash =
-        (static_cast<std::uint64_t>(task.delay) + std::bit_cast<std::uint64_t>(task.bytes)) * 0xd1342543de82ef95U;
-    hash = (hash ^ hash >> 32) + static_cast<std::uint32_t>(task.path);
-    return static_cast<std::size_t>((hash * 0x9e3779b97f4a7c15U) >> 32) & (slots_.size() - 1);
-  }
-  std::int32_t add(const EngineTask& task, std::size_t slot) {
-    const auto added = static_cast<std::int32_t>(graph_.tasks.size());
-    slots_[slot] = added;
-    graph_.tasks.push_back(task);
-    if (graph_.tasks.size() * 2 > slots_.size()) {
-      slots_.assign(slots_.size() * 4, -1);
-      for (std::int32_t kind = 0; kind <= added; ++kind) {
-        std::size_t at = home(graph_.tasks[static_cast<std::size_t>(kind)]);
-        while (slots_[at] >= 0) at = (at + 1) & (slots_.size() - 1);
-        slots_[at] = kind;
-      }
-    }
-    return added;
-  }
-
   EngineGraph& graph_;
-  std::vector<std::int32_t> slots_;
+  HashIndex index_;
 };
 
 }  // namespace tawpipe::detail

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tawpipe/core/error.hpp"
+#include "tawpipe/core/hash_index.hpp"
 #include "tawpipe/core/ids.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/cost/cost_model.hpp"
@@ -19,8 +20,8 @@ namespace tawpipe::inline v0 {
 
 namespace detail {
 
-/// The distinct paths of a schedule's communications, each asked of the cost model once: a hash table from
-/// (op, rank, peer or group), and the size where the model's paths depend on it, to the engine's path.
+/// The distinct paths of a schedule's communications, each asked of the cost model once: found by op, rank, peer or group, and
+/// by the size where the model's paths depend on it.
 template <CostModel Cost>
 class PathTable {
  public:
@@ -35,50 +36,34 @@ class PathTable {
   };
 
   PathTable(const Schedule& schedule, const Cluster& cluster, const Cost& cost, EngineGraph& graph)
-      : schedule_{schedule}, cluster_{cluster}, cost_{cost}, graph_{graph}, by_size_{paths_by_size(cost)}, slots_(256, -1) {}
+      : schedule_{schedule}, cluster_{cluster}, cost_{cost}, graph_{graph}, by_size_{paths_by_size(cost)} {}
 
   const Entry& find(const Task& task) {
     const std::int64_t size = by_size_ ? task.bytes.value() : 0;
     const std::int32_t partner = task.partner();
-    for (std::size_t slot = home(task.op, task.rank, partner, size);; slot = (slot + 1) & (slots_.size() - 1)) {
-      if (slots_[slot] < 0) return add(task, size, slot);
-      const Entry& entry = entries_[static_cast<std::size_t>(slots_[slot])];
-      if (entry.op == task.op && entry.rank == task.rank && entry.partner == partner && entry.size == size) {
-        return entry;
-      }
-    }
+    std::uint64_t hash = static_cast<std::uint64_t>(task.op) << 32 | static_cast<std::uint32_t>(task.rank);
+    hash += static_cast<std::uint64_t>(size) * 0xd1342543de82ef95U;
+    const std::int32_t found = index_.find_or_add(
+        hash * 0x9e3779b97f4a7c15U + static_cast<std::uint32_t>(partner),
+        [&](std::int32_t number) {
+          const Entry& entry = entries_[static_cast<std::size_t>(number)];
+          return entry.op == task.op && entry.rank == task.rank && entry.partner == partner && entry.size == size;
+        },
+        [&] {
+          const Path path = cost_.path(schedule_, task, cluster_);
+          entries_.push_back({task.op, task.rank, partner, size, path.loads.empty() ? -1 : graph_.add_path(path.loads),
+                              path.latency.value(), path.fraction});
+        });
+    return entries_[static_cast<std::size_t>(found)];
   }
 
  private:
-  std::size_t home(Op op, Rank rank, std::int32_t partner, std::int64_t size) const {
-    std::uint64_t hash = static_cast<std::uint64_t>(op) << 32 | static_cast<std::uint32_t>(rank);
-    hash += static_cast<std::uint64_t>(size) * 0xd1342543de82ef95U;
-    hash = hash * 0x9e3779b97f4a7c15U + static_cast<std::uint32_t>(partner);
-    return static_cast<std::size_t>((hash * 0x9e3779b97f4a7c15U) >> 32) & (slots_.size() - 1);
-  }
-
-  const Entry& add(const Task& task, std::int64_t size, std::size_t slot) {
-    const Path path = cost_.path(schedule_, task, cluster_);
-    slots_[slot] = static_cast<std::int32_t>(entries_.size());
-    entries_.push_back({task.op, task.rank, task.partner(), size, path.loads.empty() ? -1 : graph_.add_path(path.loads),
-                        path.latency.value(), path.fraction});
-    if (entries_.size() * 2 > slots_.size()) {
-      slots_.assign(slots_.size() * 4, -1);
-      for (std::size_t e = 0; e < entries_.size(); ++e) {
-        std::size_t at = home(entries_[e].op, entries_[e].rank, entries_[e].partner, entries_[e].size);
-        while (slots_[at] >= 0) at = (at + 1) & (slots_.size() - 1);
-        slots_[at] = static_cast<std::int32_t>(e);
-      }
-    }
-    return entries_.back();
-  }
-
   const Schedule& schedule_;
   const Cluster& cluster_;
   const Cost& cost_;
   EngineGraph& graph_;
   bool by_size_;
-  std::vector<std::int32_t> slots_;
+  HashIndex index_;
   std::vector<Entry> entries_;
 };
 
@@ -124,7 +109,7 @@ Timeline simulate(const Schedule& schedule, const Cluster& cluster, const Cost& 
       kinds.push_back(known_kinds.find({cost.compute_time(schedule, id<TaskId>(t), cluster).value(), 0, -1, 0}));
     } else {
       const auto& known = paths.find(task);
-      kinds.push_back(known_kinds.find({known.latency * task.bytes.repeat(),
+      kinds.push_back(known_kinds.find({saturating_multiply<std::int64_t>(known.latency, task.bytes.repeat()),
                                         known.fraction * static_cast<double>(task.bytes.total().value()), known.path, 0}));
     }
   }

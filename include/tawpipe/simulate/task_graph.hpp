@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tawpipe/core/error.hpp"
+#include "tawpipe/core/hash_index.hpp"
 #include "tawpipe/core/ids.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/core/units.hpp"
@@ -139,43 +140,27 @@ inline std::string task_fault(const TaskGraph& graph, std::size_t task) {
   return {};
 }
 
-/// Paths of two links, each pair once: a hash table from the pair to its index.
+/// Paths of two links, each pair once.
 class LinkPairs {
  public:
-  explicit LinkPairs(EngineGraph& graph) : graph_{graph}, slots_(64, -1) {}
+  explicit LinkPairs(EngineGraph& graph) : graph_{graph} {}
 
   std::int32_t find(std::int32_t out, std::int32_t in) {
-    for (std::size_t slot = home(out, in);; slot = (slot + 1) & (slots_.size() - 1)) {
-      const std::int32_t path = slots_[slot];
-      if (path < 0) return add(out, in, slot);
-      const auto loads = graph_.path_loads(path);
-      if (number(loads[0].link) == out && number(loads[1].link) == in) return path;
-    }
+    return index_.find_or_add(
+        static_cast<std::uint64_t>(static_cast<std::uint32_t>(out)) << 32 | static_cast<std::uint32_t>(in),
+        [&](std::int32_t path) {
+          const auto loads = graph_.path_loads(path);
+          return number(loads[0].link) == out && number(loads[1].link) == in;
+        },
+        [&] {
+          const LinkLoad loads[] = {{LinkId{out}, 1}, {LinkId{in}, 1}};
+          graph_.add_path(loads);
+        });
   }
 
  private:
-  std::size_t home(std::int32_t out, std::int32_t in) const {
-    const auto key = (static_cast<std::uint64_t>(static_cast<std::uint32_t>(out)) << 32) | static_cast<std::uint32_t>(in);
-    return static_cast<std::size_t>((key * 0x9e3779b97f4a7c15U) >> 32) & (slots_.size() - 1);
-  }
-  std::int32_t add(std::int32_t out, std::int32_t in, std::size_t slot) {
-    const LinkLoad loads[] = {{LinkId{out}, 1}, {LinkId{in}, 1}};
-    const std::int32_t path = graph_.add_path(loads);
-    slots_[slot] = path;
-    if (static_cast<std::size_t>(path) * 2 > slots_.size()) {
-      slots_.assign(slots_.size() * 4, -1);
-      for (std::int32_t p = 0; p <= path; ++p) {
-        const auto known = graph_.path_loads(p);
-        std::size_t at = home(number(known[0].link), number(known[1].link));
-        while (slots_[at] >= 0) at = (at + 1) & (slots_.size() - 1);
-        slots_[at] = p;
-      }
-    }
-    return path;
-  }
-
   EngineGraph& graph_;
-  std::vector<std::int32_t> slots_;
+  HashIndex index_;
 };
 
 }  // namespace detail
