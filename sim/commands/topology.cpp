@@ -66,6 +66,8 @@ std::string show_text(const Cluster& cluster) {
 
 std::string nccl_text(const Cluster& cluster) {
   if (cluster.ranks() < 2) return "";
+  constexpr int most = 65536;  // ranks times channels are looked at
+  if (cluster.ranks() > most) return fmt::format("\nNCCL's own estimate is left out beyond {} ranks\n", format_count(most));
   std::vector<Rank> all;
   for (int r = 0; r < cluster.ranks(); ++r) all.push_back(Rank{r});
   NcclRing ring = nccl_ring(all, cluster);

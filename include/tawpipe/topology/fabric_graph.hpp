@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -49,6 +51,18 @@ inline constexpr int max_fabric_nodes = 2048;
 
 namespace detail {
 
+/// @throws InputError  if finding the paths from each of `sources` over all of `links` would take more than some seconds.
+inline void check_routing_work(std::int64_t sources, std::int64_t links, std::string_view what) {
+  constexpr std::int64_t most = std::int64_t{1} << 24;
+  if (links <= most / std::max<std::int64_t>(sources, 1)) return;
+  throw InputError(
+      concat(what, " with ", sources, " ends and ", links, " links is too large; ends times links is at most ", most));
+}
+
+}  // namespace detail
+
+namespace detail {
+
 inline void check_fabric_graph(const FabricGraph& graph) {
   if (graph.nodes < 1 || graph.nodes > max_fabric_nodes) {
     throw InputError(concat("a fabric of ", graph.nodes, " nodes is impossible; it joins 1 to ", max_fabric_nodes));
@@ -82,8 +96,9 @@ inline FabricGraph leaf_spine(int nodes, int nodes_per_leaf, int spines, LinkSpe
     throw InputError(concat("a leaf-spine network of ", nodes, " nodes, ", nodes_per_leaf, " a leaf and ", spines,
                             " spines is impossible; each must be at least 1, nodes and spines at most ", most));
   }
-  FabricGraph graph{nodes};
   const int leaves = (nodes - 1) / nodes_per_leaf + 1;
+  detail::check_routing_work(nodes, std::int64_t{leaves} * spines, "a leaf-spine network");
+  FabricGraph graph{nodes};
   for (int leaf = 0; leaf < leaves; ++leaf) graph.add_switch(concat("leaf", leaf));
   for (int node = 0; node < nodes; ++node) graph.attach(node, nodes + node / nodes_per_leaf);
   for (int spine = 0; spine < spines; ++spine) {

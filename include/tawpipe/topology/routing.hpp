@@ -120,6 +120,9 @@ inline std::vector<int> spread_over_adapters(const std::vector<std::vector<int>>
 /// @see NodeGraph for an example.
 inline NodeType make_node_type(std::string name, const NodeGraph& graph) {
   detail::check_graph(name, graph);
+  const auto graph_devices = std::count_if(graph.vertices.begin(), graph.vertices.end(),
+                                           [](const auto& vertex) { return vertex.kind == VertexKind::device; });
+  detail::check_routing_work(graph_devices, static_cast<std::int64_t>(graph.edges.size()), "a node");
   NodeType type;
   std::vector<int> devices;
   std::vector<int> adapters;
@@ -205,6 +208,7 @@ inline Fabric make_fabric(const FabricGraph& graph) {
                                 : concat("switch ", quote(graph.switches[static_cast<std::size_t>(vertex - graph.nodes)]));
   };
   detail::check_fabric_graph(graph);
+  detail::check_routing_work(graph.nodes, static_cast<std::int64_t>(graph.edges.size()), "a fabric");
   Fabric fabric;
   std::vector<detail::Arc> arcs;
   for (const auto& edge : graph.edges) {
@@ -229,7 +233,8 @@ inline Fabric make_fabric(const FabricGraph& graph) {
   const auto nodes = static_cast<std::size_t>(graph.nodes);
   fabric.paths.resize(nodes * nodes);
   for (int destination = 0; destination < graph.nodes; ++destination) {
-    const auto left = search.from(destination).distance;  // links are the same both ways
+    const auto left = search.from(destination).distance;                // links are the same both ways
+    std::vector<int> next_arc(static_cast<std::size_t>(vertices), -1);  // [vertex] towards the destination, once it was asked
     for (int source = 0; source < graph.nodes; ++source) {
       if (source == destination) continue;
       if (left[static_cast<std::size_t>(source)] == detail::PathTree::unreachable) {
@@ -238,15 +243,17 @@ inline Fabric make_fabric(const FabricGraph& graph) {
       }
       auto& path = fabric.paths[static_cast<std::size_t>(source) * nodes + static_cast<std::size_t>(destination)];
       for (int at = source; at != destination;) {
+        int& arc = next_arc[static_cast<std::size_t>(at)];
         std::vector<int> next;
-        for (const int arc : leaving[static_cast<std::size_t>(at)]) {
-          const auto& step = arcs[static_cast<std::size_t>(arc)];
+        for (std::size_t i = 0; arc < 0 && i < leaving[static_cast<std::size_t>(at)].size(); ++i) {
+          const int leaves = leaving[static_cast<std::size_t>(at)][i];
+          const auto& step = arcs[static_cast<std::size_t>(leaves)];
           const bool allowed = step.to == destination || passable[static_cast<std::size_t>(step.to)] != 0;
           if (allowed && left[static_cast<std::size_t>(step.to)] + step.weight == left[static_cast<std::size_t>(at)]) {
-            next.push_back(arc);
+            next.push_back(leaves);
           }
         }
-        const int arc = next[static_cast<std::size_t>(destination) % next.size()];
+        if (arc < 0) arc = next[static_cast<std::size_t>(destination) % next.size()];
         if (static_cast<std::size_t>(arc) < real_arcs) path.push_back(arc);
         at = arcs[static_cast<std::size_t>(arc)].to;
       }
