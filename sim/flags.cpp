@@ -6,20 +6,13 @@
 namespace tawpipe::sim {
 
 void add_usable_memory(CLI::App& app, double& fraction, const std::string& default_text) {
-  const auto fault = [](const std::string& text) {
-    double value = 0;
-    const char* const end = text.data() + text.size();
-    const auto [rest, status] = std::from_chars(text.data(), end, value);
-    const bool right = status == std::errc{} && rest == end && value > 0 && value <= 1;
-    return right ? std::string{} : concat(quote(text), " must be a fraction above 0 and at most 1, such as 0.9");
-  };
   app.add_option("--usable-memory", fraction,
                  "Part of each device's memory that a schedule may need; the rest is for CUDA, NCCL and\n"
                  "what an allocator wastes (default " +
                      default_text + ")")
       ->type_name("FRACTION")
       ->group("Problem")
-      ->check(CLI::Validator{fault, ""});
+      ->check(check_by(parse_fraction));
 }
 
 void add_json_flag(CLI::App& app, std::string& json, const std::string& what) {

@@ -3,30 +3,35 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-#include <charconv>
 #include <string>
-#include <system_error>
+#include <string_view>
 
 #include "request.hpp"
-#include "tawpipe/core/text.hpp"
+#include "tawpipe/core/parse_number.hpp"
 
 namespace tawpipe::sim {
 
-/// Whole numbers from `least`, 0 or 1: what --sequence 0, -5, 1e18 or text are told.
-template <class Number, int least>
-std::string count_fault(const std::string& text) {
-  Number value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [rest, status] = std::from_chars(text.data(), end, value);
-  if (status == std::errc::result_out_of_range) return concat(quote(text), " is too large");
-  const bool right = status == std::errc{} && rest == end && value >= Number{least};
-  return right ? std::string{} : concat(quote(text), " must be a whole number ", least == 0 ? "from zero" : "above zero");
+/// A check of CLI11: what the parser says of a value that it refuses.
+template <class Parse>
+CLI::Validator check_by(Parse parse) {
+  const auto fault = [parse](const std::string& text) {
+    try {
+      parse(text, "the value");
+      return std::string{};
+    } catch (const InputError& error) {
+      return std::string{error.what()};
+    }
+  };
+  return CLI::Validator{fault, ""};
 }
 
 template <int least = 1, class Number>
 void add_count(CLI::App& app, const std::string& name, Number& value, const std::string& text, const std::string& type,
                const std::string& group) {
-  app.add_option(name, value, text)->type_name(type)->group(group)->check(CLI::Validator{count_fault<Number, least>, ""});
+  app.add_option(name, value, text)
+      ->type_name(type)
+      ->group(group)
+      ->check(check_by([](std::string_view given, std::string_view what) { parse_whole(given, what, Number{least}); }));
 }
 
 /// The fraction of a device's memory that may be needed.

@@ -14,6 +14,7 @@
 
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
+#include "tawpipe/core/text_file.hpp"
 
 namespace tawpipe::sim {
 
@@ -131,22 +132,10 @@ void check_outputs(std::initializer_list<OutputFlag> outputs) {
   }
 }
 
-std::string read_text(const std::string& path, std::string_view kind, int gibibytes) {
-  const std::size_t largest = static_cast<std::size_t>(gibibytes) << 30;
-  std::FILE* const file = path == "-" ? stdin : std::fopen(path.c_str(), "rb");
-  const auto fail = [&](std::string_view why) { return InputError(one_line(concat("the ", kind, " ", quote(path), why))); };
-  if (file == nullptr) throw fail(" cannot be read");
-  std::string text;
-  char buffer[65536];
-  for (std::size_t got = 0; text.size() <= largest && (got = std::fread(buffer, 1, sizeof buffer, file)) > 0;) {
-    text.append(buffer, got);
-  }
-  const bool whole = std::ferror(file) == 0;  // a folder opens, and fails to read
-  if (file != stdin) std::fclose(file);
-  if (!whole) throw fail(" cannot be read");
-  if (text.size() > largest) throw fail(concat(" is larger than ", gibibytes, " GiB"));
-  if (text.starts_with("\xef\xbb\xbf")) text.erase(0, 3);
-  return text;
+std::string read_text(const std::string& path, std::string_view kind, std::int64_t mebibytes) {
+  if (path != "-") return read_text_file(path, kind, mebibytes);
+  if (auto text = read_stream(stdin, "standard input", mebibytes)) return *std::move(text);
+  throw InputError("standard input cannot be read");
 }
 
 void write_output(const std::string& path, std::string_view text) {

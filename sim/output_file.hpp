@@ -2,6 +2,7 @@
 // Not: what is in them.
 #pragma once
 
+#include <cstdint>
 #include <cstdio>
 #include <initializer_list>
 #include <string>
@@ -43,8 +44,8 @@ bool any_standard_output(std::initializer_list<OutputFlag> outputs);
 void check_outputs(std::initializer_list<OutputFlag> outputs);
 
 /// A whole file, less a byte order mark; "-" is standard input. @param kind  for messages: "schedule file"
-/// @throws InputError  if it cannot be read or is longer than `gibibytes`
-std::string read_text(const std::string& path, std::string_view kind, int gibibytes = 1);
+/// @throws InputError  if it cannot be read or is larger than `mebibytes`
+std::string read_text(const std::string& path, std::string_view kind, std::int64_t mebibytes = 1024);
 
 /// Writes a whole text at once.
 void write_output(const std::string& path, std::string_view text);

@@ -21,7 +21,7 @@ namespace tawpipe::sim {
 namespace {
 
 TaskGraph read_graph(const std::string& file) {
-  const std::string text = read_text(file, "task graph", 1024);
+  const std::string text = read_text(file, "task graph", 1 << 20);
   const std::string source = file == "-" ? std::string{"standard input"} : one_line(file);
   const auto first = text.find_first_not_of(" \t\r\n");
   const bool json = first != std::string::npos && text[first] == '{';

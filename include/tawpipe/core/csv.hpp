@@ -1,9 +1,8 @@
-// A table of comma-separated values with a line of column names.
-// Not: quoting (no cell of ours needs it) nor timelines (timeline/timeline_csv.hpp).
+// Comma-separated values: a text line by line, and a table with a line of column names.
+// Not: quoting (no cell of ours needs it), nor what the cells mean (timeline_csv.hpp, pytorch_csv.hpp).
 #pragma once
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -11,9 +10,53 @@
 #include <vector>
 
 #include "tawpipe/core/error.hpp"
+#include "tawpipe/core/parse_number.hpp"
 #include "tawpipe/core/text.hpp"
 
 namespace tawpipe::inline v0 {
+
+/// The lines of a text one after the other, with their cells and their place for messages. A byte order mark and carriage
+/// returns, as Windows writes them, are passed over.
+class CsvReader {
+ public:
+  /// @param source  the file's name, for messages
+  CsvReader(std::string_view text, std::string_view source) : rest_{without_byte_order_mark(text)}, source_{source} {}
+
+  /// Goes to the next line; false behind the last.
+  bool next() {
+    if (rest_.empty()) return false;
+    const std::size_t end = std::min(rest_.find('\n'), rest_.size());
+    line_ = rest_.substr(0, end);
+    if (line_.ends_with('\r')) line_.remove_suffix(1);
+    rest_.remove_prefix(std::min(end + 1, rest_.size()));
+    ++number_;
+    cells_ = split(line_, ',');
+    return true;
+  }
+  std::string_view line() const { return line_; }
+  /// Its number, from 1.
+  std::size_t number() const { return number_; }
+  const std::vector<std::string_view>& cells() const { return cells_; }
+
+  /// An error of this line.
+  InputError fail(std::string_view why) const {
+    return InputError(one_line(concat(source_, ", line ", std::max<std::size_t>(number_, 1), ": ", why)));
+  }
+  /// An error of a cell of it, with the column's name if there is one.
+  InputError fail(std::size_t column, std::string_view why, std::string_view name = {}) const {
+    const std::string named = name.empty() ? "" : concat(" (", name, ")");
+    return InputError(one_line(concat(source_, ", line ", number_, ", column ", column + 1, named, ": ", why)));
+  }
+  /// A cell as messages show it.
+  static std::string shown(std::string_view cell) { return quote(concat(cell.substr(0, 60), cell.size() > 60 ? "..." : "")); }
+
+ private:
+  std::string_view rest_;
+  std::string source_;
+  std::string_view line_;
+  std::vector<std::string_view> cells_;
+  std::size_t number_ = 0;
+};
 
 /// Rows of text under named columns. Empty lines and lines that start with '#' are left out; cells lose surrounding spaces.
 class CsvTable {
@@ -22,25 +65,20 @@ class CsvTable {
   /// @param key  a column it must have: the first line that has it names the columns, what stands above is left out
   /// @throws InputError  if no line has the key, or a row has another number of cells.
   CsvTable(std::string what, std::string_view text, std::string_view key) : what_{std::move(what)} {
-    int number = 0;
-    while (!text.empty()) {
-      const std::size_t end = std::min(text.find('\n'), text.size());
-      const std::string_view line = trimmed(text.substr(0, end));
-      text.remove_prefix(std::min(end + 1, text.size()));
-      ++number;
-      std::vector<std::string> cells = split(line);
+    for (CsvReader reader{text, what_}; reader.next();) {
+      const std::string_view line = trimmed(reader.line());
+      std::vector<std::string> cells;
+      for (const std::string_view cell : reader.cells()) cells.emplace_back(trimmed(cell));
       if (names_.empty()) {
         if (std::find(cells.begin(), cells.end(), key) != cells.end()) names_ = std::move(cells);
         continue;
       }
       if (line.empty() || line.front() == '#') continue;
-      if (cells.size() != names_.size()) {
-        throw InputError(concat(what_, ", line ", number, ": ", cells.size(), " cells under ", names_.size(), " columns"));
-      }
+      if (cells.size() != names_.size()) throw reader.fail(concat(cells.size(), " cells under ", names_.size(), " columns"));
       rows_.push_back(std::move(cells));
-      lines_.push_back(number);
+      lines_.push_back(reader.number());
     }
-    if (names_.empty()) throw InputError(concat(what_, ": no line names a column ", quote(key)));
+    if (names_.empty()) throw InputError(one_line(concat(what_, ": no line names a column ", quote(key))));
   }
 
   std::size_t rows() const { return rows_.size(); }
@@ -48,10 +86,9 @@ class CsvTable {
 
   /// The column's place. @throws InputError  naming the nearest if there is none.
   std::size_t column(std::string_view name) const {
-    for (std::size_t c = 0; c < names_.size(); ++c) {
-      if (names_[c] == name) return c;
-    }
-    throw InputError(concat(what_, ": ", unknown_name("column", name, names_)));
+    const auto found = std::find(names_.begin(), names_.end(), name);
+    if (found == names_.end()) throw InputError(one_line(concat(what_, ": ", unknown_name("column", name, names_))));
+    return static_cast<std::size_t>(found - names_.begin());
   }
   const std::string& text(std::size_t row, std::size_t column) const { return rows_[row][column]; }
 
@@ -59,33 +96,16 @@ class CsvTable {
   double number(std::size_t row, std::size_t column) const {
     const std::string& cell = rows_[row][column];
     if (cell.empty()) return 0;
-    double value = 0;
-    const auto [rest, status] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
-    if (status == std::errc{} && rest == cell.data() + cell.size()) return value;
-    throw InputError(
-        concat(what_, ", line ", lines_[row], ", column ", quote(names_[column]), ": ", quote(cell), " is not a number"));
+    if (const auto value = to_number<double>(cell)) return *value;
+    throw InputError(one_line(concat(what_, ", line ", lines_[row], ", column ", quote(names_[column]), ": ",
+                                     CsvReader::shown(cell), " is not a number")));
   }
 
  private:
-  static std::string_view trimmed(std::string_view text) {
-    const std::size_t begin = text.find_first_not_of(" \t\r");
-    if (begin == std::string_view::npos) return {};
-    return text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1);
-  }
-  static std::vector<std::string> split(std::string_view line) {
-    std::vector<std::string> cells;
-    for (std::size_t begin = 0; begin <= line.size();) {
-      const std::size_t end = std::min(line.find(',', begin), line.size());
-      cells.emplace_back(trimmed(line.substr(begin, end - begin)));
-      begin = end + 1;
-    }
-    return cells;
-  }
-
   std::string what_;
   std::vector<std::string> names_;
   std::vector<std::vector<std::string>> rows_;
-  std::vector<int> lines_;
+  std::vector<std::size_t> lines_;
 };
 
 }  // namespace tawpipe

@@ -2,13 +2,13 @@
 // Not: literals in code (core/units.hpp) nor printing (report/formatters.hpp).
 #pragma once
 
-#include <charconv>
 #include <cmath>
 #include <cstddef>
 #include <string>
 #include <string_view>
 
 #include "tawpipe/core/error.hpp"
+#include "tawpipe/core/parse_number.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/core/units.hpp"
 
@@ -24,15 +24,12 @@ struct UnitName {
 /// The value of `text` in the base unit; `what` and `example` word the error.
 template <std::size_t Count>
 double parse_quantity(std::string_view text, const UnitName (&units)[Count], std::string_view what, std::string_view example) {
-  double number = 0;
-  const char* const end = text.data() + text.size();
-  const auto [rest, status] = std::from_chars(text.data(), end, number);
-  if (status == std::errc{} && std::isfinite(number) && number >= 0) {
-    std::string_view unit{rest, static_cast<std::size_t>(end - rest)};
-    while (!unit.empty() && unit.front() == ' ') unit.remove_prefix(1);
-    for (const auto& known : units) {
-      if (unit == known.name) return number * known.factor;
-    }
+  std::string_view unit = text;
+  const auto number = take_number<double>(unit);
+  unit.remove_prefix(std::min(unit.find_first_not_of(' '), unit.size()));
+  for (const auto& known : units) {
+    const double value = number.value_or(-1) * known.factor;
+    if (unit == known.name && value >= 0 && std::isfinite(value)) return value;
   }
   std::string known_units;
   for (const auto& known : units) known_units += concat(known_units.empty() ? "" : ", ", known.name);

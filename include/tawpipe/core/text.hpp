@@ -31,12 +31,21 @@ std::string concat(const Parts&... parts) {
 /// `text` in single quotes, as messages show what a user wrote.
 inline std::string quote(std::string_view text) { return concat("'", text, "'"); }
 
-/// The text with each control character replaced by '?': fit for a one-line message, whatever a user's file or path holds.
+/// The text with each control character replaced by '?': fit for a one-line message and a terminal, whatever a user's file or
+/// path holds. Those beyond ASCII (C1) take two bytes of UTF-8, 0xc2 and 0x80 to 0x9f.
 inline std::string one_line(std::string text) {
+  unsigned char before = 0;
   for (char& c : text) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7f || (before == 0xc2 && byte >= 0x80 && byte < 0xa0)) c = '?';
+    before = byte;
   }
   return text;
+}
+
+/// The text behind a byte order mark of UTF-8, which Windows' editors put before it.
+inline std::string_view without_byte_order_mark(std::string_view text) {
+  return text.starts_with("\xef\xbb\xbf") ? text.substr(3) : text;
 }
 
 /// Joins `parts` with `separator` between them.
@@ -47,6 +56,23 @@ inline std::string join(const std::vector<std::string>& parts, std::string_view 
     out += part;
   }
   return out;
+}
+
+/// The parts of `text` between separators: one more than there are separators.
+inline std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (std::size_t end = text.find(separator); end != std::string_view::npos; end = text.find(separator)) {
+    parts.push_back(text.substr(0, end));
+    text.remove_prefix(end + 1);
+  }
+  parts.push_back(text);
+  return parts;
+}
+
+/// The text without spaces, tabs and carriage returns around it.
+inline std::string_view trimmed(std::string_view text) {
+  const std::size_t begin = std::min(text.find_first_not_of(" \t\r"), text.size());
+  return text.substr(begin, text.find_last_not_of(" \t\r") + 1 - begin);
 }
 
 /// Levenshtein distance. Complexity: O(|a| |b|).

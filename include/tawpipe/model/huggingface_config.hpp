@@ -2,21 +2,15 @@
 // Not: weights or tokenizers. The only header of the room that needs nlohmann/json.
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <filesystem>
-#include <fstream>
-#include <initializer_list>
-#include <limits>
 #include <string>
 #include <string_view>
 #include <system_error>
 
-#include <nlohmann/json.hpp>
-
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
+#include "tawpipe/core/text_file.hpp"
+#include "tawpipe/json/json_reader.hpp"
 #include "tawpipe/model/dtype.hpp"
 #include "tawpipe/model/models.hpp"
 #include "tawpipe/model/transformer.hpp"
@@ -34,77 +28,21 @@ inline std::string abbreviated(std::string_view text) {
   return text.size() > 60 ? out + "..." : out;
 }
 
-/// One config.json: typed access to its keys, with errors that name file and key.
-class ConfigFile {
- public:
-  /// @param source  what messages call the text: its path
-  ConfigFile(std::string_view text, std::string_view source) : source_{one_line(std::string{source})} {
-    try {
-      json_ = nlohmann::json::parse(text);
-    } catch (const nlohmann::json::parse_error& error) {
-      const std::string_view read = text.substr(0, error.byte == 0 ? 0 : error.byte - 1);
-      const auto line = 1 + std::count(read.begin(), read.end(), '\n');
-      const auto column = read.size() - (read.rfind('\n') == std::string_view::npos ? 0 : read.rfind('\n') + 1) + 1;
-      fail(concat("is not JSON: line ", line, ", column ", column));
-    } catch (const nlohmann::json::exception&) {  // a number beyond double is no parse_error
-      fail("holds a number that is out of range");
-    }
-    if (!json_.is_object()) fail("holds no JSON object; a config.json starts with '{'");
-  }
-
-  [[noreturn]] void fail(std::string_view why) const { throw InputError(concat("config ", quote(source_), " ", why)); }
-
-  /// The value of `key`, or nullptr if the key is missing or null.
-  const nlohmann::json* find(std::string_view key) const {
-    const auto entry = json_.find(key);
-    return entry == json_.end() || entry->is_null() ? nullptr : &*entry;
-  }
-
-  int integer(std::string_view key) const {
-    const auto* value = find(key);
-    if (value == nullptr) fail(concat("lacks ", quote(key), ", a whole number"));
-    if (!value->is_number_integer()) wrong_type(key, "a whole number", *value);
-    const bool fits = value->is_number_unsigned() ? value->get<std::uint64_t>() <= std::numeric_limits<int>::max()
-                                                  : value->get<std::int64_t>() >= std::numeric_limits<int>::min();
-    if (!fits) fail(concat("has a ", quote(key), " far too large; it must be below 2^31"));
-    return value->get<int>();
-  }
-  bool boolean(std::string_view key, bool otherwise) const {
-    const auto* value = find(key);
-    if (value == nullptr) return otherwise;
-    if (!value->is_boolean()) wrong_type(key, "true or false", *value);
-    return value->get<bool>();
-  }
-  std::string text(std::string_view key, std::string_view otherwise) const {
-    const auto* value = find(key);
-    if (value == nullptr) return std::string{otherwise};
-    if (!value->is_string()) wrong_type(key, "a string", *value);
-    return abbreviated(value->get_ref<const std::string&>());
-  }
-
- private:
-  [[noreturn]] void wrong_type(std::string_view key, std::string_view wanted, const nlohmann::json& value) const {
-    const std::string_view found = value.is_number_float() ? "floating-point number" : std::string_view{value.type_name()};
-    fail(concat("has a wrong ", quote(key), ": it must be ", wanted, " (found: ", found, ")"));
-  }
-
-  std::string source_;
-  nlohmann::json json_;
-};
-
 /// Refuses what `Transformer` does not describe.
-inline void check_modelled(const ConfigFile& config) {
+inline void check_modelled(JsonValue config) {
   for (const std::string_view key : {"num_local_experts", "num_experts", "n_routed_experts", "moe_intermediate_size"}) {
-    const auto* value = config.find(key);
-    if (value != nullptr && *value != 0 && *value != 1) {
-      config.fail(concat("describes a mixture of experts (", quote(key), "), which is not modelled; give a dense decoder"));
-    }
+    const auto value = config.find_given(key);
+    if (!value || (value->is_number() && (value->number() == 0 || value->number() == 1))) continue;
+    value->fail("describes a mixture of experts, which is not modelled; give a dense decoder");
   }
-  const std::string type = config.text("model_type", "llama");
-  if (type != "llama" && type != "mistral" && type != "qwen2") {
-    config.fail(concat("has the model_type ", quote(type), ", which is not modelled; known: llama, mistral, qwen2"));
+  const auto type = config.find_given("model_type");
+  if (type && type->text() != "llama" && type->text() != "mistral" && type->text() != "qwen2") {
+    type->fail(concat(quote(abbreviated(type->text())), " is not modelled; known: llama, mistral, qwen2"));
   }
 }
+
+/// Where a config.json may have anything besides what is read of it.
+inline constexpr JsonLimits config_limits{.depth = 32};
 
 }  // namespace detail
 
@@ -119,20 +57,24 @@ inline void check_modelled(const ConfigFile& config) {
 /// @throws InputError  if the text is not JSON (naming line and column), a key is missing or of a wrong type, the model is a
 /// mixture of experts or of another type, or Transformer::check refuses its sizes.
 inline Transformer parse_huggingface_config(std::string_view text, std::string_view source, std::string_view name) {
-  const detail::ConfigFile config{text, source};
+  const JsonDocument json{text, concat("config ", quote(source)), detail::config_limits};
+  const JsonValue config = json.root();
   detail::check_modelled(config);
   Transformer model{.name = detail::abbreviated(name),
-                    .layers = config.integer("num_hidden_layers"),
-                    .hidden = config.integer("hidden_size"),
-                    .heads = config.integer("num_attention_heads"),
-                    .intermediate = config.integer("intermediate_size"),
-                    .vocab = config.integer("vocab_size"),
-                    .tied = config.boolean("tie_word_embeddings", false)};
-  model.kv_heads = config.find("num_key_value_heads") != nullptr ? config.integer("num_key_value_heads") : model.heads;
-  if (config.find("head_dim") != nullptr) model.head_dim = config.integer("head_dim");
-  const std::string dtype = config.text("torch_dtype", config.text("dtype", "bfloat16"));  // newer files call it dtype
+                    .layers = config.at("num_hidden_layers").whole<int>(),
+                    .hidden = config.at("hidden_size").whole<int>(),
+                    .heads = config.at("num_attention_heads").whole<int>(),
+                    .intermediate = config.at("intermediate_size").whole<int>(),
+                    .vocab = config.at("vocab_size").whole<int>()};
+  if (const auto tied = config.find_given("tie_word_embeddings")) model.tied = tied->boolean();
+  const auto kv_heads = config.find_given("num_key_value_heads");
+  model.kv_heads = kv_heads ? kv_heads->whole<int>() : model.heads;
+  if (const auto head_dim = config.find_given("head_dim")) model.head_dim = head_dim->whole<int>();
+  auto dtype = config.find_given("torch_dtype");
+  if (!dtype) dtype = config.find_given("dtype");  // newer files call it so
+  model.dtype = dtype ? dtype->parsed(parse_dtype) : Dtype::bf16;
+  if (model.dtype == Dtype::f8) dtype->fail("8-bit floats are not modelled: a device's peak is of 16-bit ones; give bfloat16");
   try {
-    model.dtype = parse_dtype(dtype);
     model.check();
   } catch (const InputError& error) {
     config.fail(concat("cannot be used: ", error.what()));
@@ -141,25 +83,17 @@ inline Transformer parse_huggingface_config(std::string_view text, std::string_v
 }
 
 /// Reads a config.json, or the one inside a folder. The model takes the folder's name.
-/// @throws InputError  if there is no such file, it is larger than 1 MB, or as parse_huggingface_config().
+/// @throws InputError  if there is no such file, it is larger than 1 MiB, or as parse_huggingface_config().
 inline Transformer read_huggingface_config(const std::string& path) {
   std::error_code ignored;
   std::filesystem::path file{path};
   if (std::filesystem::is_directory(file, ignored)) file /= "config.json";
-  std::ifstream in{file, std::ios::binary};
-  if (!in || std::filesystem::is_directory(file, ignored)) {
+  const auto text = find_text_file(file.string(), "config", 1);  // published ones have a few kB
+  if (!text)
     throw InputError(concat("cannot read ", quote(one_line(file.string())), "; give a config.json, or a folder with one"));
-  }
-  constexpr std::size_t most = 1'000'000;  // published ones have a few kB
-  std::string text(most + 1, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(in.gcount()));
-  if (text.size() > most) {
-    throw InputError(concat("config ", quote(one_line(file.string())), " is larger than 1 MB; give a config.json"));
-  }
   const auto parent = std::filesystem::absolute(file, ignored).lexically_normal().parent_path().filename();
   const auto name = file.filename() == "config.json" ? parent : file.stem();
-  return parse_huggingface_config(text, file.string(), name.string());
+  return parse_huggingface_config(*text, file.string(), name.string());
 }
 
 /// The model that a user means: a preset, any llama-LxH, or the path of a config.json or of a folder with one (in that order).

@@ -3,18 +3,17 @@
 #pragma once
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <limits>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "tawpipe/core/error.hpp"
+#include "tawpipe/core/parse_number.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/model/dtype.hpp"
 #include "tawpipe/model/transformer.hpp"
@@ -97,20 +96,15 @@ inline Transformer llama_3(std::string_view name, int layers, int hidden, int he
 inline std::optional<std::pair<int, int>> parse_family(std::string_view text) {
   constexpr std::string_view prefix = "llama-";
   if (!text.starts_with(prefix)) return std::nullopt;
-  const char* const end = text.data() + text.size();
-  const auto parse = [end](const char*& position) -> std::optional<int> {
-    if (position == end || *position < '0' || *position > '9') return std::nullopt;  // from_chars would take a sign
-    int value = 0;
-    const auto [rest, status] = std::from_chars(position, end, value);
-    position = rest;
-    return status == std::errc{} ? value : std::numeric_limits<int>::max();
+  text.remove_prefix(prefix.size());
+  const auto cross = std::min(text.find('x'), text.size());
+  const auto number = [](std::string_view digits) {
+    if (digits.empty() || digits.find_first_not_of("0123456789") != std::string_view::npos) return -1;
+    return to_number<int>(digits).value_or(std::numeric_limits<int>::max());
   };
-  const char* position = text.data() + prefix.size();
-  const auto layers = parse(position);
-  if (!layers || position == end || *position++ != 'x') return std::nullopt;
-  const auto hidden = parse(position);
-  if (!hidden || position != end) return std::nullopt;
-  return std::pair{*layers, *hidden};
+  const int layers = number(text.substr(0, cross));
+  const int hidden = cross == text.size() ? -1 : number(text.substr(cross + 1));
+  return layers < 0 || hidden < 0 ? std::nullopt : std::optional{std::pair{layers, hidden}};
 }
 
 inline constexpr std::string_view family_source = "TawPipe, arXiv:2511.09741, section 5, and its published code";

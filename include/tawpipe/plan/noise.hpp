@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "tawpipe/core/error.hpp"
+#include "tawpipe/core/parse_number.hpp"
 #include "tawpipe/core/splitmix64.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/schedule/schedule.hpp"
@@ -43,17 +43,15 @@ struct Noise {
 
 /// "0.01x2": the probability and the slowdown. @throws InputError  for anything else
 inline void parse_stragglers(std::string_view text, Noise& noise) {
-  const char* const end = text.data() + text.size();
-  const auto [middle, first] = std::from_chars(text.data(), end, noise.stragglers);
-  bool right = first == std::errc{} && middle != end && *middle == 'x';
-  if (right) {
-    const auto [rest, second] = std::from_chars(middle + 1, end, noise.slowdown);
-    right = second == std::errc{} && rest == end;
-  }
-  if (!right) {
+  const auto cross = std::min(text.find('x'), text.size());
+  const auto stragglers = to_number<double>(text.substr(0, cross));
+  const auto slowdown = to_number<double>(text.substr(std::min(cross + 1, text.size())));
+  if (!stragglers || !slowdown) {
     throw InputError(
         concat("--stragglers ", one_line(std::string{text}), " must be a probability and how many times slower, such as 0.01x2"));
   }
+  noise.stragglers = *stragglers;
+  noise.slowdown = *slowdown;
   noise.check();
 }
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "tawpipe/core/error.hpp"
+#include "tawpipe/core/parse_number.hpp"
 #include "tawpipe/core/parse_units.hpp"
 #include "tawpipe/core/text.hpp"
 
@@ -64,24 +64,9 @@ namespace detail {
 inline double axis_number(AxisKind kind, std::string_view text, std::string_view parameter) {
   if (kind == AxisKind::bandwidth) return parse_bandwidth(text).value();
   if (kind == AxisKind::duration) return to_seconds(parse_duration(text));
-  double value = 0;
-  const auto [rest, status] = std::from_chars(text.data(), text.data() + text.size(), value);
-  bool right = status == std::errc{} && rest == text.data() + text.size() && value > 0;
-  if (kind == AxisKind::count) right = right && value < 1e15 && value == std::floor(value);
-  if (kind == AxisKind::fraction) right = right && value <= 1;
-  if (right) return value;
-  throw InputError(concat("--vary ", parameter, ": ", quote(one_line(std::string{text})), " must be ",
-                          kind == AxisKind::count ? "a whole number above zero" : "a fraction above 0 and at most 1"));
-}
-
-inline std::vector<std::string> axis_parts(std::string_view text, char separator) {
-  std::vector<std::string> parts;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(separator, begin), text.size());
-    parts.emplace_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
+  const std::string what = concat("--vary ", parameter);
+  if (kind == AxisKind::fraction) return parse_fraction(text, what);
+  return static_cast<double>(parse_whole<std::int64_t>(text, what, 1, 1'000'000'000'000'000));
 }
 
 inline AxisKind axis_kind(const std::string& parameter) {
@@ -110,12 +95,12 @@ inline SweepAxis parse_sweep_axis(std::string_view text) {
   axis.kind = detail::axis_kind(axis.parameter);
   const std::string_view values = text.substr(equals + 1);
   if (axis.kind == AxisKind::name) {
-    axis.names = detail::axis_parts(values, ',');
+    for (const std::string_view name : split(values, ',')) axis.names.emplace_back(name);
     return axis;
   }
-  const std::vector<std::string> range = detail::axis_parts(values, ':');
+  const std::vector<std::string_view> range = split(values, ':');
   if (range.size() == 1) {
-    for (const auto& value : detail::axis_parts(values, ',')) {
+    for (const std::string_view value : split(values, ',')) {
       axis.numbers.push_back(detail::axis_number(axis.kind, value, axis.parameter));
     }
     return axis;

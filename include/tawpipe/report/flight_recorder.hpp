@@ -2,19 +2,20 @@
 // Not: what they tell (verify/flight_record.hpp).
 #pragma once
 
-#include <charconv>
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "tawpipe/core/error.hpp"
+#include "tawpipe/core/parse_number.hpp"
 #include "tawpipe/core/text.hpp"
-#include "tawpipe/report/detail/json_reader.hpp"
+#include "tawpipe/json/json_reader.hpp"
 #include "tawpipe/report/pickle.hpp"
 #include "tawpipe/verify/flight_record.hpp"
 
@@ -26,42 +27,40 @@ class FlightRecorderReader {
   /// @param bytes  a dump; @param source  its file's name, for messages
   /// @throws InputError  in one line, if it is no dump, or the rank has one already.
   void add(std::int32_t rank, std::string_view bytes, std::string_view source) {
-    try {
-      for (const FlightDump& dump : record_.dumps) {
-        if (dump.rank == rank) throw InputError(concat("rank ", rank, " has a dump already"));
-      }
-      const nlohmann::json json = is_pickle(bytes) ? parse_pickle(bytes) : detail::parse_json_strictly(bytes);
-      const detail::JsonPath path;
-      read(rank, detail::JsonValue{json, path});
-    } catch (const InputError& error) {
-      throw InputError(one_line(concat(source, ": ", error.what())));
+    const JsonDocument document = parse(bytes, source);
+    for (const FlightDump& dump : record_.dumps) {
+      if (dump.rank == rank) document.root().fail(concat("rank ", rank, " has a dump already"));
     }
+    read(rank, document.root());
   }
 
   FlightRecord take() { return std::move(record_); }
 
  private:
-  using Value = detail::JsonValue;
+  using Value = JsonValue;
+
+  static JsonDocument parse(std::string_view bytes, std::string_view source) {
+    if (!is_pickle(bytes)) return JsonDocument{bytes, source};
+    try {
+      return JsonDocument{JsonTree{parse_pickle(bytes)}, source};
+    } catch (const InputError& error) {
+      throw InputError(one_line(concat(source, ": ", error.what())));
+    }
+  }
 
   void read(std::int32_t rank, const Value& root) {
-    if (!root.json().is_object() || !root.has("pg_config")) {
+    if (!root.is_object() || !root.has("pg_config")) {
       root.fail("expected a dump of PyTorch's flight recorder, with pg_config and entries");
     }
     groups_of_dump_.clear();
-    root.with("pg_config", [&](const Value& groups) {
-      if (!groups.json().is_object()) groups.fail("expected an object of groups");
-      for (const auto& item : groups.json().items()) {
-        groups.with(item.key(), [&](const Value& group) { read_group(item.key(), group); });
-      }
-    });
+    for (const auto& [key, group] : root.at("pg_config").members()) read_group(key, group);
     FlightDump dump;
     dump.rank = rank;
-    root.if_has("entries", [&](const Value& entries) {
-      entries.for_each([&](const Value& entry, std::size_t i) {
-        if (i == 0) entry.if_has("record_id", [&](const Value& id) { dump.whole = id.json() == 0; });
-        read_entry(rank, entry, dump.calls);
-      });
-    });
+    if (const auto entries = root.find("entries")) {
+      const auto id = entries->size() > 0 ? (*entries)[0].find("record_id") : std::nullopt;
+      if (id) dump.whole = id->is_number() && id->number() == 0;
+      for (const Value entry : *entries) read_entry(rank, entry, dump.calls);
+    }
     record_.dumps.push_back(std::move(dump));
   }
 
@@ -69,58 +68,45 @@ class FlightRecorderReader {
     FlightGroup group;
     group.name = one_line(text(value, "name"));
     group.description = one_line(text(value, "desc"));
-    value.with("ranks", [&](const Value& ranks) {
-      std::string_view left = ranks.text();  // "[0, 1]"
-      while (!left.empty()) {
-        const auto digit = left.find_first_of("0123456789");
-        if (digit == std::string_view::npos) break;
-        left.remove_prefix(digit);
-        std::int32_t rank = 0;
-        const auto [end, status] = std::from_chars(left.data(), left.data() + left.size(), rank);
-        if (status != std::errc{} || rank > most_ranks) ranks.fail(concat("a rank is larger than ", most_ranks));
-        group.ranks.push_back(rank);
-        left.remove_prefix(static_cast<std::size_t>(end - left.data()));
-      }
-    });
+    const Value ranks = value.at("ranks");
+    for (std::string_view left = ranks.text();;) {  // "[0, 1]"
+      left.remove_prefix(std::min(left.find_first_of("0123456789"), left.size()));
+      if (left.empty()) break;
+      const auto rank = take_number<std::int32_t>(left);
+      if (!rank || *rank > most_ranks) ranks.fail(concat("a rank is larger than ", most_ranks));
+      group.ranks.push_back(*rank);
+    }
     const auto [at, added] = groups_.try_emplace({group.name, group.ranks}, static_cast<std::int32_t>(record_.groups.size()));
     groups_of_dump_[group.name.empty() ? key : group.name] = at->second;
     if (added) record_.groups.push_back(std::move(group));
   }
 
   static std::string text(const Value& value, std::string_view key) {
-    std::string found;
-    value.if_has(key, [&](const Value& one) {
-      if (one.is_text()) found = one.text();
-    });
-    return found;
+    const auto found = value.find(key);
+    return found && found->is_text() ? found->text() : "";
   }
   static std::int64_t number(const Value& value, std::string_view key) {
-    std::int64_t found = 0;
-    value.if_has(key, [&](const Value& one) { found = one.whole(0, std::int64_t{1} << 60); });
-    return found;
+    const auto found = value.find(key);
+    return found ? found->whole<std::int64_t>(0, std::int64_t{1} << 60) : 0;
   }
 
   void read_entry(std::int32_t rank, const Value& entry, std::vector<FlightCall>& calls) {
     FlightCall call;
-    std::string group_name;
-    entry.with("process_group", [&](const Value& group) {
-      if (group.list_size() < 1) group.fail("expected a name and a description");
-      group.for_each([&](const Value& part, std::size_t i) {
-        if (i == 0) group_name = one_line(part.text());
-      });
-      const auto found = groups_of_dump_.find(group_name);
-      if (found == groups_of_dump_.end())
-        group.fail(concat("there is no group ", quote(group_name.substr(0, 40)), " in pg_config"));
-      call.group = found->second;
-    });
+    const Value group = entry.at("process_group");
+    if (group.size() < 1) group.fail("expected a name and a description");
+    const std::string group_name = one_line(group[0].text());
+    const auto found = groups_of_dump_.find(group_name);
+    if (found == groups_of_dump_.end())
+      group.fail(concat("there is no group ", quote(group_name.substr(0, 40)), " in pg_config"));
+    call.group = found->second;
     const std::string state = text(entry, "state");
     call.state = state == "completed" ? FlightState::completed
                  : state == "started" ? FlightState::started
                                       : FlightState::scheduled;
-    bool point_to_point = false;
-    entry.if_has("is_p2p", [&](const Value& is) { point_to_point = is.boolean(); });
+    const auto is_p2p = entry.find("is_p2p");
+    const bool point_to_point = is_p2p && is_p2p->boolean();
     call.number = number(entry, point_to_point ? "p2p_seq_id" : "collective_seq_id");
-    entry.with("profiling_name", [&](const Value& name) { read_name(name, rank, call); });
+    read_name(entry.at("profiling_name"), rank, call);
     if (call.kind == "coalesced") {  // closes a batch, and alone knows how far it is
       for (std::size_t i = calls.size(); i-- > 0;) {
         if (calls[i].group != call.group || calls[i].number != call.number || calls[i].is_point_to_point() != point_to_point)
@@ -130,12 +116,8 @@ class FlightRecorderReader {
       return;
     }
     call.elements = elements(entry);
-    entry.if_has("input_dtypes", [&](const Value& types) {
-      if (!types.is_list()) return;
-      types.for_each([&](const Value& type, std::size_t i) {
-        if (i == 0 && type.is_text()) call.type = one_line(type.text());
-      });
-    });
+    const auto types = entry.find("input_dtypes");
+    if (types && types->is_list() && types->size() > 0 && (*types)[0].is_text()) call.type = one_line((*types)[0].text());
     calls.push_back(std::move(call));
   }
 
@@ -154,32 +136,28 @@ class FlightRecorderReader {
     if (call.kind != "send" && call.kind != "recv") return;
     const auto& ranks = record_.groups[static_cast<std::size_t>(call.group)].ranks;
     const auto other = name.find_last_not_of("0123456789");
-    std::size_t place = 0;
-    const std::string_view digits = name.substr(other == std::string_view::npos ? 0 : other + 1);
-    const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), place);
-    if (status != std::errc{} || end == digits.data() || place >= ranks.size()) {
+    const auto place = to_number<std::size_t>(name.substr(other == std::string_view::npos ? 0 : other + 1));
+    if (!place || *place >= ranks.size()) {
       value.fail(
           concat("expected a rank of the group, such as nccl:send 0->1, not ", quote(one_line(std::string{name.substr(0, 40)}))));
     }
-    call.peer = ranks[place];
+    call.peer = ranks[*place];
     if (call.peer == rank) value.fail("a rank sends to itself");
   }
 
   static std::int64_t elements(const Value& entry) {
     std::int64_t sum = 0;
-    entry.if_has("input_sizes", [&](const Value& sizes) {
-      if (!sizes.is_list()) return;
-      sizes.for_each([&](const Value& tensor, std::size_t) {
-        std::int64_t product = 1;
-        tensor.for_each([&](const Value& axis, std::size_t) {
-          const std::int64_t size = axis.whole(0, most_elements);
-          if (size > 0 && product > most_elements / size)
-            axis.fail(concat("a tensor has more than ", most_elements, " elements"));
-          product *= size;
-        });
-        sum = std::min(most_elements, sum + product);
-      });
-    });
+    const auto sizes = entry.find("input_sizes");
+    if (!sizes || !sizes->is_list()) return sum;
+    for (const Value tensor : *sizes) {
+      std::int64_t product = 1;
+      for (const Value axis : tensor) {
+        const auto size = axis.whole<std::int64_t>(0, most_elements);
+        if (size > 0 && product > most_elements / size) axis.fail(concat("a tensor has more than ", most_elements, " elements"));
+        product *= size;
+      }
+      sum = std::min(most_elements, sum + product);
+    }
     return sum;
   }
 

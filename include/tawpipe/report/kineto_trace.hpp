@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -15,6 +14,7 @@
 
 #include "tawpipe/analysis/gpu_profile.hpp"
 #include "tawpipe/core/error.hpp"
+#include "tawpipe/core/parse_number.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/report/detail/kineto_events.hpp"
 
@@ -204,13 +204,10 @@ class KinetoProfile {
   /// The group's ranks: as written, a long list continued by the step of its first two; or the process group's; or all.
   std::vector<Rank> members_of(const KinetoCollective& collective) const {
     std::vector<std::int64_t> ranks;
-    const char* at = collective.ranks.data();
-    const char* const end = at + collective.ranks.size();
-    while (at != end) {
-      std::int64_t rank = 0;
-      const auto [rest, status] = std::from_chars(at, end, rank);
-      if (status == std::errc{}) ranks.push_back(rank);
-      at = status == std::errc{} ? rest : at + 1;
+    for (std::string_view text = collective.ranks; !text.empty();) {
+      const auto rank = take_number<std::int64_t>(text);
+      if (rank && *rank >= 0 && *rank < KinetoReader::most_ranks) ranks.push_back(*rank);
+      if (!rank) text.remove_prefix(1);
     }
     const auto size = static_cast<std::size_t>(std::clamp<std::int64_t>(collective.group_size, 0, 1 << 20));
     const auto group = events_.groups.find(collective.group);
@@ -272,11 +269,7 @@ class KinetoProfile {
 /// @throws InputError  in one line: compressed, cut off, no JSON, no trace, or without GPU kernels.
 /// Source: pytorch/kineto, libkineto/src/output_json.cpp; pytorch, torch/csrc/autograd/profiler_kineto.cpp.
 inline GpuProfile read_kineto_trace(std::string_view text, const KinetoNames& names = {}, std::string_view source = "trace") {
-  try {
-    return detail::KinetoProfile{detail::KinetoReader::read(text), names}.read();
-  } catch (const InputError& error) {
-    throw InputError(one_line(concat(quote(source), " is ", error.what())));
-  }
+  return detail::KinetoProfile{detail::KinetoReader::read(text, source), names}.read();
 }
 
 }  // namespace tawpipe

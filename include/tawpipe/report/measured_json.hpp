@@ -4,17 +4,14 @@
 
 #include <array>
 #include <cstdint>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
-#include "tawpipe/core/error.hpp"
-#include "tawpipe/core/text.hpp"
 #include "tawpipe/cost/measured.hpp"
-#include "tawpipe/report/detail/json_reader.hpp"
+#include "tawpipe/json/json_reader.hpp"
 
 namespace tawpipe::inline v0 {
 
@@ -50,37 +47,29 @@ class MeasuredJson {
     return json;
   }
 
-  static MeasuredCost read(const nlohmann::json& json) {
-    const JsonPath root;
-    const JsonValue file{json, root};
-    file.expect_object(file_keys);
-    file.with("measured_cost", [](const JsonValue& version) { version.whole(1, 1); });
+  static MeasuredCost read(JsonValue file) {
+    file.only("measured_cost", "work", "seconds").at("measured_cost").whole(1, 1);
     MeasuredCost cost;
-    file.if_has("work", [&](const JsonValue& value) { cost.work = read_work(value); });
-    file.with("seconds", [&](const JsonValue& value) {
-      value.expect_object(seconds_keys);
-      for (const auto& [key, pass] : passes(cost)) {
-        value.if_has(key, [target = pass](const JsonValue& one) { *target = read_pass(one); });
-      }
-      value.if_has("update", [&](const JsonValue& one) { cost.update = read_update(one); });
-      for (const auto& [key, link] : links(cost)) {
-        value.if_has(key, [target = link](const JsonValue& one) { *target = read_link(one); });
-      }
-    });
+    if (const auto work = file.find("work")) cost.work = read_work(*work);
+    const JsonValue times =
+        file.at("seconds").only("forward", "backward", "backward_input", "backward_weight", "update", "intra_node", "inter_node");
+    for (const auto& [key, pass] : passes(cost)) {
+      if (const auto value = times.find(key)) *pass = read_pass(*value);
+    }
+    if (const auto value = times.find("update")) {
+      value->only("once", "byte");
+      cost.update = {.once = time(*value, "once"), .byte = time(*value, "byte")};
+    }
+    for (const auto& [key, link] : links(cost)) {
+      const auto value = times.find(key);
+      if (!value) continue;
+      value->only("latency", "byte");
+      *link = {.latency = time(*value, "latency"), .byte = time(*value, "byte")};
+    }
     return cost;
   }
 
  private:
-  static constexpr std::array<std::string_view, 3> file_keys{"measured_cost", "work", "seconds"};
-  static constexpr std::array<std::string_view, 7> seconds_keys{"forward", "backward",   "backward_input", "backward_weight",
-                                                                "update",  "intra_node", "inter_node"};
-  static constexpr std::array<std::string_view, 10> work_keys{
-      "dtype",        "weight_bytes", "gradient_bytes", "optimizer_bytes", "hidden",
-      "intermediate", "vocab",        "sequence",       "microbatch_size", "recompute"};
-  static constexpr std::array<std::string_view, 3> pass_keys{"layer", "embedding", "head"};
-  static constexpr std::array<std::string_view, 2> update_keys{"once", "byte"};
-  static constexpr std::array<std::string_view, 2> link_keys{"latency", "byte"};
-
   static nlohmann::ordered_json pass_json(const MeasuredPass& pass) {
     return {{"layer", pass.layer}, {"embedding", pass.embedding}, {"head", pass.head}};
   }
@@ -97,45 +86,19 @@ class MeasuredJson {
             {"recompute", name(work.recompute)}};
   }
 
-  static double time(const JsonValue& object, std::string_view key) {
-    double value = 0;
-    object.with(key, [&](const JsonValue& one) { value = one.positive_or_zero(); });
-    return value;
-  }
-  static MeasuredPass read_pass(const JsonValue& value) {
-    value.expect_object(pass_keys);
+  static double time(JsonValue object, std::string_view key) { return object.at(key).positive_or_zero(); }
+  static MeasuredPass read_pass(JsonValue value) {
+    value.only("layer", "embedding", "head");
     return {.layer = time(value, "layer"), .embedding = time(value, "embedding"), .head = time(value, "head")};
   }
-  static MeasuredUpdate read_update(const JsonValue& value) {
-    value.expect_object(update_keys);
-    return {.once = time(value, "once"), .byte = time(value, "byte")};
-  }
-  static MeasuredLink read_link(const JsonValue& value) {
-    value.expect_object(link_keys);
-    return {.latency = time(value, "latency"), .byte = time(value, "byte")};
-  }
 
-  /// A name, by the function that reads such names.
-  template <class Parse>
-  static auto named(const JsonValue& value, Parse parse) {
-    const std::string& text = value.text();
-    try {
-      return parse(text);
-    } catch (const InputError& error) {
-      value.fail(error.what());
-    }
-  }
-
-  static MeasuredWork read_work(const JsonValue& value) {
-    value.expect_object(work_keys);
-    const auto whole = [&](std::string_view key, std::int64_t least) {
-      std::int64_t number = 0;
-      value.with(key, [&](const JsonValue& one) { number = one.whole(least, std::numeric_limits<std::int32_t>::max()); });
-      return number;
-    };
+  static MeasuredWork read_work(JsonValue value) {
+    value.only("dtype", "weight_bytes", "gradient_bytes", "optimizer_bytes", "hidden", "intermediate", "vocab", "sequence",
+               "microbatch_size", "recompute");
+    const auto whole = [&](std::string_view key, std::int32_t least) { return value.at(key).whole<std::int32_t>(least); };
     MeasuredWork work;
-    value.with("dtype", [&](const JsonValue& one) { work.dtype = named(one, parse_dtype); });
-    value.with("recompute", [&](const JsonValue& one) { work.recompute = named(one, parse_recompute); });
+    work.dtype = value.at("dtype").parsed(parse_dtype);
+    work.recompute = value.at("recompute").parsed(parse_recompute);
     work.parameter_bytes = {
         .weight = whole("weight_bytes", 0), .gradient = whole("gradient_bytes", 0), .optimizer = whole("optimizer_bytes", 0)};
     work.hidden = whole("hidden", 1);
@@ -156,11 +119,8 @@ inline std::string measured_json(const MeasuredCost& cost) { return detail::Meas
 /// @param source  the file's name, for messages
 /// @throws InputError  in one line, naming the key that is wrong.
 inline MeasuredCost parse_measured_json(std::string_view text, std::string_view source = "measured cost") {
-  try {
-    return detail::MeasuredJson::read(detail::parse_json_strictly(text));
-  } catch (const InputError& error) {
-    throw InputError(one_line(concat(source, ": ", error.what())));
-  }
+  const JsonDocument json{text, source};
+  return detail::MeasuredJson::read(json.root());
 }
 
 }  // namespace tawpipe

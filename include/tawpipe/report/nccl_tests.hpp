@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <cstdlib>
 #include <set>
 #include <sstream>
 #include <string>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "tawpipe/core/error.hpp"
+#include "tawpipe/core/parse_number.hpp"
 #include "tawpipe/core/text.hpp"
 
 namespace tawpipe::inline v0 {
@@ -78,15 +78,10 @@ inline NcclTestsRun read_nccl_tests(std::string_view text, const std::string& fi
     // size, count, type, redop, root, time (us), ...; broadcast and older versions leave redop or root out
     std::vector<std::string> cells{first};
     for (std::string word; words >> word;) cells.push_back(word);
-    const auto number = [](const std::string& cell, double& value) {
-      char* end = nullptr;
-      value = std::strtod(cell.c_str(), &end);
-      return !cell.empty() && *end == '\0';
-    };
     // Out of place and in place end a row with four figures each: time, algbw, busbw, errors.
-    double bytes = 0;
-    double time = 0;
-    if (cells.size() < 10 || !number(cells[0], bytes) || !number(cells[cells.size() - 8], time)) continue;
+    if (cells.size() < 10) continue;
+    const double bytes = to_number<double>(cells[0]).value_or(0);
+    const double time = to_number<double>(cells[cells.size() - 8]).value_or(0);
     if (bytes > 0 && time > 0) run.points.push_back({bytes, time});
   }
   run.hosts = static_cast<int>(hosts.size());

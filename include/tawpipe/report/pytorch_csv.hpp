@@ -2,7 +2,6 @@
 // Not: what the actions mean together (report/pytorch_pipeline.hpp).
 #pragma once
 
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -11,7 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "tawpipe/core/csv.hpp"
 #include "tawpipe/core/error.hpp"
+#include "tawpipe/core/parse_number.hpp"
 #include "tawpipe/core/text.hpp"
 
 namespace tawpipe::inline v0 {
@@ -83,38 +84,19 @@ namespace detail {
 /// Reads a text row by row. Everything that PyTorch would not have written is refused.
 class PytorchCsvReader {
  public:
-  PytorchCsvReader(std::string_view text, std::string_view source) : text_{text}, source_{source} {}
+  PytorchCsvReader(std::string_view text, std::string_view source) : rows_{text, source} {}
 
   PytorchSchedule read() {
-    if (text_.starts_with("\xef\xbb\xbf")) text_.remove_prefix(3);
-    while (!text_.empty()) {
-      const auto end = text_.find('\n');
-      std::string_view row = text_.substr(0, end);
-      text_.remove_prefix(end == std::string_view::npos ? text_.size() : end + 1);
-      if (row.ends_with('\r')) row.remove_suffix(1);
-      ++line_;
-      read_row(row);
+    while (rows_.next()) {
+      if (rows_.line().empty()) throw rows_.fail(concat("it is empty; expected the actions of rank ", rows_.number() - 1));
+      auto& cells = schedule_.ranks.emplace_back();
+      for (column_ = 0; column_ < rows_.cells().size(); ++column_) cells.push_back(read_cell(trimmed(rows_.cells()[column_])));
     }
-    if (schedule_.ranks.empty()) throw InputError(one_line(concat(source_, ": the file is empty; expected a row for each rank")));
+    if (schedule_.ranks.empty()) throw rows_.fail("the file is empty; expected a row for each rank");
     return std::move(schedule_);
   }
 
  private:
-  void read_row(std::string_view row) {
-    if (row.empty()) {
-      throw InputError(one_line(concat(source_, ": line ", line_, " is empty; expected the actions of rank ", line_ - 1)));
-    }
-    std::vector<PytorchCell> cells;
-    cell_ = 0;
-    for (std::size_t begin = 0; begin <= row.size();) {
-      const auto end = std::min(row.find(',', begin), row.size());
-      ++cell_;
-      cells.push_back(read_cell(trim(row.substr(begin, end - begin))));
-      begin = end + 1;
-    }
-    schedule_.ranks.push_back(std::move(cells));
-  }
-
   PytorchCell read_cell(std::string_view cell) {
     PytorchCell read;
     if (cell.empty()) return read;
@@ -134,7 +116,7 @@ class PytorchCsvReader {
     std::string_view inside = cell.substr(1, close - 1);
     while (true) {
       const auto semicolon = inside.find(';');
-      read.actions.push_back(read_action(trim(inside.substr(0, semicolon)), cell));
+      read.actions.push_back(read_action(trimmed(inside.substr(0, semicolon)), cell));
       if (semicolon == std::string_view::npos) break;
       inside.remove_prefix(semicolon + 1);
     }
@@ -209,36 +191,25 @@ class PytorchCsvReader {
 
   /// Takes the digits that `text` begins with.
   std::int32_t number(std::string_view& text, std::string_view cell, std::string_view what, std::int32_t most) const {
-    std::int32_t value = 0;
-    const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (status == std::errc::invalid_argument || text.starts_with('-')) fail(cell, concat("the ", what, " must be a number"));
-    if (status != std::errc{} || value > most) fail(cell, concat("the ", what, " is too large; the most is ", most));
-    text.remove_prefix(static_cast<std::size_t>(end - text.data()));
-    return value;
+    if (text.empty() || !is_digit(text.front())) fail(cell, concat("the ", what, " must be a number"));
+    const auto value = take_number<std::int32_t>(text);
+    if (!value || *value > most) fail(cell, concat("the ", what, " is too large; the most is ", most));
+    return *value;
   }
 
   [[noreturn]] void fail(std::string_view cell, std::string_view why) const {
-    throw InputError(one_line(concat(source_, ": line ", line_, ", cell ", cell_, ": ", shown(cell), ": ", why)));
+    throw rows_.fail(column_, concat(shown(cell), ": ", why));
   }
-  static std::string shown(std::string_view text) {
-    return text.size() > 60 ? quote(concat(text.substr(0, 60), "...")) : quote(text);
-  }
+  static std::string shown(std::string_view text) { return CsvReader::shown(text); }
   static bool is_digit(char c) { return c >= '0' && c <= '9'; }
-  static std::string_view trim(std::string_view text) {
-    const auto begin = text.find_first_not_of(" \t");
-    if (begin == std::string_view::npos) return {};
-    return text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
-  }
 
   static constexpr std::int32_t max_stage = (1 << 20) - 1;
   static constexpr std::int32_t max_microbatch = std::numeric_limits<std::int32_t>::max() - 1;
 
-  std::string_view text_;
-  std::string_view source_;
+  CsvReader rows_;
   PytorchSchedule schedule_;
   bool grammar_known_ = false;
-  int line_ = 0;
-  int cell_ = 0;
+  std::size_t column_ = 0;
 };
 
 }  // namespace detail
@@ -247,7 +218,7 @@ class PytorchCsvReader {
 ///
 /// What actions mean together (each computed once, in an order that can run) is pipeline_program()'s to find out.
 /// @param source  the file's name, for messages
-/// @throws InputError  in one line, naming line and cell, both from 1.
+/// @throws InputError  in one line, naming line and column, both from 1.
 inline PytorchSchedule parse_pytorch_csv(std::string_view text, std::string_view source = "PyTorch CSV") {
   return detail::PytorchCsvReader{text, source}.read();
 }

@@ -6,9 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "tawpipe/core/error.hpp"
-#include "tawpipe/core/text.hpp"
-#include "tawpipe/report/detail/json_reader.hpp"
+#include "tawpipe/json/json_reader.hpp"
 #include "tawpipe/report/detail/schedule_json_reader.hpp"
 #include "tawpipe/report/detail/schedule_json_writer.hpp"
 #include "tawpipe/schedule/schedule.hpp"
@@ -39,12 +37,8 @@ inline std::string schedule_json(const Schedule& schedule) {
 /// @throws InputError  in one line: where the JSON breaks, or the path of what is wrong, such as tasks[12].rank, and what fits.
 /// Complexity: O(text log names).
 inline Schedule parse_schedule_json(std::string_view text, std::string_view source = "schedule") {
-  try {
-    const auto json = detail::parse_json_strictly(text);
-    return detail::ScheduleJsonReader{json}.read();
-  } catch (const InputError& error) {
-    throw InputError(one_line(concat(source, ": ", error.what())));
-  }
+  const JsonDocument json{text, source};
+  return detail::ScheduleJsonReader{json.root()}.read();
 }
 
 }  // namespace tawpipe

@@ -4,13 +4,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <string>
 #include <string_view>
+#include <utility>
 
-#include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
-#include "tawpipe/report/detail/json_reader.hpp"
+#include "tawpipe/json/json_reader.hpp"
 #include "tawpipe/simulate/task_graph.hpp"
 #include "tawpipe/simulate/task_graph_text.hpp"
 
@@ -18,52 +17,32 @@ namespace tawpipe::inline v0 {
 
 namespace detail {
 
-inline TaskGraphPlatform platform_from_json(const JsonValue& value) {
-  static constexpr std::string_view keys[] = {"nodes",           "devices_per_node", "intra_bandwidth_bytes_per_s",
-                                              "intra_latency_s", "inter_latency_s",  "inter_bandwidth_bytes_per_s"};
-  constexpr std::int64_t most = max_cluster_devices;
-  value.expect_object(keys);
+inline TaskGraphPlatform platform_from_json(JsonValue value) {
+  value.only("nodes", "devices_per_node", "intra_bandwidth_bytes_per_s", "intra_latency_s", "inter_latency_s",
+             "inter_bandwidth_bytes_per_s");
+  const auto count = [&](std::string_view key) { return value.at(key).whole<std::int32_t>(1, max_cluster_devices); };
+  const auto number = [&](std::string_view key) { return value.at(key).positive_or_zero(); };
   TaskGraphPlatform platform;
-  value.with("nodes", [&](const JsonValue& v) { platform.nodes = static_cast<std::int32_t>(v.whole(1, most)); });
-  value.with("devices_per_node",
-             [&](const JsonValue& v) { platform.devices_per_node = static_cast<std::int32_t>(v.whole(1, most)); });
-  value.with("intra_bandwidth_bytes_per_s",
-             [&](const JsonValue& v) { platform.intra_bandwidth = BytesPerSecond{v.positive_or_zero()}; });
-  value.with("intra_latency_s", [&](const JsonValue& v) { platform.intra_latency_s = v.positive_or_zero(); });
-  value.with("inter_bandwidth_bytes_per_s",
-             [&](const JsonValue& v) { platform.inter_bandwidth = BytesPerSecond{v.positive_or_zero()}; });
-  value.with("inter_latency_s", [&](const JsonValue& v) { platform.inter_latency_s = v.positive_or_zero(); });
+  platform.nodes = count("nodes");
+  platform.devices_per_node = count("devices_per_node");
+  platform.intra_bandwidth = BytesPerSecond{number("intra_bandwidth_bytes_per_s")};
+  platform.intra_latency_s = number("intra_latency_s");
+  platform.inter_bandwidth = BytesPerSecond{number("inter_bandwidth_bytes_per_s")};
+  platform.inter_latency_s = number("inter_latency_s");
   if (const auto fault = platform_fault(platform); !fault.empty()) value.fail(fault);
   return platform;
 }
 
 /// ["C", device, seconds, [dependencies]] or ["X", source, destination, bytes, [dependencies]].
-inline void add_task_from_json(TaskGraph& graph, const JsonValue& value) {
-  const std::size_t size = value.list_size();
-  const auto element = [&](std::size_t i, auto&& visit) {
-    const JsonPath path{value.path(), i};
-    visit(JsonValue{value.json()[i], path});
-  };
-  bool message = false;
-  if (size > 0) {
-    element(0, [&](const JsonValue& v) {
-      message = v.text() == "X";
-      if (!message && v.text() != "C") v.fail(concat(shown(v.json()), " is no task; write C or X"));
-    });
-  }
-  if (size != (message ? 5U : 4U)) {
-    value.fail(R"(expected ["C", device, seconds, [deps]] or ["X", source, destination, bytes, [deps]])");
-  }
+inline void add_task_from_json(TaskGraph& graph, JsonValue value) {
+  const bool message = value.size() > 0 && value[0].text() == "X";
+  if (value.size() > 0 && !message && value[0].text() != "C")
+    value[0].fail(concat(value[0].shown(), " is no task; write C or X"));
+  value.of_size(message ? 5 : 4, R"(["C", device, seconds, [deps]] or ["X", source, destination, bytes, [deps]])");
   const auto devices = static_cast<std::size_t>(graph.platform.devices());
-  std::int32_t device = 0;
-  std::int32_t destination = -1;
-  std::size_t next = 1;
-  element(next++, [&](const JsonValue& v) { device = v.id(devices, "device"); });
-  if (message) element(next++, [&](const JsonValue& v) { destination = v.id(devices, "device"); });
-  element(next++, [&](const JsonValue& v) { graph.add(device, destination, v.positive_or_zero()); });
-  element(next, [&](const JsonValue& v) {
-    v.for_each([&](const JsonValue& earlier, std::size_t) { graph.wait_for(earlier.id(graph.tasks() - 1, "earlier task")); });
-  });
+  const std::size_t amount = message ? 3 : 2;
+  graph.add(value[1].id(devices, "device"), message ? value[2].id(devices, "device") : -1, value[amount].positive_or_zero());
+  for (const JsonValue earlier : value[amount + 1]) graph.wait_for(earlier.id(graph.tasks() - 1, "earlier task"));
   if (const auto fault = task_fault(graph, graph.tasks() - 1); !fault.empty()) value.fail(fault);
 }
 
@@ -72,25 +51,15 @@ inline void add_task_from_json(TaskGraph& graph, const JsonValue& value) {
 /// A task graph from its JSON form (docs/task_graphs.md).
 /// @throws InputError  in one line naming the place, for anything that is not exactly the format.
 inline TaskGraph task_graph_from_json(std::string_view text, std::string_view source = "task graph") {
-  try {
-    const auto json = detail::parse_json_strictly(text);
-    const detail::JsonPath root;
-    const detail::JsonValue value{json, root};
-    static constexpr std::string_view keys[] = {"format", "platform", "tasks"};
-    value.expect_object(keys);
-    value.with("format", [](const detail::JsonValue& v) {
-      if (v.text() != "tg1") v.fail(concat("expected \"tg1\", not ", detail::shown(v.json())));
-    });
-    TaskGraph graph;
-    value.with("platform", [&](const detail::JsonValue& v) { graph.platform = detail::platform_from_json(v); });
-    value.with("tasks", [&](const detail::JsonValue& v) {
-      if (v.list_size() > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max())) v.fail("so many tasks do not fit");
-      v.for_each([&](const detail::JsonValue& task, std::size_t) { detail::add_task_from_json(graph, task); });
-    });
-    return graph;
-  } catch (const InputError& error) {
-    throw InputError(one_line(concat(source, ": ", error.what())));
-  }
+  const JsonDocument json{text, source};
+  const JsonValue value = json.root().only("format", "platform", "tasks");
+  if (value.at("format").text() != "tg1") value.at("format").expected("\"tg1\"");
+  TaskGraph graph;
+  graph.platform = detail::platform_from_json(value.at("platform"));
+  const JsonValue tasks = value.at("tasks");
+  if (!std::in_range<std::int32_t>(tasks.size())) tasks.fail("so many tasks do not fit");
+  for (const JsonValue task : tasks) detail::add_task_from_json(graph, task);
+  return graph;
 }
 
 /// Writes a graph as JSON, one line a task, in pieces of some 64 KiB: `write(text)` each.

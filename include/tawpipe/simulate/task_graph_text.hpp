@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "tawpipe/core/error.hpp"
+#include "tawpipe/core/parse_number.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/simulate/task_graph.hpp"
 
@@ -71,15 +72,10 @@ class TaskGraphReader {
   template <class Number>
   Number number(std::string_view what) {
     skip_spaces();
-    Number value{};
-    const auto [rest, status] = std::from_chars(at_, end_, value);
-    if (status != std::errc{} || (rest != end_ && !is_space(*rest) && *rest != '\n')) {
-      const std::string_view found = word();
-      if (found.empty()) throw fail(concat(what, " is missing"));
-      throw fail(concat(shown(found), " is no ", what));
-    }
-    at_ = rest;
-    return value;
+    const std::string_view found = word();
+    const auto value = to_number<Number>(found);
+    if (value) return *value;
+    throw fail(found.empty() ? concat(what, " is missing") : concat(shown(found), " is no ", what));
   }
 
   void read_platform(TaskGraphPlatform& platform) {

@@ -2,19 +2,19 @@
 // Not: the schedule itself (its dependencies, buffers and lanes' names are not in it).
 #pragma once
 
-#include <charconv>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 
+#include "tawpipe/core/csv.hpp"
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/ids.hpp"
+#include "tawpipe/core/parse_number.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/core/units.hpp"
 #include "tawpipe/schedule/schedule.hpp"
@@ -75,74 +75,37 @@ inline void append_task(std::string& out, std::size_t index_of_task, const Task&
 /// Reads row by row; an error names the line and the column. Only what the writer writes is accepted.
 class TimelineCsvReader {
  public:
-  TimelineCsvReader(std::string_view text, std::string_view source) : rest_{text}, source_{source} {}
+  TimelineCsvReader(std::string_view text, std::string_view source) : rows_{text, source} {}
 
   RecordedTimeline read() {
     RecordedTimeline recorded;
-    if (!next_line() || line_ != timeline_csv_header) {
-      throw InputError(concat(place(1), ": the first line must be ", timeline_csv_header));
-    }
-    while (next_line()) {
-      split();
+    if (!rows_.next() || rows_.line() != timeline_csv_header)
+      throw rows_.fail(concat("the first line must be ", timeline_csv_header));
+    while (rows_.next()) {
+      if (cells().size() != timeline_csv_columns) {
+        throw rows_.fail(concat(cells().size(), " columns instead of ", timeline_csv_columns));
+      }
       if (integer(0, limit) != static_cast<std::int64_t>(recorded.tasks.size())) {
         throw fail(0, concat("this row must be task ", recorded.tasks.size(), "; each task has one row, in order"));
       }
       recorded.tasks.push_back(task());
       const TimePoint start = time(10);
       const TimePoint end = time(11);
-      if (end < start) throw fail(11, concat("the task ends before it starts, at ", cells_[10]));
+      if (end < start) throw fail(11, concat("the task ends before it starts, at ", cells()[10]));
       recorded.timeline.start.push_back(start);
       recorded.timeline.end.push_back(end);
     }
     return recorded;
   }
 
-  /// Cell `column` of a row without its times.
-  static std::string_view cell(std::string_view row, std::size_t column) {
-    for (std::size_t c = 0; c < column; ++c) row.remove_prefix(row.find(',') + 1);
-    return row.substr(0, row.find(','));
-  }
-
-  std::string place(std::size_t line) const { return concat(source_, ", line ", line); }
-  std::string place(std::size_t line, std::size_t column) const {
-    return concat(place(line), ", column ", column + 1, " (", cell(timeline_csv_header, column), ")");
-  }
-
  private:
   static constexpr std::int64_t limit = std::numeric_limits<std::int32_t>::max();
 
-  InputError fail(std::size_t column, std::string_view message) const {
-    return InputError(concat(place(number_, column), ": ", message));
+  const std::vector<std::string_view>& cells() const { return rows_.cells(); }
+  InputError fail(std::size_t column, std::string_view why) const {
+    return rows_.fail(column, why, split(timeline_csv_header, ',')[column]);
   }
-
-  /// A cell as a message shows it: of some length and on one line, whatever it holds.
-  static std::string shown(std::string_view cell) {
-    std::string text{cell.substr(0, 40)};
-    for (char& c : text) c = c >= ' ' && c <= '~' ? c : '?';
-    return quote(concat(text, cell.size() > 40 ? "..." : ""));
-  }
-
-  bool next_line() {
-    if (rest_.empty()) return false;
-    const auto end = rest_.find('\n');
-    line_ = rest_.substr(0, end);
-    rest_.remove_prefix(end == std::string_view::npos ? rest_.size() : end + 1);
-    if (!line_.empty() && line_.back() == '\r') line_.remove_suffix(1);  // a file that went through Windows
-    ++number_;
-    return true;
-  }
-
-  void split() {
-    std::size_t count = 0;
-    for (std::string_view rest = line_;; ++count) {
-      const auto comma = rest.find(',');
-      if (count < timeline_csv_columns) cells_[count] = rest.substr(0, comma);
-      if (comma == std::string_view::npos) break;
-      rest.remove_prefix(comma + 1);
-    }
-    if (++count == timeline_csv_columns) return;
-    throw InputError(concat(place(number_), " has ", count, " columns instead of ", timeline_csv_columns));
-  }
+  static std::string shown(std::string_view cell) { return CsvReader::shown(cell); }
 
   Task task() const {
     Task task;
@@ -162,31 +125,29 @@ class TimelineCsvReader {
   Enum named(std::size_t column, std::string_view kind) const {
     std::vector<std::string> known;
     for (int i = 0; i < count; ++i) {
-      if (cells_[column] == name(static_cast<Enum>(i))) return static_cast<Enum>(i);
+      if (cells()[column] == name(static_cast<Enum>(i))) return static_cast<Enum>(i);
     }
     for (int i = 0; i < count; ++i) known.emplace_back(name(static_cast<Enum>(i)));
-    throw fail(column, concat(shown(cells_[column]), " is no ", kind, "; known: ", join(known, ", ")));
+    throw fail(column, concat(shown(cells()[column]), " is no ", kind, "; known: ", join(known, ", ")));
   }
 
   /// Digits alone, without leading zeros, at most `most`; -1 if they are anything else.
   static std::int64_t whole(std::string_view digits, std::int64_t most) {
-    if (digits.empty() || digits.front() < '0' || digits.front() > '9') return -1;
-    if (digits.size() > 1 && digits.front() == '0') return -1;
-    std::int64_t value = 0;
-    const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    return status == std::errc{} && end == digits.data() + digits.size() && value <= most ? value : -1;
+    if (digits.empty() || digits.front() == '-' || (digits.size() > 1 && digits.front() == '0')) return -1;
+    const auto value = to_number<std::int64_t>(digits);
+    return value && *value <= most ? *value : -1;
   }
 
   std::int64_t integer(std::size_t column, std::int64_t most) const {
-    const std::int64_t value = whole(cells_[column], most);
-    if (value < 0) throw fail(column, concat(shown(cells_[column]), " is not a whole number from 0 to ", most));
+    const std::int64_t value = whole(cells()[column], most);
+    if (value < 0) throw fail(column, concat(shown(cells()[column]), " is not a whole number from 0 to ", most));
     return value;
   }
-  std::int64_t optional(std::size_t column) const { return cells_[column].empty() ? -1 : integer(column, limit); }
+  std::int64_t optional(std::size_t column) const { return cells()[column].empty() ? -1 : integer(column, limit); }
 
   TimePoint time(std::size_t column) const {
     constexpr std::int64_t second = 1'000'000'000'000;
-    std::string_view digits = cells_[column];
+    std::string_view digits = cells()[column];
     const bool negative = !digits.empty() && digits.front() == '-';
     if (negative) digits.remove_prefix(1);
     const auto point = digits.find('.');
@@ -199,15 +160,11 @@ class TimelineCsvReader {
         return TimePoint{Duration{negative ? -value : value}};
       }
     }
-    throw fail(column, concat(shown(cells_[column]),
+    throw fail(column, concat(shown(cells()[column]),
                               " is not a time; write seconds with 12 digits after the point, such as 0.000601000000"));
   }
 
-  std::string_view rest_;
-  std::string_view source_;
-  std::string_view line_;
-  std::size_t number_ = 0;  ///< of the line, from 1
-  std::string_view cells_[timeline_csv_columns];
+  CsvReader rows_;
 };
 
 }  // namespace detail
@@ -258,7 +215,6 @@ inline RecordedTimeline parse_timeline_csv(std::string_view text, std::string_vi
 /// Reads the timeline of `schedule`: its tasks must be the file's.
 /// @throws InputError  naming the first line and column where the file tells of another schedule.
 inline Timeline parse_timeline_csv(std::string_view text, const Schedule& schedule, std::string_view source = "timeline") {
-  using Reader = detail::TimelineCsvReader;
   RecordedTimeline recorded = parse_timeline_csv(text, source);
   const std::size_t tasks = schedule.tasks().size();
   for (std::size_t t = 0; t < recorded.tasks.size() && t < tasks; ++t) {
@@ -267,10 +223,13 @@ inline Timeline parse_timeline_csv(std::string_view text, const Schedule& schedu
     detail::append_task(found, t, recorded.tasks[t]);
     detail::append_task(expected, t, schedule.tasks()[t]);
     if (found == expected) continue;
+    const auto cells = split(found, ',');
+    const auto wanted = split(expected, ',');
     std::size_t column = 0;
-    while (Reader::cell(found, column) == Reader::cell(expected, column)) ++column;
-    throw InputError(concat(Reader{text, source}.place(t + 2, column), ": ", quote(Reader::cell(found, column)), ", but task ", t,
-                            " of schedule ", schedule.name(), " has ", quote(Reader::cell(expected, column))));
+    while (cells[column] == wanted[column]) ++column;
+    throw InputError(concat(source, ", line ", t + 2, ", column ", column + 1, " (", split(timeline_csv_header, ',')[column],
+                            "): ", quote(cells[column]), ", but task ", t, " of schedule ", schedule.name(), " has ",
+                            quote(wanted[column])));
   }
   if (recorded.tasks.size() != tasks) {
     throw InputError(concat(source, " has ", recorded.tasks.size(), " tasks, but schedule ", schedule.name(), " has ", tasks));

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "tawpipe/core/error.hpp"
+#include "tawpipe/core/parse_number.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/topology/cluster_builder.hpp"
 #include "tawpipe/topology/devices.hpp"
@@ -38,9 +38,7 @@ namespace detail {
 /// A whole number that fills `text`, or -1; one too large for 32 bits is 2147483647.
 inline std::int32_t whole_number(std::string_view text) {
   if (text.empty() || text.find_first_not_of("0123456789") != std::string_view::npos) return -1;
-  std::int32_t value = 0;
-  const auto [rest, status] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return status == std::errc::result_out_of_range ? 2'147'483'647 : value;
+  return to_number<std::int32_t>(text).value_or(2'147'483'647);
 }
 
 inline InputError wrong_dimensions(std::string_view text) {

@@ -3,8 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,6 +10,8 @@
 
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
+#include "tawpipe/core/text_file.hpp"
+#include "tawpipe/json/json_reader.hpp"
 #include "tawpipe/topology/cluster.hpp"
 #include "tawpipe/topology/cluster_dimensions.hpp"
 #include "tawpipe/topology/clusters.hpp"
@@ -25,18 +25,14 @@ namespace tawpipe::inline v0 {
 /// @param source  the file's name, for messages.
 /// @throws InputError  in one line: where the JSON breaks, or the key and what it should hold.
 inline Cluster cluster_from_json(std::string_view text, std::string_view source = "cluster file") {
+  const JsonDocument document{text, source};
+  const JsonValue json = document.root();
   try {
-    const auto json = detail::Json::parse(text.begin(), text.end());
-    if (!json.is_object()) throw InputError(concat("a cluster is a JSON object {...}, not ", json.type_name()));
-    return json.contains("node_types") ? detail::read_graph_cluster(json) : detail::read_regular_cluster(json);
-  } catch (const detail::Json::exception& error) {
-    // "[json.exception.parse_error.101] parse error at line 1, column 2: ..."
+    return json.has("node_types") ? detail::read_graph_cluster(json) : detail::read_regular_cluster(json);
+  } catch (const InputError& error) {  // also what the builders refuse, who know no file
     const std::string_view message = error.what();
-    const auto begin = message.find("] ");
-    throw InputError(
-        one_line(concat(source, ": not JSON: ", begin == std::string_view::npos ? message : message.substr(begin + 2))));
-  } catch (const InputError& error) {
-    throw InputError(one_line(concat(source, ": ", error.what())));
+    if (message.starts_with(one_line(std::string{source}))) throw;
+    json.fail(message);
   }
 }
 
@@ -56,8 +52,8 @@ enum class ClusterFormat : std::uint8_t { json, nccl_xml, nvidia_smi, unknown };
 
 /// Told by its content: '{' starts JSON, '<' XML, and a matrix has a column GPU0.
 inline ClusterFormat cluster_format(std::string_view text) {
-  auto begin = text.substr(0, 3) == "\xef\xbb\xbf" ? std::size_t{3} : std::size_t{0};  // a byte order mark
-  begin = text.find_first_not_of(" \t\r\n", begin);
+  text = without_byte_order_mark(text);
+  const auto begin = text.find_first_not_of(" \t\r\n");
   if (begin == std::string_view::npos) return ClusterFormat::unknown;
   if (text[begin] == '{') return ClusterFormat::json;
   if (text[begin] == '<') return ClusterFormat::nccl_xml;
@@ -83,32 +79,11 @@ inline Cluster cluster_from_text(std::string_view text, std::string_view source,
   return Cluster{std::string{source}, {std::move(node)}, std::vector<std::int32_t>(static_cast<std::size_t>(count), 0)};
 }
 
-namespace detail {
-
-/// The bytes of a file; false where there is none to read. @throws InputError  if it is larger than 64 MiB.
-inline bool read_whole_file(const std::string& path, std::string& text) {
-  std::FILE* const file = std::fopen(path.c_str(), "rb");
-  if (file == nullptr) return false;
-  char buffer[65536];
-  std::size_t got = 0;
-  bool fits = true;
-  while (fits && (got = std::fread(buffer, 1, sizeof buffer, file)) > 0) {
-    text.append(buffer, got);
-    fits = text.size() <= (std::size_t{64} << 20);
-  }
-  const bool whole = std::ferror(file) == 0;  // a folder opens, and fails to read
-  std::fclose(file);
-  if (!fits) throw InputError(concat(path, " is larger than 64 MiB; that is no cluster file"));
-  return whole;
-}
-
-}  // namespace detail
+inline constexpr std::int64_t max_cluster_file_mebibytes = 64;
 
 /// A cluster file of any format. @throws InputError  if it cannot be read, and as cluster_from_text().
 inline Cluster read_cluster_file(const std::string& path, int nodes = 0) {
-  std::string text;
-  if (!detail::read_whole_file(path, text)) throw InputError(concat("the cluster file ", quote(path), " cannot be read"));
-  return cluster_from_text(text, path, nodes);
+  return cluster_from_text(read_text_file(path, "cluster file", max_cluster_file_mebibytes), path, nodes);
 }
 
 /// What `--cluster TEXT` means: a preset ("dgx-h100", "dgx-h100*16"), a size ("3x8", "8+8+4"), or a file; a file that
@@ -119,12 +94,12 @@ inline Cluster resolve_cluster(std::string_view text) {
   }
   if (clusters::find(text) != nullptr) return clusters::named(text);
   if (looks_like_dimensions(text)) return cluster_from_dimensions(text);
-  std::string content;
-  if (const std::string path{text}; detail::read_whole_file(path, content)) return cluster_from_text(content, path);
+  const auto find_file = [](const std::string& path) { return find_text_file(path, "cluster file", max_cluster_file_mebibytes); };
+  if (const auto content = find_file(std::string{text})) return cluster_from_text(*content, text);
   const auto [name, nodes] = split_node_count(text);
   if (clusters::find(name) != nullptr) return cluster_named(text);
-  if (const std::string path{name}; nodes > 0 && detail::read_whole_file(path, content)) {
-    return cluster_from_text(content, path, nodes);
+  if (nodes > 0) {
+    if (const auto content = find_file(std::string{name})) return cluster_from_text(*content, name, nodes);
   }
   const bool means_path = name.find_first_of("./") != std::string_view::npos;
   throw InputError(concat(

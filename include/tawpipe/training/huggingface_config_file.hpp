@@ -8,12 +8,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "tawpipe/core/error.hpp"
-#include "tawpipe/core/text.hpp"
+#include "tawpipe/json/json_reader.hpp"
 #include "tawpipe/model/dtype.hpp"
 #include "tawpipe/model/huggingface_config.hpp"
 #include "tawpipe/model/transformer.hpp"
-#include "tawpipe/training/detail/json_object.hpp"
 #include "tawpipe/training/training_state.hpp"
 
 namespace tawpipe::inline v0::training {
@@ -58,20 +56,21 @@ struct DecoderConfig {
 /// @throws InputError  as read_huggingface_config(); or if the model has biases, scaled rotary embedding or another activation.
 inline DecoderConfig read_decoder_config(const std::string& path) {
   DecoderConfig config{.model = read_huggingface_config(path), .constants = {}};
-  const auto json = detail::JsonObject::read(path, 1'000'000);
+  const JsonDocument document = read_json_file(path, "config", 1, tawpipe::detail::config_limits);
+  const JsonValue json = document.root();
   for (const char* key : {"attention_bias", "mlp_bias", "use_qkv_bias"}) {
-    if (json.has(key) && json.boolean(key)) json.fail(key, "is true; biases are not computed");
+    const auto bias = json.find_given(key);
+    if (bias && bias->boolean()) bias->fail("biases are not computed");
   }
-  if (json.has("rope_scaling")) json.fail("rope_scaling", "is given; scaled rotary embedding is not computed");
-  if (json.has("hidden_act") && json.text("hidden_act") != "silu") json.fail("hidden_act", "must be 'silu'");
-  // What LlamaConfig takes where a key is missing.
-  config.constants = {
-      .rope_theta = json.has("rope_theta") ? json.number("rope_theta") : 10000,
-      .norm_epsilon = json.has("rms_norm_eps") ? json.number("rms_norm_eps") : 1e-6,
-      .positions = json.has("max_position_embeddings") ? json.count<std::int32_t>("max_position_embeddings") : 2048};
-  if (!(config.constants.rope_theta > 0)) json.fail("rope_theta", "must be above 0");
-  if (!(config.constants.norm_epsilon >= 0)) json.fail("rms_norm_eps", "must be at least 0");
-  if (json.has("_name_or_path")) config.model.name = json.text("_name_or_path");
+  if (const auto scaling = json.find_given("rope_scaling")) scaling->fail("scaled rotary embedding is not computed");
+  const auto activation = json.find_given("hidden_act");
+  if (activation && activation->text() != "silu") activation->expected("'silu'");
+  DecoderConstants& constants = config.constants;
+  constants = {.rope_theta = 10000, .norm_epsilon = 1e-6, .positions = 2048};  // as LlamaConfig
+  if (const auto theta = json.find_given("rope_theta")) constants.rope_theta = theta->positive();
+  if (const auto epsilon = json.find_given("rms_norm_eps")) constants.norm_epsilon = epsilon->positive_or_zero();
+  if (const auto positions = json.find_given("max_position_embeddings")) constants.positions = positions->whole<std::int32_t>();
+  if (const auto name = json.find_given("_name_or_path")) config.model.name = name->label();
   return config;
 }
 

@@ -20,7 +20,6 @@
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/model/parameters.hpp"
 #include "tawpipe/model/transformer.hpp"
-#include "tawpipe/training/detail/json_object.hpp"
 #include "tawpipe/training/durable_file.hpp"
 #include "tawpipe/training/huggingface_config_file.hpp"
 #include "tawpipe/training/safetensors.hpp"
@@ -206,14 +205,15 @@ class HuggingFaceWeights {
       for (const TensorEntry& entry : files_.front().tensors()) file_of[entry.name] = 0;
       return file_of;
     }
-    const auto index = detail::JsonObject::read(path, SafetensorsFile::max_header_bytes).object("weight_map");
+    const JsonDocument index = read_json_file(path, "file", SafetensorsFile::max_header_bytes >> 20);
     std::map<std::string, std::size_t> opened;
-    for (const auto& [tensor, name] : index.texts()) {
-      if (name.empty() || name.find('/') != std::string::npos) index.fail(tensor, "must name a file in the same folder");
+    for (const auto& [tensor, file] : index.root().at("weight_map").members()) {
+      const std::string& name = file.text();
+      if (name.empty() || name.find('/') != std::string::npos) file.expected("the name of a file in the same folder");
       const auto [at, fresh] = opened.emplace(name, files_.size());
       if (fresh) files_.emplace_back(folder_ + "/" + name);
       if (!files_[at->second].contains(tensor)) {
-        index.fail(tensor, concat("names the file ", quote(one_line(name)), ", which has no such tensor"));
+        file.fail(concat("the file ", quote(name), " has no such tensor"));
       }
       file_of[tensor] = at->second;
     }

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,10 +14,9 @@
 #include <utility>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
+#include "tawpipe/json/json_reader.hpp"
 #include "tawpipe/model/batch.hpp"
 #include "tawpipe/model/parameters.hpp"
 #include "tawpipe/model/transformer.hpp"
@@ -50,15 +48,10 @@ class ReferenceRun {
   /// @throws InputError  naming the file that is missing or broken, or the size that does not fit.
   explicit ReferenceRun(const std::string& folder) {
     const std::string config_file = find(folder, ".config.json");
-    std::ifstream in{config_file};
-    const nlohmann::json config = nlohmann::json::parse(in, nullptr, false);
-    if (!config.is_object()) throw InputError(concat(quote(config_file), " is no JSON object"));
-    const auto number = [&](const char* key) {
-      const auto at = config.find(key);
-      if (at == config.end() || !at->is_number()) throw InputError(concat(quote(config_file), " needs the number ", quote(key)));
-      return at->get<double>();
-    };
-    const auto integer = [&](const char* key) { return static_cast<int>(number(key)); };
+    const JsonDocument document = read_json_file(config_file, "file", 1);
+    const JsonValue config = document.root();
+    const auto number = [&](const char* key) { return config.at(key).number(); };
+    const auto integer = [&](const char* key) { return config.at(key).whole<int>(); };
     model_ = {.name = std::filesystem::path{config_file}.filename().string(),
               .layers = integer("n_layers"),
               .hidden = integer("dim"),

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "support/clusters.hpp"
@@ -164,17 +165,30 @@ TEST_CASE("files that are no such trace say what they are") {
     CHECK_THROWS_WITH_AS(read_kineto_trace(text, {}, "t.json"), message, InputError);
   };
   const std::string whole = recorded();
-  refused(whole.substr(0, whole.size() / 2),
-          "'t.json' is cut off: it ends in the middle of its JSON; export it again, to its end");
-  refused("", "'t.json' is cut off: it ends in the middle of its JSON; export it again, to its end");
-  refused("{} x", "'t.json' is not JSON (at byte 4)");
-  refused("hello", "'t.json' is not JSON (at byte 1)");
-  refused("\x1f\x8b\x08", "'t.json' is compressed; unpack it first, as with gunzip");
-  const char* without = "'t.json' is without GPU kernels; profile with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]";
+  const auto broken = [](const std::string& text, std::string_view place, std::string_view end) {
+    try {
+      read_kineto_trace(text, {}, "t.json");
+      FAIL("was read");
+    } catch (const InputError& error) {
+      const std::string_view message = error.what();
+      CHECK(message.starts_with(place));
+      CHECK(message.ends_with(end));
+    }
+  };
+  broken(whole.substr(0, whole.size() / 2), "t.json: not JSON: line ", "; the text is cut off");
+  broken("", "t.json: not JSON: line 1, column 1: ", "; the text is cut off");
+  broken("{} x", "t.json: not JSON: line 1, column 4: ", "");
+  broken("hello", "t.json: not JSON: line 1, column 1: ", "");
+  broken(R"({"traceEvents":[{"ph":"X","cat":"kernel","name":"k","ts":1e999,"dur":1}]})", "t.json: not JSON: line 1, column 6",
+         "");
+  broken(R"({"traceEvents":[{"tid":)" + std::string(100'000, '[') + std::string(100'000, ']') + "}]}",
+         "t.json: ", "more than 32 deep in each other");
+  refused("\x1f\x8b\x08", "t.json: compressed; unpack it first, as with gunzip");
+  const char* without = "t.json: without GPU kernels; profile with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]";
   refused(trace({host("cpu_op", "aten::mm", 0, 1, 1, "")}), without);
   refused(R"({"model_type": "llama"})",
-          "'t.json' is no trace: it has no \"traceEvents\"; give what torch.profiler's "
+          "t.json: no trace: it has no \"traceEvents\"; give what torch.profiler's "
           "export_chrome_trace wrote");
   refused(R"({"traceEvents": [{"ph": "X", "cat": "kernel", "name": "gemm", "ts": "soon", "dur": 1}]})",
-          "'t.json' is broken: its event 'gemm' has no number 'ts'");
+          "t.json: broken: its event 'gemm' has no number 'ts'");
 }

@@ -71,26 +71,27 @@ TEST_CASE("spaces, a byte order mark, Windows line ends and a missing last one a
 }
 
 TEST_CASE("errors name line and cell") {
-  CHECK(csv_error("") == "s.csv: the file is empty; expected a row for each rank");
-  CHECK(csv_error("0F0\n\n1F0\n") == "s.csv: line 2 is empty; expected the actions of rank 1");
-  CHECK(csv_error("0F0,0F1\n1F0,,1X1\n").starts_with("s.csv: line 2, cell 3: '1X1': unknown operation 'X'; did you mean 'F'?"));
+  CHECK(csv_error("") == "s.csv, line 1: the file is empty; expected a row for each rank");
+  CHECK(csv_error("0F0\n\n1F0\n") == "s.csv, line 2: it is empty; expected the actions of rank 1");
+  CHECK(csv_error("0F0,0F1\n1F0,,1X1\n").starts_with("s.csv, line 2, column 3: '1X1': unknown operation 'X'; did you mean 'F'?"));
   CHECK(csv_error("0F0\n1X1\n").ends_with("F, B, I, W, SEND_F, RECV_F, SEND_B, RECV_B, UNSHARD, RESHARD, REDUCE_GRAD"));
-  CHECK(csv_error("0SENDF1").starts_with("s.csv: line 1, cell 1: '0SENDF1': unknown operation 'SENDF'; did you mean 'SEND_F'?"));
-  CHECK(csv_error("0F") == "s.csv: line 1, cell 1: '0F': the microbatch is missing; expected a number behind F");
-  CHECK(csv_error("0F1x") == "s.csv: line 1, cell 1: '0F1x': nothing may stand behind the microbatch");
-  CHECK(csv_error("0F1 2") == "s.csv: line 1, cell 1: '0F1 2': nothing may stand behind the microbatch");
-  CHECK(csv_error("0UNSHARD3") == "s.csv: line 1, cell 1: '0UNSHARD3': nothing may stand behind the operation");
-  CHECK(csv_error("0F0,7").starts_with("s.csv: line 1, cell 2: '7': unknown operation ''"));
-  CHECK(csv_error("F0") == "s.csv: line 1, cell 1: 'F0': expected operation, microbatch and stage, such as F0_s1");
-  CHECK(csv_error("hello") == "s.csv: line 1, cell 1: 'hello': expected stage, operation and microbatch, such as 2F0");
-  CHECK(csv_error("-1F0") == "s.csv: line 1, cell 1: '-1F0': expected stage, operation and microbatch, such as 2F0");
-  CHECK(csv_error("0F-1").starts_with("s.csv: line 1, cell 1: '0F-1': unknown operation 'F-'"));
-  CHECK(csv_error("\"0F0\"") == "s.csv: line 1, cell 1: '\"0F0\"': expected stage, operation and microbatch, such as 2F0");
+  CHECK(
+      csv_error("0SENDF1").starts_with("s.csv, line 1, column 1: '0SENDF1': unknown operation 'SENDF'; did you mean 'SEND_F'?"));
+  CHECK(csv_error("0F") == "s.csv, line 1, column 1: '0F': the microbatch is missing; expected a number behind F");
+  CHECK(csv_error("0F1x") == "s.csv, line 1, column 1: '0F1x': nothing may stand behind the microbatch");
+  CHECK(csv_error("0F1 2") == "s.csv, line 1, column 1: '0F1 2': nothing may stand behind the microbatch");
+  CHECK(csv_error("0UNSHARD3") == "s.csv, line 1, column 1: '0UNSHARD3': nothing may stand behind the operation");
+  CHECK(csv_error("0F0,7").starts_with("s.csv, line 1, column 2: '7': unknown operation ''"));
+  CHECK(csv_error("F0") == "s.csv, line 1, column 1: 'F0': expected operation, microbatch and stage, such as F0_s1");
+  CHECK(csv_error("hello") == "s.csv, line 1, column 1: 'hello': expected stage, operation and microbatch, such as 2F0");
+  CHECK(csv_error("-1F0") == "s.csv, line 1, column 1: '-1F0': expected stage, operation and microbatch, such as 2F0");
+  CHECK(csv_error("0F-1").starts_with("s.csv, line 1, column 1: '0F-1': unknown operation 'F-'"));
+  CHECK(csv_error("\"0F0\"") == "s.csv, line 1, column 1: '\"0F0\"': expected stage, operation and microbatch, such as 2F0");
 }
 
 TEST_CASE("numbers beyond reason are refused") {
   CHECK(csv_error("1048575F0") == "no error");
-  CHECK(csv_error("1048576F0") == "s.csv: line 1, cell 1: '1048576F0': the stage is too large; the most is 1048575");
+  CHECK(csv_error("1048576F0") == "s.csv, line 1, column 1: '1048576F0': the stage is too large; the most is 1048575");
   CHECK(csv_error("0F2147483646") == "no error");
   CHECK(csv_error("0F2147483647").ends_with("the microbatch is too large; the most is 2147483646"));
   CHECK(csv_error("0F99999999999999999999").ends_with("the microbatch is too large; the most is 2147483646"));
@@ -99,7 +100,7 @@ TEST_CASE("numbers beyond reason are refused") {
 
 TEST_CASE("a pair is one forward and one backward, and closes") {
   const std::string pair = "OVERLAP_F_B overlaps one forward with one backward, such as (0F7;7B3)OVERLAP_F_B";
-  CHECK(csv_error("(0F1;1F0)OVERLAP_F_B") == "s.csv: line 1, cell 1: '(0F1;1F0)OVERLAP_F_B': " + pair);
+  CHECK(csv_error("(0F1;1F0)OVERLAP_F_B") == "s.csv, line 1, column 1: '(0F1;1F0)OVERLAP_F_B': " + pair);
   CHECK(csv_error("(0F1)OVERLAP_F_B").ends_with(pair));
   CHECK(csv_error("(0F1;1B0;1B2)OVERLAP_F_B").ends_with(pair));
   CHECK(csv_error("(0F1;0SEND_F0)OVERLAP_F_B").ends_with(pair));
@@ -107,12 +108,12 @@ TEST_CASE("a pair is one forward and one backward, and closes") {
   CHECK(csv_error("(0F1;1B0)OVERLAP").ends_with("expected OVERLAP_F_B behind the bracket, not 'OVERLAP'"));
   CHECK(csv_error("(0F1;1B0)OVERLAP_F_B1").ends_with("expected OVERLAP_F_B behind the bracket, not 'OVERLAP_F_B1'"));
   CHECK(csv_error("()OVERLAP_F_B").ends_with("expected stage, operation and microbatch, such as 2F0"));
-  CHECK(csv_error("0OVERLAP_F_B").starts_with("s.csv: line 1, cell 1: '0OVERLAP_F_B': unknown operation"));
+  CHECK(csv_error("0OVERLAP_F_B").starts_with("s.csv, line 1, column 1: '0OVERLAP_F_B': unknown operation"));
 }
 
 TEST_CASE("the two grammars do not mix") {
-  CHECK(csv_error("0F0,F1_s0") == "s.csv: line 1, cell 2: 'F1_s0': one file has either the form 1F0 or F0_s1, not both");
-  CHECK(csv_error("F1_s0\n0F0") == "s.csv: line 2, cell 1: '0F0': one file has either the form 1F0 or F0_s1, not both");
+  CHECK(csv_error("0F0,F1_s0") == "s.csv, line 1, column 2: 'F1_s0': one file has either the form 1F0 or F0_s1, not both");
+  CHECK(csv_error("F1_s0\n0F0") == "s.csv, line 2, column 1: '0F0': one file has either the form 1F0 or F0_s1, not both");
   CHECK(csv_error("F0_s0,(0F1;0B0)OVERLAP_F_B").ends_with("the older form, F0_s1, has no overlapped pairs"));
   CHECK(csv_error("F0_s0x").ends_with("nothing may stand behind the stage"));
   CHECK(csv_error("I0_s0").ends_with("such as 2F0"));  // the older form had no I

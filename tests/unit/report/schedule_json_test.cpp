@@ -200,7 +200,7 @@ TEST_CASE("sets of parameters by hand: listed, or written where they are used; t
   CHECK(error(R"("pieces": [[[5, 5]]], )" + tasks) == "s.json: pieces[0][0][1]: expected a whole number from 6 to 856, not 5");
   CHECK(error(R"("pieces": [[[0, 9], [8, 10]]], )" + tasks) == "s.json: pieces[0]: parameter 8 stands twice");
   CHECK(error(R"("pieces": [[[0]]], )" + tasks) ==
-        "s.json: pieces[0][0]: expected the first parameter and the one behind the last, such as [0, 512]");
+        "s.json: pieces[0][0]: expected the first parameter and the one behind the last, such as [0, 512], not a list of 1");
   CHECK(error(R"("splits": [[0]], )" + tasks) == "s.json: splits[0][0]: there is no set of parameters 0; there are none");
   CHECK(error(R"("pieces": [[]], "splits": [[1]], )" + tasks) ==
         "s.json: splits[0][0]: there is no set of parameters 1; they are 0 to 0");
@@ -284,8 +284,8 @@ TEST_CASE("a size that is not given is that of what is carried") {
 }
 
 TEST_CASE("errors name the path") {
-  CHECK(schedule_error("").starts_with("s.json: not JSON: parse error at line 1, column 1"));
-  CHECK(schedule_error("{\"tasks\": []} x").starts_with("s.json: not JSON: parse error at line 1, column 15"));
+  CHECK(schedule_error("").starts_with("s.json: not JSON: line 1, column 1"));
+  CHECK(schedule_error("{\"tasks\": []} x").starts_with("s.json: not JSON: line 1, column 15"));
   CHECK(schedule_error("[]") == "s.json: expected an object {...}, not a list");
   CHECK(schedule_error("{}") == "s.json: 'tasks' is missing");
   CHECK(schedule_error(R"({"task": []})").starts_with("s.json: unknown key 'task'; did you mean 'tasks'?"));
@@ -303,8 +303,9 @@ TEST_CASE("errors name the path") {
             .starts_with("s.json: tasks[0].op: unknown op 'forwards'; did you mean 'forward'?"));
   CHECK(task_error(forward + R"(, {"op": "forward"})") == "s.json: tasks[1]: 'rank' is missing");
   CHECK(task_error(forward + R"(, {"op": "forward", "rank": "0"})") ==
-        "s.json: tasks[1].rank: expected the number of a rank, not \"0\"");
-  CHECK(task_error(R"({"op": "forward", "rank": 1.0})") == "s.json: tasks[0].rank: expected the number of a rank, not 1.0");
+        "s.json: tasks[1].rank: expected a whole number from 0 to 1048575, not \"0\"");
+  CHECK(task_error(R"({"op": "forward", "rank": 1.0})") ==
+        "s.json: tasks[0].rank: expected a whole number from 0 to 1048575, not 1.0");
   CHECK(task_error(R"({"op": "forward", "rank": 0, "colour": 1})").starts_with("s.json: tasks[0]: unknown key 'colour'"));
   CHECK(task_error(R"({"op": "forward", "rank": 0, "peer": 0})") == "s.json: tasks[0]: a forward has no 'peer'");
   CHECK(task_error(R"({"op": "forward", "rank": 0, "repeat": 2})") == "s.json: tasks[0]: a forward has no 'repeat'");
@@ -354,18 +355,20 @@ TEST_CASE("ids are compared with how much there is") {
   CHECK(schedule_error(R"({"buffers": [{"rank": 0, "kind": "weights", "bytes": 1, "microbatch": 0}])" + rest) ==
         "s.json: buffers[0]: a buffer of kind 'weights' has no 'microbatch'");
   CHECK(schedule_error(R"({"buffers": [{"rank": 0, "kind": "weights"}])" + rest) == "s.json: buffers[0]: 'bytes' is missing");
-  CHECK(schedule_error(R"({"program": [])" + rest) == "s.json: program: expected a list for each of the 1 ranks");
-  CHECK(schedule_error(R"({"program": [[[0]]])" + rest) == "s.json: program[0]: expected a list for each of the 2 lanes");
+  CHECK(schedule_error(R"({"program": [])" + rest) ==
+        "s.json: program: expected a list for each of the 1 ranks, not a list of 0");
+  CHECK(schedule_error(R"({"program": [[[0]]])" + rest) ==
+        "s.json: program[0]: expected a list for each of the 2 lanes, not a list of 1");
   CHECK(schedule_error(R"({"program": [[[1], []]])" + rest) == "s.json: program[0][0][0]: there is no task 1; they are 0 to 0");
   CHECK(schedule_error(R"({"options": {"a": 1})" + rest) == "s.json: options.a: expected a text in quotes, not 1");
   CHECK(schedule_error(R"({"stages": "all")" + rest) == "s.json: stages: expected a list of stages, their number, or \"units\"");
   CHECK(schedule_error(R"({"stages": [{"share": [1]}])" + rest) ==
-        "s.json: stages[0].share: expected two numbers, such as [1, 2] for one half");
+        "s.json: stages[0].share: expected two numbers, such as [1, 2] for one half, not a list of 1");
   CHECK(schedule_error(R"({"stages": [{"forward": -1}])" + rest) ==
         "s.json: stages[0].forward: expected a number, 0 or more, not -1");
   CHECK(schedule_error(R"({"workload": {}, "tasks": []})") == "s.json: workload: 'microbatches' is missing");
   CHECK(schedule_error(R"({"workload": {"model": "llama", "batch": {"sequence": 1, "global_batch": 1}}, "tasks": []})")
-            .starts_with("s.json: workload: "));
+            .starts_with("s.json: workload.model: "));
   CHECK(schedule_error(R"({"workload": {"model": "llama-8x1024", "batch": {"sequence": 1, "global_batch": 0}}, "tasks": []})") ==
         "s.json: workload.batch.global_batch: expected a whole number from 1 to 1099511627776, not 0");
 }
@@ -422,7 +425,9 @@ TEST_CASE("hostile texts are refused, and do not crash") {
   CHECK(schedule_error(deep) == "s.json: lists and objects stand more than 16 deep in each other");
   std::string keys = "{";
   for (int i = 0; i < 300; ++i) keys += "\"k" + std::to_string(i) + "\": 0,";
-  CHECK(schedule_error(keys + "\"tasks\": []}") == "s.json: an object has more than 256 keys");
+  CHECK(schedule_error(keys + "\"tasks\": []}") ==
+        "s.json: unknown key 'k0'; known: tawpipe_schedule, name, options, workload, ranks, lanes, stages, layout, groups, "
+        "pieces, splits, buffers, tasks, program");
   CHECK(schedule_error("{\"" + std::string(10'000, 'k') + "\": 0}").size() < 300);
   CHECK(schedule_error("{\"name\": \"" + std::string(10'000, 'k') + "\n\"}").size() < 400);
   // A group of many ranks, used by many tasks, has more ends than fit.

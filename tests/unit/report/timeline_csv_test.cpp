@@ -131,10 +131,9 @@ TEST_CASE("the header must be there") {
 }
 
 TEST_CASE("an error names line and column") {
-  CHECK(error_of(header + forward + "x,pass\n", "t.csv") == "t.csv, line 3 has 2 columns instead of 12");
-  CHECK(row_error("\n") == "t.csv, line 2 has 1 columns instead of 12");
-  CHECK(row_error("0,forward,nothing,0,,,0,0,0,0,0.000000000000,0.000601000000,\n") ==
-        "t.csv, line 2 has 13 columns instead of 12");
+  CHECK(error_of(header + forward + "x,pass\n", "t.csv") == "t.csv, line 3: 2 columns instead of 12");
+  CHECK(row_error("\n") == "t.csv, line 2: 1 columns instead of 12");
+  CHECK(row_error("0,forward,nothing,0,,,0,0,0,0,0.000000000000,0.000601000000,\n") == "t.csv, line 2: 13 columns instead of 12");
   CHECK(error_of(header + forward + forward, "t.csv") ==
         "t.csv, line 3, column 1 (task): this row must be task 1; each task has one row, in order");
   CHECK(row_error("0,forwards,nothing,0,,,0,0,0,0,0.000000000000,0.000601000000\n") ==
@@ -167,7 +166,7 @@ TEST_CASE("a time that is not exact is refused") {
     CAPTURE(bad);
     const std::string error = row_error("0,forward,nothing,0,,,0,0,0,0," + bad + ",0.000601000000\n");
     if (bad == "0,000000000000") {
-      CHECK(error == "t.csv, line 2 has 13 columns instead of 12");
+      CHECK(error == "t.csv, line 2: 13 columns instead of 12");
     } else {
       CHECK(error == "t.csv, line 2, column 11 (start_s): '" + bad +
                          "' is not a time; write seconds with 12 digits after the point, such as 0.000601000000");
@@ -197,7 +196,7 @@ TEST_CASE("an error is one line, whatever the file holds") {
     CHECK(error.size() < 300);
   }
   const std::string long_name = "0," + std::string(1000, 'x') + ",nothing,0,,,0,0,0,0,0.000000000000,0.000601000000\n";
-  CHECK(row_error(long_name).starts_with("t.csv, line 2, column 2 (op): '" + std::string(40, 'x') + "...' is no op"));
+  CHECK(row_error(long_name).starts_with("t.csv, line 2, column 2 (op): '" + std::string(60, 'x') + "...' is no op"));
 }
 
 TEST_CASE("another schedule's file is refused at the first difference") {

@@ -77,9 +77,9 @@ TEST_CASE("anything else is refused, with its line") {
   CHECK(fault("tg1\nplatform 0 2 100 0.5 10 1\n") == "g, line 2: nodes and devices per node must be at least 1");
   CHECK(fault("tg1\nplatform 100000 100000 100 0.5 10 1\n") == "g, line 2: at most 1000000 devices fit");
   CHECK(fault("tg1\nplatform 1 2 0 0.5 10 1\n") == "g, line 2: a bandwidth must be above zero, in bytes a second");
-  CHECK(fault("tg1\nplatform 1 2 inf 0.5 10 1\n") == "g, line 2: a bandwidth must be above zero, in bytes a second");
+  CHECK(fault("tg1\nplatform 1 2 inf 0.5 10 1\n") == "g, line 2: 'inf' is no bandwidth in bytes a second");
   CHECK(fault("tg1\nplatform 1 2 1 -1 10 1\n") == "g, line 2: a latency must lie between 0 and 1000 seconds");
-  CHECK(fault("tg1\nplatform 1 2 1 nan 10 1\n") == "g, line 2: a latency must lie between 0 and 1000 seconds");
+  CHECK(fault("tg1\nplatform 1 2 1 nan 10 1\n") == "g, line 2: 'nan' is no latency in seconds");
   CHECK(fault("tg1\nplatform 1 2 1 1 10\n") == "g, line 2: latency in seconds is missing");
   CHECK(fault("tg1\nplatform 1 2 1GBps 1 10 1\n") == "g, line 2: '1GBps' is no bandwidth in bytes a second");
   CHECK(fault(head + "C 0 1 0\n") == "g, line 3: this line must be: tasks COUNT");

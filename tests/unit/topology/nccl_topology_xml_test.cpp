@@ -128,9 +128,9 @@ TEST_CASE("errors name the line and the attribute") {
   CHECK(contains(xml_error("<system version=\"1\"><cpu/></system>"), "has no GPU"));
   CHECK(contains(xml_error(with_gpu("link_speed=\"9 GT/s\"", "")),
                  "line 2, <pci>: link_speed='9 GT/s' is unknown; expected 2.5, 5, 8"));
-  CHECK(contains(xml_error(with_gpu("link_width=\"wide\"", "")), "link_width='wide' is not a whole number from 0 to 32"));
+  CHECK(contains(xml_error(with_gpu("link_width=\"wide\"", "")), "link_width must be a whole number from 0 to 32, not 'wide'"));
   CHECK(contains(xml_error(with_gpu("", "sm=\"33\"")), "line 3, <gpu>: sm=\"33\" is no GPU of the table"));
-  CHECK(contains(xml_error(with_gpu("", "dev=\"-7\"")), "dev='-7' is not a whole number"));
+  CHECK(contains(xml_error(with_gpu("", "dev=\"-7\"")), "dev must be a whole number from"));
   CHECK(contains(xml_error(with_gpu("", "", "<nvlink target=\"x\" count=\"0\" tclass=\"0x068000\"/>")), "count='0'"));
   CHECK(contains(xml_error(with_gpu("", "", "<nvlink target=\"x\" count=\"1\" tclass=\"0x99\"/>")), "tclass='0x99' is unknown"));
   CHECK(contains(xml_error(with_gpu("", "", "<c2c count=\"1\"/>")), "bw is missing"));

@@ -306,19 +306,19 @@ TEST_CASE("each damage to a checkpoint has its own message") {
 
   path = fresh();
   put_file(path + "/state.json", file_bytes(path + "/state.json").substr(0, 100));
-  check_refused("is no JSON");
+  check_refused("state.json': not JSON: line ");
   for (const auto& [from, to, why] : std::vector<std::array<std::string, 3>>{
-           {R"("version": 1)", R"("version": 2)", "'version' is 2; version 1 is read"},
-           {"tawpipe-checkpoint", "something", "'format' must be 'tawpipe-checkpoint'"},
-           {R"("step": 5)", R"("step": -5)", "'step' must be a whole number from 0"},
+           {R"("version": 1)", R"("version": 2)", "version: expected a whole number from 1 to 1, not 2"},
+           {"tawpipe-checkpoint", "something", "format: expected 'tawpipe-checkpoint', not"},
+           {R"("step": 5)", R"("step": -5)", "step: expected a whole number from 0"},
            {R"("step": 5)", R"("stop": 5)", "'step' is missing"},
-           {"float32", "bfloat16", "'dtype' must be float32 or float64"},
+           {"float32", "bfloat16", "dtype: expected float32 or float64"},
            {"float32", "float64", "is F32, state.json says F64"},
-           {R"("microbatches": 8)", R"("microbatches": "8")", "data: 'microbatches' must be a whole number"},
-           {"adamw", "sgd", "optimizer: 'name' must be 'adamw'"},
-           {R"("beta1": 0.9)", R"("beta1": null)", "'beta1' must be a number"},
+           {R"("microbatches": 8)", R"("microbatches": "8")", "data.microbatches: expected a whole number"},
+           {"adamw", "sgd", "optimizer.name: expected 'adamw'"},
+           {R"("beta1": 0.9)", R"("beta1": null)", "beta1: expected a number"},
            {R"("random")", R"("randm")", "did you mean 'random'?"},
-           {R"("settings": {)", R"("settings": [], "rest": {)", "settings must be a JSON object"}}) {
+           {R"("settings": {)", R"("settings": [], "rest": {)", "settings: expected an object"}}) {
     path = fresh();
     edit(path + "/state.json", from, to);
     check_refused(why);

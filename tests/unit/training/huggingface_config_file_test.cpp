@@ -47,8 +47,8 @@ TEST_CASE("constants of a wrong type are refused") {
     put_file(folder / "config.json", text.replace(at, std::string{from}.size(), to));
     CHECK_THROWS_WITH_AS(read_decoder_config(folder / "config.json"), doctest::Contains(why), InputError);
   };
-  check_refused(R"("rms_norm_eps": 1e-05)", R"("rms_norm_eps": "x")", "'rms_norm_eps' must be a number");
-  check_refused(R"("rms_norm_eps": 1e-05)", R"("rms_norm_eps": -1)", "'rms_norm_eps' must be at least 0");
-  check_refused(R"("max_position_embeddings": 2048)", R"("max_position_embeddings": -1)", "must be a whole number");
-  check_refused(R"("mlp_bias": false)", R"("mlp_bias": 0)", "'mlp_bias' must be true or false");
+  check_refused(R"("rms_norm_eps": 1e-05)", R"("rms_norm_eps": "x")", "rms_norm_eps: expected a number, 0 or more");
+  check_refused(R"("rms_norm_eps": 1e-05)", R"("rms_norm_eps": -1)", "rms_norm_eps: expected a number, 0 or more, not -1");
+  check_refused(R"("max_position_embeddings": 2048)", R"("max_position_embeddings": -1)", "expected a whole number");
+  check_refused(R"("mlp_bias": false)", R"("mlp_bias": 0)", "mlp_bias: expected true or false");
 }

@@ -216,9 +216,9 @@ TEST_CASE("weights in several files are found by their index") {
   };
   std::string wrong = index + "}";
   const std::size_t at = wrong.find("00001-of");
-  check_refused(wrong.replace(at, 5, "00002"), "which has no such tensor");
+  check_refused(wrong.replace(at, 5, "00002"), "has no such tensor");
   check_refused(wrong.replace(at, 5, "00003"), "No such file");
-  check_refused(R"({"weight_map": {"a": "../x"}})", "must name a file in the same folder");
+  check_refused(R"({"weight_map": {"a": "../x"}})", "weight_map.a: expected the name of a file in the same folder");
   check_refused(R"({"weight_map": {}})", "lack the tensor 'model.embed_tokens.weight'");
   check_refused(R"({})", "'weight_map' is missing");
 }
@@ -236,8 +236,8 @@ TEST_CASE("what a decoder does not compute is refused") {
   };
   check_refused(R"("attention_bias": false)", R"("attention_bias": true)", "biases are not computed");
   check_refused(R"("rope_scaling": null)", R"("rope_scaling": {"factor": 2})", "scaled rotary embedding is not computed");
-  check_refused(R"("silu")", R"("gelu")", "'hidden_act' must be 'silu'");
-  check_refused(R"("rope_theta": 10000.0)", R"("rope_theta": -1)", "'rope_theta' must be above 0");
+  check_refused(R"("silu")", R"("gelu")", "hidden_act: expected 'silu'");
+  check_refused(R"("rope_theta": 10000.0)", R"("rope_theta": -1)", "rope_theta: expected a number above zero");
   check_refused(R"("num_hidden_layers": 2)", R"("num_hidden_layers": 3)", "lack the tensor 'model.layers.2.");
   check_refused(R"("num_hidden_layers": 2)", R"("num_hidden_layers": 1)", "have a tensor that is not computed: 'model.layers.1.");
   check_refused(R"("intermediate_size": 12)", R"("intermediate_size": 16)", "has shape [12, 8]; [16, 8] is needed");

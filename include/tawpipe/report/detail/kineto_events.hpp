@@ -3,9 +3,9 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,6 +14,7 @@
 
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
+#include "tawpipe/json/json_reader.hpp"
 
 namespace tawpipe::inline v0::detail {
 
@@ -62,28 +63,26 @@ struct KinetoEvents {
 /// Reads the events while the JSON is parsed, so that a trace takes little more memory than what is kept of it.
 class KinetoReader {
  public:
-  static KinetoEvents read(std::string_view text) {
-    if (text.starts_with("\x1f\x8b")) throw InputError("compressed; unpack it first, as with gunzip");
+  static constexpr int most_ranks = 1 << 20;
+
+  /// @param source  the file's name, for messages
+  static KinetoEvents read(std::string_view text, std::string_view source) {
+    if (text.starts_with("\x1f\x8b")) throw InputError(one_line(concat(source, ": compressed; unpack it first, as with gunzip")));
     KinetoReader reader;
-    nlohmann::json root;
-    try {
-      root =
-          nlohmann::json::parse(text.begin(), text.end(), [&](int, nlohmann::json::parse_event_t event, nlohmann::json& parsed) {
-            if (event != nlohmann::json::parse_event_t::object_end || !parsed.contains("ph")) return true;
-            reader.take(parsed);
-            return false;  // not kept
-          });
-    } catch (const nlohmann::json::parse_error& error) {
-      if (error.byte > text.size()) throw InputError("cut off: it ends in the middle of its JSON; export it again, to its end");
-      throw InputError(concat("not JSON (at byte ", error.byte, ")"));
-    }
-    if (!root.is_array() && !(root.is_object() && root.contains("traceEvents"))) {
-      throw InputError("no trace: it has no \"traceEvents\"; give what torch.profiler's export_chrome_trace wrote");
+    const auto keep = [&](const Json& object) {
+      if (!object.contains("ph")) return true;
+      reader.take(object);
+      return false;
+    };
+    const JsonDocument document{text, source, {.depth = 32, .repeated_keys = true}, keep};
+    const JsonValue root = document.root();
+    if (!root.is_list() && !(root.is_object() && root.has("traceEvents"))) {
+      root.fail("no trace: it has no \"traceEvents\"; give what torch.profiler's export_chrome_trace wrote");
     }
     if (reader.found_.kernels.empty()) {
-      throw InputError("without GPU kernels; profile with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]");
+      root.fail("without GPU kernels; profile with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]");
     }
-    reader.take_distributed(root);
+    if (root.is_object()) reader.take_distributed(root);
     return std::move(reader.found_);
   }
 
@@ -114,12 +113,13 @@ class KinetoReader {
     const auto number = [&](const char* key) {
       const auto found = event.find(key);
       if (found == event.end() || !found->is_number()) {
-        throw InputError(concat("broken: its event ", quote(one_line(name)), " has no number ", quote(key)));
+        throw InputError(concat("broken: its event ", quote(name), " has no number ", quote(key)));
       }
       return found->get<double>();
     };
     const double start = number("ts");
     const double end = start + number("dur");
+    if (!std::isfinite(end)) throw InputError(concat("broken: its event ", quote(name), " has no end in time"));
     static const Json none = Json::object();
     const auto found = event.find("args");
     const Json& args = found != event.end() && found->is_object() ? *found : none;
@@ -172,20 +172,19 @@ class KinetoReader {
     return one;
   }
 
-  void take_distributed(const Json& root) {
-    if (!root.is_object() || !root.contains("distributedInfo")) return;
-    const Json& info = root.at("distributedInfo");
-    if (!info.is_object()) return;
-    found_.rank = whole_of(info, "rank", 0);
-    found_.world_size = whole_of(info, "world_size", 0);
-    const auto groups = info.find("pg_config");
-    if (groups == info.end() || !groups->is_array()) return;
-    for (const Json& group : *groups) {
-      if (!group.is_object() || !group.contains("ranks") || !group.at("ranks").is_array()) continue;
-      auto& ranks = found_.groups[text_of(group, "pg_name")];
-      for (const Json& rank : group.at("ranks")) {
-        if (rank.is_number_integer()) ranks.push_back(rank.get<std::int64_t>());
-      }
+  void take_distributed(JsonValue root) {
+    const auto info = root.find("distributedInfo");
+    if (!info || !info->is_object()) return;
+    if (const auto rank = info->find("rank")) found_.rank = rank->whole(0, most_ranks);
+    if (const auto size = info->find("world_size")) found_.world_size = size->whole(0, most_ranks);
+    const auto groups = info->find("pg_config");
+    if (!groups || !groups->is_list()) return;
+    for (const JsonValue group : *groups) {
+      const auto members = group.find("ranks");
+      if (!members || !members->is_list()) continue;
+      const auto name = group.find("pg_name");
+      auto& ranks = found_.groups[name && name->is_text() ? name->text() : ""];
+      for (const JsonValue rank : *members) ranks.push_back(rank.whole(0, most_ranks));
     }
   }
 

@@ -23,9 +23,9 @@ inline constexpr std::int64_t max_json_programs = 1 << 24;  ///< ranks times lan
 inline constexpr std::int64_t max_json_microbatches = (std::int64_t{1} << 31) - 2;
 inline constexpr std::int64_t max_json_bytes = 4'000'000'000'000'000'000;  ///< of one buffer or message
 inline constexpr Bytes max_json_message{std::int64_t{1} << 50};
-inline constexpr std::int64_t max_json_parameters = 1'000'000'000'000'000;  ///< of one stage
+inline constexpr std::int64_t max_json_parameters = 1'000'000'000'000'000;  ///< of all stages
 inline constexpr std::int64_t max_json_share = 1 << 24;
-inline constexpr std::size_t max_json_program_items = std::size_t{1} << 28;
+inline constexpr std::size_t max_json_program_items = std::size_t{1} << 22;  ///< ends of tasks: validated in some seconds
 
 /// Whether a task of this kind may name parameters: a communication what it carries, a backward whose gradient it leaves.
 constexpr bool has_split(Op op) { return !is_compute(op) || op == Op::backward || op == Op::backward_weight; }
@@ -55,6 +55,24 @@ inline Bytes default_bytes(const Task& task, std::span<const StageWork> stages, 
       return Bytes{4};
   }
   return Bytes{};  // unreachable: every enumerator returns above
+}
+
+/// Visits the plain numbers of a stage by their keys, in the order of the file: `visit(key, number)`.
+template <class Stage, class Visit>
+void for_each_stage_number(Stage& stage, Visit&& visit) {
+  visit("parameters", stage.parameters);
+  visit("edge_parameters", stage.edge_parameters);
+  visit("saved", stage.saved);
+  visit("stash", stage.stash);
+  visit("boundary", stage.boundary);
+  visit("forward_workspace", stage.forward_workspace);
+  visit("backward_workspace", stage.backward_workspace);
+  visit("forward", stage.forward);
+  visit("recompute", stage.recompute);
+  visit("backward_input", stage.backward_input);
+  visit("backward_weight", stage.backward_weight);
+  visit("forward_traffic", stage.forward_traffic);
+  visit("backward_traffic", stage.backward_traffic);
 }
 
 /// The key of an access in a task's uses.

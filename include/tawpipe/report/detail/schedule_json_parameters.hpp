@@ -10,8 +10,10 @@
 #include <vector>
 
 #include "tawpipe/core/text.hpp"
+#include "tawpipe/core/units.hpp"
+#include "tawpipe/json/json_reader.hpp"
 #include "tawpipe/model/workload.hpp"
-#include "tawpipe/report/detail/json_reader.hpp"
+#include "tawpipe/report/detail/schedule_json_defaults.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 
 namespace tawpipe::inline v0::detail {
@@ -23,11 +25,18 @@ class ParameterSetsReader {
   void read_lists(JsonValue root, const Workload& workload, const Schedule::Parts& parts) {
     if (!workload.is_abstract()) count_ = workload.model().parameters();
     for (const StageWork& stage : parts.stages) {
-      if (workload.is_abstract()) count_ += stage.parameters * parts.layout.tensor;
+      if (workload.is_abstract()) {
+        count_ = saturating_add(count_, saturating_multiply<std::int64_t>(stage.parameters, parts.layout.tensor));
+      }
     }
-    root.if_has("pieces", [&](JsonValue value) { value.for_each([&](JsonValue set, std::size_t) { sets_.add(ranges(set)); }); });
-    root.if_has("splits",
-                [&](JsonValue value) { value.for_each([&](JsonValue split, std::size_t) { splits_.add(sets(split)); }); });
+    if (count_ > max_json_parameters)
+      root.fail(concat("the stages have more than ", max_json_parameters, " parameters together"));
+    if (const auto pieces = root.find("pieces")) {
+      for (const JsonValue set : *pieces) sets_.add(ranges(set));
+    }
+    if (const auto splits = root.find("splits")) {
+      for (const JsonValue split : *splits) splits_.add(sets(split));
+    }
   }
 
   /// A set by its number, or as ranges.
@@ -78,19 +87,12 @@ class ParameterSetsReader {
 
   std::vector<ParameterRange> ranges(JsonValue set) const {
     std::vector<ParameterRange> ranges;
-    set.for_each([&](JsonValue value, std::size_t) {
+    for (const JsonValue value : set) {
       if (count_ == 0) value.fail("no stage has parameters");
-      if (value.list_size() != 2) value.fail("expected the first parameter and the one behind the last, such as [0, 512]");
-      ParameterRange range;
-      value.for_each([&](JsonValue number, std::size_t i) {
-        if (i == 0) {
-          range.begin = number.whole(0, count_ - 1);
-        } else {
-          range.end = number.whole(range.begin + 1, count_);
-        }
-      });
-      ranges.push_back(range);
-    });
+      value.of_size(2, "the first parameter and the one behind the last, such as [0, 512]");
+      const std::int64_t begin = value[0].whole<std::int64_t>(0, count_ - 1);
+      ranges.push_back({begin, value[1].whole<std::int64_t>(begin + 1, count_)});
+    }
     std::vector<ParameterRange> sorted = ranges;
     std::sort(sorted.begin(), sorted.end());
     for (std::size_t i = 1; i < sorted.size(); ++i) {
@@ -100,7 +102,7 @@ class ParameterSetsReader {
   }
   std::vector<PiecesId> sets(JsonValue split) {
     std::vector<PiecesId> sets;
-    split.for_each([&](JsonValue set, std::size_t) { sets.push_back(read_pieces(set)); });
+    for (const JsonValue set : split) sets.push_back(read_pieces(set));
     return sets;
   }
 

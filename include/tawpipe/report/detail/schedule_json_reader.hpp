@@ -15,7 +15,7 @@
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/parse_units.hpp"
 #include "tawpipe/core/text.hpp"
-#include "tawpipe/report/detail/json_reader.hpp"
+#include "tawpipe/json/json_reader.hpp"
 #include "tawpipe/report/detail/schedule_json_defaults.hpp"
 #include "tawpipe/report/detail/schedule_json_parameters.hpp"
 #include "tawpipe/report/detail/schedule_json_work.hpp"
@@ -26,86 +26,72 @@ namespace tawpipe::inline v0::detail {
 
 class ScheduleJsonReader {
  public:
-  explicit ScheduleJsonReader(const nlohmann::json& json) : root_{json, top_} {}
-  ScheduleJsonReader(const ScheduleJsonReader&) = delete;  // root_ refers to top_
-  ScheduleJsonReader& operator=(const ScheduleJsonReader&) = delete;
+  explicit ScheduleJsonReader(JsonValue root) : root_{root} {}
 
   /// @throws InputError  with the path of what is wrong.
   Schedule read() {
-    static constexpr std::string_view keys[] = {
-        "tawpipe_schedule", "name",   "options", "workload", "ranks",   "lanes", "stages",
-        "layout",           "groups", "pieces",  "splits",   "buffers", "tasks", "program"};
-    root_.expect_object(keys);
-    root_.if_has("tawpipe_schedule", [](JsonValue value) { value.whole(1, 1); });
+    root_.only("tawpipe_schedule", "name", "options", "workload", "ranks", "lanes", "stages", "layout", "groups", "pieces",
+               "splits", "buffers", "tasks", "program");
+    if (const auto value = root_.find("tawpipe_schedule")) value->whole(1, 1);
     parts_.name = "custom";
-    root_.if_has("name", [&](JsonValue value) { parts_.name = value.text(); });
-    root_.if_has("options", [&](JsonValue value) { read_options(value); });
+    if (const auto value = root_.find("name")) parts_.name = value->label();
+    if (const auto value = root_.find("options")) read_options(*value);
     read_sizes();
-    root_.if_has("layout", [&](JsonValue value) { read_layout(value); });
+    if (const auto value = root_.find("layout")) read_layout(*value);
     read_groups();
     parameters_.read_lists(root_, *workload_, parts_);
     read_buffers();
-    root_.with("tasks", [&](JsonValue tasks) { read_tasks(tasks); });
+    read_tasks(root_.at("tasks"));
     parts_.dependencies = Rows<TaskId>{std::move(after_begin_), std::move(after_)};
     parts_.uses = Rows<Use>{std::move(use_begin_), std::move(uses_)};
     parts_.groups = Rows<Rank>{std::move(group_begin_), std::move(group_members_)};
     parameters_.finish(parts_);
-    if (!root_.if_has("program", [&](JsonValue value) { read_program(value); })) default_program();
+    if (const auto program = root_.find("program")) {
+      read_program(*program);
+    } else {
+      default_program();
+    }
     return Schedule{std::move(*workload_), std::move(parts_)};
   }
 
  private:
   /// Pairs in order, as the writer leaves them; or an object, whose order is lost.
   void read_options(JsonValue value) {
-    if (value.is_list()) {
-      value.for_each([&](JsonValue pair, std::size_t) {
-        if (pair.list_size() != 2) pair.fail("expected an option and its value, such as [\"overlap\", \"on\"]");
-        std::string texts[2];
-        pair.for_each([&](JsonValue text, std::size_t i) { texts[i] = text.text(); });
-        parts_.options.emplace_back(std::move(texts[0]), std::move(texts[1]));
-      });
+    if (value.is_object()) {
+      for (const auto& [key, option] : value.members()) parts_.options.emplace_back(key, option.label());
       return;
     }
-    if (!value.json().is_object()) value.fail(concat("expected an object {...} or a list of pairs, not ", shown(value.json())));
-    for (const auto& item : value.json().items()) {
-      const JsonPath path{value.path(), item.key()};
-      parts_.options.emplace_back(item.key(), JsonValue{item.value(), path}.text());
+    if (!value.is_list()) value.expected("an object {...} or a list of pairs");
+    for (const JsonValue pair : value) {
+      pair.of_size(2, "an option and its value, such as [\"overlap\", \"on\"]");
+      parts_.options.emplace_back(pair[0].label(), pair[1].label());
     }
   }
 
   // ---- how much there is of everything ----
 
-  /// Calls `visit(value)` for what stands under `key` in each object of a list, or for each element if there is no key.
-  template <class Visit>
-  void scan(std::string_view list, std::string_view key, Visit&& visit) const {
-    const auto items = root_.json().find(list);
-    if (items == root_.json().end() || !items->is_array()) return;
-    for (const auto& item : *items) {
-      if (key.empty()) visit(item);
-      if (key.empty() || !item.is_object()) continue;
-      if (const auto value = item.find(key); value != item.end()) visit(*value);
-    }
-  }
-  /// The largest number there, or -1. What is no such number is left for its reader to refuse.
+  /// The largest number under `key` in each object of a list, or in each element if there is no key; -1 if there is none.
   std::int64_t largest(std::string_view list, std::string_view key, std::int64_t limit) const {
     std::int64_t found = -1;
-    const auto look = [&](const nlohmann::json& value) {
-      if (!value.is_number_unsigned() || value.get<std::uint64_t>() >= static_cast<std::uint64_t>(limit)) return;
-      found = std::max(found, value.get<std::int64_t>());
-    };
-    scan(list, key, [&](const nlohmann::json& value) {
-      const bool members = value.is_array();
-      if (members) {
-        for (const auto& member : value) look(member);
+    const auto look = [&](JsonValue value) { found = std::max(found, value.whole<std::int64_t>(0, limit - 1)); };
+    const auto items = root_.find(list);
+    if (!items) return found;
+    for (const JsonValue item : *items) {
+      const auto value = key.empty() ? item : item.find(key);
+      if (value && value->is_list()) {
+        for (const JsonValue member : *value) look(member);
+      } else if (value && key != "group") {  // a group's number says nothing of ranks
+        look(*value);
       }
-      if (!members && key != "group") look(value);  // a group's number says nothing of ranks
-    });
+    }
     return found;
   }
 
   void read_sizes() {
     std::int64_t ranks = 1;
-    if (!root_.if_has("ranks", [&](JsonValue value) { ranks = value.whole(1, max_json_ranks); })) {
+    if (const auto value = root_.find("ranks")) {
+      ranks = value->whole<std::int64_t>(1, max_json_ranks);
+    } else {
       for (const auto& [list, key] :
            {std::pair{"tasks", "rank"}, {"tasks", "peer"}, {"tasks", "group"}, {"groups", ""}, {"buffers", "rank"}}) {
         ranks = std::max(ranks, largest(list, key, max_json_ranks) + 1);
@@ -113,42 +99,45 @@ class ScheduleJsonReader {
     }
     parts_.ranks = static_cast<int>(ranks);
     parts_.lanes = {"compute", "communication"};
-    root_.if_has("lanes", [&](JsonValue value) { read_lanes(value); });
+    if (const auto value = root_.find("lanes")) read_lanes(*value);
     if (ranks * static_cast<std::int64_t>(parts_.lanes.size()) > max_json_programs) {
-      throw InputError(concat(ranks, " ranks with ", parts_.lanes.size(), " lanes each are too many"));
+      root_.fail(concat(ranks, " ranks with ", parts_.lanes.size(), " lanes each are too many"));
     }
-    if (!root_.if_has("workload", [&](JsonValue value) { workload_ = read_workload(value, parts_.ranks); })) {
+    if (const auto value = root_.find("workload")) {
+      workload_ = read_workload(*value, parts_.ranks);
+    } else {
       workload_ =
           Workload::abstract(parts_.ranks, std::max<std::int64_t>(largest("tasks", "microbatch", max_json_microbatches) + 1, 1));
     }
-    if (!root_.if_has("stages", [&](JsonValue value) { parts_.stages = read_stages(value, *workload_); })) {
+    if (const auto value = root_.find("stages")) {
+      parts_.stages = read_stages(*value, *workload_);
+    } else {
       const auto last = std::max(largest("tasks", "stage", max_json_stages), largest("buffers", "stage", max_json_stages));
       parts_.stages = workload_->split(static_cast<int>(std::max<std::int64_t>(last + 1, 1)));
     }
   }
 
   void read_lanes(JsonValue value) {
-    const std::size_t count = value.list_size();
-    if (count < 1 || count > static_cast<std::size_t>(max_json_lanes))
+    if (value.size() < 1 || std::cmp_greater(value.size(), max_json_lanes)) {
       value.fail(concat("expected 1 to ", max_json_lanes, " names"));
+    }
     parts_.lanes.clear();
-    value.for_each([&](JsonValue lane, std::size_t) {
+    for (const JsonValue lane : value) {
       const bool twice = std::find(parts_.lanes.begin(), parts_.lanes.end(), lane.text()) != parts_.lanes.end();
       if (twice) lane.fail(concat(quote(lane.text().substr(0, 40)), " stands twice"));
-      parts_.lanes.push_back(lane.text());
-    });
+      parts_.lanes.push_back(lane.label());
+    }
   }
 
   void read_layout(JsonValue value) {
-    static constexpr std::string_view keys[] = {"tensor", "context", "data", "order"};
-    value.expect_object(keys);
+    value.only("tensor", "context", "data", "order");
     const auto read = [&](std::string_view key, int& size) {
-      value.if_has(key, [&](JsonValue number) { size = static_cast<int>(number.whole(1, max_json_ranks)); });
+      if (const auto number = value.find(key)) size = number->whole<int>(1, max_json_ranks);
     };
     read("tensor", parts_.layout.tensor);
     read("context", parts_.layout.context);
     read("data", parts_.layout.data);
-    value.if_has("order", [&](JsonValue order) { parts_.layout.order = order.text(); });
+    if (const auto order = value.find("order")) parts_.layout.order = order->text();
     try {
       RankMap{parts_.layout, parts_.ranks};
     } catch (const InputError& error) {
@@ -161,8 +150,8 @@ class ScheduleJsonReader {
   /// Ranks in order; the same ranks written in a task are the same group.
   GroupId add_group(JsonValue value) {
     std::vector<Rank> members;
-    if (value.list_size() == 0) value.fail("a group has at least one rank");
-    value.for_each([&](JsonValue rank, std::size_t) { members.push_back(Rank{rank.id(rank_count(), "rank")}); });
+    if (value.size() == 0) value.fail("a group has at least one rank");
+    for (const JsonValue rank : value) members.push_back(Rank{rank.id(rank_count(), "rank")});
     group_members_.insert(group_members_.end(), members.begin(), members.end());
     group_begin_.push_back(static_cast<std::uint32_t>(group_members_.size()));
     const GroupId added = id<GroupId>(group_begin_.size() - 2);
@@ -172,52 +161,48 @@ class ScheduleJsonReader {
   GroupId read_group(JsonValue value) {
     if (!value.is_list()) return GroupId{value.id(group_begin_.size() - 1, "group")};
     std::vector<Rank> members;
-    value.for_each([&](JsonValue rank, std::size_t) { members.push_back(Rank{rank.id(rank_count(), "rank")}); });
+    for (const JsonValue rank : value) members.push_back(Rank{rank.id(rank_count(), "rank")});
     const auto found = group_ids_.find(members);
     return found != group_ids_.end() ? found->second : add_group(value);
   }
   void read_groups() {
-    root_.if_has("groups", [&](JsonValue value) { value.for_each([&](JsonValue group, std::size_t) { add_group(group); }); });
+    const auto groups = root_.find("groups");
+    if (!groups) return;
+    for (const JsonValue group : *groups) add_group(group);
   }
 
   void read_buffers() {
-    static constexpr std::string_view keys[] = {"name",   "rank",       "kind",       "bytes", "stage",
-                                                "pieces", "microbatch", "persistent", "copy"};
-    root_.if_has("buffers", [&](JsonValue value) {
-      value.for_each([&](JsonValue item, std::size_t b) {
-        item.expect_object(keys);
-        Buffer buffer;
-        item.with("rank", [&](JsonValue rank) { buffer.rank = Rank{rank.id(rank_count(), "rank")}; });
-        buffer.content = read_content(item);
-        item.with("bytes", [&](JsonValue bytes) { buffer.bytes = read_bytes(bytes); });
-        item.if_has("persistent", [&](JsonValue persistent) { buffer.persistent = persistent.boolean(); });
-        item.if_has("copy", [&](JsonValue copy) { buffer.copy = copy.boolean(); });
-        item.if_has("name", [&](JsonValue name) { add_name(buffer_names_, name, b); });
-        parts_.buffers.push_back(buffer);
-      });
-    });
+    const auto buffers = root_.find("buffers");
+    if (!buffers) return;
+    for (const JsonValue item : *buffers) {
+      item.only("name", "rank", "kind", "bytes", "stage", "pieces", "microbatch", "persistent", "copy");
+      Buffer buffer;
+      buffer.rank = Rank{item.at("rank").id(rank_count(), "rank")};
+      buffer.content = read_content(item);
+      buffer.bytes = read_bytes(item.at("bytes"));
+      if (const auto persistent = item.find("persistent")) buffer.persistent = persistent->boolean();
+      if (const auto copy = item.find("copy")) buffer.copy = copy->boolean();
+      if (const auto name = item.find("name")) add_name(buffer_names_, *name, parts_.buffers.size());
+      parts_.buffers.push_back(buffer);
+    }
   }
 
   Content read_content(JsonValue item) {
-    ContentKind kind{};
-    StageId stage = none<StageId>;
-    item.with("kind", [&](JsonValue value) { kind = value.enumerator<ContentKind>(content_kinds, "kind"); });
-    item.if_has("stage", [&](JsonValue value) { stage = read_stage_id(value); });
+    const auto kind = item.at("kind").enumerator<ContentKind>(content_kinds, "kind");
+    const auto in_stage = item.find("stage");
+    const StageId stage = in_stage ? read_stage_id(*in_stage) : none<StageId>;
     const auto unfit = [&](std::string_view key, bool fits) {
       if (!fits && item.has(key)) item.fail(concat("a buffer of kind ", quote(name(kind)), " has no ", quote(key)));
     };
     unfit("pieces", is_of_parameters(kind));
     unfit("microbatch", is_of_microbatch(kind));
     if (is_of_parameters(kind)) {
-      PiecesId set = none<PiecesId>;
-      item.if_has("pieces", [&](JsonValue pieces) { set = parameters_.read_pieces(pieces); });
-      return {kind, stage, set};
+      const auto pieces = item.find("pieces");
+      return {kind, stage, pieces ? parameters_.read_pieces(*pieces) : none<PiecesId>};
     }
-    std::int32_t microbatch = -1;
-    item.if_has("microbatch", [&](JsonValue value) {
-      microbatch = value.id(static_cast<std::size_t>(workload_->microbatches()), "microbatch");
-    });
-    return {kind, stage, microbatch};
+    const auto microbatch = item.find("microbatch");
+    const auto microbatches = static_cast<std::size_t>(workload_->microbatches());
+    return {kind, stage, microbatch ? microbatch->id(microbatches, "microbatch") : -1};
   }
 
   // ---- names ----
@@ -248,20 +233,21 @@ class ScheduleJsonReader {
   }
 
   void read_tasks(JsonValue tasks) {
-    static constexpr std::string_view keys[] = {"name",  "op",         "rank", "peer",  "group", "lane", "peer_lane", "payload",
-                                                "stage", "microbatch", "step", "bytes", "after", "uses", "split",     "repeat"};
-    task_count_ = tasks.list_size();
-    tasks.for_each([&](JsonValue task, std::size_t t) {  // names first, so that a task may wait for a later one's
-      task.expect_object(keys);
-      task.if_has("name", [&](JsonValue name) { add_name(task_names_, name, t); });
-    });
+    task_count_ = tasks.size();
+    std::size_t t = 0;
+    for (const JsonValue task : tasks) {  // names first, so that a task may wait for a later one's
+      task.only("name", "op", "rank", "peer", "group", "lane", "peer_lane", "payload", "stage", "microbatch", "step", "bytes",
+                "after", "uses", "split", "repeat");
+      if (const auto name = task.find("name")) add_name(task_names_, *name, t);
+      ++t;
+    }
     parts_.tasks.reserve(task_count_);
-    tasks.for_each([&](JsonValue task, std::size_t) { read_task(task); });
+    for (const JsonValue task : tasks) read_task(task);
   }
 
   void read_task(JsonValue value) {
     Task task;
-    value.with("op", [&](JsonValue op) { task.op = op.enumerator<Op>(ops, "op"); });
+    task.op = value.at("op").enumerator<Op>(ops, "op");
     const auto unfit = [&](std::string_view key, bool fits) {
       if (!fits && value.has(key)) value.fail(concat("a ", name(task.op), " has no ", quote(key)));
     };
@@ -271,68 +257,66 @@ class ScheduleJsonReader {
     unfit("split", has_split(task.op));
     unfit("repeat", !is_compute(task.op));
     if (is_collective(task.op)) {
-      value.with("group", [&](JsonValue group) { task.group = read_group(group); });
+      task.group = read_group(value.at("group"));
       task.rank = group_members_[group_begin_[index(task.group)]];
-      value.if_has("rank", [&](JsonValue rank) { task.rank = Rank{rank.id(rank_count(), "rank")}; });
+      if (const auto rank = value.find("rank")) task.rank = Rank{rank->id(rank_count(), "rank")};
     } else {
-      value.with("rank", [&](JsonValue rank) { task.rank = Rank{rank.id(rank_count(), "rank")}; });
+      task.rank = Rank{value.at("rank").id(rank_count(), "rank")};
     }
     task.lane = default_lane(task.op, parts_.lanes.size());
-    value.if_has("lane", [&](JsonValue lane) { task.lane = read_lane(lane); });
+    if (const auto lane = value.find("lane")) task.lane = read_lane(*lane);
     if (is_point_to_point(task.op)) {
-      value.with("peer", [&](JsonValue rank) { task.peer = Rank{rank.id(rank_count(), "rank")}; });
+      task.peer = Rank{value.at("peer").id(rank_count(), "rank")};
       task.peer_lane = task.lane;
-      value.if_has("peer_lane", [&](JsonValue lane) { task.peer_lane = read_lane(lane); });
+      if (const auto lane = value.find("peer_lane")) task.peer_lane = read_lane(*lane);
     }
     task.payload = traits(task.op).payload;
-    value.if_has("payload", [&](JsonValue payload) { task.payload = payload.enumerator<Payload>(payloads, "payload"); });
-    value.if_has("stage", [&](JsonValue stage) { task.stage = read_stage_id(stage); });
-    value.if_has("microbatch", [&](JsonValue microbatch) {
-      task.microbatch = microbatch.id(static_cast<std::size_t>(workload_->microbatches()), "microbatch");
-    });
-    value.if_has("split", [&](JsonValue split) {
+    if (const auto payload = value.find("payload")) task.payload = payload->enumerator<Payload>(payloads, "payload");
+    if (const auto stage = value.find("stage")) task.stage = read_stage_id(*stage);
+    if (const auto microbatch = value.find("microbatch")) {
+      task.microbatch = microbatch->id(static_cast<std::size_t>(workload_->microbatches()), "microbatch");
+    }
+    if (const auto split = value.find("split")) {
       const bool each = task.op == Op::all_gather || task.op == Op::reduce_scatter;
       const std::size_t group = each ? index(task.group) : 0;
-      task.split = parameters_.read_split(split, each ? group_begin_[group + 1] - group_begin_[group] : 1);
-    });
-    value.if_has("step", [&](JsonValue step) { task.step = static_cast<std::int32_t>(step.whole(0, max_json_microbatches)); });
-    Bytes bytes;
-    if (!value.if_has("bytes", [&](JsonValue size) { bytes = read_bytes(size); })) {
-      bytes = default_bytes(task, parts_.stages, *workload_);
+      task.split = parameters_.read_split(*split, each ? group_begin_[group + 1] - group_begin_[group] : 1);
     }
-    std::int32_t repeat = 1;
-    value.if_has("repeat", [&](JsonValue times) { repeat = static_cast<std::int32_t>(times.whole(1, Messages::max_repeat)); });
+    if (const auto step = value.find("step")) task.step = step->whole<std::int32_t>(0, max_json_microbatches);
+    const auto size = value.find("bytes");
+    const Bytes bytes = size ? read_bytes(*size) : default_bytes(task, parts_.stages, *workload_);
     if (bytes > max_json_message) value.fail(concat("a message has at most ", max_json_message.value(), " bytes"));
-    task.bytes = {bytes, repeat};
+    const auto repeat = value.find("repeat");
+    task.bytes = {bytes, repeat ? repeat->whole<std::int32_t>(1, Messages::max_repeat) : 1};
     read_after(value);
     read_uses(value);
     parts_.tasks.push_back(task);
   }
 
   void read_after(JsonValue task) {
-    task.if_has("after", [&](JsonValue value) {
-      const auto add = [&](JsonValue earlier) { after_.push_back(TaskId{refer(task_names_, earlier, task_count_, "task")}); };
-      if (!value.is_list()) return add(value);  // one, without brackets
-      value.for_each([&](JsonValue earlier, std::size_t) { add(earlier); });
-    });
+    const auto add = [&](JsonValue earlier) { after_.push_back(TaskId{refer(task_names_, earlier, task_count_, "task")}); };
+    const auto after = task.find("after");
+    if (after && !after->is_list()) {
+      add(*after);  // one, without brackets
+    } else if (after) {
+      for (const JsonValue earlier : *after) add(earlier);
+    }
     after_begin_.push_back(static_cast<std::uint32_t>(after_.size()));
   }
 
   void read_uses(JsonValue task) {
-    static constexpr std::string_view keys[] = {access_key(Access::read), access_key(Access::write),
-                                                access_key(Access::read_write), access_key(Access::accumulate)};
-    task.if_has("uses", [&](JsonValue value) {
-      value.for_each([&](JsonValue use, std::size_t) {
-        use.expect_object(keys);
-        if (use.json().size() != 1) use.fail("expected one access with its buffer, such as {\"read\": 0}");
+    if (const auto uses = task.find("uses")) {
+      for (const JsonValue use : *uses) {
+        use.only(access_key(Access::read), access_key(Access::write), access_key(Access::read_write),
+                 access_key(Access::accumulate));
+        if (use.members().size() != 1) use.fail("expected one access with its buffer, such as {\"read\": 0}");
         for (int a = 0; a < accesses; ++a) {
           const auto access = static_cast<Access>(a);
-          use.if_has(access_key(access), [&](JsonValue buffer) {
-            uses_.push_back({BufferId{refer(buffer_names_, buffer, parts_.buffers.size(), "buffer")}, access});
-          });
+          if (const auto buffer = use.find(access_key(access))) {
+            uses_.push_back({BufferId{refer(buffer_names_, *buffer, parts_.buffers.size(), "buffer")}, access});
+          }
         }
-      });
-    });
+      }
+    }
     use_begin_.push_back(static_cast<std::uint32_t>(uses_.size()));
   }
 
@@ -344,7 +328,7 @@ class ScheduleJsonReader {
     for_each_program_place(parts_, [&](std::size_t row, TaskId) {
       ++begin[row + 1];
       if (++items > max_json_program_items)
-        throw InputError(concat("the tasks have more than ", max_json_program_items, " ends"));
+        root_.at("tasks").fail(concat("the tasks have more than ", max_json_program_items, " ends"));
     });
     for (std::size_t row = 1; row < begin.size(); ++row) begin[row] += begin[row - 1];
     std::vector<std::uint32_t> next(begin.begin(), begin.end() - 1);
@@ -354,22 +338,19 @@ class ScheduleJsonReader {
   }
 
   void read_program(JsonValue value) {
-    if (value.list_size() != rank_count()) value.fail(concat("expected a list for each of the ", parts_.ranks, " ranks"));
+    value.of_size(rank_count(), concat("a list for each of the ", parts_.ranks, " ranks"));
     std::vector<std::uint32_t> begin{0};
     std::vector<TaskId> tasks;
-    value.for_each([&](JsonValue rank, std::size_t) {
-      if (rank.list_size() != parts_.lanes.size())
-        rank.fail(concat("expected a list for each of the ", parts_.lanes.size(), " lanes"));
-      rank.for_each([&](JsonValue lane, std::size_t) {
-        lane.for_each(
-            [&](JsonValue task, std::size_t) { tasks.push_back(TaskId{refer(task_names_, task, task_count_, "task")}); });
+    for (const JsonValue rank : value) {
+      for (const JsonValue lane :
+           rank.of_size(parts_.lanes.size(), concat("a list for each of the ", parts_.lanes.size(), " lanes"))) {
+        for (const JsonValue task : lane) tasks.push_back(TaskId{refer(task_names_, task, task_count_, "task")});
         begin.push_back(static_cast<std::uint32_t>(tasks.size()));
-      });
-    });
+      }
+    }
     parts_.program = Rows<TaskId>{std::move(begin), std::move(tasks)};
   }
 
-  JsonPath top_;
   JsonValue root_;
   Schedule::Parts parts_;
   std::optional<Workload> workload_;

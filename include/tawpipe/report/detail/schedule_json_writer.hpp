@@ -233,19 +233,7 @@ class ScheduleJsonWriter {
     if (stage.embedding) add(R"(,"embedding":true)");
     if (stage.head) add(R"(,"head":true)");
     add(R"(,"share":[{},{}])", stage.share.numerator, stage.share.denominator);
-    field("parameters", stage.parameters);
-    field("edge_parameters", stage.edge_parameters);
-    field("saved", stage.saved);
-    field("stash", stage.stash);
-    field("boundary", stage.boundary);
-    field("forward_workspace", stage.forward_workspace);
-    field("backward_workspace", stage.backward_workspace);
-    field("forward", stage.forward);
-    field("recompute", stage.recompute);
-    field("backward_input", stage.backward_input);
-    field("backward_weight", stage.backward_weight);
-    field("forward_traffic", stage.forward_traffic);
-    field("backward_traffic", stage.backward_traffic);
+    for_each_stage_number(stage, [&](std::string_view key, const auto& number) { field(key, number); });
     buffer_ += '}';
   }
 

@@ -9,10 +9,13 @@
 #include <utility>
 #include <vector>
 
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/parse_units.hpp"
+#include "tawpipe/core/text.hpp"
+#include "tawpipe/json/json_reader.hpp"
 #include "tawpipe/topology/cluster.hpp"
 #include "tawpipe/topology/cluster_builder.hpp"
 #include "tawpipe/topology/cluster_dimensions.hpp"
-#include "tawpipe/topology/detail/json_fields.hpp"
 #include "tawpipe/topology/devices.hpp"
 #include "tawpipe/topology/fabric_graph.hpp"
 #include "tawpipe/topology/node_graph.hpp"
@@ -22,156 +25,164 @@ namespace tawpipe::inline v0::detail {
 
 inline constexpr std::size_t longest_list = 1'000'000;
 
+/// A rate either as text with its unit under `key`, or exact as a number under `exact_key`, whose name is the unit.
+template <class Rate>
+Rate read_rate(JsonValue object, std::string_view key, std::string_view exact_key, Rate (*parse)(std::string_view)) {
+  if (const auto exact = object.find(exact_key)) return Rate{exact->positive()};
+  return object.at(key).parsed(parse);
+}
+inline BytesPerSecond read_bandwidth(JsonValue object) {
+  return read_rate(object, "bandwidth", "bytes_per_second", parse_bandwidth);
+}
+inline constexpr Duration longest_latency = 1000_s;
+/// A duration as text under "latency", or in picoseconds under "latency_ps"; zero where both are missing.
+inline Duration read_latency(JsonValue object) {
+  if (const auto exact = object.find("latency_ps")) return Duration{exact->whole<std::int64_t>(0, longest_latency.value())};
+  const auto text = object.find("latency");
+  if (!text) return {};
+  const Duration latency = text->parsed(parse_duration);
+  if (latency > longest_latency) text->fail("a latency is at most 1000 s");
+  return latency;
+}
+inline Bytes read_memory(JsonValue object) {
+  constexpr std::int64_t most = 1'000'000'000'000'000;
+  if (const auto exact = object.find("memory_bytes")) return Bytes{exact->whole<std::int64_t>(1, most)};
+  const JsonValue text = object.at("memory");
+  const Bytes memory = text.parsed(parse_bytes);
+  if (memory < Bytes{1} || memory > Bytes{most}) text.fail("must be above zero and at most 1000 TB, such as 80GiB");
+  return memory;
+}
+inline LinkSpec read_link_spec(JsonValue object) { return {read_bandwidth(object), read_latency(object)}; }
+
 /// "A100-80G", or an object with the data sheet's numbers.
-inline DeviceSpec read_device(const Json& json, const std::string& where) {
-  if (json.is_string()) return device_named(json.get<std::string>());
-  const JsonFields fields{
-      json, where, {"name", "memory", "memory_bytes", "peak", "flops_per_second", "memory_bandwidth", "memory_bytes_per_second"}};
-  return {.name = fields.text("name"),
-          .memory = fields.memory(),
-          .peak = fields.rate("peak", "flops_per_second", parse_flops_rate),
-          .memory_bandwidth = fields.rate("memory_bandwidth", "memory_bytes_per_second", parse_bandwidth)};
+inline DeviceSpec read_device(JsonValue json) {
+  if (json.is_text()) return json.parsed(device_named);
+  json.only("name", "memory", "memory_bytes", "peak", "flops_per_second", "memory_bandwidth", "memory_bytes_per_second");
+  return {.name = json.at("name").label(),
+          .memory = read_memory(json),
+          .peak = read_rate(json, "peak", "flops_per_second", parse_flops_rate),
+          .memory_bandwidth = read_rate(json, "memory_bandwidth", "memory_bytes_per_second", parse_bandwidth)};
 }
 
-/// A name of four: `names[i]` for enumerator i.
-template <class Enum>
-Enum read_enum(const JsonFields& fields, const char* key, int count) {
-  const std::string text = fields.text(key);
-  std::vector<std::string> known;
-  for (int i = 0; i < count; ++i) {
-    known.emplace_back(name(static_cast<Enum>(i)));
-    if (text == known.back()) return static_cast<Enum>(i);
-  }
-  throw InputError(concat(fields.where(), ": ", unknown_name(key, text, known)));
+/// A list of at most `most`.
+inline JsonValue read_list(JsonValue object, std::string_view key, std::size_t most) {
+  const JsonValue list = object.at(key);
+  if (list.size() > most) list.fail(concat("a list of ", list.size(), " is too long; at most ", most, " fit"));
+  return list;
 }
 
-inline LinkSpec read_link_spec(const JsonFields& fields) { return {fields.bandwidth(), fields.latency()}; }
+inline std::string read_name(JsonValue cluster) {
+  const auto name = cluster.find("name");
+  return name ? name->label() : "cluster";
+}
 
 // ---- the regular form ----
 
-inline Cluster read_regular_cluster(const Json& json) {
-  const JsonFields fields{
-      json,
-      "cluster",
-      {"name", "device", "nodes", "devices_per_node", "devices_of_nodes", "intra_node", "inter_node", "adapters_per_node"}};
+inline Cluster read_regular_cluster(JsonValue json) {
+  json.only("name", "device", "nodes", "devices_per_node", "devices_of_nodes", "intra_node", "inter_node", "adapters_per_node");
   ClusterBuilder builder;
-  builder.name(fields.text_or("name", "cluster")).device(read_device(fields.at("device"), "device"));
-  std::int64_t nodes = 0;
-  std::int64_t largest = 0;
-  if (fields.has("devices_of_nodes")) {
-    if (fields.has("devices_per_node")) throw fields.fail("devices_of_nodes", "give this or devices_per_node, not both");
+  builder.name(read_name(json)).device(read_device(json.at("device")));
+  const auto given_nodes = json.find("nodes");
+  int nodes = given_nodes ? given_nodes->whole<int>(1, max_cluster_devices) : 1;
+  int largest = 0;
+  if (const auto list = json.find("devices_of_nodes")) {
+    if (json.has("devices_per_node")) list->fail("give this or devices_per_node, not both");
     std::vector<std::int32_t> sizes;
     std::int64_t total = 0;
-    for (const Json& size : fields.list("devices_of_nodes", longest_list)) {
-      sizes.push_back(static_cast<std::int32_t>(fields.whole_value(size, "devices_of_nodes", 1, max_devices_per_node)));
-      largest = std::max<std::int64_t>(largest, sizes.back());
+    for (const JsonValue size : read_list(json, "devices_of_nodes", longest_list)) {
+      sizes.push_back(size.whole<std::int32_t>(1, max_devices_per_node));
+      largest = std::max(largest, sizes.back());
       total += sizes.back();
     }
-    nodes = static_cast<std::int64_t>(sizes.size());
-    if (sizes.empty()) throw fields.fail("devices_of_nodes", "the list is empty; give each node's devices, such as [8, 8, 4]");
-    if (fields.has("nodes") && fields.whole("nodes", 1, max_cluster_devices) != nodes) {
-      throw fields.fail("nodes", concat("devices_of_nodes lists ", nodes, " nodes; leave nodes out or make it ", nodes));
+    if (sizes.empty()) list->fail("the list is empty; give each node's devices, such as [8, 8, 4]");
+    if (given_nodes && std::cmp_not_equal(nodes, sizes.size())) {
+      given_nodes->fail(concat("devices_of_nodes lists ", sizes.size(), " nodes; leave nodes out or make it ", sizes.size()));
     }
+    nodes = static_cast<int>(sizes.size());
     check_cluster_size(1, total);
     builder.devices_of_nodes(std::move(sizes));
   } else {
-    nodes = fields.has("nodes") ? fields.whole("nodes", 1, max_cluster_devices) : 1;
-    largest = fields.whole("devices_per_node", 1, max_devices_per_node);
+    largest = json.at("devices_per_node").whole<int>(1, max_devices_per_node);
     check_cluster_size(nodes, largest);
-    builder.nodes(static_cast<int>(nodes)).devices_per_node(static_cast<int>(largest));
+    builder.nodes(nodes).devices_per_node(largest);
   }
-  if (fields.has("intra_node") || largest > 1) {
-    const JsonFields intra{
-        fields.at("intra_node"), "intra_node", {"bandwidth", "bytes_per_second", "latency", "latency_ps", "kind"}};
-    builder.intra_node(read_link_spec(intra),
-                       intra.has("kind") ? read_enum<LinkClass>(intra, "kind", link_classes) : LinkClass::nvlink);
+  if (json.has("intra_node") || largest > 1) {
+    const JsonValue intra = json.at("intra_node").only("bandwidth", "bytes_per_second", "latency", "latency_ps", "kind");
+    const auto kind = intra.find("kind");
+    builder.intra_node(read_link_spec(intra), kind ? kind->enumerator<LinkClass>(link_classes, "kind") : LinkClass::nvlink);
   }
-  if (fields.has("inter_node") || nodes > 1) {
-    builder.inter_node(read_link_spec(
-        JsonFields{fields.at("inter_node"), "inter_node", {"bandwidth", "bytes_per_second", "latency", "latency_ps"}}));
+  if (json.has("inter_node") || nodes > 1) {
+    builder.inter_node(read_link_spec(json.at("inter_node").only("bandwidth", "bytes_per_second", "latency", "latency_ps")));
   }
-  if (fields.has("adapters_per_node")) {
-    builder.adapters_per_node(static_cast<int>(fields.whole("adapters_per_node", 1, max_devices_per_node)));
+  if (const auto adapters = json.find("adapters_per_node")) {
+    builder.adapters_per_node(adapters->whole<int>(1, max_devices_per_node));
   }
   return builder.build();
 }
 
 // ---- the graph form ----
 
-/// [edge] the places in `names` of its two ends. @throws InputError  if an end is unknown.
-inline std::pair<int, int> read_ends(const JsonFields& fields, const std::vector<std::string>& names) {
-  const Json& ends = fields.list("between", 2);
-  if (ends.size() != 2 || !ends[0].is_string() || !ends[1].is_string()) {
-    throw fields.fail("between", "expected the names of two vertices, such as [\"GPU0\", \"switch\"]");
-  }
-  const auto place = [&](const std::string& name) {
-    const auto found = std::find(names.begin(), names.end(), name);
-    if (found == names.end()) throw InputError(concat(fields.where(), ": ", unknown_name("vertex", name, names)));
-    return static_cast<int>(found - names.begin());
-  };
-  return {place(ends[0].get<std::string>()), place(ends[1].get<std::string>())};
+/// The place of a name among those of a list.
+inline int read_place(JsonValue name, std::string_view what, const std::vector<std::string>& names) {
+  const auto found = std::find(names.begin(), names.end(), name.text());
+  if (found == names.end()) name.fail(unknown_name(what, name.text(), names));
+  return static_cast<int>(found - names.begin());
+}
+/// The places in `names` of an edge's two ends.
+inline std::pair<int, int> read_ends(JsonValue edge, const std::vector<std::string>& names) {
+  const JsonValue ends = edge.at("between");
+  ends.of_size(2, "the names of two vertices, such as [\"GPU0\", \"switch\"]");
+  return {read_place(ends[0], "vertex", names), read_place(ends[1], "vertex", names)};
 }
 
-inline NodeType read_node_graph(const Json& json, const std::string& where) {
-  const JsonFields fields{json, where, {"name", "vertices", "edges"}};
+inline NodeType read_node_graph(JsonValue json) {
+  json.only("name", "vertices", "edges");
   NodeGraph graph;
   std::vector<std::string> names;
-  for (const Json& item : fields.list("vertices", max_vertices)) {
-    const JsonFields vertex{item,
-                            concat(where, ", vertex ", names.size()),
-                            {"name", "kind", "device", "bandwidth", "bytes_per_second", "latency", "latency_ps"}};
-    std::string vertex_name = vertex.text("name");
-    if (std::find(names.begin(), names.end(), vertex_name) != names.end()) {
-      throw vertex.fail("name", concat(quote(vertex_name), " occurs twice"));
+  for (const JsonValue vertex : read_list(json, "vertices", max_vertices)) {
+    vertex.only("name", "kind", "device", "bandwidth", "bytes_per_second", "latency", "latency_ps");
+    const std::string& name = vertex.at("name").label();
+    if (std::find(names.begin(), names.end(), name) != names.end()) {
+      vertex.at("name").fail(concat(quote(name), " occurs twice"));
     }
-    names.push_back(vertex_name);
-    const auto kind = read_enum<VertexKind>(vertex, "kind", vertex_kinds);
+    names.push_back(name);
+    const auto kind = vertex.at("kind").enumerator<VertexKind>(vertex_kinds, "kind");
     if (kind == VertexKind::device) {
-      graph.add_device(std::move(vertex_name), read_device(vertex.at("device"), vertex.where()));
+      graph.add_device(name, read_device(vertex.at("device")));
     } else if (kind == VertexKind::adapter) {
-      graph.add_adapter(std::move(vertex_name), read_link_spec(vertex));
+      graph.add_adapter(name, read_link_spec(vertex));
     } else {
-      kind == VertexKind::cpu ? graph.add_cpu(std::move(vertex_name)) : graph.add_switch(std::move(vertex_name));
+      kind == VertexKind::cpu ? graph.add_cpu(name) : graph.add_switch(name);
     }
   }
-  int count = 0;
-  for (const Json& item : fields.list("edges", longest_list)) {
-    const JsonFields edge{
-        item, concat(where, ", edge ", count++), {"between", "kind", "bandwidth", "bytes_per_second", "latency", "latency_ps"}};
+  for (const JsonValue edge : read_list(json, "edges", longest_list)) {
+    edge.only("between", "kind", "bandwidth", "bytes_per_second", "latency", "latency_ps");
     const auto [a, b] = read_ends(edge, names);
-    graph.connect(a, b, read_enum<LinkClass>(edge, "kind", link_classes), read_link_spec(edge));
+    graph.connect(a, b, edge.at("kind").enumerator<LinkClass>(link_classes, "kind"), read_link_spec(edge));
   }
-  return make_node_type(fields.text("name"), graph);
+  return make_node_type(json.at("name").label(), graph);
 }
 
-inline FabricGraph read_fabric_graph(const Json& json, int nodes) {
-  if (json.contains("nodes_per_leaf") || json.contains("spines")) {
-    const JsonFields fields{json, "fabric", {"nodes_per_leaf", "spines", "uplink"}};
-    const JsonFields uplink{fields.at("uplink"), "fabric, uplink", {"bandwidth", "bytes_per_second", "latency", "latency_ps"}};
-    return leaf_spine(nodes, static_cast<int>(fields.whole("nodes_per_leaf", 1, max_fabric_nodes)),
-                      static_cast<int>(fields.whole("spines", 1, max_fabric_nodes)), read_link_spec(uplink));
+inline FabricGraph read_fabric_graph(JsonValue json, int nodes) {
+  if (json.has("nodes_per_leaf") || json.has("spines")) {
+    json.only("nodes_per_leaf", "spines", "uplink");
+    const JsonValue uplink = json.at("uplink").only("bandwidth", "bytes_per_second", "latency", "latency_ps");
+    return leaf_spine(nodes, json.at("nodes_per_leaf").whole<int>(1, max_fabric_nodes),
+                      json.at("spines").whole<int>(1, max_fabric_nodes), read_link_spec(uplink));
   }
-  const JsonFields fields{json, "fabric", {"switches", "attach", "edges"}};
+  json.only("switches", "attach", "edges");
   FabricGraph graph{nodes};
   std::vector<std::string> names;
-  for (const Json& item : fields.list("switches", 8192)) {
-    if (!item.is_string()) throw fields.fail("switches", "expected a list of names");
-    names.push_back(item.get<std::string>());
+  for (const JsonValue item : read_list(json, "switches", 8192)) {
+    names.push_back(item.label());
     graph.add_switch(names.back());
   }
+  const JsonValue attach = read_list(json, "attach", max_fabric_nodes);
+  attach.of_size(static_cast<std::size_t>(nodes), concat("a switch for each of the ", nodes, " nodes"));
   int node = 0;
-  for (const Json& item : fields.list("attach", max_fabric_nodes)) {
-    const auto found = item.is_string() ? std::find(names.begin(), names.end(), item.get<std::string>()) : names.end();
-    if (found == names.end()) {
-      throw fields.fail("attach", concat("node ", node, " must be attached to one of the switches: ", join(names, ", ")));
-    }
-    graph.attach(node++, nodes + static_cast<int>(found - names.begin()));
-  }
-  if (node != nodes) throw fields.fail("attach", concat("expected a switch for each of the ", nodes, " nodes, not ", node));
-  int count = 0;
-  for (const Json& item : fields.list("edges", longest_list)) {
-    const JsonFields edge{
-        item, concat("fabric, edge ", count++), {"between", "bandwidth", "bytes_per_second", "latency", "latency_ps"}};
+  for (const JsonValue item : attach) graph.attach(node++, nodes + read_place(item, "switch", names));
+  for (const JsonValue edge : read_list(json, "edges", longest_list)) {
+    edge.only("between", "bandwidth", "bytes_per_second", "latency", "latency_ps");
     const auto [a, b] = read_ends(edge, names);
     graph.connect(nodes + a, nodes + b, read_link_spec(edge));
   }
@@ -180,95 +191,81 @@ inline FabricGraph read_fabric_graph(const Json& json, int nodes) {
 
 // ---- the exact dump: links and paths as a Cluster keeps them ----
 
-inline std::vector<Link> read_links(const JsonFields& fields) {
+inline std::vector<Link> read_links(JsonValue object) {
   std::vector<Link> links;
-  for (const Json& item : fields.list("links", 16 * longest_list)) {
-    const JsonFields link{item,
-                          concat(fields.where(), ", link ", links.size()),
-                          {"kind", "end", "bandwidth", "bytes_per_second", "latency", "latency_ps"}};
-    links.push_back({read_enum<LinkClass>(link, "kind", link_classes), read_enum<LinkEnd>(link, "end", link_ends),
-                     link.bandwidth(), link.latency()});
+  for (const JsonValue link : read_list(object, "links", 16 * longest_list)) {
+    link.only("kind", "end", "bandwidth", "bytes_per_second", "latency", "latency_ps");
+    links.push_back({link.at("kind").enumerator<LinkClass>(link_classes, "kind"),
+                     link.at("end").enumerator<LinkEnd>(link_ends, "end"), read_bandwidth(link), read_latency(link)});
   }
   return links;
 }
 
-inline std::vector<LinkPath> read_paths(const JsonFields& fields, const char* key) {
+inline std::vector<LinkPath> read_paths(JsonValue object, std::string_view key) {
   std::vector<LinkPath> paths;
-  for (const Json& item : fields.list(key, 16 * longest_list)) {
-    if (!item.is_array()) throw fields.fail(key, "expected a list of lists of link numbers");
-    LinkPath path;
-    for (const Json& link : item) path.push_back(static_cast<std::int32_t>(fields.whole_value(link, key, 0, 2'000'000'000)));
-    paths.push_back(std::move(path));
+  for (const JsonValue item : read_list(object, key, 16 * longest_list)) {
+    for (LinkPath& path = paths.emplace_back(); const JsonValue link : item) path.push_back(link.whole<std::int32_t>());
   }
   return paths;
 }
 
-inline NodeType read_node_type(const Json& json, const std::string& where) {
-  if (json.contains("vertices")) return read_node_graph(json, where);
-  const JsonFields fields{json, where, {"name", "devices", "links", "paths", "to_network", "from_network"}};
+inline NodeType read_node_type(JsonValue json) {
+  if (json.has("vertices")) return read_node_graph(json);
+  json.only("name", "devices", "links", "paths", "to_network", "from_network");
   NodeType type;
-  type.name = fields.text("name");
-  for (const Json& device : fields.list("devices", max_devices_per_node)) {
-    type.devices.push_back(read_device(device, concat(where, ", device ", type.devices.size())));
-  }
-  type.links = read_links(fields);
-  type.paths = read_paths(fields, "paths");
-  type.to_network = read_paths(fields, "to_network");
-  type.from_network = read_paths(fields, "from_network");
+  type.name = json.at("name").label();
+  for (const JsonValue device : read_list(json, "devices", max_devices_per_node)) type.devices.push_back(read_device(device));
+  type.links = read_links(json);
+  type.paths = read_paths(json, "paths");
+  type.to_network = read_paths(json, "to_network");
+  type.from_network = read_paths(json, "from_network");
   return type;
 }
 
 /// The types of the nodes: a number of nodes of the only type, or each node's type by name or place.
-inline std::vector<std::int32_t> read_nodes(const JsonFields& fields, const std::vector<NodeType>& types) {
-  if (!fields.has("nodes")) return {0};
-  if (!fields.at("nodes").is_array()) {
-    const auto nodes = fields.whole("nodes", 1, max_cluster_devices);
-    if (types.size() != 1) throw fields.fail("nodes", "with several node types, list the type of each node");
-    check_cluster_size(nodes, static_cast<std::int64_t>(types[0].devices.size()));
-    return std::vector<std::int32_t>(static_cast<std::size_t>(nodes), 0);
+inline std::vector<std::int32_t> read_nodes(JsonValue json, const std::vector<NodeType>& types) {
+  const auto nodes = json.find("nodes");
+  if (!nodes) return {0};
+  if (!nodes->is_list()) {
+    const int count = nodes->whole<int>(1, max_cluster_devices);
+    if (types.size() != 1) nodes->fail("with several node types, list the type of each node");
+    check_cluster_size(count, static_cast<std::int64_t>(types[0].devices.size()));
+    return std::vector<std::int32_t>(static_cast<std::size_t>(count), 0);
   }
-  std::vector<std::int32_t> nodes;
+  std::vector<std::int32_t> kinds;
   std::vector<std::string> names;
   for (const auto& type : types) names.push_back(type.name);
   std::int64_t devices = 0;
-  for (const Json& item : fields.list("nodes", longest_list)) {
-    if (item.is_string()) {
-      const auto found = std::find(names.begin(), names.end(), item.get<std::string>());
-      if (found == names.end()) throw fields.fail("nodes", unknown_name("node type", item.get<std::string>(), names));
-      nodes.push_back(static_cast<std::int32_t>(found - names.begin()));
-    } else {
-      const auto last = static_cast<std::int64_t>(types.size()) - 1;
-      nodes.push_back(static_cast<std::int32_t>(fields.whole_value(item, "nodes", 0, last)));
-    }
-    devices += static_cast<std::int64_t>(types[static_cast<std::size_t>(nodes.back())].devices.size());
+  for (const JsonValue item : read_list(json, "nodes", longest_list)) {
+    kinds.push_back(item.is_text() ? read_place(item, "node type", names) : item.id(types.size(), "node type"));
+    devices += static_cast<std::int64_t>(types[static_cast<std::size_t>(kinds.back())].devices.size());
   }
-  if (nodes.empty()) throw fields.fail("nodes", "the list is empty; a cluster needs at least one node");
+  if (kinds.empty()) nodes->fail("the list is empty; a cluster needs at least one node");
   check_cluster_size(1, std::max<std::int64_t>(devices, 1));
-  return nodes;
+  return kinds;
 }
 
-inline Cluster read_graph_cluster(const Json& json) {
-  const JsonFields fields{json, "cluster", {"name", "node_types", "nodes", "fabric"}};
+inline Cluster read_graph_cluster(JsonValue json) {
+  json.only("name", "node_types", "nodes", "fabric");
   std::vector<NodeType> types;
-  for (const Json& type : fields.list("node_types", 10'000)) {
-    types.push_back(read_node_type(type, concat("node type ", types.size())));
-  }
-  if (types.empty()) throw fields.fail("node_types", "the list is empty; give at least one");
-  auto nodes = read_nodes(fields, types);
+  for (const JsonValue type : read_list(json, "node_types", 10'000)) types.push_back(read_node_type(type));
+  if (types.empty()) json.at("node_types").fail("the list is empty; give at least one");
+  auto nodes = read_nodes(json, types);
   Fabric fabric;
-  if (fields.has("fabric")) {
-    const Json& json_fabric = fields.at("fabric");
-    if (json_fabric.contains("links")) {
-      const JsonFields exact{json_fabric, "fabric", {"links", "paths"}};
-      fabric = {read_links(exact), read_paths(exact, "paths")};
+  if (const auto of = json.find("fabric")) {
+    if (of->has("links")) {
+      of->only("links", "paths");
+      fabric = {read_links(*of), read_paths(*of, "paths")};
     } else {
-      fabric = make_fabric(read_fabric_graph(json_fabric, static_cast<int>(nodes.size())));
+      fabric = make_fabric(read_fabric_graph(*of, static_cast<int>(nodes.size())));
     }
   }
-  return Cluster{fields.text_or("name", "cluster"), std::move(types), std::move(nodes), std::move(fabric)};
+  return Cluster{read_name(json), std::move(types), std::move(nodes), std::move(fabric)};
 }
 
 // ---- writing ----
+
+using Json = nlohmann::json;
 
 inline Json links_json(const std::vector<Link>& links) {
   Json json = Json::array();

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "tawpipe/core/error.hpp"
+#include "tawpipe/core/parse_number.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/topology/devices.hpp"
 #include "tawpipe/topology/link_speeds.hpp"
@@ -102,12 +102,11 @@ class NcclXmlReader {
   int number(const pugi::xml_node& node, const char* key, int fallback, int least, int most) const {
     const std::string_view value = node.attribute(key).value();
     if (value.empty()) return fallback;
-    int result = 0;
-    const auto [rest, status] = std::from_chars(value.data(), value.data() + value.size(), result);
-    if (status != std::errc{} || rest != value.data() + value.size() || result < least || result > most) {
-      throw fail(node, concat(key, "=", quote(value), " is not a whole number from ", least, " to ", most));
+    try {
+      return parse_whole(value, key, least, most);
+    } catch (const InputError& error) {
+      throw fail(node, error.what());
     }
-    return result;
   }
 
   static bool has_class(const pugi::xml_node& node, std::string_view prefix) {
@@ -121,18 +120,18 @@ class NcclXmlReader {
   /// The slot's speed. As NCCL: a missing or unknown rate is gen 3, a width of 0 or none is 16.
   BytesPerSecond slot_speed(const pugi::xml_node& pci) const {
     const std::string_view value = pci.attribute("link_speed").value();
-    double rate = 8;
-    if (!value.empty() && value.substr(0, 7) != "Unknown") {
-      const auto [rest, status] = std::from_chars(value.data(), value.data() + value.size(), rate);
+    std::string_view unit = value;
+    std::optional<double> rate = 8;
+    if (!value.empty() && !value.starts_with("Unknown")) {
+      rate = take_number<double>(unit);
       constexpr double rates[] = {2.5, 5, 8, 16, 32, 64};
-      const bool known = status == std::errc{} && std::find(std::begin(rates), std::end(rates), rate) != std::end(rates);
-      if (!known ||
-          std::string_view{rest, static_cast<std::size_t>(value.data() + value.size() - rest)}.substr(0, 5) != " GT/s") {
+      const bool known = rate && std::find(std::begin(rates), std::end(rates), *rate) != std::end(rates);
+      if (!known || !unit.starts_with(" GT/s")) {
         throw fail(pci, concat("link_speed=", quote(value), " is unknown; expected 2.5, 5, 8, 16, 32 or 64 GT/s"));
       }
     }
     const int width = number(pci, "link_width", 16, 0, 32);
-    return pcie_speed(rate, width == 0 ? 16 : width);
+    return pcie_speed(*rate, width == 0 ? 16 : width);
   }
 
   void find_gpus(const pugi::xml_node& parent, int depth) {

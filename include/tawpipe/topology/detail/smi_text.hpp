@@ -33,6 +33,7 @@ namespace detail {
 /// The lines without escape codes and carriage returns.
 inline std::vector<std::string> smi_lines(std::string_view text) {
   std::vector<std::string> lines(1);
+  text = without_byte_order_mark(text);
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (text[i] == '\x1b' && i + 1 < text.size() && text[i + 1] == '[') {
       i += 2;
@@ -40,7 +41,7 @@ inline std::vector<std::string> smi_lines(std::string_view text) {
     } else if (text[i] == '\n') {
       lines.emplace_back();
     } else {
-      lines.back() += text[i] == '\r' || text[i] == '\t' || text[i] == '\0' ? ' ' : text[i];
+      lines.back() += text[i] >= 0 && text[i] < ' ' ? ' ' : text[i];
     }
   }
   return lines;

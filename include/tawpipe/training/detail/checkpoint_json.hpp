@@ -8,10 +8,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "tawpipe/core/error.hpp"
-#include "tawpipe/core/text.hpp"
+#include "tawpipe/json/json_reader.hpp"
 #include "tawpipe/model/dtype.hpp"
-#include "tawpipe/training/detail/json_object.hpp"
 #include "tawpipe/training/token_windows.hpp"
 #include "tawpipe/training/training_state.hpp"
 
@@ -76,37 +74,35 @@ struct ReadState {
 
 /// @throws InputError  if the file is missing, no JSON, of another format or version, or lacks a key.
 inline ReadState read_state(const std::string& path) {
-  constexpr std::int64_t most = 1'000'000;
-  const JsonObject json = JsonObject::read(path, most);
-  if (json.text("format") != checkpoint_format) json.fail("format", concat("must be ", quote(checkpoint_format)));
-  if (json.count<std::int64_t>("version") != checkpoint_version) {
-    json.fail("version", concat("is ", json.count<std::int64_t>("version"), "; version ", checkpoint_version, " is read"));
-  }
+  const JsonDocument document = read_json_file(path, "file", 1);
+  const JsonValue json = document.root();
+  if (json.at("format").text() != checkpoint_format) json.at("format").expected(quote(checkpoint_format));
+  json.at("version").whole(checkpoint_version, checkpoint_version);
   ReadState read;
   TrainingState& state = read.state;
-  read.id = json.text("id");
-  state.step = json.count<std::int64_t>("step");
-  state.dtype = parse_dtype(json.text("dtype"));
-  if (state.dtype != Dtype::f32 && state.dtype != Dtype::f64) json.fail("dtype", "must be float32 or float64");
-  const JsonObject data = json.object("data");
-  state.data.source = data.text("source");
-  state.data.order = parse_data_order(data.text("order"));
-  state.data.seed = data.count<std::uint64_t>("seed");
-  state.data.microbatches = data.count<std::int32_t>("microbatches");
-  state.data.microbatch_size = data.count<std::int32_t>("microbatch_size");
-  state.data.sequence = data.count<std::int32_t>("sequence");
-  const JsonObject optimizer = json.object("optimizer");
-  if (optimizer.text("name") != "adamw") optimizer.fail("name", "must be 'adamw'");
-  state.optimizer = {.beta1 = optimizer.number("beta1"),
-                     .beta2 = optimizer.number("beta2"),
-                     .epsilon = optimizer.number("epsilon"),
-                     .weight_decay = optimizer.number("weight_decay")};
-  const JsonObject rate = json.object("learning_rate");
-  state.learning_rate = {.peak = rate.number("peak"),
-                         .minimum = rate.number("minimum"),
-                         .warmup_steps = rate.count<std::int64_t>("warmup_steps"),
-                         .decay_steps = rate.count<std::int64_t>("decay_steps")};
-  for (const auto& [key, value] : json.object("settings").texts()) state.settings[key] = value;
+  read.id = json.at("id").text();
+  state.step = json.at("step").whole();
+  state.dtype = json.at("dtype").parsed(parse_dtype);
+  if (state.dtype != Dtype::f32 && state.dtype != Dtype::f64) json.at("dtype").expected("float32 or float64");
+  const JsonValue data = json.at("data");
+  state.data.source = data.at("source").text();
+  state.data.order = data.at("order").parsed(parse_data_order);
+  state.data.seed = data.at("seed").whole<std::uint64_t>();
+  state.data.microbatches = data.at("microbatches").whole<std::int32_t>();
+  state.data.microbatch_size = data.at("microbatch_size").whole<std::int32_t>();
+  state.data.sequence = data.at("sequence").whole<std::int32_t>();
+  const JsonValue optimizer = json.at("optimizer");
+  if (optimizer.at("name").text() != "adamw") optimizer.at("name").expected("'adamw'");
+  state.optimizer = {.beta1 = optimizer.at("beta1").number(),
+                     .beta2 = optimizer.at("beta2").number(),
+                     .epsilon = optimizer.at("epsilon").number(),
+                     .weight_decay = optimizer.at("weight_decay").number()};
+  const JsonValue rate = json.at("learning_rate");
+  state.learning_rate = {.peak = rate.at("peak").number(),
+                         .minimum = rate.at("minimum").number(),
+                         .warmup_steps = rate.at("warmup_steps").whole(),
+                         .decay_steps = rate.at("decay_steps").whole()};
+  for (const auto& [key, value] : json.at("settings").members()) state.settings[key] = value.text();
   return read;
 }
 

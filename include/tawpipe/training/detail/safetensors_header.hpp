@@ -5,20 +5,17 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <map>
-#include <set>
 #include <string>
 #include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
+#include "tawpipe/json/json_reader.hpp"
 #include "tawpipe/training/number_format.hpp"
 
 namespace tawpipe::inline v0::training {
@@ -54,8 +51,6 @@ struct SafetensorsHeader {
 
 class SafetensorsHeaderReader {
  public:
-  using Json = nlohmann::json;
-
   /// @param text  the header, without its length
   /// @param file  what messages call the file
   /// @param file_size  in bytes
@@ -63,14 +58,13 @@ class SafetensorsHeaderReader {
       : file_{std::move(file)},
         data_begin_{safetensors_length_bytes + static_cast<std::int64_t>(text.size())},
         data_bytes_{file_size - data_begin_} {
-    const Json json = parse(text);
-    if (!json.is_object()) fail("has a header that is no JSON object");
-    for (const auto& [key, value] : json.items()) {
-      if (key == "__metadata__") {
-        read_metadata(value);
-      } else {
+    const JsonDocument json{text, concat("safetensors file ", file_), {.depth = 3}};  // header, tensor, shape
+    for (const auto& [key, value] : json.root().members()) {
+      if (key != "__metadata__") {
         header_.tensors.push_back(entry(key, value));
+        continue;
       }
+      for (const auto& [name, word] : value.members()) header_.metadata[name] = word.text();
     }
     check_bytes();
   }
@@ -86,61 +80,19 @@ class SafetensorsHeaderReader {
     return quote(one_line(name.size() > 80 ? name.substr(0, 80) + "..." : name));
   }
 
-  Json parse(std::string_view text) const {
-    constexpr int deepest = 3;  // header, tensor, shape
-    std::vector<std::set<std::string, std::less<>>> seen(deepest + 1);
-    const auto look = [&](int depth, Json::parse_event_t event, Json& parsed) {
-      if (depth > deepest) fail("has a header that is nested too deeply");
-      if (event == Json::parse_event_t::object_start) {
-        seen[static_cast<std::size_t>(depth)].clear();
-      } else if (event == Json::parse_event_t::key) {
-        const auto& key = parsed.get_ref<const std::string&>();
-        if (!seen[static_cast<std::size_t>(depth) - 1].insert(key).second) {
-          fail(concat("names ", shown(key), " twice in its header"));
-        }
-      }
-      return true;
-    };
-    try {
-      return Json::parse(text, look);
-    } catch (const nlohmann::json::parse_error& error) {
-      fail(concat("has a broken header: no JSON at its byte ", error.byte));
-    } catch (const nlohmann::json::exception&) {
-      fail("has a broken header: a number in it is out of range");
-    }
-  }
-
-  void read_metadata(const Json& json) {
-    if (!json.is_object()) fail("has a '__metadata__' that is no JSON object");
-    for (const auto& [key, value] : json.items()) {
-      if (!value.is_string()) fail(concat("has an entry ", shown(key), " in '__metadata__' that is no text"));
-      header_.metadata[key] = value.get<std::string>();
-    }
-  }
-
-  TensorEntry entry(const std::string& name, const Json& json) const {
-    if (!json.is_object()) fail(name, "its entry is no JSON object");
-    for (const auto& [key, value] : json.items()) {
-      if (key != "dtype" && key != "shape" && key != "data_offsets") fail(name, concat("unknown key ", shown(key)));
-    }
-    for (const char* key : {"dtype", "shape", "data_offsets"}) {
-      if (!json.contains(key)) fail(name, concat(quote(key), " is missing"));
-    }
-    TensorEntry entry{.name = name};
-    if (!json["dtype"].is_string()) fail(name, "its dtype is no text");
-    const auto format = find_number_format(json["dtype"].get_ref<const std::string&>());
-    if (!format) fail(name, concat("unknown dtype ", shown(json["dtype"].get<std::string>()), "; known: ", known_formats()));
-    entry.format = *format;
-
-    entry.shape = whole_numbers(name, "shape", json["shape"]);
+  TensorEntry entry(const std::string& name, JsonValue json) const {
+    json.only("dtype", "shape", "data_offsets");
+    const JsonValue dtype = json.at("dtype");
+    const auto format = find_number_format(dtype.text());
+    if (!format) dtype.fail(concat("unknown dtype ", shown(dtype.text()), "; known: ", known_formats()));
+    TensorEntry entry{.name = name, .format = *format, .shape = whole_numbers(json.at("shape"))};
     std::int64_t bytes = size_bytes(*format);
     const bool empty = std::find(entry.shape.begin(), entry.shape.end(), 0) != entry.shape.end();
     for (const std::int64_t axis : entry.shape) {
       if (!empty && axis > std::numeric_limits<std::int64_t>::max() / bytes) fail(name, "its shape is too large");
       bytes = empty ? 0 : bytes * axis;
     }
-    const auto offsets = whole_numbers(name, "data_offsets", json["data_offsets"]);
-    if (offsets.size() != 2) fail(name, "its data_offsets are not two numbers");
+    const auto offsets = whole_numbers(json.at("data_offsets").of_size(2, "two numbers"));
     if (offsets[0] > offsets[1]) fail(name, concat("it ends at byte ", offsets[1], ", before its begin at ", offsets[0]));
     if (offsets[1] > data_bytes_) {
       fail(concat("is cut off: tensor ", shown(name), " ends at byte ", offsets[1], " of the data, the file has ", data_bytes_));
@@ -154,15 +106,9 @@ class SafetensorsHeaderReader {
     return entry;
   }
 
-  std::vector<std::int64_t> whole_numbers(const std::string& name, const char* key, const Json& json) const {
-    if (!json.is_array()) fail(name, concat("its ", key, " is no list"));
+  static std::vector<std::int64_t> whole_numbers(JsonValue json) {
     std::vector<std::int64_t> numbers;
-    for (const Json& value : json) {
-      if (!value.is_number_unsigned() || value.get<std::uint64_t>() > std::numeric_limits<std::int64_t>::max()) {
-        fail(name, concat("its ", key, " must hold whole numbers from 0 on"));
-      }
-      numbers.push_back(value.get<std::int64_t>());
-    }
+    for (const JsonValue value : json) numbers.push_back(value.whole());
     return numbers;
   }
 
