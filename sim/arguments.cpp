@@ -2,11 +2,10 @@
 #include "arguments.hpp"
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <system_error>
+#include <string_view>
 #include <utility>
 
+#include "output_file.hpp"
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
 
@@ -20,6 +19,109 @@ const CLI::App* find_command(const CLI::App& app, const std::string& name) {
   }
   return nullptr;
 }
+
+/// A line `key = value` of a configuration file.
+struct ConfigLine {
+  std::string section;  ///< of the command that it is for; "" for all
+  std::string key;
+  std::vector<std::string> values;
+  std::size_t number = 0;  ///< from 1
+};
+
+/// Reads the part of TOML that flags need: comments, [command], and key = value, with a word, a number, a text in quotes, or a
+/// list of these on one line. Anything else is refused, and so is a key that stands twice.
+class ConfigReader {
+ public:
+  explicit ConfigReader(const std::string& path) : path_{path}, text_{read_text(path, "configuration file", 1)} {}
+
+  std::vector<ConfigLine> read() {
+    for (const std::string_view line : split(text_, '\n')) {
+      ++number_;
+      rest_ = trimmed(line);
+      if (ends()) continue;
+      rest_.front() == '[' ? read_section() : read_value();
+    }
+    return std::move(lines_);
+  }
+
+ private:
+  [[noreturn]] void fail(std::string_view why) const { throw InputError(one_line(concat(path_, ", line ", number_, ": ", why))); }
+  /// Nothing but a comment is left.
+  bool ends() const { return rest_.empty() || rest_.front() == '#'; }
+  void skip(std::size_t count) {
+    rest_.remove_prefix(count);
+    rest_.remove_prefix(std::min(rest_.find_first_not_of(" \t"), rest_.size()));
+  }
+  /// Takes the characters up to one of `ends`.
+  std::string take_until(std::string_view ends) {
+    const std::string taken{rest_.substr(0, rest_.find_first_of(ends))};
+    skip(taken.size());
+    return taken;
+  }
+
+  void read_section() {
+    skip(1);
+    section_ = take_until("[]#\" \t");
+    if (section_.empty() || !rest_.starts_with("]")) fail("a section is the name of a command, such as [simulate]");
+    skip(1);
+    if (!ends()) fail("nothing may stand behind a section");
+  }
+
+  void read_value() {
+    ConfigLine line{section_, take_until("= \t#\"'["), {}, number_};
+    if (line.key.empty() || !rest_.starts_with("=")) fail("a line is a flag and its value, such as sequence = 4096");
+    skip(1);
+    for (const ConfigLine& earlier : lines_) {
+      if (earlier.key == line.key && earlier.section == section_) {
+        fail(concat(quote(line.key), " is given twice, first in line ", earlier.number));
+      }
+    }
+    if (rest_.starts_with("[")) {
+      skip(1);
+      while (!rest_.starts_with("]")) {
+        line.values.push_back(read_one(line.key));
+        if (rest_.starts_with(","))
+          skip(1);
+        else if (!rest_.starts_with("]"))
+          fail("a list does not end: write [\"one\", \"two\"] on one line");
+      }
+      skip(1);
+    } else {
+      line.values.push_back(read_one(line.key));
+    }
+    if (!ends()) fail(concat("nothing may stand behind the value of ", quote(line.key), "; a text with spaces stands in quotes"));
+    lines_.push_back(std::move(line));
+  }
+
+  std::string read_one(const std::string& key) {
+    if (ends()) fail(concat("the value of ", quote(key), " is missing"));
+    const char mark = rest_.front();
+    if (mark != '"' && mark != '\'') {
+      std::string word = take_until(", \t#\"'[]");
+      if (word.empty()) fail(concat("the value of ", quote(key), " is missing"));
+      return word;
+    }
+    rest_.remove_prefix(1);
+    std::string text;
+    for (; !rest_.starts_with(mark); rest_.remove_prefix(1)) {
+      if (mark == '"' && rest_.starts_with('\\')) {
+        rest_.remove_prefix(1);
+        if (!rest_.starts_with('"') && !rest_.starts_with('\\')) fail("the only escapes are \\\" and \\\\");
+      }
+      if (rest_.empty()) fail(concat("the text of ", quote(key), " does not end"));
+      text += rest_.front();
+    }
+    skip(1);
+    return text;
+  }
+
+  std::string path_;
+  std::string text_;
+  std::string_view rest_;
+  std::string section_;
+  std::size_t number_ = 0;
+  std::vector<ConfigLine> lines_;
+};
 
 /// Takes each --config FILE out of the arguments. @throws InputError  if there are two
 std::string take_config(std::vector<std::string>& arguments) {
@@ -83,32 +185,21 @@ std::vector<std::string> with_config(const CLI::App& root, std::vector<std::stri
   const CLI::App* command = find_command(root, arguments.front());
   if (command == nullptr) return arguments;
   if (command->get_option_no_throw("--config") == nullptr) throw InputError(concat(command->get_name(), " takes no --config"));
-  std::vector<CLI::ConfigItem> items;
-  try {
-    std::ifstream in{file};
-    std::error_code none;
-    if (!in || std::filesystem::is_directory(file, none)) {
-      throw InputError(concat("the configuration file ", quote(file), " cannot be read"));
-    }
-    items = CLI::ConfigTOML{}.from_config(in);
-  } catch (const CLI::Error& error) {
-    throw InputError(concat("the configuration file ", quote(file), " cannot be used: ", error.what()));
-  }
   std::vector<std::string> merged{arguments.front()};
-  for (const auto& item : items) {
-    if (!item.parents.empty() && find_command(root, item.parents.front()) == nullptr) {
+  for (const ConfigLine& line : ConfigReader{file}.read()) {
+    const std::string place = concat(one_line(file), ", line ", line.number);
+    if (!line.section.empty() && find_command(root, line.section) == nullptr) {
       throw InputError(
-          concat(file, ": there is no command ", quote(one_line(item.parents.front())), " that the section could be for"));
+          concat(place, ": there is no command ", quote(one_line(line.section.substr(0, 40))), " that the section could be for"));
     }
-    if (item.name == "++" || item.name == "--") continue;                                // the marks of a section's begin and end
-    if (!item.parents.empty() && item.parents.front() != command->get_name()) continue;  // another command's section
-    const std::string flag = "--" + item.name;
+    if (!line.section.empty() && line.section != command->get_name()) continue;  // another command's section
+    const std::string flag = "--" + line.key;
     if (command->get_option_no_throw(flag) == nullptr || flag == "--config" || flag == "--help") {
-      throw InputError(concat(file, ": ", command->get_name(), " has no flag ", quote(one_line(item.name)), "; see tawpipe ",
+      throw InputError(concat(place, ": ", command->get_name(), " has no flag ", quote(one_line(line.key)), "; see tawpipe ",
                               command->get_name(), " --help"));
     }
     if (is_given(arguments, flag) && flag != "--option") continue;
-    for (const auto& value : item.inputs) merged.push_back(flag + "=" + value);
+    for (const auto& value : line.values) merged.push_back(flag + "=" + value);
   }
   merged.insert(merged.end(), arguments.begin() + 1, arguments.end());
   return merged;

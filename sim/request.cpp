@@ -109,6 +109,12 @@ Cost parse_cost(const std::string& text, const std::optional<Transformer>& model
       }
       if (!found) throw InputError(concat("--cost: ", unknown_name("parameter of fixed", key, names)));
     }
+    std::erase_if(names, [&](const std::string& name) { return values.contains(name); });
+    if (!names.empty()) {
+      throw InputError(
+          concat("--cost fixed needs times of ", join(names, ", "),
+                 " too, such as fixed:forward=18522us,backward_input=18086us,backward_weight=9337us,transfer=601us"));
+    }
     if (cost.forward + cost.backward_input + cost.backward_weight <= Duration{}) {
       throw InputError(
           "--cost fixed needs times, such as fixed:forward=18522us,backward_input=18086us,backward_weight=9337us,transfer=601us");

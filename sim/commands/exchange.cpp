@@ -101,6 +101,7 @@ Schedule make_schedule(ScheduleFile file, const Problem& problem) {
     throw InputError(concat(source, " is a whole schedule; leave out tensor, context and data parallelism"));
   }
   if (file.schedule) {
+    if (file.schedule->tasks().empty()) throw InputError(concat(source, " has no tasks; a schedule has at least one"));
     check_ranks(file.schedule->ranks());
     if (file.schedule->workload().is_abstract() && !std::holds_alternative<FixedCost>(problem.cost)) {
       throw InputError(concat(source, " holds no model to compute times from; give it one (workload), or use --cost fixed:…"));

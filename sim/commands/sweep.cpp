@@ -84,6 +84,9 @@ class Sweep {
       }
       points_.push_back(std::move(point));
     }
+    for (const SweepAxis& axis : axes_) {
+      if (axis.parameter.starts_with("option.")) require_option(axis.parameter.substr(7));
+    }
     for (const Point& point : {points_.front(), points_.back()}) problem_at(point);  // finds fault before the work
   }
 
@@ -92,6 +95,8 @@ class Sweep {
     in_parallel(
         rows_.size(), "sweeping",
         [&](std::size_t i) { rows_[i] = row_at(points_[i / entries_.size()], entries_[i % entries_.size()]); }, request_.threads);
+    const bool none = std::all_of(rows_.begin(), rows_.end(), [](const SweepRow& row) { return !row.refused.empty(); });
+    if (none) throw InputError(concat("no point of the sweep is possible; the first: ", rows_.front().refused));
     find_crossovers();
   }
 
@@ -185,6 +190,17 @@ class Sweep {
   }
 
  private:
+  /// @throws InputError  unless one of the schedules has the option.
+  void require_option(const std::string& key) const {
+    std::vector<std::string> known;
+    for (const Entry& entry : entries_) {
+      for (const OptionInfo& info : shipped().info(entry.schedule).options) known.emplace_back(info.name);
+    }
+    if (std::find(known.begin(), known.end(), key) != known.end()) return;
+    std::sort(known.begin(), known.end());
+    known.erase(std::unique(known.begin(), known.end()), known.end());
+    throw InputError(concat("--vary: ", unknown_name("option of these schedules", one_line(key), known)));
+  }
   bool names_models() const {
     return std::any_of(axes_.begin(), axes_.end(), [](const SweepAxis& axis) { return axis.parameter == "model"; });
   }

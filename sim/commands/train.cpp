@@ -230,9 +230,10 @@ class Report {
   }
   void step(std::int64_t step, double loss, double rate, double tokens_per_second, double seconds_left) {
     if (!enabled_) return;
-    const std::string line = fmt::format(
-        "step {:>6}/{}  loss {:.4f}  learning rate {:.2e}  {} tokens/s  {} left", step, request_.steps, loss, rate,
-        format_count(static_cast<std::int64_t>(tokens_per_second + 0.5)), format_duration(seconds(std::max(seconds_left, 0.0))));
+    const std::string line =
+        fmt::format("step {:>6}/{}  loss {:.4f}  learning rate {:.2e}  {} tokens/s  {} left", step, request_.steps, loss, rate,
+                    format_count(static_cast<std::int64_t>(tokens_per_second + 0.5)),
+                    seconds_left < 8.64e6 ? format_duration(seconds(std::max(seconds_left, 0.0))) : "more than 100 days");
     const bool logged = step % request_.log_every == 0 || step == request_.steps;
     if (progress_is_shown() && !logged) {
       std::fputs(("\r" + line + "   ").c_str(), stderr);

@@ -96,7 +96,8 @@ TEST_CASE("counts that are none, negative, fractions, huge or text") {
     for (const std::string value : {"0", "-5", "1e18", "4096.5", "text", "", "99999999999999999999"}) {
       CAPTURE(flag);
       CAPTURE(value);
-      check_refused(with({{flag, value}}), {flag + ": '" + value + "'", "see tawpipe simulate --help"});
+      check_refused(with({{flag, value}}),
+                    {flag + ": the value must be a whole number from 1 to ", "see tawpipe simulate --help"});
     }
   }
   check_refused(with({{"--sequence", "1000000000000000000"}}), {"too large", "16777216 tokens"});
@@ -108,13 +109,15 @@ TEST_CASE("counts that are none, negative, fractions, huge or text") {
 TEST_CASE("a part of the memory that is none, more than all, a percentage or text") {
   for (const std::string value : {"0", "-0.5", "1.01", "85", "85%", "text", "", "nan"}) {
     CAPTURE(value);
-    check_refused(with({{"--usable-memory", value}}), {"--usable-memory: '" + value + "'", "such as 0.9"});
+    check_refused(with({{"--usable-memory", value}}),
+                  {"--usable-memory: the value must be a fraction above 0 and at most 1, such as 0.45, not '" + value + "'"});
   }
 }
 TEST_CASE("seeds that are negative, fractions or text") {
   for (const std::string value : {"-1", "1.5", "text", "99999999999999999999"}) {
     CAPTURE(value);
-    check_refused(with({{"--seed", value}}), {"--seed: '" + value + "'", "see tawpipe simulate --help"});
+    check_refused(with({{"--seed", value}}),
+                  {"--seed: the value must be a whole number from 0 to ", "see tawpipe simulate --help"});
   }
   CHECK(with({{"--seed", "0"}}).code == 0);
   check_refused(with({{"--jitter", "much"}}), {"--jitter = much; it takes a number"});
@@ -151,6 +154,58 @@ TEST_CASE("times that are none, negative, without a unit or beyond 100 %") {
   check_refused(with({{"--cost", "roofline:all-reduce=star"}}), {"ring or tree"});
   check_refused(with({{"--cost", "rooflin"}}), {"did you mean 'roofline'?"});
   check_refused(with({{"--cost", "fixed:forward=9000000000s"}}), {"--cost: forward=9000000000s", "106 days"});
+}
+TEST_CASE("a cost of given times that leaves some out") {
+  check_refused(with({{"--cost", "fixed:forward=1s"}}),
+                {"--cost fixed needs times of backward_input, backward_weight, transfer too"});
+}
+TEST_CASE("a sweep over an option that no schedule has, or over points of which none is possible") {
+  const std::string sweep = "sweep --cluster 3x2 --model llama-12x512 --sequence 512 --global-batch 12 ";
+  check_refused(run(sweep + "--schedules tawpipe --vary option.foo=3"), {"--vary: unknown option of these schedules 'foo'"});
+  check_refused(run(sweep + "--schedules weipipe --vary global-batch=1,2"), {"no point of the sweep is possible; the first: "});
+}
+TEST_CASE("files that no reader takes for something else") {
+  const Folder folder;
+  const auto schedule = [&](const std::string& text) {
+    return run(
+        "validate --cluster 1x1 --cost fixed:forward=1s,backward_input=1s,backward_weight=1s,transfer=0s --schedule-file " +
+            folder.write("s.json", text),
+        {.memory_limit = true});
+  };
+  check_refused(schedule(R"({"tasks": []})"), {"s.json has no tasks"});
+  check_refused(schedule(R"({"name": "\u001b[31mred", "tasks": [{"op": "forward", "rank": 0}]})"),
+                {"s.json: name: expected a name without control characters"});
+  check_refused(schedule(R"({"tasks": [{"op": "forward", "rank": 0, "rank": 0}]})"), {"tasks[0]: the key 'rank' stands twice"});
+  // more parameters together than fit, though each stage's do
+  check_refused(schedule(R"({"stages": [{"parameters": 900000000000000}, {"parameters": 900000000000000}], "tasks": []})"),
+                {"the stages have more than 1000000000000000 parameters together"});
+  const auto cluster = [&](const std::string& text) {
+    return run("topology show " + folder.write("c.json", text), {.memory_limit = true});
+  };
+  check_refused(cluster(R"({"device": "A100-80G", "devices_per_node": 1, "memory": )" + std::string(300'000, '[')),
+                {"c.json: lists and objects stand more than 16 deep"});
+  check_refused(cluster(R"({"node_types": [{"name": "t", "vertices": [{"name": "g", "kind": "device", "device": "A100-80G"},
+      {"name": "n", "kind": "adapter", "bandwidth": "1GB/s"}], "edges": [{"between": ["g", "n"], "kind": "pcie",
+      "bandwidth": "1GB/s"}]}], "nodes": 2048, "fabric": {"nodes_per_leaf": 1, "spines": 2048, "uplink": {"bandwidth": "1GB/s"}}})"),
+                {"c.json: a leaf-spine network with 2048 ends and 4194304 links is too large"});
+  check_refused(
+      cluster(R"({"device": "A100-80G", "devices_per_node": 2, "intra_node": {"bandwidth": "1GB/s", "latency": "1e9s"}})"),
+      {"c.json: intra_node.latency: a latency is at most 1000 s"});
+  check_refused(run("calibrate --cluster 1x8 --kineto " +
+                    folder.write("k.json", R"({"traceEvents":[{"ph":"X","cat":"kernel","name":"k","ts":1e999,"dur":1}]})")),
+                {"k.json: not JSON: line 1, column "});
+  check_refused(run("calibrate --cluster 1x8 --kineto " +
+                    folder.write("k.json", R"({"traceEvents":[{"ph":"X","tid":)" + std::string(5'000'000, '['))),
+                {"k.json: lists and objects stand more than 32 deep"});
+}
+TEST_CASE("times that do not fit say so") {
+  const Folder folder;
+  const std::string cluster = folder.write("lat.json", R"({"device": "A100-80G", "devices_per_node": 2,
+      "intra_node": {"bandwidth": "1000GB/s", "latency_ps": 1000000000000000}})");
+  check_refused(
+      run("simulate --schedule 1f1b --model llama-2000x64 --sequence 16 --global-batch 1 --tensor-parallel 2 --cluster " +
+          cluster),
+      {"106 days"});
 }
 TEST_CASE("an unknown way to recompute") { check_refused(with({{"--recompute", "ful"}}), {"did you mean 'full'?"}); }
 

@@ -66,7 +66,8 @@ TEST_CASE("a signal leaves nothing behind either") {
     CAPTURE(signal);
     const Folder folder;
     std::vector<std::string> arguments = support::words(
-        "sweep --vary microbatches=1:100000:linear:1000 --cluster 3x8 --schedules weipipe --cost fixed:forward=1ms --threads 1 "
+        "sweep --vary microbatches=1:100000:linear:1000 --cluster 3x8 --schedules weipipe --cost "
+        "fixed:forward=1ms,backward_input=1ms,backward_weight=1ms,transfer=0s --threads 1 "
         "--csv " +
         folder / "x.csv");
     arguments.insert(arguments.begin(), TAWPIPE_COMMAND);
@@ -139,12 +140,16 @@ TEST_CASE("files as Windows writes them are read: a byte order mark, and its lin
   };
   REQUIRE(run(simulate + " --timeline " + folder / "t.csv").code == 0);
   CHECK(run("compare-timelines " + as_windows("t.csv") + " " + folder / "t.csv").code == 0);
-  const std::string pipeline = "export --schedule 1f1b --cluster 1x2 --microbatches 4 --cost fixed:forward=1s ";
+  const std::string pipeline =
+      "export --schedule 1f1b --cluster 1x2 --microbatches 4 --cost "
+      "fixed:forward=1s,backward_input=1s,backward_weight=1s,transfer=0s ";
   REQUIRE(run(pipeline + "--out " + folder / "s.json").code == 0);
   REQUIRE(run(pipeline + "--format pytorch-csv --out " + folder / "s.csv").code == 0);
   for (const std::string name : {"s.json", "s.csv"}) {
     CAPTURE(name);
-    CHECK(run("validate --cluster 1x2 --cost fixed:forward=1s --schedule-file " + as_windows(name)).code == 0);
+    CHECK(run("validate --cluster 1x2 --cost fixed:forward=1s,backward_input=1s,backward_weight=1s,transfer=0s --schedule-file " +
+              as_windows(name))
+              .code == 0);
   }
   REQUIRE(run(pipeline + "--graph " + folder / "g.tg").code == 0);
   REQUIRE(run(pipeline + "--graph " + folder / "g.json").code == 0);
@@ -193,10 +198,24 @@ TEST_CASE("a wrong configuration file is named, with its key") {
   check_refused(run("compare --config " + folder / "none.toml"), {"none.toml", "cannot be read"});
   check_refused(run("compare --config " + folder / ""), {"cannot be read"});
   check_refused(run("compare --config " + folder.write("a.toml", "sequnce = 4096\n")),
-                {"a.toml: compare has no flag 'sequnce'", "tawpipe compare --help"});
+                {"a.toml, line 1: compare has no flag 'sequnce'", "tawpipe compare --help"});
   check_refused(run("compare --config " + folder.write("b.toml", "[comprae]\nsequence = 4096\n")), {"b.toml", "'comprae'"});
   check_refused(run("compare --config " + folder.write("c.toml", "sequence = many\n")), {"--sequence", "'many'"});
   check_refused(run("compare --config " + folder.write("d.toml", std::string("\0\xff[[garbage = = =\n", 18))), {"d.toml"});
   check_refused(run("compare --config " + folder / "a.toml" + " --config " + folder / "b.toml"), {"--config is given twice"});
+  const auto refused = [&](const std::string& text, const std::string& why) {
+    check_refused(run("simulate --config " + folder.write("e.toml", text) + " --schedule 1f1b"), {"e.toml, line 2: ", why});
+  };
+  refused("# one\n[[simulate]]\n", "a section is the name of a command");
+  refused("sequence = 1\nsequence = 2\n", "'sequence' is given twice, first in line 1");
+  refused("sequence = 1\ncluster = \n", "the value of 'cluster' is missing");
+  refused("sequence = 1\ncluster = \"3x8\n", "the text of 'cluster' does not end");
+  refused("sequence = 1\ncluster = 3x8 4x8\n", "nothing may stand behind the value");
+  refused("sequence = 1\noption = [\"a=b\"\n", "a list does not end");
+  refused("sequence = 1\noption = [[\"a=b\"]]\n", "the value of 'option' is missing");
+  check_refused(run("simulate --config " + folder.write("h.toml", "[" + std::string(40'000, '.') + "]\nx = 1\n")),
+                {"h.toml, line 2: there is no command '......"});
+  check_refused(run("simulate --config " + folder.write("f.toml", std::string(2 << 20, ' '))), {"f.toml' is larger than 1 MiB"});
+  CHECK(run("compare --help --config " + folder.write("g.toml", "\xef\xbb\xbfsequence = 1\n")).code == 0);
   check_refused(run("list models --config " + folder / "a.toml"), {"list takes no --config"});
 }

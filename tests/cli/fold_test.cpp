@@ -46,9 +46,9 @@ TEST_CASE("where folding is not exact, auto simulates in full and on is an error
   const json full = answer(uneven);
   CHECK(full["folding"]["folded"] == false);
   CHECK(full["folding"]["refusal"].get<std::string>().find("rank") != std::string::npos);
-  for (const std::string& arguments :
-       {uneven, composed + " --jitter 0.1", composed + " --timeline -",
-        std::string{"simulate --schedule 1f1b --cluster 1x4 --microbatches 8 --cost fixed:forward=1s"}}) {
+  for (const std::string& arguments : {uneven, composed + " --jitter 0.1", composed + " --timeline -",
+                                       std::string{"simulate --schedule 1f1b --cluster 1x4 --microbatches 8 --cost "
+                                                   "fixed:forward=1s,backward_input=1s,backward_weight=1s,transfer=0s"}}) {
     CAPTURE(arguments);
     const support::Result refused = run(arguments + " --fold on");
     CHECK(refused.code == 2);

@@ -179,8 +179,8 @@ TEST_CASE("what cannot be written or is no number is found before the first step
   refused("--timeline -", {"--timeline and --json would both write to '-'"});
   refused("--clip nan", {"--clip nan is impossible"});
   refused("--clip -1", {"--clip -1", "at least 0"});
-  refused("--warmup -1", {"--warmup: '-1' must be a whole number from zero"});
-  refused("--seed -1", {"--seed: '-1' must be a whole number from zero"});
+  refused("--warmup -1", {"--warmup: the value must be a whole number from 0 to ", "not '-1'"});
+  refused("--seed -1", {"--seed: the value must be a whole number from 0 to ", "not '-1'"});
   refused("--weight-decay inf", {"weight decay is inf"});
   refused("--learning-rate fast", {"--learning-rate = fast; it takes a number"});
 }
