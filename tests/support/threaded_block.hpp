@@ -71,6 +71,7 @@ class ThreadedBlock {
   F sum(F x) const {
     return static_cast<F>(team_->joined(thread_, static_cast<double>(x), [](double a, double b) { return a + b; }));
   }
+  tawpipe::layers::cuda::Pair sum(tawpipe::layers::cuda::Pair x) const { return {sum(x.first), sum(x.second)}; }
   float largest(float x) const {
     return static_cast<float>(team_->joined(thread_, static_cast<double>(x), [](double a, double b) { return std::max(a, b); }));
   }

@@ -6,6 +6,7 @@
 #include <cuda_fp16.h>
 
 #include <algorithm>
+#include <cub/block/block_reduce.cuh>
 
 #include "tawpipe/execute/cuda/check.hpp"
 
@@ -57,25 +58,41 @@ __global__ void add_numbers(T* to, const T* from, std::int64_t count) {
   }
 }
 
+/// Numbers before the first that is aligned to a pack.
+template <class T>
+__host__ __device__ std::int64_t before_packs(const T* from, std::int64_t count) {
+  const auto offset = reinterpret_cast<std::uintptr_t>(from) % 16;
+  const auto head = offset == 0 ? 0 : static_cast<std::int64_t>((16 - offset) / sizeof(T));
+  return head < count ? head : count;
+}
+
 /// The sum over a block, right in its thread 0, in one order.
 __device__ double block_sum(double mine) {
-  __shared__ double of[threads];
-  of[threadIdx.x] = mine;
-  for (int half = threads / 2; half > 0; half /= 2) {
-    __syncthreads();
-    if (static_cast<int>(threadIdx.x) < half) of[threadIdx.x] += of[threadIdx.x + half];
-  }
-  return of[0];
+  using Reduce = cub::BlockReduce<double, threads>;
+  __shared__ typename Reduce::TempStorage storage;
+  return Reduce{storage}.Sum(mine);
+}
+
+template <class T>
+__device__ double square(T x) {
+  const auto value = static_cast<double>(static_cast<typename Wide<T>::type>(x));
+  return value * value;
 }
 
 template <class T>
 __global__ void square_parts(double* partials, const T* from, std::int64_t count) {
   double sum = 0;
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += step) {
-    const auto value = static_cast<double>(static_cast<typename Wide<T>::type>(from[i]));
-    sum += value * value;
+  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const std::int64_t head = before_packs(from, count);
+  const std::int64_t packs = (count - head) / Pack<T>::size;
+  const std::int64_t packed = packs * Pack<T>::size;
+  for (std::int64_t i = first; i < packs; i += step) {
+    const Pack<T> pack = reinterpret_cast<const Pack<T>*>(from + head)[i];
+#pragma unroll
+    for (int k = 0; k < Pack<T>::size; ++k) sum += square(pack.of[k]);
   }
+  for (std::int64_t i = first; i < count - packed; i += step) sum += square(from[i < head ? i : i + packed]);
   sum = block_sum(sum);
   if (threadIdx.x == 0) partials[blockIdx.x] = sum;
 }
@@ -103,9 +120,8 @@ void add_typed(std::byte* to, const std::byte* from, std::int64_t count, cudaStr
   auto* out = reinterpret_cast<T*>(to);
   const auto* in = reinterpret_cast<const T*>(from);
   std::int64_t begin = 0;
-  const auto offset = reinterpret_cast<std::uintptr_t>(to) % 16;
-  if (reinterpret_cast<std::uintptr_t>(from) % 16 == offset) {
-    begin = std::min<std::int64_t>(count, offset == 0 ? 0 : static_cast<std::int64_t>((16 - offset) / sizeof(T)));
+  if (reinterpret_cast<std::uintptr_t>(from) % 16 == reinterpret_cast<std::uintptr_t>(to) % 16) {
+    begin = before_packs(out, count);
     const std::int64_t packs = (count - begin) / Pack<T>::size;
     if (packs > 0) {
       add_packs<<<blocks_for(packs, most_blocks), threads, 0, stream>>>(reinterpret_cast<Pack<T>*>(out + begin),

@@ -13,14 +13,21 @@ namespace tawpipe::inline v0::layers::cuda {
 /// How many blocks a body runs in, and what each has. A body is a struct of arguments with `Grid grid() const` and
 /// `template <class Block> void operator()(Block&) const`, which every thread of every block calls.
 ///
-/// Block: `index()` of `count()` blocks, `row()` of the grid's second direction, `thread()` of `threads()`; `sum(x)` and
-/// `largest(x)` over the block's threads, given to all of them; `sync()`; `shared()`: memory of the block's threads,
-/// uninitialised. All threads of a block call sum, largest and sync in the same order.
+/// Block: `index()` of `count()` blocks, `row()` of the grid's second direction, `thread()` of `threads()`; `sum(x)` (of a float,
+/// a double or a Pair) and `largest(x)` over the block's threads, given to all of them; `sync()`; `shared()`: memory of the
+/// block's threads, uninitialised. All threads of a block call sum, largest and sync in the same order.
 struct Grid {
   std::int64_t blocks = 1;
   int threads = 1;
   int rows = 1;             ///< second direction
   std::int64_t shared = 0;  ///< floats of memory in common
+};
+
+/// Two sums that a block finds in one go.
+struct Pair {
+  float first = 0;
+  float second = 0;
+  TAWPIPE_HOST_DEVICE friend Pair operator+(Pair a, Pair b) { return {a.first + b.first, a.second + b.second}; }
 };
 
 /// Of a block: with more of them, none could have more than 64 registers.

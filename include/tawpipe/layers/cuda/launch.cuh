@@ -35,11 +35,17 @@ class DeviceBlock {
   }
 
  private:
+  template <class F>
+  __device__ static F of_other(F x, int distance) {
+    return __shfl_xor_sync(0xffffffffU, x, distance);
+  }
+  __device__ static Pair of_other(Pair x, int distance) { return {of_other(x.first, distance), of_other(x.second, distance)}; }
   /// In the same order in every run, and the same bits in all threads.
   template <class F, class Join>
   __device__ F over_block(F x, Join join) const {
-    __shared__ F of_warp[32];
-    for (int distance = 16; distance > 0; distance /= 2) x = join(x, __shfl_xor_sync(0xffffffffU, x, distance));
+    __shared__ alignas(F) unsigned char memory[32 * sizeof(F)];  // a Pair is not made in shared memory
+    F* const of_warp = reinterpret_cast<F*>(memory);
+    for (int distance = 16; distance > 0; distance /= 2) x = join(x, of_other(x, distance));
     const unsigned warp = threadIdx.x / 32;
     __syncthreads();  // the last call's numbers have been read
     if (threadIdx.x % 32 == 0) of_warp[warp] = x;
@@ -50,8 +56,15 @@ class DeviceBlock {
   }
 };
 
+/// How many blocks of a body a processor must be able to hold at least.
 template <class Body>
-__global__ void __launch_bounds__(most_threads) run_body(const Body body) {
+constexpr int blocks_together() {
+  if constexpr (requires { Body::together; }) return Body::together;
+  return 1;
+}
+
+template <class Body>
+__global__ void __launch_bounds__(most_threads, blocks_together<Body>()) run_body(const Body body) {
   body(DeviceBlock{});
 }
 

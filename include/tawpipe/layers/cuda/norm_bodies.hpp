@@ -51,6 +51,9 @@ struct RmsNorm {
 /// Given the gradient [rows, hidden] of RMSNorm's output, writes to `to` the sum of `residual` and of the gradient of its input
 /// x, and to `partial` [blocks(rows), hidden] the gradient of the weights, each block's own sum. Where `keep` is given, what `to`
 /// held is stored there first. `to` and `keep` may be x; `residual` is null or another tensor.
+///
+/// A block goes over its rows. A thread has the same columns of each, up to two packs of them, so their sums and what is read
+/// twice of a row are in its registers. Wider rows have their sums in the block's memory, or in `partial` itself.
 template <class T>
 struct RmsNormBackward {
   const T* x;
@@ -63,8 +66,9 @@ struct RmsNormBackward {
   std::int64_t rows;
   std::int64_t hidden;
   float epsilon;
-  bool packs = in_packs(hidden, x, gain, gradient, residual, to, keep);
+  bool packs = in_packs(hidden, x, gain, gradient, residual, to, keep, partial);
 
+  static constexpr int together = 2;  ///< blocks that a processor holds: a thread has up to 64 registers
   static constexpr std::int64_t most_blocks = 512;
   static constexpr std::int64_t most_shared = 11 * 1024;  ///< floats, within the 48 KiB that every block may have
 
@@ -82,47 +86,94 @@ struct RmsNormBackward {
  private:
   template <int W, class Block>
   TAWPIPE_HOST_DEVICE void run(const Block& block) const {
-    const bool in_shared = hidden <= most_shared;
-    float* const own = partial + block.index() * hidden;
-    float* const sums = in_shared ? block.shared() : own;  // a thread uses its own columns only
-    each_in_row<W>(block, hidden, [&](std::int64_t j) {
-      for (int k = 0; k < W; ++k) sums[j + k] = 0;
-    });
+    const std::int64_t in_one = std::int64_t{block.threads()} * W;
+    if (hidden <= in_one) {
+      in_registers<W, 1>(block);
+    } else if (hidden <= 2 * in_one) {
+      in_registers<W, 2>(block);
+    } else {
+      in_memory<W>(block);
+    }
+  }
+  TAWPIPE_HOST_DEVICE float scale_of(float squares) const { return 1.0F / sqrtf(squares / static_cast<float>(hidden) + epsilon); }
+  TAWPIPE_HOST_DEVICE float back_of(float along, float scale) const {
+    return along / static_cast<float>(hidden) * scale * scale * scale;
+  }
+  template <int W>
+  TAWPIPE_HOST_DEVICE static void add(Pair& sums, const Floats<W>& v, const Floats<W>& g, const Floats<W>& d) {
+    for (int k = 0; k < W; ++k) {
+      sums.first += v.at[k] * v.at[k];
+      sums.second += g.at[k] * d.at[k] * v.at[k];
+    }
+  }
+  /// Stores the numbers from `at` on and adds to the sums of their columns.
+  template <int W>
+  TAWPIPE_HOST_DEVICE void finish(std::int64_t at, const Floats<W>& v, const Floats<W>& g, const Floats<W>& d, float scale,
+                                  float back, Floats<W>& sums) const {
+    Floats<W> rest{};
+    if (residual != nullptr) rest = load<W>(residual + at);
+    for (int k = 0; k < W; ++k) {
+      sums.at[k] += d.at[k] * (v.at[k] * scale);
+      rest.at[k] += g.at[k] * d.at[k] * scale - v.at[k] * back;
+    }
+    if (keep != nullptr) store<W>(keep + at, load<W>(to + at));
+    store<W>(to + at, rest);
+  }
+
+  template <int W, int parts, class Block>
+  TAWPIPE_HOST_DEVICE void in_registers(const Block& block) const {
+    const std::int64_t mine = std::int64_t{block.thread()} * W;
+    const std::int64_t step = std::int64_t{block.threads()} * W;
+    Floats<W> sums[parts] = {};
     for (std::int64_t row = block.index(); row < rows; row += block.count()) {
       const std::int64_t begin = row * hidden;
-      float squares = 0;
-      float along = 0;
+      Packed<W, T> values[parts] = {};
+      Packed<W, T> slopes[parts] = {};
+      Pair both;
+      for (int p = 0; p < parts; ++p) {
+        const std::int64_t j = mine + p * step;
+        if (j >= hidden) continue;
+        values[p] = load_packed<W>(x + begin + j);
+        slopes[p] = load_packed<W>(gradient + begin + j);
+        add(both, values[p].floats(), load<W>(gain + j), slopes[p].floats());
+      }
+      both = block.sum(both);
+      const float scale = scale_of(both.first);
+      const float back = back_of(both.second, scale);
+      for (int p = 0; p < parts; ++p) {
+        const std::int64_t j = mine + p * step;
+        if (j >= hidden) continue;
+        finish(begin + j, values[p].floats(), load<W>(gain + j), slopes[p].floats(), scale, back, sums[p]);
+      }
+    }
+    for (int p = 0; p < parts; ++p) {
+      const std::int64_t j = mine + p * step;
+      if (j < hidden) store<W>(partial + block.index() * hidden + j, sums[p]);
+    }
+  }
+  template <int W, class Block>
+  TAWPIPE_HOST_DEVICE void in_memory(const Block& block) const {
+    float* const own = partial + block.index() * hidden;
+    float* const sums = hidden <= most_shared ? block.shared() : own;  // a thread uses its own columns only
+    each_in_row<W>(block, hidden, [&](std::int64_t j) { store<W>(sums + j, Floats<W>{}); });
+    for (std::int64_t row = block.index(); row < rows; row += block.count()) {
+      const std::int64_t begin = row * hidden;
+      Pair both;
       each_in_row<W>(block, hidden, [&](std::int64_t j) {
-        const Floats<W> v = load<W>(x + begin + j);
-        const Floats<W> g = load<W>(gain + j);
-        const Floats<W> d = load<W>(gradient + begin + j);
-        for (int k = 0; k < W; ++k) {
-          squares += v.at[k] * v.at[k];
-          along += g.at[k] * d.at[k] * v.at[k];
-        }
+        add(both, load<W>(x + begin + j), load<W>(gain + j), load<W>(gradient + begin + j));
       });
-      const auto width = static_cast<float>(hidden);
-      const float scale = 1.0F / sqrtf(block.sum(squares) / width + epsilon);
-      const float back = block.sum(along) / width * scale * scale * scale;
+      both = block.sum(both);
+      const float scale = scale_of(both.first);
+      const float back = back_of(both.second, scale);
       each_in_row<W>(block, hidden, [&](std::int64_t j) {
         const std::int64_t at = begin + j;
-        const Floats<W> v = load<W>(x + at);
-        const Floats<W> g = load<W>(gain + j);
-        const Floats<W> d = load<W>(gradient + at);
-        Floats<W> sum{};
-        if (residual != nullptr) sum = load<W>(residual + at);
-        for (int k = 0; k < W; ++k) {
-          sums[j + k] += d.at[k] * (v.at[k] * scale);
-          sum.at[k] += g.at[k] * d.at[k] * scale - v.at[k] * back;
-        }
-        if (keep != nullptr) store<W>(keep + at, load<W>(to + at));
-        store<W>(to + at, sum);
+        Floats<W> column = load<W>(sums + j);
+        finish(at, load<W>(x + at), load<W>(gain + j), load<W>(gradient + at), scale, back, column);
+        store<W>(sums + j, column);
       });
     }
-    if (!in_shared) return;
-    each_in_row<W>(block, hidden, [&](std::int64_t j) {
-      for (int k = 0; k < W; ++k) own[j + k] = sums[j + k];
-    });
+    if (sums == own) return;
+    each_in_row<W>(block, hidden, [&](std::int64_t j) { store<W>(own + j, load<W>(sums + j)); });
   }
 };
 

@@ -86,22 +86,36 @@ struct Floats {
   float at[W];
 };
 
+/// W numbers as they lie in memory: in 16 bits half the registers of Floats.
+template <int W, class T>
+struct Packed {
+  T at[W];
+
+  TAWPIPE_HOST_DEVICE Floats<W> floats() const {
+    Floats<W> floats;
+    for (int k = 0; k < W; ++k) floats.at[k] = widen(at[k]);
+    return floats;
+  }
+};
+
 /// Reads from[0] .. from[W - 1]: in loads of 16 bytes where they make that many. @pre then `from` is aligned to 16 bytes
 template <int W, class T>
-TAWPIPE_HOST_DEVICE inline Floats<W> load(const T* from) {
-  Floats<W> floats;
+TAWPIPE_HOST_DEVICE inline Packed<W, T> load_packed(const T* from) {
+  Packed<W, T> packed;
   if constexpr (on_device && W * sizeof(T) % 16 == 0) {
     constexpr int each = pack_size<T>;
     for (int part = 0; part < W / each; ++part) {
       const Raw raw = reinterpret_cast<const Raw*>(from)[part];
-      T numbers[each];
-      memcpy(numbers, &raw, 16);
-      for (int k = 0; k < each; ++k) floats.at[part * each + k] = widen(numbers[k]);
+      memcpy(packed.at + part * each, &raw, 16);
     }
   } else {
-    for (int k = 0; k < W; ++k) floats.at[k] = widen(from[k]);
+    for (int k = 0; k < W; ++k) packed.at[k] = from[k];
   }
-  return floats;
+  return packed;
+}
+template <int W, class T>
+TAWPIPE_HOST_DEVICE inline Floats<W> load(const T* from) {
+  return load_packed<W>(from).floats();
 }
 
 /// Writes to[0] .. to[W - 1], as `load` reads.
