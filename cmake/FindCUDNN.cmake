@@ -1,7 +1,7 @@
 # Finds cudnn.h and libcudnn: CUDNN_FOUND, CUDNN_VERSION and the target CUDNN::cudnn. Set CUDNN_ROOT to help it.
 # Not: CUDA itself (CMake's FindCUDAToolkit); its folders are searched when it was found before.
 find_path(CUDNN_INCLUDE_DIR cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
-find_library(CUDNN_LIBRARY NAMES cudnn libcudnn.so.9 HINTS ${CUDAToolkit_LIBRARY_DIR})
+find_library(CUDNN_LIBRARY NAMES cudnn libcudnn.so.9 NAMES_PER_DIR HINTS ${CUDAToolkit_LIBRARY_DIR})
 mark_as_advanced(CUDNN_INCLUDE_DIR CUDNN_LIBRARY)
 
 if(CUDNN_INCLUDE_DIR AND EXISTS "${CUDNN_INCLUDE_DIR}/cudnn_version.h")

@@ -1,7 +1,7 @@
 # Finds nccl.h and libnccl: NCCL_FOUND, NCCL_VERSION and the target NCCL::nccl. Set NCCL_ROOT to help it.
 # Not: CUDA itself (CMake's FindCUDAToolkit); its folders are searched when it was found before.
 find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
-find_library(NCCL_LIBRARY NAMES nccl libnccl.so.2 HINTS ${CUDAToolkit_LIBRARY_DIR})
+find_library(NCCL_LIBRARY NAMES nccl libnccl.so.2 NAMES_PER_DIR HINTS ${CUDAToolkit_LIBRARY_DIR})
 mark_as_advanced(NCCL_INCLUDE_DIR NCCL_LIBRARY)
 
 if(NCCL_INCLUDE_DIR)

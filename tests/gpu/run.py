@@ -153,6 +153,7 @@ class Part:
         prefixes, with_command = list(map(str, self.prefixes)), ["-DTAWPIPE_BUILD_SIM=OFF"]
         if self.packages:
             unpacked = self.build / "packages"
+            unpacked.mkdir(parents=True, exist_ok=True)
             for package in sorted(self.packages.glob("*.deb")):
                 self.step("build", f"unpack {package.name}", ["dpkg", "-x", str(package), str(unpacked)], 60)
             prefixes.append(str(unpacked / "usr"))
