@@ -51,12 +51,13 @@ Findings check_structure(const Schedule& schedule) {
     const auto& task = schedule.tasks()[t];
     if (tawpipe::is_collective(task.op)) {
       const auto members = schedule.group(task.group);
-      for (const auto rank : members) expect_end(t, rank, task.lane);
+      for (const auto rank : members) expect_end(t, rank, number(task.lane));
       if (std::ranges::find(members, task.rank) == members.end()) find(findings, describe(schedule, t) + " has an outside root");
     } else {
-      expect_end(t, task.rank, task.lane);
-      if (tawpipe::is_point_to_point(task.op)) expect_end(t, task.peer, task.peer_lane);
-      if (tawpipe::is_compute(task.op) && task.lane != 0) find(findings, describe(schedule, t) + " computes beside lane 0");
+      expect_end(t, task.rank, number(task.lane));
+      if (tawpipe::is_point_to_point(task.op)) expect_end(t, task.peer, number(task.peer_lane));
+      if (tawpipe::is_compute(task.op) && task.lane != tawpipe::LaneId{})
+        find(findings, describe(schedule, t) + " computes beside lane 0");
     }
     for (const TaskId earlier : schedule.dependencies(tawpipe::id<TaskId>(t))) {
       if (tawpipe::index(earlier) >= t) find(findings, describe(schedule, t) + " depends on a later task");

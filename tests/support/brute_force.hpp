@@ -124,9 +124,9 @@ class BruteForce {
       for (int lane = 0; lane < static_cast<int>(schedule_.lanes().size()); ++lane) {
         for (const auto t : schedule_.program(tawpipe::Rank{rank}, lane)) {
           const tawpipe::Task& task = schedule_.task(t);
-          if (tawpipe::is_collective(task.op)) issued[{number(task.group), task.lane, -1, -1}][rank].push_back(t);
+          if (tawpipe::is_collective(task.op)) issued[{number(task.group), number(task.lane), -1, -1}][rank].push_back(t);
           if (tawpipe::is_point_to_point(task.op)) {
-            issued[{number(task.rank), task.lane, number(task.peer), task.peer_lane}][rank].push_back(t);
+            issued[{number(task.rank), number(task.lane), number(task.peer), number(task.peer_lane)}][rank].push_back(t);
           }
         }
       }

@@ -56,11 +56,11 @@ struct Draft {
     std::vector<std::pair<Rank, int>> found;
     const Task& task = parts.tasks[index(t)];
     if (is_collective(task.op)) {
-      for (const Rank rank : parts.groups[index(task.group)]) found.emplace_back(rank, task.lane);
+      for (const Rank rank : parts.groups[index(task.group)]) found.emplace_back(rank, number(task.lane));
       return found;
     }
-    found.emplace_back(task.rank, task.lane);
-    if (is_point_to_point(task.op)) found.emplace_back(task.peer, task.peer_lane);
+    found.emplace_back(task.rank, number(task.lane));
+    if (is_point_to_point(task.op)) found.emplace_back(task.peer, number(task.peer_lane));
     return found;
   }
   template <class Keep>

@@ -18,8 +18,8 @@ inline tawpipe::ScheduleBuilder compute_and_pass(std::vector<std::string> lanes 
   builder.add({.op = Op::forward, .rank = Rank{0}, .stage = StageId{0}, .microbatch = 0}, {});
   builder.add({.op = Op::pass,
                .payload = Payload::activations,
-               .lane = 1,
-               .peer_lane = 2,
+               .lane = LaneId{1},
+               .peer_lane = LaneId{2},
                .rank = Rank{0},
                .peer = Rank{1},
                .microbatch = 0,
@@ -38,8 +38,12 @@ inline tawpipe::ScheduleBuilder two_lanes(int ranks) {
 
 /// A message on the second lane of both.
 inline tawpipe::Task pass(int from, int to, tawpipe::Bytes bytes) {
-  return {
-      .op = tawpipe::Op::pass, .lane = 1, .peer_lane = 1, .rank = tawpipe::Rank{from}, .peer = tawpipe::Rank{to}, .bytes = bytes};
+  return {.op = tawpipe::Op::pass,
+          .lane = tawpipe::LaneId{1},
+          .peer_lane = tawpipe::LaneId{1},
+          .rank = tawpipe::Rank{from},
+          .peer = tawpipe::Rank{to},
+          .bytes = bytes};
 }
 
 }  // namespace support

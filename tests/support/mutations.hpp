@@ -113,7 +113,7 @@ inline bool forget_use(Draft& draft, Mersenne& random) {
 inline bool early_update(Draft& draft, Mersenne& random) {
   const TaskId t = pick(draft.select([](TaskId, const Task& task) { return task.op == Op::update; }), random);
   if (t == none<TaskId>) return false;
-  auto& lane = draft.lane(draft.task(t).rank, draft.task(t).lane);
+  auto& lane = draft.lane(draft.task(t).rank, number(draft.task(t).lane));
   const auto at = std::find(lane.begin(), lane.end(), t);
   const auto to = lane.begin() + static_cast<std::ptrdiff_t>(below(random, static_cast<std::size_t>(at - lane.begin()) + 1));
   std::rotate(to, at, at + 1);
@@ -146,8 +146,8 @@ inline bool wrong_peer(Draft& draft, Mersenne& random) {
   Task& task = draft.task(t);
   const Rank other = id<Rank>(below(random, static_cast<std::size_t>(draft.parts.ranks)));
   if (other == task.rank || other == task.peer) return false;
-  auto& old_lane = draft.lane(task.peer, task.peer_lane);
-  auto& new_lane = draft.lane(other, task.peer_lane);
+  auto& old_lane = draft.lane(task.peer, number(task.peer_lane));
+  auto& new_lane = draft.lane(other, number(task.peer_lane));
   old_lane.erase(std::find(old_lane.begin(), old_lane.end(), t));
   new_lane.insert(std::upper_bound(new_lane.begin(), new_lane.end(), t), t);
   for (Use& use : draft.uses[index(t)]) {

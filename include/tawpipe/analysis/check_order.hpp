@@ -106,8 +106,8 @@ inline std::vector<TaskId> check_cycles(const Schedule& schedule, Diagnostics& o
 inline void check_communicator_order(const Schedule& schedule, Diagnostics& out) {
   using Communicator = std::tuple<std::int32_t, std::int32_t, int, int>;
   const auto communicator = [](const Task& task) -> Communicator {
-    if (is_collective(task.op)) return {-1, number(task.group), task.lane, 0};
-    return {number(task.rank), number(task.peer), task.lane, task.peer_lane};
+    if (is_collective(task.op)) return {-1, number(task.group), number(task.lane), 0};
+    return {number(task.rank), number(task.peer), number(task.lane), number(task.peer_lane)};
   };
   std::map<Communicator, std::vector<TaskId>> issued;  // by the first end
   const auto for_each_issue = [&](auto&& visit) {

@@ -157,7 +157,7 @@ class StructureCheck {
     if (is_point_to_point(task.op) && !is_rank(task.peer)) return missing(id, "a peer");
     if (is_collective(task.op) && !below(task.group, parts_.groups.size())) return missing(id, "a group");
     const std::size_t lanes = parts_.lanes.size();
-    if (task.lane >= lanes || (is_point_to_point(task.op) && task.peer_lane >= lanes)) {
+    if (index(task.lane) >= lanes || (is_point_to_point(task.op) && index(task.peer_lane) >= lanes)) {
       error(
           "V105", id, task.rank, [&] { return concat(describe(task, id), " is on a lane that does not exist"); },
           "lanes count from 0 up to the number of names in `lanes` - 1");

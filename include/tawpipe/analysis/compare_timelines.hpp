@@ -97,7 +97,7 @@ inline TimelineComparison compare_timelines(std::span<const Task> tasks, const T
     ++kind.tasks;
     kind.predicted += to_seconds(predicted.duration_of(id<TaskId>(t)));
     kind.measured += to_seconds(measured.duration_of(id<TaskId>(t)));
-    lanes[{task.rank, task.lane}].push_back(t);
+    lanes[{task.rank, number(task.lane)}].push_back(t);
   }
   for (auto& [key, kind] : kinds) {
     kind.op = key.first;

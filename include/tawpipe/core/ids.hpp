@@ -27,13 +27,15 @@ enum class StageId : std::int32_t {};
 enum class PiecesId : std::int32_t {};
 /// What each member of a collective contributes or keeps.
 enum class SplitId : std::int32_t {};
+/// A lane of a rank: an in-order queue. Lane 0 computes; others come from ScheduleBuilder::lane.
+enum class LaneId : std::uint8_t {};
 
 /// The "no such id" of any kind.
 template <class Id>
 inline constexpr Id none = Id{-1};
 
 template <class Id>
-concept IdType = std::is_enum_v<Id> && std::same_as<std::underlying_type_t<Id>, std::int32_t>;
+concept IdType = std::is_enum_v<Id> &&(std::same_as<std::underlying_type_t<Id>, std::int32_t> || std::same_as<Id, LaneId>);
 
 /// The id as an index into a vector.
 template <IdType Id>

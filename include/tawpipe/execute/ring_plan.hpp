@@ -50,7 +50,7 @@ class RingPlanner {
     const bool source = rank == task_.rank;
     const Rank other = source ? task_.peer : task_.rank;
     plan_.previous = plan_.next = other;
-    plan_.previous_lane = plan_.next_lane = source ? task_.peer_lane : task_.lane;
+    plan_.previous_lane = plan_.next_lane = number(source ? task_.peer_lane : task_.lane);
     const bool both = traits(task_.op).pattern == Pattern::both_ways;
     const std::int64_t half = both ? flow.count / 2 : flow.count;
     if (source || both) cut(source ? 0 : half, half, plan_.initial);
@@ -63,7 +63,7 @@ class RingPlanner {
     if (n < 2) return plan_;
     plan_.previous = members[(me + n - 1) % n];
     plan_.next = members[(me + 1) % n];
-    plan_.previous_lane = plan_.next_lane = task_.lane;
+    plan_.previous_lane = plan_.next_lane = number(task_.lane);
     const auto part = [&](std::size_t steps_back, std::vector<Chunk>& out) {
       const std::size_t p = (me + 2 * n - steps_back) % n;
       const auto begin = [&](std::size_t i) {

@@ -121,8 +121,8 @@ class ChromeTraceWriter {
     for_each_end(schedule_, id, [&](Rank rank, int lane) { add_slice(id, task, rank, lane); });
     // A slice without length encloses no time that an arrow could be tied to.
     if (!options_.arrows || traits(task.op).pattern != Pattern::one_way || timeline_.duration_of(id) <= Duration{}) return;
-    add_arrow_end(id, task, "s", task.rank, task.lane);
-    add_arrow_end(id, task, "f", task.peer, task.peer_lane);
+    add_arrow_end(id, task, "s", task.rank, number(task.lane));
+    add_arrow_end(id, task, "f", task.peer, number(task.peer_lane));
   }
 
   void add_slice(TaskId id, const Task& task, Rank rank, int lane) {

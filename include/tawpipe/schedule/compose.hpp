@@ -21,7 +21,7 @@ class Composer {
  public:
   /// @param kept  tensor, context and data: that many of each are written, the first ones; the layout's own where all are
   Composer(const Schedule& logical, const Workload& whole, const Layout& layout, const RankMap& map, const Layout& kept)
-      : logical_{logical}, layout_{layout}, kept_{kept}, map_{map}, builder_{logical.name(), whole, ranks(), lanes()} {
+      : logical_{logical}, layout_{layout}, kept_{kept}, map_{map}, builder_{logical.name(), whole, ranks(), logical.lanes()} {
     for (const auto& [key, value] : logical.options()) builder_.option(key, value);
     builder_.option("tensor", std::to_string(layout.tensor));
     builder_.option("context", std::to_string(layout.context));
@@ -57,12 +57,6 @@ class Composer {
       for (int copy = 0; copy < static_cast<int>(copies()); ++copy) written[index(real(Rank{logical}, copy))] = 1;
     }
     return written;
-  }
-  /// The logical lanes, and one for the sums over replicas.
-  std::vector<std::string> lanes() const {
-    std::vector<std::string> lanes = logical_.lanes();
-    lanes.push_back("data_parallel");
-    return lanes;
   }
   /// Copy number -> place: tensor fastest, then context, then data; of those kept.
   int copy_at(int tensor, int context, int data) const { return tensor + kept_.tensor * (context + kept_.context * data); }
@@ -260,7 +254,7 @@ class Composer {
       }
       builder_.add({.op = Op::all_reduce,
                     .payload = Payload::gradients,
-                    .lane = static_cast<std::uint8_t>(logical_.lanes().size()),
+                    .lane = data_lane_,
                     .rank = members[0],
                     .group = builder_.group(members),
                     .stage = task.stage,
@@ -275,9 +269,10 @@ class Composer {
   Layout kept_;
   const RankMap& map_;
   ScheduleBuilder builder_;
-  std::vector<PiecesId> pieces_;  ///< [logical set]
-  std::vector<SplitId> splits_;   ///< [logical split]
-  std::vector<TaskId> copies_;    ///< [logical task, copy] what stands for it: the task, or the last collective behind it
+  LaneId data_lane_ = builder_.lane("data_parallel");  ///< sums over replicas
+  std::vector<PiecesId> pieces_;                       ///< [logical set]
+  std::vector<SplitId> splits_;                        ///< [logical split]
+  std::vector<TaskId> copies_;  ///< [logical task, copy] what stands for it: the task, or the last collective behind it
 };
 
 }  // namespace detail

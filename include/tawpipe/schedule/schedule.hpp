@@ -123,11 +123,11 @@ inline std::size_t number_of_ends(const Schedule& schedule, const Task& task) {
 template <class Groups, class Visit>
 void for_each_end(const Task& task, const Groups& groups, Visit&& visit) {
   if (is_collective(task.op)) {
-    for (const Rank rank : groups[index(task.group)]) visit(rank, static_cast<int>(task.lane));
+    for (const Rank rank : groups[index(task.group)]) visit(rank, number(task.lane));
     return;
   }
-  visit(task.rank, static_cast<int>(task.lane));
-  if (is_point_to_point(task.op)) visit(task.peer, static_cast<int>(task.peer_lane));
+  visit(task.rank, number(task.lane));
+  if (is_point_to_point(task.op)) visit(task.peer, number(task.peer_lane));
 }
 template <class Visit>
 void for_each_end(const Schedule& schedule, TaskId id, Visit&& visit) {

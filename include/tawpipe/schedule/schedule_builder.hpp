@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <initializer_list>
+#include <iterator>
 #include <map>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -25,7 +27,7 @@ namespace tawpipe::inline v0 {
 class ScheduleBuilder {
  public:
   /// @param lanes  names; lane 0 computes
-  ScheduleBuilder(std::string name, Workload workload, int ranks, std::vector<std::string> lanes)
+  ScheduleBuilder(std::string name, Workload workload, int ranks, std::vector<std::string> lanes = {"compute"})
       : workload_{std::move(workload)} {
     parts_.name = std::move(name);
     parts_.ranks = ranks;
@@ -61,6 +63,16 @@ class ScheduleBuilder {
   const StageWork& stage(int stage) const { return parts_.stages[static_cast<std::size_t>(stage)]; }
   /// The parameters of the stages.
   const ParameterSpace& space() const { return space_; }
+
+  /// The lane of that name, which every rank has, added if there is none. @throws ScheduleError  beyond 256 lanes.
+  LaneId lane(std::string_view name) {
+    const auto at = std::find(parts_.lanes.begin(), parts_.lanes.end(), name) - parts_.lanes.begin();
+    if (at == std::ssize(parts_.lanes)) {
+      if (at == 256) throw ScheduleError("a schedule holds at most 256 lanes");
+      parts_.lanes.emplace_back(name);
+    }
+    return id<LaneId>(at);
+  }
 
   /// A group of ranks that communicate together; the same members give the same group.
   GroupId group(const std::vector<Rank>& members) { return groups_.find<GroupId>(members); }

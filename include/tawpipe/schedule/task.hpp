@@ -58,8 +58,8 @@ class Messages {
 struct Task {
   Op op = Op::forward;
   Payload payload = Payload::nothing;
-  std::uint8_t lane = 0;          ///< on `rank`; a collective's on every member
-  std::uint8_t peer_lane = 0;     ///< on `peer` (pass, exchange)
+  LaneId lane{};                  ///< on `rank`; a collective's on every member
+  LaneId peer_lane{};             ///< on `peer` (pass, exchange)
   Rank rank = none<Rank>;         ///< compute: where; pass: source; rooted collective: root; other collective: first member
   Rank peer = none<Rank>;         ///< pass: destination; exchange: the other end
   GroupId group = none<GroupId>;  ///< collectives: the members
@@ -74,7 +74,7 @@ struct Task {
   /// What `end`, a rank that takes part, does.
   constexpr const EndTraits& role_of(Rank end) const { return end == rank ? traits(op).first : traits(op).other; }
   /// The lane it occupies on a rank that takes part.
-  constexpr int lane_on(Rank end) const { return is_point_to_point(op) && end == peer ? peer_lane : lane; }
+  constexpr int lane_on(Rank end) const { return number(is_point_to_point(op) && end == peer ? peer_lane : lane); }
 };
 
 /// A buffer a task touches. In four bytes, as schedules hold several of them a task.

@@ -66,7 +66,7 @@ inline void append_task(std::string& out, std::size_t index_of_task, const Task&
   append_cell(out, number(task.rank), task.rank != none<Rank>);
   append_cell(out, number(task.peer), task.peer != none<Rank>);
   append_cell(out, number(task.group), task.group != none<GroupId>);
-  append_cell(out, task.lane);
+  append_cell(out, number(task.lane));
   append_cell(out, number(task.stage), task.stage != none<StageId>);
   append_cell(out, task.microbatch, task.microbatch >= 0);
   append_cell(out, task.bytes.total().value());
@@ -114,7 +114,7 @@ class TimelineCsvReader {
     task.rank = id<Rank>(integer(3, limit));
     task.peer = id<Rank>(optional(4));
     task.group = id<GroupId>(optional(5));
-    task.lane = static_cast<std::uint8_t>(integer(6, std::numeric_limits<std::uint8_t>::max()));
+    task.lane = id<LaneId>(integer(6, std::numeric_limits<std::uint8_t>::max()));
     task.stage = id<StageId>(optional(7));
     task.microbatch = static_cast<std::int32_t>(optional(8));
     task.bytes = Bytes{integer(9, std::numeric_limits<std::int64_t>::max())};

@@ -71,7 +71,7 @@ TEST_CASE("the schedules that the mistakes are made in are clean") {
 TEST_CASE("V103, V104: a task stands once in the lane of each of its ends") {
   Draft draft = pipeline();
   const TaskId t = find(draft, Op::pass, 1, 0);
-  auto& lane = draft.lane(Rank{1}, draft.task(t).peer_lane);
+  auto& lane = draft.lane(Rank{1}, number(draft.task(t).peer_lane));
   lane.erase(std::find(lane.begin(), lane.end(), t));
   CHECK_FINDS(draft, "V103",
               "pass of activations, stage 1, microbatch 0, rank 0 -> 1 (task 1) is missing in lane receive_previous of rank 1");
@@ -80,7 +80,7 @@ TEST_CASE("V103, V104: a task stands once in the lane of each of its ends") {
 }
 TEST_CASE("V105 to V109, V111: lanes, groups, ends and stages exist") {
   Draft draft = pipeline();
-  draft.task(TaskId{0}).lane = 9;
+  draft.task(TaskId{0}).lane = LaneId{9};
   CHECK_FINDS(draft, "V105", "on a lane that does not exist");
   draft = weights();
   draft.parts.groups = Rows<Rank>{{0, 2}, {Rank{1}, Rank{1}}};
@@ -105,7 +105,7 @@ TEST_CASE("V201, V602, V601: a cycle is named by its tasks") {
   draft.dependencies[0].push_back(TaskId{0});
   CHECK_FINDS(draft, "V201", "1 task waits for itself: forward of stage 0, microbatch 0, on rank 0 (task 0)");
   draft = pipeline();
-  auto& lane = draft.lane(Rank{1}, draft.task(find(draft, Op::pass, 1)).peer_lane);
+  auto& lane = draft.lane(Rank{1}, number(draft.task(find(draft, Op::pass, 1)).peer_lane));
   std::swap(lane[0], lane[1]);
   CHECK_FINDS(draft, "V602",
               "2 tasks wait for each other: pass of activations, stage 1, microbatch 0, rank 0 -> 1 (task 1); then pass");

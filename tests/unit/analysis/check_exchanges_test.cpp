@@ -83,7 +83,7 @@ void regroup(Draft& draft, TaskId task, const std::vector<Rank>& members) {
   draft.task(task).rank = members[0];
   draft.parts.groups = {begin, items};
   for (const Rank member : members) {
-    auto& lane = draft.lane(member, draft.task(task).lane);
+    auto& lane = draft.lane(member, number(draft.task(task).lane));
     lane.insert(std::lower_bound(lane.begin(), lane.end(), task), task);
   }
 }

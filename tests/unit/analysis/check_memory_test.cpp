@@ -17,7 +17,7 @@ TEST_CASE("the least memory counts what one lane surely holds") {
   const BufferId b = builder.transient(0, Content{ContentKind::activation}, Bytes{20});
   const BufferId c = builder.transient(0, Content{ContentKind::activation}, Bytes{40});
   const Task compute{.op = Op::idle, .rank = Rank{0}};
-  const Task beside{.op = Op::idle, .lane = 1, .rank = Rank{0}};
+  const Task beside{.op = Op::idle, .lane = LaneId{1}, .rank = Rank{0}};
   builder.add(compute, {{a, Access::write}});                    // 10
   builder.add(compute, {{b, Access::write}});                    // 30
   builder.add(compute, {{a, Access::read}});                     // 30, then a goes

@@ -22,8 +22,7 @@ Schedule random_schedule(std::mt19937& random, int tasks) {
   ScheduleBuilder builder{"random", Workload::abstract(3, 1), 3, {"compute", "more"}};
   const auto below = [&](std::uint32_t limit) { return static_cast<int>(random() % limit); };
   for (int t = 0; t < tasks; ++t) {
-    Task task{
-        .lane = static_cast<std::uint8_t>(below(2)), .peer_lane = static_cast<std::uint8_t>(below(2)), .rank = Rank{below(3)}};
+    Task task{.lane = id<LaneId>(below(2)), .peer_lane = id<LaneId>(below(2)), .rank = Rank{below(3)}};
     const int kind = below(4);
     if (kind == 0) {
       task.op = Op::pass;
@@ -79,7 +78,7 @@ TEST_CASE("a clock says of each task whether it comes before") {
 TEST_CASE("reads race with nothing but writes") {
   ScheduleBuilder builder{"reads", Workload::abstract(1, 1), 1, {"compute", "more"}};
   const BufferId weights = builder.persistent(0, Content{ContentKind::weights}, Bytes{8});
-  for (std::uint8_t lane = 0; lane < 2; ++lane)
+  for (const LaneId lane : {LaneId{0}, LaneId{1}})
     builder.add({.op = Op::idle, .lane = lane, .rank = Rank{0}}, {{weights, Access::read}});
   const Schedule schedule = builder.build();
   Diagnostics found;

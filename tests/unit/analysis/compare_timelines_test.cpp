@@ -24,7 +24,7 @@ namespace {
 std::vector<Task> tasks() {
   const Task forward{.op = Op::forward, .rank = Rank{0}};
   const Task backward{.op = Op::backward, .rank = Rank{0}};
-  const Task pass{.op = Op::pass, .payload = Payload::activations, .lane = 1, .rank = Rank{0}, .peer = Rank{1}};
+  const Task pass{.op = Op::pass, .payload = Payload::activations, .lane = tawpipe::LaneId{1}, .rank = Rank{0}, .peer = Rank{1}};
   return {forward, forward, backward, backward, pass};
 }
 

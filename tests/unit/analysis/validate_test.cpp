@@ -105,10 +105,10 @@ TEST_CASE("parts that do not fit together are findings, not crashes") {
           task.payload = static_cast<Payload>(below(256));
           break;
         case 2:
-          task.lane = static_cast<std::uint8_t>(below(256));
+          task.lane = id<LaneId>(below(256));
           break;
         case 3:
-          task.peer_lane = static_cast<std::uint8_t>(below(256));
+          task.peer_lane = id<LaneId>(below(256));
           break;
         case 4:
           task.rank = Rank{odd()};

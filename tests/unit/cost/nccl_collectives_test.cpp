@@ -139,7 +139,7 @@ TEST_CASE("sizes of one group have paths of their own, and two flows still share
   const auto other = builder.group({Rank{1}, Rank{9}});
   const auto gather = [&](tawpipe::GroupId group, Rank rank, std::int64_t bytes, std::int8_t lane) {
     tawpipe::Task task{.op = Op::all_gather, .rank = rank, .group = group, .bytes = Bytes{bytes}};
-    task.lane = lane;
+    task.lane = tawpipe::id<tawpipe::LaneId>(lane);
     return builder.add(task, {});
   };
   gather(one, Rank{0}, 1'000, 0);

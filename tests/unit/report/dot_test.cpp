@@ -20,15 +20,15 @@ Schedule small_schedule(const std::string& name = "small") {
   const TaskId forward = builder.add({.op = Op::forward, .rank = Rank{0}, .stage = StageId{0}, .microbatch = 0}, {});
   const TaskId pass = builder.add({.op = Op::pass,
                                    .payload = Payload::activations,
-                                   .lane = 1,
-                                   .peer_lane = 1,
+                                   .lane = LaneId{1},
+                                   .peer_lane = LaneId{1},
                                    .rank = Rank{0},
                                    .peer = Rank{1},
                                    .microbatch = 0},
                                   {}, std::span<const TaskId>{&forward, 1});
   builder.add({.op = Op::all_reduce,
                .payload = Payload::gradients,
-               .lane = 1,
+               .lane = LaneId{1},
                .rank = Rank{0},
                .group = builder.group({Rank{0}, Rank{1}})},
               {}, std::span<const TaskId>{&pass, 1});

@@ -229,8 +229,8 @@ TEST_CASE("a file needs its tasks alone") {
   REQUIRE(schedule.tasks().size() == 6);
   const Task& pass = schedule.tasks()[1];
   CHECK(pass.payload == Payload::activations);
-  CHECK(pass.lane == 1);
-  CHECK(pass.peer_lane == 1);
+  CHECK(pass.lane == LaneId{1});
+  CHECK(pass.peer_lane == LaneId{1});
   CHECK(pass.bytes == 1_MB);  // what any share's activation weighs where there is no model
   CHECK(schedule.dependencies(TaskId{2})[0] == TaskId{1});
   CHECK(schedule.tasks()[4].payload == Payload::activation_gradients);
@@ -252,7 +252,7 @@ TEST_CASE("names, groups in place, sizes with units and lanes by name") {
   CHECK(schedule.tasks()[0].op == Op::all_gather);
   // The whole layer, of 4·1024² attention and 3·1024·2816 SwiGLU parameters and two norms, in bf16.
   CHECK(schedule.tasks()[0].bytes == Bytes{2 * schedule.stages()[1].parameters});
-  CHECK(schedule.tasks()[0].lane == 1);
+  CHECK(schedule.tasks()[0].lane == LaneId{1});
   CHECK(schedule.tasks()[3].group == GroupId{0});  // the same ranks are the same group
   CHECK(schedule.tasks()[3].bytes == 3_MB);
   CHECK(schedule.buffers()[2].bytes == 80_MB);
@@ -382,7 +382,7 @@ TEST_CASE("what does not fit together is not written") {
   };
   refused([](Schedule::Parts& parts) { parts.tasks[0].rank = Rank{7}; });
   refused([](Schedule::Parts& parts) { parts.tasks[0].op = Op::broadcast; });
-  refused([](Schedule::Parts& parts) { parts.tasks[0].lane = 2; });
+  refused([](Schedule::Parts& parts) { parts.tasks[0].lane = LaneId{2}; });
   refused([](Schedule::Parts& parts) { parts.tasks[0].stage = StageId{1}; });
   refused([](Schedule::Parts& parts) { parts.tasks[0].bytes = Bytes{-1}; });
   refused([](Schedule::Parts& parts) { parts.ranks = 0; });

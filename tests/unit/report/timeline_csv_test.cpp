@@ -70,7 +70,7 @@ TEST_CASE("what is written reads back the same") {
   CHECK(recorded.tasks[1].rank == Rank{0});
   CHECK(recorded.tasks[1].peer == Rank{1});
   CHECK(recorded.tasks[1].group == none<GroupId>);
-  CHECK(recorded.tasks[1].lane == 1);
+  CHECK(recorded.tasks[1].lane == LaneId{1});
   CHECK(recorded.tasks[1].stage == none<StageId>);
   CHECK(recorded.tasks[1].microbatch == 0);
   CHECK(recorded.tasks[1].bytes == 25_MB);

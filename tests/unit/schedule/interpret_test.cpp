@@ -20,7 +20,7 @@ struct Halves {
   GroupId both = builder.group({Rank{0}, Rank{1}});
 
   Task task(Op op, std::vector<PiecesId> sets) {
-    return {.op = op, .lane = 1, .peer_lane = 1, .rank = Rank{0}, .group = both, .split = builder.split(sets)};
+    return {.op = op, .lane = LaneId{1}, .peer_lane = LaneId{1}, .rank = Rank{0}, .group = both, .split = builder.split(sets)};
   }
 };
 

@@ -28,7 +28,7 @@ namespace {
 ScheduleBuilder builder(int ranks = 1) { return {"test", Workload::abstract(1, 1), ranks, {"compute", "one", "two", "three"}}; }
 
 /// A computation on rank 0, on any lane: what matters here is only which lane.
-Task on(int lane) { return {.op = Op::forward, .lane = static_cast<std::uint8_t>(lane), .rank = Rank{0}}; }
+Task on(int lane) { return {.op = Op::forward, .lane = tawpipe::id<tawpipe::LaneId>(lane), .rank = Rank{0}}; }
 
 std::vector<int> waits(const Schedule& schedule, TaskId task) {
   std::vector<int> numbers;
@@ -137,11 +137,16 @@ TEST_CASE("a transfer stands on both ends' lanes, and each end's buffers follow 
   auto b = builder(2);
   const BufferId source = b.persistent(0, Content{ContentKind::weights}, Bytes{1});
   const BufferId target = b.persistent_copy(1, Content{ContentKind::weights}, Bytes{1});
-  const TaskId pass = b.add({.op = Op::pass, .lane = 1, .peer_lane = 2, .rank = Rank{0}, .peer = Rank{1}, .bytes = Bytes{1}},
+  const TaskId pass = b.add({.op = Op::pass,
+                             .lane = tawpipe::LaneId{1},
+                             .peer_lane = tawpipe::LaneId{2},
+                             .rank = Rank{0},
+                             .peer = Rank{1},
+                             .bytes = Bytes{1}},
                             {{source, Access::read}, {target, Access::write}});
-  const TaskId on_lane_two = b.add({.op = Op::forward, .lane = 2, .rank = Rank{1}}, {{target, Access::read}});
-  const TaskId on_lane_one = b.add({.op = Op::forward, .lane = 1, .rank = Rank{1}}, {{target, Access::read}});
-  const TaskId back = b.add({.op = Op::forward, .lane = 1, .rank = Rank{0}}, {{source, Access::write}});
+  const TaskId on_lane_two = b.add({.op = Op::forward, .lane = tawpipe::LaneId{2}, .rank = Rank{1}}, {{target, Access::read}});
+  const TaskId on_lane_one = b.add({.op = Op::forward, .lane = tawpipe::LaneId{1}, .rank = Rank{1}}, {{target, Access::read}});
+  const TaskId back = b.add({.op = Op::forward, .lane = tawpipe::LaneId{1}, .rank = Rank{0}}, {{source, Access::write}});
   const Schedule schedule = b.build();
   CHECK(program(schedule, 0, 1) == Numbers{0, 3});
   CHECK(program(schedule, 1, 2) == Numbers{0, 1});
@@ -156,7 +161,7 @@ TEST_CASE("a transfer stands on both ends' lanes, and each end's buffers follow 
 TEST_CASE("a collective stands on one lane of every member") {
   auto b = builder(3);
   const GroupId group = b.group({Rank{0}, Rank{2}});
-  const TaskId task = b.add({.op = Op::all_reduce, .lane = 3, .rank = Rank{0}, .group = group}, {});
+  const TaskId task = b.add({.op = Op::all_reduce, .lane = tawpipe::LaneId{3}, .rank = Rank{0}, .group = group}, {});
   const Schedule schedule = b.build();
   CHECK(program(schedule, 0, 3) == Numbers{0});
   CHECK(program(schedule, 1, 3).empty());
@@ -215,4 +220,17 @@ TEST_CASE("rows of varying length stand one after the other") {
   CHECK(rows[1].empty());
   CHECK(rows[2][0] == 7);
   CHECK(tawpipe::Rows<int>{}.size() == 0);
+}
+
+TEST_CASE("a lane is there once for each name, in the order of asking, and lane 0 computes") {
+  ScheduleBuilder b{"lanes", Workload::abstract(1, 1), 1};
+  const auto out = b.lane("out");
+  CHECK(tawpipe::number(out) == 1);
+  CHECK(tawpipe::number(b.lane("in")) == 2);
+  CHECK(b.lane("out") == out);
+  CHECK(b.lane("compute") == tawpipe::LaneId{});
+  CHECK(b.build().lanes() == std::vector<std::string>{"compute", "out", "in"});
+  ScheduleBuilder many{"lanes", Workload::abstract(1, 1), 1};
+  for (int i = 0; i < 255; ++i) many.lane(std::to_string(i));
+  CHECK_THROWS_WITH_AS(many.lane("one more"), "a schedule holds at most 256 lanes", tawpipe::ScheduleError);
 }

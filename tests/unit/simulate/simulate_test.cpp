@@ -44,7 +44,7 @@ TEST_CASE("lanes run in order, whether or not tasks share a buffer") {
 TEST_CASE("the two directions between two devices do not share") {
   auto b = two_lanes(2);
   tawpipe::Task back = pass(1, 0, 1_GB);
-  back.lane = back.peer_lane = 0;
+  back.lane = back.peer_lane = tawpipe::LaneId{0};
   b.add(pass(0, 1, 1_GB), {});
   b.add(back, {});
   CHECK(simulate(b.build(), support::cluster(2), no_overhead).makespan() == 1_s + 1_us);
@@ -74,7 +74,7 @@ TEST_CASE("an exchange takes both directions at once") {
 TEST_CASE("a collective moves its fraction of the buffer over each edge") {
   auto b = two_lanes(4);
   const auto group = b.group({Rank{0}, Rank{1}, Rank{2}, Rank{3}});
-  b.add({.op = Op::all_gather, .lane = 1, .rank = Rank{0}, .group = group, .bytes = 4_GB}, {});
+  b.add({.op = Op::all_gather, .lane = tawpipe::LaneId{1}, .rank = Rank{0}, .group = group, .bytes = 4_GB}, {});
   // 3/4 of 4 GB at 1 GB/s, 3 hops of 1 us
   CHECK(simulate(b.build(), support::cluster(4), no_overhead).makespan() == 3_s + 3_us);
 }
@@ -92,7 +92,7 @@ TEST_CASE("a collective starts when its last member is ready") {
   b.stages(Workload::abstract(2, 1).split(2));
   const auto group = b.group({Rank{0}, Rank{1}});
   b.add({.op = Op::forward, .rank = Rank{1}, .stage = tawpipe::StageId{0}}, {});
-  b.add({.op = Op::all_reduce, .lane = 0, .rank = Rank{0}, .group = group, .bytes = 1_GB}, {});
+  b.add({.op = Op::all_reduce, .lane = tawpipe::LaneId{0}, .rank = Rank{0}, .group = group, .bytes = 1_GB}, {});
   const FixedCost fixed{.forward = 5_s, .backward_input = 0_s, .backward_weight = 0_s, .transfer = 2_s};
   const Timeline timeline = simulate(b.build(), support::cluster(2), fixed);
   CHECK(timeline.start_of(TaskId{1}) == TimePoint{5_s});

@@ -80,7 +80,7 @@ TEST_CASE("a collective is one message an edge, all after the same tasks, and on
   auto b = two_lanes(4);
   const auto group = b.group({Rank{0}, Rank{1}, Rank{2}, Rank{3}});
   b.add(pass(0, 1, 1_GB), {});
-  b.add({.op = Op::all_gather, .lane = 1, .rank = Rank{0}, .group = group, .bytes = 4_GB}, {});
+  b.add({.op = Op::all_gather, .lane = tawpipe::LaneId{1}, .rank = Rank{0}, .group = group, .bytes = 4_GB}, {});
   b.add(pass(2, 3, 1_GB), {});
   const ExportedTaskGraph exported = tawpipe::export_task_graph(b.build(), support::cluster(4), no_overhead);
   const auto& graph = exported.graph;
@@ -105,7 +105,7 @@ TEST_CASE("an exchange is two messages, a group of one rank nothing but its end"
   auto both = pass(0, 1, 1_GB);
   both.op = Op::exchange;
   b.add(both, {});
-  b.add({.op = Op::all_reduce, .lane = 1, .rank = Rank{1}, .group = b.group({Rank{1}}), .bytes = 1_GB}, {});
+  b.add({.op = Op::all_reduce, .lane = tawpipe::LaneId{1}, .rank = Rank{1}, .group = b.group({Rank{1}}), .bytes = 1_GB}, {});
   const ExportedTaskGraph exported = tawpipe::export_task_graph(b.build(), support::cluster(2), no_overhead);
   CHECK(exported.graph.tasks() == 4);
   CHECK(exported.last == std::vector<std::int32_t>{2, 3});

@@ -134,7 +134,9 @@ inline CommunicatorPlan plan_communicators(const Schedule& schedule, const Dataf
     plan.members.emplace_back();
     return static_cast<std::int32_t>(plan.members.size()) - 1;
   };
-  const auto way_of = [&](const Task& task) { return detail::Way{task.rank, task.lane, task.peer, task.peer_lane}; };
+  const auto way_of = [&](const Task& task) {
+    return detail::Way{task.rank, number(task.lane), task.peer, number(task.peer_lane)};
+  };
   std::map<std::pair<std::int32_t, std::int32_t>, std::int32_t> collectives;  // by lane and group
   std::set<detail::Way> ways;
   for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
@@ -147,7 +149,7 @@ inline CommunicatorPlan plan_communicators(const Schedule& schedule, const Dataf
     }
     const auto group = schedule.group(task.group);
     if (group.size() < 2) continue;
-    const auto found = collectives.try_emplace({task.lane, number(task.group)}, -1);
+    const auto found = collectives.try_emplace({number(task.lane), number(task.group)}, -1);
     if (found.second) {
       found.first->second = make(Traffic::collectives);
       plan.members.back().assign(group.begin(), group.end());

@@ -31,7 +31,7 @@ inline constexpr std::size_t max_json_program_items = std::size_t{1} << 22;  ///
 constexpr bool has_split(Op op) { return !is_compute(op) || op == Op::backward || op == Op::backward_weight; }
 
 /// The lane of a task unless it says so: computation on the first, communication on the second if there is one.
-constexpr std::uint8_t default_lane(Op op, std::size_t lanes) { return !is_compute(op) && lanes > 1 ? 1 : 0; }
+constexpr LaneId default_lane(Op op, std::size_t lanes) { return LaneId{!is_compute(op) && lanes > 1}; }
 
 /// The size of what a task carries unless it says so: that of its stage, or of the first stage for activations.
 inline Bytes default_bytes(const Task& task, std::span<const StageWork> stages, const Workload& workload) {

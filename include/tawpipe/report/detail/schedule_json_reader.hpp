@@ -225,11 +225,11 @@ class ScheduleJsonReader {
 
   std::size_t rank_count() const { return static_cast<std::size_t>(parts_.ranks); }
   StageId read_stage_id(JsonValue value) const { return StageId{value.id(parts_.stages.size(), "stage")}; }
-  std::uint8_t read_lane(JsonValue value) const {
-    if (!value.is_text()) return static_cast<std::uint8_t>(value.id(parts_.lanes.size(), "lane"));
+  LaneId read_lane(JsonValue value) const {
+    if (!value.is_text()) return id<LaneId>(value.id(parts_.lanes.size(), "lane"));
     const auto found = std::find(parts_.lanes.begin(), parts_.lanes.end(), value.text());
     if (found == parts_.lanes.end()) value.fail(unknown_name("lane", value.text().substr(0, 40), parts_.lanes));
-    return static_cast<std::uint8_t>(found - parts_.lanes.begin());
+    return id<LaneId>(found - parts_.lanes.begin());
   }
 
   void read_tasks(JsonValue tasks) {

@@ -30,11 +30,11 @@ void for_each_program_place(const Schedule::Parts& parts, Visit&& visit) {
   for (std::size_t t = 0; t < parts.tasks.size(); ++t) {
     const Task& task = parts.tasks[t];
     if (is_collective(task.op)) {
-      for (const Rank member : parts.groups[index(task.group)]) visit(row(member, task.lane), id<TaskId>(t));
+      for (const Rank member : parts.groups[index(task.group)]) visit(row(member, number(task.lane)), id<TaskId>(t));
       continue;
     }
-    visit(row(task.rank, task.lane), id<TaskId>(t));
-    if (is_point_to_point(task.op)) visit(row(task.peer, task.peer_lane), id<TaskId>(t));
+    visit(row(task.rank, number(task.lane)), id<TaskId>(t));
+    if (is_point_to_point(task.op)) visit(row(task.peer, number(task.peer_lane)), id<TaskId>(t));
   }
 }
 
@@ -138,7 +138,8 @@ class ScheduleJsonWriter {
     if (is_collective(task.op) ? !below(task.group, parts_.groups.size()) : task.group != none<GroupId>) return false;
     if (is_point_to_point(task.op) ? !below(task.peer, ranks) : task.peer != none<Rank>) return false;
     if (is_compute(task.op) ? task.bytes.repeat() != 1 : task.bytes.repeat() < 1) return false;
-    if (task.lane >= parts_.lanes.size() || task.peer_lane >= parts_.lanes.size() || task.bytes < Bytes{}) return false;
+    if (index(task.lane) >= parts_.lanes.size() || index(task.peer_lane) >= parts_.lanes.size() || task.bytes < Bytes{})
+      return false;
     if (task.split != none<SplitId> && (!has_split(task.op) || !below(task.split, parts_.splits.size()))) return false;
     return task.stage == none<StageId> || below(task.stage, parts_.stages.size());
   }
@@ -252,9 +253,9 @@ class ScheduleJsonWriter {
     const Task& task = parts_.tasks[t];
     add(R"({{"op":"{}","rank":{})", name(task.op), number(task.rank));
     if (!is_compute(task.op)) field(is_collective(task.op) ? "group" : "peer", task.partner(), -1);
-    const std::uint8_t lane = default_lane(task.op, parts_.lanes.size());
-    field("lane", task.lane, lane);
-    field("peer_lane", task.peer_lane, is_point_to_point(task.op) ? task.lane : 0);
+    const LaneId lane = default_lane(task.op, parts_.lanes.size());
+    field("lane", number(task.lane), number(lane));
+    field("peer_lane", number(task.peer_lane), is_point_to_point(task.op) ? number(task.lane) : 0);
     if (task.payload != traits(task.op).payload) add(R"(,"payload":"{}")", name(task.payload));
     field("stage", number(task.stage), -1);
     field("microbatch", task.microbatch, -1);

@@ -108,7 +108,7 @@ class ReplicatedEdge {
     if (touches(stage)) uses.push_back(adds_to(states_[static_cast<std::size_t>(rank)].gradients));
   }
   /// The all-reduce over all ranks on `lane`, then each rank's update.
-  void finish(ScheduleBuilder& builder, int lane) const {
+  void finish(ScheduleBuilder& builder, LaneId lane) const {
     if (states_.empty()) return;
     std::vector<Rank> all;
     std::vector<Use> uses;
@@ -119,7 +119,7 @@ class ReplicatedEdge {
     if (all.size() > 1) {
       builder.add({.op = Op::all_reduce,
                    .payload = Payload::edge_gradients,
-                   .lane = static_cast<std::uint8_t>(lane),
+                   .lane = lane,
                    .rank = all[0],
                    .group = builder.group(all),
                    .split = split_,

@@ -26,10 +26,8 @@ class PipelineBuilder {
  public:
   PipelineBuilder(std::string name, const Workload& workload, const PipelineProgram& program, const PipelineOptions& options,
                   const std::vector<std::pair<std::string, std::string>>& named_options)
-      : builder_{std::move(name), workload, static_cast<int>(program.actions.size()),
-                 options.overlap
-                     ? std::vector<std::string>{"compute", "send_next", "receive_previous", "send_previous", "receive_next"}
-                     : std::vector<std::string>{"compute"}},
+      : builder_{std::move(name), workload, static_cast<int>(program.actions.size())},
+        lanes_{builder_, options.overlap},
         program_{program},
         options_{options},
         stages_{static_cast<int>(program.rank_of_stage.size())},
@@ -294,10 +292,8 @@ class PipelineBuilder {
               .stage = StageId{consumer(sent)},
               .microbatch = sent.microbatch,
               .bytes = output_bytes(sent)};
-    if (options_.overlap) {
-      task.lane = upward ? 1 : 3;
-      task.peer_lane = upward ? 2 : 4;
-    }
+    task.lane = upward ? lanes_.send_next : lanes_.send_previous;
+    task.peer_lane = upward ? lanes_.receive_previous : lanes_.receive_next;
     std::vector<Use> uses{reads(out.sent), writes(out.received)};
     if (returned != nullptr) {
       const Slot& back = slot(*returned);
@@ -366,6 +362,7 @@ class PipelineBuilder {
   }
 
   ScheduleBuilder builder_;
+  PipelineLanes lanes_;
   PipelineProgram program_;
   PipelineOptions options_;
   int stages_;

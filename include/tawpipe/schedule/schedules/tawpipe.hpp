@@ -25,7 +25,8 @@ namespace detail {
 class TawpipeBuilder {
  public:
   TawpipeBuilder(const Workload& workload, const DeviceGroups& groups, const TawpipeOptions& options)
-      : builder_{"tawpipe", workload, groups.ranks(), TawpipeLanes::names(*options.stripe)},
+      : builder_{"tawpipe", workload, groups.ranks()},
+        lanes_{builder_, *options.stripe},
         groups_{groups},
         options_{options},
         ranks_{groups.ranks()},
@@ -50,7 +51,7 @@ class TawpipeBuilder {
     const ReplicatedEdge edge{builder_, ranks_};
     edge_ = &edge;
     add_cache();
-    if (*options_.stripe) stripes_.emplace(builder_, groups_, placement_, states_, options_.buffers);
+    if (*options_.stripe) stripes_.emplace(builder_, lanes_, groups_, placement_, states_, options_.buffers);
     const TawpipeOrder order{groups_, shards_, shares_, builder_.stage(0), options_.order == Order::paper};
     order_ = &order;
     for (const TawpipeEvent& event : order.events()) {
@@ -63,7 +64,7 @@ class TawpipeBuilder {
       builder_.add(update(placement_.owner(k), k, own.bytes),
                    {reads(own.gradients), changes(own.weights), changes(own.optimizer)});
     }
-    edge.finish(builder_, TawpipeLanes::reduce);
+    edge.finish(builder_, lanes_.reduce);
     return builder_.build();
   }
 
@@ -178,8 +179,8 @@ class TawpipeBuilder {
       kept.fetched = kept.weights != none<BufferId>;
       builder_.add({.op = Op::pass,
                     .payload = Payload::weights,
-                    .lane = TawpipeLanes::weights_out,
-                    .peer_lane = TawpipeLanes::weights_in,
+                    .lane = lanes_.weights_out,
+                    .peer_lane = lanes_.weights_in,
                     .rank = Rank{owner},
                     .peer = Rank{root},
                     .stage = StageId{next.shard},
@@ -194,8 +195,7 @@ class TawpipeBuilder {
       const BufferId buffer = weights_of(number(member), next.shard, delivery);
       uses_.push_back(number(member) == root ? reads(buffer) : writes(buffer));
     }
-    builder_.add(collective(Op::broadcast, Payload::weights, TawpipeLanes::broadcast, root, group, next.shard, at, bytes), uses_,
-                 after);
+    builder_.add(collective(Op::broadcast, Payload::weights, lanes_.broadcast, root, group, next.shard, at, bytes), uses_, after);
   }
 
   void compute_step(int group, std::int64_t step) {
@@ -292,15 +292,15 @@ class TawpipeBuilder {
         }
       }
       if (is_kept) kept.summed = true;
-      collected.push_back(builder_.add(
-          collective(Op::reduce, Payload::gradients, TawpipeLanes::reduce, root, group, last.shard, at, bytes), uses_));
+      collected.push_back(
+          builder_.add(collective(Op::reduce, Payload::gradients, lanes_.reduce, root, group, last.shard, at, bytes), uses_));
     }
     const bool more_to_come = is_kept && shares_.has_microbatch(groups_.first(group), last.round + 1);
     if (at_home || more_to_come) return;
     collected.push_back(builder_.add({.op = Op::pass,
                                       .payload = Payload::gradients,
-                                      .lane = TawpipeLanes::gradients_out,
-                                      .peer_lane = TawpipeLanes::gradients_in,
+                                      .lane = lanes_.gradients_out,
+                                      .peer_lane = lanes_.gradients_in,
                                       .rank = Rank{root},
                                       .peer = Rank{owner},
                                       .stage = StageId{last.shard},
@@ -318,7 +318,7 @@ class TawpipeBuilder {
     return false;
   }
 
-  Task collective(Op op, Payload payload, std::uint8_t lane, int root, int group, int shard, std::int32_t step, Bytes bytes) {
+  Task collective(Op op, Payload payload, LaneId lane, int root, int group, int shard, std::int32_t step, Bytes bytes) {
     return {.op = op,
             .payload = payload,
             .lane = lane,
@@ -338,6 +338,7 @@ class TawpipeBuilder {
   };
 
   ScheduleBuilder builder_;
+  TawpipeLanes lanes_;
   DeviceGroups groups_;
   TawpipeOptions options_;
   int ranks_;

@@ -69,12 +69,16 @@ class WeightLinesBuilder {
   WeightLinesBuilder(std::string name, const Workload& workload, const DeviceGroups& lines,
                      const WeipipeZeroBubbleOptions& options, const std::vector<std::pair<std::string, std::string>>& recorded)
       : placement_{placements::interleaved(lines.ranks(), lines)},
-        flows_{std::move(name), workload, chunks(placement_), options.overlap, {"supply_out", "home_in"}},
+        flows_{std::move(name), workload, chunks(placement_), options.overlap},
         lines_{lines},
         order_{*options.order},
         split_{*options.split},
         ranks_{lines.ranks()} {
     flows_.builder().options(recorded);
+    if (options.overlap) {
+      supply_lane_ = flows_.builder().lane("supply_out");
+      home_lane_ = flows_.builder().lane("home_in");
+    }
     has_sum_.resize(static_cast<std::size_t>(ranks_), false);
     last_step_.resize(static_cast<std::size_t>(ranks_), none<TaskId>);
   }
@@ -160,7 +164,7 @@ class WeightLinesBuilder {
     const BufferId source = from == owner(item) ? flows_.own(from).weights : flows_.slot(weights_of(item.op), from, item.k);
     // An owner is behind the first of its line, or ahead of it in the other lines: one lane each for what it sends on and for
     // what it owns, so that neither waits for the other's turn.
-    WeightFlows::Lanes by = WeightFlows::lanes_of(weights_of(item.op));
+    WeightFlows::Lanes by = flows_.lanes_of(weights_of(item.op));
     if (place(rank) == 0) by.out = supply_lane_;
     flows_.pass(weights_of(item.op), by, from, rank, item.chunk, count(step), source, writes(weights(rank, item)));
   }
@@ -194,18 +198,17 @@ class WeightLinesBuilder {
   void send_home(int rank, std::int64_t step) {
     const Item item = item_at(rank, step);
     if (!adds(item.op) || !ends_line(rank, item) || owner(item) == rank) return;
-    const WeightFlows::Lanes by{WeightFlows::lanes_of(Flow::gradients).out, home_lane_};
+    const WeightFlows::Lanes by{flows_.lanes_of(Flow::gradients).out, home_lane_};
     flows_.pass(Flow::gradients, by, rank, owner(item), item.chunk, count(step), sum(rank, item), into_home(owner(item)));
   }
 
   /// Steps counted from the first message.
   static std::int32_t count(std::int64_t step) { return static_cast<std::int32_t>(step + 1); }
 
-  static constexpr int supply_lane_ = WeightFlows::first_more;
-  static constexpr int home_lane_ = WeightFlows::first_more + 1;
-
   placements::Interleaved placement_;
   WeightFlows flows_;
+  LaneId supply_lane_{};
+  LaneId home_lane_{};
   DeviceGroups lines_;
   Order order_;
   bool split_;

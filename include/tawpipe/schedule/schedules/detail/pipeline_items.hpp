@@ -1,4 +1,4 @@
-// The steps of one rank of a pipeline whose transfers hold the compute lane, and which of them are one exchange.
+// The lanes of a pipeline, the steps of its ranks where transfers hold the compute lane, and which of these are one exchange.
 // Not: when they run (schedules/pipeline.hpp).
 #pragma once
 
@@ -9,9 +9,26 @@
 #include <utility>
 #include <vector>
 
+#include "tawpipe/schedule/schedule_builder.hpp"
 #include "tawpipe/schedule/schedules/pipeline_program.hpp"
 
 namespace tawpipe::inline v0::schedules::detail {
+
+/// The lanes of messages up and down the ring of ranks; without overlap all are the one that computes.
+struct PipelineLanes {
+  PipelineLanes(ScheduleBuilder& builder, bool overlap) {
+    if (!overlap) return;
+    send_next = builder.lane("send_next");
+    receive_previous = builder.lane("receive_previous");
+    send_previous = builder.lane("send_previous");
+    receive_next = builder.lane("receive_next");
+  }
+
+  LaneId send_next{};
+  LaneId receive_previous{};
+  LaneId send_previous{};
+  LaneId receive_next{};
+};
 
 /// A step of one rank: a computation, or without overlap also its end of a transfer.
 struct PipelineItem {

@@ -24,7 +24,8 @@ namespace tawpipe::inline v0::schedules::detail {
 class ShardedBuilder {
  public:
   ShardedBuilder(const Workload& workload, const DeviceGroups& groups, const ShardingPlan& plan)
-      : builder_{plan.name, workload, groups.ranks(), sharding_lanes(plan)},
+      : builder_{plan.name, workload, groups.ranks()},
+        lanes_{builder_, plan},
         groups_{groups},
         plan_{plan},
         ranks_{groups.ranks()},
@@ -112,8 +113,8 @@ class ShardedBuilder {
   }
 
   /// Adds a collective with the uses collected, and forgets them.
-  TaskId collect(Op op, Payload payload, std::uint8_t lane, int unit, const std::vector<Rank>& members, Bytes bytes,
-                 SplitId split, std::span<const TaskId> after = {}) {
+  TaskId collect(Op op, Payload payload, LaneId lane, int unit, const std::vector<Rank>& members, Bytes bytes, SplitId split,
+                 std::span<const TaskId> after = {}) {
     const TaskId task = builder_.add({.op = op,
                                       .payload = payload,
                                       .lane = lane,
@@ -135,10 +136,10 @@ class ShardedBuilder {
   }
   void gather_weights(int unit, const std::vector<Rank>& members, Bytes bytes, SplitId split,
                       std::span<const TaskId> after = {}) {
-    collect(Op::all_gather, Payload::weights, gather_lane_, label(unit), members, bytes, split, after);
+    collect(Op::all_gather, Payload::weights, lanes_.gather, label(unit), members, bytes, split, after);
   }
   /// A reduction of gradients of one round; the ranks' next backwards but one wait for it.
-  void reduce_gradients(Op op, std::uint8_t lane, int unit, const std::vector<Rank>& members, Bytes bytes, SplitId split) {
+  void reduce_gradients(Op op, LaneId lane, int unit, const std::vector<Rank>& members, Bytes bytes, SplitId split) {
     const TaskId task = collect(op, Payload::gradients, lane, label(unit), members, bytes, split);
     for (const Rank rank : members) at(rank).reductions[1] = task;
   }
@@ -269,7 +270,7 @@ class ShardedBuilder {
         read_gradient(rank, unit);
         add_to_states(rank, unit);
       }
-      reduce_gradients(Op::reduce_scatter, scatter_lane_, unit, all_, gradient_of(unit), sets_.shards(unit));
+      reduce_gradients(Op::reduce_scatter, lanes_.scatter, unit, all_, gradient_of(unit), sets_.shards(unit));
       return;
     }
     const bool further = plan_.gradients == Scope::all || each_;
@@ -290,7 +291,7 @@ class ShardedBuilder {
           uses_.push_back(writes(at(rank).gradient[at_unit(unit)]));
         }
       }
-      reduce_gradients(Op::reduce_scatter, scatter_lane_, unit, members, gradient_of(unit), sets_.slices(unit, g));
+      reduce_gradients(Op::reduce_scatter, lanes_.scatter, unit, members, gradient_of(unit), sets_.slices(unit, g));
     }
     if (!further) return;
     for (std::size_t i = 0; i < layout_.rails().size(); ++i) {
@@ -300,9 +301,9 @@ class ShardedBuilder {
         if (each_ || rail.keeps[g] != 0) add_to_states(rail.members[g], unit);
       }
       if (each_) {
-        reduce_gradients(Op::all_reduce, across_lane_, unit, rail.members, gradient_of(unit, i), sets_.carried(unit, i));
+        reduce_gradients(Op::all_reduce, lanes_.across, unit, rail.members, gradient_of(unit, i), sets_.carried(unit, i));
       } else {
-        reduce_gradients(Op::reduce_scatter, scatter_lane_, unit, rail.members, gradient_of(unit, i), sets_.kept(unit, i));
+        reduce_gradients(Op::reduce_scatter, lanes_.scatter, unit, rail.members, gradient_of(unit, i), sets_.kept(unit, i));
       }
     }
   }
@@ -321,7 +322,7 @@ class ShardedBuilder {
     const bool replicated = plan_.gradients == Scope::replicated;
     const bool cut = plan_.optimizer == Scope::all;
     const Op across = cut ? Op::reduce_scatter : Op::all_reduce;
-    const std::uint8_t lane = replicated ? scatter_lane_ : across_lane_;
+    const LaneId lane = replicated ? lanes_.scatter : lanes_.across;
     const auto sum = [&](Op op, const std::vector<Rank>& members, Bytes size, SplitId split) {
       for (const Rank rank : members) uses_.push_back(changes(states_.gradients(number(rank), part)));
       collect(op, Payload::gradients, lane, unit, members, size, split);
@@ -374,6 +375,7 @@ class ShardedBuilder {
   }
 
   ScheduleBuilder builder_;
+  ShardingLanes lanes_;
   DeviceGroups groups_;
   ShardingPlan plan_;
   int ranks_;
@@ -383,9 +385,6 @@ class ShardedBuilder {
   ShardLayout layout_;
   ShardSets sets_;
   ShardedStates states_;
-  std::uint8_t gather_lane_ = sharding_lane(plan_, "gather");
-  std::uint8_t scatter_lane_ = sharding_scatter_lane(plan_);
-  std::uint8_t across_lane_ = sharding_lane(plan_, "across");
   int units_ = 0;
   std::int64_t first_ = 0;       ///< microbatch of the round
   std::vector<PiecesId> whole_;  ///< [unit] its parameters

@@ -14,23 +14,28 @@
 
 namespace tawpipe::inline v0::schedules::detail {
 
-/// TawPipe's lanes by number; the last two only where shards are striped.
+/// TawPipe's lanes; the last two only where shards are striped.
 struct TawpipeLanes {
-  static constexpr std::uint8_t weights_out = 1;
-  static constexpr std::uint8_t weights_in = 2;
-  static constexpr std::uint8_t broadcast = 3;
-  static constexpr std::uint8_t reduce = 4;
-  static constexpr std::uint8_t gradients_out = 5;
-  static constexpr std::uint8_t gradients_in = 6;
-  static constexpr std::uint8_t scatter = 7;
-  static constexpr std::uint8_t gather = 8;
-
-  static std::vector<std::string> names(bool striped) {
-    std::vector<std::string> names{"compute", "weights_out",   "weights_in",  "broadcast",
-                                   "reduce",  "gradients_out", "gradients_in"};
-    if (striped) names.insert(names.end(), {"scatter", "gather"});
-    return names;
+  TawpipeLanes(ScheduleBuilder& builder, bool striped)
+      : weights_out{builder.lane("weights_out")},
+        weights_in{builder.lane("weights_in")},
+        broadcast{builder.lane("broadcast")},
+        reduce{builder.lane("reduce")},
+        gradients_out{builder.lane("gradients_out")},
+        gradients_in{builder.lane("gradients_in")} {
+    if (!striped) return;
+    scatter = builder.lane("scatter");
+    gather = builder.lane("gather");
   }
+
+  LaneId weights_out;
+  LaneId weights_in;
+  LaneId broadcast;
+  LaneId reduce;
+  LaneId gradients_out;
+  LaneId gradients_in;
+  LaneId scatter{};
+  LaneId gather{};
 };
 
 /// Brings shards to groups and gradients home in as many pieces as the group has members: piece j belongs to member j and
@@ -43,9 +48,9 @@ class TawpipeStripes {
  public:
   /// @param states   [shard] of the owners
   /// @param buffers  shards of which a mirror can hold its pieces at a time
-  TawpipeStripes(ScheduleBuilder& builder, const DeviceGroups& groups, const placements::Interleaved& placement,
-                 const std::vector<States>& states, int buffers)
-      : builder_{builder}, groups_{groups}, placement_{placement}, states_{states}, buffers_{buffers} {
+  TawpipeStripes(ScheduleBuilder& builder, const TawpipeLanes& lanes, const DeviceGroups& groups,
+                 const placements::Interleaved& placement, const std::vector<States>& states, int buffers)
+      : builder_{builder}, lanes_{lanes}, groups_{groups}, placement_{placement}, states_{states}, buffers_{buffers} {
     for (int k = 0; k < placement.shards(); ++k) {
       const auto& layers = builder.space().layers_of(k);
       ranges_.push_back(layers.empty() ? ParameterRange{} : layers.front());
@@ -73,13 +78,13 @@ class TawpipeStripes {
       const BufferId source = mirror == owner ? states_[static_cast<std::size_t>(shard)].weights : relay(mirror).weights[slot];
       const BufferId target = slots[static_cast<std::size_t>(j)];
       Task task = pass(Payload::weights, mirror, groups_.first(group) + j, shard, step, piece);
-      task.lane = TawpipeLanes::weights_out;
-      task.peer_lane = TawpipeLanes::weights_in;
+      task.lane = lanes_.weights_out;
+      task.peer_lane = lanes_.weights_in;
       builder_.add(task, {reads(source), writes(target)}, after);
       uses.push_back(changes(target));
     }
     Task gather = collective(Op::all_gather, Payload::weights, shard, group, step);
-    gather.lane = TawpipeLanes::broadcast;
+    gather.lane = lanes_.broadcast;
     builder_.add(gather, uses, after);
   }
 
@@ -97,15 +102,15 @@ class TawpipeStripes {
       uses.push_back(computed[j] != 0 ? changes(gradients[j]) : writes(gradients[j]));
     }
     Task sum = collective(Op::reduce_scatter, Payload::gradients, shard, group, step);
-    sum.lane = TawpipeLanes::reduce;
+    sum.lane = lanes_.reduce;
     sent.push_back(builder_.add(sum, uses));
     for (int j = 0; j < pieces; ++j) {
       const int mirror = mirror_of(shard, j);
       const BufferId source = gradients[static_cast<std::size_t>(j)];
       const std::vector<ParameterRange> piece{piece_of(shard, j, pieces)};
       Task task = pass(Payload::gradients, groups_.first(group) + j, mirror, shard, step, piece);
-      task.lane = TawpipeLanes::gradients_out;
-      task.peer_lane = TawpipeLanes::gradients_in;
+      task.lane = lanes_.gradients_out;
+      task.peer_lane = lanes_.gradients_in;
       if (mirror == owner) {
         sent.push_back(builder_.add(task, {reads(source), adds_to(total)}));
         continue;
@@ -114,7 +119,7 @@ class TawpipeStripes {
       const BufferId held = through.gradients[through.next++ % through.gradients.size()];
       sent.push_back(builder_.add(task, {reads(source), writes(held)}));
       task = pass(Payload::gradients, mirror, owner, shard, step, piece);
-      task.lane = task.peer_lane = TawpipeLanes::gather;
+      task.lane = task.peer_lane = lanes_.gather;
       builder_.add(task, {reads(held), adds_to(total)});
     }
   }
@@ -216,7 +221,7 @@ class TawpipeStripes {
       const int mirror = groups_.first(home) + place;
       if (mirror == owner) continue;
       Task task = pass(Payload::weights, owner, mirror, shard, step, share_of(shard, place, pieces));
-      task.lane = task.peer_lane = TawpipeLanes::scatter;
+      task.lane = task.peer_lane = lanes_.scatter;
       builder_.add(task, {reads(states_[static_cast<std::size_t>(shard)].weights), writes(relay(mirror).weights[slot])}, after);
     }
     return slot;
@@ -250,6 +255,7 @@ class TawpipeStripes {
   }
 
   ScheduleBuilder& builder_;
+  const TawpipeLanes& lanes_;
   const DeviceGroups& groups_;
   const placements::Interleaved& placement_;
   const std::vector<States>& states_;

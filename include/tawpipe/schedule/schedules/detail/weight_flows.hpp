@@ -45,13 +45,15 @@ enum class Flow : std::uint8_t {
 /// P ranks, each the owner of one of P chunks, through which weights and gradients pass.
 class WeightFlows {
  public:
-  /// @param chunks      [rank] the chunk that it owns
-  /// @param more_lanes  with overlap, beside those of the flows
-  WeightFlows(std::string name, const Workload& workload, const std::vector<int>& chunks, bool overlap,
-              const std::vector<std::string>& more_lanes = {})
-      : builder_{std::move(name), workload, static_cast<int>(chunks.size()), lanes(overlap, more_lanes)},
-        ranks_{static_cast<int>(chunks.size())},
-        overlap_{overlap} {
+  /// @param chunks   [rank] the chunk that it owns
+  /// @param overlap  off: all lanes are the one that computes
+  WeightFlows(std::string name, const Workload& workload, const std::vector<int>& chunks, bool overlap)
+      : builder_{std::move(name), workload, static_cast<int>(chunks.size())}, ranks_{static_cast<int>(chunks.size())} {
+    if (overlap) {
+      lanes_ = {Lanes{builder_.lane("forward_out"), builder_.lane("forward_in")},
+                Lanes{builder_.lane("backward_out"), builder_.lane("backward_in")},
+                Lanes{builder_.lane("gradients_out"), builder_.lane("gradients_in")}};
+    }
     builder_.stages(workload.split(ranks_));
     splits_ = layer_splits(builder_);
     std::int64_t largest = 0;
@@ -97,31 +99,25 @@ class WeightFlows {
     return order;
   }
 
-  /// The lanes that a message of the flow takes at its two ends.
+  /// The lanes that a message takes at its two ends.
   struct Lanes {
-    int out = 0;
-    int in = 0;
+    LaneId out{};
+    LaneId in{};
   };
-  static Lanes lanes_of(Flow flow) {
-    const int out = 2 * static_cast<int>(flow) + 1;
-    return {out, out + 1};
-  }
-  /// The first of the lanes that were asked for beside those of the flows.
-  static constexpr int first_more = 7;
+  const Lanes& lanes_of(Flow flow) const { return lanes_[static_cast<std::size_t>(flow)]; }
 
   /// One chunk from one rank to another.
   void pass(Flow flow, int from, int to, int chunk, std::int32_t step, BufferId source, Use destination) {
     pass(flow, lanes_of(flow), from, to, chunk, step, source, destination);
   }
-  /// @param by  the lanes, which count with overlap alone
   void pass(Flow flow, const Lanes& by, int from, int to, int chunk, std::int32_t step, BufferId source, Use destination) {
     const std::int64_t parameters = builder_.stage(chunk).parameters;
     const Workload& workload = builder_.workload();
     const bool gradients = flow == Flow::gradients;
     builder_.add({.op = Op::pass,
                   .payload = gradients ? Payload::gradients : Payload::weights,
-                  .lane = static_cast<std::uint8_t>(overlap_ ? by.out : 0),
-                  .peer_lane = static_cast<std::uint8_t>(overlap_ ? by.in : 0),
+                  .lane = by.out,
+                  .peer_lane = by.in,
                   .rank = Rank{from},
                   .peer = Rank{to},
                   .stage = StageId{chunk},
@@ -173,7 +169,7 @@ class WeightFlows {
       builder_.add(update(r, chunk, states.bytes),
                    {reads(gradients[static_cast<std::size_t>(r)]), changes(states.weights), changes(states.optimizer)});
     }
-    edge_->finish(builder_, overlap_ ? lanes_of(Flow::gradients).out : 0);
+    edge_->finish(builder_, lanes_of(Flow::gradients).out);
     return builder_.build();
   }
 
@@ -189,17 +185,9 @@ class WeightFlows {
   static Content content(ContentKind kind, int chunk, std::int64_t microbatch) {
     return {kind, StageId{chunk}, static_cast<std::int32_t>(microbatch)};
   }
-  static std::vector<std::string> lanes(bool overlap, const std::vector<std::string>& more) {
-    if (!overlap) return {"compute"};
-    std::vector<std::string> all{"compute",     "forward_out",   "forward_in",  "backward_out",
-                                 "backward_in", "gradients_out", "gradients_in"};
-    all.insert(all.end(), more.begin(), more.end());
-    return all;
-  }
-
   ScheduleBuilder builder_;
   int ranks_;
-  bool overlap_;
+  std::array<Lanes, 3> lanes_{};   ///< [flow]
   std::vector<SplitId> splits_;    ///< [chunk] its parameters
   std::vector<States> states_;     ///< [rank]
   std::vector<RankBuffers> rank_;  ///< [rank]

@@ -136,7 +136,7 @@ TEST_CASE("mirrors keep their pieces for the groups that ask next") {
   int passed = 0;
   for (const Task& task : schedule.tasks()) {
     if (task.op != Op::pass || task.payload != Payload::weights) continue;
-    task.lane == schedules::detail::TawpipeLanes::scatter ? void(++scattered[number(task.stage)]) : void(++passed);
+    schedule.lanes()[index(task.lane)] == "scatter" ? void(++scattered[number(task.stage)]) : void(++passed);
   }
   CHECK(passed == 2 * 2 * (6 + 5));  // two pieces to each of two groups
   for (int k = 0; k < 6; ++k) CHECK(scattered[k] <= 2);
