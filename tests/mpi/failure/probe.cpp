@@ -1,7 +1,8 @@
 // Trains a toy model under mpirun until one of its ranks fails in a chosen way: probe WAY RANK MILLISECONDS SILENCE TASK.
-// WAY is kill, stop (SIGSTOP), throw or stall (a layer that never returns), RANK fails that way so many MILLISECONDS after its
-// first iteration; SILENCE and TASK are the watch's limits in seconds.
+// WAY is kill, stop (SIGSTOP, within a layer), throw or stall (a layer that never returns). RANK fails that way so many
+// MILLISECONDS after its first iteration; SILENCE and TASK are the watch's limits in seconds.
 // Not: a test; failure_test.cpp starts it and looks at what is left.
+#include <atomic>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
@@ -20,6 +21,7 @@ namespace {
 struct Plan {
   std::string way;
   std::int64_t at = 0;  ///< nanoseconds of this host's clock; 0: never
+  mutable std::atomic<bool> stopped{false};
   bool due() const { return at != 0 && mpi::now() >= at; }
 };
 
@@ -42,7 +44,12 @@ class FailingLayer {
   void work() const {
     std::this_thread::sleep_for(std::chrono::milliseconds{1});
     if (plan_.way == "throw" && plan_.due()) throw InputError("the layer has no more numbers");
-    while (plan_.way == "stall" && plan_.due()) std::this_thread::sleep_for(std::chrono::milliseconds{1});
+    while ((plan_.way == "stall" || plan_.way == "stop") && plan_.due()) {
+      // Two seconds in this task, in which the others hear of it.
+      const bool long_enough = mpi::now() >= plan_.at + 2'000'000'000;
+      if (plan_.way == "stop" && long_enough && !plan_.stopped.exchange(true)) kill(getpid(), SIGSTOP);
+      std::this_thread::sleep_for(std::chrono::milliseconds{1});
+    }
   }
   support::ToyLayer<double> layer_;
   const Plan& plan_;
@@ -66,10 +73,10 @@ int run(const std::string& way, int rank, std::int64_t milliseconds, const Watch
     executor.run(support::ToyTokens{model.vocab}, {.step = step, .learning_rate = 0.001});
     if (step > 1 || session.rank() != rank) continue;
     plan.at = mpi::now() + milliseconds * 1'000'000;
-    if (way != "kill" && way != "stop") continue;
+    if (way != "kill") continue;
     timer = std::jthread{[&] {
       std::this_thread::sleep_for(std::chrono::milliseconds{milliseconds});
-      kill(getpid(), way == "kill" ? SIGKILL : SIGSTOP);
+      kill(getpid(), SIGKILL);
     }};
   }
 }
