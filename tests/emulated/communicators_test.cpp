@@ -57,6 +57,35 @@ TEST_CASE("every schedule keeps NCCL's rules") {
   });
 }
 
+TEST_CASE("an all_to_all is a message each way between each pair that has one, all in one group of calls") {
+  const Workload work = toy_work_f32(toy_model(4, false), 1);
+  for (const bool even : {true, false}) {
+    ScheduleBuilder b{"all-to-all", work, 4, {"compute", "communication"}};
+    b.stages(work.split(1));
+    std::vector<Use> uses;
+    for (int r = 0; r < 4; ++r) {
+      for (const Access access : {Access::read, Access::write}) {
+        uses.push_back({b.persistent(r, Content{ContentKind::activation, StageId{0}, 0}, Bytes{4096}), access});
+      }
+    }
+    Task task{.op = Op::all_to_all, .payload = Payload::activations, .lane = LaneId{1}, .rank = Rank{2}};
+    task.group = b.group({Rank{2}, Rank{0}, Rank{3}, Rank{1}});
+    task.bytes = Bytes{1024};
+    std::vector<Bytes> sizes(16, Bytes{256});
+    sizes[1] = Bytes{};  // from the group's first to its second: nothing
+    if (!even) task.split = b.pair_sizes(sizes);
+    b.add(task, uses);
+    NcclLog log;
+    log_iteration(b.build(), log);
+    CHECK(first_of(log.broken_rules()) == "");
+    std::size_t messages = 0;
+    for (const auto& entries : log.entries()) {
+      for (const auto& entry : entries) messages += entry.calls[0].is_pair() ? entry.calls.size() : 0;
+    }
+    CHECK(messages == (even ? 24 : 22));
+  }
+}
+
 TEST_CASE("schedules of 24 ranks keep NCCL's rules with few communicators a rank") {
   const Workload work = toy_work_f32(toy_model(24, true), 24);
   const std::vector<std::pair<const char*, std::size_t>> most{

@@ -211,7 +211,8 @@ class NcclLog {
     return std::all_of(all.begin(), all.end(), [&](std::size_t peer) {
       if (next[peer] == ranks_[peer].size()) return false;
       const Entry& other = ranks_[peer][next[peer]];
-      return other.communicator == entry.communicator && other.calls.size() == entry.calls.size() && peers(other) == all;
+      const bool alike = other.calls.size() == entry.calls.size() || all.size() > 2;  // of several some pairs may have nothing
+      return other.communicator == entry.communicator && alike && peers(other) == all;
     });
   }
 

@@ -34,7 +34,7 @@ class ParametersCheck {
     if (out_.errors() != errors) return;
     for (std::size_t b = 0; b < parts_.buffers.size(); ++b) buffer(id<BufferId>(b));
     for (std::size_t t = 0; t < parts_.tasks.size(); ++t) {
-      if (parts_.tasks[t].split != none<SplitId>) message(id<TaskId>(t));
+      if (parts_.tasks[t].split != none<SplitId> && !is_all_pairs(parts_.tasks[t].op)) message(id<TaskId>(t));
     }
   }
 

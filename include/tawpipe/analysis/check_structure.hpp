@@ -94,6 +94,7 @@ class StructureCheck {
     rows("uses", parts_.uses, parts_.tasks.size());
     rows("program", parts_.program, static_cast<std::size_t>(parts_.ranks) * parts_.lanes.size());
     rows("groups", parts_.groups, parts_.groups.size());
+    rows("pair_sizes", parts_.pair_sizes, parts_.pair_sizes.size());
   }
 
   void groups() {
@@ -184,6 +185,7 @@ class StructureCheck {
           "V110", id, task.rank, [&] { return concat(describe(task, id), " moves ", task.bytes.value(), " bytes"); },
           "sizes are 0 or more, and at most 1 PiB");
     }
+    if (is_all_pairs(task.op) && task.split != none<SplitId>) pair_sizes(id);
     const bool needs_both = is_work(task.op) && task.op != Op::update;
     const bool stage_fits = below(task.stage, parts_.stages.size()) || (!needs_both && task.stage == none<StageId>);
     const bool microbatch_fits =
@@ -197,6 +199,21 @@ class StructureCheck {
           },
           "both count from 0; a forward or backward needs both");
     }
+  }
+
+  /// There is a size for each pair of members.
+  void pair_sizes(TaskId id) {
+    const Task& task = parts_.tasks[index(id)];
+    if (!below(task.split, parts_.pair_sizes.size())) return missing(id, "a list of sizes");
+    const auto sizes = parts_.pair_sizes[index(task.split)];
+    const std::size_t members = parts_.groups[index(task.group)].size();
+    if (sizes.size() == members * members && std::all_of(sizes.begin(), sizes.end(), is_size)) return;
+    error(
+        "V110", id, task.rank,
+        [&] {
+          return concat(describe(task, id), " has ", sizes.size(), " sizes for ", members, " members, or one that cannot be");
+        },
+        "give a size for each pair of members, 0 or more and at most 1 PiB");
   }
 
   bool has_end(const Task& task, Rank rank) const {

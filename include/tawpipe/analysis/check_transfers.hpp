@@ -2,6 +2,7 @@
 // Not: what the buffers hold at that time (analysis/check_contents.hpp).
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -21,18 +22,32 @@ inline constexpr EndTraits exchange_rule{Part::whole, Part::whole, has_read_writ
 
 /// Whether the task puts together, inside a stage, what the tensor- or context-parallel ranks of one logical rank have computed.
 inline bool is_within_stage(const Schedule& schedule, const Task& task) {
-  const bool shared = traits(task.op).ends == Ends::group && is_of_tokens(task.payload);
+  const bool shared = traits(task.op).ends == Ends::group && !is_all_pairs(task.op) && is_of_tokens(task.payload);
   return shared && schedule.parts().layout.per_logical_rank() > 1;
 }
 
 /// Whether the whole message passes through a buffer used so: then it must fit. (Of a gather, through one a rank; of an exchange
 /// among the ranks of a logical rank, layer by layer.)
 inline bool carries_message(const Schedule& schedule, const Task& task, Access access) {
-  if (is_within_stage(schedule, task)) return false;
+  if (is_within_stage(schedule, task) || (is_all_pairs(task.op) && task.split != none<SplitId>)) return false;
   const EndTraits& role = traits(task.op).first;
   if (role.gives == Part::own) return access != Access::read;
   if (role.takes == Part::own) return access == Access::read_write;
   return true;
+}
+
+/// What the member of an all_to_all that gives most gives; 0 where the blocks are even.
+inline Bytes most_given(const Schedule& schedule, const Task& task) {
+  if (!is_all_pairs(task.op) || task.split == none<SplitId>) return Bytes{};
+  const auto sizes = schedule.pair_sizes(task.split);
+  const std::size_t n = schedule.group(task.group).size();
+  Bytes most;
+  for (std::size_t from = 0; from < n; ++from) {
+    Bytes sum;
+    for (const Bytes size : sizes.subspan(from * n, n)) sum += size;
+    most = std::max(most, sum);
+  }
+  return most;
 }
 
 }  // namespace detail
@@ -52,6 +67,15 @@ inline void check_transfers(const Schedule& schedule, Diagnostics& out) {
     const TaskId id = tawpipe::id<TaskId>(t);
     const Task& task = schedule.tasks()[t];
     if (is_compute(task.op)) continue;
+    if (const Bytes most = detail::most_given(schedule, task); task.bytes < most) {
+      out.error(
+          "V305", id, task.rank,
+          [&] {
+            return concat(detail::describe(schedule, id), " moves ", task.bytes.value(), " of the ", most.value(),
+                          " bytes that a member gives");
+          },
+          "let the message be as large as what it carries");
+    }
     for (const Use& use : schedule.uses(id)) {
       const Buffer& buffer = schedule.buffer(use.buffer);
       bits[index(buffer.rank)] |= detail::access_bit(use.access);

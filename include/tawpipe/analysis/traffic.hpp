@@ -45,12 +45,12 @@ Traffic traffic_of(const Schedule& schedule, const Cluster& cluster, Algorithm a
   total.node_ingress_bytes = total.node_egress_bytes;
   total.rank_sent_bytes.assign(static_cast<std::size_t>(cluster.ranks()), 0);
   // Bytes of like tasks are added up first, then spread over their edges once.
-  using Key = std::tuple<Op, Payload, Rank, std::int32_t, Bytes>;
+  using Key = std::tuple<Op, Payload, Rank, std::int64_t, Bytes>;
   std::map<Key, std::pair<const Task*, std::int64_t>> counts;  // the first of them, and how many
   for (const Task& task : schedule.tasks()) {
     total.tasks[static_cast<std::size_t>(task.op)] += static_cast<std::int64_t>(multiplicity(task));
     if (is_compute(task.op)) continue;
-    ++counts.try_emplace({task.op, task.payload, task.rank, task.partner(), task.bytes.total()}, &task, 0).first->second.second;
+    ++counts.try_emplace({task.op, task.payload, task.rank, task.route(), task.bytes.total()}, &task, 0).first->second.second;
   }
   for (const auto& [key, found] : counts) {
     const Task& task = *found.first;
@@ -58,11 +58,12 @@ Traffic traffic_of(const Schedule& schedule, const Cluster& cluster, Algorithm a
     const auto bytes = static_cast<double>(task.bytes.total().value());
     images(task, [&](const Schedule& with_groups, const Task& image) {
       const CollectiveShape shape = communication_shape(with_groups, image, all_reduce, cluster);
-      const double part = shape.fraction * bytes + 0.5;
       constexpr auto most = std::numeric_limits<std::int64_t>::max();
-      const auto each = part < 9.2e18 ? saturating_multiply(static_cast<std::int64_t>(part), count) : most;
-      const auto add = [each](std::int64_t& sum) { sum = saturating_add(sum, each); };
-      for (const auto& [from, to] : shape.edges) {
+      for (std::size_t e = 0; e < shape.edges.size(); ++e) {
+        const auto [from, to] = shape.edges[e];
+        const double part = shape.fraction * shape.share(e) * bytes + 0.5;
+        const auto each = part < 9.2e18 ? saturating_multiply(static_cast<std::int64_t>(part), count) : most;
+        const auto add = [each](std::int64_t& sum) { sum = saturating_add(sum, each); };
         const bool leaves = !cluster.same_node(from, to);
         add(leaves ? total.inter_node_bytes : total.intra_node_bytes);
         add(total.payload_bytes[static_cast<std::size_t>(task.payload)][leaves ? 1 : 0]);

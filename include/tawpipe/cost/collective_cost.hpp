@@ -24,9 +24,11 @@ enum class Algorithm : std::uint8_t {
 /// A collective, or another communication, as edges that are busy all at once.
 struct CollectiveShape {
   std::vector<std::pair<Rank, Rank>> edges;  ///< sender, receiver; an edge listed twice carries twice
+  std::vector<double> shares;                ///< [edge] of `fraction`; empty: 1 each
   double fraction = 1;                       ///< of the whole buffer, over each edge
   double latency_steps = 1;                  ///< hops that the first byte of a chunk makes one after the other, in edges
 
+  double share(std::size_t edge) const { return shares.empty() ? 1 : shares[edge]; }
   /// What those hops take, of edges that take `of_edges` seconds together: each the mean.
   Duration latency(double of_edges) const {
     return edges.empty() ? Duration{} : seconds(of_edges / static_cast<double>(edges.size()) * latency_steps);
@@ -76,14 +78,38 @@ inline CollectiveShape tree_shape(std::span<const Rank> members, const Cluster& 
 
 }  // namespace detail
 
+namespace detail {
+
+/// Each pair's own edge, all busy at once. @param sizes  [from * members + to] in any unit; empty: all alike
+inline CollectiveShape pairs_shape(std::span<const Rank> members, std::span<const Bytes> sizes) {
+  CollectiveShape shape;
+  const std::size_t n = members.size();
+  std::int64_t most = 0;  // of one member, its own block included
+  for (std::size_t from = 0; from * n < sizes.size(); ++from) {
+    std::int64_t sum = 0;
+    for (const Bytes size : sizes.subspan(from * n, n)) sum += size.value();
+    most = std::max(most, sum);
+  }
+  for (std::size_t pair = 0; pair < n * n; ++pair) {
+    if (pair / n == pair % n || (!sizes.empty() && sizes[pair] == Bytes{})) continue;
+    shape.edges.emplace_back(members[pair / n], members[pair % n]);
+    if (!sizes.empty()) shape.shares.push_back(static_cast<double>(sizes[pair].value()) / static_cast<double>(most));
+  }
+  shape.fraction = sizes.empty() ? 1.0 / static_cast<double>(n) : 1.0;
+  return shape;
+}
+
+}  // namespace detail
+
 /// The edges of a collective among `members`, which stand in ring order (node by node).
 ///
 /// Per edge, of a whole buffer of B bytes among n members: all_gather and reduce_scatter B(n-1)/n over each of n edges;
-/// all_reduce 2B(n-1)/n; broadcast and reduce B over each of n-1 edges.
+/// all_reduce 2B(n-1)/n; broadcast and reduce B over each of n-1 edges; all_to_all B/n over each of n(n-1).
 /// Source: NCCL 2.28 graph/tuning.cc (steps per collective); Thakur et al. 2005 for the ring volumes.
 inline CollectiveShape collective_shape(Op op, Algorithm algorithm, std::span<const Rank> members, Rank root,
                                         const Cluster& cluster) {
   if (detail::has_tree(op) && algorithm == Algorithm::tree) return detail::tree_shape(members, cluster);
+  if (is_all_pairs(op)) return detail::pairs_shape(members, {});
   CollectiveShape shape;
   const auto n = members.size();
   const bool rooted = is_rooted(op);
@@ -100,9 +126,13 @@ inline CollectiveShape collective_shape(Op op, Algorithm algorithm, std::span<co
   return shape;
 }
 
-/// The edges of any communication: of a pass one, of an exchange one each way, of a collective as above.
+/// The edges of any communication: of a pass one, of an exchange one each way, of an all_to_all by the sizes of its pairs, of
+/// another collective as above.
 inline CollectiveShape communication_shape(const Schedule& schedule, const Task& task, Algorithm all_reduce,
                                            const Cluster& cluster) {
+  if (is_all_pairs(task.op) && task.split != none<SplitId>) {
+    return detail::pairs_shape(schedule.group(task.group), schedule.pair_sizes(task.split));
+  }
   if (!is_point_to_point(task.op)) {
     return collective_shape(task.op, all_reduce, schedule.group(task.group), task.rank, cluster);
   }

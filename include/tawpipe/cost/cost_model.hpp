@@ -28,7 +28,7 @@ struct Path {
 };
 
 /// A cost model. compute_time() is asked of each computation of the schedule, by its id. path() is asked once for each distinct
-/// (op, rank, peer or group), of any task like that, also of one that the schedule does not have: it must depend on nothing else
+/// (op, rank, Task::route()), of any task like that, also of one that the schedule does not have: it must depend on nothing else
 /// of the task, unless the model says so (paths_by_size()).
 template <class Model>
 concept CostModel = requires(const Model& model, const Schedule& schedule, TaskId computation, const Task& message,

@@ -123,7 +123,9 @@ struct MeasuredCost {
     Path path;
     const CollectiveShape shape = communication_shape(schedule, task, Algorithm::ring, cluster);
     double latency = 0;
-    for (const auto& [from, to] : shape.edges) latency += add_edge(path, from, to, cluster);
+    for (std::size_t e = 0; e < shape.edges.size(); ++e) {
+      latency += add_edge(path, shape.edges[e].first, shape.edges[e].second, shape.share(e), cluster);
+    }
     path.latency = shape.latency(latency);
     path.fraction = shape.fraction;
     detail::merge_loads(path.loads);
@@ -149,7 +151,7 @@ struct MeasuredCost {
   }
 
   /// Adds the loads of a message from `from` to `to`. @return its seconds of latency
-  double add_edge(Path& path, Rank from, Rank to, const Cluster& cluster) const {
+  double add_edge(Path& path, Rank from, Rank to, double share, const Cluster& cluster) const {
     const bool inside = cluster.same_node(from, to);
     const std::optional<MeasuredLink>& kind = inside ? intra_node : inter_node;
     if (!kind) {
@@ -163,7 +165,7 @@ struct MeasuredCost {
       const double bandwidth = cluster.link(link).bandwidth.value();
       narrowest = narrowest > 0 ? std::min(narrowest, bandwidth) : bandwidth;
     }
-    for (const LinkId link : route.links) path.loads.push_back({link, narrowest * kind->byte});
+    for (const LinkId link : route.links) path.loads.push_back({link, narrowest * kind->byte * share});
     return kind->latency;
   }
 };

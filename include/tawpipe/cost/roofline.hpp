@@ -42,15 +42,15 @@ struct RooflineCost {
   }
 
   Path path(const Schedule& schedule, const Task& task, const Cluster& cluster) const {
-    if (nccl_collectives && !is_point_to_point(task.op)) {
+    if (nccl_collectives && is_collective(task.op) && !is_all_pairs(task.op)) {
       return nccl_path(task.op, schedule.group(task.group), task.rank, static_cast<double>(task.bytes.value()), cluster);
     }
     const CollectiveShape shape = communication_shape(schedule, task, all_reduce, cluster);
     Path path;
     double latency = 0;
-    for (const auto& [from, to] : shape.edges) {
-      const Route route = cluster.route(from, to);
-      for (const LinkId link : route.links) path.loads.push_back({link, 1});
+    for (std::size_t e = 0; e < shape.edges.size(); ++e) {
+      const Route route = cluster.route(shape.edges[e].first, shape.edges[e].second);
+      for (const LinkId link : route.links) path.loads.push_back({link, shape.share(e)});
       latency += to_seconds(route.latency);
     }
     path.latency = overhead + shape.latency(latency);

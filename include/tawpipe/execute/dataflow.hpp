@@ -71,7 +71,8 @@ struct TransferEnd {
 /// reduce_scatter's by member.
 struct TransferFlow {
   std::vector<TransferEnd> ends;           ///< by member; pass: source, destination
-  std::vector<std::int64_t> member_begin;  ///< all_gather, reduce_scatter: [member] and the end: its part of the message
+  std::vector<std::int64_t> member_begin;  ///< all_gather, reduce_scatter: [member] and the end: its part of the message;
+                                           ///< all_to_all: [from * members + to] and the end: the block of each pair
   std::int64_t count = 0;                  ///< numbers of the whole packed message; exchange: of each way
 };
 

@@ -1,4 +1,4 @@
-// One rank's part in a communication as messages between neighbours: rings and chains over the members in their order.
+// One rank's part in a communication as messages: rings and chains over the members in their order, or blocks from all to all.
 // Not: the messages themselves (execute/mpi/transfer.hpp).
 #pragma once
 
@@ -17,6 +17,7 @@ namespace tawpipe::inline v0 {
 struct Chunk {
   std::int64_t begin = 0;
   std::int64_t count = 0;
+  Rank other = none<Rank>;  ///< all_to_all: who sends or gets it; none: the neighbour
 };
 
 /// What one rank sends and receives in a communication, in order. It sends the chunks of `initial`, which it has, then the
@@ -72,6 +73,17 @@ class RingPlanner {
       };
       cut(begin(p), begin(p + 1) - begin(p), out);
     };
+    if (is_all_pairs(task_.op)) {
+      const auto block = [&](std::size_t from, std::size_t to, std::vector<Chunk>& out) {
+        const std::int64_t begin = flow.member_begin[from * n + to];
+        cut(begin, flow.member_begin[from * n + to + 1] - begin, out, members[from == me ? to : from]);
+      };
+      for (std::size_t step = 1; step < n; ++step) {
+        block(me, (me + step) % n, plan_.initial);
+        block((me + n - step) % n, me, plan_.received);
+      }
+      return finish(0);
+    }
     if (is_rooted(task_.op)) {
       std::size_t root = 0;
       while (root + 1 < n && members[root] != task_.rank) ++root;
@@ -99,8 +111,8 @@ class RingPlanner {
   }
 
  private:
-  void cut(std::int64_t begin, std::int64_t count, std::vector<Chunk>& out) const {
-    for (std::int64_t at = 0; at < count; at += chunk_) out.push_back({begin + at, std::min(chunk_, count - at)});
+  void cut(std::int64_t begin, std::int64_t count, std::vector<Chunk>& out, Rank other = none<Rank>) const {
+    for (std::int64_t at = 0; at < count; at += chunk_) out.push_back({begin + at, std::min(chunk_, count - at), other});
   }
   RingPlan finish(std::size_t forwarded) {
     plan_.forwarded = forwarded;

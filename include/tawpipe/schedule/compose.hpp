@@ -88,10 +88,8 @@ class Composer {
     const bool tokens = !is_of_parameters(buffer.content.kind());
     return Bytes{part(buffer.bytes.value(), tokens ? layout_.per_logical_rank() : layout_.tensor)};
   }
-  Bytes part_of(const Task& task) const {
-    const bool tokens = is_of_tokens(task.payload);
-    return Bytes{part(task.bytes.value(), tokens ? layout_.per_logical_rank() : layout_.tensor)};
-  }
+  int parts_of(const Task& task) const { return is_of_tokens(task.payload) ? layout_.per_logical_rank() : layout_.tensor; }
+  Bytes part_of(const Task& task) const { return Bytes{part(task.bytes.value(), parts_of(task))}; }
 
   void add_sets() {
     const Schedule::Parts& parts = logical_.parts();
@@ -123,6 +121,13 @@ class Composer {
   }
   PiecesId pieces(PiecesId logical) const { return logical == none<PiecesId> ? logical : pieces_[index(logical)]; }
   SplitId split(SplitId logical) const { return logical == none<SplitId> ? logical : splits_[index(logical)]; }
+  SplitId pair_sizes(const Task& logical) {
+    if (logical.split == none<SplitId>) return none<SplitId>;
+    const auto whole = logical_.pair_sizes(logical.split);
+    std::vector<Bytes> sizes;
+    for (const Bytes size : whole) sizes.push_back(size / parts_of(logical));  // down: a member gives no more than the message
+    return builder_.pair_sizes(sizes);
+  }
   BufferId buffer(BufferId logical, int copy) const {
     return id<BufferId>(index(logical) * copies() + static_cast<std::size_t>(copy));
   }
@@ -130,7 +135,7 @@ class Composer {
   void add_copy(TaskId logical_id, int copy) {
     Task task = logical_.task(logical_id);
     task.bytes = part_of(task);
-    task.split = split(task.split);
+    task.split = is_all_pairs(task.op) ? pair_sizes(task) : split(task.split);
     if (task.microbatch >= 0) task.microbatch = microbatch(task.microbatch, copy);
     std::vector<TaskId> after;
     for (const TaskId earlier : logical_.dependencies(logical_id)) after.push_back(copies_[copy_of(earlier, copy)]);

@@ -40,15 +40,15 @@ struct FoldedSchedule {
   /// of `schedule` the images in all copies, itself first. A group that spans a folded axis has one image along it.
   Schedule census;
   std::vector<std::uint32_t> begin;  ///< [kind] its first task in the census, and behind the last kind the end
-  using Kind = std::tuple<Op, Rank, std::int32_t, Bytes>;
+  using Kind = std::tuple<Op, Rank, std::int64_t, Bytes>;
   std::map<Kind, std::size_t> kinds;
 
-  static Kind key(const Task& task) { return {task.op, task.rank, task.partner(), task.bytes}; }
+  static Kind key(const Task& task) { return {task.op, task.rank, task.route(), task.bytes}; }
   /// The kind of a communication of `schedule`.
   std::size_t kind(const Task& task) const { return kinds.at(key(task)); }
   /// A kind of the same ends, whatever its size.
   std::size_t kind_of_any_size(const Task& task) const {
-    return kinds.lower_bound({task.op, task.rank, task.partner(), Bytes{}})->second;
+    return kinds.lower_bound({task.op, task.rank, task.route(), Bytes{}})->second;
   }
   /// The images of one kind.
   std::span<const Task> images(std::size_t kind) const {
@@ -71,6 +71,7 @@ class Census {
     parts_.ranks = folded.ranks();
     parts_.layout = layout;
     parts_.stages = folded.parts().stages;
+    parts_.pair_sizes = folded.parts().pair_sizes;
     for (const Task& task : folded.tasks()) {
       if (is_compute(task.op)) continue;
       if (!kinds_.try_emplace(FoldedSchedule::key(task), kinds_.size()).second) continue;

@@ -32,6 +32,9 @@ inline Schedule with_gradient_norm(const Schedule& schedule) {
   // Rows are distinct, so added in order they keep their ids.
   for (std::size_t i = 0; i < parts.pieces.size(); ++i) builder.pieces({parts.pieces[i].begin(), parts.pieces[i].end()});
   for (std::size_t i = 0; i < parts.splits.size(); ++i) builder.split({parts.splits[i].begin(), parts.splits[i].end()});
+  for (std::size_t i = 0; i < parts.pair_sizes.size(); ++i) {
+    builder.pair_sizes({parts.pair_sizes[i].begin(), parts.pair_sizes[i].end()});
+  }
   for (std::size_t i = 0; i < parts.groups.size(); ++i) builder.group({parts.groups[i].begin(), parts.groups[i].end()});
   for (const Buffer& buffer : schedule.buffers()) builder.buffer(buffer);
 

@@ -54,7 +54,7 @@ inline ParameterMessage parameter_message(const Schedule& schedule, TaskId id) {
   message.op = task.op;
   for_each_end(schedule, id, [&](Rank rank, int) { message.ends.push_back({rank, {}, {}}); });
   while (message.root < message.ends.size() && message.ends[message.root].rank != task.rank) ++message.root;
-  if (task.split != none<SplitId>) message.parts = schedule.split(task.split);
+  if (task.split != none<SplitId> && !is_all_pairs(task.op)) message.parts = schedule.split(task.split);
   for (const Use& use : schedule.uses(id)) {
     const Rank rank = schedule.buffer(use.buffer).rank;
     for (MessageEnd& end : message.ends) {
@@ -122,7 +122,7 @@ class Rooms {
 
   /// What a task leaves in a slot of a rank; nothing if it does not say so.
   const PackedParameters& brought(const Task& task, Rank rank) {
-    if (task.split == none<SplitId>) return nothing_;
+    if (task.split == none<SplitId> || is_all_pairs(task.op)) return nothing_;
     if (task.op == Op::all_gather) return whole(task.split);
     std::size_t part = 0;
     if (task.op == Op::reduce_scatter) {

@@ -24,6 +24,7 @@ enum class Op : std::uint8_t {
   all_gather,       ///< each member's part -> all members
   reduce_scatter,   ///< summed, each member keeps its part
   all_reduce,       ///< summed, all members keep all
+  all_to_all,       ///< each member's block for each member -> that member
 };
 
 /// What a communication carries. Each has a row in `detail::payload_row`.
@@ -79,6 +80,7 @@ enum class Pattern : std::uint8_t {
   chain_to_root,    ///< member -> member -> root: B
   ring_gather,      ///< each part round the ring: B(n-1)/n
   ring_scatter,     ///< sums of each part round the ring: B(n-1)/n
+  all_pairs,        ///< member -> each other member: of a whole message B each, B/n, or as the pair's size says
   ring_sum,         ///< a scatter, then a gather: 2B(n-1)/n; or up and down a tree, B each way
 };
 
@@ -243,6 +245,17 @@ constexpr OpTraits op_row(Op op) {
               .payload = Payload::gradients,
               .trace_color = "terrible",  // dark red
               .picture_color = "#ff6b6b"};
+    case Op::all_to_all: {
+      constexpr EndTraits member{Part::whole, Part::whole, has_read, has_write, has_read | has_write};
+      return {.name = "all_to_all",
+              .ends = Ends::group,
+              .first = member,
+              .other = member,
+              .pattern = Pattern::all_pairs,
+              .payload = Payload::activations,
+              .trace_color = "rail_load",  // dark green
+              .picture_color = "#a0c4ff"};
+    }
   }
   return {};  // no op
 }
@@ -304,6 +317,7 @@ inline constexpr std::uint32_t compute_ops = ops_where([](const OpTraits& op) { 
 inline constexpr std::uint32_t pair_ops = ops_where([](const OpTraits& op) { return op.ends == Ends::pair; });
 inline constexpr std::uint32_t rooted_ops = ops_where([](const OpTraits& op) { return op.ends == Ends::rooted_group; });
 inline constexpr std::uint32_t group_ops = rooted_ops | ops_where([](const OpTraits& op) { return op.ends == Ends::group; });
+inline constexpr std::uint32_t all_pairs_ops = ops_where([](const OpTraits& op) { return op.pattern == Pattern::all_pairs; });
 inline constexpr std::uint32_t work_ops = ops_where([](const OpTraits& op) { return op.work; });
 inline constexpr std::uint32_t summing_ops = ops_where([](const OpTraits& op) { return op.sums; });
 
@@ -325,6 +339,8 @@ constexpr bool is_point_to_point(Op op) { return detail::is_in(detail::pair_ops,
 constexpr bool is_collective(Op op) { return detail::is_in(detail::group_ops, op); }
 /// Has a group of members, of which one is the root.
 constexpr bool is_rooted(Op op) { return detail::is_in(detail::rooted_ops, op); }
+/// Sends from each member to each other, as much as the pair's size says.
+constexpr bool is_all_pairs(Op op) { return detail::is_in(detail::all_pairs_ops, op); }
 /// Counts as work: compute that is not a drawn bubble.
 constexpr bool is_work(Op op) { return detail::is_in(detail::work_ops, op); }
 /// Adds up what its ends give.

@@ -61,6 +61,7 @@ class Schedule {
     Rows<Use> uses;               ///< [task]
     Rows<ParameterRange> pieces;  ///< [pieces] in the order in which a buffer holds them
     Rows<PiecesId> splits;        ///< [split] one for each member of a collective, or one for all
+    Rows<Bytes> pair_sizes;       ///< [split of an all_to_all] [from * members + to]
   };
 
   Schedule(Workload workload, Parts parts) : workload_{std::move(workload)}, parts_{std::move(parts)} {}
@@ -97,13 +98,17 @@ class Schedule {
   /// group's order; otherwise one set. Of a backward: those whose gradient it leaves in a slot.
   std::span<const PiecesId> split(SplitId split) const { return parts_.splits[index(split)]; }
 
+  /// What each member of an all_to_all sends to each, by their places in the group: [from * members + to].
+  std::span<const Bytes> pair_sizes(SplitId split) const { return parts_.pair_sizes[index(split)]; }
+
   /// The lane a task occupies on `rank`, which must be one of its ends or members.
   int lane_on(TaskId id, Rank rank) const { return task(id).lane_on(rank); }
 
   /// Bytes of memory that the schedule itself takes.
   std::size_t memory_bytes() const {
     return parts_.tasks.capacity() * sizeof(Task) + parts_.dependencies.bytes() + parts_.program.bytes() + parts_.groups.bytes() +
-           parts_.buffers.capacity() * sizeof(Buffer) + parts_.uses.bytes() + parts_.pieces.bytes() + parts_.splits.bytes();
+           parts_.buffers.capacity() * sizeof(Buffer) + parts_.uses.bytes() + parts_.pieces.bytes() + parts_.splits.bytes() +
+           parts_.pair_sizes.bytes();
   }
 
   const Parts& parts() const { return parts_; }

@@ -81,6 +81,8 @@ class ScheduleBuilder {
   PiecesId pieces(const std::vector<ParameterRange>& ranges) { return pieces_.find<PiecesId>(ranges); }
   /// What each member of a collective contributes or keeps; the same sets give the same split.
   SplitId split(const std::vector<PiecesId>& members) { return splits_.find<SplitId>(members); }
+  /// What each member of an all_to_all sends to each: [from * members + to].
+  SplitId pair_sizes(const std::vector<Bytes>& sizes) { return pair_sizes_.find<SplitId>(sizes); }
 
   /// @throws ScheduleError  beyond max_buffers.
   BufferId buffer(const Buffer& buffer) {
@@ -141,6 +143,7 @@ class ScheduleBuilder {
     parts_.groups = groups_.rows();
     parts_.pieces = pieces_.rows();
     parts_.splits = splits_.rows();
+    parts_.pair_sizes = pair_sizes_.rows();
     return Schedule{std::move(workload_), std::move(parts_)};
   }
 
@@ -269,6 +272,7 @@ class ScheduleBuilder {
   DistinctRows<Rank> groups_;
   DistinctRows<ParameterRange> pieces_;
   DistinctRows<PiecesId> splits_;
+  DistinctRows<Bytes> pair_sizes_;
   std::vector<State> state_;
   std::vector<Reader> readers_;
   std::int32_t free_reader_ = -1;  ///< a list of the places in readers_ that were given back

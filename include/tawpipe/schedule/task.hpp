@@ -67,10 +67,18 @@ struct Task {
   std::int32_t microbatch = -1;   ///< numbered over the iteration; -1 where none is meant
   std::int32_t step = -1;         ///< place in the schedule's lock-step picture; -1 where it has none
   SplitId split = none<SplitId>;  ///< weights, gradients: the parameters carried; of a backward: those of a slot that it fills
-  Messages bytes{};               ///< pass, broadcast, reduce: the message; exchange: each way; other collectives: the whole
-                                  ///< (gathered) buffer; update: the model states it touches
+                                  ///< (Schedule::split); none: all of the stage's. all_to_all: the size of each pair
+                                  ///< (Schedule::pair_sizes); none: even blocks
+  Messages bytes{};               ///< pass, broadcast, reduce: the message; exchange: each way; all_to_all: the most that a
+                                  ///< member has for all members; other collectives: the whole (gathered) buffer; update: the
+                                  ///< model states it touches
+
   /// The number of the peer or of the group, whichever the op has; -1 without either.
   constexpr std::int32_t partner() const { return is_collective(op) ? number(group) : number(peer); }
+  /// What the links of a communication depend on beside op and rank: its partner, of an all_to_all also the sizes of its pairs.
+  constexpr std::int64_t route() const {
+    return std::int64_t{partner()} << 32 | static_cast<std::uint32_t>(is_all_pairs(op) ? number(split) : -1);
+  }
   /// What `end`, a rank that takes part, does.
   constexpr const EndTraits& role_of(Rank end) const { return end == rank ? traits(op).first : traits(op).other; }
   /// The lane it occupies on a rank that takes part.

@@ -20,7 +20,7 @@ namespace tawpipe::inline v0 {
 
 namespace detail {
 
-/// The distinct paths of a schedule's communications, each asked of the cost model once: found by op, rank, peer or group, and
+/// The distinct paths of a schedule's communications, each asked of the cost model once: found by op, rank and Task::route(), and
 /// by the size where the model's paths depend on it.
 template <CostModel Cost>
 class PathTable {
@@ -28,7 +28,7 @@ class PathTable {
   struct Entry {
     Op op;
     Rank rank;
-    std::int32_t partner;
+    std::int64_t route;
     std::int64_t size;  ///< of a message; 0 where paths do not depend on it
     std::int32_t path;  ///< of the engine; -1: none, it takes `latency` alone
     std::int64_t latency;
@@ -40,18 +40,18 @@ class PathTable {
 
   const Entry& find(const Task& task) {
     const std::int64_t size = by_size_ ? task.bytes.value() : 0;
-    const std::int32_t partner = task.partner();
+    const std::int64_t route = task.route();
     std::uint64_t hash = static_cast<std::uint64_t>(task.op) << 32 | static_cast<std::uint32_t>(task.rank);
     hash += static_cast<std::uint64_t>(size) * 0xd1342543de82ef95U;
     const std::int32_t found = index_.find_or_add(
-        hash * 0x9e3779b97f4a7c15U + static_cast<std::uint32_t>(partner),
+        hash * 0x9e3779b97f4a7c15U + static_cast<std::uint64_t>(route),
         [&](std::int32_t number) {
           const Entry& entry = entries_[static_cast<std::size_t>(number)];
-          return entry.op == task.op && entry.rank == task.rank && entry.partner == partner && entry.size == size;
+          return entry.op == task.op && entry.rank == task.rank && entry.route == route && entry.size == size;
         },
         [&] {
           const Path path = cost_.path(schedule_, task, cluster_);
-          entries_.push_back({task.op, task.rank, partner, size, path.loads.empty() ? -1 : graph_.add_path(path.loads),
+          entries_.push_back({task.op, task.rank, route, size, path.loads.empty() ? -1 : graph_.add_path(path.loads),
                               path.latency.value(), path.fraction});
         });
     return entries_[static_cast<std::size_t>(found)];

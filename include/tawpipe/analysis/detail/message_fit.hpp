@@ -25,7 +25,7 @@ class MessageFit {
 
   /// @pre the schedule has no more ranks than the cluster, the timeline all its tasks
   void add(const Schedule& schedule, const Timeline& timeline) {
-    std::map<std::tuple<Op, Rank, std::int32_t>, Probe> probes;
+    std::map<std::tuple<Op, Rank, std::int64_t>, Probe> probes;
     struct Flow {
       TimePoint start;
       TimePoint end;
@@ -35,7 +35,7 @@ class MessageFit {
     for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
       const Task& task = schedule.tasks()[t];
       if (is_compute(task.op)) continue;
-      const auto key = std::make_tuple(task.op, task.rank, task.partner());
+      const auto key = std::make_tuple(task.op, task.rank, task.route());
       if (!probes.contains(key)) probes.emplace(key, probe(schedule, task));
       const TimePoint start = timeline.start[t];
       for (const LinkId link : probes.at(key).links) flows[link].push_back({start, timeline.end[t], t});
@@ -54,7 +54,7 @@ class MessageFit {
     for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
       const Task& task = schedule.tasks()[t];
       if (is_compute(task.op)) continue;
-      const Probe& known = probes.at(std::make_tuple(task.op, task.rank, task.partner()));
+      const Probe& known = probes.at(std::make_tuple(task.op, task.rank, task.route()));
       if (known.links.empty()) continue;  // a group of one
       const auto bytes = static_cast<double>(task.bytes.total().value());
       const double repeat = task.bytes.repeat();

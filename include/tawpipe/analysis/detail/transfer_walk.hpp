@@ -37,17 +37,22 @@ class TransferWalk {
       sources_.push_back({schedule_.buffer(use.buffer).rank, use, content});
       check_source(t, sources_.back());
     }
-    switch (task.op) {
-      case Op::pass:
+    switch (traits(task.op).pattern) {
+      case Pattern::none:
+        return;
+      case Pattern::one_way:
         return copy(t, task.rank, task.peer);
-      case Op::exchange:
+      case Pattern::both_ways:
         copy(t, task.rank, task.peer);
         return copy(t, task.peer, task.rank);
-      case Op::broadcast:
+      case Pattern::chain_from_root:
         return copy(t, task.rank, none<Rank>);
-      case Op::all_gather:
+      case Pattern::ring_gather:
+      case Pattern::all_pairs:  // labels of all members are alike, whichever blocks come
         return gather(t);
-      default:
+      case Pattern::chain_to_root:
+      case Pattern::ring_scatter:
+      case Pattern::ring_sum:
         return sum(t);
     }
   }
@@ -128,7 +133,7 @@ class TransferWalk {
 
   /// The parameters that a communication takes from a rank's buffer; 0: all of its stage's.
   std::int32_t taken(const Task& task, Rank rank) {
-    if (task.split == none<SplitId>) return 0;
+    if (task.split == none<SplitId> || is_all_pairs(task.op)) return 0;
     const auto split = schedule_.split(task.split);
     if (task.op == Op::all_gather) return walk_.part_of(task.stage, split[place_of(task, rank)]);
     return split.size() == 1 ? walk_.part_of(task.stage, split[0]) : 0;
@@ -145,28 +150,22 @@ class TransferWalk {
   /// The least that a message must have to carry what is in the source; 0 where that cannot be told.
   std::int64_t carried_bytes(const Task& task, const Source& source) {
     const Held& content = source.content;
-    switch (task.op) {
-      case Op::all_gather:
-        return 0;  // gather() counts pieces
-      case Op::reduce_scatter:
-        return 0;  // enough() and check_pieces: it may be one of several pieces
-      case Op::all_reduce: {
-        if (task.payload == Payload::gradients && sums_copies(task)) {
-          return content.scattered ? 0 : std::min(content.bytes, schedule_.buffer(source.use.buffer).bytes.value());
-        }
-        if (task.payload == Payload::gradients && task.stage != none<StageId>) return 0;  // check_pieces
-        if (task.payload != Payload::edge_gradients || content.holds != Holds::gradient) return content.bytes;
-        if (walk_.layout().edge_copies) return schedule_.buffer(source.use.buffer).bytes.value();
-        const Workload& workload = schedule_.workload();
-        if (workload.is_abstract()) return 0;
-        return walk_.layout().part(workload.model().embedding_parameters()) * walk_.layout().gradient;
+    const Pattern pattern = traits(task.op).pattern;
+    // gather() counts pieces, enough() and check_pieces() those of sums, check_transfers() blocks.
+    if (pattern == Pattern::ring_gather || pattern == Pattern::ring_scatter || pattern == Pattern::all_pairs) return 0;
+    if (pattern == Pattern::ring_sum) {
+      if (task.payload == Payload::gradients && sums_copies(task)) {
+        return content.scattered ? 0 : std::min(content.bytes, schedule_.buffer(source.use.buffer).bytes.value());
       }
-      default: {
-        const bool parameters = content.holds == Holds::weights || content.holds == Holds::gradient;
-        const std::int32_t part = parameters ? taken(task, source.rank) : 0;
-        return part != 0 ? bytes_of(content, part) : content.bytes;
-      }
+      if (task.payload == Payload::gradients && task.stage != none<StageId>) return 0;  // check_pieces
+      if (task.payload != Payload::edge_gradients || content.holds != Holds::gradient) return content.bytes;
+      if (walk_.layout().edge_copies) return schedule_.buffer(source.use.buffer).bytes.value();
+      if (schedule_.workload().is_abstract()) return 0;
+      return walk_.layout().part(schedule_.workload().model().embedding_parameters()) * walk_.layout().gradient;
     }
+    const bool parameters = content.holds == Holds::weights || content.holds == Holds::gradient;
+    const std::int32_t part = parameters ? taken(task, source.rank) : 0;
+    return part != 0 ? bytes_of(content, part) : content.bytes;
   }
 
   /// Copies the sources of `from` to the destinations of `to`, or of all other ranks, one by one in the order of the uses.
@@ -213,7 +212,7 @@ class TransferWalk {
   /// All-gather: every member gets the union of the pieces that the members bring: what they read, or hold in place.
   void gather(TaskId t) {
     const Task& task = schedule_.task(t);
-    if (task.payload != Payload::weights) {
+    if (task.payload != Payload::weights || is_all_pairs(task.op)) {
       if (sources_.empty()) return;
       Held content = sources_.front().content;
       for (const Source& source : sources_) {

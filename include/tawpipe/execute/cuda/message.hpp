@@ -81,6 +81,8 @@ class MessagePlanner {
     const bool sum = is_sum(task_.op);
     if (is_point_to_point(task_.op)) {
       pair();
+    } else if (is_all_pairs(task_.op)) {
+      blocks();
     } else if (role.gives == Part::own) {
       gather();
     } else {
@@ -105,6 +107,19 @@ class MessagePlanner {
     const std::int64_t count = both ? flow_.count / 2 : flow_.count;
     if (source || both) give(end_.gives, source ? 0 : count, count, false);
     if (!source || both) take(source ? count : 0, count, std::nullopt);
+  }
+
+  /// All that a member gives and all that it gets lies from the start of a buffer on (DataflowTransfers); its own block does not
+  /// travel.
+  void blocks() {
+    const auto n = static_cast<std::int64_t>(flow_.ends.size());
+    if (!end_.gives.empty()) plan_.from = Address{end_.gives.front().place};
+    if (!end_.takes.empty()) plan_.to = Address{{end_.takes.front().place.buffer, 0}};
+    const std::int64_t own = member_ * n + member_;
+    for (const Segment& taken : end_.takes) {
+      if (taken.packed != part(own)) continue;
+      plan_.before.push_back({Move::Kind::copy, {taken.place}, *plan_.from + (part(own) - part(member_ * n)), taken.count});
+    }
   }
 
   /// Where the numbers [begin, begin + count) of the message lie, if all of them do, in one run; nothing of it is added.

@@ -86,6 +86,8 @@ class RankCommunicators {
       case Pattern::ring_gather:
       case Pattern::ring_scatter:
         return by_member(step, parts, by);
+      case Pattern::all_pairs:
+        return blocks(step, parts, by);
       case Pattern::ring_sum:
         return by.all_reduce(step.from, step.to, step.count, step.type, Reduction::sum, step.stream);
     }
@@ -123,6 +125,23 @@ class RankCommunicators {
         by.broadcast(step.from, step.to + begin, part.count, step.type, part.root, step.stream);
       } else {
         by.reduce(step.from + begin, step.to, part.count, step.type, part.root, step.stream);
+      }
+    }
+    by.group_end();
+  }
+
+  /// An all_to_all: a message each way between each pair of members.
+  void blocks(const Step& step, std::span<const Part> parts, Communicator& by) {
+    const std::size_t members = parts.size() / 2;
+    by.group_begin();
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const Part& part = parts[i];
+      const std::int64_t begin = part.begin * size_bytes(step.type);
+      if (part.count == 0) continue;
+      if (i < members) {
+        by.send(step.from + begin, part.count, step.type, part.root, step.stream);
+      } else {
+        by.receive(step.to + begin, part.count, step.type, part.root, step.stream);
       }
     }
     by.group_end();

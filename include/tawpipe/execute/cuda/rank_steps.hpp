@@ -44,7 +44,7 @@ class RankSteps {
   using Stream = typename Device::Stream;
   using Event = typename Device::Event;
 
-  /// A part of an uneven all-gather or reduce-scatter.
+  /// A part of an uneven all-gather or reduce-scatter; a block of an all-to-all.
   struct Part {
     int root;
     std::int64_t begin;
@@ -226,6 +226,7 @@ class RankSteps {
       step.peer = set_->communicators.member_of(communicator, task.rank);
     }
     if (flow.member_begin.empty()) return;
+    if (is_all_pairs(task.op)) return add_blocks(flow, step);
     bool even = true;
     step.parts_begin = size32(parts_);
     for (std::size_t m = 0; m + 1 < flow.member_begin.size(); ++m) {
@@ -236,6 +237,24 @@ class RankSteps {
     if (even) {
       parts_.resize(step.parts_begin);
       step.count = flow.member_begin[1];
+    }
+    step.parts_end = size32(parts_);
+  }
+
+  /// Those that go to each member, in order, then those that come from each; the own ones are empty.
+  void add_blocks(const TransferFlow& flow, Step& step) {
+    const std::size_t n = flow.ends.size();
+    std::size_t me = 0;
+    while (flow.ends[me].rank != set_->memory.rank()) ++me;
+    step.parts_begin = size32(parts_);
+    for (const bool sends : {true, false}) {
+      std::int64_t at = 0;
+      for (std::size_t m = 0; m < n; ++m) {
+        const std::size_t pair = sends ? me * n + m : m * n + me;
+        const std::int64_t count = flow.member_begin[pair + 1] - flow.member_begin[pair];
+        parts_.push_back({static_cast<int>(m), at, m == me ? 0 : count});
+        at += count;
+      }
     }
     step.parts_end = size32(parts_);
   }

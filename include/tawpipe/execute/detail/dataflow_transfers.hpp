@@ -31,11 +31,13 @@ class DataflowTransfers {
       fail(id, concat("it stands for ", task.bytes.repeat(), " messages of layers, which have buffers of their own"));
     }
     if (task.payload == Payload::activations || task.payload == Payload::activation_gradients) {
+      if (is_all_pairs(task.op)) return blocks(id, message);
       if (is_collective(task.op)) {
         fail(id, "activations are exchanged among tensor- or context-parallel ranks, for which no layer is there");
       }
       return activations(id, message);
     }
+    if (is_all_pairs(task.op)) fail(id, "only activations and their gradients go from all to all");
     if (task.op == Op::exchange) fail(id, "weights and gradients are passed one way at a time");
     return parameters(id, message);
   }
@@ -116,6 +118,45 @@ class DataflowTransfers {
       flow.ends.push_back({end.rank, {one}, {one}});
     }
     return flow;
+  }
+
+  /// all_to_all: a member's buffer has its block for each member in the group's order, and gets those from each in that order.
+  TransferFlow blocks(TaskId id, const ParameterMessage& message) const {
+    const Task& task = schedule_.task(id);
+    const std::size_t n = message.ends.size();
+    const std::int64_t size = size_bytes(schedule_.workload().model().dtype);
+    const bool even = task.split == none<SplitId>;
+    if (even && task.bytes.value() % (size * static_cast<std::int64_t>(n)) != 0) {
+      fail(id, concat("its ", task.bytes.value(), " bytes are no even blocks for ", n, " members; give the size of each pair"));
+    }
+    TransferFlow flow;
+    std::vector<std::int64_t> got(n, 0);  // [member] numbers
+    for (const MessageEnd& end : message.ends) {
+      if (end.given.size() != 1 || end.taken.size() != 1) {
+        fail(id, concat("rank ", number(end.rank), " must name one buffer that it gives and one that it gets"));
+      }
+      flow.ends.push_back({end.rank, {}, {}});
+    }
+    for (std::size_t from = 0; from < n; ++from) {
+      const std::int64_t row = flow.count;
+      for (std::size_t to = 0; to < n; ++to) {
+        const std::int64_t count = even ? task.bytes.value() / size / static_cast<std::int64_t>(n)
+                                        : schedule_.pair_sizes(task.split)[from * n + to].value() / size;
+        flow.member_begin.push_back(flow.count);
+        if (count > 0) flow.ends[to].takes.push_back({{message.ends[to].taken[0].buffer, got[to]}, flow.count, count, false});
+        got[to] += count;
+        flow.count += count;
+      }
+      if (flow.count > row) flow.ends[from].gives.push_back({{message.ends[from].given[0], 0}, row, flow.count - row, false});
+      check_holds(id, message.ends[from].given[0], (flow.count - row) * size);
+    }
+    flow.member_begin.push_back(flow.count);
+    for (std::size_t to = 0; to < n; ++to) check_holds(id, message.ends[to].taken[0].buffer, got[to] * size);
+    return flow;
+  }
+  void check_holds(TaskId id, BufferId buffer, std::int64_t bytes) const {
+    const std::int64_t held = schedule_.buffer(buffer).bytes.value();
+    if (held < bytes) fail(id, concat(describe(schedule_, buffer), " has ", held, " bytes, and its blocks ", bytes));
   }
 
   /// Activations and their gradients: whole buffers.

@@ -179,7 +179,7 @@ class Transfer {
       const std::size_t i = receives_.posted;
       const Chunk& chunk = plan_->ring.received[i];
       T* to = i < plan_->ring.summed ? staged(i) : message_ + chunk.begin;
-      check(MPI_Irecv(to, bytes(chunk), MPI_BYTE, number(plan_->ring.previous), plan_->tag_in, set_.comm,
+      check(MPI_Irecv(to, bytes(chunk), MPI_BYTE, other_end(chunk, plan_->ring.previous), plan_->tag_in, set_.comm,
                       &receives_.requests[i % window]),
             "MPI_Irecv");
       ++receives_.posted;
@@ -187,12 +187,13 @@ class Transfer {
     while (sends_.posted < plan_->ring.sends() && sends_.posted < sends_.done + window &&
            sends_.posted < plan_->ring.initial.size() + receives_.done) {
       const Chunk& chunk = plan_->ring.sent(sends_.posted);
-      check(MPI_Isend(message_ + chunk.begin, bytes(chunk), MPI_BYTE, number(plan_->ring.next), plan_->tag_out, set_.comm,
-                      &sends_.requests[sends_.posted % window]),
+      check(MPI_Isend(message_ + chunk.begin, bytes(chunk), MPI_BYTE, other_end(chunk, plan_->ring.next), plan_->tag_out,
+                      set_.comm, &sends_.requests[sends_.posted % window]),
             "MPI_Isend");
       ++sends_.posted;
     }
   }
+  static int other_end(const Chunk& chunk, Rank neighbour) { return number(chunk.other == none<Rank> ? neighbour : chunk.other); }
   static int bytes(const Chunk& chunk) { return static_cast<int>(chunk.count * static_cast<std::int64_t>(sizeof(T))); }
 
   Setting set_;

@@ -31,7 +31,7 @@ class ScheduleJsonReader {
   /// @throws InputError  with the path of what is wrong.
   Schedule read() {
     root_.only("tawpipe_schedule", "name", "options", "workload", "ranks", "lanes", "stages", "layout", "groups", "pieces",
-               "splits", "buffers", "tasks", "program");
+               "splits", "pair_sizes", "buffers", "tasks", "program");
     if (const auto value = root_.find("tawpipe_schedule")) value->whole(1, 1);
     parts_.name = "custom";
     if (const auto value = root_.find("name")) parts_.name = value->label();
@@ -40,11 +40,15 @@ class ScheduleJsonReader {
     if (const auto value = root_.find("layout")) read_layout(*value);
     read_groups();
     parameters_.read_lists(root_, *workload_, parts_);
+    if (const auto lists = root_.find("pair_sizes")) {
+      for (const JsonValue sizes : *lists) add_sizes(sizes);
+    }
     read_buffers();
     read_tasks(root_.at("tasks"));
     parts_.dependencies = Rows<TaskId>{std::move(after_begin_), std::move(after_)};
     parts_.uses = Rows<Use>{std::move(use_begin_), std::move(uses_)};
     parts_.groups = Rows<Rank>{std::move(group_begin_), std::move(group_members_)};
+    parts_.pair_sizes = Rows<Bytes>{std::move(size_begin_), std::move(sizes_)};
     parameters_.finish(parts_);
     if (const auto program = root_.find("program")) {
       read_program(*program);
@@ -171,6 +175,12 @@ class ScheduleJsonReader {
     for (const JsonValue group : *groups) add_group(group);
   }
 
+  SplitId add_sizes(JsonValue value) {
+    for (const JsonValue size : value) sizes_.push_back(read_bytes(size));
+    size_begin_.push_back(static_cast<std::uint32_t>(sizes_.size()));
+    return id<SplitId>(size_begin_.size() - 2);
+  }
+
   void read_buffers() {
     const auto buffers = root_.find("buffers");
     if (!buffers) return;
@@ -237,7 +247,7 @@ class ScheduleJsonReader {
     std::size_t t = 0;
     for (const JsonValue task : tasks) {  // names first, so that a task may wait for a later one's
       task.only("name", "op", "rank", "peer", "group", "lane", "peer_lane", "payload", "stage", "microbatch", "step", "bytes",
-                "after", "uses", "split", "repeat");
+                "after", "uses", "split", "repeat", "pair_sizes");
       if (const auto name = task.find("name")) add_name(task_names_, *name, t);
       ++t;
     }
@@ -254,7 +264,8 @@ class ScheduleJsonReader {
     unfit("peer", is_point_to_point(task.op));
     unfit("peer_lane", is_point_to_point(task.op));
     unfit("group", is_collective(task.op));
-    unfit("split", has_split(task.op));
+    unfit("split", has_split(task.op) && !is_all_pairs(task.op));
+    unfit("pair_sizes", is_all_pairs(task.op));
     unfit("repeat", !is_compute(task.op));
     if (is_collective(task.op)) {
       task.group = read_group(value.at("group"));
@@ -280,6 +291,9 @@ class ScheduleJsonReader {
       const bool each = task.op == Op::all_gather || task.op == Op::reduce_scatter;
       const std::size_t group = each ? index(task.group) : 0;
       task.split = parameters_.read_split(*split, each ? group_begin_[group + 1] - group_begin_[group] : 1);
+    }
+    if (const auto sizes = value.find("pair_sizes")) {
+      task.split = sizes->is_list() ? add_sizes(*sizes) : SplitId{sizes->id(size_begin_.size() - 1, "list of sizes")};
     }
     if (const auto step = value.find("step")) task.step = step->whole<std::int32_t>(0, max_json_microbatches);
     const auto size = value.find("bytes");
@@ -360,6 +374,8 @@ class ScheduleJsonReader {
   ParameterSetsReader parameters_;
   std::map<std::vector<Rank>, GroupId> group_ids_;
   std::vector<std::uint32_t> group_begin_{0};
+  std::vector<std::uint32_t> size_begin_{0};
+  std::vector<Bytes> sizes_;  ///< of pairs
   std::vector<Rank> group_members_;
   std::vector<std::uint32_t> after_begin_{0};
   std::vector<TaskId> after_;

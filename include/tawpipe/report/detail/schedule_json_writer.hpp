@@ -62,6 +62,9 @@ class ScheduleJsonWriter {
     if (parts_.splits.size() > 0) {
       write_list("splits", parts_.splits.size(), [&](std::size_t p) { write_ids(parts_.splits[p]); });
     }
+    if (parts_.pair_sizes.size() > 0) {
+      write_list("pair_sizes", parts_.pair_sizes.size(), [&](std::size_t p) { write_sizes(parts_.pair_sizes[p]); });
+    }
     if (!parts_.buffers.empty()) {
       write_list("buffers", parts_.buffers.size(), [&](std::size_t b) { write_buffer(parts_.buffers[b]); });
     }
@@ -103,6 +106,7 @@ class ScheduleJsonWriter {
     check_rows("the list of groups,", parts_.groups, parts_.groups.size());
     check_rows("the list of sets of parameters,", parts_.pieces, parts_.pieces.size());
     check_rows("the list of splits,", parts_.splits, parts_.splits.size());
+    check_rows("the list of sizes,", parts_.pair_sizes, parts_.pair_sizes.size());
     for (std::size_t b = 0; b < parts_.buffers.size(); ++b) {
       const Buffer& buffer = parts_.buffers[b];
       const Content& content = buffer.content;
@@ -140,7 +144,8 @@ class ScheduleJsonWriter {
     if (is_compute(task.op) ? task.bytes.repeat() != 1 : task.bytes.repeat() < 1) return false;
     if (index(task.lane) >= parts_.lanes.size() || index(task.peer_lane) >= parts_.lanes.size() || task.bytes < Bytes{})
       return false;
-    if (task.split != none<SplitId> && (!has_split(task.op) || !below(task.split, parts_.splits.size()))) return false;
+    const std::size_t splits = is_all_pairs(task.op) ? parts_.pair_sizes.size() : parts_.splits.size();
+    if (task.split != none<SplitId> && (!has_split(task.op) || !below(task.split, splits))) return false;
     return task.stage == none<StageId> || below(task.stage, parts_.stages.size());
   }
 
@@ -212,6 +217,12 @@ class ScheduleJsonWriter {
     buffer_ += ids.empty() ? "[]" : "]";
   }
 
+  void write_sizes(std::span<const Bytes> sizes) {
+    buffer_ += '[';
+    for (std::size_t i = 0; i < sizes.size(); ++i) add("{}{}", i == 0 ? "" : ",", sizes[i].value());
+    buffer_ += ']';
+  }
+
   void write_ranges(std::span<const ParameterRange> ranges) {
     buffer_ += '[';
     for (std::size_t i = 0; i < ranges.size(); ++i) add("{}[{},{}]", i == 0 ? "" : ",", ranges[i].begin, ranges[i].end);
@@ -260,7 +271,7 @@ class ScheduleJsonWriter {
     field("stage", number(task.stage), -1);
     field("microbatch", task.microbatch, -1);
     field("step", task.step, -1);
-    field("split", number(task.split), -1);
+    field(is_all_pairs(task.op) ? "pair_sizes" : "split", number(task.split), -1);
     field("repeat", task.bytes.repeat(), 1);
     const bool has_bytes = !is_compute(task.op) || task.op == Op::update;  // has a size if it does not say so
     if (has_bytes || task.bytes != Bytes{}) add(R"(,"bytes":{})", task.bytes.value());

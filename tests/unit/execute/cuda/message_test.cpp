@@ -50,6 +50,25 @@ TEST_CASE("a pass goes in place; what is cut or added goes by the staging area")
   CHECK(destination.after[0].kind == Move::Kind::add);
 }
 
+TEST_CASE("blocks from all to all go in place, and the own one is copied before") {
+  TransferFlow flow;  // member 0 has blocks of 2 and 3 for both, member 1 of 4 and 5
+  flow.count = 14;
+  flow.member_begin = {0, 2, 5, 9, 14};
+  flow.ends = {{Rank{0}, {segment(0, 0, 0, 5)}, {segment(1, 0, 0, 2), segment(1, 2, 5, 4)}},
+               {Rank{1}, {segment(2, 0, 5, 9)}, {segment(3, 0, 2, 3), segment(3, 3, 9, 5)}}};
+  for (const std::int32_t rank : {0, 1}) {
+    const MessagePlan plan = plan_of(Op::all_to_all, flow, rank);
+    CHECK(*plan.from == at(2 * rank, 0));
+    CHECK(*plan.to == at(2 * rank + 1, 0));
+    CHECK(plan.staging == 0);
+    CHECK(plan.after.empty());
+    REQUIRE(plan.before.size() == 1);
+    CHECK(plan.before[0].from == at(2 * rank, rank == 0 ? 0 : 4));
+    CHECK(plan.before[0].to == at(2 * rank + 1, rank == 0 ? 0 : 3));
+    CHECK(plan.before[0].count == (rank == 0 ? 2 : 5));
+  }
+}
+
 TEST_CASE("a sum of one that gives nothing is of zeros; a root sums in place where it gives what it takes") {
   TransferFlow flow;
   flow.count = 6;
