@@ -57,7 +57,7 @@ Summary answer(bool folds, int data, std::int64_t microbatches) {
   const Workload whole = workload(microbatches * data);
   const Schedule logical = schedules::tawpipe(workload(microbatches), map.logical_nodes(on.groups_by_node()));
   if (folds) {
-    const FoldedSimulation folded = simulate_folded(logical, whole, layout, on, cost);
+    const FoldedSimulation folded = simulate_folded(logical, whole, layout, map, on, cost);
     if (!folded.run) throw InputError(folded.refusal);
     return summarize(folded.run->schedule, on, folded.run->timeline);
   }

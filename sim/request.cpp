@@ -1,19 +1,13 @@
-// Resolves the shared flags and runs predictions. Not: printing them (commands/).
+// Resolves the shared flags. Not: their declaration (flags.cpp) nor what is predicted (search/predict.hpp).
 #include "request.hpp"
-
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
 
 #include "tawpipe/core/parse_units.hpp"
 #include "tawpipe/core/text.hpp"
-#include "tawpipe/cost/task_factors.hpp"
 #include "tawpipe/model/huggingface_config.hpp"
-#include "tawpipe/report/formatters.hpp"
 #include "tawpipe/report/measured_json.hpp"
-#include "tawpipe/simulate/folding.hpp"
-#include "tawpipe/simulate/simulate.hpp"
 #include "tawpipe/topology/cluster_file.hpp"
 
 namespace tawpipe::sim {
@@ -131,44 +125,6 @@ Fold parse_fold(const std::string& text) {
   throw InputError(concat("--fold ", quote(one_line(text)), " must be auto, on or off"));
 }
 
-/// The prediction by kept copies alone, if it is exact; otherwise `refusal` says why not.
-std::optional<Prediction> predict_folded(const Problem& problem, const Schedule& logical, const Workload& whole,
-                                         std::string& refusal) {
-  if (!problem.noise.is_none()) {
-    refusal = "noise is drawn for each device";
-    return std::nullopt;
-  }
-  if (const auto* measured = std::get_if<MeasuredCost>(&problem.cost)) measured->check(whole);
-  FoldedSimulation folded = std::visit(
-      [&](const auto& cost) { return simulate_folded(logical, whole, problem.layout, problem.cluster, cost); }, problem.cost);
-  refusal = std::move(folded.refusal);
-  if (!folded.run) return std::nullopt;
-  Summary summary = summarize(folded.run->schedule, problem.cluster, folded.run->timeline, problem.usable_memory);
-  summary.folding.refusal = refusal;
-  return Prediction{std::move(folded.run->schedule.schedule), std::move(folded.run->timeline), std::move(summary)};
-}
-
-/// Interference changes when tasks meet, and so itself: this often is it counted anew.
-constexpr int interference_rounds = 3;
-
-template <CostModel Model>
-Timeline run_with_noise(const Problem& problem, const Model& cost, const Schedule& schedule) {
-  const Noise& noise = problem.noise;
-  if (noise.is_none()) return simulate(schedule, problem.cluster, cost);
-  const std::vector<double> drawn = noise_factors(schedule, noise);
-  const auto message = [&noise](const Task& task) { return message_factor(noise, task); };
-  const auto run = [&](const std::vector<double>& factors) {
-    return simulate(schedule, problem.cluster, FactoredCost<Model, decltype(message)>{cost, factors, message});
-  };
-  Timeline timeline = run(drawn);
-  for (int round = 0; round < interference_rounds && noise.interference > 0; ++round) {
-    std::vector<double> factors = drawn;
-    add_interference(factors, communication_beside(schedule, timeline), noise.interference);
-    timeline = run(factors);
-  }
-  return timeline;
-}
-
 /// The request with the batch of `known` where no flag gives one.
 Request with_known(Request request, const Workload& known) {
   if (request.global_batch > 0 || request.microbatches > 0) return request;
@@ -204,13 +160,13 @@ ScheduleOptions parse_options(const std::vector<std::string>& texts, std::string
   return options;
 }
 
-ScheduleOptions named_schedule_options(const Request& request, std::string_view others) {
+ScheduleChoice named_schedule(const Request& request, std::string_view others) {
   if (request.schedule.empty()) {
     throw InputError(concat("--schedule is missing; give a name (tawpipe list schedules)", others));
   }
-  ScheduleOptions options = parse_options(request.options);
-  shipped().check(request.schedule, options);
-  return options;
+  ScheduleChoice choice{request.schedule, parse_options(request.options)};
+  shipped().check(choice.schedule, choice.options);
+  return choice;
 }
 
 Problem resolve(const Request& given, bool choose_microbatch, const Workload* known) {
@@ -232,24 +188,20 @@ Problem resolve(const Request& given, bool choose_microbatch, const Workload* kn
   problem.layout = request.layout;
   problem.noise = request.noise;
   if (!request.stragglers.empty()) parse_stragglers(request.stragglers, problem.noise);
-  problem.noise.check();
-  RankMap{problem.layout, problem.cluster.ranks()};  // finds fault with a layout that does not divide the devices
   problem.fold = parse_fold(request.fold);
   if (request.global_batch > 0 && request.microbatches > 0) {
     throw InputError("--global-batch and --microbatches say the same in two ways; give one of them");
   }
-  const bool automatic = request.microbatch == "auto" || (request.microbatch.empty() && choose_microbatch);
-  if (!automatic) {
-    problem.microbatch_size = 1;
+  if (const bool automatic = request.microbatch == "auto" || (request.microbatch.empty() && choose_microbatch); !automatic) {
+    std::int64_t size = 1;
     if (!request.microbatch.empty()) {
-      std::int64_t size = 0;
       const char* const end = request.microbatch.data() + request.microbatch.size();
       const auto [rest, status] = std::from_chars(request.microbatch.data(), end, size);
       if (status != std::errc{} || rest != end || size < 1) {
         throw InputError(concat("--microbatch ", request.microbatch, " must be a number of sequences, 1 or more, or auto"));
       }
-      problem.microbatch_size = size;
     }
+    problem.microbatch_sizes = {size};
   }
   if (!model) {
     if (!std::holds_alternative<FixedCost>(problem.cost)) {
@@ -257,7 +209,9 @@ Problem resolve(const Request& given, bool choose_microbatch, const Workload* kn
     }
     problem.microbatches = request.microbatches > 0 ? request.microbatches : request.global_batch;
     if (problem.microbatches < 1) throw InputError("--microbatches is missing; give the number of microbatches of an iteration");
-    problem.microbatch_size = 1;
+    problem.microbatch_sizes = {1};
+    problem.usable_memory = 1;
+    problem.check();
     return problem;
   }
   problem.sequence = request.sequence;
@@ -267,158 +221,11 @@ Problem resolve(const Request& given, bool choose_microbatch, const Workload* kn
   if (problem.global_batch < 1 && problem.microbatches < 1) {
     throw InputError("--global-batch is missing; give the sequences of one iteration, or --microbatches");
   }
-  if (problem.microbatches > 0 && !problem.microbatch_size) problem.microbatch_size = 1;
-  problem.usable_memory = request.usable_memory > 0 ? request.usable_memory : problem.microbatch_size ? 1 : usable_memory_share;
-  const std::int64_t size = problem.microbatch_size.value_or(1);
-  if (problem.microbatches > Batch::max_global_batch / size) {
-    throw InputError(concat(problem.microbatches, " microbatches of ", size, " sequences are too many; the most is ",
-                            Batch::max_global_batch, " sequences"));
-  }
-  problem.workload(size);  // finds fault before anything is computed
+  if (problem.microbatches > 0 && problem.microbatch_sizes.empty()) problem.microbatch_sizes = {1};
+  const double share = problem.microbatch_sizes.empty() ? usable_memory_share : 1;
+  problem.usable_memory = request.usable_memory > 0 ? request.usable_memory : share;
+  problem.check();  // finds fault before anything is computed
   return problem;
-}
-
-Workload Problem::workload(std::int64_t size, int replicas) const {
-  const int devices = cluster.ranks() / (layout.per_logical_rank() * layout.data);
-  const std::int64_t count = microbatches > 0 || !model ? microbatches : Batch{sequence, size, global_batch}.microbatches();
-  if (count % replicas != 0) {
-    throw InputError(concat(count, " microbatches cannot be shared equally by ", replicas,
-                            " data-parallel replicas; choose a multiple of ", replicas));
-  }
-  if (!model) return Workload::abstract(devices, count / replicas);
-  Workload workload{*model, Batch{.sequence = sequence, .microbatch_size = size, .global_batch = count / replicas * size},
-                    recompute};
-  workload.over_devices(devices).parameter_bytes(parameter_bytes);
-  return workload;
-}
-
-std::vector<std::int64_t> Problem::microbatch_sizes() const {
-  if (microbatch_size) return {*microbatch_size};
-  std::vector<std::int64_t> sizes;
-  std::vector<std::int64_t> large;
-  for (std::int64_t size = 1; size * size <= global_batch; ++size) {
-    if (global_batch % size != 0) continue;
-    sizes.push_back(size);
-    if (size * size != global_batch) large.push_back(global_batch / size);
-  }
-  sizes.insert(sizes.end(), large.rbegin(), large.rend());
-  // Beyond this many tokens a microbatch no device holds even its logits; Batch refuses it.
-  while (sizes.size() > 1 && sizes.back() > (std::int64_t{1} << 24) / sequence) sizes.pop_back();
-  return sizes;
-}
-
-Prediction predict(const Problem& problem, Schedule schedule) {
-  if (const auto* measured = std::get_if<MeasuredCost>(&problem.cost)) measured->check(schedule.workload());
-  Timeline timeline = std::visit([&](const auto& cost) { return run_with_noise(problem, cost, schedule); }, problem.cost);
-  Summary summary = summarize(schedule, problem.cluster, timeline, problem.usable_memory);
-  return {std::move(schedule), std::move(timeline), std::move(summary)};
-}
-
-namespace {
-
-/// Whether each device leaves its node by an adapter that no other device of the node uses.
-bool have_own_adapters(const Cluster& cluster) {
-  for (const NodeType& type : cluster.kinds()) {
-    std::vector<std::int32_t> adapters;
-    for (const LinkPath& path : type.to_network) adapters.push_back(path.empty() ? -1 : path.back());
-    std::sort(adapters.begin(), adapters.end());
-    if (adapters.empty() || std::adjacent_find(adapters.begin(), adapters.end()) != adapters.end()) return false;
-  }
-  return true;
-}
-
-/// [logical rank] FLOP/s of the slowest device that runs a part of it
-std::vector<double> speeds_of(const Cluster& cluster, const RankMap& map) {
-  std::vector<double> speeds(static_cast<std::size_t>(map.logical_ranks()), 0);
-  for (int r = 0; r < cluster.ranks(); ++r) {
-    double& slowest = speeds[static_cast<std::size_t>(map.place(Rank{r}).logical)];
-    const double speed = cluster.device(Rank{r}).peak.value();
-    slowest = slowest > 0 ? std::min(slowest, speed) : speed;
-  }
-  return speeds;
-}
-
-}  // namespace
-
-Schedule logical_schedule(const Problem& problem, const std::string& schedule, const ScheduleOptions& options,
-                          std::int64_t size) {
-  Bytes memory;  // of the smallest device; without a model none is counted
-  if (problem.model) {
-    memory = problem.cluster.device(Rank{0}).memory;
-    for (int r = 1; r < problem.cluster.ranks(); ++r) memory = std::min(memory, problem.cluster.device(Rank{r}).memory);
-  }
-  const DeviceGroups nodes = problem.cluster.groups_by_node();
-  const RankMap map{problem.layout, problem.cluster.ranks()};
-  const bool by_device = std::holds_alternative<RooflineCost>(problem.cost);
-  return build_schedule(schedule,
-                        {.workload = problem.workload(size, problem.layout.data),
-                         .nodes = problem.layout.is_plain() ? nodes : map.logical_nodes(nodes),
-                         .options = options,
-                         .device_memory = usable_part(memory, problem.usable_memory) * problem.layout.per_logical_rank(),
-                         .speeds = by_device ? speeds_of(problem.cluster, map) : std::vector<double>{},
-                         .own_adapters = have_own_adapters(problem.cluster)});
-}
-
-Prediction predict(const Problem& problem, const std::string& schedule, const ScheduleOptions& options, std::int64_t size) {
-  Schedule logical = logical_schedule(problem, schedule, options, size);
-  const Workload whole = problem.workload(size);
-  std::string refusal;
-  if (problem.fold == Fold::on || (problem.fold == Fold::automatic && !problem.layout.is_plain())) {
-    if (std::optional<Prediction> folded = predict_folded(problem, logical, whole, refusal)) return *std::move(folded);
-    if (problem.fold == Fold::on) {
-      throw InputError(concat("--fold on: ", refusal, ", so folding would not be exact; --fold auto simulates it in full"));
-    }
-  }
-  const RankMap map{problem.layout, problem.cluster.ranks()};
-  Prediction full =
-      predict(problem, problem.layout.is_plain() ? std::move(logical) : compose(logical, whole, problem.layout, map));
-  full.summary.folding.refusal = std::move(refusal);
-  return full;
-}
-
-Prediction predict_best(const Problem& problem, const std::string& schedule, const ScheduleOptions& options) {
-  std::optional<Prediction> best;
-  for (const std::int64_t size : problem.microbatch_sizes()) {
-    Prediction next = predict(problem, schedule, options, size);
-    const bool fits = next.summary.out_of_memory.empty();
-    if (!best || (fits && (next.summary.makespan < best->summary.makespan || !best->summary.out_of_memory.empty()))) {
-      best = std::move(next);
-    }
-    if (!fits) break;  // a larger microbatch keeps more
-  }
-  return std::move(*best);
-}
-
-std::string describe(const Cost& cost) {
-  if (const auto* fixed = std::get_if<FixedCost>(&cost)) {
-    return fmt::format("fixed times: forward {}, backward input {}, backward weight {}, transfer {}",
-                       format_duration(fixed->forward), format_duration(fixed->backward_input),
-                       format_duration(fixed->backward_weight), format_duration(fixed->transfer));
-  }
-  if (std::holds_alternative<MeasuredCost>(cost)) return "measured times";
-  const auto& roofline = std::get<RooflineCost>(cost);
-  return fmt::format("roofline: {} of the matrix peak, {} of the memory bandwidth{}", format_percent(roofline.utilization, 0),
-                     format_percent(roofline.memory_utilization, 0),
-                     roofline.nccl_collectives ? "; collectives as NCCL's tuner chooses" : "");
-}
-
-std::string describe(const Problem& problem) {
-  const Cluster& cluster = problem.cluster;
-  std::string text = fmt::format(
-      "cluster  {}: {} {}, {} devices ({}, {}{})\n", cluster.name(), cluster.nodes(), cluster.nodes() == 1 ? "node" : "nodes",
-      cluster.ranks(), cluster.device(Rank{0}).name, format_memory(cluster.device(Rank{0}).memory),
-      problem.usable_memory < 1 ? concat(", ", format_percent(problem.usable_memory, 0), " of it to plan with") : "");
-  if (problem.model) {
-    const Transformer& model = *problem.model;
-    text += fmt::format("model    {}: {} parameters, {}; {} tokens a sequence, ", model.name, format_count(model.parameters()),
-                        name(model.dtype), format_count(problem.sequence));
-    text += problem.microbatches > 0 ? fmt::format("{} microbatches", format_count(problem.microbatches))
-                                     : fmt::format("{} sequences an iteration", format_count(problem.global_batch));
-    text += fmt::format(", recomputation {}\n", name(problem.recompute));
-  } else {
-    text += fmt::format("model    none: one stage a device, {} microbatches\n", format_count(problem.microbatches));
-  }
-  return text + "cost     " + describe(problem.cost) + "\n";
 }
 
 }  // namespace tawpipe::sim

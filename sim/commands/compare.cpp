@@ -10,16 +10,17 @@
 #include "output.hpp"
 #include "tawpipe/report/formatters.hpp"
 #include "tawpipe/report/summary_json.hpp"
+#include "tawpipe/search/predict.hpp"
 
 namespace tawpipe::sim {
 
 namespace {
 
 /// Runs the entries on all cores. Results keep the entries' order.
-std::vector<Summary> run_all(const Problem& problem, const std::vector<Entry>& all) {
+std::vector<Summary> run_all(const Problem& problem, const std::vector<ScheduleChoice>& all) {
   std::vector<Summary> results(all.size());
-  in_parallel(all.size(), "simulating",
-              [&](std::size_t i) { results[i] = predict_best(problem, all[i].schedule, all[i].options).summary; });
+  const Predictor predictor{problem, shipped()};
+  in_parallel(all.size(), "simulating", [&](std::size_t i) { results[i] = predictor.best(all[i]).summary; });
   return results;
 }
 
@@ -32,7 +33,7 @@ Bytes fullest(const Summary& summary) {
 }
 
 /// The options as a reader needs them: those with another value in another line, or given.
-std::string notable_options(const Summary& summary, const Entry& entry) {
+std::string notable_options(const Summary& summary, const ScheduleChoice& entry) {
   std::string text;
   for (const auto& [key, value] : summary.options) {
     const bool blocking = key == "overlap" && value == "off";
@@ -42,7 +43,7 @@ std::string notable_options(const Summary& summary, const Entry& entry) {
   return text;
 }
 
-std::string table_text(const std::vector<Summary>& results, const std::vector<Entry>& all,
+std::string table_text(const std::vector<Summary>& results, const std::vector<ScheduleChoice>& all,
                        const std::vector<std::size_t>& order) {
   const bool with_model = !results[0].model.empty();
   double best = 0;
@@ -92,7 +93,7 @@ std::string table_text(const std::vector<Summary>& results, const std::vector<En
 }  // namespace
 
 int run_compare(const Request& request, const std::vector<std::string>& schedules, bool overlapped) {
-  const std::vector<Entry> all = parse_entries(schedules, parse_options(request.options), overlapped);
+  const std::vector<ScheduleChoice> all = parse_entries(schedules, parse_options(request.options), overlapped);
   Problem problem = resolve(request, true);
   problem.fold = Fold::automatic;
   std::optional<OutputFile> file;  // opened first, so that a path that cannot be written is found before the work

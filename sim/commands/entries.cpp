@@ -8,8 +8,8 @@ namespace tawpipe::sim {
 namespace {
 
 /// "1f1b:overlap=on" with the options given for all, as far as the schedule has them.
-Entry parse_entry(const std::string& text, const ScheduleOptions& for_all, bool overlapped) {
-  Entry entry;
+ScheduleChoice parse_entry(const std::string& text, const ScheduleOptions& for_all, bool overlapped) {
+  ScheduleChoice entry;
   std::size_t begin = text.find(':');
   entry.schedule = text.substr(0, begin);
   const ScheduleInfo& info = shipped().info(entry.schedule);
@@ -33,8 +33,9 @@ Entry parse_entry(const std::string& text, const ScheduleOptions& for_all, bool 
 
 }  // namespace
 
-std::vector<Entry> parse_entries(const std::vector<std::string>& schedules, const ScheduleOptions& for_all, bool overlapped) {
-  std::vector<Entry> all;
+std::vector<ScheduleChoice> parse_entries(const std::vector<std::string>& schedules, const ScheduleOptions& for_all,
+                                          bool overlapped) {
+  std::vector<ScheduleChoice> all;
   for (const auto& text : schedules) {
     if (text == "all") {
       for (const auto& info : shipped().schedules()) all.push_back(parse_entry(info.name, for_all, overlapped));
@@ -43,15 +44,15 @@ std::vector<Entry> parse_entries(const std::vector<std::string>& schedules, cons
     }
   }
   for (const auto& [key, value] : for_all) {
-    const bool used =
-        std::any_of(all.begin(), all.end(), [&, name = key](const Entry& entry) { return entry.options.contains(name); });
+    const bool used = std::any_of(all.begin(), all.end(),
+                                  [&, name = key](const ScheduleChoice& entry) { return entry.options.contains(name); });
     if (!used)
       throw InputError(concat("none of the schedules compared has an option ", quote(key), "; see tawpipe list schedules"));
   }
   return all;
 }
 
-std::string entry_label(const Entry& entry) {
+std::string entry_label(const ScheduleChoice& entry) {
   std::string label = entry.schedule;
   for (const auto& [key, value] : entry.options) label += concat(":", key, "=", value);
   return label;

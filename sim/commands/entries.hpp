@@ -9,18 +9,13 @@
 
 namespace tawpipe::sim {
 
-/// One schedule with its options.
-struct Entry {
-  std::string schedule;
-  ScheduleOptions options;
-};
-
 /// @param for_all  options that each schedule gets that has them
 /// @param overlapped  those that let a schedule's communication overlap too
 /// @throws InputError  for an unknown name, or an option that none of the schedules has.
-std::vector<Entry> parse_entries(const std::vector<std::string>& schedules, const ScheduleOptions& for_all, bool overlapped);
+std::vector<ScheduleChoice> parse_entries(const std::vector<std::string>& schedules, const ScheduleOptions& for_all,
+                                          bool overlapped);
 
 /// "tawpipe:buffers=3", as it was named.
-std::string entry_label(const Entry& entry);
+std::string entry_label(const ScheduleChoice& entry);
 
 }  // namespace tawpipe::sim

@@ -35,8 +35,10 @@ Schedule requested_schedule(const Request& request) {
     }
     return load_schedule_file(request, std::move(file)).schedule;
   }
-  const ScheduleOptions options = named_schedule_options(request, " or --schedule-file");
-  return predict_best(resolve(request, false), request.schedule, options).schedule;
+  const ScheduleChoice choice = named_schedule(request, " or --schedule-file");
+  Problem problem = resolve(request, false);
+  problem.schedules = {choice};
+  return predict(problem).schedule;
 }
 
 }  // namespace
@@ -110,7 +112,7 @@ Schedule make_schedule(ScheduleFile file, const Problem& problem) {
   }
   check_ranks(static_cast<int>(file.rows->ranks.size()));
   std::optional<Workload> workload;
-  if (problem.model) workload = problem.workload(problem.microbatch_size.value_or(1));
+  if (problem.model) workload = problem.workload(problem.candidate_sizes().front());
   // PyTorch's runtime posts sends and receives beside the computations.
   return pytorch_pipeline(*file.rows, workload, {.overlap = true}, source);
 }

@@ -132,9 +132,10 @@ int run_graph_simulate(const GraphRequest& request) {
 
 int run_graph_export(const Request& request, const std::string& out) {
   if (out.empty()) throw InputError("--out is missing; give a file such as graph.tg, or - for standard output");
-  const ScheduleOptions options = named_schedule_options(request);
-  const Problem problem = resolve(request, false);
-  const Prediction prediction = predict_best(problem, request.schedule, options);
+  const ScheduleChoice choice = named_schedule(request);
+  Problem problem = resolve(request, false);
+  problem.schedules = {choice};
+  const Prediction prediction = predict(problem);
   const ExportedTaskGraph exported =
       std::visit([&](const auto& cost) { return export_task_graph(prediction.schedule, problem.cluster, cost); }, problem.cost);
   OutputFile file{out};

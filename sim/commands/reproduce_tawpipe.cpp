@@ -43,22 +43,19 @@ Summary predict_setup(const Setup& setup, double usable_memory) {
   model.loss_in_float32 = variant.loss_in_float32;
   Problem problem{.cluster = cluster_named(concat("a800x24-10gbe*", setup.nodes)), .model = model, .cost = RooflineCost{}};
   std::get<RooflineCost>(problem.cost).utilization = published::tawpipe_efficiency(setup.hidden);
+  problem.schedules = {{std::string{variant.schedule}, parse_options(variant.options)}};
   problem.sequence = setup.sequence;
   problem.global_batch = setup.batch;
   problem.usable_memory = usable_memory;
-  const ScheduleOptions options = parse_options(variant.options);
-  const std::string schedule{variant.schedule};
   if (const int told = published::tawpipe_microbatch(setup.variant, setup.hidden); told > 0) {
-    return predict(problem, schedule, options, told).summary;
+    problem.microbatch_sizes = {told};
+  } else {
+    const std::int64_t most = std::max<std::int64_t>(1, published::tawpipe_microbatch_tokens / setup.sequence);
+    for (std::int64_t size = 1; setup.batch % (size * problem.cluster.ranks()) == 0 && size <= most; size *= 2) {
+      problem.microbatch_sizes.push_back(size);
+    }
   }
-  std::optional<Summary> best;
-  const std::int64_t most = published::tawpipe_microbatch_tokens / setup.sequence;
-  for (std::int64_t size = 1; setup.batch % (size * problem.cluster.ranks()) == 0 && (size == 1 || size <= most); size *= 2) {
-    Summary next = predict(problem, schedule, options, size).summary;
-    if (!next.out_of_memory.empty() && best) break;
-    if (!best || next.makespan < best->makespan) best = std::move(next);
-  }
-  return std::move(*best);
+  return predict(problem).summary;
 }
 
 double memory_gib(const Summary& summary) {

@@ -83,11 +83,12 @@ std::vector<Change> possible_changes(const Problem& problem, const Schedule& sch
 }  // namespace
 
 int run_sensitivity(const Request& request) {
-  const ScheduleOptions options = named_schedule_options(request);
-  const Problem problem = resolve(request, false);
+  const ScheduleChoice choice = named_schedule(request);
+  Problem problem = resolve(request, false);
+  problem.schedules = {choice};
   std::optional<OutputFile> file;
   if (!request.json.empty()) file.emplace(request.json);
-  const Prediction base = predict_best(problem, request.schedule, options);
+  const Prediction base = predict(problem);
   std::vector<Change> changes = possible_changes(problem, base.schedule);
   in_parallel(changes.size(), "sensitivity",
               [&](std::size_t i) { changes[i].makespan = makespan_with(problem, base.schedule, changes[i]); });
@@ -118,15 +119,16 @@ int run_sensitivity(const Request& request) {
 }
 
 int run_spread(const Request& request, int runs) {
-  const ScheduleOptions options = named_schedule_options(request);
+  const ScheduleChoice choice = named_schedule(request);
   if (runs < 2) throw InputError("--spread needs 2 runs or more");
   Problem problem = resolve(request, false);
+  problem.schedules = {choice};
   if (!problem.noise.is_random()) problem.noise.jitter = 0.01;
   std::optional<OutputFile> file;
   if (!request.json.empty()) file.emplace(request.json);
   Problem quiet = problem;
   quiet.noise = {};
-  const Prediction base = predict_best(quiet, request.schedule, options);
+  const Prediction base = predict(quiet);
   std::vector<std::array<double, 4>> figures(static_cast<std::size_t>(runs));
   in_parallel(figures.size(), "repeating", [&](std::size_t i) {
     Problem one = problem;

@@ -1,6 +1,7 @@
 // `tawpipe simulate`: one schedule, predicted.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <optional>
 #include <utility>
@@ -92,7 +93,9 @@ struct Outputs {
 };
 
 void complain_of_memory(const Summary& summary) {
-  const auto rank = index(summary.out_of_memory.front());
+  const auto rank = index(*std::max_element(summary.out_of_memory.begin(), summary.out_of_memory.end(), [&](Rank a, Rank b) {
+    return summary.peak_memory[index(a)].total < summary.peak_memory[index(b)].total;
+  }));
   const bool partly = summary.usable_memory < 1;
   std::string advice = summary.microbatch_size > 1 ? "a smaller --microbatch, more devices" : "more devices";
   if (summary.recompute != "full") advice += ", --recompute full";
@@ -115,8 +118,8 @@ int run_simulate(const Request& given) {
     throw InputError("--fold on simulates some of the tasks; --timeline, --trace and --schedule-file need all: leave one out");
   }
   if (every_task && request.fold == "auto") request.fold = "off";
-  ScheduleOptions options;
-  if (request.schedule_file.empty()) options = named_schedule_options(request, ", --schedule-file or --graph");
+  std::vector<ScheduleChoice> schedules;
+  if (request.schedule_file.empty()) schedules = {named_schedule(request, ", --schedule-file or --graph")};
   const std::initializer_list<OutputFlag> paths{
       {"--json", request.json}, {"--timeline", request.timeline}, {"--trace", request.trace}};
   check_outputs(paths);
@@ -125,13 +128,13 @@ int run_simulate(const Request& given) {
     file = load_schedule_file(request);
     require_runnable(file->schedule);
   }
-  const Problem problem = file ? file->problem : resolve(request, false);
+  Problem problem = file ? std::move(file->problem) : resolve(request, false);
+  problem.schedules = std::move(schedules);
   Outputs outputs;
   if (!request.timeline.empty()) outputs.timeline.emplace(request.timeline);
   if (!request.trace.empty()) outputs.trace.emplace(request.trace);
   if (!request.json.empty()) outputs.json.emplace(request.json);
-  const Prediction prediction =
-      file ? predict(problem, std::move(file->schedule)) : predict_best(problem, request.schedule, options);
+  const Prediction prediction = file ? predict(problem, std::move(file->schedule)) : predict(problem);
   const Summary& summary = prediction.summary;
   if (outputs.timeline) {
     write_timeline_csv(prediction.schedule, prediction.timeline, [&](std::string_view text) { (*outputs.timeline)(text); });
@@ -150,7 +153,7 @@ int run_simulate(const Request& given) {
   }
   if (!any_standard_output(paths))
     write_output("-", describe(problem) + "\n" + summary_text(summary, !problem.layout.is_plain()));
-  if (summary.out_of_memory.empty()) return ok;
+  if (prediction.fits()) return ok;
   complain_of_memory(summary);
   return findings;
 }

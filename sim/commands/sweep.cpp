@@ -66,7 +66,7 @@ Transformer with_shape(const std::string& name, const SweepAxis& axis, int value
 
 class Sweep {
  public:
-  Sweep(const SweepRequest& request, std::vector<SweepAxis> axes, std::vector<Entry> entries)
+  Sweep(const SweepRequest& request, std::vector<SweepAxis> axes, std::vector<ScheduleChoice> entries)
       : request_{request}, axes_{std::move(axes)}, entries_{std::move(entries)} {
     std::size_t count = 1;
     for (const SweepAxis& axis : axes_) {
@@ -250,7 +250,7 @@ class Sweep {
     return problem;
   }
 
-  SweepRow row_at(const Point& point, const Entry& entry) const {
+  SweepRow row_at(const Point& point, const ScheduleChoice& entry) const {
     SweepRow row;
     try {
       ScheduleOptions options = entry.options;
@@ -261,7 +261,9 @@ class Sweep {
         const bool has = std::any_of(known.begin(), known.end(), [&](const OptionInfo& info) { return info.name == key; });
         if (has) options[key] = value_text(axes_[a], point[a]);
       }
-      const Summary summary = predict_best(problem_at(point), entry.schedule, options).summary;
+      Problem problem = problem_at(point);
+      problem.schedules = {{entry.schedule, std::move(options)}};
+      const Summary summary = predict(problem).summary;
       row.tokens = summary.tokens_per_device_per_second;
       row.makespan_s = to_seconds(summary.makespan);
       row.mfu = summary.mfu;
@@ -278,7 +280,7 @@ class Sweep {
   }
 
   /// Negative where the first is faster. Work done is the same at one point, so times compare as speeds do.
-  double lead(const Point& point, const Entry& first, const Entry& second) const {
+  double lead(const Point& point, const ScheduleChoice& first, const ScheduleChoice& second) const {
     return row_at(point, first).makespan_s - row_at(point, second).makespan_s;
   }
 
@@ -327,8 +329,8 @@ class Sweep {
           const bool first_before = makespan(p, i).makespan_s < makespan(p, j).makespan_s;
           const bool rising = points_[p][along] < points_[p + stride][along];
           // The one that is faster on the low side of the crossing overtakes below it.
-          const Entry& below = entries_[first_before == rising ? i : j];
-          const Entry& above = entries_[first_before == rising ? j : i];
+          const ScheduleChoice& below = entries_[first_before == rising ? i : j];
+          const ScheduleChoice& above = entries_[first_before == rising ? j : i];
           std::string line = fmt::format("{} overtakes {} below {} {}", entry_label(below), entry_label(above), axis.parameter,
                                          value_text(axis, at));
           std::string where;
@@ -343,7 +345,7 @@ class Sweep {
 
   const SweepRequest& request_;
   std::vector<SweepAxis> axes_;
-  std::vector<Entry> entries_;
+  std::vector<ScheduleChoice> entries_;
   std::vector<Point> points_;
   std::vector<SweepRow> rows_;  ///< [point * entries + entry]
   std::vector<std::string> crossovers_;

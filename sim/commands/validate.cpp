@@ -58,7 +58,7 @@ Diagnostics validate(const Problem& problem, const Prediction& prediction) {
 int run_validate(const Request& request, const OrderRequest& how) {
   std::optional<FileProblem> given;
   std::optional<OrderReport> order;
-  ScheduleOptions options;
+  std::vector<ScheduleChoice> schedules;
   std::optional<OutputFile> file;  // opened first, so that a path that cannot be written is found before the work
   const auto open = [&] {
     if (!request.json.empty()) file.emplace(request.json);
@@ -69,7 +69,7 @@ int run_validate(const Request& request, const OrderRequest& how) {
     file->finish();
   };
   if (request.schedule_file.empty()) {
-    options = named_schedule_options(request, " or --schedule-file");
+    schedules = {named_schedule(request, " or --schedule-file")};
   } else {
     ScheduleFile read = read_schedule_file(request.schedule_file);
     if (has_order(read)) {
@@ -84,10 +84,11 @@ int run_validate(const Request& request, const OrderRequest& how) {
     }
     given = load_schedule_file(request, std::move(read));
   }
-  const Problem problem = given ? given->problem : resolve(request, false);
+  Problem problem = given ? std::move(given->problem) : resolve(request, false);
+  problem.schedules = std::move(schedules);
   if (!file) open();
   std::optional<Prediction> prediction;
-  if (!given) prediction = predict_best(problem, request.schedule, options);
+  if (!given) prediction = predict(problem);
   const Schedule& schedule = given ? given->schedule : prediction->schedule;
   const Diagnostics found = given ? tawpipe::validate(schedule) : validate(problem, *prediction);
   nlohmann::ordered_json json = report_json(schedule, found);

@@ -158,7 +158,7 @@ TEST_CASE("folded and full simulations of random composed schedules give the sam
       std::visit(
           [&](const auto& cost) {
             const Workload whole = drawn.workload(drawn.layout.data);
-            const FoldedSimulation folded = simulate_folded(logical, whole, drawn.layout, drawn.cluster, cost);
+            const FoldedSimulation folded = simulate_folded(logical, whole, drawn.layout, map, drawn.cluster, cost);
             if (!folded.run) {
               REQUIRE(!folded.refusal.empty());
               ++refused;

@@ -42,9 +42,8 @@ inline std::vector<FoldAxes> fold_choices(const Layout& layout) {
 /// copies provably do the same at the same time. Folds the axes that leave least to simulate.
 /// @pre as folded_cost(): `cost` does not ask which task a computation is
 template <CostModel Cost>
-FoldedSimulation simulate_folded(const Schedule& logical, const Workload& whole, const Layout& layout, const Cluster& cluster,
-                                 const Cost& cost) {
-  const RankMap map{layout, cluster.ranks()};
+FoldedSimulation simulate_folded(const Schedule& logical, const Workload& whole, const Layout& layout, const RankMap& map,
+                                 const Cluster& cluster, const Cost& cost) {
   FoldedSimulation result;
   if (layout.is_plain()) result.refusal = "the layout has no copies";
   for (const FoldAxes& axes : fold_choices(layout)) {

@@ -18,7 +18,7 @@ namespace {
 FoldedSimulation fold(const Cluster& cluster, const Layout& layout) {
   const RankMap map{layout, cluster.ranks()};
   const Schedule logical = schedules::gpipe(support::transformer(4, 2), map.logical_ranks(), {.overlap = true});
-  return simulate_folded(logical, support::transformer(4, 2 * layout.data), layout, cluster, RooflineCost{});
+  return simulate_folded(logical, support::transformer(4, 2 * layout.data), layout, map, cluster, RooflineCost{});
 }
 
 }  // namespace

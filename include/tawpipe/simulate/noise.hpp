@@ -1,5 +1,5 @@
 // What an even prediction leaves out: kernels that vary, slow devices, computation slowed by communication beside it.
-// Not: the simulation (simulate/simulate.hpp).
+// Not: the simulation itself (simulate/simulate.hpp).
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,9 @@
 #include "tawpipe/core/parse_number.hpp"
 #include "tawpipe/core/splitmix64.hpp"
 #include "tawpipe/core/text.hpp"
+#include "tawpipe/cost/task_factors.hpp"
 #include "tawpipe/schedule/schedule.hpp"
+#include "tawpipe/simulate/simulate.hpp"
 #include "tawpipe/timeline/timeline.hpp"
 
 namespace tawpipe::inline v0 {
@@ -147,6 +149,24 @@ inline std::vector<double> communication_beside(const Schedule& schedule, const 
     part[t] = static_cast<double>(beside) / static_cast<double>(end - start);
   }
   return part;
+}
+
+/// As simulate(), disturbed by `noise`. Interference changes when tasks meet, and so itself: it is counted anew three times.
+template <CostModel Cost>
+Timeline simulate(const Schedule& schedule, const Cluster& cluster, const Cost& cost, const Noise& noise) {
+  if (noise.is_none()) return simulate(schedule, cluster, cost);
+  const std::vector<double> drawn = noise_factors(schedule, noise);
+  const auto message = [&noise](const Task& task) { return message_factor(noise, task); };
+  const auto run = [&](const std::vector<double>& factors) {
+    return simulate(schedule, cluster, FactoredCost<Cost, decltype(message)>{cost, factors, message});
+  };
+  Timeline timeline = run(drawn);
+  for (int round = 0; round < 3 && noise.interference > 0; ++round) {
+    std::vector<double> factors = drawn;
+    add_interference(factors, communication_beside(schedule, timeline), noise.interference);
+    timeline = run(factors);
+  }
+  return timeline;
 }
 
 }  // namespace tawpipe

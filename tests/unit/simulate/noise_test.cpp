@@ -1,6 +1,6 @@
-// Tests of plan/noise.hpp and cost/task_factors.hpp.
+// Tests of simulate/noise.hpp and cost/task_factors.hpp.
 // Not: the flags (tests/cli/instruments_test.cpp).
-#include "tawpipe/plan/noise.hpp"
+#include "tawpipe/simulate/noise.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,0 +1,167 @@
+// The one call: a problem in, the best schedule and microbatch with its timeline and summary out.
+// Not: the problem (search/problem.hpp) nor how its schedules are found by name (schedule/registry.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "tawpipe/schedule/compose.hpp"
+#include "tawpipe/schedule/registry.hpp"
+#include "tawpipe/search/problem.hpp"
+#include "tawpipe/simulate/folding.hpp"
+
+namespace tawpipe::inline v0 {
+
+/// What is predicted for `schedule`, as it is, on the problem's cluster: with its cost, noise and usable memory only.
+/// @throws InputError  if it needs more ranks than there are, or the times were measured for other work.
+inline Prediction predict(const Problem& problem, Schedule schedule) {
+  if (const auto* measured = std::get_if<MeasuredCost>(&problem.cost)) measured->check(schedule.workload());
+  Timeline timeline =
+      std::visit([&](const auto& cost) { return simulate(schedule, problem.cluster, cost, problem.noise); }, problem.cost);
+  Summary summary = summarize(schedule, problem.cluster, timeline, problem.usable_memory);
+  return {std::move(schedule), std::move(timeline), std::move(summary)};
+}
+
+/// A problem with what follows from it, each derived once. May be shared between threads.
+class Predictor {
+ public:
+  /// Both must outlive it. @throws InputError  for a problem that cannot be (Problem::check).
+  Predictor(const Problem& problem, const Registry& registry)
+      : problem_{problem},
+        registry_{registry},
+        map_{problem.layout, problem.cluster.ranks()},
+        nodes_{problem.cluster.groups_by_node()},
+        own_adapters_{have_own_adapters(problem.cluster)} {
+    problem.check();
+    for (const std::int64_t size : problem.candidate_sizes()) {
+      works_.push_back({problem.workload(size), problem.workload(size, problem.layout.data)});
+    }
+    if (!problem.layout.is_plain()) nodes_ = map_.logical_nodes(nodes_);
+    if (std::holds_alternative<RooflineCost>(problem.cost)) speeds_ = speeds_of(problem.cluster, map_);
+    if (problem.model) memory_ = usable_part(smallest_memory(problem.cluster), problem.usable_memory);
+  }
+
+  /// The best over the problem's schedules: the fastest of those that fit; where none fits, the first.
+  /// @throws InputError  for a schedule or option that the registry does not know, or a size that a schedule cannot have.
+  Prediction best() const {
+    std::optional<Prediction> best;
+    for (const ScheduleChoice& choice : problem_.schedules) keep_better(best, this->best(choice));
+    if (!best) throw InputError("the problem names no schedule to predict");
+    return *std::move(best);
+  }
+
+  /// The best over the microbatch sizes: the fastest of those that fit; where none fits, the smallest.
+  Prediction best(const ScheduleChoice& choice) const {
+    std::optional<Prediction> best;
+    for (const Work& work : works_) {
+      Prediction next = predict(choice, work);
+      const bool fits = next.fits();
+      keep_better(best, std::move(next));
+      if (!fits) break;  // a larger microbatch keeps more
+    }
+    return *std::move(best);
+  }
+
+ private:
+  /// With one microbatch size, of all devices and of one replica.
+  struct Work {
+    Workload whole;
+    Workload replica;
+  };
+
+  static void keep_better(std::optional<Prediction>& best, Prediction next) {
+    if (!best || (next.fits() && (next.summary.makespan < best->summary.makespan || !best->fits()))) best = std::move(next);
+  }
+
+  static Bytes smallest_memory(const Cluster& cluster) {
+    Bytes memory = cluster.device(Rank{0}).memory;
+    for (int r = 1; r < cluster.ranks(); ++r) memory = std::min(memory, cluster.device(Rank{r}).memory);
+    return memory;
+  }
+
+  /// Whether each device leaves its node by an adapter that no other device of the node uses.
+  static bool have_own_adapters(const Cluster& cluster) {
+    for (const NodeType& type : cluster.kinds()) {
+      std::vector<std::int32_t> adapters;
+      for (const LinkPath& path : type.to_network) adapters.push_back(path.empty() ? -1 : path.back());
+      std::sort(adapters.begin(), adapters.end());
+      if (adapters.empty() || std::adjacent_find(adapters.begin(), adapters.end()) != adapters.end()) return false;
+    }
+    return true;
+  }
+
+  /// [logical rank] FLOP/s of the slowest device that runs a part of it
+  static std::vector<double> speeds_of(const Cluster& cluster, const RankMap& map) {
+    std::vector<double> speeds(static_cast<std::size_t>(map.logical_ranks()), 0);
+    for (int r = 0; r < cluster.ranks(); ++r) {
+      double& slowest = speeds[static_cast<std::size_t>(map.place(Rank{r}).logical)];
+      const double speed = cluster.device(Rank{r}).peak.value();
+      slowest = slowest > 0 ? std::min(slowest, speed) : speed;
+    }
+    return speeds;
+  }
+
+  Prediction predict(const ScheduleChoice& choice, const Work& work) const {
+    const Layout& layout = problem_.layout;
+    Schedule logical = registry_.build(choice.schedule, {.workload = work.replica,
+                                                         .nodes = nodes_,
+                                                         .options = choice.options,
+                                                         .device_memory = memory_ * layout.per_logical_rank(),
+                                                         .speeds = speeds_,
+                                                         .own_adapters = own_adapters_});
+    std::string refusal;
+    if (problem_.fold == Fold::on || (problem_.fold == Fold::automatic && !layout.is_plain())) {
+      if (std::optional<Prediction> folded = predict_folded(logical, work.whole, refusal)) return *std::move(folded);
+      if (problem_.fold == Fold::on) {
+        throw InputError(concat("fold on: ", refusal, ", so folding would not be exact; fold auto simulates it in full"));
+      }
+    }
+    Prediction full =
+        tawpipe::predict(problem_, layout.is_plain() ? std::move(logical) : compose(logical, work.whole, layout, map_));
+    full.summary.folding.refusal = std::move(refusal);
+    return full;
+  }
+
+  /// The prediction by kept copies, if it is exact; otherwise `refusal` says why not.
+  std::optional<Prediction> predict_folded(const Schedule& logical, const Workload& whole, std::string& refusal) const {
+    if (!problem_.noise.is_none()) {
+      refusal = "noise is drawn for each device";
+      return std::nullopt;
+    }
+    if (const auto* measured = std::get_if<MeasuredCost>(&problem_.cost)) measured->check(whole);
+    FoldedSimulation folded = std::visit(
+        [&](const auto& cost) { return simulate_folded(logical, whole, problem_.layout, map_, problem_.cluster, cost); },
+        problem_.cost);
+    refusal = std::move(folded.refusal);
+    if (!folded.run) return std::nullopt;
+    Summary summary = summarize(folded.run->schedule, problem_.cluster, folded.run->timeline, problem_.usable_memory);
+    summary.folding.refusal = refusal;
+    return Prediction{std::move(folded.run->schedule.schedule), std::move(folded.run->timeline), std::move(summary)};
+  }
+
+  const Problem& problem_;
+  const Registry& registry_;
+  RankMap map_;
+  DeviceGroups nodes_;  ///< as a replica's schedule sees them
+  bool own_adapters_;
+  std::vector<double> speeds_;  ///< [logical rank]; empty where times do not follow from the devices
+  Bytes memory_;                ///< usable, of the smallest device; 0 without a model
+  std::vector<Work> works_;     ///< by microbatch size
+};
+
+/// The best of the problem's schedules and microbatch sizes (Predictor::best).
+///
+/// Example:
+/// ```cpp
+/// const tawpipe::Problem problem{.cluster = cluster, .model = model, .sequence = 4096, .global_batch = 512,
+///                                .schedules = {{"tawpipe"}, {"1f1b", {{"overlap", "on"}}}}};
+/// const tawpipe::Prediction best = predict(problem, tawpipe::shipped_schedules());
+/// ```
+inline Prediction predict(const Problem& problem, const Registry& registry) { return Predictor{problem, registry}.best(); }
+
+}  // namespace tawpipe

@@ -1,0 +1,125 @@
+// What is to be predicted, and what was: a cluster, a model, a batch and schedules to choose from; the best of them.
+// Not: how it is found (search/predict.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "tawpipe/analysis/memory.hpp"
+#include "tawpipe/analysis/summary.hpp"
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/text.hpp"
+#include "tawpipe/cost/fixed.hpp"
+#include "tawpipe/cost/measured.hpp"
+#include "tawpipe/cost/roofline.hpp"
+#include "tawpipe/model/workload.hpp"
+#include "tawpipe/schedule/layout.hpp"
+#include "tawpipe/schedule/schedule.hpp"
+#include "tawpipe/schedule/schedules/option_field.hpp"
+#include "tawpipe/simulate/noise.hpp"
+#include "tawpipe/timeline/timeline.hpp"
+#include "tawpipe/topology/cluster.hpp"
+
+namespace tawpipe::inline v0 {
+
+using Cost = std::variant<RooflineCost, FixedCost, MeasuredCost>;
+
+/// Whether copies that do the same are simulated once (simulate/folding.hpp).
+enum class Fold {
+  off,
+  automatic,  ///< where it is exact
+  on,         ///< or an error that says why it is not
+};
+
+/// A schedule of a registry, with options other than its defaults.
+struct ScheduleChoice {
+  std::string schedule;
+  ScheduleOptions options = {};
+};
+
+/// One training iteration on a cluster, and what may be chosen for it.
+struct Problem {
+  Cluster cluster;
+  std::optional<Transformer> model = std::nullopt;  ///< none: equal stages; needs `microbatches` and a FixedCost
+  std::int64_t sequence = 0;                        ///< tokens
+  std::int64_t global_batch = 0;                    ///< sequences; with microbatches == 0
+  std::int64_t microbatches = 0;                    ///< in place of the global batch
+  std::vector<std::int64_t> microbatch_sizes = {};  ///< to choose from, ascending; empty: candidate_sizes()
+  std::vector<ScheduleChoice> schedules = {};       ///< to choose from
+  Cost cost = RooflineCost{};
+  Recompute recompute = Recompute::full;
+  Layout layout = {};  ///< tensor, context and data parallelism around the schedule
+  ParameterBytes parameter_bytes = {};
+  double usable_memory = usable_memory_share;  ///< fraction of a device's memory that may be needed
+  Noise noise = {};
+  Fold fold = Fold::automatic;
+
+  /// The work of all devices with `size` sequences a microbatch.
+  Workload workload(std::int64_t size) const { return workload(size, 1); }
+
+  /// One replica's of `replicas`. @throws InputError  if the microbatches cannot be shared out equally.
+  Workload workload(std::int64_t size, int replicas) const {
+    const std::int64_t count = microbatches_of(size);
+    if (count % replicas != 0) {
+      throw InputError(concat(count, " microbatches cannot be shared equally by ", replicas,
+                              " data-parallel replicas; choose a multiple of ", replicas));
+    }
+    const int devices = cluster.ranks() / (layout.per_logical_rank() * layout.data);
+    if (!model) return Workload::abstract(devices, count / replicas);
+    Workload work{*model, Batch{.sequence = sequence, .microbatch_size = size, .global_batch = count / replicas * size},
+                  recompute};
+    work.over_devices(devices).parameter_bytes(parameter_bytes);
+    return work;
+  }
+
+  /// The microbatch sizes to try: those given, or the divisors of the global batch that give all replicas equally many.
+  std::vector<std::int64_t> candidate_sizes() const {
+    if (!microbatch_sizes.empty()) return microbatch_sizes;
+    if (microbatches > 0 || !model) return {1};
+    std::vector<std::int64_t> sizes;
+    for (std::int64_t size = 1; size * size <= global_batch; ++size) {
+      if (global_batch % size != 0) continue;
+      sizes.push_back(size);
+      if (size * size != global_batch) sizes.push_back(global_batch / size);
+    }
+    // Beyond this many tokens a microbatch no device holds even its logits; Batch refuses it.
+    const std::int64_t most = std::max<std::int64_t>(1, (std::int64_t{1} << 24) / std::max<std::int64_t>(1, sequence));
+    std::erase_if(sizes, [&](std::int64_t size) { return size > most || (size > 1 && global_batch / size % layout.data != 0); });
+    std::sort(sizes.begin(), sizes.end());
+    return sizes;
+  }
+
+  /// @throws InputError  naming what cannot be, before anything is computed.
+  void check() const {
+    noise.check();
+    RankMap{layout, cluster.ranks()};
+    if (model && global_batch < 1 && microbatches < 1)
+      throw InputError("the problem has neither a global batch nor microbatches");
+    const std::int64_t size = candidate_sizes().front();
+    if (model && microbatches > Batch::max_global_batch / std::max<std::int64_t>(1, size)) {
+      throw InputError(concat(microbatches, " microbatches of ", size, " sequences are too many; the most is ",
+                              Batch::max_global_batch, " sequences"));
+    }
+    workload(size);
+  }
+
+ private:
+  std::int64_t microbatches_of(std::int64_t size) const {
+    return microbatches > 0 || !model ? microbatches : Batch{sequence, size, global_batch}.microbatches();
+  }
+};
+
+/// A schedule with the timeline predicted for it.
+struct Prediction {
+  Schedule schedule;  ///< where it was folded (summary.folding), the kept copies only
+  Timeline timeline;
+  Summary summary;
+
+  bool fits() const { return summary.out_of_memory.empty(); }
+};
+
+}  // namespace tawpipe

@@ -1,0 +1,42 @@
+// The problem in words, as the commands print it above their answers.
+// Not: the answers (commands/).
+#include <fmt/format.h>
+
+#include "request.hpp"
+#include "tawpipe/report/formatters.hpp"
+
+namespace tawpipe::sim {
+
+std::string describe(const Cost& cost) {
+  if (const auto* fixed = std::get_if<FixedCost>(&cost)) {
+    return fmt::format("fixed times: forward {}, backward input {}, backward weight {}, transfer {}",
+                       format_duration(fixed->forward), format_duration(fixed->backward_input),
+                       format_duration(fixed->backward_weight), format_duration(fixed->transfer));
+  }
+  if (std::holds_alternative<MeasuredCost>(cost)) return "measured times";
+  const auto& roofline = std::get<RooflineCost>(cost);
+  return fmt::format("roofline: {} of the matrix peak, {} of the memory bandwidth{}", format_percent(roofline.utilization, 0),
+                     format_percent(roofline.memory_utilization, 0),
+                     roofline.nccl_collectives ? "; collectives as NCCL's tuner chooses" : "");
+}
+
+std::string describe(const Problem& problem) {
+  const Cluster& cluster = problem.cluster;
+  std::string text = fmt::format(
+      "cluster  {}: {} {}, {} devices ({}, {}{})\n", cluster.name(), cluster.nodes(), cluster.nodes() == 1 ? "node" : "nodes",
+      cluster.ranks(), cluster.device(Rank{0}).name, format_memory(cluster.device(Rank{0}).memory),
+      problem.usable_memory < 1 ? concat(", ", format_percent(problem.usable_memory, 0), " of it to plan with") : "");
+  if (problem.model) {
+    const Transformer& model = *problem.model;
+    text += fmt::format("model    {}: {} parameters, {}; {} tokens a sequence, ", model.name, format_count(model.parameters()),
+                        name(model.dtype), format_count(problem.sequence));
+    text += problem.microbatches > 0 ? fmt::format("{} microbatches", format_count(problem.microbatches))
+                                     : fmt::format("{} sequences an iteration", format_count(problem.global_batch));
+    text += fmt::format(", recomputation {}\n", name(problem.recompute));
+  } else {
+    text += fmt::format("model    none: one stage a device, {} microbatches\n", format_count(problem.microbatches));
+  }
+  return text + "cost     " + describe(problem.cost) + "\n";
+}
+
+}  // namespace tawpipe::sim

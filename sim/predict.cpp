@@ -1,0 +1,12 @@
+// Predictions for the commands: the library's call, compiled once.
+// Not: what is asked (request.hpp).
+#include "tawpipe/search/predict.hpp"
+
+#include "request.hpp"
+
+namespace tawpipe::sim {
+
+Prediction predict(const Problem& problem) { return tawpipe::predict(problem, shipped()); }
+Prediction predict(const Problem& problem, Schedule schedule) { return tawpipe::predict(problem, std::move(schedule)); }
+
+}  // namespace tawpipe::sim

@@ -1,0 +1,118 @@
+// Tests of search/predict.hpp and search/problem.hpp: what is chosen, and what is refused.
+// Not: what schedules take (unit/schedule/, unit/simulate/).
+#include "tawpipe/search/predict.hpp"
+
+#include <doctest/doctest.h>
+
+#include <utility>
+#include <vector>
+
+#include "schedules.hpp"
+#include "support/clusters.hpp"
+#include "tawpipe/simulate/simulate.hpp"
+
+using namespace tawpipe;
+using namespace tawpipe::literals;
+
+namespace {
+
+/// Eight layers on four devices, 32 sequences.
+Problem problem() {
+  return {.cluster = support::cluster(4, 2),
+          .model = support::transformer(8, 32).model(),
+          .sequence = support::transformer(8, 32).batch().sequence,
+          .global_batch = 32};
+}
+
+/// Without a model: four stages, each forward 1 s and each backward 2 s; messages take nothing.
+Problem of_stages(std::vector<ScheduleChoice> schedules) {
+  return {.cluster = support::cluster(4),
+          .microbatches = 8,
+          .schedules = std::move(schedules),
+          .cost = FixedCost{.forward = 1_s, .backward_input = 1_s, .backward_weight = 1_s, .transfer = 0_s}};
+}
+
+}  // namespace
+
+TEST_CASE("the fastest schedule is chosen, with its options") {
+  // (m + p - 1)(F + B) = 11 x 3 s for both pipelines; the interleaved one's bubble is half as long.
+  const Prediction best = predict(of_stages({{"gpipe"}, {"interleaved-1f1b", {{"chunks", "2"}}}, {"1f1b"}}), shipped());
+  CHECK(best.summary.schedule == "interleaved-1f1b");
+  CHECK(best.summary.makespan < 33_s);
+  CHECK(best.timeline.makespan() == best.summary.makespan);
+  CHECK(predict(of_stages({{"gpipe"}, {"1f1b"}}), shipped()).summary.schedule == "gpipe");  // the first of equals
+}
+
+TEST_CASE("one schedule and one size give what building, simulating and summarizing give") {
+  Problem one = problem();
+  one.schedules = {{"1f1b"}};
+  one.microbatch_sizes = {2};
+  const Schedule schedule =
+      build_schedule("1f1b", {.workload = one.workload(2), .nodes = one.cluster.groups_by_node(), .options = {}});
+  const Prediction found = predict(one, shipped());
+  CHECK(found.timeline == simulate(schedule, one.cluster, RooflineCost{}));
+  CHECK(found.summary.microbatch_size == 2);
+  CHECK(predict(one, schedule).timeline == found.timeline);
+}
+
+TEST_CASE("of the microbatch sizes the fastest that fits is chosen, and where none fits the smallest") {
+  Problem several = problem();
+  several.schedules = {{"gpipe"}};
+  CHECK(several.candidate_sizes() == std::vector<std::int64_t>{1, 2, 4, 8, 16, 32});
+  const Prediction best = predict(several, shipped());
+  for (const std::int64_t size : several.candidate_sizes()) {
+    Problem one = several;
+    one.microbatch_sizes = {size};
+    const Prediction other = predict(one, shipped());
+    CHECK((!other.fits() || best.summary.makespan <= other.summary.makespan));
+  }
+  several.usable_memory = 1e-9;
+  const Prediction none = predict(several, shipped());
+  CHECK(!none.fits());
+  CHECK(none.summary.microbatch_size == 1);
+}
+
+TEST_CASE("sizes that leave the replicas unequal shares are not tried") {
+  Problem replicas = problem();
+  replicas.layout.data = 2;
+  replicas.global_batch = 12;
+  CHECK(replicas.candidate_sizes() == std::vector<std::int64_t>{1, 2, 3, 6});  // 12 / 4 = 3 microbatches
+  replicas.global_batch = 7;
+  replicas.schedules = {{"1f1b"}};
+  CHECK_THROWS_WITH_AS(predict(replicas, shipped()),
+                       "7 microbatches cannot be shared equally by 2 data-parallel replicas; choose a multiple of 2", InputError);
+}
+
+TEST_CASE("a folded prediction is the full one, of fewer tasks; noise is never folded") {
+  Problem replicas = problem();
+  replicas.layout.data = 2;
+  replicas.schedules = {{"1f1b"}};
+  replicas.microbatch_sizes = {1};
+  const Prediction folded = predict(replicas, shipped());
+  replicas.fold = Fold::off;
+  const Prediction full = predict(replicas, shipped());
+  CHECK(folded.summary.folding.factor == 2);
+  CHECK(full.summary.folding.factor == 1);
+  CHECK(folded.summary.makespan == full.summary.makespan);
+  CHECK(folded.summary.tasks == full.summary.tasks);
+  CHECK(folded.schedule.tasks().size() < full.schedule.tasks().size());
+  replicas.fold = Fold::on;
+  replicas.noise.jitter = 0.01;
+  CHECK_THROWS_WITH_AS(predict(replicas, shipped()), doctest::Contains("noise is drawn for each device"), InputError);
+}
+
+TEST_CASE("a problem that cannot be is refused before anything is computed") {
+  Problem wrong = problem();
+  CHECK_THROWS_WITH_AS(predict(wrong, shipped()), "the problem names no schedule to predict", InputError);
+  wrong.global_batch = 0;
+  CHECK_THROWS_WITH_AS(wrong.check(), "the problem has neither a global batch nor microbatches", InputError);
+  wrong = problem();
+  wrong.layout.tensor = 3;
+  CHECK_THROWS_WITH_AS(wrong.check(), doctest::Contains("does not divide the cluster's 4 devices"), InputError);
+  wrong = problem();
+  wrong.noise.jitter = 2;
+  CHECK_THROWS_AS(wrong.check(), InputError);
+  wrong = problem();
+  wrong.schedules = {{"1f2b"}};
+  CHECK_THROWS_WITH_AS(predict(wrong, shipped()), doctest::Contains("1f2b"), InputError);
+}
