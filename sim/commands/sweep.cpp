@@ -193,7 +193,7 @@ class Sweep {
   /// @throws InputError  unless one of the schedules has the option.
   void require_option(const std::string& key) const {
     std::vector<std::string> known;
-    for (const Entry& entry : entries_) {
+    for (const ScheduleChoice& entry : entries_) {
       for (const OptionInfo& info : shipped().info(entry.schedule).options) known.emplace_back(info.name);
     }
     if (std::find(known.begin(), known.end(), key) != known.end()) return;
