@@ -3,7 +3,7 @@
 
 #include "tawpipe/cost/roofline.hpp"
 #include "tawpipe/schedule/gradient_norm.hpp"
-#include "tawpipe/simulate/simulator.hpp"
+#include "tawpipe/simulate/simulate.hpp"
 #include "tawpipe/topology/cluster_file.hpp"
 
 namespace tawpipe::sim {
@@ -28,7 +28,7 @@ Schedule execution_schedule(const ExecutionRequest& request, ExecutionModel& mod
 }
 
 Timeline expected_timeline(const std::string& cluster, const Schedule& schedule) {
-  return Simulator{resolve_cluster(cluster), RooflineCost{}}.run(schedule);
+  return simulate(schedule, resolve_cluster(cluster), RooflineCost{});
 }
 
 }  // namespace tawpipe::sim
