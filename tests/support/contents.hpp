@@ -115,6 +115,9 @@ class ContentCheck {
         case tawpipe::Op::all_reduce:
           all_reduce(task);
           break;
+        case tawpipe::Op::all_to_all:
+          found_.push_back(tawpipe::concat("task ", task_, " is an all_to_all, which no schedule of weights has"));
+          break;
       }
     }
     for (std::size_t b = 0; b < content_.size(); ++b) {
