@@ -129,7 +129,7 @@ class NcclLog {
   /// Sends and receives of each pair match in order, count and type; where two ranks send to each other, in one group.
   void check_pairs(std::vector<std::string>& found) const {
     std::map<std::tuple<int, int, int>, std::pair<std::vector<CommunicatorCall>, std::vector<CommunicatorCall>>> ways;
-    std::map<std::pair<int, int>, std::pair<bool, bool>> alone;  // communicator, member: an ungrouped send, an ungrouped receive
+    std::map<std::tuple<int, int, int>, std::pair<bool, bool>> alone;  // communicator, member, peer: an ungrouped send, a receive
     for (const auto& entries : ranks_) {
       for (const Entry& entry : entries) {
         for (const CommunicatorCall& call : entry.calls) {
@@ -138,7 +138,7 @@ class NcclLog {
           auto& way = ways[{entry.communicator, sends ? entry.member : call.peer, sends ? call.peer : entry.member}];
           (sends ? way.first : way.second).push_back(call);
           if (entry.calls.size() == 1) {
-            auto& one = alone[{entry.communicator, entry.member}];
+            auto& one = alone[{entry.communicator, entry.member, call.peer}];
             (sends ? one.first : one.second) = true;
           }
         }
@@ -155,8 +155,8 @@ class NcclLog {
                                       std::get<2>(key), " do not match their receives"));
     }
     for (const auto& [key, one] : alone) {
-      if (!one.first || !one.second || size(key.first) > 2) continue;
-      found.push_back(tawpipe::concat("communicator ", key.first, ": member ", key.second,
+      if (!one.first || !one.second) continue;
+      found.push_back(tawpipe::concat("communicator ", std::get<0>(key), ": member ", std::get<1>(key),
                                       " sends to and receives from its peer outside of a group"));
     }
   }

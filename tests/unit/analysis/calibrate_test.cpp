@@ -10,6 +10,7 @@
 
 #include "schedules.hpp"
 #include "support/clusters.hpp"
+#include "tawpipe/schedule/schedule_builder.hpp"
 #include "tawpipe/simulate/simulate.hpp"
 
 using namespace tawpipe::literals;
