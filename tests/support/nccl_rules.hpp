@@ -129,7 +129,7 @@ class NcclLog {
   /// Sends and receives of each pair match in order, count and type; where two ranks send to each other, in one group.
   void check_pairs(std::vector<std::string>& found) const {
     std::map<std::tuple<int, int, int>, std::pair<std::vector<CommunicatorCall>, std::vector<CommunicatorCall>>> ways;
-    std::map<std::tuple<int, int, int>, std::pair<bool, bool>> alone;  // communicator, member, peer: an ungrouped send, a receive
+    std::map<std::pair<int, int>, std::pair<bool, bool>> alone;  // communicator, member: an ungrouped send, an ungrouped receive
     for (const auto& entries : ranks_) {
       for (const Entry& entry : entries) {
         for (const CommunicatorCall& call : entry.calls) {
@@ -138,7 +138,7 @@ class NcclLog {
           auto& way = ways[{entry.communicator, sends ? entry.member : call.peer, sends ? call.peer : entry.member}];
           (sends ? way.first : way.second).push_back(call);
           if (entry.calls.size() == 1) {
-            auto& one = alone[{entry.communicator, entry.member, call.peer}];
+            auto& one = alone[{entry.communicator, entry.member}];
             (sends ? one.first : one.second) = true;
           }
         }
@@ -155,8 +155,8 @@ class NcclLog {
                                       std::get<2>(key), " do not match their receives"));
     }
     for (const auto& [key, one] : alone) {
-      if (!one.first || !one.second) continue;
-      found.push_back(tawpipe::concat("communicator ", std::get<0>(key), ": member ", std::get<1>(key),
+      if (!one.first || !one.second || size(key.first) > 2) continue;
+      found.push_back(tawpipe::concat("communicator ", key.first, ": member ", key.second,
                                       " sends to and receives from its peer outside of a group"));
     }
   }
@@ -212,7 +212,10 @@ class NcclLog {
       if (next[peer] == ranks_[peer].size()) return false;
       const Entry& other = ranks_[peer][next[peer]];
       const bool alike = other.calls.size() == entry.calls.size() || all.size() > 2;  // of several some pairs may have nothing
-      return other.communicator == entry.communicator && alike && peers(other) == all;
+      // Two that both send, or both receive, wait for each other.
+      const bool crossed = entry.calls.size() == 1 && other.calls.size() == 1 && peer != rank && entry.calls[0].is_pair() &&
+                           entry.calls[0].kind == other.calls[0].kind;
+      return other.communicator == entry.communicator && alike && !crossed && peers(other) == all;
     });
   }
 
