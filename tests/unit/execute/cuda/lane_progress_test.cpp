@@ -16,7 +16,7 @@ namespace {
 constexpr std::int64_t second = 1'000'000'000;
 
 /// A device of which only the ends of tasks can be seen, and which can stop.
-struct Ends {
+struct Reached {
   std::set<TaskId> reached;
   bool operator()(TaskId task) const { return reached.count(task) != 0; }
 };
@@ -26,9 +26,9 @@ struct Ends {
 TEST_CASE("a lane that waits for another lane is not at fault; the one that stands is named with its rank") {
   const test::TwoRanks two;  // rank 1: F1 (2) waits for the hop (1), which rank 0 must send
   const Program program = Lowering{two.schedule}.lower(Rank{1});
-  LaneProgress progress{two.schedule, program, Rank{1}, 5, nullptr};
-  Ends ends;
-  progress.begin();
+  LaneProgress progress{two.schedule, program, Rank{1}, nullptr};
+  Reached ends;
+  progress.begin(5);
   progress.look(0, ends);
   progress.look(5 * second, ends);
   CHECK_THROWS_WITH_AS(
@@ -40,9 +40,9 @@ TEST_CASE("a lane that waits for another lane is not at fault; the one that stan
 TEST_CASE("time counts from where a task can begin, and anew for each task and iteration") {
   const test::TwoRanks two;
   const Program program = Lowering{two.schedule}.lower(Rank{1});
-  LaneProgress progress{two.schedule, program, Rank{1}, 5, nullptr};
-  Ends ends;
-  progress.begin();
+  LaneProgress progress{two.schedule, program, Rank{1}, nullptr};
+  Reached ends;
+  progress.begin(5);
   progress.look(0, ends);
   ends.reached.insert(TaskId{1});  // the hop
   progress.look(4 * second, ends);
@@ -53,7 +53,7 @@ TEST_CASE("time counts from where a task can begin, and anew for each task and i
   progress.look(24 * second, ends);
   progress.look(100 * second, ends);  // all have ended
   ends.reached.clear();
-  progress.begin();
+  progress.begin(5);
   progress.look(100 * second, ends);
   CHECK_THROWS_AS(progress.look(106 * second, ends), DeviceError);
 }
@@ -61,10 +61,10 @@ TEST_CASE("time counts from where a task can begin, and anew for each task and i
 TEST_CASE("no limit, no stall") {
   const test::TwoRanks two;
   const Program program = Lowering{two.schedule}.lower(Rank{0});
-  LaneProgress progress{two.schedule, program, Rank{0}, 0, nullptr};
-  progress.begin();
-  progress.look(0, Ends{});
-  progress.look(1'000'000 * second, Ends{});
+  LaneProgress progress{two.schedule, program, Rank{0}, nullptr};
+  progress.begin(0);
+  progress.look(0, Reached{});
+  progress.look(1'000'000 * second, Reached{});
 }
 
 TEST_CASE("a collective is named with the ranks of its communicator") {
