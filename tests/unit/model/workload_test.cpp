@@ -143,10 +143,10 @@ TEST_CASE("model operations of an iteration leave out what is recomputed") {
 }
 
 TEST_CASE("training sums gradients in float32 at least, and keeps 16-bit weights in float32 too") {
-  CHECK(trained_bytes(Dtype::bf16) == ParameterBytes{.weight = 2, .gradient = 4, .optimizer = 12});
-  CHECK(trained_bytes(Dtype::f16) == trained_bytes(Dtype::bf16));
-  CHECK(trained_bytes(Dtype::f32) == ParameterBytes{.weight = 4, .gradient = 4, .optimizer = 8});
-  CHECK(trained_bytes(Dtype::f64) == ParameterBytes{.weight = 8, .gradient = 8, .optimizer = 16});
+  CHECK(tawpipe::trained_bytes(tawpipe::Dtype::bf16) == tawpipe::ParameterBytes{.weight = 2, .gradient = 4, .optimizer = 12});
+  CHECK(tawpipe::trained_bytes(tawpipe::Dtype::f16) == tawpipe::trained_bytes(tawpipe::Dtype::bf16));
+  CHECK(tawpipe::trained_bytes(tawpipe::Dtype::f32) == tawpipe::ParameterBytes{.weight = 4, .gradient = 4, .optimizer = 8});
+  CHECK(tawpipe::trained_bytes(tawpipe::Dtype::f64) == tawpipe::ParameterBytes{.weight = 8, .gradient = 8, .optimizer = 16});
 }
 
 TEST_CASE("a workload without a model has equal shares of 1 MB and no operations") {
