@@ -105,8 +105,8 @@ TEST_CASE("a pair is one forward and one backward, and closes") {
   CHECK(csv_error("(0F1;1B0;1B2)OVERLAP_F_B").ends_with(pair));
   CHECK(csv_error("(0F1;0SEND_F0)OVERLAP_F_B").ends_with(pair));
   CHECK(csv_error("(0F1;1B0OVERLAP_F_B").ends_with("the bracket does not close; expected (F;B)OVERLAP_F_B"));
-  CHECK(csv_error("(0F1;1B0)OVERLAP").ends_with("expected OVERLAP_F_B behind the bracket, not 'OVERLAP'"));
-  CHECK(csv_error("(0F1;1B0)OVERLAP_F_B1").ends_with("expected OVERLAP_F_B behind the bracket, not 'OVERLAP_F_B1'"));
+  CHECK(csv_error("(0F1;1B0)OVERLAP").ends_with("expected OVERLAP_F_B or BATCH_P2P after the bracket, not 'OVERLAP'"));
+  CHECK(csv_error("(0F1;1B0)OVERLAP_F_B1").ends_with("expected OVERLAP_F_B or BATCH_P2P after the bracket, not 'OVERLAP_F_B1'"));
   CHECK(csv_error("()OVERLAP_F_B").ends_with("expected stage, operation and microbatch, such as 2F0"));
   CHECK(csv_error("0OVERLAP_F_B").starts_with("s.csv, line 1, column 1: '0OVERLAP_F_B': unknown operation"));
 }
@@ -114,7 +114,7 @@ TEST_CASE("a pair is one forward and one backward, and closes") {
 TEST_CASE("the two grammars do not mix") {
   CHECK(csv_error("0F0,F1_s0") == "s.csv, line 1, column 2: 'F1_s0': one file has either the form 1F0 or F0_s1, not both");
   CHECK(csv_error("F1_s0\n0F0") == "s.csv, line 2, column 1: '0F0': one file has either the form 1F0 or F0_s1, not both");
-  CHECK(csv_error("F0_s0,(0F1;0B0)OVERLAP_F_B").ends_with("the older form, F0_s1, has no overlapped pairs"));
+  CHECK(csv_error("F0_s0,(0F1;0B0)OVERLAP_F_B").ends_with("the older form, F0_s1, has no brackets"));
   CHECK(csv_error("F0_s0x").ends_with("nothing may stand behind the stage"));
   CHECK(csv_error("I0_s0").ends_with("such as 2F0"));  // the older form had no I
 }

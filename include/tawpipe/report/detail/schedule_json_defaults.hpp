@@ -25,7 +25,7 @@ inline constexpr std::int64_t max_json_bytes = 4'000'000'000'000'000'000;  ///< 
 inline constexpr Bytes max_json_message{std::int64_t{1} << 50};
 inline constexpr std::int64_t max_json_parameters = 1'000'000'000'000'000;  ///< of all stages
 inline constexpr std::int64_t max_json_share = 1 << 24;
-inline constexpr std::size_t max_json_program_items = std::size_t{1} << 22;  ///< ends of tasks: validated in some seconds
+inline constexpr std::size_t max_json_program_items = std::size_t{1} << 24;  ///< ends of tasks: validated in some seconds
 
 /// Whether a task of this kind may name parameters: a communication what it carries, a backward whose gradient it leaves.
 constexpr bool has_split(Op op) { return !is_compute(op) || op == Op::backward || op == Op::backward_weight; }
