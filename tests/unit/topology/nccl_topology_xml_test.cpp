@@ -131,7 +131,8 @@ TEST_CASE("errors name the line and the attribute") {
   CHECK(contains(xml_error(with_gpu("link_width=\"wide\"", "")), "link_width must be a whole number from 0 to 32, not 'wide'"));
   CHECK(contains(xml_error(with_gpu("", "sm=\"33\"")), "line 3, <gpu>: sm=\"33\" is no GPU of the table"));
   CHECK(contains(xml_error(with_gpu("", "dev=\"-7\"")), "dev must be a whole number from"));
-  CHECK(contains(xml_error(with_gpu("", "", "<nvlink target=\"x\" count=\"0\" tclass=\"0x068000\"/>")), "count='0'"));
+  CHECK(contains(xml_error(with_gpu("", "", "<nvlink target=\"x\" count=\"0\" tclass=\"0x068000\"/>")),
+                 "count must be a whole number from 1 to 1024, not '0'"));
   CHECK(contains(xml_error(with_gpu("", "", "<nvlink target=\"x\" count=\"1\" tclass=\"0x99\"/>")), "tclass='0x99' is unknown"));
   CHECK(contains(xml_error(with_gpu("", "", "<c2c count=\"1\"/>")), "bw is missing"));
   CHECK(contains(xml_error("<system version=\"1\"><pci class=\"0x0302\"/></system>"), "this GPU stands outside any <cpu>"));
