@@ -77,7 +77,6 @@ class ProgramOrder {
     for (std::int32_t i = 0; i < items(edit.rank); ++i) order.push_back(i);
     const auto first = order.begin() + edit.first;
     const auto second = order.begin() + edit.second;
-    std::int32_t joined = -1;
     if (edit.kind == Kind::swap) std::iter_swap(first, second);
     if (edit.kind == Kind::move) std::rotate(first, second, second + 1);
     if (edit.kind == Kind::remove) order.erase(first);
@@ -86,7 +85,6 @@ class ProgramOrder {
       const CommCall& b = call_at(program_, {edit.rank, begin(edit.rank, edit.second)});
       if (!is_point_to_point(a.op) || !is_point_to_point(b.op) || a.stream != b.stream || a.stream < 0) return std::nullopt;
       std::rotate(first + 1, second, second + 1);
-      joined = edit.first;
     }
     std::vector<std::int32_t> calls;
     for (const std::int32_t item : order) {
@@ -94,7 +92,7 @@ class ProgramOrder {
     }
     CommProgram program = program_;
     if (!reorder(program.ranks[at(edit.rank)], calls)) return std::nullopt;
-    if (joined >= 0) {
+    if (edit.kind == Kind::join) {
       auto& rank = program.ranks[at(edit.rank)];
       std::int32_t group = -1;
       for (const CommCall& call : rank) group = std::max(group, call.group);

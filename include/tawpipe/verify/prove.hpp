@@ -63,21 +63,14 @@ inline HangVerdict prove(const CommProgram& program) {
     }
   }
   for (const detail::CommMeeting& meeting : units.meetings()) {
-    if (meeting.alike) continue;
     std::vector<CallRef> made;
     for (const std::int32_t call : meeting.calls) {
       if (call >= 0) made.push_back(units.ref(call));
     }
-    // Alike but for ranks that make no call: nobody answers those who do.
-    bool same = true;
-    for (const CallRef& one : made) {
-      same = same && call_at(program, one).op == call_at(program, made[0]).op &&
-             call_at(program, one).bytes == call_at(program, made[0]).bytes;
-    }
-    if (same) {
-      verdict.missing.insert(verdict.missing.end(), made.begin(), made.end());
-    } else {
+    if (!meeting.alike) {
       verdict.differing.push_back(std::move(made));
+    } else if (made.size() < meeting.calls.size()) {  // a rank makes no call: nobody answers those who do
+      verdict.missing.insert(verdict.missing.end(), made.begin(), made.end());
     }
   }
   if (verdict.ends) return verdict;

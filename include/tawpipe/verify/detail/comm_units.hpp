@@ -34,7 +34,7 @@ struct CommUnit {
 struct CommMeeting {
   std::vector<std::int32_t> calls;  ///< [rank of the communicator] numbered over the program; -1: it makes none
   std::int32_t first = -1;          ///< one of them
-  bool alike = true;                ///< all are there, and do the same with as many bytes
+  bool alike = true;                ///< those that are made do the same with as many bytes
 };
 
 /// All that follows from the text alone.
@@ -157,15 +157,9 @@ class CommUnits {
       }
     }
     for (CommMeeting& meeting : meetings_) {
-      const CommCall* first = nullptr;
+      const CommCall& first = call(meeting.first);
       for (const std::int32_t one : meeting.calls) {
-        if (one < 0) {
-          meeting.alike = false;
-          continue;
-        }
-        const CommCall& other = call(one);
-        if (first == nullptr) first = &other;
-        meeting.alike = meeting.alike && other.op == first->op && other.bytes == first->bytes;
+        meeting.alike = meeting.alike && (one < 0 || (call(one).op == first.op && call(one).bytes == first.bytes));
       }
     }
   }
