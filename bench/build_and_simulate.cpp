@@ -10,11 +10,11 @@
 
 #include "tawpipe/cost/roofline.hpp"
 #include "tawpipe/model/workload.hpp"
-#include "tawpipe/schedule/schedules/fully_sharded.hpp"
-#include "tawpipe/schedule/schedules/gpipe.hpp"
-#include "tawpipe/schedule/schedules/one_f_one_b.hpp"
-#include "tawpipe/schedule/schedules/tawpipe.hpp"
-#include "tawpipe/schedule/schedules/weipipe.hpp"
+#include "tawpipe/schedules/fully_sharded.hpp"
+#include "tawpipe/schedules/gpipe.hpp"
+#include "tawpipe/schedules/one_f_one_b.hpp"
+#include "tawpipe/schedules/tawpipe.hpp"
+#include "tawpipe/schedules/weipipe.hpp"
 #include "tawpipe/simulate/simulate.hpp"
 #include "tawpipe/topology/cluster_builder.hpp"
 

@@ -16,7 +16,7 @@
 #include "tawpipe/analysis/summary.hpp"
 #include "tawpipe/cost/roofline.hpp"
 #include "tawpipe/schedule/compose.hpp"
-#include "tawpipe/schedule/schedules/tawpipe.hpp"
+#include "tawpipe/schedules/tawpipe.hpp"
 #include "tawpipe/simulate/folding.hpp"
 #include "tawpipe/topology/cluster_builder.hpp"
 

@@ -2,7 +2,7 @@
 #include <cstdio>
 #include <tawpipe/analysis/traffic.hpp>
 #include <tawpipe/model/models.hpp>
-#include <tawpipe/schedule/shipped.hpp>
+#include <tawpipe/schedules/shipped.hpp>
 #include <tawpipe/topology/cluster_file.hpp>
 
 int main() {

@@ -8,7 +8,7 @@
 #include "tawpipe/execute/host/executor.hpp"
 #include "tawpipe/layers/host/llama.hpp"
 #include "tawpipe/layers/parameter_update.hpp"
-#include "tawpipe/schedule/shipped.hpp"
+#include "tawpipe/schedules/shipped.hpp"
 #include "tawpipe/training/initial_weights.hpp"
 
 namespace {

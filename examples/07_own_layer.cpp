@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "tawpipe/execute/host/executor.hpp"
-#include "tawpipe/schedule/shipped.hpp"
+#include "tawpipe/schedules/shipped.hpp"
 
 namespace {
 

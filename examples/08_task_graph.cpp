@@ -3,9 +3,9 @@
 #include <cstdio>
 #include <vector>
 
-#include "tawpipe/analysis/validate.hpp"
 #include "tawpipe/tawpipe.hpp"
 #include "tawpipe/topology/cluster_dimensions.hpp"
+#include "tawpipe/verify/validate.hpp"
 
 using namespace tawpipe;
 

@@ -16,8 +16,8 @@
 #include "execution_request.hpp"
 #include "leave.hpp"
 #include "request.hpp"
-#include "tawpipe/analysis/validate.hpp"
 #include "tawpipe/execute/host/executor.hpp"
+#include "tawpipe/verify/validate.hpp"
 #if TAWPIPE_COMMAND_HAS_MPI
 #include "tawpipe/execute/mpi/executor.hpp"
 #endif

@@ -8,7 +8,7 @@
 
 #include "commands/instruments.hpp"
 #include "flags.hpp"
-#include "tawpipe/plan/sweep_axis.hpp"
+#include "tawpipe/search/sweep_axis.hpp"
 
 namespace tawpipe::sim {
 

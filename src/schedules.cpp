@@ -1,6 +1,6 @@
 #include "schedules.hpp"
 
-#include "tawpipe/schedule/shipped.hpp"
+#include "tawpipe/schedules/shipped.hpp"
 
 namespace tawpipe {
 

@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-#include "tawpipe/schedule/registry.hpp"
+#include "tawpipe/schedules/registry.hpp"
 
 namespace tawpipe {
 

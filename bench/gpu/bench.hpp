@@ -25,7 +25,7 @@
 #include "tawpipe/layers/cuda/adamw.hpp"
 #include "tawpipe/layers/cuda/llama.hpp"
 #include "tawpipe/layers/cuda/matrix_product.hpp"
-#include "tawpipe/schedule/schedules/gpipe.hpp"
+#include "tawpipe/schedules/gpipe.hpp"
 
 namespace gpu {
 

@@ -23,7 +23,7 @@
 #include "tawpipe/schedule/fold.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 #include "tawpipe/schedule/schedule_builder.hpp"
-#include "tawpipe/schedule/shipped.hpp"
+#include "tawpipe/schedules/shipped.hpp"
 #include "tawpipe/search/predict.hpp"
 #include "tawpipe/simulate/folding.hpp"
 #include "tawpipe/simulate/simulate.hpp"

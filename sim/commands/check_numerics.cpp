@@ -12,8 +12,8 @@
 #include "../output_file.hpp"
 #include "numerics.hpp"
 #include "output.hpp"
+#include "papers/reference_run.hpp"
 #include "tawpipe/report/table.hpp"
-#include "tawpipe/training/reference_run.hpp"
 
 namespace tawpipe::sim {
 

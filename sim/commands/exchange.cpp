@@ -6,13 +6,13 @@
 #include <utility>
 
 #include "../output_file.hpp"
-#include "tawpipe/analysis/check_order.hpp"
-#include "tawpipe/analysis/check_structure.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/report/comm_program_json.hpp"
 #include "tawpipe/report/dot.hpp"
 #include "tawpipe/report/pytorch_pipeline.hpp"
 #include "tawpipe/report/schedule_json.hpp"
+#include "tawpipe/verify/check_order.hpp"
+#include "tawpipe/verify/check_structure.hpp"
 
 namespace tawpipe::sim {
 

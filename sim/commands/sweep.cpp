@@ -10,9 +10,9 @@
 #include "entries.hpp"
 #include "instruments.hpp"
 #include "tawpipe/model/models.hpp"
-#include "tawpipe/plan/sweep_axis.hpp"
 #include "tawpipe/report/formatters.hpp"
 #include "tawpipe/report/table.hpp"
+#include "tawpipe/search/sweep_axis.hpp"
 #include "tawpipe/topology/changed_links.hpp"
 #include "tawpipe/topology/cluster_dimensions.hpp"
 

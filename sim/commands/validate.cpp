@@ -1,5 +1,5 @@
 // `tawpipe validate`: proves one schedule, with all findings at once.
-#include "tawpipe/analysis/validate.hpp"
+#include "tawpipe/verify/validate.hpp"
 
 #include <fmt/format.h>
 

@@ -19,12 +19,12 @@
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/cost/fixed.hpp"
 #include "tawpipe/cost/roofline.hpp"
-#include "tawpipe/schedule/schedules/fully_sharded.hpp"
-#include "tawpipe/schedule/schedules/gpipe.hpp"
-#include "tawpipe/schedule/schedules/one_f_one_b.hpp"
-#include "tawpipe/schedule/schedules/tawpipe.hpp"
-#include "tawpipe/schedule/schedules/weipipe.hpp"
-#include "tawpipe/schedule/schedules/weipipe_zero_bubble.hpp"
+#include "tawpipe/schedules/fully_sharded.hpp"
+#include "tawpipe/schedules/gpipe.hpp"
+#include "tawpipe/schedules/one_f_one_b.hpp"
+#include "tawpipe/schedules/tawpipe.hpp"
+#include "tawpipe/schedules/weipipe.hpp"
+#include "tawpipe/schedules/weipipe_zero_bubble.hpp"
 #include "tawpipe/simulate/simulate.hpp"
 
 using namespace tawpipe::literals;

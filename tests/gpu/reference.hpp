@@ -1,5 +1,5 @@
 // A recorded run as reference.py writes it, for programs that have no JSON; and what f32 may differ from it.
-// Not: the recording itself (include/tawpipe/training/reference_run.hpp reads it).
+// Not: the recording itself (sim/papers/reference_run.hpp reads it).
 #pragma once
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 """A recorded run (tests/data/llama_golden/A) as one plain file that needs no JSON: reference.py FOLDER FILE.
 
 Lines `number KEY VALUE` and `tensor NAME f64|i32 COUNT OFFSET`, then `end`; offsets count from behind that line.
-Not: the format's description (include/tawpipe/training/reference_run.hpp).
+Not: the format's description (sim/papers/reference_run.hpp).
 """
 import array
 import json

@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "papers/reference_run.hpp"
 #include "schedules.hpp"
 #include "tawpipe/execute/host/executor.hpp"
 #include "tawpipe/layers/host/llama.hpp"
 #include "tawpipe/layers/parameter_update.hpp"
-#include "tawpipe/training/reference_run.hpp"
 
 using namespace tawpipe;
 using training::NumericsCheck;

@@ -8,13 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "papers/reference_run.hpp"
 #include "support/each_schedule.hpp"
 #include "support/emulated_layers.hpp"
 #include "tawpipe/execute/cuda/nccl_executor.hpp"
 #include "tawpipe/execute/cuda/virtual_executor.hpp"
 #include "tawpipe/layers/host/llama.hpp"
 #include "tawpipe/layers/parameter_update.hpp"
-#include "tawpipe/training/reference_run.hpp"
 
 using namespace support;
 using namespace tawpipe;

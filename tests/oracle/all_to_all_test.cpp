@@ -11,7 +11,6 @@
 #include "support/clusters.hpp"
 #include "support/random.hpp"
 #include "tawpipe/analysis/traffic.hpp"
-#include "tawpipe/analysis/validate.hpp"
 #include "tawpipe/cost/measured.hpp"
 #include "tawpipe/cost/roofline.hpp"
 #include "tawpipe/execute/detail/dataflow_transfers.hpp"
@@ -21,6 +20,7 @@
 #include "tawpipe/schedule/gradient_norm.hpp"
 #include "tawpipe/schedule/schedule_builder.hpp"
 #include "tawpipe/simulate/simulate.hpp"
+#include "tawpipe/verify/validate.hpp"
 
 using namespace tawpipe;
 using namespace tawpipe::literals;

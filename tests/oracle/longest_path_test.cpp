@@ -15,12 +15,12 @@
 #include "support/graph_order.hpp"
 #include "support/random.hpp"
 #include "tawpipe/cost/cost_model.hpp"
-#include "tawpipe/schedule/schedules/fully_sharded.hpp"
-#include "tawpipe/schedule/schedules/gpipe.hpp"
-#include "tawpipe/schedule/schedules/one_f_one_b.hpp"
-#include "tawpipe/schedule/schedules/tawpipe.hpp"
-#include "tawpipe/schedule/schedules/weipipe.hpp"
-#include "tawpipe/schedule/schedules/weipipe_zero_bubble.hpp"
+#include "tawpipe/schedules/fully_sharded.hpp"
+#include "tawpipe/schedules/gpipe.hpp"
+#include "tawpipe/schedules/one_f_one_b.hpp"
+#include "tawpipe/schedules/tawpipe.hpp"
+#include "tawpipe/schedules/weipipe.hpp"
+#include "tawpipe/schedules/weipipe_zero_bubble.hpp"
 #include "tawpipe/simulate/simulate.hpp"
 
 using tawpipe::Cluster;

@@ -11,8 +11,8 @@
 #include "support/clusters.hpp"
 #include "support/csv.hpp"
 #include "tawpipe/core/text.hpp"
-#include "tawpipe/schedule/schedules/tawpipe.hpp"
-#include "tawpipe/schedule/schedules/weipipe.hpp"
+#include "tawpipe/schedules/tawpipe.hpp"
+#include "tawpipe/schedules/weipipe.hpp"
 
 using tawpipe::concat;
 using tawpipe::DeviceGroups;

@@ -1,5 +1,5 @@
 // The 72 bubble rates of table 5 of the zero-bubble paper, each to its four digits.
-// Not: how its schedules behave elsewhere (unit/schedule/schedules/).
+// Not: how its schedules behave elsewhere (unit/schedules/).
 // Source: Qi et al. 2024, arXiv:2401.10241, table 5 (times measured, rates computed) and table 3 (hidden size, heads).
 #include <doctest/doctest.h>
 
@@ -12,10 +12,10 @@
 
 #include "support/csv.hpp"
 #include "support/pipelines.hpp"
-#include "tawpipe/schedule/schedules/interleaved_one_f_one_b.hpp"
-#include "tawpipe/schedule/schedules/one_f_one_b.hpp"
-#include "tawpipe/schedule/schedules/zero_bubble.hpp"
-#include "tawpipe/schedule/schedules/zero_bubble_auto.hpp"
+#include "tawpipe/schedules/interleaved_one_f_one_b.hpp"
+#include "tawpipe/schedules/one_f_one_b.hpp"
+#include "tawpipe/schedules/zero_bubble.hpp"
+#include "tawpipe/schedules/zero_bubble_auto.hpp"
 
 using tawpipe::FixedCost;
 using tawpipe::Op;

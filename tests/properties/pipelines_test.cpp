@@ -1,5 +1,5 @@
 // What every activation pipeline must do, on sizes drawn at random and on all small ones: run, be valid, and be complete.
-// Not: how long it takes (unit/schedule/schedules/).
+// Not: how long it takes (unit/schedules/).
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 #include "support/pipelines.hpp"
 #include "support/random.hpp"
 #include "tawpipe/analysis/memory.hpp"
-#include "tawpipe/analysis/validate.hpp"
+#include "tawpipe/verify/validate.hpp"
 
 using namespace tawpipe::literals;
 using tawpipe::DeviceGroups;

@@ -16,8 +16,8 @@
 #include "support/clusters.hpp"
 #include "support/draft.hpp"
 #include "support/random.hpp"
-#include "tawpipe/analysis/validate.hpp"
 #include "tawpipe/schedule/compose.hpp"
+#include "tawpipe/verify/validate.hpp"
 
 using namespace tawpipe;
 using support::BruteForce;

@@ -13,12 +13,12 @@
 #include "support/clusters.hpp"
 #include "support/contents.hpp"
 #include "support/graph_order.hpp"
-#include "tawpipe/schedule/schedules/fully_sharded.hpp"
-#include "tawpipe/schedule/schedules/gpipe.hpp"
-#include "tawpipe/schedule/schedules/one_f_one_b.hpp"
-#include "tawpipe/schedule/schedules/tawpipe.hpp"
-#include "tawpipe/schedule/schedules/weipipe.hpp"
-#include "tawpipe/schedule/schedules/weipipe_zero_bubble.hpp"
+#include "tawpipe/schedules/fully_sharded.hpp"
+#include "tawpipe/schedules/gpipe.hpp"
+#include "tawpipe/schedules/one_f_one_b.hpp"
+#include "tawpipe/schedules/tawpipe.hpp"
+#include "tawpipe/schedules/weipipe.hpp"
+#include "tawpipe/schedules/weipipe_zero_bubble.hpp"
 
 using support::describe;
 using tawpipe::Access;

@@ -9,9 +9,9 @@
 
 #include "schedules.hpp"
 #include "support/parameter_walk.hpp"
-#include "tawpipe/analysis/validate.hpp"
 #include "tawpipe/schedule/compose.hpp"
-#include "tawpipe/schedule/schedules/sharded.hpp"
+#include "tawpipe/schedules/sharded.hpp"
+#include "tawpipe/verify/validate.hpp"
 
 using tawpipe::DeviceGroups;
 using tawpipe::Op;

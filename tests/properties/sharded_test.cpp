@@ -1,6 +1,6 @@
 // Sharded data parallelism, every strategy: bytes that leave a node and memory against their closed forms; what each buffer
 // holds, piece by piece; and the validator.
-// Not: single strategies' tasks and times (unit/schedule/schedules/).
+// Not: single strategies' tasks and times (unit/schedules/).
 #include <doctest/doctest.h>
 
 #include <cstdint>
@@ -14,10 +14,10 @@
 #include "support/sharded_contents.hpp"
 #include "tawpipe/analysis/memory.hpp"
 #include "tawpipe/analysis/traffic.hpp"
-#include "tawpipe/analysis/validate.hpp"
 #include "tawpipe/cost/fixed.hpp"
-#include "tawpipe/schedule/schedules/sharded.hpp"
+#include "tawpipe/schedules/sharded.hpp"
 #include "tawpipe/simulate/simulate.hpp"
+#include "tawpipe/verify/validate.hpp"
 
 using namespace tawpipe::literals;
 using tawpipe::BufferKind;

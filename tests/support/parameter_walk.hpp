@@ -1,5 +1,5 @@
 // Runs a schedule's tasks by id on integers, one for each parameter that a buffer holds: an executor without arithmetic.
-// Not: the order in which tasks may run (tawpipe/analysis/check_races.hpp) nor other families than sharded data parallelism.
+// Not: the order in which tasks may run (tawpipe/verify/check_races.hpp) nor other families than sharded data parallelism.
 #pragma once
 
 #include <algorithm>

@@ -13,7 +13,7 @@
 #include "support/csv.hpp"
 #include "tawpipe/analysis/bubble.hpp"
 #include "tawpipe/cost/fixed.hpp"
-#include "tawpipe/schedule/schedules/pipeline_program.hpp"
+#include "tawpipe/schedules/pipeline_program.hpp"
 #include "tawpipe/simulate/simulate.hpp"
 
 namespace support {

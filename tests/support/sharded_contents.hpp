@@ -1,5 +1,5 @@
 // Runs a sharded schedule on labels, piece by piece of each unit: which weights are where, and whose gradients were added.
-// Not: the order in which tasks may run; it runs them by id (tawpipe/analysis/check_races.hpp shows that order is enough).
+// Not: the order in which tasks may run; it runs them by id (tawpipe/verify/check_races.hpp shows that order is enough).
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 #include "support/graph_order.hpp"
 #include "tawpipe/schedule/schedule.hpp"
-#include "tawpipe/schedule/schedules/sharding_plan.hpp"
+#include "tawpipe/schedules/sharding_plan.hpp"
 #include "tawpipe/topology/device_group.hpp"
 
 namespace support {

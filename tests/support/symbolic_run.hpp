@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "tawpipe/analysis/detail/task_graph.hpp"
 #include "tawpipe/schedule/schedule.hpp"
+#include "tawpipe/verify/detail/task_graph.hpp"
 
 namespace tawpipe::test {
 

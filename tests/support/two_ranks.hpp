@@ -3,7 +3,7 @@
 #pragma once
 
 #include "tawpipe/cost/fixed.hpp"
-#include "tawpipe/schedule/schedules/gpipe.hpp"
+#include "tawpipe/schedules/gpipe.hpp"
 #include "tawpipe/simulate/simulate.hpp"
 #include "tawpipe/topology/cluster_builder.hpp"
 

@@ -1,5 +1,5 @@
 // The exceptions of the library: bad input, an impossible request, a failing device.
-// Not: findings about a schedule (analysis/diagnostics.hpp), nor the caller's own bugs (core/config.hpp).
+// Not: findings about a schedule (verify/diagnostics.hpp), nor the caller's own bugs (core/config.hpp).
 #pragma once
 
 #include <stdexcept>

@@ -18,9 +18,9 @@
 #include "tawpipe/report/detail/pytorch_check.hpp"
 #include "tawpipe/report/pytorch_csv.hpp"
 #include "tawpipe/schedule/schedule.hpp"
-#include "tawpipe/schedule/schedules/dualpipe.hpp"
-#include "tawpipe/schedule/schedules/pipeline.hpp"
-#include "tawpipe/schedule/schedules/pipeline_program.hpp"
+#include "tawpipe/schedules/dualpipe.hpp"
+#include "tawpipe/schedules/pipeline.hpp"
+#include "tawpipe/schedules/pipeline_program.hpp"
 
 namespace tawpipe::inline v0 {
 

@@ -1,5 +1,5 @@
 // A schedule as JSON: everything it is made of, written without loss, and pleasant to write by hand (docs/interchange.md).
-// Not: its results (summary_json.hpp), nor proof that it is right (analysis/validate.hpp).
+// Not: its results (summary_json.hpp), nor proof that it is right (verify/validate.hpp).
 #pragma once
 
 #include <concepts>

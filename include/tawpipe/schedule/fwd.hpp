@@ -8,10 +8,8 @@ struct Buffer;
 class Content;
 struct Layout;
 class RankMap;
-class Registry;
 class Schedule;
 class ScheduleBuilder;
-struct ScheduleRequest;
 struct Task;
 struct Use;
 

@@ -1,5 +1,5 @@
 // Follows a schedule task by task: what each buffer has room for, and what each message carries from whom to whom.
-// Not: where in a message (execute/detail/dataflow_transfers.hpp), nor what is wrong with it (analysis/check_contents.hpp).
+// Not: where in a message (execute/detail/dataflow_transfers.hpp), nor what is wrong with it (verify/check_contents.hpp).
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // Builds schedules task by task: dependencies follow from the buffers each task reads and writes.
-// Not: the schedules themselves (schedule/schedules/).
+// Not: the schedules themselves (schedules/).
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // The one call: a problem in, the best schedule and microbatch with its timeline and summary out.
-// Not: the problem (search/problem.hpp) nor how its schedules are found by name (schedule/registry.hpp).
+// Not: the problem (search/problem.hpp) nor how its schedules are found by name (schedules/registry.hpp).
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "tawpipe/schedule/compose.hpp"
-#include "tawpipe/schedule/registry.hpp"
+#include "tawpipe/schedules/registry.hpp"
 #include "tawpipe/search/problem.hpp"
 #include "tawpipe/simulate/folding.hpp"
 

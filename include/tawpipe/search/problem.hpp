@@ -19,7 +19,7 @@
 #include "tawpipe/model/workload.hpp"
 #include "tawpipe/schedule/layout.hpp"
 #include "tawpipe/schedule/schedule.hpp"
-#include "tawpipe/schedule/schedules/option_field.hpp"
+#include "tawpipe/schedules/option_field.hpp"
 #include "tawpipe/simulate/noise.hpp"
 #include "tawpipe/timeline/timeline.hpp"
 #include "tawpipe/topology/cluster.hpp"

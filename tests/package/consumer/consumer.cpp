@@ -16,8 +16,8 @@
 #endif
 
 #ifdef BASE_ONLY
-#include <tawpipe/analysis/validate.hpp>
 #include <tawpipe/tawpipe.hpp>
+#include <tawpipe/verify/validate.hpp>
 #ifdef BOOST_CONFIG_HPP
 #error "the library includes Boost where nobody has asked for it"
 #endif

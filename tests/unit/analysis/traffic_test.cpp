@@ -4,7 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "support/two_ranks.hpp"
-#include "tawpipe/schedule/schedules/fully_sharded.hpp"
+#include "tawpipe/schedules/fully_sharded.hpp"
 
 using namespace tawpipe;
 

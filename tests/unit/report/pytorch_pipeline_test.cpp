@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "schedules.hpp"
-#include "tawpipe/analysis/validate.hpp"
 #include "tawpipe/cost/fixed.hpp"
 #include "tawpipe/model/models.hpp"
 #include "tawpipe/simulate/simulate.hpp"
 #include "tawpipe/topology/cluster_dimensions.hpp"
+#include "tawpipe/verify/validate.hpp"
 
 using namespace tawpipe;
 using namespace tawpipe::literals;

@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "schedules.hpp"
-#include "tawpipe/analysis/check_structure.hpp"
 #include "tawpipe/cost/fixed.hpp"
 #include "tawpipe/model/models.hpp"
 #include "tawpipe/schedule/compose.hpp"
 #include "tawpipe/schedule/schedule_builder.hpp"
+#include "tawpipe/verify/check_structure.hpp"
 
 using namespace tawpipe;
 using namespace tawpipe::literals;

@@ -6,11 +6,11 @@
 #include <set>
 
 #include "schedules.hpp"
-#include "tawpipe/analysis/validate.hpp"
 #include "tawpipe/cost/fixed.hpp"
 #include "tawpipe/cost/roofline.hpp"
 #include "tawpipe/simulate/simulate.hpp"
 #include "tawpipe/topology/cluster_builder.hpp"
+#include "tawpipe/verify/validate.hpp"
 
 using namespace tawpipe;
 

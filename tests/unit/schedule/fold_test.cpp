@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "support/clusters.hpp"
-#include "tawpipe/schedule/schedules/gpipe.hpp"
+#include "tawpipe/schedules/gpipe.hpp"
 
 using namespace tawpipe;
 

@@ -1,5 +1,5 @@
 // Tests of schedule/parameter_map.hpp: values of ranges against one value a parameter.
-// Not: what the values mean (analysis/detail/contents_walk.hpp).
+// Not: what the values mean (verify/detail/contents_walk.hpp).
 #include "tawpipe/schedule/parameter_map.hpp"
 
 #include <doctest/doctest.h>

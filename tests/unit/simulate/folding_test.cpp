@@ -9,7 +9,7 @@
 
 #include "support/clusters.hpp"
 #include "tawpipe/cost/roofline.hpp"
-#include "tawpipe/schedule/schedules/gpipe.hpp"
+#include "tawpipe/schedules/gpipe.hpp"
 
 using namespace tawpipe;
 

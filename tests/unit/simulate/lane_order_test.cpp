@@ -15,7 +15,7 @@
 #include "tawpipe/schedule/compose.hpp"
 #include "tawpipe/schedule/fold.hpp"
 #include "tawpipe/schedule/schedule_builder.hpp"
-#include "tawpipe/schedule/schedules/gpipe.hpp"
+#include "tawpipe/schedules/gpipe.hpp"
 #include "tawpipe/simulate/simulate.hpp"
 
 using namespace tawpipe;

@@ -13,7 +13,7 @@
 #include "tawpipe/cost/fixed.hpp"
 #include "tawpipe/cost/roofline.hpp"
 #include "tawpipe/schedule/schedule_builder.hpp"
-#include "tawpipe/schedule/schedules/tawpipe.hpp"
+#include "tawpipe/schedules/tawpipe.hpp"
 
 using namespace tawpipe::literals;
 using support::no_overhead;

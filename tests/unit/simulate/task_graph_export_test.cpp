@@ -12,8 +12,8 @@
 #include "tawpipe/cost/fixed.hpp"
 #include "tawpipe/cost/roofline.hpp"
 #include "tawpipe/schedule/schedule_builder.hpp"
-#include "tawpipe/schedule/schedules/one_f_one_b.hpp"
-#include "tawpipe/schedule/schedules/weipipe.hpp"
+#include "tawpipe/schedules/one_f_one_b.hpp"
+#include "tawpipe/schedules/weipipe.hpp"
 
 using namespace tawpipe::literals;
 using support::no_overhead;

@@ -6,7 +6,7 @@
 
 #include "support/two_ranks.hpp"
 #include "tawpipe/model/models.hpp"
-#include "tawpipe/schedule/schedules/tawpipe.hpp"
+#include "tawpipe/schedules/tawpipe.hpp"
 
 using namespace tawpipe;
 using cuda::LaneProgress;

@@ -1,0 +1,156 @@
+// Who holds which part of a unit when it is cut inside nodes and between them, and the rails along which parts travel.
+// Not: buffers (detail/sharded_states.hpp) nor a schedule's sets of parameters (detail/shard_sets.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/model/parameters.hpp"
+#include "tawpipe/schedules/sharding_plan.hpp"
+#include "tawpipe/topology/device_group.hpp"
+
+namespace tawpipe::inline v0::schedules::detail {
+
+/// A part of something, exact.
+struct Fraction {
+  std::int64_t part = 1;
+  std::int64_t whole = 1;
+
+  constexpr std::int64_t floor_of(std::int64_t amount) const { return amount * part / whole; }
+};
+
+/// Ranks that hold like parts, one a node, and what their parts make up: the piece of a unit between `from` and `to`.
+struct Rail {
+  std::vector<Rank> members;  ///< [node]
+  std::vector<char> keeps;    ///< [node] some of the rail is in the member's shard
+  Fraction from;              ///< all rails together make up the unit
+  Fraction to;
+
+  /// What the rail carries of consecutive parameters that are cut together.
+  ParameterRange of(const ParameterRange& run) const {
+    return {run.begin + from.floor_of(run.count()), run.begin + to.floor_of(run.count())};
+  }
+  /// What the member in `node` keeps of that: all who keep something keep equally much, in the order of the nodes.
+  ParameterRange kept(const ParameterRange& run, std::size_t node) const {
+    const ParameterRange whole = of(run);
+    const auto first = keeps.begin();
+    const auto before = std::count(first, first + static_cast<std::ptrdiff_t>(node), 1);
+    const auto keepers = std::count(first, keeps.end(), 1);
+    const auto cut = [&](std::int64_t k) { return whole.begin + whole.count() * k / keepers; };
+    return {cut(before), cut(before + (keeps[node] != 0 ? 1 : 0))};
+  }
+};
+
+/// A unit cut on two levels: each node holds all of it, a rank its *slice*; along a rail the like parts of slices are cut
+/// again, so that all ranks together hold it once, a rank its *shard*.
+///
+/// Nodes of one size G (D nodes, P ranks): slices of 1/G, shards of 1/P, G rails of D members. Two ways to treat others:
+///   by_place  every shard is 1/P. The slice of the rank at place l of a node of s holds the shards of all ranks whose place
+///             is l modulo s: 8+8+4 gives slices of 3/20 and 2/20 in the nodes of 8, of 5/20 in the node of 4.
+///   by_slice  every slice is 1/s of its node's size s. The rails are the pieces between all nodes' cuts, each divided evenly
+///             among its members, so that every node holds 1/D of the shards: 8+8+4 gives shards of 1/24 and 1/12.
+/// Either way a rank of a smaller node stands in several rails. Shards that one ring of all ranks makes and uses follow the ranks
+/// instead: of n parameters in a row, rank r has n*r/P to n*(r+1)/P.
+class ShardLayout {
+ public:
+  static ShardLayout by_place(const DeviceGroups& nodes) {
+    ShardLayout layout{nodes.ranks()};
+    std::int64_t at = 0;
+    for (int place = 0; place < nodes.largest(); ++place) {
+      Rail rail{{}, {}, {at, nodes.ranks()}, {at, nodes.ranks()}};
+      for (int g = 0; g < nodes.count(); ++g) {
+        rail.members.push_back(Rank{nodes.first(g) + place % nodes.size(g)});
+        rail.keeps.push_back(place < nodes.size(g) ? 1 : 0);
+        rail.to.part += rail.keeps.back();
+      }
+      at = rail.to.part;
+      layout.add(std::move(rail));
+    }
+    return layout;
+  }
+
+  static ShardLayout by_slice(const DeviceGroups& nodes) {
+    ShardLayout layout{nodes.ranks()};
+    std::vector<Fraction> cuts{{1, 1}};
+    for (int g = 0; g < nodes.count(); ++g) {
+      for (int l = 0; l < nodes.size(g); ++l) cuts.push_back({l, nodes.size(g)});
+    }
+    const auto before = [](const Fraction& a, const Fraction& b) { return a.part * b.whole < b.part * a.whole; };
+    const auto equal = [](const Fraction& a, const Fraction& b) { return a.part * b.whole == b.part * a.whole; };
+    std::sort(cuts.begin(), cuts.end(), before);
+    cuts.erase(std::unique(cuts.begin(), cuts.end(), equal), cuts.end());
+    for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
+      Rail rail{{}, {}, cuts[i], cuts[i + 1]};
+      for (int g = 0; g < nodes.count(); ++g) {
+        rail.members.push_back(Rank{nodes.first(g) + static_cast<int>(cuts[i].floor_of(nodes.size(g)))});
+        rail.keeps.push_back(1);
+      }
+      layout.add(std::move(rail));
+    }
+    return layout;
+  }
+
+  /// The same slices; shards follow the ranks.
+  ShardLayout with_shards_by_rank() && {
+    by_rank_ = true;
+    return std::move(*this);
+  }
+
+  const std::vector<Rail>& rails() const { return rails_; }
+  /// What the rank holds of its node's copy. @param runs  consecutive parameters that are cut together
+  std::vector<ParameterRange> slice(int rank, const std::vector<ParameterRange>& runs) const {
+    return part(rank, runs, [](const Rail& rail, const ParameterRange& run, std::size_t) { return rail.of(run); });
+  }
+  /// What it holds of the one copy that all ranks share.
+  std::vector<ParameterRange> shard(int rank, const std::vector<ParameterRange>& runs) const {
+    if (!by_rank_) {
+      return part(rank, runs, [](const Rail& rail, const ParameterRange& run, std::size_t node) { return rail.kept(run, node); });
+    }
+    const auto ranks = static_cast<std::int64_t>(places_.size());
+    std::vector<ParameterRange> ranges;
+    for (const ParameterRange& run : runs) {
+      append(ranges, {run.begin + run.count() * rank / ranks, run.begin + run.count() * (rank + 1) / ranks});
+    }
+    return ranges;
+  }
+
+ private:
+  /// A rank's place in a rail.
+  struct Place {
+    std::size_t rail;
+    std::size_t node;
+  };
+
+  explicit ShardLayout(int ranks) : places_(static_cast<std::size_t>(ranks)) {}
+
+  void add(Rail rail) {
+    for (std::size_t g = 0; g < rail.members.size(); ++g) places_[index(rail.members[g])].push_back({rails_.size(), g});
+    rails_.push_back(std::move(rail));
+  }
+
+  template <class Of>
+  std::vector<ParameterRange> part(int rank, const std::vector<ParameterRange>& runs, Of&& of) const {
+    std::vector<ParameterRange> ranges;
+    for (const ParameterRange& run : runs) {
+      for (const Place& place : places_[static_cast<std::size_t>(rank)]) append(ranges, of(rails_[place.rail], run, place.node));
+    }
+    return ranges;
+  }
+
+  std::vector<Rail> rails_;
+  std::vector<std::vector<Place>> places_;  ///< [rank] in the rails' order
+  bool by_rank_ = false;
+};
+
+/// How a plan cuts units. One ring gives all ranks like shards; so do two levels where the weights are in shards, for the
+/// gathers' sake. Shards that no rail has a part in follow the ring. @param one_level  what spans all ranks is one ring
+inline ShardLayout layout_of(const ShardingPlan& plan, const DeviceGroups& groups, bool one_level) {
+  const bool by_place = plan.weights == Scope::all || (plan.weights == Scope::replicated && !plan.two_level);
+  ShardLayout layout = by_place ? ShardLayout::by_place(groups) : ShardLayout::by_slice(groups);
+  const bool one_ring = one_level && plan.weights != Scope::node && plan.gradients != Scope::node;
+  return one_ring ? std::move(layout).with_shards_by_rank() : layout;
+}
+
+}  // namespace tawpipe::schedules::detail

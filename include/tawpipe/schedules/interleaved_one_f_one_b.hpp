@@ -1,0 +1,97 @@
+// Interleaved 1F1B: every rank has several chunks of the model, looped over the ranks.
+// Not: its form with split backwards (zero_bubble.hpp), nor all microbatches of a chunk at once (looped_bfs.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "tawpipe/schedules/pipeline.hpp"
+
+namespace tawpipe::inline v0::schedules {
+
+namespace detail {
+
+/// A chunk of a rank, and a microbatch.
+struct ChunkStep {
+  std::int32_t chunk;
+  std::int32_t microbatch;
+};
+
+/// The order in which every rank runs its forwards: `ranks` microbatches through the first chunk, then the same through the
+/// next, and so on, then the next `ranks` microbatches. The last of these groups is filled up, past `microbatches`.
+inline std::vector<ChunkStep> grouped_steps(std::int32_t ranks, std::int32_t microbatches, std::int32_t chunks) {
+  std::vector<ChunkStep> steps;
+  for (std::int32_t base = 0; base < microbatches; base += ranks) {
+    for (std::int32_t chunk = 0; chunk < chunks; ++chunk) {
+      for (std::int32_t m = base; m < base + ranks; ++m) steps.push_back({chunk, m});
+    }
+  }
+  return steps;
+}
+
+/// Stage s on rank s mod ranks.
+inline void place_looped(PipelineProgram& program, int ranks, int chunks) {
+  for (int s = 0; s < ranks * chunks; ++s) program.rank_of_stage.push_back(s % ranks);
+}
+
+/// One rank of a looped 1F1B: `warm_up` forwards, then one forward and one backward in turns. With split backwards, each
+/// backward_weight comes `delay` backward_inputs after its own.
+struct LoopedRank {
+  int rank = 0;
+  std::size_t warm_up = 0;
+  bool split = false;
+  std::size_t delay = 0;
+};
+
+inline std::vector<Action> looped_actions(const LoopedRank& rank, int ranks, std::int32_t microbatches, int chunks) {
+  const auto steps = grouped_steps(ranks, microbatches, chunks);
+  const auto forward = [&](std::size_t i) {
+    return Action{Op::forward, steps[i].chunk * ranks + rank.rank, steps[i].microbatch};
+  };
+  const auto backward = [&](Op op, std::size_t i) {
+    return Action{op, (chunks - 1 - steps[i].chunk) * ranks + rank.rank, steps[i].microbatch};
+  };
+  std::vector<Action> actions;
+  std::size_t forwards = 0;
+  std::size_t weights = 0;
+  while (forwards < std::min(rank.warm_up, steps.size())) actions.push_back(forward(forwards++));
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    if (forwards < steps.size()) actions.push_back(forward(forwards++));
+    actions.push_back(backward(rank.split ? Op::backward_input : Op::backward, i));
+    if (rank.split && i >= rank.delay) actions.push_back(backward(Op::backward_weight, weights++));
+  }
+  while (rank.split && weights < steps.size()) actions.push_back(backward(Op::backward_weight, weights++));
+  return actions;
+}
+
+}  // namespace detail
+
+/// The order of interleaved_one_f_one_b(). A number of microbatches that the ranks do not divide gets the order of the next
+/// one that they do, with the surplus taken out: a smaller last group in the same turns would deadlock.
+inline PipelineProgram interleaved_one_f_one_b_program(int ranks, std::int32_t microbatches, int chunks) {
+  PipelineProgram program;
+  detail::place_looped(program, ranks, chunks);
+  for (int r = 0; r < ranks; ++r) {
+    const int warm_up = chunks == 1 ? ranks - 1 - r : (chunks - 1) * ranks + 2 * (ranks - 1 - r);
+    program.actions.push_back(
+        detail::looped_actions({.rank = r, .warm_up = static_cast<std::size_t>(warm_up)}, ranks, microbatches, chunks));
+  }
+  keep_microbatches(program, microbatches);
+  return program;
+}
+
+/// Interleaved 1F1B over `ranks` ranks with `chunks` chunks each; with one chunk it is 1F1B. The number of microbatches need
+/// not be a multiple of the ranks.
+///
+/// Where the ranks divide m and a hop of latency c is short, the makespan is mS + (p-1)S/v + 2(pv-1)c, S = F+B of a device's
+/// whole share: the first microbatch's way through all pv stages and back pays every hop. Rank 0 keeps
+/// p(1 + (p-1)/(pv)) microbatches' activations.
+/// Source: Narayanan et al. 2021, arXiv:2104.04473, section 2.2; Megatron-LM's warm-up of (v-1)p + 2(p-1-r) forwards.
+inline Schedule interleaved_one_f_one_b(const Workload& workload, int ranks, int chunks) {
+  const auto microbatches = static_cast<std::int32_t>(workload.microbatches());
+  return pipeline("interleaved-1f1b", workload, interleaved_one_f_one_b_program(ranks, microbatches, chunks), {},
+                  option_texts(ChunkOptions{chunks}));
+}
+
+}  // namespace tawpipe::schedules

@@ -1,0 +1,40 @@
+// What pipelines of activations can be told.
+// Not: their orders (gpipe.hpp, one_f_one_b.hpp, ...), nor limits of memory (zero_bubble_options.hpp).
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "tawpipe/model/workload.hpp"
+#include "tawpipe/schedules/option_field.hpp"
+
+namespace tawpipe::inline v0::schedules {
+
+/// How any pipeline's transfers run.
+struct PipelineOptions {
+  bool overlap = true;  ///< off: a send or receive holds the compute lane until it is done, as in Megatron-LM by default
+};
+
+/// Of the pipelines that Megatron-LM has: its sends and receives hold the compute stream unless asked otherwise; closed forms,
+/// for which fixed times are, let them overlap.
+struct BlockingOptions {
+  std::optional<bool> overlap{};
+
+  static std::vector<Field<BlockingOptions>> fields() {
+    return {option_field<&BlockingOptions::overlap>(
+        "overlap", "off: sends and receives hold the compute lane, as in Megatron-LM by default", "off (on with fixed times)")};
+  }
+  BlockingOptions resolved(const Workload& workload) const { return {overlap.value_or(workload.is_abstract())}; }
+};
+
+/// Of the pipelines that cut the model into several chunks a rank.
+struct ChunkOptions {
+  int chunks = 2;
+
+  static std::vector<Field<ChunkOptions>> fields() {
+    return {
+        option_field<&ChunkOptions::chunks>("chunks", {.low = 1}, "pieces of the model on each device, looped over the devices")};
+  }
+};
+
+}  // namespace tawpipe::schedules

@@ -1,0 +1,123 @@
+// Schedules by name, with their options as text: what the command, files and sweeps build from.
+// Not: the schedules that the library ships (schedules/shipped.hpp).
+#pragma once
+
+#include <algorithm>
+#include <any>
+#include <concepts>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/schedule/schedule.hpp"
+#include "tawpipe/schedules/option_field.hpp"
+#include "tawpipe/schedules/task_limit.hpp"
+#include "tawpipe/topology/device_group.hpp"
+
+namespace tawpipe::inline v0 {
+
+/// What a schedule is built for. The ranks are those of `nodes`.
+struct ScheduleRequest {
+  Workload workload;
+  DeviceGroups nodes;  ///< the ranks of each node
+  ScheduleOptions options;
+  Bytes device_memory{};         ///< of the smallest device; 0 where memory is not counted
+  std::vector<double> speeds{};  ///< [rank] of its device beside others'; empty where they are not known
+  bool own_adapters = false;     ///< every device has a network adapter that its node's other devices do not use
+};
+
+/// A schedule as lists show it.
+struct ScheduleInfo {
+  std::string name;
+  std::string description;  ///< what moves, and how
+  std::string source;       ///< paper or code
+  /// What lets communication overlap computation where the standard, the form in which it is used as a baseline, does not.
+  ScheduleOptions overlapped{};
+  std::vector<OptionInfo> options{};  ///< from the table of fields; Registry::add fills them in
+};
+
+/// Schedules by name. A value: copy it, add your own, hand it on.
+class Registry {
+ public:
+  /// Adds a schedule whose options are those of a struct with a table of fields.
+  /// @param make  `Schedule(const ScheduleRequest&, const Options&)`
+  /// @throws InputError  for a name that there is already, or that a list of schedules could not hold.
+  template <ScheduleOptionTable Options, class Build>
+  requires std::convertible_to<std::invoke_result_t<const Build&, const ScheduleRequest&, const Options&>, Schedule>
+  void add(ScheduleInfo info, Build make) {
+    check_name(info.name);
+    info.options = option_infos<Options>();
+    schedules_.push_back(std::move(info));
+    builders_.push_back({std::move(make), call<Options, Build>, check_texts<Options>});
+  }
+  /// Adds a schedule without options. @param make  `Schedule(const ScheduleRequest&)`
+  template <class Build>
+  requires std::convertible_to<std::invoke_result_t<const Build&, const ScheduleRequest&>, Schedule>
+  void add(ScheduleInfo info, Build make) {
+    add<NoOptions>(std::move(info), [make](const ScheduleRequest& request, const NoOptions&) { return make(request); });
+  }
+
+  /// In the order in which they were added.
+  const std::vector<ScheduleInfo>& schedules() const { return schedules_; }
+
+  /// The schedule of that name. @throws InputError  naming the nearest if there is none.
+  const ScheduleInfo& info(std::string_view name) const { return schedules_[place(name)]; }
+
+  /// Finds fault with what can be found without building.
+  /// @throws InputError  for an unknown name or option, or a value that it does not take.
+  void check(std::string_view name, const ScheduleOptions& options) const { builders_[place(name)].check(name, options); }
+
+  /// Builds the schedule of that name.
+  /// @throws InputError  for an unknown name or option, or a size that the schedule cannot have.
+  Schedule build(std::string_view name, const ScheduleRequest& request) const {
+    const Builder& builder = builders_[place(name)];
+    const double ranks = request.nodes.ranks();
+    // Each rank or stage meets each microbatch in each direction.
+    const double stages = request.workload.is_abstract() ? ranks : std::max<double>(ranks, request.workload.model().layers);
+    schedules::check_tasks(name, 2 * stages * static_cast<double>(request.workload.microbatches()), request.workload,
+                           request.nodes.ranks());
+    return builder.call(builder.make, name, request);
+  }
+
+ private:
+  struct Builder {
+    std::any make;
+    Schedule (*call)(const std::any& make, std::string_view name, const ScheduleRequest& request);
+    void (*check)(std::string_view name, const ScheduleOptions& options);
+  };
+
+  template <class Options, class Build>
+  static Schedule call(const std::any& make, std::string_view name, const ScheduleRequest& request) {
+    return (*std::any_cast<Build>(&make))(request, read_options<Options>(name, request.options));
+  }
+
+  template <class Options>
+  static void check_texts(std::string_view name, const ScheduleOptions& options) {
+    read_options<Options>(name, options);
+  }
+
+  void check_name(const std::string& name) const {
+    if (name.empty() || name.find_first_of(":=, ") != std::string::npos) {
+      throw InputError(concat("a schedule cannot be called ", quote(name), ": a name is without ':', '=', ',' and blanks"));
+    }
+    for (const auto& known : schedules_) {
+      if (known.name == name) throw InputError(concat("there is a schedule ", quote(name), " already"));
+    }
+  }
+
+  std::size_t place(std::string_view name) const {
+    std::vector<std::string> names;
+    for (std::size_t i = 0; i < schedules_.size(); ++i) {
+      if (schedules_[i].name == name) return i;
+      names.push_back(schedules_[i].name);
+    }
+    throw InputError(unknown_name("schedule", name, names));
+  }
+
+  std::vector<ScheduleInfo> schedules_;
+  std::vector<Builder> builders_;  ///< of each
+};
+
+}  // namespace tawpipe

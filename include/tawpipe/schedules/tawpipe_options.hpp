@@ -1,0 +1,73 @@
+// What TawPipe can be told.
+// Not: the schedule itself (schedules/tawpipe.hpp).
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "tawpipe/core/units.hpp"
+#include "tawpipe/schedules/common.hpp"
+#include "tawpipe/schedules/grouping.hpp"
+#include "tawpipe/schedules/microbatch_shares.hpp"
+#include "tawpipe/schedules/node_cache.hpp"
+
+namespace tawpipe::inline v0::schedules {
+
+/// When a group fetches its next shard. Without prefetching it does so after its computation; gradients travel beside it.
+enum class Prefetch {
+  on,        ///< during the step before, always
+  backward,  ///< ahead for backward steps alone, as PyTorch's FSDP is set by default (BACKWARD_PRE, no forward prefetch)
+  off,
+};
+constexpr std::array<std::string_view, 3> option_names(Prefetch) { return {"on", "backward", "off"}; }
+
+/// Names of on, off, and none.
+struct OnOffAuto {
+  static constexpr std::array<std::string_view, 3> names{"on", "off", "auto"};
+  static constexpr std::optional<bool> value(std::size_t i) { return i < 2 ? std::optional{i == 0} : std::nullopt; }
+};
+
+struct TawpipeOptions {
+  Order order = Order::eager;
+  bool overlap = true;
+  Prefetch prefetch = Prefetch::on;
+  int buffers = 2;
+  Grouping groups{};
+  std::optional<int> shards{};
+  std::optional<bool> stripe = false;
+  Speeds speeds{};
+  NodeCache cache{};
+
+  // Facts, which only options that leave the choice to them ask for.
+  Bytes device_memory{};                ///< of the smallest device
+  std::vector<double> device_speeds{};  ///< [rank]
+  bool own_adapters = false;            ///< each device has one
+
+  static std::vector<Field<TawpipeOptions>> fields() {
+    using Options = TawpipeOptions;
+    return {
+        option_field<&Options::order>("order", "each task when its inputs are there, or the turns as the paper draws them"),
+        detail::overlap_field<&Options::overlap>(),
+        option_field<&Options::prefetch>("prefetch",
+                                         "off: the next shard is fetched after the computation, gradients travel beside it; "
+                                         "backward: so in forward steps alone"),
+        option_field<&Options::buffers>("buffers", {.low = 1, .high = 1024, .reason = "each takes the memory of a shard"},
+                                        "shards a device can hold beside its own"),
+        option_field<&Options::groups>("groups", "what shares a broadcast: each node, all devices, or N equal groups"),
+        option_field<&Options::shards>("shards", {.low = 1, .high = 65536, .reason = "no model has more layers to cut"},
+                                       "pieces the model is cut into", "one a device"),
+        option_field<&Options::stripe, OptionNames<std::optional<bool>, OnOffAuto>>(
+            "stripe",
+            "shards cross between nodes in pieces over all adapters (auto: if each device has its own, and nothing is cached)"),
+        option_field<&Options::speeds>(
+            "speeds",
+            "faster devices run more microbatches in each step: by their peaks, or numbers for nodes or "
+            "devices such as 1+2"),
+        option_field<&Options::cache>("node-cache",
+                                      "shards of other nodes kept once fetched: how many, how much a device, or what fits")};
+  }
+};
+
+}  // namespace tawpipe::schedules

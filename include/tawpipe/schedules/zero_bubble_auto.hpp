@@ -1,0 +1,125 @@
+// Automatic zero-bubble pipelines: the order with the shortest span that a heuristic finds under a memory limit.
+// Not: the heuristic (detail/zero_bubble_planner.hpp) nor the orders made by hand (zero_bubble.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "tawpipe/core/splitmix64.hpp"
+#include "tawpipe/schedules/detail/zero_bubble_planner.hpp"
+#include "tawpipe/schedules/pipeline.hpp"
+#include "tawpipe/schedules/zero_bubble_options.hpp"
+
+namespace tawpipe::inline v0::schedules {
+
+namespace detail {
+
+/// Numbers that look random, the same on every machine.
+class SplitMix {
+ public:
+  explicit SplitMix(std::uint64_t seed) : state_{seed} {}
+  std::size_t below(std::size_t end) {
+    const std::uint64_t bits = splitmix64(state_);
+    state_ += splitmix64_step;
+    return static_cast<std::size_t>(bits % end);
+  }
+
+ private:
+  std::uint64_t state_;
+};
+
+}  // namespace detail
+
+/// The order with the shortest span, first to last computation of any rank, among the heuristic's eight ways, then made
+/// shorter: `tries` times one to three choices of the best are turned round at random, and kept where nothing is lost. The same
+/// arguments give the same order on every machine.
+///
+/// @param hop  what a transfer takes, in the stages' unit of time
+/// @throws InputError  if a stage's limit is below one activation.
+/// Complexity: O((8 + tries) * stages * microbatches); tries are bounded so that this stays below 2^26.
+inline PipelineProgram zb_auto_program(const std::vector<ZeroBubbleStage>& stages, std::int64_t hop, std::int32_t microbatches,
+                                       std::int64_t tries = 0) {
+  for (const ZeroBubbleStage& stage : stages) {
+    if (stage.limit < stage.saved) {
+      throw InputError("the memory limit of a zero-bubble pipeline must hold at least one microbatch's activations");
+    }
+  }
+  PipelineProgram program;
+  for (std::size_t s = 0; s < stages.size(); ++s) program.rank_of_stage.push_back(static_cast<int>(s));
+  std::int64_t shortest = std::numeric_limits<std::int64_t>::max();
+  detail::ZeroBubbleChoices best{stages.size(), microbatches, false, false, false};
+  for (int way = 0; way < 8; ++way) {
+    const detail::ZeroBubbleChoices choices{stages.size(), microbatches, (way & 1) != 0, (way & 2) != 0, (way & 4) != 0};
+    detail::ZeroBubblePlanner planner{stages, hop, microbatches, choices};
+    planner.run();
+    if (planner.span() >= shortest) continue;
+    shortest = planner.span();
+    program.actions = planner.actions();
+    best = choices;
+  }
+  detail::SplitMix random{1};
+  const auto most = (std::int64_t{1} << 26) / (static_cast<std::int64_t>(stages.size()) * microbatches);
+  for (std::int64_t i = 0; i < std::min(tries, most); ++i) {
+    std::size_t turned[3] = {};
+    const std::size_t count = 1 + random.below(3);
+    for (std::size_t t = 0; t < count; ++t) {
+      // half of the turns among the first choices, one a stage, which weigh most
+      turned[t] = random.below(random.below(2) == 0 ? stages.size() : best.size());
+      best.flip(turned[t]);
+    }
+    detail::ZeroBubblePlanner planner{stages, hop, microbatches, best};
+    planner.run();
+    if (planner.span() < shortest) program.actions = planner.actions();
+    if (planner.span() <= shortest) {
+      shortest = planner.span();
+    } else {
+      for (std::size_t t = 0; t < count; ++t) best.flip(turned[t]);
+    }
+  }
+  return program;
+}
+
+namespace detail {
+
+inline std::vector<ZeroBubbleStage> zero_bubble_stages(const Workload& workload, int ranks, const ZeroBubbleOptions& options) {
+  const std::vector<StageWork> works = workload.split(ranks);
+  const std::int64_t activations = options.limit.activations * (options.limit.a_rank ? ranks : 1);
+  std::vector<ZeroBubbleStage> stages;
+  for (const StageWork& work : works) {
+    ZeroBubbleStage stage;
+    if (options.times.are_given()) {
+      stage.forward = options.times.forward;
+      stage.backward_input = options.times.backward_input;
+      stage.backward_weight = options.times.backward_weight;
+    } else if (!workload.is_abstract()) {
+      const auto mega = [](Flops flops) { return static_cast<std::int64_t>(flops.value() * 1e-6) + 1; };
+      stage.forward = mega(work.forward);
+      stage.backward_input = mega(work.recompute + work.backward_input);
+      stage.backward_weight = mega(work.backward_weight);
+    }
+    // A stage without a layer saves nothing; the planner wants something to count. More than all is no limit.
+    stage.saved = std::max<std::int64_t>(work.saved.value(), 1);
+    stage.kept = stage.saved * options.kept.numerator / options.kept.denominator;
+    stage.limit = activations > 0 ? stage.saved * std::min<std::int64_t>(activations, workload.microbatches())
+                                  : options.limit.bytes.value();
+    stages.push_back(stage);
+  }
+  return stages;
+}
+
+}  // namespace detail
+
+/// An automatic zero-bubble pipeline over `ranks` stages, one a rank. With a limit of p activations it takes ZB-H1's time,
+/// mS + (p-1)(F+B-W) + 4(p-1)c; from 2p on nearly none is lost, where backward_input releases much of an activation.
+/// @throws InputError  if the limit is below one microbatch's activations.
+/// Source: Qi et al. 2024, arXiv:2401.10241, section 3 (ZB-1p, ZB-2p).
+inline Schedule zb_auto(const Workload& workload, int ranks, const ZeroBubbleOptions& options = {}) {
+  PipelineProgram program = zb_auto_program(detail::zero_bubble_stages(workload, ranks, options), options.times.transfer,
+                                            static_cast<std::int32_t>(workload.microbatches()), options.tries);
+  program.kept = options.kept;
+  return pipeline("zb-auto", workload, program, {}, option_texts(options));
+}
+
+}  // namespace tawpipe::schedules

@@ -1,0 +1,113 @@
+// What an automatic zero-bubble pipeline can be told: a limit of memory, times to plan with, and how long to plan.
+// Not: the plan (zero_bubble_auto.hpp).
+#pragma once
+
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tawpipe/core/units.hpp"
+#include "tawpipe/model/stage_work.hpp"
+#include "tawpipe/schedules/option_field.hpp"
+
+namespace tawpipe::inline v0::schedules {
+
+/// Of the saved activations on each rank.
+struct MemoryLimit {
+  std::int64_t activations = 0;  ///< of one microbatch; 0: `bytes`
+  bool a_rank = false;           ///< so many for each rank that there is
+  Bytes bytes{};
+
+  static std::string values() { return "Np|N|SIZE"; }
+  static std::string expected() {
+    return "a number of activations such as 12 or 2p (p ranks), 1 or more, or a size such as 40GiB";
+  }
+  std::string text() const { return activations == 0 ? OptionText<Bytes>::text(bytes) : concat(activations, a_rank ? "p" : ""); }
+  static std::optional<MemoryLimit> parse(std::string_view text) {
+    const bool a_rank = text.ends_with('p');
+    const WholeRange range{.low = 1, .high = 1'000'000};
+    if (const auto number = range.parse(a_rank ? text.substr(0, text.size() - 1) : text)) return MemoryLimit{*number, a_rank};
+    const std::optional<Bytes> bytes = OptionText<Bytes>::parse(text);
+    return bytes ? std::optional{MemoryLimit{.bytes = *bytes}} : std::nullopt;
+  }
+};
+
+/// Times to plan with, in any unit: of a device's whole share and one microbatch.
+struct ZeroBubbleTimes {
+  std::int64_t forward = 0;  ///< 0, and the next two: in proportion to the stages' operations, transfers free
+  std::int64_t backward_input = 0;
+  std::int64_t backward_weight = 0;
+  std::int64_t transfer = 0;
+
+  bool are_given() const { return forward > 0 || backward_input > 0 || backward_weight > 0; }
+
+  static std::string values() { return "operations|F:B:W:C"; }
+  static std::string expected() {
+    return "the times of forward, backward_input, backward_weight and transfer as whole numbers in one unit, such as "
+           "18522:18086:9337:601, or operations";
+  }
+  std::string text() const {
+    return are_given() ? concat(forward, ":", backward_input, ":", backward_weight, ":", transfer) : "operations";
+  }
+  static std::optional<ZeroBubbleTimes> parse(std::string_view text) {
+    if (text == "operations") return ZeroBubbleTimes{};
+    std::int64_t values[4] = {0, 0, 0, 0};
+    const char* at = text.data();
+    const char* const end = at + text.size();
+    for (int i = 0; i < 4; ++i) {
+      const auto [rest, status] = std::from_chars(at, end, values[i]);
+      constexpr std::int64_t most = 1'000'000'000'000;  // with 2^26 computations the sum still fits
+      const bool ends = i == 3 ? rest == end : rest != end && *rest == ':';
+      if (status != std::errc{} || values[i] < (i < 3 ? 1 : 0) || values[i] > most || !ends) return std::nullopt;
+      at = rest + 1;
+    }
+    return ZeroBubbleTimes{values[0], values[1], values[2], values[3]};
+  }
+};
+
+namespace detail {
+
+/// A share as a fraction from 0 to 1, to four decimals.
+struct FractionText {
+  static constexpr std::int32_t parts = 10000;
+
+  static std::string values() { return "0..1"; }
+  static std::string expected() { return "a fraction from 0 to 1, such as 0.4"; }
+  static std::string text(const Share& share) {
+    char digits[32];
+    const double rounded = static_cast<double>(std::int64_t{share.numerator} * parts / share.denominator) / parts;
+    const auto written = std::to_chars(digits, digits + sizeof digits, rounded);
+    return {digits, static_cast<std::size_t>(written.ptr - digits)};
+  }
+  static std::optional<Share> parse(std::string_view text) {
+    double value = 0;
+    const auto [rest, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (status != std::errc{} || rest != text.data() + text.size() || !(value >= 0 && value <= 1)) return std::nullopt;
+    return Share{static_cast<std::int32_t>(value * parts + 0.5), parts};
+  }
+};
+
+}  // namespace detail
+
+struct ZeroBubbleOptions {
+  MemoryLimit limit{.activations = 2, .a_rank = true};
+  Share kept = {};  ///< all of it is what frameworks keep today
+  ZeroBubbleTimes times{};
+  int tries = 256;
+
+  static std::vector<Field<ZeroBubbleOptions>> fields() {
+    using Options = ZeroBubbleOptions;
+    return {option_field<&Options::limit>("memory-limit", "saved activations a device: of N microbatches, or a size"),
+            option_field<&Options::kept, detail::FractionText>(
+                "kept", "of a saved activation, what backward_weight still needs after backward_input"),
+            option_field<&Options::times>("times", "times to plan with: forward, backward_input, backward_weight, transfer"),
+            option_field<&Options::tries>("tries", {.high = 1'000'000, .reason = "each plans the whole order again"},
+                                          "changes tried to make the paper's order better; 0 gives the paper's")};
+  }
+};
+
+}  // namespace tawpipe::schedules

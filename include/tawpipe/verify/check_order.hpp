@@ -1,0 +1,155 @@
+// Findings about order (V2xx, V6xx): tasks that wait for each other, communicators used in different orders, and launches
+// that block each other. Not: data that is used in no order at all (verify/check_races.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "tawpipe/schedule/describe.hpp"
+#include "tawpipe/schedule/schedule.hpp"
+#include "tawpipe/verify/detail/task_graph.hpp"
+#include "tawpipe/verify/diagnostics.hpp"
+
+namespace tawpipe::inline v0 {
+
+namespace detail {
+
+inline std::string list_cycle(const Schedule& schedule, const std::vector<Digraph::Vertex>& cycle) {
+  constexpr std::size_t most = 12;
+  std::string out;
+  for (std::size_t i = 0; i < cycle.size() && i < most; ++i) {
+    out += concat(i == 0 ? "" : "; then ", describe(schedule, id<TaskId>(cycle[i])));
+  }
+  if (cycle.size() > most) out += concat("; then ", cycle.size() - most, " more");
+  return out;
+}
+
+/// Whether the cycle holds because a communication blocks the lane that it waits in.
+inline bool blocks_a_lane(const Schedule& schedule, const std::vector<Digraph::Vertex>& cycle) {
+  for (std::size_t i = 0; i < cycle.size(); ++i) {
+    const TaskId from = id<TaskId>(cycle[i]);
+    const TaskId to = id<TaskId>(cycle[(i + 1) % cycle.size()]);
+    if (is_compute(schedule.task(from).op)) continue;
+    const auto known = schedule.dependencies(to);
+    if (std::find(known.begin(), known.end(), from) == known.end()) return true;
+  }
+  return false;
+}
+
+/// The launches of each rank, in the order of ids, as edges beside the schedule's own.
+inline Digraph launch_graph(const Schedule& schedule) {
+  std::vector<std::size_t> last(static_cast<std::size_t>(schedule.ranks()));
+  constexpr auto nothing = static_cast<std::size_t>(-1);
+  return Digraph{schedule.tasks().size(), [&](auto&& visit) {
+                   for_each_wait(schedule, visit);
+                   last.assign(last.size(), nothing);
+                   for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
+                     if (is_compute(schedule.tasks()[t].op)) continue;
+                     for_each_end(schedule, id<TaskId>(t), [&](Rank rank, int) {
+                       if (last[index(rank)] != nothing) visit(last[index(rank)], t);
+                       last[index(rank)] = t;
+                     });
+                   }
+                 }};
+}
+
+}  // namespace detail
+
+/// Adds a finding for tasks that wait for each other, named by one shortest cycle, and for ids that are no order.
+///
+/// A transfer or collective is one vertex: it holds the heads of all its lanes until all its ends are there, which is how
+/// NCCL's kernels in streams and MPI's blocking calls behave. A cycle is a deadlock, and there is no deadlock without one.
+/// @return an order in which the tasks can run; shorter than the tasks if there is a cycle
+inline std::vector<TaskId> check_cycles(const Schedule& schedule, Diagnostics& out) {
+  std::vector<TaskId> order = detail::run_order(schedule);
+  if (order.size() < schedule.tasks().size()) {
+    const auto cycle = shortest_cycle(detail::task_graph(schedule));
+    const TaskId first = id<TaskId>(cycle.front());
+    const bool blocked = detail::blocks_a_lane(schedule, cycle);
+    out.error(
+        blocked ? "V602" : "V201", first, schedule.task(first).rank,
+        [&] {
+          return concat(cycle.size(), cycle.size() == 1 ? " task waits for itself: " : " tasks wait for each other: ",
+                        detail::list_cycle(schedule, cycle));
+        },
+        blocked ? "issue these communications in one order on all their ranks, or put them on different lanes"
+                : "take away one of the dependencies between them");
+    return order;
+  }
+  if (detail::ids_in_order(schedule)) return order;
+  const Digraph launches = detail::launch_graph(schedule);
+  const bool hangs = topological_order(launches).size() < schedule.tasks().size();
+  const auto cycle = hangs ? shortest_cycle(launches) : std::vector<Digraph::Vertex>{};
+  out.add(
+      Severity::warning, "V202", hangs ? id<TaskId>(cycle.front()) : none<TaskId>, none<Rank>,
+      [&] {
+        std::string message = "the ids of the tasks are not an order in which they can run";
+        if (hangs) {
+          message +=
+              concat("; ranks that launch communications in that order block each other: ", detail::list_cycle(schedule, cycle));
+        }
+        return message;
+      },
+      "number the tasks in an order in which each comes after what it waits for");
+  return order;
+}
+
+/// Adds a finding for each communicator whose operations two of its ranks issue in different orders. Needs no acyclic graph.
+///
+/// The communicator of a collective is its group and lane; that of a transfer, its two ends in order with their lanes.
+/// Complexity: O(tasks of communication * log communicators).
+inline void check_communicator_order(const Schedule& schedule, Diagnostics& out) {
+  using Communicator = std::tuple<std::int32_t, std::int32_t, int, int>;
+  const auto communicator = [](const Task& task) -> Communicator {
+    if (is_collective(task.op)) return {-1, number(task.group), number(task.lane), 0};
+    return {number(task.rank), number(task.peer), number(task.lane), number(task.peer_lane)};
+  };
+  std::map<Communicator, std::vector<TaskId>> issued;  // by the first end
+  const auto for_each_issue = [&](auto&& visit) {
+    for (int rank = 0; rank < schedule.ranks(); ++rank) {
+      for (int lane = 0; lane < static_cast<int>(schedule.lanes().size()); ++lane) {
+        for (const TaskId t : schedule.program(Rank{rank}, lane)) {
+          if (!is_compute(schedule.task(t).op)) visit(Rank{rank}, t);
+        }
+      }
+    }
+  };
+  const auto first_end = [&](const Task& task) { return is_collective(task.op) ? schedule.group(task.group)[0] : task.rank; };
+  for_each_issue([&](Rank rank, TaskId t) {
+    const Task& task = schedule.task(t);
+    if (rank == first_end(task)) issued[communicator(task)].push_back(t);
+  });
+  struct Progress {
+    std::size_t next = 0;
+    bool reported = false;
+  };
+  std::map<Communicator, Progress> progress;  // of the rank looked at
+  Rank current = none<Rank>;
+  for_each_issue([&](Rank rank, TaskId t) {
+    const Task& task = schedule.task(t);
+    if (rank != current) progress.clear();
+    current = rank;
+    if (rank == first_end(task)) return;
+    const auto key = communicator(task);
+    Progress& own = progress[key];
+    const auto& expected = issued[key];
+    const TaskId other = own.next < expected.size() ? expected[own.next] : none<TaskId>;
+    ++own.next;
+    if (other == t || other == none<TaskId> || own.reported) return;
+    own.reported = true;
+    out.error(
+        "V601", t, rank,
+        [&] {
+          return concat("rank ", number(rank), " issues ", detail::describe(schedule, t), " where rank ", number(first_end(task)),
+                        " issues ", detail::describe(schedule, other));
+        },
+        "issue the operations of one communicator in one order on all its ranks");
+  });
+}
+
+}  // namespace tawpipe

@@ -1,0 +1,160 @@
+// Findings about sets of parameters (V102, V112, V305): they exist, lie within the model, and fit buffers, groups and messages.
+// Not: whether a buffer holds the parameters that a task needs (verify/check_contents.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tawpipe/schedule/describe.hpp"
+#include "tawpipe/schedule/schedule.hpp"
+#include "tawpipe/verify/diagnostics.hpp"
+
+namespace tawpipe::inline v0 {
+
+namespace detail {
+
+class ParametersCheck {
+ public:
+  ParametersCheck(const Schedule& schedule, Diagnostics& out) : schedule_{schedule}, parts_{schedule.parts()}, out_{out} {}
+
+  void run() {
+    const std::size_t errors = out_.errors();
+    if (!rows_fit(parts_.pieces) || !rows_fit(parts_.splits)) {
+      finding(
+          "V101", none<TaskId>,
+          [] { return std::string{"the rows of sets of parameters do not cover their items one after another"}; },
+          "row offsets start at 0, never fall and end at the number of items");
+      return;
+    }
+    for (std::size_t p = 0; p < parts_.pieces.size(); ++p) count(p);
+    for (std::size_t s = 0; s < parts_.splits.size(); ++s) add_up(s);
+    if (out_.errors() != errors) return;
+    for (std::size_t b = 0; b < parts_.buffers.size(); ++b) buffer(id<BufferId>(b));
+    for (std::size_t t = 0; t < parts_.tasks.size(); ++t) {
+      if (parts_.tasks[t].split != none<SplitId> && !is_all_pairs(parts_.tasks[t].op)) message(id<TaskId>(t));
+    }
+  }
+
+ private:
+  template <class T>
+  static bool rows_fit(const Rows<T>& rows) {
+    const auto& begins = rows.begins();
+    bool fits = begins.empty() ? rows.items().empty() : begins.front() == 0 && begins.back() == rows.items().size();
+    for (std::size_t i = 1; i < begins.size(); ++i) fits = fits && begins[i - 1] <= begins[i];
+    return fits;
+  }
+  template <class Id>
+  static bool below(Id id, std::size_t size) {
+    return number(id) >= 0 && index(id) < size;
+  }
+  template <class Message>
+  void finding(std::string_view code, TaskId task, Message&& message, std::string_view help) {
+    out_.error(code, task, task == none<TaskId> ? none<Rank> : schedule_.task(task).rank, message, help);
+  }
+
+  void count(std::size_t set) {
+    const Workload& workload = schedule_.workload();
+    // Without a model the stages are numbered one after another.
+    std::int64_t all = workload.is_abstract() ? 0 : workload.model().parameters();
+    for (const StageWork& stage : schedule_.stages()) all += workload.is_abstract() ? stage.parameters * parts_.layout.tensor : 0;
+    std::vector<ParameterRange> sorted(parts_.pieces[set].begin(), parts_.pieces[set].end());
+    std::sort(sorted.begin(), sorted.end());
+    std::int64_t reached = 0;
+    bool fits = true;
+    for (const ParameterRange& range : sorted) {
+      fits = fits && range.begin >= reached && range.end > range.begin && range.end <= all;
+      reached = range.end;
+    }
+    sizes_.push_back(fits ? parameters_in(sorted) : 0);
+    if (fits) return;
+    finding(
+        "V112", none<TaskId>,
+        [&] { return concat("set ", set, " names a parameter twice, or one that is not among the model's ", all); },
+        "ranges of a set are not empty, do not overlap, and count from 0 up to the model's parameters");
+  }
+  void add_up(std::size_t split) {
+    constexpr std::int64_t most = std::int64_t{1} << 55;  // whatever stands in a file, bytes of it do not overflow
+    std::int64_t sum = 0;
+    for (const PiecesId set : parts_.splits[split]) {
+      if (below(set, sizes_.size())) {
+        sum = std::min(sum + sizes_[index(set)], most);
+        continue;
+      }
+      finding(
+          "V102", none<TaskId>, [&] { return concat("split ", split, " names a set of parameters that does not exist"); },
+          "sets of parameters count from 0");
+    }
+    carried_.push_back(sum);
+  }
+
+  /// Of matrices that tensor parallelism cuts, a rank has its part.
+  std::int64_t part(std::int64_t bytes) const { return (bytes + parts_.layout.tensor - 1) / parts_.layout.tensor; }
+  std::int64_t bytes_each(ContentKind kind) const {
+    const ParameterBytes& bytes = schedule_.workload().parameter_bytes();
+    return kind == ContentKind::weights ? bytes.weight : kind == ContentKind::gradients ? bytes.gradient : bytes.optimizer;
+  }
+  void buffer(BufferId id) {
+    const Buffer& buffer = schedule_.buffer(id);
+    const PiecesId set = buffer.content.parameters();
+    if (set == none<PiecesId>) return;
+    if (!below(set, sizes_.size())) {
+      finding(
+          "V102", none<TaskId>, [&] { return concat(describe(schedule_, id), " names a set of parameters that does not exist"); },
+          "sets of parameters count from 0; -1 means a slot");
+      return;
+    }
+    const std::int64_t needed = part(sizes_[index(set)] * bytes_each(buffer.content.kind()));
+    if (buffer.bytes.value() >= needed) return;
+    finding(
+        "V112", none<TaskId>,
+        [&] { return concat(describe(schedule_, id), " has ", buffer.bytes.value(), " bytes; its parameters take ", needed); },
+        "make the buffer as large as what it holds");
+  }
+
+  void message(TaskId id) {
+    const Task& task = schedule_.task(id);
+    if (!below(task.split, carried_.size())) {
+      finding(
+          "V102", id, [&] { return concat(describe(schedule_, id), " names a split that does not exist"); },
+          "splits count from 0; -1 means none");
+      return;
+    }
+    const bool each = task.op == Op::all_gather || task.op == Op::reduce_scatter;
+    const bool leaves = task.op == Op::backward || task.op == Op::backward_weight;
+    const std::size_t members = is_compute(task.op) && !leaves ? 0 : each ? schedule_.group(task.group).size() : 1;
+    const std::size_t found = schedule_.split(task.split).size();
+    if (found != members) {
+      finding(
+          "V112", id, [&] { return concat(describe(schedule_, id), " has ", found, " sets of parameters instead of ", members); },
+          "an all_gather and a reduce_scatter have one for each member, other communications and backwards one, other "
+          "computations none");
+      return;
+    }
+    if (leaves) return;
+    const ParameterBytes& bytes = schedule_.workload().parameter_bytes();
+    const std::int64_t needed =
+        part(carried_[index(task.split)] * (task.payload == Payload::weights ? bytes.weight : bytes.gradient));
+    if (task.bytes.value() >= needed) return;
+    finding(
+        "V305", id,
+        [&] { return concat(describe(schedule_, id), " moves ", task.bytes.value(), " bytes; its parameters have ", needed); },
+        "let the message be as large as what it carries");
+  }
+
+  const Schedule& schedule_;
+  const Schedule::Parts& parts_;
+  Diagnostics& out_;
+  std::vector<std::int64_t> sizes_;    ///< [set] parameters
+  std::vector<std::int64_t> carried_;  ///< [split] parameters of all members
+};
+
+}  // namespace detail
+
+/// Adds what is wrong with the sets of parameters that buffers hold and messages carry.
+/// @pre check_structure() finds nothing. Complexity: O(parts).
+inline void check_parameters(const Schedule& schedule, Diagnostics& out) { detail::ParametersCheck{schedule, out}.run(); }
+
+}  // namespace tawpipe

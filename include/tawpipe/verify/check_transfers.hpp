@@ -1,0 +1,119 @@
+// Transfers and collectives against the buffers they name (V3xx): every end takes part in the right way and in size.
+// Not: what the buffers hold at that time (verify/check_contents.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tawpipe/schedule/describe.hpp"
+#include "tawpipe/schedule/schedule.hpp"
+#include "tawpipe/verify/diagnostics.hpp"
+
+namespace tawpipe::inline v0 {
+
+namespace detail {
+
+/// What an exchange of copies asks of every member: it changes what the member has computed.
+inline constexpr EndTraits exchange_rule{Part::whole, Part::whole, has_read_write, has_read_write, has_read_write};
+
+/// Whether the task puts together, inside a stage, what the tensor- or context-parallel ranks of one logical rank have computed.
+inline bool is_within_stage(const Schedule& schedule, const Task& task) {
+  const bool shared = traits(task.op).ends == Ends::group && !is_all_pairs(task.op) && is_of_tokens(task.payload);
+  return shared && schedule.parts().layout.per_logical_rank() > 1;
+}
+
+/// Whether the whole message passes through a buffer used so: then it must fit. (Of a gather, through one a rank; of an exchange
+/// among the ranks of a logical rank, layer by layer.)
+inline bool carries_message(const Schedule& schedule, const Task& task, Access access) {
+  if (is_within_stage(schedule, task) || (is_all_pairs(task.op) && task.split != none<SplitId>)) return false;
+  const EndTraits& role = traits(task.op).first;
+  if (role.gives == Part::own) return access != Access::read;
+  if (role.takes == Part::own) return access == Access::read_write;
+  return true;
+}
+
+/// What the member of an all_to_all that gives most gives; 0 where the blocks are even.
+inline Bytes most_given(const Schedule& schedule, const Task& task) {
+  if (!is_all_pairs(task.op) || task.split == none<SplitId>) return Bytes{};
+  const auto sizes = schedule.pair_sizes(task.split);
+  const std::size_t n = schedule.group(task.group).size();
+  Bytes most;
+  for (std::size_t from = 0; from < n; ++from) {
+    Bytes sum;
+    for (const Bytes size : sizes.subspan(from * n, n)) sum += size;
+    most = std::max(most, sum);
+  }
+  return most;
+}
+
+}  // namespace detail
+
+/// Adds a finding for each end of a communication that sends from nothing, receives into nothing or uses a buffer in a way
+/// that its op does not have, and for messages larger than their buffers. Complexity: O(uses + ends).
+inline void check_transfers(const Schedule& schedule, Diagnostics& out) {
+  std::vector<std::uint8_t> bits(static_cast<std::size_t>(schedule.ranks()), 0);  // [rank] of the task looked at
+  const auto gathers_elsewhere = [&](TaskId id, Rank rank) {                      // a rank may keep its own part beside the whole
+    for (const Use& use : schedule.uses(id)) {
+      const Buffer& buffer = schedule.buffer(use.buffer);
+      if (use.access != Access::read && buffer.rank == rank && buffer.bytes >= schedule.task(id).bytes) return true;
+    }
+    return false;
+  };
+  for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
+    const TaskId id = tawpipe::id<TaskId>(t);
+    const Task& task = schedule.tasks()[t];
+    if (is_compute(task.op)) continue;
+    if (const Bytes most = detail::most_given(schedule, task); task.bytes < most) {
+      out.error(
+          "V305", id, task.rank,
+          [&] {
+            return concat(detail::describe(schedule, id), " moves ", task.bytes.value(), " of the ", most.value(),
+                          " bytes that a member gives");
+          },
+          "let the message be as large as what it carries");
+    }
+    for (const Use& use : schedule.uses(id)) {
+      const Buffer& buffer = schedule.buffer(use.buffer);
+      bits[index(buffer.rank)] |= detail::access_bit(use.access);
+      if (task.bytes <= buffer.bytes || !detail::carries_message(schedule, task, use.access)) continue;
+      if (traits(task.op).first.gives == Part::own && gathers_elsewhere(id, buffer.rank)) continue;
+      out.error(
+          "V304", id, buffer.rank,
+          [&] {
+            return concat(detail::describe(schedule, id), " moves ", task.bytes.value(), " bytes through ",
+                          detail::describe(schedule, use.buffer), ", which has ", buffer.bytes.value());
+          },
+          "make the buffer as large as its largest message");
+    }
+    const bool exchange = detail::is_within_stage(schedule, task);
+    bool receives = !is_collective(task.op);
+    for_each_end(schedule, id, [&](Rank rank, int) {
+      const std::uint8_t found = bits[index(rank)];
+      bits[index(rank)] = 0;
+      receives = receives || (found & ~detail::has_read) != 0;
+      const EndTraits& rule = exchange ? detail::exchange_rule : task.role_of(rank);
+      const auto report = [&](std::string_view code, std::string_view what, std::string_view help) {
+        out.error(
+            code, id, rank, [&] { return concat(detail::describe(schedule, id), " ", what, " on rank ", number(rank)); }, help);
+      };
+      if (rule.sends != 0 && (found & rule.sends) == 0) report("V301", "reads nothing to send", "name the buffer that is sent");
+      if (rule.receives != 0 && (found & rule.receives) == 0) {
+        report("V302", "writes nothing that it receives", "name the buffer that receives the message");
+      }
+      if ((found & ~rule.allowed) != 0) {
+        report("V303", "uses a buffer in a way that its op does not have",
+               "sources read; destinations write or accumulate; only sums and gathers change a buffer in place");
+      }
+    });
+    if (receives || (traits(task.op).pattern == Pattern::ring_scatter && schedule.uses(id).empty())) continue;
+    out.error(
+        "V302", id, task.rank, [&] { return concat(detail::describe(schedule, id), " writes nothing on any rank"); },
+        "name the buffers that receive the result");
+  }
+}
+
+}  // namespace tawpipe

@@ -1,0 +1,11 @@
+// Findings of schedules and of orders from elsewhere: names for headers that only refer to them.
+// Not: templates, options of single checks and private helpers.
+#pragma once
+
+namespace tawpipe::inline v0 {
+
+class Diagnostics;
+struct Finding;
+struct ValidateOptions;
+
+}  // namespace tawpipe

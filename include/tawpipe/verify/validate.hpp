@@ -1,0 +1,63 @@
+// Proves a schedule before it runs: all checks, all findings at once.
+// Not: how good it is (analysis/bubble.hpp, critical_path.hpp); docs/validation.md lists the codes.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "tawpipe/schedule/schedule.hpp"
+#include "tawpipe/topology/cluster.hpp"
+#include "tawpipe/verify/check_completeness.hpp"
+#include "tawpipe/verify/check_contents.hpp"
+#include "tawpipe/verify/check_exchanges.hpp"
+#include "tawpipe/verify/check_memory.hpp"
+#include "tawpipe/verify/check_order.hpp"
+#include "tawpipe/verify/check_parameters.hpp"
+#include "tawpipe/verify/check_races.hpp"
+#include "tawpipe/verify/check_structure.hpp"
+#include "tawpipe/verify/check_transfers.hpp"
+#include "tawpipe/verify/diagnostics.hpp"
+
+namespace tawpipe::inline v0 {
+
+struct ValidateOptions {
+  std::size_t keep = 100;             ///< findings of one code that are kept; all are counted
+  std::span<const Bytes> peaks = {};  ///< [rank] peak memory where it is known (analysis/memory.hpp); else a lower bound
+};
+
+/// Everything that is wrong with `schedule`, whatever its parts hold and in whatever order.
+///
+/// Where its form is broken (V1xx) the other checks are left out; where tasks wait for each other, those that need an
+/// order. A schedule that passes cannot deadlock, has no data race, and trains on every microbatch exactly once: under the
+/// rules of docs/validation.md.
+/// Of a composed schedule (schedule/compose.hpp) tensor-parallel ranks hold parts of a stage, context-parallel ranks parts of a
+/// microbatch's tokens, and replicas share the microbatches: every update sees the sum over all of them.
+/// Complexity: O(edges * ranks * lanes), in additions of integers side by side. Thread-safe.
+inline Diagnostics validate(const Schedule& schedule, const ValidateOptions& options = {}) {
+  Diagnostics out{options.keep};
+  check_structure(schedule, out);
+  if (!out.ok()) return out;
+  check_parameters(schedule, out);
+  if (out.has("V101") || out.has("V102") || out.has("V112")) return out;
+  const std::vector<TaskId> order = check_cycles(schedule, out);
+  check_communicator_order(schedule, out);
+  const bool runs = order.size() == schedule.tasks().size();
+  check_transfers(schedule, out);
+  check_exchanges(schedule, out);
+  check_completeness(schedule, runs ? std::span<const TaskId>{order} : std::span<const TaskId>{}, out);
+  if (!runs) return out;
+  check_races(schedule, order, out);
+  check_contents(schedule, order, out);
+  return out;
+}
+
+/// As above, and whether the ranks and their memory fit the cluster.
+inline Diagnostics validate(const Schedule& schedule, const Cluster& cluster, const ValidateOptions& options = {}) {
+  Diagnostics out = validate(schedule, options);
+  if (out.has("V101") || out.has("V102") || out.has("V103") || out.has("V104")) return out;
+  check_memory(schedule, cluster, options.peaks, out);
+  return out;
+}
+
+}  // namespace tawpipe

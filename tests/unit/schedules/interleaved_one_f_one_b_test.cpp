@@ -1,0 +1,71 @@
+// Tests of schedules/interleaved_one_f_one_b.hpp: closed forms of time and memory.
+// Not: the published bubble rates (oracle/zero_bubble_test.cpp).
+#include "tawpipe/schedules/interleaved_one_f_one_b.hpp"
+
+#include <doctest/doctest.h>
+
+#include "support/pipelines.hpp"
+#include "tawpipe/schedules/one_f_one_b.hpp"
+
+using namespace tawpipe::literals;
+using tawpipe::FixedCost;
+using tawpipe::Workload;
+using namespace tawpipe::schedules;
+
+TEST_CASE("interleaved 1F1B takes mS + (p-1)S/v + 2(pv-1)c where p divides m") {
+  // 60 is a multiple of each v, so that chunks' times are exact
+  const FixedCost cost{60_s, 120_s, 60_s, 1_s};
+  for (const int p : {2, 3, 4, 8}) {
+    for (const int v : {2, 3, 4, 5}) {
+      for (const int m : {p, 2 * p, 5 * p}) {
+        CAPTURE(p);
+        CAPTURE(v);
+        CAPTURE(m);
+        const auto s = support::whole(cost);
+        const auto run = support::run_pipeline(interleaved_one_f_one_b(Workload::abstract(p, m), p, v), cost);
+        CHECK(run.makespan == s * m + s * (p - 1) / v + cost.transfer * (2 * (p * v - 1)));
+        CHECK(run.span == run.makespan);  // rank 0's
+      }
+    }
+  }
+}
+
+TEST_CASE("with one chunk a rank interleaved 1F1B is 1F1B") {
+  for (const int p : {1, 2, 5}) {
+    for (const int m : {1, 5, 10}) {
+      const auto program = interleaved_one_f_one_b_program(p, m, 1);
+      for (int r = 0; r < p; ++r) {
+        const auto schedule = one_f_one_b(Workload::abstract(p, m), p);
+        std::vector<Action> order;
+        for (const auto task : schedule.program(tawpipe::Rank{r}, 0)) {
+          const auto& t = schedule.task(task);
+          if (t.op != tawpipe::Op::update) order.push_back({t.op, number(t.stage), t.microbatch});
+        }
+        CHECK(order == program.actions[static_cast<std::size_t>(r)]);
+      }
+    }
+  }
+}
+
+TEST_CASE("interleaved 1F1B keeps p(1 + (p-1)/(pv)) microbatches on rank 0, which are pv + p-1 stages'") {
+  for (const int p : {2, 4, 8}) {
+    for (const int v : {2, 3, 4}) {
+      const auto peaks = peak_saved(interleaved_one_f_one_b_program(p, 4 * p, v));
+      for (int r = 0; r < p; ++r) CHECK(peaks[static_cast<std::size_t>(r)] == (v - 1) * p + 2 * (p - 1 - r) + 1);
+    }
+  }
+}
+
+TEST_CASE("interleaved 1F1B takes microbatches that the ranks do not divide, in no more time than the next that they do") {
+  const FixedCost cost{60_s, 60_s, 60_s, 0_s};
+  for (const int p : {3, 4, 6}) {
+    for (int m = 1; m <= 3 * p; ++m) {
+      CAPTURE(p);
+      CAPTURE(m);
+      const auto time = [&](int microbatches) {
+        return support::run_pipeline(interleaved_one_f_one_b(Workload::abstract(p, microbatches), p, 2), cost).makespan;
+      };
+      CHECK(time(m) <= time((m + p - 1) / p * p));
+    }
+  }
+}

@@ -1,0 +1,214 @@
+// Tests of composed schedules under the validator: each mistake of a layout by its code.
+// Not: all mistakes there are (properties/mutation_test.cpp).
+#include "tawpipe/verify/check_exchanges.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "schedules.hpp"
+#include "support/draft.hpp"
+#include "tawpipe/schedule/compose.hpp"
+#include "tawpipe/verify/validate.hpp"
+
+using namespace tawpipe;
+using tawpipe::test::Draft;
+
+namespace {
+
+Workload work(std::int64_t microbatches) {
+  const Transformer model{.name = "m", .layers = 4, .hidden = 8, .heads = 4, .kv_heads = 2, .intermediate = 12, .vocab = 10};
+  return Workload{model, {.sequence = 6, .microbatch_size = 1, .global_batch = microbatches}, Recompute::full};
+}
+
+/// Two microbatches a replica on two logical ranks.
+Draft composed(const char* name, const Layout& layout) {
+  const Schedule logical = build_schedule(name, {.workload = work(2), .nodes = DeviceGroups{{2}}, .options = {}});
+  const RankMap map{layout, 2 * layout.per_logical_rank() * layout.data};
+  Draft draft{compose(logical, work(2 * layout.data), layout, map)};
+  const Diagnostics found = validate(draft.make());
+  REQUIRE_MESSAGE(found.errors() + found.warnings() == 0, found.text());
+  return draft;
+}
+
+TaskId find(const Draft& draft, Op op, Payload payload, int stage = -1, int microbatch = -1) {
+  const auto found = draft.select([&](TaskId, const Task& task) {
+    return task.op == op && task.payload == payload && (stage < 0 || number(task.stage) == stage) &&
+           (microbatch < 0 || task.microbatch == microbatch);
+  });
+  REQUIRE(!found.empty());
+  return found[0];
+}
+
+/// Whether the code is there with these words in one of its findings.
+void check_finds(const Draft& draft, std::string_view code, std::string_view words) {
+  const Diagnostics found = validate(draft.make());
+  const bool there = std::any_of(found.findings().begin(), found.findings().end(), [&](const Finding& finding) {
+    return finding.code == code && finding.message.find(words) != std::string::npos && !finding.help.empty();
+  });
+  const std::string text = found.text(2);
+  CHECK_MESSAGE(there, code, " with '", words, "' is not in:\n", text);
+}
+
+/// Moves a task to another place of each of its lanes: behind `other`.
+void put_behind(Draft& draft, TaskId task, TaskId other) {
+  for (const auto& [rank, number] : draft.ends(task)) {
+    auto& lane = draft.lane(rank, number);
+    const auto to = std::find(lane.begin(), lane.end(), other);
+    if (to == lane.end()) continue;
+    lane.erase(std::find(lane.begin(), lane.end(), task));
+    lane.insert(std::find(lane.begin(), lane.end(), other) + 1, task);
+  }
+  for (auto& row : draft.dependencies) row.erase(std::remove(row.begin(), row.end(), task), row.end());
+}
+
+/// A task's group becomes these ranks; its uses stay.
+void regroup(Draft& draft, TaskId task, const std::vector<Rank>& members) {
+  for (const auto& [rank, number] : draft.ends(task)) {
+    auto& lane = draft.lane(rank, number);
+    lane.erase(std::find(lane.begin(), lane.end(), task));
+  }
+  std::vector<std::uint32_t> begin{0};
+  std::vector<Rank> items;
+  const auto& groups = draft.parts.groups;
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    items.insert(items.end(), groups[g].begin(), groups[g].end());
+    begin.push_back(static_cast<std::uint32_t>(items.size()));
+  }
+  items.insert(items.end(), members.begin(), members.end());
+  begin.push_back(static_cast<std::uint32_t>(items.size()));
+  draft.task(task).group = id<GroupId>(groups.size());
+  draft.task(task).rank = members[0];
+  draft.parts.groups = {begin, items};
+  for (const Rank member : members) {
+    auto& lane = draft.lane(member, number(draft.task(task).lane));
+    lane.insert(std::lower_bound(lane.begin(), lane.end(), task), task);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("V703: a sum over replicas that is missing, or comes after the update") {
+  Draft draft = composed("1f1b", {.data = 2});
+  const TaskId sum = find(draft, Op::all_reduce, Payload::gradients, 1);
+  draft.remove(sum);
+  check_finds(draft, "V703", "update of stage 1, on rank 1");
+  check_finds(draft, "V703", "sees a gradient of 2 contributions instead of 4");  // 2 of 4 microbatches
+
+  draft = composed("1f1b", {.data = 2});
+  const TaskId late = find(draft, Op::all_reduce, Payload::gradients, 1);
+  for (const TaskId update : draft.select([](TaskId, const Task& task) { return task.op == Op::update; })) {
+    if (draft.task(update).stage != StageId{1}) continue;
+    auto& row = draft.dependencies[index(update)];
+    row.erase(std::remove(row.begin(), row.end(), late), row.end());
+    draft.dependencies[index(late)].push_back(update);
+  }
+  check_finds(draft, "V703", "sees a gradient of 2 contributions instead of 4");
+}
+
+TEST_CASE("V703, V704: a sum over other ranks than the copies of one part") {
+  Draft draft = composed("1f1b", {.tensor = 2, .data = 2});  // ranks: tensor, then schedule, then data
+  const TaskId sum = find(draft, Op::all_reduce, Payload::gradients, 0);
+  const auto group = draft.parts.groups[index(draft.task(sum).group)];
+  REQUIRE(std::vector<Rank>(group.begin(), group.end()) == std::vector<Rank>{Rank{0}, Rank{4}});
+  // Over the tensor-parallel ranks of one replica: two parts of a matrix are added up.
+  regroup(draft, sum, {Rank{0}, Rank{1}});
+  for (Use& use : draft.uses[index(sum)]) {
+    if (draft.parts.buffers[index(use.buffer)].rank != Rank{4}) continue;
+    const Buffer& there = draft.parts.buffers[index(use.buffer)];
+    for (std::size_t b = 0; b < draft.parts.buffers.size(); ++b) {
+      const Buffer& buffer = draft.parts.buffers[b];
+      if (buffer.rank == Rank{1} && buffer.kind() == there.kind() && buffer.stage() == there.stage())
+        use.buffer = id<BufferId>(b);
+    }
+  }
+  check_finds(draft, "V704", "update of stage 0, on rank 0");
+  check_finds(draft, "V703", "update of stage 0, on rank 4");
+}
+
+TEST_CASE("V511, V710: a tensor-parallel sum is missing, late, or twice") {
+  Draft draft = composed("1f1b", {.tensor = 2});
+  draft.remove(find(draft, Op::all_reduce, Payload::activations, 0, 1));
+  check_finds(draft, "V710", "behind forward of stage 0, microbatch 1, on rank 0");
+  check_finds(draft, "V511", "not summed over the tensor-parallel ranks");
+
+  draft = composed("ddp", {.tensor = 2});
+  const TaskId sum = find(draft, Op::all_reduce, Payload::activations, 1, 0);
+  const TaskId next = find(draft, Op::forward, Payload::nothing, 2, 0);
+  put_behind(draft, sum, next);
+  check_finds(draft, "V511", "forward of stage 2, microbatch 0, on rank 0");
+
+  draft = composed("1f1b", {.tensor = 2});
+  const TaskId first = find(draft, Op::all_reduce, Payload::activations, 0, 0);
+  const TaskId other = find(draft, Op::all_reduce, Payload::activations, 0, 1);
+  draft.uses[index(other)] = draft.uses[index(first)];
+  check_finds(draft, "V512", "finds the forward's result of stage 0, microbatch 0");
+}
+
+TEST_CASE("V511, V710: keys and values, or their gradients, do not reach the context-parallel ranks") {
+  Draft draft = composed("1f1b", {.context = 2});
+  draft.remove(find(draft, Op::all_gather, Payload::activations, 0, 0));
+  check_finds(draft, "V710", "behind forward of stage 0, microbatch 0, on rank 0");
+  check_finds(draft, "V710", "there is no all_gather with those that share it");
+  check_finds(draft, "V511", "made without the keys and values of the other context-parallel ranks");
+
+  draft = composed("1f1b", {.context = 2});
+  draft.remove(find(draft, Op::reduce_scatter, Payload::activation_gradients, 1, 0));
+  check_finds(draft, "V511", "made without the other context-parallel ranks' gradients of its keys");
+
+  draft = composed("1f1b", {.context = 2});  // both context ranks hold the parameters: their gradients are summed
+  draft.remove(find(draft, Op::all_reduce, Payload::gradients, 0));
+  check_finds(draft, "V703", "update of stage 0, on rank 0");
+}
+
+TEST_CASE("V512: an exchange among ranks that do not share a computation") {
+  Draft draft = composed("1f1b", {.tensor = 2, .data = 2});
+  const TaskId sum = find(draft, Op::all_reduce, Payload::activations, 0, 0);
+  regroup(draft, sum, {Rank{0}, Rank{2}});  // the next logical rank's in place of the second tensor-parallel rank
+  draft.uses[index(sum)].pop_back();
+  check_finds(draft, "V512", "is not among the ranks of one logical rank that share its computation so");
+}
+
+TEST_CASE("V303, V305: an exchange changes what was computed, all of it") {
+  Draft draft = composed("1f1b", {.tensor = 2});
+  const TaskId sum = find(draft, Op::all_reduce, Payload::activations, 0, 0);
+  draft.uses[index(sum)][0].access = Access::accumulate;
+  check_finds(draft, "V303", "uses a buffer in a way that its op does not have");
+
+  draft = composed("1f1b", {.tensor = 2});
+  Task& half = draft.task(find(draft, Op::all_reduce, Payload::activations, 0, 0));
+  // 2 layers, two sums each, of 6 tokens x 8 x 2 bytes
+  CHECK(half.bytes.repeat() == 2 * 2);
+  CHECK(half.bytes == Bytes{6 * 8 * 2});
+  half.bytes = half.bytes / 2;
+  check_finds(draft, "V305",
+              "an all_reduce moves 192 of 376 bytes");  // 376: a stage's sizes are rounded up, so a byte a part less
+
+  draft = composed("fsdp", {.data = 2});
+  Task& shard = draft.task(find(draft, Op::all_reduce, Payload::gradients));
+  shard.bytes = shard.bytes / 2;
+  check_finds(draft, "V305", "bytes of a sum over replicas that moved");
+}
+
+TEST_CASE("V505, V701: each rank computes its own part of every microbatch") {
+  Draft draft = composed("1f1b", {.tensor = 2});
+  const TaskId forward = find(draft, Op::forward, Payload::nothing, 1, 1);
+  REQUIRE(draft.task(forward).rank == Rank{2});
+  draft.remove(forward);
+  check_finds(draft, "V701", "no forward of stage 1, microbatch 1, on tensor-parallel rank 0");
+
+  draft = composed("1f1b", {.context = 2, .data = 2});
+  draft.task(find(draft, Op::forward, Payload::nothing, 0, 1)).microbatch = 3;  // one of the other replica's
+  check_finds(draft, "V701", "no forward of stage 0, microbatch 1, on context-parallel rank 0");
+  check_finds(draft, "V702", "forward of stage 0, microbatch 3");
+}
+
+TEST_CASE("V101: a layout that the ranks do not have") {
+  Draft draft = composed("1f1b", {.tensor = 2});
+  draft.parts.layout.data = 3;
+  check_finds(draft, "V101", "tensor 2 x context 1 x data 3 = 6 does not divide the cluster's 4 devices");
+  draft.parts.layout = {.order = "tt"};
+  check_finds(draft, "V101", "must name tensor (t), context (c), schedule (s) and data (d) once each");
+}

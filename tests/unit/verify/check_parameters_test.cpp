@@ -1,0 +1,103 @@
+// Tests of verify/check_parameters.hpp: each way in which sets of parameters can be wrong, in a schedule that is right
+// otherwise.
+#include "tawpipe/verify/check_parameters.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "schedules.hpp"
+#include "support/clusters.hpp"
+#include "tawpipe/verify/validate.hpp"
+
+using namespace tawpipe;
+
+namespace {
+
+/// 12 * 8 = 96 parameters of the embedding, layers of 8 * 8 * 4 + 3 * 8 * 16 + 16 = 656, norm and output matrix 104: 1512.
+Schedule sharded() { return build_schedule("fsdp", {support::transformer(2, 2), DeviceGroups{{2}}, {}}); }
+
+template <class Change>
+Diagnostics after(Change&& change) {
+  const Schedule right = sharded();
+  Schedule::Parts parts = right.parts();
+  change(parts);
+  return validate(Schedule{right.workload(), std::move(parts)});
+}
+std::size_t first_gather(const Schedule::Parts& parts) {
+  const auto found = std::find_if(parts.tasks.begin(), parts.tasks.end(), [](const Task& t) { return t.op == Op::all_gather; });
+  return static_cast<std::size_t>(found - parts.tasks.begin());
+}
+
+}  // namespace
+
+#define CHECK_FOUND(diagnostics, code, words)                                     \
+  do {                                                                            \
+    const Diagnostics found = diagnostics;                                        \
+    CHECK_MESSAGE(found.has(code), found.text(3));                                \
+    CHECK_MESSAGE(found.text(9).find(words) != std::string::npos, found.text(3)); \
+  } while (false)
+
+TEST_CASE("a sharded schedule's own sets are right") {
+  Diagnostics out;
+  check_parameters(sharded(), out);
+  CHECK(out.ok());
+}
+
+TEST_CASE("V101, V102: sets and splits that do not exist") {
+  CHECK_FOUND(after([](Schedule::Parts& parts) {
+                parts.pieces = {{0, 9}, {ParameterRange{0, 1}}};
+              }),
+              "V101", "sets of parameters");
+  CHECK_FOUND(after([](Schedule::Parts& parts) {
+                parts.buffers[0].content = Content{ContentKind::weights, none<StageId>, PiecesId{900}};
+              }),
+              "V102", "names a set of parameters that does not exist");
+  CHECK_FOUND(after([](Schedule::Parts& parts) { parts.tasks[first_gather(parts)].split = SplitId{-7}; }), "V102",
+              "names a split that does not exist");
+  CHECK_FOUND(after([](Schedule::Parts& parts) {
+                parts.splits = {{0, 1}, {PiecesId{900}}};
+              }),
+              "V102", "split 0 names a set of parameters that does not exist");
+}
+
+TEST_CASE("V112: ranges beyond the model, empty or twice") {
+  for (const ParameterRange range :
+       {ParameterRange{0, 1513}, ParameterRange{-1, 5}, ParameterRange{5, 5}, ParameterRange{6, 5}}) {
+    CHECK_FOUND(after([&](Schedule::Parts& parts) {
+                  parts.pieces = {{0, 1}, {range}};
+                }),
+                "V112", "set 0 names a parameter twice, or one that is not among the model's 1512");
+  }
+  CHECK_FOUND(after([&](Schedule::Parts& parts) {
+                parts.pieces = {{0, 2}, {ParameterRange{0, 5}, ParameterRange{4, 9}}};
+              }),
+              "V112", "twice");
+}
+
+TEST_CASE("V112: a buffer smaller than its parameters, a split of another group, a computation with one") {
+  // half of each unit: 48 + 2 * 328 + 52 = 756 parameters of 2 bytes
+  CHECK_FOUND(after([](Schedule::Parts& parts) {
+                const auto weights = std::find_if(parts.buffers.begin(), parts.buffers.end(),
+                                                  [](const Buffer& b) { return b.kind() == BufferKind::weights; });
+                weights->bytes = Bytes{1511};
+              }),
+              "V112", "has 1511 bytes; its parameters take 1512");
+  CHECK_FOUND(after([](Schedule::Parts& parts) {
+                parts.splits = {{0, 1}, {PiecesId{0}}};
+                for (Task& task : parts.tasks) task.split = none<SplitId>;
+                parts.tasks[first_gather(parts)].split = SplitId{0};
+              }),
+              "V112", "has 1 sets of parameters instead of 2");
+  CHECK_FOUND(after([](Schedule::Parts& parts) {
+                for (Task& task : parts.tasks) task.split = task.op == Op::forward ? SplitId{0} : task.split;
+              }),
+              "V112", "instead of 0");
+}
+
+TEST_CASE("V305: a message one byte smaller than its parameters") {
+  // the embedding: 96 parameters of 2 bytes
+  CHECK_FOUND(after([](Schedule::Parts& parts) { parts.tasks[first_gather(parts)].bytes = Bytes{191}; }), "V305",
+              "moves 191 bytes; its parameters have 192");
+}
