@@ -72,7 +72,7 @@ int run(int argc, char** argv) {
   };
 
   Request request;
-  std::vector<std::string> schedules{"tawpipe", "weipipe", "fsdp", "1f1b", "gpipe"};
+  std::vector<std::string> schedules = compared_schedules;
   bool overlapped = false;
   CLI::App* compare = add_command(app, "compare", "Predict several schedules and rank them, best first");
   compare

@@ -9,4 +9,6 @@ namespace tawpipe::sim {
 Prediction predict(const Problem& problem) { return tawpipe::predict(problem, shipped()); }
 Prediction predict(const Problem& problem, Schedule schedule) { return tawpipe::predict(problem, std::move(schedule)); }
 
+Summary best_summary(const Predictor& predictor, const ScheduleChoice& choice) { return predictor.best(choice).summary; }
+
 }  // namespace tawpipe::sim

@@ -171,18 +171,21 @@ ScheduleChoice named_schedule(const Request& request, std::string_view others) {
 
 Problem resolve(const Request& given, bool choose_microbatch, const Workload* known) {
   Request request = known != nullptr ? with_known(given, *known) : given;
-  if (request.cluster.empty()) throw InputError("--cluster is missing; give a name (tawpipe list clusters), a file, or NxM");
-  std::optional<Transformer> model;
-  if (!request.model.empty()) {
+  if (!request.cluster_value && request.cluster.empty())
+    throw InputError("--cluster is missing; give a name (tawpipe list clusters), a file, or NxM");
+  std::optional<Transformer> model = request.model_value;
+  if (!model && !request.model.empty()) {
     model = resolve_model(request.model);
-  } else if (known != nullptr && !known->is_abstract()) {
+  } else if (!model && known != nullptr && !known->is_abstract()) {
     model = known->model();
   }
   Cost cost = parse_cost(request.cost, model);
   const auto* measured = std::get_if<MeasuredCost>(&cost);
   const std::optional<MeasuredWork> work = measured != nullptr ? measured->work : std::nullopt;
   if (work) take_measured_work(*work, request, model);
-  Problem problem{.cluster = resolve_cluster(request.cluster), .model = model, .cost = std::move(cost)};
+  Problem problem{.cluster = request.cluster_value ? *request.cluster_value : resolve_cluster(request.cluster),
+                  .model = model,
+                  .cost = std::move(cost)};
   if (work) problem.parameter_bytes = work->parameter_bytes;
   problem.recompute = parse_recompute(request.recompute);
   problem.layout = request.layout;

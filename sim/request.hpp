@@ -10,6 +10,7 @@
 
 #include "output_file.hpp"
 #include "schedules.hpp"
+#include "tawpipe/search/fwd.hpp"
 #include "tawpipe/search/problem.hpp"
 
 namespace tawpipe::sim {
@@ -17,10 +18,15 @@ namespace tawpipe::sim {
 /// Exit codes of the command.
 enum Exit : int { ok = 0, findings = 1, bad_input = 2, failure = 3 };
 
+/// What is compared where nothing else is asked for.
+inline const std::vector<std::string> compared_schedules{"tawpipe", "weipipe", "fsdp", "1f1b", "gpipe"};
+
 /// The shared flags as given.
 struct Request {
   std::string cluster;
   std::string model;
+  std::optional<Cluster> cluster_value;    ///< in place of the name; no flag, but Python (python/) has values
+  std::optional<Transformer> model_value;  ///< likewise
   std::string schedule;
   std::string schedule_file;         ///< a schedule read in place of `schedule`
   std::vector<std::string> options;  ///< key=value
@@ -54,6 +60,8 @@ ScheduleChoice named_schedule(const Request& request, std::string_view others = 
 
 /// The best of the problem's schedules, of those that the library ships; compiled once for all commands.
 Prediction predict(const Problem& problem);
+/// The summary of Predictor::best(choice), compiled once as well.
+Summary best_summary(const Predictor& predictor, const ScheduleChoice& choice);
 /// A schedule as it is on the problem's cluster.
 Prediction predict(const Problem& problem, Schedule schedule);
 

@@ -1,143 +1,26 @@
 // `tawpipe doctor`: what keeps a job from going on, from the flight recorder's dumps of its ranks.
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "instruments.hpp"
 #include "output.hpp"
 #include "tawpipe/report/flight_recorder.hpp"
+#include "tawpipe/report/flight_report.hpp"
 
 namespace tawpipe::sim {
-
-namespace {
-
-/// A dump's file and its rank: the number at the end of the name, before any extension, as PyTorch writes it.
-std::pair<std::int32_t, std::string> with_rank(const std::filesystem::path& path) {
-  std::string stem = path.filename().string();
-  for (const std::string_view extension : {".json", ".pickle", ".pkl"}) {
-    if (stem.ends_with(extension)) stem.erase(stem.size() - extension.size());
-  }
-  const auto last = stem.find_last_not_of("0123456789");
-  const std::string digits = stem.substr(last == std::string::npos ? 0 : last + 1);
-  if (digits.empty() || digits.size() > 6) {
-    throw InputError(
-        concat(quote(one_line(path.string())), " does not end in its rank, such as trace_rank_3 or rank_3.json; rename it"));
-  }
-  return {std::stoi(digits), path.string()};
-}
-
-/// The dumps by rank; a folder stands for all files in it.
-std::vector<std::pair<std::int32_t, std::string>> files_of(const std::vector<std::string>& paths) {
-  std::vector<std::pair<std::int32_t, std::string>> files;
-  for (const std::string& path : paths) {
-    std::error_code error;
-    if (!std::filesystem::is_directory(path, error)) {
-      files.push_back(with_rank(path));
-      continue;
-    }
-    const std::size_t before = files.size();
-    for (const auto& entry : std::filesystem::directory_iterator(path, error)) {
-      const bool hidden = entry.path().filename().string().starts_with('.');
-      if (entry.is_regular_file(error) && !hidden) files.push_back(with_rank(entry.path()));
-    }
-    if (files.size() == before) throw InputError(concat("folder ", quote(one_line(path)), " holds no dump"));
-  }
-  std::sort(files.begin(), files.end());
-  return files;
-}
-
-/// "0, 2 to 5": ranks in order.
-std::string ranges(const std::set<std::int32_t>& ranks) {
-  std::string text;
-  for (auto it = ranks.begin(); it != ranks.end();) {
-    const std::int32_t first = *it;
-    std::int32_t last = first;
-    for (++it; it != ranks.end() && *it == last + 1; ++it) last = *it;
-    text += (text.empty() ? "" : ", ") + std::to_string(first);
-    if (last > first) text += (last == first + 1 ? ", " : " to ") + std::to_string(last);
-  }
-  return text;
-}
-
-std::string headline(const FlightDiagnosis& found) {
-  switch (found.verdict) {
-    case FlightVerdict::ends:
-      return found.culprits.empty() ? "no hang: every recorded call has its counterparts"
-                                    : "no hang: every recorded call has its counterparts, and a rank is late";
-    case FlightVerdict::deadlock:
-      return "deadlock: calls wait for each other in a circle";
-    case FlightVerdict::mismatch:
-      return "mismatch: calls that meet differ";
-    case FlightVerdict::missing:
-      return "missing: a rank does not make a call that others wait for";
-    case FlightVerdict::undecided:
-      return "undecided: the rank that others wait for has no dump";
-  }
-  return "";
-}
-
-std::string page(const FlightDiagnosis& found, std::size_t dumps) {
-  std::string text = fmt::format("{} dumps\n{}\n", dumps, headline(found));
-  constexpr std::size_t most = 24;  // lines of a kind, so that it stays a page
-  const auto cut = [&](std::size_t i, std::size_t size) {
-    if (i == most) text += fmt::format("  and {} more (--json shows all)\n", size - most);
-    return i >= most;
-  };
-  for (std::size_t i = 0; i < found.circle.size() && !cut(i, found.circle.size()); ++i) {
-    text += fmt::format("  {}\n", found.circle[i]);
-  }
-  if (!found.culprits.empty()) text += "\nculprits\n";
-  for (std::size_t i = 0; i < found.culprits.size() && !cut(i, found.culprits.size()); ++i) {
-    const FlightCulprit& one = found.culprits[i];
-    text += fmt::format("  rank {}, {}, {}: {}\n", one.rank, one.group, one.call, one.why);
-  }
-  if (!found.waits.empty()) text += "\nwaiting\n";
-  std::vector<std::pair<std::string, std::set<std::int32_t>>> alike;
-  for (const FlightWait& wait : found.waits) {
-    const auto same = std::find_if(alike.begin(), alike.end(), [&](const auto& one) { return one.first == wait.text; });
-    (same != alike.end() ? *same : alike.emplace_back(wait.text, std::set<std::int32_t>{})).second.insert(wait.rank);
-  }
-  for (std::size_t i = 0; i < alike.size() && !cut(i, alike.size()); ++i) {
-    text += fmt::format("  {} {}: {}\n", alike[i].second.size() == 1 ? "rank" : "ranks", ranges(alike[i].second), alike[i].first);
-  }
-  return text;
-}
-
-std::string json_of(const FlightDiagnosis& found, std::size_t dumps) {
-  nlohmann::ordered_json json;
-  json["dumps"] = dumps;
-  json["verdict"] = name(found.verdict);
-  json["culprits"] = nlohmann::ordered_json::array();
-  for (const FlightCulprit& one : found.culprits) {
-    json["culprits"].push_back({{"rank", one.rank}, {"group", one.group}, {"call", one.call}, {"why", one.why}});
-  }
-  json["cycle"] = found.circle;
-  json["waits"] = nlohmann::ordered_json::array();
-  for (const FlightWait& one : found.waits) json["waits"].push_back({{"rank", one.rank}, {"for", one.text}});
-  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-}
-
-}  // namespace
 
 int run_doctor(const DoctorRequest& request) {
   std::optional<OutputFile> file;
   if (!request.json.empty()) file.emplace(request.json);
   FlightRecorderReader reader;
-  const auto files = files_of(request.dumps);
+  const auto files = dump_files(request.dumps);
   for (const auto& [rank, path] : files) reader.add(rank, read_text(path, "dump"), one_line(path));
   const FlightDiagnosis found = diagnose(reader.take());
   if (file) {
-    (*file)(json_of(found, files.size()));
+    (*file)(to_json(found, files.size()).dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
     file->finish();
   }
-  if (request.json != "-") write_output("-", page(found, files.size()));
+  if (request.json != "-") write_output("-", diagnosis_text(found, files.size()));
   return found.verdict == FlightVerdict::ends ? ok : findings;
 }
 

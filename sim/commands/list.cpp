@@ -1,5 +1,5 @@
 // `tawpipe list schedules|clusters|models`.
-#include <nlohmann/json.hpp>
+#include "list.hpp"
 
 #include "../request.hpp"
 #include "output.hpp"
@@ -97,10 +97,13 @@ Json models_json() {
 
 }  // namespace
 
+nlohmann::ordered_json list_json(const std::string& what) {
+  return what == "schedules" ? schedules_json() : what == "clusters" ? clusters_json() : models_json();
+}
+
 int run_list(const std::string& what, const std::string& json) {
   if (!json.empty()) {
-    const Json all = what == "schedules" ? schedules_json() : what == "clusters" ? clusters_json() : models_json();
-    write_output(json, all.dump(2) + "\n");
+    write_output(json, list_json(what).dump(2) + "\n");
     return ok;
   }
   write_output("-", what == "schedules" ? schedules_text() : what == "clusters" ? clusters_text() : models_text());

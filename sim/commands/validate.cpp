@@ -12,27 +12,13 @@
 #include "../request.hpp"
 #include "exchange.hpp"
 #include "output.hpp"
+#include "tawpipe/report/findings_json.hpp"
 #include "tawpipe/report/formatters.hpp"
 #include "validate_order.hpp"
 
 namespace tawpipe::sim {
 
 namespace {
-
-nlohmann::ordered_json findings_json(const Diagnostics& diagnostics) {
-  nlohmann::ordered_json all = nlohmann::ordered_json::array();
-  for (const Finding& finding : diagnostics.findings()) {
-    nlohmann::ordered_json one;
-    one["severity"] = name(finding.severity);
-    one["code"] = finding.code;
-    one["task"] = finding.task == none<TaskId> ? nlohmann::ordered_json{} : nlohmann::ordered_json(number(finding.task));
-    one["rank"] = finding.rank == none<Rank> ? nlohmann::ordered_json{} : nlohmann::ordered_json(number(finding.rank));
-    one["message"] = finding.message;
-    one["help"] = finding.help;
-    all.push_back(std::move(one));
-  }
-  return all;
-}
 
 nlohmann::ordered_json report_json(const Schedule& schedule, const Diagnostics& found) {
   nlohmann::ordered_json json;
@@ -41,7 +27,7 @@ nlohmann::ordered_json report_json(const Schedule& schedule, const Diagnostics& 
   json["valid"] = found.ok();
   json["errors"] = found.errors();
   json["warnings"] = found.warnings();
-  json["findings"] = findings_json(found);
+  json["findings"] = to_json(found);
   return json;
 }
 

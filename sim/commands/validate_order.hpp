@@ -2,10 +2,10 @@
 // Not: the checks of a whole schedule (validate.cpp).
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "exchange.hpp"
+#include "tawpipe/report/order_report.hpp"
 
 namespace tawpipe::sim {
 
@@ -14,13 +14,6 @@ struct OrderRequest {
   std::string semantics = "nccl";     ///< --semantics nccl|gloo|mpi
   std::string communicators = "one";  ///< --communicators one|direction|pair
   std::string mend;                   ///< --mend FILE|-: where the mended order goes
-};
-
-/// What was found of an order.
-struct OrderReport {
-  bool right = false;  ///< it ends, and each message meets its receive
-  std::string text;
-  nlohmann::ordered_json json;
 };
 
 /// Whether the file holds an order to be proven: calls, or PyTorch's rows.

@@ -56,6 +56,14 @@ struct Summary {
   Communication communication;
   std::array<Duration, ops> critical_path{};  ///< [op] time on the critical path
   Folding folding;
+
+  bool fits() const { return out_of_memory.empty(); }
+  /// What the rank needs that needs most; 0 without ranks.
+  Bytes fullest() const {
+    Bytes most;
+    for (const PeakMemory& peak : peak_memory) most = std::max(most, peak.total);
+    return most;
+  }
 };
 
 namespace detail {

@@ -119,7 +119,7 @@ struct Prediction {
   Timeline timeline;
   Summary summary;
 
-  bool fits() const { return summary.out_of_memory.empty(); }
+  bool fits() const { return summary.fits(); }
 };
 
 }  // namespace tawpipe

@@ -1,0 +1,93 @@
+// Several schedules on one problem as a table, best first.
+// Not: the numbers for machines (summary_json.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/analysis/summary.hpp"
+#include "tawpipe/report/formatters.hpp"
+#include "tawpipe/report/table.hpp"
+#include "tawpipe/search/problem.hpp"
+
+namespace tawpipe::inline v0 {
+
+namespace detail {
+
+/// The options as a reader needs them: those with another value in another line, or given.
+inline std::string notable_options(const Summary& summary, const ScheduleChoice& choice) {
+  std::string text;
+  for (const auto& [key, value] : summary.options) {
+    const bool blocking = key == "overlap" && value == "off";
+    const bool on_demand = key == "prefetch";
+    if (choice.options.contains(key) || blocking || on_demand) text += concat(text.empty() ? "" : " ", key, "=", value);
+  }
+  return text;
+}
+
+}  // namespace detail
+
+/// Those that fit first, then the faster first; equals keep their order.
+inline std::vector<std::size_t> comparison_order(const std::vector<Summary>& results) {
+  std::vector<std::size_t> order(results.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    if (results[a].fits() != results[b].fits()) return results[a].fits();
+    return results[a].makespan < results[b].makespan;
+  });
+  return order;
+}
+
+/// A line for each result, in comparison_order(). @param choices  [result] what was asked for
+/// @pre not empty, and as many choices as results
+inline std::string comparison_table(const std::vector<Summary>& results, const std::vector<ScheduleChoice>& choices,
+                                    const TableStyle& style = {}) {
+  const bool with_model = !results[0].model.empty();
+  double best = 0;
+  for (const auto& summary : results) {
+    if (summary.fits()) best = std::max(best, 1.0 / to_seconds(std::max(summary.makespan, Duration{1})));
+  }
+  std::vector<TableColumn> columns{{"schedule"}};
+  if (with_model) {
+    columns.push_back({"tokens/s/device", Align::right});
+  } else {
+    columns.push_back({"makespan", Align::right});
+  }
+  columns.push_back({"relative speed"});
+  if (with_model) columns.push_back({"MFU", Align::right});
+  columns.push_back({"bubble", Align::right});
+  columns.push_back({"exposed", Align::right});
+  columns.push_back({"out of a node", Align::right});
+  if (with_model) {
+    columns.push_back({"memory", Align::right});
+    columns.push_back({"microbatch", Align::right});
+  }
+  columns.push_back({"options"});
+  Table table{columns};
+  for (const std::size_t i : comparison_order(results)) {
+    const Summary& summary = results[i];
+    const double speed = 1.0 / to_seconds(std::max(summary.makespan, Duration{1}));
+    std::vector<std::string> cells{summary.schedule};
+    cells.push_back(with_model ? format_count(static_cast<std::int64_t>(summary.tokens_per_device_per_second + 0.5))
+                               : format_duration(summary.makespan));
+    cells.push_back(summary.fits() ? bar(best > 0 ? speed / best : 0, 20, style.glyphs) : std::string{"out of memory"});
+    if (with_model) cells.push_back(format_percent(summary.mfu));
+    cells.push_back(format_percent(summary.bubble.ratio));
+    const Duration exposed = seconds(summary.communication.exposed_s);
+    cells.push_back(summary.makespan > Duration{} ? format_percent(exposed / summary.makespan) : "0 %");
+    cells.push_back(format_traffic(Bytes{summary.traffic.max_node_egress_bytes()}));
+    if (with_model) {
+      cells.push_back(format_memory(summary.fullest()));
+      cells.push_back(std::to_string(summary.microbatch_size));
+    }
+    cells.push_back(detail::notable_options(summary, choices[i]));
+    table.row(std::move(cells), summary.fits() ? Emphasis::none : Emphasis::dim);
+  }
+  return table.str(style);
+}
+
+}  // namespace tawpipe

@@ -1,0 +1,139 @@
+// What the flight recorder's dumps of a job tell: the dumps as files, the diagnosis as a page and as JSON (docs/hangs.md).
+// Not: the dumps' format (flight_recorder.hpp) nor how the culprit is found (verify/flight_record.hpp).
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/text.hpp"
+#include "tawpipe/verify/flight_record.hpp"
+
+namespace tawpipe::inline v0 {
+
+namespace detail {
+
+/// A dump's file and its rank: the number at the end of the name, before any extension, as PyTorch writes it.
+inline std::pair<std::int32_t, std::string> dump_with_rank(const std::filesystem::path& path) {
+  std::string stem = path.filename().string();
+  for (const std::string_view extension : {".json", ".pickle", ".pkl"}) {
+    if (stem.ends_with(extension)) stem.erase(stem.size() - extension.size());
+  }
+  const auto last = stem.find_last_not_of("0123456789");
+  const std::string digits = stem.substr(last == std::string::npos ? 0 : last + 1);
+  if (digits.empty() || digits.size() > 6) {
+    throw InputError(
+        concat(quote(one_line(path.string())), " does not end in its rank, such as trace_rank_3 or rank_3.json; rename it"));
+  }
+  return {std::stoi(digits), path.string()};
+}
+
+/// "0, 2 to 5": ranks in order.
+inline std::string rank_ranges(const std::set<std::int32_t>& ranks) {
+  std::string text;
+  for (auto it = ranks.begin(); it != ranks.end();) {
+    const std::int32_t first = *it;
+    std::int32_t last = first;
+    for (++it; it != ranks.end() && *it == last + 1; ++it) last = *it;
+    text += (text.empty() ? "" : ", ") + std::to_string(first);
+    if (last > first) text += (last == first + 1 ? ", " : " to ") + std::to_string(last);
+  }
+  return text;
+}
+
+inline std::string headline(const FlightDiagnosis& found) {
+  switch (found.verdict) {
+    case FlightVerdict::ends:
+      return found.culprits.empty() ? "no hang: every recorded call has its counterparts"
+                                    : "no hang: every recorded call has its counterparts, and a rank is late";
+    case FlightVerdict::deadlock:
+      return "deadlock: calls wait for each other in a circle";
+    case FlightVerdict::mismatch:
+      return "mismatch: calls that meet differ";
+    case FlightVerdict::missing:
+      return "missing: a rank does not make a call that others wait for";
+    case FlightVerdict::undecided:
+      return "undecided: the rank that others wait for has no dump";
+  }
+  return "";
+}
+
+}  // namespace detail
+
+/// The dumps by rank; a folder stands for all files in it. @throws InputError  for a name that does not end in a rank, and an
+/// empty folder
+inline std::vector<std::pair<std::int32_t, std::string>> dump_files(const std::vector<std::string>& paths) {
+  std::vector<std::pair<std::int32_t, std::string>> files;
+  for (const std::string& path : paths) {
+    std::error_code error;
+    if (!std::filesystem::is_directory(path, error)) {
+      files.push_back(detail::dump_with_rank(path));
+      continue;
+    }
+    const std::size_t before = files.size();
+    for (const auto& entry : std::filesystem::directory_iterator(path, error)) {
+      const bool hidden = entry.path().filename().string().starts_with('.');
+      if (entry.is_regular_file(error) && !hidden) files.push_back(detail::dump_with_rank(entry.path()));
+    }
+    if (files.size() == before) throw InputError(concat("folder ", quote(one_line(path)), " holds no dump"));
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+/// A page of text. @param dumps  how many were read
+inline std::string diagnosis_text(const FlightDiagnosis& found, std::size_t dumps) {
+  std::string text = fmt::format("{} dumps\n{}\n", dumps, detail::headline(found));
+  constexpr std::size_t most = 24;  // lines of a kind, so that it stays a page
+  const auto cut = [&](std::size_t i, std::size_t size) {
+    if (i == most) text += fmt::format("  and {} more (--json shows all)\n", size - most);
+    return i >= most;
+  };
+  for (std::size_t i = 0; i < found.circle.size() && !cut(i, found.circle.size()); ++i) {
+    text += fmt::format("  {}\n", found.circle[i]);
+  }
+  if (!found.culprits.empty()) text += "\nculprits\n";
+  for (std::size_t i = 0; i < found.culprits.size() && !cut(i, found.culprits.size()); ++i) {
+    const FlightCulprit& one = found.culprits[i];
+    text += fmt::format("  rank {}, {}, {}: {}\n", one.rank, one.group, one.call, one.why);
+  }
+  if (!found.waits.empty()) text += "\nwaiting\n";
+  std::vector<std::pair<std::string, std::set<std::int32_t>>> alike;
+  for (const FlightWait& wait : found.waits) {
+    const auto same = std::find_if(alike.begin(), alike.end(), [&](const auto& one) { return one.first == wait.text; });
+    (same != alike.end() ? *same : alike.emplace_back(wait.text, std::set<std::int32_t>{})).second.insert(wait.rank);
+  }
+  for (std::size_t i = 0; i < alike.size() && !cut(i, alike.size()); ++i) {
+    text += fmt::format("  {} {}: {}\n", alike[i].second.size() == 1 ? "rank" : "ranks", detail::rank_ranges(alike[i].second),
+                        alike[i].first);
+  }
+  return text;
+}
+
+/// The same for machines.
+inline nlohmann::ordered_json to_json(const FlightDiagnosis& found, std::size_t dumps) {
+  nlohmann::ordered_json json;
+  json["dumps"] = dumps;
+  json["verdict"] = name(found.verdict);
+  json["culprits"] = nlohmann::ordered_json::array();
+  for (const FlightCulprit& one : found.culprits) {
+    json["culprits"].push_back({{"rank", one.rank}, {"group", one.group}, {"call", one.call}, {"why", one.why}});
+  }
+  json["cycle"] = found.circle;
+  json["waits"] = nlohmann::ordered_json::array();
+  for (const FlightWait& one : found.waits) json["waits"].push_back({{"rank", one.rank}, {"for", one.text}});
+  return json;
+}
+
+}  // namespace tawpipe

@@ -1,0 +1,11 @@
+// The one call's problem and answer: names for headers that only refer to them.
+// Not: how it is found (search/predict.hpp).
+#pragma once
+
+namespace tawpipe::inline v0 {
+
+class Predictor;
+struct Prediction;
+struct Problem;
+
+}  // namespace tawpipe

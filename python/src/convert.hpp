@@ -1,0 +1,73 @@
+// Between the library's values and Python's: JSON as objects, arrays as NumPy views that copy nothing, errors.
+// Not: the classes that Python sees (module.cpp).
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <span>
+
+namespace tawpipe::python {
+
+namespace nb = nanobind;
+
+/// The JSON value as None, bool, int, float, str, list or dict.
+inline nb::object to_python(const nlohmann::ordered_json& json) {
+  switch (json.type()) {
+    case nlohmann::ordered_json::value_t::boolean:
+      return nb::bool_(json.get<bool>());
+    case nlohmann::ordered_json::value_t::number_integer:
+      return nb::int_(json.get<std::int64_t>());
+    case nlohmann::ordered_json::value_t::number_unsigned:
+      return nb::int_(json.get<std::uint64_t>());
+    case nlohmann::ordered_json::value_t::number_float:
+      return nb::float_(json.get<double>());
+    case nlohmann::ordered_json::value_t::string: {
+      const auto& text = json.get_ref<const std::string&>();
+      return nb::steal(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
+    }
+    case nlohmann::ordered_json::value_t::array: {
+      nb::list list;
+      for (const auto& item : json) list.append(to_python(item));
+      return list;
+    }
+    case nlohmann::ordered_json::value_t::object: {
+      nb::dict dict;
+      for (const auto& [key, value] : json.items()) dict[nb::str(key.c_str(), key.size())] = to_python(value);
+      return dict;
+    }
+    case nlohmann::ordered_json::value_t::null:
+    case nlohmann::ordered_json::value_t::binary:
+    case nlohmann::ordered_json::value_t::discarded:
+      break;
+  }
+  return nb::none();
+}
+
+/// A read-only NumPy view of `items`, [items.size()]; keeps `owner`, which holds them, alive.
+template <class As, class T>
+nb::object view(std::span<const T> items, nb::handle owner) {
+  static_assert(sizeof(As) == sizeof(T));
+  using Array = nb::ndarray<nb::numpy, const As, nb::ndim<1>>;
+  return nb::cast(Array(reinterpret_cast<const As*>(items.data()), {items.size()}, owner), nb::rv_policy::reference);
+}
+
+/// The same of the items' bytes, as a NumPy array of records. @param dtype  what numpy.dtype takes
+template <class T>
+nb::object records(std::span<const T> items, nb::handle owner, nb::handle dtype) {
+  return view<std::uint8_t>(std::span{reinterpret_cast<const std::uint8_t*>(items.data()), items.size_bytes()}, owner)
+      .attr("view")(dtype);
+}
+
+/// A NumPy array of its own, [items.size()].
+template <class T>
+nb::object array_of(std::vector<T> items) {
+  auto* held = new std::vector<T>(std::move(items));
+  const nb::capsule owner(held, [](void* data) noexcept { delete static_cast<std::vector<T>*>(data); });
+  return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(held->data(), {held->size()}, owner));
+}
+
+}  // namespace tawpipe::python

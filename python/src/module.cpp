@@ -1,0 +1,439 @@
+// tawpipe._core: the library's values and calls for Python. What Python's users see is python/tawpipe/__init__.py.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "commands/entries.hpp"
+#include "commands/exchange.hpp"
+#include "commands/list.hpp"
+#include "convert.hpp"
+#include "request.hpp"
+#include "tawpipe/model/huggingface_config.hpp"
+#include "tawpipe/model/models.hpp"
+#include "tawpipe/report/chrome_trace.hpp"
+#include "tawpipe/report/comparison.hpp"
+#include "tawpipe/report/findings_json.hpp"
+#include "tawpipe/report/flight_recorder.hpp"
+#include "tawpipe/report/flight_report.hpp"
+#include "tawpipe/report/order_report.hpp"
+#include "tawpipe/report/pytorch_pipeline.hpp"
+#include "tawpipe/report/schedule_json.hpp"
+#include "tawpipe/report/summary_json.hpp"
+#include "tawpipe/search/predict.hpp"
+#include "tawpipe/topology/cluster_file.hpp"
+#include "tawpipe/topology/clusters.hpp"
+#include "tawpipe/verify/validate.hpp"
+
+namespace tawpipe::python {
+
+namespace {
+
+using namespace nb::literals;
+
+/// numpy.dtype of Task: its fields by name, where they lie in its 40 bytes. `messages` holds a size and a count (Messages).
+nb::object task_dtype() {
+  static_assert(std::is_standard_layout_v<Task>);
+  nb::list names;
+  nb::list formats;
+  nb::list offsets;
+  const auto field = [&](const char* name, const char* format, std::size_t offset) {
+    names.append(name);
+    formats.append(format);
+    offsets.append(offset);
+  };
+  field("op", "u1", offsetof(Task, op));
+  field("payload", "u1", offsetof(Task, payload));
+  field("lane", "u1", offsetof(Task, lane));
+  field("peer_lane", "u1", offsetof(Task, peer_lane));
+  field("rank", "i4", offsetof(Task, rank));
+  field("peer", "i4", offsetof(Task, peer));
+  field("group", "i4", offsetof(Task, group));
+  field("stage", "i4", offsetof(Task, stage));
+  field("microbatch", "i4", offsetof(Task, microbatch));
+  field("step", "i4", offsetof(Task, step));
+  field("split", "i4", offsetof(Task, split));
+  field("messages", "i8", offsetof(Task, bytes));
+  nb::dict layout;
+  layout["names"] = names;
+  layout["formats"] = formats;
+  layout["offsets"] = offsets;
+  layout["itemsize"] = sizeof(Task);
+  return nb::module_::import_("numpy").attr("dtype")(layout);
+}
+
+template <class Enum>
+std::vector<std::string> names_of(int count) {
+  std::vector<std::string> names;
+  for (int i = 0; i < count; ++i) names.emplace_back(name(static_cast<Enum>(i)));
+  return names;
+}
+
+Prediction simulate(const sim::Request& request) {
+  Problem problem = sim::resolve(request, false);
+  problem.schedules = {sim::named_schedule(request)};
+  return sim::predict(problem);
+}
+
+Prediction simulate_given(const sim::Request& request, const Schedule& schedule) {
+  sim::require_runnable(schedule);
+  sim::ScheduleFile file{.path = "the schedule", .schedule = schedule, .rows = std::nullopt, .calls = std::nullopt};
+  sim::FileProblem given = sim::load_schedule_file(request, std::move(file));
+  return sim::predict(given.problem, std::move(given.schedule));
+}
+
+/// What compare() found: summaries, best first, and the command's text.
+struct Comparison {
+  std::string problem;
+  std::string table;
+  std::vector<Summary> results;  ///< best first
+  std::vector<std::string> labels;
+};
+
+Comparison compare(const sim::Request& request, const std::vector<std::string>& schedules, bool overlapped) {
+  const std::vector<ScheduleChoice> all = sim::parse_entries(schedules, sim::parse_options(request.options), overlapped);
+  Problem problem = sim::resolve(request, true);
+  problem.fold = Fold::automatic;
+  const Predictor predictor{problem, shipped()};
+  std::vector<Summary> results;
+  for (const ScheduleChoice& choice : all) results.push_back(sim::best_summary(predictor, choice));
+  Comparison found{.problem = sim::describe(problem), .table = comparison_table(results, all), .results = {}, .labels = {}};
+  for (const std::size_t i : comparison_order(results)) {
+    found.results.push_back(results[i]);
+    found.labels.push_back(sim::entry_label(all[i]));
+  }
+  return found;
+}
+
+Diagnostics validated(const Schedule& schedule, const Cluster* cluster) {
+  return cluster != nullptr ? validate(schedule, *cluster) : validate(schedule);
+}
+
+template <class Enum>
+Enum named(const char* what, const std::string& text, int count) {
+  const std::vector<std::string> known = names_of<Enum>(count);
+  const auto found = std::find(known.begin(), known.end(), text);
+  if (found == known.end()) throw InputError(concat(what, ": ", unknown_name("value", one_line(text), known)));
+  return static_cast<Enum>(found - known.begin());
+}
+
+OrderReport prove_order(const std::string& path, const std::string& semantics, const std::string& communicators) {
+  const PytorchCallOptions options{named<CallSemantics>("semantics", semantics, call_semantics),
+                                   named<CallCommunicators>("communicators", communicators, call_communicators)};
+  const sim::ScheduleFile file = sim::read_schedule_file(path);
+  if (file.calls) return report_order(*file.calls, true);
+  if (file.rows) return report_order(*file.rows, options, one_line(path), true);
+  throw InputError(concat(one_line(path), " is a whole schedule, not an order of calls; use Schedule.validate"));
+}
+
+std::pair<FlightDiagnosis, std::size_t> diagnosed(const std::vector<std::string>& paths) {
+  FlightRecorderReader reader;
+  const auto files = dump_files(paths);
+  for (const auto& [rank, path] : files) reader.add(rank, sim::read_text(path, "dump"), one_line(path));
+  return {diagnose(reader.take()), files.size()};
+}
+
+void bind_problem(nb::module_& module) {
+  nb::class_<Cluster>(module, "Cluster", "Nodes, devices, links and routes. Made by tawpipe.cluster().")
+      .def_static("named", &resolve_cluster, "text"_a, nb::call_guard<nb::gil_scoped_release>())
+      .def_static(
+          "from_json", [](const std::string& text) { return cluster_from_json(text, "cluster"); }, "text"_a)
+      .def("to_json", &write_cluster_json, "The cluster as the JSON that cluster() reads (docs/topology.md).")
+      .def_prop_ro("name", &Cluster::name)
+      .def_prop_ro("nodes", &Cluster::nodes)
+      .def_prop_ro("ranks", &Cluster::ranks, "Devices of all nodes.")
+      .def(
+          "device",
+          [](const Cluster& cluster, int rank) {
+            if (rank < 0 || rank >= cluster.ranks()) throw nb::index_error("no such rank");
+            const DeviceSpec& device = cluster.device(Rank{rank});
+            return to_python({{"name", device.name},
+                              {"memory_bytes", device.memory.value()},
+                              {"peak_flops", device.peak.value()},
+                              {"memory_bandwidth", device.memory_bandwidth.value()},
+                              {"node", number(cluster.node_of(Rank{rank}))}});
+          },
+          "rank"_a, "Name, memory (bytes), dense 16-bit peak (FLOP/s), memory bandwidth (bytes/s) and node of a device.");
+
+  nb::class_<Transformer>(module, "Model", "The sizes of a decoder. Made by tawpipe.model().")
+      .def_static("named", &resolve_model, "text"_a)
+      .def_static(
+          "from_config",
+          [](const std::string& text, const std::string& name) { return parse_huggingface_config(text, "config", name); },
+          "text"_a, "name"_a)
+      .def_ro("name", &Transformer::name)
+      .def_ro("layers", &Transformer::layers)
+      .def_ro("hidden", &Transformer::hidden)
+      .def_ro("heads", &Transformer::heads)
+      .def_ro("kv_heads", &Transformer::kv_heads)
+      .def_ro("intermediate", &Transformer::intermediate)
+      .def_ro("vocab", &Transformer::vocab)
+      .def_prop_ro("dtype", [](const Transformer& model) { return std::string{name(model.dtype)}; })
+      .def_prop_ro("parameters", &Transformer::parameters, "A tied matrix counts once.");
+
+  nb::class_<sim::Request>(module, "Request")
+      .def(nb::init<>())
+      .def_rw("cluster", &sim::Request::cluster)
+      .def_rw("model", &sim::Request::model)
+      .def_rw("cluster_value", &sim::Request::cluster_value)
+      .def_rw("model_value", &sim::Request::model_value)
+      .def_rw("schedule", &sim::Request::schedule)
+      .def_rw("options", &sim::Request::options)
+      .def_rw("sequence", &sim::Request::sequence)
+      .def_rw("microbatch", &sim::Request::microbatch)
+      .def_rw("usable_memory", &sim::Request::usable_memory)
+      .def_rw("global_batch", &sim::Request::global_batch)
+      .def_rw("microbatches", &sim::Request::microbatches)
+      .def_rw("recompute", &sim::Request::recompute)
+      .def_rw("fold", &sim::Request::fold)
+      .def_rw("cost", &sim::Request::cost)
+      .def_prop_rw(
+          "tensor_parallel", [](const sim::Request& request) { return request.layout.tensor; },
+          [](sim::Request& request, int n) { request.layout.tensor = n; })
+      .def_prop_rw(
+          "context_parallel", [](const sim::Request& request) { return request.layout.context; },
+          [](sim::Request& request, int n) { request.layout.context = n; })
+      .def_prop_rw(
+          "data_parallel", [](const sim::Request& request) { return request.layout.data; },
+          [](sim::Request& request, int n) { request.layout.data = n; });
+}
+
+void bind_schedule(nb::module_& module) {
+  nb::class_<Schedule>(
+      module, "Schedule",
+      "One training iteration as a task graph. Its arrays are views of the schedule's memory: nothing is copied.")
+      .def_static(
+          "from_json", [](const std::string& text) { return parse_schedule_json(text, "schedule"); }, "text"_a,
+          nb::call_guard<nb::gil_scoped_release>(), "The schedule that to_json wrote. Raises InputError.")
+      .def("to_json", &schedule_json, nb::call_guard<nb::gil_scoped_release>(),
+           "The schedule as JSON (docs/interchange.md); `tawpipe validate --schedule-file` and from_json read it.")
+      .def(
+          "to_pytorch_csv",
+          [](const Schedule& schedule, bool communication) {
+            sim::require_runnable(schedule);
+            return write_pytorch_csv(pytorch_schedule(schedule, {.communication = communication}));
+          },
+          "communication"_a = false, nb::call_guard<nb::gil_scoped_release>(),
+          "The rows that torch.distributed.pipelining reads; with communication, also SEND and RECV. Raises InputError for a\n"
+          "schedule that is not a pipeline.")
+      .def_prop_ro("name", &Schedule::name)
+      .def_prop_ro("options",
+                   [](const Schedule& schedule) {
+                     nb::dict all;
+                     for (const auto& [key, value] : schedule.options()) all[nb::cast(key)] = nb::cast(value);
+                     return all;
+                   })
+      .def_prop_ro("ranks", &Schedule::ranks)
+      .def_prop_ro("lanes", &Schedule::lanes, "Names of the in-order queues of each rank; lane 0 computes.")
+      .def("__len__", [](const Schedule& schedule) { return schedule.tasks().size(); })
+      .def_prop_ro(
+          "tasks", [](nb::handle self) { return records(nb::cast<const Schedule&>(self).tasks(), self, task_dtype()); },
+          "[tasks] records: op and payload (indices into OPS and PAYLOADS), lane, rank, peer, group, stage, microbatch, step.\n"
+          "-1 where a field does not apply. A view.")
+      .def_prop_ro(
+          "task_bytes",
+          [](const Schedule& schedule) {
+            std::vector<std::int64_t> bytes;
+            bytes.reserve(schedule.tasks().size());
+            for (const Task& task : schedule.tasks()) bytes.push_back(task.bytes.total().value());
+            return array_of(std::move(bytes));
+          },
+          "[tasks] bytes that each task carries or touches.")
+      .def_prop_ro(
+          "dependencies",
+          [](nb::handle self) {
+            const auto& rows = nb::cast<const Schedule&>(self).parts().dependencies;
+            return nb::make_tuple(view<std::uint32_t>(std::span{rows.begins()}, self),
+                                  view<std::int32_t>(std::span{rows.items()}, self));
+          },
+          "What each task waits for besides its lanes' order: (begin [tasks + 1], tasks); task t waits for\n"
+          "tasks[begin[t]:begin[t + 1]]. Views.")
+      .def(
+          "program",
+          [](nb::handle self, int rank, int lane) {
+            const auto& schedule = nb::cast<const Schedule&>(self);
+            if (rank < 0 || rank >= schedule.ranks() || lane < 0 || lane >= static_cast<int>(schedule.lanes().size())) {
+              throw nb::index_error("no such rank or lane");
+            }
+            return view<std::int32_t>(schedule.program(Rank{rank}, lane), self);
+          },
+          "rank"_a, "lane"_a = 0, "The tasks of one lane of one rank, in order. A view.")
+      .def(
+          "group",
+          [](nb::handle self, int group) {
+            const auto& schedule = nb::cast<const Schedule&>(self);
+            if (group < 0 || group >= schedule.groups()) throw nb::index_error("no such group");
+            return view<std::int32_t>(schedule.group(GroupId{group}), self);
+          },
+          "group"_a, "The ranks of a group. A view.")
+      .def_prop_ro(
+          "buffers",
+          [](const Schedule& schedule) {
+            std::vector<std::int32_t> ranks;
+            std::vector<std::int32_t> stages;
+            std::vector<std::uint8_t> kinds;
+            std::vector<std::int64_t> bytes;
+            for (const Buffer& buffer : schedule.buffers()) {
+              ranks.push_back(number(buffer.rank));
+              stages.push_back(number(buffer.stage()));
+              kinds.push_back(static_cast<std::uint8_t>(buffer.kind()));
+              bytes.push_back(buffer.bytes.value());
+            }
+            nb::dict all;
+            all["rank"] = array_of(std::move(ranks));
+            all["stage"] = array_of(std::move(stages));
+            all["kind"] = array_of(std::move(kinds));
+            all["bytes"] = array_of(std::move(bytes));
+            return all;
+          },
+          "Device memory: arrays [buffers] of rank, stage, kind (an index into BUFFER_KINDS) and bytes.")
+      .def(
+          "findings",
+          [](const Schedule& schedule, const Cluster* cluster) {
+            nlohmann::ordered_json json;
+            {
+              const nb::gil_scoped_release released;
+              json = to_json(validated(schedule, cluster));
+            }
+            return to_python(json);
+          },
+          "cluster"_a.none() = nb::none());
+
+  nb::class_<Timeline>(module, "Timeline", "When each task starts and ends. Views: nothing is copied.")
+      .def_prop_ro(
+          "start", [](nb::handle self) { return view<std::int64_t>(std::span{nb::cast<const Timeline&>(self).start}, self); },
+          "[tasks] picoseconds.")
+      .def_prop_ro(
+          "end", [](nb::handle self) { return view<std::int64_t>(std::span{nb::cast<const Timeline&>(self).end}, self); },
+          "[tasks] picoseconds.")
+      .def_prop_ro(
+          "makespan_s", [](const Timeline& timeline) { return to_seconds(timeline.makespan()); }, "Seconds of an iteration.");
+}
+
+void bind_answers(nb::module_& module) {
+  nb::class_<Prediction>(module, "Prediction", "A schedule with the timeline predicted for it.")
+      .def_prop_ro(
+          "schedule", [](const Prediction& prediction) -> const Schedule& { return prediction.schedule; },
+          nb::rv_policy::reference_internal, "Where devices that do the same were simulated once (fold), the kept ones only.")
+      .def_prop_ro(
+          "timeline", [](const Prediction& prediction) -> const Timeline& { return prediction.timeline; },
+          nb::rv_policy::reference_internal)
+      .def_prop_ro("fits", &Prediction::fits, "Whether every device's memory is enough.")
+      .def_prop_ro("makespan_s", [](const Prediction& prediction) { return to_seconds(prediction.summary.makespan); })
+      .def(
+          "to_dict", [](const Prediction& prediction) { return to_python(to_json(prediction.summary)); },
+          "The keys of `tawpipe simulate --json` (docs/output.md).")
+      .def(
+          "chrome_trace", [](const Prediction& prediction) { return chrome_trace(prediction.schedule, prediction.timeline); },
+          nb::call_guard<nb::gil_scoped_release>(), "The timeline as a trace for Perfetto.");
+  nb::class_<Comparison>(module, "ComparisonResult")
+      .def_ro("problem", &Comparison::problem)
+      .def_ro("table", &Comparison::table)
+      .def_ro("labels", &Comparison::labels)
+      .def("results", [](const Comparison& comparison) {
+        nb::list all;
+        for (const Summary& summary : comparison.results) all.append(to_python(to_json(summary)));
+        return all;
+      });
+
+  module.def("simulate", &simulate, "request"_a, nb::call_guard<nb::gil_scoped_release>());
+  module.def("simulate_given", &simulate_given, "request"_a, "schedule"_a, nb::call_guard<nb::gil_scoped_release>());
+  module.def("compare", &compare, "request"_a, "schedules"_a, "overlapped"_a, nb::call_guard<nb::gil_scoped_release>());
+  module.def(
+      "prove_order",
+      [](const std::string& path, const std::string& semantics, const std::string& communicators) {
+        OrderReport report;
+        {
+          const nb::gil_scoped_release released;
+          report = prove_order(path, semantics, communicators);
+        }
+        return nb::make_tuple(to_python(report.json), report.text, report.mended);
+      },
+      "path"_a, "semantics"_a, "communicators"_a);
+  module.def(
+      "diagnose",
+      [](const std::vector<std::string>& paths) {
+        std::pair<FlightDiagnosis, std::size_t> found;
+        {
+          const nb::gil_scoped_release released;
+          found = diagnosed(paths);
+        }
+        return nb::make_tuple(to_python(to_json(found.first, found.second)), diagnosis_text(found.first, found.second));
+      },
+      "paths"_a);
+  module.def(
+      "list", [](const std::string& what) { return to_python(sim::list_json(what)); }, "what"_a);
+}
+
+/// What Python catches; `input` is a ValueError too, as Python has it for arguments.
+struct Exceptions {
+  PyObject* error;
+  PyObject* input;
+  PyObject* schedule;
+};
+
+/// The command's words for an argument in Python's: "--global-batch is missing" is "global_batch is missing".
+std::string in_python_words(std::string_view text) {
+  std::string words;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const bool flag = text.substr(i, 2) == "--" && i + 2 < text.size() && text[i + 2] >= 'a' && text[i + 2] <= 'z';
+    if (!flag) {
+      words += text[i];
+      continue;
+    }
+    for (i += 2; i < text.size() && ((text[i] >= 'a' && text[i] <= 'z') || text[i] == '-'); ++i) {
+      words += text[i] == '-' ? '_' : text[i];
+    }
+    --i;
+  }
+  return words;
+}
+
+void bind_errors(nb::module_& module) {
+  static Exceptions types{};
+  types.error = PyErr_NewExceptionWithDoc("tawpipe.Error", "Base of all errors of tawpipe.", PyExc_Exception, nullptr);
+  const nb::tuple bases = nb::make_tuple(nb::handle(types.error), nb::handle(PyExc_ValueError));
+  types.input =
+      PyErr_NewExceptionWithDoc("tawpipe.InputError", "A file, name or size that cannot be used as given.", bases.ptr(), nullptr);
+  types.schedule =
+      PyErr_NewExceptionWithDoc("tawpipe.ScheduleError", "A schedule that cannot be built, or cannot run.", bases.ptr(), nullptr);
+  module.attr("Error") = nb::handle(types.error);
+  module.attr("InputError") = nb::handle(types.input);
+  module.attr("ScheduleError") = nb::handle(types.schedule);
+  nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
+    try {
+      std::rethrow_exception(thrown);
+    } catch (const InputError& error) {
+      PyErr_SetString(types.input, in_python_words(error.what()).c_str());
+    } catch (const ScheduleError& error) {
+      PyErr_SetString(types.schedule, in_python_words(error.what()).c_str());
+    } catch (const Error& error) {
+      PyErr_SetString(types.error, in_python_words(error.what()).c_str());
+    }
+  });
+}
+
+}  // namespace
+
+NB_MODULE(_core, module) {
+  module.attr("OPS") = nb::cast(names_of<Op>(ops));
+  module.attr("PAYLOADS") = nb::cast(names_of<Payload>(payloads));
+  module.attr("BUFFER_KINDS") = nb::cast(names_of<BufferKind>(buffer_kinds));
+  module.attr("COMPARED") = nb::cast(sim::compared_schedules);
+  bind_errors(module);
+  bind_problem(module);
+  bind_schedule(module);
+  bind_answers(module);
+}
+
+}  // namespace tawpipe::python

@@ -1,0 +1,298 @@
+"""How should I train this model on that cluster? Schedules of distributed training, simulated and proven.
+
+>>> import tawpipe
+>>> table = tawpipe.compare(cluster="a800x24-10gbe", model="llama-48x1024", sequence=16384, global_batch=1536)
+>>> print(table)                       # the table of `tawpipe compare`
+>>> table[0]["tokens_per_device_per_second"]
+>>> import pandas; pandas.DataFrame(table.rows())
+
+Clusters and models are named as in the command (`clusters()`, `models()`), read from files, or values of `cluster()` and
+`model()`. Errors are `InputError` and `ScheduleError`, both ValueErrors. While it computes, other threads run.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Union
+
+from . import _core
+from ._core import (BUFFER_KINDS, OPS, PAYLOADS, Cluster, Error, InputError, Model, Prediction, Schedule, ScheduleError,
+                    Timeline)
+
+__all__ = ["BUFFER_KINDS", "OPS", "PAYLOADS", "Cluster", "Comparison", "Diagnosis", "Error", "Findings", "InputError", "Model",
+           "OrderProof", "Prediction", "Schedule", "ScheduleError", "Table", "Timeline", "cluster", "clusters", "compare",
+           "doctor", "model", "models", "prove", "read_schedule", "schedules", "simulate", "validate"]
+
+ClusterLike = Union[str, os.PathLike, Mapping[str, Any], Cluster]
+ModelLike = Union[str, os.PathLike, Mapping[str, Any], Model]
+Options = Mapping[str, object]
+
+
+class Table(Sequence):
+    """Rows of equal keys: a list of dicts, as pandas.DataFrame takes it. Shown as a table in a notebook."""
+
+    def __init__(self, rows: Iterable[dict], columns: Sequence[str] | None = None):
+        self._rows = list(rows)
+        self._columns = list(columns) if columns else list(self._rows[0]) if self._rows else []
+
+    def __getitem__(self, index):
+        return self._rows[index]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def rows(self) -> list[dict]:
+        """A list of dicts, of its own."""
+        return [dict(row) for row in self._rows]
+
+    def _cells(self) -> list[list[str]]:
+        return [[_text(row.get(column)) for column in self._columns] for row in self._rows]
+
+    def __str__(self) -> str:
+        lines = [self._columns, *self._cells()]
+        widths = [max(map(len, column)) for column in zip(*lines)]
+        return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in lines)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        def line(tag: str, cells: Iterable[str]) -> str:
+            return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+        body = "".join(line("td", cells) for cells in self._cells())
+        return f"<table><thead>{line('th', self._columns)}</thead><tbody>{body}</tbody></table>"
+
+
+class Comparison(Table):
+    """Schedules on one problem, best first: a dict for each with the keys of `tawpipe compare --json` (docs/output.md)."""
+
+    def __init__(self, found: _core.ComparisonResult):
+        rows = found.results()
+        for row, label in zip(rows, found.labels):
+            row["label"] = label
+        super().__init__(rows, ["label", "makespan_s", "tokens_per_device_per_second", "mfu", "bubble_ratio", "microbatch_size",
+                                "out_of_memory"])
+        self._text = found.problem + "\n" + found.table
+
+    def __str__(self) -> str:
+        return self._text
+
+    __repr__ = __str__
+
+
+class Findings(Table):
+    """What is wrong with a schedule: severity, code (docs/validation.md), task, rank, message, help. Empty: nothing."""
+
+    def __init__(self, findings: list[dict]):
+        super().__init__(findings, ["severity", "code", "task", "rank", "message", "help"])
+
+    @property
+    def ok(self) -> bool:
+        """No errors; warnings may be there."""
+        return all(finding["severity"] != "error" for finding in self)
+
+    def __str__(self) -> str:
+        return super().__str__() if self else "no findings"
+
+    __repr__ = __str__
+
+
+class _Report(dict):
+    """A dict with the keys of the command's --json that prints as the command does."""
+
+    def __init__(self, found: dict, text: str):
+        super().__init__(found)
+        self._text = text
+
+    def __str__(self) -> str:
+        return self._text
+
+    __repr__ = __str__
+
+
+class OrderProof(_Report):
+    """Whether an order of calls ends in every timing: verdict, cycle, missing, differing, crossed_data, mend."""
+
+    def __init__(self, found: dict, text: str, mended: str):
+        super().__init__(found, text)
+        self.mended = mended
+        """The order as a file, with the mend where one was found."""
+
+    @property
+    def ok(self) -> bool:
+        """It ends, and each message meets its receive."""
+        return self["verdict"] == "ends" and not any(self[key] for key in ("missing", "differing", "crossed_data"))
+
+
+class Diagnosis(_Report):
+    """What keeps a job from going on: verdict, culprits, cycle, waits."""
+
+
+def cluster(given: ClusterLike) -> Cluster:
+    """The cluster of a name ("dgx-h100*4", "3x8"), a file, or a dict in the form of docs/topology.md."""
+    if isinstance(given, Cluster):
+        return given
+    if isinstance(given, Mapping):
+        return Cluster.from_json(json.dumps(given))
+    return Cluster.named(os.fspath(given))
+
+
+def model(given: ModelLike) -> Model:
+    """The model of a name ("llama-3-8b", "llama-48x1024"), a Hugging Face config.json or its folder, or the config as a dict."""
+    if isinstance(given, Model):
+        return given
+    if isinstance(given, Mapping):
+        return Model.from_config(json.dumps(given), str(given.get("_name_or_path") or "model"))
+    return Model.named(os.fspath(given))
+
+
+def schedules() -> Table:
+    """The schedules with their options: name, description, source, options."""
+    return Table(_core.list("schedules"), ["name", "description"])
+
+
+def clusters() -> Table:
+    """The clusters with a name."""
+    return Table(_core.list("clusters"), ["name", "nodes", "ranks", "description"])
+
+
+def models() -> Table:
+    """The models with a name."""
+    return Table(_core.list("models"), ["name", "parameters", "layers", "hidden", "description"])
+
+
+def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, sequence: int = 0, global_batch: int = 0,
+            microbatches: int = 0, microbatch: int | str = "auto", options: Options | None = None, overlapped: bool = False,
+            tensor_parallel: int = 1, context_parallel: int = 1, data_parallel: int = 1, recompute: str = "full",
+            usable_memory: float = 0, cost: str = "roofline") -> Comparison:
+    """Several schedules on one problem, best first.
+
+    Args:
+        names: Schedules, with options as in "1f1b:overlap=on"; none: tawpipe, weipipe, fsdp, 1f1b and gpipe.
+        sequence: Tokens of one sequence.
+        global_batch: Sequences of one iteration; or give `microbatches`.
+        microbatch: Sequences of a microbatch, or "auto": the fastest that fits.
+        options: Options that each schedule gets that has them.
+        overlapped: Lets the rivals' communication overlap computation too.
+        usable_memory: The part of a device's memory to plan with; 0: 0.85 where the microbatch is chosen, otherwise all.
+        cost: "roofline[:utilization=0.45,...]", "fixed:forward=1ms,..." or "measured:FILE" (docs/quick_start.md).
+
+    Raises:
+        InputError: For anything missing or impossible.
+    """
+    request = _request(cluster, model, sequence, global_batch, microbatches, microbatch, options, tensor_parallel,
+                       context_parallel, data_parallel, recompute, usable_memory, cost)
+    return Comparison(_core.compare(request, list(names) or _core.COMPARED, overlapped))
+
+
+def simulate(schedule: str | Schedule, *, cluster: ClusterLike, model: ModelLike | None = None, sequence: int = 0,
+             global_batch: int = 0, microbatches: int = 0, microbatch: int | str = "", options: Options | None = None,
+             tensor_parallel: int = 1, context_parallel: int = 1, data_parallel: int = 1, recompute: str = "full",
+             usable_memory: float = 0, cost: str = "roofline", fold: str = "off") -> Prediction:
+    """One schedule, by its name or as a value, on a cluster: its task graph, its timeline and what follows.
+
+    Args:
+        fold: "auto" simulates devices that do the same once, where that is exact.
+
+    The others are those of `compare`. A Schedule keeps the model and batch that it was made for.
+
+    Raises:
+        InputError: For anything missing or impossible.
+        ScheduleError: For a schedule that cannot run.
+    """
+    request = _request(cluster, model, sequence, global_batch, microbatches, microbatch, options, tensor_parallel,
+                       context_parallel, data_parallel, recompute, usable_memory, cost)
+    request.fold = fold
+    if isinstance(schedule, Schedule):
+        return _core.simulate_given(request, schedule)
+    request.schedule = schedule
+    return _core.simulate(request)
+
+
+def validate(schedule: Schedule | Prediction, cluster: ClusterLike | None = None) -> Findings:
+    """Everything that is wrong with a schedule: deadlocks, races, gradients that are not complete, memory on the cluster."""
+    if isinstance(schedule, Prediction):
+        schedule = schedule.schedule
+    return Findings(schedule.findings(globals()["cluster"](cluster) if cluster is not None else None))
+
+
+def read_schedule(path: str | os.PathLike) -> Schedule:
+    """The schedule in a JSON file of `tawpipe export` or Schedule.to_json."""
+    with open(path, encoding="utf-8") as file:
+        return Schedule.from_json(file.read())
+
+
+def prove(path: str | os.PathLike, *, semantics: str = "nccl", communicators: str = "one") -> OrderProof:
+    """Whether an order of sends, receives and collectives ends in every timing, and what would mend it (docs/hangs.md).
+
+    Args:
+        path: A CSV of torch.distributed.pipelining, or the calls of ranks as JSON.
+        semantics: "nccl", "gloo" or "mpi".
+        communicators: "one" for all, one a "direction", or one a "pair".
+    """
+    return OrderProof(*_core.prove_order(os.fspath(path), semantics, communicators))
+
+
+def doctor(*dumps: str | os.PathLike) -> Diagnosis:
+    """What keeps a job from going on, from the dumps of PyTorch's flight recorder: files, or folders of them."""
+    return Diagnosis(*_core.diagnose([os.fspath(path) for path in dumps]))
+
+
+def _request(given_cluster, given_model, sequence, global_batch, microbatches, microbatch, options, tensor_parallel,
+             context_parallel, data_parallel, recompute, usable_memory, cost) -> _core.Request:
+    request = _core.Request()
+    request.cluster_value = cluster(given_cluster)
+    request.model_value = model(given_model) if given_model is not None else None
+    request.sequence = sequence
+    request.global_batch = global_batch
+    request.microbatches = microbatches
+    request.microbatch = str(microbatch)
+    request.options = [f"{key}={_option(value)}" for key, value in (options or {}).items()]
+    request.tensor_parallel = tensor_parallel
+    request.context_parallel = context_parallel
+    request.data_parallel = data_parallel
+    request.recompute = recompute
+    request.usable_memory = usable_memory
+    request.cost = cost
+    return request
+
+
+def _option(value: object) -> str:
+    return ("on" if value else "off") if isinstance(value, bool) else str(value)
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return str(value)
+
+
+def _prediction_text(prediction: Prediction) -> str:
+    summary = prediction.to_dict()
+    memory = "" if prediction.fits else ", out of memory"
+    return (f"{summary['schedule']} on {summary['cluster']}: {prediction.makespan_s:.6g} s an iteration, "
+            f"bubble {100 * summary['bubble_ratio']:.1f} %{memory}")
+
+
+def _schedule_text(schedule: Schedule) -> str:
+    return f"{schedule.name}: {len(schedule):,} tasks on {schedule.ranks} ranks"
+
+
+def _prediction_html(prediction: Prediction) -> str:
+    keys = ("schedule", "cluster", "model", "makespan_s", "tokens_per_device_per_second", "mfu", "bubble_ratio", "out_of_memory")
+    summary = prediction.to_dict()
+    return Table([{"": key, "value": summary[key]} for key in keys])._repr_html_()
+
+
+Prediction.__repr__ = _prediction_text
+Prediction._repr_html_ = _prediction_html
+Schedule.__repr__ = _schedule_text
+Cluster.__repr__ = lambda self: f"{self.name}: {self.nodes} nodes, {self.ranks} devices ({self.device(0)['name']})"
+Model.__repr__ = lambda self: f"{self.name}: {self.parameters:,} parameters, {self.dtype}"
+Timeline.__repr__ = lambda self: f"timeline of {len(self.start):,} tasks, {self.makespan_s:.6g} s"

@@ -1,0 +1,171 @@
+"""Tests of the Python module as a user has it: installed from a wheel. Run by install_test.py, or by hand where it is installed."""
+import gc
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+import numpy as np
+import tawpipe
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DATA = ROOT / "tests/data"
+PROBLEM = dict(cluster="a800x24-10gbe", model="llama-48x1024", sequence=16384, global_batch=1536)
+SMALL = dict(cluster="3x8", model="llama-48x1024", sequence=4096, microbatches=48)
+FIXED = "fixed:forward=1ms,backward_input=1ms,backward_weight=1ms,transfer=0ms"
+
+
+class Answers(unittest.TestCase):
+    def test_compare_prints_the_table_of_the_command(self):
+        table = tawpipe.compare(**PROBLEM)
+        command = os.environ.get("TAWPIPE_COMMAND")
+        if command:
+            shown = subprocess.run([command, "compare", "--cluster", PROBLEM["cluster"], "--model", PROBLEM["model"], "--sequence",
+                                    "16384", "--global-batch", "1536"], capture_output=True, text=True, check=True).stdout
+            self.assertEqual(shown.split("\n\nRivals")[0].rstrip(), str(table).rstrip())
+        self.assertEqual([row["schedule"] for row in table], ["tawpipe", "weipipe", "fsdp", "1f1b", "gpipe"])
+        self.assertIsInstance(table.rows()[0], dict)
+        self.assertIn("<table>", table._repr_html_())
+
+    def test_lines_of_the_readme_run(self):
+        block = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)[1]
+        shown = subprocess.run([sys.executable, "-c", block], capture_output=True, text=True, cwd=tempfile.gettempdir())
+        self.assertEqual(shown.returncode, 0, shown.stderr)
+        self.assertIn(str(tawpipe.compare(**PROBLEM)).rstrip(), shown.stdout)
+
+    def test_simulate_has_schedule_timeline_and_summary(self):
+        best = tawpipe.simulate("tawpipe", **SMALL)
+        summary = best.to_dict()
+        self.assertEqual(summary["tasks"], len(best.schedule))
+        self.assertEqual(best.timeline.end.max(), summary["makespan_ps"])
+        self.assertEqual(best.schedule.options["prefetch"], "on")
+        self.assertTrue(tawpipe.validate(best).ok)
+        self.assertIn('"traceEvents"', best.chrome_trace())
+
+    def test_cluster_and_model_are_values_too(self):
+        cluster = tawpipe.cluster("3x8")
+        model = tawpipe.model({"model_type": "llama", "hidden_size": 1024, "num_hidden_layers": 48, "num_attention_heads": 16,
+                               "intermediate_size": 2816, "vocab_size": 32000, "torch_dtype": "float16"})
+        self.assertEqual((cluster.nodes, cluster.ranks, model.layers), (3, 8 * 3, 48))
+        again = tawpipe.cluster(__import__("json").loads(cluster.to_json()))
+        first = tawpipe.simulate("1f1b", cluster=cluster, model=model, sequence=4096, microbatches=48)
+        self.assertEqual(first.makespan_s,
+                         tawpipe.simulate("1f1b", cluster=again, model=model, sequence=4096, microbatches=48).makespan_s)
+
+    def test_options_are_those_of_the_schedule(self):
+        slow = tawpipe.simulate("1f1b", options={"overlap": False}, **SMALL)
+        fast = tawpipe.simulate("1f1b", options={"overlap": True}, **SMALL)
+        self.assertLessEqual(fast.makespan_s, slow.makespan_s)
+
+    def test_lists_are_tables(self):
+        self.assertIn("tawpipe", [row["name"] for row in tawpipe.schedules()])
+        self.assertIn("dgx-h100", [row["name"] for row in tawpipe.clusters()])
+        self.assertGreater(len(tawpipe.models()), 5)
+
+
+class Arrays(unittest.TestCase):
+    def test_tasks_are_named_fields(self):
+        schedule = tawpipe.simulate("1f1b", **SMALL).schedule
+        tasks = schedule.tasks
+        forward = tasks["op"] == tawpipe.OPS.index("forward")
+        self.assertEqual(np.count_nonzero(forward), 48 * 24)
+        self.assertEqual(set(tasks["rank"][forward]), set(range(24)))
+        begin, items = schedule.dependencies
+        self.assertEqual((len(begin), begin[-1]), (len(schedule) + 1, len(items)))
+        computed = schedule.program(3)[tasks["op"][schedule.program(3)] == tawpipe.OPS.index("forward")]
+        self.assertEqual(list(tasks["microbatch"][computed]), list(range(48)))
+        self.assertEqual(set(tasks["rank"][computed]), {3})
+        self.assertEqual(len(schedule.buffers["bytes"]), len(schedule.buffers["rank"]))
+        moved = schedule.task_bytes[tasks["op"] == tawpipe.OPS.index("pass")]
+        self.assertTrue((moved > 0).all())
+
+    def test_views_copy_nothing_cannot_be_written_and_outlive_their_owner(self):
+        prediction = tawpipe.simulate("1f1b", **SMALL)
+        start, tasks = prediction.timeline.start, prediction.schedule.tasks
+        with self.assertRaises(ValueError):
+            start[0] = 1
+        expected = start.copy(), tasks.copy()
+        del prediction
+        gc.collect()
+        np.testing.assert_array_equal(start, expected[0])
+        self.assertTrue((tasks == expected[1]).all())
+
+    def test_a_million_tasks_cross_in_less_time_than_one_of_them_copied(self):
+        schedule = tawpipe.simulate("1f1b", cluster="1x64", microbatches=4096, cost=FIXED).schedule
+        self.assertGreater(len(schedule), 1_000_000)
+        begin = time.perf_counter()
+        tasks = schedule.tasks
+        crossing = time.perf_counter() - begin
+        begin = time.perf_counter()
+        tasks.copy()
+        self.assertLess(crossing, max(time.perf_counter() - begin, 0.1))
+
+
+class Errors(unittest.TestCase):
+    def test_bad_input_is_a_value_error_in_words_of_python(self):
+        with self.assertRaisesRegex(ValueError, "^global_batch is missing"):
+            tawpipe.compare(cluster="3x8", model="llama-48x1024", sequence=4096)
+        with self.assertRaisesRegex(tawpipe.InputError, "did you mean 'tawpipe'"):
+            tawpipe.simulate("tawpip", **SMALL)
+        with self.assertRaisesRegex(tawpipe.InputError, "cluster"):
+            tawpipe.cluster({"nodes": 3})
+        with self.assertRaises(IndexError):
+            tawpipe.cluster("3x8").device(24)
+        with self.assertRaises(TypeError):
+            tawpipe.simulate("tawpipe", cluster=3, model="llama-48x1024", sequence=4096, microbatches=48)
+
+    def test_a_schedule_goes_through_json_and_a_broken_one_is_found(self):
+        schedule = tawpipe.simulate("1f1b", cluster="1x2", microbatches=2, cost=FIXED).schedule
+        text = schedule.to_json()
+        self.assertEqual(tawpipe.Schedule.from_json(text).to_json(), text)
+        with self.assertRaisesRegex(tawpipe.InputError, "line|JSON"):
+            tawpipe.Schedule.from_json(text[:-20])
+        same = tawpipe.simulate(tawpipe.Schedule.from_json(text), cluster="1x2", cost=FIXED)
+        self.assertEqual(same.makespan_s, tawpipe.simulate("1f1b", cluster="1x2", microbatches=2, cost=FIXED).makespan_s)
+
+
+class Orders(unittest.TestCase):
+    def test_an_exported_order_ends_and_a_crossed_one_hangs(self):
+        schedule = tawpipe.simulate("1f1b", cluster="1x4", microbatches=8, cost=FIXED).schedule
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "rows.csv")
+            path.write_text(schedule.to_pytorch_csv(communication=True))
+            self.assertTrue(tawpipe.prove(path).ok)
+            path.write_text("0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n"
+                            "1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1\n")
+            crossed = tawpipe.prove(path)
+            self.assertFalse(crossed.ok)
+            self.assertEqual(crossed["verdict"], "deadlock")
+            with self.assertRaisesRegex(tawpipe.InputError, "semantics"):
+                tawpipe.prove(path, semantics="ncl")
+
+
+class Threads(unittest.TestCase):
+    def test_other_threads_run_meanwhile(self):
+        counted = []
+        stop = threading.Event()
+
+        def count():
+            while not stop.is_set():
+                counted.append(1)
+                time.sleep(0.001)
+        thread = threading.Thread(target=count)
+        thread.start()
+        tawpipe.simulate("1f1b", cluster="1x64", microbatches=2048, cost=FIXED)
+        stop.set()
+        thread.join()
+        self.assertGreater(len(counted), 5)
+
+    def test_import_is_quick(self):
+        # NumPy is imported when the first array is asked for.
+        code = "import sys, tawpipe; assert 'numpy' not in sys.modules"
+        subprocess.run([sys.executable, "-c", code], check=True, cwd=tempfile.gettempdir())
+
+
+if __name__ == "__main__":
+    unittest.main()
