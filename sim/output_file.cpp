@@ -11,10 +11,12 @@
 #include <cstring>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/core/text_file.hpp"
+#include "tawpipe/training/folder_lock.hpp"
 
 namespace tawpipe::sim {
 
@@ -78,7 +80,16 @@ OutputFile::OutputFile(const std::string& path) : path_{path} {
     target_ = fs::exists(status) ? fs::canonical(path, ignored).string() : path;  // of a link, what it leads to
     written_ = target_ + ".part";
     remember(written_.c_str());  // before it exists: no signal comes between
-    file_ = std::fopen(written_.c_str(), "wb");
+    const int descriptor = training::open_locked(written_);
+    const bool taken = descriptor < 0 && errno == EWOULDBLOCK;
+    if (descriptor >= 0) {
+      if (::ftruncate(descriptor, 0) == 0) file_ = ::fdopen(descriptor, "wb");  // an interrupted command may have left one
+      if (file_ == nullptr) ::close(descriptor);
+    }
+    if (taken) {
+      forget(written_.c_str());
+      throw InputError(concat("cannot write ", quote(one_line(path_)), ": another process is writing it"));
+    }
   }
   if (file_ != nullptr) return;
   const int reason = errno;
@@ -101,11 +112,12 @@ void OutputFile::operator()(std::string_view text) {
 void OutputFile::finish() {
   if (std::fflush(file_) != 0) fail(errno);
   if (file_ == stdout) return;
-  const int closed = std::fclose(file_);
-  file_ = nullptr;
+  const int held = ::dup(::fileno(file_));  // until the file has its name, no other process may take it
+  const int closed = std::fclose(std::exchange(file_, nullptr));
   const bool whole = closed == 0 && (target_.empty() || std::rename(written_.c_str(), target_.c_str()) == 0);
   const int reason = errno;
   if (!whole && !target_.empty()) std::remove(written_.c_str());
+  ::close(held);
   if (!target_.empty()) forget(written_.c_str());
   if (!whole) fail(reason);
 }

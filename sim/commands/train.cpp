@@ -24,6 +24,7 @@
 #include "tawpipe/report/schedule_json.hpp"
 #include "tawpipe/timeline/timeline_csv.hpp"
 #include "tawpipe/training/checkpoint.hpp"
+#include "tawpipe/training/folder_lock.hpp"
 #include "tawpipe/training/huggingface_weights.hpp"
 #include "tawpipe/training/initial_weights.hpp"
 #include "tawpipe/training/token_windows.hpp"
@@ -61,8 +62,21 @@ struct Run {
 /// The model that is trained, and where its parameters come from.
 void resolve_model_of(const TrainRequest& request, Run& run) {
   if (!request.resume.empty()) {
-    run.checkpoint.emplace(request.resume);
+    training::OpenedCheckpoint opened = training::open_checkpoint(request.resume);
+    for (const std::string& why : opened.passed_over) {
+      std::fputs(fmt::format("tawpipe: note: {}\n", why).c_str(), stderr);
+    }
+    if (!opened.passed_over.empty()) {
+      std::fputs(fmt::format("tawpipe: note: goes on from {}, which is whole\n", one_line(opened.checkpoint.path())).c_str(),
+                 stderr);
+    }
+    run.checkpoint.emplace(std::move(opened.checkpoint));
     run.model.model = run.checkpoint->model();
+    if (!request.model.empty()) {
+      Transformer named = resolve_model(request.model);
+      if (request.model.starts_with("llama-")) named.vocab = run.model.model.vocab;  // a checkpoint has that of its data
+      run.checkpoint->expect(named);
+    }
     run.constants = run.checkpoint->constants();
     run.state = run.checkpoint->state();
     if (run.state.step >= request.steps) {
@@ -176,15 +190,19 @@ void save(Executor& executor, const TrainRequest& request, const Run& run, std::
   if (!executor.is_root()) return;
   training::TrainingState state = run.state;
   state.step = step;
-  training::write_checkpoint(
-      request.save, run.model.model, run.constants, state, [&](const training::CheckpointPart& part, std::span<std::byte> bytes) {
-        const std::vector<T>& all = part.value == ParameterValue::weight         ? values.weights
-                                    : part.value == ParameterValue::first_moment ? values.first
-                                                                                 : values.second;
-        const auto from =
-            std::as_bytes(std::span<const T>{all}).subspan(static_cast<std::size_t>(part.range.begin) * sizeof(T), bytes.size());
-        std::copy(from.begin(), from.end(), bytes.begin());
-      });
+  const auto give = [&](const training::CheckpointPart& part, std::span<std::byte> bytes) {
+    const std::vector<T>& all = part.value == ParameterValue::weight         ? values.weights
+                                : part.value == ParameterValue::first_moment ? values.first
+                                                                             : values.second;
+    const auto from =
+        std::as_bytes(std::span<const T>{all}).subspan(static_cast<std::size_t>(part.range.begin) * sizeof(T), bytes.size());
+    std::copy(from.begin(), from.end(), bytes.begin());
+  };
+  try {
+    training::write_checkpoint(request.save, run.model.model, run.constants, state, give);
+  } catch (const InputError& error) {  // what was asked for is right, but the disk is full or gone: a failure of the run
+    throw DeviceError(concat("step ", step, " is trained, but its checkpoint is not written: ", error.what()));
+  }
 }
 
 /// @throws InputError  if nothing could be written there
@@ -202,10 +220,13 @@ struct TrainOutputs {
   std::optional<OutputFile> trace;
   std::optional<OutputFile> json;
 
+  std::optional<training::FolderLock> lock;  ///< no other run may save there
+
   explicit TrainOutputs(const TrainRequest& request) {
     for (const auto& folder : {request.save, request.save_huggingface}) {
       if (!folder.empty()) make_folder(folder);
     }
+    if (!request.save.empty()) lock.emplace(request.save);
     if (!request.timeline.empty()) timeline.emplace(request.timeline);
     if (!request.schedule_out.empty()) schedule.emplace(request.schedule_out);
     if (!request.trace.empty()) trace.emplace(request.trace);

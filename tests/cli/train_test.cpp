@@ -2,10 +2,14 @@
 // Not: the numbers of every schedule (numerics/), nor processes (mpi/).
 #if TAWPIPE_COMMAND_EXECUTES
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -107,9 +111,41 @@ TEST_CASE("a full disk is one clear error, and the last good checkpoint stays") 
   const std::string run_folder = training.folder / "run";
   training.train(2, "--save " + run_folder);
   const auto full = run(training.flags(4, "--resume " + run_folder + " --save " + run_folder), {.file_limit = 20000});
-  check_complaint(full, 2, {"safetensors", "File too large"});
+  check_complaint(full, 3, {"step 4 is trained", "safetensors", "File too large"});
   const json rest = training.train(3, "--resume " + run_folder);
   CHECK(rest.at("first_step") == 3);
+}
+
+TEST_CASE("of a damaged checkpoint the older one is taken, and that is said") {
+  const Training training;
+  const std::string run_folder = training.folder / "run";
+  training.train(2, "--save " + run_folder);
+  training.train(3, "--resume " + run_folder + " --save " + run_folder);
+  const std::string newest = run_folder + "/step-000003/optimizer.safetensors";
+  std::string bytes = read_file(newest);
+  bytes.back() = static_cast<char>(bytes.back() ^ 4);
+  std::ofstream{newest, std::ios::binary} << bytes;
+  const auto result = run(training.flags(4, "--resume " + run_folder));
+  CHECK(result.code == 0);
+  CHECK(result.err.find("tensor 'v/norm.weight' is not what was written") != std::string::npos);
+  CHECK(result.err.find("goes on from") != std::string::npos);
+  CHECK(json::parse(result.out).at("first_step") == 3);
+  check_refused(run(training.flags(4, "--resume " + run_folder + "/step-000003")), {"optimizer.safetensors", "is damaged"});
+}
+
+TEST_CASE("a run saves where no other run saves, and goes on with the model of its checkpoint") {
+  const Training training;
+  const std::string run_folder = training.folder / "run";
+  training.train(2, "--save " + run_folder);
+  check_refused(run("train --model llama-4x64 --data " + (training.folder / "text.txt") +
+                    " --sequence 16 --global-batch 6 --steps 4 --resume " + run_folder),
+                {"hidden size 32", "the model has 64"});
+  const int held = ::open((run_folder + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  REQUIRE(::flock(held, LOCK_EX) == 0);
+  check_refused(run(training.flags(4, "--save " + run_folder)), {"run'", "is in use by another"});
+  ::close(held);
+  training.train(4, "--resume " + run_folder + " --save " + run_folder);
+  CHECK_FALSE(fs::exists(run_folder + "/lock"));
 }
 
 TEST_CASE("what train cannot do is one clear sentence") {

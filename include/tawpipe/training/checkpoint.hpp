@@ -21,6 +21,7 @@
 #include "tawpipe/model/transformer.hpp"
 #include "tawpipe/training/checkpoint_folder.hpp"
 #include "tawpipe/training/detail/checkpoint_json.hpp"
+#include "tawpipe/training/detail/checksums.hpp"
 #include "tawpipe/training/durable_file.hpp"
 #include "tawpipe/training/huggingface_config_file.hpp"
 #include "tawpipe/training/safetensors.hpp"
@@ -60,7 +61,8 @@ using GivePart = std::function<void(const CheckpointPart&, std::span<std::byte>)
 /// interrupted at any moment, the last good one stays.
 ///
 /// The folder holds model.safetensors (weights by name), optimizer.safetensors (`m/<name>`, `v/<name>`), config.json (the
-/// model) and state.json. One process calls this; the others may know from checkpoint_parts() what is asked for.
+/// model), state.json, and checksums.json with a sum for each tensor and each value of these. One process calls this; the others
+/// may know from checkpoint_parts() what is asked for.
 /// @return the path of the checkpoint
 /// @throws InputError  naming file and reason, e.g. a full disk, or if the dtype is neither f32 nor f64; what `give` throws.
 inline std::string write_checkpoint(const std::string& run, const Transformer& model, const DecoderConstants& constants,
@@ -85,16 +87,31 @@ inline std::string write_checkpoint(const std::string& run, const Transformer& m
   }
   SafetensorsWriter model_file{folder.file("model.safetensors"), weights, metadata};
   SafetensorsWriter optimizer_file{folder.file("optimizer.safetensors"), moments, metadata};
+  std::vector<detail::Checksum> sums(3 * tensors.size());
   std::vector<std::byte> bytes;
+  std::size_t tensor = 0;  // of all three values, as the parts follow each other
   for (const CheckpointPart& part : checkpoint_parts(model)) {
     bytes.resize(static_cast<std::size_t>(part.range.count() * size_bytes(format)));
     give(part, bytes);
     (part.value == ParameterValue::weight ? model_file : optimizer_file).write_bytes(bytes);
+    sums[tensor].add(bytes);
+    if (part.range.end == tensors[tensor % tensors.size()].range.end) ++tensor;
   }
   model_file.finish();
   optimizer_file.finish();
   write_durably(folder.file("config.json"), config);
   write_durably(folder.file("state.json"), text.text);
+  detail::Checksums checksums;
+  const auto keep_sums = [&](const char* name, const std::vector<NewTensor>& written, std::size_t first) {
+    detail::FileChecksums kept{{std::string{detail::whole_name}, detail::header_checksum(SafetensorsFile{folder.file(name)})}};
+    for (std::size_t i = 0; i < written.size(); ++i) kept[written[i].name] = sums[first + i].value();
+    checksums.set(name, std::move(kept));
+  };
+  keep_sums("model.safetensors", weights, 0);
+  keep_sums("optimizer.safetensors", moments, tensors.size());
+  checksums.set("config.json", detail::json_checksums(config));
+  checksums.set("state.json", detail::json_checksums(text.text));
+  checksums.write(folder.file("checksums.json"));
   folder.commit(keep);
   return folder.path();
 }
@@ -102,9 +119,10 @@ inline std::string write_checkpoint(const std::string& run, const Transformer& m
 /// A checkpoint open for reading. Any number of ranks may read what they own, at the same time.
 class Checkpoint {
  public:
-  /// @param path  a checkpoint, or a run's folder: then its last good one
+  /// @param path  a checkpoint, or a run's folder: then the one that its file `latest` names (open_checkpoint() takes an older
+  /// one where that is damaged)
   /// @throws InputError  if there is none; a file is missing, cut off or broken; files come from different checkpoints; or the
-  /// tensors are not those of the model in its config.json.
+  /// tensors are not those of the model in its config.json. The tensors' numbers are verify()'s.
   explicit Checkpoint(const std::string& path)
       : path_{find_checkpoint(path)},
         state_{detail::read_state(path_ + "/state.json")},
@@ -127,6 +145,16 @@ class Checkpoint {
     }
     check_count(model_, tensors_.size());
     check_count(optimizer_, 2 * tensors_.size());
+  }
+
+  /// Reads all of it and compares it with the checksums that were written. Complexity: O(bytes).
+  /// @throws InputError  naming the file, and in it the tensor or value, that is not what was written.
+  void verify() const {
+    const detail::Checksums sums{path_ + "/checksums.json"};
+    sums.check_json(path_, "state.json");
+    sums.check_json(path_, "config.json");
+    sums.check_tensors(model_, "model.safetensors");
+    sums.check_tensors(optimizer_, "optimizer.safetensors");
   }
 
   const std::string& path() const { return path_; }
@@ -192,5 +220,27 @@ class Checkpoint {
   SafetensorsFile model_;
   SafetensorsFile optimizer_;
 };
+
+/// A checkpoint that is what was written, and what is wrong with newer ones.
+struct OpenedCheckpoint {
+  Checkpoint checkpoint;
+  std::vector<std::string> passed_over;  ///< a sentence each, the newest first
+};
+
+/// Opens and verifies the checkpoint that a path means: itself if it is one, else the newest of a run's folder that is whole.
+/// @throws InputError  if there is none, or what is wrong with it; of a run's folder, with the newest.
+inline OpenedCheckpoint open_checkpoint(const std::string& path) {
+  std::vector<std::string> passed_over;
+  for (const std::string& candidate : checkpoint_candidates(path)) {
+    try {
+      Checkpoint checkpoint{candidate};
+      checkpoint.verify();
+      return {std::move(checkpoint), std::move(passed_over)};
+    } catch (const InputError& error) {
+      passed_over.emplace_back(error.what());
+    }
+  }
+  throw InputError(passed_over.front());
+}
 
 }  // namespace tawpipe::training

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -50,6 +51,19 @@ inline std::vector<std::int64_t> checkpoint_steps(const std::filesystem::path& f
     if (step && entry.is_directory(ignored)) steps.push_back(*step);
   }
   return steps;
+}
+
+/// The step that the file `latest` of a run's folder names; nothing where there is no such file.
+/// @throws InputError  if it names none.
+inline std::optional<std::int64_t> latest_step(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(folder / "latest", ignored)) return std::nullopt;
+  const InputFile file{(folder / "latest").string()};
+  std::string name(static_cast<std::size_t>(std::min<std::int64_t>(file.size(), 64)), '\0');
+  file.read_at(0, std::as_writable_bytes(std::span{name}));
+  if (name.ends_with('\n')) name.pop_back();
+  if (const auto step = checkpoint_step(name)) return step;
+  throw InputError(concat("file ", file.shown_path(), " is broken: it must name a checkpoint, such as step-000100"));
 }
 
 inline void throw_folder_error(const char* what, const std::filesystem::path& path, const std::error_code& error) {
@@ -154,34 +168,40 @@ class CheckpointFolder {
   bool complete_ = false;
 };
 
-/// The checkpoint that a path means: itself if it is one, else the last good one of a run's folder.
-/// @throws InputError  if there is none, or `latest` names one that is not there.
-inline std::string find_checkpoint(const std::string& path) {
+/// The checkpoints that a path may mean, the newest first: itself if it is one, else those of a run's folder, from the one
+/// that its file `latest` names. One that was just replaced counts where the new one is not there.
+/// @throws InputError  if there is none.
+inline std::vector<std::string> checkpoint_candidates(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code ignored;
   const fs::path folder{path};
-  if (fs::exists(folder / "state.json", ignored)) return path;
+  if (fs::exists(folder / "state.json", ignored)) return {path};
   if (!fs::is_directory(folder, ignored)) {
     throw InputError(concat("there is no folder ", quote(one_line(path)), "; give a checkpoint or a run's folder of them"));
   }
-  const fs::path latest = folder / "latest";
-  if (!fs::exists(latest, ignored)) {  // the first one may have been renamed just before the process ended
-    const std::vector<std::int64_t> steps = detail::checkpoint_steps(folder);
-    if (!steps.empty()) return (folder / checkpoint_name(*std::max_element(steps.begin(), steps.end()))).string();
-    throw InputError(concat("folder ", quote(one_line(path)), " holds no checkpoint (no 'latest', no 'step-...')"));
+  std::vector<std::int64_t> steps = detail::checkpoint_steps(folder);
+  std::sort(steps.begin(), steps.end(), std::greater<>{});
+  std::vector<std::string> found;
+  // There is no `latest` where the process ended just after the first rename. A run that went back has later steps.
+  if (const std::optional<std::int64_t> latest = detail::latest_step(folder)) {
+    std::erase_if(steps, [&](std::int64_t step) { return step >= *latest; });
+    const std::string named = (folder / checkpoint_name(*latest)).string();
+    const bool replaced = !fs::is_directory(named, ignored) && fs::is_directory(named + ".replaced", ignored);
+    found.push_back(replaced ? named + ".replaced" : named);
   }
-  const InputFile file{latest.string()};
-  std::string name(static_cast<std::size_t>(std::min<std::int64_t>(file.size(), 64)), '\0');
-  file.read_at(0, std::as_writable_bytes(std::span{name}));
-  if (name.ends_with('\n')) name.pop_back();
-  if (!detail::checkpoint_step(name)) {
-    throw InputError(concat("file ", file.shown_path(), " is broken: it must name a checkpoint, such as step-000100"));
-  }
-  for (const char* ending : {"", ".replaced"}) {
-    const fs::path found = folder / (name + ending);
-    if (fs::is_directory(found, ignored)) return found.string();
-  }
-  throw InputError(concat("file ", file.shown_path(), " names ", quote(name), ", which is not there; name another checkpoint"));
+  for (const std::int64_t step : steps) found.push_back((folder / checkpoint_name(step)).string());
+  if (!found.empty()) return found;
+  throw InputError(concat("folder ", quote(one_line(path)), " holds no checkpoint (no 'latest', no 'step-...')"));
+}
+
+/// The first of checkpoint_candidates(). @throws InputError  if there is none, or `latest` names one that is not there.
+inline std::string find_checkpoint(const std::string& path) {
+  const std::string found = checkpoint_candidates(path).front();
+  std::error_code ignored;
+  if (std::filesystem::is_directory(found, ignored)) return found;
+  throw InputError(concat("file ", quote(one_line(path + "/latest")), " names ",
+                          quote(std::filesystem::path{found}.filename().string()),
+                          ", which is not there; name another checkpoint"));
 }
 
 }  // namespace tawpipe::training

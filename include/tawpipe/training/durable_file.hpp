@@ -37,7 +37,7 @@ class DurableFile {
  public:
   /// @throws InputError  if the file cannot be made.
   explicit DurableFile(std::string path) : path_{std::move(path)}, partial_{path_ + ".partial"} {
-    descriptor_ = ::open(partial_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    descriptor_ = ::open(partial_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (descriptor_ < 0) fail(errno);
   }
   ~DurableFile() {

@@ -57,6 +57,10 @@ class SafetensorsFile {
   }
   /// What "__metadata__" holds.
   const std::map<std::string, std::string>& metadata() const { return header_.metadata; }
+  /// Where the tensors' numbers begin.
+  std::int64_t data_begin() const { return header_.tensors.empty() ? file_.size() : header_.tensors.front().begin; }
+  /// Bytes of the file as they are. @throws InputError  if it cannot be read, or ends before them.
+  void read_bytes(std::int64_t begin, std::span<std::byte> bytes) const { file_.read_at(begin, bytes); }
   bool contains(std::string_view name) const { return by_name_.find(name) != by_name_.end(); }
 
   /// @throws InputError  naming the nearest name.

@@ -107,7 +107,8 @@ TEST_CASE("a checkpoint gives back state, model, weights and moments, by any ran
       write_checkpoint(folder / "run", model, {.rope_theta = 5e5, .norm_epsilon = 1e-6, .positions = 64}, state_of(123),
                        [](const CheckpointPart& part, std::span<std::byte> bytes) { fill<float>(part, bytes, 0); });
   CHECK(path == folder / "run/step-000123");
-  CHECK(names_in(path) == std::set<std::string>{"config.json", "model.safetensors", "optimizer.safetensors", "state.json"});
+  CHECK(names_in(path) ==
+        std::set<std::string>{"checksums.json", "config.json", "model.safetensors", "optimizer.safetensors", "state.json"});
   CHECK(names_in(folder / "run") == std::set<std::string>{"latest", "step-000123"});
 
   const Checkpoint checkpoint{folder / "run"};
@@ -308,7 +309,7 @@ TEST_CASE("each damage to a checkpoint has its own message") {
   put_file(path + "/state.json", file_bytes(path + "/state.json").substr(0, 100));
   check_refused("state.json': not JSON: line ");
   for (const auto& [from, to, why] : std::vector<std::array<std::string, 3>>{
-           {R"("version": 1)", R"("version": 2)", "version: expected a whole number from 1 to 1, not 2"},
+           {R"("version": 2)", R"("version": 1)", "version: expected a whole number from 2 to 2, not 1"},
            {"tawpipe-checkpoint", "something", "format: expected 'tawpipe-checkpoint', not"},
            {R"("step": 5)", R"("step": -5)", "step: expected a whole number from 0"},
            {R"("step": 5)", R"("stop": 5)", "'step' is missing"},
@@ -341,4 +342,86 @@ TEST_CASE("a checkpoint in 16 bits is not written") {
   state.dtype = Dtype::bf16;
   CHECK_THROWS_WITH_AS(write_checkpoint(folder / "run", small_decoder(), {}, state, {}),
                        doctest::Contains("give float32 or float64"), InputError);
+}
+
+TEST_CASE("a byte that changed is found with its tensor or value") {
+  const ScratchFolder folder;
+  const std::string run = folder / "run";
+  const auto check_refused = [&](std::string_view why) {
+    CHECK_THROWS_WITH_AS(tawpipe::training::open_checkpoint(run), doctest::Contains(std::string{why}.c_str()), InputError);
+  };
+  const auto flip = [](const std::string& path, std::size_t at) {
+    std::string bytes = file_bytes(path);
+    bytes[at] = static_cast<char>(bytes[at] ^ 1);
+    put_file(path, bytes);
+  };
+  CHECK(tawpipe::training::open_checkpoint(write(run, 5)).passed_over.empty());
+  auto path = write(run, 5);
+  flip(path + "/model.safetensors", file_bytes(path + "/model.safetensors").size() - 1);
+  check_refused("model.safetensors' is damaged: tensor 'norm.weight' is not what was written");
+  path = write(run, 5);
+  flip(path + "/optimizer.safetensors", file_bytes(path + "/optimizer.safetensors").size() - 1);
+  check_refused("optimizer.safetensors' is damaged: tensor 'v/norm.weight'");
+  path = write(run, 5);
+  edit(path + "/state.json", R"("step": 5)", R"("step": 6)");
+  check_refused("state.json' is damaged: its value '/step'");
+  path = write(run, 5);
+  edit(path + "/config.json", R"("rope_theta": 1)", R"("rope_theta": 2)");
+  check_refused("config.json' is damaged: its value '/rope_theta'");
+  path = write(run, 5);
+  fs::remove(path + "/checksums.json");
+  check_refused("checksums.json");
+}
+
+TEST_CASE("of a run's folder the newest whole checkpoint is opened, and what is wrong with newer ones is said") {
+  const ScratchFolder folder;
+  const std::string run = folder / "run";
+  write(run, 10);
+  const auto newest = write(run, 20);
+  fs::resize_file(newest + "/model.safetensors", fs::file_size(newest + "/model.safetensors") - 4);
+  const auto opened = tawpipe::training::open_checkpoint(run);
+  CHECK(opened.checkpoint.state().step == 10);
+  REQUIRE(opened.passed_over.size() == 1);
+  CHECK(opened.passed_over[0].find("step-000020/model.safetensors' is cut off") != std::string::npos);
+  CHECK_THROWS_AS(tawpipe::training::open_checkpoint(newest), InputError);  // asked for by name: no other one
+  fs::remove_all(newest);
+  CHECK(tawpipe::training::open_checkpoint(run).passed_over.size() == 1);
+}
+
+TEST_CASE("no bit that flips, no byte that is cut or edited in a checkpoint goes unnoticed") {
+  const ScratchFolder folder;
+  const std::string whole = write(folder / "run", 5);
+  const std::vector<std::string> names{"checksums.json", "config.json", "model.safetensors", "optimizer.safetensors",
+                                       "state.json"};
+  support::Random random{7};
+  const auto below = [&](std::size_t count) { return static_cast<std::size_t>(random.between(0, static_cast<int>(count) - 1)); };
+  for (int i = 0; i < 200; ++i) {
+    const std::string copy = folder / "copy" + std::to_string(i);
+    fs::copy(whole, copy);
+    const std::string path = copy + "/" + names[below(names.size())];
+    const std::string before = file_bytes(path);
+    std::string bytes = before;
+    const std::size_t at = below(bytes.size());
+    switch (below(3)) {
+      case 0:
+        bytes[at] = static_cast<char>(bytes[at] ^ (1 << below(8)));
+        break;
+      case 1:
+        bytes.resize(at);
+        break;
+      default:
+        bytes.insert(at, 1, static_cast<char>('0' + below(10)));
+    }
+    put_file(path, bytes);
+    INFO(path << " at " << at);
+    try {
+      tawpipe::training::open_checkpoint(copy);
+      // Spaces between the values of checksums.json itself mean nothing; a digit or a letter does.
+      CHECK(nlohmann::json::parse(bytes, nullptr, false) == nlohmann::json::parse(before, nullptr, false));
+      CHECK(path.ends_with("checksums.json"));
+    } catch (const InputError& error) {
+      CHECK(std::string_view{error.what()}.find('\n') == std::string_view::npos);
+    }
+    fs::remove_all(copy);
+  }
 }

@@ -15,7 +15,7 @@
 
 namespace tawpipe::inline v0::training::detail {
 
-inline constexpr std::int64_t checkpoint_version = 1;
+inline constexpr std::int64_t checkpoint_version = 2;
 inline constexpr std::string_view checkpoint_format = "tawpipe-checkpoint";
 
 /// 16 hexadecimal digits that tell texts apart: FNV-1a.
