@@ -111,10 +111,7 @@ class NcclExecutor {
   /// @param known  [values] whether the number is right here
   void gather(std::span<float> values, std::span<const char> known) {
     const auto own = [&](std::size_t i) { return known[i] != 0 ? values[i] : -std::numeric_limits<float>::infinity(); };
-    guarded([&] {
-      device_.use();
-      largest<float>(values.size(), Dtype::f32, own, [&](std::size_t i, float value) { values[i] = value; });
-    });
+    guarded([&] { largest<float>(values.size(), own, [&](std::size_t i, float value) { values[i] = value; }); });
   }
 
   /// One iteration: all microbatches forward and backward, then the update. Collective. Losses, bytes sent and the timeline are
@@ -171,11 +168,11 @@ class NcclExecutor {
   /// The timeline with every rank's tasks: each task from where its last end is ready to where its last end is done. Collective.
   Timeline gather_timeline(const Timeline& own) {
     Timeline all = own;
-    guarded([&] {
-      device_.use();
-      largest_times(all.start);
-      largest_times(all.end);
-    });
+    for (std::vector<TimePoint>* const times : {&all.start, &all.end}) {
+      const auto known = [&](std::size_t i) { return static_cast<double>((*times)[i].picoseconds()); };
+      const auto take = [&](std::size_t i, double value) { (*times)[i] = TimePoint{Duration{static_cast<std::int64_t>(value)}}; };
+      guarded([&] { largest<double>(times->size(), known, take); });
+    }
     return all;
   }
 
@@ -356,24 +353,12 @@ class NcclExecutor {
   }
   /// The largest of all ranks' values `own(i)` of each of `count` numbers, to `take(i, value)`.
   template <class T, class Own, class Take>
-  void largest(std::size_t count, Dtype type, Own&& own, Take&& take) {
-    std::byte* const at = memory_.exchange().data();
-    std::vector<T> part;
-    for (std::size_t begin = 0; begin < count; begin += part.size()) {
-      part.resize(std::min(memory_.exchange().size() / sizeof(T), count - begin));
-      for (std::size_t i = 0; i < part.size(); ++i) part[i] = own(begin + i);
-      window_.write(device_, at, std::as_bytes(std::span{part}), lanes_[0]);
-      communicators_.world().all_reduce(at, at, std::ssize(part), type, Reduction::maximum, lanes_[0]);
+  void largest(std::size_t count, Own&& own, Take&& take) {
+    device_.use();
+    communicators_.template largest<T>(device_, {window_, memory_.exchange(), lanes_[0]}, count, own, take, [&] {
       device_.record(ended_, lanes_[0]);
       await_end();
-      window_.read(device_, std::as_writable_bytes(std::span{part}), at, lanes_[0]);
-      for (std::size_t i = 0; i < part.size(); ++i) take(begin + i, part[i]);
-    }
-  }
-  void largest_times(std::vector<TimePoint>& times) {
-    largest<double>(
-        times.size(), Dtype::f64, [&](std::size_t i) { return static_cast<double>(times[i].picoseconds()); },
-        [&](std::size_t i, double value) { times[i] = TimePoint{Duration{static_cast<std::int64_t>(value)}}; });
+    });
   }
 
   const Schedule& schedule_;

@@ -2,6 +2,7 @@
 // Not: which communicators there are (communicators.hpp) nor when a step's turn comes (nccl_executor.hpp).
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -17,6 +18,7 @@
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/execute/cuda/communicators.hpp"
 #include "tawpipe/execute/cuda/device_api.hpp"
+#include "tawpipe/execute/cuda/iteration.hpp"
 #include "tawpipe/execute/cuda/rank_steps.hpp"
 
 namespace tawpipe::inline v0::cuda {
@@ -90,6 +92,30 @@ class RankCommunicators {
         return blocks(step, parts, by);
       case Pattern::ring_sum:
         return by.all_reduce(step.from, step.to, step.count, step.type, Reduction::sum, step.stream);
+    }
+  }
+
+  /// By what a rank brings numbers to the others outside of iterations.
+  struct Exchange {
+    const HostWindow<Device>& window;
+    std::span<std::byte> memory;  ///< of the device
+    typename Device::Stream stream;
+  };
+  /// The largest of all ranks' values `own(i)` of each of `count` numbers, to `take(i, value)`. Collective.
+  /// @param wait  waits for the end of what is in the stream
+  template <class T, class Own, class Take, class Wait>
+  void largest(Device& device, const Exchange& by, std::size_t count, Own&& own, Take&& take, Wait&& wait) {
+    constexpr Dtype type = sizeof(T) == sizeof(double) ? Dtype::f64 : Dtype::f32;
+    std::byte* const at = by.memory.data();
+    std::vector<T> part;
+    for (std::size_t begin = 0; begin < count; begin += part.size()) {
+      part.resize(std::min(by.memory.size() / sizeof(T), count - begin));
+      for (std::size_t i = 0; i < part.size(); ++i) part[i] = own(begin + i);
+      by.window.write(device, at, std::as_bytes(std::span{part}), by.stream);
+      world_.all_reduce(at, at, std::ssize(part), type, Reduction::maximum, by.stream);
+      wait();
+      by.window.read(device, std::as_writable_bytes(std::span{part}), at, by.stream);
+      for (std::size_t i = 0; i < part.size(); ++i) take(begin + i, part[i]);
     }
   }
 
