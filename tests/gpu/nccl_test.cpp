@@ -1,7 +1,8 @@
 // One rank of a run over NCCL, started by ranks.py: every collective, then a recorded run under some schedules, eager and by
 // graph. nccl_test REFERENCE NODES SCHEDULE... (NODES as 2+2), or nccl_test REFERENCE NODES HOW RANK SCHEDULE: trains until
 // ended. HOW: --forever (RANK is not looked at), --graph (the same by graph), --stall (a forward of RANK never ends), --pending
-// (and 1,500 launches stand after it), --throw (RANK throws in its fifth step, by graph). Not: virtual ranks (virtual_test.cpp).
+// (and 1,500 launches stand after it), --throw (RANK throws in its fifth step, by graph), --adopt (RANK throws, and communicator
+// and stream are not the executor's). Not: virtual ranks (virtual_test.cpp).
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -135,10 +136,12 @@ struct Failing {
   }
 };
 
-/// @param how  as the first lines of this file say  @param rank  that stalls
+/// @param how  as the first lines of this file say  @param rank  that stalls or throws
 void train_forever(const gpu::Reference& reference, const Schedule& schedule, cuda::Session& session,
-                   cuda::NcclCommunicator world, const std::string& how, int rank) {
+                   cuda::NcclCommunicator world, const std::string& how, int rank,
+                   std::optional<cudaStream_t> compute = std::nullopt) {
   const bool graph = how == "--graph" || how == "--throw";
+  const bool throws = (how == "--throw" || how == "--adopt") && session.rank() == rank;
   const bool stalls = (how == "--stall" || how == "--pending") && session.rank() == rank;
   const int forwards = stalls ? 20 : 0;  // in the second or third step
   cuda::NcclExecutor<cuda::CudaDevice, cuda::NcclCommunicator, gpu::Stalling, gpu::Optimizer> executor{
@@ -149,10 +152,10 @@ void train_forever(const gpu::Reference& reference, const Schedule& schedule, cu
         return gpu::Stalling{gpu::layer_of(reference), forwards, how == "--pending" ? 1500 : 0};
       },
       gpu::optimizer_of(reference),
-      session.watched({.graph = graph})};
+      session.watched({.graph = graph}),
+      compute};
   for (int step = 1;; ++step) {
-    executor.run(Failing{reference, how == "--throw" && session.rank() == rank},
-                 {.step = step, .learning_rate = reference.number("lr")});
+    executor.run(Failing{reference, throws}, {.step = step, .learning_rate = reference.number("lr")});
     if (step == (graph ? 3 : 1) && session.rank() == 0) std::printf("training\n");  // by graph from the second step on
     std::fflush(stdout);
   }
@@ -175,8 +178,11 @@ int main(int argc, char** argv) {
     cuda::NcclCommunicator world = session.connect();
     const int rank = session.rank();
     if (forever) {
-      train_forever(reference, gpu::schedule_of(reference, names.at(2), nodes).value(), session, std::move(world), names.at(0),
-                    std::stoi(names.at(1)));
+      const bool adopt = names.at(0) == "--adopt";
+      const auto stream = adopt ? std::optional{device.make_stream(cuda::Priority::normal)} : std::nullopt;
+      train_forever(reference, gpu::schedule_of(reference, names.at(2), nodes).value(), session,
+                    adopt ? cuda::NcclCommunicator::adopt(world.get()) : std::move(world), names.at(0), std::stoi(names.at(1)),
+                    stream);
     }
     collectives<float>(checks, device, world);
     collectives<Bfloat16>(checks, device, world);

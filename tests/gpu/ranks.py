@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""Starts N processes of a program as ranks of one run over NCCL: ranks.py [--kill RANK | --throw RANK | --stall] N PROGRAM ...
+"""Starts N processes of a program as ranks of one run over NCCL: ranks.py [--kill RANK | --throw RANK | --stall RANK] N PROGRAM ...
 
 With fewer GPUs than ranks, each rank pretends to be a host of its own (NCCL refuses two ranks on one GPU of a host) and all go
 over sockets of this one: right numbers, no speeds. Ends with the first failing rank's code; 77 where the program skips.
 --kill RANK: once the program prints `training`, kills that rank; all others must then end by themselves with code 3 and name it.
 --throw RANK: likewise, but the rank fails by itself: all must end with code 3.
---stall: once the program prints `training`, all ranks must end by themselves with code 3 and name a task that has stalled.
+--stall RANK: likewise, but a computation of that rank never ends: all must end with code 3 and name it, not who waits for it.
 Not: a launcher for training (torchrun, srun, mpirun).
 """
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -62,15 +63,12 @@ class Rank:
 
 def main():
     arguments = sys.argv[1:]
-    victim, thrower, last_words = None, None, None
-    if arguments[0] == "--kill":
-        victim, arguments = int(arguments[1]), arguments[2:]
-        last_words = f"rank {victim} died"
-    elif arguments[0] == "--throw":
-        thrower, arguments = int(arguments[1]), arguments[2:]
-        last_words = f"rank {thrower} failed: it was told to"
-    elif arguments[0] == "--stall":
-        arguments, last_words = arguments[1:], "has stalled"
+    victim, thrower, last_words = None, None, ()
+    if arguments[0] in ("--kill", "--throw", "--stall"):
+        how, rank, arguments = arguments[0], int(arguments[1]), arguments[2:]
+        victim, thrower = rank if how == "--kill" else None, rank if how == "--throw" else None
+        last_words = {"--kill": (f"rank {rank} died",), "--throw": (f"rank {rank} failed: it was told to",),
+                      "--stall": (f"rank {rank} has stalled: forward", f"has stalled: [^\n]*; at work for longest is rank {rank}: forward")}[how]
     count, command = int(arguments[0]), arguments[1:]
     port, shared = free_port(), gpus() < count
     ranks = [Rank(r, command, environment(r, count, port, shared)) for r in range(count)]
@@ -101,7 +99,8 @@ def main():
     if last_words:
         left = [rank for rank in ranks if rank.number != victim]
         fine = ranks[0].begun.is_set() and all(
-            rank.process.returncode == 3 and (last_words in rank.text or rank.number == thrower) for rank in left)
+            rank.process.returncode == 3 and
+            (rank.number == thrower or any(re.search(words, rank.text) for words in last_words)) for rank in left)
         print("all ranks left have named it and ended" if fine else f"FAILED: codes {codes}", flush=True)
         return 0 if fine else 1
     return next((abs(code) for code in codes if code != 0), 0)

@@ -24,16 +24,17 @@ struct Reached {
 }  // namespace
 
 TEST_CASE("a lane that waits for another lane is not at fault; the one that stands is named with its rank") {
+  // A communication has half as long again as a computation.
   const test::TwoRanks two;  // rank 1: F1 (2) waits for the hop (1), which rank 0 must send
   const Program program = Lowering{two.schedule}.lower(Rank{1});
   LaneProgress progress{two.schedule, program, Rank{1}, nullptr};
   Reached ends;
   progress.begin(5);
   progress.look(0, ends);
-  progress.look(5 * second, ends);
+  progress.look(7 * second + 500'000'000, ends);
   CHECK_THROWS_WITH_AS(
-      progress.look(5 * second + 100'000'000, ends),
-      "rank 1 has stalled: pass of activations, stage 1, microbatch 0, rank 0 -> 1 (task 1) on lane receive_previous for 5.1 s",
+      progress.look(7 * second + 600'000'000, ends),
+      "rank 1 has stalled: pass of activations, stage 1, microbatch 0, rank 0 -> 1 (task 1) on lane receive_previous for 7.6 s",
       DeviceError);
 }
 
@@ -55,7 +56,7 @@ TEST_CASE("time counts from where a task can begin, and anew for each task and i
   ends.reached.clear();
   progress.begin(5);
   progress.look(100 * second, ends);
-  CHECK_THROWS_AS(progress.look(106 * second, ends), DeviceError);
+  CHECK_THROWS_AS(progress.look(108 * second, ends), DeviceError);  // a communication
 }
 
 TEST_CASE("no limit, no stall") {
