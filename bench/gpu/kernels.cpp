@@ -31,6 +31,7 @@ class Parts {
     product("qkv", 3 * hidden_, hidden_);
     product("attention's output", hidden_, hidden_);
     product("gate or up", inner_, hidden_);
+    two_products("gate and up", inner_, hidden_);
     product("down", hidden_, inner_);
     const double flops = 2.0 * static_cast<double>(tokens_ * tokens_) * static_cast<double>(hidden_);  // causal: half of 4
     float* const sums = floats(tokens_ * hidden_);
@@ -90,6 +91,15 @@ class Parts {
                 static_cast<double>(bytes) / took / peaks_.bytes);
     std::fflush(stdout);
   }
+  void two_products(const std::string& name, std::int64_t out, std::int64_t in) {
+    const double flops = 4.0 * static_cast<double>(tokens_) * static_cast<double>(out) * static_cast<double>(in);
+    const std::int64_t row = tokens_ * out;
+    float* const gradients = floats(3 * out * in);
+    by_flops(name, flops, [&] { math_.project_two(a_, {b_, b_ + 2 * out * in}, {c_, c_ + row}, tokens_, in, out); });
+    by_flops(name + ": gradients of their weights", flops, [&] {
+      math_.add_two_weight_gradients({c_, c_ + row}, a_, {gradients, gradients + 2 * out * in}, tokens_, in, out);
+    });
+  }
   void product(const std::string& name, std::int64_t out, std::int64_t in) {
     const double flops = 2.0 * static_cast<double>(tokens_) * static_cast<double>(out) * static_cast<double>(in);
     by_flops(name, flops, [&] { math_.project(a_, b_, c_, tokens_, in, out, nullptr); });
@@ -133,7 +143,7 @@ class Parts {
   std::int64_t vocab_ = 32000 / divisor_ / 8 * 8;
   int heads_ = std::max(1, 32 / divisor_);
   std::int32_t head_size_ = static_cast<std::int32_t>(hidden_ / heads_);
-  std::int64_t room_ = tokens_ * std::max(inner_, 3 * hidden_);  ///< numbers of the largest tensor
+  std::int64_t room_ = tokens_ * std::max(2 * inner_, 3 * hidden_);  ///< numbers of the largest tensors
   cuda::CudaDevice device_{0};
   cudaStream_t stream_ = device_.make_stream(cuda::Priority::normal);
   bodies::CudaMath<T, float> math_{gpu::decoder(1, static_cast<int>(hidden_), static_cast<int>(inner_), heads_, heads_),

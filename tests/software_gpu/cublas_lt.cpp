@@ -1,11 +1,17 @@
 // libcublasLt on the host: those of its functions that the library calls, as cuBLAS documents them.
-// Not: an algorithm of cuBLAS; there is one, which reads and writes as its descriptors say and sums in float32.
+// Not: an algorithm of cuBLAS; there are three, which read and write as their descriptors say and sum in float32. The first
+// takes SOFTWARE_GPU_CUBLAS_FIRST_MS milliseconds more than the second, which sums in two halves and so has other bits; the third
+// does not start.
 #include <cublasLt.h>
 
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <optional>
+#include <thread>
 #include <vector>
 
 #include "enqueue.hpp"
@@ -24,6 +30,8 @@ struct Operation {
 struct Layout {
   cudaDataType_t type;
   std::int64_t rows, columns, leading;  ///< column-major: `leading` numbers from a column to the next
+  std::int32_t batch = 1;               ///< matrices
+  std::int64_t step = 0;                ///< numbers from one to the next
 };
 struct Preference {
   std::uint64_t workspace = 0;
@@ -35,6 +43,7 @@ struct Algorithm {
   std::array<std::uint32_t, 4> alignment;
   std::uint64_t workspace;
   std::uint32_t types;
+  std::uint32_t number;  ///< 0, 1, 2
 };
 static_assert(sizeof(Algorithm) <= sizeof(cublasLtMatmulAlgo_t));
 constexpr std::uint64_t ours = 0x736f667477617265;
@@ -66,8 +75,10 @@ struct Product {
 
   cublasStatus_t check() const {
     for (const Layout& one : {a, b, c, d}) {
-      if (one.leading < one.rows) return CUBLAS_STATUS_INVALID_VALUE;
+      if (one.leading < one.rows || one.batch != d.batch || one.step < 0) return CUBLAS_STATUS_INVALID_VALUE;
     }
+    const bool apart = std::min(c.step, d.step) >= (d.columns - 1) * d.leading + d.rows;  // results are not one over the other
+    if (d.batch > 1 && !apart) return CUBLAS_STATUS_INVALID_VALUE;
     const bool a_plain = operation.transpose_a == CUBLAS_OP_N;
     const bool b_plain = operation.transpose_b == CUBLAS_OP_N;
     if ((a_plain ? a.rows : a.columns) != m() || (b_plain ? b.columns : b.rows) != n() || (b_plain ? b.rows : b.columns) != k() ||
@@ -80,10 +91,10 @@ struct Product {
   }
 };
 
-/// op(matrix) as float [rows, columns], row-major.
-std::vector<float> rows_of(const Layout& layout, const void* memory, bool transposed) {
-  const auto* bytes = static_cast<const std::byte*>(memory);
+/// op(matrix) as float [rows, columns], row-major. @param which  of the batch
+std::vector<float> rows_of(const Layout& layout, const void* memory, bool transposed, std::int32_t which) {
   const Type type = *type_of(layout.type);
+  const auto* bytes = static_cast<const std::byte*>(memory) + which * layout.step * software_gpu::bytes_of(type);
   const std::int64_t rows = transposed ? layout.columns : layout.rows;
   const std::int64_t columns = transposed ? layout.rows : layout.columns;
   std::vector<float> numbers(static_cast<std::size_t>(rows * columns));
@@ -101,36 +112,54 @@ struct Work {
   const void *a, *b, *c;
   void *d, *workspace;
   std::uint64_t workspace_bytes;
+  std::uint32_t number;  ///< of the algorithm
 
   void operator()() const {
+    const char* const late = std::getenv("SOFTWARE_GPU_CUBLAS_FIRST_MS");
+    if (number == 0 && late != nullptr) std::this_thread::sleep_for(std::chrono::milliseconds{std::atoi(late)});
     std::memset(workspace, 0xff, workspace_bytes);  // nobody else's while this runs
+    for (std::int32_t i = 0; i < product.d.batch; ++i) multiply(i);
+    std::memset(workspace, 0xff, workspace_bytes);
+  }
+
+ private:
+  void multiply(std::int32_t which) const {
     const std::int64_t m = product.m();
     const std::int64_t n = product.n();
-    const std::vector<float> left = rows_of(product.a, a, product.operation.transpose_a != CUBLAS_OP_N);
-    const std::vector<float> right = rows_of(product.b, b, product.operation.transpose_b != CUBLAS_OP_N);
+    const std::int64_t k = product.k();
+    const std::vector<float> left = rows_of(product.a, a, product.operation.transpose_a != CUBLAS_OP_N, which);
+    const std::vector<float> right = rows_of(product.b, b, product.operation.transpose_b != CUBLAS_OP_N, which);
     std::vector<float> sums(static_cast<std::size_t>(m * n));
-    software_gpu::add_product(m, n, product.k(), left.data(), right.data(), sums.data());
+    const std::int64_t half = number == 1 ? k / 2 : 0;
+    software_gpu::add_product(m, n, {half, k, k}, left.data(), right.data(), sums.data());
+    if (half > 0) {
+      std::vector<float> others(sums.size());
+      software_gpu::add_product(m, n, {0, half, k}, left.data(), right.data(), others.data());
+      std::transform(sums.begin(), sums.end(), others.begin(), sums.begin(), std::plus{});
+    }
     for (float& sum : sums) sum *= alpha;
     if (beta != 0) {
-      const std::vector<float> addend = rows_of(product.c, c, false);
+      const std::vector<float> addend = rows_of(product.c, c, false, which);
       for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += beta * addend[i];
     }
     const Type type = *type_of(product.d.type);
+    const std::int64_t size = software_gpu::bytes_of(type);
+    auto* const to = static_cast<std::byte*>(d) + which * product.d.step * size;
     for (std::int64_t i = 0; i < m; ++i) {
-      software_gpu::store(type, sums.data() + i * n, n, static_cast<std::byte*>(d) + i * software_gpu::bytes_of(type),
-                          product.d.leading);
+      software_gpu::store(type, sums.data() + i * n, n, to + i * size, product.d.leading);
     }
-    std::memset(workspace, 0xff, workspace_bytes);
   }
 };
 
 bool aligned(const void* memory, std::uint64_t bytes) { return reinterpret_cast<std::uintptr_t>(memory) % bytes == 0; }
 
-/// Whether both matrices, from their first number to their last, have bytes in common.
+/// Whether both, from their first number to their last, have bytes in common. Of a batch what lies between counts, too: it is
+/// another matrix of the same tensor, or this library's callers have no need of it.
 bool overlap(const Layout& x, const void* at_x, const Layout& y, const void* at_y) {
   const auto end = [](const Layout& layout, const void* at) {
     return static_cast<const std::byte*>(at) +
-           ((layout.columns - 1) * layout.leading + layout.rows) * software_gpu::bytes_of(*type_of(layout.type));
+           ((layout.batch - 1) * layout.step + (layout.columns - 1) * layout.leading + layout.rows) *
+               software_gpu::bytes_of(*type_of(layout.type));
   };
   return at_x < end(y, at_y) && at_y < end(x, at_x);
 }
@@ -193,6 +222,15 @@ cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout, cublasLtMatrixLayoutAttribute_t attribute,
+                                                const void* from, size_t bytes) {
+  auto* const object = reinterpret_cast<Layout*>(layout);
+  if (object == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+  if (attribute == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT) return set(&Layout::batch, object, from, bytes);
+  if (attribute == CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET) return set(&Layout::step, object, from, bytes);
+  return CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* made) {
   *made = reinterpret_cast<cublasLtMatmulPreference_t>(new Preference);
   return CUBLAS_STATUS_SUCCESS;
@@ -214,7 +252,7 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
   return CUBLAS_STATUS_SUCCESS;
 }
 
-/// One algorithm, which wants a float32 of workspace for each number of D, or as much as may be.
+/// All want a float32 of workspace for each number of D, or as much as may be.
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t operation, cublasLtMatrixLayout_t a,
                                               cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
                                               cublasLtMatmulPreference_t preference, int most,
@@ -226,11 +264,12 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   if (const cublasStatus_t status = product.check(); status != CUBLAS_STATUS_SUCCESS) return status;
   const auto& wished = *of<Preference>(preference);
   const std::uint64_t workspace = std::min(wished.workspace, static_cast<std::uint64_t>(product.m() * product.n() * 4));
-  const Algorithm algorithm{ours, wished.alignment, workspace, product.types()};
-  *to = {};
-  std::memcpy(&to->algo, &algorithm, sizeof(algorithm));
-  to->workspaceSize = workspace;
-  *found = 1;
+  for (; *found < std::min(most, 3); ++*found, ++to) {
+    const Algorithm algorithm{ours, wished.alignment, workspace, product.types(), static_cast<std::uint32_t>(*found)};
+    *to = {};
+    std::memcpy(&to->algo, &algorithm, sizeof(algorithm));
+    to->workspaceSize = workspace;
+  }
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -248,6 +287,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
   Algorithm algorithm{};
   std::memcpy(&algorithm, algo, sizeof(algorithm));
   if (algorithm.known != ours || algorithm.types != product.types()) return CUBLAS_STATUS_INVALID_VALUE;
+  if (algorithm.number == 2) return CUBLAS_STATUS_NOT_SUPPORTED;
   const std::array<const void*, 4> memory{a, b, c, d};
   for (std::size_t i = 0; i < 4; ++i) {
     if (!aligned(memory[i], algorithm.alignment[i])) return CUBLAS_STATUS_INVALID_VALUE;  // a GPU's kernel would fault
@@ -259,7 +299,15 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
       (c != d && overlap(product.d, d, product.c, c))) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
-  const Work work{
-      product, *static_cast<const float*>(alpha), *static_cast<const float*>(beta), a, b, c, d, workspace, algorithm.workspace};
+  const Work work{product,
+                  *static_cast<const float*>(alpha),
+                  *static_cast<const float*>(beta),
+                  a,
+                  b,
+                  c,
+                  d,
+                  workspace,
+                  algorithm.workspace,
+                  algorithm.number};
   return software_gpu::enqueue(stream, work) == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }

@@ -108,7 +108,8 @@ void matmul(const std::vector<Place>& from, const Place& to) {
     const std::vector<float> a = operand(from[0]);
     const std::vector<float> b = operand(from[1]);
     std::vector<float> c = floats(dims[2] * dims[3]);
-    software_gpu::add_product(dims[2], dims[3], from[0].tensor.dims[3], a.data(), b.data(), c.data());
+    const std::int64_t terms = from[0].tensor.dims[3];
+    software_gpu::add_product(dims[2], dims[3], {0, terms, terms}, a.data(), b.data(), c.data());
     for (std::int64_t k = 0; k < dims[2]; ++k) to.store(i, j, k, c.data() + k * dims[3]);
   });
 }

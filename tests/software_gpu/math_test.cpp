@@ -2,6 +2,7 @@
 // Not: that the library's products and attention are right (tests/gpu/layers_products_test.cpp, which runs over them).
 #include <doctest/doctest.h>
 
+#include <cstdlib>
 #include <vector>
 
 #include "tawpipe/layers/cuda/cudnn_graph.hpp"
@@ -39,6 +40,64 @@ TEST_CASE("a product refuses memory that is not aligned as it was, and a result 
   products.multiply(product, a.as<float>() + 1, b.as<float>(), nullptr, d.as<float>(), nullptr);  // another algorithm
   CHECK(first_of(d) == 48);
   CHECK_THROWS_AS(products.multiply(product, a.as<float>(), b.as<float>(), nullptr, a.as<float>(), nullptr), DeviceError);
+}
+
+TEST_CASE("the algorithm that was the fastest in a trial is everybody's; without a trial it is the first") {
+  // 2^24 + 1 - 2^24: in order the 1 is lost, in halves (by the second algorithm) it is not.
+  std::vector<float> row(64);
+  row[0] = 16777216;
+  row[32] = 1;
+  row[33] = -16777216;
+  std::vector<float> rows;
+  for (int i = 0; i < 16; ++i) rows.insert(rows.end(), row.begin(), row.end());
+  const DeviceMemory a = numbers(rows);
+  const DeviceMemory b = numbers(std::vector<float>(64 * 16, 1));
+  const DeviceMemory d = numbers(std::vector<float>(16 * 16, 7));
+  const Product product{.m = 16, .n = 16, .k = 64, .inputs = Dtype::f32, .result = Dtype::f32};
+  const auto result = [&](MatrixProducts& by) {
+    by.multiply(product, a.as<float>(), b.as<float>(), nullptr, d.as<float>(), nullptr);
+    return first_of(d);
+  };
+  MatrixProducts plain;
+  CHECK(result(plain) == 0);
+  ProductChoices choices;
+  ::setenv("SOFTWARE_GPU_CUBLAS_FIRST_MS", "40", 1);
+  MatrixProducts first{&choices};
+  first.prepare(product);
+  ::setenv("SOFTWARE_GPU_CUBLAS_FIRST_MS", "0", 1);
+  CHECK(first_of(d) == 0);  // a trial writes into memory of its own
+  CHECK(result(first) == 1);
+  MatrixProducts second{&choices};
+  second.prepare(product);
+  CHECK(result(second) == 1);
+  CHECK(result(plain) == 0);
+}
+
+TEST_CASE("two products at once are both, wherever the second lies") {
+  std::vector<float> values(160);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 7);
+  const DeviceMemory a = numbers(values);
+  const DeviceMemory b = numbers(values);
+  const DeviceMemory apart = numbers(std::vector<float>(160, 1));
+  const DeviceMemory at_once = numbers(std::vector<float>(160, 1));
+  Product product{.m = 4, .n = 8, .k = 4, .b_transposed = true, .add = true, .inputs = Dtype::f32, .result = Dtype::f32};
+  MatrixProducts products;
+  const auto found = [&](const DeviceMemory& memory) {
+    std::vector<float> all(160);
+    check(cudaMemcpy(all.data(), memory.as<void>(), 160 * sizeof(float), cudaMemcpyDeviceToHost), "cudaMemcpy");
+    return all;
+  };
+  for (const std::int64_t step : {64, 128, 48}) {
+    for (const std::int64_t i : {std::int64_t{0}, step}) {
+      float* const d = apart.as<float>() + i;
+      products.multiply(product, a.as<float>(), b.as<float>() + i, d, d, nullptr);
+    }
+    product.at_once = 2;
+    float* const d = at_once.as<float>();
+    products.multiply(product, {.a = a.as<float>(), .b = b.as<float>(), .c = d, .d = d, .b_step = step, .d_step = step}, nullptr);
+    product.at_once = 1;
+    CHECK(found(apart) == found(at_once));
+  }
 }
 
 TEST_CASE("an algorithm holds for the alignment and the workspace that it was chosen for") {

@@ -51,11 +51,15 @@ inline void store(Type type, const float* from, std::int64_t count, std::byte* t
   });
 }
 
+/// Which of k products of numbers are summed.
+struct Terms {
+  std::int64_t begin, end, k;
+};
 /// c [m, n] += a [m, k] b [k, n], all dense and row-major.
-inline void add_product(std::int64_t m, std::int64_t n, std::int64_t k, const float* a, const float* b, float* c) {
+inline void add_product(std::int64_t m, std::int64_t n, Terms terms, const float* a, const float* b, float* c) {
   for (std::int64_t i = 0; i < m; ++i) {
-    for (std::int64_t l = 0; l < k; ++l) {
-      const float factor = a[i * k + l];
+    for (std::int64_t l = terms.begin; l < terms.end; ++l) {
+      const float factor = a[i * terms.k + l];
       for (std::int64_t j = 0; j < n; ++j) c[i * n + j] += factor * b[l * n + j];
     }
   }

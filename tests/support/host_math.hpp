@@ -40,6 +40,19 @@ class HostMath {
   void add_weight_gradient(const T* dy, const T* x, G* gradient, std::int64_t tokens, std::int64_t in, std::int64_t out) {
     multiply(Operand::transposed, Operand::plain, out, in, tokens, dy, x, gradient, gradient);
   }
+  template <class P>
+  using Two = tawpipe::layers::cuda::Two<P>;
+  void project_two(const T* x, Two<const T> weights, Two<T> y, std::int64_t tokens, std::int64_t in, std::int64_t out) {
+    TAWPIPE_ASSERT(weights.first <= weights.second && y.first <= y.second, "the second is nowhere before the first");
+    project(x, weights.first, y.first, tokens, in, out, nullptr);
+    project(x, weights.second, y.second, tokens, in, out, nullptr);
+  }
+  void add_two_weight_gradients(Two<const T> dy, const T* x, Two<G> gradients, std::int64_t tokens, std::int64_t in,
+                                std::int64_t out) {
+    TAWPIPE_ASSERT(dy.first <= dy.second && gradients.first <= gradients.second, "the second is nowhere before the first");
+    add_weight_gradient(dy.first, x, gradients.first, tokens, in, out);
+    add_weight_gradient(dy.second, x, gradients.second, tokens, in, out);
+  }
   void reserve_attention(std::int64_t forward, std::int64_t backward) {
     forward_room_ = forward;
     backward_room_ = backward;

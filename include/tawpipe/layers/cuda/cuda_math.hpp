@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "tawpipe/layers/cuda/check.hpp"
@@ -35,8 +36,10 @@ class CudaMath {
   using Gradient = G;
 
   /// @throws InputError  if no attention takes the head size. @throws DeviceError  if the device or its memory is not to be had.
-  CudaMath(const Transformer& model, const Batch& batch, const LlamaOptions& options)
+  /// @param choices  algorithms of products are tried here, and shared with whoever has the same; null: none are
+  CudaMath(const Transformer& model, const Batch& batch, const LlamaOptions& options, ProductChoices* choices = nullptr)
       : layout_{batch.sequence, batch.microbatch_size, model.heads, model.kv_heads, model.head_size()},
+        products_{choices},
         table_{batch.sequence * model.head_size() * std::int64_t{sizeof(float)}},
         partial_{RmsNormBackward<T>::blocks(batch.tokens()) * model.hidden * std::int64_t{sizeof(float)}} {
     const std::vector<float> table = cuda::rotary_table(batch.sequence, model.head_size(), options.rope_theta);
@@ -52,6 +55,7 @@ class CudaMath {
     if (!fused_ && layout_.size > most_plain) {
       refuse_model(model, concat("a head size of ", layout_.size, " is more than the ", most_plain, " that attention takes"));
     }
+    prepare_products(model, batch.tokens());
   }
 
   void use_stream(cudaStream_t stream) {
@@ -69,23 +73,24 @@ class CudaMath {
     launch(body, stream_);
   }
   void project(const T* x, const T* weight, T* y, std::int64_t tokens, std::int64_t in, std::int64_t out, const T* addend) {
-    const Product product{.m = tokens,
-                          .n = out,
-                          .k = in,
-                          .b_transposed = true,
-                          .add = addend != nullptr,
-                          .inputs = dtype_of<T>,
-                          .result = dtype_of<T>};
-    products_.multiply(product, x, weight, addend, y, stream_);
+    products_.multiply(projection(tokens, in, out, addend != nullptr), x, weight, addend, y, stream_);
+  }
+  void project_two(const T* x, Two<const T> weights, Two<T> y, std::int64_t tokens, std::int64_t in, std::int64_t out) {
+    products_.multiply(both(projection(tokens, in, out, false)),
+                       {.a = x, .b = weights.first, .d = y.first, .b_step = step(weights), .d_step = step(y)}, stream_);
   }
   void project_back(const T* dy, const T* weight, T* dx, std::int64_t tokens, std::int64_t in, std::int64_t out, bool add) {
-    const Product product{.m = tokens, .n = in, .k = out, .add = add, .inputs = dtype_of<T>, .result = dtype_of<T>};
-    products_.multiply(product, dy, weight, dx, dx, stream_);
+    products_.multiply(back_projection(tokens, in, out, add), dy, weight, dx, dx, stream_);
   }
   void add_weight_gradient(const T* dy, const T* x, G* gradient, std::int64_t tokens, std::int64_t in, std::int64_t out) {
-    const Product product{
-        .m = out, .n = in, .k = tokens, .a_transposed = true, .add = true, .inputs = dtype_of<T>, .result = dtype_of<G>};
-    products_.multiply(product, dy, x, gradient, gradient, stream_);
+    products_.multiply(weight_gradient(tokens, in, out), dy, x, gradient, gradient, stream_);
+  }
+  void add_two_weight_gradients(Two<const T> dy, const T* x, Two<G> gradients, std::int64_t tokens, std::int64_t in,
+                                std::int64_t out) {
+    products_.multiply(
+        both(weight_gradient(tokens, in, out)),
+        {.a = dy.first, .b = x, .c = gradients.first, .d = gradients.first, .a_step = step(dy), .d_step = step(gradients)},
+        stream_);
   }
 
   /// Takes memory of its own where attention needs more than the rooms that it will be given.
@@ -120,6 +125,40 @@ class CudaMath {
  private:
   static constexpr std::int64_t slack = 256;  ///< lost where a room begins between multiples of it
 
+  static Product projection(std::int64_t tokens, std::int64_t in, std::int64_t out, bool add) {
+    return {.m = tokens, .n = out, .k = in, .b_transposed = true, .add = add, .inputs = dtype_of<T>, .result = dtype_of<T>};
+  }
+  static Product back_projection(std::int64_t tokens, std::int64_t in, std::int64_t out, bool add) {
+    return {.m = tokens, .n = in, .k = out, .add = add, .inputs = dtype_of<T>, .result = dtype_of<T>};
+  }
+  static Product weight_gradient(std::int64_t tokens, std::int64_t in, std::int64_t out) {
+    return {.m = out, .n = in, .k = tokens, .a_transposed = true, .add = true, .inputs = dtype_of<T>, .result = dtype_of<G>};
+  }
+  static Product both(Product product) {
+    product.at_once = 2;
+    return product;
+  }
+  /// Numbers from the first to the second.
+  template <class P>
+  static std::int64_t step(Two<P> two) {
+    return two.second - two.first;
+  }
+  /// All of a layer and of the head.
+  void prepare_products(const Transformer& model, std::int64_t tokens) {
+    const std::int64_t hidden = model.hidden;
+    const std::int64_t inner = model.intermediate;
+    const std::int64_t qkv = model.query_width() + 2 * model.key_width();
+    const std::pair<std::int64_t, std::int64_t> matrices[] = {
+        {hidden, qkv}, {model.query_width(), hidden}, {inner, hidden}, {hidden, model.vocab}};
+    for (const auto& [in, out] : matrices) {
+      products_.prepare(projection(tokens, in, out, out == hidden));
+      products_.prepare(back_projection(tokens, in, out, false));
+      products_.prepare(weight_gradient(tokens, in, out));
+    }
+    products_.prepare(both(projection(tokens, hidden, inner, false)));
+    for (const bool add : {false, true}) products_.prepare(back_projection(tokens, hidden, inner, add));
+    products_.prepare(both(weight_gradient(tokens, hidden, inner)));
+  }
   std::byte* workspace(std::span<std::byte> room, bool in_room) const {
     if (!in_room) return attention_.template as<std::byte>();
     const auto address = reinterpret_cast<std::uintptr_t>(room.data());

@@ -18,12 +18,20 @@
 
 namespace tawpipe::inline v0::layers::cuda {
 
+/// Of two matrices of one shape.
+template <class P>
+struct Two {
+  P* first;
+  P* second;
+};
+
 /// What a decoder computes with: on a GPU, or on a host to prove the decoder. T: weights and activations, G: gradients of
 /// weights. All matrices are row-major and all calls happen in order.
 ///
 /// - project:             y [tokens, out] = x [tokens, in] weight^T [in, out] + addend (null: 0), which may not be y
 /// - project_back:        dx [tokens, in] = dy [tokens, out] weight [out, in] (+ dx if `add`)
 /// - add_weight_gradient: gradient [out, in] += dy^T x
+/// - project_two, add_two_weight_gradients: the same for two matrices of one input, whose second is nowhere before its first
 /// - attention, attention_backward: as PlainAttention and the bodies behind it; `qkv_gradient` is other memory than qkv. `room`
 /// is
 ///   free memory of as many bytes as reserve_attention was told.
@@ -36,6 +44,8 @@ concept DecoderMath = is_number<typename M::Number> && is_number<typename M::Gra
   math.project(from, from, to, size, size, size, from);
   math.project_back(from, from, to, size, size, size, true);
   math.add_weight_gradient(from, from, gradient, size, size, size);
+  math.project_two(from, {from, from}, {to, to}, size, size, size);
+  math.add_two_weight_gradients({from, from}, from, {gradient, gradient}, size, size, size);
   math.reserve_attention(size, size);
   math.attention(from, to, floats, room);
   math.attention_backward(from, from, from, floats, to, room);
@@ -83,10 +93,7 @@ class DecoderLayer {
     math.attention(x.qkv, x.attention, sums, room(scratch, forward_room()));
     if (with_products) math.project(x.attention, w.output, x.middle, tokens_, width_.query, hidden, x.input);
     norm(math, x.middle, w.ffn_norm, x.ffn_norm);
-    if (with_products) {
-      math.project(x.ffn_norm, w.gate, x.gate, tokens_, hidden, width_.inner, nullptr);
-      math.project(x.ffn_norm, w.up, x.up, tokens_, hidden, width_.inner, nullptr);
-    }
+    if (with_products) math.project_two(x.ffn_norm, {w.gate, w.up}, {x.gate, x.up}, tokens_, hidden, width_.inner);
     math.run(Swiglu<T>{x.gate, x.up, x.product, tokens_ * width_.inner});
   }
 
@@ -121,8 +128,7 @@ class DecoderLayer {
   void backward_weight(Math& math, const LayerMatrices<G>& g, const LayerTensors<T>& x) const {
     const std::int64_t hidden = width_.hidden;
     math.add_weight_gradient(x.input, x.product, g.down, tokens_, width_.inner, hidden);
-    math.add_weight_gradient(x.gate, x.ffn_norm, g.gate, tokens_, hidden, width_.inner);
-    math.add_weight_gradient(x.up, x.ffn_norm, g.up, tokens_, hidden, width_.inner);
+    math.add_two_weight_gradients({x.gate, x.up}, x.ffn_norm, {g.gate, g.up}, tokens_, hidden, width_.inner);
     math.add_weight_gradient(x.middle, x.attention, g.output, tokens_, width_.query, hidden);
     math.add_weight_gradient(x.qkv, x.attention_norm, g.qkv, tokens_, hidden, qkv_width());
     math.run(AddTo<G>{x.norm_gradients, g.attention_norm, hidden});

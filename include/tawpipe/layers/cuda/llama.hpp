@@ -27,10 +27,13 @@ namespace tawpipe::inline v0::layers::cuda {
 template <class T, class G = float>
 class Llama {
  public:
+  /// @param choices  of all layers of a program, outlives them: the algorithms of their products are found by trial, here, which
+  /// takes memory for the time and may give other bits in another run; null: cuBLASLt's heuristic chooses
   /// @throws InputError  as Decoder and CudaMath. @throws DeviceError  if the device, a library or memory is not to be had.
-  Llama(Transformer model, const Batch& batch, Recompute recompute, const LlamaOptions& options = {})
+  Llama(Transformer model, const Batch& batch, Recompute recompute, const LlamaOptions& options = {},
+        ProductChoices* choices = nullptr)
       : decoder_{model, batch, recompute, options,
-                 CudaMath<T, G>{checked_llama(model, batch, options, dtype_of<T>), batch, options}} {}
+                 CudaMath<T, G>{checked_llama(model, batch, options, dtype_of<T>), batch, options, choices}} {}
 
   void use_stream(cudaStream_t stream) { decoder_.math().use_stream(stream); }
   /// For float16: *scale in device memory (LossScale::scale()) multiplies gradients from now on; null: 1.
