@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <cstdlib>
 #include <string>
 
@@ -94,6 +95,24 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) { return abort(comm); }
 ncclResult_t ncclCommRevoke(ncclComm_t comm, int) {
   find(comm, "ncclCommRevoke")->abort();
   return ncclSuccess;
+}
+ncclResult_t ncclMemAlloc(void** at, size_t bytes) {
+  return cudaMalloc(at, bytes) == cudaSuccess ? ncclSuccess : refuse(ncclUnhandledCudaError, "out of memory");
+}
+ncclResult_t ncclMemFree(void* at) {
+  if (is_registered(at)) {  // NCCL would go on using it
+    std::fprintf(stderr, "software NCCL: ncclMemFree of memory that a communicator has registered\n");
+    std::abort();
+  }
+  return cudaFree(at) == cudaSuccess ? ncclSuccess : refuse(ncclInvalidArgument, "not memory of ncclMemAlloc");
+}
+ncclResult_t ncclCommRegister(const ncclComm_t comm, void* at, size_t bytes, void** handle) {
+  *handle = find(comm, "ncclCommRegister")->add_memory(at, bytes);
+  return *handle != nullptr ? ncclSuccess : refuse(ncclInvalidUsage, "memory that is registered already");
+}
+ncclResult_t ncclCommDeregister(const ncclComm_t comm, void* handle) {
+  const bool known = find(comm, "ncclCommDeregister")->remove_memory(handle);
+  return known ? ncclSuccess : refuse(ncclInvalidArgument, "memory that is not registered");
 }
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
   *state = find(comm, "ncclCommGetAsyncError")->state();

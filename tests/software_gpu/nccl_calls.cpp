@@ -105,6 +105,18 @@ ncclResult_t problem_of(const Operation& what, const Communicator::Place& place)
   return ncclSuccess;
 }
 
+/// Where any member's memory of an operation is registered, all members' must be (NCCL's manual, user buffer registration).
+Operation with_registration(Operation what, const Communicator& by) {
+  const auto ranks = static_cast<std::size_t>(by.place().ranks);
+  const bool root = what.peer == by.place().rank;
+  const std::size_t bytes = what.count * size_of(what.type);
+  const bool reads = what.kind != Kind::receive && (what.kind != Kind::broadcast || root);
+  const bool writes = what.kind != Kind::send && (what.kind != Kind::reduce || root);
+  what.registered = (!reads || by.has_memory(what.from, what.kind == Kind::reduce_scatter ? bytes * ranks : bytes)) &&
+                    (!writes || by.has_memory(what.to, what.kind == Kind::all_gather ? bytes * ranks : bytes));
+  return what;
+}
+
 ncclResult_t add_to_group(const Operation& what, const Shared& by, const char* call) {
   if (const ncclResult_t state = by->ready(call); state != ncclSuccess) return refuse(state, by->words());
   if (const ncclResult_t problem = problem_of(what, by->place()); problem != ncclSuccess) return problem;
@@ -182,6 +194,12 @@ void remove_handle(ncclComm_t handle) {
   handles().known.erase(handle);
 }
 
+bool is_registered(const void* at) {
+  const std::lock_guard lock{handles().mutex};
+  return std::any_of(handles().known.begin(), handles().known.end(),
+                     [&](const auto& one) { return one.second->has_memory(at, 1); });
+}
+
 std::string& last_words() {
   static thread_local std::string words;
   return words;
@@ -219,7 +237,7 @@ ncclResult_t abort(ncclComm_t comm) {
 ncclResult_t enqueue(const Operation& what, ncclComm_t comm, const char* call) {
   const Shared by = find(comm, call);
   begin_group();
-  const ncclResult_t added = add_to_group(what, by, call);
+  const ncclResult_t added = add_to_group(with_registration(what, *by), by, call);
   if (added != ncclSuccess) group.error = added;
   const ncclResult_t ended = end_group();
   return added != ncclSuccess ? added : ended;

@@ -16,6 +16,8 @@ ncclComm_t add_handle(const Shared& one);
 /// Ends the program where there is no such communicator. @param call  that has named it
 Shared find(ncclComm_t handle, const char* call);
 void remove_handle(ncclComm_t handle);
+/// Whether any communicator has this memory registered.
+bool is_registered(const void* at);
 
 /// The thread's last failure.
 std::string& last_words();

@@ -113,6 +113,26 @@ void Communicator::destroy() {
   if (last_ != nullptr) cudaEventDestroy(last_);
 }
 
+// ---- memory that members have registered ------------------------------------------------------------------------------------
+
+void* Communicator::add_memory(const void* at, std::size_t bytes) {
+  const std::lock_guard lock{mutex_};
+  const auto* const begin = static_cast<const char*>(at);
+  return registered_.emplace(begin, bytes).second ? const_cast<char*>(begin) : nullptr;
+}
+bool Communicator::remove_memory(void* handle) {
+  const std::lock_guard lock{mutex_};
+  return registered_.erase(static_cast<const char*>(handle)) == 1;
+}
+bool Communicator::has_memory(const void* at, std::size_t bytes) const {
+  const std::lock_guard lock{mutex_};
+  const auto* const begin = static_cast<const char*>(at);
+  auto after = registered_.upper_bound(begin);
+  if (after == registered_.begin()) return false;
+  --after;
+  return begin + bytes <= after->first + after->second;
+}
+
 // ---- meetings of members ----------------------------------------------------------------------------------------------------
 
 void Communicator::attend(std::vector<Call>& calls) {

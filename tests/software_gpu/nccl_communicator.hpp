@@ -64,6 +64,14 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   void finalize();
   void destroy();
 
+  // ---- memory that members have registered
+
+  /// @return by what it is taken back; null: it has been already
+  void* add_memory(const void* at, std::size_t bytes);
+  bool remove_memory(void* handle);
+  /// Whether all of it is registered.
+  bool has_memory(const void* at, std::size_t bytes) const;
+
   // ---- meetings of members
 
   /// One member's part in one meeting.
@@ -109,6 +117,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   ncclResult_t state_ = ncclSuccess;
   std::string words_;
   Life life_ = Life::alive;
+  std::map<const char*, std::size_t> registered_;  ///< bytes
   std::set<int> sockets_;                          ///< of meetings that are waited for
   std::set<std::string> connected_;                ///< kinds of collectives, and pairs
   std::map<std::string, std::uint64_t> meetings_;  ///< held by now, by purpose and members

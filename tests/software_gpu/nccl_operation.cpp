@@ -18,6 +18,7 @@ struct Head {
   ncclRedOp_t op;
   int root;
   std::uint64_t count;
+  bool registered;
 };
 
 Head read(const std::string& head) {
@@ -102,6 +103,7 @@ std::string head_of(const Operation& operation) {
   head.op = operation.op;
   head.root = operation.between_two() ? 0 : operation.peer;
   head.count = operation.count;
+  head.registered = operation.registered;
   std::string text(sizeof head, '\0');
   std::memcpy(text.data(), &head, sizeof head);
   return text;
@@ -112,14 +114,16 @@ std::string describe(const std::string& head) {
                                                     "ncclAllGather", "ncclReduceScatter", "ncclAllReduce"};
   const Head one = read(head);
   return std::string{names.at(static_cast<std::size_t>(one.kind))} + "(count " + std::to_string(one.count) + ", type " +
-         std::to_string(one.type) + ", op " + std::to_string(one.op) + ", root " + std::to_string(one.root) + ")";
+         std::to_string(one.type) + ", op " + std::to_string(one.op) + ", root " + std::to_string(one.root) +
+         (one.registered ? ", registered)" : ")");
 }
 
 bool fit(const std::string& one, const std::string& other) {
   const Head a = read(one);
   const Head b = read(other);
   const bool two = a.kind == Kind::send || a.kind == Kind::receive;
-  return (two || a.kind == b.kind) && a.type == b.type && a.op == b.op && a.root == b.root && a.count == b.count;
+  return (two || a.kind == b.kind) && a.type == b.type && a.op == b.op && a.root == b.root && a.count == b.count &&
+         a.registered == b.registered;
 }
 
 Part part_of(const Operation& operation, int rank, int ranks) {

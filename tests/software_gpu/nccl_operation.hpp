@@ -26,6 +26,7 @@ struct Operation {
   ncclRedOp_t op;  ///< of those that reduce
   int peer;        ///< or root; otherwise 0
   cudaStream_t stream;
+  bool registered = false;  ///< all memory of it is
 
   bool between_two() const { return kind == Kind::send || kind == Kind::receive; }
   bool reduces() const { return kind == Kind::reduce || kind == Kind::reduce_scatter || kind == Kind::all_reduce; }

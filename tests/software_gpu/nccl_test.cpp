@@ -117,6 +117,28 @@ TEST_CASE("calls that do not fit fail on all members") {
   });
 }
 
+TEST_CASE("memory is registered on all members of an operation or on none") {
+  for (const bool both : {true, false}) {
+    for_two([&](Member& one) {
+      one.connect();
+      void* memory = nullptr;
+      void* handle = nullptr;
+      CHECK(ncclMemAlloc(&memory, 64 * sizeof(float)) == ncclSuccess);
+      if (both || one.rank == 0) {
+        CHECK(ncclCommRegister(one.comm, memory, 64 * sizeof(float), &handle) == ncclSuccess);
+        CHECK(ncclCommRegister(one.comm, memory, 64 * sizeof(float), &handle) == ncclInvalidUsage);
+      }
+      ncclAllReduce(memory, memory, 64, ncclFloat, ncclSum, one.comm, one.stream);
+      settled(one.comm);
+      cudaStreamSynchronize(one.stream);
+      CHECK(state_of(one.comm) == (both ? ncclSuccess : ncclInternalError));
+      if (both || one.rank == 0) CHECK(ncclCommDeregister(one.comm, memory) == ncclSuccess);
+      CHECK(ncclCommDeregister(one.comm, memory) == ncclInvalidArgument);
+      CHECK(ncclMemFree(memory) == ncclSuccess);
+    });
+  }
+}
+
 TEST_CASE("an abort ends what waits for another rank") {
   for_two([](Member& one) {
     one.connect();

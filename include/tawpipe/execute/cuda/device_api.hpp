@@ -5,6 +5,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -86,7 +87,8 @@ enum class Traffic : std::uint8_t { pairs, collectives };
 
 /// A communicator of some ranks, this process's (or object's) among them. Modelled on NCCL's.
 ///
-/// - All functions but `split`, `check` and `abort_all` put a communication into `stream` and return; the first use of a peer or
+/// - All functions but `split`, `allocate`, `enroll`, `check` and `abort_all` put a communication into `stream` and return; the
+/// first use of a peer or
 ///   collective may block the host until its peers use it too. On one communicator all members call the same collectives in the
 ///   same order with the same count, type and root; a send meets the receive of its peer in order, without tags; calls on one
 ///   communicator do not overtake each other, whatever their streams.
@@ -115,6 +117,12 @@ concept CommunicatorApi = std::movable<C> &&
   { comm.all_gather(from, to, count, type, stream) } -> std::same_as<void>;         ///< count: of each member's part
   { comm.reduce_scatter(from, to, count, type, stream) } -> std::same_as<void>;     ///< count: of each member's part
   { comm.all_reduce(from, to, count, type, Reduction::sum, stream) } -> std::same_as<void>;
+  /// Memory of the current device, aligned to 256 bytes, that messages may go from and to without copies between; freed with
+  /// its last owner. Null where there is none of the kind: then it is any device memory.
+  { C::allocate(std::size_t{}) } -> std::same_as<std::shared_ptr<std::byte>>;
+  /// Messages of this communicator go from and to such memory from here on, and no others, on all members. It stays until the
+  /// communicator is gone.
+  { comm.enroll(to, std::size_t{}) } -> std::same_as<void>;
   { comm.check() } -> std::same_as<void>;  ///< throws if a communication under way has failed; does not wait
   /// What is under way on all of them ends, unfinished; blocks until it has, and until no graph has any of it: one by one they
   /// would wait for each other. Throws nothing.

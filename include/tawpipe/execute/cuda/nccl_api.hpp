@@ -24,8 +24,15 @@
 #include "tawpipe/execute/cuda/device_api.hpp"
 #include "tawpipe/execute/detail/clock.hpp"
 
+// The NCCL that a program runs with may be older than the one that it was built with.
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
+#pragma weak ncclMemAlloc
+#pragma weak ncclMemFree
+#pragma weak ncclCommRegister
+#pragma weak ncclCommDeregister
+#endif
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 9)
-#pragma weak ncclCommRevoke  // the NCCL that a program runs with may be older
+#pragma weak ncclCommRevoke
 #endif
 
 namespace tawpipe::inline v0::cuda {
@@ -81,7 +88,9 @@ class NcclCommunicator {
   }
   /// In good order where nothing has failed: all members come here. Graphs with its communications must be gone.
   ~NcclCommunicator() {
-    if (comm_ == nullptr || !own_) return;
+    if (comm_ == nullptr) return;
+    dismiss();
+    if (!own_) return;
     if (!failed_) {
       try {
         wait_for(ncclCommFinalize(comm_), "ncclCommFinalize");
@@ -156,6 +165,25 @@ class NcclCommunicator {
     done("ncclAllReduce", [&] { return ncclAllReduce(from, to, size(count), kind(type), op, comm_, stream); });
   }
 
+  /// By ncclMemAlloc, with NCCL 2.23 and later: before, only some collectives took it, and only where it lay alike on all ranks.
+  static std::shared_ptr<std::byte> allocate(std::size_t bytes) {
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
+    int version = 0;
+    void* at = nullptr;
+    if (bytes == 0 || ncclGetVersion(&version) != ncclSuccess || version < NCCL_VERSION(2, 23, 0)) return nullptr;
+    if (ncclMemAlloc(&at, bytes) == ncclSuccess)
+      return {static_cast<std::byte*>(at), [](std::byte* memory) { ncclMemFree(memory); }};
+    cudaGetLastError();
+#endif
+    return nullptr;
+  }
+  /// By ncclCommRegister; NCCL_LOCAL_REGISTER=0 in the environment turns it off.
+  void enroll([[maybe_unused]] std::byte* at, [[maybe_unused]] std::size_t bytes) {
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
+    cuda::check(locked([&] { return ncclCommRegister(comm_, at, bytes, &enrolled_); }), "ncclCommRegister", comm_);
+#endif
+  }
+
   /// Where another thread is in a call of this rank's, it looks at nothing: ncclCommGetAsyncError completes such calls.
   void check() const {
     look_for_stop();
@@ -205,6 +233,11 @@ class NcclCommunicator {
   ncclResult_t locked(Call&& call) const {
     const std::lock_guard lock{*calls_};
     return call();
+  }
+  void dismiss() {
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
+    if (enrolled_ != nullptr) ncclCommDeregister(comm_, std::exchange(enrolled_, nullptr));
+#endif
   }
   static void revoke([[maybe_unused]] ncclComm_t comm) {
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 9)
@@ -283,6 +316,7 @@ class NcclCommunicator {
     std::swap(calls_, other.calls_);
     std::swap(comm_, other.comm_);
     std::swap(own_, other.own_);
+    std::swap(enrolled_, other.enrolled_);
     std::swap(failed_, other.failed_);
     std::swap(rank_, other.rank_);
     std::swap(ranks_, other.ranks_);
@@ -292,6 +326,7 @@ class NcclCommunicator {
   std::shared_ptr<std::mutex> calls_ = std::make_shared<std::mutex>();  ///< shared with those that are split from this one
   ncclComm_t comm_ = nullptr;
   bool own_ = false;
+  void* enrolled_ = nullptr;  ///< by what NCCL knows the memory
   bool failed_ = false;
   int rank_ = 0;
   int ranks_ = 1;

@@ -36,7 +36,7 @@ namespace tawpipe::inline v0::cuda {
 /// on a stream and communicator of its own.
 ///
 /// Messages go from and to the buffers where their numbers lie in one run there, otherwise through a staging area. Memory is one
-/// allocation, made by the constructor; an iteration allocates nothing.
+/// allocation, made by the constructor, which communicators use directly if they can; an iteration allocates nothing.
 template <DeviceApi Device, CommunicatorApi<typename Device::Stream> Communicator, DeviceLayer<typename Device::Stream> Layer,
           DeviceUpdate<typename Device::Stream> Optimizer>
 class NcclExecutor {
@@ -218,7 +218,8 @@ class NcclExecutor {
   static constexpr std::int64_t exchange_bytes = std::int64_t{1} << 20;
 
   void allocate(std::optional<Stream> compute) {
-    memory_.place(device_.allocate(static_cast<std::size_t>(memory_.bytes())));
+    const auto bytes = static_cast<std::size_t>(memory_.bytes());
+    memory_.place(communicators_.allocate(device_, bytes));
     host_input_ = device_.allocate_host(memory_.input().size());
     host_output_ = device_.allocate_host(memory_.output().size());
     for (int lane = 0; lane < program_.lanes(); ++lane) {
@@ -234,7 +235,7 @@ class NcclExecutor {
     begun_ = device_.make_event(false);
     joined_ = device_.make_event(false);
     ended_ = device_.make_event(false);
-    device_.clear(memory_.begin(), static_cast<std::size_t>(memory_.bytes()), lanes_[0]);  // states begin as zeros
+    device_.clear(memory_.begin(), bytes, lanes_[0]);  // states begin as zeros
     device_.record(ended_, lanes_[0]);
     await(device_, ended_, 0, [] {});
   }
@@ -345,6 +346,7 @@ class NcclExecutor {
     const bool gone = communicators_.abort(options_.abort_limit);
     if (device_.settle(gone ? options_.abort_limit : 0)) return;
     static_cast<void>(new Layer{std::move(layer_)});  // to free its memory would wait for the device
+    communicators_.leave_memory();
   }
 
   /// All ranks have come to this place of their streams.

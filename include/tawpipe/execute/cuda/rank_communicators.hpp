@@ -47,6 +47,15 @@ class RankCommunicators {
   /// Beside the one of all ranks.
   std::size_t size() const { return own_.size(); }
 
+  /// The memory that all messages go from and to, once, before `split`: of the communicators' own kind if they have one.
+  std::byte* allocate(Device& device, std::size_t bytes) {
+    direct_ = Communicator::allocate(bytes);
+    bytes_ = bytes;
+    return direct_ ? direct_.get() : device.allocate(bytes);
+  }
+  /// Where the device does not come to an end: that memory is never freed.
+  void leave_memory() { static_cast<void>(new std::shared_ptr<std::byte>{std::move(direct_)}); }
+
   /// Collective, once. @return [communicator of the plan] its index on this rank, as steps name it; -1: not this rank's
   std::vector<std::int32_t> split(const CommunicatorPlan& plan) {
     const Rank rank{world_.rank()};
@@ -59,6 +68,8 @@ class RankCommunicators {
       index[static_cast<std::size_t>(mine)] = static_cast<std::int32_t>(own_.size());
       own_.push_back(std::move(*made));
     }
+    if (direct_) world_.enroll(direct_.get(), bytes_);
+    for (std::size_t i = 0; direct_ && i < own_.size(); ++i) own_[i].enroll(direct_.get(), bytes_);
     return index;
   }
 
@@ -173,6 +184,8 @@ class RankCommunicators {
     by.group_end();
   }
 
+  std::shared_ptr<std::byte> direct_;  ///< outlives them
+  std::size_t bytes_ = 0;
   Communicator world_;
   std::vector<Communicator> own_;
 };
