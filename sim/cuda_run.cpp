@@ -174,7 +174,7 @@ class RunBy final : public CudaRun {
 /// @param session  of the ranks; none: all ranks are on one GPU
 template <class T>
 int train_with(const ExecutionRequest& request, const ExecutionModel& model, const Schedule& schedule, cuda::Session* session,
-               const std::function<int(CudaRun&)>& use) {
+               layers::cuda::ProductChoices* choices, const std::function<int(CudaRun&)>& use) {
   const auto observed = std::make_shared<Observed>();
   std::optional<layers::cuda::LossScale> scale;
   const int device = session == nullptr ? 0 : session->device();
@@ -183,7 +183,7 @@ int train_with(const ExecutionRequest& request, const ExecutionModel& model, con
   if (std::is_same_v<T, Half>) scale.emplace();
   bool tells = (session == nullptr || session->rank() == 0) && !std::is_same_v<T, float>;
   const auto make_layer = [&] {
-    Layer<T> layer{model.model, model.batch, parse_recompute(request.recompute), model.llama};
+    Layer<T> layer{model.model, model.batch, parse_recompute(request.recompute), model.llama, choices};
     if (std::exchange(tells, false) && !layer.has_fused_attention()) {
       std::fputs("tawpipe: cuDNN's fused attention does not take this model; plain kernels do, far slower (docs/layers.md)\n",
                  stderr);
@@ -222,14 +222,14 @@ int train_with(const ExecutionRequest& request, const ExecutionModel& model, con
 }
 
 int train_in_its_numbers(const ExecutionRequest& request, const ExecutionModel& model, const Schedule& schedule,
-                         cuda::Session* session, const std::function<int(CudaRun&)>& use) {
+                         cuda::Session* session, layers::cuda::ProductChoices* choices, const std::function<int(CudaRun&)>& use) {
   switch (model.model.dtype) {
     case Dtype::bf16:
-      return train_with<Bfloat16>(request, model, schedule, session, use);
+      return train_with<Bfloat16>(request, model, schedule, session, choices, use);
     case Dtype::f16:
-      return train_with<Half>(request, model, schedule, session, use);
+      return train_with<Half>(request, model, schedule, session, choices, use);
     default:
-      return train_with<float>(request, model, schedule, session, use);
+      return train_with<float>(request, model, schedule, session, choices, use);
   }
 }
 
@@ -254,7 +254,7 @@ Schedule schedule_for(ExecutionRequest& request, ExecutionModel& model, const st
 }
 
 /// This rank's part of a run over NCCL.
-int train_as_rank(ExecutionRequest request, ExecutionModel model, cuda::Session& session,
+int train_as_rank(ExecutionRequest request, ExecutionModel model, cuda::Session& session, layers::cuda::ProductChoices* choices,
                   const std::function<int(CudaRun&)>& use) {
   std::optional<Schedule> schedule;
   std::string problem;
@@ -271,7 +271,7 @@ int train_as_rank(ExecutionRequest request, ExecutionModel model, cuda::Session&
     problem = error.what();
   }
   session.agree(problem);
-  return train_in_its_numbers(request, model, *schedule, &session, use);
+  return train_in_its_numbers(request, model, *schedule, &session, choices, use);
 }
 
 /// Of this process, where no launcher started it.
@@ -292,6 +292,8 @@ int with_cuda_run(const ExecutionRequest& given, ExecutionModel model, const std
   if (!request.pace.empty()) throw InputError("--pace holds computations on a CPU to a speed; leave it out with --backend cuda");
   if (execution_dtype(request) == Dtype::f16) request.gradient_norm = true;  // ranks skip a step by it, together
   cuda::prepare_environment();
+  layers::cuda::ProductChoices tried;  // by the layers of all ranks of this process
+  layers::cuda::ProductChoices* const choices = request.try_products ? &tried : nullptr;
   const cuda::SessionOptions options{
       .watch = {.task_seconds = static_cast<double>(request.task_seconds), .failed = leave},
       .nccl = {.max_ctas = static_cast<int>(request.max_ctas), .seconds = static_cast<double>(request.connect_seconds)}};
@@ -302,7 +304,7 @@ int with_cuda_run(const ExecutionRequest& given, ExecutionModel model, const std
     delay_terminate();
     try {
       cuda::Session session{variables, options};
-      return train_as_rank(request, std::move(model), session, use);
+      return train_as_rank(request, std::move(model), session, choices, use);
     } catch (const DeviceError&) {
       leave_within(5);  // a driver may wait for what was left on the device
       throw;
@@ -314,14 +316,14 @@ int with_cuda_run(const ExecutionRequest& given, ExecutionModel model, const std
     int code = 0;
     threads.run([&](int rank) {
       cuda::Session session{threads, rank, options};
-      const int own = train_as_rank(request, model, session, use);
+      const int own = train_as_rank(request, model, session, choices, use);
       if (rank == 0) code = own;
     });
     return code;
   }
   if (request.cluster.empty()) request.cluster = "1x1";
   const Schedule schedule = execution_schedule(request, model, resolve_groups(request.cluster));
-  return train_in_its_numbers(request, model, schedule, nullptr, use);
+  return train_in_its_numbers(request, model, schedule, nullptr, choices, use);
 }
 
 }  // namespace tawpipe::sim

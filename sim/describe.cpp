@@ -32,7 +32,9 @@ std::string describe(const Problem& problem) {
                         name(model.dtype), format_count(problem.sequence));
     text += problem.microbatches > 0 ? fmt::format("{} microbatches", format_count(problem.microbatches))
                                      : fmt::format("{} sequences an iteration", format_count(problem.global_batch));
-    text += fmt::format(", recomputation {}\n", name(problem.recompute));
+    text += fmt::format(", recomputation {}", name(problem.recompute));
+    if (problem.model->loss_chunk > 0) text += fmt::format(", loss of {} entries at a time", problem.model->loss_chunk);
+    text += '\n';
   } else {
     text += fmt::format("model    none: one stage a device, {} microbatches\n", format_count(problem.microbatches));
   }

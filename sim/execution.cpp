@@ -1,6 +1,9 @@
 // Builds what is executed. Not: executing it (execution.hpp).
 #include "execution.hpp"
 
+#include <algorithm>
+#include <cstdint>
+
 #include "tawpipe/cost/roofline.hpp"
 #include "tawpipe/schedule/gradient_norm.hpp"
 #include "tawpipe/simulate/simulate.hpp"
@@ -12,6 +15,7 @@ DeviceGroups resolve_groups(const std::string& cluster) { return resolve_cluster
 
 Schedule execution_schedule(const ExecutionRequest& request, ExecutionModel& model, const DeviceGroups& nodes) {
   model.model.dtype = execution_dtype(request);
+  model.model.loss_chunk = static_cast<int>(std::min<std::int64_t>(request.loss_chunk, Transformer::max_vocab + 1));
   Workload workload{model.model, model.batch, parse_recompute(request.recompute)};
   workload.over_devices(nodes.ranks());
   workload.parameter_bytes(trained_bytes(model.model.dtype));

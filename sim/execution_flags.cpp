@@ -37,6 +37,9 @@ void add_execution_flags(CLI::App& app, ExecutionRequest& request) {
                  "Activations computed again in the backward: none (default), selective or full")
       ->type_name("POLICY")
       ->group("Execution");
+  add_count(app, "--loss-chunk", request.loss_chunk,
+            "Compute the loss of so many entries of the vocabulary at a time, in less memory (default: all)", "ENTRIES",
+            "Execution");
   add_count(app, "--task-limit", request.task_seconds, "mpi, cuda: give up a task that takes longer, and name it (default 60)",
             "SECONDS", "Execution");
   add_count(app, "--connect-limit", request.connect_seconds,
@@ -94,6 +97,11 @@ void ExecutionCommands::add_train(CLI::App& app) {
   number("--clip", request.clip, "Largest norm of the whole gradient (default 1; 0: any)", "Optimizer");
   add_execution_flags(train, request.execution);
   train.add_flag("--graph", request.execution.graph, "cuda: every step but the first is one launch of a CUDA graph")
+      ->group("Execution");
+  train
+      .add_flag("--try-products", request.execution.try_products,
+                "cuda: try several algorithms of each matrix product and take the fastest; the last bits may then\n"
+                "differ from run to run")
       ->group("Execution");
   text("--save", request.save, "Keep checkpoints in this folder, the last two of them", "FOLDER", "Output");
   add_count(train, "--save-every", request.save_every, "Steps from one to the next (default: at the end only)", "N", "Output");

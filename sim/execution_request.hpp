@@ -15,6 +15,8 @@ struct ExecutionRequest {
   std::int64_t task_seconds = 60;      ///< after which a task that does not end is given up (mpi, cuda)
   std::int64_t connect_seconds = 600;  ///< the same of communicators that connect (cuda)
   std::int64_t max_ctas = 0;           ///< most GPU processors of a communication; 0: 8 of a message, 16 of a collective (cuda)
+  std::int64_t loss_chunk = 0;         ///< entries of the vocabulary at a time; 0: all
+  bool try_products = false;           ///< matrix products' algorithms are found by trial (cuda)
   bool graph = false;                  ///< every step but the first is one CUDA graph (cuda)
   std::string cluster;                 ///< ranks of each node; "": one rank, or with MPI what the launcher says
   std::string schedule = "tawpipe";

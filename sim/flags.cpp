@@ -44,6 +44,9 @@ void add_problem_flags(CLI::App& app, Request& request, const std::string& micro
                  "Activations computed again in the backward: none, selective or full (default)")
       ->type_name("POLICY")
       ->group("Problem");
+  add_count(app, "--loss-chunk", request.loss_chunk,
+            "Entries of the vocabulary that the loss is computed of at a time (default: all, kept for the backward)", "ENTRIES",
+            "Problem");
   add_count(app, "--tensor-parallel", request.layout.tensor, "Devices that split each matrix product (default 1)", "N", "Layout");
   add_count(app, "--context-parallel", request.layout.context, "Devices that split each sequence (default 1)", "N", "Layout");
   add_count(app, "--data-parallel", request.layout.data, "Replicas of the schedule, each with its part of the batch (default 1)",

@@ -179,6 +179,10 @@ Problem resolve(const Request& given, bool choose_microbatch, const Workload* kn
   } else if (!model && known != nullptr && !known->is_abstract()) {
     model = known->model();
   }
+  if (model && request.loss_chunk > 0) {
+    model->loss_chunk = static_cast<int>(std::min<std::int64_t>(request.loss_chunk, Transformer::max_vocab + 1));
+    model->check();
+  }
   Cost cost = parse_cost(request.cost, model);
   const auto* measured = std::get_if<MeasuredCost>(&cost);
   const std::optional<MeasuredWork> work = measured != nullptr ? measured->work : std::nullopt;

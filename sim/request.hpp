@@ -36,6 +36,7 @@ struct Request {
   std::int64_t global_batch = 0;
   std::int64_t microbatches = 0;
   std::string recompute = "full";
+  std::int64_t loss_chunk = 0;  ///< entries of the vocabulary at a time; 0: the model's own, all
   Layout layout;
   std::string fold;  ///< auto, on or off; "" is off, for commands without the flag
   std::string cost = "roofline";

@@ -56,7 +56,8 @@ class Parts {
     body("SwiGLU backward", 5 * wide * size, bodies::SwigluBackward<T>{a_, b_, c_, wide});
     body("copy", 2 * row * size, bodies::CopyNumbers<T>{a_, b_, row});
     const std::int64_t rows = std::min(tokens_, room_ / vocab_);
-    body("sums of the loss", rows * vocab_ * size, bodies::LogSumExp<T>{a_, floats(rows), rows, vocab_});
+    body("sums of the loss", rows * vocab_ * size,
+         bodies::LogSumExp<T>{a_, ids_, floats(2 * rows), floats(2 * rows) + rows, rows, vocab_});
     body("loss backward", 2 * rows * vocab_ * size,
          bodies::CrossEntropyBackward<T>{a_, floats(rows), ids_, rows, vocab_, 1.0F, nullptr});
     body("embedding", 2 * row * size, bodies::LookUp<T>{ids_, b_, a_, tokens_, hidden_});

@@ -91,17 +91,24 @@ void check_loss(std::int64_t rows, std::int64_t vocab) {
   std::vector<float> sums(static_cast<std::size_t>(rows));
   check_body(
       "LogSumExp",
-      [=](T* from, float* to) {
-        return cuda::LogSumExp<T>{from, to, rows, vocab};
+      [=](T* from, std::int32_t* target, float* to, float* wanted) {
+        return cuda::LogSumExp<T>{from, target, to, wanted, rows, vocab};
       },
-      logits, sums);
-  cuda::run_on_host(cuda::LogSumExp<T>{logits.data(), sums.data(), rows, vocab});
+      logits, targets, sums, sums);
+  std::vector<float> wanted = sums;
+  cuda::run_on_host(cuda::LogSumExp<T>{logits.data(), targets.data(), sums.data(), wanted.data(), rows, vocab});
+  check_body(  // as the second part of a larger vocabulary
+      "LogSumExp of a part",
+      [=](T* from, std::int32_t* target, float* to, float* logit) {
+        return cuda::LogSumExp<T>{from, target, to, logit, rows, vocab, 3};
+      },
+      logits, targets, sums, wanted);
   check_body(
       "MeanLoss",
-      [=](T* from, float* sum, std::int32_t* target, double* loss) {
-        return cuda::MeanLoss<T>{from, sum, target, loss, rows, vocab};
+      [=](float* sum, float* logit, double* loss) {
+        return cuda::MeanLoss{sum, logit, loss, rows};
       },
-      logits, sums, targets, std::vector<double>(1));
+      sums, wanted, std::vector<double>(1));
   check_body(
       "CrossEntropyBackward",
       [=](T* from, float* sum, std::int32_t* target, float* scale) {

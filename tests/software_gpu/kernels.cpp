@@ -69,9 +69,9 @@ template <class T>
 Work find_body_of(const std::string& name, const Launch& launch) {
   return find_body<bodies::RmsNorm<T>, bodies::RmsNormBackward<T>, bodies::Rotate<T>, bodies::Swiglu<T>,
                    bodies::SwigluBackward<T>, bodies::CopyNumbers<T>, bodies::LookUp<T>, bodies::LogSumExp<T>,
-                   bodies::MeanLoss<T>, bodies::CrossEntropyBackward<T>, bodies::PlainAttention<T>,
-                   bodies::PlainAttentionQueries<T>, bodies::PlainAttentionKeys<T>, bodies::AddTo<T>,
-                   bodies::LookUpBackward<T, T>, bodies::AdamWBody<T, T>>(name, launch);
+                   bodies::CrossEntropyBackward<T>, bodies::PlainAttention<T>, bodies::PlainAttentionQueries<T>,
+                   bodies::PlainAttentionKeys<T>, bodies::AddTo<T>, bodies::LookUpBackward<T, T>, bodies::AdamWBody<T, T>>(
+      name, launch);
 }
 
 // ---- kernels of execute/cuda --------------------------------------------------------------------------------------------
@@ -156,8 +156,8 @@ Work kernel_work(const std::string& name, const Launch& launch) {
   try_next([&] { return find_body_of<Half>(name, launch); });
   try_next([&] {
     return find_body<bodies::LookUpBackward<Bfloat16, float>, bodies::AdamWBody<Bfloat16, float>,
-                     bodies::LookUpBackward<Half, float>, bodies::AdamWBody<Half, float>, bodies::SumRows, bodies::PrepareAdamW>(
-        name, launch);
+                     bodies::LookUpBackward<Half, float>, bodies::AdamWBody<Half, float>, bodies::SumRows, bodies::MeanLoss,
+                     bodies::PrepareAdamW>(name, launch);
   });
   try_next([&] { return find_sum_of<float>(name, launch, "float"); });
   try_next([&] { return find_sum_of<double>(name, launch, "double"); });

@@ -70,16 +70,18 @@ inline bool layer_fits_lookup_gradient(const Transformer& model, const Batch& ba
 /// What a backward_input that runs apart from its backward_weight leaves to it beside `saved`: of each layer the inputs of its
 /// matrices and the gradients of their outputs, [microbatch, sequence] of 4H + 2Q + 2K + 4I. With Recompute::none they fit over
 /// saved activations that nobody reads again; otherwise recomputed ones must be held. An embedding waits for the gradient of its
-/// output [microbatch, sequence, hidden], which lies among a layer's where there is one and it fits.
-/// Source: the layout of layers/layer_tensors.hpp.
+/// output [microbatch, sequence, hidden], which lies among a layer's where there is one and it fits. A head whose loss is
+/// computed in chunks leaves the gradient of all logits [microbatch, sequence, vocab], behind all others. Source: the layout of
+/// layers/layer_tensors.hpp.
 inline std::int64_t stash_bytes(const Transformer& model, const Batch& batch, Recompute recompute, std::int64_t layers,
-                                bool embedding) {
+                                bool embedding, bool head = false) {
   const std::int64_t hidden = model.hidden;
   const std::int64_t inner = model.intermediate;
   const std::int64_t layer =
       recompute == Recompute::none ? 0 : 4 * hidden + 2 * model.query_width() + 2 * model.key_width() + 4 * inner;
   const bool fits = layers > 0 && layer_fits_lookup_gradient(model, batch, recompute);
-  return batch.tokens() * size_bytes(model.dtype) * (layers * layer + (embedding && !fits ? hidden : 0));
+  const std::int64_t logits = head && model.loss_chunk > 0 ? model.vocab : 0;
+  return batch.tokens() * size_bytes(model.dtype) * (layers * layer + (embedding && !fits ? hidden : 0) + logits);
 }
 
 /// Activations of the final norm, output matrix and cross entropy, as PyTorch's eager mode with automatic mixed precision
@@ -90,12 +92,21 @@ inline std::int64_t stash_bytes(const Transformer& model, const Batch& batch, Re
 ///                  log-softmax (4) and of the logits (4).
 /// Without loss_in_float32: 4 and 8 bytes, as nothing is copied.
 /// Beside them [microbatch, sequence, hidden]: input and normed input kept, two gradients in the backward.
+/// With Transformer::loss_chunk, as the layers of this library run it: kept is a number for each token, the logarithm of its
+/// logits' sum; the logits of one chunk are there in the making, in the forward with a number for each token beside them.
 inline ActivationBytes head_activations(const Transformer& model, const Batch& batch) {
   const std::int64_t element = size_bytes(model.dtype);
   const std::int64_t loss = model.loss_in_float32 ? std::max<std::int64_t>(element, 4) : element;  // a number of cross entropy
   const std::int64_t copy = element < loss ? loss : 0;
   const std::int64_t vocab = model.vocab;
   const std::int64_t hidden = model.hidden;
+  if (model.loss_chunk > 0) {
+    const std::int64_t sum = std::max<std::int64_t>(element, 4);
+    const std::int64_t chunk = element * std::min<std::int64_t>(model.loss_chunk, vocab);
+    return {.saved = batch.tokens() * (element * 2 * hidden + sum),
+            .forward_workspace = batch.tokens() * (sum + chunk),
+            .backward_workspace = batch.tokens() * (element * 2 * hidden + chunk)};
+  }
   return {.saved = batch.tokens() * (element * 2 * hidden + 4 + loss * vocab),
           .forward_workspace = batch.tokens() * ((element + copy) * vocab),
           .backward_workspace = batch.tokens() * (element * 2 * hidden + (element + 2 * loss) * vocab)};

@@ -33,7 +33,10 @@ struct Transformer {
   std::optional<int> head_dim = {};     ///< hidden / heads where not given
   double utilization = 0;               ///< fraction of the matrix peak reached at this hidden size; 0: unknown
   std::string utilization_source = {};  ///< where `utilization` was measured
-  bool loss_in_float32 = true;          ///< cross entropy, as automatic mixed precision runs it; false: in `dtype`
+  /// Entries of the vocabulary that the head has logits of at a time; they are computed again in the backward. 0: all at once,
+  /// kept.
+  int loss_chunk = 0;
+  bool loss_in_float32 = true;  ///< cross entropy, as automatic mixed precision runs it; false: in `dtype`
 
   static constexpr int max_layers = 1 << 12;
   static constexpr int max_hidden = 1 << 17;  ///< also of heads x head size
@@ -70,6 +73,10 @@ struct Transformer {
     check_size(kv_heads, "the number of key-value heads", max_hidden);
     check_size(intermediate, "the intermediate size", max_intermediate);
     check_size(vocab, "the vocabulary", max_vocab);
+    if (loss_chunk < 0 || loss_chunk > max_vocab) {
+      fail(concat("a loss in chunks of ", loss_chunk, " is impossible; they have 1 to ", max_vocab,
+                  " entries, and 0 is all at once"));
+    }
     if (head_dim) {
       check_size(*head_dim, "the head size", max_hidden);
     } else if (hidden % heads != 0) {

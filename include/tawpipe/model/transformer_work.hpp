@@ -50,12 +50,17 @@ inline TrafficBytes embedding_traffic(const Transformer& model, const Batch& bat
 }
 
 /// Final norm (as a layer's), and cross entropy: cast to float32 (where narrower), log-softmax read and write; backward: write
-/// the gradient of log-softmax, read it and log-softmax, write the gradient of the logits, cast it back.
+/// the gradient of log-softmax, read it and log-softmax, write the gradient of the logits, cast it back. In chunks: read the
+/// logits; backward: read them and write their gradient.
 inline TrafficBytes head_traffic(const Transformer& model, const Batch& batch) {
   const std::int64_t element = size_bytes(model.dtype);
   const std::int64_t loss = model.loss_in_float32 ? std::max<std::int64_t>(element, 4) : element;
   const std::int64_t cast = element < loss ? element + loss : 0;
   const std::int64_t norm = element * model.hidden;
+  if (model.loss_chunk > 0) {
+    return {.forward = batch.tokens() * (2 * norm + element * model.vocab),
+            .backward = batch.tokens() * (3 * norm + 2 * element * model.vocab)};
+  }
   return {.forward = batch.tokens() * (2 * norm + (cast + 2 * loss) * model.vocab),
           .backward = batch.tokens() * (3 * norm + (4 * loss + cast) * model.vocab)};
 }
@@ -70,7 +75,7 @@ inline TrafficBytes head_traffic(const Transformer& model, const Batch& batch) {
 /// 4 S S Q / 2 a sequence in the forward (scores and their product with the values) and twice that in the backward, all of it
 /// in backward_input. The scores that fused attention computes a second time inside its backward kernel are counted
 /// nowhere: they are not model operations (MFU), so they belong to the rate that the kernel reaches.
-/// Recomputation is counted apart, in `recompute`: of decoder layers only, never of the head.
+/// Recomputation is counted apart, in `recompute`: of decoder layers, and of the head where its loss is computed in chunks.
 ///
 /// A tied output matrix counts in edge_parameters of the stage with the embedding, and again on a stage that has the head
 /// alone, where it is held a second time.
@@ -102,11 +107,11 @@ inline StageWork transformer_work(const Transformer& model, const Batch& batch, 
   if (head && model.tied && !embedding) work.edge_parameters += model.embedding_parameters();
 
   work.forward = Flops{layers * (matrices + attention) + logits};
-  work.recompute = Flops{layers * again};
+  work.recompute = Flops{layers * again + (model.loss_chunk > 0 ? logits : 0.0)};
   work.backward_input = Flops{layers * (matrices + 2 * attention) + logits};
   work.backward_weight = Flops{layers * matrices + logits};
 
-  work.stash = Bytes{stash_bytes(model, batch, recompute, layers, embedding)};
+  work.stash = Bytes{stash_bytes(model, batch, recompute, layers, embedding, head)};
   work.boundary = Bytes{batch.tokens() * model.hidden * size_bytes(model.dtype)};
   if (layers > 0) {
     const ActivationBytes layer = layer_activations(model, batch, recompute);

@@ -137,6 +137,22 @@ TEST_CASE("a float32 head makes no copy of its logits") {
   CHECK(tawpipe::head_activations(model, batch).saved == (128 + 4 + 80) * 12);
 }
 
+TEST_CASE("a loss in chunks of the vocabulary holds one chunk of logits, and no more from forward to backward") {
+  auto model = tiny;
+  model.loss_chunk = 3;
+  const auto head = tawpipe::head_activations(model, batch);
+  CHECK(head.saved == (32 + 4) * 12);               // input and normed; the logarithm of the sum
+  CHECK(head.forward_workspace == (4 + 6) * 12);    // the target's logit; 3 logits of 2 bytes
+  CHECK(head.backward_workspace == (32 + 6) * 12);  // two gradients of H
+  // A backward in two parts leaves the gradient of all 10 logits.
+  CHECK(tawpipe::stash_bytes(model, batch, Recompute::none, 0, false, true) == 20 * 12);
+  CHECK(tawpipe::stash_bytes(tiny, batch, Recompute::none, 0, false, true) == 0);
+  model.loss_chunk = 64;  // more than there are
+  CHECK(tawpipe::head_activations(model, batch).forward_workspace == (4 + 20) * 12);
+  model.loss_chunk = -1;
+  CHECK_THROWS_AS(model.check(), tawpipe::InputError);
+}
+
 TEST_CASE("logits of a real model outweigh its boundary") {
   // llama-2-7b, 4096 tokens: 32000 x 14 bytes x 4096 = 1.835 GB
   const Batch one{.sequence = 4096, .microbatch_size = 1, .global_batch = 1};

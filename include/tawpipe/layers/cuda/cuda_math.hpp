@@ -149,7 +149,10 @@ class CudaMath {
     const std::int64_t inner = model.intermediate;
     const std::int64_t qkv = model.query_width() + 2 * model.key_width();
     const std::pair<std::int64_t, std::int64_t> matrices[] = {
-        {hidden, qkv}, {model.query_width(), hidden}, {inner, hidden}, {hidden, model.vocab}};
+        {hidden, qkv},
+        {model.query_width(), hidden},
+        {inner, hidden},
+        {hidden, model.loss_chunk > 0 ? std::min(model.loss_chunk, model.vocab) : model.vocab}};
     for (const auto& [in, out] : matrices) {
       products_.prepare(projection(tokens, in, out, out == hidden));
       products_.prepare(back_projection(tokens, in, out, false));

@@ -2,6 +2,7 @@
 // Not: the computations (cuda_math.hpp, and on a host in the tests) nor one layer's order (decoder_layer.hpp).
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -27,8 +28,10 @@ namespace tawpipe::inline v0::layers::cuda {
 /// `saved` holds the layers one behind the other (LayerTensors, then with Recompute::none softmax's sums [sequences, heads,
 /// sequence] in float), each as long as layer_activations().saved; then the head's input [tokens, hidden] (after backward_input
 /// it begins with the gradient of the final norm, in float), its normed input, the logarithms of the logits' sums [tokens] in
-/// float, and the logits [tokens, vocab] (then their gradient). All sums over tokens or a row are in float. All policies, cuts
-/// and splits give the same bits where the Math's products and attention do.
+/// float, and the logits [tokens, vocab] (then their gradient). With Transformer::loss_chunk the logits of a chunk lie in
+/// workspace and their gradients, where the backward is split, in the stash, chunk after chunk; the gradient of the head's input
+/// is then rounded to T after each chunk. All sums over tokens or a row are in float. All policies, cuts and splits give the same
+/// bits where the Math's products and attention do.
 template <DecoderMath Math>
 class Decoder {
  public:
@@ -38,6 +41,7 @@ class Decoder {
   /// @throws InputError  as checked_llama; if a 16-bit model's hidden or intermediate size is odd, or its microbatch one token.
   Decoder(Transformer model, const Batch& batch, Recompute recompute, const LlamaOptions& options, Math math)
       : model_{checked(checked_llama(std::move(model), batch, options, dtype_of<T>), batch)},
+        batch_{batch},
         recompute_{recompute},
         width_{model_},
         tokens_{batch.tokens()},
@@ -135,8 +139,8 @@ class Decoder {
     T* const gradient = stage.embedding ? own : reinterpret_cast<T*>(args.input_gradient.data());
 
     if (stage.head) {
-      if (inputs) head_backward_input(args, gradient, workspace.take(0));
-      if (weights) head_backward_weight(args);
+      if (inputs) head_backward_input(args, part, gradient, workspace.take(0));
+      if (weights) head_backward_weight(args, part);
     } else if (inputs && passes) {
       copy(args.output_gradient.data(), gradient);
     }
@@ -165,30 +169,69 @@ class Decoder {
 
   // ---- head -------------------------------------------------------------------------------------------------------------
 
+  /// Calls `visit(first entry, entries)` for each chunk of the vocabulary.
+  template <class Visit>
+  void for_each_chunk(Visit&& visit) const {
+    const std::int64_t chunk = chunked() ? model_.loss_chunk : model_.vocab;
+    for (std::int64_t begin = 0; begin < model_.vocab; begin += chunk) {
+      visit(begin, std::min<std::int64_t>(chunk, model_.vocab - begin));
+    }
+  }
+  /// Where the gradient of a chunk's logits lies between a backward_input and a backward_weight that run apart.
+  T* stashed(const BackwardArgs& args, std::int64_t begin) const {
+    const std::int64_t before = stash_bytes(model_, batch_, recompute_, args.stage->layers, args.stage->embedding);
+    return reinterpret_cast<T*>(args.stash.data() + before) + tokens_ * begin;
+  }
+
   void head_forward(const ForwardArgs& args) {
     const Head head = head_of(*args.stage, args.saved.data());
+    auto* const wanted = reinterpret_cast<float*>(args.workspace.data());
+    T* const logits = chunked() ? reinterpret_cast<T*>(wanted + tokens_) : head.logits;
     layer_.norm(math_, head.input, weights_of(args.weights.final_norm), head.normed);
-    math_.project(head.normed, weights_of(args.weights.output), head.logits, tokens_, width_.hidden, vocab(), nullptr);
-    math_.run(LogSumExp<T>{head.logits, head.sums, tokens_, vocab()});
-    math_.run(MeanLoss<T>{head.logits, head.sums, args.targets.data(), args.loss, tokens_, vocab()});
+    for_each_chunk([&](std::int64_t begin, std::int64_t count) {
+      const T* const weights = weights_of(args.weights.output) + begin * width_.hidden;
+      math_.project(head.normed, weights, logits, tokens_, width_.hidden, count, nullptr);
+      math_.run(LogSumExp<T>{logits, args.targets.data(), head.sums, wanted, tokens_, count, begin});
+    });
+    math_.run(MeanLoss{head.sums, wanted, args.loss, tokens_});
   }
-  void head_backward_input(const BackwardArgs& args, T* gradient, T* scratch) {
+  void head_backward_input(const BackwardArgs& args, Part part, T* gradient, T* scratch) {
     const Head head = head_of(*args.stage, args.saved.data());
     const auto factor = static_cast<float>(args.scale / static_cast<double>(tokens_));
-    math_.run(CrossEntropyBackward<T>{head.logits, head.sums, args.targets.data(), tokens_, vocab(), factor, loss_scale_});
-    math_.project_back(head.logits, weights_of(args.weights.output), scratch, tokens_, width_.hidden, vocab(), false);
+    for_each_chunk([&](std::int64_t begin, std::int64_t count) {
+      const T* const weights = weights_of(args.weights.output) + begin * width_.hidden;
+      T* logits = head.logits;
+      if (chunked()) {
+        logits = part == Part::both ? scratch + tokens_ * width_.hidden : stashed(args, begin);
+        math_.project(head.normed, weights, logits, tokens_, width_.hidden, count, nullptr);
+      }
+      math_.run(CrossEntropyBackward<T>{logits, head.sums, args.targets.data(), tokens_, count, factor, loss_scale_, begin});
+      math_.project_back(logits, weights, scratch, tokens_, width_.hidden, count, begin > 0);
+      if (chunked() && part == Part::both) add_output_gradient(args, logits, begin, count);
+    });
     // The norm reads its input to the end before the first sums are written over it.
     layer_.norm_backward(math_, head.input, weights_of(args.weights.final_norm), scratch, nullptr, gradient, nullptr,
                          reinterpret_cast<float*>(head.input));
   }
-  void head_backward_weight(const BackwardArgs& args) {
+  void head_backward_weight(const BackwardArgs& args, Part part) {
     const Head head = head_of(*args.stage, args.saved.data());
-    math_.add_weight_gradient(head.logits, head.normed, gradients_of(args.gradients.output), tokens_, width_.hidden, vocab());
+    if (!chunked()) add_output_gradient(args, head.logits, 0, vocab());
+    if (chunked() && part == Part::weight) {
+      for_each_chunk(
+          [&](std::int64_t begin, std::int64_t count) { add_output_gradient(args, stashed(args, begin), begin, count); });
+    }
     math_.run(AddTo<G>{reinterpret_cast<const float*>(head.input), gradients_of(args.gradients.final_norm), width_.hidden});
   }
+  void add_output_gradient(const BackwardArgs& args, const T* logits, std::int64_t begin, std::int64_t count) {
+    const Head head = head_of(*args.stage, args.saved.data());
+    G* const gradient = gradients_of(args.gradients.output) + begin * width_.hidden;
+    math_.add_weight_gradient(logits, head.normed, gradient, tokens_, width_.hidden, count);
+  }
+  bool chunked() const { return model_.loss_chunk > 0; }
   std::int64_t vocab() const { return model_.vocab; }
 
   Transformer model_;
+  Batch batch_;
   Recompute recompute_;
   TokenWidths width_;
   std::int64_t tokens_;

@@ -86,7 +86,6 @@ void launch(const Body& body, cudaStream_t stream) {
   template void launch(const CopyNumbers<T>&, cudaStream_t);           \
   template void launch(const LookUp<T>&, cudaStream_t);                \
   template void launch(const LogSumExp<T>&, cudaStream_t);             \
-  template void launch(const MeanLoss<T>&, cudaStream_t);              \
   template void launch(const CrossEntropyBackward<T>&, cudaStream_t);  \
   template void launch(const PlainAttention<T>&, cudaStream_t);        \
   template void launch(const PlainAttentionQueries<T>&, cudaStream_t); \
@@ -104,6 +103,7 @@ TAWPIPE_LAUNCHES_OF(Half)
 TAWPIPE_LAUNCHES_WITH_FLOAT_GRADIENTS(Bfloat16)
 TAWPIPE_LAUNCHES_WITH_FLOAT_GRADIENTS(Half)
 template void launch(const SumRows&, cudaStream_t);
+template void launch(const MeanLoss&, cudaStream_t);
 template void launch(const PrepareAdamW&, cudaStream_t);
 
 #undef TAWPIPE_LAUNCHES_OF

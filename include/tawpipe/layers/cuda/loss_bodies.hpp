@@ -10,13 +10,18 @@
 
 namespace tawpipe::inline v0::layers::cuda {
 
-/// sums[row] = log(sum(exp(logits))) of each row of logits [rows, vocab], in one pass over them. One block a row.
+/// sums[row] = log(sum(exp(logits))) of each row of logits [rows, vocab], in one pass over them, and wanted[row] the logit of its
+/// target. Or of a part of the vocabulary: entries from `begin` on, whose sum is added to what there is unless they are the
+/// first, and whose targets alone are looked at. One block a row.
 template <class T>
 struct LogSumExp {
   const T* logits;
+  const std::int32_t* targets;
   float* sums;
+  float* wanted;
   std::int64_t rows;
-  std::int64_t vocab;
+  std::int64_t vocab;      ///< entries here
+  std::int64_t begin = 0;  ///< the first of them
   bool packs = in_packs(vocab, logits);
 
   Grid grid() const { return {.blocks = rows, .threads = threads_for(vocab / (packs ? pack_size<T> : 1))}; }
@@ -41,33 +46,40 @@ struct LogSumExp {
     });
     const float largest = block.largest(most);
     const float total = block.sum(sum * expf(most - largest));
-    if (block.thread() == 0) sums[block.index()] = largest + logf(total);
+    if (block.thread() != 0) return;
+    const float own = largest + logf(total);
+    float& all = sums[block.index()];
+    if (begin == 0) {
+      all = own;
+    } else {
+      const float more = all > own ? all : own;
+      all = more + logf(expf(all - more) + expf(own - more));
+    }
+    const std::int64_t target = targets[block.index()] - begin;
+    if (target >= 0 && target < vocab) wanted[block.index()] = widen(row[target]);
   }
 };
 
-/// *loss = mean over rows of sums[row] - logits[row, targets[row]]. One block.
-template <class T>
+/// *loss = mean over rows of sums[row] - wanted[row]. One block.
 struct MeanLoss {
-  const T* logits;
   const float* sums;
-  const std::int32_t* targets;
+  const float* wanted;
   double* loss;
   std::int64_t rows;
-  std::int64_t vocab;
 
   Grid grid() const { return {.threads = most_threads}; }
   template <class Block>
   TAWPIPE_HOST_DEVICE void operator()(const Block& block) const {
     double sum = 0;
-    each_in_row<1>(block, rows, [&](std::int64_t row) {
-      sum += static_cast<double>(sums[row]) - static_cast<double>(widen(logits[row * vocab + targets[row]]));
-    });
+    each_in_row<1>(block, rows,
+                   [&](std::int64_t row) { sum += static_cast<double>(sums[row]) - static_cast<double>(wanted[row]); });
     const double total = block.sum(sum);
     if (block.thread() == 0) *loss = total / static_cast<double>(rows);
   }
 };
 
-/// logits [rows, vocab] become their gradient: (softmax - 1 at the target) factor *loss_scale. One block a row.
+/// logits [rows, vocab], of entries from `begin` on, become their gradient: (softmax - 1 at the target) factor *loss_scale. One
+/// block a row.
 template <class T>
 struct CrossEntropyBackward {
   T* logits;
@@ -77,6 +89,7 @@ struct CrossEntropyBackward {
   std::int64_t vocab;
   float factor;             ///< the loss's weight / rows
   const float* loss_scale;  ///< null: 1
+  std::int64_t begin = 0;
   bool packs = in_packs(vocab, logits);
 
   Grid grid() const { return {.blocks = rows, .threads = threads_for(vocab / (packs ? pack_size<T> : 1))}; }
@@ -90,7 +103,7 @@ struct CrossEntropyBackward {
   TAWPIPE_HOST_DEVICE void run(const Block& block) const {
     T* const row = logits + block.index() * vocab;
     const float sum = sums[block.index()];
-    const std::int32_t target = targets[block.index()];
+    const std::int64_t target = targets[block.index()] - begin;
     const float weight = loss_scale == nullptr ? factor : factor * *loss_scale;
     each_in_row<W>(block, vocab, [&](std::int64_t j) {
       Floats<W> v = load<W>(row + j);

@@ -152,6 +152,34 @@ double cross_entropy(T* logits, const std::int32_t* targets, std::int64_t tokens
 }
 
 /// Softmax [tokens, vocab] becomes the gradient of the logits, of the mean loss times `scale`.
+/// Of a part of the vocabulary: logits [tokens, count] of entries from `begin` on. Adds the logarithm of their sum to sums
+/// [tokens], or begins there with the first part. @return the targets' logits among them, summed
+template <class T>
+double add_to_cross_entropy(const T* logits, const std::int32_t* targets, T* sums, std::int64_t tokens, std::int64_t begin,
+                            std::int64_t count) {
+  double wanted = 0;
+  for (std::int64_t t = 0; t < tokens; ++t, logits += count) {
+    T most = begin == 0 ? logits[0] : sums[t];
+    for (std::int64_t v = 0; v < count; ++v) most = std::max(most, logits[v]);
+    T sum = begin == 0 ? T{0} : std::exp(sums[t] - most);
+    for (std::int64_t v = 0; v < count; ++v) sum += std::exp(logits[v] - most);
+    sums[t] = most + std::log(sum);
+    const std::int64_t target = targets[t] - begin;
+    if (target >= 0 && target < count) wanted += static_cast<double>(logits[target]);
+  }
+  return wanted;
+}
+/// The same logits become their gradient, as cross_entropy_backward's.
+template <class T>
+void cross_entropy_backward(T* logits, const std::int32_t* targets, const T* sums, std::int64_t tokens, std::int64_t begin,
+                            std::int64_t count, double scale) {
+  const T factor = static_cast<T>(scale / static_cast<double>(tokens));
+  for (std::int64_t t = 0; t < tokens; ++t, logits += count) {
+    for (std::int64_t v = 0; v < count; ++v) {
+      logits[v] = (std::exp(logits[v] - sums[t]) - (begin + v == targets[t] ? T{1} : T{0})) * factor;
+    }
+  }
+}
 template <class T>
 void cross_entropy_backward(T* probabilities, const std::int32_t* targets, std::int64_t tokens, std::int64_t vocab,
                             double scale) {

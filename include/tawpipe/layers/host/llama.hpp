@@ -36,7 +36,7 @@ namespace tawpipe::inline v0::layers::host {
 /// Sizes: `saved` and both workspaces as model/activation.hpp computes them; stash_bytes() of stash for a backward_weight that
 /// runs by itself. `saved` holds the layers one behind the other (layers/layer_tensors.hpp), then the head's input
 /// [tokens, hidden] (after backward_input its first row is the gradient of the final norm), its normed input, and softmax of the
-/// logits [tokens, vocab] (then their gradient).
+/// logits [tokens, vocab] (then their gradient); with Transformer::loss_chunk the logarithm of each token's sum of logits alone.
 /// `backward_weight` reads no weights and `backward` is exactly backward_input and backward_weight; recomputation repeats the
 /// forward's own arithmetic. All policies, cuts and splits therefore give the same bits.
 /// Allocates in the constructor only. One object serves one thread; several objects may compute at once.
@@ -90,7 +90,7 @@ class Llama {
   /// Bytes that backward_input leaves for backward_weight beside `saved`: recomputed tensors and, where nothing kept has room for
   /// it, the gradient that the embedding waits for.
   std::int64_t stash_bytes(const StageWork& stage) const {
-    return tawpipe::stash_bytes(model_, batch_, recompute_, stage.layers, stage.embedding);
+    return tawpipe::stash_bytes(model_, batch_, recompute_, stage.layers, stage.embedding, stage.head);
   }
 
  private:
@@ -131,8 +131,8 @@ class Llama {
     T* const gradient = stage.embedding ? own : reinterpret_cast<T*>(args.input_gradient.data());
 
     if (stage.head) {
-      if (inputs) head_backward_input(args, gradient, workspace.take(0));
-      if (weights) head_backward_weight(args);
+      if (inputs) head_backward_input(args, part, gradient, workspace.take(0));
+      if (weights) head_backward_weight(args, part);
     } else if (inputs && passes) {
       copy(args.output_gradient.data(), gradient);
     }
@@ -169,25 +169,74 @@ class Llama {
   double head_forward(const ForwardArgs& args) const {
     const Head head = head_of(*args.stage, args.saved.data());
     rms_norm(head.input, reinterpret_cast<const T*>(args.weights.final_norm), head.normed, tokens_, width_.hidden, epsilon_);
+    if (chunked()) return chunked_forward(args, head);
     project(head.normed, reinterpret_cast<const T*>(args.weights.output), head.logits, tokens_, width_.hidden,
             std::int64_t{model_.vocab});
     return cross_entropy(head.logits, args.targets.data(), tokens_, model_.vocab);
   }
-  void head_backward_input(const BackwardArgs& args, T* gradient, T* scratch) {
+  void head_backward_input(const BackwardArgs& args, Part part, T* gradient, T* scratch) {
     const Head head = head_of(*args.stage, args.saved.data());
-    cross_entropy_backward(head.logits, args.targets.data(), tokens_, model_.vocab, args.scale);
-    project_back(head.logits, reinterpret_cast<const T*>(args.weights.output), scratch, tokens_, width_.hidden,
-                 std::int64_t{model_.vocab});
+    if (chunked()) {
+      chunked_backward_input(args, part, head, scratch);
+    } else {
+      cross_entropy_backward(head.logits, args.targets.data(), tokens_, model_.vocab, args.scale);
+      project_back(head.logits, reinterpret_cast<const T*>(args.weights.output), scratch, tokens_, width_.hidden,
+                   std::int64_t{model_.vocab});
+    }
     rms_norm_backward(head.input, reinterpret_cast<const T*>(args.weights.final_norm), scratch, norm_gradient_.data(), tokens_,
                       width_.hidden, epsilon_);
     std::copy(norm_gradient_.begin(), norm_gradient_.end(), head.input);
     copy(scratch, gradient);
   }
-  void head_backward_weight(const BackwardArgs& args) const {
+  void head_backward_weight(const BackwardArgs& args, Part part) const {
     const Head head = head_of(*args.stage, args.saved.data());
-    add_weight_gradient(head.logits, head.normed, reinterpret_cast<T*>(args.gradients.output), tokens_, width_.hidden,
-                        std::int64_t{model_.vocab});
+    if (!chunked()) add_output_gradient(args, head.logits, 0, model_.vocab);
+    if (chunked() && part == Part::weight) {
+      for_each_chunk(
+          [&](std::int64_t begin, std::int64_t count) { add_output_gradient(args, stashed(args, begin), begin, count); });
+    }
     add_to(reinterpret_cast<T*>(args.gradients.final_norm), head.input, width_.hidden);
+  }
+
+  // ---- a loss in chunks of the vocabulary: head.logits is where each token's sum is kept -------------------------------
+
+  bool chunked() const { return model_.loss_chunk > 0; }
+  template <class Visit>
+  void for_each_chunk(Visit&& visit) const {
+    for (std::int64_t begin = 0; begin < model_.vocab; begin += model_.loss_chunk) {
+      visit(begin, std::min<std::int64_t>(model_.loss_chunk, model_.vocab - begin));
+    }
+  }
+  double chunked_forward(const ForwardArgs& args, const Head& head) const {
+    T* const logits = reinterpret_cast<T*>(args.workspace.data());
+    double loss = 0;
+    for_each_chunk([&](std::int64_t begin, std::int64_t count) {
+      const T* const weights = reinterpret_cast<const T*>(args.weights.output) + begin * width_.hidden;
+      project(head.normed, weights, logits, tokens_, width_.hidden, count);
+      loss -= add_to_cross_entropy(logits, args.targets.data(), head.logits, tokens_, begin, count);
+    });
+    for (std::int64_t t = 0; t < tokens_; ++t) loss += static_cast<double>(head.logits[t]);
+    return loss / static_cast<double>(tokens_);
+  }
+  void chunked_backward_input(const BackwardArgs& args, Part part, const Head& head, T* scratch) const {
+    for_each_chunk([&](std::int64_t begin, std::int64_t count) {
+      const T* const weights = reinterpret_cast<const T*>(args.weights.output) + begin * width_.hidden;
+      T* const logits = part == Part::both ? scratch + tokens_ * width_.hidden : stashed(args, begin);
+      project(head.normed, weights, logits, tokens_, width_.hidden, count);
+      cross_entropy_backward(logits, args.targets.data(), head.logits, tokens_, begin, count, args.scale);
+      project_back(logits, weights, scratch, tokens_, width_.hidden, count, begin > 0 ? T{1} : T{0});
+      if (part == Part::both) add_output_gradient(args, logits, begin, count);
+    });
+  }
+  /// The gradient of a chunk's logits between a backward_input and a backward_weight that run apart.
+  T* stashed(const BackwardArgs& args, std::int64_t begin) const {
+    const std::int64_t before = tawpipe::stash_bytes(model_, batch_, recompute_, args.stage->layers, args.stage->embedding);
+    return reinterpret_cast<T*>(args.stash.data() + before) + tokens_ * begin;
+  }
+  void add_output_gradient(const BackwardArgs& args, const T* logits, std::int64_t begin, std::int64_t count) const {
+    const Head head = head_of(*args.stage, args.saved.data());
+    T* const gradient = reinterpret_cast<T*>(args.gradients.output) + begin * width_.hidden;
+    add_weight_gradient(logits, head.normed, gradient, tokens_, width_.hidden, count);
   }
 
   // ---- checks -----------------------------------------------------------------------------------------------------------

@@ -144,13 +144,14 @@ void check_loss(std::int64_t vocab) {
   const auto logits = numbers<T>(row_count * vocab, 1, 6);
   std::vector<std::int32_t> targets;
   for (std::int64_t r = 0; r < row_count; ++r) targets.push_back(static_cast<std::int32_t>(r * 5 % vocab));
+  std::vector<float> target_logits(row_count);
   const auto sums = both_ways(std::vector<float>(row_count), [&](float* to) {
-    return cuda::LogSumExp<T>{logits.data(), to, row_count, vocab};
+    return cuda::LogSumExp<T>{logits.data(), targets.data(), to, target_logits.data(), row_count, vocab};
   });
   auto softmax = wide(logits);
   const double wanted = host::cross_entropy(softmax.data(), targets.data(), row_count, vocab);
   double loss = 0;
-  support::run_with_threads(cuda::MeanLoss<T>{logits.data(), sums.data(), targets.data(), &loss, row_count, vocab}, 3);
+  support::run_with_threads(cuda::MeanLoss{sums.data(), target_logits.data(), &loss, row_count}, 3);
   CHECK(std::abs(loss - wanted) < 2e-6);
   host::cross_entropy_backward(softmax.data(), targets.data(), row_count, vocab, 0.5);
   const float scale = 16;
@@ -159,6 +160,31 @@ void check_loss(std::int64_t vocab) {
     return cuda::CrossEntropyBackward<T>{to, sums.data(), targets.data(), row_count, vocab, 0.5F / row_count, &scale};
   });
   check_near(gradient, softmax);
+
+  // In two parts of the vocabulary.
+  const std::int64_t cut = vocab / 3 + 1;
+  std::vector<float> sums_of_parts(row_count);
+  std::vector<float> logits_of_parts(row_count);
+  for (const auto& [begin, end] : {std::pair{std::int64_t{0}, cut}, std::pair{cut, vocab}}) {
+    std::vector<T> part;
+    for (std::int64_t r = 0; r < row_count; ++r) {
+      part.insert(part.end(), logits.begin() + (r * vocab + begin), logits.begin() + (r * vocab + end));
+    }
+    support::run_with_threads(cuda::LogSumExp<T>{part.data(), targets.data(), sums_of_parts.data(), logits_of_parts.data(),
+                                                 row_count, end - begin, begin},
+                              3);
+    support::run_with_threads(cuda::CrossEntropyBackward<T>{part.data(), sums.data(), targets.data(), row_count, end - begin,
+                                                            0.5F / row_count, &scale, begin},
+                              3);
+    for (std::int64_t r = 0; r < row_count; ++r) {
+      for (std::int64_t v = begin; v < end; ++v) {
+        CHECK(cuda::widen(part[static_cast<std::size_t>(r * (end - begin) + v - begin)]) ==
+              cuda::widen(gradient[static_cast<std::size_t>(r * vocab + v)]));
+      }
+    }
+  }
+  CHECK(logits_of_parts == target_logits);
+  for (std::size_t r = 0; r < sums.size(); ++r) CHECK(std::abs(sums_of_parts[r] - sums[r]) < 2e-6F * (1 + std::abs(sums[r])));
 }
 
 /// Rotation and attention of a layout, against the host's.

@@ -56,6 +56,11 @@ Transformer narrow_model() {
           .tied = true,
           .head_dim = 6};
 }
+/// With a loss of so many entries of the vocabulary at a time.
+Transformer chunked(Transformer model, int entries) {
+  model.loss_chunk = entries;
+  return model;
+}
 Batch two_of_nine() { return {.sequence = 9, .microbatch_size = 2, .global_batch = 2}; }
 
 std::vector<std::int32_t> ids(const Transformer& model, const Batch& batch, std::uint64_t seed) {
@@ -142,10 +147,12 @@ void check_same_bits(const Transformer& model, const Outcome& reference) {
 }  // namespace
 
 TEST_CASE("in float32 losses and gradients are the exact decoder's, for every cut, split and recomputation") {
-  for (const Transformer& model : {grouped(false), grouped(true), narrow_model()}) {
+  for (const Transformer& model :
+       {grouped(false), grouped(true), narrow_model(), chunked(grouped(true), 8), chunked(narrow_model(), 3)}) {
     CAPTURE(model.name);
     CAPTURE(model.tied);
-    const Outcome wanted = exact(model);
+    CAPTURE(model.loss_chunk);
+    const Outcome wanted = exact(chunked(model, 0));
     const Outcome found = ours<float>(model, whole(model.layers), {.scale = 0.5});
     for (std::size_t m = 0; m < 2; ++m) CHECK(std::abs(found.losses[m] - wanted.losses[m]) < 2e-6);
     CHECK(worst_tensor(model, found, wanted) < 1e-5);
@@ -156,9 +163,10 @@ TEST_CASE("in float32 losses and gradients are the exact decoder's, for every cu
 // A 16-bit number is off by at most u = 2^-9 (bfloat16) or 2^-12 (float16) of itself. Some 20 roundings a layer lie between an
 // activation and a gradient; they add up as a random walk to about sqrt(20 x 3 layers) u = 8 u; three times that is allowed.
 TEST_CASE("in bfloat16 and float16 they are within the rounding of activations, and the same bits throughout") {
-  for (const Transformer& model : {grouped(true), narrow_model()}) {
+  for (const Transformer& model : {grouped(true), narrow_model(), chunked(grouped(true), 10), chunked(narrow_model(), 4)}) {
     CAPTURE(model.name);
-    const Outcome wanted = exact(model);
+    CAPTURE(model.loss_chunk);
+    const Outcome wanted = exact(chunked(model, 0));
     const auto check = [&](const Outcome& found, double unit) {
       for (std::size_t m = 0; m < 2; ++m) CHECK(std::abs(found.losses[m] - wanted.losses[m]) < 8 * unit);
       CHECK(worst_tensor(model, found, wanted) < 24 * unit);

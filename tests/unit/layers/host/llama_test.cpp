@@ -71,6 +71,11 @@ Transformer smallest() {
           .vocab = 3,
           .dtype = Dtype::f64};
 }
+/// With a loss of so many entries of the vocabulary at a time.
+Transformer chunked(Transformer model, int entries) {
+  model.loss_chunk = entries;
+  return model;
+}
 Batch two_of_nine() { return {.sequence = 9, .microbatch_size = 2, .global_batch = 2}; }
 Batch one_of_nine() { return {.sequence = 9, .microbatch_size = 1, .global_batch = 1}; }
 
@@ -131,8 +136,9 @@ const std::vector<std::vector<Piece>>& cuts() {
 }  // namespace
 
 TEST_CASE("every cut, split, recomputation and use of memory gives the same bits, and touches nothing outside its memory") {
-  for (const Transformer& model : {grouped(), grouped(true), narrow()}) {
+  for (const Transformer& model : {grouped(), grouped(true), narrow(), chunked(grouped(true), 3)}) {
     CAPTURE(model.intermediate);
+    CAPTURE(model.loss_chunk);
     CAPTURE(model.tied);
     const auto reference = outcome<double>(model, two_of_nine(), whole(model.layers), {.scale = 0.5});
     CHECK(std::ranges::none_of(reference.gradients, [](double g) { return std::isnan(g); }));
@@ -189,6 +195,21 @@ TEST_CASE("gradients are derivatives of the loss, also with attention in several
       for (std::size_t i = 0; i < direction.size(); ++i) expected += gradients[begin + i] / 3 * direction[i];
       CHECK(std::abs(slope - expected) < 2e-9 + 1e-7 * std::abs(expected));
     }
+  }
+}
+
+TEST_CASE("a loss in chunks of the vocabulary is the same loss, in less memory") {
+  for (const int entries : {1, 4, 1000}) {
+    CAPTURE(entries);
+    const Transformer model = chunked(grouped(true), entries);
+    const auto wanted = outcome<double>(grouped(true), two_of_nine(), whole(model.layers), {.scale = 0.5});
+    const auto found = outcome<double>(model, two_of_nine(), whole(model.layers), {.scale = 0.5});
+    for (std::size_t m = 0; m < 2; ++m) CHECK(std::abs(found.losses[m] - wanted.losses[m]) < 1e-13);
+    double worst = 0;
+    for (std::size_t i = 0; i < wanted.gradients.size(); ++i) {
+      worst = std::max(worst, std::abs(found.gradients[i] - wanted.gradients[i]));
+    }
+    CHECK(worst < 1e-13);
   }
 }
 
