@@ -65,6 +65,18 @@ def rotate(x, heads):
     return torch.stack((even * cos - odd * sin, even * sin + odd * cos), -1).flatten(-2).to(x.dtype).unsqueeze(0)
 
 
+def attention(query, key, value):
+    """Causal, of [1, heads, sequence, size]. PyTorch before 2.5 has no kernel that takes grouped queries: scores are made then."""
+    group = query.shape[1] // key.shape[1]
+    if torch.__version__ >= torch.torch_version.TorchVersion("2.5"):
+        return F.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=group > 1)
+    key, value = key.repeat_interleave(group, 1), value.repeat_interleave(group, 1)
+    scores = query @ key.transpose(-1, -2) / SIZES["head_dim"] ** 0.5
+    later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
+    wide = scores if scores.dtype == torch.float64 else scores.float()
+    return wide.masked_fill(later, float("-inf")).softmax(-1).to(query.dtype) @ value
+
+
 def loss_of(weights, tokens, targets):
     heads, kv_heads, size = SIZES["n_heads"], SIZES["n_kv_heads"], SIZES["head_dim"]
     x = weights["embedding.weight"][tokens]
@@ -73,7 +85,7 @@ def loss_of(weights, tokens, targets):
         y = norm(x, w("attention_norm"))
         query, key = rotate(y @ w("attention.wq").T, heads), rotate(y @ w("attention.wk").T, kv_heads)
         value = (y @ w("attention.wv").T).view(-1, kv_heads, size).transpose(0, 1).unsqueeze(0)
-        y = F.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=kv_heads != heads)
+        y = attention(query, key, value)
         x = x + y.squeeze(0).transpose(0, 1).reshape(-1, heads * size) @ w("attention.wo").T
         y = norm(x, w("ffn_norm"))
         x = x + (F.silu(y @ w("feed_forward.w1").T) * (y @ w("feed_forward.w3").T)) @ w("feed_forward.w2").T
