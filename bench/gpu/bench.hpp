@@ -70,16 +70,17 @@ inline tawpipe::Workload workload(const tawpipe::Transformer& model, const tawpi
   return work;
 }
 
-/// Trains a schedule's ranks on GPU 0.
+/// Trains a schedule's ranks on GPU 0, with products' algorithms found by trial.
 class Run {
  public:
   Run(const tawpipe::Schedule& schedule, const tawpipe::cuda::ExecutorOptions& options)
       : tokens_{schedule.workload().model().vocab},
-        executor_{schedule, tawpipe::cuda::CudaDevice{0},
-                  [&] {
-                    return Layer{schedule.workload().model(), schedule.workload().batch(), tawpipe::Recompute::none};
-                  },
-                  Optimizer{schedule.workload().model(), {}}, options} {
+        executor_{
+            schedule, tawpipe::cuda::CudaDevice{0},
+            [&] {
+              return Layer{schedule.workload().model(), schedule.workload().batch(), tawpipe::Recompute::none, {}, &choices_};
+            },
+            Optimizer{schedule.workload().model(), {}}, options} {
     executor_.for_each_rank([](auto& rank) {
       rank.set_weights([](const tawpipe::ParameterRange& range, Dtype type, std::span<std::byte> bytes) {
         for (std::int64_t i = 0; i < range.count(); ++i) {
@@ -111,6 +112,7 @@ class Run {
 
  private:
   Tokens tokens_;
+  tawpipe::layers::cuda::ProductChoices choices_;
   Executor executor_;
   int step_ = 0;
 };
