@@ -26,8 +26,7 @@ struct Counting {
 };
 
 // Trains for some steps; returns the first step's gradient.
-std::vector<double> train(const tawpipe::Schedule& schedule, int steps) {
-  const tawpipe::Transformer& model = schedule.workload().model();
+std::vector<double> train(const tawpipe::Transformer& model, const tawpipe::Schedule& schedule, int steps) {
   Executor executor{schedule,
                     [&] {
                       return tawpipe::layers::host::Llama<double>{model, schedule.workload().batch(), tawpipe::Recompute::none};
@@ -68,10 +67,11 @@ int main() {
 
   const tawpipe::Registry schedules = tawpipe::shipped_schedules();
   std::puts("one device");
-  const auto alone = train(schedules.build("1f1b", {.workload = work, .nodes = tawpipe::DeviceGroups{{1}}, .options = {}}), 30);
+  const auto alone =
+      train(model, schedules.build("1f1b", {.workload = work, .nodes = tawpipe::DeviceGroups{{1}}, .options = {}}), 30);
   std::puts("TawPipe on nodes of 3, 2 and 1 ranks");
   const auto shared =
-      train(schedules.build("tawpipe", {.workload = work, .nodes = tawpipe::DeviceGroups{{3, 2, 1}}, .options = {}}), 30);
+      train(model, schedules.build("tawpipe", {.workload = work, .nodes = tawpipe::DeviceGroups{{3, 2, 1}}, .options = {}}), 30);
 
   double difference = 0;
   double largest = 0;

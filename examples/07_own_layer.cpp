@@ -1,6 +1,7 @@
-// Trains layers of another architecture: residual two-layer perceptrons, with plain gradient descent. All that an executor
-// asks of a layer is here; it never sees a rank, a message or a schedule.
+// Trains a model of another architecture: residual two-layer perceptrons, with plain gradient descent. All that a schedule asks
+// of a model and an executor of its layers is here; neither ever sees a rank, a message or a schedule.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <vector>
@@ -12,50 +13,74 @@ namespace {
 
 using namespace tawpipe;
 
+constexpr int width = 8, inner = 8, symbols = 11, tokens = 6;
+using Row = std::array<double, width>;  // of a token; also the inner activations, which are as wide
+static_assert(inner == width);
+
 const double* numbers(const std::byte* bytes) { return reinterpret_cast<const double*>(bytes); }
 double* numbers(std::byte* bytes) { return reinterpret_cast<double*>(bytes); }
+Row* rows(std::byte* bytes) { return reinterpret_cast<Row*>(bytes); }
+const Row* rows(const std::byte* bytes) { return reinterpret_cast<const Row*>(bytes); }
 
-// Layer: y = x + V tanh(U x), with U [inner, hidden] and V [hidden, inner] in the layer's block of parameters.
-// Head: logits = O (g * x), softmax cross entropy. Saved: the input of each layer and of the head; behind them is room for the
-// gradients that backward_input leaves.
-class PerceptronLayer {
+// y += A x, x += A^T y and A += y x^T for A of `height` rows.
+void multiply(const double* a, const double* x, double* y, int height) {
+  for (int i = 0; i < height; ++i) {
+    for (int j = 0; j < width; ++j) y[i] += a[i * width + j] * x[j];
+  }
+}
+void multiply_transposed(const double* a, const double* y, double* x, int height) {
+  for (int i = 0; i < height; ++i) {
+    for (int j = 0; j < width; ++j) x[j] += a[i * width + j] * y[i];
+  }
+}
+void add_product(double* a, const double* y, const double* x, int height) {
+  for (int i = 0; i < height; ++i) {
+    for (int j = 0; j < width; ++j) a[i * width + j] += y[i] * x[j];
+  }
+}
+
+template <class Byte>
+auto u(Byte* layers, int l) {
+  return numbers(layers) + l * 2 * inner * width;
+}
+template <class Byte>
+auto v(Byte* layers, int l) {
+  return u(layers, l) + inner * width;
+}
+
+// Layer: y = x + V tanh(U x), with U [inner, width] and V [width, inner] one after the other among the layer's parameters.
+// Before the layers: x = E[token]. After them: logits = O x, softmax cross entropy. Saved: the input of each layer and of the
+// head.
+class Perceptrons {
  public:
-  explicit PerceptronLayer(const Transformer& model)
-      : hidden_(static_cast<std::size_t>(model.hidden)),
-        inner_(static_cast<std::size_t>(model.layer_parameters()) / (2 * hidden_)),
-        vocab_(static_cast<std::size_t>(model.vocab)) {}
+  // What a schedule has to know of it, for one microbatch.
+  static LayerStack model() {
+    const Bytes activation{tokens * sizeof(Row)};
+    LayerStack model{.name = "perceptrons", .layers = 4, .dtype = Dtype::f64};
+    model.embedding = {.parameters = symbols * width, .stash = activation};
+    model.layer = {.parameters = 2 * inner * width, .saved = activation, .stash = activation, .boundary = activation};
+    model.layer.forward = model.layer.backward_input = model.layer.backward_weight = Flops{4.0 * tokens * inner * width};
+    model.head = {.parameters = symbols * width, .saved = activation};
+    return model;
+  }
 
   void forward(const ForwardArgs& args) {
-    const std::size_t tokens = args.tokens.size();
-    std::vector<double> x(tokens * hidden_);
+    std::array<Row, tokens> x;
     for (std::size_t t = 0; t < tokens; ++t) {
-      const double* from = args.stage->embedding
-                               ? numbers(args.weights.embedding) + static_cast<std::size_t>(args.tokens[t]) * hidden_
-                               : numbers(args.input.data()) + t * hidden_;
-      std::copy_n(from, hidden_, x.data() + t * hidden_);
+      x[t] = args.stage->embedding ? rows(args.weights.embedding)[args.tokens[t]] : rows(args.input.data())[t];
     }
-    double* saved = numbers(args.saved.data());
-    const auto layers = static_cast<std::size_t>(args.stage->layers);
-    for (std::size_t l = 0; l < layers; ++l) {
+    Row* saved = rows(args.saved.data());
+    for (int l = 0; l < args.stage->layers; ++l) {
       saved = std::copy(x.begin(), x.end(), saved);
-      const Matrices<const double> w = layer(numbers(args.weights.layers), l);
-      for (std::size_t t = 0; t < tokens; ++t) {
-        const std::vector<double> a = activations(w, x.data() + t * hidden_);
-        for (std::size_t j = 0; j < hidden_; ++j) {
-          for (std::size_t i = 0; i < inner_; ++i) x[t * hidden_ + j] += w.v[j * inner_ + i] * a[i];
-        }
-      }
+      for (Row& row : x) multiply(v(args.weights.layers, l), activations(args.weights, l, row).data(), row.data(), width);
     }
     if (!args.stage->head) {
-      std::copy(x.begin(), x.end(), numbers(args.output.data()));
+      std::copy(x.begin(), x.end(), rows(args.output.data()));
       return;
     }
     std::copy(x.begin(), x.end(), saved);
     *args.loss = 0;
-    for (std::size_t t = 0; t < tokens; ++t) {
-      const std::vector<double> p = probabilities(args.weights, x.data() + t * hidden_);
-      *args.loss -= std::log(p[static_cast<std::size_t>(args.targets[t])]) / static_cast<double>(tokens);
-    }
+    for (std::size_t t = 0; t < tokens; ++t) *args.loss -= std::log(probabilities(args.weights, x[t])[args.targets[t]]) / tokens;
   }
 
   void backward(const BackwardArgs& args) {
@@ -65,135 +90,80 @@ class PerceptronLayer {
 
   // Gradients of the layers' outputs, last layer first; kept for backward_weight.
   void backward_input(const BackwardArgs& args) {
-    const std::size_t tokens = args.tokens.size();
-    const auto layers = static_cast<std::size_t>(args.stage->layers);
-    const double* x = numbers(args.saved.data());
-    double* dy = kept(args) + layers * tokens * hidden_;
-    if (args.stage->head) {
-      const double* out = numbers(args.weights.output);
-      for (std::size_t t = 0; t < tokens; ++t) {
-        const std::vector<double> slope = logit_slopes(args, x + (layers * tokens + t) * hidden_, t);
-        for (std::size_t j = 0; j < hidden_; ++j) {
-          double sum = 0;
-          for (std::size_t k = 0; k < vocab_; ++k) sum += slope[k] * out[k * hidden_ + j];
-          dy[t * hidden_ + j] = sum * numbers(args.weights.final_norm)[j];
-        }
+    const int layers = args.stage->layers;
+    for (std::size_t t = 0; t < tokens; ++t) {
+      Row dy{};
+      if (args.stage->head) {
+        multiply_transposed(numbers(args.weights.output), slopes(args, t).data(), dy.data(), symbols);
+      } else {
+        dy = rows(args.output_gradient.data())[t];
       }
-    } else {
-      std::copy_n(numbers(args.output_gradient.data()), tokens * hidden_, dy);
-    }
-    for (std::size_t l = layers; l-- > 0; dy -= tokens * hidden_) {
-      const Matrices<const double> w = layer(numbers(args.weights.layers), l);
-      double* dx = dy - tokens * hidden_;
-      for (std::size_t t = 0; t < tokens; ++t) {
-        const std::vector<double> da = inner_slopes(w, activations(w, x + (l * tokens + t) * hidden_), dy + t * hidden_);
-        for (std::size_t j = 0; j < hidden_; ++j) {
-          double sum = dy[t * hidden_ + j];
-          for (std::size_t i = 0; i < inner_; ++i) sum += da[i] * w.u[i * hidden_ + j];
-          dx[t * hidden_ + j] = sum;
-        }
+      for (int l = layers; l > 0; --l) {
+        kept(args, l)[t] = dy;
+        const Row& x = saved(args, l - 1)[t];
+        multiply_transposed(u(args.weights.layers, l - 1), inner_slopes(args, l - 1, x, dy).data(), dy.data(), inner);
       }
+      (args.stage->embedding ? kept(args, 0) : rows(args.input_gradient.data()))[t] = dy;
     }
-    if (!args.stage->embedding) std::copy_n(dy, tokens * hidden_, numbers(args.input_gradient.data()));
   }
 
   // Gradients of the weights, added to what is there.
   void backward_weight(const BackwardArgs& args) {
-    const std::size_t tokens = args.tokens.size();
-    const auto layers = static_cast<std::size_t>(args.stage->layers);
-    const double* x = numbers(args.saved.data());
-    const double* dy = kept(args);
-    for (std::size_t t = 0; args.stage->embedding && t < tokens; ++t) {
-      double* row = numbers(args.gradients.embedding) + static_cast<std::size_t>(args.tokens[t]) * hidden_;
-      for (std::size_t j = 0; j < hidden_; ++j) row[j] += dy[t * hidden_ + j];
-    }
-    for (std::size_t l = 0; l < layers; ++l) {
-      dy += tokens * hidden_;
-      const Matrices<const double> w = layer(numbers(args.weights.layers), l);
-      const Matrices<double> g = layer(numbers(args.gradients.layers), l);
-      for (std::size_t t = 0; t < tokens; ++t, x += hidden_) {
-        const std::vector<double> a = activations(w, x);
-        const std::vector<double> da = inner_slopes(w, a, dy + t * hidden_);
-        for (std::size_t j = 0; j < hidden_; ++j) {
-          for (std::size_t i = 0; i < inner_; ++i) {
-            g.v[j * inner_ + i] += dy[t * hidden_ + j] * a[i];
-            g.u[i * hidden_ + j] += da[i] * x[j];
-          }
-        }
+    const int layers = args.stage->layers;
+    for (std::size_t t = 0; t < tokens; ++t) {
+      for (int l = 0; l < layers; ++l) {
+        const Row& x = saved(args, l)[t];
+        const Row& dy = kept(args, l + 1)[t];
+        add_product(v(args.gradients.layers, l), dy.data(), activations(args.weights, l, x).data(), width);
+        add_product(u(args.gradients.layers, l), inner_slopes(args, l, x, dy).data(), x.data(), inner);
       }
-    }
-    for (std::size_t t = 0; args.stage->head && t < tokens; ++t, x += hidden_) {
-      const std::vector<double> slope = logit_slopes(args, x, t);
-      for (std::size_t k = 0; k < vocab_; ++k) {
-        for (std::size_t j = 0; j < hidden_; ++j) {
-          const std::size_t at = k * hidden_ + j;
-          numbers(args.gradients.output)[at] += slope[k] * x[j] * numbers(args.weights.final_norm)[j];
-          numbers(args.gradients.final_norm)[j] += slope[k] * x[j] * numbers(args.weights.output)[at];
-        }
+      if (args.stage->head) {
+        add_product(numbers(args.gradients.output), slopes(args, t).data(), saved(args, layers)[t].data(), symbols);
+      }
+      if (args.stage->embedding) {
+        for (int j = 0; j < width; ++j) rows(args.gradients.embedding)[args.tokens[t]][j] += kept(args, 0)[t][j];
       }
     }
   }
 
  private:
-  template <class Number>
-  struct Matrices {
-    Number* u;
-    Number* v;
-  };
-  template <class Number>
-  Matrices<Number> layer(Number* block, std::size_t l) const {
-    Number* const u = block + l * 2 * hidden_ * inner_;
-    return {u, u + hidden_ * inner_};
+  static const Row* saved(const BackwardArgs& args, int l) { return rows(args.saved.data()) + l * tokens; }
+  // The gradient of layer l's input (l = 0) or of the output of the layer before. In a stash where the two backwards run apart.
+  Row* kept(const BackwardArgs& args, int l) {
+    const int place = l > 0 ? l - 1 : args.stage->layers;
+    if (!args.stash.empty()) return rows(args.stash.data()) + place * tokens;
+    scratch_.resize(static_cast<std::size_t>(args.stage->layers + 1) * tokens);
+    return scratch_.data() + place * tokens;
   }
-  // [layers + 1, tokens, hidden]: gradients of the stage's input and of each layer's output. A stage without layers has no room
-  // for them, and where its two backwards run apart it is given a stash.
-  double* kept(const BackwardArgs& args) {
-    const auto layers = static_cast<std::size_t>(args.stage->layers);
-    const std::size_t tensor = args.tokens.size() * hidden_;
-    if (args.stash.size() >= (layers + 1) * tensor * sizeof(double)) return numbers(args.stash.data());
-    if (layers > 0) return numbers(args.saved.data()) + (layers + (args.stage->head ? 1U : 0U)) * tensor;
-    alone_.resize(tensor);
-    return alone_.data();
-  }
-  std::vector<double> activations(const Matrices<const double>& w, const double* x) const {
-    std::vector<double> a(inner_);
-    for (std::size_t i = 0; i < inner_; ++i) {
-      for (std::size_t j = 0; j < hidden_; ++j) a[i] += w.u[i * hidden_ + j] * x[j];
-      a[i] = std::tanh(a[i]);
-    }
+  static Row activations(const StageParameters<const std::byte>& weights, int l, const Row& x) {
+    Row a{};
+    multiply(u(weights.layers, l), x.data(), a.data(), inner);
+    for (double& one : a) one = std::tanh(one);
     return a;
   }
-  std::vector<double> inner_slopes(const Matrices<const double>& w, const std::vector<double>& a, const double* dy) const {
-    std::vector<double> da(inner_);
-    for (std::size_t i = 0; i < inner_; ++i) {
-      for (std::size_t j = 0; j < hidden_; ++j) da[i] += dy[j] * w.v[j * inner_ + i];
-      da[i] *= 1 - a[i] * a[i];
-    }
+  static Row inner_slopes(const BackwardArgs& args, int l, const Row& x, const Row& dy) {
+    Row da{};
+    multiply_transposed(v(args.weights.layers, l), dy.data(), da.data(), width);
+    const Row a = activations(args.weights, l, x);
+    for (int i = 0; i < inner; ++i) da[i] *= 1 - a[i] * a[i];
     return da;
   }
-  std::vector<double> probabilities(const StageParameters<const std::byte>& weights, const double* x) const {
-    std::vector<double> p(vocab_);
+  static std::array<double, symbols> probabilities(const StageParameters<const std::byte>& weights, const Row& x) {
+    std::array<double, symbols> p{};
+    multiply(numbers(weights.output), x.data(), p.data(), symbols);
     double sum = 0;
-    for (std::size_t k = 0; k < vocab_; ++k) {
-      for (std::size_t j = 0; j < hidden_; ++j) {
-        p[k] += numbers(weights.output)[k * hidden_ + j] * x[j] * numbers(weights.final_norm)[j];
-      }
-      sum += p[k] = std::exp(p[k]);
-    }
+    for (double& one : p) sum += one = std::exp(one);
     for (double& one : p) one /= sum;
     return p;
   }
-  std::vector<double> logit_slopes(const BackwardArgs& args, const double* x, std::size_t t) const {
-    std::vector<double> slope = probabilities(args.weights, x);
-    slope[static_cast<std::size_t>(args.targets[t])] -= 1;
-    for (double& one : slope) one *= args.scale / static_cast<double>(args.tokens.size());
+  static std::array<double, symbols> slopes(const BackwardArgs& args, std::size_t t) {
+    std::array<double, symbols> slope = probabilities(args.weights, saved(args, args.stage->layers)[t]);
+    slope[args.targets[t]] -= 1;
+    for (double& one : slope) one *= args.scale / tokens;
     return slope;
   }
 
-  std::size_t hidden_;
-  std::size_t inner_;
-  std::size_t vocab_;
-  std::vector<double> alone_;
+  std::vector<Row> scratch_;
 };
 
 struct GradientDescent {
@@ -205,20 +175,19 @@ struct GradientDescent {
   }
 };
 
-// Each token is followed by its double, modulo the vocabulary.
+// Each token is followed by its double, modulo the number of symbols.
 struct Doubling {
-  void fetch(std::int64_t, std::int32_t microbatch, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) const {
-    for (std::size_t i = 0; i < tokens.size(); ++i) {
-      tokens[i] = (microbatch * 5 + static_cast<std::int32_t>(i)) % 11;
-      targets[i] = 2 * tokens[i] % 11;
+  void fetch(std::int64_t, std::int32_t microbatch, std::span<std::int32_t> ids, std::span<std::int32_t> targets) const {
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      ids[i] = (microbatch * 5 + static_cast<std::int32_t>(i)) % symbols;
+      targets[i] = 2 * ids[i] % symbols;
     }
   }
 };
 
 void train(const char* name, const Workload& work, const std::vector<std::int32_t>& nodes) {
   const Schedule schedule = shipped_schedules().build(name, {.workload = work, .nodes = DeviceGroups{nodes}, .options = {}});
-  host::HostExecutor<double, PerceptronLayer, GradientDescent> executor{schedule, [&] { return PerceptronLayer{work.model()}; },
-                                                                        GradientDescent{}};
+  host::HostExecutor<double, Perceptrons, GradientDescent> executor{schedule, [] { return Perceptrons{}; }, GradientDescent{}};
   executor.for_each_rank([](auto& rank) {
     rank.for_each_weight([](ParameterRange range, std::span<double> values) {
       for (std::size_t i = 0; i < values.size(); ++i) {
@@ -237,17 +206,7 @@ void train(const char* name, const Workload& work, const std::vector<std::int32_
 }  // namespace
 
 int main() {
-  // The decoder's sizes say how many parameters a layer has; what they mean is the layer's affair.
-  const Transformer model{.name = "perceptrons",
-                          .layers = 4,
-                          .hidden = 8,
-                          .heads = 2,
-                          .kv_heads = 2,
-                          .intermediate = 8,
-                          .vocab = 11,
-                          .tied = false,
-                          .dtype = Dtype::f64};
-  Workload work{model, Batch{.sequence = 6, .microbatch_size = 1, .global_batch = 8}};
+  Workload work{Perceptrons::model(), Batch{.sequence = tokens, .microbatch_size = 1, .global_batch = 8}};
   work.parameter_bytes({.weight = 8, .gradient = 8, .optimizer = 16});
   std::puts("loss at steps 1, 100, 200, 300");
   train("1f1b", work, {1});

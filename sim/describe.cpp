@@ -20,7 +20,7 @@ std::string describe(const Cost& cost) {
                      roofline.nccl_collectives ? "; collectives as NCCL's tuner chooses" : "");
 }
 
-std::string describe(const Problem& problem) {
+std::string describe(const Problem& problem, const Workload* work) {
   const Cluster& cluster = problem.cluster;
   std::string text = fmt::format(
       "cluster  {}: {} {}, {} devices ({}, {}{})\n", cluster.name(), cluster.nodes(), cluster.nodes() == 1 ? "node" : "nodes",
@@ -35,6 +35,11 @@ std::string describe(const Problem& problem) {
     text += fmt::format(", recomputation {}", name(problem.recompute));
     if (problem.model->loss_chunk > 0) text += fmt::format(", loss of {} entries at a time", problem.model->loss_chunk);
     text += '\n';
+  } else if (work != nullptr && !work->is_abstract()) {
+    const LayerStack& model = work->model();
+    text += fmt::format("model    {}: {} parameters, {}; {} sequences of {} an iteration, recomputation {}\n", model.name,
+                        format_count(model.parameters()), name(model.dtype), format_count(work->batch().global_batch),
+                        format_count(work->batch().sequence), name(work->recompute()));
   } else {
     text += fmt::format("model    none: one stage a device, {} microbatches\n", format_count(problem.microbatches));
   }

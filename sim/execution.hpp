@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -67,8 +68,13 @@ int with_executor(const ExecutionRequest& request, ExecutionModel model, Use&& u
     throw InputError(concat("--backend: ", unknown_name("backend", request.backend, {"host", "mpi", "cuda"})));
   }
   const Schedule schedule = execution_schedule(request, model, resolve_groups(request.cluster.empty() ? "1x1" : request.cluster));
+  // A paced layer sleeps, and so takes a thread without taking a core: each lane has one.
+  const int threads = request.pace.empty() ? 0 : std::numeric_limits<int>::max();
   host::HostExecutor<T, Layer, Optimizer> executor{
-      schedule, make_layer, Optimizer{model.model, model.optimizer}, {.chaos = {request.chaos_seed, request.chaos_microseconds}}};
+      schedule,
+      make_layer,
+      Optimizer{model.model, model.optimizer},
+      {.chaos = {request.chaos_seed, request.chaos_microseconds}, .threads = threads}};
   return use(executor);
 }
 

@@ -45,7 +45,8 @@ Duration parse_time(const std::string& key, const std::string& text) {
 
 /// "roofline[:utilization=0.45,memory-utilization=0.8,overhead=8.4us,all-reduce=ring|tree,collectives=simple|nccl]",
 /// "fixed:forward=…,…" or "measured:FILE".
-Cost parse_cost(const std::string& text, const std::optional<Transformer>& model) {
+/// @param utilization  the model's; 0: unknown
+Cost parse_cost(const std::string& text, double utilization) {
   const auto colon = text.find(':');
   const std::string kind = text.substr(0, colon);
   if (kind == "measured") {
@@ -59,7 +60,7 @@ Cost parse_cost(const std::string& text, const std::optional<Transformer>& model
           : parse_options(split(text.substr(colon + 1), ','), kind == "fixed" ? "forward=18522us" : "utilization=0.45");
   if (kind == "roofline") {
     RooflineCost cost;
-    if (model && model->utilization > 0) cost.utilization = model->utilization;
+    if (utilization > 0) cost.utilization = utilization;
     for (const auto& [key, value] : values) {
       if (key == "utilization") {
         cost.utilization = parse_fraction(key, value);
@@ -177,13 +178,15 @@ Problem resolve(const Request& given, bool choose_microbatch, const Workload* kn
   if (!model && !request.model.empty()) {
     model = resolve_model(request.model);
   } else if (!model && known != nullptr && !known->is_abstract()) {
-    model = known->model();
+    model = transformer_of(known->model());
   }
   if (model && request.loss_chunk > 0) {
     model->loss_chunk = static_cast<int>(std::min<std::int64_t>(request.loss_chunk, Transformer::max_vocab + 1));
     model->check();
   }
-  Cost cost = parse_cost(request.cost, model);
+  // A schedule file may hold a model that is no decoder: its stages say what they cost.
+  const bool own_stages = !model && known != nullptr && !known->is_abstract();
+  Cost cost = parse_cost(request.cost, model ? model->utilization : own_stages ? known->model().utilization : 0);
   const auto* measured = std::get_if<MeasuredCost>(&cost);
   const std::optional<MeasuredWork> work = measured != nullptr ? measured->work : std::nullopt;
   if (work) take_measured_work(*work, request, model);
@@ -211,13 +214,13 @@ Problem resolve(const Request& given, bool choose_microbatch, const Workload* kn
     problem.microbatch_sizes = {size};
   }
   if (!model) {
-    if (!std::holds_alternative<FixedCost>(problem.cost)) {
+    if (!own_stages && !std::holds_alternative<FixedCost>(problem.cost)) {
       throw InputError("--model is missing; give a name (tawpipe list models) or a config.json, or use --cost fixed:...");
     }
     problem.microbatches = request.microbatches > 0 ? request.microbatches : request.global_batch;
     if (problem.microbatches < 1) throw InputError("--microbatches is missing; give the number of microbatches of an iteration");
     problem.microbatch_sizes = {1};
-    problem.usable_memory = 1;
+    problem.usable_memory = own_stages && request.usable_memory > 0 ? request.usable_memory : 1;
     problem.check();
     return problem;
   }

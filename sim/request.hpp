@@ -67,7 +67,8 @@ Summary best_summary(const Predictor& predictor, const ScheduleChoice& choice);
 Prediction predict(const Problem& problem, Schedule schedule);
 
 /// What the problem is, a line each for cluster, model and cost.
-std::string describe(const Problem& problem);
+/// @param work  what is trained where the problem has no model
+std::string describe(const Problem& problem, const Workload* work = nullptr);
 /// The cost model in one line: "roofline: 34 % of matrix peak, …".
 std::string describe(const Cost& cost);
 

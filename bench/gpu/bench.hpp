@@ -74,13 +74,16 @@ inline tawpipe::Workload workload(const tawpipe::Transformer& model, const tawpi
 class Run {
  public:
   Run(const tawpipe::Schedule& schedule, const tawpipe::cuda::ExecutorOptions& options)
-      : tokens_{schedule.workload().model().vocab},
-        executor_{
-            schedule, tawpipe::cuda::CudaDevice{0},
-            [&] {
-              return Layer{schedule.workload().model(), schedule.workload().batch(), tawpipe::Recompute::none, {}, &choices_};
-            },
-            Optimizer{schedule.workload().model(), {}}, options} {
+      : tokens_{schedule.workload().model().token_ids},
+        executor_{schedule, tawpipe::cuda::CudaDevice{0},
+                  [&] {
+                    return Layer{*tawpipe::transformer_of(schedule.workload().model()),
+                                 schedule.workload().batch(),
+                                 tawpipe::Recompute::none,
+                                 {},
+                                 &choices_};
+                  },
+                  Optimizer{*tawpipe::transformer_of(schedule.workload().model()), {}}, options} {
     executor_.for_each_rank([](auto& rank) {
       rank.set_weights([](const tawpipe::ParameterRange& range, Dtype type, std::span<std::byte> bytes) {
         for (std::int64_t i = 0; i < range.count(); ++i) {

@@ -28,7 +28,7 @@ Speeds measure(const Schedule& schedule, int times) {
 double launch_seconds(const Schedule& schedule, bool graph, int times) {
   cuda::VirtualExecutor<cuda::CudaDevice, support::NullLayer, support::NullUpdate> executor{
       schedule, cuda::CudaDevice{0}, [] { return support::NullLayer{}; }, {}, {.graph = graph, .timeline = false}};
-  const gpu::Tokens tokens{schedule.workload().model().vocab};
+  const gpu::Tokens tokens{schedule.workload().model().token_ids};
   double best = std::numeric_limits<double>::infinity();
   for (int step = 1; step <= 2 + times; ++step) {  // the first two connect and capture
     const std::int64_t begin = detail::now();

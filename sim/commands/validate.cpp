@@ -82,7 +82,7 @@ int run_validate(const Request& request, const OrderRequest& how) {
   write_json(json);
   if (request.json != "-") {
     const std::string& title = given ? request.schedule_file : request.schedule;
-    write_output("-", describe(problem) + "\n" +
+    write_output("-", describe(problem, &schedule.workload()) + "\n" +
                           fmt::format("{}: {} tasks on {} ranks\n", one_line(title),
                                       format_count(static_cast<std::int64_t>(schedule.tasks().size())), schedule.ranks()) +
                           found.text() + (order ? concat("its order: ", order->text) : ""));

@@ -36,7 +36,7 @@ std::size_t log_iteration(const Schedule& schedule, NcclLog& log, const Timeline
     LoggingExecutor executor{
         schedule,     NullDevice{},          LoggingCommunicator{log, family, rank, schedule.ranks()}, [] { return NullLayer{}; },
         NullUpdate{}, {.expected = expected}};
-    executor.start(ToyTokens{schedule.workload().model().vocab}, {});
+    executor.start(ToyTokens{schedule.workload().model().token_ids}, {});
     most = std::max(most, executor.communicators());
   }
   return most;

@@ -29,7 +29,7 @@ constexpr std::int32_t spoiled = 3;  ///< that microbatch
 /// The toy, whose gradients are made with a scale in device memory.
 class ScaledLayer {
  public:
-  ScaledLayer(const Transformer& model, const LossScaleState* state) : layer_{model}, state_{state} {}
+  ScaledLayer(const LayerStack& model, const LossScaleState* state) : layer_{model}, state_{state} {}
   void forward(const ForwardArgs& args) const { layer_.forward(args); }
   void backward(const BackwardArgs& args) const { layer_.backward(scaled(args)); }
   void backward_input(const BackwardArgs& args) const { layer_.backward_input(scaled(args)); }
@@ -96,7 +96,7 @@ void append_weights(Executor& executor, std::vector<float>& weights) {
 
 /// The weights that some steps leave without a loss scale.
 std::vector<float> train_plain(const Schedule& schedule, const std::vector<int>& steps) {
-  const Transformer& model = schedule.workload().model();
+  const LayerStack& model = schedule.workload().model();
   EmulatedMachine machine{{}};
   ToyVirtualExecutor executor{schedule, EmulatedDevice{machine, 0},
                               [&] {
@@ -104,14 +104,14 @@ std::vector<float> train_plain(const Schedule& schedule, const std::vector<int>&
                               },
                               ToyDeviceUpdate{machine, {}}};
   set_toy_weights_f32(executor);
-  for (const int step : steps) executor.run(ToyTokens{model.vocab}, toy_step(step, 0));
+  for (const int step : steps) executor.run(ToyTokens{model.token_ids}, toy_step(step, 0));
   std::vector<float> weights;
   append_weights(executor, weights);
   return weights;
 }
 
 Scaled train_virtual(const Schedule& schedule, const std::vector<int>& steps, float initial, const EmulatedOrder& order) {
-  const Transformer& model = schedule.workload().model();
+  const LayerStack& model = schedule.workload().model();
   EmulatedMachine machine{order};
   LossScaleState state{initial};
   VirtualRanks executor{schedule, EmulatedDevice{machine, 0},
@@ -122,7 +122,7 @@ Scaled train_virtual(const Schedule& schedule, const std::vector<int>& steps, fl
   set_toy_weights_f32(executor);
   Scaled scaled;
   for (const int step : steps) {
-    executor.run(ToyTokens{model.vocab}, toy_step(step, any_clip));
+    executor.run(ToyTokens{model.token_ids}, toy_step(step, any_clip));
     scaled.scales.push_back(state.scale);
   }
   append_weights(executor, scaled.weights);
@@ -130,7 +130,7 @@ Scaled train_virtual(const Schedule& schedule, const std::vector<int>& steps, fl
 }
 
 Scaled train_devices(const Schedule& schedule, const std::vector<int>& steps, float initial, const EmulatedOrder& order) {
-  const Transformer& model = schedule.workload().model();
+  const LayerStack& model = schedule.workload().model();
   EmulatedMachine machine{order};
   std::deque<LossScaleState> states;
   std::deque<OneRank> executors;
@@ -147,7 +147,7 @@ Scaled train_devices(const Schedule& schedule, const std::vector<int>& steps, fl
   }
   Scaled scaled;
   for (const int step : steps) {
-    for (OneRank& executor : executors) executor.start(ToyTokens{model.vocab}, toy_step(step, any_clip));
+    for (OneRank& executor : executors) executor.start(ToyTokens{model.token_ids}, toy_step(step, any_clip));
     for (OneRank& executor : executors) executor.finish();
     scaled.scales.push_back(states[0].scale);
     for (const LossScaleState& state : states) {

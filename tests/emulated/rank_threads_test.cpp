@@ -42,7 +42,7 @@ struct TroubledTokens {
 /// @param aborted  if not null, how many communicators are aborted when it fails
 ToyBits train_f32_by_rank_threads(const Schedule& schedule, int steps, std::uint64_t seed, const Trouble& trouble = {},
                                   int* aborted = nullptr) {
-  const Transformer& model = schedule.workload().model();
+  const LayerStack& model = schedule.workload().model();
   const auto ranks = static_cast<std::size_t>(schedule.ranks());
   EmulatedMachine machine{{.seed = seed, .threads = true}};
   ToyBits bits;
@@ -74,7 +74,7 @@ ToyBits train_f32_by_rank_threads(const Schedule& schedule, int steps, std::uint
       ToyNcclExecutor& executor = *executors[r];
       set_toy_weights_f32(executor);
       for (int step = 1; step <= steps; ++step) {
-        const auto result = executor.run(TroubledTokens{{model.vocab}, rank, trouble}, toy_step(step, 0));
+        const auto result = executor.run(TroubledTokens{{model.token_ids}, rank, trouble}, toy_step(step, 0));
         last[r] = result;
         if (!executor.is_root()) continue;
         bits.losses.push_back(result.losses);

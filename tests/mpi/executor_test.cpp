@@ -27,7 +27,7 @@ constexpr int steps = 2;
 
 /// Gradients and weights are those that this rank sees.
 ToyOutcome train_by_mpi(const Schedule& schedule, const mpi::MpiOptions& options = {}, double clip = 0) {
-  const Transformer& model = schedule.workload().model();
+  const LayerStack& model = schedule.workload().model();
   Executor executor{schedule, session_of_tests(), [&] { return ToyLayer<double>{model}; }, {}, options};
   ToyOutcome outcome;
   outcome.gradient.assign(static_cast<std::size_t>(model.parameters()), NAN);
@@ -38,7 +38,7 @@ ToyOutcome train_by_mpi(const Schedule& schedule, const mpi::MpiOptions& options
       std::copy(gradients.begin(), gradients.end(), outcome.gradient.begin() + range.begin);
     };
     const host::IterationArgs args{.step = step, .learning_rate = 0.05, .gradient_clip = clip};
-    outcome.results.push_back(executor.run(ToyTokens{model.vocab}, args, observe));
+    outcome.results.push_back(executor.run(ToyTokens{model.token_ids}, args, observe));
   }
   executor.state().for_each_weight([&](ParameterRange range, std::span<double> numbers) {
     std::copy(numbers.begin(), numbers.end(), outcome.weights.begin() + range.begin);

@@ -15,7 +15,6 @@
 
 using tawpipe::DeviceGroups;
 using tawpipe::Op;
-using tawpipe::ParameterOrder;
 using tawpipe::ParameterRange;
 using tawpipe::Payload;
 using tawpipe::PiecesId;
@@ -162,7 +161,7 @@ TEST_CASE("one ring's shards follow the ranks, so that each unit is gathered in 
   for (const auto& task : schedule.tasks()) {
     if (task.op != Op::all_gather) continue;
     ++gathers;
-    const auto whole = ParameterOrder{schedule.workload().model()}.all_of(schedule.stage(task.stage));
+    const auto whole = schedule.workload().model().blocks().all_of(schedule.stage(task.stage));
     const std::int64_t begin = whole.front().begin;
     const std::int64_t count = whole.back().end - begin;
     const auto split = schedule.split(task.split);

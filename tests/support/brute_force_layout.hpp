@@ -93,7 +93,7 @@ class BruteLayout {
     std::int64_t count = stage(number(task.stage)).parameters * map_.tensor;
     for (int s = 0; s < number(task.stage); ++s) begin += stage(s).parameters * map_.tensor;
     if (!workload.is_abstract()) {
-      const auto layers = tawpipe::ParameterOrder{workload.model()}.layers_of(stage(number(task.stage)));
+      const auto layers = workload.model().blocks().layers_of(stage(number(task.stage)));
       begin = layers.empty() ? 0 : layers[0].begin;
       count = layers.empty() ? 0 : layers[0].count();
     }

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "support/graph_order.hpp"
-#include "tawpipe/model/parameters.hpp"
+#include "tawpipe/model/parameter_blocks.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 
 namespace support {
@@ -23,7 +23,9 @@ class ParameterWalk {
   using Set = std::vector<tawpipe::ParameterRange>;
 
   explicit ParameterWalk(tawpipe::Schedule schedule)
-      : schedule_{std::move(schedule)}, order_{schedule_.workload().model()}, count_{static_cast<std::size_t>(order_.count())} {
+      : schedule_{std::move(schedule)},
+        order_{schedule_.workload().model().blocks()},
+        count_{static_cast<std::size_t>(order_.count())} {
     updates_.assign(static_cast<std::size_t>(schedule_.ranks()), std::vector<int>(count_, 0));
     expected_.assign(count_, 0);
     for (std::size_t unit = 0; unit < schedule_.stages().size(); ++unit) {
@@ -291,7 +293,7 @@ class ParameterWalk {
   }
 
   tawpipe::Schedule schedule_;
-  tawpipe::ParameterOrder order_;
+  tawpipe::ParameterBlocks order_;
   std::size_t count_;
   std::size_t task_ = 0;
   std::uint64_t lost_ = 0;

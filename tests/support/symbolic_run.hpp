@@ -204,10 +204,10 @@ class Interpreter {
 
   /// Whether a set of parameters has the one that is followed.
   bool followed(PiecesId pieces) const {
-    const Transformer& model = schedule_.workload().model();
+    const LayerStack& model = schedule_.workload().model();
     for (const ParameterRange& range : schedule_.pieces(pieces)) {
       for (const StageWork& stage : schedule_.stages()) {
-        for (const ParameterRange& all : ParameterOrder{model}.layers_of(stage)) {
+        for (const ParameterRange& all : model.blocks().layers_of(stage)) {
           const double followed = static_cast<double>(all.begin) + part_ * static_cast<double>(all.count());
           if (static_cast<double>(range.begin) <= followed && followed < static_cast<double>(range.end)) return true;
         }

@@ -54,7 +54,7 @@ inline tawpipe::host::IterationArgs toy_step(int step, double clip) {
 
 /// By the host executor.
 inline ToyBits train_f32_by_threads(const tawpipe::Schedule& schedule, int steps, double clip = 0) {
-  const tawpipe::Transformer& model = schedule.workload().model();
+  const tawpipe::LayerStack& model = schedule.workload().model();
   tawpipe::host::HostExecutor<float, ToyLayer<float>, ToyOptimizer<float>> executor{
       schedule, [&] { return ToyLayer<float>{model}; }, {}};
   ToyBits bits;
@@ -71,7 +71,7 @@ inline ToyBits train_f32_by_threads(const tawpipe::Schedule& schedule, int steps
     std::copy(gradients.begin(), gradients.end(), bits.gradient.begin() + range.begin);
   };
   for (int step = 1; step <= steps; ++step) {
-    const auto result = executor.run(ToyTokens{model.vocab}, toy_step(step, clip), observe);
+    const auto result = executor.run(ToyTokens{model.token_ids}, toy_step(step, clip), observe);
     bits.losses.push_back(result.losses);
     bits.norms.push_back(result.gradient_norm);
   }
@@ -108,7 +108,7 @@ void read_toy_weights_f32(Executor& executor, std::vector<float>& weights) {
 inline ToyBits train_f32_by_virtual_ranks(const tawpipe::Schedule& schedule, int steps, const EmulatedOrder& order = {},
                                           const tawpipe::cuda::ExecutorOptions& options = {}, double clip = 0,
                                           std::vector<tawpipe::host::IterationResult>* results = nullptr) {
-  const tawpipe::Transformer& model = schedule.workload().model();
+  const tawpipe::LayerStack& model = schedule.workload().model();
   EmulatedMachine machine{order};
   ToyBits bits;
   bits.gradient.assign(static_cast<std::size_t>(model.parameters()), 0);
@@ -124,7 +124,7 @@ inline ToyBits train_f32_by_virtual_ranks(const tawpipe::Schedule& schedule, int
   set_toy_weights_f32(executor);
   const int allocations = machine.allocations;
   for (int step = 1; step <= steps; ++step) {
-    const auto result = executor.run(ToyTokens{model.vocab}, toy_step(step, clip));
+    const auto result = executor.run(ToyTokens{model.token_ids}, toy_step(step, clip));
     bits.losses.push_back(result.losses);
     bits.norms.push_back(result.gradient_norm);
     if (results != nullptr) results->push_back(result);
@@ -144,7 +144,7 @@ class ToyRanks {
  public:
   ToyRanks(const tawpipe::Schedule& schedule, const EmulatedOrder& order, const tawpipe::cuda::ExecutorOptions& options)
       : machine{order} {
-    const tawpipe::Transformer& model = schedule.workload().model();
+    const tawpipe::LayerStack& model = schedule.workload().model();
     bits.gradient.assign(static_cast<std::size_t>(model.parameters()), 0);
     bits.weights = bits.gradient;
     const auto observe = [this](tawpipe::ParameterRange range, std::span<const float> gradients) {
@@ -174,7 +174,7 @@ inline ToyBits train_f32_by_ranks(const tawpipe::Schedule& schedule, int steps, 
   ToyRanks ranks{schedule, order, options};
   const int allocations = ranks.machine.allocations;
   for (int step = 1; step <= steps; ++step) {
-    for (auto& executor : ranks.executors) executor.start(ToyTokens{schedule.workload().model().vocab}, toy_step(step, clip));
+    for (auto& executor : ranks.executors) executor.start(ToyTokens{schedule.workload().model().token_ids}, toy_step(step, clip));
     std::vector<tawpipe::host::IterationResult> all;
     for (auto& executor : ranks.executors) all.push_back(executor.finish());
     for (const auto& one : all) {

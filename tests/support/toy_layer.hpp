@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tawpipe/backend/layer_compute.hpp"
-#include "tawpipe/model/parameters.hpp"
+#include "tawpipe/model/layer_stack.hpp"
 #include "tawpipe/model/transformer.hpp"
 
 namespace support {
@@ -20,6 +20,8 @@ class ToyLayer {
  public:
   explicit ToyLayer(const tawpipe::Transformer& model)
       : hidden_{static_cast<std::size_t>(model.hidden)}, layer_{static_cast<std::size_t>(model.layer_parameters())} {}
+  explicit ToyLayer(const tawpipe::LayerStack& model)
+      : hidden_{static_cast<std::size_t>(model.norm_parameters)}, layer_{static_cast<std::size_t>(model.layer_parameters())} {}
 
   void forward(const tawpipe::ForwardArgs& args) const {
     const std::size_t tokens = args.tokens.size();

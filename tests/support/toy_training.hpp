@@ -58,7 +58,7 @@ struct ToyOutcome {
 
 inline ToyOutcome train_by_threads(const tawpipe::Schedule& schedule, int steps, const tawpipe::host::HostOptions& options = {},
                                    double clip = 0) {
-  const tawpipe::Transformer& model = schedule.workload().model();
+  const tawpipe::LayerStack& model = schedule.workload().model();
   ToyHostExecutor executor{schedule, [&] { return ToyLayer<double>{model}; }, {}, options};
   executor.for_each_rank([](auto& rank) { set_toy_weights(rank); });
   ToyOutcome outcome;
@@ -71,7 +71,7 @@ inline ToyOutcome train_by_threads(const tawpipe::Schedule& schedule, int steps,
   };
   for (int step = 1; step <= steps; ++step) {
     const tawpipe::host::IterationArgs args{.step = step, .learning_rate = 0.05, .gradient_clip = clip};
-    outcome.results.push_back(executor.run(ToyTokens{model.vocab}, args, observe));
+    outcome.results.push_back(executor.run(ToyTokens{model.token_ids}, args, observe));
     outcome.losses.push_back(outcome.results.back().loss());
   }
   executor.for_each_rank([&](auto& rank) {

@@ -8,7 +8,7 @@
 #include <span>
 
 #include "tawpipe/backend/layer_compute.hpp"
-#include "tawpipe/model/parameters.hpp"
+#include "tawpipe/model/parameter_blocks.hpp"
 
 namespace tawpipe::inline v0 {
 

@@ -55,12 +55,12 @@ struct MeasuredWork {
 
   /// @pre not workload.is_abstract()
   static MeasuredWork of(const Workload& workload) {
-    const Transformer& model = workload.model();
+    const LayerStack& model = workload.model();
     return {model.dtype,
             workload.parameter_bytes(),
-            model.hidden,
-            model.intermediate,
-            model.vocab,
+            model.size("hidden"),
+            model.size("intermediate"),
+            model.size("vocab"),
             workload.batch().sequence,
             workload.batch().microbatch_size,
             workload.recompute()};

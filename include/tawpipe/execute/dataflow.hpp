@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tawpipe/core/ids.hpp"
-#include "tawpipe/model/parameters.hpp"
+#include "tawpipe/model/parameter_blocks.hpp"
 #include "tawpipe/schedule/packed_parameters.hpp"
 
 namespace tawpipe::inline v0 {

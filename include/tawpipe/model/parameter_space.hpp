@@ -1,5 +1,5 @@
 // Which parameters each stage of a workload has, in one numbering of all.
-// Not: which tensor each belongs to (model/parameters.hpp).
+// Not: the blocks of a whole model (model/parameter_blocks.hpp).
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "tawpipe/model/parameters.hpp"
+#include "tawpipe/model/parameter_blocks.hpp"
 #include "tawpipe/model/workload.hpp"
 
 namespace tawpipe::inline v0 {
@@ -19,7 +19,7 @@ class ParameterSpace {
  public:
   ParameterSpace() = default;
   ParameterSpace(const Workload& workload, std::span<const StageWork> stages) {
-    if (!workload.is_abstract()) order_.emplace(workload.model());
+    if (!workload.is_abstract()) order_.emplace(workload.model().blocks());
     for (const StageWork& stage : stages) {
       const std::int64_t begin = count_;
       count_ += stage.parameters;
@@ -29,7 +29,7 @@ class ParameterSpace {
     }
     if (!order_) return;
     count_ = order_->count();
-    edge_ = {order_->embedding()};
+    append(edge_, order_->embedding());
     append(edge_, order_->final_norm());
     if (order_->output() != order_->embedding()) append(edge_, order_->output());
   }
@@ -50,7 +50,7 @@ class ParameterSpace {
     return joined;
   }
 
-  std::optional<ParameterOrder> order_;
+  std::optional<ParameterBlocks> order_;
   std::int64_t count_ = 0;
   std::vector<std::vector<ParameterRange>> layers_;  ///< [stage]
   std::vector<std::vector<ParameterRange>> all_;     ///< [stage]

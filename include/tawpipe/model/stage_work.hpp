@@ -21,23 +21,23 @@ struct StageWork {
   std::int32_t layers = 0;
   bool embedding = false;  ///< looks up the token embedding before its first layer
   bool head = false;       ///< final norm, output matrix and loss after its last layer
-  Share share;             ///< of a device's whole share, for fixed costs
+  Share share = {};        ///< of a device's whole share, for fixed costs
 
   std::int64_t parameters = 0;       ///< of the decoder layers
   std::int64_t edge_parameters = 0;  ///< of the embedding, final norm and head that this stage holds
 
-  Bytes saved;               ///< activations kept from forward to backward
-  Bytes stash;               ///< beside `saved`, kept from a backward_input to its backward_weight
-  Bytes boundary;            ///< activation handed to the next stage [microbatch, sequence, hidden]
-  Bytes forward_workspace;   ///< held only while the forward runs
-  Bytes backward_workspace;  ///< held only while the backward runs (recomputed activations, logits)
+  Bytes saved = {};               ///< activations kept from forward to backward
+  Bytes stash = {};               ///< beside `saved`, kept from a backward_input to its backward_weight
+  Bytes boundary = {};            ///< activation handed to the next stage [microbatch, sequence, hidden]
+  Bytes forward_workspace = {};   ///< held only while the forward runs
+  Bytes backward_workspace = {};  ///< held only while the backward runs (recomputed activations, logits)
 
-  Flops forward;
-  Flops recompute;  ///< forward work done again before the backward
-  Flops backward_input;
-  Flops backward_weight;
-  Bytes forward_traffic;  ///< device-memory bytes of what is not a matrix product
-  Bytes backward_traffic;
+  Flops forward = {};
+  Flops recompute = {};  ///< forward work done again before the backward
+  Flops backward_input = {};
+  Flops backward_weight = {};
+  Bytes forward_traffic = {};  ///< device-memory bytes of what is not a matrix product
+  Bytes backward_traffic = {};
 };
 
 /// Bytes a parameter takes. Source of the defaults (16-bit training with Adam: 2 + 2 + 12):

@@ -4,12 +4,15 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
+#include <utility>
 
 #include "tawpipe/core/config.hpp"
 #include "tawpipe/core/units.hpp"
 #include "tawpipe/model/activation.hpp"
 #include "tawpipe/model/batch.hpp"
 #include "tawpipe/model/dtype.hpp"
+#include "tawpipe/model/layer_stack.hpp"
 #include "tawpipe/model/stage_work.hpp"
 #include "tawpipe/model/transformer.hpp"
 
@@ -137,6 +140,55 @@ inline StageWork transformer_work(const Transformer& model, const Batch& batch, 
     work.backward_traffic += Bytes{traffic.backward};
   }
   return work;
+}
+
+/// A LLaMA decoder as schedules see it. Its `sizes` are those of Transformer by name, for transformer_of().
+/// @throws InputError  as transformer_work().
+inline LayerStack layer_stack(const Transformer& model, const Batch& batch, Recompute recompute) {
+  LayerStack stack{.name = model.name, .layers = model.layers, .dtype = model.dtype, .tied = model.tied};
+  stack.embedding = transformer_work(model, batch, recompute, 0, 0, true, false);
+  stack.embedding.parameters = model.embedding_parameters();
+  stack.layer = transformer_work(model, batch, recompute, 0, 1, false, false);
+  stack.head = transformer_work(model, batch, recompute, 0, 0, false, true);
+  stack.head.parameters = model.head_parameters();
+  stack.norm_parameters = model.hidden;
+  stack.lookup_waits_in_layer = layer_fits_lookup_gradient(model, batch, recompute);
+  stack.keys = Bytes{batch.tokens() * model.key_width() * size_bytes(model.dtype)};
+  stack.token_ids = model.vocab;
+  stack.utilization = model.utilization;
+  stack.utilization_source = model.utilization_source;
+  stack.sizes = {{"hidden", model.hidden},
+                 {"heads", model.heads},
+                 {"kv_heads", model.kv_heads},
+                 {"intermediate", model.intermediate},
+                 {"vocab", model.vocab}};
+  if (model.head_dim) stack.sizes.emplace("head_dim", *model.head_dim);
+  if (!model.loss_in_float32) stack.sizes.emplace("loss_in_float32", 0);
+  return stack;
+}
+
+/// The decoder that layer_stack() made `stack` from; none if another maker's sizes are in it.
+inline std::optional<Transformer> transformer_of(const LayerStack& stack) {
+  for (const char* key : {"hidden", "heads", "kv_heads", "intermediate", "vocab"}) {
+    if (stack.size(key) < 1 || stack.size(key) > Transformer::max_vocab) return std::nullopt;
+  }
+  const auto size = [&](const char* key) { return static_cast<int>(stack.size(key)); };
+  Transformer model{.name = stack.name,
+                    .layers = stack.layers,
+                    .hidden = size("hidden"),
+                    .heads = size("heads"),
+                    .kv_heads = size("kv_heads"),
+                    .intermediate = size("intermediate"),
+                    .vocab = size("vocab"),
+                    .tied = stack.tied,
+                    .dtype = stack.dtype,
+                    .utilization = stack.utilization,
+                    .utilization_source = stack.utilization_source};
+  for (const auto& [key, value] : stack.sizes) {
+    if (key == "head_dim") model.head_dim = static_cast<int>(value);
+    if (key == "loss_in_float32") model.loss_in_float32 = value != 0;
+  }
+  return model.parameters() == stack.parameters() ? std::optional{std::move(model)} : std::nullopt;
 }
 
 }  // namespace tawpipe

@@ -4,12 +4,14 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/core/units.hpp"
 #include "tawpipe/model/batch.hpp"
+#include "tawpipe/model/layer_stack.hpp"
 #include "tawpipe/model/stage_work.hpp"
 #include "tawpipe/model/transformer.hpp"
 #include "tawpipe/model/transformer_work.hpp"
@@ -19,10 +21,14 @@ namespace tawpipe::inline v0 {
 /// The work of one iteration: a model and a batch, or (abstract) only counts, for fixed costs.
 class Workload {
  public:
-  /// A real model. @throws InputError  if the model or batch is impossible (see Transformer::check, Batch::check).
+  /// A LLaMA decoder. @throws InputError  if the model or batch is impossible (see Transformer::check, Batch::check).
   Workload(const Transformer& model, const Batch& batch, Recompute recompute = Recompute::none)
-      : model_{model}, batch_{batch}, recompute_{recompute}, microbatches_{batch.microbatches()} {
-    model.check();
+      : Workload{layer_stack(model, batch, recompute), batch, recompute} {}
+  /// A model of any kind. @param recompute  what its parts were made with
+  /// @throws InputError  if the model or batch is impossible (see LayerStack::check, Batch::check).
+  Workload(LayerStack model, const Batch& batch, Recompute recompute = Recompute::none)
+      : model_{std::move(model)}, batch_{batch}, recompute_{recompute}, microbatches_{batch.microbatches()} {
+    model_->check();
   }
 
   /// No model: `devices` equal shares, `microbatches` in all. Every payload (a share's weights, gradient or activation)
@@ -39,7 +45,7 @@ class Workload {
 
   bool is_abstract() const { return !model_.has_value(); }
   /// @pre not is_abstract()
-  const Transformer& model() const { return *model_; }
+  const LayerStack& model() const { return *model_; }
   const Batch& batch() const { return batch_; }
   Recompute recompute() const { return recompute_; }
   std::int64_t microbatches() const { return microbatches_; }
@@ -94,7 +100,7 @@ class Workload {
 
   /// `layers` layers from `first_layer` on, with or without embedding and head.
   StageWork stage(int first_layer, int layers, bool embedding, bool head) const {
-    StageWork work = transformer_work(*model_, batch_, recompute_, first_layer, layers, embedding, head);
+    StageWork work = model_->stage(first_layer, layers, embedding, head);
     work.share = {devices_ * layers, model_->layers};
     return work;
   }
@@ -120,7 +126,7 @@ class Workload {
     return work;
   }
 
-  std::optional<Transformer> model_;
+  std::optional<LayerStack> model_;
   Batch batch_;
   Recompute recompute_ = Recompute::none;
   std::int64_t microbatches_ = 1;

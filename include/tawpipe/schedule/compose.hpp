@@ -168,8 +168,7 @@ class Composer {
                               Messages::max_repeat / 4, " fit"));
     }
     const Bytes activations{part(whole.boundary.value(), layout_.context)};
-    const Bytes keys{
-        2 * part(workload.batch().tokens() * workload.model().key_width() * size_bytes(workload.model().dtype), layout_.tensor)};
+    const Bytes keys{2 * part(workload.model().keys.value(), layout_.tensor)};
     const int p = number(task.rank);
     for (int d = 0; d < kept_.data; ++d) {
       if (layout_.tensor > 1) {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "tawpipe/core/ids.hpp"
-#include "tawpipe/model/parameters.hpp"
+#include "tawpipe/model/parameter_blocks.hpp"
 #include "tawpipe/model/stage_work.hpp"
 #include "tawpipe/model/workload.hpp"
 #include "tawpipe/schedule/layout.hpp"

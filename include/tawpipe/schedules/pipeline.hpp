@@ -316,7 +316,7 @@ class PipelineBuilder {
                  {changes(states_[s].gradients), changes(states_[s + static_cast<std::size_t>(stages_)].gradients)});
     }
     if (!copies && !workload.is_abstract() && workload.model().tied && first != last) {
-      all_reduce(Payload::edge_gradients, -1, first, last, {ParameterOrder{workload.model()}.embedding()},
+      all_reduce(Payload::edge_gradients, -1, first, last, {workload.model().blocks().embedding()},
                  {changes(states_.front().gradients), changes(states_.back().gradients)});
     }
     for (const auto* holders : {&program_.rank_of_stage, &program_.second_rank_of_stage}) {

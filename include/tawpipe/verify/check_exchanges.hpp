@@ -46,8 +46,7 @@ inline void check_exchanges(const Schedule& schedule, Diagnostics& out) {
   const auto before = [](const Exchange& a, const Exchange& b) { return a.key() < b.key(); };
   std::sort(exchanges.begin(), exchanges.end(), before);
   const auto part = [](std::int64_t whole, std::int64_t parts) { return (whole + parts - 1) / parts; };
-  const std::int64_t width = workload.model().key_width() * size_bytes(workload.model().dtype);
-  const std::int64_t keys = part(workload.batch().tokens() * width, layout.tensor);
+  const std::int64_t keys = part(workload.model().keys.value(), layout.tensor);
   for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
     const Task& task = schedule.tasks()[t];
     if (!is_work(task.op) || task.op == Op::update || task.op == Op::backward_weight) continue;

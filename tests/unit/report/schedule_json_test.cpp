@@ -143,13 +143,30 @@ TEST_CASE("a real model's workload keeps all that it says") {
   CHECK(read.model().name == model.name);
   CHECK(read.model().tied);
   CHECK(read.model().dtype == Dtype::f16);
-  CHECK(read.model().head_dim == 64);
+  CHECK(read.model().size("head_dim") == 64);
   CHECK(read.model().utilization == model.utilization);
   CHECK(read.model().utilization_source == model.utilization_source);
   CHECK(read.batch().global_batch == 16);
   CHECK(read.recompute() == Recompute::full);
   CHECK(read.stage(0, 1, false, false).share.numerator == 3);
   CHECK(read.model_flops() == workload.model_flops());
+}
+
+TEST_CASE("a model that is no decoder comes back with its parts' costs") {
+  LayerStack model{.name = "perceptrons", .layers = 4, .dtype = Dtype::f64};
+  model.embedding = {.parameters = 88, .stash = 48_B};
+  model.layer = {.parameters = 128, .saved = 48_B, .boundary = 48_B, .forward = Flops{10}};
+  model.head = {.parameters = 100, .saved = 96_B};
+  model.sizes = {{"width", 8}, {"inner", 8}};
+  const Workload workload{model, Batch{.sequence = 6, .microbatch_size = 1, .global_batch = 8}};
+  const std::string text = schedule_json(build_schedule("1f1b", {.workload = workload, .nodes = DeviceGroups{{2}}, .options = {}}));
+  CHECK(text.starts_with(R"({"tawpipe_schedule":2,)"));
+  CHECK(text.find("heads") == std::string::npos);
+  const Schedule read = parse_schedule_json(text);
+  CHECK(schedule_json(read) == text);
+  CHECK(read.workload().model().size("width") == 8);
+  CHECK(read.workload().model_flops() == workload.model_flops());
+  CHECK(read.workload().split(3)[2].saved == workload.split(3)[2].saved);
 }
 
 TEST_CASE("sets of parameters come back: every way of sharding, tied, on unequal nodes, with other bytes a parameter") {
@@ -291,8 +308,8 @@ TEST_CASE("errors name the path") {
   CHECK(schedule_error(R"({"task": []})").starts_with("s.json: unknown key 'task'; did you mean 'tasks'?"));
   CHECK(schedule_error(R"({"tasks": 3})") == "s.json: tasks: expected a list [...], not 3");
   CHECK(schedule_error(R"({"tasks": [], "tasks": []})") == "s.json: the key 'tasks' stands twice in one object");
-  CHECK(schedule_error(R"({"tawpipe_schedule": 2, "tasks": []})") ==
-        "s.json: tawpipe_schedule: expected a whole number from 1 to 1, not 2");
+  CHECK(schedule_error(R"({"tawpipe_schedule": 3, "tasks": []})") ==
+        "s.json: tawpipe_schedule: expected a whole number from 1 to 2, not 3");
   CHECK(schedule_error(R"({"ranks": 4, "layout": {"tensor": 3}, "tasks": []})") ==
         "s.json: layout: tensor 3 x context 1 x data 1 = 3 does not divide the cluster's 4 devices");
   CHECK(schedule_error(R"({"ranks": 4, "layout": {"order": "tsd"}, "tasks": []})")

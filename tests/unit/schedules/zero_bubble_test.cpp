@@ -114,7 +114,7 @@ TEST_CASE("PyTorch's first orders, by hand") {
 
 TEST_CASE("with recomputation a backward in two parts holds what it recomputed from one part to the other") {
   const Workload kept = support::transformer(2, 4);
-  const Workload recomputed{kept.model(), kept.batch(), tawpipe::Recompute::full};
+  const Workload recomputed{*tawpipe::transformer_of(kept.model()), kept.batch(), tawpipe::Recompute::full};
   for (const Workload& work : {kept, recomputed}) {
     const auto schedule = zb_h1(work, 1);
     const auto cluster = support::cluster(1);

@@ -19,7 +19,7 @@ namespace {
 /// Eight layers on four devices, 32 sequences.
 Problem problem() {
   return {.cluster = support::cluster(4, 2),
-          .model = support::transformer(8, 32).model(),
+          .model = tawpipe::transformer_of(support::transformer(8, 32).model()),
           .sequence = support::transformer(8, 32).batch().sequence,
           .global_batch = 32};
 }

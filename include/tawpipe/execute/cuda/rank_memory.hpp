@@ -216,9 +216,9 @@ class RankMemory {
   }
   void store(std::byte* host, std::int64_t slot, const char* what, const std::vector<std::int32_t>& ids) const {
     if (slot < 0) return;
-    const std::int32_t vocab = schedule_->workload().model().vocab;
+    const std::int32_t vocab = schedule_->workload().model().token_ids;
     for (const std::int32_t id : ids) {
-      if (id >= 0 && id < vocab) continue;
+      if (vocab == 0 || (id >= 0 && id < vocab)) continue;
       throw InputError(concat(what, " ", id, " is not in the vocabulary of ", vocab, ", which ends at ", vocab - 1));
     }
     std::memcpy(host + slot_offset(slot), ids.data(), ids.size() * sizeof(std::int32_t));

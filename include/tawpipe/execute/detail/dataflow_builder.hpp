@@ -13,7 +13,7 @@
 
 #include "tawpipe/execute/dataflow.hpp"
 #include "tawpipe/execute/detail/dataflow_transfers.hpp"
-#include "tawpipe/model/parameters.hpp"
+#include "tawpipe/model/parameter_blocks.hpp"
 #include "tawpipe/schedule/interpret.hpp"
 #include "tawpipe/schedule/parameter_map.hpp"
 
@@ -26,7 +26,7 @@ class DataflowBuilder {
   DataflowBuilder(const Schedule& schedule, Rank only)
       : schedule_{schedule},
         only_{only},
-        order_{schedule.workload().model()},
+        order_{schedule.workload().model().blocks()},
         rooms_{schedule},
         transfers_{schedule, rooms_, only} {
     flow_.workspace.assign(static_cast<std::size_t>(schedule.ranks()), none<BufferId>);
@@ -79,12 +79,13 @@ class DataflowBuilder {
   using Needs = std::array<std::optional<ParameterRange>, stage_parts>;
   Needs needs(const StageWork& stage) const {
     Needs needs;
-    if (stage.layers > 0) needs[0] = order_.layers(stage.first_layer, stage.layers);
-    if (stage.embedding) needs[1] = order_.embedding();
-    if (stage.head) {
-      needs[2] = order_.final_norm();
-      needs[3] = order_.output();
-    }
+    const auto need = [&](StagePart part, bool has, const ParameterRange& block) {
+      if (has && block.count() > 0) needs[static_cast<std::size_t>(part)] = block;
+    };
+    need(StagePart::layers, stage.layers > 0, order_.layers(stage.first_layer, stage.layers));
+    need(StagePart::embedding, stage.embedding, order_.embedding());
+    need(StagePart::final_norm, stage.head, order_.final_norm());
+    need(StagePart::output, stage.head, order_.output());
     return needs;
   }
 
@@ -237,7 +238,7 @@ class DataflowBuilder {
 
   const Schedule& schedule_;
   Rank only_;
-  ParameterOrder order_;
+  ParameterBlocks order_;
   Rooms rooms_;
   DataflowTransfers transfers_;
   std::vector<std::vector<BufferId>> gradients_;  ///< [rank] persistent ones

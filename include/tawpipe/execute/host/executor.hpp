@@ -1,9 +1,8 @@
-// Runs a schedule for real in one process: ranks and their lanes are threads, messages are copies in memory.
+// Runs a schedule for real in one process: threads run the lanes of all ranks, messages are copies in memory.
 // Not: several processes (execute/mpi/executor.hpp); what a rank computes (execute/host/rank_state.hpp).
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -17,6 +16,7 @@
 
 #include "tawpipe/execute/detail/dataflow_builder.hpp"
 #include "tawpipe/execute/host/chaos.hpp"
+#include "tawpipe/execute/host/lane_queue.hpp"
 #include "tawpipe/execute/host/rank_state.hpp"
 #include "tawpipe/execute/sent_bytes.hpp"
 #include "tawpipe/timeline/timeline.hpp"
@@ -42,10 +42,12 @@ struct IterationResult {
 struct HostOptions {
   Chaos chaos{};                       ///< random delays, to bring out races
   const Timeline* expected = nullptr;  ///< of the schedule: memory is laid out for it (plan_buffers); null: for any timing
+  int threads = 0;  ///< at most, the caller's among them; 0: as many as there are cores, or with chaos one a lane
 };
 
-/// Trains in this process. Every lane of every rank is a thread that launches its tasks in order; a task with several ends
-/// is done by the end that comes last. Sums are formed in the order of the group's members, so every run gives the same bits.
+/// Trains in this process. Every lane of every rank launches its tasks in order, on whichever thread is free; a task with several
+/// ends is done by the end that comes last. Sums are formed in the order of the group's members, so every run gives the same
+/// bits. Layers that wait for something other than the processor (Paced) need a thread for each lane that shall run at once.
 template <class T, LayerCompute Layer, ParameterUpdate Optimizer>
 class HostExecutor {
  public:
@@ -57,14 +59,21 @@ class HostExecutor {
         flow_{resolve_dataflow(schedule)},
         optimizer_{std::move(optimizer)},
         options_{options},
-        states_(schedule.tasks().size()),
-        arrivals_(schedule.tasks().size()) {
+        sent_(static_cast<std::size_t>(schedule.ranks())),
+        queue_{schedule.tasks().size()} {
     const Lowering lowering{schedule};
     for (int r = 0; r < schedule.ranks(); ++r) {
       Program& program = programs_.emplace_back(lowering.lower(Rank{r}));
       BufferPlan plan = plan_buffers(schedule, program, Rank{r}, RankState<T>::alignment, options.expected);
       ranks_.emplace_back(schedule, flow_, std::move(plan), Rank{r});
       layers_.push_back(make_layer());
+      for (int lane = 0; lane < programs_.back().lanes(); ++lane) {
+        if (!programs_.back().lane(lane).empty()) lanes_.push_back({Rank{r}, lane});
+      }
+    }
+    for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
+      if (!is_compute(schedule.tasks()[t].op))
+        count_sent(schedule, id<TaskId>(t), flow_.transfer(id<TaskId>(t)), sizeof(T), sent_);
     }
   }
 
@@ -93,23 +102,25 @@ class HostExecutor {
     result.losses.assign(static_cast<std::size_t>(schedule_.workload().microbatches()), 0.0);
     result.timeline.start.resize(schedule_.tasks().size());
     result.timeline.end.resize(schedule_.tasks().size());
-    result.sent.resize(static_cast<std::size_t>(schedule_.ranks()));
-    for (auto& state : states_) state.store(waiting, std::memory_order_relaxed);
-    for (auto& arrived : arrivals_) arrived.store(0, std::memory_order_relaxed);
+    result.sent = sent_;
     for (auto& rank : ranks_) rank.begin_iteration();
+    for (LaneRun& lane : lanes_) {
+      lane.next = lane.waited = 0;
+      lane.chaos = ChaosDelay{options_.chaos, lane.rank, lane.lane, args.step};
+    }
+    queue_.reset(static_cast<int>(lanes_.size()));
     failure_ = nullptr;
     result_ = &result;
-    const auto begin = Clock::now();
+    begin_ = Clock::now();
+    const auto work = [&] {
+      for (int lane = queue_.take(); lane >= 0; lane = queue_.take()) run_lane(lane, source, args, observe);
+    };
     {
-      std::vector<std::jthread> threads;
-      for (int r = 0; r < schedule_.ranks(); ++r) {
-        const Program& program = programs_[static_cast<std::size_t>(r)];
-        for (int lane = 0; lane < program.lanes(); ++lane) {
-          if (program.lane(lane).empty()) continue;
-          threads.emplace_back([&, r, lane] { run_lane(Rank{r}, lane, source, args, observe, begin); });
-        }
-      }
+      std::vector<std::jthread> others;
+      for (int t = 1; t < threads(); ++t) others.emplace_back(work);
+      work();
     }
+    if (queue_.stuck()) throw ScheduleError("the schedule cannot be executed: its lanes wait for each other; validate it");
     if (failure_) std::rethrow_exception(failure_);
     for (const RankState<T>& rank : ranks_) result.gradient_norm = std::max(result.gradient_norm, rank.gradient_norm());
     return result;
@@ -117,70 +128,63 @@ class HostExecutor {
 
  private:
   using Clock = std::chrono::steady_clock;
-  enum State : std::uint32_t { waiting, ended, stopped };
 
+  /// A lane of a rank, and where it stands.
+  struct LaneRun {
+    Rank rank = none<Rank>;
+    int lane = 0;
+    std::size_t next = 0;    ///< launch
+    std::size_t waited = 0;  ///< so many of its waits are over
+    bool arrived = false;    ///< the launch waits for its own task, which another end does
+    ChaosDelay chaos{{}, Rank{0}, 0, 0};
+    std::vector<T> message = {};  ///< memory of messages that are not in one piece
+  };
+
+  int threads() const {
+    const int all = static_cast<int>(lanes_.size());
+    if (options_.threads > 0) return std::min(options_.threads, all);
+    if (options_.chaos.longest_microseconds > 0) return all;
+    return std::min(std::max(static_cast<int>(std::thread::hardware_concurrency()), 1), all);
+  }
+
+  /// Runs the lane from where it stands until it must wait or is through.
   template <class Source>
-  void run_lane(Rank rank, int lane, const Source& source, const IterationArgs& args, const GradientObserver<T>& observe,
-                Clock::time_point begin) {
-    const Program& program = programs_[index(rank)];
-    ChaosDelay chaos{options_.chaos, rank, lane, args.step};
-    std::vector<T> message;
+  void run_lane(int number, const Source& source, const IterationArgs& args, const GradientObserver<T>& observe) {
+    LaneRun& lane = lanes_[static_cast<std::size_t>(number)];
+    const Program& program = programs_[index(lane.rank)];
+    const auto launches = program.lane(lane.lane);
     try {
-      for (const Launch& launch : program.lane(lane)) {
-        for (const TaskId earlier : program.waits(launch)) {
-          if (!wait_for(earlier)) return;
+      for (; lane.next < launches.size(); ++lane.next, lane.waited = 0) {
+        const TaskId task = launches[lane.next].task;
+        if (std::exchange(lane.arrived, false)) continue;  // it has ended
+        const auto waits = program.waits(launches[lane.next]);
+        const auto awaits = program.awaits(launches[lane.next]);
+        for (; lane.waited < waits.size() + awaits.size(); ++lane.waited) {
+          const bool own = lane.waited < waits.size();
+          if (!queue_.has_ended(own ? waits[lane.waited] : awaits[lane.waited - waits.size()].task, number)) return;
         }
-        for (const Notice& notice : program.awaits(launch)) {
-          if (!wait_for(notice.task)) return;
-        }
-        chaos.delay();
-        if (is_gradient_norm(schedule_.task(launch.task))) ranks_[index(rank)].put_gradient_square(launch.task);
-        if (!arrive_last(launch.task)) {
-          if (!wait_for(launch.task)) return;
-          continue;
-        }
-        result_->timeline.start[index(launch.task)] = since(begin);
-        execute(launch.task, rank, source, args, observe, message);
-        result_->timeline.end[index(launch.task)] = since(begin);
-        finish(launch.task);
+        lane.chaos.delay();
+        if (is_gradient_norm(schedule_.task(task))) ranks_[index(lane.rank)].put_gradient_square(task);
+        lane.arrived = true;  // before another thread may take the lane on
+        if (!queue_.arrives_last(task, number_of_ends(schedule_, schedule_.task(task)), number)) return;
+        lane.arrived = false;
+        result_->timeline.start[index(task)] = since_begin();
+        execute(task, lane.rank, source, args, observe, lane.message);
+        result_->timeline.end[index(task)] = since_begin();
+        queue_.end(task);
       }
+      queue_.leave();
     } catch (...) {
-      stop(std::current_exception());
+      {
+        const std::lock_guard lock{failure_mutex_};
+        if (!failure_) failure_ = std::current_exception();
+      }
+      queue_.stop();
     }
   }
 
-  static TimePoint since(Clock::time_point begin) {
-    return TimePoint{Duration{std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin).count() * 1000}};
-  }
-
-  /// False if the iteration has been stopped.
-  bool wait_for(TaskId task) {
-    std::atomic<std::uint32_t>& state = states_[index(task)];
-    state.wait(waiting, std::memory_order_acquire);
-    return state.load(std::memory_order_acquire) == ended;
-  }
-  /// Whether all other ends of the task are there already.
-  bool arrive_last(TaskId task) {
-    const Task& t = schedule_.task(task);
-    const std::size_t ends = number_of_ends(schedule_, t);
-    return ends == 1 || arrivals_[index(task)].fetch_add(1, std::memory_order_acq_rel) + 1 == ends;
-  }
-  void finish(TaskId task) {
-    // Only from waiting: a stop must not be undone.
-    std::uint32_t expected = waiting;
-    states_[index(task)].compare_exchange_strong(expected, ended, std::memory_order_acq_rel);
-    states_[index(task)].notify_all();
-  }
-  void stop(std::exception_ptr why) {
-    {
-      const std::lock_guard lock{failure_mutex_};
-      if (!failure_) failure_ = std::move(why);
-    }
-    for (auto& state : states_) {
-      std::uint32_t expected = waiting;
-      state.compare_exchange_strong(expected, stopped, std::memory_order_acq_rel);
-      state.notify_all();
-    }
+  TimePoint since_begin() const {
+    return TimePoint{Duration{std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin_).count() * 1000}};
   }
 
   template <class Source>
@@ -207,8 +211,6 @@ class HostExecutor {
       for (const TransferEnd& end : flow.ends) ranks_[index(end.rank)].give(end.gives, message.data(), sum);
       for (const TransferEnd& end : flow.ends) ranks_[index(end.rank)].take(end.takes, message.data());
     }
-    const std::lock_guard lock{sent_mutex_};
-    count_sent(schedule_, id, flow, sizeof(T), result_->sent);
   }
 
   /// A message in one piece from one rank goes straight to where it is wanted.
@@ -229,12 +231,13 @@ class HostExecutor {
   Dataflow flow_;
   Optimizer optimizer_;
   HostOptions options_;
-  std::vector<Program> programs_;                     ///< [rank]
-  std::deque<RankState<T>> ranks_;                    ///< [rank]
-  std::deque<Layer> layers_;                          ///< [rank]
-  std::vector<std::atomic<std::uint32_t>> states_;    ///< [task]
-  std::vector<std::atomic<std::uint32_t>> arrivals_;  ///< [task]
-  std::mutex sent_mutex_;
+  std::vector<Program> programs_;   ///< [rank]
+  std::deque<RankState<T>> ranks_;  ///< [rank]
+  std::deque<Layer> layers_;        ///< [rank]
+  std::vector<LaneRun> lanes_;      ///< of all ranks, those that have tasks
+  std::vector<SentBytes> sent_;     ///< [rank] of each iteration
+  LaneQueue queue_;
+  Clock::time_point begin_;
   std::mutex failure_mutex_;
   std::exception_ptr failure_;
   IterationResult* result_ = nullptr;

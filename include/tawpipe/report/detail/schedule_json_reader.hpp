@@ -32,7 +32,7 @@ class ScheduleJsonReader {
   Schedule read() {
     root_.only("tawpipe_schedule", "name", "options", "workload", "ranks", "lanes", "stages", "layout", "groups", "pieces",
                "splits", "pair_sizes", "buffers", "tasks", "program");
-    if (const auto value = root_.find("tawpipe_schedule")) value->whole(1, 1);
+    if (const auto value = root_.find("tawpipe_schedule")) value->whole(1, 2);
     parts_.name = "custom";
     if (const auto value = root_.find("name")) parts_.name = value->label();
     if (const auto value = root_.find("options")) read_options(*value);

@@ -55,6 +55,46 @@ inline Transformer read_model(JsonValue value) {
   return model;
 }
 
+inline void read_stage_number(JsonValue value, std::int64_t& into) { into = value.whole<std::int64_t>(0, max_json_parameters); }
+inline void read_stage_number(JsonValue value, Bytes& into) { into = read_bytes(value); }
+inline void read_stage_number(JsonValue value, Flops& into) { into = Flops{value.positive_or_zero()}; }
+
+/// The parts of a model of any kind, as the writer leaves them.
+inline LayerStack read_layer_stack(JsonValue value) {
+  value.only("name", "layers", "dtype", "tied", "lookup_waits_in_layer", "norm_parameters", "keys", "token_ids", "utilization",
+             "utilization_source", "sizes", "embedding", "layer", "head");
+  LayerStack model;
+  if (const auto text = value.find("name")) model.name = text->label();
+  model.layers = value.at("layers").whole<std::int32_t>(1, LayerStack::max_layers);
+  if (const auto dtype = value.find("dtype")) model.dtype = dtype->parsed(parse_dtype);
+  if (const auto tied = value.find("tied")) model.tied = tied->boolean();
+  if (const auto waits = value.find("lookup_waits_in_layer")) model.lookup_waits_in_layer = waits->boolean();
+  if (const auto number = value.find("norm_parameters")) read_stage_number(*number, model.norm_parameters);
+  if (const auto bytes = value.find("keys")) model.keys = read_bytes(*bytes);
+  if (const auto number = value.find("token_ids")) model.token_ids = number->whole<std::int32_t>(0);
+  if (const auto number = value.find("utilization")) model.utilization = number->positive_or_zero();
+  if (const auto text = value.find("utilization_source")) model.utilization_source = text->label();
+  if (const auto sizes = value.find("sizes")) {
+    for (const auto& [key, size] : sizes->members()) model.sizes.emplace(key, size.whole<std::int64_t>(0));
+  }
+  const auto read_part = [&](std::string_view key, StageWork& part) {
+    const auto found = value.find(key);
+    if (!found) return;
+    std::vector<std::string_view> keys;
+    for_each_stage_number(part, [&](std::string_view name, const auto&) {
+      if (name != "edge_parameters") keys.push_back(name);
+    });
+    found->only(std::span<const std::string_view>{keys});
+    for_each_stage_number(part, [&](std::string_view name, auto& into) {
+      if (const auto number = found->find(name)) read_stage_number(*number, into);
+    });
+  };
+  read_part("embedding", model.embedding);
+  read_part("layer", model.layer);
+  read_part("head", model.head);
+  return model;
+}
+
 /// {"devices", "microbatches"}, or {"model", "batch", "recompute", "devices", "parameter_bytes"}.
 /// @param ranks  the devices where it does not say
 inline Workload read_workload(JsonValue value, int ranks) {
@@ -73,12 +113,16 @@ inline Workload read_workload(JsonValue value, int ranks) {
   const auto size = [](JsonValue number) { return number.whole<std::int64_t>(1, Batch::max_global_batch); };
   Batch batch{.sequence = size(sizes.at("sequence")), .microbatch_size = 1, .global_batch = size(sizes.at("global_batch"))};
   if (const auto number = sizes.find("microbatch_size")) batch.microbatch_size = size(*number);
-  const Transformer model = read_model(value.at("model"));
+  const JsonValue model = value.at("model");
   Recompute recompute = Recompute::none;
   if (const auto text = value.find("recompute")) recompute = text->enumerator<Recompute>(3, "recomputation");
   std::optional<Workload> workload;
   try {
-    workload.emplace(model, batch, recompute);
+    if (model.is_object() && model.has("layer")) {
+      workload.emplace(read_layer_stack(model), batch, recompute);
+    } else {
+      workload.emplace(read_model(model), batch, recompute);
+    }
   } catch (const InputError& error) {
     value.fail(error.what());
   }
@@ -92,10 +136,6 @@ inline Workload read_workload(JsonValue value, int ranks) {
   }
   return workload->over_devices(devices);
 }
-
-inline void read_stage_number(JsonValue value, std::int64_t& into) { into = value.whole<std::int64_t>(0, max_json_parameters); }
-inline void read_stage_number(JsonValue value, Bytes& into) { into = read_bytes(value); }
-inline void read_stage_number(JsonValue value, Flops& into) { into = Flops{value.positive_or_zero()}; }
 
 inline StageWork read_stage(JsonValue value) {
   StageWork stage;

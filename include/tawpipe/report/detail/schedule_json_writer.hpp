@@ -45,7 +45,7 @@ class ScheduleJsonWriter {
 
   void write() {
     check();
-    add(R"({{"tawpipe_schedule":1,"name":{})", json_string(parts_.name));
+    add(R"({{"tawpipe_schedule":2,"name":{})", json_string(parts_.name));
     write_options();
     write_workload();
     add(",\n\"ranks\":{},\"lanes\":[", parts_.ranks);
@@ -168,20 +168,41 @@ class ScheduleJsonWriter {
       add(R"("devices":{},"microbatches":{}}})", workload.split(1)[0].share.numerator, workload.microbatches());
       return;
     }
-    const Transformer& model = workload.model();
-    add(R"("model":{{"name":{},"layers":{},"hidden":{},"heads":{},"kv_heads":{},"intermediate":{},"vocab":{})",
-        json_string(model.name), model.layers, model.hidden, model.heads, model.kv_heads, model.intermediate, model.vocab);
-    if (model.tied) add(R"(,"tied":true)");
-    add(R"(,"dtype":"{}")", name(model.dtype));
-    if (model.head_dim) add(R"(,"head_dim":{})", *model.head_dim);
-    if (model.utilization > 0) add(R"(,"utilization":{})", model.utilization);
-    if (!model.utilization_source.empty()) add(R"(,"utilization_source":{})", json_string(model.utilization_source));
+    write_model(workload.model());
     const Batch& batch = workload.batch();
-    add(R"(}},"batch":{{"sequence":{},"microbatch_size":{},"global_batch":{}}},"recompute":"{}","devices":{})", batch.sequence,
+    add(R"(,"batch":{{"sequence":{},"microbatch_size":{},"global_batch":{}}},"recompute":"{}","devices":{})", batch.sequence,
         batch.microbatch_size, batch.global_batch, name(workload.recompute()),
         workload.stage(0, 1, false, false).share.numerator);
     const ParameterBytes& bytes = workload.parameter_bytes();
     if (bytes != ParameterBytes{}) add(R"(,"parameter_bytes":[{},{},{}])", bytes.weight, bytes.gradient, bytes.optimizer);
+    buffer_ += '}';
+  }
+
+  /// What schedules know of a model: its parts' costs and parameters, and what its maker calls its sizes.
+  void write_model(const LayerStack& model) {
+    add(R"("model":{{"name":{},"layers":{},"dtype":"{}")", json_string(model.name), model.layers, name(model.dtype));
+    if (model.tied) add(R"(,"tied":true)");
+    if (model.lookup_waits_in_layer) add(R"(,"lookup_waits_in_layer":true)");
+    field("norm_parameters", model.norm_parameters);
+    field("keys", model.keys);
+    field("token_ids", model.token_ids);
+    if (model.utilization > 0) add(R"(,"utilization":{})", model.utilization);
+    if (!model.utilization_source.empty()) add(R"(,"utilization_source":{})", json_string(model.utilization_source));
+    const char* separator = R"(,"sizes":{)";
+    for (const auto& [key, size] : model.sizes) {
+      add("{}{}:{}", separator, json_string(key), size);
+      separator = ",";
+    }
+    if (!model.sizes.empty()) buffer_ += '}';
+    for (const auto& [key, part] : {std::pair{"embedding", &model.embedding}, {"layer", &model.layer}, {"head", &model.head}}) {
+      add(R"(,"{}":{{)", key);
+      const std::size_t begin = buffer_.size();
+      for_each_stage_number(*part, [&](std::string_view name, const auto& number) {
+        if (name != "edge_parameters") field(name, number);
+      });
+      if (buffer_.size() > begin) buffer_.erase(begin, 1);  // the comma before the first
+      buffer_ += '}';
+    }
     buffer_ += '}';
   }
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "tawpipe/model/parameters.hpp"
+#include "tawpipe/model/parameter_blocks.hpp"
 #include "tawpipe/schedules/sharding_plan.hpp"
 #include "tawpipe/topology/device_group.hpp"
 

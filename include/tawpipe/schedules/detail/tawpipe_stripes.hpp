@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "tawpipe/model/parameters.hpp"
+#include "tawpipe/model/parameter_blocks.hpp"
 #include "tawpipe/schedules/common.hpp"
 #include "tawpipe/schedules/shard_owners.hpp"
 #include "tawpipe/topology/device_group.hpp"

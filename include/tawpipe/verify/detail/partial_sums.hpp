@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "tawpipe/model/parameters.hpp"
+#include "tawpipe/model/parameter_blocks.hpp"
 #include "tawpipe/verify/detail/contents.hpp"
 
 namespace tawpipe::inline v0::detail {

@@ -107,7 +107,7 @@ TEST_CASE("a shard of n parameters is cut into one piece a member of the group t
   const Workload work = support::transformer(5, 5);
   const DeviceGroups groups{{2, 3}};
   const Schedule schedule = build(work, groups, true);
-  const ParameterOrder order{work.model()};
+  const ParameterBlocks order = work.model().blocks();
   int gathers = 0;
   for (const Task& task : schedule.tasks()) {
     if (task.op != Op::all_gather && task.op != Op::reduce_scatter) continue;

@@ -1,0 +1,129 @@
+// A model as schedules see it: equal layers, what comes before the first and what comes after the last.
+// Not: an architecture (model/transformer.hpp), nor its cut into stages (model/workload.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/text.hpp"
+#include "tawpipe/model/dtype.hpp"
+#include "tawpipe/model/parameter_blocks.hpp"
+#include "tawpipe/model/stage_work.hpp"
+
+namespace tawpipe::inline v0 {
+
+/// What a model weighs for one microbatch, part by part. The maker of a model knows what the parts are; layer_stack() in
+/// model/transformer_work.hpp makes those of a LLaMA decoder, a program fills in its own:
+///
+///     const LayerStack perceptrons{.name = "perceptrons", .layers = 4, .dtype = Dtype::f64,
+///                                  .layer = {.parameters = 128, .saved = 384_B, .boundary = 384_B, .forward = Flops{1536}}};
+///
+/// Of `embedding`, `layer` and `head` the sizes, operations and `parameters` count; which layers they are does not.
+struct LayerStack {
+  std::string name = {};
+  std::int32_t layers = 0;
+  Dtype dtype = Dtype::bf16;           ///< of weights and activations
+  bool tied = false;                   ///< the embedding's parameters serve as the head's output matrix too
+  StageWork embedding = {};            ///< what the first stage does before its layers
+  StageWork layer = {};                ///< one layer; its `boundary` is what stages pass on
+  StageWork head = {};                 ///< what the last stage does after its layers, loss included; a tied matrix is not its own
+  std::int64_t norm_parameters = 0;    ///< so many of the head's, the first ones, are its norm's; the others its output matrix
+  bool lookup_waits_in_layer = false;  ///< `embedding.stash` takes no memory in a stage that has a layer
+  Bytes keys = {};                     ///< of a layer's keys, as large as its values: what context parallelism passes on
+  std::int32_t token_ids = 0;          ///< ids of tokens are below this; 0: any
+  double utilization = 0;              ///< fraction of the matrix peak that its products reach; 0: unknown
+  std::string utilization_source = {};  ///< where that was measured
+  /// What its maker calls its sizes, such as {"hidden", 4096}: to tell models apart, and for the maker itself.
+  std::map<std::string, std::int64_t, std::less<>> sizes = {};
+
+  static constexpr std::int32_t max_layers = 1 << 12;
+
+  std::int64_t layer_parameters() const { return layer.parameters; }
+  std::int64_t embedding_parameters() const { return embedding.parameters; }
+  /// Those that the head alone has.
+  std::int64_t head_parameters() const { return head.parameters; }
+  /// All; a tied matrix counts once.
+  std::int64_t parameters() const { return layers * layer.parameters + embedding.parameters + head.parameters; }
+  ParameterBlocks blocks() const {
+    return ParameterBlocks{{.embedding = embedding.parameters,
+                            .layers = layers,
+                            .layer = layer.parameters,
+                            .final_norm = norm_parameters,
+                            .output = head.parameters - norm_parameters,
+                            .tied = tied}};
+  }
+  /// One of `sizes`; 0 if there is none of that name.
+  std::int64_t size(std::string_view key) const {
+    const auto found = sizes.find(key);
+    return found == sizes.end() ? 0 : found->second;
+  }
+
+  /// The work of `count` layers from `first` on, with or without the embedding before and the head after.
+  /// @pre 0 <= first, 0 <= count, first + count <= layers
+  StageWork stage(std::int32_t first, std::int32_t count, bool with_embedding, bool with_head) const {
+    StageWork work;
+    work.first_layer = first;
+    work.layers = count;
+    work.embedding = with_embedding;
+    work.head = with_head;
+    work.parameters = count * layer.parameters;
+    work.boundary = layer.boundary;
+    if (with_embedding) work.edge_parameters += embedding.parameters;
+    if (with_head) work.edge_parameters += head.parameters;
+    if (with_head && tied && !with_embedding) work.edge_parameters += embedding.parameters;
+    if (count > 0) add(work, layer, count, layer.stash);
+    if (with_embedding) add(work, embedding, 1, count > 0 && lookup_waits_in_layer ? Bytes{} : embedding.stash);
+    if (with_head) add(work, head, 1, head.stash);
+    return work;
+  }
+
+  /// @throws InputError  if there is no layer or too many, if a size is below zero or beyond 64 bits over all layers, or if
+  /// layers pass nothing on.
+  void check() const {
+    if (layers < 1 || layers > max_layers) fail(concat("the number of layers must be 1 to ", max_layers, ", not ", layers));
+    for (const auto& [what, part] : {std::pair{"embedding", &embedding}, {"layer", &layer}, {"head", &head}}) {
+      for (const std::int64_t size :
+           {part->parameters, part->saved.value(), part->stash.value(), part->boundary.value(), part->forward_workspace.value(),
+            part->backward_workspace.value(), part->forward_traffic.value(), part->backward_traffic.value()}) {
+        if (size < 0 || size > max_size) fail(concat("a size of its ", what, " must be 0 to ", max_size, ", not ", size));
+      }
+      for (const Flops work : {part->forward, part->recompute, part->backward_input, part->backward_weight}) {
+        if (!(work.value() >= 0 && work.value() <= std::numeric_limits<double>::max()))
+          fail(concat("the operations of its ", what, " are not a number of 0 or more"));
+      }
+    }
+    if (norm_parameters < 0 || norm_parameters > head.parameters)
+      fail(concat("its norm has ", norm_parameters, " of the head's ", head.parameters, " parameters"));
+    if (tied && head.parameters != norm_parameters) fail("its output matrix is the embedding, but the head has one of its own");
+    if (!(utilization >= 0 && utilization <= 1)) {
+      fail(concat("a utilization of ", utilization, " is impossible; it must lie within 0 (unknown) and 1"));
+    }
+  }
+
+ private:
+  static constexpr std::int64_t max_size = std::numeric_limits<std::int64_t>::max() / max_layers / 8;
+
+  static void add(StageWork& work, const StageWork& part, std::int32_t count, Bytes stash) {
+    work.forward += part.forward * count;
+    work.recompute += part.recompute * count;
+    work.backward_input += part.backward_input * count;
+    work.backward_weight += part.backward_weight * count;
+    work.saved += part.saved * count;
+    work.stash += stash * count;
+    work.forward_traffic += part.forward_traffic * count;
+    work.backward_traffic += part.backward_traffic * count;
+    work.forward_workspace = std::max(work.forward_workspace, part.forward_workspace);  // one layer runs at a time
+    work.backward_workspace = std::max(work.backward_workspace, part.backward_workspace);
+  }
+  [[noreturn]] void fail(const std::string& why) const {
+    throw InputError(concat("model ", quote(name.empty() ? "(unnamed)" : name), ": ", why));
+  }
+};
+
+}  // namespace tawpipe
