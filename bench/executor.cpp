@@ -51,7 +51,7 @@ void overhead(benchmark::State& state, const std::string& name) {
   std::int64_t step = 0;
   for (auto _ : state) {
     const auto begin = std::chrono::steady_clock::now();
-    const host::IterationResult result = executor.run(Constant{}, {.step = ++step, .learning_rate = 1e-3});
+    const IterationResult result = executor.run(Constant{}, {.step = ++step, .learning_rate = 1e-3});
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     double inside = 0;
     for (std::size_t t = 0; t < schedule.tasks().size(); ++t) inside += to_seconds(result.timeline.duration_of(id<TaskId>(t)));

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdio>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "tawpipe/execute/host/executor.hpp"
@@ -27,11 +28,22 @@ struct Counting {
 
 // Trains for some steps; returns the first step's gradient.
 std::vector<double> train(const tawpipe::Transformer& model, const tawpipe::Schedule& schedule, int steps) {
+  // The program's own tensors: one for each run of weights that a rank keeps, as far as they lie one after another. The executor
+  // trains them in place; what is not lent it allocates.
+  std::vector<std::vector<double>> tensors;
+  std::vector<tawpipe::LentParameters> lent;
+  for (std::int32_t r = 0; r < schedule.ranks(); ++r) {
+    for (const auto& run : tawpipe::kept_parameters(schedule, tawpipe::Rank{r}, tawpipe::ContentKind::weights)) {
+      tensors.emplace_back(static_cast<std::size_t>(run.count()));
+      lent.push_back({.rank = tawpipe::Rank{r}, .parameters = run, .memory = std::as_writable_bytes(std::span{tensors.back()})});
+    }
+  }
   Executor executor{schedule,
                     [&] {
                       return tawpipe::layers::host::Llama<double>{model, schedule.workload().batch(), tawpipe::Recompute::none};
                     },
-                    tawpipe::layers::AdamWUpdate<double>{model, {}}};
+                    tawpipe::layers::AdamWUpdate<double>{model, {}},
+                    {.lent = lent}};
   const tawpipe::training::InitialWeights initial{model, 1};
   executor.for_each_rank([&](auto& rank) {
     rank.for_each_weight([&](tawpipe::ParameterRange range, std::span<double> numbers) { initial.fill(range, numbers); });
@@ -47,6 +59,9 @@ std::vector<double> train(const tawpipe::Transformer& model, const tawpipe::Sche
                                      });
     if (step % 10 == 0 || step == 1) std::printf("  step %2d  loss %.3f\n", step, result.loss());
   }
+  std::size_t trained = 0;
+  for (const auto& tensor : tensors) trained += tensor.size();
+  std::printf("  %zu weights in %zu tensors of this program\n", trained, tensors.size());
   return gradient;
 }
 

@@ -77,6 +77,25 @@ using VirtualRanks = cuda::VirtualExecutor<CudaDevice, Layer<T>, ObservedAdamW<T
 template <class T>
 using OneRank = cuda::NcclExecutor<CudaDevice, NcclCommunicator, Layer<T>, ObservedAdamW<T>>;
 
+template <class Parameters>
+class RankBy final : public CudaRank {
+ public:
+  explicit RankBy(Parameters& parameters) : parameters_{parameters} {}
+
+  Rank rank() const override { return parameters_.rank(); }
+  void set_weights(const std::function<void(const ParameterRange&, Dtype, std::span<std::byte>)>& fill) override {
+    parameters_.set_weights(fill);
+  }
+  void read_weights(const std::function<void(const ParameterRange&, Dtype, std::span<const std::byte>)>& visit) override {
+    parameters_.read_weights(visit);
+  }
+  void set_moments(const Moments& fill) override { parameters_.set_moments(fill); }
+  void read_moments(const SeenMoments& visit) override { parameters_.read_moments(visit); }
+
+ private:
+  Parameters& parameters_;
+};
+
 template <class T, class Executor>
 class RunBy final : public CudaRun {
  public:
@@ -96,55 +115,15 @@ class RunBy final : public CudaRun {
     }
     return std::nullopt;
   }
-  void set_weights(const Numbers& fill) override {
-    std::vector<float> numbers;
+  void for_each_rank(const std::function<void(CudaRank&)>& visit) override {
     executor_.for_each_rank([&](auto& rank) {
-      rank.set_weights([&](const ParameterRange& range, Dtype type, std::span<std::byte> bytes) {
-        numbers.resize(static_cast<std::size_t>(range.count()));
-        fill(range, numbers);
-        if (type == Dtype::f32) {
-          std::memcpy(bytes.data(), numbers.data(), bytes.size());
-        } else {
-          std::vector<T> rounded;
-          for (const float number : numbers) rounded.push_back(static_cast<T>(number));
-          std::memcpy(bytes.data(), rounded.data(), bytes.size());
-        }
-      });
-    });
-  }
-  void read_weights(const Numbers& visit) override {
-    std::vector<float> numbers;
-    std::vector<T> rounded;
-    executor_.for_each_rank([&](auto& rank) {
-      rank.read_weights([&](const ParameterRange& range, Dtype type, std::span<const std::byte> bytes) {
-        numbers.resize(static_cast<std::size_t>(range.count()));
-        rounded.resize(numbers.size());
-        if (type == Dtype::f32) {
-          std::memcpy(numbers.data(), bytes.data(), bytes.size());
-        } else {
-          std::memcpy(rounded.data(), bytes.data(), bytes.size());
-          std::transform(rounded.begin(), rounded.end(), numbers.begin(), [](T one) { return static_cast<float>(one); });
-        }
-        visit(range, numbers);
-      });
-    });
-  }
-  void set_moments(const Moments& fill) override {
-    executor_.for_each_rank([&](auto& rank) { rank.set_moments(fill); });
-  }
-  void read_moments(const Moments& visit) override {
-    executor_.for_each_rank([&](auto& rank) {
-      rank.read_moments([&](const ParameterRange& range, std::span<const float> first, std::span<const float> second) {
-        std::vector<float> a{first.begin(), first.end()};
-        std::vector<float> b{second.begin(), second.end()};
-        visit(range, a, b);
-      });
+      RankBy<std::remove_reference_t<decltype(rank)>> one{rank};
+      visit(one);
     });
   }
 
  private:
-  host::IterationResult iterate(const Fetch& fetch, const host::IterationArgs& args,
-                                const host::GradientObserver<float>& observe) override {
+  IterationResult iterate(const Fetch& fetch, const Iteration& args, const GradientObserver<float>& observe) override {
     if (observe && !observed_->device) {
       observed_->device.emplace(device_);
       const auto parameters = static_cast<std::size_t>(schedule().workload().model().parameters());
@@ -153,9 +132,9 @@ class RunBy final : public CudaRun {
     observed_->on = static_cast<bool>(observe);
     observed_->seen.clear();
     const cuda::NvtxRange named{concat("step ", args.step)};
-    host::IterationArgs own = args;
+    Iteration own = args;
     if (std::is_same_v<T, Half> && own.gradient_clip <= 0) own.gradient_clip = 1e30;  // the loss scale needs the norm
-    host::IterationResult result = executor_.run(Fetching{fetch}, own);
+    IterationResult result = executor_.run(Fetching{fetch}, own);
     for (const ParameterRange& range : observed_->seen) {
       std::vector<float> numbers(static_cast<std::size_t>(range.count()));
       cuda::check(cudaMemcpy(numbers.data(), observed_->gradients + range.begin * std::int64_t{sizeof(float)},

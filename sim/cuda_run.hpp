@@ -2,6 +2,7 @@
 // Not: runs on CPUs (execution.hpp).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -9,16 +10,29 @@
 
 #include "execution_model.hpp"
 #include "execution_request.hpp"
-#include "tawpipe/execute/host/executor.hpp"
+#include "tawpipe/execute/executor.hpp"
 
 namespace tawpipe::sim {
 
-/// Weights, moments and gradients are given and taken in float32, whatever is computed in.
+/// A rank of a run, an ExecutorRank.
+class CudaRank {
+ public:
+  using Moments = std::function<void(const ParameterRange&, std::span<float>, std::span<float>)>;
+  using SeenMoments = std::function<void(const ParameterRange&, std::span<const float>, std::span<const float>)>;
+
+  virtual ~CudaRank() = default;
+  virtual Rank rank() const = 0;
+  virtual void set_weights(const std::function<void(const ParameterRange&, Dtype, std::span<std::byte>)>& fill) = 0;
+  virtual void read_weights(const std::function<void(const ParameterRange&, Dtype, std::span<const std::byte>)>& visit) = 0;
+  virtual void set_moments(const Moments& fill) = 0;
+  virtual void read_moments(const SeenMoments& visit) = 0;
+};
+
+/// An Executor. Moments and gradients are given and taken in float32, whatever is computed in.
 class CudaRun {
  public:
+  using Number = float;
   using Fetch = std::function<void(std::int64_t, std::int32_t, std::span<std::int32_t>, std::span<std::int32_t>)>;
-  using Numbers = std::function<void(ParameterRange, std::span<float>)>;
-  using Moments = std::function<void(ParameterRange, std::span<float>, std::span<float>)>;
 
   virtual ~CudaRun() = default;
   virtual const Schedule& schedule() const = 0;
@@ -33,25 +47,19 @@ class CudaRun {
     std::int64_t free_after;     ///< bytes, after
   };
   virtual std::optional<GpuMemory> gpu_memory() const = 0;
-  /// Each run of weights of this process's ranks, copies among them: to be set, or as they are.
-  virtual void set_weights(const Numbers& fill) = 0;
-  virtual void read_weights(const Numbers& visit) = 0;
-  /// The same of the optimizer's first and second moments.
-  virtual void set_moments(const Moments& fill) = 0;
-  virtual void read_moments(const Moments& visit) = 0;
+  /// Shows each rank of this process.
+  virtual void for_each_rank(const std::function<void(CudaRank&)>& visit) = 0;
 
   /// @param observe  sees the gradients that this process's updates use
   template <MicrobatchTokens Source>
-  host::IterationResult run(const Source& source, const host::IterationArgs& args,
-                            const host::GradientObserver<float>& observe = {}) {
+  IterationResult run(const Source& source, const Iteration& args, const GradientObserver<float>& observe = {}) {
     return iterate([&](std::int64_t step, std::int32_t microbatch, std::span<std::int32_t> tokens,
                        std::span<std::int32_t> targets) { source.fetch(step, microbatch, tokens, targets); },
                    args, observe);
   }
 
  private:
-  virtual host::IterationResult iterate(const Fetch& fetch, const host::IterationArgs& args,
-                                        const host::GradientObserver<float>& observe) = 0;
+  virtual IterationResult iterate(const Fetch& fetch, const Iteration& args, const GradientObserver<float>& observe) = 0;
 };
 
 /// Calls `use` with a run on the GPU that the launcher gave this process. Where no launcher started it: with one for each GPU, at

@@ -23,6 +23,7 @@
 #include "tawpipe/execute/mpi/executor.hpp"
 #endif
 #include "tawpipe/core/parse_units.hpp"
+#include "tawpipe/execute/executor.hpp"
 #include "tawpipe/execute/host/paced.hpp"
 #include "tawpipe/layers/host/llama.hpp"
 #include "tawpipe/layers/parameter_update.hpp"
@@ -76,63 +77,6 @@ int with_executor(const ExecutionRequest& request, ExecutionModel model, Use&& u
       Optimizer{model.model, model.optimizer},
       {.chaos = {request.chaos_seed, request.chaos_microseconds}, .threads = threads}};
   return use(executor);
-}
-
-/// Each run of weights that this process's ranks hold, to be set by `fill(range, numbers)`.
-template <class Executor, class Fill>
-void set_weights(Executor& executor, Fill&& fill) {
-  if constexpr (std::is_same_v<Executor, CudaRun>) {
-    executor.set_weights(fill);
-  } else {
-    executor.for_each_rank([&](auto& rank) { rank.for_each_weight(fill); });
-  }
-}
-/// The same as they are.
-template <class Executor, class Visit>
-void read_weights(Executor& executor, Visit&& visit) {
-  if constexpr (std::is_same_v<Executor, CudaRun>) {
-    executor.read_weights(visit);
-  } else {
-    executor.for_each_rank([&](auto& rank) { rank.for_each_weight(visit); });
-  }
-}
-/// Each run of the optimizer's moments, to be set by `fill(range, first, second)`.
-template <class Executor, class Fill>
-void set_moments(Executor& executor, Fill&& fill) {
-  if constexpr (std::is_same_v<Executor, CudaRun>) {
-    executor.set_moments(fill);
-  } else {
-    executor.for_each_rank([&](auto& rank) { rank.for_each_state(fill); });
-  }
-}
-template <class Executor, class Visit>
-void read_moments(Executor& executor, Visit&& visit) {
-  if constexpr (std::is_same_v<Executor, CudaRun>) {
-    executor.read_moments(visit);
-  } else {
-    executor.for_each_rank([&](auto& rank) { rank.for_each_state(visit); });
-  }
-}
-
-/// Sets all weights of the executor's ranks from `all`, one number a parameter in the model's numbering.
-template <class T, class Executor>
-void load_weights(Executor& executor, std::span<const T> all) {
-  set_weights(executor, [&](ParameterRange range, std::span<T> numbers) {
-    std::copy_n(all.begin() + range.begin, range.count(), numbers.begin());
-  });
-}
-
-/// All weights, one number a parameter; right on the root.
-template <class T, class Executor>
-std::vector<T> collect_weights(Executor& executor) {
-  std::vector<T> all(static_cast<std::size_t>(executor.schedule().workload().model().parameters()));
-  std::vector<char> known(all.size(), 0);
-  read_weights(executor, [&](ParameterRange range, std::span<T> numbers) {
-    std::copy(numbers.begin(), numbers.end(), all.begin() + range.begin);
-    std::fill_n(known.begin() + range.begin, range.count(), char{1});
-  });
-  executor.gather(all, known);
-  return all;
 }
 
 }  // namespace tawpipe::sim

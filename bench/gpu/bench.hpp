@@ -100,7 +100,7 @@ class Run {
     });
   }
   Executor& executor() { return executor_; }
-  tawpipe::host::IterationResult step() { return executor_.run(tokens_, {.step = ++step_, .learning_rate = 1e-4}); }
+  tawpipe::IterationResult step() { return executor_.run(tokens_, {.step = ++step_, .learning_rate = 1e-4}); }
   /// Seconds of the quickest of `times` iterations by the host's clock, after one to warm up (by graph: two).
   double quickest(int times) {
     for (int i = 0; i < 2; ++i) step();

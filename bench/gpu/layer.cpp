@@ -36,7 +36,7 @@ Times measure(const Shape& shape, int divisor) {
   gpu::Run run{schedule, {}};
   Times times;
   for (int i = 0; i < 2 + part(10); ++i) {
-    const host::IterationResult result = run.step();
+    const IterationResult result = run.step();
     if (i < 2) continue;
     for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
       const Task& task = schedule.tasks()[t];

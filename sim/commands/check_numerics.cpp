@@ -25,7 +25,7 @@ using training::ReferenceRun;
 /// Losses of all steps and one evaluation after them, the first gradient, parameters after the first and the last step.
 template <class T, class Executor>
 std::vector<NumericsCheck> compare(Executor& executor, const ReferenceRun& reference) {
-  load_weights<T>(executor, reference.initial<T>());
+  load_weights(executor, std::span<const T>{reference.initial<T>()});
   std::vector<T> gradient(static_cast<std::size_t>(reference.model().parameters()));
   std::vector<char> known(gradient.size(), 0);
   std::mutex mutex;
@@ -37,14 +37,14 @@ std::vector<NumericsCheck> compare(Executor& executor, const ReferenceRun& refer
   std::vector<std::vector<double>> losses;
   std::vector<NumericsCheck> checks;
   for (int step = 0; step <= reference.steps; ++step) {
-    const host::IterationArgs args{.step = step + 1, .learning_rate = reference.learning_rate};
-    losses.push_back(executor.run(reference, args, step == 0 ? host::GradientObserver<T>{observe} : nullptr).losses);
+    const Iteration args{.step = step + 1, .learning_rate = reference.learning_rate};
+    losses.push_back(executor.run(reference, args, step == 0 ? GradientObserver<T>{observe} : nullptr).losses);
     if (step != 0 && step + 1 != reference.steps) continue;
     if (step == 0) {
       executor.gather(gradient, known);
       if (executor.is_root()) reference.check_parameters<T>("grad0", gradient, checks);
     }
-    const std::vector<T> weights = collect_weights<T>(executor);
+    const std::vector<T> weights = collect_weights(executor);
     if (executor.is_root()) reference.check_parameters<T>(concat("step", step + 1), weights, checks);
   }
   if (!executor.is_root()) return {};

@@ -170,11 +170,11 @@ struct Values {
 /// All of the run's numbers; right on the root.
 template <class T, class Executor>
 Values<T> collect(Executor& executor) {
-  Values<T> values{collect_weights<T>(executor), {}, {}};
+  Values<T> values{collect_weights(executor), {}, {}};
   values.first.resize(values.weights.size());
   values.second.resize(values.weights.size());
   std::vector<char> known(values.weights.size(), 0);
-  read_moments(executor, [&](ParameterRange range, std::span<T> first, std::span<T> second) {
+  read_moments(executor, [&](ParameterRange range, std::span<const T> first, std::span<const T> second) {
     std::copy(first.begin(), first.end(), values.first.begin() + range.begin);
     std::copy(second.begin(), second.end(), values.second.begin() + range.begin);
     std::fill_n(known.begin() + range.begin, range.count(), char{1});
@@ -285,7 +285,7 @@ int train(Executor& executor, const TrainRequest& request, const Run& run) {
                           format_count(run.model.batch.global_batch * run.model.batch.sequence)));
   nlohmann::ordered_json losses = nlohmann::ordered_json::array();
   nlohmann::ordered_json step_seconds = nlohmann::ordered_json::array();
-  host::IterationResult last;
+  IterationResult last;
   const auto begin = Clock::now();
   const std::int64_t first = run.state.step + 1;
   double elapsed = 0;
@@ -305,7 +305,7 @@ int train(Executor& executor, const TrainRequest& request, const Run& run) {
     if (!request.save.empty() && due) save<T>(executor, request, run, step);
   }
   if (!request.save_huggingface.empty()) {
-    const std::vector<T> weights = collect_weights<T>(executor);
+    const std::vector<T> weights = collect_weights(executor);
     if (executor.is_root()) {
       const auto format = run.state.dtype == Dtype::f64 ? training::NumberFormat::f64 : training::NumberFormat::f32;
       training::write_huggingface(request.save_huggingface, run.model.model, run.constants, format,
@@ -343,7 +343,7 @@ int train(Executor& executor, const TrainRequest& request, const Run& run) {
     nlohmann::ordered_json sent = nlohmann::ordered_json::array();
     for (const SentBytes& bytes : last.sent) sent.push_back(bytes.total());
     json["rank_sent_bytes"] = std::move(sent);
-    if constexpr (std::is_same_v<Executor, CudaRun>) {
+    if constexpr (requires { executor.gpu_memory(); }) {
       if (const auto memory = executor.gpu_memory()) {
         json["gpu_memory"] = {{"allocated_bytes", memory->allocated},
                               {"communicators", memory->communicators},

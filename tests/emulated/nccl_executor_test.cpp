@@ -48,7 +48,7 @@ TEST_CASE("ranks with communicators send what the simulator says") {
   const Workload work = toy_work_f32(toy_model(12, false), 12);
   const Cluster cluster = nodes_of({2, 2});
   for_each_schedule(work, {{2, 2}}, [&](const Schedule& schedule) {
-    std::vector<host::IterationResult> results;
+    std::vector<IterationResult> results;
     train_f32_by_ranks(schedule, 1, {.seed = 5}, {}, 0, &results);
     const Traffic predicted = traffic(schedule, cluster);
     for (std::size_t r = 0; r < 4; ++r) CHECK(results[0].sent[r].total() == predicted.rank_sent_bytes[r]);
@@ -63,7 +63,7 @@ TEST_CASE("ranks as threads gather the timeline and values of all") {
   const Workload work = toy_work_f32(toy_model(6, true), 6);
   const Schedule schedule = build_schedule("tawpipe", {.workload = work, .nodes = DeviceGroups{{2, 1}}, .options = {}});
   ToyRanks ranks{schedule, {.seed = 3, .threads = true}, {}};
-  std::vector<host::IterationResult> results(3);
+  std::vector<IterationResult> results(3);
   std::vector<std::vector<float>> values(3, std::vector<float>(400000, -1));
   {
     std::vector<std::jthread> threads;

@@ -59,7 +59,7 @@ ToyBits train_f32_by_rank_threads(const Schedule& schedule, int steps, std::uint
   for (int rank = 0; rank < schedule.ranks(); ++rank) worlds.emplace_back(machine, family, rank, schedule.ranks());
   // Executors outlive the threads: work of a rank that has failed is still in the emulation, which any thread runs.
   std::vector<std::unique_ptr<ToyNcclExecutor>> executors(ranks);
-  std::vector<host::IterationResult> last(ranks);
+  std::vector<IterationResult> last(ranks);
   std::mutex mutex;
   try {
     threads.run([&](int rank) {

@@ -53,7 +53,7 @@ TEST_CASE("virtual ranks send what the simulator says, and their timeline keeps 
   const Workload work = toy_work_f32(toy_model(12, false), 12);
   const Cluster cluster = nodes_of({2, 2});
   for_each_schedule(work, {{2, 2}}, [&](const Schedule& schedule) {
-    std::vector<host::IterationResult> results;
+    std::vector<IterationResult> results;
     train_f32_by_virtual_ranks(schedule, 2, {.seed = 5}, {.graph = true}, 0, &results);
     const Traffic predicted = traffic(schedule, cluster);
     for (std::size_t r = 0; r < 4; ++r) CHECK(results[0].sent[r].total() == predicted.rank_sent_bytes[r]);

@@ -37,7 +37,7 @@ ToyOutcome train_by_mpi(const Schedule& schedule, const mpi::MpiOptions& options
     const auto observe = [&](ParameterRange range, std::span<const double> gradients) {
       std::copy(gradients.begin(), gradients.end(), outcome.gradient.begin() + range.begin);
     };
-    const host::IterationArgs args{.step = step, .learning_rate = 0.05, .gradient_clip = clip};
+    const Iteration args{.step = step, .learning_rate = 0.05, .gradient_clip = clip};
     outcome.results.push_back(executor.run(ToyTokens{model.token_ids}, args, observe));
   }
   executor.state().for_each_weight([&](ParameterRange range, std::span<double> numbers) {

@@ -46,14 +46,14 @@ std::vector<NumericsCheck> train(const ReferenceRun& reference, const std::strin
     });
   });
   std::mutex mutex;
-  const host::GradientObserver<T> observe = [&](ParameterRange range, std::span<const T> numbers) {
+  const GradientObserver<T> observe = [&](ParameterRange range, std::span<const T> numbers) {
     const std::lock_guard lock{mutex};
     std::copy(numbers.begin(), numbers.end(), values.begin() + range.begin);
   };
   std::vector<std::vector<double>> losses;
   std::vector<NumericsCheck> checks;
   for (int step = 1; step <= reference.steps + 1; ++step) {
-    const host::IterationArgs args{.step = step, .learning_rate = reference.learning_rate};
+    const Iteration args{.step = step, .learning_rate = reference.learning_rate};
     losses.push_back(executor.run(reference, args, step == 1 ? observe : nullptr).losses);
     if (step == 1) reference.check_parameters<T>("grad0", values, checks);
     if (step != 1 && step != reference.steps) continue;

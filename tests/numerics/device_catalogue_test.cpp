@@ -49,7 +49,7 @@ void check_training(const ReferenceRun& reference, std::vector<float>& values, S
   std::vector<std::vector<double>> losses;
   std::vector<NumericsCheck> checks;
   for (int number = 1; number <= reference.steps + 1; ++number) {
-    losses.push_back(step(host::IterationArgs{.step = number, .learning_rate = reference.learning_rate}));
+    losses.push_back(step(Iteration{.step = number, .learning_rate = reference.learning_rate}));
     if (number == 1) reference.check_parameters<float>("grad0", values, checks);
     if (number != 1 && number != reference.steps) continue;
     std::vector<float> weights(values.size());
@@ -102,7 +102,7 @@ void check_virtual(const ReferenceRun& reference, const Schedule& schedule, std:
       schedule, EmulatedDevice{setting.machine, 0}, [&] { return setting.layer(); }, setting.update(), {.graph = graph}};
   check_training(
       reference, setting.values,
-      [&](const host::IterationArgs& args) {
+      [&](const Iteration& args) {
         auto losses = executor.run(reference, args).losses;
         setting.observes = false;
         return losses;
@@ -121,7 +121,7 @@ void check_ranks(const ReferenceRun& reference, const Schedule& schedule, std::u
   }
   check_training(
       reference, setting.values,
-      [&](const host::IterationArgs& args) {
+      [&](const Iteration& args) {
         for (OneRank& executor : executors) executor.start(reference, args);
         std::vector<double> losses;
         for (OneRank& executor : executors) losses = executor.finish().losses;

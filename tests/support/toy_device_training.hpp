@@ -48,7 +48,7 @@ struct ToyBits {
 
 inline float toy_weight(std::int64_t parameter) { return static_cast<float>(std::sin(0.7 * static_cast<double>(parameter))); }
 
-inline tawpipe::host::IterationArgs toy_step(int step, double clip) {
+inline tawpipe::Iteration toy_step(int step, double clip) {
   return {.step = step, .learning_rate = 0.05 / step, .gradient_clip = clip};
 }
 
@@ -107,7 +107,7 @@ void read_toy_weights_f32(Executor& executor, std::vector<float>& weights) {
 /// By virtual ranks on one emulated device. @param results  if not null, gets each step's
 inline ToyBits train_f32_by_virtual_ranks(const tawpipe::Schedule& schedule, int steps, const EmulatedOrder& order = {},
                                           const tawpipe::cuda::ExecutorOptions& options = {}, double clip = 0,
-                                          std::vector<tawpipe::host::IterationResult>* results = nullptr) {
+                                          std::vector<tawpipe::IterationResult>* results = nullptr) {
   const tawpipe::LayerStack& model = schedule.workload().model();
   EmulatedMachine machine{order};
   ToyBits bits;
@@ -170,12 +170,12 @@ class ToyRanks {
 /// By ranks with a device each. @param results  if not null, gets each step's of rank 0
 inline ToyBits train_f32_by_ranks(const tawpipe::Schedule& schedule, int steps, const EmulatedOrder& order = {},
                                   const tawpipe::cuda::ExecutorOptions& options = {}, double clip = 0,
-                                  std::vector<tawpipe::host::IterationResult>* results = nullptr) {
+                                  std::vector<tawpipe::IterationResult>* results = nullptr) {
   ToyRanks ranks{schedule, order, options};
   const int allocations = ranks.machine.allocations;
   for (int step = 1; step <= steps; ++step) {
     for (auto& executor : ranks.executors) executor.start(ToyTokens{schedule.workload().model().token_ids}, toy_step(step, clip));
-    std::vector<tawpipe::host::IterationResult> all;
+    std::vector<tawpipe::IterationResult> all;
     for (auto& executor : ranks.executors) all.push_back(executor.finish());
     for (const auto& one : all) {
       if (one.losses != all[0].losses || one.gradient_norm != all[0].gradient_norm) throw tawpipe::DeviceError("ranks differ");

@@ -53,7 +53,7 @@ struct ToyOutcome {
   std::vector<double> gradient;  ///< [parameter] of the last step; NaN where no update saw one
   std::vector<double> weights;   ///< [parameter] at the end
   double copies_differ = 0;      ///< the most by which two copies of a weight differ
-  std::vector<tawpipe::host::IterationResult> results;
+  std::vector<tawpipe::IterationResult> results;
 };
 
 inline ToyOutcome train_by_threads(const tawpipe::Schedule& schedule, int steps, const tawpipe::host::HostOptions& options = {},
@@ -70,7 +70,7 @@ inline ToyOutcome train_by_threads(const tawpipe::Schedule& schedule, int steps,
     std::copy(gradients.begin(), gradients.end(), outcome.gradient.begin() + range.begin);
   };
   for (int step = 1; step <= steps; ++step) {
-    const tawpipe::host::IterationArgs args{.step = step, .learning_rate = 0.05, .gradient_clip = clip};
+    const tawpipe::Iteration args{.step = step, .learning_rate = 0.05, .gradient_clip = clip};
     outcome.results.push_back(executor.run(ToyTokens{model.token_ids}, args, observe));
     outcome.losses.push_back(outcome.results.back().loss());
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "tawpipe/core/units.hpp"
@@ -86,14 +87,15 @@ namespace detail {
 /// Places one rank's buffers.
 class BufferPlanner {
  public:
-  BufferPlanner(const Schedule& schedule, const Program& program, Rank rank, std::int64_t alignment, const Timeline* timeline)
+  BufferPlanner(const Schedule& schedule, const Program& program, Rank rank, std::int64_t alignment, const Timeline* timeline,
+                std::span<std::byte* const> lent)
       : schedule_{schedule}, rank_{rank}, alignment_{alignment}, timeline_{timeline}, known_{schedule, program} {
     const auto buffers = schedule.buffers();
     persistent_.assign(buffers.size(), -1);
     for (std::size_t b = 0; b < buffers.size(); ++b) {
       if (buffers[b].rank != rank || !buffers[b].persistent) continue;
       persistent_[b] = base_;
-      base_ += aligned(buffers[b].bytes);
+      if (lent.empty() || lent[b] == nullptr) base_ += aligned(buffers[b].bytes);
     }
     find_lives(program);
   }
@@ -225,10 +227,11 @@ class BufferPlanner {
 /// @param alignment  of each buffer, a power of two
 /// @param timeline   expected of the schedule; may be null. Tasks by their start in it, then by id, are then an order in which
 ///                   they can be issued; by id alone no longer.
+/// @param lent       [buffer] not null: it lies elsewhere and takes no memory (ParameterStore::lent); may be empty
 /// Complexity: O(buffers^2).
 inline BufferPlan plan_buffers(const Schedule& schedule, Program& program, Rank rank, std::int64_t alignment = 64,
-                               const Timeline* timeline = nullptr) {
-  BufferPlan plan = detail::BufferPlanner{schedule, program, rank, alignment, timeline}.plan();
+                               const Timeline* timeline = nullptr, std::span<std::byte* const> lent = {}) {
+  BufferPlan plan = detail::BufferPlanner{schedule, program, rank, alignment, timeline, lent}.plan();
   program.add(plan.waits);
   return plan;
 }

@@ -28,12 +28,9 @@
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/execute/detail/clock.hpp"
 #include "tawpipe/execute/detail/socket.hpp"
+#include "tawpipe/execute/iteration.hpp"
 
 namespace tawpipe::inline v0 {
-
-/// What a program does once its run has failed: told why, in one line, at most once, by a thread that the library owns. Returns
-/// soon and throws nothing. The program should then end: its other threads may wait for ever, in MPI, in NCCL, in a driver.
-using FailureCallback = std::function<void(const std::string& why)>;
 
 /// How long the watch waits, and who is told.
 struct WatchOptions {

@@ -40,7 +40,8 @@ struct ExecutorOptions {
   /// Of the schedule: memory is laid out for it (plan_buffers) and tasks are issued in its order; the same on all ranks. Null:
   /// for any timing, in the order of their ids.
   const Timeline* expected = nullptr;
-  double time_limit = 0;  ///< seconds that an iteration may take before DeviceError; 0: any
+  std::span<const LentParameters> lent{};  ///< device memory; of other ranks, too; read by the constructor alone
+  double time_limit = 0;                   ///< seconds that an iteration may take before DeviceError; 0: any
 
   // ---- of NcclExecutor alone
 

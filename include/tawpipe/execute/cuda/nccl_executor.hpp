@@ -23,7 +23,7 @@
 #include "tawpipe/execute/cuda/rank_steps.hpp"
 #include "tawpipe/execute/cuda/rank_work.hpp"
 #include "tawpipe/execute/detail/dataflow_builder.hpp"
-#include "tawpipe/execute/host/executor.hpp"
+#include "tawpipe/execute/iteration.hpp"
 #include "tawpipe/execute/sent_bytes.hpp"
 
 namespace tawpipe::inline v0::cuda {
@@ -61,8 +61,12 @@ class NcclExecutor {
         options_{options},
         window_{(device_.use(), device_)},
         clock_{device_, schedule.tasks().size(), [&](TaskId task) { return options.timeline && takes_part(task); }},
-        memory_{schedule,      flow_, plan_buffers(schedule, program_, rank_, RankMemory::alignment, options.expected),
-                program_,      rank_, staging_bytes(schedule, flow_, program_, rank_),
+        memory_{schedule,
+                flow_,
+                {schedule, flow_, rank_, options.lent},
+                program_,
+                options.expected,
+                staging_bytes(schedule, flow_, program_, rank_),
                 exchange_bytes},
         layer_{make_layer()},
         optimizer_{std::move(optimizer)},
@@ -85,6 +89,8 @@ class NcclExecutor {
   }
   NcclExecutor(const NcclExecutor&) = delete;
   NcclExecutor& operator=(const NcclExecutor&) = delete;
+
+  using Number = float;  ///< of what gather() brings together, and of moments
 
   const Schedule& schedule() const { return schedule_; }
   const Dataflow& dataflow() const { return flow_; }
@@ -120,16 +126,16 @@ class NcclExecutor {
   /// limit passes. ExecutorOptions::failed is told then, and all communicators are aborted: the program should end. What does not
   /// end by that within ExecutorOptions::abort_limit is left as it is, its memory and threads with it.
   template <MicrobatchTokens Source>
-  host::IterationResult run(const Source& source, const host::IterationArgs& args) {
+  IterationResult run(const Source& source, const Iteration& args) {
     start(source, args);
-    host::IterationResult result = finish();
+    IterationResult result = finish();
     if (options_.timeline) result.timeline = gather_timeline(result.timeline);
     return result;
   }
 
   /// The first half of `run`: puts the iteration into the streams. Blocks only where communicators connect.
   template <MicrobatchTokens Source>
-  void start(const Source& source, const host::IterationArgs& args) {
+  void start(const Source& source, const Iteration& args) {
     check_clipping(schedule_, args.gradient_clip);
     guarded([&] {
       device_.use();
@@ -150,8 +156,8 @@ class NcclExecutor {
     });
   }
   /// The second half: waits for the end and tells what came of it. The timeline has this rank's tasks alone.
-  host::IterationResult finish() {
-    host::IterationResult result;
+  IterationResult finish() {
+    IterationResult result;
     guarded([&] {
       device_.use();
       await_end();

@@ -14,7 +14,8 @@
 #include "tawpipe/execute/buffer_plan.hpp"
 #include "tawpipe/execute/cuda/number_types.hpp"
 #include "tawpipe/execute/dataflow.hpp"
-#include "tawpipe/execute/host/rank_state.hpp"
+#include "tawpipe/execute/iteration.hpp"
+#include "tawpipe/execute/parameter_store.hpp"
 #include "tawpipe/execute/program.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 
@@ -29,25 +30,23 @@ class RankMemory {
  public:
   static constexpr std::int64_t alignment = 256;  ///< of every buffer
 
-  /// @param plan      of the rank, aligned to `alignment`
+  /// @param program   of the rank, which gets the waits that its buffers' places need. @param expected  as plan_buffers() takes
+  /// it
   /// @param staging   [lane] bytes
   /// @param exchange  bytes through which ranks tell each other what they know
   /// @throws InputError  as number_types
-  RankMemory(const Schedule& schedule, const Dataflow& flow, BufferPlan plan, const Program& program, Rank rank,
+  RankMemory(const Schedule& schedule, const Dataflow& flow, ParameterStore store, Program& program, const Timeline* expected,
              std::span<const std::int64_t> staging, std::int64_t exchange = 0)
-      : schedule_{&schedule},
-        flow_{&flow},
-        rank_{rank},
-        types_{number_types(schedule.workload())},
-        plan_{std::move(plan)},
-        end_{plan_.bytes.value()} {
+      : schedule_{&schedule}, flow_{&flow}, types_{number_types(schedule.workload())}, store_{std::move(store)} {
+    store_.place(plan_buffers(schedule, program, rank(), alignment, expected, store_.lent()), nullptr);
+    end_ = store_.plan().bytes.value();
     std::int64_t workspace = 0;
     for (const StageWork& stage : schedule.stages()) {
       workspace = std::max({workspace, stage.forward_workspace.value(), stage.backward_workspace.value()});
     }
-    const BufferId given = flow.workspace[index(rank)];
+    const BufferId given = flow.workspace[index(rank())];
     const bool own = given == none<BufferId> || schedule.buffer(given).bytes.value() < workspace;
-    workspace_ = own ? take(workspace) : Region{offset_of(given), schedule.buffer(given).bytes.value()};
+    workspace_ = own ? take(workspace) : Region{store_.plan().offset[index(given)], schedule.buffer(given).bytes.value()};
     std::int64_t twin = 0;
     for (int lane = 0; lane < program.lanes(); ++lane) {
       for (const Launch& launch : program.lane(lane)) count_input(launch.task, twin);
@@ -63,22 +62,23 @@ class RankMemory {
     exchange_ = take(exchange);
   }
 
-  Rank rank() const { return rank_; }
+  Rank rank() const { return store_.rank(); }
   const NumberTypes& types() const { return types_; }
   /// Of the whole part, a multiple of the alignment.
   std::int64_t bytes() const { return end_; }
   /// @pre memory of bytes(), aligned. Before it all addresses count from null.
-  void place(std::byte* begin) { begin_ = begin; }
+  void place(std::byte* begin) {
+    begin_ = begin;
+    store_.place(begin);
+  }
   std::byte* begin() const { return begin_; }
 
-  std::byte* at(Place place, Dtype type) const { return begin_ + offset_of(place.buffer) + place.offset * size_bytes(type); }
-  std::span<std::byte> memory(BufferId buffer) const {
-    return {begin_ + offset_of(buffer), static_cast<std::size_t>(schedule_->buffer(buffer).bytes.value())};
-  }
-  /// An activation that goes from stage to stage, or its gradient.
-  std::span<std::byte> boundary(BufferId buffer) const {
-    return memory(buffer).first(static_cast<std::size_t>(schedule_->stage(StageId{0}).boundary.value()));
-  }
+  std::byte* at(Place place, Dtype type) const { return store_.at(place.buffer) + place.offset * size_bytes(type); }
+  std::byte* weight_at(Place place) const { return at(place, types_.weight); }
+  std::byte* gradient_at(Place place) const { return at(place, types_.gradient); }
+  std::int64_t gradient_bytes() const { return size_bytes(types_.gradient); }
+  std::span<std::byte> memory(BufferId buffer) const { return store_.memory(buffer); }
+  std::span<std::byte> boundary(BufferId buffer) const { return store_.boundary(buffer); }
   std::span<std::byte> workspace() const { return span(workspace_); }
   std::byte* twin_sum() const { return begin_ + twin_sum_.begin; }
   std::byte* staging(int lane) const { return begin_ + staging_[static_cast<std::size_t>(lane)].begin; }
@@ -91,6 +91,7 @@ class RankMemory {
   std::span<const std::int32_t> targets(std::int32_t microbatch) const { return ids(target_slot_, microbatch); }
   /// What is downloaded after it, as one run: the losses, then the square of the gradient's norm.
   std::span<std::byte> output() const { return span(output_); }
+  double* loss(std::int32_t microbatch) const { return losses() + microbatch; }
   double* losses() const { return reinterpret_cast<double*>(begin_ + output_.begin); }
   float* square() const { return reinterpret_cast<float*>(begin_ + output_.begin + output_.bytes - alignment); }
   float* gradient_scale() const { return reinterpret_cast<float*>(begin_ + scale_.begin); }
@@ -103,7 +104,7 @@ class RankMemory {
   /// Writes what `input` shall hold into memory of the same size on the host.
   /// @throws InputError  naming a token or target that is not in the vocabulary.
   template <MicrobatchTokens Source>
-  void fill_input(const Source& source, const host::IterationArgs& args, std::byte* host) const {
+  void fill_input(const Source& source, const Iteration& args, std::byte* host) const {
     const StepScalars scalars{.learning_rate = args.learning_rate, .gradient_clip = args.gradient_clip, .step = args.step};
     std::memcpy(host, &scalars, sizeof scalars);
     const auto count = static_cast<std::size_t>(schedule_->workload().batch().tokens());
@@ -131,32 +132,19 @@ class RankMemory {
   /// Calls `visit(buffer)` for each of the rank's buffers that are kept between iterations.
   template <class Visit>
   void for_each_persistent(BufferKind kind, Visit&& visit) const {
-    for (std::size_t b = 0; b < schedule_->buffers().size(); ++b) {
-      const Buffer& buffer = schedule_->buffers()[b];
-      if (buffer.persistent && buffer.kind() == kind && buffer.rank == rank_) visit(id<BufferId>(b));
-    }
+    store_.for_each_persistent(kind, visit);
   }
   /// Calls `visit(range, address)` for every run of weights that the rank keeps between iterations, copies among them.
   template <class Visit>
   void for_each_weight(Visit&& visit) const {
-    for_each_persistent(BufferKind::weights, [&](BufferId buffer) {
-      std::int64_t offset = 0;
-      for (const ParameterRange& range : flow_->content(buffer).ranges()) {
-        visit(range, at({buffer, offset}, types_.weight));
-        offset += range.count();
-      }
-    });
+    store_.for_each_run(BufferKind::weights,
+                        [&](const ParameterRange& range, Place place, std::int64_t) { visit(range, weight_at(place)); });
   }
   /// Calls `visit(range, states)` for every run of optimizer states of the rank; each state is f32.
   template <class Visit>
   void for_each_state(Visit&& visit) const {
-    for_each_persistent(BufferKind::optimizer, [&](BufferId buffer) {
-      const PackedParameters& content = flow_->content(buffer);
-      std::int64_t offset = 0;
-      for (const ParameterRange& range : content.ranges()) {
-        visit(range, states({buffer, offset}, content.count()));
-        offset += range.count();
-      }
+    store_.for_each_run(BufferKind::optimizer, [&](const ParameterRange& range, Place place, std::int64_t whole) {
+      visit(range, states(place, whole));
     });
   }
 
@@ -185,7 +173,6 @@ class RankMemory {
     end_ += aligned(bytes);
     return region;
   }
-  std::int64_t offset_of(BufferId buffer) const { return plan_.offset[index(buffer)]; }
   std::span<std::byte> span(const Region& region) const {
     return {begin_ + region.begin, static_cast<std::size_t>(region.bytes)};
   }
@@ -226,10 +213,9 @@ class RankMemory {
 
   const Schedule* schedule_;
   const Dataflow* flow_;
-  Rank rank_;
   NumberTypes types_;
-  BufferPlan plan_;
-  std::int64_t end_;
+  ParameterStore store_;
+  std::int64_t end_ = 0;
   std::byte* begin_ = nullptr;
   Region workspace_;
   Region twin_sum_;

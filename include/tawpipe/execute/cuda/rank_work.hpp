@@ -2,13 +2,13 @@
 // Not: messages (message.hpp) nor when and on which stream it runs (virtual_executor.hpp, nccl_executor.hpp).
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
 #include "tawpipe/backend/device_compute.hpp"
+#include "tawpipe/execute/compute_call.hpp"
 #include "tawpipe/execute/cuda/device_api.hpp"
 #include "tawpipe/execute/cuda/rank_memory.hpp"
 #include "tawpipe/execute/dataflow.hpp"
@@ -35,7 +35,7 @@ class RankWork {
           updates_.push_back(update_calls(flow.update(launch.task)));
         } else {
           call_[index(launch.task)] = static_cast<std::int32_t>(computes_.size());
-          computes_.push_back(compute_call(schedule, task, flow.compute(launch.task)));
+          computes_.push_back(compute_call(schedule, launch.task, flow.compute(launch.task), memory));
         }
       }
     }
@@ -56,11 +56,7 @@ class RankWork {
   void compute(TaskId id, Device& device, Layer& layer, typename Device::Stream stream) const {
     const ComputeCall& call = computes_[at(id)];
     for (const std::span<std::byte> cleared : call.cleared) device.clear(cleared.data(), cleared.size(), stream);
-    const Passes passes = traits(call.op).passes;
-    if (passes.forward) return layer.forward(call.forward);
-    if (!passes.backward_weight) return layer.backward_input(call.backward);
-    if (!passes.backward_input) return layer.backward_weight(call.backward);
-    layer.backward(call.backward);
+    call.run(layer);
   }
 
   /// The optimizer's step on what the task updates. @param clip  the gradient's norm is limited
@@ -98,12 +94,6 @@ class RankWork {
     std::byte* twin = nullptr;
     std::int64_t count = 0;
   };
-  struct ComputeCall {
-    Op op = Op::forward;
-    ForwardArgs forward;
-    BackwardArgs backward;
-    std::vector<std::span<std::byte>> cleared;
-  };
   struct UpdateCall {
     DeviceUpdateArgs args;
     Gradient gradient;
@@ -124,54 +114,6 @@ class RankWork {
     device.copy(memory_->twin_sum(), gradient.at, size, stream);
     device.add(memory_->twin_sum(), gradient.twin, gradient.count, type, stream);
     return {memory_->twin_sum(), size};
-  }
-
-  template <class Byte>
-  StageParameters<Byte> places(const std::array<Place, stage_parts>& parts, Dtype type) const {
-    const auto pointer = [&](StagePart part) -> Byte* {
-      const Place& place = parts[static_cast<std::size_t>(part)];
-      return place ? memory_->at(place, type) : nullptr;
-    };
-    return {pointer(StagePart::layers), pointer(StagePart::embedding), pointer(StagePart::final_norm),
-            pointer(StagePart::output)};
-  }
-
-  ComputeCall compute_call(const Schedule& schedule, const Task& task, const ComputeFlow& flow) const {
-    const StageWork& stage = schedule.stage(task.stage);
-    const NumberTypes& types = memory_->types();
-    ComputeCall call;
-    call.op = task.op;
-    if (task.op == Op::forward) {
-      ForwardArgs& args = call.forward;
-      args.stage = &stage;
-      args.microbatch = task.microbatch;
-      args.weights = places<const std::byte>(flow.weights, types.weight);
-      if (!stage.embedding) args.input = memory_->boundary(flow.input);
-      if (!stage.head) args.output = memory_->boundary(flow.output);
-      args.saved = memory_->memory(flow.saved);
-      args.workspace = memory_->workspace();
-      args.tokens = memory_->tokens(task.microbatch);
-      args.targets = memory_->targets(task.microbatch);
-      args.loss = memory_->losses() + task.microbatch;
-      return call;
-    }
-    for (const Run& run : flow.cleared) {
-      call.cleared.push_back({memory_->at(run.place, types.gradient), bytes(run.count, types.gradient)});
-    }
-    BackwardArgs& args = call.backward;
-    args.stage = &stage;
-    args.microbatch = task.microbatch;
-    args.weights = places<const std::byte>(flow.weights, types.weight);
-    args.gradients = places<std::byte>(flow.gradients, types.gradient);
-    if (!stage.head && flow.input != none<BufferId>) args.output_gradient = memory_->boundary(flow.input);
-    if (!stage.embedding && flow.output != none<BufferId>) args.input_gradient = memory_->boundary(flow.output);
-    args.saved = memory_->memory(flow.saved);
-    if (flow.stash != none<BufferId>) args.stash = memory_->memory(flow.stash);
-    args.workspace = memory_->workspace();
-    args.tokens = memory_->tokens(task.microbatch);
-    args.targets = memory_->targets(task.microbatch);
-    args.scale = 1.0 / static_cast<double>(schedule.workload().microbatches());
-    return call;
   }
 
   std::vector<UpdateCall> update_calls(std::span<const UpdatePiece> pieces) const {

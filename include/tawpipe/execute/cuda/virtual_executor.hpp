@@ -19,7 +19,7 @@
 #include "tawpipe/execute/cuda/rank_memory.hpp"
 #include "tawpipe/execute/cuda/rank_work.hpp"
 #include "tawpipe/execute/detail/dataflow_builder.hpp"
-#include "tawpipe/execute/host/executor.hpp"
+#include "tawpipe/execute/iteration.hpp"
 #include "tawpipe/execute/sent_bytes.hpp"
 
 namespace tawpipe::inline v0::cuda {
@@ -62,6 +62,8 @@ class VirtualExecutor {
   VirtualExecutor(const VirtualExecutor&) = delete;
   VirtualExecutor& operator=(const VirtualExecutor&) = delete;
 
+  using Number = float;  ///< of what gather() brings together, and of moments
+
   const Schedule& schedule() const { return schedule_; }
   const Dataflow& dataflow() const { return flow_; }
   const NumberTypes& types() const { return memory_.front().types(); }
@@ -89,14 +91,14 @@ class VirtualExecutor {
   /// @throws InputError  naming a token that is not in the vocabulary. DeviceError  if the device fails or the time limit passes;
   /// the executor can then not be used again.
   template <MicrobatchTokens Source>
-  host::IterationResult run(const Source& source, const host::IterationArgs& args) {
+  IterationResult run(const Source& source, const Iteration& args) {
     start(source, args);
     return finish();
   }
 
   /// The first half of `run`: puts the iteration into the streams. Waits for nothing.
   template <MicrobatchTokens Source>
-  void start(const Source& source, const host::IterationArgs& args) {
+  void start(const Source& source, const Iteration& args) {
     check_clipping(schedule_, args.gradient_clip);
     device_.use();
     clip_ = args.gradient_clip > 0;
@@ -119,10 +121,10 @@ class VirtualExecutor {
     device_.record(ended_, origin());
   }
   /// The second half: waits for the end and tells what came of it.
-  host::IterationResult finish() {
+  IterationResult finish() {
     device_.use();
     if (!await(device_, ended_, options_.time_limit, [] {})) throw DeviceError(late());
-    host::IterationResult result;
+    IterationResult result;
     result.losses.assign(static_cast<std::size_t>(schedule_.workload().microbatches()), 0.0);
     for (std::size_t r = 0; r < memory_.size(); ++r) {
       const double square = memory_[r].read_output(host_output_[r], result.losses);
@@ -215,8 +217,8 @@ class VirtualExecutor {
     for (std::size_t r = 0; r < ranks; ++r) {
       const Rank rank{static_cast<std::int32_t>(r)};
       Program& program = programs_.emplace_back(lowering.lower(rank));
-      BufferPlan plan = plan_buffers(schedule_, program, rank, RankMemory::alignment, options_.expected);
-      memory_.emplace_back(schedule_, flow_, std::move(plan), program, rank, std::span{staging}.subspan(r * lanes, lanes));
+      memory_.emplace_back(schedule_, flow_, ParameterStore{schedule_, flow_, rank, options_.lent}, program, options_.expected,
+                           std::span{staging}.subspan(r * lanes, lanes));
       total += memory_.back().bytes();
     }
     allocated_ = Bytes{total};

@@ -18,31 +18,20 @@
 #include "tawpipe/execute/host/chaos.hpp"
 #include "tawpipe/execute/host/lane_queue.hpp"
 #include "tawpipe/execute/host/rank_state.hpp"
+#include "tawpipe/execute/iteration.hpp"
+#include "tawpipe/execute/parameter_store.hpp"
 #include "tawpipe/execute/sent_bytes.hpp"
 #include "tawpipe/timeline/timeline.hpp"
 
 namespace tawpipe::inline v0::host {
-
-/// What an iteration gives back.
-struct IterationResult {
-  std::vector<double> losses;   ///< [microbatch] before the update
-  Timeline timeline;            ///< measured, from the iteration's start
-  std::vector<SentBytes> sent;  ///< [rank]
-  double gradient_norm = 0;     ///< before clipping; 0 where no clipping is asked for
-
-  /// Mean over the microbatches.
-  double loss() const {
-    double sum = 0;
-    for (const double one : losses) sum += one;
-    return losses.empty() ? 0 : sum / static_cast<double>(losses.size());
-  }
-};
 
 /// How the host executor runs.
 struct HostOptions {
   Chaos chaos{};                       ///< random delays, to bring out races
   const Timeline* expected = nullptr;  ///< of the schedule: memory is laid out for it (plan_buffers); null: for any timing
   int threads = 0;  ///< at most, the caller's among them; 0: as many as there are cores, or with chaos one a lane
+  std::span<const LentParameters> lent{};  ///< of all ranks; read by the constructor alone
+  FailureCallback failed{};                ///< told of a layer, source or optimizer that throws, before `run` does
 };
 
 /// Trains in this process. Every lane of every rank launches its tasks in order, on whichever thread is free; a task with several
@@ -51,8 +40,10 @@ struct HostOptions {
 template <class T, LayerCompute Layer, ParameterUpdate Optimizer>
 class HostExecutor {
  public:
+  using Number = T;
+
   /// @param make_layer  called once a rank
-  /// @throws ScheduleError  if the schedule cannot be executed.
+  /// @throws ScheduleError  if the schedule cannot be executed. InputError  for lent memory that fits no buffer.
   template <class MakeLayer>
   HostExecutor(const Schedule& schedule, MakeLayer&& make_layer, Optimizer optimizer, HostOptions options = {})
       : schedule_{schedule},
@@ -64,8 +55,7 @@ class HostExecutor {
     const Lowering lowering{schedule};
     for (int r = 0; r < schedule.ranks(); ++r) {
       Program& program = programs_.emplace_back(lowering.lower(Rank{r}));
-      BufferPlan plan = plan_buffers(schedule, program, Rank{r}, RankState<T>::alignment, options.expected);
-      ranks_.emplace_back(schedule, flow_, std::move(plan), Rank{r});
+      ranks_.emplace_back(schedule, flow_, ParameterStore{schedule, flow_, Rank{r}, options.lent}, program, options.expected);
       layers_.push_back(make_layer());
       for (int lane = 0; lane < programs_.back().lanes(); ++lane) {
         if (!programs_.back().lane(lane).empty()) lanes_.push_back({Rank{r}, lane});
@@ -97,7 +87,7 @@ class HostExecutor {
   /// One iteration: all microbatches forward and backward, then the update.
   /// @throws what a layer or source throws; the executor can then not be used again.
   template <MicrobatchTokens Source>
-  IterationResult run(const Source& source, const IterationArgs& args, const GradientObserver<T>& observe = {}) {
+  IterationResult run(const Source& source, const Iteration& args, const GradientObserver<T>& observe = {}) {
     IterationResult result;
     result.losses.assign(static_cast<std::size_t>(schedule_.workload().microbatches()), 0.0);
     result.timeline.start.resize(schedule_.tasks().size());
@@ -106,6 +96,7 @@ class HostExecutor {
     for (auto& rank : ranks_) rank.begin_iteration();
     for (LaneRun& lane : lanes_) {
       lane.next = lane.waited = 0;
+      lane.arrived = false;
       lane.chaos = ChaosDelay{options_.chaos, lane.rank, lane.lane, args.step};
     }
     queue_.reset(static_cast<int>(lanes_.size()));
@@ -121,7 +112,10 @@ class HostExecutor {
       work();
     }
     if (queue_.stuck()) throw ScheduleError("the schedule cannot be executed: its lanes wait for each other; validate it");
-    if (failure_) std::rethrow_exception(failure_);
+    if (failure_) {
+      if (options_.failed) options_.failed(message_of(failure_));
+      std::rethrow_exception(failure_);
+    }
     for (const RankState<T>& rank : ranks_) result.gradient_norm = std::max(result.gradient_norm, rank.gradient_norm());
     return result;
   }
@@ -149,7 +143,7 @@ class HostExecutor {
 
   /// Runs the lane from where it stands until it must wait or is through.
   template <class Source>
-  void run_lane(int number, const Source& source, const IterationArgs& args, const GradientObserver<T>& observe) {
+  void run_lane(int number, const Source& source, const Iteration& args, const GradientObserver<T>& observe) {
     LaneRun& lane = lanes_[static_cast<std::size_t>(number)];
     const Program& program = programs_[index(lane.rank)];
     const auto launches = program.lane(lane.lane);
@@ -188,7 +182,7 @@ class HostExecutor {
   }
 
   template <class Source>
-  void execute(TaskId id, Rank rank, const Source& source, const IterationArgs& args, const GradientObserver<T>& observe,
+  void execute(TaskId id, Rank rank, const Source& source, const Iteration& args, const GradientObserver<T>& observe,
                std::vector<T>& message) {
     const Task& task = schedule_.task(id);
     if (task.op == Op::idle) return;

@@ -3,11 +3,10 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
+#include <map>
 #include <memory>
 #include <new>
 #include <span>
@@ -15,22 +14,14 @@
 
 #include "tawpipe/backend/layer_compute.hpp"
 #include "tawpipe/execute/buffer_plan.hpp"
+#include "tawpipe/execute/compute_call.hpp"
 #include "tawpipe/execute/dataflow.hpp"
+#include "tawpipe/execute/iteration.hpp"
+#include "tawpipe/execute/parameter_store.hpp"
 #include "tawpipe/execute/program.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 
 namespace tawpipe::inline v0::host {
-
-/// What an iteration is given beside its schedule.
-struct IterationArgs {
-  std::int64_t step = 1;  ///< of the optimizer, from 1; also names the data
-  double learning_rate = 0;
-  double gradient_clip = 0;  ///< largest norm of the whole gradient; 0: any
-};
-
-/// Sees each gradient that an update uses, before clipping: the mean over the iteration's microbatches.
-template <class T>
-using GradientObserver = std::function<void(ParameterRange, std::span<const T>)>;
 
 /// The buffers of one rank and what is computed in them. Numbers are of type T throughout.
 /// Thread-safe between tasks that the schedule orders; no two computations of one rank at once.
@@ -38,14 +29,17 @@ template <class T>
 class RankState {
  public:
   static constexpr std::size_t alignment = 64;  ///< bytes, of every buffer
+  static constexpr Dtype dtype = sizeof(T) == 8 ? Dtype::f64 : Dtype::f32;
 
   /// @pre the schedule was built with `ParameterBytes{sizeof(T), sizeof(T), 2 * sizeof(T)}` and activations of T.
-  /// @param plan  of the rank, aligned to `alignment`
-  RankState(const Schedule& schedule, const Dataflow& flow, BufferPlan plan, Rank rank)
-      : schedule_{&schedule}, flow_{&flow}, rank_{rank}, plan_{std::move(plan)} {
+  /// @param program  of the rank, which gets the waits that its buffers' places need. @param expected  as plan_buffers() takes it
+  RankState(const Schedule& schedule, const Dataflow& flow, ParameterStore store, Program& program, const Timeline* expected)
+      : schedule_{&schedule}, flow_{&flow}, store_{std::move(store)} {
+    BufferPlan plan = plan_buffers(schedule, program, rank(), alignment, expected, store_.lent());
     bytes_.reset(static_cast<std::byte*>(
-        ::operator new (static_cast<std::size_t>(plan_.bytes.value()) + alignment, std::align_val_t{alignment})));
-    std::fill_n(bytes_.get(), plan_.bytes.value(), std::byte{});
+        ::operator new (static_cast<std::size_t>(plan.bytes.value()) + alignment, std::align_val_t{alignment})));
+    std::fill_n(bytes_.get(), plan.bytes.value(), std::byte{});
+    store_.place(std::move(plan), bytes_.get());
     Bytes workspace;
     std::int64_t largest_update = 0;
     for (const StageWork& stage : schedule.stages()) {
@@ -55,7 +49,7 @@ class RankState {
       for (const UpdatePiece& piece : update)
         largest_update = std::max(largest_update, piece.twin ? piece.parameters.count() : 0);
     }
-    const BufferId given = flow.workspace[index(rank)];
+    const BufferId given = flow.workspace[index(rank())];
     if (given == none<BufferId> || schedule.buffer(given).bytes < workspace) {
       own_workspace_.resize(static_cast<std::size_t>(workspace.value()) / sizeof(T) + 1);
       workspace_ = std::as_writable_bytes(std::span<T>{own_workspace_});
@@ -68,19 +62,27 @@ class RankState {
     targets_.resize(tokens);
   }
 
-  Rank rank() const { return rank_; }
-  const BufferPlan& plan() const { return plan_; }
+  Rank rank() const { return store_.rank(); }
+  const BufferPlan& plan() const { return store_.plan(); }
 
   /// All bytes of a buffer of this rank.
-  std::span<std::byte> memory(BufferId buffer) {
-    return {bytes_.get() + plan_.offset[index(buffer)], static_cast<std::size_t>(schedule_->buffer(buffer).bytes.value())};
-  }
-  T* at(Place place) { return reinterpret_cast<T*>(bytes_.get() + plan_.offset[index(place.buffer)]) + place.offset; }
+  std::span<std::byte> memory(BufferId buffer) const { return store_.memory(buffer); }
+  T* at(Place place) const { return reinterpret_cast<T*>(store_.at(place.buffer)) + place.offset; }
+
+  // What compute_call() asks for.
+  std::byte* weight_at(Place place) const { return reinterpret_cast<std::byte*>(at(place)); }
+  std::byte* gradient_at(Place place) const { return weight_at(place); }
+  std::int64_t gradient_bytes() const { return sizeof(T); }
+  std::span<std::byte> boundary(BufferId buffer) const { return store_.boundary(buffer); }
+  std::span<std::byte> workspace() const { return workspace_; }
+  std::span<const std::int32_t> tokens(std::int32_t) const { return tokens_; }
+  std::span<const std::int32_t> targets(std::int32_t) const { return targets_; }
+  double* loss(std::int32_t) const { return nullptr; }  // each iteration has its own
 
   /// Gradients of the last iteration are forgotten.
   void begin_iteration() {
     norm_ = -1;
-    for_each_persistent(BufferKind::gradients, [&](BufferId buffer) {
+    store_.for_each_persistent(BufferKind::gradients, [&](BufferId buffer) {
       const auto bytes = memory(buffer);
       std::fill(bytes.begin(), bytes.end(), std::byte{});
     });
@@ -92,50 +94,18 @@ class RankState {
   void compute(TaskId id, Layer& layer, const Source& source, std::int64_t step, std::span<double> losses) {
     const Task& task = schedule_->task(id);
     const StageWork& stage = schedule_->stage(task.stage);
-    const ComputeFlow& flow = flow_->compute(id);
     if (stage.embedding || stage.head) source.fetch(step, task.microbatch, tokens_, targets_);
-    if (traits(task.op).passes.forward) {
-      ForwardArgs args;
-      args.stage = &stage;
-      args.microbatch = task.microbatch;
-      args.weights = places<const std::byte>(flow.weights);
-      if (!stage.embedding) args.input = boundary(flow.input);
-      if (!stage.head) args.output = boundary(flow.output);
-      args.saved = memory(flow.saved);
-      args.workspace = workspace_;
-      args.tokens = tokens_;
-      args.targets = targets_;
-      args.loss = &losses[static_cast<std::size_t>(task.microbatch)];
-      layer.forward(args);
-      return;
-    }
-    for (const Run& run : flow.cleared) std::fill_n(at(run.place), run.count, T{});
-    BackwardArgs args;
-    args.stage = &stage;
-    args.microbatch = task.microbatch;
-    args.weights = places<const std::byte>(flow.weights);
-    args.gradients = places<std::byte>(flow.gradients);
-    if (!stage.head && flow.input != none<BufferId>) args.output_gradient = boundary(flow.input);
-    if (!stage.embedding && flow.output != none<BufferId>) args.input_gradient = boundary(flow.output);
-    args.saved = memory(flow.saved);
-    if (flow.stash != none<BufferId>) args.stash = memory(flow.stash);
-    args.workspace = workspace_;
-    args.tokens = tokens_;
-    args.targets = targets_;
-    args.scale = 1.0 / static_cast<double>(schedule_->workload().microbatches());
-    const Passes passes = traits(task.op).passes;
-    if (!passes.backward_weight) {
-      layer.backward_input(args);
-    } else if (!passes.backward_input) {
-      layer.backward_weight(args);
-    } else {
-      layer.backward(args);
-    }
+    const auto planned = calls_.try_emplace(id);
+    ComputeCall& call = planned.first->second;
+    if (planned.second) call = compute_call(*schedule_, id, flow_->compute(id), *this);
+    for (const std::span<std::byte> cleared : call.cleared) std::fill(cleared.begin(), cleared.end(), std::byte{});
+    call.forward.loss = &losses[static_cast<std::size_t>(task.microbatch)];
+    call.run(layer);
   }
 
   /// The optimizer's step on what the task updates.
   template <ParameterUpdate Optimizer>
-  void update(TaskId id, const Optimizer& optimizer, const IterationArgs& iteration, const GradientObserver<T>& observe) {
+  void update(TaskId id, const Optimizer& optimizer, const Iteration& iteration, const GradientObserver<T>& observe) {
     if (norm_ < 0) norm_ = iteration.gradient_clip > 0 ? found_norm(id) : 0;
     const double gradient_scale = norm_ > iteration.gradient_clip && norm_ > 0 ? iteration.gradient_clip / norm_ : 1.0;
     for (const UpdatePiece& piece : flow_->update(id)) {
@@ -194,25 +164,38 @@ class RankState {
   /// Calls `visit(range, numbers)` for every run of weights that the rank keeps between iterations, copies among them.
   template <class Visit>
   void for_each_weight(Visit&& visit) {
-    for_each_persistent(BufferKind::weights, [&](BufferId buffer) {
-      std::int64_t offset = 0;
-      for (const ParameterRange& range : flow_->content(buffer).ranges()) {
-        visit(range, std::span<T>{at({buffer, offset}), static_cast<std::size_t>(range.count())});
-        offset += range.count();
-      }
+    store_.for_each_run(BufferKind::weights, [&](const ParameterRange& range, Place place, std::int64_t) {
+      visit(range, std::span<T>{at(place), static_cast<std::size_t>(range.count())});
     });
   }
   /// Calls `visit(range, first moment, second moment)` for every run of optimizer states of the rank.
   template <class Visit>
   void for_each_state(Visit&& visit) {
-    for_each_persistent(BufferKind::optimizer, [&](BufferId buffer) {
-      const PackedParameters& content = flow_->content(buffer);
-      std::int64_t offset = 0;
-      for (const ParameterRange& range : content.ranges()) {
-        const auto count = static_cast<std::size_t>(range.count());
-        visit(range, std::span<T>{at({buffer, offset}), count}, std::span<T>{at({buffer, offset + content.count()}), count});
-        offset += range.count();
-      }
+    store_.for_each_run(BufferKind::optimizer, [&](const ParameterRange& range, Place place, std::int64_t whole) {
+      const auto count = static_cast<std::size_t>(range.count());
+      visit(range, std::span<T>{at(place), count}, std::span<T>{at(place) + whole, count});
+    });
+  }
+
+  // As ExecutorRank has them, whatever a rank's numbers are and wherever they lie.
+
+  template <class Fill>
+  void set_weights(Fill&& fill) {
+    for_each_weight(
+        [&](const ParameterRange& range, std::span<T> numbers) { fill(range, dtype, std::as_writable_bytes(numbers)); });
+  }
+  template <class Visit>
+  void read_weights(Visit&& visit) {
+    for_each_weight([&](const ParameterRange& range, std::span<T> numbers) { visit(range, dtype, std::as_bytes(numbers)); });
+  }
+  template <class Fill>
+  void set_moments(Fill&& fill) {
+    for_each_state(fill);
+  }
+  template <class Visit>
+  void read_moments(Visit&& visit) {
+    for_each_state([&](const ParameterRange& range, std::span<T> first, std::span<T> second) {
+      visit(range, std::span<const T>{first}, std::span<const T>{second});
     });
   }
 
@@ -220,7 +203,7 @@ class RankState {
   /// The sum of the squares of those gradients that this rank counts for all.
   double gradient_square() {
     double sum = 0;
-    for (const UpdatePiece& piece : flow_->counted[index(rank_)]) {
+    for (const UpdatePiece& piece : flow_->counted[index(rank())]) {
       const T* gradient = at(piece.gradients);
       const T* twin = piece.twin ? at(piece.twin) : nullptr;
       for (std::int64_t i = 0; i < piece.parameters.count(); ++i) {
@@ -234,7 +217,7 @@ class RankState {
   T* norm_number(TaskId id) {
     for (const Use& use : schedule_->uses(id)) {
       const Buffer& buffer = schedule_->buffer(use.buffer);
-      if (buffer.content.kind() == ContentKind::scalar && buffer.rank == rank_) return at({use.buffer, 0});
+      if (buffer.content.kind() == ContentKind::scalar && buffer.rank == rank()) return at({use.buffer, 0});
     }
     return nullptr;
   }
@@ -251,32 +234,10 @@ class RankState {
     void operator()(std::byte* bytes) const { ::operator delete (bytes, std::align_val_t{alignment}); }
   };
 
-  template <class Visit>
-  void for_each_persistent(BufferKind kind, Visit&& visit) const {
-    for (std::size_t b = 0; b < schedule_->buffers().size(); ++b) {
-      const Buffer& buffer = schedule_->buffers()[b];
-      if (buffer.persistent && buffer.kind() == kind && buffer.rank == rank_) visit(id<BufferId>(b));
-    }
-  }
-
-  std::span<std::byte> boundary(BufferId buffer) {
-    return memory(buffer).first(static_cast<std::size_t>(schedule_->stage(StageId{0}).boundary.value()));
-  }
-
-  template <class Byte>
-  StageParameters<Byte> places(const std::array<Place, stage_parts>& parts) {
-    const auto pointer = [&](StagePart part) {
-      const Place& place = parts[static_cast<std::size_t>(part)];
-      return place ? reinterpret_cast<Byte*>(at(place)) : nullptr;
-    };
-    return {pointer(StagePart::layers), pointer(StagePart::embedding), pointer(StagePart::final_norm),
-            pointer(StagePart::output)};
-  }
-
   const Schedule* schedule_;
   const Dataflow* flow_;
-  Rank rank_;
-  BufferPlan plan_;
+  ParameterStore store_;
+  std::map<TaskId, ComputeCall> calls_;  ///< found when each is run first
   std::unique_ptr<std::byte, Free> bytes_;
   std::vector<T> own_workspace_;
   std::span<std::byte> workspace_;

@@ -15,7 +15,9 @@
 #include <utility>
 #include <vector>
 
-#include "tawpipe/execute/host/executor.hpp"
+#include "tawpipe/execute/detail/dataflow_builder.hpp"
+#include "tawpipe/execute/host/rank_state.hpp"
+#include "tawpipe/execute/iteration.hpp"
 #include "tawpipe/execute/mpi/clock.hpp"
 #include "tawpipe/execute/mpi/lanes.hpp"
 #include "tawpipe/schedule/describe.hpp"
@@ -24,9 +26,10 @@ namespace tawpipe::inline v0::mpi {
 
 /// How the MPI executor runs.
 struct MpiOptions {
-  std::int64_t chunk_bytes = 256 * 1024;  ///< of one message of a ring or chain
-  const Timeline* expected = nullptr;     ///< of the schedule: memory is laid out for it (plan_buffers); null: for any timing
-  bool gather_timeline = true;            ///< the whole timeline on every rank; otherwise only this rank's tasks have times
+  std::int64_t chunk_bytes = 256 * 1024;   ///< of one message of a ring or chain
+  const Timeline* expected = nullptr;      ///< of the schedule: memory is laid out for it (plan_buffers); null: for any timing
+  bool gather_timeline = true;             ///< the whole timeline on every rank; otherwise only this rank's tasks have times
+  std::span<const LentParameters> lent{};  ///< of this rank's, others are left out; read by the constructor alone
 };
 
 /// @throws InputError  unless the schedule has as many ranks as the session.
@@ -45,6 +48,8 @@ inline void check_ranks(const Schedule& schedule, const Session& session) {
 template <class T, LayerCompute Layer, ParameterUpdate Optimizer>
 class MpiExecutor {
  public:
+  using Number = T;
+
   /// Collective. @param make_layer  called once
   /// @throws ScheduleError  if the schedule cannot be executed. InputError  if its ranks are not those of the session.
   template <class MakeLayer>
@@ -54,9 +59,7 @@ class MpiExecutor {
         options_{options},
         flow_{resolved(schedule, session)},
         program_{Lowering{schedule}.lower(Rank{session.rank()})},
-        state_{schedule, flow_,
-               plan_buffers(schedule, program_, Rank{session.rank()}, host::RankState<T>::alignment, options.expected),
-               Rank{session.rank()}},
+        state_{schedule, flow_, ParameterStore{schedule, flow_, Rank{session.rank()}, options.lent}, program_, options.expected},
         layer_{make_layer()},
         optimizer_{std::move(optimizer)},
         lanes_{schedule, flow_,   program_,
@@ -110,8 +113,7 @@ class MpiExecutor {
   /// @throws what a layer or source throws on this rank, after telling all other ranks (WatchOptions::failed); the
   ///         program should end. DeviceError  if MPI fails, or another rank and there is no such callback.
   template <MicrobatchTokens Source>
-  host::IterationResult run(const Source& source, const host::IterationArgs& args,
-                            const host::GradientObserver<T>& observe = {}) {
+  IterationResult run(const Source& source, const Iteration& args, const GradientObserver<T>& observe = {}) {
     failure_ = nullptr;
     losses_.assign(teller_.size(), 0.0);
     state_.begin_iteration();
@@ -157,7 +159,7 @@ class MpiExecutor {
   }
 
   template <class Source>
-  void compute(const Source& source, const host::IterationArgs& args, const host::GradientObserver<T>& observe) {
+  void compute(const Source& source, const Iteration& args, const GradientObserver<T>& observe) {
     const auto launches = program_.lane(0);
     for (std::size_t place = 0; place < launches.size(); ++place) {
       const Launch& launch = launches[place];
@@ -250,7 +252,7 @@ class MpiExecutor {
   }
 
   /// Everyone's losses, bytes and times by one maximum: what a rank does not know is the lowest number.
-  host::IterationResult gather(std::int64_t begin, std::int64_t offset) {
+  IterationResult gather(std::int64_t begin, std::int64_t offset) {
     constexpr std::int64_t unknown = std::numeric_limits<std::int64_t>::min();
     const std::size_t microbatches = teller_.size();
     const auto ranks = static_cast<std::size_t>(schedule_.ranks());
@@ -275,7 +277,7 @@ class MpiExecutor {
     check(MPI_Allreduce(own.data(), all.data(), static_cast<int>(own.size()), MPI_INT64_T, MPI_MAX, session_.control()),
           "MPI_Allreduce");
 
-    host::IterationResult result;
+    IterationResult result;
     result.gradient_norm = state_.gradient_norm();
     for (std::size_t m = 0; m < microbatches; ++m) {
       result.losses.push_back(all[m] == unknown ? 0.0 : std::bit_cast<double>(all[m]));

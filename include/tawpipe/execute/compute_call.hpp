@@ -1,0 +1,82 @@
+// A forward or a backward with all its arguments, found once from where its buffers lie.
+// Not: which buffers those are (execute/dataflow.hpp) nor the computation (backend/layer_compute.hpp).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/backend/layer_compute.hpp"
+#include "tawpipe/execute/dataflow.hpp"
+#include "tawpipe/schedule/schedule.hpp"
+
+namespace tawpipe::inline v0 {
+
+/// The same in each iteration, but for what its memory holds.
+struct ComputeCall {
+  Op op = Op::forward;
+  ForwardArgs forward;                        ///< of a forward
+  BackwardArgs backward;                      ///< of others
+  std::vector<std::span<std::byte>> cleared;  ///< gradients to set to zero before
+
+  template <LayerCompute Layer>
+  void run(Layer& layer) const {
+    const Passes passes = traits(op).passes;
+    if (passes.forward) return layer.forward(forward);
+    if (!passes.backward_weight) return layer.backward_input(backward);
+    if (!passes.backward_input) return layer.backward_weight(backward);
+    layer.backward(backward);
+  }
+};
+
+/// @param memory  of the task's rank: `weight_at(Place)` and `gradient_at(Place)` give addresses, `gradient_bytes()` the width of
+///                a gradient, `memory(BufferId)` and `boundary(BufferId)` spans, `workspace()` a span, `tokens(microbatch)` and
+///                `targets(microbatch)` ids, `loss(microbatch)` where its loss goes
+template <class Memory>
+ComputeCall compute_call(const Schedule& schedule, TaskId id, const ComputeFlow& flow, const Memory& memory) {
+  const Task& task = schedule.task(id);
+  const StageWork& stage = schedule.stage(task.stage);
+  const auto at = [&](const std::array<Place, stage_parts>& parts, auto&& address) {
+    std::array<std::byte*, stage_parts> found{};
+    for (std::size_t i = 0; i < parts.size(); ++i) found[i] = parts[i] ? address(parts[i]) : nullptr;
+    return found;
+  };
+  const auto weights = at(flow.weights, [&](const Place& place) { return memory.weight_at(place); });
+  const auto gradients = at(flow.gradients, [&](const Place& place) { return memory.gradient_at(place); });
+  ComputeCall call;
+  call.op = task.op;
+  // What a forward and a backward have in common.
+  const auto set = [&](auto& args) {
+    args.stage = &stage;
+    args.microbatch = task.microbatch;
+    args.weights = {weights[0], weights[1], weights[2], weights[3]};
+    args.saved = memory.memory(flow.saved);
+    args.workspace = memory.workspace();
+    args.tokens = memory.tokens(task.microbatch);
+    args.targets = memory.targets(task.microbatch);
+  };
+  if (traits(task.op).passes.forward) {
+    ForwardArgs& args = call.forward;
+    set(args);
+    if (!stage.embedding) args.input = memory.boundary(flow.input);
+    if (!stage.head) args.output = memory.boundary(flow.output);
+    args.loss = memory.loss(task.microbatch);
+    return call;
+  }
+  for (const Run& run : flow.cleared) {
+    call.cleared.push_back({memory.gradient_at(run.place), static_cast<std::size_t>(run.count * memory.gradient_bytes())});
+  }
+  BackwardArgs& args = call.backward;
+  set(args);
+  args.gradients = {gradients[0], gradients[1], gradients[2], gradients[3]};
+  if (!stage.head && flow.input != none<BufferId>) args.output_gradient = memory.boundary(flow.input);
+  if (!stage.embedding && flow.output != none<BufferId>) args.input_gradient = memory.boundary(flow.output);
+  if (flow.stash != none<BufferId>) args.stash = memory.memory(flow.stash);
+  args.scale = 1.0 / static_cast<double>(schedule.workload().microbatches());
+  return call;
+}
+
+}  // namespace tawpipe

@@ -1,0 +1,167 @@
+// The concept that executors of all kinds model, and what is done with any of them.
+// Not: an executor (execute/host/executor.hpp, execute/mpi/executor.hpp, execute/cuda/nccl_executor.hpp, virtual_executor.hpp).
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "tawpipe/core/half.hpp"
+#include "tawpipe/execute/iteration.hpp"
+#include "tawpipe/model/dtype.hpp"
+#include "tawpipe/schedule/schedule.hpp"
+
+namespace tawpipe::inline v0 {
+
+namespace detail {
+
+/// The smallest things that the concepts' functions take.
+struct NoTokens {
+  void fetch(std::int64_t, std::int32_t, std::span<std::int32_t>, std::span<std::int32_t>) const {}
+};
+struct AnyWeights {
+  void operator()(const ParameterRange&, Dtype, std::span<std::byte>) const {}
+};
+struct SeenWeights {
+  void operator()(const ParameterRange&, Dtype, std::span<const std::byte>) const {}
+};
+template <class Number>
+struct AnyMoments {
+  void operator()(const ParameterRange&, std::span<Number>, std::span<Number>) const {}
+};
+template <class Number>
+struct SeenMoments {
+  void operator()(const ParameterRange&, std::span<const Number>, std::span<const Number>) const {}
+};
+struct AnyRank {
+  template <class Rank>
+  void operator()(Rank&) const {}
+};
+
+}  // namespace detail
+
+/// A rank's parameters between iterations, as an executor shows them: each run of weights that it keeps, copies among them, with
+/// the numbers that it has them in, and each run of the optimizer's two moments as `Number`.
+template <class R, class Number>
+concept ExecutorRank = requires(R& rank) {
+  { rank.rank() } -> std::same_as<Rank>;
+  rank.set_weights(detail::AnyWeights{});
+  rank.read_weights(detail::SeenWeights{});
+  rank.set_moments(detail::AnyMoments<Number>{});
+  rank.read_moments(detail::SeenMoments<Number>{});
+};
+
+/// Trains by a schedule: one process's part of it, which may be one rank or all.
+///
+/// `run` does one iteration, all microbatches forward and backward, then the update. It throws what a layer, an optimizer or a
+/// source throws, and DeviceError where another rank or a device fails; who else must know is told by the FailureCallback of the
+/// executor's options or of its session. No executor takes a signal, prints, or ends the process. `for_each_rank` shows each rank
+/// of this process as an ExecutorRank; `gather` brings what each process knows to the root's `values`.
+template <class E>
+concept Executor = requires(E& executor, const E& constant, std::span<typename E::Number> values, std::span<const char> known) {
+  { constant.schedule() } -> std::same_as<const Schedule&>;
+  { constant.is_root() } -> std::same_as<bool>;
+  { executor.run(detail::NoTokens{}, Iteration{}) } -> std::same_as<IterationResult>;
+  executor.for_each_rank(detail::AnyRank{});
+  executor.gather(values, known);
+};
+
+namespace detail {
+
+/// Rounds where `To` is narrower. Numbers of 16 bits are made of float and become float.
+template <class From, class To>
+void convert(const std::byte* from, std::size_t count, std::byte* to) {
+  using Wide = std::conditional_t<sizeof(From) == 8 && sizeof(To) == 8, double, float>;
+  for (std::size_t i = 0; i < count; ++i) {
+    From number;
+    std::memcpy(&number, from + i * sizeof(From), sizeof(From));
+    const To converted = static_cast<To>(static_cast<Wide>(number));
+    std::memcpy(to + i * sizeof(To), &converted, sizeof(To));
+  }
+}
+
+/// Calls `use(Number{})` with a number of the type.
+template <class Use>
+void with_number(Dtype type, Use&& use) {
+  switch (type) {
+    case Dtype::f64:
+      return use(double{});
+    case Dtype::f16:
+      return use(Half{});
+    case Dtype::bf16:
+      return use(Bfloat16{});
+    default:
+      return use(float{});
+  }
+}
+
+}  // namespace detail
+
+/// Each run of weights of this process's ranks, to be set by `fill(range, numbers)` and rounded to what a rank has them in.
+template <Executor E, class Fill>
+void set_weights(E& executor, Fill&& fill) {
+  using Number = typename E::Number;
+  std::vector<Number> numbers;
+  executor.for_each_rank([&](auto& rank) {
+    rank.set_weights([&](const ParameterRange& range, Dtype type, std::span<std::byte> bytes) {
+      numbers.resize(static_cast<std::size_t>(range.count()));
+      fill(range, std::span<Number>{numbers});
+      detail::with_number(type, [&](auto number) {
+        detail::convert<Number, decltype(number)>(reinterpret_cast<const std::byte*>(numbers.data()), numbers.size(),
+                                                  bytes.data());
+      });
+    });
+  });
+}
+/// The same as they are, to `visit(range, numbers)`. Where a rank has weights in float32 and in fewer bits, the former come last.
+template <Executor E, class Visit>
+void read_weights(E& executor, Visit&& visit) {
+  using Number = typename E::Number;
+  std::vector<Number> numbers;
+  executor.for_each_rank([&](auto& rank) {
+    rank.read_weights([&](const ParameterRange& range, Dtype type, std::span<const std::byte> bytes) {
+      numbers.resize(static_cast<std::size_t>(range.count()));
+      detail::with_number(type, [&](auto number) {
+        detail::convert<decltype(number), Number>(bytes.data(), numbers.size(), reinterpret_cast<std::byte*>(numbers.data()));
+      });
+      visit(range, std::span<const Number>{numbers});
+    });
+  });
+}
+/// Each run of the optimizer's moments, to be set by `fill(range, first, second)`, or as they are.
+template <Executor E, class Fill>
+void set_moments(E& executor, Fill&& fill) {
+  executor.for_each_rank([&](auto& rank) { rank.set_moments(fill); });
+}
+template <Executor E, class Visit>
+void read_moments(E& executor, Visit&& visit) {
+  executor.for_each_rank([&](auto& rank) { rank.read_moments(visit); });
+}
+
+/// Sets all weights of the executor's ranks from `all`, one number a parameter in the model's numbering.
+template <Executor E>
+void load_weights(E& executor, std::span<const typename E::Number> all) {
+  set_weights(executor, [&](const ParameterRange& range, std::span<typename E::Number> numbers) {
+    std::copy_n(all.begin() + range.begin, range.count(), numbers.begin());
+  });
+}
+/// All weights, one number a parameter; right on the root. Collective.
+template <Executor E>
+std::vector<typename E::Number> collect_weights(E& executor) {
+  using Number = typename E::Number;
+  std::vector<Number> all(static_cast<std::size_t>(executor.schedule().workload().model().parameters()));
+  std::vector<char> known(all.size(), 0);
+  read_weights(executor, [&](const ParameterRange& range, std::span<const Number> numbers) {
+    std::copy(numbers.begin(), numbers.end(), all.begin() + range.begin);
+    std::fill_n(known.begin() + range.begin, range.count(), char{1});
+  });
+  executor.gather(all, known);
+  return all;
+}
+
+}  // namespace tawpipe

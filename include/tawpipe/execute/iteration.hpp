@@ -1,0 +1,60 @@
+// What every executor is given for an iteration, and what it gives back.
+// Not: how it is run (execute/executor.hpp names the executors).
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tawpipe/execute/sent_bytes.hpp"
+#include "tawpipe/model/parameter_blocks.hpp"
+#include "tawpipe/timeline/timeline.hpp"
+
+namespace tawpipe::inline v0 {
+
+/// What a program does once its run has failed: told why, in one line, at most once, perhaps by a thread that the library owns.
+/// Returns soon and throws nothing. The program should then end: its other threads may wait for ever, in MPI, in NCCL, in a
+/// driver.
+using FailureCallback = std::function<void(const std::string& why)>;
+
+/// What an iteration is given in addition to its schedule.
+struct Iteration {
+  std::int64_t step = 1;  ///< of the optimizer, from 1; also names the data
+  double learning_rate = 0;
+  double gradient_clip = 0;  ///< largest norm of the whole gradient; 0: any
+};
+
+/// What an iteration gives back.
+struct IterationResult {
+  std::vector<double> losses;   ///< [microbatch] before the update
+  Timeline timeline;            ///< measured, from the iteration's start
+  std::vector<SentBytes> sent;  ///< [rank]
+  double gradient_norm = 0;     ///< before clipping; 0 where no clipping is asked for
+
+  /// Mean over the microbatches.
+  double loss() const {
+    double sum = 0;
+    for (const double one : losses) sum += one;
+    return losses.empty() ? 0 : sum / static_cast<double>(losses.size());
+  }
+};
+
+/// What an exception says.
+inline std::string message_of(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::exception& error) {
+    return error.what();
+  } catch (...) {
+    return "an unknown exception";
+  }
+}
+
+/// Sees each gradient that an update uses, before clipping: the mean over the iteration's microbatches.
+template <class T>
+using GradientObserver = std::function<void(ParameterRange, std::span<const T>)>;
+
+}  // namespace tawpipe

@@ -1,0 +1,144 @@
+// Where the buffers of a rank lie: in one run of memory that an executor owns, or in tensors that a program lends it.
+// Not: the offsets in that run (execute/buffer_plan.hpp) nor what is computed there.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/text.hpp"
+#include "tawpipe/execute/buffer_plan.hpp"
+#include "tawpipe/execute/dataflow.hpp"
+#include "tawpipe/schedule/schedule.hpp"
+
+namespace tawpipe::inline v0 {
+
+/// Memory of the program's own, in which an executor keeps parameters of a rank in place of memory that it allocates. It must
+/// stay as long as the executor, and is read and written during iterations only. Gradients are set to zero when an iteration
+/// begins.
+struct LentParameters {
+  Rank rank = none<Rank>;
+  ContentKind kind = ContentKind::weights;  ///< or gradients
+  ParameterRange parameters;                ///< one or more whole buffers of the rank: see kept_parameters()
+  std::span<std::byte> memory;              ///< [parameters] in the executor's numbers
+};
+
+/// The runs of parameters of which `rank` keeps weights, or gradients, from iteration to iteration: one for each buffer that a
+/// program may lend memory for. @param kind  weights or gradients
+/// @pre the schedule names the parameters of its buffers, as all do that can be executed
+inline std::vector<ParameterRange> kept_parameters(const Schedule& schedule, Rank rank, ContentKind kind) {
+  std::vector<ParameterRange> runs;
+  for (const Buffer& buffer : schedule.buffers()) {
+    const PiecesId set = buffer.content.parameters();
+    if (buffer.rank != rank || !buffer.persistent || buffer.content.kind() != kind || set == none<PiecesId>) continue;
+    std::vector<ParameterRange> joined;
+    for (const ParameterRange& range : schedule.pieces(set)) append(joined, range);
+    if (joined.size() == 1) runs.push_back(joined[0]);
+  }
+  return runs;
+}
+
+/// The buffers of one rank by their addresses.
+class ParameterStore {
+ public:
+  /// @param lent  by the program; of other ranks, too
+  /// @throws InputError  naming lent memory of this rank that has another size than its parameters, or that no buffer fits into.
+  ParameterStore(const Schedule& schedule, const Dataflow& flow, Rank rank, std::span<const LentParameters> lent)
+      : schedule_{&schedule}, flow_{&flow}, rank_{rank}, lent_(schedule.buffers().size()) {
+    for (const LentParameters& one : lent) {
+      if (one.rank == rank) adopt(one);
+    }
+  }
+
+  Rank rank() const { return rank_; }
+  const BufferPlan& plan() const { return plan_; }
+  /// [buffer] null where it lies in memory of the executor
+  std::span<std::byte* const> lent() const { return lent_; }
+  /// @param plan  of the rank, without the lent buffers. @param begin  memory of its size
+  void place(BufferPlan plan, std::byte* begin) {
+    plan_ = std::move(plan);
+    begin_ = begin;
+  }
+  void place(std::byte* begin) { begin_ = begin; }
+
+  std::byte* at(BufferId buffer) const {
+    return lent_[index(buffer)] != nullptr ? lent_[index(buffer)] : begin_ + plan_.offset[index(buffer)];
+  }
+  /// All bytes of a buffer of this rank.
+  std::span<std::byte> memory(BufferId buffer) const {
+    return {at(buffer), static_cast<std::size_t>(schedule_->buffer(buffer).bytes.value())};
+  }
+  /// An activation that goes from stage to stage, or its gradient.
+  std::span<std::byte> boundary(BufferId buffer) const {
+    return memory(buffer).first(static_cast<std::size_t>(schedule_->stage(StageId{0}).boundary.value()));
+  }
+
+  /// Calls `visit(buffer)` for each of the rank's buffers that are kept between iterations.
+  template <class Visit>
+  void for_each_persistent(BufferKind kind, Visit&& visit) const {
+    for (std::size_t b = 0; b < schedule_->buffers().size(); ++b) {
+      const Buffer& buffer = schedule_->buffers()[b];
+      if (buffer.persistent && buffer.kind() == kind && buffer.rank == rank_) visit(id<BufferId>(b));
+    }
+  }
+  /// Calls `visit(range, place, count)` for each run of parameters in such buffers; `count` are those of the whole buffer.
+  template <class Visit>
+  void for_each_run(BufferKind kind, Visit&& visit) const {
+    for_each_persistent(kind, [&](BufferId buffer) {
+      const PackedParameters& content = flow_->content(buffer);
+      std::int64_t offset = 0;
+      for (const ParameterRange& range : content.ranges()) {
+        visit(range, Place{buffer, offset}, content.count());
+        offset += range.count();
+      }
+    });
+  }
+
+ private:
+  /// Buffers that own what they hold come before copies; no two lie in the same numbers.
+  void adopt(const LentParameters& one) {
+    const std::string what = concat("memory lent for ", one.kind == ContentKind::weights ? "weights" : "gradients", " ",
+                                    one.parameters.begin, " to ", one.parameters.end, " of rank ", number(rank_));
+    if (one.kind != ContentKind::weights && one.kind != ContentKind::gradients) {
+      throw InputError(concat(what, ": only weights and gradients are lent"));
+    }
+    const auto count = static_cast<std::size_t>(one.parameters.count());
+    std::vector<ParameterRange> taken;
+    for (const bool copies : {false, true}) {
+      for_each_persistent(one.kind == ContentKind::weights ? BufferKind::weights : BufferKind::gradients, [&](BufferId id) {
+        const Buffer& buffer = schedule_->buffer(id);
+        std::vector<ParameterRange> joined;
+        for (const ParameterRange& range : flow_->content(id).ranges()) append(joined, range);
+        if (buffer.copy != copies || joined.size() != 1 || lent_[index(id)] != nullptr) return;
+        const ParameterRange run = joined[0];
+        if (run.begin < one.parameters.begin || run.end > one.parameters.end) return;
+        for (const ParameterRange& other : taken) {
+          if (run.begin < other.end && other.begin < run.end) return;
+        }
+        const auto width = static_cast<std::size_t>(buffer.bytes.value() / run.count());
+        if (one.memory.size() != count * width) {
+          throw InputError(
+              concat(what, " has ", one.memory.size(), " bytes; ", count, " numbers of ", width, " bytes need ", count * width));
+        }
+        lent_[index(id)] = one.memory.data() + static_cast<std::size_t>(run.begin - one.parameters.begin) * width;
+        taken.push_back(run);
+      });
+    }
+    if (taken.empty()) {
+      throw InputError(concat(what, " fits none of its buffers; kept_parameters() says what each of them holds"));
+    }
+  }
+
+  const Schedule* schedule_;
+  const Dataflow* flow_;
+  Rank rank_;
+  BufferPlan plan_;
+  std::byte* begin_ = nullptr;
+  std::vector<std::byte*> lent_;  ///< [buffer]
+};
+
+}  // namespace tawpipe
