@@ -10,6 +10,7 @@
 
 #include "execution_model.hpp"
 #include "execution_request.hpp"
+#include "tawpipe/backend/layer_compute.hpp"
 #include "tawpipe/execute/executor.hpp"
 
 namespace tawpipe::sim {
