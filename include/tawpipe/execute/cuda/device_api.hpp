@@ -11,6 +11,7 @@
 
 #include "tawpipe/backend/device_compute.hpp"
 #include "tawpipe/core/error.hpp"
+#include "tawpipe/execute/message.hpp"
 #include "tawpipe/model/dtype.hpp"
 
 namespace tawpipe::inline v0::cuda {
@@ -128,5 +129,27 @@ concept CommunicatorApi = std::movable<C> &&
   /// would wait for each other. Throws nothing.
   { C::abort_all(std::vector<C>{}) } -> std::same_as<void>;
 };
+
+/// A move whose addresses are found.
+struct ResolvedMove {
+  Move::Kind kind;
+  std::byte* to;
+  const std::byte* from;
+  std::int64_t count;
+};
+
+/// Puts a move of numbers of `type` into a stream.
+template <DeviceApi Device>
+void carry_out(const ResolvedMove& move, Dtype type, Device& device, typename Device::Stream stream) {
+  const auto bytes = static_cast<std::size_t>(move.count * size_bytes(type));
+  switch (move.kind) {
+    case Move::Kind::clear:
+      return device.clear(move.to, bytes, stream);
+    case Move::Kind::copy:
+      return device.copy(move.to, move.from, bytes, stream);
+    case Move::Kind::add:
+      return device.add(move.to, move.from, move.count, type, stream);
+  }
+}
 
 }  // namespace tawpipe::cuda

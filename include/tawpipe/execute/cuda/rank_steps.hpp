@@ -11,9 +11,9 @@
 
 #include "tawpipe/execute/cuda/communicators.hpp"
 #include "tawpipe/execute/cuda/device_api.hpp"
-#include "tawpipe/execute/cuda/message.hpp"
 #include "tawpipe/execute/cuda/rank_memory.hpp"
 #include "tawpipe/execute/dataflow.hpp"
+#include "tawpipe/execute/message.hpp"
 #include "tawpipe/execute/program.hpp"
 #include "tawpipe/schedule/gradient_norm.hpp"
 #include "tawpipe/schedule/schedule.hpp"

@@ -15,11 +15,11 @@
 
 #include "tawpipe/execute/cuda/device_api.hpp"
 #include "tawpipe/execute/cuda/iteration.hpp"
-#include "tawpipe/execute/cuda/message.hpp"
 #include "tawpipe/execute/cuda/rank_memory.hpp"
 #include "tawpipe/execute/cuda/rank_work.hpp"
 #include "tawpipe/execute/detail/dataflow_builder.hpp"
 #include "tawpipe/execute/iteration.hpp"
+#include "tawpipe/execute/message.hpp"
 #include "tawpipe/execute/sent_bytes.hpp"
 
 namespace tawpipe::inline v0::cuda {

@@ -19,6 +19,7 @@
 #include "tawpipe/execute/host/lane_queue.hpp"
 #include "tawpipe/execute/host/rank_state.hpp"
 #include "tawpipe/execute/iteration.hpp"
+#include "tawpipe/execute/message.hpp"
 #include "tawpipe/execute/parameter_store.hpp"
 #include "tawpipe/execute/sent_bytes.hpp"
 #include "tawpipe/timeline/timeline.hpp"
@@ -62,8 +63,10 @@ class HostExecutor {
       }
     }
     for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
-      if (!is_compute(schedule.tasks()[t].op))
-        count_sent(schedule, id<TaskId>(t), flow_.transfer(id<TaskId>(t)), sizeof(T), sent_);
+      if (is_compute(schedule.tasks()[t].op)) continue;
+      const TransferFlow& flow = flow_.transfer(id<TaskId>(t));
+      transfers_.push_back(shared_transfer(schedule, id<TaskId>(t), flow));
+      count_sent(schedule, id<TaskId>(t), flow, sizeof(T), sent_);
     }
   }
 
@@ -196,40 +199,26 @@ class HostExecutor {
   }
 
   void transfer(TaskId id, std::vector<T>& message) {
-    const Task& task = schedule_.task(id);
-    const TransferFlow& flow = flow_.transfer(id);
-    const bool sum = is_sum(task.op);
-    if (sum || !direct(flow)) {
-      if (sum) message.assign(static_cast<std::size_t>(flow.count), T{});
-      message.resize(static_cast<std::size_t>(flow.count));
-      for (const TransferEnd& end : flow.ends) ranks_[index(end.rank)].give(end.gives, message.data(), sum);
-      for (const TransferEnd& end : flow.ends) ranks_[index(end.rank)].take(end.takes, message.data());
+    const SharedTransfer& plan = transfers_[static_cast<std::size_t>(flow_.flow_of_task[index(id)])];
+    message.resize(std::max(message.size(), static_cast<std::size_t>(plan.staging)));
+    const auto at = [&](const Address& address, Rank rank) {
+      return address.staged() ? message.data() + address.place.offset : ranks_[index(rank)].at(address.place);
+    };
+    for (const SharedMove& one : plan.moves) {
+      carry_out<T>(one.move, at(one.move.to, one.to), one.move.kind == Move::Kind::clear ? nullptr : at(one.move.from, one.from));
     }
-  }
-
-  /// A message in one piece from one rank goes straight to where it is wanted.
-  bool direct(const TransferFlow& flow) {
-    const TransferEnd* source = nullptr;
-    for (const TransferEnd& end : flow.ends) {
-      if (end.gives.empty()) continue;
-      if (source != nullptr || end.gives.size() != 1) return false;
-      source = &end;
-    }
-    if (source == nullptr || source->gives[0].packed != 0) return false;
-    const T* from = ranks_[index(source->rank)].at(source->gives[0].place);
-    for (const TransferEnd& end : flow.ends) ranks_[index(end.rank)].take(end.takes, from);
-    return true;
   }
 
   const Schedule& schedule_;
   Dataflow flow_;
   Optimizer optimizer_;
   HostOptions options_;
-  std::vector<Program> programs_;   ///< [rank]
-  std::deque<RankState<T>> ranks_;  ///< [rank]
-  std::deque<Layer> layers_;        ///< [rank]
-  std::vector<LaneRun> lanes_;      ///< of all ranks, those that have tasks
-  std::vector<SentBytes> sent_;     ///< [rank] of each iteration
+  std::vector<Program> programs_;          ///< [rank]
+  std::deque<RankState<T>> ranks_;         ///< [rank]
+  std::deque<Layer> layers_;               ///< [rank]
+  std::vector<LaneRun> lanes_;             ///< of all ranks, those that have tasks
+  std::vector<SharedTransfer> transfers_;  ///< as in flow_
+  std::vector<SentBytes> sent_;            ///< [rank] of each iteration
   LaneQueue queue_;
   Clock::time_point begin_;
   std::mutex failure_mutex_;

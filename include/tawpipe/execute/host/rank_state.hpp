@@ -136,31 +136,6 @@ class RankState {
   /// The norm of the whole gradient that the last iteration's updates saw; 0 if none was asked for.
   double gradient_norm() const { return std::max(norm_, 0.0); }
 
-  /// Puts the segments' numbers where the packed message has them. @param sum  adds instead
-  void give(std::span<const Segment> segments, T* message, bool sum) {
-    for (const Segment& segment : segments) {
-      const T* from = at(segment.place);
-      T* to = message + segment.packed;
-      if (sum) {
-        for (std::int64_t i = 0; i < segment.count; ++i) to[i] += from[i];
-      } else {
-        std::copy_n(from, segment.count, to);
-      }
-    }
-  }
-  /// Stores, or adds, the packed message's numbers where the segments say.
-  void take(std::span<const Segment> segments, const T* message) {
-    for (const Segment& segment : segments) {
-      const T* from = message + segment.packed;
-      T* to = at(segment.place);
-      if (segment.add) {
-        for (std::int64_t i = 0; i < segment.count; ++i) to[i] += from[i];
-      } else {
-        std::copy_n(from, segment.count, to);
-      }
-    }
-  }
-
   /// Calls `visit(range, numbers)` for every run of weights that the rank keeps between iterations, copies among them.
   template <class Visit>
   void for_each_weight(Visit&& visit) {

@@ -12,79 +12,28 @@
 
 #include "tawpipe/execute/dataflow.hpp"
 #include "tawpipe/execute/host/rank_state.hpp"
+#include "tawpipe/execute/message.hpp"
 #include "tawpipe/execute/mpi/api.hpp"
 #include "tawpipe/execute/ring_plan.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 
 namespace tawpipe::inline v0::mpi {
 
-/// Whether the packed message of `count` numbers can lie where the end's own segments are: `place` plus the packed place.
-struct InPlace {
-  Place place;          ///< none: it has to be packed into memory of its own
-  bool filled = false;  ///< what the end gives is there already
-};
-
-/// Where an end's part in a communication can work without a copy.
-/// @param sum  received numbers are added to what the end gives
-inline InPlace in_place(const TransferEnd& end, std::int64_t count, bool sum) {
-  const auto base = [](const Segment& s) { return Place{s.place.buffer, s.place.offset - s.packed}; };
-  const auto same = [](Place a, Place b) { return a.buffer == b.buffer && a.offset == b.offset; };
-  const auto covers = [count](std::vector<Segment> segments) {
-    std::sort(segments.begin(), segments.end(), [](const Segment& a, const Segment& b) { return a.packed < b.packed; });
-    std::int64_t reached = 0;
-    for (const Segment& s : segments) {
-      if (s.packed > reached) return false;
-      reached = std::max(reached, s.packed + s.count);
-    }
-    return reached >= count;
-  };
-  const bool copies_out = end.takes.empty() && !sum;  // a source: nothing is stored on this rank
-  const std::vector<Segment>& main = copies_out ? end.gives : end.takes;
-  if (main.empty()) return {};
-  const Place place = base(main.front());
-  for (const Segment& s : main) {
-    if (s.add || !same(base(s), place)) return {};
-  }
-  std::vector<Segment> held = main;
-  std::size_t there = 0;
-  for (const Segment& s : end.gives) {
-    if (same(base(s), place)) {
-      ++there;
-      if (!copies_out) held.push_back(s);
-    } else if (s.place.buffer == place.buffer) {
-      return {};
-    }
-  }
-  const bool filled = there == end.gives.size();
-  if (!covers(held) || (there > 0 && !filled)) return {};
-  std::int64_t given = 0;
-  for (const Segment& s : end.gives) given += s.count;
-  if (sum && (given != count || !covers(end.gives))) return {};  // each number exactly once, or zeros and sums come in
-  return {place, filled};
-}
-
 /// This rank's part in a communication, the same in each iteration.
 struct TransferPlan {
   RingPlan ring;
-  const TransferEnd* end = nullptr;
-  std::int64_t count = 0;  ///< numbers of the whole message
-  bool sum = false;        ///< received numbers are added
-  InPlace place;
+  MessagePlan message;  ///< in one run
   int tag_in = 0;
   int tag_out = 0;
 };
 
-/// @param flow   must stay
 /// @param chunk  the most numbers in a message of a collective
 inline TransferPlan transfer_plan(const Schedule& schedule, TaskId id, const TransferFlow& flow, Rank rank, std::int64_t chunk) {
   const Task& task = schedule.task(id);
   constexpr std::int64_t longest = std::int64_t{1} << 27;  // numbers of a point-to-point message: below MPI's limit in bytes
   TransferPlan plan;
   plan.ring = ring_plan(schedule, id, flow, rank, is_collective(task.op) ? chunk : longest);
-  plan.end = &*std::find_if(flow.ends.begin(), flow.ends.end(), [&](const TransferEnd& end) { return end.rank == rank; });
-  plan.count = flow.count;
-  plan.sum = is_sum(task.op);
-  plan.place = in_place(*plan.end, plan.count, plan.sum);
+  plan.message = ring_message_plan(schedule, id, flow, rank);
   const auto lanes = static_cast<int>(schedule.lanes().size());
   const int lane = schedule.lane_on(id, rank);
   plan.tag_out = lane * lanes + plan.ring.next_lane;
@@ -139,7 +88,7 @@ class Transfer {
 
   /// Puts what came to where it is wanted. @return bytes this rank has sent
   std::int64_t finish() {
-    if (message_ == packed_.data()) set_.state->take(plan_->end->takes, packed_.data());
+    do_all(plan_->message.after);
     return static_cast<std::int64_t>(plan_->ring.numbers_sent * sizeof(T));
   }
 
@@ -153,16 +102,17 @@ class Transfer {
   };
 
   void fill() {
-    const InPlace& place = plan_->place;
-    if (place.place) {
-      message_ = set_.state->at(place.place);
-      if (!place.filled) set_.state->give(plan_->end->gives, message_, false);
-      return;
+    packed_.resize(static_cast<std::size_t>(plan_->message.staging));
+    message_ = at(*plan_->message.from);
+    do_all(plan_->message.before);
+  }
+  T* at(const Address& address) {
+    return address.staged() ? packed_.data() + address.place.offset : set_.state->at(address.place);
+  }
+  void do_all(const std::vector<Move>& moves) {
+    for (const Move& move : moves) {
+      carry_out<T>(move, at(move.to), move.kind == Move::Kind::clear ? nullptr : at(move.from));
     }
-    packed_.resize(static_cast<std::size_t>(plan_->count) + 1);  // never empty: its address tells where the message is
-    message_ = packed_.data();
-    if (plan_->sum) std::fill(packed_.begin(), packed_.end(), T{});
-    set_.state->give(plan_->end->gives, message_, plan_->sum);
   }
 
   T* staged(std::size_t i) { return staging_.data() + (i % window) * static_cast<std::size_t>(set_.chunk); }

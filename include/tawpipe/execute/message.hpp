@@ -1,6 +1,6 @@
 // How one rank's part of a communication goes through memory: in place where its numbers lie as the message has them, otherwise
 // by way of a staging area.
-// Not: the communication itself (nccl_executor.hpp), nor copies between ranks that share a device (virtual_executor.hpp).
+// Not: the communication itself (execute/mpi/transfer.hpp, execute/cuda/nccl_executor.hpp).
 #pragma once
 
 #include <algorithm>
@@ -11,11 +11,10 @@
 #include <utility>
 #include <vector>
 
-#include "tawpipe/execute/cuda/device_api.hpp"
 #include "tawpipe/execute/dataflow.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 
-namespace tawpipe::inline v0::cuda {
+namespace tawpipe::inline v0 {
 
 /// Numbers of a rank's buffer, or (buffer none) of the staging area of the lane at hand.
 struct Address {
@@ -37,25 +36,16 @@ struct Move {
   std::int64_t count = 0;
 };
 
-/// A move whose addresses are found.
-struct ResolvedMove {
-  Move::Kind kind;
-  std::byte* to;
-  const std::byte* from;
-  std::int64_t count;
-};
-
-/// Puts a move of numbers of `type` into a stream.
-template <DeviceApi Device>
-void carry_out(const ResolvedMove& move, Dtype type, Device& device, typename Device::Stream stream) {
-  const auto bytes = static_cast<std::size_t>(move.count * size_bytes(type));
+/// Does a move of a host's numbers.
+template <class T>
+void carry_out(const Move& move, T* to, const T* from) {
   switch (move.kind) {
     case Move::Kind::clear:
-      return device.clear(move.to, bytes, stream);
+      return void(std::fill_n(to, move.count, T{}));
     case Move::Kind::copy:
-      return device.copy(move.to, move.from, bytes, stream);
+      return void(std::copy_n(from, move.count, to));
     case Move::Kind::add:
-      return device.add(move.to, move.from, move.count, type, stream);
+      for (std::int64_t i = 0; i < move.count; ++i) to[i] += from[i];
   }
 }
 
@@ -95,6 +85,23 @@ class MessagePlanner {
         plan_.to = plan_.from;  // a root keeps what it gives
       }
     }
+    return std::move(plan_);
+  }
+
+  /// Where messages go round a ring or along a chain: the whole message in one run, in which it is stored, summed and sent on.
+  MessagePlan ring_plan() {
+    const bool sum = is_sum(task_.op);
+    if (const auto base = whole_in_place(sum)) {
+      plan_.from = plan_.to = base;
+      for (const Segment& segment : end_.gives) {
+        const Address to = *base + segment.packed;
+        if (!(to == Address{segment.place})) plan_.before.push_back({Move::Kind::copy, to, {segment.place}, segment.count});
+      }
+      return std::move(plan_);
+    }
+    plan_.from = plan_.to = stage(flow_.count);
+    pack(end_.gives, 0, flow_.count, sum);
+    unpack(*plan_.to, 0);
     return std::move(plan_);
   }
 
@@ -150,6 +157,10 @@ class MessagePlanner {
     plan_.from = in_one_run(gives, begin, count);
     if (plan_.from) return;
     plan_.from = stage(count);
+    pack(gives, begin, count, sum);
+  }
+  /// The segments into the run at `from`.
+  void pack(std::span<const Segment> gives, std::int64_t begin, std::int64_t count, bool sum) {
     std::int64_t given = 0;
     for (const Segment& segment : gives) given += segment.count;
     const bool once = given == count;  // each number: segments of one rank do not overlap unless some number comes twice
@@ -174,6 +185,42 @@ class MessagePlanner {
       plan_.after.push_back(
           {segment.add ? Move::Kind::add : Move::Kind::copy, {segment.place}, area + (segment.packed - begin), segment.count});
     }
+  }
+
+  /// Where the whole message can lie in the rank's own segments, so that nothing that it gives is overwritten before it is read.
+  std::optional<Address> whole_in_place(bool sum) const {
+    const auto base = [](const Segment& s) { return Address{s.place} + -s.packed; };
+    const auto covers = [this](std::vector<Segment> segments) {
+      std::sort(segments.begin(), segments.end(), [](const Segment& a, const Segment& b) { return a.packed < b.packed; });
+      std::int64_t reached = 0;
+      for (const Segment& s : segments) {
+        if (s.packed > reached) return false;
+        reached = std::max(reached, s.packed + s.count);
+      }
+      return reached >= flow_.count;
+    };
+    const bool copies_out = end_.takes.empty() && !sum;  // a source: nothing is stored on this rank
+    const std::vector<Segment>& main = copies_out ? end_.gives : end_.takes;
+    if (main.empty()) return std::nullopt;
+    const Address place = base(main.front());
+    for (const Segment& s : main) {
+      if (s.add || !(base(s) == place)) return std::nullopt;
+    }
+    std::vector<Segment> held = main;
+    std::size_t there = 0;
+    std::int64_t given = 0;
+    for (const Segment& s : end_.gives) {
+      given += s.count;
+      if (base(s) == place) {
+        ++there;
+        if (!copies_out) held.push_back(s);
+      } else if (s.place.buffer == place.place.buffer) {
+        return std::nullopt;
+      }
+    }
+    if (!covers(held) || (there > 0 && there < end_.gives.size())) return std::nullopt;
+    if (sum && (given != flow_.count || !covers(end_.gives))) return std::nullopt;  // each number once, or zeros and sums come in
+    return place;
   }
 
   void gather() {
@@ -220,7 +267,13 @@ inline MessagePlan message_plan(const Schedule& schedule, TaskId id, const Trans
   return detail::MessagePlanner{schedule.task(id), flow, *end, end - flow.ends.begin()}.plan();
 }
 
-/// The moves that do a whole communication where all ends share one device. Each address has its rank; staging memory is that
+/// The same for messages that go round a ring: `from` and `to` are the begin of the whole message, which lies in one run.
+inline MessagePlan ring_message_plan(const Schedule& schedule, TaskId id, const TransferFlow& flow, Rank rank) {
+  const auto end = std::find_if(flow.ends.begin(), flow.ends.end(), [&](const TransferEnd& one) { return one.rank == rank; });
+  return detail::MessagePlanner{schedule.task(id), flow, *end, end - flow.ends.begin()}.ring_plan();
+}
+
+/// The moves that do a whole communication where all ends share one memory. Each address has its rank; staging memory is that
 /// of the first end.
 struct SharedMove {
   Move move;
@@ -280,4 +333,4 @@ inline SharedTransfer shared_transfer(const Schedule& schedule, TaskId id, const
   return transfer;
 }
 
-}  // namespace tawpipe::cuda
+}  // namespace tawpipe

@@ -1,5 +1,5 @@
 // How messages go through memory: in place where they can, and otherwise every number once.
-#include "tawpipe/execute/cuda/message.hpp"
+#include "tawpipe/execute/message.hpp"
 
 #include <doctest/doctest.h>
 
@@ -12,8 +12,6 @@
 
 using namespace support;
 using namespace tawpipe;
-using cuda::Address;
-using cuda::MessagePlan;
 using cuda::Move;
 
 namespace {
@@ -24,7 +22,7 @@ Segment segment(std::int32_t buffer, std::int64_t offset, std::int64_t packed, s
 MessagePlan plan_of(Op op, TransferFlow flow, std::int32_t rank) {
   const Task task{.op = op, .rank = Rank{0}, .peer = Rank{1}};
   const auto at = static_cast<std::size_t>(rank);
-  return cuda::detail::MessagePlanner{task, flow, flow.ends[at], rank}.plan();
+  return tawpipe::detail::MessagePlanner{task, flow, flow.ends[at], rank}.plan();
 }
 Address at(std::int32_t buffer, std::int64_t offset) { return {{BufferId{buffer}, offset}}; }
 
@@ -114,7 +112,7 @@ TEST_CASE("weights and activations of a model that is not tied are never staged"
       const Task& task = schedule.tasks()[t];
       if (is_compute(task.op) || task.payload == Payload::gradients || task.payload == Payload::edge_gradients) continue;
       for_each_end(schedule, id<TaskId>(t), [&](Rank rank, int) {
-        staged += cuda::message_plan(schedule, id<TaskId>(t), flow.transfer(id<TaskId>(t)), rank).staging > 0 ? 1 : 0;
+        staged += message_plan(schedule, id<TaskId>(t), flow.transfer(id<TaskId>(t)), rank).staging > 0 ? 1 : 0;
       });
     }
     CHECK(staged == 0);
