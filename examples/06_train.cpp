@@ -28,14 +28,13 @@ struct Counting {
 
 // Trains for some steps; returns the first step's gradient.
 std::vector<double> train(const tawpipe::Transformer& model, const tawpipe::Schedule& schedule, int steps) {
-  // The program's own tensors: one for each run of weights that a rank keeps, as far as they lie one after another. The executor
-  // trains them in place; what is not lent it allocates.
+  // The program's own tensors, one for each buffer of weights that a rank keeps: the executor trains them in place.
   std::vector<std::vector<double>> tensors;
   std::vector<tawpipe::LentParameters> lent;
   for (std::int32_t r = 0; r < schedule.ranks(); ++r) {
-    for (const auto& run : tawpipe::kept_parameters(schedule, tawpipe::Rank{r}, tawpipe::ContentKind::weights)) {
-      tensors.emplace_back(static_cast<std::size_t>(run.count()));
-      lent.push_back({.rank = tawpipe::Rank{r}, .parameters = run, .memory = std::as_writable_bytes(std::span{tensors.back()})});
+    for (const auto& kept : tawpipe::kept_parameters(schedule, tawpipe::Rank{r}, tawpipe::ContentKind::weights)) {
+      tensors.emplace_back(static_cast<std::size_t>(tawpipe::parameters_in(kept)));
+      lent.push_back({.rank = tawpipe::Rank{r}, .parameters = kept, .memory = std::as_writable_bytes(std::span{tensors.back()})});
     }
   }
   Executor executor{schedule,

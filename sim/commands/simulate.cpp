@@ -152,7 +152,8 @@ int run_simulate(const Request& given) {
     if (*output) (*output)->finish();
   }
   if (!any_standard_output(paths))
-    write_output("-", describe(problem, &prediction.schedule.workload()) + "\n" + summary_text(summary, !problem.layout.is_plain()));
+    write_output("-",
+                 describe(problem, &prediction.schedule.workload()) + "\n" + summary_text(summary, !problem.layout.is_plain()));
   if (prediction.fits()) return ok;
   complain_of_memory(summary);
   return findings;

@@ -72,7 +72,10 @@ void check_training(const ReferenceRun& reference, std::vector<float>& values, S
 /// What every executor of a test is made with.
 struct Setting {
   Setting(const ReferenceRun& run, const Schedule& schedule, std::uint64_t seed)
-      : reference{run}, model{*transformer_of(schedule.workload().model())}, recompute{schedule.workload().recompute()}, machine{{.seed = seed}} {
+      : reference{run},
+        model{*transformer_of(schedule.workload().model())},
+        recompute{schedule.workload().recompute()},
+        machine{{.seed = seed}} {
     values.resize(static_cast<std::size_t>(model.parameters()));
   }
   Layer layer() {

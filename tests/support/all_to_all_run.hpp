@@ -1,11 +1,10 @@
-// Two all_to_alls, there and back, between buffers of numbers that executors let a test set and read, and what must come of them.
+// Two all_to_alls, there and back, between buffers of activations, and which numbers they must leave.
 // Not: any executor.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <utility>
 #include <vector>
 
@@ -15,8 +14,8 @@
 
 namespace support {
 
-/// Each rank keeps two runs of parameters, A and B. A's blocks go to the other members' B, then B's blocks to their A, each block
-/// to where it is laid by the order of the senders. Numbers of a run that no block covers stay as they are.
+/// Each rank keeps two buffers of numbers, A and B. A's blocks go to the other members' B, then B's blocks to their A, each block
+/// to where it is laid by the order of the senders. Numbers that no block covers stay as they are.
 class AllToAllRun {
  public:
   /// @param seed  0: even blocks; otherwise sizes drawn from it for each pair and each way, many of them none
@@ -38,11 +37,10 @@ class AllToAllRun {
     std::vector<BufferId> runs[2];
     for (int way = 0; way < 2; ++way) {
       for (int r = 0; r < ranks; ++r) {
-        const PiecesId set = b.pieces({range(way, static_cast<std::size_t>(r))});
-        runs[way].push_back(b.persistent(r, {ContentKind::weights, none<StageId>, set}, Bytes{run() * width}));
+        runs[way].push_back(b.persistent(r, {ContentKind::activation, StageId{0}, 0}, Bytes{run() * width}));
       }
     }
-    Task task{.op = Op::all_to_all, .payload = Payload::weights, .lane = LaneId{1}};
+    Task task{.op = Op::all_to_all, .payload = Payload::activations, .lane = LaneId{1}};
     std::vector<Rank> group;
     for (const std::size_t member : members_) group.push_back(Rank{static_cast<std::int32_t>(member)});
     task.group = b.group(group);
@@ -68,36 +66,46 @@ class AllToAllRun {
     return b.build();
   }
 
-  /// The number of a parameter before.
-  static double before(std::int64_t parameter) { return 1.0 + static_cast<double>(parameter); }
-
-  /// The number of each parameter of the runs afterwards, block by block.
-  std::map<std::int64_t, double> after() const {
+  /// Numbers of a buffer: room for the largest blocks from or to all members.
+  std::int64_t run() const { return 6 * static_cast<std::int64_t>(members_.size()); }
+  /// A (0) or B (1) of a rank.
+  tawpipe::BufferId buffer(int which, int rank) const {
+    return tawpipe::id<tawpipe::BufferId>(static_cast<std::size_t>(which) * members_.size() + static_cast<std::size_t>(rank));
+  }
+  /// What a buffer holds before.
+  template <class T>
+  std::vector<T> before(tawpipe::BufferId buffer) const {
+    std::vector<T> numbers;
+    for (std::int64_t i = 0; i < run(); ++i) numbers.push_back(static_cast<T>(first(buffer) + i + 1));
+    return numbers;
+  }
+  /// What it holds afterwards, block by block.
+  template <class T>
+  std::vector<T> after(tawpipe::BufferId buffer) const {
     const std::size_t ranks = members_.size();
-    std::map<std::int64_t, double> numbers;
-    for (std::int64_t p = 0; p < 2 * run() * static_cast<std::int64_t>(ranks); ++p) numbers[p] = before(p);
+    std::vector<T> all;  // of all buffers
+    for (std::size_t b = 0; b < 2 * ranks; ++b) {
+      for (const T number : before<T>(tawpipe::id<tawpipe::BufferId>(b))) all.push_back(number);
+    }
     for (int way = 0; way < 2; ++way) {
-      const std::map<std::int64_t, double> old = numbers;
+      const std::vector<T> old = all;
       for (std::size_t to = 0; to < ranks; ++to) {
-        std::int64_t at = range(1 - way, members_[to]).begin;
+        std::int64_t at = first(this->buffer(1 - way, static_cast<int>(members_[to])));
         for (std::size_t from = 0; from < ranks; ++from) {
-          std::int64_t begin = range(way, members_[from]).begin;
+          std::int64_t begin = first(this->buffer(way, static_cast<int>(members_[from])));
           for (std::size_t earlier = 0; earlier < to; ++earlier) begin += count(way, from, earlier);
-          for (std::int64_t i = 0; i < count(way, from, to); ++i) numbers[at++] = old.at(begin + i);
+          for (std::int64_t i = 0; i < count(way, from, to); ++i) {
+            all[static_cast<std::size_t>(at++)] = old[static_cast<std::size_t>(begin + i)];
+          }
         }
       }
     }
-    return numbers;
+    const auto begin = all.begin() + first(buffer);
+    return {begin, begin + run()};
   }
 
  private:
-  /// Numbers of a run: room for the largest blocks from or to all members.
-  std::int64_t run() const { return 6 * static_cast<std::int64_t>(members_.size()); }
-  tawpipe::ParameterRange range(int which, std::size_t rank) const {
-    const std::int64_t begin =
-        (static_cast<std::int64_t>(which) * static_cast<std::int64_t>(members_.size()) + static_cast<std::int64_t>(rank)) * run();
-    return {begin, begin + run()};
-  }
+  std::int64_t first(tawpipe::BufferId buffer) const { return number(buffer) * run(); }
   /// Numbers of the block between two members, by their places in the group.
   std::int64_t count(int way, std::size_t from, std::size_t to) const { return counts_[way][from * members_.size() + to]; }
 

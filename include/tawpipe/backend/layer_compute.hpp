@@ -12,11 +12,11 @@
 
 namespace tawpipe::inline v0 {
 
-/// Where a stage's parameters, or their gradients, lie: the blocks of model/parameter_blocks.hpp. Null where the stage has none of
-/// the kind. The shapes given are those of a LLaMA decoder; another model has in its blocks what it likes.
+/// Where a stage's parameters, or their gradients, lie: the blocks of model/parameter_blocks.hpp. Null where the stage has none
+/// of the kind. The shapes given are those of a LLaMA decoder; another model has in its blocks what it likes.
 template <class Byte>
 struct StageParameters {
-  Byte* layers = nullptr;      ///< all decoder layers of the stage, one behind the other, in the order of model/parameter_blocks.hpp
+  Byte* layers = nullptr;  ///< all decoder layers of the stage, one behind the other, in the order of model/parameter_blocks.hpp
   Byte* embedding = nullptr;   ///< [vocab, hidden]
   Byte* final_norm = nullptr;  ///< [hidden]
   Byte* output = nullptr;      ///< [vocab, hidden]; a tied model's embedding, perhaps the same memory

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <span>
 #include <string>
 #include <utility>
@@ -22,24 +23,32 @@ namespace tawpipe::inline v0 {
 /// begins.
 struct LentParameters {
   Rank rank = none<Rank>;
-  ContentKind kind = ContentKind::weights;  ///< or gradients
-  ParameterRange parameters;                ///< one or more whole buffers of the rank: see kept_parameters()
-  std::span<std::byte> memory;              ///< [parameters] in the executor's numbers
+  ContentKind kind = ContentKind::weights;      ///< or gradients
+  std::vector<ParameterRange> parameters = {};  ///< all of a buffer of the rank: one of kept_parameters()
+  std::span<std::byte> memory = {};             ///< [parameters] one after another, in the executor's numbers
 };
 
-/// The runs of parameters of which `rank` keeps weights, or gradients, from iteration to iteration: one for each buffer that a
-/// program may lend memory for. @param kind  weights or gradients
-/// @pre the schedule names the parameters of its buffers, as all do that can be executed
-inline std::vector<ParameterRange> kept_parameters(const Schedule& schedule, Rank rank, ContentKind kind) {
-  std::vector<ParameterRange> runs;
+namespace detail {
+
+/// The same parameters in as few ranges as their order allows.
+inline std::vector<ParameterRange> joined(std::span<const ParameterRange> ranges) {
+  std::vector<ParameterRange> joined;
+  for (const ParameterRange& range : ranges) append(joined, range);
+  return joined;
+}
+
+}  // namespace detail
+
+/// The parameters of which `rank` keeps weights, or gradients, from iteration to iteration: for each buffer that a program may
+/// lend memory for its ranges in order. @param kind  weights or gradients
+inline std::vector<std::vector<ParameterRange>> kept_parameters(const Schedule& schedule, Rank rank, ContentKind kind) {
+  std::vector<std::vector<ParameterRange>> kept;
   for (const Buffer& buffer : schedule.buffers()) {
     const PiecesId set = buffer.content.parameters();
     if (buffer.rank != rank || !buffer.persistent || buffer.content.kind() != kind || set == none<PiecesId>) continue;
-    std::vector<ParameterRange> joined;
-    for (const ParameterRange& range : schedule.pieces(set)) append(joined, range);
-    if (joined.size() == 1) runs.push_back(joined[0]);
+    kept.push_back(detail::joined(schedule.pieces(set)));
   }
-  return runs;
+  return kept;
 }
 
 /// The buffers of one rank by their addresses.
@@ -99,38 +108,30 @@ class ParameterStore {
   }
 
  private:
-  /// Buffers that own what they hold come before copies; no two lie in the same numbers.
+  /// By the first buffer that holds the same parameters and is not lent yet; copies come last.
   void adopt(const LentParameters& one) {
-    const std::string what = concat("memory lent for ", one.kind == ContentKind::weights ? "weights" : "gradients", " ",
-                                    one.parameters.begin, " to ", one.parameters.end, " of rank ", number(rank_));
+    const std::vector<ParameterRange> wanted = detail::joined(one.parameters);
+    const std::int64_t count = parameters_in(wanted);
+    const std::string what = concat("memory lent for ", count, one.kind == ContentKind::gradients ? " gradients" : " weights",
+                                    " from parameter ", wanted.empty() ? 0 : wanted[0].begin, " on of rank ", number(rank_));
     if (one.kind != ContentKind::weights && one.kind != ContentKind::gradients) {
       throw InputError(concat(what, ": only weights and gradients are lent"));
     }
-    const auto count = static_cast<std::size_t>(one.parameters.count());
-    std::vector<ParameterRange> taken;
+    BufferId found = none<BufferId>;
     for (const bool copies : {false, true}) {
       for_each_persistent(one.kind == ContentKind::weights ? BufferKind::weights : BufferKind::gradients, [&](BufferId id) {
-        const Buffer& buffer = schedule_->buffer(id);
-        std::vector<ParameterRange> joined;
-        for (const ParameterRange& range : flow_->content(id).ranges()) append(joined, range);
-        if (buffer.copy != copies || joined.size() != 1 || lent_[index(id)] != nullptr) return;
-        const ParameterRange run = joined[0];
-        if (run.begin < one.parameters.begin || run.end > one.parameters.end) return;
-        for (const ParameterRange& other : taken) {
-          if (run.begin < other.end && other.begin < run.end) return;
-        }
-        const auto width = static_cast<std::size_t>(buffer.bytes.value() / run.count());
-        if (one.memory.size() != count * width) {
-          throw InputError(
-              concat(what, " has ", one.memory.size(), " bytes; ", count, " numbers of ", width, " bytes need ", count * width));
-        }
-        lent_[index(id)] = one.memory.data() + static_cast<std::size_t>(run.begin - one.parameters.begin) * width;
-        taken.push_back(run);
+        if (found != none<BufferId> || schedule_->buffer(id).copy != copies || lent_[index(id)] != nullptr) return;
+        if (detail::joined(flow_->content(id).ranges()) == wanted) found = id;
       });
     }
-    if (taken.empty()) {
+    if (found == none<BufferId> || count == 0) {
       throw InputError(concat(what, " fits none of its buffers; kept_parameters() says what each of them holds"));
     }
+    const std::int64_t width = schedule_->buffer(found).bytes.value() / count;
+    if (std::ssize(one.memory) != count * width) {
+      throw InputError(concat(what, " has ", one.memory.size(), " bytes; numbers of ", width, " bytes need ", count * width));
+    }
+    lent_[index(found)] = one.memory.data();
   }
 
   const Schedule* schedule_;

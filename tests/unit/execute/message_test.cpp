@@ -12,7 +12,6 @@
 
 using namespace support;
 using namespace tawpipe;
-using cuda::Move;
 
 namespace {
 

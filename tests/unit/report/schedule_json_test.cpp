@@ -159,7 +159,8 @@ TEST_CASE("a model that is no decoder comes back with its parts' costs") {
   model.head = {.parameters = 100, .saved = 96_B};
   model.sizes = {{"width", 8}, {"inner", 8}};
   const Workload workload{model, Batch{.sequence = 6, .microbatch_size = 1, .global_batch = 8}};
-  const std::string text = schedule_json(build_schedule("1f1b", {.workload = workload, .nodes = DeviceGroups{{2}}, .options = {}}));
+  const std::string text =
+      schedule_json(build_schedule("1f1b", {.workload = workload, .nodes = DeviceGroups{{2}}, .options = {}}));
   CHECK(text.starts_with(R"({"tawpipe_schedule":2,)"));
   CHECK(text.find("heads") == std::string::npos);
   const Schedule read = parse_schedule_json(text);

@@ -251,6 +251,14 @@ class RankParameters {
   Rank rank() const { return memory_.rank(); }
   const NumberTypes& types() const { return memory_.types(); }
 
+  /// The bytes of a persistent buffer of the rank, of any kind.
+  void write(BufferId buffer, std::span<const std::byte> bytes) const {
+    window_.write(device_, memory_.memory(buffer).data(), bytes, stream_);
+  }
+  void read(BufferId buffer, std::span<std::byte> bytes) const {
+    window_.read(device_, bytes, memory_.memory(buffer).data(), stream_);
+  }
+
   /// Calls `fill(range, type, bytes)` for every run of weights that the rank keeps, copies among them, and where the optimizer
   /// has weights in f32, for each run of those; `bytes` become the numbers of `range` in `type`.
   template <class Fill>

@@ -116,13 +116,16 @@ inline Workload read_workload(JsonValue value, int ranks) {
   const JsonValue model = value.at("model");
   Recompute recompute = Recompute::none;
   if (const auto text = value.find("recompute")) recompute = text->enumerator<Recompute>(3, "recomputation");
+  std::optional<LayerStack> parts;
+  std::optional<Transformer> decoder;
+  if (model.is_object() && model.has("layer")) {
+    parts = read_layer_stack(model);
+  } else {
+    decoder = read_model(model);
+  }
   std::optional<Workload> workload;
   try {
-    if (model.is_object() && model.has("layer")) {
-      workload.emplace(read_layer_stack(model), batch, recompute);
-    } else {
-      workload.emplace(read_model(model), batch, recompute);
-    }
+    workload.emplace(parts ? *parts : layer_stack(*decoder, batch, recompute), batch, recompute);
   } catch (const InputError& error) {
     value.fail(error.what());
   }
