@@ -163,6 +163,7 @@ inline LayerStack layer_stack(const Transformer& model, const Batch& batch, Reco
                  {"intermediate", model.intermediate},
                  {"vocab", model.vocab}};
   if (model.head_dim) stack.sizes.emplace("head_dim", *model.head_dim);
+  if (model.loss_chunk > 0) stack.sizes.emplace("loss_chunk", model.loss_chunk);
   if (!model.loss_in_float32) stack.sizes.emplace("loss_in_float32", 0);
   return stack;
 }
@@ -186,6 +187,7 @@ inline std::optional<Transformer> transformer_of(const LayerStack& stack) {
                     .utilization_source = stack.utilization_source};
   for (const auto& [key, value] : stack.sizes) {
     if (key == "head_dim") model.head_dim = static_cast<int>(value);
+    if (key == "loss_chunk") model.loss_chunk = static_cast<int>(value);
     if (key == "loss_in_float32") model.loss_in_float32 = value != 0;
   }
   return model.parameters() == stack.parameters() ? std::optional{std::move(model)} : std::nullopt;

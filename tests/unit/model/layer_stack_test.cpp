@@ -99,8 +99,9 @@ TEST_CASE("a decoder comes back from the stack that it made, and another model d
 TEST_CASE("the stack of a decoder gives the work of its layers to the bit") {
   for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
     for (const bool tied : {false, true}) {
-      const Transformer model{
+      Transformer model{
           .name = "m", .layers = 7, .hidden = 24, .heads = 4, .kv_heads = 2, .intermediate = 12, .vocab = 101, .tied = tied};
+      if (recompute == Recompute::full) model.loss_chunk = 10;
       const Batch batch{.sequence = 5, .microbatch_size = 3, .global_batch = 9};
       const LayerStack stack = layer_stack(model, batch, recompute);
       for (int layers = 0; layers <= 7; ++layers) {
