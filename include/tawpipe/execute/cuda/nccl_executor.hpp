@@ -63,7 +63,7 @@ class NcclExecutor {
         clock_{device_, schedule.tasks().size(), [&](TaskId task) { return options.timeline && takes_part(task); }},
         memory_{schedule,
                 flow_,
-                {schedule, flow_, rank_, options.lent},
+                ParameterStore{schedule, flow_, rank_, options.lent},
                 program_,
                 options.expected,
                 staging_bytes(schedule, flow_, program_, rank_),
@@ -91,7 +91,6 @@ class NcclExecutor {
   NcclExecutor& operator=(const NcclExecutor&) = delete;
 
   using Number = float;  ///< of what gather() brings together, and of moments
-
   const Schedule& schedule() const { return schedule_; }
   const Dataflow& dataflow() const { return flow_; }
   const NumberTypes& types() const { return memory_.types(); }
@@ -208,7 +207,6 @@ class NcclExecutor {
 
  private:
   using Step = typename RankSteps<Device>::Step;
-
   template <class T>
   static std::byte* bytes_of(T* numbers) {
     return reinterpret_cast<std::byte*>(numbers);
@@ -218,8 +216,6 @@ class NcclExecutor {
     for_each_end(schedule_, task, [&](Rank rank, int) { found |= rank == rank_; });
     return found;
   }
-
-  // ---- what the constructor makes -----------------------------------------------------------------------------------------
 
   static constexpr std::int64_t exchange_bytes = std::int64_t{1} << 20;
 
@@ -259,8 +255,6 @@ class NcclExecutor {
         device_,
         {schedule_, flow_, program_, issue_order(schedule_, options_.expected), memory_, plan, own, lanes_, notice_stream_}};
   }
-  // ---- an iteration ---------------------------------------------------------------------------------------------------------
-
   void issue(const Step& step, bool clip) {
     for (const Event& event : steps_.waits(step)) device_.wait(step.stream, event);
     if (step.notice) {
