@@ -63,6 +63,8 @@ class CudaRun {
   virtual IterationResult iterate(const Fetch& fetch, const Iteration& args, const GradientObserver<float>& observe) = 0;
 };
 
+static_assert(Executor<CudaRun> && ExecutorRank<CudaRank, float>);
+
 /// Calls `use` with a run on the GPU that the launcher gave this process. Where no launcher started it: with one for each GPU, at
 /// the same time in a thread each, or with all ranks on one GPU (gpus_without_launcher).
 /// @param use  sees `is_root()` in one of its calls; what it writes is written there

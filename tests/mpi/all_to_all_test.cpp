@@ -9,10 +9,13 @@
 #include "mpi/session_of_tests.hpp"
 #include "support/all_to_all_run.hpp"
 #include "support/toy_training.hpp"
+#include "tawpipe/execute/executor.hpp"
 #include "tawpipe/execute/mpi/executor.hpp"
 
 using namespace tawpipe;
 using support::AllToAllRun;
+
+static_assert(Executor<mpi::MpiExecutor<double, support::ToyLayer<double>, support::ToyOptimizer<double>>>);
 
 TEST_CASE("MPI: an all_to_all there and another back leave each number where the sizes say") {
   for (std::uint64_t seed = 0; seed < 6; ++seed) {
