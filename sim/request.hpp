@@ -45,6 +45,7 @@ struct Request {
   std::string json;        ///< a file, or "-" for standard output
   std::string timeline;    ///< a file
   std::string trace;       ///< a file
+  std::string report;      ///< a file
 };
 
 /// @param choose_microbatch  what no --microbatch means: choose the best size (true) or 1

@@ -9,6 +9,7 @@
 #include "output.hpp"
 #include "tawpipe/report/comparison.hpp"
 #include "tawpipe/report/formatters.hpp"
+#include "tawpipe/report/html_report.hpp"
 #include "tawpipe/report/summary_json.hpp"
 #include "tawpipe/search/predict.hpp"
 
@@ -24,6 +25,23 @@ std::vector<Summary> run_all(const Problem& problem, const std::vector<ScheduleC
   return results;
 }
 
+/// The page of all results, best first; each is simulated again, with all of its devices.
+void write_report(OutputFile& file, Problem problem, const std::vector<Summary>& results,
+                  const std::vector<ScheduleChoice>& all) {
+  std::vector<Prediction> predictions;
+  std::vector<ReportEntry> entries;
+  problem.fold = Fold::off;
+  for (const std::size_t i : comparison_order(results)) {
+    problem.schedules = {all[i]};
+    if (problem.model) problem.microbatch_sizes = {results[i].microbatch_size};
+    predictions.push_back(predict(problem));
+    entries.push_back({entry_label(all[i]), nullptr});
+  }
+  for (std::size_t i = 0; i < entries.size(); ++i) entries[i].prediction = &predictions[i];
+  write_html_report(entries, problem.cluster, describe(problem), [&](std::string_view text) { file(text); });
+  file.finish();
+}
+
 }  // namespace
 
 int run_compare(const Request& request, const std::vector<std::string>& schedules, bool overlapped) {
@@ -32,6 +50,9 @@ int run_compare(const Request& request, const std::vector<std::string>& schedule
   problem.fold = Fold::automatic;
   std::optional<OutputFile> file;  // opened first, so that a path that cannot be written is found before the work
   if (!request.json.empty()) file.emplace(request.json);
+  check_outputs({{"--json", request.json}, {"--report", request.report}});
+  std::optional<OutputFile> report;
+  if (!request.report.empty()) report.emplace(request.report);
   const std::vector<Summary> results = run_all(problem, all);
   const std::vector<std::size_t> order = comparison_order(results);
   const bool any_fits = results[order[0]].fits();
@@ -45,7 +66,8 @@ int run_compare(const Request& request, const std::vector<std::string>& schedule
     (*file)(json.dump(2) + "\n");
     file->finish();
   }
-  if (request.json != "-") {
+  if (report) write_report(*report, problem, results, all);
+  if (request.json != "-" && !is_standard_output(request.report)) {
     write_output("-", describe(problem) + "\n" + comparison_table(results, all, terminal_style()));
     if (!overlapped) {
       write_output("-",

@@ -11,6 +11,7 @@
 #include "output.hpp"
 #include "tawpipe/report/chrome_trace.hpp"
 #include "tawpipe/report/formatters.hpp"
+#include "tawpipe/report/html_report.hpp"
 #include "tawpipe/report/summary_json.hpp"
 #include "tawpipe/timeline/timeline_csv.hpp"
 
@@ -85,10 +86,11 @@ std::string summary_text(const Summary& summary, bool composed) {
   return out;
 }
 
-/// The three outputs, of which one may be standard output.
+/// The outputs, of which one may be standard output.
 struct Outputs {
   std::optional<OutputFile> timeline;
   std::optional<OutputFile> trace;
+  std::optional<OutputFile> report;
   std::optional<OutputFile> json;
 };
 
@@ -113,15 +115,17 @@ void complain_of_memory(const Summary& summary) {
 int run_simulate(const Request& given) {
   Request request = given;
   if (request.fold.empty()) request.fold = "auto";
-  const bool every_task = !request.timeline.empty() || !request.trace.empty() || !request.schedule_file.empty();
+  const bool every_task =
+      !request.timeline.empty() || !request.trace.empty() || !request.report.empty() || !request.schedule_file.empty();
   if (every_task && request.fold == "on") {
-    throw InputError("--fold on simulates some of the tasks; --timeline, --trace and --schedule-file need all: leave one out");
+    throw InputError(
+        "--fold on simulates some of the tasks; --timeline, --trace, --report and --schedule-file need all: leave one out");
   }
   if (every_task && request.fold == "auto") request.fold = "off";
   std::vector<ScheduleChoice> schedules;
   if (request.schedule_file.empty()) schedules = {named_schedule(request, ", --schedule-file or --graph")};
   const std::initializer_list<OutputFlag> paths{
-      {"--json", request.json}, {"--timeline", request.timeline}, {"--trace", request.trace}};
+      {"--json", request.json}, {"--timeline", request.timeline}, {"--trace", request.trace}, {"--report", request.report}};
   check_outputs(paths);
   std::optional<FileProblem> file;
   if (!request.schedule_file.empty()) {
@@ -133,6 +137,7 @@ int run_simulate(const Request& given) {
   Outputs outputs;
   if (!request.timeline.empty()) outputs.timeline.emplace(request.timeline);
   if (!request.trace.empty()) outputs.trace.emplace(request.trace);
+  if (!request.report.empty()) outputs.report.emplace(request.report);
   if (!request.json.empty()) outputs.json.emplace(request.json);
   const Prediction prediction = file ? predict(problem, std::move(file->schedule)) : predict(problem);
   const Summary& summary = prediction.summary;
@@ -143,12 +148,16 @@ int run_simulate(const Request& given) {
     write_chrome_trace(prediction.schedule, prediction.timeline, [&](std::string_view text) { (*outputs.trace)(text); },
                        {.cluster = &problem.cluster});
   }
+  if (outputs.report) {
+    const std::vector<ReportEntry> shown{{prediction.schedule.name(), &prediction}};
+    write_html_report(shown, problem.cluster, describe(problem), [&](std::string_view text) { (*outputs.report)(text); });
+  }
   if (outputs.json) {
     auto json = to_json(summary);
     json["cost"] = describe(problem.cost);
     (*outputs.json)(json.dump(2) + "\n");
   }
-  for (auto* output : {&outputs.timeline, &outputs.trace, &outputs.json}) {
+  for (auto* output : {&outputs.timeline, &outputs.trace, &outputs.report, &outputs.json}) {
     if (*output) (*output)->finish();
   }
   if (!any_standard_output(paths))

@@ -22,44 +22,49 @@ struct PeakMemory {
   TimePoint at;
 };
 
-/// The peak of each rank while `schedule` runs as in `timeline`. A persistent buffer is held throughout, a transient one
-/// from its first use's start to its last use's end.
-/// @param same_as  [rank] the rank before it that does the same (FoldedSchedule::same_as); empty: each for itself
-/// @return [rank], `schedule.ranks()` long.
+namespace detail {
+
+/// A buffer that is taken or, with negative bytes, released.
+struct MemoryChange {
+  std::int64_t time;  ///< picoseconds
+  std::int64_t bytes;
+  BufferKind kind;
+};
+
+/// From the first use's start to the last use's end, picoseconds.
+struct BufferLife {
+  static constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
+
+  std::int64_t from = never;
+  std::int64_t to = -1;
+};
+
+/// Calls `visit(rank, persistent, changes)` for each rank that is not the same as one before it: what it holds throughout, and
+/// the changes in time order. At one instant what ends releases before what starts takes, as a stream-ordered allocator does.
 /// Complexity: O(uses + buffers log buffers), one rank's changes in memory at a time.
-inline std::vector<PeakMemory> peak_memory(const Schedule& schedule, const Timeline& timeline,
-                                           std::span<const Rank> same_as = {}) {
-  constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
-  struct Life {
-    std::int64_t from = never;
-    std::int64_t to = -1;
-  };
+template <class Visit>
+void for_each_memory(const Schedule& schedule, const Timeline& timeline, std::span<const Rank> same_as, Visit&& visit) {
   const auto buffers = schedule.buffers();
-  std::vector<Life> lives(buffers.size());
+  std::vector<BufferLife> lives(buffers.size());
   for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
     for (const Use& use : schedule.uses(id<TaskId>(t))) {
-      Life& life = lives[index(use.buffer)];
+      BufferLife& life = lives[index(use.buffer)];
       life.from = std::min(life.from, timeline.start[t].picoseconds());
       life.to = std::max(life.to, timeline.end[t].picoseconds());
     }
   }
-  struct Change {
-    std::int64_t time;
-    std::int64_t bytes;  ///< negative where a buffer is released
-    BufferKind kind;
-  };
-  std::vector<PeakMemory> peaks(static_cast<std::size_t>(schedule.ranks()));
-  std::vector<std::size_t> rank_begin(peaks.size() + 2, 0);  // a counting sort of those that come and go
+  std::vector<PeakMemory> persistent(static_cast<std::size_t>(schedule.ranks()));
+  std::vector<std::size_t> rank_begin(persistent.size() + 2, 0);  // a counting sort of those that come and go
   const auto comes_and_goes = [&](std::size_t b) {
-    return !buffers[b].persistent && lives[b].from != never && buffers[b].bytes > Bytes{};
+    return !buffers[b].persistent && lives[b].from != BufferLife::never && buffers[b].bytes > Bytes{};
   };
   for (std::size_t b = 0; b < buffers.size(); ++b) {
     const Buffer& buffer = buffers[b];
     if (comes_and_goes(b)) {
       ++rank_begin[index(buffer.rank) + 2];
     } else if (buffer.persistent) {
-      peaks[index(buffer.rank)].total += buffer.bytes;
-      peaks[index(buffer.rank)].by_kind[static_cast<std::size_t>(buffer.kind())] += buffer.bytes;
+      persistent[index(buffer.rank)].total += buffer.bytes;
+      persistent[index(buffer.rank)].by_kind[static_cast<std::size_t>(buffer.kind())] += buffer.bytes;
     }
   }
   for (std::size_t i = 2; i < rank_begin.size(); ++i) rank_begin[i] += rank_begin[i - 1];
@@ -67,34 +72,74 @@ inline std::vector<PeakMemory> peak_memory(const Schedule& schedule, const Timel
   for (std::size_t b = 0; b < buffers.size(); ++b) {
     if (comes_and_goes(b)) by_rank[rank_begin[index(buffers[b].rank) + 1]++] = id<BufferId>(b);
   }
-  std::vector<Change> changes;
-  for (std::size_t rank = 0; rank < peaks.size(); ++rank) {
-    if (!same_as.empty() && same_as[rank] != id<Rank>(rank)) {
-      peaks[rank] = peaks[index(same_as[rank])];
-      continue;
-    }
+  std::vector<MemoryChange> changes;
+  for (std::size_t rank = 0; rank < persistent.size(); ++rank) {
+    if (!same_as.empty() && same_as[rank] != id<Rank>(rank)) continue;
     changes.clear();
     for (std::size_t i = rank_begin[rank]; i < rank_begin[rank + 1]; ++i) {
       const Buffer& buffer = schedule.buffer(by_rank[i]);
-      const Life& life = lives[index(by_rank[i])];
+      const BufferLife& life = lives[index(by_rank[i])];
       changes.push_back({life.from, buffer.bytes.value(), buffer.kind()});
       changes.push_back({life.to, -buffer.bytes.value(), buffer.kind()});
     }
-    // At one instant what ends releases before what starts takes, as a stream-ordered allocator does.
-    std::sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) {
+    std::sort(changes.begin(), changes.end(), [](const MemoryChange& a, const MemoryChange& b) {
       return a.time != b.time ? a.time < b.time : (a.bytes != b.bytes ? a.bytes < b.bytes : a.kind < b.kind);
     });
-    PeakMemory now = peaks[rank];
-    for (const Change& change : changes) {
-      now.total += Bytes{change.bytes};
-      now.by_kind[static_cast<std::size_t>(change.kind)] += Bytes{change.bytes};
-      if (now.total > peaks[rank].total) {
-        peaks[rank] = now;
-        peaks[rank].at = TimePoint{Duration{change.time}};
-      }
-    }
+    visit(id<Rank>(rank), persistent[rank], std::span<const MemoryChange>{changes});
   }
+}
+
+}  // namespace detail
+
+/// The peak of each rank while `schedule` runs as in `timeline`. A persistent buffer is held throughout, a transient one
+/// from its first use's start to its last use's end.
+/// @param same_as  [rank] the rank before it that does the same (FoldedSchedule::same_as); empty: each for itself
+/// @return [rank], `schedule.ranks()` long.
+/// Complexity: O(uses + buffers log buffers), one rank's changes in memory at a time.
+inline std::vector<PeakMemory> peak_memory(const Schedule& schedule, const Timeline& timeline,
+                                           std::span<const Rank> same_as = {}) {
+  std::vector<PeakMemory> peaks(static_cast<std::size_t>(schedule.ranks()));
+  detail::for_each_memory(schedule, timeline, same_as,
+                          [&](Rank rank, const PeakMemory& persistent, std::span<const detail::MemoryChange> changes) {
+                            PeakMemory now = persistent;
+                            PeakMemory& peak = peaks[index(rank)] = persistent;
+                            for (const detail::MemoryChange& change : changes) {
+                              now.total += Bytes{change.bytes};
+                              now.by_kind[static_cast<std::size_t>(change.kind)] += Bytes{change.bytes};
+                              if (now.total <= peak.total) continue;
+                              peak = now;
+                              peak.at = TimePoint{Duration{change.time}};
+                            }
+                          });
+  for (std::size_t rank = 0; rank < same_as.size(); ++rank) peaks[rank] = peaks[index(same_as[rank])];
   return peaks;
+}
+
+/// What each rank holds over time, for a picture: the iteration cut into `parts` equal parts, of each the fullest moment.
+/// @return [rank][part * buffer_kinds + kind] bytes. @pre parts > 0
+inline std::vector<std::vector<double>> memory_over_time(const Schedule& schedule, const Timeline& timeline, std::size_t parts) {
+  std::vector<std::vector<double>> all(static_cast<std::size_t>(schedule.ranks()));
+  const double length = static_cast<double>(std::max<std::int64_t>(timeline.makespan().value(), 1)) / static_cast<double>(parts);
+  detail::for_each_memory(schedule, timeline, {},
+                          [&](Rank rank, const PeakMemory& persistent, std::span<const detail::MemoryChange> changes) {
+                            std::vector<double>& held = all[index(rank)];
+                            held.assign(parts * buffer_kinds, 0);
+                            PeakMemory now = persistent;
+                            std::size_t next = 0;
+                            for (std::size_t part = 0; part < parts; ++part) {
+                              PeakMemory fullest = now;
+                              const auto end = static_cast<std::int64_t>(static_cast<double>(part + 1) * length);
+                              for (; next < changes.size() && (changes[next].time < end || part + 1 == parts); ++next) {
+                                now.total += Bytes{changes[next].bytes};
+                                now.by_kind[static_cast<std::size_t>(changes[next].kind)] += Bytes{changes[next].bytes};
+                                if (now.total > fullest.total) fullest = now;
+                              }
+                              for (std::size_t kind = 0; kind < buffer_kinds; ++kind) {
+                                held[part * buffer_kinds + kind] = static_cast<double>(fullest.by_kind[kind].value());
+                              }
+                            }
+                          });
+  return all;
 }
 
 /// The fraction of a device's memory that a plan may count on: the rest goes to what no peak counts (the driver, CUDA's

@@ -1,0 +1,117 @@
+// Tests of report/html_report.hpp: what the page holds and what is refused.
+// Not: what it shows (tests/browser/).
+#include "tawpipe/report/html_report.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "tawpipe/model/models.hpp"
+#include "tawpipe/schedules/one_f_one_b.hpp"
+#include "tawpipe/search/predict.hpp"
+#include "tawpipe/topology/cluster_builder.hpp"
+
+using tawpipe::InputError;
+using tawpipe::Prediction;
+using tawpipe::Problem;
+using tawpipe::ReportEntry;
+
+namespace {
+
+Problem small_problem() {
+  using namespace tawpipe::literals;
+  return {.cluster = tawpipe::ClusterBuilder{}
+                         .name("two </script> nodes")
+                         .device({.name = "A800", .memory = 80_GiB, .peak = 312_TFLOPS, .memory_bandwidth = 2039_GBps})
+                         .nodes(2)
+                         .devices_per_node(2)
+                         .intra_node({.bandwidth = 160_GBps, .latency = 3_us})
+                         .inter_node({.bandwidth = 10_Gbps, .latency = 30_us})
+                         .build(),
+          .model = tawpipe::models::named("llama-8x512"),
+          .sequence = 1024,
+          .global_batch = 8,
+          .microbatch_sizes = {1},
+          .schedules = {{"1f1b"}}};
+}
+
+Prediction predicted(const Problem& problem) { return predict(problem, tawpipe::schedules::one_f_one_b(problem.workload(1), 4)); }
+
+std::string page_of(const std::vector<ReportEntry>& entries, const Problem& problem) {
+  std::string page;
+  tawpipe::write_html_report(entries, problem.cluster, "what was asked", [&](std::string_view text) { page += text; });
+  return page;
+}
+
+nlohmann::json data_of(const std::string& page) {
+  const std::string begin = R"(<script type="application/json" id="data">)";
+  const auto from = page.find(begin) + begin.size();
+  return nlohmann::json::parse(page.substr(from, page.find("</script>", from) - from));
+}
+
+}  // namespace
+
+TEST_CASE("a report is one page that needs nothing else, with the data of its predictions") {
+  const Problem problem = small_problem();
+  const Prediction prediction = predicted(problem);
+  const std::string page = page_of({{"first", &prediction}, {"second", &prediction}}, problem);
+  CHECK(page.starts_with("<!doctype html>"));
+  CHECK(page.find("@DATA@") == std::string::npos);
+  CHECK(page.find("@SCRIPT@") == std::string::npos);
+  for (const char* outside : {"src=", "href=", "http:", "https:", "import "}) CHECK(page.find(outside) == std::string::npos);
+  const nlohmann::json data = data_of(page);
+  REQUIRE(data.at("schedules").size() == 2);
+  CHECK(data.at("title") == "2 schedules on two </script> nodes");
+  const nlohmann::json& one = data.at("schedules")[0];
+  CHECK(one.at("summary").at("makespan_ps") == prediction.summary.makespan.value());
+  CHECK(one.at("owns") == nlohmann::json{"0", "1", "2", "3"});
+  CHECK(one.at("memory").size() == 4);
+  CHECK(one.at("egress").size() == 2);
+  CHECK(data.at("cluster").at("nodes") == nlohmann::json{2, 2});
+}
+
+TEST_CASE("numbers are packed into the narrowest type, or as places in a list") {
+  const auto packed = [](std::vector<double> values) {
+    tawpipe::detail::PackedColumn column;
+    for (const double value : values) column.add(value);
+    return column.json();
+  };
+  CHECK(packed({1, 2, 255}) == nlohmann::ordered_json{{"type", "u8"}, {"data", "AQL/"}});
+  CHECK(packed({-1}) == nlohmann::ordered_json{{"type", "i16"}, {"data", "//8="}});
+  CHECK(packed({1, 70000, 70001}).at("type") == "i32");
+  CHECK(packed({0.5}).at("type") == "f64");
+  const auto listed = packed({1e12, 1e12, 1e12, 1e12, 1e12, 1e12, 1e12, 2e12});
+  CHECK(listed.at("values") == nlohmann::ordered_json{1e12, 2e12});
+  CHECK(listed.at("data") == "AAAAAAAAAAE=");
+  CHECK(packed({}).at("data") == "");
+}
+
+TEST_CASE("memory over time has the peak, and what leaves nodes adds up to the traffic") {
+  const Problem problem = small_problem();
+  const Prediction prediction = predicted(problem);
+  const auto held = tawpipe::memory_over_time(prediction.schedule, prediction.timeline, 50);
+  for (std::size_t rank = 0; rank < 4; ++rank) {
+    double most = 0;
+    for (std::size_t part = 0; part < 50; ++part) {
+      double sum = 0;
+      for (int kind = 0; kind < tawpipe::buffer_kinds; ++kind) sum += held[rank][part * tawpipe::buffer_kinds + kind];
+      most = std::max(most, sum);
+    }
+    CHECK(most == static_cast<double>(prediction.summary.peak_memory[rank].total.value()));
+  }
+  const auto left = tawpipe::node_egress_over_time(prediction.schedule, problem.cluster, prediction.timeline, 50);
+  for (std::size_t node = 0; node < 2; ++node) {
+    double sum = 0;
+    for (const double bytes : left[node]) sum += bytes;
+    CHECK(sum == doctest::Approx(static_cast<double>(prediction.summary.traffic.node_egress_bytes[node])));
+  }
+}
+
+TEST_CASE("a report of nothing, of folded devices, or of more than a browser draws is refused") {
+  const Problem problem = small_problem();
+  CHECK_THROWS_WITH_AS(page_of({}, problem), "a report needs a schedule to show", InputError);
+  Prediction prediction = predicted(problem);
+  prediction.summary.folding.factor = 2;
+  CHECK_THROWS_WITH_AS(page_of({{"first", &prediction}}, problem), doctest::Contains("use --fold off"), InputError);
+}
