@@ -12,6 +12,7 @@
 #include "tawpipe/model/transformer_work.hpp"
 
 using namespace gpu_test;
+using tawpipe::concat;
 using tawpipe::Recompute;
 
 namespace {
@@ -57,10 +58,11 @@ struct Result {
   std::vector<double> gradients;
 };
 
-/// All microbatches of the first step, as one stage.
+/// All microbatches of the first step, as one stage. @param loss_chunk  0: algorithms of products are not tried either
 template <class T, class G>
-Result first_step(Recompute recompute, bool split, bool captured) {
-  const auto model = model_of(cuda::dtype_of<T>);
+Result first_step(Recompute recompute, bool split, bool captured, int loss_chunk) {
+  auto model = model_of(cuda::dtype_of<T>);
+  model.loss_chunk = loss_chunk;
   const tawpipe::ParameterOrder order{model};
   std::vector<T> weights;
   for (const auto& one : order.tensors()) {
@@ -92,7 +94,8 @@ Result first_step(Recompute recompute, bool split, bool captured) {
   const Array<std::int32_t> targets{std::vector<std::int32_t>(ids)};
   const Array<double> loss{std::vector<double>(1)};
 
-  cuda::Llama<T, G> llama{model, batch, recompute};
+  cuda::ProductChoices choices;
+  cuda::Llama<T, G> llama{model, batch, recompute, {}, loss_chunk > 0 ? &choices : nullptr};
   cudaStream_t stream = nullptr;
   cuda::check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
   llama.use_stream(stream);
@@ -179,8 +182,12 @@ template <class T, class G>
 void check_policies(const char* name, double loss_unit, double gradient_unit) {
   for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
     for (const bool split : {false, true}) {
-      check_result(name, first_step<T, G>(recompute, split, split), loss_unit, gradient_unit);
+      check_result(name, first_step<T, G>(recompute, split, split, 0), loss_unit, gradient_unit);
     }
+  }
+  for (const bool split : {false, true}) {
+    check_result(concat(name, " in chunks").c_str(), first_step<T, G>(Recompute::none, split, split, 24), loss_unit,
+                 gradient_unit);
   }
 }
 
