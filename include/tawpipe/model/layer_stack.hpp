@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
-#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
@@ -40,7 +40,7 @@ struct LayerStack {
   double utilization = 0;              ///< fraction of the matrix peak that its products reach; 0: unknown
   std::string utilization_source = {};  ///< where that was measured
   /// What its maker calls its sizes, such as {"hidden", 4096}: to tell models apart, and for the maker itself.
-  std::map<std::string, std::int64_t, std::less<>> sizes = {};
+  std::vector<std::pair<std::string, std::int64_t>> sizes = {};
 
   static constexpr std::int32_t max_layers = 1 << 12;
 
@@ -60,7 +60,7 @@ struct LayerStack {
   }
   /// One of `sizes`; 0 if there is none of that name.
   std::int64_t size(std::string_view key) const {
-    const auto found = sizes.find(key);
+    const auto found = std::find_if(sizes.begin(), sizes.end(), [&](const auto& entry) { return entry.first == key; });
     return found == sizes.end() ? 0 : found->second;
   }
 

@@ -162,9 +162,9 @@ inline LayerStack layer_stack(const Transformer& model, const Batch& batch, Reco
                  {"kv_heads", model.kv_heads},
                  {"intermediate", model.intermediate},
                  {"vocab", model.vocab}};
-  if (model.head_dim) stack.sizes.emplace("head_dim", *model.head_dim);
-  if (model.loss_chunk > 0) stack.sizes.emplace("loss_chunk", model.loss_chunk);
-  if (!model.loss_in_float32) stack.sizes.emplace("loss_in_float32", 0);
+  if (model.head_dim) stack.sizes.emplace_back("head_dim", *model.head_dim);
+  if (model.loss_chunk > 0) stack.sizes.emplace_back("loss_chunk", model.loss_chunk);
+  if (!model.loss_in_float32) stack.sizes.emplace_back("loss_in_float32", 0);
   return stack;
 }
 

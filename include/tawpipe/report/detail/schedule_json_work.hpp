@@ -75,7 +75,7 @@ inline LayerStack read_layer_stack(JsonValue value) {
   if (const auto number = value.find("utilization")) model.utilization = number->positive_or_zero();
   if (const auto text = value.find("utilization_source")) model.utilization_source = text->label();
   if (const auto sizes = value.find("sizes")) {
-    for (const auto& [key, size] : sizes->members()) model.sizes.emplace(key, size.whole<std::int64_t>(0));
+    for (const auto& [key, size] : sizes->members()) model.sizes.emplace_back(key, size.whole<std::int64_t>(0));
   }
   const auto read_part = [&](std::string_view key, StageWork& part) {
     const auto found = value.find(key);

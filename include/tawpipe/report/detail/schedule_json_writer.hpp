@@ -4,6 +4,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -189,7 +190,9 @@ class ScheduleJsonWriter {
     if (model.utilization > 0) add(R"(,"utilization":{})", model.utilization);
     if (!model.utilization_source.empty()) add(R"(,"utilization_source":{})", json_string(model.utilization_source));
     const char* separator = R"(,"sizes":{)";
-    for (const auto& [key, size] : model.sizes) {
+    auto sizes = model.sizes;
+    std::sort(sizes.begin(), sizes.end());
+    for (const auto& [key, size] : sizes) {
       add("{}{}:{}", separator, json_string(key), size);
       separator = ",";
     }
