@@ -7,7 +7,9 @@
 
 namespace tawpipe::sim {
 
-std::string describe(const Cost& cost) {
+namespace {
+
+std::string describe_times(const Cost& cost) {
   if (const auto* fixed = std::get_if<FixedCost>(&cost)) {
     return fmt::format("fixed times: forward {}, backward input {}, backward weight {}, transfer {}",
                        format_duration(fixed->forward), format_duration(fixed->backward_input),
@@ -18,6 +20,15 @@ std::string describe(const Cost& cost) {
   return fmt::format("roofline: {} of the matrix peak, {} of the memory bandwidth{}", format_percent(roofline.utilization, 0),
                      format_percent(roofline.memory_utilization, 0),
                      roofline.nccl_collectives ? "; collectives as NCCL's tuner chooses" : "");
+}
+
+}  // namespace
+
+std::string describe(const Cost& cost) {
+  const HeldSms* const held = std::visit([](const auto& model) { return held_sms_of(model); }, cost);
+  if (held == nullptr) return describe_times(cost);
+  return fmt::format("{}; SMs held: {} by a message, {} by a collective, {}", describe_times(cost), held->pair_ctas,
+                     held->collective_ctas, held->speeds.empty() ? "computing with the rest" : "at measured speeds");
 }
 
 std::string describe(const Problem& problem, const Workload* work) {

@@ -67,6 +67,16 @@ void add_problem_flags(CLI::App& app, Request& request, const std::string& micro
                  "or times measured on a machine, as tawpipe calibrate writes them: measured:FILE")
       ->type_name("COST")
       ->group("Times");
+  app.add_option("--hold-sms", request.hold_sms,
+                 "Communications hold SMs of their devices while they wait and move data, and slow computations there:\n"
+                 "on, off (default), or KEY=VALUE,...\n"
+                 "  ctas=8               SMs that a message between two devices holds at each\n"
+                 "  collective-ctas=16   and a collective at each member\n"
+                 "  sms=N                of each device (default: the cluster's)\n"
+                 "  speeds=FILE          computing speeds measured by bench_gpu_beside (default: in proportion to the rest)\n"
+                 "  priority=high|low    of communication, in that file (default high)")
+      ->type_name("on|off|...")
+      ->group("Times");
 }
 
 void add_noise_flags(CLI::App& app, Request& request) {

@@ -190,9 +190,14 @@ Problem resolve(const Request& given, bool choose_microbatch, const Workload* kn
   const auto* measured = std::get_if<MeasuredCost>(&cost);
   const std::optional<MeasuredWork> work = measured != nullptr ? measured->work : std::nullopt;
   if (work) take_measured_work(*work, request, model);
+  const HeldSms held = parse_hold_sms(request.hold_sms);
+  std::visit([&](auto& any) { any.held_sms = held; }, cost);
   Problem problem{.cluster = request.cluster_value ? *request.cluster_value : resolve_cluster(request.cluster),
                   .model = model,
                   .cost = std::move(cost)};
+  if (!held.is_off()) {
+    for (int rank = 0; rank < problem.cluster.ranks(); ++rank) held.check(problem.cluster.device(Rank{rank}));
+  }
   if (work) problem.parameter_bytes = work->parameter_bytes;
   problem.recompute = parse_recompute(request.recompute);
   problem.layout = request.layout;

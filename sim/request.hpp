@@ -40,6 +40,7 @@ struct Request {
   Layout layout;
   std::string fold;  ///< auto, on or off; "" is off, for commands without the flag
   std::string cost = "roofline";
+  std::string hold_sms;  ///< on, off or KEY=VALUE,...; "" is off
   Noise noise;
   std::string stragglers;  ///< PROBABILITYxSLOWDOWN; goes into `noise`
   std::string json;        ///< a file, or "-" for standard output
@@ -55,6 +56,9 @@ Problem resolve(const Request& request, bool choose_microbatch, const Workload* 
 
 /// Splits "key=value" texts. @throws InputError  with the example
 ScheduleOptions parse_options(const std::vector<std::string>& texts, std::string_view example = "order=paper");
+
+/// What communications hold of SMs, by --hold-sms. @throws InputError  naming the parameter
+HeldSms parse_hold_sms(const std::string& text);
 
 /// The schedule that the request names. @param others  flags that could be given in its place, for the message
 /// @throws InputError  if it names none or an unknown one, or if an option is not key=value; before anything is computed.

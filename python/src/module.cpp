@@ -197,6 +197,7 @@ void bind_problem(nb::module_& module) {
       .def_rw("recompute", &sim::Request::recompute)
       .def_rw("fold", &sim::Request::fold)
       .def_rw("cost", &sim::Request::cost)
+      .def_rw("hold_sms", &sim::Request::hold_sms)
       .def_prop_rw(
           "tensor_parallel", [](const sim::Request& request) { return request.layout.tensor; },
           [](sim::Request& request, int n) { request.layout.tensor = n; })

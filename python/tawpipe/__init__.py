@@ -166,7 +166,7 @@ def models() -> Table:
 def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, sequence: int = 0, global_batch: int = 0,
             microbatches: int = 0, microbatch: int | str = "auto", options: Options | None = None, overlapped: bool = False,
             tensor_parallel: int = 1, context_parallel: int = 1, data_parallel: int = 1, recompute: str = "full",
-            usable_memory: float = 0, cost: str = "roofline") -> Comparison:
+            usable_memory: float = 0, cost: str = "roofline", hold_sms: str = "off") -> Comparison:
     """Several schedules on one problem, best first.
 
     Args:
@@ -178,19 +178,20 @@ def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, s
         overlapped: Lets the rivals' communication overlap computation too.
         usable_memory: The part of a device's memory to plan with; 0: 0.85 where the microbatch is chosen, otherwise all.
         cost: "roofline[:utilization=0.45,...]", "fixed:forward=1ms,..." or "measured:FILE" (docs/quick_start.md).
+        hold_sms: "on": communications hold SMs while they wait and move data; or "ctas=8,..." (docs/sweeps.md).
 
     Raises:
         InputError: For anything missing or impossible.
     """
     request = _request(cluster, model, sequence, global_batch, microbatches, microbatch, options, tensor_parallel,
-                       context_parallel, data_parallel, recompute, usable_memory, cost)
+                       context_parallel, data_parallel, recompute, usable_memory, cost, hold_sms)
     return Comparison(_core.compare(request, list(names) or _core.COMPARED, overlapped))
 
 
 def simulate(schedule: str | Schedule, *, cluster: ClusterLike, model: ModelLike | None = None, sequence: int = 0,
              global_batch: int = 0, microbatches: int = 0, microbatch: int | str = "", options: Options | None = None,
              tensor_parallel: int = 1, context_parallel: int = 1, data_parallel: int = 1, recompute: str = "full",
-             usable_memory: float = 0, cost: str = "roofline", fold: str = "off") -> Prediction:
+             usable_memory: float = 0, cost: str = "roofline", hold_sms: str = "off", fold: str = "off") -> Prediction:
     """One schedule, by its name or as a value, on a cluster: its task graph, its timeline and what follows.
 
     Args:
@@ -203,7 +204,7 @@ def simulate(schedule: str | Schedule, *, cluster: ClusterLike, model: ModelLike
         ScheduleError: For a schedule that cannot run.
     """
     request = _request(cluster, model, sequence, global_batch, microbatches, microbatch, options, tensor_parallel,
-                       context_parallel, data_parallel, recompute, usable_memory, cost)
+                       context_parallel, data_parallel, recompute, usable_memory, cost, hold_sms)
     request.fold = fold
     if isinstance(schedule, Schedule):
         return _core.simulate_given(request, schedule)
@@ -241,7 +242,7 @@ def doctor(*dumps: str | os.PathLike) -> Diagnosis:
 
 
 def _request(given_cluster, given_model, sequence, global_batch, microbatches, microbatch, options, tensor_parallel,
-             context_parallel, data_parallel, recompute, usable_memory, cost) -> _core.Request:
+             context_parallel, data_parallel, recompute, usable_memory, cost, hold_sms) -> _core.Request:
     request = _core.Request()
     request.cluster_value = cluster(given_cluster)
     request.model_value = model(given_model) if given_model is not None else None
@@ -256,6 +257,7 @@ def _request(given_cluster, given_model, sequence, global_batch, microbatches, m
     request.recompute = recompute
     request.usable_memory = usable_memory
     request.cost = cost
+    request.hold_sms = hold_sms
     return request
 
 

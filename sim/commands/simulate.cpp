@@ -65,6 +65,11 @@ std::string summary_text(const Summary& summary, bool composed) {
          fmt::format("{} busy, {} exposed", format_duration(seconds(summary.communication.lane_busy_s[lane])),
                      format_duration(seconds(summary.communication.lane_exposed_s[lane]))));
   }
+  if (summary.held) {
+    line("held SMs", fmt::format("computations take {} longer, {} of it beside communications that wait, mean of a device",
+                                 format_duration(seconds(HeldTime::mean(summary.held->slowed_s))),
+                                 format_duration(seconds(HeldTime::mean(summary.held->waiting_s)))));
+  }
   line("between nodes", fmt::format("{}, at most {} out of one node", format_traffic(Bytes{summary.traffic.inter_node_bytes}),
                                     format_traffic(Bytes{summary.traffic.max_node_egress_bytes()})));
   line("inside nodes", format_traffic(Bytes{summary.traffic.intra_node_bytes}));
@@ -146,7 +151,7 @@ int run_simulate(const Request& given) {
   }
   if (outputs.trace) {
     write_chrome_trace(prediction.schedule, prediction.timeline, [&](std::string_view text) { (*outputs.trace)(text); },
-                       {.cluster = &problem.cluster});
+                       {.cluster = &problem.cluster, .held = summary.held ? &*summary.held : nullptr});
   }
   if (outputs.report) {
     const std::vector<ReportEntry> shown{{prediction.schedule.name(), &prediction}};

@@ -107,6 +107,49 @@ TEST_CASE("collectives can be charged as NCCL's tuner would run them") {
   CHECK(run("topology show dgx-h100*2").out.find("collectives=nccl") != std::string::npos);
 }
 
+TEST_CASE("SMs that communications hold cost time, which is told by rank, and by file of measured speeds") {
+  const support::Folder folder;
+  const std::string ask =
+      "simulate --schedule 1f1b --option overlap=on --cluster 2x2 --model llama-12x512 --sequence 512 "
+      "--microbatches 8 --json -";
+  const json off = parsed(run(ask));
+  CHECK(off == parsed(run(ask + " --hold-sms off")));
+  CHECK(!off.contains("held_sms"));
+  const json on = parsed(run(ask + " --hold-sms on"));
+  CHECK(on == parsed(run(ask + " --hold-sms ctas=8,collective-ctas=16,sms=108")));
+  CHECK(on.at("makespan_s").get<double>() > off.at("makespan_s").get<double>());
+  CHECK(on.at("held_sms").at("slowed_s").size() == 4);
+  CHECK(on.at("held_sms").at("waiting_s")[3].get<double>() > 0);
+  CHECK(on.at("cost").get<std::string>().ends_with("; SMs held: 8 by a message, 16 by a collective, computing with the rest"));
+  CHECK(run(ask + " --hold-sms on --trace -").code == 2);  // two outputs
+  const auto text = [&](const std::string& more) {
+    return run("simulate --schedule 1f1b --option overlap=on --cluster 2x2 --model llama-12x512 --sequence 512 "
+               "--microbatches 8 --hold-sms on" +
+               more)
+        .out;
+  };
+  CHECK(text("").find("of it beside communications that wait") != std::string::npos);
+  CHECK(text(" --trace -").find("\"slowed_us\":") != std::string::npos);
+  // As fast beside 8 CTAs as alone.
+  const std::string speeds = folder.write("beside.json",
+                                          "{\"multiprocessors\": 108}\n{\"ctas\": 40, \"priority\": \"high\", \"speed\": 1}\n"
+                                          "{\"ctas\": 40, \"priority\": \"low\", \"speed\": 0.5}\n");
+  CHECK(parsed(run(ask + " --hold-sms speeds=" + speeds)).at("makespan_ps") == off.at("makespan_ps"));
+  CHECK(parsed(run(ask + " --hold-sms speeds=" + speeds + ",priority=low")).at("makespan_s").get<double>() >
+        on.at("makespan_s").get<double>());
+  support::check_refused(run(ask + " --hold-sms speeds=" + speeds + " --cluster dgx-h100"),
+                         {"measured on a device of 108 SMs", "'H100-80G' has 132"});
+  support::check_refused(run(ask + " --hold-sms priority=low"), {"give speeds=FILE too"});
+  support::check_refused(run(ask + " --hold-sms ctas=-1"), {"--hold-sms: ctas=-1", "whole number"});
+  support::check_refused(run(ask + " --hold-sms ctas=0,collective-ctas=0"), {"use off"});
+  support::check_refused(run(ask + " --hold-sms cta=8"), {"unknown parameter 'cta'; did you mean 'ctas'?"});
+  support::check_refused(run(ask + " --hold-sms maybe"), {"must be on, off or parameters"});
+  support::check_refused(run("export --schedule 1f1b --cluster 2x2 --model llama-12x512 --sequence 512 --microbatches 8 "
+                             "--hold-sms on --graph " +
+                             folder.write("graph.tg", "")),
+                         {"a plain task graph cannot say"});
+}
+
 TEST_CASE("a spread has mean and deviation of each figure") {
   const json answer = parsed(run("simulate --schedule 1f1b --spread 5 --jitter 0.02 --json -" + of_24_sequences));
   CHECK(answer.at("runs") == 5);

@@ -41,8 +41,8 @@ PARTS = {
         ["tawpipe_gpu_schedules_tests"],
         [("tests", "gpu_schedules", None)]),
     "why": (
-        ["bench_gpu_kernels", "tawpipe_gpu_why_tests"],
-        [("bench", "kernels", 90), ("tests", "gpu_why", None)]),
+        ["bench_gpu_kernels", "bench_gpu_beside", "tawpipe_gpu_why_tests"],
+        [("bench", "kernels", 90), ("bench", "beside", 60), ("tests", "gpu_why", None)]),
 }
 
 

@@ -12,6 +12,7 @@
 
 #include "schedules.hpp"
 #include "support/random.hpp"
+#include "tawpipe/analysis/held_time.hpp"
 #include "tawpipe/analysis/summary.hpp"
 #include "tawpipe/cost/fixed.hpp"
 #include "tawpipe/cost/measured.hpp"
@@ -109,6 +110,10 @@ FoldDraw draw_fold(Random& random) {
                               .all_reduce = random.between(0, 1) == 0 ? Algorithm::ring : Algorithm::tree,
                               .nccl_collectives = random.between(0, 2) == 0};
   }
+  if (random.between(0, 1) == 0) {
+    const HeldSms held{.pair_ctas = random.between(0, 9), .collective_ctas = random.between(1, 9), .sms = 150};
+    std::visit([&](auto& cost) { cost.held_sms = held; }, drawn.cost);
+  }
   return drawn;
 }
 
@@ -143,6 +148,7 @@ TEST_CASE("folded and full simulations of random composed schedules give the sam
   int equal = 0;
   int refused = 0;
   int coupled = 0;  // flows of one kind on one link
+  int slowed = 0;   // by SMs that are held
   std::string axes;
   for (int tries = 0; equal < support::draws(50) && tries < 100 * support::draws(50); ++tries) {
     const FoldDraw drawn = draw_fold(random);
@@ -170,6 +176,14 @@ TEST_CASE("folded and full simulations of random composed schedules give the sam
             const Summary found = summarize(folded.run->schedule, drawn.cluster, folded.run->timeline);
             const std::string differs = difference(text_of(found), text_of(expected));
             CHECK_MESSAGE(text_of(found) == text_of(expected), differs);
+            if (const HeldSms* held = held_sms_of(cost)) {
+              const HeldTime lost = held_time(full, drawn.cluster, timeline, *held);
+              const HeldTime folded_lost = held_time(folded.run->schedule.schedule, drawn.cluster, folded.run->timeline, *held,
+                                                     folded.run->schedule.same_as);
+              CHECK(folded_lost.slowed_s == lost.slowed_s);
+              CHECK(folded_lost.waiting_s == lost.waiting_s);
+              slowed += HeldTime::mean(lost.slowed_s) > 0 ? 1 : 0;
+            }
             CHECK(found.traffic.rank_sent_bytes == expected.traffic.rank_sent_bytes);
             CHECK(found.traffic.node_ingress_bytes == expected.traffic.node_ingress_bytes);
             CHECK(found.traffic.tasks == expected.traffic.tasks);
@@ -188,5 +202,6 @@ TEST_CASE("folded and full simulations of random composed schedules give the sam
   CHECK(equal == support::draws(50));
   CHECK(refused > 0);
   CHECK(coupled > 0);
+  CHECK(slowed > 0);
   MESSAGE(concat(equal, " folded, ", refused, " refused"));
 }

@@ -5,9 +5,12 @@
 #include <cxxabi.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
+#include <thread>
 #include <typeinfo>
 #include <vector>
 
@@ -134,6 +137,19 @@ Work clip_work(const Launch& launch) {
   };
 }
 
+/// Of bench/gpu: as many blocks as the launch has wait for a flag, or for so long.
+Work spin_work(const Launch& launch) {
+  int* const stop = const_cast<int*>(argument<const int*>(launch, 0));
+  int* const begun = argument<int*>(launch, 1);
+  const auto longest = std::chrono::nanoseconds{argument<std::uint64_t>(launch, 2)};
+  const int blocks = static_cast<int>(launch.grid.x);
+  return [=] {
+    if (begun != nullptr) std::atomic_ref{* begun} += blocks;
+    const auto begin = std::chrono::steady_clock::now();
+    while (std::atomic_ref{*stop} == 0 && std::chrono::steady_clock::now() - begin < longest) std::this_thread::yield();
+  };
+}
+
 /// @param number  the type's name in `name`
 template <class T>
 Work find_sum_of(const std::string& name, const Launch& launch, const std::string& number) {
@@ -165,6 +181,7 @@ Work kernel_work(const std::string& name, const Launch& launch) {
   try_next([&] { return find_sum_of<Half>(name, launch, "__half"); });
   if (!work && name.find("::add_partials(") != std::string::npos) work = partials_work(launch);
   if (!work && name.find("::clip(") != std::string::npos) work = clip_work(launch);
+  if (!work && name.find("::spin_until(") != std::string::npos) work = spin_work(launch);
   return work;
 }
 

@@ -3,6 +3,8 @@
 #include <cuda_runtime_api.h>
 #include <cxxabi.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -22,6 +24,12 @@ std::map<const void*, std::string>& kernel_names() {
   return *names;
 }
 
+/// Bytes of shared memory that kernels have been given leave to ask for.
+std::map<const void*, std::size_t>& shared_of_kernels() {
+  static auto* const shared = new std::map<const void*, std::size_t>;
+  return *shared;
+}
+
 thread_local Launch configured{};
 thread_local cudaStream_t configured_stream = nullptr;
 
@@ -34,7 +42,8 @@ std::string demangled(const char* name) {
 }
 
 cudaError_t launch(const void* kernel, const Launch& launch, cudaStream_t stream) {
-  constexpr std::size_t most_shared = 48 * 1024;  // more has to be asked for, which nothing here does
+  const auto asked = shared_of_kernels().find(kernel);
+  const std::size_t most_shared = std::max<std::size_t>(48 * 1024, asked == shared_of_kernels().end() ? 0 : asked->second);
   if (stream_of(stream).device() != current_device()) return fail(cudaErrorInvalidResourceHandle);
   if (launch.grid.x == 0 || launch.grid.y == 0 || launch.grid.y > 65535 || launch.grid.z != 1 || launch.block.x == 0 ||
       launch.block.x > 1024 || launch.shared > most_shared) {
@@ -83,6 +92,11 @@ cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, std::size_t* sha
   *block = configured.block;
   *shared = configured.shared;
   *static_cast<cudaStream_t*>(stream) = configured_stream;
+  return cudaSuccess;
+}
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
+  if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0) return fail(cudaErrorInvalidValue);
+  shared_of_kernels()[kernel] = static_cast<std::size_t>(value);
   return cudaSuccess;
 }
 cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* host) {

@@ -8,6 +8,7 @@
 
 #include "tawpipe/core/units.hpp"
 #include "tawpipe/simulate/engine.hpp"
+#include "tawpipe/simulate/held_sms.hpp"
 
 namespace support {
 
@@ -25,12 +26,15 @@ class GraphBuilder {
     double bytes = 0;
     std::vector<tawpipe::LinkLoad> loads;
     std::vector<int> after;
+    int device = -1;  ///< on which the delay is a computation, at a speed
+    int sms = 0;      ///< that it holds of `device` from its start to the end of `until`; it has no delay then
+    int until = -1;
   };
 
   explicit GraphBuilder(std::vector<double> capacities = {}) : capacities_{std::move(capacities)} {}
 
   GraphBuilder& wait(double delay, std::vector<int> after = {}) {
-    nodes_.push_back({delay, 0, {}, std::move(after)});
+    nodes_.push_back({delay, 0, {}, std::move(after), -1, 0, -1});
     return *this;
   }
   GraphBuilder& flow(double delay, double bytes, const std::vector<int>& links, std::vector<int> after = {}) {
@@ -39,7 +43,19 @@ class GraphBuilder {
     return weighted(delay, bytes, std::move(loads), std::move(after));
   }
   GraphBuilder& weighted(double delay, double bytes, std::vector<tawpipe::LinkLoad> loads, std::vector<int> after = {}) {
-    nodes_.push_back({delay, bytes, std::move(loads), std::move(after)});
+    nodes_.push_back({delay, bytes, std::move(loads), std::move(after), -1, 0, -1});
+    return *this;
+  }
+
+  GraphBuilder& compute(double delay, int device, std::vector<int> after = {}) {
+    wait(delay, std::move(after));
+    nodes_.back().device = device;
+    return *this;
+  }
+  /// Behind all tasks that are not holds, and those of one `until` together, in its order. `until` waits for it.
+  GraphBuilder& hold(int device, int sms, int until, std::vector<int> after = {}) {
+    nodes_[static_cast<std::size_t>(until)].after.push_back(static_cast<int>(nodes_.size()));
+    nodes_.push_back({0, 0, {}, std::move(after), device, sms, until});
     return *this;
   }
 
@@ -59,6 +75,24 @@ class GraphBuilder {
     });
     graph.capacities = capacities_;
     return graph;
+  }
+  /// What holds() and compute() say. @param tables  [device]
+  tawpipe::EngineHolds holds(std::vector<tawpipe::SpeedTable> tables) const {
+    tawpipe::EngineHolds holds;
+    holds.tables = std::move(tables);
+    for (std::size_t device = 0; device < holds.tables.size(); ++device) {
+      holds.table_of.push_back(static_cast<std::int32_t>(device));
+    }
+    std::size_t tasks = 0;
+    for (; tasks < nodes_.size() && nodes_[tasks].until < 0; ++tasks) holds.device_of.push_back(nodes_[tasks].device);
+    for (std::size_t i = tasks; i < nodes_.size(); ++i) holds.holds.push_back({nodes_[i].device, nodes_[i].sms});
+    std::size_t next = tasks;
+    for (std::size_t t = 0; t < tasks; ++t) {
+      holds.hold_begin.push_back(static_cast<std::uint32_t>(next - tasks));
+      while (next < nodes_.size() && nodes_[next].until == static_cast<int>(t)) ++next;
+    }
+    holds.hold_begin.push_back(static_cast<std::uint32_t>(next - tasks));
+    return holds;
   }
 
  private:

@@ -2,6 +2,7 @@
 // Not: how it is printed (report/).
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "tawpipe/analysis/bubble.hpp"
 #include "tawpipe/analysis/communication.hpp"
 #include "tawpipe/analysis/critical_path.hpp"
+#include "tawpipe/analysis/held_time.hpp"
 #include "tawpipe/analysis/memory.hpp"
 #include "tawpipe/analysis/traffic.hpp"
 #include "tawpipe/schedule/fold.hpp"
@@ -56,6 +58,7 @@ struct Summary {
   Communication communication;
   std::array<Duration, ops> critical_path{};  ///< [op] time on the critical path
   Folding folding;
+  std::optional<HeldTime> held;  ///< where the cost model says what communications hold
 
   bool fits() const { return out_of_memory.empty(); }
   /// What the rank needs that needs most; 0 without ranks.

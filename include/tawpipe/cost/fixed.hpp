@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tawpipe/cost/cost_model.hpp"
+#include "tawpipe/cost/held_sms.hpp"
 
 namespace tawpipe::inline v0 {
 
@@ -12,7 +13,8 @@ struct FixedCost {
   Duration forward;
   Duration backward_input;
   Duration backward_weight;
-  Duration transfer;  ///< of any pass, exchange or collective
+  Duration transfer;   ///< of any pass, exchange or collective
+  HeldSms held_sms{};  ///< that communications hold; off
 
   Duration compute_time(const Schedule& schedule, TaskId id, const Cluster&) const {
     const Task& task = schedule.task(id);

@@ -16,6 +16,7 @@
 
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/cost/cost_model.hpp"
+#include "tawpipe/cost/held_sms.hpp"
 #include "tawpipe/schedule/fold.hpp"
 
 namespace tawpipe::inline v0 {
@@ -33,6 +34,7 @@ struct FoldedCost {
   }
   Path path(const Schedule&, const Task& task, const Cluster&) const { return paths[folded->kind(task)]; }
   bool paths_by_size() const { return tawpipe::paths_by_size(*inner); }
+  const HeldSms* held_sms() const { return held_sms_of(*inner); }
 };
 
 /// A folded cost, or why there is none.
@@ -138,6 +140,12 @@ std::string find_unequal_computation(const FoldedSchedule& folded, const Cluster
         parts.tasks.push_back(task);
       }
     }
+    if (const HeldSms* held = held_sms_of(cost)) {
+      for (const Rank copy : copies[kept]) {
+        if (held->sms_of(cluster.device(copy)) == held->sms_of(cluster.device(copies[kept][0]))) continue;
+        return concat("rank ", number(copy), " has another number of SMs than rank ", kept);
+      }
+    }
     const Schedule all{folded.schedule.workload(), std::move(parts)};
     std::vector<Duration> times;  // of the kept rank
     for (std::size_t t = 0; t < all.tasks().size(); ++t) {
@@ -153,6 +161,25 @@ std::string find_unequal_computation(const FoldedSchedule& folded, const Cluster
   return {};
 }
 
+/// A collective of copies that only one of them is told to wait for, so that the others come sooner; empty if there is none.
+inline std::string find_unequal_arrival(const FoldedSchedule& folded, const HeldSms& held) {
+  const Schedule& schedule = folded.schedule;
+  for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
+    const Task& task = schedule.tasks()[t];
+    if (!is_collective(task.op) || held.ctas_of(schedule, task) == 0) continue;
+    const auto members = schedule.group(task.group);
+    const auto is_member = [&](Rank rank) { return std::find(members.begin(), members.end(), rank) != members.end(); };
+    if (std::all_of(members.begin(), members.end(), [&](Rank rank) { return folded.same_as[index(rank)] == rank; })) continue;
+    for (const TaskId earlier : schedule.dependencies(id<TaskId>(t))) {
+      bool met = false;
+      for_each_end(schedule, earlier, [&](Rank rank, int) { met = met || is_member(rank); });
+      if (!met)
+        return concat("the other members of the ", name(task.op), " of rank ", number(task.rank), " hold SMs before it does");
+    }
+  }
+  return {};
+}
+
 }  // namespace detail
 
 /// `inner` folded, if all images of each task take the same time and see the same traffic on `cluster`.
@@ -162,6 +189,11 @@ template <CostModel Inner>
 FoldOutcome<Inner> folded_cost(const FoldedSchedule& folded, const Cluster& cluster, const Inner& inner) {
   if (std::string unequal = detail::find_unequal_computation(folded, cluster, inner); !unequal.empty()) {
     return {std::nullopt, std::move(unequal)};
+  }
+  if (const HeldSms* held = held_sms_of(inner)) {
+    if (std::string unequal = detail::find_unequal_arrival(folded, *held); !unequal.empty()) {
+      return {std::nullopt, std::move(unequal)};
+    }
   }
   FoldedCost<Inner> cost{&inner, &folded, {}};
   detail::LinkClasses links;

@@ -5,9 +5,12 @@
 namespace tawpipe::inline v0 {
 
 struct FixedCost;
+struct HeldSms;
+struct HeldSpeed;
 struct MeasuredCost;
 struct NcclCost;
 struct Path;
 struct RooflineCost;
+struct SpeedTable;
 
 }  // namespace tawpipe

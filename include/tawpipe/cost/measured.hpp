@@ -13,6 +13,7 @@
 #include "tawpipe/cost/collective_cost.hpp"
 #include "tawpipe/cost/cost_model.hpp"
 #include "tawpipe/cost/detail/merge_loads.hpp"
+#include "tawpipe/cost/held_sms.hpp"
 #include "tawpipe/model/workload.hpp"
 
 namespace tawpipe::inline v0 {
@@ -84,6 +85,7 @@ struct MeasuredCost {
   std::optional<MeasuredLink> intra_node;
   std::optional<MeasuredLink> inter_node;
   std::optional<MeasuredWork> work;  ///< none: not known, so not checked
+  HeldSms held_sms{};                ///< that communications hold; off, and in no file of measured times
 
   bool operator==(const MeasuredCost&) const = default;
 

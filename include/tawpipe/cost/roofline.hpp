@@ -5,6 +5,7 @@
 #include "tawpipe/cost/collective_cost.hpp"
 #include "tawpipe/cost/cost_model.hpp"
 #include "tawpipe/cost/detail/merge_loads.hpp"
+#include "tawpipe/cost/held_sms.hpp"
 #include "tawpipe/cost/nccl_collectives.hpp"
 
 namespace tawpipe::inline v0 {
@@ -19,6 +20,7 @@ struct RooflineCost {
   Duration overhead{8'400'000};     ///< of starting a transfer or collective
   Algorithm all_reduce = Algorithm::ring;
   bool nccl_collectives = false;  ///< collectives as NCCL's tuner would run each (nccl_path()), not as rings of Simple
+  HeldSms held_sms{};             ///< that communications hold; off
 
   Duration compute_time(const Schedule& schedule, TaskId id, const Cluster& cluster) const {
     const Task& task = schedule.task(id);

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "tawpipe/cost/cost_model.hpp"
+#include "tawpipe/cost/held_sms.hpp"
 
 namespace tawpipe::inline v0 {
 
@@ -30,6 +31,7 @@ struct FactoredCost {
     return path;
   }
   bool paths_by_size() const { return tawpipe::paths_by_size(inner); }
+  const HeldSms* held_sms() const { return held_sms_of(inner); }
 
  private:
   static Duration scaled(Duration time, double factor) {

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <utility>
 
+#include "tawpipe/analysis/held_time.hpp"
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/report/formatters.hpp"
@@ -24,6 +25,7 @@ namespace tawpipe::inline v0 {
 struct ChromeTraceOptions {
   const Cluster* cluster = nullptr;  ///< names each rank's node; at least as many ranks as the schedule
   bool arrows = true;                ///< from the source of each pass to its destination
+  const HeldTime* held = nullptr;    ///< says of each computation by how much held SMs made it longer
 };
 
 namespace detail {
@@ -141,6 +143,9 @@ class ChromeTraceWriter {
     if (carries) add(R"(,"payload":"{}")", name(task.payload));
     if (task.stage != none<StageId>) add(R"(,"stage":{})", number(task.stage));
     if (task.microbatch >= 0) add(R"(,"microbatch":{})", task.microbatch);
+    if (options_.held != nullptr && options_.held->task_s[index(id)] > 0) {
+      add(R"(,"slowed_us":{:.3f})", options_.held->task_s[index(id)] * 1e6);
+    }
     if (task.bytes != Bytes{}) add(R"(,"bytes":{})", task.bytes.total().value());
     if (task.bytes.repeat() != 1) add(R"(,"repeat":{})", task.bytes.repeat());
     if (is_point_to_point(task.op)) add(R"(,"from":{},"to":{})", number(task.rank), number(task.peer));

@@ -89,6 +89,11 @@ inline nlohmann::ordered_json to_json(const Summary& summary) {
   communication["lane_busy_s"] = std::move(lanes);
   communication["lane_exposed_s"] = std::move(exposed_lanes);
   json["critical_path_s"] = std::move(path);
+  if (summary.held) {
+    Json& held = json["held_sms"];
+    held["slowed_s"] = summary.held->slowed_s;
+    held["waiting_s"] = summary.held->waiting_s;
+  }
   const bool folded = summary.folding.factor > 1;
   if (!folded && summary.folding.refusal.empty()) return json;
   Json& folding = json["folding"];

@@ -4,6 +4,7 @@
 
 namespace tawpipe::inline v0 {
 
+class Arrivals;
 struct Buffer;
 class Content;
 struct Layout;

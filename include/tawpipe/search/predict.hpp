@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <variant>
@@ -17,6 +18,18 @@
 
 namespace tawpipe::inline v0 {
 
+namespace detail {
+
+/// What SMs that communications hold cost, where the problem's cost model has them hold any.
+inline std::optional<HeldTime> held_time_of(const Problem& problem, const Schedule& schedule, const Timeline& timeline,
+                                            std::span<const Rank> same_as) {
+  const HeldSms* const held = std::visit([](const auto& cost) { return held_sms_of(cost); }, problem.cost);
+  if (held == nullptr) return std::nullopt;
+  return held_time(schedule, problem.cluster, timeline, *held, same_as);
+}
+
+}  // namespace detail
+
 /// What is predicted for `schedule`, as it is, on the problem's cluster: with its cost, noise and usable memory only.
 /// @throws InputError  if it needs more ranks than there are, or the times were measured for other work.
 inline Prediction predict(const Problem& problem, Schedule schedule) {
@@ -24,6 +37,7 @@ inline Prediction predict(const Problem& problem, Schedule schedule) {
   Timeline timeline =
       std::visit([&](const auto& cost) { return simulate(schedule, problem.cluster, cost, problem.noise); }, problem.cost);
   Summary summary = summarize(schedule, problem.cluster, timeline, problem.usable_memory);
+  summary.held = detail::held_time_of(problem, schedule, timeline, {});
   return {std::move(schedule), std::move(timeline), std::move(summary)};
 }
 
@@ -141,6 +155,8 @@ class Predictor {
     if (!folded.run) return std::nullopt;
     Summary summary = summarize(folded.run->schedule, problem_.cluster, folded.run->timeline, problem_.usable_memory);
     summary.folding.refusal = refusal;
+    summary.held =
+        detail::held_time_of(problem_, folded.run->schedule.schedule, folded.run->timeline, folded.run->schedule.same_as);
     return Prediction{std::move(folded.run->schedule.schedule), std::move(folded.run->timeline), std::move(summary)};
   }
 

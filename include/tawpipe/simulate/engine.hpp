@@ -130,20 +130,28 @@ class SuccessorOrder {
   std::vector<std::int32_t> waits_for_;
 };
 
+/// Computations that nothing slows: the delays of a graph pass as they are.
+struct OwnProcessors {
+  static constexpr bool shared = false;
+};
+
 /// One run of tasks over a graph's paths and links. `Order` has the tasks and says which may start, as SuccessorOrder does; in
-/// what order it names those that may start at one time does not matter.
-template <class Order>
+/// what order it names those that may start at one time does not matter. `Processors` says which delays pass more slowly, and
+/// when (simulate/held_sms.hpp).
+template <class Order, class Processors = OwnProcessors>
 class EngineRun {
  public:
-  EngineRun(const EngineGraph& graph, Order order)
+  EngineRun(const EngineGraph& graph, Order order, Processors processors = {})
       : graph_{graph},
         order_{std::move(order)},
+        processors_{std::move(processors)},
         sharing_{graph.capacities, graph.fraction_bits},
         times_{std::vector<TimePoint>(order_.tasks(), never), std::vector<TimePoint>(order_.tasks(), never)} {}
 
   Timeline run() {
     order_.begin([&](std::int32_t task) { start(task); });
     tell_successors();
+    settle();
     while (!events_.empty()) {
       set_now(events_.top().time);
       while (!events_.empty() && events_.top().time == now_) {
@@ -151,10 +159,11 @@ class EngineRun {
         events_.pop();
         if (id < 0) {
           arrive(static_cast<LinkSharing::FlowIndex>(~id));
-        } else {
+        } else if (!is_slowed(id)) {
           after_delay(id);
         }
       }
+      settle();
       sharing_.solve(now_, [&](LinkSharing::FlowIndex flow, std::int32_t, std::int64_t finish) { expect(flow, finish); });
     }
     require_all_ended();
@@ -181,10 +190,32 @@ class EngineRun {
   void start(std::int32_t task) {
     const EngineTask& started = order_.task(task);
     times_.start[at(task)] = now_point_;
+    if constexpr (Processors::shared) {
+      processors_.start(task);
+      if (started.delay > 0 && processors_.computes(task)) {
+        processors_.compute(task, after(started.delay) - now_, now_);
+        return;
+      }
+    }
     if (started.delay == 0 && started.path < 0) {
       end(task);
     } else {
       events_.push({after(started.delay), task});
+    }
+  }
+
+  /// Gives computations on processors that are shared their speeds from now on.
+  void settle() {
+    if constexpr (Processors::shared) {
+      processors_.settle(now_, [&](std::int32_t task, std::int64_t finish) { events_.push({finish, task}); });
+    }
+  }
+  /// Whether the task's event is void because it goes on.
+  bool is_slowed(std::int32_t task) {
+    if constexpr (Processors::shared) {
+      return processors_.goes_on(task, now_, [&](std::int64_t finish) { events_.push({finish, task}); });
+    } else {
+      return false;
     }
   }
 
@@ -199,6 +230,7 @@ class EngineRun {
 
   void end(std::int32_t task) {
     times_.end[at(task)] = now_point_;
+    if constexpr (Processors::shared) processors_.end(task);
     ended_now_.push_back(task);
   }
 
@@ -249,6 +281,7 @@ class EngineRun {
   void require_all_ended() const {
     const std::size_t count = order_.tasks();
     if (ended_ == count) return;
+    if constexpr (Processors::shared) processors_.require_none_stopped();
     std::size_t stuck = 0;
     while (times_.end[stuck] != never) ++stuck;
     throw ScheduleError(
@@ -257,6 +290,7 @@ class EngineRun {
 
   const EngineGraph& graph_;
   Order order_;
+  [[no_unique_address]] Processors processors_;
   LinkSharing sharing_;
   EventQueue events_;
   std::vector<Arrival> arrivals_;        ///< [flow]

@@ -5,6 +5,7 @@
 namespace tawpipe::inline v0 {
 
 struct EngineGraph;
+struct EngineHolds;
 struct FoldedRun;
 struct FoldedSimulation;
 class TaskGraph;

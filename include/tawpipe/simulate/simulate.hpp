@@ -13,6 +13,7 @@
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/cost/cost_model.hpp"
 #include "tawpipe/simulate/engine.hpp"
+#include "tawpipe/simulate/held_sms.hpp"
 #include "tawpipe/simulate/lane_order.hpp"
 #include "tawpipe/timeline/timeline.hpp"
 
@@ -72,26 +73,11 @@ inline InputError too_few_devices(const Schedule& schedule, const Cluster& clust
                            cluster.ranks(), " devices"));
 }
 
-/// Visits each edge of dependencies and program order.
-template <class Visit>
-void for_each_edge(const Schedule& schedule, Visit&& visit) {
-  const std::size_t count = schedule.tasks().size();
-  for (std::size_t t = 0; t < count; ++t) {
-    for (const TaskId earlier : schedule.dependencies(id<TaskId>(t))) visit(index(earlier), t);
-  }
-  for (int rank = 0; rank < schedule.ranks(); ++rank) {
-    for (int lane = 0; lane < static_cast<int>(schedule.lanes().size()); ++lane) {
-      const auto program = schedule.program(Rank{rank}, lane);
-      for (std::size_t i = 1; i < program.size(); ++i) visit(index(program[i - 1]), index(program[i]));
-    }
-  }
-}
-
 }  // namespace detail
 
 /// The timeline that `cost` predicts for `schedule` on `cluster`. Deterministic.
 /// @throws InputError  if the schedule needs more ranks than the cluster has.
-/// @throws ScheduleError  if tasks wait for each other.
+/// @throws ScheduleError  if tasks wait for each other, or for SMs that communications hold (HeldSms).
 ///
 /// Example: `const tawpipe::Timeline predicted = simulate(schedule, cluster, tawpipe::RooflineCost{.utilization = 0.45});`
 template <CostModel Cost>
@@ -113,6 +99,7 @@ Timeline simulate(const Schedule& schedule, const Cluster& cluster, const Cost& 
                                         known.fraction * static_cast<double>(task.bytes.total().value()), known.path, 0}));
     }
   }
+  if (const HeldSms* held = held_sms_of(cost)) return detail::simulate_holding(schedule, cluster, *held, std::move(graph), kinds);
   return detail::EngineRun{graph, detail::LaneOrder{schedule, graph, std::move(kinds)}}.run();
 }
 

@@ -173,11 +173,15 @@ class TaskGraphExport {
 /// message's latency, not for all its steps; a message of a model without links has no bytes, only its latency. What the tasks
 /// are for (ops, stages, buffers) is not in the graph. So the times are the simulator's own for schedules of passes only.
 ///
-/// @throws InputError  if the nodes are unequal, or messages of a kind have not one latency, one bandwidth, and one link out
-/// and one in for each device (inside nodes) or node (between them), which the platform of a plain graph cannot say.
+/// @throws InputError  if communications hold SMs (HeldSms), if the nodes are unequal, or messages of a kind have not one
+/// latency, one bandwidth, and one link out and one in for each device (inside nodes) or node (between them), which the platform
+/// of a plain graph cannot say.
 /// Complexity: O(tasks + edges), with a look-up for each message.
 template <CostModel Cost>
 ExportedTaskGraph export_task_graph(const Schedule& schedule, const Cluster& cluster, const Cost& cost) {
+  if (held_sms_of(cost) != nullptr) {
+    throw InputError("a plain task graph cannot say that communications hold SMs beside computations; export it without that");
+  }
   return detail::TaskGraphExport<Cost>{schedule, cluster, cost}.run();
 }
 

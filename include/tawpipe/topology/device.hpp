@@ -8,12 +8,16 @@
 
 namespace tawpipe::inline v0 {
 
+/// More multiprocessors than this no device has.
+inline constexpr int max_device_sms = 4096;
+
 /// A device as its data sheet states it.
 struct DeviceSpec {
   std::string name{};
   Bytes memory{};                     ///< total device memory
   FlopsPerSecond peak{};              ///< dense 16-bit matrix peak (no sparsity)
   BytesPerSecond memory_bandwidth{};  ///< device memory, read plus write
+  int sms = 0;                        ///< multiprocessors; 0: not known
 
   bool operator==(const DeviceSpec&) const = default;
 };

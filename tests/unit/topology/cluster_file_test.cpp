@@ -82,7 +82,7 @@ TEST_CASE("what is written reads back as an equal cluster") {
   }
   // Numbers that no short decimal holds.
   clusters.push_back(ClusterBuilder{}
-                         .device({"odd", Bytes{12345678901}, FlopsPerSecond{1e15 / 3}, BytesPerSecond{1e12 / 7}})
+                         .device({"odd", Bytes{12345678901}, FlopsPerSecond{1e15 / 3}, BytesPerSecond{1e12 / 7}, 77})
                          .nodes(2)
                          .devices_per_node(2)
                          .intra_node({BytesPerSecond{1e11 / 3}, Duration{1234567}})
@@ -131,6 +131,8 @@ TEST_CASE("values that cannot be say what would be right") {
   CHECK(
       contains(json_error(with("[2, 2, 1]", "[2, 0]", "unequal.cluster.json")), "expected a whole number from 1 to 2048, not 0"));
   CHECK(contains(json_error(with("\"12GiB\"", "\"0GiB\"", "unequal.cluster.json")), "memory: must be above zero"));
+  CHECK(contains(json_error(with("\"25TFLOPS\"", "\"25TFLOPS\", \"sms\": 0", "unequal.cluster.json")),
+                 "device.sms: expected a whole number from 1 to 4096, not 0"));
   CHECK(contains(json_error("{\"nodes\": 1, \"devices_per_node\": 1}"), "lab.json: 'device' is missing"));
   CHECK(contains(json_error("{\"device\": 7, \"devices_per_node\": 1}"), "device: expected an object {...}, not 7"));
 }

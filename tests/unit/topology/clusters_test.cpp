@@ -101,9 +101,11 @@ TEST_CASE("devices are found by name, and carry their data sheet's numbers") {
   CHECK(h200.memory == Bytes{std::int64_t{141} << 30});
   CHECK(h200.peak.value() == 989e12);
   CHECK(h200.memory_bandwidth.value() == 4800e9);
+  CHECK(h200.sms == 132);
   for (const auto& device : known_devices()) {
     CHECK(device_named(device.name).name == device.name);
     CHECK_FALSE(device.source.empty());
+    CHECK(device.sms > 0);
   }
   CHECK(contains(samples::error_of([] { device_named("A100-81G"); }), "unknown device 'A100-81G'; did you mean 'A100-80G'?"));
 }

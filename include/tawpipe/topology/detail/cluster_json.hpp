@@ -57,11 +57,13 @@ inline LinkSpec read_link_spec(JsonValue object) { return {read_bandwidth(object
 /// "A100-80G", or an object with the data sheet's numbers.
 inline DeviceSpec read_device(JsonValue json) {
   if (json.is_text()) return json.parsed(device_named);
-  json.only("name", "memory", "memory_bytes", "peak", "flops_per_second", "memory_bandwidth", "memory_bytes_per_second");
+  json.only("name", "memory", "memory_bytes", "peak", "flops_per_second", "memory_bandwidth", "memory_bytes_per_second", "sms");
+  const auto sms = json.find("sms");
   return {.name = json.at("name").label(),
           .memory = read_memory(json),
           .peak = read_rate(json, "peak", "flops_per_second", parse_flops_rate),
-          .memory_bandwidth = read_rate(json, "memory_bandwidth", "memory_bytes_per_second", parse_bandwidth)};
+          .memory_bandwidth = read_rate(json, "memory_bandwidth", "memory_bytes_per_second", parse_bandwidth),
+          .sms = sms ? sms->whole<int>(1, max_device_sms) : 0};
 }
 
 /// A list of at most `most`.
@@ -285,6 +287,7 @@ inline Json node_type_json(const NodeType& type) {
                        {"memory_bytes", device.memory.value()},
                        {"flops_per_second", device.peak.value()},
                        {"memory_bytes_per_second", device.memory_bandwidth.value()}});
+    if (device.sms > 0) devices.back()["sms"] = device.sms;
   }
   return {{"name", type.name},   {"devices", std::move(devices)}, {"links", links_json(type.links)},
           {"paths", type.paths}, {"to_network", type.to_network}, {"from_network", type.from_network}};

@@ -1,0 +1,115 @@
+// Which multiprocessors (SMs) communications hold while they wait and move data, and how fast a device computes with the rest.
+// Not: when that is (simulate/held_sms.hpp), nor what it cost (analysis/held_time.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/text.hpp"
+#include "tawpipe/schedule/schedule.hpp"
+#include "tawpipe/topology/cluster.hpp"
+
+namespace tawpipe::inline v0 {
+
+/// How fast a device computes while so many CTAs of communications hold SMs: 1 is alone.
+struct HeldSpeed {
+  int ctas = 0;
+  double speed = 1;
+
+  bool operator==(const HeldSpeed&) const = default;
+};
+
+/// Speeds by the number of SMs held, as parts of a whole: exact where computation slows in proportion.
+struct SpeedTable {
+  std::int64_t whole = 1;
+  std::vector<std::int64_t> parts{1};  ///< [SMs held] up to all
+
+  std::int64_t at(std::int64_t held) const {
+    return parts[static_cast<std::size_t>(std::clamp<std::int64_t>(held, 0, static_cast<std::int64_t>(parts.size()) - 1))];
+  }
+  double speed(std::int64_t held) const { return static_cast<double>(at(held)) / static_cast<double>(whole); }
+};
+
+/// An option of a cost model: a communication is a kernel that holds as many SMs as it has CTAs (thread blocks), on each of its
+/// ranks from the moment that the rank's stream reaches it to its end: also while it waits for a rank that has not come. What
+/// computes there at the same time goes on with the SMs that are left.
+///
+/// Source: a NCCL kernel has one CTA a channel, which shares its SM with nothing else (github.com/NVIDIA/nccl/issues/689), and
+/// runs from its launch until its peers have come and all has been moved (issues/1025). Not so where NCCL moves data by copy
+/// engines or in the NVLink switch: give those fewer CTAs.
+struct HeldSms {
+  int pair_ctas = 0;        ///< of a message between two ranks, at each of them; 0: it holds nothing
+  int collective_ctas = 0;  ///< of a collective, at each member
+  int sms = 0;              ///< of each device; 0: as the cluster says
+  /// Measured, by ascending CTAs; linear between them, and from the last on to a stop where all SMs are held. Empty: in
+  /// proportion to the SMs that are left.
+  std::vector<HeldSpeed> speeds{};
+  int measured_sms = 0;  ///< of the device on which that was; 0: not known
+
+  /// As many as the executor lets NCCL have at most (cuda::NcclOptions).
+  static HeldSms as_executed() { return {.pair_ctas = 8, .collective_ctas = 16}; }
+
+  bool operator==(const HeldSms&) const = default;
+  bool is_off() const { return pair_ctas <= 0 && collective_ctas <= 0; }
+
+  /// Of a task at each of its ranks. A computation and a collective of one rank hold nothing.
+  int ctas_of(const Schedule& schedule, const Task& task) const {
+    if (is_compute(task.op)) return 0;
+    if (!is_collective(task.op)) return pair_ctas;
+    return schedule.group(task.group).size() > 1 ? collective_ctas : 0;
+  }
+
+  /// @throws InputError  if the device's SMs are not known.
+  int sms_of(const DeviceSpec& device) const {
+    if (sms > 0) return sms;
+    if (device.sms > 0) return device.sms;
+    throw InputError(concat("how many SMs a device ", quote(device.name),
+                            " has is not known; give its number, or \"sms\" of the device in the cluster's file"));
+  }
+
+  /// @throws InputError  as sms_of(), or if the speeds were measured on a device with another number of SMs.
+  void check(const DeviceSpec& device) const {
+    const int all = sms_of(device);
+    if (speeds.empty() || measured_sms == 0 || measured_sms == all) return;
+    throw InputError(concat("the speeds beside held SMs were measured on a device of ", measured_sms, " SMs, and ",
+                            quote(device.name), " has ", all, "; measure them there"));
+  }
+
+  /// @param all  SMs of the device
+  SpeedTable table(int all) const {
+    SpeedTable table{all, {}};
+    if (!speeds.empty()) table.whole = 1'000'000;
+    std::size_t next = 0;  // the first measured with at least `held`
+    for (int held = 0; held <= all; ++held) {
+      if (speeds.empty()) {
+        table.parts.push_back(all - held);
+        continue;
+      }
+      while (next < speeds.size() && speeds[next].ctas < held) ++next;
+      const HeldSpeed before = next == 0 ? HeldSpeed{} : speeds[next - 1];
+      const HeldSpeed after = next < speeds.size() ? speeds[next] : HeldSpeed{all, 0};
+      const double part =
+          after.ctas == before.ctas ? 1 : static_cast<double>(held - before.ctas) / static_cast<double>(after.ctas - before.ctas);
+      const double speed = std::clamp(before.speed + (after.speed - before.speed) * part, 0.0, 1.0);
+      table.parts.push_back(static_cast<std::int64_t>(speed * static_cast<double>(table.whole) + 0.5));
+    }
+    return table;
+  }
+};
+
+/// The model's option, where it has one that is on; otherwise null.
+template <class Model>
+const HeldSms* held_sms_of(const Model& model) {
+  if constexpr (requires { model.held_sms(); }) {
+    return model.held_sms();
+  } else if constexpr (requires { model.held_sms.is_off(); }) {
+    return model.held_sms.is_off() ? nullptr : &model.held_sms;
+  } else {
+    return nullptr;
+  }
+}
+
+}  // namespace tawpipe

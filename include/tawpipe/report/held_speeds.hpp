@@ -1,0 +1,69 @@
+// Speeds of computation beside held SMs, as bench_gpu_beside measures them: read from its output, or from a result file of
+// tests/gpu/run.py that holds it. Not: what is made of them (cost/held_sms.hpp).
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/text.hpp"
+#include "tawpipe/cost/held_sms.hpp"
+#include "tawpipe/json/json_reader.hpp"
+
+namespace tawpipe::inline v0 {
+
+/// Measured on one device.
+struct HeldSpeeds {
+  std::vector<HeldSpeed> speeds;  ///< by ascending CTAs
+  int sms = 0;                    ///< of the device; 0: not known
+};
+
+namespace detail {
+
+/// JSON lines as a list; anything else as it is.
+inline std::string list_of_lines(std::string_view text) {
+  const std::string_view first = trimmed(text.substr(0, text.find('\n')));
+  if (first.size() < 2 || !first.starts_with('{') || !first.ends_with('}')) return std::string{text};
+  std::string list = "[";
+  for (const std::string_view line : split(text, '\n')) {
+    if (!trimmed(line).empty()) list += concat(list.size() > 1 ? ",\n" : "", line);
+  }
+  return list + "]";
+}
+
+}  // namespace detail
+
+/// @param priority  of the stream that holds the SMs: "high" or "low"
+/// @param source  the file's name, for messages
+/// @throws InputError  in one line, naming the key that is wrong, or if nothing was measured at that priority.
+inline HeldSpeeds parse_held_speeds(std::string_view text, std::string_view source, std::string_view priority) {
+  const JsonDocument document{detail::list_of_lines(text), source};
+  JsonValue lines = document.root();
+  if (lines.is_object()) lines = lines.at("steps").at("beside").at("result");
+  HeldSpeeds found;
+  for (const JsonValue line : lines) {
+    if (const auto sms = line.find("multiprocessors")) found.sms = sms->whole<int>(1, max_device_sms);
+    const auto ctas = line.find("ctas");
+    if (!ctas) continue;
+    const std::string& measured_at = line.at("priority").text();
+    if (measured_at != "high" && measured_at != "low") line.at("priority").expected("\"high\" or \"low\"");
+    if (measured_at != priority) continue;
+    // What is measured to be faster than alone is as fast: the rest is noise.
+    found.speeds.push_back({ctas->whole<int>(1, max_device_sms), std::min(1.0, line.at("speed").positive())});
+  }
+  if (found.speeds.empty()) {
+    lines.fail(concat("no line has a \"speed\" beside \"ctas\" at ", priority, " priority; give what bench_gpu_beside printed"));
+  }
+  std::sort(found.speeds.begin(), found.speeds.end(), [](const HeldSpeed& a, const HeldSpeed& b) { return a.ctas < b.ctas; });
+  for (std::size_t i = 1; i < found.speeds.size(); ++i) {
+    if (found.speeds[i].ctas == found.speeds[i - 1].ctas) {
+      lines.fail(concat(found.speeds[i].ctas, " CTAs at ", priority, " priority are measured twice; keep one"));
+    }
+  }
+  return found;
+}
+
+}  // namespace tawpipe

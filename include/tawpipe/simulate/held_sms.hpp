@@ -1,0 +1,233 @@
+// Computations slowed by the SMs that communications hold beside them, in exact parts of a tick.
+// Not: who holds how many (cost/held_sms.hpp), nor the engine's other half, links (simulate/link_sharing.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/text.hpp"
+#include "tawpipe/cost/held_sms.hpp"
+#include "tawpipe/schedule/arrivals.hpp"
+#include "tawpipe/simulate/engine.hpp"
+
+namespace tawpipe::inline v0 {
+
+/// What tasks of an engine's graph hold of devices, and which tasks' delays are computations there.
+struct EngineHolds {
+  /// SMs of a device, held from the start of one task to the end of another.
+  struct Hold {
+    std::int32_t device;
+    std::int32_t sms;
+  };
+  std::vector<SpeedTable> tables;
+  std::vector<std::int32_t> table_of;     ///< [device]
+  std::vector<std::int32_t> device_of;    ///< [task] on which its delay is a computation, at a speed; -1: on none
+  std::vector<Hold> holds;                ///< hold h begins when task device_of.size() + h starts
+  std::vector<std::uint32_t> hold_begin;  ///< [task of device_of + 1] those that its end gives back
+};
+
+namespace detail {
+
+/// Computations on devices whose SMs are shared: how far each has come, and when it will end as things stand. Models the
+/// Processors of an EngineRun.
+///
+/// The work left of a computation is kept in ticks at full speed and parts of one, so that a change of speed rounds nothing: it
+/// ends at the first tick at which all is done.
+class SharedProcessors {
+ public:
+  static constexpr bool shared = true;
+
+  explicit SharedProcessors(EngineHolds holds)
+      : holds_{std::move(holds)}, held_(holds_.table_of.size(), 0), running_(held_.size()), changed_(held_.size(), false) {}
+
+  bool computes(std::int32_t task) const { return at(task) < holds_.device_of.size() && holds_.device_of[at(task)] >= 0; }
+
+  void start(std::int32_t task) {
+    if (at(task) < holds_.device_of.size()) return;
+    const EngineHolds::Hold& hold = holds_.holds[at(task) - holds_.device_of.size()];
+    held_[at(hold.device)] += hold.sms;
+    change(hold.device);
+  }
+  void end(std::int32_t task) {
+    if (at(task) >= holds_.device_of.size()) return;
+    for (auto h = holds_.hold_begin[at(task)]; h < holds_.hold_begin[at(task) + 1]; ++h) {
+      held_[at(holds_.holds[h].device)] -= holds_.holds[h].sms;
+      change(holds_.holds[h].device);
+    }
+  }
+  /// @param work  ticks at full speed, above 0
+  void compute(std::int32_t task, std::int64_t work, std::int64_t now) {
+    const std::int32_t device = holds_.device_of[at(task)];
+    running_[at(device)].push_back({.task = task, .left = work, .updated = now});
+    change(device);
+  }
+
+  /// Gives each computation of a device that has changed its speed from `now` on: `expect(task, finish)` where that needs an
+  /// event. @throws InputError  if a computation would last longer than a time can hold.
+  template <class Expect>
+  void settle(std::int64_t now, Expect&& expect) {
+    for (const std::int32_t device : changes_) {
+      changed_[at(device)] = false;
+      const SpeedTable& table = holds_.tables[at(holds_.table_of[at(device)])];
+      const std::int64_t speed = table.at(held_[at(device)]);
+      for (Running& running : running_[at(device)]) {
+        if (running.speed == speed) continue;
+        advance(running, now, table.whole);
+        running.speed = speed;
+        running.finish = finish_of(running, table.whole);
+        if (running.finish < 0 || (running.event >= 0 && running.event <= running.finish)) continue;
+        running.event = running.finish;
+        expect(running.task, running.finish);
+      }
+    }
+    changes_.clear();
+  }
+
+  /// Whether the event of a task is void: it has slowed down since, and `again(finish)` is its next one, or it has ended.
+  /// Otherwise a computation ends here.
+  template <class Again>
+  bool goes_on(std::int32_t task, std::int64_t now, Again&& again) {
+    if (!computes(task)) return false;
+    auto& all = running_[at(holds_.device_of[at(task)])];
+    const auto found = std::find_if(all.begin(), all.end(), [&](const Running& running) { return running.task == task; });
+    if (found == all.end() || found->event != now) return true;
+    if (found->finish != now) {
+      found->event = found->finish;
+      if (found->finish >= 0) again(found->finish);
+      return true;
+    }
+    all.erase(found);
+    return false;
+  }
+
+  /// @throws ScheduleError  if a computation stands because others hold all SMs.
+  void require_none_stopped() const {
+    for (std::size_t device = 0; device < running_.size(); ++device) {
+      for (const Running& running : running_[device]) {
+        if (running.speed != 0) continue;
+        throw ScheduleError(concat("communications that wait hold ", held_[device], " SMs of rank ", device,
+                                   ", which are all that it has, so task ", running.task,
+                                   " never ends and the iteration hangs; give communications fewer CTAs"));
+      }
+    }
+  }
+
+ private:
+  struct Running {
+    std::int32_t task = -1;
+    std::int64_t left = 0;        ///< ticks at full speed, at `updated`
+    std::int64_t left_parts = 0;  ///< and parts of one
+    std::int64_t updated = 0;
+    std::int64_t speed = -1;   ///< in parts of the whole
+    std::int64_t finish = -1;  ///< as things stand; -1: never
+    std::int64_t event = -1;   ///< its one that counts; -1: none
+  };
+
+  static std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
+
+  void change(std::int32_t device) {
+    if (changed_[at(device)]) return;
+    changed_[at(device)] = true;
+    changes_.push_back(device);
+  }
+
+  /// Takes off what was done since `updated`: exact, and without a product that could overflow.
+  static void advance(Running& running, std::int64_t now, std::int64_t whole) {
+    const std::int64_t passed = now - running.updated;
+    running.updated = now;
+    if (running.speed <= 0 || passed == 0) return;
+    const std::int64_t rest = passed % whole * running.speed;
+    running.left -= passed / whole * running.speed + rest / whole;
+    running.left_parts -= rest % whole;
+    if (running.left_parts < 0) {
+      running.left_parts += whole;
+      --running.left;
+    }
+  }
+  static std::int64_t finish_of(const Running& running, std::int64_t whole) {
+    if (running.speed == 0) return -1;
+    const std::int64_t turns = running.left / running.speed;
+    if (turns >= (std::numeric_limits<std::int64_t>::max() - running.updated) / whole - 2) {
+      throw InputError(concat("the computation of task ", running.task,
+                              " would take too long beside so many held SMs: ", "a simulation may span 106 days"));
+    }
+    const std::int64_t rest = running.left % running.speed * whole + running.left_parts;
+    return running.updated + turns * whole + (rest + running.speed - 1) / running.speed;
+  }
+
+  EngineHolds holds_;
+  std::vector<std::int64_t> held_;             ///< [device] SMs
+  std::vector<std::vector<Running>> running_;  ///< [device]
+  std::vector<bool> changed_;                  ///< [device] is in changes_
+  std::vector<std::int32_t> changes_;          ///< since the last settle()
+};
+
+/// Visits each edge of dependencies and program order.
+template <class Visit>
+void for_each_edge(const Schedule& schedule, Visit&& visit) {
+  const std::size_t count = schedule.tasks().size();
+  for (std::size_t t = 0; t < count; ++t) {
+    for (const TaskId earlier : schedule.dependencies(id<TaskId>(t))) visit(index(earlier), t);
+  }
+  for (int rank = 0; rank < schedule.ranks(); ++rank) {
+    for (int lane = 0; lane < static_cast<int>(schedule.lanes().size()); ++lane) {
+      const auto program = schedule.program(Rank{rank}, lane);
+      for (std::size_t i = 1; i < program.size(); ++i) visit(index(program[i - 1]), index(program[i]));
+    }
+  }
+}
+
+/// The timeline of a schedule whose communications hold SMs.
+/// @param graph  whose tasks are the kinds of task that there are
+/// @param kinds  [task of the schedule] which of these it is
+inline Timeline simulate_holding(const Schedule& schedule, const Cluster& cluster, const HeldSms& held, EngineGraph graph,
+                                 const std::vector<std::int32_t>& kinds) {
+  const std::size_t count = kinds.size();
+  EngineHolds holds;
+  const Arrivals arrivals{schedule, [&](const Task& task) { return held.ctas_of(schedule, task) > 0; }};
+  std::vector<EngineTask> tasks;
+  tasks.reserve(count + arrivals.size());
+  for (std::size_t t = 0; t < count; ++t) {
+    const Task& task = schedule.tasks()[t];
+    tasks.push_back(graph.tasks[static_cast<std::size_t>(kinds[t])]);
+    holds.device_of.push_back(is_work(task.op) ? number(task.rank) : -1);
+    holds.hold_begin.push_back(static_cast<std::uint32_t>(arrivals.begin(id<TaskId>(t))));
+    for (auto a = arrivals.begin(id<TaskId>(t)); a < arrivals.end(id<TaskId>(t)); ++a) {
+      holds.holds.push_back({number(arrivals.rank(a)), held.ctas_of(schedule, task)});
+    }
+  }
+  holds.hold_begin.push_back(static_cast<std::uint32_t>(arrivals.size()));
+  tasks.resize(count + arrivals.size());
+  graph.tasks = std::move(tasks);
+  graph.connect([&](auto&& visit) {
+    for_each_edge(schedule, [&](std::size_t from, std::size_t to) {
+      if (arrivals.begin(id<TaskId>(to)) == arrivals.end(id<TaskId>(to))) visit(from, to);
+    });
+    arrivals.for_each_predecessor([&](TaskId from, std::size_t arrival) { visit(index(from), count + arrival); });
+    for (std::size_t t = 0; t < count; ++t) {
+      for (auto a = arrivals.begin(id<TaskId>(t)); a < arrivals.end(id<TaskId>(t)); ++a) visit(count + a, t);
+    }
+  });
+  std::vector<int> sizes;  // of tables
+  for (int rank = 0; rank < schedule.ranks(); ++rank) {
+    const int sms = held.sms_of(cluster.device(Rank{rank}));
+    const auto known = std::find(sizes.begin(), sizes.end(), sms);
+    holds.table_of.push_back(static_cast<std::int32_t>(known - sizes.begin()));
+    if (known != sizes.end()) continue;
+    sizes.push_back(sms);
+    holds.tables.push_back(held.table(sms));
+  }
+  Timeline timeline = EngineRun{graph, SuccessorOrder{graph}, SharedProcessors{std::move(holds)}}.run();
+  timeline.start.resize(count);
+  timeline.end.resize(count);
+  return timeline;
+}
+
+}  // namespace detail
+
+}  // namespace tawpipe

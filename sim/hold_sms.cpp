@@ -1,0 +1,69 @@
+// --hold-sms: what communications hold of their devices' SMs.
+// Not: what that does (simulate/held_sms.hpp).
+#include <string>
+#include <vector>
+
+#include "request.hpp"
+#include "tawpipe/core/parse_number.hpp"
+#include "tawpipe/core/text.hpp"
+#include "tawpipe/report/held_speeds.hpp"
+
+namespace tawpipe::sim {
+
+namespace {
+
+constexpr const char* example = "ctas=8,collective-ctas=16";
+
+int parse_count(const std::string& key, const std::string& text, int least) {
+  const auto count = to_number<int>(text);
+  if (!count || *count < least || *count > max_device_sms) {
+    throw InputError(
+        concat("--hold-sms: ", key, "=", one_line(text), " must be a whole number from ", least, " to ", max_device_sms));
+  }
+  return *count;
+}
+
+}  // namespace
+
+HeldSms parse_hold_sms(const std::string& text) {
+  if (text.empty() || text == "off") return {};
+  HeldSms held = HeldSms::as_executed();
+  if (text == "on") return held;
+  if (text.find('=') == std::string::npos) {
+    throw InputError(concat("--hold-sms ", quote(one_line(text)), " must be on, off or parameters such as ", example));
+  }
+  std::string file;
+  std::string priority;
+  const auto parts = split(text, ',');
+  for (const auto& [key, value] : parse_options({parts.begin(), parts.end()}, example)) {
+    if (key == "ctas") {
+      held.pair_ctas = parse_count(key, value, 0);
+    } else if (key == "collective-ctas") {
+      held.collective_ctas = parse_count(key, value, 0);
+    } else if (key == "sms") {
+      held.sms = parse_count(key, value, 1);
+    } else if (key == "speeds") {
+      file = value;
+    } else if (key == "priority" && (value == "high" || value == "low")) {
+      priority = value;
+    } else if (key == "priority") {
+      throw InputError(concat("--hold-sms: priority=", one_line(value), " must be high or low"));
+    } else {
+      throw InputError(
+          concat("--hold-sms: ", unknown_name("parameter", key, {"ctas", "collective-ctas", "sms", "speeds", "priority"})));
+    }
+  }
+  if (held.is_off()) throw InputError("--hold-sms: with ctas=0 and collective-ctas=0 nothing is held; use off");
+  if (file.empty() && !priority.empty()) {
+    throw InputError("--hold-sms: priority chooses among measured speeds; give speeds=FILE too, or leave it out");
+  }
+  if (!file.empty()) {
+    const HeldSpeeds found = parse_held_speeds(read_text(file, "file of speeds beside held SMs"), one_line(file),
+                                               priority.empty() ? "high" : priority);
+    held.speeds = found.speeds;
+    held.measured_sms = found.sms;
+  }
+  return held;
+}
+
+}  // namespace tawpipe::sim

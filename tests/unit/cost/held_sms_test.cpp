@@ -1,0 +1,79 @@
+// Tests of cost/held_sms.hpp: who holds how many SMs, and the speeds that are left.
+// Not: what becomes of a schedule (unit/simulate/held_sms_test.cpp).
+#include "tawpipe/cost/held_sms.hpp"
+
+#include <doctest/doctest.h>
+
+#include "support/hand_built.hpp"
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/cost/fixed.hpp"
+#include "tawpipe/cost/measured.hpp"
+#include "tawpipe/cost/roofline.hpp"
+#include "tawpipe/cost/task_factors.hpp"
+
+using namespace tawpipe;
+
+TEST_CASE("without measured speeds a device computes with the SMs that are left") {
+  const SpeedTable table = HeldSms{.pair_ctas = 8}.table(132);
+  CHECK(table.whole == 132);
+  CHECK(table.parts.size() == 133);
+  CHECK(table.at(0) == 132);
+  CHECK(table.at(33) == 99);
+  CHECK(table.at(132) == 0);
+  CHECK(table.at(500) == 0);
+  CHECK(table.speed(33) == 0.75);
+}
+
+TEST_CASE("measured speeds are joined by straight lines: from 1 alone to a stop where all SMs are held") {
+  const SpeedTable table = HeldSms{.pair_ctas = 8, .speeds = {{8, 0.9}, {32, 0.6}}}.table(132);
+  CHECK(table.whole == 1'000'000);
+  CHECK(table.at(0) == 1'000'000);
+  CHECK(table.at(4) == 950'000);
+  CHECK(table.at(8) == 900'000);
+  CHECK(table.at(20) == 750'000);
+  CHECK(table.at(32) == 600'000);
+  CHECK(table.at(82) == 300'000);
+  CHECK(table.at(132) == 0);
+  // Points on the straight line of proportion give proportion, and more CTAs than SMs were measured are never reached.
+  const SpeedTable line = HeldSms{.pair_ctas = 8, .speeds = {{50, 0.5}}}.table(100);
+  CHECK(line.at(25) == 750'000);
+  CHECK(line.at(99) == 10'000);
+  CHECK(HeldSms{.pair_ctas = 8, .speeds = {{16, 0.5}}}.table(8).at(8) == 750'000);
+  CHECK(HeldSms{.pair_ctas = 8, .speeds = {{8, 0.5}}}.table(8).at(8) == 500'000);
+}
+
+TEST_CASE("messages and collectives hold their CTAs; computations and groups of one hold none") {
+  const HeldSms held{.pair_ctas = 8, .collective_ctas = 16};
+  auto b = support::two_lanes(2);
+  const GroupId both = b.group({Rank{0}, Rank{1}});
+  const GroupId one = b.group({Rank{0}});
+  b.add(support::pass(0, 1, Bytes{1}), {});
+  b.add({.op = Op::all_reduce, .lane = LaneId{1}, .rank = Rank{0}, .group = both, .bytes = Bytes{1}}, {});
+  b.add({.op = Op::all_reduce, .lane = LaneId{1}, .rank = Rank{0}, .group = one, .bytes = Bytes{1}}, {});
+  b.add({.op = Op::forward, .rank = Rank{0}, .stage = StageId{0}, .microbatch = 0}, {});
+  const Schedule schedule = b.build();
+  const int expected[] = {8, 16, 0, 0};
+  for (std::size_t t = 0; t < 4; ++t) CHECK(held.ctas_of(schedule, schedule.tasks()[t]) == expected[t]);
+}
+
+TEST_CASE("the number of SMs is the one given, else the device's; a device without one is named") {
+  CHECK(HeldSms{.sms = 100}.sms_of({.name = "d", .sms = 132}) == 100);
+  CHECK(HeldSms{}.sms_of({.name = "d", .sms = 132}) == 132);
+  CHECK_THROWS_WITH_AS(
+      HeldSms{}.sms_of({.name = "d"}),
+      "how many SMs a device 'd' has is not known; give its number, or \"sms\" of the device in the cluster's file", InputError);
+}
+
+TEST_CASE("all models have the option, off at first; a model around another has the inner one's") {
+  CHECK(held_sms_of(RooflineCost{}) == nullptr);
+  CHECK(held_sms_of(FixedCost{}) == nullptr);
+  CHECK(held_sms_of(MeasuredCost{}) == nullptr);
+  const RooflineCost on{.held_sms = {.pair_ctas = 8}};
+  CHECK(held_sms_of(on) == &on.held_sms);
+  const auto message = [](const Task&) { return 1.0; };
+  const FactoredCost<RooflineCost, decltype(message)> factored{on, {}, message};
+  CHECK(held_sms_of(factored) == &on.held_sms);
+  const RooflineCost off;
+  const FactoredCost<RooflineCost, decltype(message)> without{off, {}, message};
+  CHECK(held_sms_of(without) == nullptr);
+}
