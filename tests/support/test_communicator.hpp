@@ -109,6 +109,7 @@ class TestCommunicator {
   void check() const {
     if (family_->stop != nullptr && family_->stop->load()) throw tawpipe::DeviceError("another rank has failed");
   }
+  static constexpr bool enrolls = false;
   static std::shared_ptr<std::byte> allocate(std::size_t) { return nullptr; }
   void enroll(std::byte*, std::size_t) {}
   static void abort_all(std::vector<TestCommunicator> all) {

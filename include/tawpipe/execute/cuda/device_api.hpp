@@ -120,6 +120,7 @@ concept CommunicatorApi = std::movable<C> &&
   { comm.all_reduce(from, to, count, type, Reduction::sum, stream) } -> std::same_as<void>;
   /// Memory of the current device, aligned to 256 bytes, that messages may go from and to without copies between; freed with
   /// its last owner. Null where there is none of the kind: then it is any device memory.
+  { C::enrolls } -> std::convertible_to<bool>;  ///< whether there ever is any
   { C::allocate(std::size_t{}) } -> std::same_as<std::shared_ptr<std::byte>>;
   /// Messages of this communicator go from and to such memory from here on, and no others, on all members. It stays until the
   /// communicator is gone.

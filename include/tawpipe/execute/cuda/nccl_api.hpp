@@ -165,6 +165,7 @@ class NcclCommunicator {
     done("ncclAllReduce", [&] { return ncclAllReduce(from, to, size(count), kind(type), op, comm_, stream); });
   }
 
+  static constexpr bool enrolls = true;  ///< memory of `allocate` is worth to be told of
   /// By ncclMemAlloc, with NCCL 2.23 and later: before, only some collectives took it, and only where it lay alike on all ranks.
   static std::shared_ptr<std::byte> allocate(std::size_t bytes) {
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)

@@ -184,7 +184,9 @@ class NcclExecutor {
   /// Puts one iteration's work into the streams, with the input of the last `start`: what a run costs the host beside the data.
   void issue(bool clip) {
     work_->begin(device_, lanes_[0]);
-    if (options_.timeline) meet(lanes_[0]);
+    if (options_.timeline) {  // all ranks come to this place of their streams
+      communicators_.world().all_reduce(memory_.notice_out(), memory_.notice_in(), 1, Dtype::f32, Reduction::sum, lanes_[0]);
+    }
     clock_.begin(device_, lanes_[0]);
     device_.record(begun_, lanes_[0]);
     for (const Stream& stream : side_) device_.wait(stream, begun_);
@@ -247,6 +249,9 @@ class NcclExecutor {
     connection_memory_.before = Bytes{static_cast<std::int64_t>(device_.free_memory())};
     const CommunicatorPlan plan = plan_communicators(schedule_, flow_, Lowering{schedule_}.has_notices());
     const std::vector<std::int32_t> own = communicators_.split(plan);
+    const auto elsewhere = [&](std::size_t) { return communicators_.is_direct() && options_.lent.empty() ? 0.0F : 1.0F; };
+    const auto enroll = [&](std::size_t, float most) { communicators_.enroll(most == 0); };
+    if (Communicator::enrolls) largest<float>(1, elsewhere, enroll);
     if (plan.notices >= 0) {
       notice_stream_ = device_.make_stream(options_.communicate);
       side_.push_back(notice_stream_);
@@ -349,10 +354,6 @@ class NcclExecutor {
     communicators_.leave_memory();
   }
 
-  /// All ranks have come to this place of their streams.
-  void meet(Stream stream) {
-    communicators_.world().all_reduce(memory_.notice_out(), memory_.notice_in(), 1, Dtype::f32, Reduction::sum, stream);
-  }
   /// The largest of all ranks' values `own(i)` of each of `count` numbers, to `take(i, value)`.
   template <class T, class Own, class Take>
   void largest(std::size_t count, Own&& own, Take&& take) {

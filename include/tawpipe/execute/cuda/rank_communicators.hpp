@@ -53,6 +53,14 @@ class RankCommunicators {
     bytes_ = bytes;
     return direct_ ? direct_.get() : device.allocate(bytes);
   }
+  /// Whether that is of their own kind.
+  bool is_direct() const { return direct_ != nullptr; }
+  /// Tells them of it, if all messages of all ranks go from and to such memory: some may not.
+  void enroll(bool all) {
+    if (!all) return;
+    world_.enroll(direct_.get(), bytes_);
+    for (Communicator& one : own_) one.enroll(direct_.get(), bytes_);
+  }
   /// Where the device does not come to an end: that memory is never freed.
   void leave_memory() { static_cast<void>(new std::shared_ptr<std::byte>{std::move(direct_)}); }
 
@@ -68,8 +76,6 @@ class RankCommunicators {
       index[static_cast<std::size_t>(mine)] = static_cast<std::int32_t>(own_.size());
       own_.push_back(std::move(*made));
     }
-    if (direct_) world_.enroll(direct_.get(), bytes_);
-    for (std::size_t i = 0; direct_ && i < own_.size(); ++i) own_[i].enroll(direct_.get(), bytes_);
     return index;
   }
 
