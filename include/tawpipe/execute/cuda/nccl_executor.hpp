@@ -218,7 +218,6 @@ class NcclExecutor {
     for_each_end(schedule_, task, [&](Rank rank, int) { found |= rank == rank_; });
     return found;
   }
-
   static constexpr std::int64_t exchange_bytes = std::int64_t{1} << 20;
 
   void allocate(std::optional<Stream> compute) {
