@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "../request.hpp"
@@ -14,6 +15,7 @@
 #include "tawpipe/report/html_report.hpp"
 #include "tawpipe/report/summary_json.hpp"
 #include "tawpipe/timeline/timeline_csv.hpp"
+#include "tawpipe/verify/validate.hpp"
 
 namespace tawpipe::sim {
 
@@ -99,6 +101,22 @@ struct Outputs {
   std::optional<OutputFile> json;
 };
 
+/// Says so if a schedule from a file can run but is not right. @return its errors; none if it is too large to look at beside
+std::optional<std::size_t> complain_of_findings(const std::string& path, const Schedule& schedule) {
+  const double clocks =
+      static_cast<double>(schedule.tasks().size()) * schedule.ranks() * static_cast<double>(schedule.lanes().size());
+  if (clocks > 2e9) return std::nullopt;  // seconds
+  const Diagnostics found = tawpipe::validate(schedule, ValidateOptions{.keep = 1});
+  if (found.ok()) return 0;
+  const auto first = std::find_if(found.findings().begin(), found.findings().end(),
+                                  [](const Finding& finding) { return finding.severity == Severity::error; });
+  std::fputs(fmt::format("tawpipe: {} is not valid ({}): {}: {}; tawpipe validate shows all findings\n", one_line(path),
+                         found.summary(), first->code, first->message)
+                 .c_str(),
+             stderr);
+  return found.errors();
+}
+
 void complain_of_memory(const Summary& summary) {
   const auto rank = index(*std::max_element(summary.out_of_memory.begin(), summary.out_of_memory.end(), [&](Rank a, Rank b) {
     return summary.peak_memory[index(a)].total < summary.peak_memory[index(b)].total;
@@ -133,9 +151,11 @@ int run_simulate(const Request& given) {
       {"--json", request.json}, {"--timeline", request.timeline}, {"--trace", request.trace}, {"--report", request.report}};
   check_outputs(paths);
   std::optional<FileProblem> file;
+  std::optional<std::size_t> findings_in_file;
   if (!request.schedule_file.empty()) {
     file = load_schedule_file(request);
     require_runnable(file->schedule);
+    findings_in_file = complain_of_findings(request.schedule_file, file->schedule);
   }
   Problem problem = file ? std::move(file->problem) : resolve(request, false);
   problem.schedules = std::move(schedules);
@@ -160,6 +180,7 @@ int run_simulate(const Request& given) {
   if (outputs.json) {
     auto json = to_json(summary);
     json["cost"] = describe(problem.cost);
+    if (findings_in_file) json["valid"] = *findings_in_file == 0;
     (*outputs.json)(json.dump(2) + "\n");
   }
   for (auto* output : {&outputs.timeline, &outputs.trace, &outputs.report, &outputs.json}) {

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "schedules.hpp"
-#include "support/parameter_walk.hpp"
 #include "tawpipe/schedule/compose.hpp"
 #include "tawpipe/schedules/sharded.hpp"
 #include "tawpipe/verify/validate.hpp"
@@ -63,10 +62,27 @@ void check_updates(const std::vector<std::vector<int>>& updates, const DeviceGro
   }
 }
 
+/// [rank][parameter] how often a rank's updates have it: by the optimizer states that they name.
+std::vector<std::vector<int>> updates_of(const Schedule& schedule) {
+  std::vector<std::vector<int>> updates(static_cast<std::size_t>(schedule.ranks()));
+  for (auto& of_rank : updates) of_rank.assign(static_cast<std::size_t>(schedule.workload().model().parameters()), 0);
+  for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
+    if (schedule.tasks()[t].op != Op::update) continue;
+    for (const auto& use : schedule.uses(tawpipe::id<tawpipe::TaskId>(t))) {
+      const auto& buffer = schedule.buffer(use.buffer);
+      if (buffer.content.kind() != tawpipe::ContentKind::optimizer_state) continue;
+      for (const ParameterRange& range : schedule.pieces(buffer.content.parameters())) {
+        for (std::int64_t p = range.begin; p < range.end; ++p) ++updates[index(buffer.rank)][static_cast<std::size_t>(p)];
+      }
+    }
+  }
+  return updates;
+}
+
 void check(const Schedule& schedule, const DeviceGroups& nodes, Scope optimizer) {
-  support::ParameterWalk walk{schedule};
-  for (const auto& finding : walk.run()) FAIL_CHECK(finding);
-  check_updates(walk.updates(), nodes, optimizer);
+  const tawpipe::Diagnostics found = tawpipe::validate(schedule);
+  CHECK_MESSAGE(found.errors() + found.warnings() == 0, found.text(2));
+  check_updates(updates_of(schedule), nodes, optimizer);
 }
 
 /// Every plan that is one, with what else changes what travels.
@@ -194,11 +210,11 @@ TEST_CASE("data-parallel copies hold and carry the same parameters, summed over 
     CAPTURE(name);
     const Schedule logical = tawpipe::build_schedule(name, {small_model(4, true), nodes, {}});
     const tawpipe::Layout data{.data = 2};
-    support::ParameterWalk walk{tawpipe::compose(logical, small_model(8, true), data, tawpipe::RankMap{data, 6})};
-    for (const auto& finding : walk.run()) FAIL_CHECK(finding);
-    support::ParameterWalk one{logical};
-    CHECK(one.run().empty());
-    for (std::size_t rank = 0; rank < 6; ++rank) CHECK(walk.updates()[rank] == one.updates()[rank % 3]);
+    const Schedule copies = tawpipe::compose(logical, small_model(8, true), data, tawpipe::RankMap{data, 6});
+    const tawpipe::Diagnostics found = tawpipe::validate(copies);
+    CHECK_MESSAGE(found.ok(), found.text(2));
+    CHECK(tawpipe::validate(logical).ok());
+    for (std::size_t rank = 0; rank < 6; ++rank) CHECK(updates_of(copies)[rank] == updates_of(logical)[rank % 3]);
 
     const tawpipe::Layout tensor{.tensor = 2};
     const Schedule cut = tawpipe::compose(logical, small_model(4, true), tensor, tawpipe::RankMap{tensor, 6});
@@ -212,7 +228,7 @@ TEST_CASE("data-parallel copies hold and carry the same parameters, summed over 
   }
 }
 
-TEST_CASE("a walk finds a wrong set: every split of every strategy, and every set of model states") {
+TEST_CASE("the validator finds a wrong set: every split of every strategy, and every set of model states") {
   const DeviceGroups nodes{{2, 1}};
   for (const char* name : {"ddp", "zero1", "zero2", "fsdp", "hpz", "hsdp", "hfsdp"}) {
     CAPTURE(name);
@@ -225,7 +241,7 @@ TEST_CASE("a walk finds a wrong set: every split of every strategy, and every se
       CAPTURE(t);
       auto parts = right.parts();
       parts.tasks[t].split = tawpipe::none<tawpipe::SplitId>;
-      CHECK_FALSE(support::ParameterWalk{Schedule{right.workload(), parts}}.run().empty());
+      CHECK_FALSE(tawpipe::validate(Schedule{right.workload(), parts}).ok());
       ++faults;
     }
     for (std::size_t b = 0; b < right.buffers().size(); ++b) {
@@ -238,7 +254,7 @@ TEST_CASE("a walk finds a wrong set: every split of every strategy, and every se
       const auto row = index(set);
       shifted[parts.pieces.begins()[row]].begin += 1;
       parts.pieces = {parts.pieces.begins(), shifted};
-      CHECK_FALSE(support::ParameterWalk{Schedule{right.workload(), parts}}.run().empty());
+      CHECK_FALSE(tawpipe::validate(Schedule{right.workload(), parts}).ok());
       ++faults;
     }
     CHECK(faults > 0);

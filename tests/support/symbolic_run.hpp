@@ -175,14 +175,17 @@ class Interpreter {
       return task.op != Op::update && task.op != Op::forward && use.access != Access::read &&
              (kind == BufferKind::gradients || kind == BufferKind::transfer);
     };
+    std::size_t counted = 0;
     for (std::size_t i = 0; i < uses.size(); ++i) {
       const Buffer& buffer = schedule_.buffer(uses[i].buffer);
       if (!reads(uses[i].access) || adds(uses[i])) continue;
       // The first stage starts from tokens and the last from the loss: what their streams hold does not matter.
-      if (from_batch && buffer.persistent && buffer.kind() == BufferKind::activations) continue;
+      const ContentKind kind = buffer.content.kind();
+      const bool input = kind == ContentKind::activation || kind == ContentKind::activation_gradient;
+      if (input && (from_batch || task.op == Op::backward_weight)) continue;
       // The optimizer has its own copy of the weights.
       if (task.op == Op::update && buffer.kind() == BufferKind::weights) continue;
-      inputs = mix(inputs, i, at(uses[i]).hash());
+      inputs = mix(inputs, counted++, at(uses[i]).hash());
     }
     for (std::size_t i = 0; i < uses.size(); ++i) {
       if (uses[i].access == Access::read) continue;
@@ -197,7 +200,9 @@ class Interpreter {
         const std::uint64_t old = uses[i].access == Access::accumulate ? symbol.hash() : 0;
         symbol = {0, 0, {{number(buffer.rank), mix(inputs, 7, old)}}};
       } else {
-        symbol = {mix(inputs, i, uses[i].access == Access::accumulate ? symbol.hash() : 0), 0, {}};
+        symbol = {mix(inputs, static_cast<int>(buffer.content.kind()), uses[i].access == Access::accumulate ? symbol.hash() : 0),
+                  0,
+                  {}};
       }
     }
   }
@@ -214,6 +219,14 @@ class Interpreter {
       }
     }
     return false;
+  }
+  /// Whether the member's part of a gather has no parameters.
+  bool gives_nothing(const Task& task, Rank member) const {
+    if (task.split == none<SplitId>) return false;
+    const auto split = schedule_.split(task.split);
+    const auto members = schedule_.group(task.group);
+    const auto at = static_cast<std::size_t>(std::find(members.begin(), members.end(), member) - members.begin());
+    return at < split.size() && schedule_.pieces(split[at]).empty();
   }
   bool carries(const Task& task, Rank member) const {
     if (task.split == none<SplitId> || task.stage == none<StageId> || schedule_.name() != "tawpipe") return true;
@@ -265,7 +278,7 @@ class Interpreter {
     } else if (task.op == Op::all_gather) {
       Symbol all;
       for (std::size_t s = 0; s < uses.size(); ++s) {
-        if (!reads(uses[s].access) || !carries(task, rank_of(uses[s]))) continue;
+        if (!reads(uses[s].access) || !carries(task, rank_of(uses[s])) || gives_nothing(task, rank_of(uses[s]))) continue;
         bool also_reads = false;
         for (const Use& use : uses) also_reads = also_reads || (use.access == Access::read && rank_of(use) == rank_of(uses[s]));
         if (uses[s].access == Access::read_write && also_reads) continue;

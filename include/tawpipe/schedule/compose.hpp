@@ -39,7 +39,7 @@ class Composer {
     add_buffers();
     for (std::size_t t = 0; t < logical_.tasks().size(); ++t) {
       const TaskId id = tawpipe::id<TaskId>(t);
-      if (logical_.task(id).op == Op::update) add_gradient_sum(id);
+      if (logical_.task(id).op == Op::update) add_gradient_sums(id);
       for (int copy = 0; copy < static_cast<int>(copies()); ++copy) add_copy(id, copy);
       add_layer_collectives(id);
     }
@@ -139,6 +139,9 @@ class Composer {
     if (task.microbatch >= 0) task.microbatch = microbatch(task.microbatch, copy);
     std::vector<TaskId> after;
     for (const TaskId earlier : logical_.dependencies(logical_id)) after.push_back(copies_[copy_of(earlier, copy)]);
+    for (const Sum& sum : sums_) {
+      if (task.op == Op::update && sum.logical == task.rank && sum.tensor == copy % kept_.tensor) after.push_back(sum.task);
+    }
     std::vector<Use> uses;
     for (const Use& use : logical_.uses(logical_id)) uses.push_back({buffer(use.buffer, copy), use.access});
     task.rank = real(task.rank, copy);
@@ -229,6 +232,18 @@ class Composer {
     return written != none<BufferId> ? written : read;
   }
 
+  /// Before the first of several updates in a row: the sums of all, if a tied matrix may have a copy in two stages of a rank.
+  /// Each copy is updated by both gradients.
+  void add_gradient_sums(TaskId update) {
+    const bool tied = !logical_.workload().is_abstract() && logical_.workload().model().tied;
+    if (tied && index(update) > 0 && logical_.tasks()[index(update) - 1].op == Op::update) return;
+    sums_.clear();
+    if (!tied) return add_gradient_sum(update);
+    for (std::size_t t = index(update); t < logical_.tasks().size() && logical_.tasks()[t].op == Op::update; ++t) {
+      add_gradient_sum(id<TaskId>(t));
+    }
+  }
+
   /// Before an update: the gradient it reads, summed over replicas and context ranks, which all hold the same parameters.
   void add_gradient_sum(TaskId update) {
     if (layout_.data * layout_.context == 1) return;
@@ -256,17 +271,25 @@ class Composer {
           for (const TaskId earlier : logical_.dependencies(update)) after.push_back(copies_[copy_of(earlier, copy)]);
         }
       }
-      builder_.add({.op = Op::all_reduce,
-                    .payload = Payload::gradients,
-                    .lane = data_lane_,
-                    .rank = members[0],
-                    .group = builder_.group(members),
-                    .stage = task.stage,
-                    .split = updated == none<PiecesId> ? none<SplitId> : builder_.split({updated}),
-                    .bytes = Bytes{part(task.bytes.value() / states * sizes.gradient, layout_.tensor)}},
-                   uses, after);
+      const TaskId sum = builder_.add({.op = Op::all_reduce,
+                                       .payload = Payload::gradients,
+                                       .lane = data_lane_,
+                                       .rank = members[0],
+                                       .group = builder_.group(members),
+                                       .stage = task.stage,
+                                       .split = updated == none<PiecesId> ? none<SplitId> : builder_.split({updated}),
+                                       .bytes = Bytes{part(task.bytes.value() / states * sizes.gradient, layout_.tensor)}},
+                                      uses, after);
+      sums_.push_back({task.rank, t, sum});
     }
   }
+
+  /// A sum over the copies of a logical rank.
+  struct Sum {
+    Rank logical;
+    int tensor;
+    TaskId task;
+  };
 
   const Schedule& logical_;
   Layout layout_;
@@ -276,6 +299,7 @@ class Composer {
   LaneId data_lane_ = builder_.lane("data_parallel");  ///< sums over replicas
   std::vector<PiecesId> pieces_;                       ///< [logical set]
   std::vector<SplitId> splits_;                        ///< [logical split]
+  std::vector<Sum> sums_;                              ///< of the updates that come next
   std::vector<TaskId> copies_;  ///< [logical task, copy] what stands for it: the task, or the last collective behind it
 };
 

@@ -18,16 +18,16 @@ namespace tawpipe::inline v0 {
 /// One rank's buffers in a communication.
 struct MessageEnd {
   Rank rank = none<Rank>;
-  std::vector<BufferId> given;  ///< that it reads
-  std::vector<Use> taken;       ///< that it writes or adds to
+  std::span<const BufferId> given;  ///< that it reads
+  std::span<const Use> taken;       ///< that it writes or adds to
 };
 
 /// A communication of weights or gradients: sets of parameters, each on its way from some of its ends to others.
 struct ParameterMessage {
   Op op = Op::pass;
-  std::vector<MessageEnd> ends;     ///< by member; pass: source, destination
-  std::size_t root = 0;             ///< the end that is the task's own rank
-  std::span<const PiecesId> parts;  ///< one for each end where an end has a part of its own, otherwise one; or none: not said
+  std::span<const MessageEnd> ends;  ///< by member; pass: source, destination
+  std::size_t root = 0;              ///< the end that is the task's own rank
+  std::span<const PiecesId> parts;   ///< one for each end where an end has a part of its own, otherwise one; or none: not said
 
   const EndTraits& role_of(std::size_t end) const { return end == root ? traits(op).first : traits(op).other; }
   /// Whether each end has a part of its own.
@@ -47,24 +47,69 @@ struct ParameterMessage {
   static bool has(Part of, std::size_t part, std::size_t end) { return of == Part::whole || (of == Part::own && part == end); }
 };
 
-/// The message of a communication. Complexity: O(ends * uses).
-inline ParameterMessage parameter_message(const Schedule& schedule, TaskId id) {
-  const Task& task = schedule.task(id);
-  ParameterMessage message;
-  message.op = task.op;
-  for_each_end(schedule, id, [&](Rank rank, int) { message.ends.push_back({rank, {}, {}}); });
-  while (message.root < message.ends.size() && message.ends[message.root].rank != task.rank) ++message.root;
-  if (task.split != none<SplitId> && !is_all_pairs(task.op)) message.parts = schedule.split(task.split);
-  for (const Use& use : schedule.uses(id)) {
-    const Rank rank = schedule.buffer(use.buffer).rank;
-    for (MessageEnd& end : message.ends) {
-      if (end.rank != rank) continue;
-      if (use.access == Access::read || use.access == Access::read_write) end.given.push_back(use.buffer);
-      if (use.access != Access::read) end.taken.push_back(use);
+/// Reads the messages of communications, one at a time, into memory that it keeps.
+class MessageReader {
+ public:
+  explicit MessageReader(const Schedule& schedule) : schedule_{schedule}, end_of_(static_cast<std::size_t>(schedule.ranks())) {}
+
+  /// A communication's message, until the next is read. Complexity: O(ends + uses).
+  const ParameterMessage& read(TaskId id) {
+    const Task& task = schedule_.task(id);
+    const auto uses = schedule_.uses(id);
+    ends_.clear();
+    counts_.clear();
+    for_each_end(schedule_, id, [&](Rank rank, int) {
+      end_of_[index(rank)] = ends_.size();
+      ends_.push_back({rank, {}, {}});
+      counts_.push_back({});
+    });
+    for_each(
+        uses, [&](Counts& count, const Use&) { ++count.given; }, [&](Counts& count, const Use&) { ++count.taken; });
+    given_.resize(uses.size());
+    taken_.resize(uses.size());
+    Counts begin;
+    for (std::size_t e = 0; e < ends_.size(); ++e) {
+      Counts& count = counts_[e];
+      ends_[e].given = {given_.data() + begin.given, count.given};
+      ends_[e].taken = {taken_.data() + begin.taken, count.taken};
+      const Counts next{begin.given + count.given, begin.taken + count.taken};
+      count = begin;
+      begin = next;
+    }
+    for_each(
+        uses, [&](Counts& at, const Use& use) { given_[at.given++] = use.buffer; },
+        [&](Counts& at, const Use& use) { taken_[at.taken++] = use; });
+    message_.op = task.op;
+    message_.ends = ends_;
+    message_.root = end_of_[index(task.rank)];
+    message_.parts = {};
+    if (task.split != none<SplitId> && !is_all_pairs(task.op)) message_.parts = schedule_.split(task.split);
+    return message_;
+  }
+
+ private:
+  struct Counts {
+    std::size_t given = 0;
+    std::size_t taken = 0;
+  };
+
+  template <class Give, class Take>
+  void for_each(std::span<const Use> uses, Give&& give, Take&& take) {
+    for (const Use& use : uses) {
+      Counts& end = counts_[end_of_[index(schedule_.buffer(use.buffer).rank)]];
+      if (use.access == Access::read || use.access == Access::read_write) give(end, use);
+      if (use.access != Access::read) take(end, use);
     }
   }
-  return message;
-}
+
+  const Schedule& schedule_;
+  std::vector<std::size_t> end_of_;  ///< [rank] its end in the message read
+  std::vector<MessageEnd> ends_;
+  std::vector<Counts> counts_;  ///< [end] of its uses; then where the next goes
+  std::vector<BufferId> given_;
+  std::vector<Use> taken_;
+  ParameterMessage message_;
+};
 
 /// The parameters for which each buffer has room: those that it names; in a slot those that tasks bring.
 ///
@@ -72,8 +117,8 @@ inline ParameterMessage parameter_message(const Schedule& schedule, TaskId id) {
 /// the others, leaves it.
 class Rooms {
  public:
-  /// Complexity: O(uses + ranges).
-  explicit Rooms(const Schedule& schedule) : schedule_{schedule} {
+  /// @param order  in which the tasks are to be followed; none: by id. Complexity: O(uses + ranges).
+  explicit Rooms(const Schedule& schedule, std::span<const TaskId> order = {}) : schedule_{schedule} {
     for (std::size_t p = 0; p < schedule.parts().pieces.size(); ++p) {
       const auto ranges = schedule.pieces(id<PiecesId>(p));
       sets_.emplace_back(std::vector<ParameterRange>{ranges.begin(), ranges.end()});
@@ -82,7 +127,7 @@ class Rooms {
       const PiecesId set = buffer.content.parameters();
       rooms_.push_back(set == none<PiecesId> ? &nothing_ : &sets_[index(set)]);
     }
-    find_layouts();
+    find_layouts(order);
   }
   Rooms(const Rooms&) = delete;  // rooms_ refers to sets_
   Rooms& operator=(const Rooms&) = delete;
@@ -103,12 +148,13 @@ class Rooms {
     return content.is_slot() && is_of_parameters(content.kind());
   }
 
-  void find_layouts() {
+  void find_layouts(std::span<const TaskId> order) {
     constexpr std::size_t unwritten = ~std::size_t{0};
     std::vector<std::size_t> last(rooms_.size(), unwritten);  // [buffer] the place of its last layout
-    for (std::size_t t = 0; t < schedule_.tasks().size(); ++t) {
-      const Task& task = schedule_.tasks()[t];
-      for (const Use& use : schedule_.uses(id<TaskId>(t))) {
+    for (std::size_t i = 0; i < schedule_.tasks().size(); ++i) {
+      const TaskId t = order.empty() ? id<TaskId>(i) : order[i];
+      const Task& task = schedule_.task(t);
+      for (const Use& use : schedule_.uses(t)) {
         std::size_t& layout = last[index(use.buffer)];
         if (use.access == Access::write && is_slot(use.buffer)) {
           layout = layouts_.size();

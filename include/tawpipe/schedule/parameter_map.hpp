@@ -45,25 +45,32 @@ class ParameterMap {
   /// there is none.
   template <class Change>
   void change(const ParameterRange& range, Change&& change) {
+    if (pieces_.size() == 1 && pieces_[0].range == range) {
+      const std::optional<Value> value = change(range, static_cast<const Value*>(&pieces_[0].value));
+      if (!value) return pieces_.clear();
+      pieces_[0].value = *value;
+      return;
+    }
     changed_.clear();
-    for (const Piece& piece : pieces_) add({piece.range.begin, std::min(piece.range.end, range.begin)}, piece.value);
+    for (const Piece& piece : pieces_) add(changed_, {piece.range.begin, std::min(piece.range.end, range.begin)}, piece.value);
     visit(range, [&](const ParameterRange& part, const Value* old) {
-      if (const std::optional<Value> value = change(part, old)) add(part, *value);
+      if (const std::optional<Value> value = change(part, old)) add(changed_, part, *value);
     });
-    for (const Piece& piece : pieces_) add({std::max(piece.range.begin, range.end), piece.range.end}, piece.value);
+    for (const Piece& piece : pieces_) add(changed_, {std::max(piece.range.begin, range.end), piece.range.end}, piece.value);
     pieces_.swap(changed_);
   }
   void set(const ParameterRange& range, const Value& value) {
+    if (pieces_.empty() || pieces_.back().range.end <= range.begin) return add(pieces_, range, value);
     change(range, [&](const ParameterRange&, const Value*) { return std::optional{value}; });
   }
 
  private:
-  void add(const ParameterRange& range, const Value& value) {
+  static void add(std::vector<Piece>& pieces, const ParameterRange& range, const Value& value) {
     if (range.begin >= range.end) return;
-    if (!changed_.empty() && changed_.back().range.end == range.begin && changed_.back().value == value) {
-      changed_.back().range.end = range.end;
+    if (!pieces.empty() && pieces.back().range.end == range.begin && pieces.back().value == value) {
+      pieces.back().range.end = range.end;
     } else {
-      changed_.push_back({range, value});
+      pieces.push_back({range, value});
     }
   }
 

@@ -85,8 +85,8 @@ inline std::vector<TaskId> check_cycles(const Schedule& schedule, Diagnostics& o
   const Digraph launches = detail::launch_graph(schedule);
   const bool hangs = topological_order(launches).size() < schedule.tasks().size();
   const auto cycle = hangs ? shortest_cycle(launches) : std::vector<Digraph::Vertex>{};
-  out.add(
-      Severity::warning, "V202", hangs ? id<TaskId>(cycle.front()) : none<TaskId>, none<Rank>,
+  out.error(
+      "V202", hangs ? id<TaskId>(cycle.front()) : none<TaskId>, none<Rank>,
       [&] {
         std::string message = "the ids of the tasks are not an order in which they can run";
         if (hangs) {

@@ -1,4 +1,4 @@
-// Data races (V4xx): two tasks that use one buffer, at least one changing it, in no order.
+// Data races (V4xx): two tasks that use one buffer, at least one changing it, in no order; two computations of a rank at once.
 // Not: a wrong order that is an order (verify/check_contents.hpp).
 #pragma once
 
@@ -15,7 +15,8 @@
 namespace tawpipe::inline v0 {
 
 /// Adds each pair of unordered uses of a buffer, last writer against its next users and readers against the next writer.
-/// A buffer's tasks all take part on its rank, so "before" is one comparison with a clock.
+/// A buffer's tasks all take part on its rank, so "before" is one comparison with a clock. A rank computes one thing at a time:
+/// two of its computations in no order are one pair more. So is a buffer that one task names twice.
 ///
 /// @param order  all tasks, each after what it waits for (check_cycles gives one)
 /// Complexity: for_each_clock plus O(uses * lanes).
@@ -39,14 +40,36 @@ inline void check_races(const Schedule& schedule, std::span<const TaskId> order,
   std::vector<Reader> readers;
   std::vector<std::int32_t> free;
   const std::size_t lanes = schedule.lanes().size();
+  std::vector<Visit> computing(static_cast<std::size_t>(schedule.ranks()));  // [rank] the last computation
   for_each_clock(schedule, order, [&](TaskId t, std::span<const std::uint32_t> clock) {
+    const Task& task = schedule.task(t);
+    if (is_work(task.op)) {
+      Visit& last = computing[index(task.rank)];
+      if (last.task != none<TaskId> && clock[last.chain] < last.at) {
+        out.error(
+            "V403", t, task.rank,
+            [&] {
+              return concat(detail::describe(schedule, last.task), " and ", detail::describe(schedule, t), ", in no order");
+            },
+            "a rank computes one thing at a time: put its computations into one lane, or let one wait for the other");
+      }
+      const auto chain = static_cast<std::uint32_t>(index(task.rank) * lanes + static_cast<std::size_t>(task.lane_on(task.rank)));
+      last = {t, clock[chain], chain};
+    }
     for (const Use& use : schedule.uses(t)) {
       const Rank rank = schedule.buffer(use.buffer).rank;
       State& state = states[index(use.buffer)];
       const auto chain = static_cast<std::uint32_t>(index(rank) * lanes + static_cast<std::size_t>(schedule.lane_on(t, rank)));
       const Visit here{t, clock[chain], chain};
+      const auto twice = [&] {
+        out.error(
+            "V404", t, rank,
+            [&] { return concat(detail::describe(schedule, t), " names ", detail::describe(schedule, use.buffer), " twice"); },
+            "name each buffer once, with the one access that the task has to it");
+      };
       const auto check = [&](const Visit& earlier, bool earlier_writes) {
-        if (earlier.task == none<TaskId> || earlier.task == t || clock[earlier.chain] >= earlier.at) return;
+        if (earlier.task == t) return twice();
+        if (earlier.task == none<TaskId> || clock[earlier.chain] >= earlier.at) return;
         const bool sums = use.access == Access::accumulate && earlier_writes && state.accumulated;
         out.error(
             sums ? "V402" : "V401", t, rank,
@@ -64,6 +87,7 @@ inline void check_races(const Schedule& schedule, std::span<const TaskId> order,
           link = &readers[static_cast<std::size_t>(*link)].next;
         }
         if (*link >= 0) {  // the lane's later reader stands for the earlier one
+          if (readers[static_cast<std::size_t>(*link)].place.task == t) twice();
           readers[static_cast<std::size_t>(*link)].place = here;
         } else if (!free.empty()) {
           readers[static_cast<std::size_t>(free.back())] = {here, state.first_reader};

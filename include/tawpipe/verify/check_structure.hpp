@@ -28,6 +28,7 @@ class StructureCheck {
     const std::size_t errors = out_.errors();
     sizes();
     if (out_.errors() != errors) return;
+    stages();
     groups();
     buffers();
     for (std::size_t t = 0; t < parts_.tasks.size(); ++t) task(id<TaskId>(t));
@@ -95,6 +96,29 @@ class StructureCheck {
     rows("program", parts_.program, static_cast<std::size_t>(parts_.ranks) * parts_.lanes.size());
     rows("groups", parts_.groups, parts_.groups.size());
     rows("pair_sizes", parts_.pair_sizes, parts_.pair_sizes.size());
+  }
+
+  /// Stages have the model's layers in order, each once, the first the embedding and the last the head.
+  void stages() {
+    if (schedule_.workload().is_abstract()) return;
+    const std::size_t count = parts_.stages.size();
+    std::int64_t layers = 0;
+    for (std::size_t s = 0; s < count; ++s) {
+      const StageWork& stage = parts_.stages[s];
+      const bool follows = stage.first_layer == layers && stage.layers >= 0;
+      layers += stage.layers;
+      const bool ends = s + 1 < count || layers == schedule_.workload().model().layers;
+      if (follows && ends && stage.embedding == (s == 0) && stage.head == (s + 1 == count)) continue;
+      error(
+          "V113", none<TaskId>, none<Rank>,
+          [&] {
+            return concat("stage ", s, " has ", stage.layers, " layers from layer ", stage.first_layer, " on",
+                          stage.embedding ? ", the embedding" : "", stage.head ? ", the head" : "", ", and the model's ",
+                          schedule_.workload().model().layers, " layers are not those of the stages in order");
+          },
+          "let the stages cover the model once: the first with the embedding, the last with the head");
+      return;
+    }
   }
 
   void groups() {

@@ -66,22 +66,26 @@ TEST_CASE("each op's ends give and take what its table says") {
   const TaskId reduce = add(Op::reduce, {halves.first}, Access::read_write, Access::read);
   const Schedule schedule = builder.build();
 
-  const ParameterMessage gathered = parameter_message(schedule, gather);
+  MessageReader gathered_reader{schedule};
+  const ParameterMessage& gathered = gathered_reader.read(gather);
   CHECK(gathered.by_member());
   CHECK((gathered.gives(0, 0) && !gathered.gives(0, 1) && gathered.takes(0, 0) && gathered.takes(0, 1)));
   CHECK(gathered.in_place(0, 0, Access::read_write));
   CHECK_FALSE(gathered.in_place(0, 1, Access::read_write));
 
-  const ParameterMessage scattered = parameter_message(schedule, scatter);
+  MessageReader scattered_reader{schedule};
+  const ParameterMessage& scattered = scattered_reader.read(scatter);
   CHECK(scattered.by_member());
   CHECK((scattered.gives(1, 0) && !scattered.gives(1, 1)));  // rank 1 reads nothing: it adds zeros
   CHECK((scattered.takes(1, 1) && !scattered.takes(1, 0)));
   CHECK_FALSE(scattered.in_place(0, 0, Access::read_write));
 
-  const ParameterMessage sent = parameter_message(schedule, broadcast);
+  MessageReader sent_reader{schedule};
+  const ParameterMessage& sent = sent_reader.read(broadcast);
   CHECK_FALSE(sent.by_member());
   CHECK((sent.gives(0, 0) && !sent.gives(0, 1) && !sent.takes(0, 0) && sent.takes(0, 1)));
 
-  const ParameterMessage reduced = parameter_message(schedule, reduce);
+  MessageReader reduced_reader{schedule};
+  const ParameterMessage& reduced = reduced_reader.read(reduce);
   CHECK((reduced.gives(0, 0) && reduced.gives(0, 1) && reduced.takes(0, 0) && !reduced.takes(0, 1)));
 }

@@ -112,16 +112,14 @@ TEST_CASE("V201, V602, V601: a cycle is named by its tasks") {
   CHECK_FINDS(draft, "V601",
               "rank 1 issues pass of activations, stage 1, microbatch 1, rank 0 -> 1 (task 3) where rank 0 issues");
 }
-TEST_CASE("V202: ids that are no order are a warning") {
+TEST_CASE("V202: ids that are not an order are an error") {
   Draft draft = pipeline();
   // The first two forwards of rank 0 change places with all that follows from them: valid, but not in the order of ids.
   auto& lane = draft.lane(Rank{1}, 0);
-  const Diagnostics before = findings(draft);
-  REQUIRE(before.warnings() == 0);
   std::swap(*std::find(lane.begin(), lane.end(), find(draft, Op::forward, 1, 0)),
             *std::find(lane.begin(), lane.end(), find(draft, Op::forward, 1, 1)));
   const Diagnostics found = findings(draft);
-  CHECK_MESSAGE(found.ok(), found.text());
+  CHECK_MESSAGE(found.errors() == 1, found.text());
   CHECK(found.count("V202") == 1);
 }
 TEST_CASE("V301 to V305: both ends of a transfer, and its size") {
@@ -161,7 +159,7 @@ TEST_CASE("V502, V503: the right weights, and all of them") {
   const TaskId gather = find(draft, Op::all_gather, 0);
   auto& uses = draft.uses[index(gather)];
   uses.erase(std::find_if(uses.begin(), uses.end(), [](const Use& use) { return use.access == Access::read; }));
-  CHECK_FINDS(draft, "V503", "reads weights of which 1 of 2 pieces have arrived");
+  CHECK_FINDS(draft, "V503", "reads weights of which 500000 of 1000000 parameters have arrived");
 }
 TEST_CASE("V504: no use of weights behind their update") {
   Draft draft = pipeline();
@@ -185,7 +183,7 @@ TEST_CASE("V505, V506, V509: activations go from stage to stage and from forward
   draft = pipeline();
   auto& saved = use_of(draft, find(draft, Op::backward, 1, 0), BufferKind::activations, Access::read);
   saved = use_of(draft, find(draft, Op::backward, 1, 1), BufferKind::activations, Access::read);
-  CHECK_FINDS(draft, "V506", "does not read what its forward saved, but the forward's result of stage 1, microbatch 1");
+  CHECK_FINDS(draft, "V506", "does not read what its forward saved, but what a forward saved of stage 1, microbatch 1");
 }
 TEST_CASE("V501, V506, V507, V509: what a backward_input leaves goes to the backward_weight of its stage and microbatch") {
   Workload recomputed{*transformer_of(model().model()), model().batch(), Recompute::full};
@@ -271,7 +269,7 @@ TEST_CASE("V703, V709: states that are cut are brought together again") {
   Draft draft{schedules::data_parallel(model(), DeviceGroups{{2, 2}}, {.two_level = true})};
   REQUIRE(findings(draft).errors() == 0);
   draft.remove(find(draft, Op::all_gather, 1));
-  CHECK_FINDS(draft, "V703", "sees a sum over all ranks in a piece of its gradient only");
+  CHECK_FINDS(draft, "V703", " contributions instead of 4");
   draft = Draft{schedules::zero1(model(), DeviceGroups{{4}})};
   REQUIRE(findings(draft).errors() == 0);
   draft.remove(find(draft, Op::all_gather, 1));

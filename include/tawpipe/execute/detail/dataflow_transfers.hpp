@@ -21,11 +21,12 @@ namespace tawpipe::inline v0::detail {
 class DataflowTransfers {
  public:
   /// @param only  the rank whose places are wanted; none: all
-  DataflowTransfers(const Schedule& schedule, const Rooms& rooms, Rank only) : schedule_{schedule}, rooms_{rooms}, only_{only} {}
+  DataflowTransfers(const Schedule& schedule, const Rooms& rooms, Rank only)
+      : schedule_{schedule}, rooms_{rooms}, only_{only}, messages_{schedule} {}
 
-  TransferFlow resolve(TaskId id) const {
+  TransferFlow resolve(TaskId id) {
     const Task& task = schedule_.task(id);
-    const ParameterMessage message = parameter_message(schedule_, id);
+    const ParameterMessage& message = messages_.read(id);
     if (is_gradient_norm(task)) return norm(id, message);
     if (task.bytes.repeat() != 1) {
       fail(id, concat("it stands for ", task.bytes.repeat(), " messages of layers, which have buffers of their own"));
@@ -184,6 +185,7 @@ class DataflowTransfers {
   const Schedule& schedule_;
   const Rooms& rooms_;
   Rank only_;
+  MessageReader messages_;
 };
 
 }  // namespace tawpipe::detail

@@ -19,7 +19,7 @@ class ExchangeWalk {
   /// What the tensor- or context-parallel ranks of one logical rank have computed of an activation is put together.
   void run(TaskId t) {
     const Task& task = schedule_.task(t);
-    const ModelLayout& layout = walk_.layout();
+    const WholeModel& layout = walk_.model();
     const std::uint8_t bit = task.op == Op::all_reduce ? lacks_sum : task.op == Op::all_gather ? lacks_keys : lacks_key_gradients;
     const auto fail = [&](Rank rank, const std::string& what) {
       walk_.error(
@@ -37,18 +37,22 @@ class ExchangeWalk {
     if (!fits) return fail(members[0], " is not among the ranks of one logical rank that share its computation so");
     std::size_t parts = 0;
     Rank last = none<Rank>;
+    const bool gradients = task.payload == Payload::activation_gradients;
     for (const Use& use : schedule_.uses(t)) {
-      const Held& content = walk_.look(t, use);
-      if (content.holds == Holds::nothing) continue;
       const Rank rank = schedule_.buffer(use.buffer).rank;
-      const bool stash = content.holds == Holds::stash && task.payload == Payload::activation_gradients;
-      const bool activations = content.holds == Holds::forward_output || content.holds == Holds::backward_output || stash;
+      if (!walk_.is_activation(use.buffer)) return fail(rank, concat(" combines ", describe(schedule_, use.buffer)));
+      const Activation& content = walk_.activation(use.buffer);
+      if (content.made == Made::nothing) {
+        walk_.unwritten(t, use);
+        continue;
+      }
+      const bool made =
+          content.is_of_forward() || content.made == Made::backward_output || (content.made == Made::stash && gradients);
       const bool same = content.stage == number(task.stage) && content.microbatch == task.microbatch;
       // A first stage's backward hands on nothing: what it exchanges are its layers' gradients, from the forward's result that it
       // works on.
-      const bool gradients = task.payload == Payload::activation_gradients;
-      const bool way = content.holds == Holds::forward_output ? !gradients || content.used : gradients;
-      if (!activations || !same || !way || content.tensor != layout.place(rank).tensor) {
+      const bool way = content.is_of_forward() ? !gradients || content.used : gradients;
+      if (!made || !same || !way || content.tensor != layout.place(rank).tensor) {
         fail(rank, concat(" finds ", content.words(), " in ", describe(schedule_, use.buffer)));
         continue;
       }
@@ -56,11 +60,10 @@ class ExchangeWalk {
       last = rank;
     }
     if (parts != members.size()) return fail(members[0], concat(" has parts of ", parts, " of its ", members.size(), " ranks"));
-    const Holds made = task.payload == Payload::activations ? Holds::forward_output : Holds::backward_output;
     for (const Use& use : schedule_.uses(t)) {
-      Held& content = walk_[use.buffer];
+      Activation& content = walk_.activation(use.buffer);
       const Rank rank = schedule_.buffer(use.buffer).rank;
-      const bool own = content.holds == made;
+      const bool own = gradients ? content.made == Made::backward_output : content.is_of_forward();
       if ((own ? content.lacks & bit : ~content.backward & bit) == 0) {
         fail(rank, " combines for the second time what its ranks have computed");
       } else if (own ? content.used : content.finished) {

@@ -1,0 +1,169 @@
+// What computations do with parameters: the weights that they need, and the gradients that they leave.
+// Not: activations (activation_walk.hpp).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "tawpipe/verify/detail/activation_walk.hpp"
+#include "tawpipe/verify/detail/contents_walk.hpp"
+
+namespace tawpipe::inline v0::detail {
+
+class ComputeWalk {
+ public:
+  ComputeWalk(const Schedule& schedule, ContentsWalk& walk) : schedule_{schedule}, walk_{walk}, activations_{schedule, walk} {}
+
+  /// A forward, backward, backward_input or backward_weight.
+  void compute(TaskId t) {
+    const Task& task = schedule_.task(t);
+    const Passes passes = traits(task.op).passes;
+    for (const Use& use : schedule_.uses(t)) {
+      if (use.access == Access::read) continue;
+      const ContentKind kind = walk_.kind(use.buffer);
+      const bool gradients = kind == ContentKind::gradients && passes.backward_weight;
+      const bool may =
+          gradients || kind == ContentKind::workspace || kind == ContentKind::tokens || writes_activations(passes, kind);
+      if (!may) walk_.overwrites(t, use);
+    }
+    if (walk_.model().has_weights) weights(t);
+    if (walk_.model().has_activations) activations_.compute(t);
+    if (walk_.model().has_weights && passes.backward_weight) gradients(t);
+  }
+
+ private:
+  // ---- weights ----------------------------------------------------------------------------------------------------------
+
+  /// Each run of parameters that the task needs lies in one of the buffers that it reads, which is of weights, all of them there.
+  void weights(TaskId t) {
+    const Task& task = schedule_.task(t);
+    for (const ParameterRange& need : walk_.model().needs(task.stage)) {
+      const Use* at = nullptr;
+      for (const Use& use : schedule_.uses(t)) {
+        const bool read = use.access == Access::read && is_of_parameters(walk_.kind(use.buffer));
+        if (read && walk_.rooms()[use.buffer].find(need) >= 0) {
+          at = &use;
+          break;
+        }
+      }
+      if (at == nullptr || walk_.kind(at->buffer) != ContentKind::weights) return missing_weights(t, need);
+      if (!arrived(t, need, *at)) return;
+    }
+  }
+
+  /// Whether the weights of `need` in a buffer are there, of the rank's own part and not updated.
+  bool arrived(TaskId t, const ParameterRange& need, const Use& use) {
+    const Task& task = schedule_.task(t);
+    const int tensor = walk_.model().place(task.rank).tensor;
+    std::int64_t there = 0;
+    bool updated = false;
+    std::int32_t other = tensor;
+    walk_.values(use.buffer).visit(need, [&](const ParameterRange& part, const ParameterValue* value) {
+      if (value == nullptr) return;
+      there += part.count();
+      updated = updated || value->updated;
+      if (value->tensor != tensor) other = value->tensor;
+    });
+    if (there == 0 && walk_.values(use.buffer).empty()) {
+      walk_.unwritten(t, use);
+    } else if (there < need.count()) {
+      walk_.error(
+          "V503", t, task.rank,
+          [&] {
+            return concat(describe(schedule_, t), " reads weights of which ", there, " of ", need.count(),
+                          " parameters have arrived in ", describe(schedule_, use.buffer));
+          },
+          "gather the pieces of all ranks that hold one before the task");
+    } else if (other != tensor) {
+      no_weights(t, concat(", but those of tensor-parallel rank ", other, " in ", describe(schedule_, use.buffer)));
+    } else if (updated) {
+      walk_.error(
+          "V504", t, task.rank,
+          [&] { return concat(describe(schedule_, t), " reads ", describe(schedule_, use.buffer), " after its update"); },
+          "move the update behind the last forward and backward of the iteration");
+    } else {
+      return true;
+    }
+    return false;
+  }
+
+  void missing_weights(TaskId t, const ParameterRange& need) {
+    std::int64_t found = 0;
+    std::string seen;
+    for (const Use& use : schedule_.uses(t)) {
+      if (use.access != Access::read || walk_.kind(use.buffer) != ContentKind::weights) continue;
+      if (walk_.values(use.buffer).empty()) {
+        if (schedule_.buffer(use.buffer).content.is_slot()) return walk_.unwritten(t, use);
+        continue;
+      }
+      walk_.values(use.buffer).visit(need, [&](const ParameterRange& part, const ParameterValue* value) {
+        found += value == nullptr ? 0 : part.count();
+      });
+      const std::int32_t stage = walk_.model().stage_of(walk_.values(use.buffer).pieces()[0].range.begin);
+      seen = concat(", but those of stage ", stage, " in ", describe(schedule_, use.buffer));
+    }
+    if (found == 0) return no_weights(t, seen);
+    walk_.error(
+        "V503", t, schedule_.task(t).rank,
+        [&] {
+          return concat(describe(schedule_, t), " reads weights of which ", found, " of ", need.count(),
+                        " parameters are there, not in one piece");
+        },
+        "let one buffer have room for all of a stage's layers, in their order");
+  }
+  void no_weights(TaskId t, const std::string& seen) {
+    walk_.error(
+        "V502", t, schedule_.task(t).rank,
+        [&] { return concat(describe(schedule_, t), " reads no weights of stage ", number(schedule_.task(t).stage), seen); },
+        "name the buffer with the weights of the task's own stage");
+  }
+
+  // ---- gradients --------------------------------------------------------------------------------------------------------
+
+  /// Adds the microbatch's contribution for each run of parameters, in the first buffer that has room for it.
+  void gradients(TaskId t) {
+    const Task& task = schedule_.task(t);
+    const LayoutPlace& here = walk_.model().place(task.rank);
+    const std::uint64_t contribution = walk_.model().contribution(number(task.stage), task.microbatch, here.tensor, here.context);
+    for (const Use& use : schedule_.uses(t)) {
+      if (use.access != Access::write || walk_.kind(use.buffer) != ContentKind::gradients) continue;
+      walk_.values(use.buffer).clear();
+      for (const ParameterRange& range : walk_.rooms()[use.buffer].ranges()) walk_.values(use.buffer).set(range, {});
+      walk_.room(t, use);
+    }
+    for (const ParameterRange& need : walk_.model().needs(task.stage)) {
+      const Use* at = nullptr;
+      for (const Use& use : schedule_.uses(t)) {
+        const bool fits = use.access != Access::read && walk_.kind(use.buffer) == ContentKind::gradients &&
+                          walk_.rooms()[use.buffer].find(need) >= 0;
+        if (fits && at == nullptr) at = &use;
+      }
+      if (at == nullptr) {
+        walk_.error(
+            "V507", t, task.rank,
+            [&] {
+              return concat(describe(schedule_, t), " adds its gradient to no buffer with room for the parameters ", need.begin,
+                            " to ", need.end - 1, " of its stage");
+            },
+            "name the buffer that sums the stage's gradient; of a slot, let the task's split say what it leaves there");
+        return;
+      }
+      bool defined = true;
+      walk_.values(at->buffer).change(need, [&](const ParameterRange&, const ParameterValue* old) {
+        defined = defined && old != nullptr;
+        ParameterValue value = old == nullptr ? ParameterValue{} : *old;
+        value.sum += contribution;
+        ++value.contributions;
+        return std::optional{value};
+      });
+      if (!defined) walk_.unwritten(t, *at);
+    }
+  }
+
+  const Schedule& schedule_;
+  ContentsWalk& walk_;
+  ActivationWalk activations_;
+};
+
+}  // namespace tawpipe::detail

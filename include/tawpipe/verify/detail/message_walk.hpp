@@ -1,0 +1,303 @@
+// What communications do to the contents of buffers: each parameter's value, or activation, on its way from end to end.
+// Not: computations (contents_walk.hpp), nor exchanges inside a stage (exchange_walk.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tawpipe/schedule/gradient_norm.hpp"
+#include "tawpipe/verify/check_transfers.hpp"  // is_within_stage
+#include "tawpipe/verify/detail/contents_walk.hpp"
+#include "tawpipe/verify/detail/exchange_walk.hpp"
+
+namespace tawpipe::inline v0::detail {
+
+/// Moves contents as one communication does.
+class MessageWalk {
+ public:
+  MessageWalk(const Schedule& schedule, ContentsWalk& walk) : schedule_{schedule}, walk_{walk}, messages_{schedule} {}
+
+  void run(TaskId t) {
+    const Task& task = schedule_.task(t);
+    if (schedule_.uses(t).empty()) return;
+    if (is_within_stage(schedule_, task)) return ExchangeWalk{schedule_, walk_}.run(t);
+    const ParameterMessage& message = messages_.read(t);
+    switch (traits(task.payload).numbers) {
+      case Numbers::weights:
+        return parameters(t, message, ContentKind::weights);
+      case Numbers::gradients:
+        return parameters(t, message, ContentKind::gradients);
+      case Numbers::activations:
+        return activations(t, message);
+      case Numbers::single:
+      case Numbers::none:
+        return others(t);
+    }
+  }
+
+ private:
+  // ---- parameters -------------------------------------------------------------------------------------------------------
+
+  void parameters(TaskId t, const ParameterMessage& message, ContentKind kind) {
+    const Task& task = schedule_.task(t);
+    for (const Use& use : schedule_.uses(t)) {
+      if (walk_.kind(use.buffer) != kind) return holds_other(t, use);
+    }
+    const bool both_ways = traits(task.op).pattern == Pattern::both_ways || is_all_pairs(task.op);
+    if (both_ways || (is_sum(task.op) && kind != ContentKind::gradients)) {
+      return unfit(t, task.rank, concat(" carries ", name(task.payload)),
+                   "only gradients are summed, and only activations go both ways or from all to all");
+    }
+    if (message.parts.empty()) {
+      return walk_.error(
+          "V112", t, task.rank, [&] { return concat(describe(schedule_, t), " does not say which parameters it carries"); },
+          "let its split name them");
+    }
+    if (!labelled(task, message)) {
+      unfit(t, task.rank, " carries no parameters of its stage", "give it the stage of what its split names");
+    }
+    collect(t, message);
+    bool sends_updated = false;
+    for (std::size_t e = 0; e < message.ends.size(); ++e) {
+      for (const Use& use : message.ends[e].taken) {
+        if (!takes(message, e)) continue;
+        if (kind == ContentKind::weights) {
+          if (use.access == Access::accumulate) {
+            holds_other(t, use);
+            continue;
+          }
+          const Buffer& buffer = schedule_.buffer(use.buffer);
+          const bool owned = buffer.persistent && !buffer.copy;
+          if (owned && !updated_) {
+            walk_.overwrites(t, use);
+            continue;
+          }
+          sends_updated = sends_updated || (updated_ && !owned);
+        }
+        deliver(t, message, e, use);
+        walk_.room(t, use);
+      }
+    }
+    if (!sends_updated) return;
+    walk_.error(
+        "V504", t, task.rank, [&] { return concat(describe(schedule_, t), " sends weights after their update"); },
+        "move the update behind the last transfer of its weights");
+  }
+
+  /// Whether some of what is carried is of the task's stage: a tied head's norm travels with the embedding.
+  bool labelled(const Task& task, const ParameterMessage& message) const {
+    if (task.stage == none<StageId>) return true;
+    bool carries = false;
+    for (const PiecesId part : message.parts) {
+      for (const ParameterRange& range : walk_.rooms().set(part).ranges()) {
+        carries = true;
+        for (const ParameterRange& need : walk_.model().needs(task.stage)) {
+          if (range.begin < need.end && need.begin < range.end) return true;
+        }
+      }
+    }
+    return !carries;
+  }
+  static bool takes(const ParameterMessage& message, std::size_t end) { return message.role_of(end).takes != Part::nothing; }
+
+  /// Puts into carried_ what the message's parts are worth: the values of the one end that gives each, or their sum.
+  void collect(TaskId t, const ParameterMessage& message) {
+    carried_.clear();
+    all_.clear();
+    updated_ = false;
+    const bool sums = is_sum(message.op);
+    for (std::size_t part = 0; sums && part < message.parts.size(); ++part) {
+      for (const ParameterRange& range : ranges_of(message, part)) carried_.set(range, {});
+    }
+    for (const auto& piece : carried_.pieces()) all_.push_back(piece.range);
+    for (std::size_t e = 0; e < message.ends.size(); ++e) {
+      const Part gives = message.role_of(e).gives;
+      if (gives == Part::nothing || message.ends[e].given.empty()) continue;
+      const std::vector<ParameterRange>& given = sums ? all_ : ranges_of(message, gives == Part::own ? e : 0);
+      const std::int64_t needed = parameters_in(given);
+      std::int64_t found = 0;
+      std::int64_t room = message.ends[e].given.size() > 1 ? 0 : needed;
+      for (const BufferId buffer : message.ends[e].given) {
+        found += give(given, buffer, sums);
+        for (std::size_t i = 0; i < given.size() && message.ends[e].given.size() > 1; ++i) {
+          walk_.rooms()[buffer].for_each_part(given[i], [&](const ParameterRange& part, std::int64_t) { room += part.count(); });
+        }
+      }
+      if (found != needed || room != needed) lacks(t, message.ends[e], room > needed ? room : found, needed);
+    }
+  }
+  const std::vector<ParameterRange>& ranges_of(const ParameterMessage& message, std::size_t part) const {
+    return walk_.rooms().set(message.parts[part]).ranges();
+  }
+
+  /// Adds what a buffer has of some parameters to carried_. @return how many parameters that were
+  std::int64_t give(const std::vector<ParameterRange>& ranges, BufferId buffer, bool sums) {
+    std::int64_t found = 0;
+    for (const ParameterRange& range : ranges) {
+      walk_.values(buffer).visit(range, [&](const ParameterRange& part, const ParameterValue* value) {
+        if (value == nullptr) return;
+        found += part.count();
+        updated_ = updated_ || value->updated;
+        if (!sums) return carried_.set(part, *value);
+        carried_.change(part, [&](const ParameterRange&, const ParameterValue* old) {
+          ParameterValue sum = *old;
+          sum.sum += value->sum;
+          sum.contributions += value->contributions;
+          return std::optional{sum};
+        });
+      });
+    }
+    return found;
+  }
+
+  void lacks(TaskId t, const MessageEnd& end, std::int64_t found, std::int64_t needed) {
+    for (const BufferId buffer : end.given) {
+      if (found < needed && walk_.values(buffer).empty()) return walk_.unwritten(t, {buffer, Access::read});
+    }
+    unfit(t, end.rank,
+          concat(" finds ", found, " parameters in ", describe(schedule_, end.given[0]),
+                 found > needed ? ", more than once those" : ", and not all those", " that it carries: ", needed),
+          "let each piece arrive before it is sent on, and the task's split name what is there");
+  }
+
+  /// Puts what an end takes of the message into one of its buffers, as far as that has room for it.
+  void deliver(TaskId t, const ParameterMessage& message, std::size_t end, const Use& use) {
+    ParameterValues& target = walk_.values(use.buffer);
+    const PackedParameters& room = walk_.rooms()[use.buffer];
+    if (use.access == Access::write) target.clear();
+    bool defined = true;
+    const auto put = [&](const ParameterRange& range) {
+      carried_.visit(range, [&](const ParameterRange& part, const ParameterValue* value) {
+        if (value == nullptr) return;
+        if (use.access != Access::accumulate) return target.set(part, *value);
+        target.change(part, [&](const ParameterRange&, const ParameterValue* old) {
+          defined = defined && old != nullptr;
+          ParameterValue sum = old == nullptr ? ParameterValue{} : *old;
+          sum.sum += value->sum;
+          sum.contributions += value->contributions;
+          return std::optional{sum};
+        });
+      });
+    };
+    if (message.role_of(end).takes == Part::whole) {
+      for (const ParameterRange& range : room.ranges()) put(range);
+    } else {
+      for (const ParameterRange& range : walk_.rooms().set(message.parts[end]).ranges()) {
+        room.for_each_part(range, [&](const ParameterRange& part, std::int64_t) { put(part); });
+      }
+    }
+    if (!defined) walk_.unwritten(t, use);
+  }
+
+  // ---- activations ------------------------------------------------------------------------------------------------------
+
+  /// Passes, exchanges and all_to_alls: one buffer each way.
+  void activations(TaskId t, const ParameterMessage& message) {
+    const Task& task = schedule_.task(t);
+    if (is_collective(task.op) && !is_all_pairs(task.op)) {
+      return walk_.error(
+          "V512", t, task.rank,
+          [&] { return concat(describe(schedule_, t), " combines activations of ranks that share no computation"); },
+          "pass activations from stage to stage; tensor- and context-parallel ranks alone combine theirs");
+    }
+    for (const Use& use : schedule_.uses(t)) {
+      if (!walk_.is_activation(use.buffer)) return others(t);
+    }
+    for (const MessageEnd& end : message.ends) {
+      const std::size_t e = static_cast<std::size_t>(&end - message.ends.data());
+      const EndTraits& role = message.role_of(e);
+      if (end.given.size() <= 1 && end.taken.size() <= 1) continue;
+      if (role.gives == Part::nothing && end.taken.size() <= 1) continue;
+      walk_.error(
+          "V514", t, end.rank,
+          [&] {
+            return concat(describe(schedule_, t), " gives ", end.given.size(), " and takes ", end.taken.size(),
+                          " activations on rank ", number(end.rank));
+          },
+          "name one buffer for each way that an activation goes");
+    }
+    sent_.clear();
+    for (const MessageEnd& end : message.ends) {
+      sent_.push_back({});
+      if (end.given.empty()) continue;
+      sent_.back() = walk_.activation(end.given[0]);
+      check_source(t, {end.given[0], Access::read}, end.rank, sent_.back());
+    }
+    for (std::size_t e = 0; e < message.ends.size(); ++e) {
+      // Labels of all members of an all_to_all are alike, whichever blocks come.
+      const std::size_t from = is_all_pairs(task.op) ? 0 : 1 - e;
+      for (const Use& use : message.ends[e].taken) {
+        if (use.access == Access::accumulate) walk_.added(t, use);
+        if (sent_[from].made != Made::nothing) walk_.put(t, use, sent_[from]);
+      }
+    }
+  }
+
+  /// A source holds what the task says it carries, and all of it fits into the message.
+  void check_source(TaskId t, const Use& use, Rank rank, const Activation& held) {
+    const Task& task = schedule_.task(t);
+    if (held.made == Made::nothing) return walk_.unwritten(t, use);
+    const bool returned = task.op == Op::exchange && rank == task.peer;  // the way back has no labels of its own
+    const bool output = held.made == Made::forward_output || held.made == Made::backward_output;
+    const Made wanted = task.payload == Payload::activations ? Made::forward_output : Made::backward_output;
+    bool labelled = held.made == Made::unknown || (returned ? output : held.made == wanted);
+    if (!returned && output && labelled) {
+      const std::int32_t stage = number(task.stage);
+      const std::int32_t sender = held.made == Made::forward_output ? stage - 1 : stage + 1;
+      labelled = (stage < 0 || held.stage == stage || held.stage == sender) &&
+                 (task.microbatch < 0 || held.microbatch == task.microbatch);
+    }
+    if (!labelled) {
+      unfit(t, rank, concat(" finds ", held.words(), " in ", describe(schedule_, use.buffer)),
+            "send what the task's payload, stage and microbatch say, or correct them");
+    }
+    if (is_all_pairs(task.op) || held.bytes <= task.bytes.value()) return;
+    walk_.error(
+        "V305", t, rank,
+        [&] {
+          return concat(describe(schedule_, t), " moves ", task.bytes.value(), " of ", held.bytes, " bytes of ",
+                        describe(schedule_, use.buffer));
+        },
+        "let the message be as large as what it carries");
+  }
+
+  // ---- others -----------------------------------------------------------------------------------------------------------
+
+  /// A number is summed, and nothing is carried by nothing.
+  void others(TaskId t) {
+    for (const Use& use : schedule_.uses(t)) {
+      const bool fits = schedule_.task(t).payload == Payload::scalar && walk_.kind(use.buffer) == ContentKind::scalar;
+      if (!fits) return holds_other(t, use);
+    }
+  }
+
+  void holds_other(TaskId t, const Use& use) {
+    unfit(t, schedule_.buffer(use.buffer).rank,
+          concat(use.access == Access::accumulate ? " adds to " : " finds ", words(use.buffer), " in ",
+                 describe(schedule_, use.buffer)),
+          "name buffers of what the task's payload says; only gradients are added, and only to gradients");
+  }
+  std::string words(BufferId buffer) {
+    if (walk_.is_activation(buffer)) return walk_.activation(buffer).words();
+    return std::string{name(walk_.kind(buffer))};
+  }
+  void unfit(TaskId t, Rank rank, const std::string& what, std::string_view help) {
+    walk_.error(
+        "V507", t, rank, [&] { return concat(describe(schedule_, t), what); }, help);
+  }
+
+  const Schedule& schedule_;
+  ContentsWalk& walk_;
+  MessageReader messages_;
+  ParameterValues carried_;          ///< by the message looked at
+  std::vector<ParameterRange> all_;  ///< of a sum: what it carries
+  bool updated_ = false;             ///< some of it are weights after their update
+  std::vector<Activation> sent_;     ///< [end]
+};
+
+}  // namespace tawpipe::detail

@@ -1,0 +1,273 @@
+// What updates find: the whole gradient of every parameter, once, and model states that are kept (V703 to V709, V515).
+// Not: how gradients got there (message_walk.hpp).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tawpipe/verify/detail/contents_walk.hpp"
+
+namespace tawpipe::inline v0::detail {
+
+/// Checks the updates during a walk, and what is left at its end.
+class UpdateWalk {
+ public:
+  UpdateWalk(const Schedule& schedule, ContentsWalk& walk)
+      : schedule_{schedule}, walk_{walk}, updates_(schedule.buffers().size(), 0), expected_(tensors(schedule)) {
+    gradients_.resize(static_cast<std::size_t>(schedule.ranks()));
+    for (std::size_t b = 0; b < schedule.buffers().size(); ++b) {
+      const Buffer& buffer = schedule.buffers()[b];
+      if (buffer.persistent && buffer.kind() == BufferKind::gradients) gradients_[index(buffer.rank)].push_back(id<BufferId>(b));
+    }
+  }
+
+  void update(TaskId t) {
+    const Task& task = schedule_.task(t);
+    Named weights;
+    Named optimizer;
+    Named gradient;
+    for (const Use& use : schedule_.uses(t)) {
+      const ContentKind kind = walk_.kind(use.buffer);
+      // Weights may be written anew: the optimizer states have a copy of full precision.
+      const bool changed = use.access == Access::read_write || (use.access == Access::write && kind == ContentKind::weights);
+      if (kind == ContentKind::weights || kind == ContentKind::optimizer_state) {
+        (kind == ContentKind::weights ? weights : optimizer).add(use.buffer, changed);
+        if (changed) ++updates_[index(use.buffer)];
+        if (changed) kept(t, use);
+      } else if (kind == ContentKind::gradients && (use.access == Access::read || changed)) {
+        gradient.add(use.buffer, true);
+      } else if (use.access != Access::read && kind != ContentKind::workspace) {
+        walk_.overwrites(t, use);
+      }
+    }
+    if (!weights.changed) {
+      return walk_.error(
+          "V707", t, task.rank, [&] { return concat(describe(schedule_, t), " changes no weights"); },
+          "name the weights that it updates");
+    }
+    if (weights.count != 1 || optimizer.count != 1 || gradient.count != 1) {
+      walk_.error(
+          "V707", t, task.rank,
+          [&] {
+            return concat(describe(schedule_, t), " names ", weights.count, " buffers of weights, ", optimizer.count,
+                          " of optimizer states and ", gradient.count, " of gradients");
+          },
+          "an update has one of each");
+    }
+    if (optimizer.count == 0 || gradient.count == 0) return;
+    const StageId stage = schedule_.buffer(weights.buffer).stage();
+    if (task.stage != stage) {
+      walk_.error(
+          "V507", t, task.rank, [&] { return concat(describe(schedule_, t), " updates ", describe(schedule_, weights.buffer)); },
+          "give the update the stage of its weights");
+    }
+    if (walk_.values(gradient.buffer).empty() && walk_.rooms()[optimizer.buffer].count() > 0) {
+      walk_.unwritten(t, {gradient.buffer, Access::read});
+    } else {
+      compare(t, optimizer.buffer, gradient.buffer, stage);
+    }
+    change(t, weights.buffer, optimizer.buffer);
+  }
+
+  /// Weights and optimizer states that no update has changed, or more than one.
+  void finish() {
+    for (std::size_t b = 0; b < updates_.size(); ++b) {
+      const BufferId id = tawpipe::id<BufferId>(b);
+      const Buffer& buffer = schedule_.buffer(id);
+      const ContentKind kind = buffer.content.kind();
+      const bool is_weights = kind == ContentKind::weights;
+      if (!buffer.persistent || buffer.copy || !(is_weights || kind == ContentKind::optimizer_state)) continue;
+      if (updates_[b] > 1) {
+        states(id, "V706", concat(" is updated ", updates_[b], " times"));
+        continue;
+      }
+      std::int64_t updated = 0;
+      if (is_weights) {
+        for (const auto& piece : walk_.values(id).pieces()) updated += piece.value.updated ? piece.range.count() : 0;
+      }
+      const std::int64_t all = walk_.rooms()[id].count();
+      const bool once = updates_[b] == 1 || (!is_weights && buffer.bytes == Bytes{});
+      if (is_weights ? updated == all && (all > 0 || once) : once) continue;
+      if (updates_[b] == 0 && updated == 0) {
+        states(id, "V705", " is never updated");
+        continue;
+      }
+      walk_.error(
+          "V709", none<TaskId>, buffer.rank,
+          [&] { return concat(describe(schedule_, id), " ends with ", updated, " of ", all, " parameters updated"); },
+          "gather the updated weights from the ranks that updated them");
+    }
+  }
+
+ private:
+  /// What an update names of one kind.
+  struct Named {
+    BufferId buffer = none<BufferId>;
+    int count = 0;
+    bool changed = false;
+
+    void add(BufferId named, bool changes) {
+      if (!changed || changes) buffer = named;
+      ++count;
+      changed = changed || changes;
+    }
+  };
+  /// What the gradient of a parameter must be.
+  struct Expected {
+    std::uint64_t sum = 0;
+    std::int64_t contributions = 0;
+
+    bool operator==(const Expected&) const = default;
+  };
+
+  static std::size_t tensors(const Schedule& schedule) { return static_cast<std::size_t>(schedule.parts().layout.tensor); }
+
+  void states(BufferId buffer, std::string_view code, const std::string& what) {
+    walk_.error(
+        code, none<TaskId>, schedule_.buffer(buffer).rank, [&] { return concat(describe(schedule_, buffer), what); },
+        "every rank updates what it owns once, reading and writing the optimizer states in place");
+  }
+
+  /// What an update changes must be there in the next iteration.
+  void kept(TaskId t, const Use& use) {
+    const Buffer& buffer = schedule_.buffer(use.buffer);
+    if (buffer.persistent && !buffer.copy) return;
+    walk_.error(
+        "V515", t, buffer.rank,
+        [&] {
+          return concat(describe(schedule_, t), " changes ", describe(schedule_, use.buffer),
+                        buffer.copy ? ", a copy" : ", which is not held until the next iteration");
+        },
+        "update persistent weights and optimizer states, of which nothing else is the owner");
+  }
+
+  const ParameterMap<Expected>& expected(int tensor) {
+    ParameterMap<Expected>& map = expected_[static_cast<std::size_t>(tensor)];
+    if (!map.empty()) return map;
+    const WholeModel& model = walk_.model();
+    const std::int64_t microbatches = schedule_.workload().microbatches();
+    for (std::size_t s = 0; s < schedule_.stages().size(); ++s) {
+      Expected all{0, microbatches * model.context};
+      for (std::int64_t m = 0; m < microbatches; ++m) {
+        for (int c = 0; c < model.context; ++c) all.sum += model.contribution(static_cast<std::int64_t>(s), m, tensor, c);
+      }
+      for (const ParameterRange& range : model.needs(id<StageId>(s))) {
+        map.change(range, [&](const ParameterRange&, const Expected* old) {
+          return std::optional{old == nullptr ? all : Expected{old->sum + all.sum, old->contributions + all.contributions}};
+        });
+      }
+    }
+    return map;
+  }
+
+  void compare(TaskId t, BufferId optimizer, BufferId gradient, StageId stage) {
+    // With more microbatches than tasks most are missing, and their sum would take too long.
+    if (schedule_.workload().microbatches() > static_cast<std::int64_t>(schedule_.tasks().size())) return;
+    const Rank rank = schedule_.task(t).rank;
+    const ParameterMap<Expected>& expected = this->expected(walk_.model().place(rank).tensor);
+    const PackedParameters& states = walk_.rooms()[optimizer];
+    found_.clear();
+    for (const ParameterRange& range : states.ranges()) {
+      walk_.values(gradient).visit(range, [&](const ParameterRange& part, const ParameterValue* value) {
+        if (value != nullptr) found_.set(part, {value->sum, value->contributions});
+      });
+    }
+    // Of a tied matrix of which the rank has two copies, each is updated by the sum of both gradients.
+    for (const BufferId other : gradients_[index(rank)]) {
+      if (schedule_.buffer(other).stage() != stage) add_twin(states, other);
+    }
+    bool reported = false;
+    for (const ParameterRange& range : states.ranges()) {
+      expected.visit(range, [&](const ParameterRange& part, const Expected* wanted) {
+        found_.visit(part, [&](const ParameterRange& sub, const Expected* found) {
+          if (reported || wanted == nullptr || (found != nullptr && *found == *wanted)) return;
+          reported = true;
+          differs(t, sub, found, *wanted);
+        });
+      });
+    }
+  }
+
+  /// Adds what another gradient of the rank has of the same parameters.
+  void add_twin(const PackedParameters& states, BufferId other) {
+    for (const ParameterRange& room : walk_.rooms()[other].ranges()) {
+      states.for_each_part(room, [&](const ParameterRange& both, std::int64_t) {
+        walk_.values(other).visit(both, [&](const ParameterRange& part, const ParameterValue* value) {
+          found_.change(part, [&](const ParameterRange&, const Expected* own) {
+            if (own == nullptr) return std::optional<Expected>{};
+            if (value == nullptr) return std::optional{Expected{~own->sum, own->contributions}};  // no sum at all
+            return std::optional{Expected{own->sum + value->sum, own->contributions + value->contributions}};
+          });
+        });
+      });
+    }
+  }
+
+  /// Reports a gradient that is not what it must be.
+  void differs(TaskId t, const ParameterRange& range, const Expected* found, const Expected& wanted) {
+    const bool too_much = found != nullptr && found->contributions >= wanted.contributions;
+    walk_.error(
+        too_much ? "V704" : "V703", t, schedule_.task(t).rank,
+        [&] {
+          const std::string where = concat(", of parameters ", range.begin, " to ", range.end - 1);
+          if (found == nullptr) return concat(describe(schedule_, t), " sees no gradient", where);
+          return concat(describe(schedule_, t), " sees a gradient of ", found->contributions, " contributions instead of ",
+                        wanted.contributions, single(t, range, wanted.sum - found->sum), where);
+        },
+        too_much ? "let each backward's gradient arrive once; a buffer holding an old sum may have been added again"
+                 : "bring the gradient of every microbatch into the owner's sum before its update");
+  }
+
+  /// Names the one contribution that explains the difference of two sums, if one does.
+  std::string single(TaskId t, const ParameterRange& range, std::uint64_t difference) const {
+    const WholeModel& model = walk_.model();
+    const int tensor = model.place(schedule_.task(t).rank).tensor;
+    for (std::size_t s = 0; s < schedule_.stages().size(); ++s) {
+      bool has = false;
+      for (const ParameterRange& need : model.needs(id<StageId>(s)))
+        has = has || (need.begin <= range.begin && range.begin < need.end);
+      if (!has) continue;
+      for (std::int64_t m = 0; m < schedule_.workload().microbatches(); ++m) {
+        for (int c = 0; c < model.context; ++c) {
+          const std::uint64_t one = model.contribution(static_cast<std::int64_t>(s), m, tensor, c);
+          if (difference != one && difference != ~one + 1) continue;
+          return concat(": stage ", s, ", microbatch ", m, model.context > 1 ? concat(", context rank ", c) : "",
+                        difference == one ? " is missing" : " counts twice");
+        }
+      }
+    }
+    return {};
+  }
+
+  /// The weights of which there are optimizer states are new now.
+  void change(TaskId t, BufferId weights, BufferId optimizer) {
+    std::int64_t updated = 0;
+    for (const ParameterRange& range : walk_.rooms()[optimizer].ranges()) {
+      walk_.values(weights).change(range, [&](const ParameterRange& part, const ParameterValue* old) {
+        if (old == nullptr) return std::optional<ParameterValue>{};
+        updated += part.count();
+        ParameterValue value = *old;
+        value.updated = true;
+        return std::optional{value};
+      });
+    }
+    const std::int64_t all = walk_.rooms()[optimizer].count();
+    if (updated == all) return;
+    walk_.error(
+        "V707", t, schedule_.task(t).rank,
+        [&] { return concat(describe(schedule_, t), " has optimizer states of ", all, " parameters, and weights of ", updated); },
+        "let the optimizer states be of parameters among the update's weights");
+  }
+
+  const Schedule& schedule_;
+  ContentsWalk& walk_;
+  std::vector<std::uint32_t> updates_;            ///< [buffer] of weights and optimizer states
+  std::vector<ParameterMap<Expected>> expected_;  ///< [tensor-parallel rank]
+  ParameterMap<Expected> found_;                  ///< of the update looked at
+  std::vector<std::vector<BufferId>> gradients_;  ///< [rank] persistent ones
+};
+
+}  // namespace tawpipe::detail
