@@ -51,17 +51,16 @@ Cluster cluster(int nodes) {
 
 Summary answer(bool folds, int data, std::int64_t microbatches) {
   const Cluster on = cluster(nodes_of_replica * data);
-  const Layout layout{.tensor = tensor, .context = 1, .data = data, .order = "tcsd"};
-  const RankMap map{layout, on.ranks()};
+  const Mesh mesh = Mesh{.tensor = tensor, .data = data}.over(on.ranks());
   const RooflineCost cost{};
   const Workload whole = workload(microbatches * data);
-  const Schedule logical = schedules::tawpipe(workload(microbatches), map.logical_nodes(on.groups_by_node()));
+  const Schedule logical = schedules::tawpipe(workload(microbatches), mesh.pipeline_nodes(on.groups_by_node()));
   if (folds) {
-    const FoldedSimulation folded = simulate_folded(logical, whole, layout, map, on, cost);
+    const FoldedSimulation folded = simulate_folded(logical, whole, mesh, {}, on, cost);
     if (!folded.run) throw InputError(folded.refusal);
     return summarize(folded.run->schedule, on, folded.run->timeline);
   }
-  const Schedule full = compose(logical, whole, layout, map);
+  const Schedule full = compose(logical, whole, mesh);
   return summarize(full, on, simulate(full, on, cost));
 }
 

@@ -47,14 +47,32 @@ void add_problem_flags(CLI::App& app, Request& request, const std::string& micro
   add_count(app, "--loss-chunk", request.loss_chunk,
             "Entries of the vocabulary that the loss is computed of at a time (default: all, kept for the backward)", "ENTRIES",
             "Problem");
-  add_count(app, "--tensor-parallel", request.layout.tensor, "Devices that split each matrix product (default 1)", "N", "Layout");
-  add_count(app, "--context-parallel", request.layout.context, "Devices that split each sequence (default 1)", "N", "Layout");
-  add_count(app, "--data-parallel", request.layout.data, "Replicas of the schedule, each with its part of the batch (default 1)",
+  add_count(app, "--tensor-parallel", request.mesh.tensor, "Devices that split each matrix product (default 1)", "N", "Layout");
+  add_count(app, "--context-parallel", request.mesh.context, "Devices that split each sequence (default 1)", "N", "Layout");
+  add_count(app, "--data-parallel", request.mesh.data, "Replicas of the schedule, each with its part of the batch (default 1)",
             "N", "Layout");
-  app.add_option("--layout", request.layout.order,
-                 "Which devices lie side by side, nearest first: tensor, context, schedule, data (default tcsd)")
+  app.add_option("--layout", request.layout,
+                 "Which devices lie next to each other, nearest first: tensor, context, schedule, data (default tcsd),\n"
+                 "or by names, tp-cp-pp-dp")
       ->type_name("ORDER")
       ->group("Layout");
+  app.add_option("--sequence-parallel", request.sequence_parallel,
+                 "Tensor-parallel devices split norms and residuals by tokens: on (default) or off")
+      ->type_name("on|off")
+      ->group("Layout");
+  app.add_option("--context-exchange", request.context_exchange,
+                 "How context-parallel devices share keys and values: all-gather (default), ring or all-to-all")
+      ->type_name("HOW")
+      ->group("Layout");
+  app.add_option("--optimizer-states", request.optimizer_states,
+                 "Over data- and context-parallel devices: sharded (default; ZeRO-1, a distributed optimizer)\n"
+                 "or replicated")
+      ->type_name("HOW")
+      ->group("Layout");
+  app.add_option("--gradient-dtype", request.gradient_dtype,
+                 "In which gradients are kept and summed, such as float32 (default: the model's)")
+      ->type_name("DTYPE")
+      ->group("Problem");
   app.add_option("--cost", request.cost,
                  "roofline (default): times from data sheets, with parameters as roofline:KEY=VALUE,...\n"
                  "  utilization=0.45         fraction of the matrix peak (default: the model's, or 0.5)\n"

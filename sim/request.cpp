@@ -119,6 +119,13 @@ Cost parse_cost(const std::string& text, double utilization) {
   throw InputError(concat("--cost: ", unknown_name("cost model", kind, {"roofline", "fixed", "measured"})));
 }
 
+/// Whether the text is the first of two words. @throws InputError  if it is neither.
+bool one_of_two(std::string_view flag, const std::string& text, std::string_view yes, std::string_view no) {
+  if (text == yes) return true;
+  if (text == no) return false;
+  throw InputError(concat(flag, " ", quote(one_line(text)), " must be ", yes, " or ", no));
+}
+
 Fold parse_fold(const std::string& text) {
   if (text.empty() || text == "off") return Fold::off;
   if (text == "auto") return Fold::automatic;
@@ -200,7 +207,12 @@ Problem resolve(const Request& given, bool choose_microbatch, const Workload* kn
   }
   if (work) problem.parameter_bytes = work->parameter_bytes;
   problem.recompute = parse_recompute(request.recompute);
-  problem.layout = request.layout;
+  problem.mesh = request.mesh;
+  problem.mesh.order = parse_mesh_order(request.layout);
+  problem.sequence_parallel = one_of_two("--sequence-parallel", request.sequence_parallel, "on", "off");
+  problem.context_exchange = parse_context_exchange(request.context_exchange);
+  problem.shard_optimizer = one_of_two("--optimizer-states", request.optimizer_states, "sharded", "replicated");
+  if (!request.gradient_dtype.empty()) problem.parameter_bytes.gradient = size_bytes(parse_dtype(request.gradient_dtype));
   problem.noise = request.noise;
   if (!request.stragglers.empty()) parse_stragglers(request.stragglers, problem.noise);
   problem.fold = parse_fold(request.fold);

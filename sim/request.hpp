@@ -37,8 +37,13 @@ struct Request {
   std::int64_t microbatches = 0;
   std::string recompute = "full";
   std::int64_t loss_chunk = 0;  ///< entries of the vocabulary at a time; 0: the model's own, all
-  Layout layout;
-  std::string fold;  ///< auto, on or off; "" is off, for commands without the flag
+  Mesh mesh;
+  std::string layout = "tcsd";  ///< the order of its axes
+  std::string sequence_parallel = "on";
+  std::string context_exchange = "all-gather";
+  std::string optimizer_states = "sharded";
+  std::string gradient_dtype;  ///< "": the model's
+  std::string fold;            ///< auto, on or off; "" is off, for commands without the flag
   std::string cost = "roofline";
   std::string hold_sms;  ///< on, off or KEY=VALUE,...; "" is off
   Noise noise;
@@ -68,6 +73,8 @@ ScheduleChoice named_schedule(const Request& request, std::string_view others = 
 Prediction predict(const Problem& problem);
 /// The summary of Predictor::best(choice), compiled once as well.
 Summary best_summary(const Predictor& predictor, const ScheduleChoice& choice);
+/// A layout that fits where none of the problem's schedules does (search/what_fits.hpp).
+std::optional<FittingLayout> find_fitting_layout(const Problem& problem);
 /// A schedule as it is on the problem's cluster.
 Prediction predict(const Problem& problem, Schedule schedule);
 

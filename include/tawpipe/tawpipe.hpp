@@ -25,6 +25,7 @@
 #include "tawpipe/schedule/schedule_builder.hpp"
 #include "tawpipe/schedules/shipped.hpp"
 #include "tawpipe/search/predict.hpp"
+#include "tawpipe/search/what_fits.hpp"
 #include "tawpipe/simulate/folding.hpp"
 #include "tawpipe/simulate/simulate.hpp"
 #include "tawpipe/timeline/timeline.hpp"

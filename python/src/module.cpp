@@ -199,14 +199,14 @@ void bind_problem(nb::module_& module) {
       .def_rw("cost", &sim::Request::cost)
       .def_rw("hold_sms", &sim::Request::hold_sms)
       .def_prop_rw(
-          "tensor_parallel", [](const sim::Request& request) { return request.layout.tensor; },
-          [](sim::Request& request, int n) { request.layout.tensor = n; })
+          "tensor_parallel", [](const sim::Request& request) { return request.mesh.tensor; },
+          [](sim::Request& request, int n) { request.mesh.tensor = n; })
       .def_prop_rw(
-          "context_parallel", [](const sim::Request& request) { return request.layout.context; },
-          [](sim::Request& request, int n) { request.layout.context = n; })
+          "context_parallel", [](const sim::Request& request) { return request.mesh.context; },
+          [](sim::Request& request, int n) { request.mesh.context = n; })
       .def_prop_rw(
-          "data_parallel", [](const sim::Request& request) { return request.layout.data; },
-          [](sim::Request& request, int n) { request.layout.data = n; });
+          "data_parallel", [](const sim::Request& request) { return request.mesh.data; },
+          [](sim::Request& request, int n) { request.mesh.data = n; });
 }
 
 void bind_schedule(nb::module_& module) {

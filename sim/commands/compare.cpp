@@ -1,7 +1,9 @@
 // `tawpipe compare`: several schedules on one problem, best first.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
+#include <string>
 
 #include "../parallel.hpp"
 #include "../request.hpp"
@@ -42,6 +44,22 @@ void write_report(OutputFile& file, Problem problem, const std::vector<Summary>&
   file.finish();
 }
 
+/// What fits, with the command that shows it.
+std::string fitting_text(const Request& request, const FittingLayout& fitting) {
+  std::string command = concat("tawpipe compare --cluster '", one_line(request.cluster), "' --model ", one_line(request.model));
+  const auto add = [&](std::string_view flag, auto value) { command += concat(" ", flag, " ", value); };
+  if (request.sequence > 0) add("--sequence", request.sequence);
+  if (request.global_batch > 0) add("--global-batch", request.global_batch);
+  if (request.microbatches > 0) add("--microbatches", request.microbatches);
+  if (fitting.mesh.tensor > 1) add("--tensor-parallel", fitting.mesh.tensor);
+  if (fitting.mesh.context > 1) add("--context-parallel", fitting.mesh.context);
+  if (fitting.mesh.data > 1) add("--data-parallel", fitting.mesh.data);
+  if (fitting.recompute != Recompute::full) add("--recompute", name(fitting.recompute));
+  Bytes most;
+  for (const PeakMemory& peak : fitting.summary.peak_memory) most = std::max(most, peak.total);
+  return fmt::format("{} does with {} a device:\n  {}", fitting.summary.schedule, format_memory(most), command);
+}
+
 }  // namespace
 
 int run_compare(const Request& request, const std::vector<std::string>& schedules, bool overlapped) {
@@ -56,6 +74,8 @@ int run_compare(const Request& request, const std::vector<std::string>& schedule
   const std::vector<Summary> results = run_all(problem, all);
   const std::vector<std::size_t> order = comparison_order(results);
   const bool any_fits = results[order[0]].fits();
+  problem.schedules = all;
+  const std::optional<FittingLayout> fitting = any_fits ? std::nullopt : find_fitting_layout(problem);
   if (file) {
     nlohmann::ordered_json json;
     json["cluster"] = problem.cluster.name();
@@ -63,6 +83,13 @@ int run_compare(const Request& request, const std::vector<std::string>& schedule
     json["cost"] = describe(problem.cost);
     json["results"] = nlohmann::ordered_json::array();
     for (const std::size_t i : order) json["results"].push_back(to_json(results[i]));
+    if (fitting) {
+      json["fits"] = {{"tensor", fitting->mesh.tensor},
+                      {"context", fitting->mesh.context},
+                      {"data", fitting->mesh.data},
+                      {"recompute", std::string{name(fitting->recompute)}},
+                      {"schedule", fitting->summary.schedule}};
+    }
     (*file)(json.dump(2) + "\n");
     file->finish();
   }
@@ -75,12 +102,11 @@ int run_compare(const Request& request, const std::vector<std::string>& schedule
     }
   }
   if (!any_fits) {
-    const bool full = problem.recompute == Recompute::full;
-    std::fputs(fmt::format("tawpipe: no schedule fits {}the devices' memory; try more devices{}{}\n",
-                           problem.usable_memory < 1 ? format_percent(problem.usable_memory, 0) + " of " : std::string{},
-                           full ? "" : ", --recompute full", problem.usable_memory < 1 ? ", a larger --usable-memory" : "")
-                   .c_str(),
-               stderr);
+    const std::string limit = problem.usable_memory < 1 ? format_percent(problem.usable_memory, 0) + " of " : std::string{};
+    const std::string advice = fitting
+                                   ? fitting_text(request, *fitting)
+                                   : concat("try more devices", problem.usable_memory < 1 ? ", a larger --usable-memory" : "");
+    std::fputs(fmt::format("tawpipe: no schedule fits {}the devices' memory; {}\n", limit, advice).c_str(), stderr);
   }
   return any_fits ? ok : findings;
 }

@@ -99,7 +99,7 @@ Schedule make_schedule(ScheduleFile file, const Problem& problem) {
     throw InputError(concat(source, " is a schedule of ", ranks, " ranks, and cluster ", quote(problem.cluster.name()), " has ",
                             problem.cluster.ranks(), " devices"));
   };
-  if (!problem.layout.is_plain()) {
+  if (!problem.mesh.is_plain()) {
     throw InputError(concat(source, " is a whole schedule; leave out tensor, context and data parallelism"));
   }
   if (file.schedule) {

@@ -188,7 +188,7 @@ int run_simulate(const Request& given) {
   }
   if (!any_standard_output(paths))
     write_output("-",
-                 describe(problem, &prediction.schedule.workload()) + "\n" + summary_text(summary, !problem.layout.is_plain()));
+                 describe(problem, &prediction.schedule.workload()) + "\n" + summary_text(summary, !problem.mesh.is_plain()));
   if (prediction.fits()) return ok;
   complain_of_memory(summary);
   return findings;

@@ -221,8 +221,8 @@ class Sweep {
       if (name == "global-batch") request.global_batch = whole;
       if (name == "microbatches") request.microbatches = whole;
       if (name == "microbatch") request.microbatch = std::to_string(whole);
-      if (name == "tensor-parallel") request.layout.tensor = static_cast<int>(std::min<std::int64_t>(whole, 1 << 20));
-      if (name == "data-parallel") request.layout.data = static_cast<int>(std::min<std::int64_t>(whole, 1 << 20));
+      if (name == "tensor-parallel") request.mesh.tensor = static_cast<int>(std::min<std::int64_t>(whole, 1 << 20));
+      if (name == "data-parallel") request.mesh.data = static_cast<int>(std::min<std::int64_t>(whole, 1 << 20));
       if (name == "hidden" || name == "layers") {
         shaped =
             with_shape(shaped ? shaped->name : request.model, axis, static_cast<int>(std::min<std::int64_t>(whole, 1 << 20)));

@@ -17,6 +17,7 @@
 #include "tawpipe/cost/fixed.hpp"
 #include "tawpipe/cost/measured.hpp"
 #include "tawpipe/cost/roofline.hpp"
+#include "tawpipe/model/transformer_body.hpp"
 #include "tawpipe/report/summary_json.hpp"
 #include "tawpipe/simulate/folding.hpp"
 #include "tawpipe/topology/cluster_builder.hpp"
@@ -29,24 +30,32 @@ namespace {
 /// A composed problem.
 struct FoldDraw {
   Cluster cluster;
-  Layout layout;
+  Mesh mesh;
   std::string schedule;
   std::optional<Transformer> model;
   std::int64_t microbatches = 0;  ///< of each replica
   Recompute recompute = Recompute::none;
+  Sharing sharing;
+  bool shard_optimizer = true;
   std::variant<RooflineCost, FixedCost, MeasuredCost> cost;
 
   Workload workload(int replicas) const {
-    const int devices = cluster.ranks() / (layout.per_logical_rank() * layout.data);
+    const int devices = cluster.ranks() / mesh.copies();
     if (!model) return Workload::abstract(devices, microbatches * replicas);
     Workload work{*model, {64, 1, microbatches * replicas}, recompute};
     work.over_devices(devices);
     return work;
   }
 
+  Composition composition(const Schedule& logical) const {
+    Composition with{.stages = {}, .shard_optimizer = shard_optimizer};
+    if (model) with.stages = share_stages(*model, logical.workload().batch(), recompute, logical.stages(), sharing);
+    return with;
+  }
+
   std::string text() const {
-    return concat(schedule, " on ", cluster.nodes(), " nodes, ", cluster.ranks(), " devices, tensor ", layout.tensor,
-                  ", context ", layout.context, ", data ", layout.data, ", ", layout.order, ", ", microbatches,
+    return concat(schedule, " on ", cluster.nodes(), " nodes, ", cluster.ranks(), " devices, tensor ", mesh.tensor, ", context ",
+                  mesh.context, ", data ", mesh.data, ", ", mesh_order_text(mesh.order), ", ", microbatches,
                   " microbatches, cost ", cost.index());
   }
 };
@@ -69,12 +78,11 @@ Cluster draw_cluster(Random& random) {
 }
 
 FoldDraw draw_fold(Random& random) {
-  FoldDraw drawn{.cluster = draw_cluster(random), .layout = {}, .schedule = {}, .model = {}, .cost = {}};
-  drawn.layout = {one_of<int>(random, {1, 1, 2, 3, 4}), one_of<int>(random, {1, 1, 2, 3}),
-                  one_of<int>(random, {1, 2, 3, 4, 6, 8}), "tcsd"};
+  FoldDraw drawn{.cluster = draw_cluster(random), .mesh = {}, .schedule = {}, .model = {}, .sharing = {}, .cost = {}};
+  drawn.mesh = {one_of<int>(random, {1, 1, 2, 3, 4}), one_of<int>(random, {1, 1, 2, 3}), one_of<int>(random, {1, 2, 3, 4, 6, 8})};
   if (random.between(0, 1) == 0) {
     for (std::size_t i = 3; i > 0; --i) {
-      std::swap(drawn.layout.order[i], drawn.layout.order[static_cast<std::size_t>(random.between(0, static_cast<int>(i)))]);
+      std::swap(drawn.mesh.order[i], drawn.mesh.order[static_cast<std::size_t>(random.between(0, static_cast<int>(i)))]);
     }
   }
   drawn.schedule = one_of(random, shipped().schedules()).name;
@@ -88,6 +96,9 @@ FoldDraw draw_fold(Random& random) {
                             .tied = random.between(0, 1) == 0};
   drawn.microbatches = random.between(1, 4) * one_of<int>(random, {1, 2, 4, 8});
   drawn.recompute = one_of<Recompute>(random, {Recompute::none, Recompute::selective, Recompute::full});
+  drawn.shard_optimizer = random.between(0, 2) > 0;
+  drawn.sharing = {drawn.mesh.tensor, drawn.mesh.context, random.between(0, 2) > 0,
+                   random.between(0, 1) == 0 ? ContextExchange::all_gather : ContextExchange::ring};
   const int kind = random.between(0, 5);
   if (kind == 0) {
     drawn.cost = FixedCost{Duration{1'000'000'007}, Duration{900'000'001}, Duration{800'000'003},
@@ -156,21 +167,23 @@ TEST_CASE("folded and full simulations of random composed schedules give the sam
     CAPTURE(tries);
     CAPTURE(what);
     try {
-      const RankMap map{drawn.layout, drawn.cluster.ranks()};
+      const Mesh mesh = drawn.mesh.over(drawn.cluster.ranks());
       const Schedule logical = build_schedule(
           drawn.schedule,
-          {.workload = drawn.workload(1), .nodes = map.logical_nodes(drawn.cluster.groups_by_node()), .options = {}});
+          {.workload = drawn.workload(1), .nodes = mesh.pipeline_nodes(drawn.cluster.groups_by_node()), .options = {}});
       if (logical.tasks().size() * static_cast<std::size_t>(drawn.cluster.ranks()) > 200000) continue;
       std::visit(
           [&](const auto& cost) {
-            const Workload whole = drawn.workload(drawn.layout.data);
-            const FoldedSimulation folded = simulate_folded(logical, whole, drawn.layout, map, drawn.cluster, cost);
+            const Workload whole = drawn.workload(drawn.mesh.data);
+            const Composition with = drawn.composition(logical);
+            const FoldedSimulation folded = simulate_folded(logical, whole, mesh, with, drawn.cluster, cost);
             if (!folded.run) {
               REQUIRE(!folded.refusal.empty());
               ++refused;
               return;
             }
-            const Schedule full = compose(logical, whole, drawn.layout, map);
+            const Schedule composed = compose(logical, whole, mesh, with);
+            const Schedule full = has_bodies(composed) ? expand_bodies(composed).schedule : composed;
             const Timeline timeline = simulate(full, drawn.cluster, cost);
             const Summary expected = summarize(full, drawn.cluster, timeline);
             const Summary found = summarize(folded.run->schedule, drawn.cluster, folded.run->timeline);
@@ -192,7 +205,7 @@ TEST_CASE("folded and full simulations of random composed schedules give the sam
             CHECK(found.folding.tasks < found.tasks);
             CHECK(found.folding.ranks * found.folding.factor == found.ranks);
             ++equal;
-            coupled += drawn.layout.data > 1 ? 1 : 0;
+            coupled += drawn.mesh.data > 1 ? 1 : 0;
           },
           drawn.cost);
     } catch (const InputError&) {

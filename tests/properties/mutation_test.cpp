@@ -243,13 +243,12 @@ TEST_CASE("mutants of DDP, ZeRO and HSDP are found") {
   mutate("HSDP", schedules::hybrid_sharded(model(5), DeviceGroups{{2, 2}}), rounds / 2);
 }
 TEST_CASE("mutants of composed schedules are found") {
-  const auto composed = [](const char* name, const Layout& layout, int logical, int microbatches,
+  const auto composed = [](const char* name, const Mesh& axes, int logical, int microbatches,
                            Recompute recompute = Recompute::none) {
-    const RankMap map{layout, logical * layout.per_logical_rank() * layout.data};
+    const Mesh mesh = axes.over(logical * axes.copies());
     const DeviceGroups nodes = logical % 2 == 0 ? DeviceGroups::even(logical, 2) : DeviceGroups::even(logical, 1);
     const Schedule one = build_schedule(name, {.workload = model(microbatches, false, recompute), .nodes = nodes, .options = {}});
-    mutate(concat(name, " in a layout"), compose(one, model(microbatches * layout.data, false, recompute), layout, map),
-           rounds / 2);
+    mutate(concat(name, " in a layout"), compose(one, model(microbatches * axes.data, false, recompute), mesh), rounds / 2);
   };
   composed("1f1b", {.tensor = 2, .data = 2}, 2, 3);
   composed("1f1b", {.tensor = 2, .context = 2}, 2, 3);

@@ -29,7 +29,7 @@ namespace {
 /// One problem as the command would have it.
 struct Draw {
   std::vector<std::int32_t> nodes;
-  Layout layout;
+  Mesh mesh;
   std::optional<Transformer> model;
   std::int64_t sequence = 0;
   std::int64_t microbatch_size = 1;
@@ -39,7 +39,7 @@ struct Draw {
   Bytes device_memory;
 
   int ranks() const { return std::accumulate(nodes.begin(), nodes.end(), 0); }
-  int devices() const { return ranks() / (layout.per_logical_rank() * layout.data); }
+  int devices() const { return ranks() / mesh.copies(); }
 
   Workload workload(int replicas) const {
     if (!model) return Workload::abstract(devices(), microbatches * replicas);
@@ -53,8 +53,9 @@ struct Draw {
     for (const auto size : nodes) out += concat(out.empty() ? "" : "+", size);
     out += model ? concat(", ", model->layers, " layers", model->tied ? ", tied" : "") : std::string{", abstract"};
     out += concat(", ", microbatches, " microbatches, recompute ", name(recompute));
-    if (!layout.is_plain()) {
-      out += concat(", tensor ", layout.tensor, ", context ", layout.context, ", data ", layout.data, ", ", layout.order);
+    if (!mesh.is_plain()) {
+      out +=
+          concat(", tensor ", mesh.tensor, ", context ", mesh.context, ", data ", mesh.data, ", ", mesh_order_text(mesh.order));
     }
     for (const auto& [key, value] : options) out += concat(", ", key, "=", value);
     return out;
@@ -108,17 +109,17 @@ Draw draw(Random& random, const ScheduleInfo& info) {
   const bool composed = random.between(0, 2) == 0;
   drawn.nodes = one_of(random, composed ? composed_clusters : clusters);
   if (composed) {
-    drawn.layout = {random.between(1, 2), random.between(1, 2), random.between(1, 3), "tcsd"};
+    drawn.mesh = {random.between(1, 2), random.between(1, 2), random.between(1, 3)};
     for (std::size_t i = 3; i > 0; --i) {  // any order of the axes
-      std::swap(drawn.layout.order[i], drawn.layout.order[static_cast<std::size_t>(random.between(0, static_cast<int>(i)))]);
+      std::swap(drawn.mesh.order[i], drawn.mesh.order[static_cast<std::size_t>(random.between(0, static_cast<int>(i)))]);
     }
-    if (random.between(0, 1) == 0) drawn.layout.order = "tcsd";
+    if (random.between(0, 1) == 0) drawn.mesh.order = Mesh{}.order;
   }
   drawn.model = draw_model(random);
   drawn.sequence = random.between(4, 9);
   drawn.microbatch_size = random.between(1, 2);
   drawn.recompute = one_of<Recompute>(random, {Recompute::none, Recompute::selective, Recompute::full});
-  const int logical = std::max(1, drawn.ranks() / (drawn.layout.per_logical_rank() * drawn.layout.data));
+  const int logical = std::max(1, drawn.ranks() / (drawn.mesh.copies()));
   // Some schedules ask for twice as many microbatches as ranks, or a multiple of them: meet that half of the time.
   drawn.microbatches = random.between(0, 1) == 0 ? random.between(1, 12) : logical * random.between(1, logical > 4 ? 2 : 3);
   for (const OptionInfo& option : info.options) {
@@ -130,14 +131,14 @@ Draw draw(Random& random, const ScheduleInfo& info) {
 
 /// Builds as the command does: a logical schedule, then its copies.
 Schedule build(const Draw& drawn, const std::string& name) {
-  const RankMap map{drawn.layout, drawn.ranks()};
+  const Mesh mesh = drawn.mesh.over(drawn.ranks());
   const DeviceGroups nodes{drawn.nodes};
   const Schedule logical = build_schedule(name, {.workload = drawn.workload(1),
-                                                 .nodes = drawn.layout.is_plain() ? nodes : map.logical_nodes(nodes),
+                                                 .nodes = drawn.mesh.is_plain() ? nodes : mesh.pipeline_nodes(nodes),
                                                  .options = drawn.options,
                                                  .device_memory = drawn.device_memory});
-  if (drawn.layout.is_plain()) return logical;
-  return compose(logical, drawn.workload(drawn.layout.data), drawn.layout, map);
+  if (drawn.mesh.is_plain()) return logical;
+  return compose(logical, drawn.workload(drawn.mesh.data), mesh);
 }
 
 struct Counts {
@@ -152,7 +153,7 @@ void check(const Draw& drawn, const Schedule& schedule, std::uint64_t seed) {
   CAPTURE(what);
   const Diagnostics found = validate(schedule, support::nodes_of(drawn.nodes));
   CHECK_MESSAGE(found.errors() + found.warnings() == 0, found.text());
-  const CopyMap map{drawn.layout, drawn.ranks()};
+  const CopyMap map{drawn.mesh, drawn.ranks()};
   BruteForce brute{schedule, map};
   for (const std::string& finding : brute.run(seed, 3)) FAIL_CHECK(finding);
   const std::vector<Bytes> least = least_memory(schedule);
@@ -172,7 +173,7 @@ Counts check_draws(const ScheduleInfo& info, std::uint64_t seed) {
       continue;
     }
     ++counts.accepted;
-    counts.composed += drawn.layout.is_plain() ? 0 : 1;
+    counts.composed += drawn.mesh.is_plain() ? 0 : 1;
     const bool unequal = std::adjacent_find(drawn.nodes.begin(), drawn.nodes.end(), std::not_equal_to<>{}) != drawn.nodes.end();
     counts.unequal += unequal ? 1 : 0;
   }
@@ -195,7 +196,7 @@ TEST_CASE("every schedule is valid on 40 random draws, by the validator and by b
 }
 
 TEST_CASE("brute force finds every communication that is left out, and every computation") {
-  const auto faults = [](const Schedule& schedule, const Layout& layout) {
+  const auto faults = [](const Schedule& schedule, const Mesh& layout) {
     const CopyMap map{layout, schedule.ranks()};
     REQUIRE(BruteForce(schedule, map).run(1, 1).empty());
     for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
@@ -214,7 +215,7 @@ TEST_CASE("brute force finds every communication that is left out, and every com
   };
   Draw drawn{
       .nodes = {2, 1},
-      .layout = {},
+      .mesh = {},
       .model = Transformer{.name = "m", .layers = 3, .hidden = 8, .heads = 2, .kv_heads = 2, .intermediate = 12, .vocab = 13},
       .sequence = 4,
       .microbatch_size = 1,
@@ -225,25 +226,25 @@ TEST_CASE("brute force finds every communication that is left out, and every com
   for (const char* name : {"tawpipe", "weipipe", "weipipe-naive", "weipipe-zb2", "fsdp", "hpz", "hsdp", "hfsdp", "zero1", "ddp",
                            "1f1b", "zb-h1", "dualpipe-v"}) {
     CAPTURE(std::string{name});
-    faults(build(drawn, name), drawn.layout);
+    faults(build(drawn, name), drawn.mesh);
   }
   drawn.options = {{"collectives", "two-level"}};
-  for (const char* name : {"fsdp", "zero1", "zero2", "ddp"}) faults(build(drawn, name), drawn.layout);
+  for (const char* name : {"fsdp", "zero1", "zero2", "ddp"}) faults(build(drawn, name), drawn.mesh);
   drawn.options.clear();
   drawn.nodes = {8};
-  drawn.layout = {.tensor = 2, .context = 2, .data = 1, .order = "tcsd"};
-  faults(build(drawn, "1f1b"), drawn.layout);
-  drawn.layout = {.tensor = 2, .context = 1, .data = 2, .order = "tcsd"};
-  faults(build(drawn, "tawpipe"), drawn.layout);
+  drawn.mesh = {.tensor = 2, .context = 2, .data = 1};
+  faults(build(drawn, "1f1b"), drawn.mesh);
+  drawn.mesh = {.tensor = 2, .context = 1, .data = 2};
+  faults(build(drawn, "tawpipe"), drawn.mesh);
   drawn.nodes = {4, 4};
-  drawn.layout = {.tensor = 2, .context = 1, .data = 1, .order = "tcsd"};
+  drawn.mesh = {.tensor = 2, .context = 1, .data = 1};
   drawn.options = {{"stripe", "on"}};
-  faults(build(drawn, "tawpipe"), drawn.layout);
+  faults(build(drawn, "tawpipe"), drawn.mesh);
 }
 
 TEST_CASE("brute force finds dependencies that are left out, lanes out of order, and tasks that wait for each other") {
   Draw drawn{.nodes = {2, 2},
-             .layout = {},
+             .mesh = {},
              .model = std::nullopt,
              .sequence = 4,
              .microbatch_size = 1,
@@ -252,7 +253,7 @@ TEST_CASE("brute force finds dependencies that are left out, lanes out of order,
              .options = {},
              .device_memory = {}};
   const Schedule schedule = build(drawn, "1f1b");
-  const CopyMap map{drawn.layout, 4};
+  const CopyMap map{drawn.mesh, 4};
   const auto faulty = [&](const test::Draft& draft) { return !BruteForce(draft.make(), map).run(1, 2).empty(); };
   int unneeded = 0;  // dependencies that others imply
   int needed = 0;

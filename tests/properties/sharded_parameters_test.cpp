@@ -209,15 +209,15 @@ TEST_CASE("data-parallel copies hold and carry the same parameters, summed over 
   for (const char* name : {"ddp", "zero1", "zero2", "fsdp", "hpz", "hsdp", "hfsdp"}) {
     CAPTURE(name);
     const Schedule logical = tawpipe::build_schedule(name, {small_model(4, true), nodes, {}});
-    const tawpipe::Layout data{.data = 2};
-    const Schedule copies = tawpipe::compose(logical, small_model(8, true), data, tawpipe::RankMap{data, 6});
+    const tawpipe::Mesh data = tawpipe::Mesh{.data = 2}.over(6);
+    const Schedule copies = tawpipe::compose(logical, small_model(8, true), data);
     const tawpipe::Diagnostics found = tawpipe::validate(copies);
     CHECK_MESSAGE(found.ok(), found.text(2));
     CHECK(tawpipe::validate(logical).ok());
     for (std::size_t rank = 0; rank < 6; ++rank) CHECK(updates_of(copies)[rank] == updates_of(logical)[rank % 3]);
 
-    const tawpipe::Layout tensor{.tensor = 2};
-    const Schedule cut = tawpipe::compose(logical, small_model(4, true), tensor, tawpipe::RankMap{tensor, 6});
+    const tawpipe::Mesh tensor = tawpipe::Mesh{.tensor = 2}.over(6);
+    const Schedule cut = tawpipe::compose(logical, small_model(4, true), tensor);
     REQUIRE(cut.buffers().size() == 2 * logical.buffers().size());
     for (std::size_t b = 0; b < cut.buffers().size(); ++b) {  // the same sets, of which each rank has its part
       const PiecesId whole = logical.buffers()[b / 2].content.parameters();

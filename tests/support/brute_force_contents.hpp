@@ -42,7 +42,6 @@ class BruteContents {
     if (op == Op::update) return update();
     if (tawpipe::is_compute(op)) return compute();
     if (tawpipe::is_point_to_point(op) || op == Op::broadcast) return copy();
-    if (is_layer_exchange()) return combine_activations();
     if (op == Op::all_gather && payload() == Payload::weights) return gather_weights();
     sum();
   }
@@ -105,20 +104,11 @@ class BruteContents {
     int context;
     auto operator<=>(const Computation&) const = default;
   };
-  struct Computed {
-    int times = 0;
-    std::set<Op> exchanges;  ///< behind it
-  };
-  struct Parts {
-    std::set<int> tensor;
-    std::set<int> gathered;   ///< context ranks whose keys and values came in
-    std::set<int> scattered;  ///< context ranks whose gradients of them came in
-  };
   struct Content {
     bool written = false;
     std::map<Summand, int> gradient;
     std::map<Origin, std::int64_t> weights;  ///< bytes of each
-    std::map<Activation, Parts> activations;
+    std::set<Activation> activations;
   };
 
   // ---- the schedule's form ------------------------------------------------------------------------------------------
@@ -134,10 +124,9 @@ class BruteContents {
     return content;
   }
 
-  /// Every stage and microbatch once forward and once backward, on each tensor- and context-parallel rank, with what these
-  /// exchange behind it.
+  /// Every stage and microbatch once forward and once backward, on each tensor- and context-parallel rank.
   void check_completeness() {
-    const auto count = [&](Op op, int s, int m, int t, int c) { return computed_[{op, s, m, t, c}].times; };
+    const auto count = [&](Op op, int s, int m, int t, int c) { return computed_[{op, s, m, t, c}]; };
     for (int s = 0; s < layout_.stages; ++s) {
       for (int m = 0; m < static_cast<int>(schedule_.workload().microbatches()); ++m) {
         for (int t = 0; t < map_.tensor; ++t) {
@@ -149,17 +138,6 @@ class BruteContents {
             found_.push_back(tawpipe::concat("stage ", s, ", microbatch ", m, " is not computed once"));
           }
         }
-      }
-    }
-    for (const auto& [computation, done] : computed_) {
-      if (done.times == 0 || !layout_.exchanged(computation.stage) || computation.op == Op::backward_weight) continue;
-      std::set<Op> wanted;
-      if (map_.tensor > 1) wanted.insert(Op::all_reduce);
-      if (map_.context > 1) wanted.insert(Op::all_gather);
-      if (map_.context > 1 && computation.op != Op::forward) wanted.insert(Op::reduce_scatter);
-      if (done.exchanges != wanted) {
-        found_.push_back(tawpipe::concat(name(computation.op), " of stage ", computation.stage, ", microbatch ",
-                                         computation.microbatch, " has not its exchanges behind it"));
       }
     }
   }
@@ -192,16 +170,16 @@ class BruteContents {
   void compute() {
     const int s = number(task().stage);
     const bool forward = task().op == Op::forward;
-    const tawpipe::LayoutPlace& place = map_.of(task().rank);
+    const tawpipe::MeshPlace& place = map_.of(task().rank);
     std::map<Origin, std::int64_t> weights;
-    std::map<Activation, Parts> inputs;
+    std::set<Activation> inputs;
     for (const Use& use : uses()) {
       if (!takes(use.access)) continue;
       const Content& content = at(use);
       if (use.access == Access::read) weights.insert(content.weights.begin(), content.weights.end());
       inputs.insert(content.activations.begin(), content.activations.end());
     }
-    ++computed_[{task().op, s, task().microbatch, place.tensor, place.context}].times;
+    ++computed_[{task().op, s, task().microbatch, place.tensor, place.context}];
     check_weights(s, weights);
     if (layout_.has_activations) {
       if (forward && s > 0) check_input({true, s - 1, task().microbatch, place.context}, inputs);
@@ -244,31 +222,23 @@ class BruteContents {
       report(tawpipe::concat("computes with ", own, " bytes of weights"));
     }
   }
-  void check_input(const Activation& wanted, const std::map<Activation, Parts>& inputs) {
-    const auto at = inputs.find(wanted);
-    if (at == inputs.end()) return report(tawpipe::concat("has no result of stage ", wanted.stage));
-    if (!layout_.exchanged(wanted.stage)) return;
-    const auto all = [](int count) { return static_cast<std::size_t>(count); };
-    if (at->second.tensor.size() != all(map_.tensor)) report("has a part of a sum over tensor-parallel ranks");
-    if (map_.context == 1) return;
-    if (at->second.gathered.size() != all(map_.context)) report("lacks the keys and values of other context ranks");
-    if (!wanted.forward && at->second.scattered.size() != all(map_.context)) report("lacks gradients of other context ranks");
+  void check_input(const Activation& wanted, const std::set<Activation>& inputs) {
+    if (!inputs.contains(wanted)) report(tawpipe::concat("has no result of stage ", wanted.stage));
   }
 
   void write_activations(const Use& use) {
-    const tawpipe::LayoutPlace& place = map_.of(task().rank);
+    const tawpipe::MeshPlace& place = map_.of(task().rank);
     if (use.access == Access::accumulate) report("adds to activations");
     Content& content = at(use);
     content = {};
     content.written = true;
-    content.activations[{task().op == Op::forward, number(task().stage), task().microbatch, place.context}] = {
-        {place.tensor}, {place.context}, {place.context}};
+    content.activations.insert({task().op == Op::forward, number(task().stage), task().microbatch, place.context});
   }
 
   void add_gradient(const Use& use) {
     const int s = number(task().stage);
     const tawpipe::StageWork& work = layout_.stage(s);
-    const tawpipe::LayoutPlace& place = map_.of(task().rank);
+    const tawpipe::MeshPlace& place = map_.of(task().rank);
     const bool edges_alone =
         layout_.edge_copies && buffer(use).kind() == BufferKind::gradients && number(buffer(use).stage()) < 0;
     Content& content = at(use);
@@ -363,42 +333,6 @@ class BruteContents {
     }
   }
 
-  /// Collectives that computations of one logical rank need among its tensor- or context-parallel ranks.
-  bool is_layer_exchange() const { return payload() == Payload::activations || payload() == Payload::activation_gradients; }
-
-  void combine_activations() {
-    const auto members = schedule_.group(task().group);
-    if (!layout_.one_logical_rank(members)) report("combines activations of several logical ranks");
-    for (const auto rank : members) {
-      const tawpipe::LayoutPlace& place = map_.of(rank);
-      for (const Op op : {Op::forward, Op::backward, Op::backward_input}) {
-        const auto at = computed_.find({op, number(task().stage), task().microbatch, place.tensor, place.context});
-        const bool same = (op == Op::forward) == (payload() == Payload::activations);
-        if (same && at != computed_.end() && at->second.times > 0) at->second.exchanges.insert(task().op);
-      }
-    }
-    std::map<int, Parts> all;  // by context rank; along tensor ranks there is one
-    for (const Use& use : uses()) {
-      for (const auto& [activation, parts] : at(use).activations) {
-        if (activation.microbatch != task().microbatch || activation.stage != number(task().stage)) {
-          report("combines activations of another computation");
-        }
-        Parts& sum = all[task().op == Op::all_reduce ? activation.context : 0];
-        sum.tensor.insert(parts.tensor.begin(), parts.tensor.end());
-        sum.gathered.insert(parts.gathered.begin(), parts.gathered.end());
-        sum.scattered.insert(parts.scattered.begin(), parts.scattered.end());
-      }
-    }
-    for (const Use& use : uses()) {
-      for (auto& [activation, parts] : at(use).activations) {
-        const Parts& sum = all[task().op == Op::all_reduce ? activation.context : 0];
-        if (task().op == Op::all_reduce) parts.tensor = sum.tensor;
-        if (task().op == Op::all_gather) parts.gathered = sum.gathered;
-        if (task().op == Op::reduce_scatter) parts.scattered = sum.scattered;
-      }
-    }
-  }
-
   /// Sums of gradients, of all their pieces or of one rail's, and gathers of summed pieces.
   void sum() {
     const std::vector<int> rail = layout_.rail_of(task());
@@ -419,7 +353,7 @@ class BruteContents {
     for (const Use& use : uses()) {
       if (use.access == Access::read) continue;
       if (task().op == Op::reduce && buffer(use).rank != task().rank) report("leaves its sum elsewhere than at its root");
-      const auto& held = layout_.holds[static_cast<std::size_t>(map_.of(buffer(use).rank).logical)];
+      const auto& held = layout_.holds[static_cast<std::size_t>(map_.of(buffer(use).rank).pipeline)];
       std::map<Summand, int> result;
       for (const auto& [summand, count] : total) {
         const bool kept =
@@ -459,7 +393,7 @@ class BruteContents {
 
   /// The gradient that an update of weights of stage `s` sees against each microbatch's, once.
   void check_sum(int s, std::int64_t updated, std::map<Summand, int> gradient) {
-    const tawpipe::LayoutPlace& place = map_.of(task().rank);
+    const tawpipe::MeshPlace& place = map_.of(task().rank);
     std::set<int> wanted;
     std::int64_t all = 0;
     for (int i = 0; i < layout_.stages; ++i) {
@@ -476,7 +410,7 @@ class BruteContents {
     const bool has_edge = wanted.contains(embedding_gradient) || wanted.contains(head_gradient);
     if (layout_.tied && has_edge && (layout_.lent || !layout_.on_one_rank())) wanted.insert({embedding_gradient, head_gradient});
     const bool whole = updated * 4 > all * 3 || all == 0;
-    const auto& kept = layout_.keeps[static_cast<std::size_t>(place.logical)];
+    const auto& kept = layout_.keeps[static_cast<std::size_t>(place.pipeline)];
     std::size_t missing = 0;
     for (const int parameters : wanted) {
       for (int m = 0; m < static_cast<int>(schedule_.workload().microbatches()); ++m) {
@@ -507,7 +441,7 @@ class BruteContents {
   BruteLayout layout_;
   std::size_t task_ = 0;
   std::vector<Content> contents_;
-  std::map<Computation, Computed> computed_;
+  std::map<Computation, int> computed_;
   std::vector<int> updates_;
   std::vector<std::string> found_;
 };

@@ -20,13 +20,13 @@ namespace support {
 struct CopyMap {
   int tensor = 1;
   int context = 1;
-  std::vector<tawpipe::LayoutPlace> places;  ///< [rank]
+  std::vector<tawpipe::MeshPlace> places;  ///< [rank]
 
-  CopyMap(const tawpipe::Layout& layout, int ranks) : tensor{layout.tensor}, context{layout.context} {
-    const tawpipe::RankMap map{layout, ranks};
+  CopyMap(const tawpipe::Mesh& layout, int ranks) : tensor{layout.tensor}, context{layout.context} {
+    const tawpipe::Mesh map = layout.over(ranks);
     for (int r = 0; r < ranks; ++r) places.push_back(map.place(tawpipe::Rank{r}));
   }
-  const tawpipe::LayoutPlace& of(tawpipe::Rank rank) const { return places[tawpipe::index(rank)]; }
+  const tawpipe::MeshPlace& of(tawpipe::Rank rank) const { return places[tawpipe::index(rank)]; }
 };
 
 /// Who has which weights, and the pieces in which collectives move them: a rank's share where one ring spans all ranks; else a
@@ -60,7 +60,7 @@ class BruteLayout {
 
   bool one_logical_rank(std::span<const tawpipe::Rank> members) const {
     return std::all_of(members.begin(), members.end(),
-                       [&](auto rank) { return map_.of(rank).logical == map_.of(members[0]).logical; });
+                       [&](auto rank) { return map_.of(rank).pipeline == map_.of(members[0]).pipeline; });
   }
   /// The logical ranks of a group whose messages carry a part of the stage; empty for others.
   std::vector<int> rail_of(const tawpipe::Task& task) const {
@@ -73,7 +73,7 @@ class BruteLayout {
         parameters(number(task.stage)) * (task.payload == Payload::weights ? sizes.weight : sizes.gradient);
     if (task.bytes.value() + slack >= whole || (members.size() > 1 && one_logical_rank(members))) return {};
     std::vector<int> ranks;
-    for (const auto rank : members) ranks.push_back(map_.of(rank).logical);
+    for (const auto rank : members) ranks.push_back(map_.of(rank).pipeline);
     std::sort(ranks.begin(), ranks.end());
     return ranks;
   }
@@ -106,14 +106,12 @@ class BruteLayout {
 
   /// Whether it has weights of its own.
   bool owned(int s) const { return owned_[static_cast<std::size_t>(s)] != 0; }
-  /// Whether its parts are exchanged behind a computation of the stage.
-  bool exchanged(int s) const { return !schedule_.workload().is_abstract() && stage(s).layers > 0; }
 
   /// Of one copy of the schedule.
   std::size_t all_shards() const {
     std::size_t count = 0;
     for (const Buffer& buffer : schedule_.buffers()) {
-      const tawpipe::LayoutPlace& place = map_.of(buffer.rank);
+      const tawpipe::MeshPlace& place = map_.of(buffer.rank);
       const bool here = place.tensor == 0 && place.context == 0 && place.data == 0;
       if (here && buffer.persistent && buffer.kind() == BufferKind::weights && number(buffer.stage()) < 0) ++count;
     }
@@ -161,7 +159,7 @@ class BruteLayout {
 
   void find_pieces() {
     std::size_t logical = 0;
-    for (const auto& place : map_.places) logical = std::max(logical, static_cast<std::size_t>(place.logical) + 1);
+    for (const auto& place : map_.places) logical = std::max(logical, static_cast<std::size_t>(place.pipeline) + 1);
     std::vector<std::set<int>> kept(logical);
     for (const auto& task : schedule_.tasks()) {
       const std::vector<int> rail = rail_of(task);
@@ -189,7 +187,7 @@ class BruteLayout {
       const std::vector<int> rail = rail_of(task);
       if (rail.empty() || task.payload != Payload::gradients) continue;
       for (const tawpipe::Use& use : schedule_.uses(tawpipe::id<tawpipe::TaskId>(t))) {
-        const auto rank = static_cast<std::size_t>(map_.of(schedule_.buffer(use.buffer).rank).logical);
+        const auto rank = static_cast<std::size_t>(map_.of(schedule_.buffer(use.buffer).rank).pipeline);
         if (use.access != tawpipe::Access::read) kept[rank].insert(rails.at(rail));
       }
     }

@@ -24,8 +24,9 @@ struct FixedCost {
     if (passes.forward) whole += forward;
     if (passes.backward_input) whole += backward_input;
     if (passes.backward_weight) whole += backward_weight;
-    const Share share = schedule.stage(task.stage).share;
-    return whole * share.numerator / share.denominator;
+    const StageWork& work = schedule.work(task);
+    const Duration time = whole * work.share.numerator / work.share.denominator;
+    return work.fraction == 1 ? time : seconds(to_seconds(time) * work.fraction);
   }
   Path path(const Schedule&, const Task&, const Cluster&) const { return {.latency = transfer, .fraction = 0, .loads = {}}; }
 };

@@ -122,10 +122,10 @@ class LinkClasses {
 /// The first computation that takes a copy another time than the kept rank; empty if there is none.
 template <CostModel Inner>
 std::string find_unequal_computation(const FoldedSchedule& folded, const Cluster& cluster, const Inner& cost) {
-  std::set<std::tuple<Rank, Op, StageId, Bytes>> known;
+  std::set<std::tuple<Rank, Op, StageId, SplitId, Bytes>> known;
   std::vector<std::vector<Task>> distinct(folded.same_as.size());  // [kept rank]
   for (const Task& task : folded.schedule.tasks()) {
-    if (!is_compute(task.op) || !known.insert({task.rank, task.op, task.stage, task.bytes}).second) continue;
+    if (!is_compute(task.op) || !known.insert({task.rank, task.op, task.stage, task.split, task.bytes}).second) continue;
     distinct[index(task.rank)].push_back(task);
   }
   std::vector<std::vector<Rank>> copies(distinct.size());  // [kept rank] itself first
@@ -134,6 +134,7 @@ std::string find_unequal_computation(const FoldedSchedule& folded, const Cluster
     Schedule::Parts parts;
     parts.ranks = folded.schedule.ranks();
     parts.stages = folded.schedule.parts().stages;
+    parts.steps = folded.schedule.parts().steps;
     for (const Rank copy : copies[kept]) {
       for (Task task : distinct[kept]) {
         task.rank = copy;
@@ -183,7 +184,7 @@ inline std::string find_unequal_arrival(const FoldedSchedule& folded, const Held
 }  // namespace detail
 
 /// `inner` folded, if all images of each task take the same time and see the same traffic on `cluster`.
-/// @pre `inner` asks of a computation nothing but its rank, op, stage and bytes; FactoredCost asks which task it is
+/// @pre `inner` asks of a computation nothing but its rank, op, stage, step and bytes; FactoredCost asks which task it is
 /// Complexity: O(loads log loads) over all distinct communications of all ranks.
 template <CostModel Inner>
 FoldOutcome<Inner> folded_cost(const FoldedSchedule& folded, const Cluster& cluster, const Inner& inner) {

@@ -115,9 +115,10 @@ struct MeasuredCost {
       if (!update) throw unmeasured(task.op);
       return seconds(update->once + update->byte * static_cast<double>(task.bytes.value()));
     }
-    const StageWork& stage = schedule.stage(task.stage);
+    const StageWork& stage = schedule.work(task);
     const MeasuredPass pass = pass_of(task.op);
-    return seconds(pass.layer * stage.layers + (stage.embedding ? pass.embedding : 0) + (stage.head ? pass.head : 0));
+    return seconds(stage.fraction *
+                   (pass.layer * stage.layers + (stage.embedding ? pass.embedding : 0) + (stage.head ? pass.head : 0)));
   }
 
   /// @throws InputError  if messages over the task's kind of link were not measured.

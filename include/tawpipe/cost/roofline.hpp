@@ -27,7 +27,7 @@ struct RooflineCost {
     const DeviceSpec& device = cluster.device(task.rank);
     const BytesPerSecond memory{device.memory_bandwidth.value() * memory_utilization};
     if (task.op == Op::update) return Bytes{task.bytes} * 2 / memory;  // each state is read and written
-    const StageWork& work = schedule.stage(task.stage);
+    const StageWork& work = schedule.work(task);
     Flops flops;
     Bytes traffic;
     const Passes passes = traits(task.op).passes;

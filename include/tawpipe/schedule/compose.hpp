@@ -1,47 +1,73 @@
-// Three-dimensional layouts: each logical device of a schedule becomes a tensor- and context-parallel group of real ones, and
-// the whole schedule is replicated data-parallel. Not: a schedule of its own; any schedule can be composed.
+// Meshes around a schedule: each of its ranks becomes a tensor- and context-parallel group of real ones, and the whole schedule
+// is replicated data-parallel. Not: a schedule of its own (any can be composed), nor a stage's steps (schedule/expand.hpp).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <map>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "tawpipe/schedule/layout.hpp"
+#include "tawpipe/model/shared_stage.hpp"
+#include "tawpipe/schedule/mesh.hpp"
 #include "tawpipe/schedule/schedule_builder.hpp"
 
 namespace tawpipe::inline v0 {
 
+/// What a mesh adds to a schedule.
+struct Composition {
+  /// [stage of the schedule] one rank's part; empty: all that a stage weighs divided by the ranks that share it, without
+  /// exchanges.
+  std::vector<SharedStage> stages = {};
+  /// The ranks that hold the same parameters (data x context) each keep a part of the optimizer's states and update that part of
+  /// the parameters: gradients are scattered to them and weights gathered from them. Otherwise each keeps and updates all.
+  /// Source: Rajbhandari et al. 2020, ZeRO, arXiv:1910.02054, section 5.1; Megatron-LM, docs/source/api-guide/dist_optimizer.md.
+  bool shard_optimizer = false;
+};
+
 namespace detail {
 
-/// Writes each task of a logical schedule once for each real group that runs it, with what the layout adds.
+/// Writes each task of a logical schedule once for each real group that runs it, with what the mesh adds.
 ///
 /// Copies hold and carry the parameters of their logical buffers and tasks. With tensor parallelism a set names the whole
 /// matrices of which a rank has its part: a part of a matrix is no range of the model's numbering.
 class Composer {
  public:
-  /// @param kept  tensor, context and data: that many of each are written, the first ones; the layout's own where all are
-  Composer(const Schedule& logical, const Workload& whole, const Layout& layout, const RankMap& map, const Layout& kept)
-      : logical_{logical}, layout_{layout}, kept_{kept}, map_{map}, builder_{logical.name(), whole, ranks(), logical.lanes()} {
+  /// @param kept  tensor, context and data: that many of each are written, the first ones; the mesh's own where all are
+  Composer(const Schedule& logical, const Workload& whole, const Mesh& mesh, const Composition& with, const Mesh& kept)
+      : logical_{logical}, mesh_{mesh}, with_{with}, kept_{kept}, builder_{logical.name(), whole, mesh.ranks(), logical.lanes()} {
     for (const auto& [key, value] : logical.options()) builder_.option(key, value);
-    builder_.option("tensor", std::to_string(layout.tensor));
-    builder_.option("context", std::to_string(layout.context));
-    builder_.option("data", std::to_string(layout.data));
+    builder_.option("tensor", std::to_string(mesh.tensor));
+    builder_.option("context", std::to_string(mesh.context));
+    builder_.option("data", std::to_string(mesh.data));
     std::vector<StageWork> stages{logical.stages().begin(), logical.stages().end()};
-    for (StageWork& stage : stages) split(stage);
+    for (const StageWork& stage : stages) largest_ = std::max({largest_, stage.forward_workspace, stage.backward_workspace});
+    for (std::size_t s = 0; s < stages.size(); ++s) {
+      if (with_.stages.empty()) {
+        split(stages[s]);
+      } else {
+        stages[s] = with_.stages[s].work;
+      }
+    }
     builder_.stages(std::move(stages));
-    if (!(kept_ == layout_)) builder_.written_ranks(written());
+    if (!with_.stages.empty()) builder_.bodies(with_.stages);
+    if (!(kept_ == mesh_)) builder_.written_ranks(written());
   }
 
   Schedule build() {
-    builder_.layout(layout_);
+    builder_.mesh(mesh_);
     copies_.assign(logical_.tasks().size() * copies(), none<TaskId>);
+    find_shards();
     add_sets();
     add_buffers();
     for (std::size_t t = 0; t < logical_.tasks().size(); ++t) {
       const TaskId id = tawpipe::id<TaskId>(t);
-      if (logical_.task(id).op == Op::update) add_gradient_sums(id);
+      const bool update = logical_.task(id).op == Op::update;
+      if (update) add_gradient_sums(id);
       for (int copy = 0; copy < static_cast<int>(copies()); ++copy) add_copy(id, copy);
-      add_layer_collectives(id);
+      if (update) add_weight_gather(id);
     }
     copies_ = std::vector<TaskId>{};  // no longer needed: its memory goes back
     return builder_.build();
@@ -49,10 +75,9 @@ class Composer {
 
  private:
   std::size_t copies() const { return static_cast<std::size_t>(kept_.tensor * kept_.context * kept_.data); }
-  int ranks() const { return logical_.ranks() * layout_.tensor * layout_.context * layout_.data; }
   /// [rank] whether its copy is kept
   std::vector<char> written() const {
-    std::vector<char> written(static_cast<std::size_t>(ranks()), 0);
+    std::vector<char> written(static_cast<std::size_t>(mesh_.ranks()), 0);
     for (int logical = 0; logical < logical_.ranks(); ++logical) {
       for (int copy = 0; copy < static_cast<int>(copies()); ++copy) written[index(real(Rank{logical}, copy))] = 1;
     }
@@ -61,20 +86,19 @@ class Composer {
   /// Copy number -> place: tensor fastest, then context, then data; of those kept.
   int copy_at(int tensor, int context, int data) const { return tensor + kept_.tensor * (context + kept_.context * data); }
   Rank real(Rank logical, int copy) const {
-    return map_.rank(
-        {copy % kept_.tensor, copy / kept_.tensor % kept_.context, number(logical), copy / kept_.per_logical_rank()});
+    return mesh_.rank({copy % kept_.tensor, copy / kept_.tensor % kept_.context, number(logical), copy / kept_.shared()});
   }
   /// Replica d works on the d-th part of the microbatches.
   std::int32_t microbatch(std::int32_t logical, int copy) const {
-    return logical + static_cast<std::int32_t>(logical_.workload().microbatches()) * (copy / kept_.per_logical_rank());
+    return logical + static_cast<std::int32_t>(logical_.workload().microbatches()) * (copy / kept_.shared());
   }
   std::size_t copy_of(TaskId task, int copy) const { return index(task) * copies() + static_cast<std::size_t>(copy); }
 
   /// One real rank's part of a stage: matrices over the tensor ranks, tokens over the context ranks.
   void split(StageWork& stage) const {
-    const int both = layout_.per_logical_rank();
-    stage.parameters = part(stage.parameters, layout_.tensor);
-    stage.edge_parameters = part(stage.edge_parameters, layout_.tensor);
+    const int both = mesh_.shared();
+    stage.parameters = part(stage.parameters, mesh_.tensor);
+    stage.edge_parameters = part(stage.edge_parameters, mesh_.tensor);
     for (Bytes* bytes : {&stage.saved, &stage.stash, &stage.boundary, &stage.forward_workspace, &stage.backward_workspace,
                          &stage.forward_traffic, &stage.backward_traffic}) {
       *bytes = Bytes{part(bytes->value(), both)};
@@ -84,12 +108,30 @@ class Composer {
     }
   }
   static std::int64_t part(std::int64_t whole, int parts) { return (whole + parts - 1) / parts; }
-  Bytes part_of(const Buffer& buffer) const {
-    const bool tokens = !is_of_parameters(buffer.content.kind());
-    return Bytes{part(buffer.bytes.value(), tokens ? layout_.per_logical_rank() : layout_.tensor)};
+
+  /// One rank's part of bytes of tokens that are `whole` of a stage, of which the rank has `own`.
+  Bytes token_part(Bytes bytes, Bytes whole, Bytes own) const {
+    if (with_.stages.empty() || whole <= Bytes{}) return Bytes{part(bytes.value(), mesh_.shared())};
+    if (bytes == whole) return own;
+    return Bytes{static_cast<std::int64_t>(static_cast<double>(bytes.value()) / static_cast<double>(whole.value()) *
+                                           static_cast<double>(own.value()))};
   }
-  int parts_of(const Task& task) const { return is_of_tokens(task.payload) ? layout_.per_logical_rank() : layout_.tensor; }
-  Bytes part_of(const Task& task) const { return Bytes{part(task.bytes.value(), parts_of(task))}; }
+  Bytes part_of(const Buffer& buffer) const {
+    const ContentKind kind = buffer.content.kind();
+    if (is_of_parameters(kind)) return Bytes{part(buffer.bytes.value(), mesh_.tensor)};
+    if (kind == ContentKind::workspace) return token_part(buffer.bytes, largest_, builder_.largest_workspace());
+    const StageId stage = buffer.content.stage() == none<StageId> ? StageId{0} : buffer.content.stage();
+    const StageWork& whole = logical_.stage(stage);
+    const StageWork& own = builder_.stages()[index(stage)];
+    if (kind == ContentKind::saved) return token_part(buffer.bytes, whole.saved, own.saved);
+    if (kind == ContentKind::stash) return token_part(buffer.bytes, whole.stash, own.stash);
+    return token_part(buffer.bytes, whole.boundary, own.boundary);
+  }
+  Messages part_of(const Task& task) const {
+    if (!is_of_tokens(task.payload)) return Bytes{part(task.bytes.value(), mesh_.tensor)};
+    const std::size_t stage = task.stage == none<StageId> ? 0 : index(task.stage);
+    return token_part(task.bytes, logical_.stages()[stage].boundary, builder_.stages()[stage].boundary);
+  }
 
   void add_sets() {
     const Schedule::Parts& parts = logical_.parts();
@@ -104,12 +146,18 @@ class Composer {
   }
 
   void add_buffers() {
-    for (const Buffer& buffer : logical_.buffers()) {
+    for (std::size_t b = 0; b < logical_.buffers().size(); ++b) {
+      const Buffer& buffer = logical_.buffers()[b];
       for (int copy = 0; copy < static_cast<int>(copies()); ++copy) {
         Buffer real_buffer = buffer;
         real_buffer.rank = real(buffer.rank, copy);
         real_buffer.bytes = part_of(buffer);
         real_buffer.content = content(buffer.content, copy);
+        if (sharded_[b] != 0 && buffer.content.kind() == ContentKind::optimizer_state) {
+          const PiecesId set = shards(buffer.content.parameters())[holder(copy)];
+          real_buffer.content = {buffer.content.kind(), buffer.content.stage(), set};
+          real_buffer.bytes = bytes_of(buffer.content.parameters(), builder_.workload().parameter_bytes().optimizer, holders());
+        }
         builder_.buffer(real_buffer);
       }
     }
@@ -125,7 +173,9 @@ class Composer {
     if (logical.split == none<SplitId>) return none<SplitId>;
     const auto whole = logical_.pair_sizes(logical.split);
     std::vector<Bytes> sizes;
-    for (const Bytes size : whole) sizes.push_back(size / parts_of(logical));  // down: a member gives no more than the message
+    for (const Bytes size : whole)
+      sizes.push_back(size / (is_of_tokens(logical.payload) ? mesh_.shared()
+                                                            : mesh_.tensor));  // down: a member gives no more than the message
     return builder_.pair_sizes(sizes);
   }
   BufferId buffer(BufferId logical, int copy) const {
@@ -135,6 +185,10 @@ class Composer {
   void add_copy(TaskId logical_id, int copy) {
     Task task = logical_.task(logical_id);
     task.bytes = part_of(task);
+    if (const PiecesId updated = sharded_update(logical_id); updated != none<PiecesId>) {
+      const ParameterBytes& sizes = builder_.workload().parameter_bytes();
+      task.bytes = bytes_of(updated, sizes.weight + sizes.gradient + sizes.optimizer, holders());
+    }
     task.split = is_all_pairs(task.op) ? pair_sizes(task) : split(task.split);
     if (task.microbatch >= 0) task.microbatch = microbatch(task.microbatch, copy);
     std::vector<TaskId> after;
@@ -154,133 +208,89 @@ class Composer {
     copies_[copy_of(logical_id, copy)] = builder_.add(task, uses, after);
   }
 
-  /// What a stage's computation exchanges within a logical rank, behind it on the compute lane: with tensor parallelism two
-  /// all-reduces a layer each way (Shoeybi et al. 2019, arXiv:1909.08053; an all-gather and a reduce-scatter with sequence
-  /// parallelism move as much), with context parallelism the keys and values, and their gradients on the way back
-  /// (all-gather form; Grattafiori et al. 2024, arXiv:2407.21783, section 3.3.2). Again where the forward is recomputed.
-  void add_layer_collectives(TaskId logical_id) {
-    const Task& task = logical_.task(logical_id);
-    if (layout_.per_logical_rank() == 1 || !is_work(task.op) || task.op == Op::update || task.op == Op::backward_weight) return;
-    const StageWork& whole = logical_.stage(task.stage);
-    if (logical_.workload().is_abstract() || whole.layers == 0) return;
-    const Workload& workload = logical_.workload();
-    const bool forward = task.op == Op::forward;
-    const std::int32_t layers = whole.layers * (forward || workload.recompute() != Recompute::full ? 1 : 2);
-    if (2 * layers > Messages::max_repeat) {
-      throw InputError(concat("a stage of ", whole.layers, " layers is too long for tensor or context parallelism; at most ",
-                              Messages::max_repeat / 4, " fit"));
-    }
-    const Bytes activations{part(whole.boundary.value(), layout_.context)};
-    const Bytes keys{2 * part(workload.model().keys.value(), layout_.tensor)};
-    const int p = number(task.rank);
-    for (int d = 0; d < kept_.data; ++d) {
-      if (layout_.tensor > 1) {
-        for (int c = 0; c < kept_.context; ++c) {
-          std::vector<Rank> members;
-          std::vector<int> copies;
-          for (int t = 0; t < layout_.tensor; ++t) members.push_back(map_.rank({t, c, p, d}));
-          for (int t = 0; t < kept_.tensor; ++t) copies.push_back(copy_at(t, c, d));
-          add_within(logical_id, Op::all_reduce, forward, 2 * layers, activations, members, copies);
-        }
-      }
-      if (layout_.context > 1) {
-        for (int t = 0; t < kept_.tensor; ++t) {
-          std::vector<Rank> members;
-          std::vector<int> copies;
-          for (int c = 0; c < layout_.context; ++c) members.push_back(map_.rank({t, c, p, d}));
-          for (int c = 0; c < kept_.context; ++c) copies.push_back(copy_at(t, c, d));
-          add_within(logical_id, Op::all_gather, forward, layers, keys, members, copies);
-          if (!forward) add_within(logical_id, Op::reduce_scatter, forward, layers, keys, members, copies);
-        }
-      }
-    }
+  // ---- what the ranks that hold the same parameters do together ------------------------------------------------------------
+
+  int holders() const { return mesh_.data * mesh_.context; }
+  /// The place of a copy among the ranks that hold its parameters: context fastest.
+  std::size_t holder(int copy) const {
+    return static_cast<std::size_t>(copy / kept_.tensor % kept_.context + mesh_.context * (copy / kept_.shared()));
+  }
+  /// Bytes of one of so many equal parts of a logical set, on one tensor-parallel rank. The last are padded.
+  Bytes bytes_of(PiecesId logical, std::int64_t each, int parts) const {
+    return Bytes{part(part(parameters_in(logical_.pieces(logical)), parts) * each, mesh_.tensor)};
   }
 
-  /// The collectives of one kind among copies of a computation; what waited for the computation now waits for them.
-  /// @param copies  those of the members that are kept
-  void add_within(TaskId logical_id, Op op, bool forward, std::int32_t repeat, Bytes bytes, const std::vector<Rank>& members,
-                  const std::vector<int>& copies) {
-    const Task& task = logical_.task(logical_id);
-    std::vector<Use> uses;
-    std::vector<TaskId> after;
-    const BufferId changed = exchanged_buffer(logical_id);
-    for (const int copy : copies) {
-      after.push_back(copies_[copy_of(logical_id, copy)]);
-      if (changed != none<BufferId>) uses.push_back({buffer(changed, copy), Access::read_write});
-    }
-    const TaskId added = builder_.add({.op = op,
-                                       .payload = forward ? Payload::activations : Payload::activation_gradients,
-                                       .rank = members[0],
-                                       .group = builder_.group(members),
-                                       .stage = task.stage,
-                                       .microbatch = microbatch(task.microbatch, copies[0]),
-                                       .bytes = {bytes, repeat}},
-                                      uses, after);
-    for (const int copy : copies) copies_[copy_of(logical_id, copy)] = added;
-  }
-
-  /// The activation buffer that a computation hands on: the one it changes in place, or else the last one it writes. The first
-  /// stage's backward hands on none; its collectives are those of the layers within, on what it read.
-  BufferId exchanged_buffer(TaskId logical_id) const {
-    BufferId written = none<BufferId>;
-    BufferId read = none<BufferId>;
-    for (const Use& use : logical_.uses(logical_id)) {
-      if (!is_of_microbatch(logical_.buffer(use.buffer).content.kind())) continue;
-      if (use.access == Access::read_write) return use.buffer;
-      (use.access == Access::read ? read : written) = use.buffer;
-    }
-    return written != none<BufferId> ? written : read;
-  }
-
-  /// Before the first of several updates in a row: the sums of all, if a tied matrix may have a copy in two stages of a rank.
-  /// Each copy is updated by both gradients.
-  void add_gradient_sums(TaskId update) {
-    const bool tied = !logical_.workload().is_abstract() && logical_.workload().model().tied;
-    if (tied && index(update) > 0 && logical_.tasks()[index(update) - 1].op == Op::update) return;
-    sums_.clear();
-    if (!tied) return add_gradient_sum(update);
-    for (std::size_t t = index(update); t < logical_.tasks().size() && logical_.tasks()[t].op == Op::update; ++t) {
-      add_gradient_sum(id<TaskId>(t));
+  /// Finds the updates that are cut: those of one optimizer's states, with a gradient and weights of the same parameters. A
+  /// schedule that cuts its updates itself keeps them as they are, and so does a rank with a tied matrix in two stages: each copy
+  /// is updated by both gradients, of which it then must have the same part.
+  void find_shards() {
+    sharded_.assign(logical_.buffers().size(), 0);
+    if (holders() == 1 || !with_.shard_optimizer) return;
+    for (std::size_t t = 0; t < logical_.tasks().size(); ++t) {
+      if (logical_.tasks()[t].op != Op::update) continue;
+      const auto uses = logical_.uses(id<TaskId>(t));
+      const auto parameters = [&](const Use& use) { return logical_.buffer(use.buffer).content.parameters(); };
+      const bool alike = uses.size() == 3 && parameters(uses[0]) != none<PiecesId> &&
+                         parameters(uses[0]) == parameters(uses[1]) && parameters(uses[0]) == parameters(uses[2]);
+      if (!alike || has_two_ties(logical_.tasks()[t].rank)) continue;
+      for (const Use& use : uses) sharded_[index(use.buffer)] = 1;
     }
   }
-
-  /// Before an update: the gradient it reads, summed over replicas and context ranks, which all hold the same parameters.
-  void add_gradient_sum(TaskId update) {
-    if (layout_.data * layout_.context == 1) return;
-    BufferId gradient = none<BufferId>;
-    PiecesId updated = none<PiecesId>;
-    for (const Use& use : logical_.uses(update)) {
+  bool has_two_ties(Rank rank) const {
+    if (!is_tied()) return false;
+    int ties = 0;
+    for (const Task& task : logical_.tasks()) {
+      if (task.op != Op::update || task.rank != rank || task.stage == none<StageId>) continue;
+      ties += logical_.stage(task.stage).embedding || logical_.stage(task.stage).head ? 1 : 0;
+    }
+    return ties > 1;
+  }
+  /// The parameters that an update renews, where the ranks that hold them share it.
+  PiecesId sharded_update(TaskId logical) const {
+    if (logical_.task(logical).op != Op::update) return none<PiecesId>;
+    for (const Use& use : logical_.uses(logical)) {
       const Content& content = logical_.buffer(use.buffer).content;
-      if (content.kind() == ContentKind::optimizer_state) updated = pieces(content.parameters());
-      if (use.access == Access::read && content.kind() == ContentKind::gradients) gradient = use.buffer;
+      if (content.kind() == ContentKind::optimizer_state && sharded_[index(use.buffer)] != 0) return content.parameters();
     }
-    if (gradient == none<BufferId>) return;
-    const Task& task = logical_.task(update);
-    const ParameterBytes& sizes = builder_.workload().parameter_bytes();
-    const std::int64_t states = sizes.weight + sizes.gradient + sizes.optimizer;
-    for (int t = 0; t < kept_.tensor; ++t) {
-      std::vector<Rank> members;
-      std::vector<Use> uses;
-      std::vector<TaskId> after;
-      for (int d = 0; d < layout_.data; ++d) {
-        for (int c = 0; c < layout_.context; ++c) {
-          members.push_back(map_.rank({t, c, number(task.rank), d}));
-          if (c >= kept_.context || d >= kept_.data) continue;
-          const int copy = copy_at(t, c, d);
-          uses.push_back({buffer(gradient, copy), Access::read_write});
-          for (const TaskId earlier : logical_.dependencies(update)) after.push_back(copies_[copy_of(earlier, copy)]);
+    return none<PiecesId>;
+  }
+  /// [holder] a logical set cut into equal parts, in order.
+  const std::vector<PiecesId>& shards(PiecesId logical) {
+    const auto [at, added] = shards_.try_emplace(logical);
+    if (!added) return at->second;
+    const auto ranges = logical_.pieces(logical);
+    const std::int64_t count = parameters_in(ranges);
+    std::size_t range = 0;
+    std::int64_t used = 0;  // of that range
+    std::int64_t done = 0;
+    for (int h = 0; h < holders(); ++h) {
+      const std::int64_t end = count / holders() * (h + 1) + count % holders() * (h + 1) / holders();
+      std::vector<ParameterRange> own;
+      while (done < end) {
+        const std::int64_t take = std::min(ranges[range].count() - used, end - done);
+        append(own, {ranges[range].begin + used, ranges[range].begin + used + take});
+        done += take;
+        used += take;
+        if (used == ranges[range].count()) {
+          ++range;
+          used = 0;
         }
       }
-      const TaskId sum = builder_.add({.op = Op::all_reduce,
-                                       .payload = Payload::gradients,
-                                       .lane = data_lane_,
-                                       .rank = members[0],
-                                       .group = builder_.group(members),
-                                       .stage = task.stage,
-                                       .split = updated == none<PiecesId> ? none<SplitId> : builder_.split({updated}),
-                                       .bytes = Bytes{part(task.bytes.value() / states * sizes.gradient, layout_.tensor)}},
-                                      uses, after);
-      sums_.push_back({task.rank, t, sum});
+      at->second.push_back(builder_.pieces(own));
+    }
+    return at->second;
+  }
+
+  /// The ranks that hold a logical rank's parameters, for each tensor-parallel one that is kept: `visit(members, copies)`.
+  template <class Visit>
+  void for_each_holders(Rank logical, Visit&& visit) const {
+    for (int t = 0; t < kept_.tensor; ++t) {
+      const auto members = mesh_.group({.tensor = t, .pipeline = number(logical)}, {MeshAxis::context, MeshAxis::data});
+      std::vector<int> copies;
+      for (int d = 0; d < kept_.data; ++d) {
+        for (int c = 0; c < kept_.context; ++c) copies.push_back(copy_at(t, c, d));
+      }
+      visit(members, copies);
     }
   }
 
@@ -291,25 +301,107 @@ class Composer {
     TaskId task;
   };
 
+  bool is_tied() const { return !logical_.workload().is_abstract() && logical_.workload().model().tied; }
+
+  /// Before the first of several updates in a row: the sums of all, if a tied matrix may have a copy in two stages of a rank.
+  /// Each copy is updated by both gradients.
+  void add_gradient_sums(TaskId update) {
+    if (is_tied() && index(update) > 0 && logical_.tasks()[index(update) - 1].op == Op::update) return;
+    sums_.clear();
+    if (!is_tied()) return add_gradient_sum(update);
+    for (std::size_t t = index(update); t < logical_.tasks().size() && logical_.tasks()[t].op == Op::update; ++t) {
+      add_gradient_sum(id<TaskId>(t));
+    }
+  }
+
+  /// Before an update: the gradient it reads, summed over the ranks that hold the same parameters; to each its part where they
+  /// share the update.
+  void add_gradient_sum(TaskId update) {
+    if (holders() == 1) return;
+    BufferId gradient = none<BufferId>;
+    PiecesId updated = none<PiecesId>;
+    for (const Use& use : logical_.uses(update)) {
+      const Content& content = logical_.buffer(use.buffer).content;
+      if (content.kind() == ContentKind::optimizer_state) updated = content.parameters();
+      if (use.access == Access::read && content.kind() == ContentKind::gradients) gradient = use.buffer;
+    }
+    if (gradient == none<BufferId>) return;
+    const Task& task = logical_.task(update);
+    const ParameterBytes& sizes = builder_.workload().parameter_bytes();
+    const std::int64_t states = sizes.weight + sizes.gradient + sizes.optimizer;
+    const bool sharded = sharded_update(update) != none<PiecesId>;
+    const SplitId split = sharded                     ? builder_.split(shards(updated))
+                          : updated == none<PiecesId> ? none<SplitId>
+                                                      : builder_.split({pieces(updated)});
+    for_each_holders(task.rank, [&](const std::vector<Rank>& members, const std::vector<int>& copies) {
+      std::vector<Use> uses;
+      std::vector<TaskId> after;
+      for (const int copy : copies) {
+        uses.push_back({buffer(gradient, copy), Access::read_write});
+        for (const TaskId earlier : logical_.dependencies(update)) after.push_back(copies_[copy_of(earlier, copy)]);
+      }
+      const TaskId sum = builder_.add({.op = sharded ? Op::reduce_scatter : Op::all_reduce,
+                                       .payload = Payload::gradients,
+                                       .lane = data_lane_,
+                                       .rank = members[0],
+                                       .group = builder_.group(members),
+                                       .stage = task.stage,
+                                       .split = split,
+                                       .bytes = Bytes{part(task.bytes.value() / states * sizes.gradient, mesh_.tensor)}},
+                                      uses, after);
+      sums_.push_back({task.rank, copies[0] % kept_.tensor, sum});
+    });
+  }
+
+  /// After a shared update: the new weights, of each rank its part, to all that hold them.
+  void add_weight_gather(TaskId update) {
+    const PiecesId updated = sharded_update(update);
+    if (updated == none<PiecesId>) return;
+    const Task& task = logical_.task(update);
+    for_each_holders(task.rank, [&](const std::vector<Rank>& members, const std::vector<int>& copies) {
+      std::vector<Use> uses;
+      for (const int copy : copies) {
+        for (const Use& use : logical_.uses(update)) {
+          if (logical_.buffer(use.buffer).content.kind() == ContentKind::weights) {
+            uses.push_back({buffer(use.buffer, copy), Access::read_write});
+          }
+        }
+      }
+      builder_.add({.op = Op::all_gather,
+                    .payload = Payload::weights,
+                    .lane = data_lane_,
+                    .rank = members[0],
+                    .group = builder_.group(members),
+                    .stage = task.stage,
+                    .split = builder_.split(shards(updated)),
+                    .bytes = bytes_of(updated, builder_.workload().parameter_bytes().weight, 1)},
+                   uses);
+    });
+  }
+
   const Schedule& logical_;
-  Layout layout_;
-  Layout kept_;
-  const RankMap& map_;
+  Mesh mesh_;
+  const Composition& with_;
+  Mesh kept_;
   ScheduleBuilder builder_;
   LaneId data_lane_ = builder_.lane("data_parallel");  ///< sums over replicas
+  Bytes largest_{};                                    ///< workspace of the logical schedule's stages
+  std::vector<char> sharded_;                          ///< [logical buffer] of an update that is shared
+  std::map<PiecesId, std::vector<PiecesId>> shards_;   ///< [logical set][holder]
   std::vector<PiecesId> pieces_;                       ///< [logical set]
   std::vector<SplitId> splits_;                        ///< [logical split]
   std::vector<Sum> sums_;                              ///< of the updates that come next
-  std::vector<TaskId> copies_;  ///< [logical task, copy] what stands for it: the task, or the last collective behind it
+  std::vector<TaskId> copies_;                         ///< [logical task, copy]
 };
 
 }  // namespace detail
 
-/// The logical schedule of one replica, run by `layout` of real ranks.
-/// @param logical  built for map.logical_ranks() ranks and the microbatches of one replica
+/// The logical schedule of one replica, run by the ranks of `mesh`.
+/// @param logical  built for mesh.pipeline ranks and the microbatches of one replica
 /// @param whole    the work of all replicas together
-inline Schedule compose(const Schedule& logical, const Workload& whole, const Layout& layout, const RankMap& map) {
-  return detail::Composer{logical, whole, layout, map, layout}.build();
+/// @param mesh     over all ranks (Mesh::over)
+inline Schedule compose(const Schedule& logical, const Workload& whole, const Mesh& mesh, const Composition& with = {}) {
+  return detail::Composer{logical, whole, mesh, with, mesh}.build();
 }
 
 }  // namespace tawpipe

@@ -12,18 +12,19 @@
 #include <vector>
 
 #include "tawpipe/schedule/compose.hpp"
+#include "tawpipe/schedule/expand.hpp"
 
 namespace tawpipe::inline v0 {
 
-/// The axes of a layout that are folded.
+/// The axes of a mesh that are folded.
 struct FoldAxes {
   bool tensor = false;
   bool context = false;
   bool data = false;
 
   /// Devices that each simulated one stands for.
-  int factor(const Layout& layout) const {
-    return (tensor ? layout.tensor : 1) * (context ? layout.context : 1) * (data ? layout.data : 1);
+  int factor(const Mesh& mesh) const {
+    return (tensor ? mesh.tensor : 1) * (context ? mesh.context : 1) * (data ? mesh.data : 1);
   }
 };
 
@@ -65,12 +66,12 @@ namespace detail {
 /// Lists the communications of all copies.
 class Census {
  public:
-  Census(const Schedule& folded, const Layout& layout, const RankMap& map, const FoldAxes& axes)
-      : folded_{folded}, layout_{layout}, map_{map}, axes_{axes} {
+  Census(const Schedule& folded, const Mesh& mesh, const FoldAxes& axes) : folded_{folded}, mesh_{mesh}, axes_{axes} {
     parts_.name = folded.name();
     parts_.ranks = folded.ranks();
-    parts_.layout = layout;
+    parts_.mesh = mesh;
     parts_.stages = folded.parts().stages;
+    parts_.steps = folded.parts().steps;
     parts_.pair_sizes = folded.parts().pair_sizes;
     for (const Task& task : folded.tasks()) {
       if (is_compute(task.op)) continue;
@@ -92,31 +93,31 @@ class Census {
  private:
   /// The images of a task are found by moving it along each folded axis that its ends do not span.
   void add_images(const Task& task) {
-    std::vector<LayoutPlace> ends;
+    std::vector<MeshPlace> ends;
     if (is_collective(task.op)) {
-      for (const Rank member : folded_.group(task.group)) ends.push_back(map_.place(member));
+      for (const Rank member : folded_.group(task.group)) ends.push_back(mesh_.place(member));
     } else {
-      ends = {map_.place(task.rank), map_.place(task.peer)};
+      ends = {mesh_.place(task.rank), mesh_.place(task.peer)};
     }
     bool tensor = axes_.tensor;
     bool context = axes_.context;
     bool data = axes_.data;
-    for (const LayoutPlace& end : ends) {
+    for (const MeshPlace& end : ends) {
       tensor = tensor && end.tensor == ends[0].tensor;
       context = context && end.context == ends[0].context;
       data = data && end.data == ends[0].data;
     }
-    for (int d = 0; d < (data ? layout_.data : 1); ++d) {
-      for (int c = 0; c < (context ? layout_.context : 1); ++c) {
-        for (int t = 0; t < (tensor ? layout_.tensor : 1); ++t) add_image(task, ends, {t, c, 0, d});
+    for (int d = 0; d < (data ? mesh_.data : 1); ++d) {
+      for (int c = 0; c < (context ? mesh_.context : 1); ++c) {
+        for (int t = 0; t < (tensor ? mesh_.tensor : 1); ++t) add_image(task, ends, {t, c, 0, d});
       }
     }
   }
 
-  void add_image(Task task, const std::vector<LayoutPlace>& ends, const LayoutPlace& by) {
-    task.rank = moved(map_.place(task.rank), by);
+  void add_image(Task task, const std::vector<MeshPlace>& ends, const MeshPlace& by) {
+    task.rank = moved(mesh_.place(task.rank), by);
     if (is_collective(task.op)) {
-      for (const LayoutPlace& end : ends) members_.push_back(moved(end, by));
+      for (const MeshPlace& end : ends) members_.push_back(moved(end, by));
       group_begin_.push_back(static_cast<std::uint32_t>(members_.size()));
       task.group = id<GroupId>(group_begin_.size() - 2);
     } else {
@@ -125,13 +126,12 @@ class Census {
     parts_.tasks.push_back(task);
   }
 
-  Rank moved(const LayoutPlace& place, const LayoutPlace& by) const {
-    return map_.rank({place.tensor + by.tensor, place.context + by.context, place.logical, place.data + by.data});
+  Rank moved(const MeshPlace& place, const MeshPlace& by) const {
+    return mesh_.rank({place.tensor + by.tensor, place.context + by.context, place.pipeline, place.data + by.data});
   }
 
   const Schedule& folded_;
-  const Layout& layout_;
-  const RankMap& map_;
+  const Mesh& mesh_;
   FoldAxes axes_;
   Schedule::Parts parts_;
   std::vector<std::uint32_t> begin_;
@@ -142,26 +142,28 @@ class Census {
 
 }  // namespace detail
 
-/// What compose() gives, with `axes` folded: only the first copy along each is ever made.
+/// What compose() gives, with the bodies of its stages written out (expand_bodies()) and `axes` folded: only the first copy along
+/// each is ever made.
 ///
 /// Complexity: that of composing the kept copies, and O(ranks) for each communication that is distinct on a rank.
-inline FoldedSchedule compose_folded(const Schedule& logical, const Workload& whole, const Layout& layout, const RankMap& map,
+inline FoldedSchedule compose_folded(const Schedule& logical, const Workload& whole, const Mesh& mesh, const Composition& with,
                                      const FoldAxes& axes) {
-  Layout kept = layout;
+  Mesh kept = mesh;
   if (axes.tensor) kept.tensor = 1;
   if (axes.context) kept.context = 1;
   if (axes.data) kept.data = 1;
-  Schedule schedule = detail::Composer{logical, whole, layout, map, kept}.build();
+  Schedule schedule = detail::Composer{logical, whole, mesh, with, kept}.build();
+  if (has_bodies(schedule)) schedule = expand_bodies(schedule).schedule;
   std::vector<Rank> same_as;
   for (int rank = 0; rank < schedule.ranks(); ++rank) {
-    LayoutPlace place = map.place(Rank{rank});
+    MeshPlace place = mesh.place(Rank{rank});
     if (axes.tensor) place.tensor = 0;
     if (axes.context) place.context = 0;
     if (axes.data) place.data = 0;
-    same_as.push_back(map.rank(place));
+    same_as.push_back(mesh.rank(place));
   }
-  FoldedSchedule folded{std::move(schedule), std::move(same_as), axes.factor(layout), Schedule{whole, {}}, {}, {}};
-  detail::Census{folded.schedule, layout, map, axes}.finish(folded);
+  FoldedSchedule folded{std::move(schedule), std::move(same_as), axes.factor(mesh), Schedule{whole, {}}, {}, {}};
+  detail::Census{folded.schedule, mesh, axes}.finish(folded);
   return folded;
 }
 

@@ -7,8 +7,7 @@ namespace tawpipe::inline v0 {
 class Arrivals;
 struct Buffer;
 class Content;
-struct Layout;
-class RankMap;
+struct Mesh;
 class Schedule;
 class ScheduleBuilder;
 struct Task;

@@ -28,7 +28,7 @@ inline Schedule with_gradient_norm(const Schedule& schedule) {
   for (const auto& [key, value] : schedule.options()) builder.option(key, value);
   builder.option("gradient-norm", "on");
   builder.stages(parts.stages);
-  builder.layout(parts.layout);
+  builder.mesh(parts.mesh);
   // Rows are distinct, so added in order they keep their ids.
   for (std::size_t i = 0; i < parts.pieces.size(); ++i) builder.pieces({parts.pieces[i].begin(), parts.pieces[i].end()});
   for (std::size_t i = 0; i < parts.splits.size(); ++i) builder.split({parts.splits[i].begin(), parts.splits[i].end()});

@@ -11,9 +11,10 @@
 
 #include "tawpipe/core/ids.hpp"
 #include "tawpipe/model/parameter_blocks.hpp"
+#include "tawpipe/model/shared_stage.hpp"
 #include "tawpipe/model/stage_work.hpp"
 #include "tawpipe/model/workload.hpp"
-#include "tawpipe/schedule/layout.hpp"
+#include "tawpipe/schedule/mesh.hpp"
 #include "tawpipe/schedule/task.hpp"
 
 namespace tawpipe::inline v0 {
@@ -51,8 +52,10 @@ class Schedule {
     std::vector<std::pair<std::string, std::string>> options;
     std::vector<std::string> lanes;
     int ranks = 0;
-    Layout layout;  ///< what each rank stands for where several share a computation or the batch (schedule/compose.hpp)
+    Mesh mesh;  ///< what each rank stands for where several share a computation or the batch (schedule/compose.hpp)
     std::vector<StageWork> stages;
+    std::vector<SharedStage> bodies;  ///< [stage] the steps of its passes, where ranks share it; empty: none
+    std::vector<StageWork> steps;     ///< [step] parts of stages' computations, of an expanded schedule (schedule/expand.hpp)
     std::vector<Task> tasks;
     Rows<TaskId> dependencies;  ///< [task]
     Rows<TaskId> program;       ///< [rank * lanes + lane]
@@ -77,6 +80,10 @@ class Schedule {
   const std::vector<std::string>& lanes() const { return parts_.lanes; }
   std::span<const StageWork> stages() const { return parts_.stages; }
   const StageWork& stage(StageId stage) const { return parts_.stages[index(stage)]; }
+  /// The work of a computation other than an update: its stage's, or that of the step that it is.
+  const StageWork& work(const Task& task) const {
+    return parts_.steps.empty() || task.split == none<SplitId> ? stage(task.stage) : parts_.steps[index(task.split)];
+  }
 
   std::span<const Task> tasks() const { return parts_.tasks; }
   const Task& task(TaskId task) const { return parts_.tasks[index(task)]; }

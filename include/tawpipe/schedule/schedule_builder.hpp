@@ -44,7 +44,7 @@ class ScheduleBuilder {
   /// Of the others (0) no program is written: groups name them, and nothing else. @param written  [rank]
   void written_ranks(std::vector<char> written) { written_ = std::move(written); }
   /// Says what each rank stands for.
-  void layout(const Layout& layout) { parts_.layout = layout; }
+  void mesh(const Mesh& mesh) { parts_.mesh = mesh; }
   /// @throws ScheduleError  beyond max_stages.
   void stages(std::vector<StageWork> stages) {
     if (stages.size() > static_cast<std::size_t>(max_stages))
@@ -57,6 +57,13 @@ class ScheduleBuilder {
     }
   }
   const std::vector<StageWork>& stages() const { return parts_.stages; }
+  /// The steps of each stage's passes. @param bodies  [stage]
+  void bodies(std::vector<SharedStage> bodies) { parts_.bodies = std::move(bodies); }
+  /// Adds a part of a stage's computation for tasks to name as their split.
+  SplitId step(const StageWork& work) {
+    parts_.steps.push_back(work);
+    return id<SplitId>(parts_.steps.size() - 1);
+  }
   /// The workspace that the largest task of any stage needs.
   Bytes largest_workspace() const { return workspace_; }
   const StageWork& stage(int stage) const { return parts_.stages[static_cast<std::size_t>(stage)]; }

@@ -68,7 +68,8 @@ struct Task {
   std::int32_t step = -1;         ///< place in the schedule's lock-step picture; -1 where it has none
   SplitId split = none<SplitId>;  ///< weights, gradients: the parameters carried; of a backward: those of a slot that it fills
                                   ///< (Schedule::split); none: all of the stage's. all_to_all: the size of each pair
-                                  ///< (Schedule::pair_sizes); none: even blocks
+                                  ///< (Schedule::pair_sizes); none: even blocks. Of a computation of an expanded schedule:
+                                  ///< which step of its stage's body (Schedule::work)
   Messages bytes{};               ///< pass, broadcast, reduce: the message; exchange: each way; all_to_all: the most that a
                                   ///< member has for all members; other collectives: the whole (gathered) buffer; update: the
                                   ///< model states it touches

@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "tawpipe/model/transformer_body.hpp"
 #include "tawpipe/schedule/compose.hpp"
 #include "tawpipe/schedules/registry.hpp"
 #include "tawpipe/search/problem.hpp"
@@ -30,14 +31,29 @@ inline std::optional<HeldTime> held_time_of(const Problem& problem, const Schedu
 
 }  // namespace detail
 
-/// What is predicted for `schedule`, as it is, on the problem's cluster: with its cost, noise and usable memory only.
+/// What is predicted for `schedule`, as it is, on the problem's cluster: with its cost, noise and usable memory only. Stages that
+/// ranks share are simulated step by step; the timeline has each computation from its first step to its last.
 /// @throws InputError  if it needs more ranks than there are, or the times were measured for other work.
 inline Prediction predict(const Problem& problem, Schedule schedule) {
   if (const auto* measured = std::get_if<MeasuredCost>(&problem.cost)) measured->check(schedule.workload());
-  Timeline timeline =
-      std::visit([&](const auto& cost) { return simulate(schedule, problem.cluster, cost, problem.noise); }, problem.cost);
-  Summary summary = summarize(schedule, problem.cluster, timeline, problem.usable_memory);
-  summary.held = detail::held_time_of(problem, schedule, timeline, {});
+  const auto run = [&](const Schedule& tasks) {
+    return std::visit([&](const auto& cost) { return simulate(tasks, problem.cluster, cost, problem.noise); }, problem.cost);
+  };
+  if (!has_bodies(schedule)) {
+    Timeline timeline = run(schedule);
+    Summary summary = summarize(schedule, problem.cluster, timeline, problem.usable_memory);
+    summary.held = detail::held_time_of(problem, schedule, timeline, {});
+    return {std::move(schedule), std::move(timeline), std::move(summary)};
+  }
+  const ExpandedSchedule steps = expand_bodies(schedule);
+  const Timeline of_steps = run(steps.schedule);
+  Timeline timeline;
+  for (std::size_t t = 0; t < steps.first.size(); ++t) {
+    timeline.start.push_back(of_steps.start_of(steps.first[t]));
+    timeline.end.push_back(of_steps.end_of(steps.last[t]));
+  }
+  Summary summary = summarize(steps.schedule, problem.cluster, of_steps, problem.usable_memory);
+  summary.held = detail::held_time_of(problem, steps.schedule, of_steps, {});
   return {std::move(schedule), std::move(timeline), std::move(summary)};
 }
 
@@ -48,15 +64,15 @@ class Predictor {
   Predictor(const Problem& problem, const Registry& registry)
       : problem_{problem},
         registry_{registry},
-        map_{problem.layout, problem.cluster.ranks()},
+        mesh_{problem.mesh.over(problem.cluster.ranks())},
         nodes_{problem.cluster.groups_by_node()},
         own_adapters_{have_own_adapters(problem.cluster)} {
     problem.check();
     for (const std::int64_t size : problem.candidate_sizes()) {
-      works_.push_back({problem.workload(size), problem.workload(size, problem.layout.data)});
+      works_.push_back({problem.workload(size), problem.workload(size, problem.mesh.data)});
     }
-    if (!problem.layout.is_plain()) nodes_ = map_.logical_nodes(nodes_);
-    if (std::holds_alternative<RooflineCost>(problem.cost)) speeds_ = speeds_of(problem.cluster, map_);
+    if (!mesh_.is_plain()) nodes_ = mesh_.pipeline_nodes(nodes_);
+    if (std::holds_alternative<RooflineCost>(problem.cost)) speeds_ = speeds_of(problem.cluster, mesh_);
     if (problem.model) memory_ = usable_part(smallest_memory(problem.cluster), problem.usable_memory);
   }
 
@@ -110,10 +126,10 @@ class Predictor {
   }
 
   /// [logical rank] FLOP/s of the slowest device that runs a part of it
-  static std::vector<double> speeds_of(const Cluster& cluster, const RankMap& map) {
-    std::vector<double> speeds(static_cast<std::size_t>(map.logical_ranks()), 0);
+  static std::vector<double> speeds_of(const Cluster& cluster, const Mesh& mesh) {
+    std::vector<double> speeds(static_cast<std::size_t>(mesh.pipeline), 0);
     for (int r = 0; r < cluster.ranks(); ++r) {
-      double& slowest = speeds[static_cast<std::size_t>(map.place(Rank{r}).logical)];
+      double& slowest = speeds[static_cast<std::size_t>(mesh.place(Rank{r}).pipeline)];
       const double speed = cluster.device(Rank{r}).peak.value();
       slowest = slowest > 0 ? std::min(slowest, speed) : speed;
     }
@@ -121,36 +137,49 @@ class Predictor {
   }
 
   Prediction predict(const ScheduleChoice& choice, const Work& work) const {
-    const Layout& layout = problem_.layout;
     Schedule logical = registry_.build(choice.schedule, {.workload = work.replica,
                                                          .nodes = nodes_,
                                                          .options = choice.options,
-                                                         .device_memory = memory_ * layout.per_logical_rank(),
+                                                         .device_memory = memory_ * mesh_.shared(),
                                                          .speeds = speeds_,
                                                          .own_adapters = own_adapters_});
+    const Composition with = composition(logical);
     std::string refusal;
-    if (problem_.fold == Fold::on || (problem_.fold == Fold::automatic && !layout.is_plain())) {
-      if (std::optional<Prediction> folded = predict_folded(logical, work.whole, refusal)) return *std::move(folded);
+    if (problem_.fold == Fold::on || (problem_.fold == Fold::automatic && !mesh_.is_plain())) {
+      if (std::optional<Prediction> folded = predict_folded(logical, work.whole, with, refusal)) return *std::move(folded);
       if (problem_.fold == Fold::on) {
         throw InputError(concat("fold on: ", refusal, ", so folding would not be exact; fold auto simulates it in full"));
       }
     }
     Prediction full =
-        tawpipe::predict(problem_, layout.is_plain() ? std::move(logical) : compose(logical, work.whole, layout, map_));
+        tawpipe::predict(problem_, mesh_.is_plain() ? std::move(logical) : compose(logical, work.whole, mesh_, with));
     full.summary.folding.refusal = std::move(refusal);
     return full;
   }
 
+  /// What the mesh adds to a replica's schedule.
+  Composition composition(const Schedule& logical) const {
+    Composition with{.stages = {}, .shard_optimizer = problem_.shard_optimizer};
+    if (problem_.model && mesh_.shared() > 1) {
+      with.stages = share_stages(*problem_.model, logical.workload().batch(), problem_.recompute, logical.stages(),
+                                 {.tensor = mesh_.tensor,
+                                  .context = mesh_.context,
+                                  .sequence_parallel = problem_.sequence_parallel,
+                                  .exchange = problem_.context_exchange});
+    }
+    return with;
+  }
+
   /// The prediction by kept copies, if it is exact; otherwise `refusal` says why not.
-  std::optional<Prediction> predict_folded(const Schedule& logical, const Workload& whole, std::string& refusal) const {
+  std::optional<Prediction> predict_folded(const Schedule& logical, const Workload& whole, const Composition& with,
+                                           std::string& refusal) const {
     if (!problem_.noise.is_none()) {
       refusal = "noise is drawn for each device";
       return std::nullopt;
     }
     if (const auto* measured = std::get_if<MeasuredCost>(&problem_.cost)) measured->check(whole);
     FoldedSimulation folded = std::visit(
-        [&](const auto& cost) { return simulate_folded(logical, whole, problem_.layout, map_, problem_.cluster, cost); },
-        problem_.cost);
+        [&](const auto& cost) { return simulate_folded(logical, whole, mesh_, with, problem_.cluster, cost); }, problem_.cost);
     refusal = std::move(folded.refusal);
     if (!folded.run) return std::nullopt;
     Summary summary = summarize(folded.run->schedule, problem_.cluster, folded.run->timeline, problem_.usable_memory);
@@ -162,7 +191,7 @@ class Predictor {
 
   const Problem& problem_;
   const Registry& registry_;
-  RankMap map_;
+  Mesh mesh_;
   DeviceGroups nodes_;  ///< as a replica's schedule sees them
   bool own_adapters_;
   std::vector<double> speeds_;  ///< [logical rank]; empty where times do not follow from the devices

@@ -16,8 +16,9 @@
 #include "tawpipe/cost/fixed.hpp"
 #include "tawpipe/cost/measured.hpp"
 #include "tawpipe/cost/roofline.hpp"
+#include "tawpipe/model/shared_stage.hpp"
 #include "tawpipe/model/workload.hpp"
-#include "tawpipe/schedule/layout.hpp"
+#include "tawpipe/schedule/mesh.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 #include "tawpipe/schedules/option_field.hpp"
 #include "tawpipe/simulate/noise.hpp"
@@ -52,7 +53,10 @@ struct Problem {
   std::vector<ScheduleChoice> schedules = {};       ///< to choose from
   Cost cost = RooflineCost{};
   Recompute recompute = Recompute::full;
-  Layout layout = {};  ///< tensor, context and data parallelism around the schedule
+  Mesh mesh = {};                 ///< tensor, context and data parallelism around the schedule
+  bool sequence_parallel = true;  ///< tensor-parallel ranks split norms and residuals by tokens (Sharing)
+  ContextExchange context_exchange = ContextExchange::all_gather;
+  bool shard_optimizer = true;  ///< over the ranks that hold the same parameters (Composition)
   ParameterBytes parameter_bytes = {};
   double usable_memory = usable_memory_share;  ///< fraction of a device's memory that may be needed
   Noise noise = {};
@@ -68,7 +72,7 @@ struct Problem {
       throw InputError(concat(count, " microbatches cannot be shared equally by ", replicas,
                               " data-parallel replicas; choose a multiple of ", replicas));
     }
-    const int devices = cluster.ranks() / (layout.per_logical_rank() * layout.data);
+    const int devices = cluster.ranks() / mesh.copies();
     if (!model) return Workload::abstract(devices, count / replicas);
     Workload work{*model, Batch{.sequence = sequence, .microbatch_size = size, .global_batch = count / replicas * size},
                   recompute};
@@ -88,7 +92,7 @@ struct Problem {
     }
     // Beyond this many tokens a microbatch no device holds even its logits; Batch refuses it.
     const std::int64_t most = std::max<std::int64_t>(1, (std::int64_t{1} << 24) / std::max<std::int64_t>(1, sequence));
-    std::erase_if(sizes, [&](std::int64_t size) { return size > most || (size > 1 && global_batch / size % layout.data != 0); });
+    std::erase_if(sizes, [&](std::int64_t size) { return size > most || (size > 1 && global_batch / size % mesh.data != 0); });
     std::sort(sizes.begin(), sizes.end());
     return sizes;
   }
@@ -96,7 +100,7 @@ struct Problem {
   /// @throws InputError  naming what cannot be, before anything is computed.
   void check() const {
     noise.check();
-    RankMap{layout, cluster.ranks()};
+    mesh.over(cluster.ranks());
     if (model && global_batch < 1 && microbatches < 1)
       throw InputError("the problem has neither a global batch nor microbatches");
     const std::int64_t size = candidate_sizes().front();
@@ -120,6 +124,13 @@ struct Prediction {
   Summary summary;
 
   bool fits() const { return summary.fits(); }
+};
+
+/// A layout that fits, and what is predicted for it.
+struct FittingLayout {
+  Mesh mesh;
+  Recompute recompute = Recompute::full;
+  Summary summary;
 };
 
 }  // namespace tawpipe

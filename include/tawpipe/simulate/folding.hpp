@@ -26,28 +26,28 @@ struct FoldedSimulation {
 };
 
 /// The ways to fold a layout, those that fold more first.
-inline std::vector<FoldAxes> fold_choices(const Layout& layout) {
+inline std::vector<FoldAxes> fold_choices(const Mesh& mesh) {
   std::vector<FoldAxes> choices;
   for (int bits = 7; bits > 0; --bits) {
     const FoldAxes axes{(bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0};
-    if ((axes.tensor && layout.tensor == 1) || (axes.context && layout.context == 1) || (axes.data && layout.data == 1)) continue;
+    if ((axes.tensor && mesh.tensor == 1) || (axes.context && mesh.context == 1) || (axes.data && mesh.data == 1)) continue;
     choices.push_back(axes);
   }
   std::stable_sort(choices.begin(), choices.end(),
-                   [&](const FoldAxes& a, const FoldAxes& b) { return a.factor(layout) > b.factor(layout); });
+                   [&](const FoldAxes& a, const FoldAxes& b) { return a.factor(mesh) > b.factor(mesh); });
   return choices;
 }
 
-/// Simulates compose(logical, whole, layout, map) on `cluster` without making it: with one copy for each folded axis, where all
+/// Simulates compose(logical, whole, mesh) on `cluster` without making it: with one copy for each folded axis, where all
 /// copies provably do the same at the same time. Folds the axes that leave least to simulate.
 /// @pre as folded_cost(): `cost` does not ask which task a computation is
 template <CostModel Cost>
-FoldedSimulation simulate_folded(const Schedule& logical, const Workload& whole, const Layout& layout, const RankMap& map,
+FoldedSimulation simulate_folded(const Schedule& logical, const Workload& whole, const Mesh& mesh, const Composition& with,
                                  const Cluster& cluster, const Cost& cost) {
   FoldedSimulation result;
-  if (layout.is_plain()) result.refusal = "the layout has no copies";
-  for (const FoldAxes& axes : fold_choices(layout)) {
-    FoldedSchedule folded = compose_folded(logical, whole, layout, map, axes);
+  if (mesh.is_plain()) result.refusal = "the layout has no copies";
+  for (const FoldAxes& axes : fold_choices(mesh)) {
+    FoldedSchedule folded = compose_folded(logical, whole, mesh, with, axes);
     FoldOutcome<Cost> outcome = folded_cost(folded, cluster, cost);
     if (!outcome.cost) {
       if (result.refusal.empty()) result.refusal = std::move(outcome.refusal);

@@ -29,13 +29,13 @@ inline void check_completeness(const Schedule& schedule, std::span<const TaskId>
   constexpr std::array<Op, 4> works = {Op::forward, Op::backward, Op::backward_input, Op::backward_weight};
   std::array<std::vector<Meeting>, 4> met;
   const std::int64_t microbatches = schedule.workload().microbatches();
-  const Layout& layout = schedule.parts().layout;
-  const RankMap map{layout, schedule.ranks()};
-  const std::int64_t sharing = layout.per_logical_rank();
+  const Mesh& layout = schedule.parts().mesh;
+  const Mesh map = layout.over(schedule.ranks());
+  const std::int64_t sharing = layout.shared();
   for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
     const Task& task = schedule.tasks()[t];
     if (!is_work(task.op) || task.op == Op::update) continue;
-    const LayoutPlace place = map.place(task.rank);
+    const MeshPlace place = map.place(task.rank);
     const std::int64_t key = (number(task.stage) * microbatches + task.microbatch) * sharing + place.tensor +
                              std::int64_t{layout.tensor} * place.context;
     met[static_cast<std::size_t>(task.op)].push_back({key, id<TaskId>(t)});

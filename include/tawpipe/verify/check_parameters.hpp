@@ -59,7 +59,7 @@ class ParametersCheck {
     const Workload& workload = schedule_.workload();
     // Without a model the stages are numbered one after another.
     std::int64_t all = workload.is_abstract() ? 0 : workload.model().parameters();
-    for (const StageWork& stage : schedule_.stages()) all += workload.is_abstract() ? stage.parameters * parts_.layout.tensor : 0;
+    for (const StageWork& stage : schedule_.stages()) all += workload.is_abstract() ? stage.parameters * parts_.mesh.tensor : 0;
     std::vector<ParameterRange> sorted(parts_.pieces[set].begin(), parts_.pieces[set].end());
     std::sort(sorted.begin(), sorted.end());
     std::int64_t reached = 0;
@@ -91,7 +91,7 @@ class ParametersCheck {
   }
 
   /// Of matrices that tensor parallelism cuts, a rank has its part.
-  std::int64_t part(std::int64_t bytes) const { return (bytes + parts_.layout.tensor - 1) / parts_.layout.tensor; }
+  std::int64_t part(std::int64_t bytes) const { return (bytes + parts_.mesh.tensor - 1) / parts_.mesh.tensor; }
   std::int64_t bytes_each(ContentKind kind) const {
     const ParameterBytes& bytes = schedule_.workload().parameter_bytes();
     return kind == ContentKind::weights ? bytes.weight : kind == ContentKind::gradients ? bytes.gradient : bytes.optimizer;

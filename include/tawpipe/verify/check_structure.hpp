@@ -85,7 +85,7 @@ class StructureCheck {
       return;
     }
     try {
-      RankMap{parts_.layout, parts_.ranks};
+      parts_.mesh.over(parts_.ranks);
     } catch (const InputError& error) {
       this->error(
           "V101", none<TaskId>, none<Rank>, [&] { return std::string{error.what()}; },

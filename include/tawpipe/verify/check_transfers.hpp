@@ -17,19 +17,9 @@ namespace tawpipe::inline v0 {
 
 namespace detail {
 
-/// What an exchange of copies asks of every member: it changes what the member has computed.
-inline constexpr EndTraits exchange_rule{Part::whole, Part::whole, has_read_write, has_read_write, has_read_write};
-
-/// Whether the task puts together, inside a stage, what the tensor- or context-parallel ranks of one logical rank have computed.
-inline bool is_within_stage(const Schedule& schedule, const Task& task) {
-  const bool shared = traits(task.op).ends == Ends::group && !is_all_pairs(task.op) && is_of_tokens(task.payload);
-  return shared && schedule.parts().layout.per_logical_rank() > 1;
-}
-
-/// Whether the whole message passes through a buffer used so: then it must fit. (Of a gather, through one a rank; of an exchange
-/// among the ranks of a logical rank, layer by layer.)
-inline bool carries_message(const Schedule& schedule, const Task& task, Access access) {
-  if (is_within_stage(schedule, task) || (is_all_pairs(task.op) && task.split != none<SplitId>)) return false;
+/// Whether the whole message passes through a buffer used so: then it must fit. (Of a gather, through one a rank.)
+inline bool carries_message(const Task& task, Access access) {
+  if (is_all_pairs(task.op) && task.split != none<SplitId>) return false;
   const EndTraits& role = traits(task.op).first;
   if (role.gives == Part::own) return access != Access::read;
   if (role.takes == Part::own) return access == Access::read_write;
@@ -79,7 +69,7 @@ inline void check_transfers(const Schedule& schedule, Diagnostics& out) {
     for (const Use& use : schedule.uses(id)) {
       const Buffer& buffer = schedule.buffer(use.buffer);
       bits[index(buffer.rank)] |= detail::access_bit(use.access);
-      if (task.bytes <= buffer.bytes || !detail::carries_message(schedule, task, use.access)) continue;
+      if (task.bytes <= buffer.bytes || !detail::carries_message(task, use.access)) continue;
       if (traits(task.op).first.gives == Part::own && gathers_elsewhere(id, buffer.rank)) continue;
       out.error(
           "V304", id, buffer.rank,
@@ -89,13 +79,12 @@ inline void check_transfers(const Schedule& schedule, Diagnostics& out) {
           },
           "make the buffer as large as its largest message");
     }
-    const bool exchange = detail::is_within_stage(schedule, task);
     bool receives = !is_collective(task.op);
     for_each_end(schedule, id, [&](Rank rank, int) {
       const std::uint8_t found = bits[index(rank)];
       bits[index(rank)] = 0;
       receives = receives || (found & ~detail::has_read) != 0;
-      const EndTraits& rule = exchange ? detail::exchange_rule : task.role_of(rank);
+      const EndTraits& rule = task.role_of(rank);
       const auto report = [&](std::string_view code, std::string_view what, std::string_view help) {
         out.error(
             code, id, rank, [&] { return concat(detail::describe(schedule, id), " ", what, " on rank ", number(rank)); }, help);

@@ -10,7 +10,6 @@
 #include "tawpipe/topology/cluster.hpp"
 #include "tawpipe/verify/check_completeness.hpp"
 #include "tawpipe/verify/check_contents.hpp"
-#include "tawpipe/verify/check_exchanges.hpp"
 #include "tawpipe/verify/check_memory.hpp"
 #include "tawpipe/verify/check_order.hpp"
 #include "tawpipe/verify/check_parameters.hpp"
@@ -44,7 +43,6 @@ inline Diagnostics validate(const Schedule& schedule, const ValidateOptions& opt
   check_communicator_order(schedule, out);
   const bool runs = order.size() == schedule.tasks().size();
   check_transfers(schedule, out);
-  check_exchanges(schedule, out);
   check_completeness(schedule, runs ? std::span<const TaskId>{order} : std::span<const TaskId>{}, out);
   if (!runs) return out;
   check_races(schedule, order, out);

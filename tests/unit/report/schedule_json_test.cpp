@@ -13,7 +13,9 @@
 #include "schedules.hpp"
 #include "tawpipe/cost/fixed.hpp"
 #include "tawpipe/model/models.hpp"
+#include "tawpipe/model/transformer_body.hpp"
 #include "tawpipe/schedule/compose.hpp"
+#include "tawpipe/schedule/expand.hpp"
 #include "tawpipe/schedule/schedule_builder.hpp"
 #include "tawpipe/verify/check_structure.hpp"
 
@@ -111,22 +113,44 @@ TEST_CASE("every schedule of the catalogue is written and read without loss, and
 }
 
 TEST_CASE("composed schedules keep their layout, and striped ones the parameters that they number without a model") {
-  const Layout layout{.tensor = 2, .data = 2, .order = "tsdc"};
-  const RankMap map{layout, 16};
+  const Mesh mesh = Mesh{.tensor = 2, .data = 2, .order = parse_mesh_order("tsdc")}.over(16);
   for (const char* name : {"1f1b", "fsdp", "tawpipe"}) {
     CAPTURE(name);
     const bool striped = std::string{name} == "tawpipe";
     const Schedule logical = build_schedule(name, {Workload::abstract(4, 4), DeviceGroups::even(4, 2),
                                                    striped ? ScheduleOptions{{"stripe", "on"}} : ScheduleOptions{}});
-    const Schedule schedule = compose(logical, Workload::abstract(4, 8), layout, map);
+    const Schedule schedule = compose(logical, Workload::abstract(4, 8), mesh);
     const std::string text = schedule_json(schedule);
     CHECK(text.find(R"("layout":{"tensor":2,"context":1,"data":2,"order":"tsdc"})") != std::string::npos);
     const Schedule read = parse_schedule_json(text);
     check_same(schedule, read);
-    CHECK(read.parts().layout == layout);
+    CHECK(read.parts().mesh == mesh);
     CHECK(read.parts().splits.size() == schedule.parts().splits.size());
     CHECK(schedule_json(read) == text);
   }
+}
+
+TEST_CASE("the bodies of shared stages are kept") {
+  const Transformer model{.name = "m", .layers = 4, .hidden = 64, .heads = 4, .kv_heads = 2, .intermediate = 96, .vocab = 100};
+  const Workload work{model, {.sequence = 32, .microbatch_size = 1, .global_batch = 2}, Recompute::selective};
+  const Schedule logical = build_schedule("1f1b", {.workload = work, .nodes = DeviceGroups{{2}}, .options = {}});
+  const Sharing sharing{.tensor = 2, .context = 2, .exchange = ContextExchange::ring};
+  Composition with;
+  with.stages = share_stages(model, work.batch(), work.recompute(), logical.stages(), sharing);
+  const Schedule schedule = compose(logical, work, Mesh{.tensor = 2, .context = 2}.over(8), with);
+  const std::string text = schedule_json(schedule);
+  const Schedule read = parse_schedule_json(text);
+  CHECK(schedule_json(read) == text);
+  REQUIRE(has_bodies(read));
+  CHECK(expand_bodies(read).schedule.tasks().size() == expand_bodies(schedule).schedule.tasks().size());
+  const auto with_body = [](const std::string& steps) {
+    return schedule_error(R"({"ranks": 2, "layout": {"tensor": 2}, "stages": [{}], "bodies": [{"forward": [)" + steps +
+                          R"(]}], "tasks": []})");
+  };
+  CHECK(with_body(R"({"kind": "sum"})").find("unknown kind of step 'sum'") != std::string::npos);
+  CHECK(with_body(R"({"kind": "all_gather", "axis": "tensor", "bytes": 1})").find("the first and the last step") !=
+        std::string::npos);
+  CHECK(with_body(R"({"kind": "compute", "after": [0]})").find("earlier step") != std::string::npos);
 }
 
 TEST_CASE("a real model's workload keeps all that it says") {
@@ -443,9 +467,10 @@ TEST_CASE("hostile texts are refused, and do not crash") {
   CHECK(schedule_error(deep) == "s.json: lists and objects stand more than 16 deep in each other");
   std::string keys = "{";
   for (int i = 0; i < 300; ++i) keys += "\"k" + std::to_string(i) + "\": 0,";
-  CHECK(schedule_error(keys + "\"tasks\": []}") ==
-        "s.json: unknown key 'k0'; known: tawpipe_schedule, name, options, workload, ranks, lanes, stages, layout, groups, "
-        "pieces, splits, pair_sizes, buffers, tasks, program");
+  CHECK(
+      schedule_error(keys + "\"tasks\": []}") ==
+      "s.json: unknown key 'k0'; known: tawpipe_schedule, name, options, workload, ranks, lanes, stages, layout, bodies, groups, "
+      "pieces, splits, pair_sizes, buffers, tasks, program");
   CHECK(schedule_error("{\"" + std::string(10'000, 'k') + "\": 0}").size() < 300);
   CHECK(schedule_error("{\"name\": \"" + std::string(10'000, 'k') + "\n\"}").size() < 400);
   // A group of many ranks, used by many tasks, has more ends than fit.

@@ -40,62 +40,83 @@ Workload work(std::int64_t batch) {
 TEST_CASE("the map of ranks is one to one in every order of the axes") {
   std::string order = "cdst";
   do {
-    const Layout layout{.tensor = 2, .context = 3, .data = 2, .order = order};
-    const RankMap map{layout, 48};
-    CHECK(map.logical_ranks() == 4);  // 48 / (2 * 3 * 2)
+    const Mesh mesh = Mesh{.tensor = 2, .context = 3, .data = 2, .order = parse_mesh_order(order)}.over(48);
+    CHECK(mesh.pipeline == 4);  // 48 / (2 * 3 * 2)
     std::set<int> seen;
     for (int rank = 0; rank < 48; ++rank) {
-      const LayoutPlace place = map.place(Rank{rank});
-      CHECK(map.rank(place) == Rank{rank});
-      seen.insert(place.tensor + 2 * (place.context + 3 * (place.logical + 4 * place.data)));
+      const MeshPlace place = mesh.place(Rank{rank});
+      CHECK(mesh.rank(place) == Rank{rank});
+      seen.insert(place.tensor + 2 * (place.context + 3 * (place.pipeline + 4 * place.data)));
     }
     CHECK(seen.size() == 48);
   } while (std::next_permutation(order.begin(), order.end()));
 }
 
 TEST_CASE("a layout that does not divide the devices, or names no order, is refused") {
-  CHECK_THROWS_WITH_AS(RankMap(Layout{.tensor = 3}, 16),
-                       "tensor 3 x context 1 x data 1 = 3 does not divide the cluster's 16 devices", InputError);
-  CHECK_THROWS_AS(RankMap(Layout{.tensor = 0}, 16), InputError);
-  CHECK_THROWS_AS(RankMap(Layout{.order = "tcs"}, 16), InputError);
-  CHECK_THROWS_AS(RankMap(Layout{.order = "ttcs"}, 16), InputError);
+  CHECK_THROWS_WITH_AS(Mesh{.tensor = 3}.over(16), "tensor 3 x context 1 x data 1 = 3 does not divide the cluster's 16 devices",
+                       InputError);
+  CHECK_THROWS_AS(Mesh{.tensor = 0}.over(16), InputError);
+  CHECK_THROWS_AS((Mesh{.order = parse_mesh_order("tcs")}.over(16)), InputError);
+  CHECK_THROWS_AS((Mesh{.order = parse_mesh_order("ttcs")}.over(16)), InputError);
 }
 
-TEST_CASE("tensor-parallel ranks must lie in one node") {
-  const Cluster cluster = two_nodes_of_eight();
-  const RankMap spread{Layout{.tensor = 2, .order = "sctd"}, 16};
-  CHECK_THROWS_AS(spread.logical_nodes(cluster.groups_by_node()), InputError);
-  const RankMap near{Layout{.tensor = 4}, 16};
-  const DeviceGroups nodes = near.logical_nodes(cluster.groups_by_node());
-  CHECK(nodes.count() == 2);  // 16 / 4 = 4 logical ranks, 2 in each node
+TEST_CASE("a group of axes is the ranks that differ in these only, the first axis fastest") {
+  const Mesh mesh = Mesh{.tensor = 2, .context = 2, .data = 2}.over(16);  // pipeline 2
+  const auto numbers = [](const std::vector<Rank>& ranks) {
+    std::vector<int> found;
+    for (const Rank rank : ranks) found.push_back(number(rank));
+    return found;
+  };
+  const MeshPlace place = mesh.place(Rank{13});  // tensor 1, context 0, pipeline 1, data 1
+  CHECK(place == MeshPlace{.tensor = 1, .context = 0, .pipeline = 1, .data = 1});
+  CHECK(numbers(mesh.group(place, {MeshAxis::tensor})) == std::vector{12, 13});
+  CHECK(numbers(mesh.group(place, {MeshAxis::context, MeshAxis::data})) == std::vector{5, 7, 13, 15});
+  CHECK(numbers(mesh.group(place, {MeshAxis::data, MeshAxis::context})) == std::vector{5, 13, 7, 15});
+}
+
+TEST_CASE("an order of axes is read from letters and from names") {
+  CHECK(mesh_order_text(parse_mesh_order("tcsd")) == "tcsd");
+  CHECK(parse_mesh_order("tp-cp-ep-dp-pp") == parse_mesh_order("tcedp"));
+  CHECK(parse_mesh_order("tensor,context,pipeline,data") == Mesh{}.order);
+  CHECK_THROWS_AS(parse_mesh_order("tx"), InputError);
+  CHECK_THROWS_AS(parse_mesh_order("tp-"), InputError);
+}
+
+TEST_CASE("the nodes of a replica's schedule are those of its ranks' first real ranks") {
+  const DeviceGroups cluster = two_nodes_of_eight().groups_by_node();
+  const DeviceGroups nodes = Mesh{.tensor = 4}.over(16).pipeline_nodes(cluster);
+  CHECK(nodes.count() == 2);  // 16 / 4 = 4 ranks of the schedule, 2 in each node
   CHECK(nodes.size(0) == 2);
+  CHECK(Mesh{.data = 2, .order = parse_mesh_order("dtcs")}.over(16).pipeline_nodes(cluster).count() == 2);
+  CHECK(Mesh{.tensor = 16}.over(16).pipeline_nodes(cluster).count() == 1);
 }
 
 TEST_CASE("every schedule composes: form, order and races are clean, and it simulates") {
   const Cluster cluster = two_nodes_of_eight();
   for (const auto& info : shipped().schedules()) {
-    for (const Layout& layout : {Layout{.tensor = 2}, Layout{.tensor = 2, .data = 2}, Layout{.context = 2, .data = 2}}) {
+    for (const Mesh& axes : {Mesh{.tensor = 2}, Mesh{.tensor = 2, .data = 2}, Mesh{.context = 2, .data = 2}}) {
       CAPTURE(info.name);
-      const RankMap map{layout, 16};
-      const Workload part = work(32 / layout.data);
+      const Mesh mesh = axes.over(16);
+      const Workload part = work(32 / axes.data);
       const Schedule logical =
-          build_schedule(info.name, {.workload = part, .nodes = map.logical_nodes(cluster.groups_by_node()), .options = {}});
-      const Schedule schedule = compose(logical, work(32), layout, map);
-      CHECK(schedule.ranks() == 16);
-      const Diagnostics found = validate(schedule, cluster);
-      CHECK_MESSAGE(found.ok(), found.text());
-      const Timeline timeline = simulate(schedule, cluster, RooflineCost{});
-      CHECK(timeline.makespan() > Duration{});
+          build_schedule(info.name, {.workload = part, .nodes = mesh.pipeline_nodes(cluster.groups_by_node()), .options = {}});
+      for (const bool shard : {false, true}) {
+        const Schedule schedule = compose(logical, work(32), mesh, {.stages = {}, .shard_optimizer = shard});
+        CHECK(schedule.ranks() == 16);
+        const Diagnostics found = validate(schedule, cluster);
+        CHECK_MESSAGE(found.ok(), found.text());
+        const Timeline timeline = simulate(schedule, cluster, RooflineCost{});
+        CHECK(timeline.makespan() > Duration{});
+      }
     }
   }
 }
 
 TEST_CASE("replicas share the microbatches and sum each gradient once before its update") {
-  const Layout layout{.data = 2};
-  const RankMap map{layout, 4};
+  const Mesh mesh = Mesh{.data = 2}.over(4);
   const Workload part = work(4);
   const Schedule logical = build_schedule("1f1b", {.workload = part, .nodes = DeviceGroups{{2}}, .options = {}});
-  const Schedule schedule = compose(logical, work(8), layout, map);
+  const Schedule schedule = compose(logical, work(8), mesh);
   std::set<std::pair<int, int>> forwards;
   int sums = 0;
   for (const Task& task : schedule.tasks()) {
@@ -106,48 +127,45 @@ TEST_CASE("replicas share the microbatches and sum each gradient once before its
   CHECK(sums == 2);                 // one a stage
 }
 
-TEST_CASE("the sum over tensor-parallel ranks is taken where the activations are handed on") {
-  const Layout layout{.tensor = 2};
-  const RankMap map{layout, 4};
-  const Schedule logical = build_schedule("ddp", {.workload = work(2), .nodes = DeviceGroups{{2}}, .options = {}});
-  const Schedule schedule = compose(logical, work(2), layout, map);
-  int sums = 0;
-  for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
-    if (schedule.tasks()[t].op != Op::all_reduce || schedule.tasks()[t].payload != Payload::activations) continue;
-    ++sums;
-    // Data parallelism changes one buffer a rank from layer to layer; what a forward saves stays behind.
-    for (const Use& use : schedule.uses(id<TaskId>(t))) CHECK(schedule.buffer(use.buffer).persistent);
+TEST_CASE("ranks that hold the same parameters share the update: each keeps a part of the states") {
+  const Mesh mesh = Mesh{.context = 2, .data = 2}.over(8);
+  const Schedule logical = build_schedule("1f1b", {.workload = work(4), .nodes = DeviceGroups{{2}}, .options = {}});
+  const Schedule whole = compose(logical, work(8), mesh);
+  const Schedule schedule = compose(logical, work(8), mesh, {.stages = {}, .shard_optimizer = true});
+  const Diagnostics found = validate(schedule);
+  CHECK_MESSAGE(found.ok(), found.text());
+  std::int64_t replicated = 0;
+  std::int64_t sharded = 0;
+  for (const auto& [of, sum] : {std::pair{&whole, &replicated}, {&schedule, &sharded}}) {
+    for (const Buffer& buffer : of->buffers()) {
+      if (buffer.kind() == BufferKind::optimizer) *sum += buffer.bytes.value();
+    }
   }
-  CHECK(sums == 8 * 2);  // 8 layers, 2 microbatches
-}
-
-TEST_CASE("a stage's collectives as one task take as long as one after each layer") {
-  // One logical rank, so that GPipe's one stage and DDP's units do the same work; DDP's collectives stand behind each layer.
-  const Cluster cluster = ClusterBuilder{}
-                              .device({.name = "d", .memory = 80_GiB, .peak = 312_TFLOPS, .memory_bandwidth = 2039_GBps})
-                              .devices_of_nodes({4})
-                              .intra_node({.bandwidth = 200_GBps, .latency = 3_us})
-                              .build();
-  for (const Layout& layout : {Layout{.tensor = 4}, Layout{.context = 4}, Layout{.tensor = 2, .context = 2}}) {
-    const RankMap map{layout, 4};
-    const auto makespan = [&](const char* name) {
-      const Schedule logical = build_schedule(name, {.workload = work(4), .nodes = DeviceGroups{{1}}, .options = {}});
-      return to_seconds(simulate(compose(logical, work(4), layout, map), cluster, RooflineCost{}).makespan());
-    };
-    CHECK(makespan("gpipe") == doctest::Approx(makespan("ddp")).epsilon(1e-3));
-  }
-}
-
-TEST_CASE("tensor parallelism divides parameters and adds two all-reduces' bytes a layer each way") {
-  const Layout layout{.tensor = 2};
-  const RankMap map{layout, 2};
-  const Schedule logical = build_schedule("gpipe", {.workload = work(1), .nodes = DeviceGroups{{1}}, .options = {}});
-  const Schedule schedule = compose(logical, work(1), layout, map);
-  CHECK(schedule.stages()[0].parameters == (logical.stages()[0].parameters + 1) / 2);
-  std::int64_t bytes = 0;
+  CHECK(replicated == 4 * sharded);  // context 2 x data 2
+  std::int64_t scattered = 0;
+  std::int64_t gathered = 0;
   for (const Task& task : schedule.tasks()) {
-    if (task.op == Op::all_reduce) bytes += task.bytes.total().value();
+    if (task.op == Op::reduce_scatter && task.payload == Payload::gradients) scattered += task.bytes.value();
+    if (task.op == Op::all_gather && task.payload == Payload::weights) gathered += task.bytes.value();
+    CHECK(task.op != Op::all_reduce);
   }
-  // 8 layers x 2 all-reduces of 128 tokens x 256 x 2 bytes, once in the forward and twice in the recomputing backward.
-  CHECK(bytes == 8 * 2 * (128 * 256 * 2) * 3);
+  CHECK(scattered == 2 * small().parameters());  // bytes a parameter, once over the two stages
+  CHECK(gathered == 2 * small().parameters());
+}
+
+TEST_CASE("context and data parallelism never add to a rank's model states") {
+  const auto states = [](const Mesh& mesh) {
+    const Schedule logical = build_schedule("gpipe", {.workload = work(4), .nodes = DeviceGroups{{1}}, .options = {}});
+    const Schedule schedule = compose(logical, work(4 * mesh.data), mesh, {.stages = {}, .shard_optimizer = true});
+    std::int64_t bytes = 0;
+    for (const Buffer& buffer : schedule.buffers()) {
+      if (buffer.rank == Rank{0} && buffer.persistent && is_of_parameters(buffer.content.kind())) bytes += buffer.bytes.value();
+    }
+    return bytes;
+  };
+  const std::int64_t alone = states(Mesh{}.over(1));
+  CHECK(alone == 16 * small().parameters());                           // 2 + 2 + 12 bytes each
+  CHECK(states(Mesh{.data = 4}.over(4)) == 7 * small().parameters());  // 2 + 2 + 12 / 4
+  CHECK(states(Mesh{.context = 4}.over(4)) == 7 * small().parameters());
+  CHECK(states(Mesh{.context = 2, .data = 2}.over(4)) == 7 * small().parameters());
 }

@@ -18,13 +18,12 @@ namespace {
 
 /// Two pipeline stages; tensor 2, context 2, data 3: 24 ranks.
 struct Composed {
-  Layout layout{.tensor = 2, .context = 2, .data = 3, .order = "tcsd"};
-  RankMap map{layout, 24};
+  Mesh mesh = Mesh{.tensor = 2, .context = 2, .data = 3}.over(24);
   Workload whole = support::transformer(2, 6);
   Schedule logical = schedules::gpipe(support::transformer(2, 2), 2, {.overlap = true});
 
-  Schedule full() const { return compose(logical, whole, layout, map); }
-  FoldedSchedule folded(const FoldAxes& axes) const { return compose_folded(logical, whole, layout, map, axes); }
+  Schedule full() const { return compose(logical, whole, mesh); }
+  FoldedSchedule folded(const FoldAxes& axes) const { return compose_folded(logical, whole, mesh, {}, axes); }
 };
 
 }  // namespace

@@ -74,7 +74,7 @@ TEST_CASE("of the microbatch sizes the fastest that fits is chosen, and where no
 
 TEST_CASE("sizes that leave the replicas unequal shares are not tried") {
   Problem replicas = problem();
-  replicas.layout.data = 2;
+  replicas.mesh.data = 2;
   replicas.global_batch = 12;
   CHECK(replicas.candidate_sizes() == std::vector<std::int64_t>{1, 2, 3, 6});  // 12 / 4 = 3 microbatches
   replicas.global_batch = 7;
@@ -85,7 +85,7 @@ TEST_CASE("sizes that leave the replicas unequal shares are not tried") {
 
 TEST_CASE("a folded prediction is the full one, of fewer tasks; noise is never folded") {
   Problem replicas = problem();
-  replicas.layout.data = 2;
+  replicas.mesh.data = 2;
   replicas.schedules = {{"1f1b"}};
   replicas.microbatch_sizes = {1};
   const Prediction folded = predict(replicas, shipped());
@@ -107,7 +107,7 @@ TEST_CASE("a problem that cannot be is refused before anything is computed") {
   wrong.global_batch = 0;
   CHECK_THROWS_WITH_AS(wrong.check(), "the problem has neither a global batch nor microbatches", InputError);
   wrong = problem();
-  wrong.layout.tensor = 3;
+  wrong.mesh.tensor = 3;
   CHECK_THROWS_WITH_AS(wrong.check(), doctest::Contains("does not divide the cluster's 4 devices"), InputError);
   wrong = problem();
   wrong.noise.jitter = 2;

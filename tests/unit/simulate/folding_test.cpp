@@ -15,16 +15,16 @@ using namespace tawpipe;
 
 namespace {
 
-FoldedSimulation fold(const Cluster& cluster, const Layout& layout) {
-  const RankMap map{layout, cluster.ranks()};
-  const Schedule logical = schedules::gpipe(support::transformer(4, 2), map.logical_ranks(), {.overlap = true});
-  return simulate_folded(logical, support::transformer(4, 2 * layout.data), layout, map, cluster, RooflineCost{});
+FoldedSimulation fold(const Cluster& cluster, const Mesh& axes) {
+  const Mesh mesh = axes.over(cluster.ranks());
+  const Schedule logical = schedules::gpipe(support::transformer(4, 2), mesh.pipeline, {.overlap = true});
+  return simulate_folded(logical, support::transformer(4, 2 * axes.data), mesh, {}, cluster, RooflineCost{});
 }
 
 }  // namespace
 
 TEST_CASE("the choices fold more first, and only axes that have copies") {
-  const auto choices = fold_choices({.tensor = 2, .context = 1, .data = 8, .order = "tcsd"});
+  const auto choices = fold_choices({.tensor = 2, .context = 1, .data = 8});
   REQUIRE(choices.size() == 3);
   CHECK((choices[0].tensor && choices[0].data && !choices[0].context));
   CHECK((choices[1].data && !choices[1].tensor));  // 8 devices for one, not 2
@@ -33,23 +33,24 @@ TEST_CASE("the choices fold more first, and only axes that have copies") {
 }
 
 TEST_CASE("equal nodes fold along all axes, also where copies share an adapter") {
-  const FoldedSimulation folded = fold(support::cluster(16, 4), {.tensor = 2, .context = 1, .data = 4, .order = "tcsd"});
+  const FoldedSimulation folded = fold(support::cluster(16, 4), {.tensor = 2, .context = 1, .data = 4});
   REQUIRE(folded.run);
   CHECK(folded.run->schedule.factor == 8);
   CHECK(folded.refusal.empty());
   // Two replicas in each node, on one adapter, cross it alike.
-  const FoldedSimulation shared = fold(support::cluster(16, 2), {.tensor = 1, .context = 1, .data = 4, .order = "dtcs"});
+  const FoldedSimulation shared =
+      fold(support::cluster(16, 2), {.tensor = 1, .context = 1, .data = 4, .order = parse_mesh_order("dtcs")});
   REQUIRE(shared.run);
   CHECK(shared.run->schedule.factor == 4);
 }
 
 TEST_CASE("where copies differ, no more is folded than is exact, and the refusal says what differs") {
   // The third node holds two devices: a replica of four devices lies in one node, or in two.
-  const FoldedSimulation uneven = fold(support::nodes_of({4, 2, 2}), {.tensor = 1, .context = 1, .data = 2, .order = "tcsd"});
+  const FoldedSimulation uneven = fold(support::nodes_of({4, 2, 2}), {.tensor = 1, .context = 1, .data = 2});
   CHECK(!uneven.run);
   CHECK(uneven.refusal.find("rank 4") != std::string::npos);
   // Tensor-parallel pairs still fold there.
-  const FoldedSimulation pairs = fold(support::nodes_of({4, 2, 2}), {.tensor = 2, .context = 1, .data = 2, .order = "tcsd"});
+  const FoldedSimulation pairs = fold(support::nodes_of({4, 2, 2}), {.tensor = 2, .context = 1, .data = 2});
   REQUIRE(pairs.run);
   CHECK(pairs.run->schedule.factor == 2);
   CHECK(!pairs.refusal.empty());
@@ -63,7 +64,7 @@ TEST_CASE("a slower device keeps its copy from being folded") {
   NodeType slow = fast;
   slow.devices[1].peak = slow.devices[1].peak * 0.5;
   const Cluster cluster{"mixed", {fast, slow}, {0, 1}};
-  const FoldedSimulation folded = fold(cluster, {.tensor = 1, .context = 1, .data = 2, .order = "tcsd"});
+  const FoldedSimulation folded = fold(cluster, {.tensor = 1, .context = 1, .data = 2});
   CHECK(!folded.run);
   CHECK(folded.refusal.find("takes rank 3 another time than rank 1") != std::string::npos);
 }

@@ -52,14 +52,13 @@ TEST_CASE("every schedule of the catalogue runs as its graph, written out, does"
 }
 
 TEST_CASE("so do composed schedules, and folded ones, which leave out the programs of most ranks") {
-  const Layout layout{.tensor = 2, .context = 2, .data = 2, .order = "tcsd"};
-  const RankMap map{layout, 32};
-  const Schedule logical = schedules::gpipe(support::transformer(8, 6), map.logical_ranks(), {.overlap = true});
+  const Mesh mesh = Mesh{.tensor = 2, .context = 2, .data = 2}.over(32);
+  const Schedule logical = schedules::gpipe(support::transformer(8, 6), mesh.pipeline, {.overlap = true});
   const Workload whole = support::transformer(8, 12);
   for (const std::uint64_t seed : {1U, 2U, 3U}) {
-    const TwoOrders orders{compose(logical, whole, layout, map), seed};
+    const TwoOrders orders{compose(logical, whole, mesh), seed};
     CHECK(orders.found == orders.written);
-    const FoldedSchedule folded = compose_folded(logical, whole, layout, map, {.tensor = true, .context = false, .data = true});
+    const FoldedSchedule folded = compose_folded(logical, whole, mesh, {}, {.tensor = true, .context = false, .data = true});
     const TwoOrders of_folded{folded.schedule, seed};
     CHECK(of_folded.found == of_folded.written);
   }

@@ -26,7 +26,7 @@ class ParameterSetsReader {
     if (!workload.is_abstract()) count_ = workload.model().parameters();
     for (const StageWork& stage : parts.stages) {
       if (workload.is_abstract()) {
-        count_ = saturating_add(count_, saturating_multiply<std::int64_t>(stage.parameters, parts.layout.tensor));
+        count_ = saturating_add(count_, saturating_multiply<std::int64_t>(stage.parameters, parts.mesh.tensor));
       }
     }
     if (count_ > max_json_parameters)

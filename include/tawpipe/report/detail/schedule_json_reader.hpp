@@ -16,6 +16,7 @@
 #include "tawpipe/core/parse_units.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/json/json_reader.hpp"
+#include "tawpipe/report/detail/schedule_json_bodies.hpp"
 #include "tawpipe/report/detail/schedule_json_defaults.hpp"
 #include "tawpipe/report/detail/schedule_json_parameters.hpp"
 #include "tawpipe/report/detail/schedule_json_work.hpp"
@@ -30,14 +31,15 @@ class ScheduleJsonReader {
 
   /// @throws InputError  with the path of what is wrong.
   Schedule read() {
-    root_.only("tawpipe_schedule", "name", "options", "workload", "ranks", "lanes", "stages", "layout", "groups", "pieces",
-               "splits", "pair_sizes", "buffers", "tasks", "program");
+    root_.only("tawpipe_schedule", "name", "options", "workload", "ranks", "lanes", "stages", "layout", "bodies", "groups",
+               "pieces", "splits", "pair_sizes", "buffers", "tasks", "program");
     if (const auto value = root_.find("tawpipe_schedule")) value->whole(1, 2);
     parts_.name = "custom";
     if (const auto value = root_.find("name")) parts_.name = value->label();
     if (const auto value = root_.find("options")) read_options(*value);
     read_sizes();
     if (const auto value = root_.find("layout")) read_layout(*value);
+    if (const auto value = root_.find("bodies")) parts_.bodies = read_bodies(*value, parts_);
     read_groups();
     parameters_.read_lists(root_, *workload_, parts_);
     if (const auto lists = root_.find("pair_sizes")) {
@@ -138,12 +140,12 @@ class ScheduleJsonReader {
     const auto read = [&](std::string_view key, int& size) {
       if (const auto number = value.find(key)) size = number->whole<int>(1, max_json_ranks);
     };
-    read("tensor", parts_.layout.tensor);
-    read("context", parts_.layout.context);
-    read("data", parts_.layout.data);
-    if (const auto order = value.find("order")) parts_.layout.order = order->text();
+    read("tensor", parts_.mesh.tensor);
+    read("context", parts_.mesh.context);
+    read("data", parts_.mesh.data);
     try {
-      RankMap{parts_.layout, parts_.ranks};
+      if (const auto order = value.find("order")) parts_.mesh.order = parse_mesh_order(order->text());
+      parts_.mesh = parts_.mesh.over(parts_.ranks);
     } catch (const InputError& error) {
       value.fail(error.what());
     }

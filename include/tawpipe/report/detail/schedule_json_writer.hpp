@@ -18,6 +18,7 @@
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/report/chrome_trace.hpp"  // json_string
+#include "tawpipe/report/detail/schedule_json_bodies.hpp"
 #include "tawpipe/report/detail/schedule_json_defaults.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 
@@ -54,6 +55,9 @@ class ScheduleJsonWriter {
     add("]");
     write_layout();
     write_list("stages", parts_.stages.size(), [&](std::size_t s) { write_stage(parts_.stages[s]); });
+    if (!parts_.bodies.empty()) {
+      write_list("bodies", parts_.bodies.size(), [&](std::size_t s) { write_bodies(parts_.bodies[s], buffer_); });
+    }
     if (parts_.groups.size() > 0) {
       write_list("groups", parts_.groups.size(), [&](std::size_t g) { write_ids(parts_.groups[g]); });
     }
@@ -108,6 +112,7 @@ class ScheduleJsonWriter {
     check_rows("the list of sets of parameters,", parts_.pieces, parts_.pieces.size());
     check_rows("the list of splits,", parts_.splits, parts_.splits.size());
     check_rows("the list of sizes,", parts_.pair_sizes, parts_.pair_sizes.size());
+    if (!parts_.bodies.empty() && parts_.bodies.size() != parts_.stages.size()) fail("the list of bodies,", parts_.bodies.size());
     for (std::size_t b = 0; b < parts_.buffers.size(); ++b) {
       const Buffer& buffer = parts_.buffers[b];
       const Content& content = buffer.content;
@@ -210,10 +215,10 @@ class ScheduleJsonWriter {
   }
 
   void write_layout() {
-    const Layout& layout = parts_.layout;
-    if (layout == Layout{}) return;
-    add(R"(,"layout":{{"tensor":{},"context":{},"data":{},"order":{}}})", layout.tensor, layout.context, layout.data,
-        json_string(layout.order));
+    const Mesh& mesh = parts_.mesh;
+    if (mesh == Mesh{}) return;
+    add(R"(,"layout":{{"tensor":{},"context":{},"data":{},"order":{}}})", mesh.tensor, mesh.context, mesh.data,
+        json_string(mesh_order_text(mesh.order)));
   }
 
   // ---- lists ----

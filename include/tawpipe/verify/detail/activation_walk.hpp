@@ -97,7 +97,7 @@ class ActivationWalk {
   /// Whether a computation of `stage` has made it, of the task's microbatch, on the task's own place among tensor- and
   /// context-parallel ranks.
   bool is_of(const Activation& held, std::int32_t stage, const Task& task) const {
-    const LayoutPlace& place = walk_.model().place(task.rank);
+    const MeshPlace& place = walk_.model().place(task.rank);
     return held.stage == stage && held.microbatch == task.microbatch && held.tensor == place.tensor &&
            held.context == place.context;
   }
@@ -120,8 +120,6 @@ class ActivationWalk {
                             "'s result of stage ", before, input == nullptr ? "" : concat(", but ", input->words()));
             },
             "run the stages of a microbatch in order, and bring each result to the next");
-      } else if (input->lacks != lacks_nothing) {
-        incomplete(t, *found.input, *input);
       }
     }
     const auto foreign = [&] {
@@ -182,31 +180,16 @@ class ActivationWalk {
     return before < 0 || before + 1 == stages ? 0 : schedule_.stages()[static_cast<std::size_t>(before)].boundary.value();
   }
 
-  void incomplete(TaskId t, const Use& use, const Activation& held) {
-    const std::string_view what = (held.lacks & lacks_sum) != 0 ? ", not summed over the tensor-parallel ranks"
-                                  : (held.lacks & lacks_keys) != 0
-                                      ? ", made without the keys and values of the other context-parallel ranks"
-                                      : ", made without the other context-parallel ranks' gradients of its keys";
-    walk_.error(
-        "V511", t, schedule_.task(t).rank,
-        [&] { return concat(describe(schedule_, t), " reads ", held.words(), " in ", describe(schedule_, use.buffer), what); },
-        "combine what the ranks of a logical rank have computed before it is used");
-  }
-
   void make(TaskId t, const Use& use) {
     const Task& task = schedule_.task(t);
     const ContentKind kind = walk_.kind(use.buffer);
-    const LayoutPlace& place = walk_.model().place(task.rank);
+    const MeshPlace& place = walk_.model().place(task.rank);
     Activation made{.stage = number(task.stage), .microbatch = task.microbatch, .tensor = place.tensor, .context = place.context};
     made.made = kind == ContentKind::saved   ? Made::saved
                 : kind == ContentKind::stash ? Made::stash
                 : task.op == Op::forward     ? Made::forward_output
                                              : Made::backward_output;
     if (kind != ContentKind::saved && kind != ContentKind::stash) made.bytes = output_bytes(task);
-    if (walk_.model().exchanged(schedule_, task.stage)) {
-      if (walk_.model().tensor > 1) made.lacks |= lacks_sum;
-      if (walk_.model().context > 1) made.lacks |= task.op == Op::forward ? lacks_keys : lacks_keys | lacks_key_gradients;
-    }
     walk_.put(t, use, made);
   }
 

@@ -124,7 +124,7 @@ class ComputeWalk {
   /// Adds the microbatch's contribution for each run of parameters, in the first buffer that has room for it.
   void gradients(TaskId t) {
     const Task& task = schedule_.task(t);
-    const LayoutPlace& here = walk_.model().place(task.rank);
+    const MeshPlace& here = walk_.model().place(task.rank);
     const std::uint64_t contribution = walk_.model().contribution(number(task.stage), task.microbatch, here.tensor, here.context);
     for (const Use& use : schedule_.uses(t)) {
       if (use.access != Access::write || walk_.kind(use.buffer) != ContentKind::gradients) continue;

@@ -29,22 +29,12 @@ using ParameterValues = ParameterMap<ParameterValue>;
 /// What a computation has made of activations.
 enum class Made : std::uint8_t { nothing, unknown, forward_output, backward_output, saved, stash };
 
-/// What an activation still lacks after the computation that made it, of its own tensor- and context-parallel ranks.
-enum Lacks : std::uint8_t {
-  lacks_nothing = 0,
-  lacks_sum = 1,            ///< over the tensor-parallel ranks
-  lacks_keys = 2,           ///< and values, gathered from the context-parallel ranks
-  lacks_key_gradients = 4,  ///< scattered to them
-};
-
 /// What a buffer of activations holds.
 struct Activation {
   Made made = Made::nothing;
-  bool used = false;          ///< a backward has read it
-  bool finished = false;      ///< its backward_weight has
-  std::uint8_t backward = 0;  ///< a forward's: bits of Lacks that its backward has exchanged through it
-  std::uint8_t lacks = 0;     ///< bits of Lacks
-  std::int32_t stage = -1;    ///< whose computation has made it
+  bool used = false;        ///< a backward has read it
+  bool finished = false;    ///< its backward_weight has
+  std::int32_t stage = -1;  ///< whose computation has made it
   std::int32_t microbatch = -1;
   std::int32_t tensor = 0;   ///< on which tensor-parallel rank
   std::int32_t context = 0;  ///< and on which context-parallel rank
@@ -75,10 +65,9 @@ struct Activation {
 /// What a schedule says about its parameters and ranks as a whole.
 class WholeModel {
  public:
-  explicit WholeModel(const Schedule& schedule)
-      : tensor{schedule.parts().layout.tensor}, context{schedule.parts().layout.context} {
-    const RankMap map{schedule.parts().layout, schedule.ranks()};
-    for (int r = 0; r < schedule.ranks(); ++r) places_.push_back(map.place(Rank{r}));
+  explicit WholeModel(const Schedule& schedule) : tensor{schedule.parts().mesh.tensor}, context{schedule.parts().mesh.context} {
+    const Mesh mesh = schedule.parts().mesh.over(schedule.ranks());
+    for (int r = 0; r < schedule.ranks(); ++r) places_.push_back(mesh.place(Rank{r}));
     std::vector<StageWork> stages{schedule.stages().begin(), schedule.stages().end()};
     // Sets name whole matrices, of which a tensor-parallel rank has its part.
     for (StageWork& stage : stages) stage.parameters *= schedule.workload().is_abstract() ? tensor : 1;
@@ -105,7 +94,7 @@ class WholeModel {
   bool has_weights = false;  ///< some buffer is for them; otherwise they are not followed
   bool has_activations = false;
 
-  const LayoutPlace& place(Rank rank) const { return places_[index(rank)]; }
+  const MeshPlace& place(Rank rank) const { return places_[index(rank)]; }
   /// The parameters that a stage computes with, as ranges of which each must lie in one piece.
   const std::vector<ParameterRange>& needs(StageId stage) const { return needs_[index(stage)]; }
   /// The first stage that computes with a parameter; -1 if none does.
@@ -125,13 +114,9 @@ class WholeModel {
     const auto column = static_cast<std::uint64_t>(microbatch * context + of_context);
     return splitmix64(splitmix64(row * 0xd1342543de82ef95U + column + 1));
   }
-  /// Whether what a computation of the stage makes is exchanged after it, among the ranks of its logical rank.
-  bool exchanged(const Schedule& schedule, StageId stage) const {
-    return tensor * context > 1 && !schedule.workload().is_abstract() && schedule.stage(stage).layers > 0;
-  }
 
  private:
-  std::vector<LayoutPlace> places_;                 ///< [rank]
+  std::vector<MeshPlace> places_;                   ///< [rank]
   std::vector<std::vector<ParameterRange>> needs_;  ///< [stage]
 };
 

@@ -1,5 +1,5 @@
 // What communications do to the contents of buffers: each parameter's value, or activation, on its way from end to end.
-// Not: computations (contents_walk.hpp), nor exchanges inside a stage (exchange_walk.hpp).
+// Not: computations (contents_walk.hpp).
 #pragma once
 
 #include <algorithm>
@@ -11,9 +11,7 @@
 #include <vector>
 
 #include "tawpipe/schedule/gradient_norm.hpp"
-#include "tawpipe/verify/check_transfers.hpp"  // is_within_stage
 #include "tawpipe/verify/detail/contents_walk.hpp"
-#include "tawpipe/verify/detail/exchange_walk.hpp"
 
 namespace tawpipe::inline v0::detail {
 
@@ -25,7 +23,6 @@ class MessageWalk {
   void run(TaskId t) {
     const Task& task = schedule_.task(t);
     if (schedule_.uses(t).empty()) return;
-    if (is_within_stage(schedule_, task)) return ExchangeWalk{schedule_, walk_}.run(t);
     const ParameterMessage& message = messages_.read(t);
     switch (traits(task.payload).numbers) {
       case Numbers::weights:

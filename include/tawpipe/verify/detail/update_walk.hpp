@@ -123,7 +123,7 @@ class UpdateWalk {
     bool operator==(const Expected&) const = default;
   };
 
-  static std::size_t tensors(const Schedule& schedule) { return static_cast<std::size_t>(schedule.parts().layout.tensor); }
+  static std::size_t tensors(const Schedule& schedule) { return static_cast<std::size_t>(schedule.parts().mesh.tensor); }
 
   void states(BufferId buffer, std::string_view code, const std::string& what) {
     walk_.error(

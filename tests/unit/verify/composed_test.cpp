@@ -1,7 +1,5 @@
 // Tests of composed schedules under the validator: each mistake of a layout by its code.
 // Not: all mistakes there are (properties/mutation_test.cpp).
-#include "tawpipe/verify/check_exchanges.hpp"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -24,10 +22,10 @@ Workload work(std::int64_t microbatches) {
 }
 
 /// Two microbatches a replica on two logical ranks.
-Draft composed(const char* name, const Layout& layout) {
+Draft composed(const char* name, const Mesh& axes) {
   const Schedule logical = build_schedule(name, {.workload = work(2), .nodes = DeviceGroups{{2}}, .options = {}});
-  const RankMap map{layout, 2 * layout.per_logical_rank() * layout.data};
-  Draft draft{compose(logical, work(2 * layout.data), layout, map)};
+  const Mesh mesh = axes.over(2 * axes.copies());
+  Draft draft{compose(logical, work(2 * axes.data), mesh)};
   const Diagnostics found = validate(draft.make());
   REQUIRE_MESSAGE(found.errors() + found.warnings() == 0, found.text());
   return draft;
@@ -50,18 +48,6 @@ void check_finds(const Draft& draft, std::string_view code, std::string_view wor
   });
   const std::string text = found.text(2);
   CHECK_MESSAGE(there, code, " with '", words, "' is not in:\n", text);
-}
-
-/// Moves a task to another place of each of its lanes: behind `other`.
-void put_behind(Draft& draft, TaskId task, TaskId other) {
-  for (const auto& [rank, number] : draft.ends(task)) {
-    auto& lane = draft.lane(rank, number);
-    const auto to = std::find(lane.begin(), lane.end(), other);
-    if (to == lane.end()) continue;
-    lane.erase(std::find(lane.begin(), lane.end(), task));
-    lane.insert(std::find(lane.begin(), lane.end(), other) + 1, task);
-  }
-  for (auto& row : draft.dependencies) row.erase(std::remove(row.begin(), row.end(), task), row.end());
 }
 
 /// A task's group becomes these ranks; its uses stay.
@@ -128,65 +114,14 @@ TEST_CASE("V703, V704: a sum over other ranks than the copies of one part") {
   check_finds(draft, "V703", "update of stage 0, on rank 4");
 }
 
-TEST_CASE("V511, V710: a tensor-parallel sum is missing, late, or twice") {
-  Draft draft = composed("1f1b", {.tensor = 2});
-  draft.remove(find(draft, Op::all_reduce, Payload::activations, 0, 1));
-  check_finds(draft, "V710", "behind forward of stage 0, microbatch 1, on rank 0");
-  check_finds(draft, "V511", "not summed over the tensor-parallel ranks");
-
-  draft = composed("ddp", {.tensor = 2});
-  const TaskId sum = find(draft, Op::all_reduce, Payload::activations, 1, 0);
-  const TaskId next = find(draft, Op::forward, Payload::nothing, 2, 0);
-  put_behind(draft, sum, next);
-  check_finds(draft, "V511", "forward of stage 2, microbatch 0, on rank 0");
-
-  draft = composed("1f1b", {.tensor = 2});
-  const TaskId first = find(draft, Op::all_reduce, Payload::activations, 0, 0);
-  const TaskId other = find(draft, Op::all_reduce, Payload::activations, 0, 1);
-  draft.uses[index(other)] = draft.uses[index(first)];
-  check_finds(draft, "V512", "finds the forward's result of stage 0, microbatch 0");
-}
-
-TEST_CASE("V511, V710: keys and values, or their gradients, do not reach the context-parallel ranks") {
+TEST_CASE("V703: context-parallel ranks hold the same parameters, so their gradients are summed") {
   Draft draft = composed("1f1b", {.context = 2});
-  draft.remove(find(draft, Op::all_gather, Payload::activations, 0, 0));
-  check_finds(draft, "V710", "behind forward of stage 0, microbatch 0, on rank 0");
-  check_finds(draft, "V710", "there is no all_gather with those that share it");
-  check_finds(draft, "V511", "made without the keys and values of the other context-parallel ranks");
-
-  draft = composed("1f1b", {.context = 2});
-  draft.remove(find(draft, Op::reduce_scatter, Payload::activation_gradients, 1, 0));
-  check_finds(draft, "V511", "made without the other context-parallel ranks' gradients of its keys");
-
-  draft = composed("1f1b", {.context = 2});  // both context ranks hold the parameters: their gradients are summed
   draft.remove(find(draft, Op::all_reduce, Payload::gradients, 0));
   check_finds(draft, "V703", "update of stage 0, on rank 0");
 }
 
-TEST_CASE("V512: an exchange among ranks that do not share a computation") {
-  Draft draft = composed("1f1b", {.tensor = 2, .data = 2});
-  const TaskId sum = find(draft, Op::all_reduce, Payload::activations, 0, 0);
-  regroup(draft, sum, {Rank{0}, Rank{2}});  // the next logical rank's in place of the second tensor-parallel rank
-  draft.uses[index(sum)].pop_back();
-  check_finds(draft, "V512", "is not among the ranks of one logical rank that share its computation so");
-}
-
-TEST_CASE("V303, V305: an exchange changes what was computed, all of it") {
-  Draft draft = composed("1f1b", {.tensor = 2});
-  const TaskId sum = find(draft, Op::all_reduce, Payload::activations, 0, 0);
-  draft.uses[index(sum)][0].access = Access::accumulate;
-  check_finds(draft, "V303", "uses a buffer in a way that its op does not have");
-
-  draft = composed("1f1b", {.tensor = 2});
-  Task& half = draft.task(find(draft, Op::all_reduce, Payload::activations, 0, 0));
-  // 2 layers, two sums each, of 6 tokens x 8 x 2 bytes
-  CHECK(half.bytes.repeat() == 2 * 2);
-  CHECK(half.bytes == Bytes{6 * 8 * 2});
-  half.bytes = half.bytes / 2;
-  check_finds(draft, "V305",
-              "an all_reduce moves 192 of 376 bytes");  // 376: a stage's sizes are rounded up, so a byte a part less
-
-  draft = composed("fsdp", {.data = 2});
+TEST_CASE("V305: a sum over replicas moves all of the gradient") {
+  Draft draft = composed("fsdp", {.data = 2});
   Task& shard = draft.task(find(draft, Op::all_reduce, Payload::gradients));
   shard.bytes = shard.bytes / 2;
   check_finds(draft, "V305", "bytes; its parameters have");
@@ -207,8 +142,8 @@ TEST_CASE("V505, V701: each rank computes its own part of every microbatch") {
 
 TEST_CASE("V101: a layout that the ranks do not have") {
   Draft draft = composed("1f1b", {.tensor = 2});
-  draft.parts.layout.data = 3;
+  draft.parts.mesh.data = 3;
   check_finds(draft, "V101", "tensor 2 x context 1 x data 3 = 6 does not divide the cluster's 4 devices");
-  draft.parts.layout = {.order = "tt"};
+  draft.parts.mesh = {.order = parse_mesh_order("tt")};
   check_finds(draft, "V101", "must name tensor (t), context (c), schedule (s) and data (d) once each");
 }

@@ -1,0 +1,97 @@
+// A stage that several ranks share, by matrices (tensor parallelism) and by tokens (context parallelism): one rank's part of it,
+// and the small task graph of its layers. Not: how both follow from a model (model/transformer_body.hpp).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/text.hpp"
+#include "tawpipe/core/units.hpp"
+#include "tawpipe/model/stage_work.hpp"
+
+namespace tawpipe::inline v0 {
+
+/// How the ranks that split a sequence bring queries, keys and values together.
+enum class ContextExchange : std::uint8_t {
+  all_gather,  ///< keys and values are gathered before the attention (Grattafiori et al. 2024, arXiv:2407.21783, 3.3.2)
+  ring,        ///< keys and values go round while blocks of them are worked on (Liu et al. 2023, arXiv:2310.01889)
+  all_to_all,  ///< each rank has all tokens of some heads (Ulysses: Jacobs et al. 2023, arXiv:2309.14509)
+};
+
+/// "all-gather", "ring" or "all-to-all".
+constexpr std::string_view name(ContextExchange exchange) {
+  constexpr std::string_view names[3] = {"all-gather", "ring", "all-to-all"};
+  return names[static_cast<int>(exchange)];
+}
+
+/// An exchange by name. @throws InputError  naming the nearest and all known names.
+inline ContextExchange parse_context_exchange(std::string_view text) {
+  for (const auto exchange : {ContextExchange::all_gather, ContextExchange::ring, ContextExchange::all_to_all}) {
+    if (text == name(exchange)) return exchange;
+  }
+  throw InputError(unknown_name("context exchange", text, {"all-gather", "ring", "all-to-all"}));
+}
+
+/// Into how many parts a stage is cut, and how.
+struct Sharing {
+  int tensor = 1;
+  int context = 1;
+  /// Norms and residuals are split by tokens over the tensor-parallel ranks: an all-gather before and a reduce-scatter after each
+  /// pair of products in place of one all-reduce (Korthikanti et al. 2022, arXiv:2205.05198, section 4.2).
+  bool sequence_parallel = true;
+  ContextExchange exchange = ContextExchange::all_gather;
+
+  int ranks() const { return tensor * context; }
+  /// Parts into which norms, residuals and what they keep are cut.
+  int token_parts() const { return sequence_parallel ? tensor * context : context; }
+  bool operator==(const Sharing&) const = default;
+};
+
+/// One step of a stage's body: a computation of every rank that shares the stage, or a collective among those along an axis.
+struct BodyStep {
+  enum class Kind : std::uint8_t {
+    compute,
+    all_reduce,
+    all_gather,
+    reduce_scatter,
+    all_to_all,
+    ring,  ///< each rank sends to the next
+  };
+
+  Kind kind = Kind::compute;
+  bool context = false;    ///< a collective's axis: context, otherwise tensor
+  bool gradients = false;  ///< a collective carries gradients of activations
+  Flops flops{};           ///< a computation's, of one rank
+  Bytes traffic{};         ///< a computation's memory-bound bytes, of one rank
+  Bytes bytes{};           ///< a collective's: the whole buffer (all_gather, reduce_scatter, all_reduce), or what one rank sends
+  /// Earlier steps that it waits for; -1: none. Computations also follow one another, and so do collectives of an axis.
+  std::array<std::int32_t, 2> after = {-1, -1};
+
+  bool is_compute() const { return kind == Kind::compute; }
+};
+
+inline constexpr int body_step_kinds = 6;
+
+/// The kind's name in files.
+constexpr std::string_view name(BodyStep::Kind kind) {
+  constexpr std::string_view names[body_step_kinds] = {"compute",        "all_reduce", "all_gather",
+                                                       "reduce_scatter", "all_to_all", "ring"};
+  return names[static_cast<int>(kind)];
+}
+
+/// The steps of one pass through a stage, each after those it waits for.
+using StageBody = std::vector<BodyStep>;
+
+/// One rank's part of a stage. Without bodies a computation is one piece of work without exchanges.
+struct SharedStage {
+  StageWork work;
+  StageBody forward = {};
+  StageBody backward = {};         ///< both parts of it
+  StageBody backward_input = {};   ///< by itself
+  StageBody backward_weight = {};  ///< by itself
+};
+
+}  // namespace tawpipe

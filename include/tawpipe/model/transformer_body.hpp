@@ -1,0 +1,331 @@
+// The parts and bodies of a decoder's stages under tensor, sequence and context parallelism, as Megatron-LM and torchtitan run
+// them. Not: which ranks run them (schedule/compose.hpp) nor how long they take (cost/).
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/text.hpp"
+#include "tawpipe/model/activation.hpp"
+#include "tawpipe/model/batch.hpp"
+#include "tawpipe/model/shared_stage.hpp"
+#include "tawpipe/model/transformer.hpp"
+#include "tawpipe/model/transformer_work.hpp"
+
+namespace tawpipe::inline v0 {
+
+namespace detail {
+
+/// Writes the steps of one pass. Symbols as in transformer_work(), T tensor and C context ranks; t = tokens / C; A is an
+/// activation [t, H] of all T ranks together.
+///
+/// A layer's forward: norm, all-gather A, query-key-value products, attention, output product, reduce-scatter A; and the same
+/// around the feed-forward. Backward, each half: all-gather of the output's gradient A; the gradient of the input, during which
+/// the input A is gathered again; its reduce-scatter, during which the gradient of the weights is computed.
+/// Without sequence parallelism: an all-reduce in place of each reduce-scatter, and no all-gathers.
+/// Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2; overlap: LinearWithGradAccumulationAndAsyncCommunication of
+/// Megatron-LM, core/tensor_parallel/layers.py.
+class BodyWriter {
+ public:
+  using Kind = BodyStep::Kind;
+
+  BodyWriter(const Transformer& model, const Batch& batch, Recompute recompute, const Sharing& sharing)
+      : model_{model}, sharing_{sharing}, recompute_{recompute} {
+    const auto whole = static_cast<double>(batch.tokens());
+    tokens_ = whole / sharing.context;
+    element_ = static_cast<double>(size_bytes(model.dtype));
+    hidden_ = model.hidden;
+    query_ = static_cast<double>(model.query_width()) / sharing.tensor;
+    // A group of queries keeps its key and value head whole: ranks beyond the number of groups hold copies.
+    key_ = static_cast<double>(std::max(model.key_width() / sharing.tensor, model.head_size()));
+    qkv_ = 2 * tokens_ * hidden_ * static_cast<double>(model.query_width() + 2 * model.key_width()) / sharing.tensor;
+    out_ = 2 * tokens_ * hidden_ * query_;
+    mlp_ = 6 * tokens_ * hidden_ * model.intermediate / sharing.tensor;
+    attention_ = 2 * whole * static_cast<double>(batch.sequence) * static_cast<double>(model.query_width()) / sharing.ranks();
+    logits_ = 2 * tokens_ * hidden_ * model.vocab / sharing.tensor;
+    rotary_ = inner(2.0 * static_cast<double>(model.query_width() + model.key_width()));
+    swiglu_ = inner(model.intermediate);
+    residual_ = tokens_ * element_ * hidden_ * sharing.context / sharing.token_parts();
+    embedding_ = embedding_traffic(model, batch);
+    head_ = head_traffic(model, batch);
+    head_norm_ = static_cast<double>(batch.tokens()) * element_ * hidden_;
+  }
+
+  /// The first and the last step are computations, if need be of no time.
+  StageBody take() {
+    if (!body_.back().is_compute()) compute(0, 0);
+    return std::move(body_);
+  }
+
+  void forward(const StageWork& stage) {
+    if (stage.embedding) {
+      compute(0, static_cast<double>(embedding_.forward) / sharing_.ranks());
+      sum(false);
+    }
+    for (int layer = 0; layer < stage.layers; ++layer) forward_layer();
+    if (stage.head) {
+      compute(0, 2 * head_norm_ / sharing_.token_parts());
+      gather(false);
+      compute(logits_, (static_cast<double>(head_.forward) - 2 * head_norm_) / sharing_.ranks());
+      // Of each token: the largest logit, the sum of exponentials and the target's logit, in float32.
+      if (sharing_.tensor > 1) collective(Kind::all_reduce, false, false, 12 * tokens_, last());
+    }
+  }
+
+  /// @param input  the gradients of inputs; @param weight  those of weights
+  void backward(const StageWork& stage, bool input, bool weight) {
+    if (stage.head) {
+      const std::int32_t gathered = weight ? gather(true) : -1;
+      if (input) {
+        // A loss in chunks computes its logits again.
+        compute(logits_ * (model_.loss_chunk > 0 ? 2 : 1),
+                (static_cast<double>(head_.backward) - 3 * head_norm_) / sharing_.ranks());
+        const std::int32_t summed = sum(true);
+        if (weight) compute(logits_, 0, {gathered});
+        compute(0, 3 * head_norm_ / sharing_.token_parts(), {summed});
+      } else {
+        compute(logits_, 0, {gathered});
+      }
+    }
+    for (int layer = 0; layer < stage.layers; ++layer) {
+      if (input && recompute_ == Recompute::full) forward_layer();
+      backward_layer(input, weight);
+    }
+    if (stage.embedding && input) {
+      gather(true);
+      compute(0, static_cast<double>(embedding_.backward) / sharing_.ranks());
+    }
+  }
+
+ private:
+  /// Memory-bound bytes of `elements` a token that are split by tokens and by matrices.
+  double inner(double elements) const { return tokens_ * element_ * elements / sharing_.tensor; }
+  std::int32_t last() const { return static_cast<std::int32_t>(body_.size()) - 1; }
+  Bytes activation() const { return bytes(tokens_ * element_ * hidden_); }
+  static Bytes bytes(double value) { return Bytes{static_cast<std::int64_t>(value + 0.5)}; }
+
+  /// A computation after `after`. Joined with the last step where that is a computation and nothing else is waited for.
+  std::int32_t compute(double flops, double traffic, std::initializer_list<std::int32_t> after) {
+    const auto waits = [&](std::int32_t earlier) { return earlier >= 0 && earlier != last(); };
+    if (!body_.empty() && body_.back().is_compute() && std::none_of(after.begin(), after.end(), waits)) {
+      body_.back().flops = body_.back().flops + Flops{flops};
+      body_.back().traffic += bytes(traffic);
+      return last();
+    }
+    BodyStep step{.flops = Flops{flops}, .traffic = bytes(traffic)};
+    std::size_t count = 0;
+    for (const std::int32_t earlier : after) {
+      if (earlier >= 0) step.after[count++] = earlier;
+    }
+    body_.push_back(step);
+    return last();
+  }
+  std::int32_t compute(double flops, double traffic) { return compute(flops, traffic, {last()}); }
+
+  std::int32_t collective(Kind kind, bool context, bool gradients, double size, std::int32_t after) {
+    body_.push_back({.kind = kind, .context = context, .gradients = gradients, .bytes = bytes(size), .after = {after, -1}});
+    return last();
+  }
+  /// All tokens of this context rank on each tensor-parallel rank; with sequence parallelism only. @return -1 where nothing is
+  /// done
+  std::int32_t gather(bool gradients) { return gather(gradients, last_compute()); }
+  std::int32_t gather(bool gradients, std::int32_t after) {
+    if (sharing_.tensor == 1 || !sharing_.sequence_parallel) return -1;
+    return collective(Kind::all_gather, false, gradients, tokens_ * element_ * hidden_, after);
+  }
+  /// The tensor-parallel ranks' partial sums put together. @return -1 where nothing is done
+  std::int32_t sum(bool gradients) {
+    if (sharing_.tensor == 1) return -1;
+    const Kind kind = sharing_.sequence_parallel ? Kind::reduce_scatter : Kind::all_reduce;
+    return collective(kind, false, gradients, tokens_ * element_ * hidden_, last());
+  }
+  std::int32_t last_compute() const {
+    std::int32_t at = last();
+    while (at >= 0 && !body_[static_cast<std::size_t>(at)].is_compute()) --at;
+    return at;
+  }
+
+  void forward_layer() {
+    compute(0, 2 * residual_);
+    gather(false);
+    compute(qkv_, rotary_);
+    attention(false);
+    compute(out_, 0);
+    sum(false);
+    compute(0, 5 * residual_);  // residual sum 3H, norm 2H
+    gather(false);
+    compute(mlp_, 5 * swiglu_);
+    sum(false);
+    compute(0, 3 * residual_);
+  }
+
+  void backward_layer(bool input, bool weight) {
+    if (!input) {
+      const std::int32_t feed_forward = gather(false);
+      const std::int32_t attention = gather(false);
+      compute(mlp_, 0, {feed_forward});
+      compute(qkv_ + out_, 0, {attention});
+      return;
+    }
+    const bool selective = recompute_ == Recompute::selective;
+    const double branches = 9 * inner(hidden_);
+    // With the norms that selective recomputation computes again: 2H each.
+    const double norm = (selective ? 8 : 6) * residual_;
+    const std::int32_t before = last_compute();
+    std::int32_t gradient = gather(true);
+    std::int32_t again = weight ? gather(false, before) : -1;
+    compute(mlp_, (selective ? 14 : 9) * swiglu_ + branches / 3, {gradient});
+    std::int32_t summed = sum(true);
+    if (weight) compute(mlp_, 0, {again});
+    compute(0, norm, {summed});
+    const std::int32_t middle = last_compute();
+    gradient = gather(true);
+    again = weight ? gather(false, middle) : -1;
+    compute(out_, 0, {gradient});
+    attention(true, middle);
+    compute(qkv_, rotary_ + 2 * branches / 3);
+    summed = sum(true);
+    if (weight) compute(qkv_ + out_, 0, {again});
+    compute(0, norm, {summed});
+  }
+
+  /// The attention between its products, with what the context-parallel ranks exchange for it.
+  /// @param ready  the step after which keys and values are there; -1: that before
+  void attention(bool backward, std::int32_t ready = -1) {
+    const bool selective = backward && recompute_ == Recompute::selective;
+    const double work = attention_ * (backward ? (selective ? 3 : 2) : 1);
+    if (sharing_.context == 1) {
+      compute(work, 0);
+      return;
+    }
+    const double keys = 2 * tokens_ * key_ * element_;  // and values, of one rank
+    switch (sharing_.exchange) {
+      case ContextExchange::all_gather:
+        // The backward gathers keys and values again, during the gradient of the output product's input.
+        compute(work, 0, {collective(Kind::all_gather, true, false, keys * sharing_.context, ready < 0 ? last() : ready)});
+        if (backward) collective(Kind::reduce_scatter, true, true, keys * sharing_.context, last());
+        return;
+      case ContextExchange::ring: {
+        // Each rank holds an early and a late piece of the sequence, so that all blocks are equal work. In the backward the
+        // gradients of keys and values go round with them, and once more, home.
+        const std::int32_t start = last();
+        std::int32_t arrived = -1;
+        for (int block = 0; block < sharing_.context; ++block) {
+          const std::int32_t current = arrived;
+          const bool moves = block + 1 < sharing_.context;
+          if (moves) arrived = collective(Kind::ring, true, backward, backward ? 2 * keys : keys, std::max(start, current));
+          compute_apart(work / sharing_.context, std::max(start, current));
+        }
+        if (backward) collective(Kind::ring, true, true, keys, last());
+        return;
+      }
+      case ContextExchange::all_to_all: {
+        const double queries = tokens_ * query_ * element_;
+        collective(Kind::all_to_all, true, backward, backward ? queries : queries + keys, last());
+        compute(work, 0);
+        collective(Kind::all_to_all, true, backward, backward ? queries + keys : queries, last());
+        return;
+      }
+    }
+  }
+  /// A computation that is not joined with the one before it.
+  void compute_apart(double flops, std::int32_t after) { body_.push_back({.flops = Flops{flops}, .after = {after, -1}}); }
+
+  const Transformer& model_;
+  Sharing sharing_;
+  Recompute recompute_;
+  double tokens_ = 0;  ///< of one context-parallel rank
+  double element_ = 0;
+  double hidden_ = 0;
+  double query_ = 0;  ///< width of one rank's query heads
+  double key_ = 0;    ///< and of its key heads
+  double qkv_ = 0;    ///< operations of one rank, forward
+  double out_ = 0;
+  double mlp_ = 0;
+  double attention_ = 0;
+  double logits_ = 0;
+  double rotary_ = 0;    ///< bytes
+  double swiglu_ = 0;    ///< bytes of one tensor [t, I / T]
+  double residual_ = 0;  ///< bytes of one tensor of the residual stream on one rank
+  TrafficBytes embedding_;
+  TrafficBytes head_;
+  double head_norm_ = 0;
+  StageBody body_ = {BodyStep{}};
+};
+
+/// One rank's part of what a stage weighs. Where tensor-parallel ranks split norms and residuals by tokens, all of it is a
+/// T x C-th, and a product's input [t, H] is gathered for it; otherwise each tensor rank has the residual stream whole.
+inline StageWork shared_work(StageWork work, const Transformer& model, const Batch& batch, Recompute recompute,
+                             const Sharing& sharing) {
+  const auto part = [](std::int64_t whole, std::int64_t parts) { return (whole + parts - 1) / parts; };
+  const std::int64_t both = sharing.ranks();
+  const std::int64_t element = size_bytes(model.dtype);
+  const std::int64_t stream = batch.tokens() * element * model.hidden;  // one tensor of the residual stream
+  const auto cut = [&](Bytes& bytes, std::int64_t of_stream) {
+    of_stream = std::min(of_stream, bytes.value());
+    const std::int64_t parts = sharing.token_parts();
+    bytes =
+        parts == both ? Bytes{part(bytes.value(), both)} : Bytes{part(of_stream, parts) + part(bytes.value() - of_stream, both)};
+  };
+  const std::int64_t kept = recompute == Recompute::none ? 4 : recompute == Recompute::selective ? 2 : 1;
+  cut(work.saved, (work.layers * kept + (work.head ? 2 : 0)) * stream);
+  cut(work.stash, (work.layers > 0 ? 2 * work.layers : 0) * stream);
+  cut(work.boundary, stream);
+  cut(work.forward_workspace, (4 - kept + 2) * stream);
+  cut(work.backward_workspace, (4 - kept + 1) * stream);
+  if (work.layers > 0) {
+    const Bytes gathered{sharing.tensor > 1 && sharing.sequence_parallel ? part(stream, sharing.context) : 0};
+    const std::int64_t width = std::max(part(model.key_width(), sharing.tensor), model.head_size());
+    const bool gathers = sharing.context > 1 && sharing.exchange == ContextExchange::all_gather;
+    const Bytes keys{gathers ? 2 * batch.tokens() * element * width : 0};
+    work.forward_workspace += gathered + keys;
+    work.backward_workspace += gathered * 2 + keys * 2;
+  }
+  work.parameters = part(work.parameters, sharing.tensor);
+  work.edge_parameters = part(work.edge_parameters, sharing.tensor);
+  for (Bytes* bytes : {&work.forward_traffic, &work.backward_traffic}) *bytes = Bytes{part(bytes->value(), both)};
+  for (Flops* flops : {&work.forward, &work.recompute, &work.backward_input, &work.backward_weight}) {
+    *flops = *flops / static_cast<double>(both);
+  }
+  return work;
+}
+
+}  // namespace detail
+
+/// One rank's part of each stage, with the bodies that its passes have.
+/// @throws InputError  if all-to-all is asked of more ranks than there are key and value heads for.
+/// Complexity: O(layers).
+inline std::vector<SharedStage> share_stages(const Transformer& model, const Batch& batch, Recompute recompute,
+                                             std::span<const StageWork> stages, const Sharing& sharing) {
+  if (sharing.context > 1 && sharing.exchange == ContextExchange::all_to_all &&
+      (model.heads % sharing.ranks() != 0 || model.kv_heads % sharing.ranks() != 0)) {
+    throw InputError(concat("context exchange all-to-all gives each of tensor ", sharing.tensor, " x context ", sharing.context,
+                            " ranks whole heads; ", model.heads, " heads and ", model.kv_heads,
+                            " key-value heads are not divisible by ", sharing.ranks(), "; use all-gather or ring"));
+  }
+  std::vector<SharedStage> shared;
+  for (const StageWork& stage : stages) {
+    SharedStage part{.work = detail::shared_work(stage, model, batch, recompute, sharing)};
+    if (sharing.ranks() > 1) {
+      const auto body = [&](auto&& write) {
+        detail::BodyWriter writer{model, batch, recompute, sharing};
+        write(writer);
+        return writer.take();
+      };
+      part.forward = body([&](auto& writer) { writer.forward(stage); });
+      part.backward = body([&](auto& writer) { writer.backward(stage, true, true); });
+      part.backward_input = body([&](auto& writer) { writer.backward(stage, true, false); });
+      part.backward_weight = body([&](auto& writer) { writer.backward(stage, false, true); });
+    }
+    shared.push_back(std::move(part));
+  }
+  return shared;
+}
+
+}  // namespace tawpipe

@@ -1,0 +1,99 @@
+// The bodies of shared stages in a schedule's JSON: written, and read with all that a simulator relies on.
+// Not: public; report/schedule_json.hpp is the door.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/core.h>
+
+#include "tawpipe/json/json_reader.hpp"
+#include "tawpipe/model/shared_stage.hpp"
+#include "tawpipe/report/detail/schedule_json_work.hpp"
+#include "tawpipe/schedule/schedule.hpp"
+
+namespace tawpipe::inline v0::detail {
+
+/// Calls `visit(key, body)` for each pass of a stage.
+template <class Stage, class Visit>
+void for_each_body(Stage& stage, Visit&& visit) {
+  visit("forward", stage.forward);
+  visit("backward", stage.backward);
+  visit("backward_input", stage.backward_input);
+  visit("backward_weight", stage.backward_weight);
+}
+
+/// One stage's bodies as an object: {"forward": [step, ...], ...}.
+inline void write_bodies(const SharedStage& stage, std::string& out) {
+  const auto add = [&]<class... Values>(fmt::format_string<Values...> format, Values&&... values) {
+    fmt::format_to(std::back_inserter(out), format, std::forward<Values>(values)...);
+  };
+  bool first = true;
+  for_each_body(stage, [&](std::string_view key, const StageBody& body) {
+    if (body.empty()) return;
+    add("{}\"{}\":[", first ? "{" : ",", key);
+    first = false;
+    for (std::size_t s = 0; s < body.size(); ++s) {
+      const BodyStep& step = body[s];
+      add(R"({}{{"kind":"{}")", s == 0 ? "" : ",", name(step.kind));
+      if (step.is_compute()) {
+        add(R"(,"flops":{},"traffic":{})", step.flops.value(), step.traffic.value());
+      } else {
+        add(R"(,"axis":"{}","bytes":{})", step.context ? "context" : "tensor", step.bytes.value());
+        if (step.gradients) add(R"(,"gradients":true)");
+      }
+      if (step.after[0] >= 0) add(R"(,"after":[{})", step.after[0]);
+      if (step.after[1] >= 0) add(",{}", step.after[1]);
+      out += step.after[0] >= 0 ? "]}" : "}";
+    }
+    out += ']';
+  });
+  out += first ? "{}" : "}";
+}
+
+inline BodyStep read_body_step(JsonValue value, std::size_t place) {
+  value.only("kind", "flops", "traffic", "axis", "bytes", "gradients", "after");
+  BodyStep step{.kind = value.at("kind").enumerator<BodyStep::Kind>(body_step_kinds, "kind of step")};
+  if (step.is_compute()) {
+    if (const auto flops = value.find("flops")) step.flops = Flops{flops->positive_or_zero()};
+    if (const auto traffic = value.find("traffic")) step.traffic = read_bytes(*traffic);
+  } else {
+    const JsonValue axis = value.at("axis");
+    step.context = axis.text() == "context";
+    if (!step.context && axis.text() != "tensor") axis.expected("\"tensor\" or \"context\"");
+    step.bytes = read_bytes(value.at("bytes"));
+    if (const auto gradients = value.find("gradients")) step.gradients = gradients->boolean();
+  }
+  if (const auto after = value.find("after")) {
+    if (after->size() > step.after.size()) after->fail("a step waits for at most two earlier ones");
+    for (std::size_t i = 0; i < after->size(); ++i) step.after[i] = (*after)[i].id(place, "earlier step");
+  }
+  return step;
+}
+
+/// [stage] the bodies. @param parts  with its stages
+inline std::vector<SharedStage> read_bodies(JsonValue value, const Schedule::Parts& parts) {
+  if (value.size() != parts.stages.size()) value.fail(concat("expected one for each of the ", parts.stages.size(), " stages"));
+  std::vector<SharedStage> stages;
+  for (std::size_t s = 0; s < parts.stages.size(); ++s) {
+    const JsonValue bodies = value[s].only("forward", "backward", "backward_input", "backward_weight");
+    SharedStage stage{.work = parts.stages[s]};
+    for_each_body(stage, [&](std::string_view key, StageBody& body) {
+      const auto steps = bodies.find(key);
+      if (!steps) return;
+      for (std::size_t i = 0; i < steps->size(); ++i) body.push_back(read_body_step((*steps)[i], i));
+      if (body.empty() || !body.front().is_compute() || !body.back().is_compute()) {
+        steps->fail("the first and the last step of a body compute");
+      }
+    });
+    stages.push_back(std::move(stage));
+  }
+  return stages;
+}
+
+}  // namespace tawpipe::detail

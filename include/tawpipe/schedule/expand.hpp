@@ -1,0 +1,267 @@
+// A composed schedule with the bodies of its stages written out: each computation that ranks share becomes its steps, with the
+// collectives among these ranks on lanes of their own. Not: what the steps are (model/shared_stage.hpp).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/schedule/schedule_builder.hpp"
+
+namespace tawpipe::inline v0 {
+
+namespace detail {
+
+/// Writes a schedule anew. The copies of a shared computation stand one after the other in a composed schedule; their steps are
+/// written together, in the order of the body. The first and the last step of a copy use what the computation uses, so that
+/// buffers live as long, and who waits for the computation waits for its last step.
+class BodyExpander {
+ public:
+  explicit BodyExpander(const Schedule& schedule)
+      : from_{schedule},
+        mesh_{schedule.parts().mesh},
+        builder_{schedule.name(), schedule.workload(), schedule.ranks(), schedule.lanes()} {
+    const Schedule::Parts& parts = schedule.parts();
+    builder_.options(parts.options);
+    builder_.stages(parts.stages);
+    builder_.mesh(mesh_);
+    if (mesh_.tensor > 1) lanes_[0] = builder_.lane("tensor_parallel");
+    if (mesh_.context > 1) lanes_[1] = builder_.lane("context_parallel");
+    std::vector<char> written(static_cast<std::size_t>(schedule.ranks()), 0);
+    for (const Task& task : parts.tasks) {
+      if (is_compute(task.op)) written[index(task.rank)] = 1;
+    }
+    builder_.written_ranks(std::move(written));
+    // No two rows of these tables are equal, so that each keeps its number.
+    for (std::size_t g = 0; g < parts.groups.size(); ++g) builder_.group({parts.groups[g].begin(), parts.groups[g].end()});
+    for (std::size_t p = 0; p < parts.pieces.size(); ++p) builder_.pieces({parts.pieces[p].begin(), parts.pieces[p].end()});
+    for (std::size_t s = 0; s < parts.splits.size(); ++s) builder_.split({parts.splits[s].begin(), parts.splits[s].end()});
+    for (std::size_t s = 0; s < parts.pair_sizes.size(); ++s) {
+      builder_.pair_sizes({parts.pair_sizes[s].begin(), parts.pair_sizes[s].end()});
+    }
+    for (const Buffer& buffer : parts.buffers) builder_.buffer(buffer);
+    first_.assign(parts.tasks.size(), none<TaskId>);
+    last_ = first_;
+  }
+
+  std::vector<TaskId> take_first() { return std::move(first_); }
+  std::vector<TaskId> take_last() { return std::move(last_); }
+
+  Schedule build() {
+    const std::size_t count = from_.tasks().size();
+    for (std::size_t t = 0; t < count;) {
+      const StageBody* body = body_of(from_.tasks()[t]);
+      if (body == nullptr) {
+        first_[t] = last_[t] = builder_.add(from_.tasks()[t], from_.uses(id<TaskId>(t)), waits(t));
+        ++t;
+      } else {
+        const std::size_t end = end_of_copies(t);
+        add_body(*body, t, end);
+        t = end;
+      }
+    }
+    return builder_.build();
+  }
+
+ private:
+  const StageBody* body_of(const Task& task) const {
+    const Passes passes = traits(task.op).passes;
+    if (!is_work(task.op) || !passes.any()) return nullptr;
+    const SharedStage& stage = from_.parts().bodies[index(task.stage)];
+    const StageBody& body = passes.forward           ? stage.forward
+                            : !passes.backward_input ? stage.backward_weight
+                            : passes.backward_weight ? stage.backward
+                                                     : stage.backward_input;
+    return body.empty() ? nullptr : &body;
+  }
+
+  /// Behind the last copy of the computation that begins at `first`, of one replica.
+  std::size_t end_of_copies(std::size_t first) const {
+    const auto tasks = from_.tasks();
+    const Task& task = tasks[first];
+    const MeshPlace place = mesh_.place(task.rank);
+    std::size_t end = first + 1;
+    for (; end < tasks.size(); ++end) {
+      const Task& next = tasks[end];
+      if (next.op != task.op || next.stage != task.stage || next.microbatch != task.microbatch || next.rank == task.rank) break;
+      const MeshPlace other = mesh_.place(next.rank);
+      if (other.pipeline != place.pipeline || other.data != place.data) break;
+    }
+    return end;
+  }
+
+  /// What the copy waited for.
+  const std::vector<TaskId>& waits(std::size_t task) {
+    after_.clear();
+    for (const TaskId earlier : from_.dependencies(id<TaskId>(task))) after_.push_back(last_[index(earlier)]);
+    return after_;
+  }
+
+  /// The steps of the copies begin .. end - 1. @pre the first and the last step compute
+  void add_body(const StageBody& body, std::size_t begin, std::size_t end) {
+    const std::size_t copies = end - begin;
+    added_.assign(body.size() * copies, none<TaskId>);
+    const std::vector<SplitId>& numbers = numbers_of(body, from_.tasks()[begin]);
+    for (std::size_t s = 0; s < body.size(); ++s) {
+      if (!body[s].is_compute()) {
+        add_collectives(body[s], s, begin, copies);
+        continue;
+      }
+      const bool outer = s == 0 || s + 1 == body.size();
+      for (std::size_t copy = 0; copy < copies; ++copy) {
+        Task task = from_.tasks()[begin + copy];
+        task.split = numbers[s];
+        if (s == 0) {
+          waits(begin + copy);
+        } else {
+          after_.clear();
+        }
+        wait_for(body[s], copy, copies);
+        added_[s * copies + copy] =
+            builder_.add(task, outer ? from_.uses(id<TaskId>(begin + copy)) : std::span<const Use>{}, after_);
+      }
+    }
+    for (std::size_t copy = 0; copy < copies; ++copy) {
+      first_[begin + copy] = added_[copy];
+      last_[begin + copy] = added_[(body.size() - 1) * copies + copy];
+    }
+  }
+
+  void wait_for(const BodyStep& step, std::size_t copy, std::size_t copies) {
+    for (const std::int32_t earlier : step.after) {
+      if (earlier >= 0) after_.push_back(added_[static_cast<std::size_t>(earlier) * copies + copy]);
+    }
+  }
+
+  /// A step's collectives, one for each group along its axis that has a copy.
+  void add_collectives(const BodyStep& step, std::size_t s, std::size_t begin, std::size_t copies) {
+    const MeshAxis axis = step.context ? MeshAxis::context : MeshAxis::tensor;
+    for (std::size_t first = 0; first < copies; ++first) {
+      if (added_[s * copies + first] != none<TaskId>) continue;
+      const Task& original = from_.tasks()[begin + first];
+      MeshPlace place = mesh_.place(original.rank);
+      const GroupId group = group_of(place, axis);
+      Task task{.op = op_of(step.kind),
+                .payload = step.gradients ? Payload::activation_gradients : Payload::activations,
+                .lane = lanes_[step.context ? 1 : 0],
+                .group = group,
+                .stage = original.stage,
+                .microbatch = original.microbatch,
+                .bytes = step.bytes};
+      if (step.kind == BodyStep::Kind::ring) task.split = ring_sizes(mesh_.size(axis), step.bytes);
+      std::vector<std::size_t> members;
+      after_.clear();
+      for (std::size_t copy = first; copy < copies; ++copy) {
+        MeshPlace other = mesh_.place(from_.tasks()[begin + copy].rank);
+        other[axis] = place[axis];
+        if (!(other == place)) continue;
+        members.push_back(copy);
+        wait_for(step, copy, copies);
+      }
+      place[axis] = 0;
+      task.rank = mesh_.rank(place);
+      const TaskId added = builder_.add(task, std::span<const Use>{}, after_);
+      for (const std::size_t copy : members) added_[s * copies + copy] = added;
+    }
+  }
+
+  static Op op_of(BodyStep::Kind kind) {
+    switch (kind) {
+      case BodyStep::Kind::compute:
+        break;
+      case BodyStep::Kind::all_reduce:
+        return Op::all_reduce;
+      case BodyStep::Kind::all_gather:
+        return Op::all_gather;
+      case BodyStep::Kind::reduce_scatter:
+        return Op::reduce_scatter;
+      case BodyStep::Kind::all_to_all:
+      case BodyStep::Kind::ring:
+        return Op::all_to_all;
+    }
+    return Op::forward;
+  }
+
+  GroupId group_of(MeshPlace place, MeshAxis axis) {
+    place[axis] = 0;
+    const auto [at, added] = groups_.try_emplace({axis, mesh_.rank(place)}, none<GroupId>);
+    if (added) at->second = builder_.group(mesh_.group(place, {axis}));
+    return at->second;
+  }
+
+  /// Each member sends to the next.
+  SplitId ring_sizes(int members, Bytes bytes) {
+    const auto [at, added] = rings_.try_emplace({members, bytes}, none<SplitId>);
+    if (!added) return at->second;
+    std::vector<Bytes> sizes(static_cast<std::size_t>(members) * static_cast<std::size_t>(members));
+    for (int from = 0; from < members; ++from) sizes[static_cast<std::size_t>(from * members + (from + 1) % members)] = bytes;
+    return at->second = builder_.pair_sizes(sizes);
+  }
+
+  /// [step] of the computations among a body's steps; equal ones have one number.
+  const std::vector<SplitId>& numbers_of(const StageBody& body, const Task& task) {
+    const auto [at, added] = numbers_.try_emplace({task.op, task.stage});
+    if (!added) return at->second;
+    Flops total;
+    for (const BodyStep& step : body) total += step.flops;
+    std::map<std::pair<double, Bytes>, SplitId> known;
+    for (const BodyStep& step : body) {
+      at->second.push_back(none<SplitId>);
+      if (!step.is_compute()) continue;
+      const auto [number, fresh] = known.try_emplace({step.flops.value(), step.traffic}, none<SplitId>);
+      if (fresh) {
+        StageWork work = from_.stage(task.stage);
+        const bool weight = !traits(task.op).passes.forward && !traits(task.op).passes.backward_input;
+        work.forward = step.flops;
+        work.recompute = Flops{};
+        work.backward_input = weight ? Flops{} : step.flops;
+        work.backward_weight = weight ? step.flops : Flops{};
+        work.forward_traffic = work.backward_traffic = step.traffic;
+        work.fraction = total.value() > 0 ? step.flops.value() / total.value() : 0;
+        number->second = builder_.step(work);
+      }
+      at->second.back() = number->second;
+    }
+    return at->second;
+  }
+
+  const Schedule& from_;
+  Mesh mesh_;
+  ScheduleBuilder builder_;
+  LaneId lanes_[2] = {};  ///< of tensor and context collectives
+  std::map<std::pair<MeshAxis, Rank>, GroupId> groups_;
+  std::map<std::pair<int, Bytes>, SplitId> rings_;
+  std::map<std::pair<Op, StageId>, std::vector<SplitId>> numbers_;
+  std::vector<TaskId> first_;  ///< [task of the composed schedule] its first step
+  std::vector<TaskId> last_;   ///< and its last
+  std::vector<TaskId> added_;  ///< [step * copies + copy] of the body in hand
+  std::vector<TaskId> after_;
+};
+
+}  // namespace detail
+
+/// Whether a schedule has bodies that are not written out.
+inline bool has_bodies(const Schedule& schedule) {
+  return !schedule.parts().bodies.empty() && schedule.parts().mesh.shared() > 1;
+}
+
+/// A schedule with its stages' bodies written out.
+struct ExpandedSchedule {
+  /// What simulators run. Tasks keep their stage and microbatch; a computation's `split` says which step it is (Schedule::work).
+  Schedule schedule;
+  std::vector<TaskId> first;  ///< [task of the schedule that was expanded] its first step
+  std::vector<TaskId> last;   ///< and its last
+};
+
+/// Writes out the bodies. Complexity: O(steps of all computations). @pre has_bodies(schedule)
+inline ExpandedSchedule expand_bodies(const Schedule& schedule) {
+  detail::BodyExpander expander{schedule};
+  Schedule expanded = expander.build();
+  return {std::move(expanded), expander.take_first(), expander.take_last()};
+}
+
+}  // namespace tawpipe

@@ -1,0 +1,140 @@
+// The bodies of shared stages against closed forms: operations, bytes exchanged, and what a rank keeps.
+#include "tawpipe/model/transformer_body.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "tawpipe/model/workload.hpp"
+
+using namespace tawpipe;
+
+namespace {
+
+constexpr std::int64_t sequence = 512;
+
+Transformer model() {
+  return {.name = "m", .layers = 4, .hidden = 256, .heads = 8, .kv_heads = 4, .intermediate = 512, .vocab = 1000, .tied = false};
+}
+
+std::vector<SharedStage> shared(Recompute recompute, const Sharing& sharing, int stages = 1) {
+  const Workload work{model(), Batch{.sequence = sequence, .microbatch_size = 1, .global_batch = 4}, recompute};
+  const auto parts = work.split(stages);
+  return share_stages(model(), work.batch(), recompute, parts, sharing);
+}
+
+double flops(const StageBody& body) {
+  double sum = 0;
+  for (const BodyStep& step : body) sum += step.flops.value();
+  return sum;
+}
+std::int64_t traffic(const StageBody& body) {
+  std::int64_t sum = 0;
+  for (const BodyStep& step : body) sum += step.traffic.value();
+  return sum;
+}
+
+struct Sum {
+  int count = 0;
+  std::int64_t bytes = 0;
+  bool operator==(const Sum&) const = default;
+};
+Sum collectives(const StageBody& body, BodyStep::Kind kind, bool context) {
+  Sum sum;
+  for (const BodyStep& step : body) {
+    if (step.kind != kind || step.context != context) continue;
+    ++sum.count;
+    sum.bytes += step.bytes.value();
+  }
+  return sum;
+}
+
+}  // namespace
+
+TEST_CASE("a body does what its stage does, divided by the ranks that share it") {
+  for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+    for (const Sharing& sharing : {Sharing{.tensor = 2}, Sharing{.context = 4}, Sharing{.tensor = 2, .context = 2},
+                                   Sharing{.context = 4, .exchange = ContextExchange::ring},
+                                   Sharing{.context = 4, .exchange = ContextExchange::all_to_all}}) {
+      for (const SharedStage& stage : shared(recompute, sharing, 2)) {
+        const StageWork& work = stage.work;
+        CHECK(flops(stage.forward) == doctest::Approx(work.forward.value()));
+        CHECK(flops(stage.backward) == doctest::Approx((work.recompute + work.backward_input + work.backward_weight).value()));
+        CHECK(flops(stage.backward_input) == doctest::Approx((work.recompute + work.backward_input).value()));
+        CHECK(flops(stage.backward_weight) == doctest::Approx(work.backward_weight.value()));
+        CHECK(traffic(stage.forward) == doctest::Approx(static_cast<double>(work.forward_traffic.value())).epsilon(1e-3));
+        CHECK(traffic(stage.backward) == doctest::Approx(static_cast<double>(work.backward_traffic.value())).epsilon(1e-3));
+        CHECK(traffic(stage.backward_weight) == 0);
+        for (const StageBody* body : {&stage.forward, &stage.backward, &stage.backward_input, &stage.backward_weight}) {
+          CHECK(body->front().is_compute());
+          CHECK(body->back().is_compute());
+          for (std::size_t s = 0; s < body->size(); ++s) {
+            for (const std::int32_t earlier : (*body)[s].after) CHECK(earlier < static_cast<std::int32_t>(s));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("sequence parallelism gathers twice and scatters twice a layer forward, and gathers four times backward") {
+  using Kind = BodyStep::Kind;
+  const std::int64_t stream = sequence * 256 * 2;  // [sequence, hidden] in 16 bits
+  const SharedStage whole = shared(Recompute::none, {.tensor = 4})[0];
+  // 4 layers; the embedding's sum and the head's input one more each. The loss sums 12 bytes a token.
+  CHECK(collectives(whole.forward, Kind::all_gather, false) == Sum{9, 9 * stream});
+  CHECK(collectives(whole.forward, Kind::reduce_scatter, false) == Sum{9, 9 * stream});
+  CHECK(collectives(whole.forward, Kind::all_reduce, false) == Sum{1, 12 * sequence});
+  // Of each pair of products the output's gradient and, for the weights' gradient, the input; once each at the head, whose input
+  // is gathered and its gradient scattered, and the gradient of what the embedding gave.
+  CHECK(collectives(whole.backward, Kind::all_gather, false) == Sum{18, 18 * stream});
+  CHECK(collectives(whole.backward, Kind::reduce_scatter, false) == Sum{9, 9 * stream});
+  // What is computed again is gathered and summed again.
+  const SharedStage again = shared(Recompute::full, {.tensor = 4})[0];
+  CHECK(collectives(again.backward, Kind::all_gather, false) == Sum{26, 26 * stream});
+  CHECK(collectives(again.backward, Kind::reduce_scatter, false) == Sum{17, 17 * stream});
+  // Without it: two all-reduces a layer each way.
+  const SharedStage plain = shared(Recompute::none, {.tensor = 4, .sequence_parallel = false})[0];
+  CHECK(collectives(plain.forward, Kind::all_reduce, false) == Sum{10, 9 * stream + 12 * sequence});
+  CHECK(collectives(plain.backward, Kind::all_reduce, false) == Sum{9, 9 * stream});
+  CHECK(collectives(plain.backward, Kind::all_gather, false) == Sum{0, 0});
+}
+
+TEST_CASE("context parallelism moves keys and values in each of its three ways") {
+  using Kind = BodyStep::Kind;
+  const std::int64_t keys = 2 * sequence * 128 * 2;  // keys and values [sequence, 4 heads of 32] in 16 bits
+  const SharedStage gather = shared(Recompute::none, {.context = 4})[0];
+  CHECK(collectives(gather.forward, Kind::all_gather, true) == Sum{4, 4 * keys});
+  CHECK(collectives(gather.backward, Kind::all_gather, true) == Sum{4, 4 * keys});
+  CHECK(collectives(gather.backward, Kind::reduce_scatter, true) == Sum{4, 4 * keys});
+  // A rank's quarter goes three hops forward; backward with its gradient, which goes a fourth, home.
+  const SharedStage ring = shared(Recompute::none, {.context = 4, .exchange = ContextExchange::ring})[0];
+  CHECK(collectives(ring.forward, Kind::ring, true) == Sum{4 * 3, 4 * 3 * keys / 4});
+  CHECK(collectives(ring.backward, Kind::ring, true) == Sum{4 * 4, 4 * (3 * 2 + 1) * keys / 4});
+  // Queries, keys and values of a rank's tokens, and what comes of them: [sequence / 4, 256 + 2 x 128] and [sequence / 4, 256].
+  const SharedStage ulysses = shared(Recompute::none, {.context = 4, .exchange = ContextExchange::all_to_all})[0];
+  const std::int64_t there = sequence / 4 * 512 * 2;
+  const std::int64_t back = sequence / 4 * 256 * 2;
+  CHECK(collectives(ulysses.forward, Kind::all_to_all, true) == Sum{8, 4 * (there + back)});
+  CHECK(collectives(ulysses.backward, Kind::all_to_all, true) == Sum{8, 4 * (there + back)});
+  CHECK_THROWS_WITH_AS(shared(Recompute::none, {.tensor = 2, .context = 4, .exchange = ContextExchange::all_to_all}),
+                       doctest::Contains("4 key-value heads are not divisible by 8"), InputError);
+}
+
+TEST_CASE("without sequence parallelism each rank keeps the residual stream whole") {
+  const std::int64_t stream = sequence * 256 * 2;
+  const StageWork split = shared(Recompute::full, {.tensor = 4}, 4)[1].work;  // one layer, which keeps its input
+  CHECK(split.saved == Bytes{stream / 4});
+  CHECK(split.boundary == Bytes{stream / 4});
+  const StageWork whole = shared(Recompute::full, {.tensor = 4, .sequence_parallel = false}, 4)[1].work;
+  CHECK(whole.saved == Bytes{stream});
+  CHECK(whole.boundary == Bytes{stream});
+}
+
+TEST_CASE("ranks beyond the number of key-value heads hold copies") {
+  using Kind = BodyStep::Kind;
+  // 8 tensor ranks, 4 heads: each has one of 32, not half of it.
+  const SharedStage stage = shared(Recompute::none, {.tensor = 8, .context = 2})[0];
+  CHECK(collectives(stage.forward, Kind::all_gather, true) == Sum{4, 4 * 2 * sequence * 32 * 2});
+}
