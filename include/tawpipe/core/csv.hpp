@@ -1,5 +1,5 @@
 // Comma-separated values: a text line by line, and a table with a line of column names.
-// Not: quoting (no cell of ours needs it), nor what the cells mean (timeline_csv.hpp, pytorch_csv.hpp).
+// Not: cells over several lines, nor what the cells mean (timeline_csv.hpp, pytorch_csv.hpp).
 #pragma once
 
 #include <algorithm>
@@ -16,13 +16,14 @@
 namespace tawpipe::inline v0 {
 
 /// The lines of a text one after the other, with their cells and their place for messages. A byte order mark and carriage
-/// returns, as Windows writes them, are passed over.
+/// returns, as Windows writes them, are passed over. A cell that begins with '"' ends with one, may hold commas, and writes a
+/// quotation mark twice.
 class CsvReader {
  public:
   /// @param source  the file's name, for messages
   CsvReader(std::string_view text, std::string_view source) : rest_{without_byte_order_mark(text)}, source_{source} {}
 
-  /// Goes to the next line; false behind the last.
+  /// Goes to the next line; false behind the last. @throws InputError  for a quoted cell that does not end.
   bool next() {
     if (rest_.empty()) return false;
     const std::size_t end = std::min(rest_.find('\n'), rest_.size());
@@ -30,7 +31,11 @@ class CsvReader {
     if (line_.ends_with('\r')) line_.remove_suffix(1);
     rest_.remove_prefix(std::min(end + 1, rest_.size()));
     ++number_;
-    cells_ = split(line_, ',');
+    if (line_.find('"') == std::string_view::npos) {
+      cells_ = split(line_, ',');
+    } else {
+      split_quoted();
+    }
     return true;
   }
   std::string_view line() const { return line_; }
@@ -51,10 +56,31 @@ class CsvReader {
   static std::string shown(std::string_view cell) { return quote(concat(cell.substr(0, 60), cell.size() > 60 ? "..." : "")); }
 
  private:
+  void split_quoted() {
+    unquoted_.clear();
+    for (std::size_t at = 0; at <= line_.size(); ++at) {
+      std::string& cell = unquoted_.emplace_back();
+      if (at == line_.size() || line_[at] != '"') {
+        const std::size_t end = std::min(line_.find(',', at), line_.size());
+        cell = line_.substr(at, end - at);
+        at = end;
+        continue;
+      }
+      for (++at; at < line_.size() && (line_[at] != '"' || line_.substr(at, 2) == "\"\""); ++at) {
+        if (line_[at] == '"') ++at;
+        cell += line_[at];
+      }
+      if (at == line_.size()) throw fail(unquoted_.size() - 1, "the quoted cell does not end on its line");
+      if (++at < line_.size() && line_[at] != ',') throw fail(unquoted_.size() - 1, "a comma must follow the quoted cell");
+    }
+    cells_.assign(unquoted_.begin(), unquoted_.end());
+  }
+
   std::string_view rest_;
   std::string source_;
   std::string_view line_;
   std::vector<std::string_view> cells_;
+  std::vector<std::string> unquoted_;
   std::size_t number_ = 0;
 };
 
@@ -97,8 +123,11 @@ class CsvTable {
     const std::string& cell = rows_[row][column];
     if (cell.empty()) return 0;
     if (const auto value = to_number<double>(cell)) return *value;
-    throw InputError(one_line(concat(what_, ", line ", lines_[row], ", column ", quote(names_[column]), ": ",
-                                     CsvReader::shown(cell), " is not a number")));
+    throw fail(row, column, concat(CsvReader::shown(cell), " is not a number"));
+  }
+  /// An error of a cell.
+  InputError fail(std::size_t row, std::size_t column, std::string_view why) const {
+    return InputError(one_line(concat(what_, ", line ", lines_[row], ", column ", quote(names_[column]), ": ", why)));
   }
 
  private:

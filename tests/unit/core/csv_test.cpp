@@ -20,6 +20,17 @@ TEST_CASE("columns are found by name, below whatever stands above the line of na
   CHECK(table.number(1, table.column("time (ms)")) == 1000);
 }
 
+TEST_CASE("a quoted cell may hold commas, and a quotation mark as two") {
+  const tawpipe::CsvTable table{"a.csv", "name,note\nx,\"one, two\"\ny,\"a \"\"b\"\"\"\nz,5\" wide\n", "name"};
+  CHECK(table.text(0, 1) == "one, two");
+  CHECK(table.text(1, 1) == "a \"b\"");
+  CHECK(table.text(2, 1) == "5\" wide");
+  CHECK_THROWS_WITH_AS((tawpipe::CsvTable{"a.csv", "name,note\nx,\"open\n", "name"}),
+                       "a.csv, line 2, column 2: the quoted cell does not end on its line", tawpipe::InputError);
+  CHECK_THROWS_WITH_AS((tawpipe::CsvTable{"a.csv", "name,note\n\"x\"y,1\n", "name"}),
+                       "a.csv, line 2, column 1: a comma must follow the quoted cell", tawpipe::InputError);
+}
+
 TEST_CASE("what is wrong is named with file, line and column") {
   CHECK_THROWS_WITH_AS((CsvTable{"a.csv", "x,y\n1,2\n", "batch"}), "a.csv: no line names a column 'batch'", InputError);
   CHECK_THROWS_WITH_AS((CsvTable{"a.csv", "x,y\n1,2\n1\n", "y"}), "a.csv, line 3: 1 cells under 2 columns", InputError);
