@@ -16,6 +16,8 @@ struct DeviceSpec {
   std::string name{};
   Bytes memory{};                     ///< total device memory
   FlopsPerSecond peak{};              ///< dense 16-bit matrix peak (no sparsity)
+  FlopsPerSecond peak_fp8{};          ///< dense 8-bit one; 0: it has none
+  FlopsPerSecond peak_fp4{};          ///< dense 4-bit one; 0: it has none
   BytesPerSecond memory_bandwidth{};  ///< device memory, read plus write
   int sms = 0;                        ///< multiprocessors; 0: not known
 

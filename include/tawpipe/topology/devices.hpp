@@ -18,29 +18,36 @@ struct KnownDevice {
   std::string_view name;
   int memory_gib;
   double teraflops;  ///< dense bf16 (fp16 on V100, P100) with fp32 accumulation; sheets often print twice that, for sparsity
+  double fp8;        ///< dense 8-bit; 0: none
+  double fp4;        ///< dense 4-bit; 0: none
   double gigabytes_per_second;
   int sm;   ///< compute capability, 80 is 8.0
-  int sms;  ///< multiprocessors: NVIDIA's architecture white papers; B200: its 18,944 cores, 128 of them an SM
+  int sms;  ///< multiprocessors: NVIDIA's architecture white papers; B200: its 18,944 cores, 128 of them an SM; its kin as B200
   std::string_view source;
 };
 
 /// Every device that device_named() knows. Memory is the sheet's "GB" read as GiB, as the driver reports it.
 inline std::span<const KnownDevice> known_devices() {
   static constexpr KnownDevice devices[] = {
-      {"A100-80G", 80, 312, 2039, 80, 108, "NVIDIA A100 data sheet, June 2021, A100 80GB SXM"},
-      {"A100-40G", 40, 312, 1555, 80, 108, "NVIDIA A100 data sheet, November 2020, A100 40GB SXM"},
-      {"A800-80G", 80, 312, 2039, 80, 108, "NVIDIA A800 80GB SXM: an A100 with 8 NVLinks (400 GB/s both ways)"},
-      {"H100-80G", 80, 989, 3350, 90, 132, "NVIDIA H100 data sheet, H100 SXM: 1979 TFLOPS with sparsity"},
-      {"H200-141G", 141, 989, 4800, 90, 132, "NVIDIA H200 data sheet, H200 SXM: 1979 TFLOPS with sparsity"},
-      {"GH200-96G", 96, 989, 4000, 90, 132, "NVIDIA GH200 data sheet, 96 GB HBM3"},
-      {"B200-180G", 180, 2250, 8000, 100, 148, "NVIDIA HGX B200 data sheet, one of 8 GPUs: 4500 TFLOPS with sparsity"},
-      {"L40S-48G", 48, 362, 864, 89, 142, "NVIDIA L40S data sheet: 362 TFLOPS dense, 733 with sparsity"},
-      {"RTX4090-24G", 24, 165.2, 1008, 89, 128, "NVIDIA Ada architecture white paper, fp16 with fp32 accumulation"},
-      {"RTX5090-32G", 32, 209.5, 1792, 120, 170, "NVIDIA RTX Blackwell architecture white paper, fp16 with fp32 accumulation"},
-      {"RTX3090-24G", 24, 71, 936, 86, 82, "NVIDIA GA102 architecture white paper, fp16 with fp32 accumulation"},
-      {"V100-32G", 32, 125, 900, 70, 80, "NVIDIA V100 data sheet, V100 SXM2 32GB"},
-      {"T4-16G", 16, 65, 320, 75, 40, "NVIDIA T4 data sheet"},
-      {"P100-16G", 16, 21.2, 732, 60, 56, "NVIDIA P100 data sheet, P100 SXM2 16GB (no matrix units: fp16 vector peak)"},
+      {"A100-80G", 80, 312, 0, 0, 2039, 80, 108, "NVIDIA A100 data sheet, June 2021, A100 80GB SXM"},
+      {"A100-40G", 40, 312, 0, 0, 1555, 80, 108, "NVIDIA A100 data sheet, November 2020, A100 40GB SXM"},
+      {"A800-80G", 80, 312, 0, 0, 2039, 80, 108, "NVIDIA A800 80GB SXM: an A100 with 8 NVLinks (400 GB/s both ways)"},
+      {"H100-80G", 80, 989, 1979, 0, 3350, 90, 132, "NVIDIA H100 data sheet, H100 SXM: 1979 TFLOPS with sparsity, fp8 3958"},
+      {"H100-96G", 96, 989, 1979, 0, 2400, 90, 132, "H100 of 500 W with HBM2e (torchtitan's benchmarks); 5 stacks of 480 GB/s"},
+      {"H200-141G", 141, 989, 1979, 0, 4800, 90, 132, "NVIDIA H200 data sheet, H200 SXM: 1979 TFLOPS with sparsity, fp8 3958"},
+      {"GH200-96G", 96, 989, 1979, 0, 4000, 90, 132, "NVIDIA GH200 data sheet, 96 GB HBM3"},
+      {"B200-180G", 180, 2250, 4500, 9000, 8000, 100, 148,
+       "NVIDIA HGX B200 data sheet, one of 8 GPUs: 4500 TFLOPS with sparsity"},
+      {"GB200-186G", 186, 2500, 5000, 10000, 8000, 100, 148, "NVIDIA GB200 NVL72 data sheet, a 72nd: 360 PFLOPS with sparsity"},
+      {"B300-270G", 270, 2250, 4500, 13500, 8000, 103, 148, "NVIDIA HGX B300 data sheet, one of 8 GPUs: fp4 108 PFLOPS dense"},
+      {"GB300-279G", 279, 2500, 5000, 15000, 8000, 103, 148, "NVIDIA GB300 NVL72 data sheet, a 72nd: fp4 1080 PFLOPS dense"},
+      {"L40S-48G", 48, 362, 733, 0, 864, 89, 142, "NVIDIA L40S data sheet: 362 TFLOPS dense, 733 with sparsity or fp8"},
+      {"RTX4090-24G", 24, 165.2, 330.3, 0, 1008, 89, 128, "NVIDIA Ada architecture white paper, fp32 accumulation"},
+      {"RTX5090-32G", 32, 209.5, 419, 1676, 1792, 120, 170, "NVIDIA RTX Blackwell architecture white paper, fp32 accumulation"},
+      {"RTX3090-24G", 24, 71, 0, 0, 936, 86, 82, "NVIDIA GA102 architecture white paper, fp16 with fp32 accumulation"},
+      {"V100-32G", 32, 125, 0, 0, 900, 70, 80, "NVIDIA V100 data sheet, V100 SXM2 32GB"},
+      {"T4-16G", 16, 65, 0, 0, 320, 75, 40, "NVIDIA T4 data sheet"},
+      {"P100-16G", 16, 21.2, 0, 0, 732, 60, 56, "NVIDIA P100 data sheet, P100 SXM2 16GB (no matrix units: fp16 vector peak)"},
   };
   return devices;
 }
@@ -60,6 +67,8 @@ inline DeviceSpec spec_of(const KnownDevice& device) {
   return {.name = std::string{device.name},
           .memory = Bytes{static_cast<std::int64_t>(device.memory_gib) << 30},
           .peak = FlopsPerSecond{device.teraflops * 1e12},
+          .peak_fp8 = FlopsPerSecond{device.fp8 * 1e12},
+          .peak_fp4 = FlopsPerSecond{device.fp4 * 1e12},
           .memory_bandwidth = BytesPerSecond{device.gigabytes_per_second * 1e9},
           .sms = device.sms};
 }
