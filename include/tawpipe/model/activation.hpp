@@ -20,18 +20,26 @@ struct ActivationBytes {
 
 namespace detail {
 
+/// Tensors of the width I that the MLP's matrices read or write: gate, silu(gate), up, product; without a gate two.
+inline std::int64_t mlp_tensors(const Transformer& model) { return model.gated ? 4 : 2; }
+
 /// Bytes a token that autograd keeps of one layer with fused attention and fused norms, in the order they appear:
 /// layer input H, its rstd (4 bytes), normed H, query Q, key K, value K (rotated), attention output Q, log-sum-exp of each
-/// head (4 bytes), residual sum H, its rstd (4 bytes), normed H, gate I, silu(gate) I, up I, their product I.
-inline std::int64_t layer_token_bytes(const Transformer& model, Recompute recompute) {
+/// head (4 bytes), residual sum H, its rstd (4 bytes), normed H, gate I, silu(gate) I, up I, their product I; without a gate up I
+/// and its activation I. Unfused attention keeps of each head and pair of tokens softmax (2), its dropout's mask (1) and result
+/// (2): 5 heads S bytes a token, which `selective` then drops, and nothing else.
+inline std::int64_t layer_token_bytes(const Transformer& model, std::int64_t sequence, Recompute recompute) {
   const std::int64_t element = size_bytes(model.dtype);
   const std::int64_t hidden = model.hidden;
   const std::int64_t inner = model.intermediate;
+  const std::int64_t linear =
+      element * (4 * hidden + 2 * model.query_width() + 2 * model.key_width() + mlp_tensors(model) * inner);
   switch (recompute) {
     case Recompute::none:
-      return element * (4 * hidden + 2 * model.query_width() + 2 * model.key_width() + 4 * inner) + 8 + 4 * model.heads;
+      return linear + 8 + (model.fused_attention ? 4 * model.heads : (2 * element + 1) * model.heads * sequence);
     case Recompute::selective:  // layer input, query, key, value, residual sum, gate, up
-      return element * (2 * hidden + model.query_width() + 2 * model.key_width() + 2 * inner);
+      if (!model.fused_attention) return linear + 8;
+      return element * (2 * hidden + model.query_width() + 2 * model.key_width() + (model.gated ? 2 : 1) * inner);
     case Recompute::full:  // layer input
       return element * hidden;
   }
@@ -50,10 +58,10 @@ inline std::int64_t layer_token_bytes(const Transformer& model, Recompute recomp
 /// SwiGLU and fused attention, without dropout.
 inline ActivationBytes layer_activations(const Transformer& model, const Batch& batch, Recompute recompute) {
   const std::int64_t element = size_bytes(model.dtype);
-  const std::int64_t kept = detail::layer_token_bytes(model, recompute);
-  const std::int64_t not_kept = detail::layer_token_bytes(model, Recompute::none) - kept;
+  const std::int64_t kept = detail::layer_token_bytes(model, batch.sequence, recompute);
+  const std::int64_t not_kept = detail::layer_token_bytes(model, batch.sequence, Recompute::none) - kept;
   const std::int64_t gradients =
-      model.hidden + std::max(3 * std::int64_t{model.intermediate}, 2 * model.query_width() + 2 * model.key_width());
+      model.hidden + std::max(model.mlp_matrices() * model.intermediate, 2 * model.query_width() + 2 * model.key_width());
   return {.saved = batch.tokens() * kept,
           .forward_workspace = batch.tokens() * (not_kept + element * 2 * model.hidden),
           .backward_workspace = batch.tokens() * (not_kept + element * gradients)};
@@ -77,8 +85,9 @@ inline std::int64_t stash_bytes(const Transformer& model, const Batch& batch, Re
                                 bool embedding, bool head = false) {
   const std::int64_t hidden = model.hidden;
   const std::int64_t inner = model.intermediate;
-  const std::int64_t layer =
-      recompute == Recompute::none ? 0 : 4 * hidden + 2 * model.query_width() + 2 * model.key_width() + 4 * inner;
+  const std::int64_t layer = recompute == Recompute::none ? 0
+                                                          : 4 * hidden + 2 * model.query_width() + 2 * model.key_width() +
+                                                                detail::mlp_tensors(model) * inner;
   const bool fits = layers > 0 && layer_fits_lookup_gradient(model, batch, recompute);
   const std::int64_t logits = head && model.loss_chunk > 0 ? model.vocab : 0;
   return batch.tokens() * size_bytes(model.dtype) * (layers * layer + (embedding && !fits ? hidden : 0) + logits);

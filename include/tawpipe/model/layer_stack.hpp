@@ -35,6 +35,7 @@ struct LayerStack {
   StageWork head = {};                 ///< what the last stage does after its layers, loss included; a tied matrix is not its own
   std::int64_t norm_parameters = 0;    ///< so many of the head's, the first ones, are its norm's; the others its output matrix
   bool lookup_waits_in_layer = false;  ///< `embedding.stash` takes no memory in a stage that has a layer
+  bool edges_count_as_layers = false;  ///< where it is cut into stages, embedding and head each count as a layer
   Bytes keys = {};                     ///< of a layer's keys, as large as its values: what context parallelism passes on
   std::int32_t token_ids = 0;          ///< ids of tokens are below this; 0: any
   double utilization = 0;              ///< fraction of the matrix peak that its products reach; 0: unknown
@@ -110,6 +111,10 @@ struct LayerStack {
   static constexpr std::int64_t max_size = std::numeric_limits<std::int64_t>::max() / max_layers / 8;
 
   static void add(StageWork& work, const StageWork& part, std::int32_t count, Bytes stash) {
+    for (Kernel kernel : part.kernels) {
+      kernel.count *= count;
+      work.kernels.push_back(kernel);
+    }
     work.forward += part.forward * count;
     work.recompute += part.recompute * count;
     work.backward_input += part.backward_input * count;

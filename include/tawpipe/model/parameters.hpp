@@ -57,7 +57,7 @@ class ParameterOrder : public ParameterBlocks {
       add(layer + "attention.wo.weight", {hidden, model_.query_width()});
       add(layer + "feed_forward.w1.weight", {model_.intermediate, hidden});
       add(layer + "feed_forward.w2.weight", {hidden, model_.intermediate});
-      add(layer + "feed_forward.w3.weight", {model_.intermediate, hidden});
+      if (model_.gated) add(layer + "feed_forward.w3.weight", {model_.intermediate, hidden});
       add(layer + "attention_norm.weight", {hidden});
       add(layer + "ffn_norm.weight", {hidden});
     }

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "tawpipe/core/units.hpp"
 #include "tawpipe/model/dtype.hpp"
+#include "tawpipe/model/kernel.hpp"
 
 namespace tawpipe::inline v0 {
 
@@ -39,6 +41,7 @@ struct StageWork {
   Flops backward_weight = {};
   Bytes forward_traffic = {};  ///< device-memory bytes of what is not a matrix product
   Bytes backward_traffic = {};
+  std::vector<Kernel> kernels = {};  ///< what all of that is made of; empty: not known
 };
 
 /// Bytes a parameter takes. Source of the defaults (16-bit training with Adam: 2 + 2 + 12):

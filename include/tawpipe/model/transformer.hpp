@@ -10,13 +10,15 @@
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/model/dtype.hpp"
+#include "tawpipe/model/kernel.hpp"
 
 namespace tawpipe::inline v0 {
 
-/// A decoder of equal layers: RMSNorm, grouped-query attention with rotary embedding, RMSNorm, SwiGLU; no biases.
+/// A decoder of equal layers: RMSNorm, grouped-query attention with rotary embedding, RMSNorm, SwiGLU; no biases. A GPT is one
+/// without the gate; its biases and learned positions are left out.
 ///
 /// Matrices of a layer, with H = hidden, Q = heads x head size, K = kv_heads x head size, I = intermediate:
-/// query [H, Q], key and value [H, K], output [Q, H], gate and up [H, I], down [I, H].
+/// query [H, Q], key and value [H, K], output [Q, H], gate (if gated) and up [H, I], down [I, H].
 /// Source: Touvron et al. 2023, LLaMA, arXiv:2302.13971, section 2.2; Ainslie et al. 2023, GQA, arXiv:2305.13245.
 /// Example: `Transformer{.name = "tiny", .layers = 2, .hidden = 64, .heads = 4, .kv_heads = 4, .intermediate = 256, .vocab =
 /// 500}`
@@ -36,7 +38,11 @@ struct Transformer {
   /// Entries of the vocabulary that the head has logits of at a time; they are computed again in the backward. 0: all at once,
   /// kept.
   int loss_chunk = 0;
-  bool loss_in_float32 = true;  ///< cross entropy, as automatic mixed precision runs it; false: in `dtype`
+  bool loss_in_float32 = true;                     ///< cross entropy, as automatic mixed precision runs it; false: in `dtype`
+  ProductFormat products = ProductFormat::bits16;  ///< of the layers' matrix products; attention and head stay in `dtype`
+  bool edges_count_as_layers = false;              ///< where it is cut into stages, embedding and loss each count as a layer
+  bool gated = true;                               ///< SwiGLU; false: up and down with one function between them, as GPT's GELU
+  bool fused_attention = true;  ///< scores stay on the chip; false: each [heads, S, S] is written, as up to 2022
 
   static constexpr int max_layers = 1 << 12;
   static constexpr int max_hidden = 1 << 17;  ///< also of heads x head size
@@ -50,9 +56,11 @@ struct Transformer {
   /// K: width of all key heads, and of all value heads.
   std::int64_t key_width() const { return kv_heads * head_size(); }
 
-  /// Parameters of one layer's matrices: 2HQ + 2HK + 3HI.
+  /// Matrices of the MLP: gate, up and down, or without a gate two.
+  std::int64_t mlp_matrices() const { return gated ? 3 : 2; }
+  /// Parameters of one layer's matrices: 2HQ + 2HK + 3HI, without a gate 2HI.
   std::int64_t layer_matrix_parameters() const {
-    return std::int64_t{hidden} * (2 * query_width() + 2 * key_width() + 3 * std::int64_t{intermediate});
+    return std::int64_t{hidden} * (2 * query_width() + 2 * key_width() + mlp_matrices() * intermediate);
   }
   /// Parameters of one layer: its matrices and two norms of H.
   std::int64_t layer_parameters() const { return layer_matrix_parameters() + 2 * std::int64_t{hidden}; }

@@ -15,6 +15,7 @@
 #include "tawpipe/model/layer_stack.hpp"
 #include "tawpipe/model/stage_work.hpp"
 #include "tawpipe/model/transformer.hpp"
+#include "tawpipe/model/transformer_kernels.hpp"
 
 namespace tawpipe::inline v0 {
 
@@ -33,15 +34,17 @@ struct TrafficBytes {
 ///   branches   -                                           2 sums into normed (q, k, v), 1 (gate, up)      9H
 ///   rotary     read and write query and key   2(Q + K)     the same                                  2(Q + K)
 ///   SwiGLU     silu 2I, product 3I                  5I     product 2 x 3I, silu 3I                         9I
+///   no gate    read up, write its activation        2I     read both, write a gradient                     3I
 /// The backward adds what is computed again: all of the forward (full), or norms and SwiGLU (selective).
 inline TrafficBytes layer_traffic(const Transformer& model, const Batch& batch, Recompute recompute) {
   const std::int64_t hidden = model.hidden;
   const std::int64_t inner = model.intermediate;
   const std::int64_t rotary = 2 * (model.query_width() + model.key_width());
-  const std::int64_t forward = 10 * hidden + rotary + 5 * inner;
-  std::int64_t backward = 21 * hidden + rotary + 9 * inner;
+  const std::int64_t mlp = (model.gated ? 5 : 2) * inner;
+  const std::int64_t forward = 10 * hidden + rotary + mlp;
+  std::int64_t backward = 21 * hidden + rotary + (model.gated ? 9 : 3) * inner;
   if (recompute == Recompute::full) backward += forward;
-  if (recompute == Recompute::selective) backward += 4 * hidden + 5 * inner;
+  if (recompute == Recompute::selective) backward += 4 * hidden + mlp;
   const std::int64_t scale = batch.tokens() * size_bytes(model.dtype);
   return {.forward = scale * forward, .backward = scale * backward};
 }
@@ -114,6 +117,7 @@ inline StageWork transformer_work(const Transformer& model, const Batch& batch, 
   work.backward_input = Flops{layers * (matrices + 2 * attention) + logits};
   work.backward_weight = Flops{layers * matrices + logits};
 
+  detail::TrafficBytes of_edges;
   work.stash = Bytes{stash_bytes(model, batch, recompute, layers, embedding, head)};
   work.boundary = Bytes{batch.tokens() * model.hidden * size_bytes(model.dtype)};
   if (layers > 0) {
@@ -127,18 +131,24 @@ inline StageWork transformer_work(const Transformer& model, const Batch& batch, 
   }
   if (embedding) {
     const detail::TrafficBytes traffic = detail::embedding_traffic(model, batch);
+    of_edges.forward += traffic.forward;
+    of_edges.backward += traffic.backward;
     work.forward_traffic += Bytes{traffic.forward};
     work.backward_traffic += Bytes{traffic.backward};
   }
   if (head) {
     const ActivationBytes loss = head_activations(model, batch);
     const detail::TrafficBytes traffic = detail::head_traffic(model, batch);
+    of_edges.forward += traffic.forward;
+    of_edges.backward += traffic.backward;
     work.saved += Bytes{loss.saved};
     work.forward_workspace = std::max(work.forward_workspace, Bytes{loss.forward_workspace});
     work.backward_workspace = std::max(work.backward_workspace, Bytes{loss.backward_workspace});
     work.forward_traffic += Bytes{traffic.forward};
     work.backward_traffic += Bytes{traffic.backward};
   }
+  work.kernels = transformer_kernels(model, batch, recompute, layers, embedding, head, static_cast<double>(of_edges.forward),
+                                     static_cast<double>(of_edges.backward));
   return work;
 }
 
@@ -153,6 +163,7 @@ inline LayerStack layer_stack(const Transformer& model, const Batch& batch, Reco
   stack.head.parameters = model.head_parameters();
   stack.norm_parameters = model.hidden;
   stack.lookup_waits_in_layer = layer_fits_lookup_gradient(model, batch, recompute);
+  stack.edges_count_as_layers = model.edges_count_as_layers;
   stack.keys = Bytes{batch.tokens() * model.key_width() * size_bytes(model.dtype)};
   stack.token_ids = model.vocab;
   stack.utilization = model.utilization;
@@ -165,6 +176,10 @@ inline LayerStack layer_stack(const Transformer& model, const Batch& batch, Reco
   if (model.head_dim) stack.sizes.emplace_back("head_dim", *model.head_dim);
   if (model.loss_chunk > 0) stack.sizes.emplace_back("loss_chunk", model.loss_chunk);
   if (!model.loss_in_float32) stack.sizes.emplace_back("loss_in_float32", 0);
+  if (!model.gated) stack.sizes.emplace_back("gated", 0);
+  if (!model.fused_attention) stack.sizes.emplace_back("fused_attention", 0);
+  if (model.edges_count_as_layers) stack.sizes.emplace_back("edges_count_as_layers", 1);
+  if (model.products != ProductFormat::bits16) stack.sizes.emplace_back("products", static_cast<std::int64_t>(model.products));
   return stack;
 }
 
@@ -189,6 +204,10 @@ inline std::optional<Transformer> transformer_of(const LayerStack& stack) {
     if (key == "head_dim") model.head_dim = static_cast<int>(value);
     if (key == "loss_chunk") model.loss_chunk = static_cast<int>(value);
     if (key == "loss_in_float32") model.loss_in_float32 = value != 0;
+    if (key == "gated") model.gated = value != 0;
+    if (key == "fused_attention") model.fused_attention = value != 0;
+    if (key == "edges_count_as_layers") model.edges_count_as_layers = value != 0;
+    if (key == "products" && value >= 0 && value < product_formats) model.products = static_cast<ProductFormat>(value);
   }
   return model.parameters() == stack.parameters() ? std::optional{std::move(model)} : std::nullopt;
 }

@@ -2,6 +2,7 @@
 // Not: which rank runs what (schedule/) nor how long it takes (cost/).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -69,7 +70,8 @@ class Workload {
   /// Parameters of embedding, final norm and head together, a tied matrix counted once. 0 if abstract.
   std::int64_t edge_parameters() const { return model_ ? model_->embedding_parameters() + model_->head_parameters() : 0; }
 
-  /// The model cut into `stages`, as evenly as can be; the first looks up the embedding, the last holds the head.
+  /// The model cut into `stages`, as evenly as can be; the first looks up the embedding, the last holds the head. Each of the two
+  /// counts as a layer where the model says so (Megatron-LM's --account-for-embedding-in-pipeline-split and -loss-).
   /// Stages without a layer occur where there are more stages than layers.
   std::vector<StageWork> split(int stages) const {
     if (stages < 1) throw InputError(concat(stages, " stages are impossible; a model needs at least 1"));
@@ -81,8 +83,8 @@ class Workload {
         parts.push_back(abstract_stage({devices_, stages}, first, last));
         continue;
       }
-      const auto begin = static_cast<std::int32_t>(std::int64_t{s} * model_->layers / stages);
-      const auto end = static_cast<std::int32_t>((std::int64_t{s} + 1) * model_->layers / stages);
+      const std::int32_t begin = cut(s, stages);
+      const std::int32_t end = cut(s + 1, stages);
       parts.push_back(stage(begin, end - begin, first, last));
     }
     return parts;
@@ -113,6 +115,13 @@ class Workload {
 
  private:
   Workload() = default;
+
+  /// The first layer of a stage; of the one behind the last, the number of layers.
+  std::int32_t cut(int stage, int stages) const {
+    const std::int64_t more = model_->edges_count_as_layers ? 2 : 0;
+    const std::int64_t slot = std::int64_t{stage} * (model_->layers + more) / stages;
+    return static_cast<std::int32_t>(std::clamp<std::int64_t>(slot - more / 2, 0, model_->layers));
+  }
 
   static StageWork abstract_stage(Share share, bool embedding, bool head) {
     constexpr std::int64_t unit = 1'000'000;

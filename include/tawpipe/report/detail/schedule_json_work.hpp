@@ -35,8 +35,8 @@ inline Bytes read_bytes(JsonValue value) {
 /// A model by its name (`tawpipe list models`), or by its sizes.
 inline Transformer read_model(JsonValue value) {
   if (value.is_text()) return value.parsed([](const std::string& text) { return models::named(text.substr(0, 60)); });
-  value.only("name", "layers", "hidden", "heads", "kv_heads", "head_dim", "intermediate", "vocab", "tied", "dtype", "utilization",
-             "utilization_source");
+  value.only("name", "layers", "hidden", "heads", "kv_heads", "head_dim", "intermediate", "vocab", "tied", "dtype", "gated",
+             "fused_attention", "edges_count_as_layers", "products", "utilization", "utilization_source");
   Transformer model;
   const auto size = [&](std::string_view key, int& into) { into = value.at(key).whole<int>(1); };
   if (const auto text = value.find("name")) model.name = text->label();
@@ -49,6 +49,10 @@ inline Transformer read_model(JsonValue value) {
   size("intermediate", model.intermediate);
   size("vocab", model.vocab);
   if (const auto tied = value.find("tied")) model.tied = tied->boolean();
+  if (const auto gated = value.find("gated")) model.gated = gated->boolean();
+  if (const auto counts = value.find("edges_count_as_layers")) model.edges_count_as_layers = counts->boolean();
+  if (const auto products = value.find("products")) model.products = products->parsed(parse_product_format);
+  if (const auto fused = value.find("fused_attention")) model.fused_attention = fused->boolean();
   if (const auto dtype = value.find("dtype")) model.dtype = dtype->parsed(parse_dtype);
   if (const auto number = value.find("utilization")) model.utilization = number->positive_or_zero();
   if (const auto text = value.find("utilization_source")) model.utilization_source = text->label();
@@ -95,6 +99,17 @@ inline LayerStack read_layer_stack(JsonValue value) {
   return model;
 }
 
+/// The kernels of a decoder that was written as its parts.
+inline void add_kernels(LayerStack& stack, const Batch& batch, Recompute recompute) {
+  const std::optional<Transformer> decoder = transformer_of(stack);
+  if (!decoder) return;
+  LayerStack made = layer_stack(*decoder, batch, recompute);
+  stack.edges_count_as_layers = made.edges_count_as_layers;
+  stack.embedding.kernels = std::move(made.embedding.kernels);
+  stack.layer.kernels = std::move(made.layer.kernels);
+  stack.head.kernels = std::move(made.head.kernels);
+}
+
 /// {"devices", "microbatches"}, or {"model", "batch", "recompute", "devices", "parameter_bytes"}.
 /// @param ranks  the devices where it does not say
 inline Workload read_workload(JsonValue value, int ranks) {
@@ -125,6 +140,7 @@ inline Workload read_workload(JsonValue value, int ranks) {
   }
   std::optional<Workload> workload;
   try {
+    if (parts) add_kernels(*parts, batch, recompute);
     workload.emplace(parts ? *parts : layer_stack(*decoder, batch, recompute), batch, recompute);
   } catch (const InputError& error) {
     value.fail(error.what());

@@ -1,0 +1,99 @@
+// Kernels: what a device runs for a stage, by shape.
+// Not: which ones a model needs (model/transformer_kernels.hpp) nor how long they take (cost/kernel_cost.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/text.hpp"
+
+namespace tawpipe::inline v0 {
+
+/// The format of a matrix product's operands; results and sums are wider.
+enum class ProductFormat : std::uint8_t {
+  bits16,     ///< bfloat16 or float16
+  bits32,     ///< float32, on matrix units (TF32)
+  fp8,        ///< 8 bits, one scale a tensor
+  fp8_block,  ///< 8 bits, one scale for each 128 numbers or 128 x 128 block
+  mxfp8,      ///< 8 bits, one scale for each 32 numbers
+  nvfp4,      ///< 4 bits, one scale for each 16 numbers
+};
+inline constexpr int product_formats = 6;
+
+/// The name on the command line, "mxfp8".
+constexpr std::string_view name(ProductFormat format) {
+  constexpr std::string_view names[product_formats] = {"16bit", "32bit", "fp8", "fp8-block", "mxfp8", "nvfp4"};
+  return names[static_cast<int>(format)];
+}
+/// A format by name. @throws InputError  naming the nearest and all known names.
+inline ProductFormat parse_product_format(std::string_view text) {
+  std::vector<std::string> known;
+  for (int f = 0; f < product_formats; ++f) {
+    const auto format = static_cast<ProductFormat>(f);
+    if (name(format) == text) return format;
+    known.emplace_back(name(format));
+  }
+  throw InputError(unknown_name("format of products", text, known));
+}
+/// Bytes of a number with its part of the scales.
+constexpr double bytes_of(ProductFormat format) {
+  constexpr double bytes[product_formats] = {2, 4, 1, 1 + 4.0 / 128, 1 + 1.0 / 32, 0.5 + 1.0 / 16};
+  return bytes[static_cast<int>(format)];
+}
+
+/// When a kernel runs.
+enum class KernelPass : std::uint8_t { forward, recompute, backward_input, backward_weight };
+
+/// One kernel of a stage, or several alike.
+struct Kernel {
+  enum class Kind : std::uint8_t {
+    product,             ///< [m, k] x [k, n], `batch` of them
+    attention,           ///< causal, fused: m queries a head and n keys of size k, `batch` heads of all sequences
+    attention_backward,  ///< the same, gradients of all three; computes the scores again
+    traffic,             ///< `bytes` of memory-bound work in `launches` kernels
+  };
+  /// A dimension that a split divides.
+  enum class Dimension : std::uint8_t { none, m, n, k, batch };
+
+  Kind kind = Kind::traffic;
+  KernelPass pass = KernelPass::forward;
+  ProductFormat format = ProductFormat::bits16;
+  Dimension by_tensor = Dimension::none;   ///< what tensor parallelism divides
+  Dimension by_context = Dimension::none;  ///< what context parallelism divides: the tokens
+  std::int32_t count = 1;                  ///< so often a microbatch: the stage's layers
+  std::int32_t launches = 1;
+  std::int64_t m = 0;
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+  std::int64_t batch = 1;
+  double bytes = 0;
+
+  /// One rank's part of it. Traffic is divided by both, as with sequence parallelism.
+  Kernel split(int tensor, int context) const {
+    Kernel part = *this;
+    part.divide(by_tensor, tensor);
+    part.divide(by_context, context);
+    part.bytes = bytes / tensor / context;
+    return part;
+  }
+  /// Operations: a multiply-add counts as two, causal attention at half.
+  double flops() const {
+    const double all =
+        2.0 * static_cast<double>(batch) * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+    if (kind == Kind::traffic) return 0;
+    return kind == Kind::product ? all : kind == Kind::attention ? all : 2.5 * all;
+  }
+
+ private:
+  void divide(Dimension dimension, int parts) {
+    if (dimension == Dimension::none) return;
+    std::int64_t& size = dimension == Dimension::m ? m : dimension == Dimension::n ? n : dimension == Dimension::k ? k : batch;
+    size = std::max<std::int64_t>(1, (size + parts - 1) / parts);
+  }
+};
+
+}  // namespace tawpipe

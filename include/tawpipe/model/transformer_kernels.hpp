@@ -1,0 +1,191 @@
+// The kernels that a run of decoder layers launches for one microbatch.
+// Not: operations, parameters and activations (model/transformer_work.hpp).
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/model/batch.hpp"
+#include "tawpipe/model/kernel.hpp"
+#include "tawpipe/model/transformer.hpp"
+
+namespace tawpipe::inline v0 {
+
+namespace detail {
+
+/// Lists kernels; see transformer_kernels().
+class KernelLister {
+ public:
+  KernelLister(const Transformer& model, const Batch& batch, std::int32_t layers)
+      : model_{model}, batch_{batch}, layers_{layers} {}
+
+  /// A layer's forward, as `pass`: forward, or recompute.
+  void forward(KernelPass pass) {
+    matrices([&](std::int64_t in, std::int64_t out, bool by_output) {
+      product(pass, {tokens(), out, in}, by_output ? Dimension::n : Dimension::k, Dimension::m);
+    });
+    attention(pass);
+    layer_traffic(pass, elementwise());
+    cast(pass, model_.hidden + model_.query_width() + model_.hidden + model_.intermediate);
+  }
+  /// What a layer's attention computes, as `pass`.
+  void attention(KernelPass pass) {
+    if (model_.fused_attention) return core(Kernel::Kind::attention, pass);
+    scores(pass, 13);
+  }
+  /// Norms, residual sums, rotary embedding and the MLP's function, in numbers a token: forward, and what the backward adds to
+  /// it.
+  std::int64_t elementwise() const {
+    return 10 * std::int64_t{model_.hidden} + 2 * (model_.query_width() + model_.key_width()) +
+           model_.mlp_matrices() * model_.intermediate;
+  }
+  void layer_traffic(KernelPass pass, std::int64_t width) {
+    traffic(pass, static_cast<double>(tokens() * width * size_bytes(model_.dtype)), 10);
+  }
+  void backward() {
+    matrices([&](std::int64_t in, std::int64_t out, bool by_output) {
+      product(KernelPass::backward_input, {tokens(), in, out}, by_output ? Dimension::k : Dimension::n, Dimension::m);
+      product(KernelPass::backward_weight, {out, in, tokens()}, by_output ? Dimension::m : Dimension::n, Dimension::k);
+    });
+    if (model_.fused_attention) {
+      core(Kernel::Kind::attention_backward, KernelPass::backward_input);
+    } else {
+      scores(KernelPass::backward_input, 19);
+      scores(KernelPass::backward_input, 0);
+    }
+    cast(KernelPass::backward_input, model_.query_width() + 2 * model_.key_width() + model_.hidden +
+                                         (model_.mlp_matrices() - 1) * model_.intermediate + model_.hidden);
+  }
+  void traffic(KernelPass pass, double bytes, std::int32_t launches) {
+    if (bytes > 0) {
+      kernels.push_back({.kind = Kernel::Kind::traffic, .pass = pass, .count = layers_, .launches = launches, .bytes = bytes});
+    }
+  }
+  /// The product with the vocabulary's matrix, in 16 bits (or the model's) whatever the layers' format; of a loss in chunks
+  /// twice.
+  void head() {
+    const std::int64_t vocab = model_.vocab;
+    const ProductFormat format = model_.dtype == Dtype::f32 ? ProductFormat::bits32 : ProductFormat::bits16;
+    product(KernelPass::forward, {tokens(), vocab, model_.hidden}, Dimension::n, Dimension::m, format);
+    if (model_.loss_chunk > 0)
+      product(KernelPass::recompute, {tokens(), vocab, model_.hidden}, Dimension::n, Dimension::m, format);
+    product(KernelPass::backward_input, {tokens(), model_.hidden, vocab}, Dimension::k, Dimension::m, format);
+    product(KernelPass::backward_weight, {vocab, model_.hidden, tokens()}, Dimension::m, Dimension::k, format);
+  }
+
+  std::vector<Kernel> kernels;
+
+ private:
+  using Dimension = Kernel::Dimension;
+  struct Shape {
+    std::int64_t m, n, k;
+  };
+
+  std::int64_t tokens() const { return batch_.tokens(); }
+  ProductFormat format() const { return model_.dtype == Dtype::f32 ? ProductFormat::bits32 : model_.products; }
+
+  /// Calls with each matrix's input and output width, and whether tensor parallelism cuts the output (else the input).
+  template <class Visit>
+  void matrices(Visit&& visit) const {
+    visit(model_.hidden, model_.query_width() + 2 * model_.key_width(), true);
+    visit(model_.query_width(), model_.hidden, false);
+    visit(model_.hidden, (model_.mlp_matrices() - 1) * model_.intermediate, true);
+    visit(model_.intermediate, model_.hidden, false);
+  }
+  void product(KernelPass pass, Shape shape, Dimension by_tensor, Dimension by_context) {
+    product(pass, shape, by_tensor, by_context, format());
+  }
+  void product(KernelPass pass, Shape shape, Dimension by_tensor, Dimension by_context, ProductFormat format) {
+    kernels.push_back({.kind = Kernel::Kind::product,
+                       .pass = pass,
+                       .format = format,
+                       .by_tensor = by_tensor,
+                       .by_context = by_context,
+                       .count = layers_,
+                       .m = shape.m,
+                       .n = shape.n,
+                       .k = shape.k});
+  }
+  std::int64_t all_heads() const { return batch_.microbatch_size * model_.heads; }
+  void core(Kernel::Kind kind, KernelPass pass) {
+    kernels.push_back({.kind = kind,
+                       .pass = pass,
+                       .by_tensor = Dimension::batch,
+                       .by_context = Dimension::m,
+                       .count = layers_,
+                       .m = batch_.sequence,
+                       .n = batch_.sequence,
+                       .k = model_.head_size(),
+                       .batch = all_heads()});
+  }
+  /// Unfused: scores and their product with the values, of all pairs of tokens, and `bytes` of traffic for each pair.
+  void scores(KernelPass pass, double bytes) {
+    for (const bool values : {false, true}) {
+      kernels.push_back({.kind = Kernel::Kind::product,
+                         .pass = pass,
+                         .by_tensor = Dimension::batch,
+                         .by_context = Dimension::m,
+                         .count = layers_,
+                         .m = batch_.sequence,
+                         .n = values ? model_.head_size() : batch_.sequence,
+                         .k = values ? batch_.sequence : model_.head_size(),
+                         .batch = all_heads()});
+    }
+    const auto pairs =
+        static_cast<double>(all_heads()) * static_cast<double>(batch_.sequence) * static_cast<double>(batch_.sequence);
+    traffic(pass, bytes * pairs, 4);
+  }
+  /// Activations or gradients of `width` numbers a token cast for the products: half of them by the kernel that makes them, all
+  /// written in both layouts.
+  void cast(KernelPass pass, std::int64_t width) {
+    if (format() == ProductFormat::bits16 || format() == ProductFormat::bits32) return;
+    traffic(pass, static_cast<double>(tokens() * width) * (1 + 2 * bytes_of(format())), 2);
+  }
+
+  const Transformer& model_;
+  const Batch& batch_;
+  std::int32_t layers_;
+};
+
+}  // namespace detail
+
+/// The kernels of `layers` layers, with embedding and head if told, for one microbatch on one device that does all of it;
+/// Kernel::split gives a tensor- and context-parallel rank's part.
+///
+/// A layer runs four products (query, key and value together; output; gate and up together; down) and attention. Each product
+/// has one for the gradient of its input and one for that of its weight. Products of a layer run in `model.products`, with the
+/// casts that this takes; attention and the head do not.
+/// Memory-bound kernels are fused as Megatron-LM and torch.compile do: of each the inputs are read and the outputs written once,
+/// in numbers a token two norms 4H, two residual sums 6H, rotary 2(Q + K) and SwiGLU 3I (GELU 2I) in the forward; 6H, 6H, 2(Q +
+/// K) and 5I (3I) in the backward. Unfused attention: batched products of all pairs of tokens and, for each pair and head, 13
+/// bytes of traffic in the forward (scores written, softmax, dropout, read) and 19 in the backward. Source: Korthikanti et al.
+/// 2022, arXiv:2205.05198, section 4 (which matrices are cut how).
+/// @param edge_forward_bytes  memory-bound traffic of embedding and loss, and in the backward
+inline std::vector<Kernel> transformer_kernels(const Transformer& model, const Batch& batch, Recompute recompute,
+                                               std::int32_t layers, bool embedding, bool head, double edge_forward_bytes,
+                                               double edge_backward_bytes) {
+  detail::KernelLister layer{model, batch, layers};
+  if (layers > 0) {
+    layer.forward(KernelPass::forward);
+    if (recompute == Recompute::full) layer.forward(KernelPass::recompute);
+    if (recompute == Recompute::selective) {
+      layer.attention(KernelPass::recompute);
+      if (model.fused_attention)
+        layer.layer_traffic(KernelPass::recompute, 4 * model.hidden + model.mlp_matrices() * model.intermediate);
+    }
+    layer.backward();
+    layer.layer_traffic(KernelPass::backward_input,
+                        layer.elementwise() + 2 * model.hidden + (model.gated ? 2 : 1) * std::int64_t{model.intermediate});
+  }
+  detail::KernelLister edge{model, batch, 1};
+  if (head) edge.head();
+  if (head || embedding) {
+    edge.traffic(KernelPass::forward, edge_forward_bytes, 4);
+    edge.traffic(KernelPass::backward_input, edge_backward_bytes, 4);
+  }
+  layer.kernels.insert(layer.kernels.end(), edge.kernels.begin(), edge.kernels.end());
+  return std::move(layer.kernels);
+}
+
+}  // namespace tawpipe

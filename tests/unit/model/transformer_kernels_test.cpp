@@ -1,0 +1,102 @@
+// Tests of model/transformer_kernels.hpp: which kernels a stage runs, and what tensor and context parallelism leave of them.
+// Not: how long they take (unit/cost/kernel_cost_test.cpp).
+#include "tawpipe/model/transformer_kernels.hpp"
+
+#include <doctest/doctest.h>
+
+#include "tawpipe/model/models.hpp"
+#include "tawpipe/model/transformer_work.hpp"
+
+using doctest::Approx;
+using tawpipe::Kernel;
+using tawpipe::KernelPass;
+
+namespace {
+
+double flops(const tawpipe::StageWork& work, KernelPass pass, int tensor = 1, int context = 1) {
+  double sum = 0;
+  for (const Kernel& kernel : work.kernels) {
+    if (kernel.pass == pass) sum += kernel.count * kernel.split(tensor, context).flops();
+  }
+  return sum;
+}
+
+tawpipe::Transformer gpt() {
+  return {
+      .name = "gpt", .layers = 4, .hidden = 512, .heads = 8, .kv_heads = 8, .intermediate = 2048, .vocab = 1000, .gated = false};
+}
+
+const tawpipe::Batch batch{.sequence = 1024, .microbatch_size = 2, .global_batch = 8};
+
+}  // namespace
+
+TEST_CASE("kernels do the operations of the stage, and in the backward attention's scores once more") {
+  const auto model = tawpipe::models::named("llama-3-8b");
+  const auto work = tawpipe::transformer_work(model, batch, tawpipe::Recompute::none, 0, 3, true, true);
+  CHECK(flops(work, KernelPass::forward) == Approx(work.forward.value()));
+  CHECK(flops(work, KernelPass::backward_weight) == Approx(work.backward_weight.value()));
+  CHECK(flops(work, KernelPass::recompute) == 0);
+  // Of attention, forward b S S Q x 2 / 2 x 2 products; the backward has 2 in the stage and 2.5 in the kernels.
+  const double attention = 2.0 * 3 * 2 * 1024 * 1024 * 4096;
+  CHECK(flops(work, KernelPass::backward_input) == Approx(work.backward_input.value() + 0.5 * attention));
+}
+
+TEST_CASE("recomputation runs the forward again, or the attention") {
+  const auto model = tawpipe::models::named("llama-3-8b");
+  const auto full = tawpipe::transformer_work(model, batch, tawpipe::Recompute::full, 0, 2, false, false);
+  CHECK(flops(full, KernelPass::recompute) == Approx(full.recompute.value()));
+  const auto selective = tawpipe::transformer_work(model, batch, tawpipe::Recompute::selective, 0, 2, false, false);
+  CHECK(flops(selective, KernelPass::recompute) == Approx(selective.recompute.value()));
+}
+
+TEST_CASE("tensor and context parallelism divide every kernel") {
+  const auto model = tawpipe::models::named("llama-3-8b");
+  const auto work = tawpipe::transformer_work(model, batch, tawpipe::Recompute::none, 0, 2, true, true);
+  for (const KernelPass pass : {KernelPass::forward, KernelPass::backward_input, KernelPass::backward_weight}) {
+    CHECK(flops(work, pass, 4) == Approx(flops(work, pass) / 4));
+    CHECK(flops(work, pass, 2, 4) == Approx(flops(work, pass) / 8));
+  }
+}
+
+TEST_CASE("unfused attention multiplies all pairs of tokens and moves the scores") {
+  tawpipe::Transformer model = gpt();
+  const auto fused = tawpipe::transformer_work(model, batch, tawpipe::Recompute::none, 0, 4, false, false);
+  model.fused_attention = false;
+  const auto unfused = tawpipe::transformer_work(model, batch, tawpipe::Recompute::none, 0, 4, false, false);
+  // 4 b S S Q operations in place of half of them.
+  CHECK(flops(unfused, KernelPass::forward) - flops(fused, KernelPass::forward) == Approx(4 * 2.0 * 2 * 1024 * 1024 * 512));
+  double moved = 0;
+  for (const Kernel& kernel : unfused.kernels) {
+    if (kernel.kind == Kernel::Kind::traffic && kernel.pass == KernelPass::forward) moved += kernel.count * kernel.bytes;
+  }
+  for (const Kernel& kernel : fused.kernels) {
+    if (kernel.kind == Kernel::Kind::traffic && kernel.pass == KernelPass::forward) moved -= kernel.count * kernel.bytes;
+  }
+  CHECK(moved == Approx(4 * 13.0 * 2 * 8 * 1024 * 1024));
+}
+
+TEST_CASE("a GPT keeps what Korthikanti et al. count: s b h (34 + 5 a s / h), less two masks of a byte") {
+  tawpipe::Transformer model = gpt();
+  model.fused_attention = false;
+  // 32 bytes of 16 tensors of s b h, two statistics of 4 bytes a token, and 5 a s b s of the scores.
+  const double tokens = 2048;
+  const double linear = tokens * (32.0 * 512 + 8);
+  CHECK(tawpipe::layer_activations(model, batch, tawpipe::Recompute::none).saved == linear + 5.0 * tokens * 8 * 1024);
+  CHECK(tawpipe::layer_activations(model, batch, tawpipe::Recompute::selective).saved == linear);
+  CHECK(tawpipe::layer_activations(model, batch, tawpipe::Recompute::full).saved == tokens * 2 * 512);
+}
+
+TEST_CASE("the layers' format is that of their products; casts cost traffic; the head stays in 16 bits") {
+  tawpipe::Transformer model = tawpipe::models::named("llama-3-8b");
+  model.products = tawpipe::ProductFormat::mxfp8;
+  const auto work = tawpipe::transformer_work(model, batch, tawpipe::Recompute::none, 0, 1, false, true);
+  int narrow = 0, wide = 0;
+  for (const Kernel& kernel : work.kernels) {
+    if (kernel.kind == Kernel::Kind::product) ++(kernel.format == tawpipe::ProductFormat::mxfp8 ? narrow : wide);
+  }
+  CHECK(narrow == 12);
+  CHECK(wide == 3);
+  CHECK(tawpipe::bytes_of(tawpipe::ProductFormat::mxfp8) == Approx(33.0 / 32));
+  CHECK(tawpipe::parse_product_format("nvfp4") == tawpipe::ProductFormat::nvfp4);
+  CHECK_THROWS_WITH_AS(tawpipe::parse_product_format("fp9"), doctest::Contains("did you mean 'fp8'?"), tawpipe::InputError);
+}
