@@ -9,7 +9,13 @@ namespace tawpipe::sim {
 
 namespace {
 
-std::string describe_times(const Cost& cost) {
+std::string describe_times(const Cost& cost, const DeviceSpec& device) {
+  if (const auto* kernels = std::get_if<KernelCost>(&cost)) {
+    const DeviceCurves curves = kernels->curves(device);
+    return fmt::format("kernels by shape as on {}{}: products at most {} of the matrix peak, {} of the memory bandwidth",
+                       curves.generation, kernels->changes.empty() ? "" : ", with figures replaced",
+                       format_percent(curves.products, 0), format_percent(curves.memory, 0));
+  }
   if (const auto* fixed = std::get_if<FixedCost>(&cost)) {
     return fmt::format("fixed times: forward {}, backward input {}, backward weight {}, transfer {}",
                        format_duration(fixed->forward), format_duration(fixed->backward_input),
@@ -24,10 +30,10 @@ std::string describe_times(const Cost& cost) {
 
 }  // namespace
 
-std::string describe(const Cost& cost) {
+std::string describe(const Cost& cost, const DeviceSpec& device) {
   const HeldSms* const held = std::visit([](const auto& model) { return held_sms_of(model); }, cost);
-  if (held == nullptr) return describe_times(cost);
-  return fmt::format("{}; SMs held: {} by a message, {} by a collective, {}", describe_times(cost), held->pair_ctas,
+  if (held == nullptr) return describe_times(cost, device);
+  return fmt::format("{}; SMs held: {} by a message, {} by a collective, {}", describe_times(cost, device), held->pair_ctas,
                      held->collective_ctas, held->speeds.empty() ? "computing with the rest" : "at measured speeds");
 }
 
@@ -54,7 +60,7 @@ std::string describe(const Problem& problem, const Workload* work) {
   } else {
     text += fmt::format("model    none: one stage a device, {} microbatches\n", format_count(problem.microbatches));
   }
-  return text + "cost     " + describe(problem.cost) + "\n";
+  return text + "cost     " + describe(problem.cost, cluster.device(Rank{0})) + "\n";
 }
 
 }  // namespace tawpipe::sim

@@ -43,6 +43,21 @@ Duration parse_time(const std::string& key, const std::string& text) {
   }
 }
 
+/// A figure of the curves and its value. @throws InputError  naming the nearest, or the range
+std::pair<double DeviceCurves::*, double> parse_curve_change(const std::string& key, const std::string& text) {
+  std::vector<std::string> names;
+  for (const CurveField& field : curve_fields()) {
+    names.emplace_back(field.name);
+    if (field.name != key) continue;
+    const auto value = to_number<double>(text);
+    if (value && *value > 0 && *value <= field.most) return {field.member, *value};
+    throw InputError(
+        concat("--cost: ", key, "=", one_line(text), " must be a number above 0 and at most ", field.most, ": ", field.meaning));
+  }
+  throw InputError(concat("--cost: ", unknown_name("parameter of kernels", key, names)));
+}
+
+/// "kernels[:products=0.7,...]",
 /// "roofline[:utilization=0.45,memory-utilization=0.8,overhead=8.4us,all-reduce=ring|tree,collectives=simple|nccl]",
 /// "fixed:forward=…,…" or "measured:FILE".
 /// @param utilization  the model's; 0: unknown
@@ -57,7 +72,14 @@ Cost parse_cost(const std::string& text, double utilization) {
   const ScheduleOptions values =
       colon == std::string::npos || colon + 1 == text.size()
           ? ScheduleOptions{}
-          : parse_options(split(text.substr(colon + 1), ','), kind == "fixed" ? "forward=18522us" : "utilization=0.45");
+          : parse_options(split(text.substr(colon + 1), ','), kind == "fixed"     ? "forward=18522us"
+                                                              : kind == "kernels" ? "products=0.7"
+                                                                                  : "utilization=0.45");
+  if (kind == "kernels") {
+    KernelCost cost;
+    for (const auto& [key, value] : values) cost.changes.push_back(parse_curve_change(key, value));
+    return cost;
+  }
   if (kind == "roofline") {
     RooflineCost cost;
     if (utilization > 0) cost.utilization = utilization;
@@ -116,7 +138,7 @@ Cost parse_cost(const std::string& text, double utilization) {
     }
     return cost;
   }
-  throw InputError(concat("--cost: ", unknown_name("cost model", kind, {"roofline", "fixed", "measured"})));
+  throw InputError(concat("--cost: ", unknown_name("cost model", kind, {"kernels", "roofline", "fixed", "measured"})));
 }
 
 /// Whether the text is the first of two words. @throws InputError  if it is neither.

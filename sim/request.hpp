@@ -44,7 +44,7 @@ struct Request {
   std::string optimizer_states = "sharded";
   std::string gradient_dtype;  ///< "": the model's
   std::string fold;            ///< auto, on or off; "" is off, for commands without the flag
-  std::string cost = "roofline";
+  std::string cost = "kernels";
   std::string hold_sms;  ///< on, off or KEY=VALUE,...; "" is off
   Noise noise;
   std::string stragglers;  ///< PROBABILITYxSLOWDOWN; goes into `noise`
@@ -81,8 +81,8 @@ Prediction predict(const Problem& problem, Schedule schedule);
 /// What the problem is, a line each for cluster, model and cost.
 /// @param work  what is trained where the problem has no model
 std::string describe(const Problem& problem, const Workload* work = nullptr);
-/// The cost model in one line: "roofline: 34 % of matrix peak, …".
-std::string describe(const Cost& cost);
+/// The cost model in one line: "roofline: 34 % of matrix peak, …". @param device  whose curves are meant
+std::string describe(const Cost& cost, const DeviceSpec& device);
 
 int run_list(const std::string& what, const std::string& json);
 int run_simulate(const Request& request);

@@ -16,6 +16,7 @@
 #include "tawpipe/core/units.hpp"
 #include "tawpipe/core/version.hpp"
 #include "tawpipe/cost/fixed.hpp"
+#include "tawpipe/cost/kernel_cost.hpp"
 #include "tawpipe/cost/roofline.hpp"
 #include "tawpipe/model/models.hpp"
 #include "tawpipe/model/workload.hpp"

@@ -166,7 +166,7 @@ def models() -> Table:
 def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, sequence: int = 0, global_batch: int = 0,
             microbatches: int = 0, microbatch: int | str = "auto", options: Options | None = None, overlapped: bool = False,
             tensor_parallel: int = 1, context_parallel: int = 1, data_parallel: int = 1, recompute: str = "full",
-            usable_memory: float = 0, cost: str = "roofline", hold_sms: str = "off") -> Comparison:
+            usable_memory: float = 0, cost: str = "kernels", hold_sms: str = "off") -> Comparison:
     """Several schedules on one problem, best first.
 
     Args:
@@ -177,7 +177,8 @@ def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, s
         options: Options that each schedule gets that has them.
         overlapped: Lets the rivals' communication overlap computation too.
         usable_memory: The part of a device's memory to plan with; 0: 0.85 where the microbatch is chosen, otherwise all.
-        cost: "roofline[:utilization=0.45,...]", "fixed:forward=1ms,..." or "measured:FILE" (docs/quick_start.md).
+        cost: "kernels[:products=0.7,...]", "roofline[:utilization=0.45,...]", "fixed:forward=1ms,..." or
+            "measured:FILE" (docs/quick_start.md).
         hold_sms: "on": communications hold SMs while they wait and move data; or "ctas=8,..." (docs/sweeps.md).
 
     Raises:
@@ -191,7 +192,7 @@ def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, s
 def simulate(schedule: str | Schedule, *, cluster: ClusterLike, model: ModelLike | None = None, sequence: int = 0,
              global_batch: int = 0, microbatches: int = 0, microbatch: int | str = "", options: Options | None = None,
              tensor_parallel: int = 1, context_parallel: int = 1, data_parallel: int = 1, recompute: str = "full",
-             usable_memory: float = 0, cost: str = "roofline", hold_sms: str = "off", fold: str = "off") -> Prediction:
+             usable_memory: float = 0, cost: str = "kernels", hold_sms: str = "off", fold: str = "off") -> Prediction:
     """One schedule, by its name or as a value, on a cluster: its task graph, its timeline and what follows.
 
     Args:

@@ -65,7 +65,8 @@ std::vector<Change> possible_changes(const Problem& problem, const Schedule& sch
       changes.push_back({concat("computation: ", name(static_cast<Op>(op))), static_cast<Op>(op), std::nullopt});
     }
   }
-  if (!std::holds_alternative<RooflineCost>(problem.cost)) return changes;  // other times do not follow from the links' speeds
+  if (!std::holds_alternative<RooflineCost>(problem.cost) && !std::holds_alternative<KernelCost>(problem.cost))
+    return changes;  // other times do not follow from the links' speeds
   std::array<bool, link_classes> kinds{};
   for (const NodeType& kind : problem.cluster.kinds()) {
     for (const Link& link : kind.links) kinds[static_cast<std::size_t>(link.kind)] = true;

@@ -179,7 +179,7 @@ int run_simulate(const Request& given) {
   }
   if (outputs.json) {
     auto json = to_json(summary);
-    json["cost"] = describe(problem.cost);
+    json["cost"] = describe(problem.cost, problem.cluster.device(Rank{0}));
     if (findings_in_file) json["valid"] = *findings_in_file == 0;
     (*outputs.json)(json.dump(2) + "\n");
   }

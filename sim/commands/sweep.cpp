@@ -235,6 +235,7 @@ class Sweep {
       const std::string& name = axes_[a].parameter;
       if (name == "utilization") {
         if (auto* cost = std::get_if<RooflineCost>(&problem.cost)) cost->utilization = point[a];
+        if (auto* cost = std::get_if<KernelCost>(&problem.cost)) cost->changes.emplace_back(&DeviceCurves::products, point[a]);
       } else if (name.starts_with("inter-node") || name.starts_with("intra-node")) {
         const bool network = name.starts_with("inter");
         problem.cluster = with_changed_links(problem.cluster, [&](Link& link) {

@@ -47,7 +47,7 @@ TEST_CASE("a trace of PyTorch's profiler gives times that predict") {
   CHECK(found.out.find("messages between nodes") != std::string::npos);
   CHECK(found.out.find("18 matrix products: 344 TFLOPS") != std::string::npos);
   CHECK(run(calibrate.substr(0, 10) + "--cluster dgx-h100 --kineto " + trace)
-            .out.find("34.7% of the peak (--cost roofline:utilization=0.347)") != std::string::npos);
+            .out.find("34.7% of the peak (--cost kernels:products=0.347)") != std::string::npos);
   const json seconds = json::parse(support::read_file(cost)).at("seconds");
   CHECK(seconds.at("forward").at("layer").get<double>() == doctest::Approx(120e-6));
   CHECK(seconds.at("inter_node").at("byte").get<double>() == doctest::Approx(1e-10).epsilon(1e-3));

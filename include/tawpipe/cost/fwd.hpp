@@ -4,9 +4,11 @@
 
 namespace tawpipe::inline v0 {
 
+struct DeviceCurves;
 struct FixedCost;
 struct HeldSms;
 struct HeldSpeed;
+struct KernelCost;
 struct MeasuredCost;
 struct NcclCost;
 struct Path;

@@ -72,7 +72,8 @@ class Predictor {
       works_.push_back({problem.workload(size), problem.workload(size, problem.mesh.data)});
     }
     if (!mesh_.is_plain()) nodes_ = mesh_.pipeline_nodes(nodes_);
-    if (std::holds_alternative<RooflineCost>(problem.cost)) speeds_ = speeds_of(problem.cluster, mesh_);
+    if (std::holds_alternative<KernelCost>(problem.cost) || std::holds_alternative<RooflineCost>(problem.cost))
+      speeds_ = speeds_of(problem.cluster, mesh_);
     if (problem.model) memory_ = usable_part(smallest_memory(problem.cluster), problem.usable_memory);
   }
 

@@ -14,6 +14,7 @@
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/cost/fixed.hpp"
+#include "tawpipe/cost/kernel_cost.hpp"
 #include "tawpipe/cost/measured.hpp"
 #include "tawpipe/cost/roofline.hpp"
 #include "tawpipe/model/shared_stage.hpp"
@@ -27,7 +28,7 @@
 
 namespace tawpipe::inline v0 {
 
-using Cost = std::variant<RooflineCost, FixedCost, MeasuredCost>;
+using Cost = std::variant<KernelCost, RooflineCost, FixedCost, MeasuredCost>;
 
 /// Whether copies that do the same are simulated once (simulate/folding.hpp).
 enum class Fold {
@@ -51,7 +52,7 @@ struct Problem {
   std::int64_t microbatches = 0;                    ///< in place of the global batch
   std::vector<std::int64_t> microbatch_sizes = {};  ///< to choose from, ascending; empty: candidate_sizes()
   std::vector<ScheduleChoice> schedules = {};       ///< to choose from
-  Cost cost = RooflineCost{};
+  Cost cost = KernelCost{};
   Recompute recompute = Recompute::full;
   Mesh mesh = {};                 ///< tensor, context and data parallelism around the schedule
   bool sequence_parallel = true;  ///< tensor-parallel ranks split norms and residuals by tokens (Sharing)

@@ -50,7 +50,7 @@ TEST_CASE("one schedule and one size give what building, simulating and summariz
   const Schedule schedule =
       build_schedule("1f1b", {.workload = one.workload(2), .nodes = one.cluster.groups_by_node(), .options = {}});
   const Prediction found = predict(one, shipped());
-  CHECK(found.timeline == simulate(schedule, one.cluster, RooflineCost{}));
+  CHECK(found.timeline == simulate(schedule, one.cluster, tawpipe::KernelCost{}));
   CHECK(found.summary.microbatch_size == 2);
   CHECK(predict(one, schedule).timeline == found.timeline);
 }

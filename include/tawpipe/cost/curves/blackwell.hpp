@@ -1,0 +1,35 @@
+// B200, B300, GB200 and GB300, measured on B200.
+// Not: the RTX cards of that name.
+#pragma once
+
+#include "tawpipe/cost/device_curves.hpp"
+
+namespace tawpipe::inline v0::curves {
+
+/// Products and attention: SimuMax's tables on a B200 SXM (configs/system/b200_bf16_ceperm.json, commit e691807a): 0.49 to 0.64
+/// of 2250 TFLOPS forward, mean 0.52 (its large products run at the power limit), 0.47 into float32 gradients; attention of heads
+/// of 128 at 4,096 tokens with 8, 16, 32, 64 and 128 heads 0.155, 0.289, 0.365, 0.436 and 0.49 forward (causal at half), 0.329,
+/// 0.378, 0.398, 0.365 and 0.416 backward. 8 and 4 bits: no public table of shapes; 8 bits as far below 16 as on H100.
+/// Memory: the same file, 0.666 of 8 TB/s.
+inline constexpr DeviceCurves blackwell{
+    .generation = "B200",
+    .multiprocessors = 148,
+    .products = 0.53,
+    .products_fp8 = 0.60,
+    .products_fp4 = 0.48,
+    .weight_gradient = 0.90,
+    .inner_ramp = 128,
+    .attention = 0.81,
+    .attention_backward = 0.63,
+    .attention_head = 64,
+    .attention_fill = 1.6,
+    .attention_backward_fill = 0.3,
+    .memory = 0.666,
+    .kernel_gap = 2e-6,
+    .host_layer = 0.3e-3,
+    .collective_bandwidth = 0.84,
+    .collective_latency = 2.6,
+    .source = "SimuMax b200_bf16_ceperm.json",
+};
+
+}  // namespace tawpipe::curves

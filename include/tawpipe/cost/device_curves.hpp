@@ -1,0 +1,68 @@
+// How much of its data sheet a device reaches, by kind and shape of kernel: the figures of one generation.
+// Not: the generations (cost/curves/), nor the times that follow (cost/kernel_cost.hpp).
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace tawpipe::inline v0 {
+
+/// One generation of devices. Fractions are of the peaks and the bandwidth in DeviceSpec.
+struct DeviceCurves {
+  std::string_view generation;
+  int multiprocessors = 108;
+
+  // Matrix products: tiles of 256 x 128 results in whole waves over the multiprocessors.
+  double products = 0.8;       ///< sustained in full waves with a long inner dimension, 16 bits
+  double products_fp8 = 0.7;   ///< of the 8-bit peak
+  double products_fp4 = 0.6;   ///< of the 4-bit peak
+  double weight_gradient = 1;  ///< times that, where results are added to a float32 gradient
+  double inner_ramp = 96;      ///< inner dimension that a tile's start and end cost
+
+  // Fused attention: 256 rows of a head are a tile.
+  double attention = 0.8;  ///< forward, of the 16-bit peak, for heads and tiles without end
+  double attention_backward = 0.65;
+  double attention_head = 32;   ///< size of a head at half of that
+  double attention_fill = 1.6;  ///< tiles for each multiprocessor at half of that, forward
+  double attention_backward_fill = 0.3;
+
+  double memory = 0.85;      ///< of the bandwidth, by memory-bound kernels
+  double kernel_gap = 2e-6;  ///< s from a kernel's end to the next one's start
+  double host_layer = 0;     ///< s that the host takes to launch a pass of a layer; the device is not faster
+
+  // Collectives inside a node, against NCCL's own table (cost/nccl_table.hpp).
+  double collective_bandwidth = 1;
+  double collective_latency = 1;
+
+  std::string_view source;  ///< of the figures
+  bool operator==(const DeviceCurves&) const = default;
+};
+
+/// A figure of the curves as the command line names it.
+struct CurveField {
+  std::string_view name;
+  double DeviceCurves::*member;
+  double most;  ///< that it may be
+  std::string_view meaning;
+};
+
+inline std::span<const CurveField> curve_fields() {
+  static constexpr CurveField fields[] = {
+      {"products", &DeviceCurves::products, 1, "of the 16-bit peak, sustained by large matrix products"},
+      {"products-fp8", &DeviceCurves::products_fp8, 1, "of the 8-bit peak"},
+      {"products-fp4", &DeviceCurves::products_fp4, 1, "of the 4-bit peak"},
+      {"weight-gradient", &DeviceCurves::weight_gradient, 1, "times that, for gradients of weights"},
+      {"inner-ramp", &DeviceCurves::inner_ramp, 1e6, "inner dimension that a tile's start and end cost"},
+      {"attention", &DeviceCurves::attention, 1, "of the 16-bit peak, fused attention's forward at its best"},
+      {"attention-backward", &DeviceCurves::attention_backward, 1, "of the 16-bit peak, its backward"},
+      {"attention-head", &DeviceCurves::attention_head, 1e6, "size of a head at half of that"},
+      {"memory", &DeviceCurves::memory, 1, "of the memory bandwidth, by memory-bound kernels"},
+      {"collective-bandwidth", &DeviceCurves::collective_bandwidth, 2, "of what NCCL's table expects of one inside a node"},
+      {"collective-latency", &DeviceCurves::collective_latency, 100, "times what NCCL's table expects of it"},
+      {"kernel-gap", &DeviceCurves::kernel_gap, 1, "seconds from a kernel to the next"},
+      {"host-layer", &DeviceCurves::host_layer, 1, "seconds that the host takes to launch a pass of a layer"},
+  };
+  return fields;
+}
+
+}  // namespace tawpipe

@@ -1,0 +1,178 @@
+// Times of kernels by their shapes: a computation takes the sum of its kernels, messages run as NCCL would run them.
+// Not: the shapes (model/transformer_kernels.hpp) nor the figures of a generation (cost/curves/).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/cost/collective_cost.hpp"
+#include "tawpipe/cost/cost_model.hpp"
+#include "tawpipe/cost/curves/ampere.hpp"
+#include "tawpipe/cost/curves/blackwell.hpp"
+#include "tawpipe/cost/curves/hopper.hpp"
+#include "tawpipe/cost/detail/merge_loads.hpp"
+#include "tawpipe/cost/held_sms.hpp"
+#include "tawpipe/cost/nccl_collectives.hpp"
+#include "tawpipe/model/kernel.hpp"
+
+namespace tawpipe::inline v0 {
+
+/// The curves of a compute capability; those of the nearest generation where it has none.
+constexpr const DeviceCurves& curves_of(int sm) {
+  return sm >= 100 && sm < 120 ? curves::blackwell : sm >= 90 && sm < 100 ? curves::hopper : curves::ampere;
+}
+
+/// Seconds of a batch of matrix products: [m, n] results in whole waves of tiles over the multiprocessors, the inner dimension
+/// split where that fills them better, and never faster than memory can feed it.
+inline double product_seconds(const Kernel& kernel, const DeviceCurves& curves, const DeviceSpec& device) {
+  double peak = device.peak.value();
+  double share = curves.products;
+  const bool narrow = kernel.format != ProductFormat::bits16 && kernel.format != ProductFormat::bits32;
+  if (kernel.format == ProductFormat::bits32) peak /= 2;
+  if (kernel.format == ProductFormat::nvfp4 && device.peak_fp4.value() > 0) {
+    peak = device.peak_fp4.value();
+    share = curves.products_fp4;
+  } else if (narrow && device.peak_fp8.value() > 0) {
+    peak = device.peak_fp8.value();
+    share = curves.products_fp8;
+  }
+  if (kernel.pass == KernelPass::backward_weight) share *= curves.weight_gradient;
+  struct Tile {
+    std::int64_t rows, columns;
+    double speed;
+  };
+  constexpr Tile tiles[] = {{256, 128, 1}, {128, 256, 1}, {128, 128, 0.9}, {64, 64, 0.6}};
+  const double rate = peak * share / curves.multiprocessors;
+  double best = 0;
+  for (const Tile& tile : tiles) {
+    const std::int64_t results =
+        kernel.batch * ((kernel.m + tile.rows - 1) / tile.rows) * ((kernel.n + tile.columns - 1) / tile.columns);
+    for (int split = 1; split <= 4; split *= 2) {
+      const auto waves = static_cast<double>((results * split + curves.multiprocessors - 1) / curves.multiprocessors);
+      const double inner = static_cast<double>(kernel.k) / split + curves.inner_ramp;
+      const double time = waves * 2 * static_cast<double>(tile.rows * tile.columns) * inner / (rate * tile.speed);
+      if (best <= 0 || time < best) best = time;
+    }
+  }
+  const double element = bytes_of(kernel.format);
+  const auto operands = static_cast<double>(kernel.m * kernel.k + kernel.k * kernel.n) * element;
+  const double results = static_cast<double>(kernel.m * kernel.n) * (kernel.pass == KernelPass::backward_weight ? 8 : 2);
+  const double moved = static_cast<double>(kernel.batch) * (operands + results);
+  return std::max(best, moved / (device.memory_bandwidth.value() * curves.memory));
+}
+
+/// Seconds of causal fused attention: the peak's share grows with the size of a head and with the tiles of 256 rows there are.
+inline double attention_seconds(const Kernel& kernel, const DeviceCurves& curves, const DeviceSpec& device) {
+  const bool backward = kernel.kind == Kernel::Kind::attention_backward;
+  const double tiles = static_cast<double>(kernel.batch) * static_cast<double>(kernel.m) / 256;
+  const double fill = (backward ? curves.attention_backward_fill : curves.attention_fill) * curves.multiprocessors;
+  const auto head = static_cast<double>(kernel.k);
+  const double share = (backward ? curves.attention_backward : curves.attention) * head / (head + curves.attention_head);
+  return kernel.flops() * (1 + fill / tiles) / (device.peak.value() * share);
+}
+
+/// Times of kernels by generation (curves_of()). A pass of a stage takes the sum of its kernels, gaps between them included,
+/// and no less than the host takes to launch it, embedding and head as a layer each. Messages: as NCCL's table chooses for each
+/// size (nccl_path()); sends take the route's latencies and share its links.
+///
+/// A stage whose kernels are not known takes its operations at the rate of large products and its traffic at memory speed.
+struct KernelCost {
+  std::vector<std::pair<double DeviceCurves::*, double>> changes = {};  ///< in place of the generation's figures
+  Duration overhead{8'400'000};  ///< of starting a send: NCCL 2.28, graph/tuning.cc, ring of Simple
+  HeldSms held_sms{};            ///< that communications hold; off
+
+  /// The generation's, with the changes.
+  DeviceCurves curves(const DeviceSpec& device) const {
+    DeviceCurves found = curves_of(detail::compute_capability(device));
+    for (const auto& [member, value] : changes) found.*member = value;
+    return found;
+  }
+
+  Duration compute_time(const Schedule& schedule, TaskId id, const Cluster& cluster) const {
+    const Task& task = schedule.task(id);
+    const DeviceSpec& device = cluster.device(task.rank);
+    const DeviceCurves known = curves(device);
+    const double memory = device.memory_bandwidth.value() * known.memory;
+    if (task.op == Op::update) return seconds(2 * static_cast<double>(task.bytes.value()) / memory);  // read and written
+    const StageWork& work = schedule.stage(task.stage);
+    const Passes passes = traits(task.op).passes;
+    if (work.kernels.empty()) return by_operations(work, passes, known, device);
+    double sum = 0;
+    for (const Kernel& kernel : work.kernels) {
+      if (runs(kernel.pass, passes)) sum += kernel.count * kernel_seconds(kernel, known, device);
+    }
+    const int launched = work.layers + (work.embedding ? 1 : 0) + (work.head ? 1 : 0);
+    double rounds = passes.forward ? 1 : 0;  // a backward is one, each of its halves half of one
+    if (passes.backward_input) rounds += work.recompute.value() > 0 ? 1.5 : 0.5;
+    if (passes.backward_weight) rounds += 0.5;
+    return seconds(std::max(sum, known.host_layer * rounds * launched));
+  }
+
+  Path path(const Schedule& schedule, const Task& task, const Cluster& cluster) const {
+    if (is_collective(task.op) && !is_all_pairs(task.op)) {
+      const auto members = schedule.group(task.group);
+      Path path = nccl_path(task.op, members, task.rank, static_cast<double>(task.bytes.value()), cluster);
+      if (members.size() < 2 || !cluster.same_node(members.front(), members.back())) return path;
+      const DeviceCurves known = curves(cluster.device(members.front()));
+      path.latency = seconds(to_seconds(path.latency) * known.collective_latency);
+      for (LinkLoad& load : path.loads) load.weight /= known.collective_bandwidth;
+      return path;
+    }
+    const CollectiveShape shape = communication_shape(schedule, task, Algorithm::ring, cluster);
+    Path path;
+    double latency = 0;
+    for (std::size_t e = 0; e < shape.edges.size(); ++e) {
+      const Route route = cluster.route(shape.edges[e].first, shape.edges[e].second);
+      for (const LinkId link : route.links) path.loads.push_back({link, shape.share(e)});
+      latency += to_seconds(route.latency);
+    }
+    path.latency = overhead + shape.latency(latency);
+    path.fraction = shape.fraction;
+    detail::merge_loads(path.loads);
+    return path;
+  }
+
+  bool paths_by_size() const { return true; }
+
+ private:
+  static bool runs(KernelPass pass, const Passes& passes) {
+    switch (pass) {
+      case KernelPass::forward:
+        return passes.forward;
+      case KernelPass::recompute:
+      case KernelPass::backward_input:
+        return passes.backward_input;
+      case KernelPass::backward_weight:
+        return passes.backward_weight;
+    }
+    return false;  // unreachable
+  }
+
+  static double kernel_seconds(const Kernel& kernel, const DeviceCurves& curves, const DeviceSpec& device) {
+    const double gaps = curves.kernel_gap * kernel.launches;
+    if (kernel.kind == Kernel::Kind::product) return gaps + product_seconds(kernel, curves, device);
+    if (kernel.kind != Kernel::Kind::traffic) return gaps + attention_seconds(kernel, curves, device);
+    return gaps + kernel.bytes / (device.memory_bandwidth.value() * curves.memory);
+  }
+
+  static Duration by_operations(const StageWork& work, const Passes& passes, const DeviceCurves& curves,
+                                const DeviceSpec& device) {
+    double flops = 0;
+    double traffic = 0;
+    if (passes.forward) {
+      flops += work.forward.value();
+      traffic += static_cast<double>(work.forward_traffic.value());
+    }
+    if (passes.backward_input) {
+      flops += work.recompute.value() + work.backward_input.value();
+      traffic += static_cast<double>(work.backward_traffic.value());
+    }
+    if (passes.backward_weight) flops += work.backward_weight.value();
+    return seconds(flops / (device.peak.value() * curves.products) + traffic / (device.memory_bandwidth.value() * curves.memory));
+  }
+};
+static_assert(CostModel<KernelCost>);
+
+}  // namespace tawpipe
