@@ -32,11 +32,19 @@ Command add_reproduce_tawpipe(CLI::App& reproduce) {
   return {app, [request] { return run_reproduce_tawpipe(*request); }};
 }
 
+void add_left_out(CLI::App& app, ReproduceRequest& request) {
+  app.add_flag("--leave-out", request.left_out, "Also with each fitted figure left out, as it would be without its fit")
+      ->group("Output");
+}
+
 Command add_reproduce_vtrain(CLI::App& reproduce) {
   const auto request = std::make_shared<ReproduceRequest>();
   CLI::App* app = add_command(reproduce, "vtrain", "Iterations of Megatron-LM on A100, as vTrain published them");
   app->add_option("--data", request->data, "The measurements, as CSV in vTrain's columns")->type_name("FILE|-")->group("Input");
   add_json_flag(*app, request->json, "every row");
+  add_left_out(*app, *request);
+  app->add_flag("--closed-form", request->closed_form, "By a closed form fitted to 30 of the rows, not by the simulator")
+      ->group("Input");
   finish(*app, "Example:\n  tawpipe reproduce vtrain --data single_node.csv");
   return {app, [request] { return run_reproduce_vtrain(*request); }};
 }
@@ -168,10 +176,22 @@ Command add_doctor(CLI::App& parent) {
 std::vector<Command> add_instruments(CLI::App& app) {
   std::vector<Command> commands;
   CLI::App* reproduce = add_command(app, "reproduce", "Predict what others measured, and show the error of every figure");
-  reproduce->require_subcommand(1);
-  finish(*reproduce, "Example:\n  tawpipe reproduce tawpipe");
+  reproduce->require_subcommand(0, 1);
+  const auto truth = std::make_shared<ReproduceRequest>();
+  reproduce->add_option("files", truth->files, "Tables of measured training runs, as CSV (docs/accuracy.md)")
+      ->type_name("FILE")
+      ->group("Input");
+  add_json_flag(*reproduce, truth->json, "every row");
+  add_left_out(*reproduce, *truth);
+  finish(*reproduce, "Examples:\n  tawpipe reproduce mlperf.csv torchtitan.csv --json truth.json\n  tawpipe reproduce tawpipe");
   commands.push_back(add_reproduce_tawpipe(*reproduce));
   commands.push_back(add_reproduce_vtrain(*reproduce));
+  commands.push_back({reproduce, [truth] {
+                        if (truth->files.empty()) {
+                          throw InputError("a command is missing; give tables of measured runs, or tawpipe or vtrain");
+                        }
+                        return run_reproduce_truth(*truth);
+                      }});
   commands.push_back(add_sweep(app));
   commands.push_back(add_sensitivity(app));
   commands.push_back(add_calibrate(app));

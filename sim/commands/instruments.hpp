@@ -13,15 +13,24 @@
 namespace tawpipe::sim {
 
 struct ReproduceRequest {
+  std::vector<std::string> files;              ///< FILE...: tables of measured runs
   std::string data;                            ///< --data FILE|-: the measurements
   std::string json;                            ///< --json FILE|-
+  KernelCost cost;                             ///< --cost kernels:...; of measured runs alone
+  bool closed_form = false;                    ///< --closed-form; of vTrain's rows alone
+  bool left_out = false;                       ///< --leave-out: also with each fitted figure left out
   double usable_memory = usable_memory_share;  ///< --usable-memory FRACTION; of the TawPipe paper alone
 };
 
 /// Every published cell of the TawPipe paper, predicted. @throws InputError  for a file that is none of its cells.
 int run_reproduce_tawpipe(const ReproduceRequest& request);
+/// Tables of measured runs, predicted: how well that holds for each source, and which rows cannot be expressed.
+/// @throws InputError  for a file that is none, naming line and column.
+int run_reproduce_truth(const ReproduceRequest& request);
 /// vTrain's measured iterations, predicted. @throws InputError  for a file without its columns.
 int run_reproduce_vtrain(const ReproduceRequest& request);
+/// The same by the closed form of papers/megatron_iteration.hpp, which has figures of its own. @pre data is given
+int run_reproduce_vtrain_closed_form(const ReproduceRequest& request);
 
 struct SweepRequest {
   Request base;

@@ -1,4 +1,5 @@
-// `tawpipe reproduce vtrain`: measured Megatron-LM iterations beside the closed form.
+// `tawpipe reproduce vtrain --closed-form`: measured Megatron-LM iterations beside the closed form.
+// Not: the simulator on them (reproduce_truth.cpp).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -104,8 +105,7 @@ std::string text(const std::vector<Row>& rows) {
 
 }  // namespace
 
-int run_reproduce_vtrain(const ReproduceRequest& request) {
-  if (request.data.empty()) throw InputError("--data is missing; give vTrain's measurements as CSV (docs/accuracy.md)");
+int run_reproduce_vtrain_closed_form(const ReproduceRequest& request) {
   const std::vector<Row> rows =
       read_rows(CsvTable{request.data, read_text(request.data, "file of measurements"), "iteration time (ms)"});
   std::optional<OutputFile> file;

@@ -103,3 +103,65 @@ TEST_CASE("a file without the paper's columns is refused") {
   support::check_refused(run("reproduce tawpipe --data " + folder / "absent.csv"), {"absent.csv", "cannot be read"});
   support::check_refused(run("reproduce"), {"a command is missing", "tawpipe"});
 }
+
+namespace {
+
+const std::string truth_names =
+    "source,row,hardware,gpus,model,params_b,layers,hidden,heads,kv_heads,ffn,vocab,experts,sequence,global_batch,micro_batch,tp,"
+    "sp,"
+    "cp,pp,vp,zero,precision,recompute,schedule,overlap_flags,step_time_s,tflops_per_gpu,peak_memory_gib,note\n";
+const std::string small_row =
+    "lab,gpt/tp2,A100 80GB,8,gpt,1.3,24,2048,16,16,8192,51200,,2048,32,2,2,1,1,2,1,none,BF16,full,1F1B,,1.1,,20,\"tensor, "
+    "pipeline\"\n";
+
+}  // namespace
+
+TEST_CASE("a table of measured runs: every row predicted or refused with its reason, and the figures of each source") {
+  const support::Folder folder;
+  const std::string file = folder.write(
+      "runs.csv",
+      truth_names + small_row +
+          "lab,gpt/tp4,A100 80GB,8,gpt,1.3,24,2048,16,16,8192,51200,,2048,32,2,4,1,1,2,1,none,BF16,full,1F1B,,1.3,,15,\n"
+          "lab,moe,H100,8,moe,,24,2048,16,16,8192,51200,8,2048,32,2,1,1,1,1,1,FSDP,BF16,none,none,,1,,,\n"
+          "other,llama,H100,8,llama,8.03,32,4096,32,8,14336,128256,,8192,16,1,1,1,1,1,1,FSDP,FP8,full,none,,2,,,\n");
+  const auto result = run("reproduce --leave-out --json - " + file);
+  REQUIRE(result.code == 0);
+  const json answer = json::parse(result.out);
+  REQUIRE(answer.at("sources").size() == 2);
+  const json& lab = answer.at("sources")[0];
+  CHECK(lab.at("source") == "lab");
+  CHECK(lab.at("rows") == 3);
+  CHECK(lab.at("expressible") == 2);
+  CHECK(lab.at("pairs") == 1);
+  CHECK(lab.at("memory_rows") == 2);
+  CHECK(lab.at("false_out_of_memory") == 0);
+  CHECK(std::abs(lab.at("bias").get<double>()) <= lab.at("mean_error").get<double>());
+  CHECK(lab.at("median_error").get<double>() <= lab.at("max_error").get<double>());
+  CHECK(lab.at("rank_correlation").get<double>() <= 1);
+  const json& predictions = lab.at("predictions");
+  CHECK(predictions[0].at("row") == "gpt/tp2");
+  CHECK(predictions[0].at("measured_s") == 1.1);
+  CHECK(predictions[0].at("predicted_s").get<double>() > 0);
+  CHECK(predictions[2].at("why_not").get<std::string>().find("mixture of experts") != std::string::npos);
+  CHECK_FALSE(answer.at("left_out").empty());
+  const auto text = run("reproduce " + file);
+  CHECK(text.out.find("mixture of experts") != std::string::npos);
+}
+
+TEST_CASE("a bad table of measured runs is refused with its line and column") {
+  const support::Folder folder;
+  const auto refused = [&](const std::string& rows, const std::vector<std::string>& words) {
+    support::check_refused(run("reproduce " + folder.write("bad.csv", rows)), words);
+  };
+  refused("a,b\n1,2\n", {"bad.csv", "step_time_s"});
+  refused(truth_names, {"no rows"});
+  std::string row = small_row;
+  refused(truth_names + row.replace(row.find(",8,gpt"), 6, ",x,gpt"), {"line 2", "gpus", "'x' is not a number"});
+  row = small_row;
+  refused(truth_names + row.replace(row.find(",8,gpt"), 6, ",6,gpt"), {"line 2", "gpus", "does not divide the 6 GPUs"});
+  row = small_row;
+  refused(truth_names + row.replace(row.find(",1.1,"), 5, ",-1,"), {"line 2", "step_time_s", "negative"});
+  row = small_row;
+  refused(truth_names + row.replace(row.find("\"tensor"), 7, "\"\"tensor"), {"line 2", "column 30"});
+  refused(truth_names + "lab,x\n", {"line 2", "2 cells under 30 columns"});
+}

@@ -1,0 +1,247 @@
+// `tawpipe reproduce FILE...` and `reproduce vtrain`: published training runs beside their predictions.
+// Not: the mapping of their columns (truth.cpp), nor the figures of a source (truth_scores.hpp).
+#include <fmt/format.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "commands/instruments.hpp"
+#include "commands/output.hpp"
+#include "papers/truth_fit.hpp"
+#include "papers/truth_scores.hpp"
+#include "parallel.hpp"
+#include "tawpipe/report/formatters.hpp"
+#include "tawpipe/report/table.hpp"
+
+namespace tawpipe::sim {
+
+namespace {
+
+constexpr double gib = 1024.0 * 1024 * 1024;
+
+/// @param left_out  a figure that stands as it would without its fit; null: all as they are
+TruthOutcome predict_row(const TruthRow& row, const KernelCost& cost, const FittedFigure* left_out) {
+  TruthOutcome outcome;
+  outcome.row = row;
+  auto problem = truth_problem(row);
+  if (const auto* why = std::get_if<std::string>(&problem)) {
+    outcome.why_not = *why;
+    return outcome;
+  }
+  try {
+    Problem& posed = std::get<Problem>(problem);
+    KernelCost taken = std::get<KernelCost>(posed.cost);
+    taken.changes.insert(taken.changes.end(), cost.changes.begin(), cost.changes.end());
+    if (left_out != nullptr && taken.curves(posed.cluster.device(Rank{0})).generation == left_out->generation) {
+      for (const CurveField& field : curve_fields()) {
+        if (field.name == left_out->field) taken.changes.emplace_back(field.member, left_out->unfitted);
+      }
+    }
+    posed.cost = std::move(taken);
+    const Prediction prediction = predict(posed);
+    outcome.measured_s = measured_seconds(row, posed);
+    outcome.predicted_s = to_seconds(prediction.summary.makespan);
+    for (const PeakMemory& peak : prediction.summary.peak_memory) {
+      outcome.predicted_gib = std::max(outcome.predicted_gib, static_cast<double>(peak.total.value()) / gib);
+    }
+    outcome.device_gib = static_cast<double>(prediction.summary.device_memory.front().value()) / gib;
+  } catch (const Error& error) {
+    outcome.why_not = error.what();
+  }
+  return outcome;
+}
+
+std::vector<TruthOutcome> predict_rows(const std::vector<TruthRow>& rows, const KernelCost& cost,
+                                       const FittedFigure* left_out = nullptr) {
+  std::vector<TruthOutcome> outcomes(rows.size());
+  in_parallel(rows.size(), "predicting", [&](std::size_t i) { outcomes[i] = predict_row(rows[i], cost, left_out); });
+  return outcomes;
+}
+
+/// By source, in the order in which they first appear.
+std::vector<std::pair<std::string, std::vector<const TruthOutcome*>>> by_source(const std::vector<TruthOutcome>& outcomes) {
+  std::vector<std::pair<std::string, std::vector<const TruthOutcome*>>> sources;
+  for (const TruthOutcome& outcome : outcomes) {
+    auto found =
+        std::find_if(sources.begin(), sources.end(), [&](const auto& source) { return source.first == outcome.row.source; });
+    if (found == sources.end()) found = sources.insert(sources.end(), {outcome.row.source, {}});
+    found->second.push_back(&outcome);
+  }
+  return sources;
+}
+
+nlohmann::ordered_json json_of(const TruthOutcome& outcome) {
+  nlohmann::ordered_json json{{"row", outcome.row.row}};
+  if (!outcome.why_not.empty()) {
+    json["why_not"] = outcome.why_not;
+    return json;
+  }
+  json["measured_s"] = outcome.measured_s;
+  json["predicted_s"] = outcome.predicted_s;
+  if (outcome.row.peak_memory_gib > 0) json["measured_memory_gib"] = outcome.row.peak_memory_gib;
+  json["predicted_memory_gib"] = outcome.predicted_gib;
+  json["out_of_memory"] = outcome.predicted_gib > outcome.device_gib;
+  return json;
+}
+
+std::string json_text(const std::vector<TruthOutcome>& outcomes, nlohmann::ordered_json left_out) {
+  nlohmann::ordered_json sources = nlohmann::ordered_json::array();
+  for (const auto& [source, rows] : by_source(outcomes)) {
+    const TruthScore score = truth_score(source, rows);
+    nlohmann::ordered_json json{{"source", source},
+                                {"rows", score.rows},
+                                {"expressible", score.expressible},
+                                {"mean_error", score.mean_error},
+                                {"median_error", score.median_error},
+                                {"max_error", score.max_error},
+                                {"bias", score.bias},
+                                {"rank_correlation", score.rank_correlation},
+                                {"pairs", score.pairs},
+                                {"pairs_right", score.pairs_right},
+                                {"memory_rows", score.memory_rows},
+                                {"memory_mean_error", score.memory_mean_error},
+                                {"false_out_of_memory", score.false_out_of_memory},
+                                {"predictions", nlohmann::ordered_json::array()}};
+    for (const TruthOutcome* outcome : rows) json["predictions"].push_back(json_of(*outcome));
+    sources.push_back(std::move(json));
+  }
+  nlohmann::ordered_json json{{"sources", std::move(sources)}};
+  if (!left_out.empty()) json["left_out"] = std::move(left_out);
+  return json.dump(2) + "\n";
+}
+
+std::string score_text(const std::vector<TruthOutcome>& outcomes) {
+  Table table{{{"source"},
+               {"rows", Align::right},
+               {"expressible", Align::right},
+               {"mean", Align::right},
+               {"median", Align::right},
+               {"largest", Align::right},
+               {"bias", Align::right},
+               {"rank", Align::right},
+               {"pairs right", Align::right},
+               {"memory", Align::right},
+               {"false out of memory", Align::right}}};
+  for (const auto& [source, rows] : by_source(outcomes)) {
+    const TruthScore score = truth_score(source, rows);
+    const bool timed = score.max_error > 0;
+    table.row({source, std::to_string(score.rows), std::to_string(score.expressible),
+               timed ? format_percent(score.mean_error) : "", timed ? format_percent(score.median_error) : "",
+               timed ? format_percent(score.max_error) : "", timed ? fmt::format("{:+.1f}%", 100 * score.bias) : "",
+               timed ? fmt::format("{:.2f}", score.rank_correlation) : "",
+               score.pairs > 0 ? fmt::format("{} of {}", score.pairs_right, score.pairs) : "",
+               score.memory_rows > 0 ? format_percent(score.memory_mean_error) : "", std::to_string(score.false_out_of_memory)});
+  }
+  return "Predicted step times against measured ones, as fractions of the measured\n\n" + table.str(terminal_style());
+}
+
+/// The rows that cannot be expressed, by reason.
+std::string why_not_text(const std::vector<TruthOutcome>& outcomes) {
+  std::map<std::pair<std::string, std::string>, int> reasons;
+  for (const TruthOutcome& outcome : outcomes) {
+    if (!outcome.why_not.empty()) ++reasons[{outcome.row.source, outcome.why_not}];
+  }
+  if (reasons.empty()) return "";
+  Table table{{{"source"}, {"rows", Align::right}, {"why they are not predicted"}}};
+  for (const auto& [reason, count] : reasons) table.row({reason.first, std::to_string(count), reason.second});
+  return "\nNot expressible\n\n" + table.str(terminal_style());
+}
+
+std::string worst_text(const std::vector<TruthOutcome>& outcomes) {
+  std::vector<const TruthOutcome*> worst;
+  for (const TruthOutcome& outcome : outcomes) {
+    if (outcome.is_timed()) worst.push_back(&outcome);
+  }
+  std::stable_sort(worst.begin(), worst.end(),
+                   [](const TruthOutcome* a, const TruthOutcome* b) { return std::abs(a->error()) > std::abs(b->error()); });
+  if (worst.size() > 10) worst.resize(10);
+  Table table{{{"source"}, {"row"}, {"measured", Align::right}, {"predicted", Align::right}, {"error", Align::right}}};
+  for (const TruthOutcome* outcome : worst) {
+    table.row({outcome->row.source, outcome->row.row, fmt::format("{:.3g} s", outcome->measured_s),
+               fmt::format("{:.3g} s", outcome->predicted_s), fmt::format("{:+.1f}%", 100 * outcome->error())});
+  }
+  return "\nThe largest errors\n\n" + table.str(terminal_style());
+}
+
+/// The same with one fitted figure left out, for each.
+struct LeftOut {
+  const FittedFigure* figure;
+  std::vector<TruthOutcome> outcomes;
+};
+
+std::string left_out_text(const std::vector<TruthOutcome>& outcomes, const std::vector<LeftOut>& others) {
+  if (others.empty()) return "";
+  std::vector<TableColumn> columns{{"source"}, {"as it is", Align::right}};
+  for (const LeftOut& other : others) {
+    columns.push_back(
+        {fmt::format("{} {}={}", other.figure->generation, other.figure->field, other.figure->unfitted), Align::right});
+  }
+  Table table{columns};
+  const auto sources = by_source(outcomes);
+  for (std::size_t s = 0; s < sources.size(); ++s) {
+    const TruthScore score = truth_score(sources[s].first, sources[s].second);
+    if (!(score.max_error > 0)) continue;
+    std::vector<std::string> cells{score.source, format_percent(score.mean_error)};
+    for (const LeftOut& other : others) {
+      cells.push_back(format_percent(truth_score(score.source, by_source(other.outcomes)[s].second).mean_error));
+    }
+    table.row(std::move(cells));
+  }
+  return "\nMean error with one fitted figure left out: as public measurements of kernels give it\n\n" +
+         table.str(terminal_style());
+}
+
+nlohmann::ordered_json left_out_json(const std::vector<LeftOut>& others) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const LeftOut& other : others) {
+    nlohmann::ordered_json sources = nlohmann::ordered_json::array();
+    for (const auto& [source, rows] : by_source(other.outcomes)) {
+      const TruthScore score = truth_score(source, rows);
+      sources.push_back({{"source", source}, {"mean_error", score.mean_error}, {"bias", score.bias}});
+    }
+    list.push_back({{"generation", other.figure->generation},
+                    {"figure", other.figure->field},
+                    {"unfitted", other.figure->unfitted},
+                    {"fitted_to", other.figure->rows},
+                    {"sources", std::move(sources)}});
+  }
+  return list;
+}
+
+int report(const std::vector<TruthRow>& rows, const ReproduceRequest& request) {
+  std::optional<OutputFile> file;
+  if (!request.json.empty()) file.emplace(request.json);  // before anything is computed
+  const std::vector<TruthOutcome> outcomes = predict_rows(rows, request.cost);
+  std::vector<LeftOut> others;
+  if (request.left_out) {
+    for (const FittedFigure& figure : fitted_figures()) others.push_back({&figure, predict_rows(rows, request.cost, &figure)});
+  }
+  if (file) {
+    (*file)(json_text(outcomes, left_out_json(others)));
+    file->finish();
+  }
+  if (request.json != "-") {
+    write_output("-", score_text(outcomes) + left_out_text(outcomes, others) + why_not_text(outcomes) + worst_text(outcomes));
+  }
+  return ok;
+}
+
+}  // namespace
+
+int run_reproduce_truth(const ReproduceRequest& request) {
+  std::vector<TruthRow> rows;
+  for (const std::string& file : request.files) {
+    std::vector<TruthRow> more = read_truth_rows(file);
+    std::move(more.begin(), more.end(), std::back_inserter(rows));
+  }
+  return report(rows, request);
+}
+
+int run_reproduce_vtrain(const ReproduceRequest& request) {
+  if (request.data.empty()) throw InputError("--data is missing; give vTrain's measurements as CSV (docs/accuracy.md)");
+  return request.closed_form ? run_reproduce_vtrain_closed_form(request) : report(read_vtrain_rows(request.data), request);
+}
+
+}  // namespace tawpipe::sim

@@ -1,0 +1,324 @@
+// Reads tables of published runs and maps their columns to problems.
+// Not: the predictions (reproduce_truth.cpp).
+#include "truth.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <numeric>
+#include <optional>
+
+#include "output_file.hpp"
+#include "tawpipe/topology/cluster_builder.hpp"
+#include "tawpipe/topology/devices.hpp"
+#include "tawpipe/topology/link_speeds.hpp"
+
+namespace tawpipe::sim {
+
+namespace {
+
+std::string lower(std::string_view text) {
+  std::string out{text};
+  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return out;
+}
+
+bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+
+/// The cells of one row, read by column.
+class Cells {
+ public:
+  Cells(const CsvTable& table, std::size_t row) : table_{table}, row_{row} {}
+
+  const std::string& text(std::string_view column) const { return table_.text(row_, table_.column(column)); }
+  /// A whole number within `least` and `most`; `absent` where the cell is empty.
+  template <class Number>
+  Number count(std::string_view column, Number absent, Number least = 1, Number most = 1'000'000'000) const {
+    const std::size_t at = table_.column(column);
+    if (text(column).empty()) return absent;
+    const double value = table_.number(row_, at);
+    if (!(value >= static_cast<double>(least) && value <= static_cast<double>(most)) || value != std::floor(value)) {
+      throw table_.fail(row_, at, concat(quote(text(column)), " must be a whole number from ", least, " to ", most));
+    }
+    return static_cast<Number>(value);
+  }
+  double measure(std::string_view column) const {
+    const std::size_t at = table_.column(column);
+    const double value = table_.number(row_, at);
+    if (value < 0) throw table_.fail(row_, at, concat(quote(text(column)), " is negative"));
+    return value;
+  }
+  InputError fail(std::string_view column, std::string_view why) const { return table_.fail(row_, table_.column(column), why); }
+
+ private:
+  const CsvTable& table_;
+  std::size_t row_;
+};
+
+void check_degrees(const TruthRow& row, const Cells& cells, std::string_view column) {
+  const std::int64_t product = std::int64_t{row.tp} * row.cp * row.pp;
+  if (row.gpus < 1) throw cells.fail(column, "the row has no number of GPUs");
+  if (row.gpus % product != 0) {
+    throw cells.fail(column, concat("tensor ", row.tp, " x context ", row.cp, " x pipeline ", row.pp, " = ", product,
+                                    " does not divide the ", row.gpus, " GPUs"));
+  }
+}
+
+/// The device that a hardware column means: the first name below that it contains.
+std::optional<DeviceSpec> device_of(const std::string& hardware) {
+  const std::string text = lower(hardware);
+  struct Known {
+    std::string_view part;
+    std::string_view device;
+  };
+  for (const Known known : {Known{"gb300", "GB300-279G"},
+                            {"gb200", "GB200-186G"},
+                            {"b300", "B300-270G"},
+                            {"b200", "B200-180G"},
+                            {"h200", "H200-141G"},
+                            {"h100 96gb", "H100-96G"},
+                            {"h100", "H100-80G"},
+                            {"a100_40", "A100-40G"},
+                            {"a100 40", "A100-40G"},
+                            {"a100", "A100-80G"},
+                            {"a800", "A800-80G"},
+                            {"v100", "V100-32G"}}) {
+    if (has(text, known.part)) return device_named(known.device);
+  }
+  return std::nullopt;
+}
+
+/// Nodes of 8 GPUs with an adapter each; NVL72 is one node of as many as divide the GPUs.
+Cluster cluster_of(const TruthRow& row, const DeviceSpec& device) {
+  const KnownDevice& known = known_device(device.name);
+  const bool rack = device.name.starts_with("GB");
+  int size = std::min(row.gpus, rack ? 72 : 8);
+  while (row.gpus % size != 0) --size;
+  const LinkSpeeds speeds = link_speeds(known.sm);
+  const double nvlinks = known.sm >= 90 ? 18 : known.sm == 80 ? (device.name.starts_with("A800") ? 8 : 12) : 6;
+  return ClusterBuilder{}
+      .name(concat(row.gpus, " x ", device.name))
+      .device(device)
+      .nodes(row.gpus / size)
+      .devices_per_node(size)
+      .adapters_per_node(size)
+      .intra_node({speeds.nvlink * nvlinks, Duration{3'400'000}})
+      .inter_node({speeds.network, Duration{14'000'000}})
+      .build();
+}
+
+/// The decoder: its sizes, and whether it has a gate and a tied output by the number of parameters that the row prints (without
+/// one: a gate unless the MLP is four times as wide, untied).
+std::variant<Transformer, std::string> model_of(const TruthRow& row) {
+  std::vector<std::string> missing;
+  const auto need = [&](int value, const char* name) {
+    if (value < 1) missing.emplace_back(name);
+  };
+  need(row.layers, "layers");
+  need(row.hidden, "hidden");
+  need(row.heads, "heads");
+  need(row.ffn, "ffn");
+  if (row.sequence < 1) missing.emplace_back("sequence");
+  if (row.global_batch < 1) missing.emplace_back("global_batch");
+  if (!missing.empty()) return concat("the row does not say: ", join(missing, ", "));
+  Transformer model{.name = row.model,
+                    .layers = row.layers,
+                    .hidden = row.hidden,
+                    .heads = row.heads,
+                    .kv_heads = row.kv_heads > 0 ? row.kv_heads : row.heads,
+                    .intermediate = row.ffn,
+                    .vocab = row.vocab > 0 ? row.vocab : 51200,
+                    .gated = row.ffn != 4 * row.hidden};
+  if (row.hidden % row.heads != 0) model.head_dim = row.hidden / row.heads;
+  if (row.params_b > 0) {
+    double nearest = INFINITY;
+    Transformer best = model;
+    for (const bool gated : {false, true}) {
+      for (const bool tied : {true, false}) {
+        model.gated = gated;
+        model.tied = tied;
+        const double off = std::abs(static_cast<double>(model.parameters()) / 1e9 - row.params_b);
+        if (off < nearest - 0.002 * row.params_b) {
+          nearest = off;
+          best = model;
+        }
+      }
+    }
+    model = best;
+  }
+  const std::string precision = lower(row.precision);
+  const bool half = has(precision, "fp16") || has(precision, "float16") || has(precision, "16-bit");
+  const bool unsaid = precision.empty() && has(lower(row.hardware), "a100");  // Megatron-LM's defaults
+  model.dtype = unsaid || (half && !has(precision, "bf16") && !has(precision, "bfloat16")) ? Dtype::f16 : Dtype::bf16;
+  model.products = has(precision, "nvfp4") ? ProductFormat::nvfp4
+                   : has(precision, "mx")  ? ProductFormat::mxfp8
+                   : has(precision, "fp8") ? ProductFormat::fp8
+                                           : ProductFormat::bits16;
+  model.fused_attention = model.dtype != Dtype::f16;  // Megatron-LM of 2021 and 2022
+  model.loss_in_float32 = !model.fused_attention;
+  try {
+    model.check();
+  } catch (const InputError& error) {
+    return std::string{error.what()};
+  }
+  return model;
+}
+
+/// The schedule and its options, or why there is none.
+std::variant<ScheduleChoice, std::string> schedule_of(const TruthRow& row) {
+  const std::string schedule = lower(row.schedule);
+  const std::string zero = lower(row.zero);
+  const bool sharded = has(zero, "fsdp");
+  if (row.pp == 1) {
+    if (sharded) return ScheduleChoice{"fsdp", {{"prefetch", "1"}}};
+    return ScheduleChoice{zero == "none" ? "ddp" : "zero1"};
+  }
+  if (sharded) return std::string{"FSDP inside a pipeline cannot be expressed yet"};
+  if (schedule == "zb-1p" || schedule == "zb-2p") return ScheduleChoice{"zb-auto", {{"memory-limit", schedule.substr(3)}}};
+  if (schedule == "zbb" || schedule == "zero-bubble") return ScheduleChoice{"zb-auto", {{"memory-limit", "1p"}}};
+  if (schedule == "v-half") return ScheduleChoice{"v-half"};
+  if (schedule == "1f1b-i") return ScheduleChoice{"interleaved-1f1b", {{"chunks", std::to_string(row.vp)}}};
+  if (row.vp > 1) return ScheduleChoice{"interleaved-1f1b", {{"chunks", std::to_string(row.vp)}}};
+  if (schedule.empty() || has(schedule, "1f1b") || has(schedule, "none")) return ScheduleChoice{"1f1b"};
+  return concat("no schedule is known as ", quote(row.schedule));
+}
+
+}  // namespace
+
+std::vector<TruthRow> read_truth_rows(const std::string& file) {
+  const CsvTable table{one_line(file), read_text(file, "table of measurements"), "step_time_s"};
+  std::vector<TruthRow> rows;
+  for (std::size_t r = 0; r < table.rows(); ++r) {
+    const Cells cells{table, r};
+    TruthRow row;
+    row.source = cells.text("source");
+    row.row = cells.text("row");
+    row.hardware = cells.text("hardware");
+    row.gpus = cells.count("gpus", 0);
+    row.model = cells.text("model");
+    row.params_b = cells.measure("params_b");
+    row.layers = cells.count("layers", 0);
+    row.hidden = cells.count("hidden", 0);
+    row.heads = cells.count("heads", 0);
+    row.kv_heads = cells.count("kv_heads", 0);
+    row.ffn = cells.count("ffn", 0);
+    row.vocab = cells.count("vocab", 0);
+    row.experts = cells.count("experts", 0, 0);
+    row.sequence = cells.count<std::int64_t>("sequence", 0);
+    row.global_batch = cells.count<std::int64_t>("global_batch", 0);
+    row.micro_batch = cells.count<std::int64_t>("micro_batch", 0);
+    row.tp = cells.count("tp", 1);
+    row.sp = cells.text("sp") != "0";
+    row.cp = cells.count("cp", 1);
+    row.pp = cells.count("pp", 1);
+    row.vp = cells.count("vp", 1);
+    row.zero = cells.text("zero");
+    row.precision = cells.text("precision");
+    row.recompute = cells.text("recompute");
+    row.schedule = cells.text("schedule");
+    row.overlap = cells.text("overlap_flags");
+    row.step_time_s = cells.measure("step_time_s");
+    row.tflops_per_gpu = cells.measure("tflops_per_gpu");
+    row.peak_memory_gib = cells.measure("peak_memory_gib");
+    row.has_layout = !(cells.text("tp").empty() && cells.text("cp").empty() && cells.text("pp").empty());
+    check_degrees(row, cells, "gpus");
+    rows.push_back(std::move(row));
+  }
+  if (rows.empty()) throw InputError(concat(one_line(file), ": the table has no rows"));
+  return rows;
+}
+
+std::vector<TruthRow> read_vtrain_rows(const std::string& file) {
+  const CsvTable table{one_line(file), read_text(file, "file of measurements"), "iteration time (ms)"};
+  std::vector<TruthRow> rows;
+  for (std::size_t r = 0; r < table.rows(); ++r) {
+    const Cells cells{table, r};
+    TruthRow row;
+    row.gpus = cells.count("# GPUs", 0);
+    row.source = row.gpus > 8 ? "vtrain, several nodes" : "vtrain, one node";
+    row.row = concat(row.source, "#", r + 1);
+    row.hardware = "A100-80G";
+    row.model = "gpt";
+    row.layers = cells.count("# layers", 0);
+    row.hidden = cells.count("hidden size", 0);
+    row.heads = cells.count("attention heads", 0);
+    row.ffn = 4 * row.hidden;
+    row.sequence = cells.count<std::int64_t>("sequence length", 0);
+    row.global_batch = cells.count<std::int64_t>("global batch", 0);
+    row.micro_batch = cells.count<std::int64_t>("micro batch", 0);
+    row.tp = cells.count("tensor parallelism", 1);
+    row.sp = false;
+    row.pp = cells.count("pipeline parallelism", 1);
+    row.zero = "none";
+    row.precision = "FP16";
+    row.recompute = "full";
+    row.schedule = "1F1B";
+    row.step_time_s = cells.measure("iteration time (ms)") / 1e3;
+    check_degrees(row, cells, "# GPUs");
+    if (cells.count("data parallelism", row.dp()) != row.dp()) {
+      throw cells.fail("data parallelism", concat("tensor ", row.tp, " x pipeline ", row.pp, " leaves ", row.dp(), " of the ",
+                                                  row.gpus, " GPUs to data parallelism"));
+    }
+    if (row.step_time_s <= 0) throw cells.fail("iteration time (ms)", "the row has no iteration time");
+    rows.push_back(std::move(row));
+  }
+  if (rows.empty()) throw InputError(concat(one_line(file), ": the file of measurements has no rows"));
+  return rows;
+}
+
+std::variant<Problem, std::string> truth_problem(const TruthRow& row) {
+  if (row.experts > 0) return std::string{"a mixture of experts is not modelled"};
+  if (row.hardware.empty()) return std::string{"the row names no hardware"};
+  if (!row.has_layout) return std::string{"the row does not say its layout"};
+  const std::optional<DeviceSpec> device = device_of(row.hardware);
+  if (!device) return concat("no device is known as ", quote(row.hardware));
+  auto model = model_of(row);
+  if (auto* why = std::get_if<std::string>(&model)) return std::move(*why);
+  auto schedule = schedule_of(row);
+  if (auto* why = std::get_if<std::string>(&schedule)) return std::move(*why);
+  if (has(row.overlap, "cpu_offload") && !has(row.overlap, "cpu_offload=0")) {
+    return std::string{"activations offloaded to the host cannot be expressed"};
+  }
+  KernelCost cost;
+  if (has(lower(row.zero), "fsdp") &&
+      curves_of(known_device(device->name).sm).generation == "H100") {  // PyTorch: FlashAttention-2
+    cost.changes = {{&DeviceCurves::attention, 0.42}, {&DeviceCurves::attention_backward, 0.38}};
+  }
+  const std::string recompute = lower(row.recompute);
+  if (has(recompute, "modules ") && recompute != "modules ") {
+    return concat("recomputation of single modules cannot be expressed: ", row.recompute);
+  }
+  const std::int64_t size = std::max<std::int64_t>(1, row.micro_batch);
+  if (row.global_batch % (row.dp() * size) != 0) {
+    return concat(row.global_batch, " sequences are no whole number of microbatches of ", size, " on ", row.dp(), " replicas");
+  }
+  Problem problem{.cluster = cluster_of(row, *device), .model = std::get<Transformer>(std::move(model)), .cost = std::move(cost)};
+  problem.sequence = row.sequence;
+  problem.global_batch = row.global_batch;
+  problem.microbatch_sizes = {size};
+  problem.schedules = {std::get<ScheduleChoice>(std::move(schedule))};
+  problem.recompute = recompute.starts_with("full")        ? Recompute::full
+                      : recompute.starts_with("selective") ? Recompute::selective
+                                                           : Recompute::none;
+  problem.layout = {.tensor = row.tp,
+                    .context = row.cp,
+                    .data = row.pp > 1 ? row.dp() : 1,  // without a pipeline the schedule itself is data parallel
+                    .order = has(row.overlap, "tp_pp_dp_mapping=1") ? "tcsd" : "tcds"};
+  problem.parameter_bytes = trained_bytes(problem.model->dtype);
+  if (lower(row.zero) != "none") {  // a distributed optimizer: each rank's part, rounded up; zero1 divides by the replicas itself
+    const std::int64_t sharers = std::int64_t{row.pp > 1 ? row.dp() : 1} * row.cp;
+    problem.parameter_bytes.optimizer = (problem.parameter_bytes.optimizer + sharers - 1) / sharers;
+  }
+  if (row.layers % (row.pp * row.vp) != 0 && (row.layers + 2) % (row.pp * row.vp) == 0)
+    problem.model->edges_count_as_layers = true;
+  problem.usable_memory = 1;
+  return problem;
+}
+
+double measured_seconds(const TruthRow& row, const Problem& problem) {
+  if (row.step_time_s > 0 || row.tflops_per_gpu <= 0) return row.step_time_s;
+  const Workload work{*problem.model, Batch{problem.sequence, 1, problem.global_batch}};
+  return work.model_flops().value() / (row.tflops_per_gpu * 1e12) / row.gpus;
+}
+
+}  // namespace tawpipe::sim

@@ -1,0 +1,66 @@
+// Published training runs, one a row: what was run, what was measured, and the problem that it poses.
+// Not: how well the predictions hold (truth_scores.hpp).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "tawpipe/core/csv.hpp"
+#include "tawpipe/search/problem.hpp"
+
+namespace tawpipe::sim {
+
+/// One row. A size of 0 and an empty text are what the source does not say.
+struct TruthRow {
+  std::string source;
+  std::string row;  ///< id, "configuration#run"
+  std::string hardware;
+  int gpus = 0;
+  std::string model;
+  double params_b = 0;  ///< 10^9 parameters
+  int layers = 0;
+  int hidden = 0;
+  int heads = 0;
+  int kv_heads = 0;
+  int ffn = 0;
+  int vocab = 0;
+  int experts = 0;
+  std::int64_t sequence = 0;
+  std::int64_t global_batch = 0;
+  std::int64_t micro_batch = 0;
+  bool has_layout = true;  ///< one of tp, cp and pp is said
+  int tp = 1;
+  bool sp = true;
+  int cp = 1;
+  int pp = 1;
+  int vp = 1;
+  std::string zero;
+  std::string precision;
+  std::string recompute;
+  std::string schedule;
+  std::string overlap;
+  double step_time_s = 0;
+  double tflops_per_gpu = 0;
+  double peak_memory_gib = 0;
+
+  /// Replicas: what the other degrees leave of the GPUs.
+  int dp() const { return gpus / (tp * cp * pp); }
+};
+
+/// The rows of a table with the columns of docs/accuracy.md; others are left alone.
+/// @throws InputError  naming line and column of a missing column, or of a cell that is no number or impossible.
+std::vector<TruthRow> read_truth_rows(const std::string& file);
+/// vTrain's measurements, in its own columns. @throws InputError  as above.
+std::vector<TruthRow> read_vtrain_rows(const std::string& file);
+
+/// The problem that a row poses, or why the library cannot express it. All sources by one mapping, which docs/accuracy.md lists;
+/// it looks at nothing that was measured.
+std::variant<Problem, std::string> truth_problem(const TruthRow& row);
+
+/// What a row measured: its step time, or the model's FLOPs over its printed FLOP/s; 0 where it has neither.
+double measured_seconds(const TruthRow& row, const Problem& problem);
+
+}  // namespace tawpipe::sim

@@ -1,0 +1,34 @@
+// The figures that were fitted to published runs, each with the rows it was fitted to and what it would be without.
+// Not: the figures that were measured on kernels (cost/curves/).
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace tawpipe::sim {
+
+/// A figure of one generation's curves.
+struct FittedFigure {
+  std::string_view generation;
+  std::string_view field;  ///< of curve_fields()
+  double unfitted;         ///< what the public measurements of kernels alone would give
+  std::string_view rows;   ///< that it was fitted to
+  std::string_view why;    ///< the unfitted value is what it is
+};
+
+inline std::span<const FittedFigure> fitted_figures() {
+  static constexpr FittedFigure figures[] = {
+      {"B200", "products-fp8", 0.47, "mlperf: Llama 3.1 8B, 8 B200, FP8, University-of-Florida/hpg.dgxb200x8.n1",
+       "as far below 16 bits as on H100 (70.9 to 80.3 %)"},
+      {"B200", "products-fp4", 0.38, "mlperf: Llama 3.1 8B, 16 B200, NVFP4, Nebius/nebius_b200_n2",
+       "as far below 8 bits as those are below 16"},
+      {"A100", "products", 0.81, "korthikanti_table5: Megatron 22B, its two rows",
+       "a PCIe card's 0.755 times what an SXM card reaches beyond it by itself, 1.072"},
+      {"A100", "host-layer", 1e-6,
+       "vTrain: 30 of 807 rows, every 37th of one node and every 6th of several, as 2.85 ms for the three passes of a layer",
+       "no public figure of a launch by PyTorch of 2022"},
+  };
+  return figures;
+}
+
+}  // namespace tawpipe::sim

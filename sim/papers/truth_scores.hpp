@@ -1,0 +1,123 @@
+// How well predictions of one source's rows hold.
+// Not: the predictions (reproduce_truth.cpp).
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "truth.hpp"
+
+namespace tawpipe::sim {
+
+/// A row beside its prediction.
+struct TruthOutcome {
+  TruthRow row;
+  std::string why_not;  ///< not expressible; then the rest is empty
+  double measured_s = 0;
+  double predicted_s = 0;
+  double predicted_gib = 0;  ///< the largest peak of a device
+  double device_gib = 0;
+
+  bool is_timed() const { return why_not.empty() && measured_s > 0; }
+  /// Fraction by which the prediction is too long.
+  double error() const { return predicted_s / measured_s - 1; }
+  double memory_error() const { return predicted_gib / row.peak_memory_gib - 1; }
+};
+
+/// The figures of one source. Errors are fractions; without rows they are 0.
+struct TruthScore {
+  std::string source;
+  int rows = 0;
+  int expressible = 0;
+  double mean_error = 0;
+  double median_error = 0;
+  double max_error = 0;
+  double bias = 0;              ///< mean of the signed errors
+  double rank_correlation = 0;  ///< Spearman's, of step times
+  int pairs = 0;                ///< of layouts of one setting, measured at different times
+  int pairs_right = 0;
+  double memory_mean_error = 0;
+  int memory_rows = 0;
+  int false_out_of_memory = 0;  ///< ran, but would not fit by the prediction
+};
+
+namespace detail {
+
+/// [place] rank of each value from 1, equal ones their mean rank
+inline std::vector<double> ranks_of(const std::vector<double>& values) {
+  std::vector<std::size_t> order(values.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return values[a] < values[b]; });
+  std::vector<double> ranks(values.size());
+  for (std::size_t begin = 0, end = 0; begin < order.size(); begin = end) {
+    while (end < order.size() && values[order[end]] == values[order[begin]]) ++end;
+    for (std::size_t i = begin; i < end; ++i) ranks[order[i]] = static_cast<double>(begin + end + 1) / 2;
+  }
+  return ranks;
+}
+
+inline double correlation(const std::vector<double>& a, const std::vector<double>& b) {
+  const auto n = static_cast<double>(a.size());
+  const double mean_a = std::accumulate(a.begin(), a.end(), 0.0) / n;
+  const double mean_b = std::accumulate(b.begin(), b.end(), 0.0) / n;
+  double both = 0, of_a = 0, of_b = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    both += (a[i] - mean_a) * (b[i] - mean_b);
+    of_a += (a[i] - mean_a) * (a[i] - mean_a);
+    of_b += (b[i] - mean_b) * (b[i] - mean_b);
+  }
+  return of_a > 0 && of_b > 0 ? both / std::sqrt(of_a * of_b) : 0;
+}
+
+/// Whether two rows are one job run in two ways: all but the layout, the schedule and the recomputation is the same.
+inline bool same_job(const TruthRow& a, const TruthRow& b) {
+  return a.model == b.model && a.layers == b.layers && a.hidden == b.hidden && a.hardware == b.hardware && a.gpus == b.gpus &&
+         a.global_batch == b.global_batch && a.sequence == b.sequence && a.precision == b.precision;
+}
+
+}  // namespace detail
+
+inline TruthScore truth_score(const std::string& source, const std::vector<const TruthOutcome*>& outcomes) {
+  TruthScore score{.source = source, .rows = static_cast<int>(outcomes.size())};
+  std::vector<double> errors, measured, predicted;
+  for (const TruthOutcome* outcome : outcomes) {
+    if (!outcome->why_not.empty()) continue;
+    ++score.expressible;
+    if (outcome->row.peak_memory_gib > 0) {
+      ++score.memory_rows;
+      score.memory_mean_error += std::abs(outcome->memory_error());
+    }
+    if (!outcome->is_timed()) continue;
+    if (outcome->predicted_gib > outcome->device_gib) ++score.false_out_of_memory;
+    errors.push_back(std::abs(outcome->error()));
+    score.bias += outcome->error();
+    measured.push_back(outcome->measured_s);
+    predicted.push_back(outcome->predicted_s);
+  }
+  if (score.memory_rows > 0) score.memory_mean_error /= score.memory_rows;
+  if (errors.empty()) return score;
+  const auto count = static_cast<double>(errors.size());
+  score.bias /= count;
+  score.mean_error = std::accumulate(errors.begin(), errors.end(), 0.0) / count;
+  score.rank_correlation = detail::correlation(detail::ranks_of(measured), detail::ranks_of(predicted));
+  std::sort(errors.begin(), errors.end());
+  score.max_error = errors.back();
+  score.median_error = (errors[errors.size() / 2] + errors[(errors.size() - 1) / 2]) / 2;
+  for (std::size_t a = 0; a < outcomes.size(); ++a) {
+    for (std::size_t b = 0; b < a; ++b) {
+      const TruthOutcome& one = *outcomes[a];
+      const TruthOutcome& other = *outcomes[b];
+      if (!one.is_timed() || !other.is_timed() || one.measured_s == other.measured_s) continue;
+      if (!detail::same_job(one.row, other.row)) continue;
+      ++score.pairs;
+      if ((one.measured_s < other.measured_s) == (one.predicted_s < other.predicted_s)) ++score.pairs_right;
+    }
+  }
+  return score;
+}
+
+}  // namespace tawpipe::sim
