@@ -98,7 +98,7 @@ TEST_CASE("collectives can be charged as NCCL's tuner would run them") {
   // Two-level FSDP on nodes of 8 adapters: a flat ring of Simple goes by one of them, NCCL's channels by all.
   const std::string ask =
       "simulate --schedule fsdp --cluster dgx-h100*2 --model llama-12x512 --sequence 512 --global-batch 32 --json -";
-  const json simple = parsed(run(ask));
+  const json simple = parsed(run(ask + " --cost roofline"));
   CHECK(simple == parsed(run(ask + " --cost roofline:collectives=simple")));
   CHECK(parsed(run(ask + " --cost roofline:collectives=nccl")).at("makespan_s").get<double>() <
         simple.at("makespan_s").get<double>());
