@@ -300,15 +300,12 @@ std::variant<Problem, std::string> truth_problem(const TruthRow& row) {
   problem.recompute = recompute.starts_with("full")        ? Recompute::full
                       : recompute.starts_with("selective") ? Recompute::selective
                                                            : Recompute::none;
-  problem.layout = {.tensor = row.tp,
-                    .context = row.cp,
-                    .data = row.pp > 1 ? row.dp() : 1,  // without a pipeline the schedule itself is data parallel
-                    .order = has(row.overlap, "tp_pp_dp_mapping=1") ? "tcsd" : "tcds"};
+  problem.mesh = {.tensor = row.tp,
+                  .context = row.cp,
+                  .data = row.pp > 1 ? row.dp() : 1,  // without a pipeline the schedule itself is data parallel
+                  .order = parse_mesh_order(has(row.overlap, "tp_pp_dp_mapping=1") ? "tcsd" : "tcds")};
   problem.parameter_bytes = trained_bytes(problem.model->dtype);
-  if (lower(row.zero) != "none") {  // a distributed optimizer: each rank's part, rounded up; zero1 divides by the replicas itself
-    const std::int64_t sharers = std::int64_t{row.pp > 1 ? row.dp() : 1} * row.cp;
-    problem.parameter_bytes.optimizer = (problem.parameter_bytes.optimizer + sharers - 1) / sharers;
-  }
+  problem.shard_optimizer = lower(row.zero) != "none";  // a distributed optimizer; zero1 and fsdp share by themselves
   if (row.layers % (row.pp * row.vp) != 0 && (row.layers + 2) % (row.pp * row.vp) == 0)
     problem.model->edges_count_as_layers = true;
   problem.usable_memory = 1;

@@ -103,7 +103,7 @@ class Composer {
                          &stage.forward_traffic, &stage.backward_traffic}) {
       *bytes = Bytes{part(bytes->value(), both)};
     }
-    for (Kernel& kernel : stage.kernels) kernel = kernel.split(layout_.tensor, layout_.context);
+    for (Kernel& kernel : stage.kernels) kernel = kernel.split(mesh_.tensor, mesh_.context);
     for (Flops* flops : {&stage.forward, &stage.recompute, &stage.backward_input, &stage.backward_weight}) {
       *flops = *flops / static_cast<double>(both);
     }
