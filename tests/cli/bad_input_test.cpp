@@ -241,7 +241,7 @@ TEST_CASE("a billion sequences are too many tasks, and that is said at once") {
 }
 
 TEST_CASE("a cluster of a million devices works, or is refused") {
-  const std::string problem = " --cluster 125000x8 --model llama-12x512 --sequence 512 --global-batch 8";
+  const std::string problem = " --cluster 125000x8 --model llama-12x512 --sequence 512 --global-batch 8 --cost roofline";
   CHECK(run("simulate --schedule tawpipe" + problem, {.memory_limit = true}).code == 0);
   check_refused(run("simulate --schedule weipipe" + problem, {.memory_limit = true}), {"too large for weipipe"});
   check_refused(run("topology show 1000x1001"), {"at most 1000000 devices"});
