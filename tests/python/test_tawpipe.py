@@ -15,7 +15,7 @@ import tawpipe
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DATA = ROOT / "tests/data"
-PROBLEM = dict(cluster="a800x24-10gbe", model="llama-48x1024", sequence=16384, global_batch=1536)
+PROBLEM = dict(cluster="a800x24-10gbe", model="llama-48x1024", sequence=16384, global_batch=1536, cost="roofline")
 SMALL = dict(cluster="3x8", model="llama-48x1024", sequence=4096, microbatches=48)
 FIXED = "fixed:forward=1ms,backward_input=1ms,backward_weight=1ms,transfer=0ms"
 
@@ -26,7 +26,7 @@ class Answers(unittest.TestCase):
         command = os.environ.get("TAWPIPE_COMMAND")
         if command:
             shown = subprocess.run([command, "compare", "--cluster", PROBLEM["cluster"], "--model", PROBLEM["model"], "--sequence",
-                                    "16384", "--global-batch", "1536"], capture_output=True, text=True, check=True).stdout
+                                    "16384", "--global-batch", "1536", "--cost", "roofline"], capture_output=True, text=True, check=True).stdout
             self.assertEqual(shown.split("\n\nRivals")[0].rstrip(), str(table).rstrip())
         self.assertEqual([row["schedule"] for row in table], ["tawpipe", "weipipe", "fsdp", "1f1b", "gpipe"])
         self.assertIsInstance(table.rows()[0], dict)

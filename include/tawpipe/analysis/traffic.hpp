@@ -13,6 +13,7 @@
 #include "tawpipe/cost/collective_cost.hpp"
 #include "tawpipe/schedule/fold.hpp"
 #include "tawpipe/schedule/schedule.hpp"
+#include "tawpipe/timeline/timeline.hpp"
 #include "tawpipe/topology/cluster.hpp"
 
 namespace tawpipe::inline v0 {

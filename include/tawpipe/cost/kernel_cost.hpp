@@ -96,7 +96,7 @@ struct KernelCost {
     const DeviceCurves known = curves(device);
     const double memory = device.memory_bandwidth.value() * known.memory;
     if (task.op == Op::update) return seconds(2 * static_cast<double>(task.bytes.value()) / memory);  // read and written
-    const StageWork& work = schedule.stage(task.stage);
+    const StageWork& work = schedule.work(task);
     const Passes passes = traits(task.op).passes;
     if (work.kernels.empty()) return by_operations(work, passes, known, device);
     double sum = 0;
@@ -105,9 +105,9 @@ struct KernelCost {
     }
     const int launched = work.layers + (work.embedding ? 1 : 0) + (work.head ? 1 : 0);
     double rounds = passes.forward ? 1 : 0;  // a backward is one, each of its halves half of one
-    if (passes.backward_input) rounds += work.recompute.value() > 0 ? 1.5 : 0.5;
+    if (passes.backward_input) rounds += schedule.stage(task.stage).recompute.value() > 0 ? 1.5 : 0.5;
     if (passes.backward_weight) rounds += 0.5;
-    return seconds(std::max(sum, known.host_layer * rounds * launched));
+    return seconds(work.fraction * std::max(sum, known.host_layer * rounds * launched));  // of a step of a body its part
   }
 
   Path path(const Schedule& schedule, const Task& task, const Cluster& cluster) const {

@@ -293,6 +293,7 @@ inline StageWork shared_work(StageWork work, const Transformer& model, const Bat
   for (Flops* flops : {&work.forward, &work.recompute, &work.backward_input, &work.backward_weight}) {
     *flops = *flops / static_cast<double>(both);
   }
+  for (Kernel& kernel : work.kernels) kernel = kernel.split(sharing.tensor, sharing.context);
   return work;
 }
 
