@@ -82,7 +82,11 @@ TEST_CASE("what is written reads back as an equal cluster") {
   }
   // Numbers that no short decimal holds.
   clusters.push_back(ClusterBuilder{}
-                         .device({"odd", Bytes{12345678901}, FlopsPerSecond{1e15 / 3}, BytesPerSecond{1e12 / 7}, 77})
+                         .device({.name = "odd",
+                                  .memory = Bytes{12345678901},
+                                  .peak = FlopsPerSecond{1e15 / 3},
+                                  .memory_bandwidth = BytesPerSecond{1e12 / 7},
+                                  .sms = 77})
                          .nodes(2)
                          .devices_per_node(2)
                          .intra_node({BytesPerSecond{1e11 / 3}, Duration{1234567}})
