@@ -7,7 +7,6 @@
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
-#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,6 +16,7 @@
 #include "commands/entries.hpp"
 #include "commands/exchange.hpp"
 #include "commands/list.hpp"
+#include "commands/validate_order.hpp"
 #include "convert.hpp"
 #include "request.hpp"
 #include "tawpipe/model/huggingface_config.hpp"
@@ -26,7 +26,6 @@
 #include "tawpipe/report/findings_json.hpp"
 #include "tawpipe/report/flight_recorder.hpp"
 #include "tawpipe/report/flight_report.hpp"
-#include "tawpipe/report/order_report.hpp"
 #include "tawpipe/report/pytorch_pipeline.hpp"
 #include "tawpipe/report/schedule_json.hpp"
 #include "tawpipe/report/summary_json.hpp"
@@ -119,21 +118,12 @@ Diagnostics validated(const Schedule& schedule, const Cluster* cluster) {
   return cluster != nullptr ? validate(schedule, *cluster) : validate(schedule);
 }
 
-template <class Enum>
-Enum named(const char* what, const std::string& text, int count) {
-  const std::vector<std::string> known = names_of<Enum>(count);
-  const auto found = std::find(known.begin(), known.end(), text);
-  if (found == known.end()) throw InputError(concat(what, ": ", unknown_name("value", one_line(text), known)));
-  return static_cast<Enum>(found - known.begin());
-}
-
 OrderReport prove_order(const std::string& path, const std::string& semantics, const std::string& communicators) {
-  const PytorchCallOptions options{named<CallSemantics>("semantics", semantics, call_semantics),
-                                   named<CallCommunicators>("communicators", communicators, call_communicators)};
   const sim::ScheduleFile file = sim::read_schedule_file(path);
-  if (file.calls) return report_order(*file.calls, true);
-  if (file.rows) return report_order(*file.rows, options, one_line(path), true);
-  throw InputError(concat(one_line(path), " is a whole schedule, not an order of calls; use Schedule.validate"));
+  if (!sim::has_order(file)) {
+    throw InputError(concat(one_line(path), " is a whole schedule, not an order of calls; use Schedule.validate"));
+  }
+  return sim::prove_order(file, {.semantics = semantics, .communicators = communicators, .mend = {}}, true);
 }
 
 std::pair<FlightDiagnosis, std::size_t> diagnosed(const std::vector<std::string>& paths) {

@@ -24,13 +24,16 @@ Enum named(const std::string& flag, const std::string& text, int count) {
 
 bool has_order(const ScheduleFile& file) { return file.calls || file.rows; }
 
-OrderReport prove_order(const ScheduleFile& file, const OrderRequest& request) {
+OrderReport prove_order(const ScheduleFile& file, const OrderRequest& request, bool with_mended) {
   const PytorchCallOptions options{named<CallSemantics>("--semantics", request.semantics, call_semantics),
                                    named<CallCommunicators>("--communicators", request.communicators, call_communicators)};
-  const bool with_mended = !request.mend.empty();
-  OrderReport report =
-      file.calls ? report_order(*file.calls, with_mended) : report_order(*file.rows, options, one_line(file.path), with_mended);
-  if (with_mended) write_output(request.mend, report.mended);
+  return file.calls ? report_order(*file.calls, with_mended)
+                    : report_order(*file.rows, options, one_line(file.path), with_mended);
+}
+
+OrderReport prove_order(const ScheduleFile& file, const OrderRequest& request) {
+  OrderReport report = prove_order(file, request, !request.mend.empty());
+  if (!request.mend.empty()) write_output(request.mend, report.mended);
   return report;
 }
 

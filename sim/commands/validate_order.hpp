@@ -21,6 +21,8 @@ bool has_order(const ScheduleFile& file);
 /// Proves it, looks for a mend, and writes the mended order where it is wanted. @pre has_order(file)
 /// @throws InputError  for unknown names of flags, and for rows that PyTorch would refuse.
 OrderReport prove_order(const ScheduleFile& file, const OrderRequest& request);
+/// The same, writing nothing: with the mended order in the report where it is asked for.
+OrderReport prove_order(const ScheduleFile& file, const OrderRequest& request, bool with_mended);
 
 /// `tawpipe validate`.
 int run_validate(const Request& request, const OrderRequest& order);

@@ -12,7 +12,8 @@
 #include "tawpipe/cost/curves/ampere.hpp"
 #include "tawpipe/cost/curves/blackwell.hpp"
 #include "tawpipe/cost/curves/hopper.hpp"
-#include "tawpipe/cost/detail/merge_loads.hpp"
+#include "tawpipe/cost/detail/edge_path.hpp"
+#include "tawpipe/cost/detail/pass_work.hpp"
 #include "tawpipe/cost/held_sms.hpp"
 #include "tawpipe/cost/nccl_collectives.hpp"
 #include "tawpipe/model/kernel.hpp"
@@ -120,18 +121,7 @@ struct KernelCost {
       for (LinkLoad& load : path.loads) load.weight /= known.collective_bandwidth;
       return path;
     }
-    const CollectiveShape shape = communication_shape(schedule, task, Algorithm::ring, cluster);
-    Path path;
-    double latency = 0;
-    for (std::size_t e = 0; e < shape.edges.size(); ++e) {
-      const Route route = cluster.route(shape.edges[e].first, shape.edges[e].second);
-      for (const LinkId link : route.links) path.loads.push_back({link, shape.share(e)});
-      latency += to_seconds(route.latency);
-    }
-    path.latency = overhead + shape.latency(latency);
-    path.fraction = shape.fraction;
-    detail::merge_loads(path.loads);
-    return path;
+    return detail::edge_path(schedule, task, cluster, Algorithm::ring, overhead);
   }
 
   bool paths_by_size() const { return true; }
@@ -159,18 +149,9 @@ struct KernelCost {
 
   static Duration by_operations(const StageWork& work, const Passes& passes, const DeviceCurves& curves,
                                 const DeviceSpec& device) {
-    double flops = 0;
-    double traffic = 0;
-    if (passes.forward) {
-      flops += work.forward.value();
-      traffic += static_cast<double>(work.forward_traffic.value());
-    }
-    if (passes.backward_input) {
-      flops += work.recompute.value() + work.backward_input.value();
-      traffic += static_cast<double>(work.backward_traffic.value());
-    }
-    if (passes.backward_weight) flops += work.backward_weight.value();
-    return seconds(flops / (device.peak.value() * curves.products) + traffic / (device.memory_bandwidth.value() * curves.memory));
+    const auto [flops, traffic] = detail::pass_work(work, passes);
+    return seconds(flops.value() / (device.peak.value() * curves.products) +
+                   static_cast<double>(traffic.value()) / (device.memory_bandwidth.value() * curves.memory));
   }
 };
 static_assert(CostModel<KernelCost>);

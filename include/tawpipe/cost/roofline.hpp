@@ -4,7 +4,8 @@
 
 #include "tawpipe/cost/collective_cost.hpp"
 #include "tawpipe/cost/cost_model.hpp"
-#include "tawpipe/cost/detail/merge_loads.hpp"
+#include "tawpipe/cost/detail/edge_path.hpp"
+#include "tawpipe/cost/detail/pass_work.hpp"
 #include "tawpipe/cost/held_sms.hpp"
 #include "tawpipe/cost/nccl_collectives.hpp"
 
@@ -27,19 +28,7 @@ struct RooflineCost {
     const DeviceSpec& device = cluster.device(task.rank);
     const BytesPerSecond memory{device.memory_bandwidth.value() * memory_utilization};
     if (task.op == Op::update) return Bytes{task.bytes} * 2 / memory;  // each state is read and written
-    const StageWork& work = schedule.work(task);
-    Flops flops;
-    Bytes traffic;
-    const Passes passes = traits(task.op).passes;
-    if (passes.forward) {
-      flops = work.forward;
-      traffic = work.forward_traffic;
-    }
-    if (passes.backward_input) {
-      flops = work.recompute + work.backward_input;
-      traffic = work.backward_traffic;
-    }
-    if (passes.backward_weight) flops = flops + work.backward_weight;
+    const auto [flops, traffic] = detail::pass_work(schedule.work(task), traits(task.op).passes);
     return flops / FlopsPerSecond{device.peak.value() * utilization} + traffic / memory;
   }
 
@@ -47,18 +36,7 @@ struct RooflineCost {
     if (nccl_collectives && is_collective(task.op) && !is_all_pairs(task.op)) {
       return nccl_path(task.op, schedule.group(task.group), task.rank, static_cast<double>(task.bytes.value()), cluster);
     }
-    const CollectiveShape shape = communication_shape(schedule, task, all_reduce, cluster);
-    Path path;
-    double latency = 0;
-    for (std::size_t e = 0; e < shape.edges.size(); ++e) {
-      const Route route = cluster.route(shape.edges[e].first, shape.edges[e].second);
-      for (const LinkId link : route.links) path.loads.push_back({link, shape.share(e)});
-      latency += to_seconds(route.latency);
-    }
-    path.latency = overhead + shape.latency(latency);
-    path.fraction = shape.fraction;
-    detail::merge_loads(path.loads);
-    return path;
+    return detail::edge_path(schedule, task, cluster, all_reduce, overhead);
   }
 
   bool paths_by_size() const { return nccl_collectives; }
