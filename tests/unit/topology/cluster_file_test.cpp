@@ -85,6 +85,8 @@ TEST_CASE("what is written reads back as an equal cluster") {
                          .device({.name = "odd",
                                   .memory = Bytes{12345678901},
                                   .peak = FlopsPerSecond{1e15 / 3},
+                                  .peak_fp8 = FlopsPerSecond{2e15 / 3},
+                                  .peak_fp4 = FlopsPerSecond{4e15 / 3},
                                   .memory_bandwidth = BytesPerSecond{1e12 / 7},
                                   .sms = 77})
                          .nodes(2)

@@ -57,11 +57,17 @@ inline LinkSpec read_link_spec(JsonValue object) { return {read_bandwidth(object
 /// "A100-80G", or an object with the data sheet's numbers.
 inline DeviceSpec read_device(JsonValue json) {
   if (json.is_text()) return json.parsed(device_named);
-  json.only("name", "memory", "memory_bytes", "peak", "flops_per_second", "memory_bandwidth", "memory_bytes_per_second", "sms");
+  json.only("name", "memory", "memory_bytes", "peak", "flops_per_second", "peak_fp8", "fp8_flops_per_second", "peak_fp4",
+            "fp4_flops_per_second", "memory_bandwidth", "memory_bytes_per_second", "sms");
   const auto sms = json.find("sms");
+  const auto low_peak = [&](std::string_view key, std::string_view exact_key) {
+    return json.find(key) || json.find(exact_key) ? read_rate(json, key, exact_key, parse_flops_rate) : FlopsPerSecond{};
+  };
   return {.name = json.at("name").label(),
           .memory = read_memory(json),
           .peak = read_rate(json, "peak", "flops_per_second", parse_flops_rate),
+          .peak_fp8 = low_peak("peak_fp8", "fp8_flops_per_second"),
+          .peak_fp4 = low_peak("peak_fp4", "fp4_flops_per_second"),
           .memory_bandwidth = read_rate(json, "memory_bandwidth", "memory_bytes_per_second", parse_bandwidth),
           .sms = sms ? sms->whole<int>(1, max_device_sms) : 0};
 }
@@ -287,6 +293,8 @@ inline Json node_type_json(const NodeType& type) {
                        {"memory_bytes", device.memory.value()},
                        {"flops_per_second", device.peak.value()},
                        {"memory_bytes_per_second", device.memory_bandwidth.value()}});
+    if (device.peak_fp8 > FlopsPerSecond{}) devices.back()["fp8_flops_per_second"] = device.peak_fp8.value();
+    if (device.peak_fp4 > FlopsPerSecond{}) devices.back()["fp4_flops_per_second"] = device.peak_fp4.value();
     if (device.sms > 0) devices.back()["sms"] = device.sms;
   }
   return {{"name", type.name},   {"devices", std::move(devices)}, {"links", links_json(type.links)},
