@@ -38,6 +38,7 @@ struct ProcessPlace {
   std::string master = "127.0.0.1";  ///< host name or address of rank 0
   std::uint16_t port = 29577;        ///< of rank 0's rendezvous
   std::string job;                   ///< what the launcher calls the run; processes of two runs do not mix
+  std::string token;                 ///< TAWPIPE_TOKEN: what nobody but the run's ranks knows; never shown
 };
 
 namespace detail {
@@ -93,7 +94,7 @@ inline bool started_by(const LauncherNames& names, const Environment& environmen
 /// Reads RANK and WORLD_SIZE (torchrun and most frameworks), else OMPI_COMM_WORLD_*, SLURM_*, PMI_*; with none of them this is
 /// a process by itself. MASTER_ADDR and MASTER_PORT say where rank 0 is, whatever the launcher; without them it is the first
 /// host of Slurm's step, or this host where all ranks are on one. torchrun's agent listens on MASTER_PORT itself
-/// (TORCHELASTIC_USE_AGENT_STORE=True): then the next port is used.
+/// (TORCHELASTIC_USE_AGENT_STORE=True): then the next port is used. TAWPIPE_TOKEN is asked of every rank where it is set.
 /// @throws InputError  for a number that is none, a rank without a world size, and several hosts without MASTER_ADDR.
 inline ProcessPlace place_of(const Environment& environment) {
   static constexpr detail::LauncherNames known[] = {
@@ -140,6 +141,7 @@ inline ProcessPlace place_of(const Environment& environment) {
     const std::string_view job = detail::variable(environment, name);
     if (!job.empty() && place.job.empty()) place.job = job;
   }
+  place.token = detail::variable(environment, "TAWPIPE_TOKEN");
   return place;
 }
 

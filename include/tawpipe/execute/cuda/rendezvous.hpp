@@ -1,5 +1,5 @@
 // Ranks find each other by TCP: all tell rank 0 of themselves, and each learns what all have told.
-// Not: which rank this process is (execute/cuda/launcher.hpp); training data; a secret: whoever can reach the port can join.
+// Not: which rank this process is (execute/cuda/launcher.hpp); training data; encryption: tokens travel in clear text.
 #pragma once
 
 #include <netdb.h>
@@ -8,6 +8,8 @@
 #include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
+#include <map>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -19,15 +21,17 @@
 #include "tawpipe/execute/cuda/launcher.hpp"
 #include "tawpipe/execute/detail/clock.hpp"
 #include "tawpipe/execute/detail/socket.hpp"
+#include "tawpipe/execute/detail/strangers.hpp"
 #include "tawpipe/execute/watch.hpp"
 
 namespace tawpipe::inline v0::cuda {
 
 /// What a rank tells of itself.
 struct Introduction {
-  std::string host;      ///< a name that is equal for the ranks of one host, and for no others
+  std::string host;      ///< what people call it; two hosts may have one name
+  std::string boot;      ///< with the name: equal for the ranks of one host, and for no others; empty where that is not known
   std::string software;  ///< versions that must be the same on all ranks
-  std::string token;     ///< any bytes; rank 0's is NCCL's unique id
+  std::string token;     ///< any bytes, at most 60,000; rank 0's is NCCL's unique id
 };
 
 /// What a rank knows when all have met.
@@ -58,27 +62,38 @@ inline bool take(std::string_view& in, std::string& field) {
   return true;
 }
 
-/// A guest: one that has connected to rank 0.
-struct Guest {
-  tawpipe::detail::Connection connection;
-  std::int64_t came = 0;
-  int rank = -1;  ///< not known before it has told
+/// Longer than this no introduction is.
+inline constexpr std::size_t max_introduction_bytes = 65'536;
+
+/// What one that has connected to rank 0 says it is.
+struct Caller {
+  int rank = -1;
   int ranks = 0;
   std::string job;
+  std::string token;  ///< of the run
   Introduction told;
 };
 
-/// @return false if the text is no introduction of a rank
-inline bool read(std::string_view text, Guest& guest) {
+/// @return false if the text is not an introduction of a rank
+inline bool read(std::string_view text, Caller& caller) {
   std::string numbers;
   if (!take(text, numbers) || numbers.size() != 2 * sizeof(std::int32_t)) return false;
   std::int32_t both[2];
   std::memcpy(both, numbers.data(), sizeof both);
-  guest.rank = both[0];
-  guest.ranks = both[1];
-  if (guest.rank < 0 || guest.rank >= guest.ranks) return false;
-  return take(text, guest.job) && take(text, guest.told.host) && take(text, guest.told.software) &&
-         take(text, guest.told.token) && text.empty();
+  caller.rank = both[0];
+  caller.ranks = both[1];
+  if (caller.rank < 0 || caller.rank >= caller.ranks) return false;
+  Introduction& told = caller.told;
+  return take(text, caller.job) && take(text, caller.token) && take(text, told.host) && take(text, told.boot) &&
+         take(text, told.software) && take(text, told.token) && text.empty();
+}
+
+/// In a time that does not tell where they differ.
+inline bool same_secret(std::string_view a, std::string_view b) {
+  if (a.size() != b.size()) return false;
+  unsigned difference = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) difference |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b[i]);
+  return difference == 0;
 }
 
 /// Rank 0: listens, and answers when all have come.
@@ -86,115 +101,101 @@ class Host {
  public:
   Host(const ProcessPlace& place, Introduction own, double seconds) : place_{place}, seconds_{seconds} {
     known_.resize(static_cast<std::size_t>(place.ranks));
+    connections_.resize(known_.size());
     known_[0] = std::move(own);
-    guest_of_.assign(known_.size(), -1);
   }
 
   Meeting meet() {
     const std::int64_t deadline = tawpipe::detail::now() + static_cast<std::int64_t>(seconds_ * 1e9);
     int error = 0;
-    tawpipe::detail::Descriptor listener = tawpipe::detail::listen_on(place_.port, place_.ranks, error);
+    tawpipe::detail::Descriptor listener = tawpipe::detail::listen_on(place_.port, tawpipe::detail::Strangers::backlog, error);
     if (!listener.open()) {
       throw DeviceError(concat("rank 0 cannot listen on port ", place_.port, " of this host (", std::strerror(error),
                                "); set MASTER_PORT to a free port, the same for all ranks"));
     }
-    while (missing() > 0) {
+    tawpipe::detail::Strangers strangers{listener.get(), max_introduction_bytes};
+    while (!missing().empty()) {
       if (tawpipe::detail::now() >= deadline) fail(concat("after ", static_cast<std::int64_t>(seconds_), " s ", absent()));
-      await_any(listener.get());
-      greet(listener.get());
-      for (std::size_t g = 0; g < guests_.size(); ++g) listen(g);
+      await_any(strangers);
+      strangers.listen([&](const tawpipe::detail::Frame& frame, tawpipe::detail::Connection& connection) {
+        Caller caller;  // or something that tries ports
+        if (frame.kind == introduce && read(frame.text, caller)) admit(caller, connection);
+      });
+      watch_admitted();
     }
     std::string all;
     for (const Introduction& one : known_) {
-      put(all, one.host);
-      put(all, one.software);
-      put(all, one.token);
+      for (const std::string* field : {&one.host, &one.boot, &one.software, &one.token}) put(all, *field);
     }
     Meeting meeting;
     for (std::size_t r = 1; r < known_.size(); ++r) {
-      tawpipe::detail::Connection& connection = guest(r).connection;
-      if (!connection.send_whole(welcome, all, 5000)) fail(concat("rank ", r, " on ", known_[r].host, " ended before it began"));
-      meeting.peers.push_back({static_cast<int>(r), std::move(connection)});
+      if (!connections_[r].send_whole(welcome, all, 5000)) {
+        fail(concat("rank ", r, " on ", known_[r].host, " ended before it began"));
+      }
+      connections_[r].limit_frames(tawpipe::detail::max_frame_bytes);
+      meeting.peers.push_back({static_cast<int>(r), std::move(connections_[r])});
     }
     meeting.ranks = std::move(known_);
     return meeting;
   }
 
  private:
-  Guest& guest(std::size_t rank) { return guests_[static_cast<std::size_t>(guest_of_[rank])]; }
-  std::ptrdiff_t missing() const { return std::count(guest_of_.begin() + 1, guest_of_.end(), -1); }
+  std::vector<std::size_t> missing() const {
+    std::vector<std::size_t> ranks;
+    for (std::size_t r = 1; r < connections_.size(); ++r) {
+      if (!connections_[r].open()) ranks.push_back(r);
+    }
+    return ranks;
+  }
 
-  void await_any(int listener) {
-    std::vector<pollfd> all{{listener, POLLIN, 0}};
-    for (const Guest& one : guests_) {
-      if (one.connection.open()) all.push_back({one.connection.fd(), POLLIN, 0});
+  void await_any(const tawpipe::detail::Strangers& strangers) {
+    std::vector<pollfd> all;
+    strangers.add_to(all);
+    for (const tawpipe::detail::Connection& one : connections_) {
+      if (one.open()) all.push_back({one.fd(), POLLIN, 0});
     }
     ::poll(all.data(), all.size(), 50);
   }
 
-  void greet(int listener) {
-    while (true) {
-      tawpipe::detail::Descriptor socket{::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)};
-      if (!socket.open()) return;
-      Guest one;
-      one.connection = tawpipe::detail::Connection{std::move(socket)};
-      one.came = tawpipe::detail::now();
-      guests_.push_back(std::move(one));
+  void watch_admitted() {
+    for (std::size_t r = 1; r < connections_.size(); ++r) {
+      if (!connections_[r].open() || connections_[r].receive()) continue;
+      connections_[r].close();
+      fail(concat("rank ", r, " on ", known_[r].host, " ended before all ranks had come"));
     }
   }
 
-  void listen(std::size_t g) {
-    Guest& one = guests_[g];
-    if (!one.connection.open()) return;
-    const bool alive = one.connection.receive();
-    tawpipe::detail::Frame frame;
-    if (one.rank < 0 && one.connection.next(frame)) {
-      if (frame.kind != introduce || !read(frame.text, one)) {
-        one.rank = -1;
-        one.connection.close();  // no rank: something that tries ports
-        return;
-      }
-      admit(g);
-    } else if (one.rank < 0 && tawpipe::detail::now() - one.came > 5'000'000'000) {
-      one.connection.close();
+  void admit(const Caller& caller, tawpipe::detail::Connection& connection) {
+    const std::string who = concat("rank ", caller.rank, " on ", caller.told.host);
+    const auto send_away = [&](const std::string& words) { connection.send_whole(refuse, words, 1000); };
+    if (caller.job != place_.job) {  // it is not one of us: we go on
+      return send_away(concat(who, " belongs to the run ", quote(caller.job), ", and port ", place_.port, " of rank 0 to ",
+                              quote(place_.job), "; give each run its own MASTER_PORT"));
     }
-    if (alive) return;
-    one.connection.close();
-    if (one.rank > 0) fail(concat("rank ", one.rank, " on ", one.told.host, " ended before all ranks had come"));
-  }
-
-  void admit(std::size_t g) {
-    Guest& one = guests_[g];
-    const std::string who = concat("rank ", one.rank, " on ", one.told.host);
-    if (one.job != place_.job) {  // it is not one of us: we go on
-      const std::string words = concat(who, " belongs to the run ", quote(one.job), ", and port ", place_.port, " of rank 0 to ",
-                                       quote(place_.job), "; give each run its own MASTER_PORT");
-      one.connection.send_whole(refuse, words, 1000);
-      one.rank = -1;
-      one.connection.close();
-      return;
+    if (!same_secret(caller.token, place_.token)) {
+      return send_away(concat(who, caller.token.empty() ? " has no TAWPIPE_TOKEN" : " has another TAWPIPE_TOKEN than rank 0",
+                              "; set it to the same text for all ranks of the run"));
     }
-    if (one.ranks != place_.ranks) {
-      fail(concat(who, " was started as one of ", one.ranks, " ranks, and rank 0 on ", known_[0].host, " as one of ",
-                  place_.ranks, "; give all the same world size"));
+    const auto rank = static_cast<std::size_t>(caller.rank);
+    if (caller.ranks != place_.ranks) {
+      send_away_with_all(connection, concat(who, " was started as one of ", caller.ranks, " ranks, and rank 0 on ",
+                                            known_[0].host, " as one of ", place_.ranks, "; give all the same world size"));
     }
-    if (one.rank == 0 || guest_of_[static_cast<std::size_t>(one.rank)] >= 0) {
-      fail(concat("two processes are rank ", one.rank, ", on ", known_[static_cast<std::size_t>(one.rank)].host, " and on ",
-                  one.told.host, "; give each its own number"));
+    if (rank == 0 || connections_[rank].open()) {
+      send_away_with_all(connection, concat("two processes are rank ", rank, ", on ", known_[rank].host, " and on ",
+                                            caller.told.host, "; give each its own number"));
     }
-    if (one.told.software != known_[0].software) {
-      fail(concat(who, " runs ", one.told.software, ", and rank 0 on ", known_[0].host, " runs ", known_[0].software,
-                  "; install the same on all hosts"));
+    if (caller.told.software != known_[0].software) {
+      send_away_with_all(connection, concat(who, " runs ", caller.told.software, ", and rank 0 on ", known_[0].host, " runs ",
+                                            known_[0].software, "; install the same on all hosts"));
     }
-    guest_of_[static_cast<std::size_t>(one.rank)] = static_cast<std::ptrdiff_t>(g);
-    known_[static_cast<std::size_t>(one.rank)] = one.told;
+    known_[rank] = caller.told;
+    connections_[rank] = std::move(connection);
   }
 
   std::string absent() const {
     std::vector<std::string> names;
-    for (std::size_t r = 1; r < guest_of_.size(); ++r) {
-      if (guest_of_[r] < 0) names.push_back(std::to_string(r));
-    }
+    for (const std::size_t rank : missing()) names.push_back(std::to_string(rank));
     const auto count = names.size();
     if (count > 8) {
       names.resize(8);
@@ -204,17 +205,20 @@ class Host {
                   "; start them all, and let MASTER_ADDR and MASTER_PORT name rank 0's host for each");
   }
 
+  [[noreturn]] void send_away_with_all(tawpipe::detail::Connection& last, const std::string& why) {
+    last.send_whole(refuse, why, 1000);
+    fail(why);
+  }
   /// Nobody shall wait for what will not come.
   [[noreturn]] void fail(const std::string& why) {
-    for (Guest& one : guests_) one.connection.send_whole(refuse, why, 1000);
+    for (tawpipe::detail::Connection& one : connections_) one.send_whole(refuse, why, 1000);
     throw DeviceError(one_line(why));
   }
 
   const ProcessPlace& place_;
   double seconds_;
-  std::vector<Guest> guests_;             ///< in the order in which they came
-  std::vector<Introduction> known_;       ///< [rank]
-  std::vector<std::ptrdiff_t> guest_of_;  ///< [rank] -1: has not come
+  std::vector<Introduction> known_;                       ///< [rank]
+  std::vector<tawpipe::detail::Connection> connections_;  ///< [rank] not open: has not come; rank 0: never
 };
 
 /// Tries all addresses of rank 0's host until one answers. @return not open at the deadline; `why` then says what was wrong last
@@ -249,10 +253,11 @@ inline Meeting join_host(const ProcessPlace& place, const Introduction& own, dou
                              " s (", why, "); is rank 0 started, MASTER_ADDR its host and the port open?"));
   }
   tawpipe::detail::Connection connection{std::move(socket)};
+  connection.limit_frames(max_introduction_bytes * static_cast<std::size_t>(place.ranks));
   const std::int32_t both[2] = {place.rank, place.ranks};
   std::string text;
   put(text, {reinterpret_cast<const char*>(both), sizeof both});
-  for (const std::string* field : {&place.job, &own.host, &own.software, &own.token}) put(text, *field);
+  for (const std::string* field : {&place.job, &place.token, &own.host, &own.boot, &own.software, &own.token}) put(text, *field);
   connection.send_whole(introduce, text, 5000);
   tawpipe::detail::Frame answer;
   // Rank 0 says itself when it gives up waiting; it may have begun later than this rank.
@@ -263,8 +268,9 @@ inline Meeting join_host(const ProcessPlace& place, const Introduction& own, dou
   std::string_view rest = answer.text;
   meeting.ranks.resize(static_cast<std::size_t>(place.ranks));
   bool whole = heard && answer.kind == welcome;
-  for (Introduction& one : meeting.ranks)
-    whole = whole && take(rest, one.host) && take(rest, one.software) && take(rest, one.token);
+  for (Introduction& one : meeting.ranks) {
+    whole = whole && take(rest, one.host) && take(rest, one.boot) && take(rest, one.software) && take(rest, one.token);
+  }
   if (whole && rest.empty()) {
     meeting.peers.push_back({0, std::move(connection)});
     return meeting;
@@ -284,6 +290,20 @@ inline Meeting join_host(const ProcessPlace& place, const Introduction& own, dou
 inline Meeting meet(const ProcessPlace& place, const Introduction& own, double seconds = 120) {
   if (place.ranks == 1) return Meeting{{own}, {}};
   return place.rank == 0 ? detail::Host{place, own, seconds}.meet() : detail::join_host(place, own, seconds);
+}
+
+/// The ranks' hosts by names of which each stands for one: of hosts with one name that were started separately (by their boot
+/// ids) the second is called "name#2". @return [rank]
+inline std::vector<std::string> host_names(const std::vector<Introduction>& ranks) {
+  std::map<std::string, std::vector<std::string>> boots;  // of each name, in the order of ranks
+  std::vector<std::string> names;
+  for (const Introduction& one : ranks) {
+    std::vector<std::string>& known = boots[one.host];
+    const auto place = std::find(known.begin(), known.end(), one.boot) - known.begin();
+    if (place == std::ssize(known)) known.push_back(one.boot);
+    names.push_back(place == 0 ? one.host : concat(one.host, "#", place + 1));
+  }
+  return names;
 }
 
 /// What each rank says, to all, over the connections of a meeting. Collective. @return [rank]

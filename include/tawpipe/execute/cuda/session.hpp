@@ -10,6 +10,7 @@
 #include <array>
 #include <cstddef>
 #include <exception>
+#include <fstream>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -40,12 +41,17 @@ inline int visible_devices() {
              "it"));
 }
 
-/// By what name ranks of one host know each other: NCCL_HOSTID, as NCCL takes it, or the host's own name.
-inline std::string host_name(const Environment& environment) {
-  if (const std::string_view given = detail::variable(environment, "NCCL_HOSTID"); !given.empty()) return std::string{given};
+/// By what ranks of one host know each other: NCCL_HOSTID, as NCCL takes it, or the host's name and the id of its last start.
+inline Introduction introduce_host(const Environment& environment) {
+  Introduction own;
+  if (const std::string_view given = detail::variable(environment, "NCCL_HOSTID"); !given.empty()) {
+    own.host = given;
+    return own;
+  }
   std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0) return "host";
-  return name.data();
+  own.host = ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "host";
+  std::ifstream{"/proc/sys/kernel/random/boot_id"} >> own.boot;
+  return own;
 }
 
 /// A launch may wait in the driver, whose locks a process's threads share, for room in a GPU's queue, while the launch of another
@@ -74,21 +80,24 @@ class Session {
   /// @throws InputError  if the launcher's variables cannot be used. DeviceError  if ranks do not find each other.
   explicit Session(const Environment& environment, const SessionOptions& options = {})
       : options_{options}, place_{place_of(environment)} {
-    Introduction own{host_name(environment), software(), {}};
+    Introduction own = introduce_host(environment);
+    own.software = software();
     if (place_.rank == 0) own.token = new_communicator_id();
     meeting_ = meet(place_, own, options.meeting_seconds);
-    for (const Introduction& one : meeting_.ranks) hosts_.push_back(one.host);
+    hosts_ = host_names(meeting_.ranks);
   }
   /// Collective over all threads.
   /// @throws DeviceError  if another rank fails.
   Session(RankThreads& threads, int rank, const SessionOptions& options = {}) : options_{options}, threads_{&threads} {
     place_ = {.rank = rank, .ranks = threads.ranks(), .local_rank = rank, .launcher = {}, .job = {}};
     options_.nccl.stop = &threads.failed();
-    const std::string host = host_name({});
+    Introduction own = introduce_host({});
+    own.software = software();
     for (std::string& token : threads.exchange(rank, rank == 0 ? new_communicator_id() : "")) {
-      meeting_.ranks.push_back({host, software(), std::move(token)});
-      hosts_.push_back(host);
+      own.token = std::move(token);
+      meeting_.ranks.push_back(own);
     }
+    hosts_ = host_names(meeting_.ranks);
   }
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;

@@ -21,6 +21,8 @@
 #include <utility>
 #include <vector>
 
+#include "tawpipe/execute/detail/clock.hpp"
+
 namespace tawpipe::inline v0::detail {
 
 /// An open file descriptor, closed at the end.
@@ -62,10 +64,15 @@ struct Frame {
   std::string text;
 };
 
+/// What a message between ranks may be long at most, unless a connection says otherwise: rank 0's answer to a million ranks fits.
+inline constexpr std::size_t max_frame_bytes = std::size_t{1} << 30U;
+
 /// A connection to one rank.
 class Connection {
  public:
   Connection() = default;
+  /// From now on a longer message, or one that says that it is, counts as the end of the connection.
+  void limit_frames(std::size_t bytes) { max_bytes_ = bytes; }
   explicit Connection(Descriptor socket) : socket_{std::move(socket)} {
     const int on = 1;
     ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
@@ -102,33 +109,34 @@ class Connection {
     return true;
   }
 
-  /// Reads what is there. @return false once the other end is closed
+  /// Reads what is there, up to one message of the longest. @return false once the other end is closed, or its message is too
+  /// long
   bool receive() {
     char bytes[4096];
-    while (true) {
+    while (!too_long() && inbox_.size() < sizeof(std::uint32_t[2]) + max_bytes_) {
       const auto got = ::recv(socket_.get(), bytes, sizeof bytes, MSG_DONTWAIT);
-      if (got > 0) {
-        inbox_.append(bytes, static_cast<std::size_t>(got));
-      } else {
-        return got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
-      }
+      if (got <= 0) return got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
+      inbox_.append(bytes, static_cast<std::size_t>(got));
     }
+    return !too_long();
   }
   /// The next whole message. @return false if there is none
   bool next(Frame& frame) {
     std::uint32_t head[2];
     if (inbox_.size() < sizeof head) return false;
     std::memcpy(head, inbox_.data(), sizeof head);
-    if (inbox_.size() - sizeof head < head[1]) return false;
+    if (head[1] > max_bytes_ || inbox_.size() - sizeof head < head[1]) return false;
     frame.kind = head[0];
     frame.text = inbox_.substr(sizeof head, head[1]);
     inbox_.erase(0, sizeof head + head[1]);
     return true;
   }
-  /// Waits for one message. @return false if none comes in time
+  /// Waits for one message. @return false if it has not come, whole, in time
   bool await_frame(Frame& frame, int milliseconds) {
+    const std::int64_t deadline = now() + std::int64_t{milliseconds} * 1'000'000;
     while (!next(frame)) {
-      if (!await(socket_.get(), POLLIN, milliseconds)) return false;
+      const std::int64_t left = (deadline - now()) / 1'000'000;
+      if (left <= 0 || !await(socket_.get(), POLLIN, static_cast<int>(left))) return next(frame);
       const bool alive = receive();
       if (!alive) return next(frame);
     }
@@ -136,6 +144,14 @@ class Connection {
   }
 
  private:
+  bool too_long() const {
+    std::uint32_t head[2];
+    if (inbox_.size() < sizeof head) return false;
+    std::memcpy(head, inbox_.data(), sizeof head);
+    return head[1] > max_bytes_;
+  }
+
+  std::size_t max_bytes_ = max_frame_bytes;
   Descriptor socket_;
   std::string inbox_;
 };

@@ -13,6 +13,7 @@
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/execute/detail/socket.hpp"
+#include "tawpipe/execute/detail/strangers.hpp"
 #include "tawpipe/execute/mpi/api.hpp"
 #include "tawpipe/execute/watch.hpp"
 
@@ -25,20 +26,23 @@ inline constexpr std::uint32_t hello = 0;
 /// Takes the connections of all other ranks. @return false if they have not all come within 10 s
 inline bool accept_all(int listener, int ranks, std::uint64_t secret, std::vector<WatchPeer>& peers) {
   const std::int64_t deadline = now() + 10'000'000'000;
+  constexpr std::size_t bytes = sizeof secret + sizeof(WatchPeer::rank);
+  tawpipe::detail::Strangers strangers{listener, bytes};
   while (peers.size() + 1 < static_cast<std::size_t>(ranks)) {
-    const std::int64_t left = (deadline - now()) / 1'000'000;
-    if (left <= 0 || !tawpipe::detail::await(listener, POLLIN, static_cast<int>(left))) return false;
-    tawpipe::detail::Connection connection{
-        tawpipe::detail::Descriptor{::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)}};
-    tawpipe::detail::Frame greeting;
-    if (!connection.open() || !connection.await_frame(greeting, 1000)) continue;
-    WatchPeer peer;
-    if (greeting.kind != hello || greeting.text.size() != sizeof secret + sizeof peer.rank) continue;
-    if (std::memcmp(greeting.text.data(), &secret, sizeof secret) != 0) continue;
-    std::memcpy(&peer.rank, greeting.text.data() + sizeof secret, sizeof peer.rank);
-    connection.send(hello, greeting.text);
-    peer.connection = std::move(connection);
-    peers.push_back(std::move(peer));
+    if (now() >= deadline) return false;
+    std::vector<pollfd> all;
+    strangers.add_to(all);
+    ::poll(all.data(), all.size(), 50);
+    strangers.listen([&](const tawpipe::detail::Frame& greeting, tawpipe::detail::Connection& connection) {
+      if (greeting.kind != hello || greeting.text.size() != bytes) return;
+      if (std::memcmp(greeting.text.data(), &secret, sizeof secret) != 0) return;
+      WatchPeer peer;
+      std::memcpy(&peer.rank, greeting.text.data() + sizeof secret, sizeof peer.rank);
+      connection.send(hello, greeting.text);
+      connection.limit_frames(tawpipe::detail::max_frame_bytes);
+      peer.connection = std::move(connection);
+      peers.push_back(std::move(peer));
+    });
   }
   return true;
 }
@@ -59,7 +63,7 @@ inline std::vector<WatchPeer> watch_peers(MPI_Comm comm) {
   } door;
   tawpipe::detail::Descriptor listener;
   if (rank == 0) {
-    listener = tawpipe::detail::listen_anywhere(ranks, door.port);
+    listener = tawpipe::detail::listen_anywhere(tawpipe::detail::Strangers::backlog, door.port);
     std::random_device random;
     door.secret = std::uint64_t{random()} << 32U | random();
     for (const std::uint32_t host : tawpipe::detail::own_addresses()) {

@@ -101,6 +101,11 @@ TEST_CASE("what cannot be used is named with what would be right") {
                        "MASTER_PORT=70000 is set; it must be a number from 1 to 65535", InputError);
 }
 
+TEST_CASE("the run's token is read, with a launcher") {
+  CHECK(place_of({{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"TAWPIPE_TOKEN", "sesame"}}).token == "sesame");
+  CHECK(place_of({{"RANK", "0"}, {"WORLD_SIZE", "1"}}).token.empty());
+}
+
 TEST_CASE("a process's environment is read as it stands") {
   const char* const texts[] = {"RANK=3", "EMPTY=", "no value", "A=b=c", nullptr};
   const Environment expected{{"RANK", "3"}, {"EMPTY", ""}, {"A", "b=c"}};

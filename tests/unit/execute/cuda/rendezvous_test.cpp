@@ -30,7 +30,13 @@ ProcessPlace place(int rank, int ranks, std::uint16_t port) {
   return one;
 }
 
-Introduction tell(int rank) { return {concat("host", rank / 2), "tawpipe 1", concat("token", rank)}; }
+Introduction tell(int rank) { return {concat("host", rank / 2), "boot", "tawpipe 1", concat("token", rank)}; }
+
+/// Connects to the rank 0 that will listen there.
+detail::Connection knock(std::uint16_t port) {
+  std::string why;
+  return detail::Connection{cuda::detail::reach(place(1, 2, port), detail::now() + 100'000'000'000, why)};
+}
 
 /// What each guest of a run has met, or the words of its error.
 struct Outcome {
@@ -79,13 +85,17 @@ TEST_CASE("all ranks learn what all have told, and stay connected") {
 
 TEST_CASE("tokens of many bytes arrive whole") {
   const std::uint16_t port = free_port();
-  Introduction big = tell(0);
-  big.token = std::string(3'000'000, '\0');
-  const Outcome outcome = meet_all({{place(0, 2, port), big}, {place(1, 2, port), big}}, 120);
-  CHECK(outcome.errors[0].empty());
-  CHECK(outcome.errors[1].empty());
-  CHECK(outcome.meetings[0].ranks[1].token == big.token);
-  CHECK(outcome.meetings[1].ranks[0].token == big.token);
+  std::vector<std::pair<ProcessPlace, Introduction>> who;
+  for (int rank = 0; rank < 40; ++rank) {
+    who.push_back({place(rank, 40, port), tell(rank)});
+    who.back().second.token = std::string(60'000, static_cast<char>(rank));
+  }
+  const Outcome outcome = meet_all(who, 120);
+  for (std::size_t i = 0; i < who.size(); ++i) {
+    CHECK(outcome.errors[i].empty());
+    REQUIRE(outcome.meetings[i].ranks.size() == who.size());
+    for (std::size_t r = 0; r < who.size(); ++r) CHECK(outcome.meetings[i].ranks[r].token == who[r].second.token);
+  }
 }
 
 TEST_CASE("a rank alone meets nobody and needs no port") {
@@ -148,14 +158,10 @@ TEST_CASE("a rank that ends before all have come is named") {
   std::string text;
   const std::int32_t both[2] = {1, 3};
   cuda::detail::put(text, {reinterpret_cast<const char*>(both), sizeof both});
-  for (const char* const field : {"", "host9", "tawpipe 1", ""}) cuda::detail::put(text, field);
+  for (const char* const field : {"", "", "host9", "boot", "tawpipe 1", ""}) cuda::detail::put(text, field);
   Outcome outcome;
   std::jthread host{[&] { outcome = meet_all({{place(0, 3, port), tell(0)}}, 120); }};
-  {
-    std::string why;
-    detail::Connection guest{cuda::detail::reach(place(1, 3, port), detail::now() + 100'000'000'000, why)};
-    REQUIRE(guest.send_whole(cuda::detail::introduce, text, 100000));
-  }
+  REQUIRE(knock(port).send_whole(cuda::detail::introduce, text, 100000));
   host.join();
   CHECK(outcome.errors[0] == "rank 1 on host9 ended before all ranks had come");
 }
@@ -189,17 +195,49 @@ TEST_CASE("a taken port, nobody there, an unknown host and a stranger are told a
         concat("what listens where rank 0 at 127.0.0.1 port ", port, " should be is no such rank; set another MASTER_PORT"));
 }
 
-TEST_CASE("who knocks without an introduction does not hold up the others") {
+TEST_CASE("who knocks without an introduction neither joins nor holds up the others") {
   const std::uint16_t port = free_port();
   Outcome outcome;
   std::jthread host{[&] { outcome = meet_all({{place(0, 2, port), tell(0)}}, 120); }};
-  std::string why;
-  detail::Connection silent{cuda::detail::reach(place(1, 2, port), detail::now() + 100'000'000'000, why)};
-  detail::Connection noisy{cuda::detail::reach(place(1, 2, port), detail::now() + 100'000'000'000, why)};
-  noisy.send_whole(7, "GET / HTTP/1.1", 100000);
+  std::vector<detail::Connection> strangers;
+  strangers.push_back(knock(port));  // silent
+  strangers.push_back(knock(port));
+  strangers.back().send_whole(7, "GET / HTTP/1.1", 100000);
+  strangers.push_back(knock(port));  // says that it will say 4 GB: nothing of it is waited for
+  const std::uint32_t endless[2] = {cuda::detail::introduce, 0xffff'ffff};
+  REQUIRE(::send(strangers.back().fd(), endless, sizeof endless, MSG_NOSIGNAL) == sizeof endless);
+  CHECK(detail::await(strangers.back().fd(), POLLIN, 100000));
+  CHECK_FALSE(strangers.back().receive());
+  for (std::size_t i = 0; i < 2 * detail::Strangers::max_waiting; ++i) strangers.push_back(knock(port));
   CHECK(meet_all({{place(1, 2, port), tell(1)}}, 120).errors[0].empty());
   host.join();
   CHECK(outcome.errors[0].empty());
+}
+
+TEST_CASE("who does not know the run's token is sent away, and the run goes on") {
+  const std::uint16_t port = free_port();
+  ProcessPlace first = place(0, 2, port);
+  ProcessPlace second = place(1, 2, port);
+  first.token = second.token = "open sesame";
+  Outcome outcome;
+  std::jthread host{[&] { outcome = meet_all({{first, tell(0)}}, 120); }};
+  ProcessPlace wrong = second;
+  wrong.token = "open barley";
+  CHECK(meet_all({{wrong, tell(1)}}, 120).errors[0] ==
+        "rank 1 on host0 has another TAWPIPE_TOKEN than rank 0; set it to the same text for all ranks of the run");
+  wrong.token.clear();
+  CHECK(meet_all({{wrong, tell(1)}}, 120).errors[0] ==
+        "rank 1 on host0 has no TAWPIPE_TOKEN; set it to the same text for all ranks of the run");
+  CHECK(meet_all({{second, tell(1)}}, 120).errors[0].empty());
+  host.join();
+  CHECK(outcome.errors[0].empty());
+}
+
+TEST_CASE("hosts of one name are told apart by their boot ids") {
+  std::vector<Introduction> ranks(5, {"node", "a", "", ""});
+  ranks[1].boot = ranks[3].boot = "b";
+  ranks[4] = {"other", "b", "", ""};
+  CHECK(cuda::host_names(ranks) == std::vector<std::string>{"node", "node#2", "node", "node#2", "other"});
 }
 
 TEST_CASE("what each says afterwards all learn, and one that has ended is named") {
