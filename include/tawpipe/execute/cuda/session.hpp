@@ -89,7 +89,7 @@ class Session {
   /// Collective over all threads.
   /// @throws DeviceError  if another rank fails.
   Session(RankThreads& threads, int rank, const SessionOptions& options = {}) : options_{options}, threads_{&threads} {
-    place_ = {.rank = rank, .ranks = threads.ranks(), .local_rank = rank, .launcher = {}, .job = {}};
+    place_ = {.rank = rank, .ranks = threads.ranks(), .local_rank = rank, .launcher = {}, .job = {}, .token = {}};
     options_.nccl.stop = &threads.failed();
     Introduction own = introduce_host({});
     own.software = software();
