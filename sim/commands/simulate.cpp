@@ -164,7 +164,7 @@ int run_simulate(const Request& given) {
   if (!request.trace.empty()) outputs.trace.emplace(request.trace);
   if (!request.report.empty()) outputs.report.emplace(request.report);
   if (!request.json.empty()) outputs.json.emplace(request.json);
-  const Prediction prediction = file ? predict(problem, std::move(file->schedule)) : predict(problem);
+  const Prediction prediction = file ? sim::predict(problem, std::move(file->schedule)) : predict(problem);
   const Summary& summary = prediction.summary;
   if (outputs.timeline) {
     write_timeline_csv(prediction.schedule, prediction.timeline, [&](std::string_view text) { (*outputs.timeline)(text); });

@@ -8,6 +8,8 @@
 #include "support/command.hpp"
 #include "support/command_json.hpp"
 
+namespace hangs_test {
+
 using support::check_refused;
 using support::Folder;
 using support::parsed;
@@ -67,3 +69,5 @@ TEST_CASE("doctor names the culprits of a job that stands still") {
                                              "cos\nsystem\nX\x04")),
                 {"nothing of it was executed"});
 }
+
+}  // namespace hangs_test

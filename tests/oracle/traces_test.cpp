@@ -14,6 +14,8 @@
 #include "tawpipe/schedules/tawpipe.hpp"
 #include "tawpipe/schedules/weipipe.hpp"
 
+namespace traces_test {
+
 using tawpipe::concat;
 using tawpipe::DeviceGroups;
 using tawpipe::Op;
@@ -260,3 +262,5 @@ TEST_CASE("what an added round costs: TawPipe (3N-2)(N-1) shards on the wire, We
     CHECK(wei(3) - wei(2) == n * (3 * n - 1));
   }
 }
+
+}  // namespace traces_test

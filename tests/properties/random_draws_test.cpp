@@ -19,6 +19,8 @@
 #include "tawpipe/schedule/compose.hpp"
 #include "tawpipe/verify/validate.hpp"
 
+namespace random_draws_test {
+
 using namespace tawpipe;
 using support::BruteForce;
 using support::CopyMap;
@@ -277,3 +279,5 @@ TEST_CASE("brute force finds dependencies that are left out, lanes out of order,
   waiting.dependencies[0].push_back(id<TaskId>(schedule.tasks().size() - 1));
   CHECK(faulty(waiting));
 }
+
+}  // namespace random_draws_test

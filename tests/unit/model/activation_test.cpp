@@ -11,6 +11,8 @@
 #include "tawpipe/model/models.hpp"
 #include "tawpipe/model/transformer.hpp"
 
+namespace activation_test {
+
 using tawpipe::Batch;
 using tawpipe::Dtype;
 using tawpipe::Recompute;
@@ -160,3 +162,5 @@ TEST_CASE("logits of a real model outweigh its boundary") {
   const std::int64_t hidden_part = (4 * 2 * 4096 + 4) * std::int64_t{4096};
   CHECK(head.saved + head.backward_workspace - hidden_part == 1'835'008'000);
 }
+
+}  // namespace activation_test

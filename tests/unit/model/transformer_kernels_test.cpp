@@ -7,6 +7,8 @@
 #include "tawpipe/model/models.hpp"
 #include "tawpipe/model/transformer_work.hpp"
 
+namespace transformer_kernels_test {
+
 using doctest::Approx;
 using tawpipe::Kernel;
 using tawpipe::KernelPass;
@@ -100,3 +102,5 @@ TEST_CASE("the layers' format is that of their products; casts cost traffic; the
   CHECK(tawpipe::parse_product_format("nvfp4") == tawpipe::ProductFormat::nvfp4);
   CHECK_THROWS_WITH_AS(tawpipe::parse_product_format("fp9"), doctest::Contains("did you mean 'fp8'?"), tawpipe::InputError);
 }
+
+}  // namespace transformer_kernels_test

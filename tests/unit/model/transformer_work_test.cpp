@@ -11,6 +11,8 @@
 #include "tawpipe/model/models.hpp"
 #include "tawpipe/model/transformer.hpp"
 
+namespace transformer_work_test {
+
 using tawpipe::Batch;
 using tawpipe::Bytes;
 using tawpipe::Dtype;
@@ -211,3 +213,5 @@ TEST_CASE("an impossible model or batch is refused") {
   CHECK_THROWS_AS(transformer_work(tiny, {.sequence = 0, .global_batch = 1}, Recompute::none, 0, 1, true, true),
                   tawpipe::InputError);
 }
+
+}  // namespace transformer_work_test

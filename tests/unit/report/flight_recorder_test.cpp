@@ -9,6 +9,8 @@
 
 #include "support/csv.hpp"
 
+namespace flight_recorder_test {
+
 using namespace tawpipe;
 
 namespace {
@@ -99,3 +101,5 @@ TEST_CASE("what is no dump is refused with its path") {
             "expected a rank of the group"));
   CHECK(has(fault(dump(entry(0, "nccl:all_reduce", "started", "[[4000000000000, 4000000000000]]"))), "elements"));
 }
+
+}  // namespace flight_recorder_test

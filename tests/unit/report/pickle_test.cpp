@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+namespace pickle_test {
+
 using namespace tawpipe;
 using namespace std::string_view_literals;
 
@@ -53,3 +55,5 @@ TEST_CASE("a pickle that is cut, deep or wrong is refused with its byte") {
   CHECK(has(fault(""), "it ends too early"));
   CHECK(has(fault("\x80\x02K\x01"), "it ends too early"));
 }
+
+}  // namespace pickle_test

@@ -9,6 +9,8 @@
 
 #include "tawpipe/core/error.hpp"
 
+namespace task_graph_json_test {
+
 using tawpipe::task_graph_from_json;
 using tawpipe::TaskGraph;
 
@@ -73,3 +75,5 @@ TEST_CASE("anything else is refused, with its place") {
         "intra_latency_s": 0, "inter_bandwidth_bytes_per_s": 1, "inter_latency_s": 0}})") ==
         "g: platform: a bandwidth must be above zero, in bytes a second");
 }
+
+}  // namespace task_graph_json_test

@@ -12,6 +12,8 @@
 #include "support/hand_built.hpp"
 #include "tawpipe/schedule/schedule_builder.hpp"
 
+namespace timeline_csv_test {
+
 using namespace tawpipe;
 using namespace tawpipe::literals;
 
@@ -213,3 +215,5 @@ TEST_CASE("another schedule's file is refused at the first difference") {
 TEST_CASE("a timeline of another size cannot be written") {
   CHECK_THROWS_WITH_AS(timeline_csv(small_schedule(), {}), "the timeline has 0 tasks, but the schedule has 3", InputError);
 }
+
+}  // namespace timeline_csv_test

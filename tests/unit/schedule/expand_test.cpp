@@ -15,6 +15,8 @@
 #include "tawpipe/schedule/compose.hpp"
 #include "tawpipe/simulate/simulate.hpp"
 
+namespace expand_test {
+
 using namespace tawpipe;
 
 namespace {
@@ -120,3 +122,5 @@ TEST_CASE("the gradients of weights hide the collectives that run during them") 
   makespan(true);
   makespan(false);
 }
+
+}  // namespace expand_test

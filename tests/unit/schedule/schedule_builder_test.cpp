@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+namespace schedule_builder_test {
+
 using tawpipe::Access;
 using tawpipe::BufferId;
 using tawpipe::Bytes;
@@ -234,3 +236,5 @@ TEST_CASE("a lane is there once for each name, in the order of asking, and lane 
   for (int i = 0; i < 255; ++i) many.lane(std::to_string(i));
   CHECK_THROWS_WITH_AS(many.lane("one more"), "a schedule holds at most 256 lanes", tawpipe::ScheduleError);
 }
+
+}  // namespace schedule_builder_test

@@ -11,6 +11,8 @@
 #include "support/llama_run.hpp"
 #include "tawpipe/layers/adamw.hpp"
 
+namespace llama_golden_test {
+
 namespace {
 
 using golden::Case;
@@ -209,3 +211,5 @@ TEST_CASE("losses and gradients of configurations A and B in float32") {
   check_first_step<float>("A");
   check_first_step<float>("B");
 }
+
+}  // namespace llama_golden_test

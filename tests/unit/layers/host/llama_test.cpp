@@ -14,6 +14,8 @@
 #include "support/llama_run.hpp"
 #include "support/random.hpp"
 
+namespace llama_test {
+
 namespace {
 
 using llama_run::Options;
@@ -314,3 +316,5 @@ TEST_CASE("models that it cannot compute are refused in one sentence") {
         "width of query, key, value and output together, must reach it");
   CHECK(refusal(grouped(), two_of_nine(), {.norm_eps = 0}) == "model 'grouped': rope_theta and norm_eps must be greater than 0");
 }
+
+}  // namespace llama_test
