@@ -69,6 +69,18 @@ void add_problem_flags(CLI::App& app, Request& request, const std::string& micro
                  "or replicated")
       ->type_name("HOW")
       ->group("Layout");
+  app.add_option("--overlap-grad-reduce", request.overlap_gradients,
+                 "Gradients are summed over data- and context-parallel devices while backwards go on: on or off (default)")
+      ->type_name("on|off")
+      ->group("Layout");
+  app.add_option("--overlap-param-gather", request.overlap_gathers,
+                 "New weights are gathered while the next iteration's forwards begin: on or off (default)")
+      ->type_name("on|off")
+      ->group("Layout");
+  app.add_option("--tp-comm-overlap", request.tensor_overlap,
+                 "Collectives of tensor parallelism run beside the products before and after them: on or off (default)")
+      ->type_name("on|off")
+      ->group("Layout");
   app.add_option("--gradient-dtype", request.gradient_dtype,
                  "In which gradients are kept and summed, such as float32 (default: the model's)")
       ->type_name("DTYPE")

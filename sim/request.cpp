@@ -234,6 +234,9 @@ Problem resolve(const Request& given, bool choose_microbatch, const Workload* kn
   problem.sequence_parallel = one_of_two("--sequence-parallel", request.sequence_parallel, "on", "off");
   problem.context_exchange = parse_context_exchange(request.context_exchange);
   problem.shard_optimizer = one_of_two("--optimizer-states", request.optimizer_states, "sharded", "replicated");
+  problem.overlap_gradients = one_of_two("--overlap-grad-reduce", request.overlap_gradients, "on", "off");
+  problem.overlap_gathers = one_of_two("--overlap-param-gather", request.overlap_gathers, "on", "off");
+  problem.tensor_overlap = one_of_two("--tp-comm-overlap", request.tensor_overlap, "on", "off");
   if (!request.gradient_dtype.empty()) problem.parameter_bytes.gradient = size_bytes(parse_dtype(request.gradient_dtype));
   problem.noise = request.noise;
   if (!request.stragglers.empty()) parse_stragglers(request.stragglers, problem.noise);

@@ -42,6 +42,9 @@ struct Request {
   std::string sequence_parallel = "on";
   std::string context_exchange = "all-gather";
   std::string optimizer_states = "sharded";
+  std::string overlap_gradients = "off";
+  std::string overlap_gathers = "off";
+  std::string tensor_overlap = "off";
   std::string gradient_dtype;  ///< "": the model's
   std::string fold;            ///< auto, on or off; "" is off, for commands without the flag
   std::string cost = "kernels";

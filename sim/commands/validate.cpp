@@ -71,6 +71,12 @@ int run_validate(const Request& request, const OrderRequest& how) {
     given = load_schedule_file(request, std::move(read));
   }
   Problem problem = given ? std::move(given->problem) : resolve(request, false);
+  if (problem.overlap_gathers) {
+    throw InputError(
+        "validate proves one iteration by itself, and with --overlap-param-gather on it begins with the gathers of the one "
+        "before; "
+        "leave it off");
+  }
   problem.schedules = std::move(schedules);
   if (!file) open();
   std::optional<Prediction> prediction;

@@ -156,6 +156,7 @@ std::variant<Transformer, std::string> model_of(const TruthRow& row) {
                                            : ProductFormat::bits16;
   model.fused_attention = model.dtype != Dtype::f16;  // Megatron-LM of 2021 and 2022
   model.loss_in_float32 = !model.fused_attention;
+  model.fused_swiglu = model.gated;
   try {
     model.check();
   } catch (const InputError& error) {
@@ -171,9 +172,8 @@ std::variant<ScheduleChoice, std::string> schedule_of(const TruthRow& row) {
   const bool sharded = has(zero, "fsdp");
   if (row.pp == 1) {
     if (sharded) return ScheduleChoice{"fsdp", {{"prefetch", "1"}}};
-    return ScheduleChoice{zero == "none" ? "ddp" : "zero1"};
+    return ScheduleChoice{"ddp"};  // of one rank, unit by unit; the mesh sums gradients and shares the optimizer
   }
-  if (sharded) return std::string{"FSDP inside a pipeline cannot be expressed yet"};
   if (schedule == "zb-1p" || schedule == "zb-2p") return ScheduleChoice{"zb-auto", {{"memory-limit", schedule.substr(3)}}};
   if (schedule == "zbb" || schedule == "zero-bubble") return ScheduleChoice{"zb-auto", {{"memory-limit", "1p"}}};
   if (schedule == "v-half") return ScheduleChoice{"v-half"};
@@ -212,6 +212,13 @@ std::vector<TruthRow> read_truth_rows(const std::string& file) {
     row.cp = cells.count("cp", 1);
     row.pp = cells.count("pp", 1);
     row.vp = cells.count("vp", 1);
+    if (cells.text("vp").empty() && row.pp > 1 && has(lower(cells.text("schedule")), "interleaved")) {
+      const int slots = row.layers % row.pp == 0 ? row.layers : row.layers + 2;  // with embedding and loss
+      if (slots % row.pp == 0) row.vp = slots / row.pp;                          // a layer each
+    }
+    if (row.pp > 1 && row.micro_batch * row.dp() == row.global_batch && row.micro_batch % row.pp == 0) {
+      row.micro_batch /= row.pp;  // a replica's whole batch, of which a pipeline makes one microbatch a rank (torchtitan)
+    }
     row.zero = cells.text("zero");
     row.precision = cells.text("precision");
     row.recompute = cells.text("recompute");
@@ -279,10 +286,23 @@ std::variant<Problem, std::string> truth_problem(const TruthRow& row) {
   if (has(row.overlap, "cpu_offload") && !has(row.overlap, "cpu_offload=0")) {
     return std::string{"activations offloaded to the host cannot be expressed"};
   }
+  const std::string zero = lower(row.zero);
+  const bool fsdp = has(zero, "fsdp");
   KernelCost cost;
-  if (has(lower(row.zero), "fsdp") &&
-      curves_of(known_device(device->name).sm).generation == "H100") {  // PyTorch: FlashAttention-2
-    cost.changes = {{&DeviceCurves::attention, 0.42}, {&DeviceCurves::attention_backward, 0.38}};
+  cost.held_sms = {.pair_ctas = 0, .collective_ctas = 16};  // NCCL's channels by NVLink; sends go by copy engines
+  const DeviceCurves& curves = curves_of(known_device(device->name).sm);
+  double forward = curves.attention;
+  double backward = curves.attention_backward;
+  if (fsdp && curves.generation == "H100") {  // PyTorch: FlashAttention-2
+    forward = 0.42;
+    backward = 0.38;
+  }
+  if (lower(row.model).starts_with("mpt")) {  // ALiBi: Triton's
+    forward /= 1.4;
+    backward /= 2;
+  }
+  if (forward != curves.attention) {
+    cost.changes = {{&DeviceCurves::attention, forward}, {&DeviceCurves::attention_backward, backward}};
   }
   const std::string recompute = lower(row.recompute);
   if (has(recompute, "modules ") && recompute != "modules ") {
@@ -302,10 +322,22 @@ std::variant<Problem, std::string> truth_problem(const TruthRow& row) {
                                                            : Recompute::none;
   problem.mesh = {.tensor = row.tp,
                   .context = row.cp,
-                  .data = row.pp > 1 ? row.dp() : 1,  // without a pipeline the schedule itself is data parallel
+                  .data = row.pp == 1 && fsdp ? 1 : row.dp(),  // without a pipeline FSDP is the schedule itself
                   .order = parse_mesh_order(has(row.overlap, "tp_pp_dp_mapping=1") ? "tcsd" : "tcds")};
   problem.parameter_bytes = trained_bytes(problem.model->dtype);
-  problem.shard_optimizer = lower(row.zero) != "none";  // a distributed optimizer; zero1 and fsdp share by themselves
+  // What the source says; otherwise as frameworks with a distributed optimizer do since 2023. FSDP inside a pipeline gathers
+  // weights once an iteration and keeps them, and sums gradients after the last microbatch: the same messages.
+  const std::string overlap = lower(row.overlap);
+  const bool modern = zero != "none" && !has(overlap, "overlap off");
+  const auto said = [&](std::string_view flag, bool unsaid) {
+    return has(overlap, concat(flag, "=1")) || (unsaid && !has(overlap, concat(flag, "=0")));
+  };
+  problem.shard_optimizer = zero != "none";
+  problem.overlap_gradients = said("overlap_grad_reduce", modern);
+  problem.overlap_gathers = said("overlap_param_gather", modern);
+  // Transformer Engine has no such products in 4 bits, nor of one scale for each 32 numbers.
+  const bool plain = problem.model->products != ProductFormat::nvfp4 && problem.model->products != ProductFormat::mxfp8;
+  problem.tensor_overlap = fsdp ? has(overlap, "async_tp=1") : said("tp_comm_overlap", modern && plain);
   if (row.layers % (row.pp * row.vp) != 0 && (row.layers + 2) % (row.pp * row.vp) == 0)
     problem.model->edges_count_as_layers = true;
   problem.usable_memory = 1;

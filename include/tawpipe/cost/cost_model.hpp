@@ -47,4 +47,15 @@ constexpr bool paths_by_size(const Model& model) {
   }
 }
 
+/// Whether compute_time() depends on nothing but a task's rank, op, stage, split and bytes: on what a model's own
+/// times_by_work() says.
+template <CostModel Model>
+constexpr bool times_by_work(const Model& model) {
+  if constexpr (requires { model.times_by_work(); }) {
+    return model.times_by_work();
+  } else {
+    return false;
+  }
+}
+
 }  // namespace tawpipe

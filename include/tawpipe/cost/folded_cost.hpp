@@ -34,6 +34,7 @@ struct FoldedCost {
   }
   Path path(const Schedule&, const Task& task, const Cluster&) const { return paths[folded->kind(task)]; }
   bool paths_by_size() const { return tawpipe::paths_by_size(*inner); }
+  bool times_by_work() const { return tawpipe::times_by_work(*inner); }
   const HeldSms* held_sms() const { return held_sms_of(*inner); }
 };
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -30,7 +31,7 @@ constexpr const DeviceCurves& curves_of(int sm) {
 inline double product_seconds(const Kernel& kernel, const DeviceCurves& curves, const DeviceSpec& device) {
   double peak = device.peak.value();
   double share = curves.products;
-  const bool narrow = kernel.format != ProductFormat::bits16 && kernel.format != ProductFormat::bits32;
+  const bool narrow = is_narrow(kernel.format);
   if (kernel.format == ProductFormat::bits32) peak /= 2;
   if (kernel.format == ProductFormat::nvfp4 && device.peak_fp4.value() > 0) {
     peak = device.peak_fp4.value();
@@ -84,9 +85,17 @@ struct KernelCost {
   Duration overhead{8'400'000};  ///< of starting a send: NCCL 2.28, graph/tuning.cc, ring of Simple
   HeldSms held_sms{};            ///< that communications hold; off
 
-  /// The generation's, with the changes.
+  /// The generation's, with the changes. A card of less power than the one they were measured on runs products slower, by the
+  /// 0.24th power of its share: an A100 reaches 271.2 TFLOPS at 400 W and 252.9 at 300 W (stas00/ml-engineering, maximum
+  /// achievable matmul FLOPS).
   DeviceCurves curves(const DeviceSpec& device) const {
     DeviceCurves found = curves_of(detail::compute_capability(device));
+    if (const double power = detail::share_of_power(device); power < 1) {
+      const double slower = std::pow(power, 0.24);
+      found.products *= slower;
+      found.products_fp8 *= slower;
+      found.products_fp4 *= slower;
+    }
     for (const auto& [member, value] : changes) found.*member = value;
     return found;
   }
@@ -101,14 +110,24 @@ struct KernelCost {
     const Passes passes = traits(task.op).passes;
     if (work.kernels.empty()) return by_operations(work, passes, known, device);
     double sum = 0;
+    double products = 0;
+    double in_pieces = 0;  // the products again, as so many smaller ones fill the device
     for (const Kernel& kernel : work.kernels) {
-      if (runs(kernel.pass, passes)) sum += kernel.count * kernel_seconds(kernel, known, device);
+      if (!runs(kernel.pass, passes)) continue;
+      const double time = kernel.count * kernel_seconds(kernel, known, device);
+      sum += time;
+      if (work.pieces == 1 || kernel.kind != Kernel::Kind::product) continue;
+      products += time;
+      Kernel piece = kernel;
+      piece.m = (kernel.m + work.pieces - 1) / work.pieces;
+      in_pieces += kernel.count * work.pieces * kernel_seconds(piece, known, device);
     }
+    const double longer = products > 0 ? std::max(1.0, in_pieces / products) : 1;
     const int launched = work.layers + (work.embedding ? 1 : 0) + (work.head ? 1 : 0);
     double rounds = passes.forward ? 1 : 0;  // a backward is one, each of its halves half of one
     if (passes.backward_input) rounds += schedule.stage(task.stage).recompute.value() > 0 ? 1.5 : 0.5;
     if (passes.backward_weight) rounds += 0.5;
-    return seconds(work.fraction * std::max(sum, known.host_layer * rounds * launched));  // of a step of a body its part
+    return seconds(work.fraction * std::max(longer * sum, known.host_layer * rounds * launched));  // of a step of a body its part
   }
 
   Path path(const Schedule& schedule, const Task& task, const Cluster& cluster) const {
@@ -125,6 +144,7 @@ struct KernelCost {
   }
 
   bool paths_by_size() const { return true; }
+  bool times_by_work() const { return true; }
 
  private:
   static bool runs(KernelPass pass, const Passes& passes) {

@@ -104,6 +104,14 @@ inline int compute_capability(const DeviceSpec& device) {
   return 80;
 }
 
+/// Of the power of its generation's usual card; 1 of a device by no known name.
+inline double share_of_power(const DeviceSpec& device) {
+  for (const KnownDevice& known : known_devices()) {
+    if (known.name == device.name) return known.power;
+  }
+  return 1;
+}
+
 }  // namespace detail
 
 /// What NCCL's table must know of the ring over `members`, which stand node by node. A hop's latency beyond what NCCL assumes for

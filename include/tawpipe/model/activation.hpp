@@ -20,20 +20,28 @@ struct ActivationBytes {
 
 namespace detail {
 
-/// Tensors of the width I that the MLP's matrices read or write: gate, silu(gate), up, product; without a gate two.
-inline std::int64_t mlp_tensors(const Transformer& model) { return model.gated ? 4 : 2; }
+/// Tensors of the width I that the MLP's matrices read or write: gate, silu(gate) where it is a tensor, up, product; without a
+/// gate two.
+inline std::int64_t mlp_tensors(const Transformer& model) { return !model.gated ? 2 : model.fused_swiglu ? 3 : 4; }
 
 /// Bytes a token that autograd keeps of one layer with fused attention and fused norms, in the order they appear:
 /// layer input H, its rstd (4 bytes), normed H, query Q, key K, value K (rotated), attention output Q, log-sum-exp of each
 /// head (4 bytes), residual sum H, its rstd (4 bytes), normed H, gate I, silu(gate) I, up I, their product I; without a gate up I
-/// and its activation I. Unfused attention keeps of each head and pair of tokens softmax (2), its dropout's mask (1) and result
-/// (2): 5 heads S bytes a token, which `selective` then drops, and nothing else.
+/// and its activation I. Of products in 8 or 4 bits the inputs (both normed H, the attention's output Q, the product I) are kept
+/// as they go in, with the attention's output in 16 bits beside it, which its own backward reads. Unfused attention keeps of each
+/// head and pair of tokens softmax (2), its dropout's mask (1) and result (2): 5 heads S bytes a token, which `selective` then
+/// drops, and nothing else.
 inline std::int64_t layer_token_bytes(const Transformer& model, std::int64_t sequence, Recompute recompute) {
   const std::int64_t element = size_bytes(model.dtype);
   const std::int64_t hidden = model.hidden;
   const std::int64_t inner = model.intermediate;
+  const bool narrow = is_narrow(model.products);
+  const double input =
+      narrow ? bytes_of(model.products) : static_cast<double>(element);  // bytes of a number that a product reads
+  const auto inputs =
+      static_cast<std::int64_t>(input * static_cast<double>(2 * hidden + inner + (narrow ? model.query_width() : 0)));
   const std::int64_t linear =
-      element * (4 * hidden + 2 * model.query_width() + 2 * model.key_width() + mlp_tensors(model) * inner);
+      inputs + element * (2 * hidden + 2 * model.query_width() + 2 * model.key_width() + (mlp_tensors(model) - 1) * inner);
   switch (recompute) {
     case Recompute::none:
       return linear + 8 + (model.fused_attention ? 4 * model.heads : (2 * element + 1) * model.heads * sequence);

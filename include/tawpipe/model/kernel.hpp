@@ -45,6 +45,9 @@ constexpr double bytes_of(ProductFormat format) {
   return bytes[static_cast<int>(format)];
 }
 
+/// Whether it is narrower than the 16 bits that activations have.
+constexpr bool is_narrow(ProductFormat format) { return format != ProductFormat::bits16 && format != ProductFormat::bits32; }
+
 /// When a kernel runs.
 enum class KernelPass : std::uint8_t { forward, recompute, backward_input, backward_weight };
 

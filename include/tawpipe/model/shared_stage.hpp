@@ -43,6 +43,9 @@ struct Sharing {
   /// pair of products in place of one all-reduce (Korthikanti et al. 2022, arXiv:2205.05198, section 4.2).
   bool sequence_parallel = true;
   ContextExchange exchange = ContextExchange::all_gather;
+  /// With sequence parallelism: products are cut into pieces, so that a gather's parts arrive and a sum's parts leave while
+  /// others are computed (Megatron-LM's --tp-comm-overlap, PyTorch's asynchronous tensor parallelism).
+  bool overlap = false;
 
   int ranks() const { return tensor * context; }
   /// Parts into which norms, residuals and what they keep are cut.
@@ -62,11 +65,12 @@ struct BodyStep {
   };
 
   Kind kind = Kind::compute;
-  bool context = false;    ///< a collective's axis: context, otherwise tensor
-  bool gradients = false;  ///< a collective carries gradients of activations
-  Flops flops{};           ///< a computation's, of one rank
-  Bytes traffic{};         ///< a computation's memory-bound bytes, of one rank
-  Bytes bytes{};           ///< a collective's: the whole buffer (all_gather, reduce_scatter, all_reduce), or what one rank sends
+  bool context = false;     ///< a collective's axis: context, otherwise tensor
+  bool gradients = false;   ///< a collective carries gradients of activations
+  Flops flops{};            ///< a computation's, of one rank
+  Bytes traffic{};          ///< a computation's memory-bound bytes, of one rank
+  std::int32_t pieces = 1;  ///< a computation's: into so many kernels its products are cut by tokens, of which it runs one
+  Bytes bytes{};            ///< a collective's: the whole buffer (all_gather, reduce_scatter, all_reduce), or what one rank sends
   /// Earlier steps that it waits for; -1: none. Computations also follow one another, and so do collectives of an axis.
   std::array<std::int32_t, 2> after = {-1, -1};
 

@@ -43,6 +43,7 @@ struct Transformer {
   bool edges_count_as_layers = false;              ///< where it is cut into stages, embedding and loss each count as a layer
   bool gated = true;                               ///< SwiGLU; false: up and down with one function between them, as GPT's GELU
   bool fused_attention = true;  ///< scores stay on the chip; false: each [heads, S, S] is written, as up to 2022
+  bool fused_swiglu = false;    ///< one kernel from gate and up to their product: silu(gate) is never kept
 
   static constexpr int max_layers = 1 << 12;
   static constexpr int max_hidden = 1 << 17;  ///< also of heads x head size

@@ -29,6 +29,8 @@ namespace detail {
 /// around the feed-forward. Backward, each half: all-gather of the output's gradient A; the gradient of the input, during which
 /// the input A is gathered again; its reduce-scatter, during which the gradient of the weights is computed.
 /// Without sequence parallelism: an all-reduce in place of each reduce-scatter, and no all-gathers.
+/// With overlap: a product of gathered tokens begins with those of its own rank, and goes on as the others arrive, in pieces;
+/// one whose results are summed hands on each piece (Transformer Engine, user buffers: pipelined reduce-scatter, ring exchange).
 /// Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2; overlap: LinearWithGradAccumulationAndAsyncCommunication of
 /// Megatron-LM, core/tensor_parallel/layers.py.
 class BodyWriter {
@@ -46,7 +48,8 @@ class BodyWriter {
     key_ = static_cast<double>(std::max(model.key_width() / sharing.tensor, model.head_size()));
     qkv_ = 2 * tokens_ * hidden_ * static_cast<double>(model.query_width() + 2 * model.key_width()) / sharing.tensor;
     out_ = 2 * tokens_ * hidden_ * query_;
-    mlp_ = 6 * tokens_ * hidden_ * model.intermediate / sharing.tensor;
+    mlp_in_ = 2 * tokens_ * hidden_ * (model.mlp_matrices() - 1) * model.intermediate / sharing.tensor;
+    mlp_out_ = 2 * tokens_ * hidden_ * model.intermediate / sharing.tensor;
     attention_ = 2 * whole * static_cast<double>(batch.sequence) * static_cast<double>(model.query_width()) / sharing.ranks();
     logits_ = 2 * tokens_ * hidden_ * model.vocab / sharing.tensor;
     rotary_ = inner(2.0 * static_cast<double>(model.query_width() + model.key_width()));
@@ -113,7 +116,8 @@ class BodyWriter {
   /// A computation after `after`. Joined with the last step where that is a computation and nothing else is waited for.
   std::int32_t compute(double flops, double traffic, std::initializer_list<std::int32_t> after) {
     const auto waits = [&](std::int32_t earlier) { return earlier >= 0 && earlier != last(); };
-    if (!body_.empty() && body_.back().is_compute() && std::none_of(after.begin(), after.end(), waits)) {
+    if (!body_.empty() && body_.back().is_compute() && body_.back().pieces == 1 &&
+        std::none_of(after.begin(), after.end(), waits)) {
       body_.back().flops = body_.back().flops + Flops{flops};
       body_.back().traffic += bytes(traffic);
       return last();
@@ -151,17 +155,53 @@ class BodyWriter {
     return at;
   }
 
+  static constexpr int pieces = 4;
+  bool overlaps() const { return sharing_.overlap && sharing_.tensor > 1 && sharing_.sequence_parallel; }
+  /// A product of tokens that all tensor-parallel ranks have a part of.
+  /// @param again  gather another input beside it, which the gradient of the weights needs. @return  that gather; -1: none
+  std::int32_t gathered_product(bool gradients, double flops, double traffic, bool again = false) {
+    const std::int32_t before = last_compute();
+    if (!overlaps()) {
+      const std::int32_t gathered = gather(gradients);
+      const std::int32_t other = again ? gather(false, before) : -1;
+      compute(flops, traffic, {gathered < 0 ? last() : gathered});
+      return other;
+    }
+    // All but a rank's own tokens travel while those are computed.
+    std::int32_t arrived = before;
+    for (int piece = 0; piece < pieces; ++piece) {
+      const std::int32_t current = arrived;
+      if (piece + 1 < pieces) {
+        arrived = collective(Kind::all_gather, false, gradients, tokens_ * element_ * hidden_ / (pieces - 1), before);
+      }
+      compute_apart(flops / pieces, traffic / pieces, current);
+      body_.back().pieces = pieces;
+    }
+    return again ? collective(Kind::all_gather, false, false, tokens_ * element_ * hidden_, before) : -1;
+  }
+  /// A product of which each tensor-parallel rank has a part of the sum, and the sum.
+  void summed_product(double flops) {
+    if (!overlaps()) {
+      compute(flops, 0);
+      sum(false);
+      return;
+    }
+    for (int piece = 0; piece < pieces; ++piece) {
+      const std::int32_t before = last_compute();
+      compute_apart(flops / pieces, 0, before);
+      body_.back().pieces = pieces;
+      collective(Kind::reduce_scatter, false, false, tokens_ * element_ * hidden_ / pieces, last());
+    }
+  }
+
   void forward_layer() {
     compute(0, 2 * residual_);
-    gather(false);
-    compute(qkv_, rotary_);
+    gathered_product(false, qkv_, rotary_);
     attention(false);
-    compute(out_, 0);
-    sum(false);
+    summed_product(out_);
     compute(0, 5 * residual_);  // residual sum 3H, norm 2H
-    gather(false);
-    compute(mlp_, 5 * swiglu_);
-    sum(false);
+    gathered_product(false, mlp_in_, 5 * swiglu_);
+    summed_product(mlp_out_);
     compute(0, 3 * residual_);
   }
 
@@ -169,7 +209,7 @@ class BodyWriter {
     if (!input) {
       const std::int32_t feed_forward = gather(false);
       const std::int32_t attention = gather(false);
-      compute(mlp_, 0, {feed_forward});
+      compute(mlp_in_ + mlp_out_, 0, {feed_forward});
       compute(qkv_ + out_, 0, {attention});
       return;
     }
@@ -177,17 +217,13 @@ class BodyWriter {
     const double branches = 9 * inner(hidden_);
     // With the norms that selective recomputation computes again: 2H each.
     const double norm = (selective ? 8 : 6) * residual_;
-    const std::int32_t before = last_compute();
-    std::int32_t gradient = gather(true);
-    std::int32_t again = weight ? gather(false, before) : -1;
-    compute(mlp_, (selective ? 14 : 9) * swiglu_ + branches / 3, {gradient});
+    std::int32_t again = gathered_product(true, mlp_out_, 0, weight);
+    compute(mlp_in_, (selective ? 14 : 9) * swiglu_ + branches / 3);
     std::int32_t summed = sum(true);
-    if (weight) compute(mlp_, 0, {again});
+    if (weight) compute(mlp_in_ + mlp_out_, 0, {again});
     compute(0, norm, {summed});
     const std::int32_t middle = last_compute();
-    gradient = gather(true);
-    again = weight ? gather(false, middle) : -1;
-    compute(out_, 0, {gradient});
+    again = gathered_product(true, out_, 0, weight);
     attention(true, middle);
     compute(qkv_, rotary_ + 2 * branches / 3);
     summed = sum(true);
@@ -220,7 +256,7 @@ class BodyWriter {
           const std::int32_t current = arrived;
           const bool moves = block + 1 < sharing_.context;
           if (moves) arrived = collective(Kind::ring, true, backward, backward ? 2 * keys : keys, std::max(start, current));
-          compute_apart(work / sharing_.context, std::max(start, current));
+          compute_apart(work / sharing_.context, 0, std::max(start, current));
         }
         if (backward) collective(Kind::ring, true, true, keys, last());
         return;
@@ -235,7 +271,9 @@ class BodyWriter {
     }
   }
   /// A computation that is not joined with the one before it.
-  void compute_apart(double flops, std::int32_t after) { body_.push_back({.flops = Flops{flops}, .after = {after, -1}}); }
+  void compute_apart(double flops, double traffic, std::int32_t after) {
+    body_.push_back({.flops = Flops{flops}, .traffic = bytes(traffic), .after = {after, -1}});
+  }
 
   const Transformer& model_;
   Sharing sharing_;
@@ -247,7 +285,8 @@ class BodyWriter {
   double key_ = 0;    ///< and of its key heads
   double qkv_ = 0;    ///< operations of one rank, forward
   double out_ = 0;
-  double mlp_ = 0;
+  double mlp_in_ = 0;
+  double mlp_out_ = 0;
   double attention_ = 0;
   double logits_ = 0;
   double rotary_ = 0;    ///< bytes

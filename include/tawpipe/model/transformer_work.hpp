@@ -178,6 +178,7 @@ inline LayerStack layer_stack(const Transformer& model, const Batch& batch, Reco
   if (!model.loss_in_float32) stack.sizes.emplace_back("loss_in_float32", 0);
   if (!model.gated) stack.sizes.emplace_back("gated", 0);
   if (!model.fused_attention) stack.sizes.emplace_back("fused_attention", 0);
+  if (model.fused_swiglu) stack.sizes.emplace_back("fused_swiglu", 1);
   if (model.edges_count_as_layers) stack.sizes.emplace_back("edges_count_as_layers", 1);
   if (model.products != ProductFormat::bits16) stack.sizes.emplace_back("products", static_cast<std::int64_t>(model.products));
   return stack;
@@ -206,6 +207,7 @@ inline std::optional<Transformer> transformer_of(const LayerStack& stack) {
     if (key == "loss_in_float32") model.loss_in_float32 = value != 0;
     if (key == "gated") model.gated = value != 0;
     if (key == "fused_attention") model.fused_attention = value != 0;
+    if (key == "fused_swiglu") model.fused_swiglu = value != 0;
     if (key == "edges_count_as_layers") model.edges_count_as_layers = value != 0;
     if (key == "products" && value >= 0 && value < product_formats) model.products = static_cast<ProductFormat>(value);
   }

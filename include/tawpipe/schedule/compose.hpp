@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tawpipe/model/shared_stage.hpp"
+#include "tawpipe/schedule/early_messages.hpp"
 #include "tawpipe/schedule/mesh.hpp"
 #include "tawpipe/schedule/schedule_builder.hpp"
 
@@ -25,6 +26,14 @@ struct Composition {
   /// the parameters: gradients are scattered to them and weights gathered from them. Otherwise each keeps and updates all.
   /// Source: Rajbhandari et al. 2020, ZeRO, arXiv:1910.02054, section 5.1; Megatron-LM, docs/source/api-guide/dist_optimizer.md.
   bool shard_optimizer = false;
+  /// A gradient is summed over the ranks that hold its parameters as soon as the last microbatch has added to it, beside the
+  /// backwards of earlier stages; otherwise in the order of the updates.
+  /// Source: Megatron-LM, --overlap-grad-reduce; Li et al. 2020, PyTorch Distributed, arXiv:2006.15704, section 3.2.3.
+  bool overlap_gradients = false;
+  /// With shard_optimizer: new weights are gathered before their first use in the next iteration, beside its first forwards. An
+  /// iteration then begins with the gathers of the one before, and ends with weights of which each rank has renewed its part.
+  /// Source: Megatron-LM, --overlap-param-gather; FSDP inside a pipeline without resharding does the same.
+  bool overlap_gathers = false;
 };
 
 namespace detail {
@@ -60,14 +69,17 @@ class Composer {
     builder_.mesh(mesh_);
     copies_.assign(logical_.tasks().size() * copies(), none<TaskId>);
     find_shards();
+    if (holders() > 1) early_ = find_early_messages(logical_, with_.overlap_gradients, with_.overlap_gathers);
     add_sets();
     add_buffers();
     for (std::size_t t = 0; t < logical_.tasks().size(); ++t) {
       const TaskId id = tawpipe::id<TaskId>(t);
       const bool update = logical_.task(id).op == Op::update;
-      if (update) add_gradient_sums(id);
+      if (update && !with_.overlap_gradients) add_gradient_sums(id);
+      for (const TaskId renewed : early_.gathers.next(id)) add_weight_gather(renewed);
       for (int copy = 0; copy < static_cast<int>(copies()); ++copy) add_copy(id, copy);
-      if (update) add_weight_gather(id);
+      for (const TaskId summed : early_.sums.next(id)) add_gradient_sum(summed);
+      if (update && !with_.overlap_gathers) add_weight_gather(id);
     }
     copies_ = std::vector<TaskId>{};  // no longer needed: its memory goes back
     return builder_.build();
@@ -195,7 +207,8 @@ class Composer {
     std::vector<TaskId> after;
     for (const TaskId earlier : logical_.dependencies(logical_id)) after.push_back(copies_[copy_of(earlier, copy)]);
     for (const Sum& sum : sums_) {
-      if (task.op == Op::update && sum.logical == task.rank && sum.tensor == copy % kept_.tensor) after.push_back(sum.task);
+      if (task.op != Op::update || sum.logical != task.rank || sum.tensor != copy % kept_.tensor) continue;
+      if (sum.update == logical_id || is_tied()) after.push_back(sum.task);
     }
     std::vector<Use> uses;
     for (const Use& use : logical_.uses(logical_id)) uses.push_back({buffer(use.buffer, copy), use.access});
@@ -259,26 +272,7 @@ class Composer {
   const std::vector<PiecesId>& shards(PiecesId logical) {
     const auto [at, added] = shards_.try_emplace(logical);
     if (!added) return at->second;
-    const auto ranges = logical_.pieces(logical);
-    const std::int64_t count = parameters_in(ranges);
-    std::size_t range = 0;
-    std::int64_t used = 0;  // of that range
-    std::int64_t done = 0;
-    for (int h = 0; h < holders(); ++h) {
-      const std::int64_t end = count / holders() * (h + 1) + count % holders() * (h + 1) / holders();
-      std::vector<ParameterRange> own;
-      while (done < end) {
-        const std::int64_t take = std::min(ranges[range].count() - used, end - done);
-        append(own, {ranges[range].begin + used, ranges[range].begin + used + take});
-        done += take;
-        used += take;
-        if (used == ranges[range].count()) {
-          ++range;
-          used = 0;
-        }
-      }
-      at->second.push_back(builder_.pieces(own));
-    }
+    for (const auto& own : equal_parts(logical_.pieces(logical), holders())) at->second.push_back(builder_.pieces(own));
     return at->second;
   }
 
@@ -299,6 +293,7 @@ class Composer {
   struct Sum {
     Rank logical;
     int tensor;
+    TaskId update;  ///< that it is for
     TaskId task;
   };
 
@@ -315,8 +310,8 @@ class Composer {
     }
   }
 
-  /// Before an update: the gradient it reads, summed over the ranks that hold the same parameters; to each its part where they
-  /// share the update.
+  /// The gradient that an update reads, summed over the ranks that hold the same parameters; to each its part where they share
+  /// the update.
   void add_gradient_sum(TaskId update) {
     if (holders() == 1) return;
     BufferId gradient = none<BufferId>;
@@ -350,11 +345,11 @@ class Composer {
                                        .split = split,
                                        .bytes = Bytes{part(task.bytes.value() / states * sizes.gradient, mesh_.tensor)}},
                                       uses, after);
-      sums_.push_back({task.rank, copies[0] % kept_.tensor, sum});
+      sums_.push_back({task.rank, copies[0] % kept_.tensor, update, sum});
     });
   }
 
-  /// After a shared update: the new weights, of each rank its part, to all that hold them.
+  /// After a shared update, or before the next iteration's use: the new weights, of each rank its part, to all that hold them.
   void add_weight_gather(TaskId update) {
     const PiecesId updated = sharded_update(update);
     if (updated == none<PiecesId>) return;
@@ -391,8 +386,9 @@ class Composer {
   std::map<PiecesId, std::vector<PiecesId>> shards_;   ///< [logical set][holder]
   std::vector<PiecesId> pieces_;                       ///< [logical set]
   std::vector<SplitId> splits_;                        ///< [logical split]
-  std::vector<Sum> sums_;                              ///< of the updates that come next
-  std::vector<TaskId> copies_;                         ///< [logical task, copy]
+  std::vector<Sum> sums_;                              ///< of the updates that come next, or all so far that came early
+  EarlyMessages early_;
+  std::vector<TaskId> copies_;  ///< [logical task, copy]
 };
 
 }  // namespace detail

@@ -208,11 +208,11 @@ class BodyExpander {
     if (!added) return at->second;
     Flops total;
     for (const BodyStep& step : body) total += step.flops;
-    std::map<std::pair<double, Bytes>, SplitId> known;
+    std::map<std::tuple<double, Bytes, std::int32_t>, SplitId> known;
     for (const BodyStep& step : body) {
       at->second.push_back(none<SplitId>);
       if (!step.is_compute()) continue;
-      const auto [number, fresh] = known.try_emplace({step.flops.value(), step.traffic}, none<SplitId>);
+      const auto [number, fresh] = known.try_emplace({step.flops.value(), step.traffic, step.pieces}, none<SplitId>);
       if (fresh) {
         StageWork work = from_.stage(task.stage);
         const bool weight = !traits(task.op).passes.forward && !traits(task.op).passes.backward_input;
@@ -221,6 +221,7 @@ class BodyExpander {
         work.backward_input = weight ? Flops{} : step.flops;
         work.backward_weight = weight ? step.flops : Flops{};
         work.forward_traffic = work.backward_traffic = step.traffic;
+        work.pieces = step.pieces;
         work.fraction = total.value() > 0 ? step.flops.value() / total.value() : 0;
         number->second = builder_.step(work);
       }

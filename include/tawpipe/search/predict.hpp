@@ -160,13 +160,17 @@ class Predictor {
 
   /// What the mesh adds to a replica's schedule.
   Composition composition(const Schedule& logical) const {
-    Composition with{.stages = {}, .shard_optimizer = problem_.shard_optimizer};
+    Composition with{.stages = {},
+                     .shard_optimizer = problem_.shard_optimizer,
+                     .overlap_gradients = problem_.overlap_gradients,
+                     .overlap_gathers = problem_.overlap_gathers && problem_.shard_optimizer};
     if (problem_.model && mesh_.shared() > 1) {
       with.stages = share_stages(*problem_.model, logical.workload().batch(), problem_.recompute, logical.stages(),
                                  {.tensor = mesh_.tensor,
                                   .context = mesh_.context,
                                   .sequence_parallel = problem_.sequence_parallel,
-                                  .exchange = problem_.context_exchange});
+                                  .exchange = problem_.context_exchange,
+                                  .overlap = problem_.tensor_overlap});
     }
     return with;
   }

@@ -57,7 +57,10 @@ struct Problem {
   Mesh mesh = {};                 ///< tensor, context and data parallelism around the schedule
   bool sequence_parallel = true;  ///< tensor-parallel ranks split norms and residuals by tokens (Sharing)
   ContextExchange context_exchange = ContextExchange::all_gather;
-  bool shard_optimizer = true;  ///< over the ranks that hold the same parameters (Composition)
+  bool tensor_overlap = false;     ///< of tensor-parallel collectives with the products beside them (Sharing::overlap)
+  bool shard_optimizer = true;     ///< over the ranks that hold the same parameters (Composition)
+  bool overlap_gradients = false;  ///< gradients are summed as soon as they are whole (Composition)
+  bool overlap_gathers = false;    ///< new weights are gathered before their first use in the next iteration (Composition)
   ParameterBytes parameter_bytes = {};
   double usable_memory = usable_memory_share;  ///< fraction of a device's memory that may be needed
   Noise noise = {};

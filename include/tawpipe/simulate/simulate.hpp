@@ -68,6 +68,51 @@ class PathTable {
   std::vector<Entry> entries_;
 };
 
+/// Times of a schedule's computations; those alike asked of the cost model once, where it allows that.
+template <CostModel Cost>
+class ComputeTimes {
+ public:
+  ComputeTimes(const Schedule& schedule, const Cluster& cluster, const Cost& cost)
+      : schedule_{schedule}, cluster_{cluster}, cost_{cost}, by_work_{times_by_work(cost)} {}
+
+  Duration of(TaskId id) {
+    if (!by_work_) return cost_.compute_time(schedule_, id, cluster_);
+    const Task& task = schedule_.task(id);
+    const Entry wanted{task.op, task.rank, task.stage, task.split, task.bytes, Duration{}};
+    std::uint64_t hash = static_cast<std::uint64_t>(task.op) << 32 | static_cast<std::uint32_t>(task.rank);
+    hash = (hash ^ static_cast<std::uint64_t>(task.bytes.value())) * 0xd1342543de82ef95U;
+    hash += static_cast<std::uint64_t>(task.stage) << 32 | static_cast<std::uint32_t>(task.split);
+    return entries_[static_cast<std::size_t>(index_.find_or_add(
+                        hash, [&](std::int32_t number) { return entries_[static_cast<std::size_t>(number)].is_like(wanted); },
+                        [&] {
+                          entries_.push_back(wanted);
+                          entries_.back().time = cost_.compute_time(schedule_, id, cluster_);
+                        }))]
+        .time;
+  }
+
+ private:
+  struct Entry {
+    Op op;
+    Rank rank;
+    StageId stage;
+    SplitId split;
+    Messages bytes;
+    Duration time;
+
+    bool is_like(const Entry& other) const {
+      return op == other.op && rank == other.rank && stage == other.stage && split == other.split && bytes == other.bytes;
+    }
+  };
+
+  const Schedule& schedule_;
+  const Cluster& cluster_;
+  const Cost& cost_;
+  bool by_work_;
+  HashIndex index_;
+  std::vector<Entry> entries_;
+};
+
 inline InputError too_few_devices(const Schedule& schedule, const Cluster& cluster) {
   return InputError(concat("the schedule needs ", schedule.ranks(), " ranks and cluster ", quote(cluster.name()), " has ",
                            cluster.ranks(), " devices"));
@@ -86,13 +131,14 @@ Timeline simulate(const Schedule& schedule, const Cluster& cluster, const Cost& 
   EngineGraph graph;
   for (int link = 0; link < cluster.links(); ++link) graph.capacities.push_back(cluster.link(LinkId{link}).bandwidth.value());
   detail::PathTable<Cost> paths{schedule, cluster, cost, graph};
+  detail::ComputeTimes<Cost> times{schedule, cluster, cost};
   detail::TaskKinds known_kinds{graph};
   std::vector<std::int32_t> kinds;
   kinds.reserve(schedule.tasks().size());
   for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
     const Task& task = schedule.tasks()[t];
     if (is_compute(task.op)) {
-      kinds.push_back(known_kinds.find({cost.compute_time(schedule, id<TaskId>(t), cluster).value(), 0, -1, 0}));
+      kinds.push_back(known_kinds.find({times.of(id<TaskId>(t)).value(), 0, -1, 0}));
     } else {
       const auto& known = paths.find(task);
       kinds.push_back(known_kinds.find({saturating_multiply<std::int64_t>(known.latency, task.bytes.repeat()),

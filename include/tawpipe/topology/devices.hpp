@@ -24,6 +24,7 @@ struct KnownDevice {
   int sm;   ///< compute capability, 80 is 8.0
   int sms;  ///< multiprocessors: NVIDIA's architecture white papers; B200: its 18,944 cores, 128 of them an SM; its kin as B200
   std::string_view source;
+  double power = 1;  ///< limit, of that of the generation's usual card
 };
 
 /// Every device that device_named() knows. Memory is the sheet's "GB" read as GiB, as the driver reports it.
@@ -33,7 +34,8 @@ inline std::span<const KnownDevice> known_devices() {
       {"A100-40G", 40, 312, 0, 0, 1555, 80, 108, "NVIDIA A100 data sheet, November 2020, A100 40GB SXM"},
       {"A800-80G", 80, 312, 0, 0, 2039, 80, 108, "NVIDIA A800 80GB SXM: an A100 with 8 NVLinks (400 GB/s both ways)"},
       {"H100-80G", 80, 989, 1979, 0, 3350, 90, 132, "NVIDIA H100 data sheet, H100 SXM: 1979 TFLOPS with sparsity, fp8 3958"},
-      {"H100-96G", 96, 989, 1979, 0, 2400, 90, 132, "H100 of 500 W with HBM2e (torchtitan's benchmarks); 5 stacks of 480 GB/s"},
+      {"H100-96G", 96, 989, 1979, 0, 2400, 90, 132, "H100 of 500 W with HBM2e (torchtitan's benchmarks); 5 stacks of 480 GB/s",
+       500.0 / 700},
       {"H200-141G", 141, 989, 1979, 0, 4800, 90, 132, "NVIDIA H200 data sheet, H200 SXM: 1979 TFLOPS with sparsity, fp8 3958"},
       {"GH200-96G", 96, 989, 1979, 0, 4000, 90, 132, "NVIDIA GH200 data sheet, 96 GB HBM3"},
       {"B200-180G", 180, 2250, 4500, 9000, 8000, 100, 148,

@@ -88,6 +88,30 @@ TEST_CASE("a stage takes the sum of its kernels, and no less than the host takes
   CHECK(time({.changes = {{&tawpipe::DeviceCurves::host_layer, 0.1}}}, 0) == Approx(0.2));
 }
 
+TEST_CASE("a card of less power runs products slower") {
+  const KernelCost cost;
+  const double usual = cost.curves(tawpipe::device_named("H100-80G")).products;
+  CHECK(cost.curves(tawpipe::device_named("H200-141G")).products == usual);
+  CHECK(cost.curves(tawpipe::device_named("H100-96G")).products / usual == Approx(0.922).epsilon(0.002));  // (500 / 700)^0.24
+}
+
+TEST_CASE("products in pieces take longer where the pieces fill fewer waves, and never less") {
+  const auto model = tawpipe::models::named("llama-3-8b");
+  const tawpipe::Workload work{model, {.sequence = 1024, .microbatch_size = 1, .global_batch = 1}};
+  const tawpipe::Cluster cluster =
+      tawpipe::ClusterBuilder{}.device(tawpipe::device_named("H100-80G")).nodes(1).devices_per_node(1).build();
+  const auto time = [&](int pieces) {
+    tawpipe::ScheduleBuilder builder{"test", work, 1, {"compute"}};
+    tawpipe::StageWork stage = work.stage(0, 2, false, false);
+    stage.pieces = pieces;
+    builder.stages({stage});
+    builder.add({.op = tawpipe::Op::forward, .rank = tawpipe::Rank{0}, .stage = tawpipe::StageId{0}, .microbatch = 0}, {});
+    return tawpipe::to_seconds(KernelCost{}.compute_time(builder.build(), tawpipe::TaskId{0}, cluster));
+  };
+  CHECK(time(4) > 1.1 * time(1));
+  CHECK(time(2) >= time(1));
+}
+
 TEST_CASE("every device of the table has curves within their ranges") {
   for (const tawpipe::KnownDevice& device : tawpipe::known_devices()) {
     CAPTURE(device.name);

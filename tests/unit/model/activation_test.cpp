@@ -39,6 +39,19 @@ TEST_CASE("selective recomputation keeps results of matrix products and residual
   CHECK(tawpipe::layer_activations(tiny, batch, Recompute::selective).saved == 112 * 12);
 }
 
+TEST_CASE("a fused SwiGLU keeps no silu(gate)") {
+  Transformer fused = tiny;
+  fused.fused_swiglu = true;
+  CHECK(tawpipe::layer_activations(fused, batch, Recompute::none).saved == (232 - 2 * 12) * 12);  // I at 2 bytes less
+}
+
+TEST_CASE("products in 8 bits keep their inputs in 8 bits, and the attention's output in 16 beside it") {
+  Transformer narrow = tiny;
+  narrow.products = tawpipe::ProductFormat::fp8;
+  // Two normed H and the product I at a byte less each; the attention's output Q once more, at a byte: -16 - 12 + 8.
+  CHECK(tawpipe::layer_activations(narrow, batch, Recompute::none).saved == (232 - 20) * 12);
+}
+
 TEST_CASE("full recomputation keeps a layer's input alone") {
   CHECK(tawpipe::layer_activations(tiny, batch, Recompute::full).saved == 16 * 12);  // H = 8 at 2 bytes
 }

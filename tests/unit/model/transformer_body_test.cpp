@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -99,6 +100,34 @@ TEST_CASE("sequence parallelism gathers twice and scatters twice a layer forward
   CHECK(collectives(plain.forward, Kind::all_reduce, false) == Sum{10, 9 * stream + 12 * sequence});
   CHECK(collectives(plain.backward, Kind::all_reduce, false) == Sum{9, 9 * stream});
   CHECK(collectives(plain.backward, Kind::all_gather, false) == Sum{0, 0});
+}
+
+TEST_CASE("overlap cuts products and their collectives into pieces, and changes neither work nor bytes") {
+  using Kind = BodyStep::Kind;
+  const SharedStage whole = shared(Recompute::none, {.tensor = 4})[0];
+  const SharedStage cut = shared(Recompute::none, {.tensor = 4, .overlap = true})[0];
+  CHECK(flops(cut.forward) == doctest::Approx(flops(whole.forward)));
+  CHECK(flops(cut.backward) == doctest::Approx(flops(whole.backward)));
+  const auto bytes = [](const StageBody& body, Kind kind) {
+    double sum = 0;
+    for (const BodyStep& step : body) sum += step.kind == kind ? static_cast<double>(step.bytes.value()) : 0;
+    return sum;
+  };
+  for (const Kind kind : {Kind::all_gather, Kind::reduce_scatter}) {
+    CHECK(bytes(cut.forward, kind) == doctest::Approx(bytes(whole.forward, kind)).epsilon(1e-4));
+    CHECK(bytes(cut.backward, kind) == doctest::Approx(bytes(whole.backward, kind)).epsilon(1e-4));
+  }
+  // A layer's two sums leave in four pieces each; that of the embedding in one.
+  const auto count = [](const StageBody& body, Kind kind) {
+    return std::count_if(body.begin(), body.end(), [&](const BodyStep& step) { return step.kind == kind; });
+  };
+  CHECK(count(cut.forward, Kind::reduce_scatter) == 1 + 4 * 2 * 4);
+  CHECK(std::any_of(cut.forward.begin(), cut.forward.end(), [](const BodyStep& step) { return step.pieces == 4; }));
+  // Without sequence parallelism there is nothing to cut.
+  const Sharing plain{.tensor = 4, .sequence_parallel = false};
+  Sharing same = plain;
+  same.overlap = true;
+  CHECK(shared(Recompute::none, same)[0].forward.size() == shared(Recompute::none, plain)[0].forward.size());
 }
 
 TEST_CASE("context parallelism moves keys and values in each of its three ways") {

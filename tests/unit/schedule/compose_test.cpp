@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "schedules.hpp"
@@ -100,8 +101,9 @@ TEST_CASE("every schedule composes: form, order and races are clean, and it simu
       const Workload part = work(32 / axes.data);
       const Schedule logical =
           build_schedule(info.name, {.workload = part, .nodes = mesh.pipeline_nodes(cluster.groups_by_node()), .options = {}});
-      for (const bool shard : {false, true}) {
-        const Schedule schedule = compose(logical, work(32), mesh, {.stages = {}, .shard_optimizer = shard});
+      for (const int way : {0, 1, 2, 3}) {
+        const Schedule schedule =
+            compose(logical, work(32), mesh, {.stages = {}, .shard_optimizer = way % 2 == 1, .overlap_gradients = way > 1});
         CHECK(schedule.ranks() == 16);
         const Diagnostics found = validate(schedule, cluster);
         CHECK_MESSAGE(found.ok(), found.text());
@@ -151,6 +153,51 @@ TEST_CASE("ranks that hold the same parameters share the update: each keeps a pa
   }
   CHECK(scattered == 2 * small().parameters());  // bytes a parameter, once over the two stages
   CHECK(gathered == 2 * small().parameters());
+}
+
+TEST_CASE("early sums begin while backwards go on, and early gathers come before the forwards that need them") {
+  const Mesh mesh = Mesh{.data = 4}.over(8);
+  const Cluster cluster = two_nodes_of_eight();
+  const Schedule logical =
+      build_schedule("interleaved-1f1b", {.workload = work(4), .nodes = DeviceGroups{{2}}, .options = {{"chunks", "2"}}});
+  const auto composed = [&](bool early) {
+    return compose(logical, work(16), mesh,
+                   {.stages = {}, .shard_optimizer = true, .overlap_gradients = early, .overlap_gathers = early});
+  };
+  struct Found {
+    std::int64_t bytes = 0;
+    int sums_beside_backwards = 0;
+    int gathers_after_updates = 0;
+    int gathers = 0;
+  };
+  const auto look = [&](const Schedule& schedule) {
+    const Timeline timeline = simulate(schedule, cluster, RooflineCost{});
+    TimePoint last_backward;
+    TimePoint first_update = TimePoint{timeline.makespan()};
+    for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
+      if (schedule.tasks()[t].op == Op::backward) last_backward = std::max(last_backward, timeline.end[t]);
+      if (schedule.tasks()[t].op == Op::update) first_update = std::min(first_update, timeline.start[t]);
+    }
+    Found found;
+    for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
+      const Task& task = schedule.tasks()[t];
+      if (!is_collective(task.op)) continue;
+      found.bytes += task.bytes.value();
+      if (task.op == Op::reduce_scatter && timeline.end[t] < last_backward) ++found.sums_beside_backwards;
+      if (task.op != Op::all_gather) continue;
+      ++found.gathers;
+      if (timeline.start[t] >= first_update) ++found.gathers_after_updates;
+    }
+    return found;
+  };
+  const Found late = look(composed(false));
+  const Found early = look(composed(true));
+  CHECK(late.bytes == early.bytes);
+  CHECK(late.gathers == 4);  // one a stage
+  CHECK(early.gathers == 4);
+  CHECK(late.gathers_after_updates == 4);
+  CHECK(early.gathers_after_updates == 0);
+  CHECK(early.sums_beside_backwards > late.sums_beside_backwards);
 }
 
 TEST_CASE("context and data parallelism never add to a rank's model states") {

@@ -43,6 +43,7 @@ inline void write_bodies(const SharedStage& stage, std::string& out) {
       add(R"({}{{"kind":"{}")", s == 0 ? "" : ",", name(step.kind));
       if (step.is_compute()) {
         add(R"(,"flops":{},"traffic":{})", step.flops.value(), step.traffic.value());
+        if (step.pieces > 1) add(R"(,"pieces":{})", step.pieces);
       } else {
         add(R"(,"axis":"{}","bytes":{})", step.context ? "context" : "tensor", step.bytes.value());
         if (step.gradients) add(R"(,"gradients":true)");
@@ -57,11 +58,12 @@ inline void write_bodies(const SharedStage& stage, std::string& out) {
 }
 
 inline BodyStep read_body_step(JsonValue value, std::size_t place) {
-  value.only("kind", "flops", "traffic", "axis", "bytes", "gradients", "after");
+  value.only("kind", "flops", "traffic", "pieces", "axis", "bytes", "gradients", "after");
   BodyStep step{.kind = value.at("kind").enumerator<BodyStep::Kind>(body_step_kinds, "kind of step")};
   if (step.is_compute()) {
     if (const auto flops = value.find("flops")) step.flops = Flops{flops->positive_or_zero()};
     if (const auto traffic = value.find("traffic")) step.traffic = read_bytes(*traffic);
+    if (const auto pieces = value.find("pieces")) step.pieces = pieces->whole<std::int32_t>(1, 1 << 20);
   } else {
     const JsonValue axis = value.at("axis");
     step.context = axis.text() == "context";
