@@ -43,7 +43,7 @@ void check_simulate_flags(const CLI::App& simulate) {
 }
 /// @throws tawpipe::InputError  for flags that would change nothing
 void check_export_flags(const CLI::App& exporting, const std::string& format) {
-  const std::vector<std::string> of_csv{"--communication", "--reduce-grad", "--older"};
+  const std::vector<std::string> of_csv{"--communication", "--reduce-grad", "--waits", "--older"};
   tawpipe::sim::refuse_beside(exporting, "--graph", {"--schedule-file", "--format", "--out", "--max-tasks"});
   tawpipe::sim::refuse_beside(exporting, "--graph", of_csv);
   for (const auto& flag : of_csv) {
@@ -189,6 +189,8 @@ int run(int argc, char** argv) {
   exporting->add_option("--out", how.out, "Where (default standard output)")->type_name("FILE|-")->group("Output");
   exporting->add_flag("--communication", how.communication, "pytorch-csv: with SEND and RECV")->group("Output");
   exporting->add_flag("--reduce-grad", how.reduce_gradients, "pytorch-csv: with REDUCE_GRAD")->group("Output");
+  exporting->add_flag("--waits", how.waits, "pytorch-csv: with WAIT_SEND and WAIT_REDUCE_GRAD, for PyTorch 2.15 and later")
+      ->group("Output");
   exporting->add_flag("--older", how.op_first, "pytorch-csv: as its first releases wrote it, F0_s1")->group("Output");
   add_count(*exporting, "--max-tasks", how.max_tasks, "dot: the most tasks that are drawn (default 500)", "N", "Output");
   exporting->add_option("--graph", graph_out, "Write a plain graph of tasks instead; JSON if the name ends in .json")

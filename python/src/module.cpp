@@ -210,13 +210,13 @@ void bind_schedule(nb::module_& module) {
            "The schedule as JSON (docs/interchange.md); `tawpipe validate --schedule-file` and from_json read it.")
       .def(
           "to_pytorch_csv",
-          [](const Schedule& schedule, bool communication) {
+          [](const Schedule& schedule, bool communication, bool waits) {
             sim::require_runnable(schedule);
-            return write_pytorch_csv(pytorch_schedule(schedule, {.communication = communication}));
+            return write_pytorch_csv(pytorch_schedule(schedule, {.communication = communication, .waits = waits}));
           },
-          "communication"_a = false, nb::call_guard<nb::gil_scoped_release>(),
-          "The rows that torch.distributed.pipelining reads; with communication, also SEND and RECV. Raises InputError for a\n"
-          "schedule that is not a pipeline.")
+          "communication"_a = false, "waits"_a = false, nb::call_guard<nb::gil_scoped_release>(),
+          "The rows that torch.distributed.pipelining reads; with communication, also SEND and RECV; with waits, also the\n"
+          "WAIT_SEND that PyTorch asks for from 2.15 on. Raises InputError for a schedule that is not a pipeline.")
       .def_prop_ro("name", &Schedule::name)
       .def_prop_ro("options",
                    [](const Schedule& schedule) {

@@ -58,6 +58,7 @@ int run_export(const Request& request, const ExportRequest& how) {
   } else {
     const PytorchOptions options{.communication = how.communication,
                                  .reduce_gradients = how.reduce_gradients,
+                                 .waits = how.waits,
                                  .grammar = how.op_first ? PytorchGrammar::op_first : PytorchGrammar::stage_first};
     file(write_pytorch_csv(pytorch_schedule(schedule, options)));
   }

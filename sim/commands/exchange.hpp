@@ -19,6 +19,7 @@ struct ExportRequest {
   std::string out = "-";          ///< --out FILE|-
   bool communication = false;     ///< --communication: pytorch-csv with SEND and RECV (PyTorch's format compute_comms)
   bool reduce_gradients = false;  ///< --reduce-grad: pytorch-csv with REDUCE_GRAD
+  bool waits = false;             ///< --waits: pytorch-csv with WAIT_SEND and WAIT_REDUCE_GRAD (PyTorch 2.15 on)
   bool op_first = false;          ///< --older: pytorch-csv as its first releases wrote it, F0_s1
   std::int64_t max_tasks = 500;   ///< --max-tasks: the most that dot is given
 };

@@ -34,7 +34,18 @@ class FlightRecorderReader {
     read(rank, document.root());
   }
 
-  FlightRecord take() { return std::move(record_); }
+  FlightRecord take() {
+    // The default group has all ranks; of another that no dump lists, those are known that called it.
+    for (const auto& [key, unlisted] : unlisted_) {
+      auto& ranks = record_.groups[static_cast<std::size_t>(unlisted)].ranks;
+      if (key.second == "default_pg") {
+        ranks.clear();
+        for (const FlightDump& dump : record_.dumps) ranks.push_back(dump.rank);
+      }
+      std::sort(ranks.begin(), ranks.end());
+    }
+    return std::move(record_);
+  }
 
  private:
   using Value = JsonValue;
@@ -95,11 +106,16 @@ class FlightRecorderReader {
     const Value group = entry.at("process_group");
     if (group.size() < 1) group.fail("expected a name and a description");
     const std::string group_name = one_line(group[0].text());
+    const bool gloo = text(entry, "profiling_name").starts_with("gloo:");
     const auto found = groups_of_dump_.find(group_name);
-    if (found == groups_of_dump_.end())
+    if (found != groups_of_dump_.end()) {
+      call.group = found->second;
+    } else if (gloo) {
+      call.group = unlisted_group(rank, group_name, group.size() > 1 ? one_line(group[1].text()) : "");
+    } else {
       group.fail(concat("there is no group ", quote(group_name.substr(0, 40)), " in pg_config"));
-    call.group = found->second;
-    const std::string state = text(entry, "state");
+    }
+    const std::string state = gloo ? gloo_state(entry) : text(entry, "state");
     call.state = state == "completed" ? FlightState::completed
                  : state == "started" ? FlightState::started
                                       : FlightState::scheduled;
@@ -119,6 +135,21 @@ class FlightRecorderReader {
     const auto types = entry.find("input_dtypes");
     if (types && types->is_list() && types->size() > 0 && (*types)[0].is_text()) call.type = one_line((*types)[0].text());
     calls.push_back(std::move(call));
+  }
+
+  /// Gloo's recorder sees no device: a call that has ended is retired, and stays "scheduled".
+  static std::string gloo_state(const Value& entry) {
+    const auto retired = entry.find("retired");
+    return retired && retired->boolean() ? "completed" : text(entry, "state");
+  }
+
+  /// Gloo's dumps do not list the groups by their names.
+  std::int32_t unlisted_group(std::int32_t rank, const std::string& name, const std::string& description) {
+    const auto [at, added] = unlisted_.try_emplace({name, description}, static_cast<std::int32_t>(record_.groups.size()));
+    if (added) record_.groups.push_back({.name = name, .description = description, .ranks = {}});
+    auto& ranks = record_.groups[static_cast<std::size_t>(at->second)].ranks;
+    if (ranks.empty() || ranks.back() != rank) ranks.push_back(rank);
+    return at->second;
   }
 
   /// "nccl:all_reduce", "nccl:_all_gather_base", "nccl:send 0->1", "nccl:recv 1<-0" (ranks of the group).
@@ -166,7 +197,8 @@ class FlightRecorderReader {
 
   FlightRecord record_;
   std::map<std::pair<std::string, std::vector<std::int32_t>>, std::int32_t> groups_;
-  std::map<std::string, std::int32_t> groups_of_dump_;  ///< by the name in the dump at hand
+  std::map<std::pair<std::string, std::string>, std::int32_t> unlisted_;  ///< by name and description
+  std::map<std::string, std::int32_t> groups_of_dump_;                    ///< by the name in the dump at hand
 };
 
 }  // namespace tawpipe

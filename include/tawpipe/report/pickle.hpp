@@ -2,10 +2,12 @@
 // Not: a pickle of objects or functions, which is refused.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,11 +22,11 @@ namespace detail {
 
 /// Pickle's machine with a stack, a memo and no imports. Protocols 2 to 5.
 ///
-/// Lists and dictionaries are filled after they are memorized, so a value that the memo brings back is a copy of what it was
-/// then: texts and numbers, which is what writers share, are whole.
+/// What the memo brings back is a copy. Lists and dictionaries are filled after they are memorized, so theirs is taken when they
+/// leave the stack; of those only that are brought back at all (PyTorch's recorder shares the frames of a call stack).
 class PickleReader {
  public:
-  explicit PickleReader(std::string_view bytes) : bytes_{bytes} {}
+  explicit PickleReader(std::string_view bytes) : bytes_{bytes} { find_recalled(); }
 
   nlohmann::json read() {
     while (true) {
@@ -181,15 +183,92 @@ class PickleReader {
     return std::bit_cast<double>(bits);
   }
 
+  /// Walks over the operations and notes which places of the memo are brought back. What is no operation ends the walk here,
+  /// and read() when it comes there.
+  void find_recalled() {
+    try {
+      while (at_ < bytes_.size()) {
+        const auto op = static_cast<unsigned char>(take(1)[0]);
+        std::optional<std::uint64_t> place;
+        switch (op) {
+          case 'h':
+            place = number<std::uint8_t>();
+            break;
+          case 'j':
+            place = number<std::uint32_t>();
+            break;
+          case 0x80:
+          case 'K':
+          case 'q':
+            take(1);
+            break;
+          case 'M':
+            take(2);
+            break;
+          case 'J':
+          case 'r':
+            take(4);
+            break;
+          case 'G':
+          case 0x95:
+            take(8);
+            break;
+          case 0x8a:
+          case 0x8c:
+          case 'U':
+          case 'C':
+            take(number<std::uint8_t>());
+            break;
+          case 'X':
+          case 'T':
+          case 'B':
+            take(number<std::uint32_t>());
+            break;
+          case 0x8d:
+            take(number<std::uint64_t>());
+            break;
+          default:
+            break;
+        }
+        if (place && *place < bytes_.size()) {  // a place takes a byte at least
+          if (recalled_.size() <= *place) recalled_.resize(static_cast<std::size_t>(*place) + 1);
+          recalled_[static_cast<std::size_t>(*place)] = true;
+        }
+      }
+    } catch (const InputError&) {
+      // read() says where it ends
+    }
+    at_ = 0;
+  }
+
   template <class Value>
   void push(Value&& value) {
     stack_.emplace_back(std::forward<Value>(value));
+    place_.push_back(nowhere);
+  }
+  /// The value at this height leaves the stack, and is whole.
+  void finish(std::size_t height) {
+    if (place_[height] == nowhere) return;
+    Memorized& kept = memo_[place_[height]];
+    kept.value = stack_[height];
+    kept.size = size_of(kept.value);
+    kept.whole = true;
+  }
+  std::size_t size_of(const nlohmann::json& value, std::size_t depth = 0) const {
+    if (depth > deepest) fail(concat("lists stand more than ", deepest, " deep in each other"));
+    std::size_t size = 1;
+    if (value.is_structured()) {
+      for (const auto& one : value) size += size_of(one, depth + 1);
+    }
+    return size;
   }
   nlohmann::json pop() {
     const std::size_t least = marks_.empty() ? 0 : marks_.back();
     if (stack_.size() <= least) fail("an operation lacks its value");
+    finish(stack_.size() - 1);
     nlohmann::json value = std::move(stack_.back());
     stack_.pop_back();
+    place_.pop_back();
     return value;
   }
   std::size_t mark() {
@@ -199,9 +278,11 @@ class PickleReader {
     return from;
   }
   std::vector<nlohmann::json> cut(std::size_t from) {
+    for (std::size_t height = from; height < stack_.size(); ++height) finish(height);
     std::vector<nlohmann::json> values(std::make_move_iterator(stack_.begin() + static_cast<std::ptrdiff_t>(from)),
                                        std::make_move_iterator(stack_.end()));
     stack_.resize(from);
+    place_.resize(from);
     return values;
   }
   void gather(std::size_t from) {
@@ -222,28 +303,47 @@ class PickleReader {
   void memorize(std::size_t place) {
     if (stack_.empty()) fail("there is nothing to memorize");
     if (place > memo_.size()) fail("the memo is not filled in order");
-    const nlohmann::json& top = stack_.back();
-    // What is filled later is not shared by those who write such data: only its place is kept.
-    nlohmann::json kept = top.is_structured() ? nlohmann::json(nlohmann::json::value_t::discarded) : top;
-    if (place == memo_.size()) {
-      memo_.push_back(std::move(kept));
+    if (place == memo_.size()) memo_.emplace_back();
+    if (place >= recalled_.size() || !recalled_[place]) return;
+    if (stack_.back().is_structured()) {
+      memo_[place].whole = false;
+      place_.back() = place;
     } else {
-      memo_[place] = std::move(kept);
+      memo_[place] = {stack_.back(), 1, true};
     }
   }
   void recall(std::size_t place) {
     if (place >= memo_.size()) fail("the memo has no such value");
-    if (memo_[place].is_discarded()) fail("a list or dictionary stands in two places, which data has no need of");
-    push(memo_[place]);
+    const Memorized& kept = memo_[place];
+    const auto still = kept.whole ? place_.end() : std::find(place_.begin(), place_.end(), place);
+    if (still != place_.end()) {  // still on the stack: whole as well, but where a mark above it says that it is being filled
+      const auto height = static_cast<std::size_t>(still - place_.begin());
+      if (std::find(marks_.begin(), marks_.end(), height + 1) == marks_.end()) finish(height);
+    }
+    if (!kept.whole) fail("a list or dictionary holds itself, which data has no need of");
+    copied_ += kept.size;
+    if (copied_ > most_copied) fail(concat("what stands in several places has more than ", most_copied, " values"));
+    push(kept.value);
   }
 
+  struct Memorized {
+    nlohmann::json value;
+    std::size_t size = 0;
+    bool whole = false;
+  };
+
   static constexpr std::size_t deepest = 32;
+  static constexpr std::size_t nowhere = static_cast<std::size_t>(-1);
+  static constexpr std::size_t most_copied = std::size_t{1} << 23;
 
   std::string_view bytes_;
   std::size_t at_ = 0;
   std::vector<nlohmann::json> stack_;
   std::vector<std::size_t> marks_;
-  std::vector<nlohmann::json> memo_;
+  std::vector<std::size_t> place_;  ///< [height of stack_] in the memo, of a list or dictionary that is brought back later
+  std::vector<Memorized> memo_;
+  std::vector<bool> recalled_;  ///< [place]
+  std::size_t copied_ = 0;      ///< values that were brought back
 };
 
 }  // namespace detail

@@ -103,7 +103,7 @@ class PytorchCalls {
     received_.clear();
     computed_.clear();
     std::int32_t last = -1;  // computation
-    std::vector<std::int32_t> sent;
+    sent_.clear();
     const auto& row = schedule_.ranks[static_cast<std::size_t>(rank)];
     for (std::size_t c = 0; c < row.size(); ++c) {
       std::vector<std::pair<CommCall, PytorchAction>> batch;
@@ -112,6 +112,9 @@ class PytorchCalls {
           batch.emplace_back(transfer(rank, c, action, last), action);
         } else if (is_compute(action.op)) {
           add_computation(rank, c, action, calls);
+          last = static_cast<std::int32_t>(calls.size() - 1);
+        } else if (is_send_wait(action.op)) {
+          calls.push_back(send_wait(rank, c, action));
           last = static_cast<std::int32_t>(calls.size() - 1);
         }
       }
@@ -123,12 +126,16 @@ class PytorchCalls {
           groups_ += first ? 1 : 0;
           call.group = groups_;
         }
-        (call.op == CommOp::send ? sent : received_[{action.op, action.stage, action.microbatch}])
-            .push_back(static_cast<std::int32_t>(calls.size()));
+        (call.op == CommOp::send ? sent_ : received_)[{action.op, action.stage, action.microbatch}].push_back(
+            static_cast<std::int32_t>(calls.size()));
         calls.push_back(std::move(call));
       }
     }
-    if (options_.semantics != CallSemantics::nccl && !sent.empty()) calls.push_back(host_wait("wait for all sends", sent));
+    if (options_.semantics == CallSemantics::nccl || sent_.empty()) return;
+    std::vector<std::int32_t> rest;
+    for (const auto& [key, sends] : sent_) rest.insert(rest.end(), sends.begin(), sends.end());
+    std::sort(rest.begin(), rest.end());
+    calls.push_back(host_wait("wait for all sends", std::move(rest)));
   }
 
   CommCall transfer(int rank, std::size_t cell, const PytorchAction& action, std::int32_t last) {
@@ -171,6 +178,21 @@ class PytorchCalls {
     wait.op = CommOp::wait;
     wait.waits_for = std::move(calls);
     wait.blocks_host = true;
+    return wait;
+  }
+
+  /// Under NCCL the current stream waits for the send, otherwise the host.
+  CommCall send_wait(int rank, std::size_t cell, const PytorchAction& action) {
+    const bool forward = action.op == PytorchOp::wait_send_forward;
+    const auto send =
+        sent_.extract(Key{forward ? PytorchOp::send_forward : PytorchOp::send_backward, action.stage, action.microbatch});
+    if (send.empty()) fail(rank, cell, action, "the send that it waits for does not stand before it; PyTorch refuses this order");
+    CommCall wait = host_wait(pytorch_text(action, schedule_.grammar), send.mapped());
+    wait.item = static_cast<std::int32_t>(cell);
+    if (options_.semantics == CallSemantics::nccl) {
+      wait.stream = compute_stream_;
+      wait.blocks_host = false;
+    }
     return wait;
   }
 
@@ -225,6 +247,7 @@ class PytorchCalls {
   std::map<std::int32_t, int> rank_of_stage_;
   std::int32_t compute_stream_ = 0;
   std::int32_t groups_ = 0;
+  std::map<Key, std::vector<std::int32_t>> sent_;      ///< of the rank at hand, and not waited for
   std::map<Key, std::vector<std::int32_t>> received_;  ///< of the rank at hand
   std::set<Key> computed_;                             ///< of the rank at hand; a backward by its part for the inputs
 };
@@ -298,15 +321,21 @@ class PytorchOrder {
   /// Sends and receives where PyTorch itself puts them.
   std::optional<Mend<PytorchOrder>> in_one_order() const {
     PytorchSchedule computations{schedule_.grammar, {}};
+    bool waits = false;
     for (const auto& cells : schedule_.ranks) {
       auto& kept = computations.ranks.emplace_back();
       for (const PytorchCell& cell : cells) {
-        if (!cell.actions.empty() && !is_transfer(cell.actions[0].op)) kept.push_back(cell);
+        if (cell.actions.empty()) continue;
+        const bool wait = is_send_wait(cell.actions[0].op);
+        waits = waits || wait;
+        if (!wait && !is_transfer(cell.actions[0].op)) kept.push_back(cell);
       }
     }
     try {
+      PytorchSchedule mended = add_communication(computations, source_);
+      if (waits) mended = add_waits(mended);
       return Mend<PytorchOrder>{"put sends and receives where PyTorch itself does",
-                                PytorchOrder{add_communication(computations, source_), options_, source_}};
+                                PytorchOrder{std::move(mended), options_, source_}};
     } catch (const InputError&) {
       return std::nullopt;
     }

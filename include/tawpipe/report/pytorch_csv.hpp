@@ -20,24 +20,28 @@ namespace tawpipe::inline v0 {
 /// What an action of PyTorch's does. Sends and receives are named after the stage whose rank carries them out:
 /// `1SEND_F3` sends what stage 1 made of microbatch 3, `2RECV_F3` receives it for stage 2.
 enum class PytorchOp : std::uint8_t {
-  forward,           ///< F
-  backward,          ///< B: the whole backward; with a W of the same stage and microbatch, only its inputs (older files)
-  backward_input,    ///< I
-  backward_weight,   ///< W
-  send_forward,      ///< SEND_F
-  receive_forward,   ///< RECV_F
-  send_backward,     ///< SEND_B
-  receive_backward,  ///< RECV_B
-  unshard,           ///< UNSHARD: gather the stage's sharded weights; of no microbatch
-  reshard,           ///< RESHARD: let them go; of no microbatch
-  reduce_gradients,  ///< REDUCE_GRAD: sum the stage's gradients over its replicas; of no microbatch
+  forward,                ///< F
+  backward,               ///< B: the whole backward; with a W of the same stage and microbatch, only its inputs (older files)
+  backward_input,         ///< I
+  backward_weight,        ///< W
+  send_forward,           ///< SEND_F
+  receive_forward,        ///< RECV_F
+  send_backward,          ///< SEND_B
+  receive_backward,       ///< RECV_B
+  wait_send_forward,      ///< WAIT_SEND_F: until the output that SEND_F sends has gone (PyTorch 2.15 on)
+  wait_send_backward,     ///< WAIT_SEND_B
+  unshard,                ///< UNSHARD: gather the stage's sharded weights; of no microbatch
+  reshard,                ///< RESHARD: let them go; of no microbatch
+  reduce_gradients,       ///< REDUCE_GRAD: sum the stage's gradients over its replicas; of no microbatch
+  wait_reduce_gradients,  ///< WAIT_REDUCE_GRAD: until they are summed; of no microbatch (PyTorch 2.15 on)
 };
-inline constexpr int pytorch_ops = 11;
+inline constexpr int pytorch_ops = 14;
 
 /// The op as PyTorch writes it, e.g. "SEND_F".
 constexpr std::string_view name(PytorchOp op) {
-  constexpr std::string_view names[pytorch_ops] = {"F",      "B",      "I",       "W",       "SEND_F",     "RECV_F",
-                                                   "SEND_B", "RECV_B", "UNSHARD", "RESHARD", "REDUCE_GRAD"};
+  constexpr std::string_view names[pytorch_ops] = {
+      "F",      "B",           "I",           "W",       "SEND_F",  "RECV_F",      "SEND_B",
+      "RECV_B", "WAIT_SEND_F", "WAIT_SEND_B", "UNSHARD", "RESHARD", "REDUCE_GRAD", "WAIT_REDUCE_GRAD"};
   return names[static_cast<int>(op)];
 }
 
@@ -45,7 +49,9 @@ constexpr std::string_view name(PytorchOp op) {
 constexpr bool is_compute(PytorchOp op) { return op <= PytorchOp::backward_weight; }
 /// Moves something between ranks: SEND_F, RECV_F, SEND_B or RECV_B.
 constexpr bool is_transfer(PytorchOp op) { return op >= PytorchOp::send_forward && op <= PytorchOp::receive_backward; }
-/// Is of one microbatch: everything but UNSHARD, RESHARD and REDUCE_GRAD.
+/// Waits for a send: WAIT_SEND_F or WAIT_SEND_B.
+constexpr bool is_send_wait(PytorchOp op) { return op == PytorchOp::wait_send_forward || op == PytorchOp::wait_send_backward; }
+/// Is of one microbatch: everything but UNSHARD, RESHARD, REDUCE_GRAD and WAIT_REDUCE_GRAD.
 constexpr bool has_microbatch(PytorchOp op) { return op < PytorchOp::unshard; }
 
 /// One action of one stage.

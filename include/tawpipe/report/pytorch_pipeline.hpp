@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -29,6 +30,7 @@ struct PytorchOptions {
   bool communication = false;     ///< SEND and RECV, as PyTorch would add them: for its format compute_comms
   bool merge_backward = false;    ///< an I with its W right behind becomes B, as PyTorch does when it loads compute_only
   bool reduce_gradients = false;  ///< REDUCE_GRAD behind each stage's last backward: for stages with replicas
+  bool waits = false;             ///< add_waits(): PyTorch asks for them from 2.15 on, and cannot read them before
   PytorchGrammar grammar = PytorchGrammar::stage_first;
 };
 
@@ -58,7 +60,7 @@ constexpr PytorchOp pytorch_op_of(Op op, PytorchGrammar grammar) {
 inline PytorchSchedule add_communication(const PytorchSchedule& schedule, std::string_view source = "PyTorch schedule") {
   const detail::PytorchShape shape = detail::PytorchCheck{schedule, source}.run();
   detail::for_each_action(schedule, [&](const PytorchAction& action, int rank, std::size_t cell) {
-    if (is_compute(action.op) || !has_microbatch(action.op)) return;
+    if (!is_transfer(action.op)) return;
     throw InputError(concat(source, ": line ", rank + 1, ", cell ", cell + 1, ": the schedule has sends and receives already"));
   });
   // [forward] [stage, microbatch] whether the forward or backward has been computed
@@ -98,6 +100,41 @@ inline PytorchSchedule add_communication(const PytorchSchedule& schedule, std::s
     throw InputError(one_line(concat(source, ": line ", r + 1, ", cell ", next[r] + 1, ": ",
                                      quote(pytorch_text(schedule.ranks[r][next[r]].actions[0], schedule.grammar)),
                                      " waits forever: the ranks' orders wait for each other")));
+  }
+  return out;
+}
+
+/// The schedule with a wait for each send and each sum of gradients that has none. The send of an output is waited for after
+/// the stage's backward of that microbatch, which shows that it has arrived; the send of a gradient at the end of the row; a
+/// sum at once. PyTorch puts its waits there too.
+inline PytorchSchedule add_waits(const PytorchSchedule& schedule) {
+  std::set<std::tuple<PytorchOp, std::int32_t, std::int32_t>> waited;
+  detail::for_each_action(schedule, [&](const PytorchAction& action, int, std::size_t) {
+    waited.insert({action.op, action.stage, action.microbatch});
+  });
+  PytorchSchedule out{schedule.grammar, {}};
+  for (const auto& cells : schedule.ranks) {
+    auto& row = out.ranks.emplace_back();
+    std::vector<PytorchAction> pending;
+    const auto add = [&](PytorchOp op, const PytorchAction& of) {
+      if (!waited.contains({op, of.stage, of.microbatch})) row.push_back({{{op, of.stage, of.microbatch}}});
+    };
+    for (const PytorchCell& cell : cells) {
+      row.push_back(cell);
+      for (const PytorchAction& action : cell.actions) {
+        if (action.op == PytorchOp::reduce_gradients) add(PytorchOp::wait_reduce_gradients, action);
+        if (action.op == PytorchOp::send_forward || action.op == PytorchOp::send_backward) pending.push_back(action);
+        if (action.op != PytorchOp::backward && action.op != PytorchOp::backward_input) continue;
+        const auto sent =
+            std::find(pending.begin(), pending.end(), PytorchAction{PytorchOp::send_forward, action.stage, action.microbatch});
+        if (sent == pending.end()) continue;
+        add(PytorchOp::wait_send_forward, action);
+        pending.erase(sent);
+      }
+    }
+    for (const PytorchAction& send : pending) {
+      add(send.op == PytorchOp::send_forward ? PytorchOp::wait_send_forward : PytorchOp::wait_send_backward, send);
+    }
   }
   return out;
 }
@@ -205,7 +242,8 @@ inline PytorchSchedule pytorch_schedule(const schedules::PipelineProgram& progra
       }
     }
   }
-  return options.communication ? add_communication(out, source) : out;
+  if (options.communication) out = add_communication(out, source);
+  return options.waits ? add_waits(out) : out;
 }
 
 namespace detail {

@@ -270,7 +270,8 @@ class FlightDoctor {
     return program_;
   }
 
-  /// Who does not make the calls that others wait for: those that wait for nobody themselves.
+  /// Who does not make the calls that others wait for: those that wait for nobody themselves. If all of them do, hosts wait in
+  /// a circle.
   void find_missing(const HangVerdict& verdict) {
     std::map<std::int32_t, const FlightCall*> absent;  // rank, the first call that it does not make
     for (const CallRef& ref : verdict.missing) {
@@ -294,11 +295,37 @@ class FlightDoctor {
       known = known || dumped;
       blame(rank, *call, dumped ? concat("never calls ", call->kind) : "has no dump");
     }
-    if (out_.culprits.empty()) {
-      for (const auto& [rank, call] : absent) blame(rank, *call, concat("never calls ", call->kind));
-      known = true;
-    }
+    if (out_.culprits.empty()) return find_circle_of_hosts(verdict);
     out_.verdict = known ? FlightVerdict::missing : FlightVerdict::undecided;
+  }
+
+  /// Each rank that does not make the call of others stands in a call of its own, that others do not make: where calls hold the
+  /// host, as Gloo's do, nobody comes to record the call that would show the circle.
+  void find_circle_of_hosts(const HangVerdict& verdict) {
+    std::map<std::int32_t, const FlightCall*> stands;  // rank, its first call that is not answered
+    for (const CallRef& ref : verdict.missing) stands.try_emplace(ref.rank, call_of_[at(ref.rank)][at(ref.call)]);
+    const auto waits_for = [&](std::int32_t rank) {
+      const FlightCall& call = *stands.at(rank);
+      if (call.is_point_to_point()) return call.peer;
+      std::set<std::int32_t> made;
+      for (const Made& one : meetings_.at({call.group, call.number})) made.insert(one.rank);
+      for (const std::int32_t other : group_of(call).ranks) {
+        if (!made.contains(other)) return other;
+      }
+      return rank;
+    };
+    std::vector<std::int32_t> path;
+    std::int32_t rank = stands.begin()->first;
+    while (stands.contains(rank) && std::find(path.begin(), path.end(), rank) == path.end()) {
+      path.push_back(rank);
+      rank = waits_for(rank);
+    }
+    out_.verdict = FlightVerdict::deadlock;
+    for (auto one = std::find(path.begin(), path.end(), rank); one != path.end(); ++one) {
+      const FlightCall& call = *stands.at(*one);
+      blame(*one, call, "waits in a circle");
+      out_.circle.push_back(concat("rank ", *one, ": ", text(call)));
+    }
   }
 
   /// Ranks of a collective that have not started what others have, though nothing stands before it.

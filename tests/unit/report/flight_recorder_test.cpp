@@ -102,4 +102,29 @@ TEST_CASE("what is no dump is refused with its path") {
   CHECK(has(fault(dump(entry(0, "nccl:all_reduce", "started", "[[4000000000000, 4000000000000]]"))), "elements"));
 }
 
+TEST_CASE("dumps of Gloo's recorder list no groups, and a call that has ended is retired") {
+  const auto gloo = [](int number, const char* group, const char* description, const char* call, bool retired) {
+    return concat(R"({"record_id": )", number, R"(, "pg_id": 0, "process_group": [")", group, R"(", ")", description,
+                  R"("], "collective_seq_id": )", number + 1, R"(, "profiling_name": "gloo:)", call,
+                  R"(", "input_sizes": [[4]], "input_dtypes": ["Float"], "state": "scheduled", "retired": )",
+                  retired ? "true" : "false", R"(, "is_p2p": false})");
+  };
+  const auto dump_of = [](const std::string& entries) {
+    return concat(R"({"version": "2.10", "pg_config": {"": {"name": "", "desc": "", "ranks": "[0, 1]"}}, "entries": [)", entries,
+                  "]}");
+  };
+  const std::string first = gloo(0, "0", "default_pg", "all_reduce", true);
+  const std::string open = gloo(1, "0", "default_pg", "all_reduce", false);
+  FlightDiagnosis found = diagnosed({dump_of(first + "," + open), dump_of(first + "," + open), dump_of(first)});
+  CHECK(found.verdict == FlightVerdict::missing);
+  CHECK(blamed(found) == std::set<std::int32_t>{2});
+  CHECK(diagnosed({dump_of(first), dump_of(first), dump_of(first)}).waits.empty());
+  // Of a group that is not the default one, those are known that called it: rank 2 is none.
+  const std::string pair = gloo(0, "1", "tp", "all_reduce", false);
+  found = diagnosed({dump_of(pair), dump_of(pair), dump_of(first)});
+  CHECK(found.verdict == FlightVerdict::ends);
+  const std::string other = gloo(0, "1", "tp", "broadcast", false);
+  CHECK(diagnosed({dump_of(pair), dump_of(other), dump_of(first)}).verdict == FlightVerdict::mismatch);
+}
+
 }  // namespace flight_recorder_test

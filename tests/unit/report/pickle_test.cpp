@@ -56,4 +56,23 @@ TEST_CASE("a pickle that is cut, deep or wrong is refused with its byte") {
   CHECK(has(fault("\x80\x02K\x01"), "it ends too early"));
 }
 
+TEST_CASE("lists and dictionaries may stand in several places, as the frames of PyTorch's recorder do") {
+  // x = {"f": [1]}; pickle.dumps([x, x, x["f"]], protocol=2)
+  CHECK(
+      parse_pickle(
+          "\x80\x02\x5d\x71\x00\x28\x7d\x71\x01\x58\x01\x00\x00\x00\x66\x71\x02\x5d\x71\x03\x4b\x01\x61\x73\x68\x01\x68\x03\x65\x2e"sv)
+          .dump() == R"([{"f":[1]},{"f":[1]},[1]])");
+  // x = [1]; x.append(x); pickle.dumps(x, protocol=2)
+  CHECK(has(fault("\x80\x02\x5d\x71\x00\x28\x4b\x01\x68\x00\x65\x2e"sv), "holds itself"));
+  // x = [0] * 10, then x = [x] * 10 eight times, as pickle writes it: a billion numbers in 212 bytes
+  std::string bomb = "\x80\x02";
+  for (char i = 0; i <= 8; ++i) bomb += std::string{']', 'q', i, '('};
+  for (int n = 0; n < 10; ++n) bomb += std::string{'K', '\0'};
+  for (char i = 8; i > 0; --i) {
+    bomb += 'e';
+    for (int n = 0; n < 9; ++n) bomb += std::string{'h', i};
+  }
+  CHECK(has(fault(bomb + "e."), "what stands in several places has more than"));
+}
+
 }  // namespace pickle_test

@@ -65,3 +65,19 @@ TEST_CASE("rows that PyTorch would refuse are refused with line and cell") {
   CHECK(fault("0F0,5SEND_F0\n1F0\n").find("not computed in this line") != std::string::npos);
   CHECK(fault("0F0\n0F1\n").find("computed in line 1 too") != std::string::npos);
 }
+
+TEST_CASE("a wait for a send holds the stream of computations under NCCL, the host under Gloo") {
+  const char* waits = "0F0,0SEND_F0,0WAIT_SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0,1WAIT_SEND_B0\n";
+  const CommProgram nccl = calls(waits);
+  CHECK(nccl.ranks[0][2].op == CommOp::wait);
+  CHECK(nccl.ranks[0][2].stream == nccl.ranks[0][0].stream);
+  CHECK(nccl.ranks[0][2].waits_for == std::vector<std::int32_t>{1});
+  CHECK_FALSE(nccl.ranks[0][2].blocks_host);
+  CHECK(nccl.ranks[0][3].waits_for == std::vector<std::int32_t>{2});  // the next transfer waits for the current stream
+  const CommProgram gloo = calls(waits, {.semantics = CallSemantics::gloo});
+  CHECK(gloo.ranks[0][2].blocks_host);
+  CHECK(gloo.ranks[0].back().op == CommOp::compute);  // no send is left to wait for
+  CHECK(
+      fault("0F0,0WAIT_SEND_F0,0SEND_F0\n1RECV_F0,1F0\n") ==
+      "x.csv: line 1, cell 2: '0WAIT_SEND_F0': the send that it waits for does not stand before it; PyTorch refuses this order");
+}

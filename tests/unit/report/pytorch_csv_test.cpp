@@ -25,16 +25,18 @@ std::string again(const std::string& text) { return write_pytorch_csv(parse_pyto
 }  // namespace
 
 TEST_CASE("a cell of each operation reads and writes the same") {
-  const std::string text = "0F0,10B2,3I4,3W4,0SEND_F1,1RECV_F1,1SEND_B0,0RECV_B0,2UNSHARD,2RESHARD,2REDUCE_GRAD\n";
+  const std::string text =
+      "0F0,10B2,3I4,3W4,0SEND_F1,1RECV_F1,1SEND_B0,0RECV_B0,0WAIT_SEND_F1,1WAIT_SEND_B0,2UNSHARD,2RESHARD,2REDUCE_GRAD,"
+      "2WAIT_REDUCE_GRAD\n";
   const PytorchSchedule schedule = parse_pytorch_csv(text);
   CHECK(schedule.grammar == PytorchGrammar::stage_first);
   REQUIRE(schedule.ranks.size() == 1);
-  REQUIRE(schedule.ranks[0].size() == 11);
+  REQUIRE(schedule.ranks[0].size() == 14);
   for (int op = 0; op < pytorch_ops; ++op) {
     CHECK(schedule.ranks[0][static_cast<std::size_t>(op)].actions[0].op == static_cast<PytorchOp>(op));
   }
   CHECK(schedule.ranks[0][1].actions[0] == PytorchAction{PytorchOp::backward, 10, 2});
-  CHECK(schedule.ranks[0][8].actions[0] == PytorchAction{PytorchOp::unshard, 2, -1});
+  CHECK(schedule.ranks[0][10].actions[0] == PytorchAction{PytorchOp::unshard, 2, -1});
   CHECK(write_pytorch_csv(schedule) == text);
 }
 
@@ -74,7 +76,9 @@ TEST_CASE("errors name line and cell") {
   CHECK(csv_error("") == "s.csv, line 1: the file is empty; expected a row for each rank");
   CHECK(csv_error("0F0\n\n1F0\n") == "s.csv, line 2: it is empty; expected the actions of rank 1");
   CHECK(csv_error("0F0,0F1\n1F0,,1X1\n").starts_with("s.csv, line 2, column 3: '1X1': unknown operation 'X'; did you mean 'F'?"));
-  CHECK(csv_error("0F0\n1X1\n").ends_with("F, B, I, W, SEND_F, RECV_F, SEND_B, RECV_B, UNSHARD, RESHARD, REDUCE_GRAD"));
+  CHECK(csv_error("0F0\n1X1\n")
+            .ends_with("F, B, I, W, SEND_F, RECV_F, SEND_B, RECV_B, WAIT_SEND_F, WAIT_SEND_B, UNSHARD, RESHARD, REDUCE_GRAD, "
+                       "WAIT_REDUCE_GRAD"));
   CHECK(
       csv_error("0SENDF1").starts_with("s.csv, line 1, column 1: '0SENDF1': unknown operation 'SENDF'; did you mean 'SEND_F'?"));
   CHECK(csv_error("0F") == "s.csv, line 1, column 1: '0F': the microbatch is missing; expected a number behind F");

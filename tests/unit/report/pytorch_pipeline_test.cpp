@@ -195,6 +195,38 @@ TEST_CASE("options add and merge") {
   CHECK(pipeline_program(parse_pytorch_csv(older)).actions == program.actions);
 }
 
+TEST_CASE("each send and each sum of gradients gets one wait, where PyTorch 2.15 puts it") {
+  const auto program = pipeline_program(parse_pytorch_csv("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n"));
+  const PytorchOptions options{.communication = true, .reduce_gradients = true, .waits = true};
+  const std::string text = write_pytorch_csv(pytorch_schedule(program, options));
+  CHECK(text ==
+        "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0WAIT_SEND_F0,0RECV_B1,0B1,0WAIT_SEND_F1,0REDUCE_GRAD,0WAIT_REDUCE_GRAD\n"
+        "1RECV_F0,1F0,1RECV_F1,1B0,1SEND_B0,1F1,1B1,1SEND_B1,1REDUCE_GRAD,1WAIT_REDUCE_GRAD,1WAIT_SEND_B0,1WAIT_SEND_B1\n");
+  const PytorchSchedule read = parse_pytorch_csv(text);
+  CHECK(pipeline_program(read).actions == program.actions);
+  CHECK(add_waits(read) == read);
+}
+
+TEST_CASE("waits that do not fit are refused") {
+  const auto refusal = [](std::string_view text) {
+    try {
+      pipeline_program(parse_pytorch_csv(text), "s.csv");
+    } catch (const InputError& error) {
+      return std::string{error.what()};
+    }
+    return std::string{"no error"};
+  };
+  const std::string second = "\n1RECV_F0,1F0,1B0,1SEND_B0,1WAIT_SEND_B0\n";
+  CHECK(refusal("0F0,0WAIT_SEND_F0,0SEND_F0,0RECV_B0,0B0" + second) ==
+        "s.csv: line 1, cell 2: '0WAIT_SEND_F0': the send that it waits for does not stand before it");
+  CHECK(refusal("0F0,0SEND_F0,0WAIT_SEND_F0,0WAIT_SEND_F0,0RECV_B0,0B0" + second) ==
+        "s.csv: line 1, cell 4: '0WAIT_SEND_F0': it stands twice");
+  CHECK(refusal("0F0,0SEND_F0,0RECV_B0,0B0" + second) ==
+        "s.csv: line 1, cell 2: '0SEND_F0': no WAIT_SEND stands after it, though other sends have one");
+  CHECK(refusal("0F0,0B0,0WAIT_REDUCE_GRAD,0REDUCE_GRAD\n") ==
+        "s.csv: line 1, cell 3: '0WAIT_REDUCE_GRAD': stage 0's REDUCE_GRAD must be the last one before it");
+}
+
 TEST_CASE("idle cells are turns of the lowering, and go") {
   CHECK(write_pytorch_csv(add_communication(parse_pytorch_csv(",0F0,,0B0,\n"))) == "0F0,0B0\n");
   CHECK(write_pytorch_csv(merge_backward(parse_pytorch_csv("0F0,0I0,,0W0\n"))) == "0F0,0B0\n");

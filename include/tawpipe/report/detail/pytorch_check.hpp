@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -57,6 +58,7 @@ class PytorchCheck {
     place_stages();
     match_computations();
     match_messages();
+    check_waits();
     check_sharding();
     return std::move(shape_);
   }
@@ -157,7 +159,7 @@ class PytorchCheck {
     bool any = false;
     for_each_action(schedule_, [&](const PytorchAction& action, int rank, std::size_t cell) {
       const std::int64_t here = order++;
-      if (is_compute(action.op) || !has_microbatch(action.op)) return;
+      if (!is_transfer(action.op)) return;
       if (!any) messages = {std::vector<Ends>(pairs), std::vector<Ends>(pairs)};
       any = true;
       const bool forward = action.op == PytorchOp::send_forward || action.op == PytorchOp::receive_forward;
@@ -215,6 +217,36 @@ class PytorchCheck {
       if (sent[i].action == expected) continue;
       fail(received[i], concat("line ", sent[i].rank + 1, " sends ", quote(pytorch_text(sent[i].action)),
                                " here instead; between two ranks, sends and receives stand in one order"));
+    }
+  }
+
+  /// Where there are waits, each send has one after it; a rank sums the gradients of one stage at a time.
+  void check_waits() const {
+    std::map<std::tuple<PytorchOp, std::int32_t, std::int32_t>, std::optional<Placed>> sends;  // what is not waited for yet
+    std::optional<Placed> sum;
+    bool any = false;
+    int row = 0;
+    for_each_action(schedule_, [&](const PytorchAction& action, int rank, std::size_t cell) {
+      if (rank != std::exchange(row, rank)) sum.reset();
+      const Placed here{action, rank, cell, 0};
+      const bool forward = action.op == PytorchOp::send_forward || action.op == PytorchOp::wait_send_forward;
+      const std::tuple key{forward ? PytorchOp::send_forward : PytorchOp::send_backward, action.stage, action.microbatch};
+      if (action.op == std::get<0>(key)) sends[key] = here;
+      if (is_send_wait(action.op)) {
+        any = true;
+        const auto send = sends.find(key);
+        if (send == sends.end()) fail(here, "the send that it waits for does not stand before it");
+        if (!std::exchange(send->second, std::nullopt)) fail(here, "it stands twice");
+      }
+      if (action.op == PytorchOp::reduce_gradients) sum = here;
+      if (action.op != PytorchOp::wait_reduce_gradients) return;
+      if (!sum || sum->action.stage != action.stage) {
+        fail(here, concat("stage ", action.stage, "'s REDUCE_GRAD must be the last one before it"));
+      }
+      sum.reset();
+    });
+    for (const auto& [key, send] : sends) {
+      if (any && send) fail(*send, "no WAIT_SEND stands after it, though other sends have one");
     }
   }
 
