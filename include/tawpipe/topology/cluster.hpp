@@ -19,6 +19,9 @@
 
 namespace tawpipe::inline v0 {
 
+/// In place of a rank, the memory of the other end's host.
+inline constexpr Rank host_memory = none<Rank>;
+
 /// A path inside a node: indices into NodeType::links, in order.
 using LinkPath = std::vector<std::int32_t>;
 
@@ -30,6 +33,8 @@ struct NodeType {
   std::vector<LinkPath> paths;         ///< [source * devices + destination]; empty on the diagonal
   std::vector<LinkPath> to_network;    ///< [device] up to and including an adapter's sending direction
   std::vector<LinkPath> from_network;  ///< [device] from an adapter's receiving direction on
+  std::vector<LinkPath> to_host;       ///< [device] to the memory of the host; empty: not known
+  std::vector<LinkPath> from_host;     ///< [device] the way back
 
   bool operator==(const NodeType&) const = default;
 };
@@ -87,6 +92,9 @@ inline void check_node_type(const NodeType& type) {
   const std::size_t joined = type.to_network.empty() ? 0 : devices;
   check_paths(type.to_network, joined, type.links.size(), "paths to the network", owner);
   check_paths(type.from_network, joined, type.links.size(), "paths from the network", owner);
+  const std::size_t hosted = type.to_host.empty() && type.from_host.empty() ? 0 : devices;
+  check_paths(type.to_host, hosted, type.links.size(), "paths to the host", owner);
+  check_paths(type.from_host, hosted, type.links.size(), "paths from the host", owner);
 }
 
 }  // namespace detail
@@ -163,11 +171,20 @@ class Cluster {
     return id<NodeId>(after - nodes_.begin() - 1);
   }
 
-  /// The links from `source` to `destination`: inside the node, or out of one adapter, through the fabric, into the other.
-  /// Complexity: O(links on the path).
+  /// The links from `source` to `destination`: inside the node, or out of one adapter, through the fabric, into the other; where
+  /// one of them is host_memory, those between the other and its host.
+  /// @throws InputError  if the cluster does not say how that device reaches its host. Complexity: O(links on the path).
   Route route(Rank source, Rank destination) const {
     Route route;
     if (source == destination) return route;
+    if (source == host_memory || destination == host_memory) {
+      const Rank device = source == host_memory ? destination : source;
+      const NodeType& type = kind_of(node_of(device));
+      const std::vector<LinkPath>& paths = source == host_memory ? type.from_host : type.to_host;
+      if (paths.empty()) throw unknown_host_link(type);
+      add(route, paths[static_cast<std::size_t>(local_index(device))], node_of(device));
+      return route;
+    }
     const NodeId from = node_of(source);
     const NodeId to = node_of(destination);
     const auto source_index = static_cast<std::size_t>(local_index(source));
@@ -197,6 +214,12 @@ class Cluster {
   bool operator==(const Cluster&) const = default;
 
  private:
+  InputError unknown_host_link(const NodeType& type) const {
+    return InputError(concat("how the devices of node type ", quote(type.name), " of cluster ", quote(name_),
+                             " reach the memory of their host is not known; give \"host_link\" in the cluster's file, or let its"
+                             " graph have a CPU"));
+  }
+
   struct Node {
     std::int32_t kind;
     std::int32_t first_rank;

@@ -73,6 +73,13 @@ class ClusterBuilder {
     return *this;
   }
 
+  /// Each device's own link, in each direction, to the memory of its host. Unset: not known, so that nothing can be copied there.
+  ClusterBuilder& host_link(LinkSpec link, LinkClass kind = LinkClass::pcie) {
+    host_ = link;
+    host_kind_ = kind;
+    return *this;
+  }
+
   /// @throws InputError  naming the part that is missing or impossible.
   Cluster build() const {
     std::vector<std::int32_t> sizes = sizes_;
@@ -136,7 +143,12 @@ class ClusterBuilder {
         if (i != j) type.paths[static_cast<std::size_t>(i * devices + j)] = {2 * i, 2 * j + 1};
       }
     }
-    if (!(inter_.bandwidth.value() > 0)) return type;
+    if (inter_.bandwidth.value() > 0) add_adapters(devices, type);
+    if (host_.bandwidth.value() > 0) add_host_links(devices, type);
+    return type;
+  }
+
+  void add_adapters(int devices, NodeType& type) const {
     const auto first = static_cast<std::int32_t>(type.links.size());
     for (int a = 0; a < adapters_; ++a) {
       type.links.push_back({LinkClass::network, LinkEnd::adapter_out, inter_.bandwidth, inter_.latency});
@@ -147,7 +159,15 @@ class ClusterBuilder {
       type.to_network.push_back({first + 2 * adapter});
       type.from_network.push_back({first + 2 * adapter + 1});
     }
-    return type;
+  }
+
+  void add_host_links(int devices, NodeType& type) const {
+    for (int i = 0; i < devices; ++i) {
+      const auto first = static_cast<std::int32_t>(type.links.size());
+      type.links.insert(type.links.end(), 2, Link{host_kind_, LinkEnd::host, host_.bandwidth, host_.latency});
+      type.to_host.push_back({first});
+      type.from_host.push_back({first + 1});
+    }
   }
 
   std::string name_ = "cluster";
@@ -159,6 +179,8 @@ class ClusterBuilder {
   LinkClass intra_kind_ = LinkClass::nvlink;
   LinkSpec inter_;
   int adapters_ = 1;
+  LinkSpec host_;
+  LinkClass host_kind_ = LinkClass::pcie;
 };
 
 }  // namespace tawpipe

@@ -73,7 +73,8 @@ inline bool looks_like_dimensions(std::string_view text) {
 }
 
 /// A cluster of that size out of A100-80G at the speeds of a DGX A100: NVLink 12 x 20 GB/s, an adapter of 24 GB/s (200 Gb/s
-/// behind a gen 4 slot) for each device. `device` names another one (topology/devices.hpp).
+/// behind a gen 4 slot) for each device, and a gen 4 slot of its own to the host. `device` names another one
+/// (topology/devices.hpp).
 /// @param text  "3x8": 3 nodes of 8 devices; "8+8+4": three nodes of these sizes.
 /// @throws InputError  for anything else, sizes below one, and more than max_cluster_devices devices.
 inline Cluster cluster_from_dimensions(std::string_view text, std::string_view device = "A100-80G") {
@@ -108,6 +109,7 @@ inline Cluster cluster_from_dimensions(std::string_view text, std::string_view d
       .adapters_per_node(largest)
       .intra_node({nvlink_speed(80) * 12.0, Duration{3'400'000}})
       .inter_node({pcie_speed(16), Duration{14'000'000}})
+      .host_link({pcie_speed(16), Duration{5'700'000}})
       .build();
 }
 

@@ -57,6 +57,7 @@ inline Cluster of_nodes(NodeType node, int nodes) {
 // NVLink 8 links x 20 GB/s = 160 GB/s a direction (NCCL's figure for sm80; the sheet's 400 is both ways, 25 a link).
 // Ethernet carries 1448 bytes of TCP payload in each 1538 bytes on the wire (1500-byte frames with time stamps, plus
 // 38 bytes of header, checksum, preamble and gap): 10 Gb/s x 1448 / 1538 = 1.177 GB/s. TCP's latency is about 30 us.
+// The host by an x16 slot of PCI Express gen 4 (A800 data sheet), 24 GB/s as NCCL assumes.
 inline Cluster a800_10gbe(int nodes) {
   return ClusterBuilder{}
       .name("a800x24-10gbe")
@@ -65,6 +66,7 @@ inline Cluster a800_10gbe(int nodes) {
       .devices_per_node(8)
       .intra_node({nvlink_speed(80) * 8.0, Duration{3'400'000}})
       .inter_node({BytesPerSecond{1.25e9 * 1448.0 / 1538.0}, Duration{30'000'000}})
+      .host_link({pcie_speed(16), Duration{5'700'000}})
       .build();
 }
 

@@ -24,19 +24,20 @@ constexpr std::string_view name(LinkClass kind) {
   return names[static_cast<int>(kind)];
 }
 
-/// Where a network link stands, seen from a node. Inside a node it is `inside`.
+/// Where a link stands, seen from a node.
 enum class LinkEnd : std::uint8_t {
   inside,       ///< within a node
   adapter_out,  ///< an adapter's sending direction
   adapter_in,   ///< an adapter's receiving direction
   fabric,       ///< between nodes: a switch's uplink
+  host,         ///< a device's own to the memory of its host
 };
 
-inline constexpr int link_ends = 4;
+inline constexpr int link_ends = 5;
 
-/// The end's name in files: "inside", "adapter_out", "adapter_in", "fabric".
+/// The end's name in files: "inside", "adapter_out", "adapter_in", "fabric", "host".
 constexpr std::string_view name(LinkEnd end) {
-  constexpr std::string_view names[link_ends] = {"inside", "adapter_out", "adapter_in", "fabric"};
+  constexpr std::string_view names[link_ends] = {"inside", "adapter_out", "adapter_in", "fabric", "host"};
   return names[static_cast<int>(end)];
 }
 

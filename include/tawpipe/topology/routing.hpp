@@ -112,7 +112,8 @@ inline std::vector<int> spread_over_adapters(const std::vector<std::vector<int>>
 
 /// The node that `graph` draws: every full-duplex link becomes two directed ones, and every pair of devices gets its
 /// cheapest route (see route_weight), the same both ways, never through another device. Each device leaves the node by
-/// its nearest adapter; devices spread evenly over equally near ones. Link 2e is edge e from a to b, 2e+1 the way back;
+/// its nearest adapter; devices spread evenly over equally near ones. It reaches the memory of its host by its nearest CPU, if
+/// every device reaches one. Link 2e is edge e from a to b, 2e+1 the way back;
 /// the adapters' own links follow, out and in, with the latency on the way out.
 ///
 /// @throws InputError  naming the device that cannot be reached, or the link or adapter without a speed.
@@ -149,6 +150,10 @@ inline NodeType make_node_type(std::string name, const NodeGraph& graph) {
   const detail::ShortestPaths search{arcs, std::move(passable)};
   const std::size_t count = devices.size();
   type.paths.resize(count * count);
+  std::vector<int> cpus;
+  for (int v = 0; v < static_cast<int>(graph.vertices.size()); ++v) {
+    if (graph.vertices[static_cast<std::size_t>(v)].kind == VertexKind::cpu) cpus.push_back(v);
+  }
   std::vector<std::vector<int>> near(count);
   std::vector<std::vector<LinkPath>> near_paths(count);
   const auto label = [&](std::size_t device) { return quote(graph.vertices[static_cast<std::size_t>(devices[device])].name); };
@@ -162,6 +167,14 @@ inline NodeType make_node_type(std::string name, const NodeGraph& graph) {
       }
       type.paths[j * count + i] = detail::reversed(path);
       type.paths[i * count + j] = std::move(path);
+    }
+    const auto farther = [&](int a, int b) {
+      return tree.distance[static_cast<std::size_t>(a)] < tree.distance[static_cast<std::size_t>(b)];
+    };
+    const auto cpu = std::min_element(cpus.begin(), cpus.end(), farther);
+    if (cpu != cpus.end() && tree.distance[static_cast<std::size_t>(*cpu)] != detail::PathTree::unreachable) {
+      type.to_host.push_back(detail::path_to(*cpu, tree, arcs));
+      type.from_host.push_back(detail::reversed(type.to_host.back()));
     }
     std::int64_t nearest_distance = detail::PathTree::unreachable;
     for (const int adapter : adapters) {
@@ -189,6 +202,8 @@ inline NodeType make_node_type(std::string name, const NodeGraph& graph) {
       type.from_network.push_back(std::move(in));
     }
   }
+  if (type.to_host.size() < count) type.to_host.clear();  // some device reaches no CPU
+  if (type.from_host.size() < count) type.from_host.clear();
   type.name = std::move(name);
   return type;
 }

@@ -40,6 +40,31 @@ TEST_CASE("the regular form") {
   CHECK(cluster == expected);
 }
 
+TEST_CASE("the link of each device to the memory of its host: said, of a graph with CPUs found, kept in the dump, or not known") {
+  const Cluster said = cluster_from_json(with(R"("adapters_per_node": 2)", R"("adapters_per_node": 2,
+    "host_link": {"bandwidth": "24GBps", "latency": "6us"})"));
+  for (const Rank rank : {Rank{0}, Rank{23}}) {
+    const Route out = said.route(rank, host_memory);
+    const Route in = said.route(host_memory, rank);
+    REQUIRE(out.links.size() == 1);
+    CHECK(said.link(out.links[0]) == Link{LinkClass::pcie, LinkEnd::host, 24_GBps, 6_us});
+    CHECK(in.links.size() == 1);
+    CHECK(in.links != out.links);
+    CHECK(out.latency == 6_us);
+  }
+  CHECK(said.route(Rank{0}, host_memory).links != said.route(Rank{1}, host_memory).links);
+  CHECK(cluster_from_json(write_cluster_json(said)) == said);
+  const Cluster unsaid = cluster_from_json(ours("regular.cluster.json"));
+  CHECK(contains(error_of([&] { unsaid.route(Rank{0}, host_memory); }), "give \"host_link\" in the cluster's file"));
+  // Two GPUs of a DGX A100 share a PCI Express switch and its link to the CPU: device, switch, CPU.
+  const Cluster dgx = clusters::named("dgx-a100");
+  CHECK(dgx.route(Rank{0}, host_memory).links.size() == 2);
+  CHECK(dgx.route(Rank{0}, host_memory).links[1] == dgx.route(Rank{1}, host_memory).links[1]);
+  CHECK(dgx.route(Rank{0}, host_memory).links[1] != dgx.route(Rank{2}, host_memory).links[1]);
+  CHECK(dgx.link(dgx.route(host_memory, Rank{0}).links[0]).bandwidth == 24_GBps);
+  CHECK(cluster_from_json(write_cluster_json(dgx)) == dgx);
+}
+
 TEST_CASE("unequal nodes of a device with numbers of its own") {
   const Cluster cluster = cluster_from_json(ours("unequal.cluster.json"));
   CHECK(cluster.ranks() == 5);

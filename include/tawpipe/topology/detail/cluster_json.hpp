@@ -87,7 +87,8 @@ inline std::string read_name(JsonValue cluster) {
 // ---- the regular form ----
 
 inline Cluster read_regular_cluster(JsonValue json) {
-  json.only("name", "device", "nodes", "devices_per_node", "devices_of_nodes", "intra_node", "inter_node", "adapters_per_node");
+  json.only("name", "device", "nodes", "devices_per_node", "devices_of_nodes", "intra_node", "inter_node", "adapters_per_node",
+            "host_link");
   ClusterBuilder builder;
   builder.name(read_name(json)).device(read_device(json.at("device")));
   const auto given_nodes = json.find("nodes");
@@ -124,6 +125,11 @@ inline Cluster read_regular_cluster(JsonValue json) {
   }
   if (const auto adapters = json.find("adapters_per_node")) {
     builder.adapters_per_node(adapters->whole<int>(1, max_devices_per_node));
+  }
+  if (const auto host = json.find("host_link")) {
+    host->only("bandwidth", "bytes_per_second", "latency", "latency_ps", "kind");
+    const auto kind = host->find("kind");
+    builder.host_link(read_link_spec(*host), kind ? kind->enumerator<LinkClass>(link_classes, "kind") : LinkClass::pcie);
   }
   return builder.build();
 }
@@ -219,7 +225,7 @@ inline std::vector<LinkPath> read_paths(JsonValue object, std::string_view key) 
 
 inline NodeType read_node_type(JsonValue json) {
   if (json.has("vertices")) return read_node_graph(json);
-  json.only("name", "devices", "links", "paths", "to_network", "from_network");
+  json.only("name", "devices", "links", "paths", "to_network", "from_network", "to_host", "from_host");
   NodeType type;
   type.name = json.at("name").label();
   for (const JsonValue device : read_list(json, "devices", max_devices_per_node)) type.devices.push_back(read_device(device));
@@ -227,6 +233,10 @@ inline NodeType read_node_type(JsonValue json) {
   type.paths = read_paths(json, "paths");
   type.to_network = read_paths(json, "to_network");
   type.from_network = read_paths(json, "from_network");
+  if (json.has("to_host") || json.has("from_host")) {
+    type.to_host = read_paths(json, "to_host");
+    type.from_host = read_paths(json, "from_host");
+  }
   return type;
 }
 
@@ -297,8 +307,10 @@ inline Json node_type_json(const NodeType& type) {
     if (device.peak_fp4 > FlopsPerSecond{}) devices.back()["fp4_flops_per_second"] = device.peak_fp4.value();
     if (device.sms > 0) devices.back()["sms"] = device.sms;
   }
-  return {{"name", type.name},   {"devices", std::move(devices)}, {"links", links_json(type.links)},
-          {"paths", type.paths}, {"to_network", type.to_network}, {"from_network", type.from_network}};
+  Json json{{"name", type.name},   {"devices", std::move(devices)}, {"links", links_json(type.links)},
+            {"paths", type.paths}, {"to_network", type.to_network}, {"from_network", type.from_network}};
+  if (!type.to_host.empty()) json.update({{"to_host", type.to_host}, {"from_host", type.from_host}});
+  return json;
 }
 
 }  // namespace tawpipe::detail
