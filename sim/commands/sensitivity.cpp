@@ -67,9 +67,13 @@ std::vector<Change> possible_changes(const Problem& problem, const Schedule& sch
   }
   if (!std::holds_alternative<RooflineCost>(problem.cost) && !std::holds_alternative<KernelCost>(problem.cost))
     return changes;  // other times do not follow from the links' speeds
+  bool copies = false;
+  for (int op = 0; op < ops; ++op) copies = copies || (used[static_cast<std::size_t>(op)] && is_host_copy(static_cast<Op>(op)));
   std::array<bool, link_classes> kinds{};
   for (const NodeType& kind : problem.cluster.kinds()) {
-    for (const Link& link : kind.links) kinds[static_cast<std::size_t>(link.kind)] = true;
+    for (const Link& link : kind.links) {
+      if (link.end != LinkEnd::host || copies) kinds[static_cast<std::size_t>(link.kind)] = true;
+    }
   }
   for (int kind = 0; kind < link_classes; ++kind) {
     if (!kinds[static_cast<std::size_t>(kind)]) continue;

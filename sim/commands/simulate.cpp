@@ -76,6 +76,13 @@ std::string summary_text(const Summary& summary, bool composed) {
                                     format_traffic(Bytes{summary.traffic.max_node_egress_bytes()})));
   line("inside nodes", format_traffic(Bytes{summary.traffic.intra_node_bytes}));
   if (!summary.model.empty()) line("peak memory", memory_text(summary));
+  Bytes host;
+  for (const PeakMemory& peak : summary.peak_memory) host = std::max(host, peak.host);
+  if (host > Bytes{}) {
+    line("host memory",
+         fmt::format("at most {} of a rank; {} to it and {} from it", format_memory(host),
+                     format_traffic(Bytes{summary.traffic.host_bytes[0]}), format_traffic(Bytes{summary.traffic.host_bytes[1]})));
+  }
   std::string path;
   for (int op = 0; op < ops; ++op) {
     const Duration time = summary.critical_path[static_cast<std::size_t>(op)];

@@ -239,7 +239,7 @@ class Sweep {
       } else if (name.starts_with("inter-node") || name.starts_with("intra-node")) {
         const bool network = name.starts_with("inter");
         problem.cluster = with_changed_links(problem.cluster, [&](Link& link) {
-          if ((link.kind == LinkClass::network) != network) return;
+          if ((link.kind == LinkClass::network) != network || link.end == LinkEnd::host) return;
           if (name.ends_with("latency")) {
             link.latency = seconds(point[a]);
           } else {

@@ -100,6 +100,8 @@ bool fits(const void* to, const void* from, std::size_t bytes, cudaMemcpyKind ki
       return host(to) && lies_in(from, bytes, true);
     case cudaMemcpyDeviceToDevice:
       return lies_in(to, bytes, true) && lies_in(from, bytes, true);
+    case cudaMemcpyDefault:
+      return (lies_in(to, bytes, true) || host(to)) && (lies_in(from, bytes, true) || host(from));
     default:
       return false;
   }

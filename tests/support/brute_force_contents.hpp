@@ -39,6 +39,10 @@ class BruteContents {
       if (use.access != Access::write && !at(use).written) report("uses a buffer that nobody has written");
     }
     if (op == Op::idle) return;
+    if (op == Op::copy_to_host || op == Op::copy_from_host) return host_copy(op == Op::copy_to_host);
+    for (const Use& use : uses()) {
+      if (buffer(use).host) report("uses host memory");
+    }
     if (op == Op::update) return update();
     if (tawpipe::is_compute(op)) return compute();
     if (tawpipe::is_point_to_point(op) || op == Op::broadcast) return copy();
@@ -54,6 +58,9 @@ class BruteContents {
       const bool states = buffer.kind() == BufferKind::weights || buffer.kind() == BufferKind::optimizer;
       if (!buffer.persistent || !states) continue;
       if (buffer.kind() == BufferKind::optimizer && buffer.bytes == tawpipe::Bytes{}) continue;  // fixed times have none
+      if (buffer.kind() == BufferKind::optimizer && !contents_[b].states[b]) {
+        found_.push_back(tawpipe::concat("buffer ", b, " ends with old states"));
+      }
       if (updates_[b] != 1) found_.push_back(tawpipe::concat("buffer ", b, " is updated ", updates_[b], " times"));
       if (buffer.kind() != BufferKind::weights) continue;
       std::int64_t fresh = 0;
@@ -109,6 +116,7 @@ class BruteContents {
     std::map<Summand, int> gradient;
     std::map<Origin, std::int64_t> weights;  ///< bytes of each
     std::set<Activation> activations;
+    std::map<std::size_t, bool> states;  ///< of the optimizer: of which buffer, whether updated
   };
 
   // ---- the schedule's form ------------------------------------------------------------------------------------------
@@ -121,6 +129,7 @@ class BruteContents {
       const int pieces = layout_.striped && number(buffer.stage()) >= 0 ? layout_.pieces : 1;
       for (int p = 0; p < pieces; ++p) content.weights[{b, number(buffer.stage()), false, p}] = buffer.bytes.value() / pieces;
     }
+    if (buffer.persistent && buffer.kind() == BufferKind::optimizer) content.states[b] = false;
     return content;
   }
 
@@ -310,6 +319,20 @@ class BruteContents {
     }
   }
 
+  /// All of one buffer into another, over the border between device and host.
+  void host_copy(bool out) {
+    if (uses().size() != 2 || uses()[0].access != Access::read || uses()[1].access != Access::write) {
+      return report("is not from one buffer to another");
+    }
+    const Buffer& from = buffer(uses()[0]);
+    const Buffer& to = buffer(uses()[1]);
+    if (from.host == out || to.host != out) report("copies the wrong way");
+    if (task().bytes < from.bytes || to.bytes < from.bytes) report("cuts off what it copies");
+    const Content content = at(uses()[0]);
+    if (to.persistent && !content.states.contains(index(uses()[1].buffer))) report("overwrites states of another buffer");
+    at(uses()[1]) = content;
+  }
+
   void gather_weights() {
     std::map<tawpipe::Rank, bool> keeps;  // whether the rank reads its part from beside what it fills
     for (const Use& use : uses()) keeps[buffer(use).rank] = keeps[buffer(use).rank] || use.access == Access::read;
@@ -362,7 +385,8 @@ class BruteContents {
       }
       Content& content = at(use);
       content.written = true;
-      if (use.access == Access::write) content = {.written = true, .gradient = {}, .weights = {}, .activations = {}};
+      if (use.access == Access::write)
+        content = {.written = true, .gradient = {}, .weights = {}, .activations = {}, .states = {}};
       if (use.access == Access::read_write) {
         std::erase_if(content.gradient, [&](const auto& entry) { return moves(entry.first); });
       }
@@ -378,7 +402,12 @@ class BruteContents {
     for (const Use& use : uses()) {
       const BufferKind kind = buffer(use).kind();
       if (takes(use.access) && is_gradient(buffer(use))) add(gradient, at(use).gradient);
-      if (use.access == Access::read || (kind != BufferKind::weights && kind != BufferKind::optimizer)) continue;
+      for (auto& [owner, updated] : at(use).states) {
+        if (use.access == Access::read) continue;
+        ++updates_[owner];
+        updated = true;
+      }
+      if (use.access == Access::read || kind != BufferKind::weights) continue;
       ++updates_[index(use.buffer)];
       if (kind == BufferKind::weights) weights = &use;
     }

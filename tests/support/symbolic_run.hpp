@@ -270,7 +270,11 @@ class Interpreter {
         deliver(uses[d], sent);
       }
     };
-    if (is_point_to_point(task.op)) {
+    if (is_host_copy(task.op)) {
+      for (const Use& use : uses) {
+        if (use.access != Access::read) deliver(use, found[uses[0].access == Access::read ? 0 : 1]);
+      }
+    } else if (is_point_to_point(task.op)) {
       copy(task.rank, [&](Rank rank) { return rank == task.peer; });
       if (task.op == Op::exchange) copy(task.peer, [&](Rank rank) { return rank == task.rank; });
     } else if (task.op == Op::broadcast) {

@@ -1,4 +1,4 @@
-// Device memory over time: the peak of each rank and what holds it.
+// Memory over time: each rank's peak on its device and what holds it, and its peak in its host's memory.
 // Not: allocator waste, nor the buffers of NCCL and of libraries, for which a plan leaves room (usable_memory_share).
 #pragma once
 
@@ -20,6 +20,7 @@ struct PeakMemory {
   Bytes total;
   std::array<Bytes, buffer_kinds> by_kind{};  ///< [kind] at the moment of the peak
   TimePoint at;
+  Bytes host;  ///< the most that it has in host memory at any moment
 };
 
 namespace detail {
@@ -29,6 +30,7 @@ struct MemoryChange {
   std::int64_t time;  ///< picoseconds
   std::int64_t bytes;
   BufferKind kind;
+  bool host;  ///< in host memory
 };
 
 /// From the first use's start to the last use's end, picoseconds.
@@ -62,6 +64,8 @@ void for_each_memory(const Schedule& schedule, const Timeline& timeline, std::sp
     const Buffer& buffer = buffers[b];
     if (comes_and_goes(b)) {
       ++rank_begin[index(buffer.rank) + 2];
+    } else if (buffer.persistent && buffer.host) {
+      persistent[index(buffer.rank)].host += buffer.bytes;
     } else if (buffer.persistent) {
       persistent[index(buffer.rank)].total += buffer.bytes;
       persistent[index(buffer.rank)].by_kind[static_cast<std::size_t>(buffer.kind())] += buffer.bytes;
@@ -79,8 +83,8 @@ void for_each_memory(const Schedule& schedule, const Timeline& timeline, std::sp
     for (std::size_t i = rank_begin[rank]; i < rank_begin[rank + 1]; ++i) {
       const Buffer& buffer = schedule.buffer(by_rank[i]);
       const BufferLife& life = lives[index(by_rank[i])];
-      changes.push_back({life.from, buffer.bytes.value(), buffer.kind()});
-      changes.push_back({life.to, -buffer.bytes.value(), buffer.kind()});
+      changes.push_back({life.from, buffer.bytes.value(), buffer.kind(), buffer.host});
+      changes.push_back({life.to, -buffer.bytes.value(), buffer.kind(), buffer.host});
     }
     std::sort(changes.begin(), changes.end(), [](const MemoryChange& a, const MemoryChange& b) {
       return a.time != b.time ? a.time < b.time : (a.bytes != b.bytes ? a.bytes < b.bytes : a.kind < b.kind);
@@ -103,13 +107,20 @@ inline std::vector<PeakMemory> peak_memory(const Schedule& schedule, const Timel
                           [&](Rank rank, const PeakMemory& persistent, std::span<const detail::MemoryChange> changes) {
                             PeakMemory now = persistent;
                             PeakMemory& peak = peaks[index(rank)] = persistent;
+                            Bytes host = persistent.host;
                             for (const detail::MemoryChange& change : changes) {
+                              if (change.host) {
+                                now.host += Bytes{change.bytes};
+                                host = std::max(host, now.host);
+                                continue;
+                              }
                               now.total += Bytes{change.bytes};
                               now.by_kind[static_cast<std::size_t>(change.kind)] += Bytes{change.bytes};
                               if (now.total <= peak.total) continue;
                               peak = now;
                               peak.at = TimePoint{Duration{change.time}};
                             }
+                            peak.host = host;
                           });
   for (std::size_t rank = 0; rank < same_as.size(); ++rank) peaks[rank] = peaks[index(same_as[rank])];
   return peaks;
@@ -130,6 +141,7 @@ inline std::vector<std::vector<double>> memory_over_time(const Schedule& schedul
                               PeakMemory fullest = now;
                               const auto end = static_cast<std::int64_t>(static_cast<double>(part + 1) * length);
                               for (; next < changes.size() && (changes[next].time < end || part + 1 == parts); ++next) {
+                                if (changes[next].host) continue;
                                 now.total += Bytes{changes[next].bytes};
                                 now.by_kind[static_cast<std::size_t>(changes[next].kind)] += Bytes{changes[next].bytes};
                                 if (now.total > fullest.total) fullest = now;

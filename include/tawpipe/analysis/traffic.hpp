@@ -22,11 +22,12 @@ namespace tawpipe::inline v0 {
 struct Traffic {
   std::int64_t inter_node_bytes = 0;                                  ///< over edges between two nodes, each counted once
   std::int64_t intra_node_bytes = 0;                                  ///< over edges inside a node
+  std::array<std::int64_t, 2> host_bytes{};                           ///< [0 to host memory, 1 from it]
   std::vector<std::int64_t> node_egress_bytes;                        ///< [node] sent to other nodes
   std::vector<std::int64_t> node_ingress_bytes;                       ///< [node] received from other nodes
   std::vector<std::int64_t> rank_sent_bytes;                          ///< [rank]
   std::array<std::int64_t, link_classes> link_bytes{};                ///< [class] summed over the links crossed
-  std::array<std::array<std::int64_t, 2>, payloads> payload_bytes{};  ///< [payload][0 inside nodes, 1 between]
+  std::array<std::array<std::int64_t, 2>, payloads> payload_bytes{};  ///< [payload][0 inside nodes, 1 between], between ranks
   std::array<std::int64_t, ops> tasks{};                              ///< [op] how many tasks
 
   std::int64_t max_node_egress_bytes() const {
@@ -65,6 +66,13 @@ Traffic traffic_of(const Schedule& schedule, const Cluster& cluster, Algorithm a
         const double part = shape.fraction * shape.share(e) * bytes + 0.5;
         const auto each = part < 9.2e18 ? saturating_multiply(static_cast<std::int64_t>(part), count) : most;
         const auto add = [each](std::int64_t& sum) { sum = saturating_add(sum, each); };
+        for (const LinkId link : cluster.route(from, to).links) {
+          add(total.link_bytes[static_cast<std::size_t>(cluster.link(link).kind)]);
+        }
+        if (is_host_copy(image.op)) {
+          add(total.host_bytes[from == host_memory ? 1 : 0]);
+          continue;
+        }
         const bool leaves = !cluster.same_node(from, to);
         add(leaves ? total.inter_node_bytes : total.intra_node_bytes);
         add(total.payload_bytes[static_cast<std::size_t>(task.payload)][leaves ? 1 : 0]);
@@ -72,9 +80,6 @@ Traffic traffic_of(const Schedule& schedule, const Cluster& cluster, Algorithm a
         if (leaves) {
           add(total.node_egress_bytes[index(cluster.node_of(from))]);
           add(total.node_ingress_bytes[index(cluster.node_of(to))]);
-        }
-        for (const LinkId link : cluster.route(from, to).links) {
-          add(total.link_bytes[static_cast<std::size_t>(cluster.link(link).kind)]);
         }
       }
     });
@@ -112,7 +117,7 @@ inline std::vector<std::vector<double>> node_egress_over_time(const Schedule& sc
   std::map<Key, std::vector<std::pair<std::size_t, double>>> leaving;  // (node, fraction of the message), told once a kind
   for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
     const Task& task = schedule.task(id<TaskId>(t));
-    if (is_compute(task.op)) continue;
+    if (is_local(task.op)) continue;
     const auto [found, added] = leaving.try_emplace({task.op, task.rank, task.route()});
     if (added) {
       const CollectiveShape shape = communication_shape(schedule, task, Algorithm::ring, cluster);

@@ -23,7 +23,7 @@ enum class Algorithm : std::uint8_t {
 
 /// A collective, or another communication, as edges that are busy all at once.
 struct CollectiveShape {
-  std::vector<std::pair<Rank, Rank>> edges;  ///< sender, receiver; an edge listed twice carries twice
+  std::vector<std::pair<Rank, Rank>> edges;  ///< sender, receiver (or host_memory); an edge listed twice carries twice
   std::vector<double> shares;                ///< [edge] of `fraction`; empty: 1 each
   double fraction = 1;                       ///< of the whole buffer, over each edge
   double latency_steps = 1;                  ///< hops that the first byte of a chunk makes one after the other, in edges
@@ -126,19 +126,21 @@ inline CollectiveShape collective_shape(Op op, Algorithm algorithm, std::span<co
   return shape;
 }
 
-/// The edges of any communication: of a pass one, of an exchange one each way, of an all_to_all by the sizes of its pairs, of
-/// another collective as above.
+/// The edges of any communication: of a pass or host copy one, of an exchange one each way, of an all_to_all by the sizes of its
+/// pairs, of another collective as above.
 inline CollectiveShape communication_shape(const Schedule& schedule, const Task& task, Algorithm all_reduce,
                                            const Cluster& cluster) {
   if (is_all_pairs(task.op) && task.split != none<SplitId>) {
     return detail::pairs_shape(schedule.group(task.group), schedule.pair_sizes(task.split));
   }
-  if (!is_point_to_point(task.op)) {
+  if (is_collective(task.op)) {
     return collective_shape(task.op, all_reduce, schedule.group(task.group), task.rank, cluster);
   }
   CollectiveShape shape;
-  shape.edges.emplace_back(task.rank, task.peer);
-  if (traits(task.op).pattern == Pattern::both_ways) shape.edges.emplace_back(task.peer, task.rank);
+  const Pattern pattern = traits(task.op).pattern;
+  if (pattern != Pattern::from_host) shape.edges.emplace_back(task.rank, is_host_copy(task.op) ? host_memory : task.peer);
+  if (pattern == Pattern::from_host) shape.edges.emplace_back(host_memory, task.rank);
+  if (pattern == Pattern::both_ways) shape.edges.emplace_back(task.peer, task.rank);
   return shape;
 }
 

@@ -55,9 +55,10 @@ struct HeldSms {
   bool operator==(const HeldSms&) const = default;
   bool is_off() const { return pair_ctas <= 0 && collective_ctas <= 0; }
 
-  /// Of a task at each of its ranks. A computation and a collective of one rank hold nothing.
+  /// Of a task at each of its ranks. A computation, a host copy (which copy engines do) and a collective of one rank hold
+  /// nothing.
   int ctas_of(const Schedule& schedule, const Task& task) const {
-    if (is_compute(task.op)) return 0;
+    if (is_local(task.op)) return 0;
     if (!is_collective(task.op)) return pair_ctas;
     return schedule.group(task.group).size() > 1 ? collective_ctas : 0;
   }

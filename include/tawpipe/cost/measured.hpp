@@ -155,6 +155,11 @@ struct MeasuredCost {
 
   /// Adds the loads of a message from `from` to `to`. @return its seconds of latency
   double add_edge(Path& path, Rank from, Rank to, double share, const Cluster& cluster) const {
+    if (from == host_memory || to == host_memory) {  // not measured: as the cluster says
+      const Route route = cluster.route(from, to);
+      for (const LinkId link : route.links) path.loads.push_back({link, share});
+      return to_seconds(route.latency);
+    }
     const bool inside = cluster.same_node(from, to);
     const std::optional<MeasuredLink>& kind = inside ? intra_node : inter_node;
     if (!kind) {

@@ -1,4 +1,5 @@
-// Where each buffer of a rank lies in one allocation; transient ones share memory as far as the order of tasks allows.
+// Where each buffer of a rank lies in one allocation of its device, or one of its host; transient ones share memory as far as the
+// order of tasks allows.
 // Not: the memory itself (execute/host/, execute/cuda/).
 #pragma once
 
@@ -17,9 +18,10 @@ namespace tawpipe::inline v0 {
 
 /// Offsets of one rank's buffers.
 struct BufferPlan {
-  std::vector<std::int64_t> offset;  ///< [buffer] bytes from the begin of the rank's memory; -1: another rank's
+  std::vector<std::int64_t> offset;  ///< [buffer] bytes from the begin of the rank's memory, device or host; -1: another rank's
   Bytes bytes;                       ///< to allocate, alignment included
-  std::vector<ReuseWait> waits;      ///< that reuse needs beside those the program had
+  Bytes host_bytes;                  ///< to allocate on the host
+  std::vector<ReuseWait> waits;      ///< that reuse needs in addition to those the program had
 };
 
 namespace detail {
@@ -84,16 +86,16 @@ class RankOrder {
 
 namespace detail {
 
-/// Places one rank's buffers.
+/// Places one rank's buffers of one memory: the device's or the host's.
 class BufferPlanner {
  public:
   BufferPlanner(const Schedule& schedule, const Program& program, Rank rank, std::int64_t alignment, const Timeline* timeline,
-                std::span<std::byte* const> lent)
-      : schedule_{schedule}, rank_{rank}, alignment_{alignment}, timeline_{timeline}, known_{schedule, program} {
+                std::span<std::byte* const> lent, bool host)
+      : schedule_{schedule}, rank_{rank}, alignment_{alignment}, timeline_{timeline}, host_{host}, known_{schedule, program} {
     const auto buffers = schedule.buffers();
     persistent_.assign(buffers.size(), -1);
     for (std::size_t b = 0; b < buffers.size(); ++b) {
-      if (buffers[b].rank != rank || !buffers[b].persistent) continue;
+      if (!is_placed(buffers[b]) || !buffers[b].persistent) continue;
       persistent_[b] = base_;
       if (lent.empty() || lent[b] == nullptr) base_ += aligned(buffers[b].bytes);
     }
@@ -122,6 +124,7 @@ class BufferPlanner {
     BufferId buffer;
   };
 
+  bool is_placed(const Buffer& buffer) const { return buffer.rank == rank_ && buffer.host == host_; }
   std::int64_t aligned(Bytes bytes) const { return (bytes.value() + alignment_ - 1) / alignment_ * alignment_; }
   std::int64_t room(BufferId id) const { return aligned(std::max(schedule_.buffer(id).bytes, Bytes{1})); }
 
@@ -136,7 +139,7 @@ class BufferPlanner {
     for (const TaskId task : tasks) {
       for (const Use& use : schedule_.uses(task)) {
         const Buffer& buffer = schedule_.buffer(use.buffer);
-        if (buffer.rank != rank_ || buffer.persistent) continue;
+        if (!is_placed(buffer) || buffer.persistent) continue;
         Life& life = lives_[index(use.buffer)];
         if (life.first == none<TaskId>) {
           life.first = task;
@@ -165,7 +168,7 @@ class BufferPlanner {
 
   /// Each buffer at the lowest place that is free while it is in use.
   BufferPlan place_all(const std::vector<BufferId>& order) const {
-    BufferPlan plan{persistent_, Bytes{base_}, {}};
+    BufferPlan plan{persistent_, Bytes{base_}, {}, {}};
     std::vector<Block> blocks;  // by place
     for (const BufferId id : order) {
       const std::int64_t bytes = room(id);
@@ -208,17 +211,18 @@ class BufferPlanner {
   Rank rank_;
   std::int64_t alignment_;
   const Timeline* timeline_;
+  bool host_;
   RankOrder known_;
   std::vector<std::int64_t> persistent_;  ///< [buffer] offsets; -1 for others
-  std::int64_t base_ = 0;                 ///< behind them
+  std::int64_t base_ = 0;                 ///< after them
   std::vector<Life> lives_;               ///< [buffer]
   std::vector<BufferId> order_;           ///< transient ones by first use
 };
 
 }  // namespace detail
 
-/// Lays out one rank's buffers: persistent ones behind each other, then transient ones, each at the lowest place where no other
-/// is in use at the time; by size or by first use, whichever takes less.
+/// Lays out one rank's buffers in each memory: persistent ones one after another, then transient ones, each at the lowest place
+/// where no other is in use at the time; by size or by first use, whichever takes less.
 ///
 /// Without a timeline that holds in any timing that the program allows: a message that may be late keeps its buffer. With one, a
 /// buffer may also follow on one that is over in that timeline, and the program gets the waits that make sure of it. It
@@ -226,12 +230,19 @@ class BufferPlanner {
 /// for nothing.
 /// @param alignment  of each buffer, a power of two
 /// @param timeline   expected of the schedule; may be null. Tasks by their start in it, then by id, are then an order in which
-///                   they can be issued; by id alone no longer.
+///                   they can be issued; by id only no longer.
 /// @param lent       [buffer] not null: it lies elsewhere and takes no memory (ParameterStore::lent); may be empty
 /// Complexity: O(buffers^2).
 inline BufferPlan plan_buffers(const Schedule& schedule, Program& program, Rank rank, std::int64_t alignment = 64,
                                const Timeline* timeline = nullptr, std::span<std::byte* const> lent = {}) {
-  BufferPlan plan = detail::BufferPlanner{schedule, program, rank, alignment, timeline, lent}.plan();
+  BufferPlan plan = detail::BufferPlanner{schedule, program, rank, alignment, timeline, lent, false}.plan();
+  const auto buffers = schedule.buffers();
+  if (std::any_of(buffers.begin(), buffers.end(), [&](const Buffer& buffer) { return buffer.host && buffer.rank == rank; })) {
+    const BufferPlan host = detail::BufferPlanner{schedule, program, rank, alignment, timeline, lent, true}.plan();
+    plan.host_bytes = host.bytes;
+    for (std::size_t b = 0; b < buffers.size(); ++b) plan.offset[b] = std::max(plan.offset[b], host.offset[b]);
+    plan.waits.insert(plan.waits.end(), host.waits.begin(), host.waits.end());
+  }
   program.add(plan.waits);
   return plan;
 }

@@ -1,5 +1,5 @@
-// Where the buffers of a rank lie: in one run of memory that an executor owns, or in tensors that a program lends it.
-// Not: the offsets in that run (execute/buffer_plan.hpp) nor what is computed there.
+// Where the buffers of a rank lie: in memory that an executor owns, one run of it a device and one of its host, or in tensors
+// that a program lends it. Not: the offsets in that run (execute/buffer_plan.hpp) nor what is computed there.
 #pragma once
 
 #include <cstddef>
@@ -67,15 +67,17 @@ class ParameterStore {
   const BufferPlan& plan() const { return plan_; }
   /// [buffer] null where it lies in memory of the executor
   std::span<std::byte* const> lent() const { return lent_; }
-  /// @param plan  of the rank, without the lent buffers. @param begin  memory of its size
-  void place(BufferPlan plan, std::byte* begin) {
-    plan_ = std::move(plan);
+  /// @param plan  of the rank, without the lent buffers
+  void plan(BufferPlan plan) { plan_ = std::move(plan); }
+  /// @param begin  memory of the device of the plan's size. @param host  the same of the host
+  void place(std::byte* begin, std::byte* host) {
     begin_ = begin;
+    host_ = host;
   }
-  void place(std::byte* begin) { begin_ = begin; }
 
   std::byte* at(BufferId buffer) const {
-    return lent_[index(buffer)] != nullptr ? lent_[index(buffer)] : begin_ + plan_.offset[index(buffer)];
+    if (lent_[index(buffer)] != nullptr) return lent_[index(buffer)];
+    return (schedule_->buffer(buffer).host ? host_ : begin_) + plan_.offset[index(buffer)];
   }
   /// All bytes of a buffer of this rank.
   std::span<std::byte> memory(BufferId buffer) const {
@@ -139,6 +141,7 @@ class ParameterStore {
   Rank rank_;
   BufferPlan plan_;
   std::byte* begin_ = nullptr;
+  std::byte* host_ = nullptr;
   std::vector<std::byte*> lent_;  ///< [buffer]
 };
 

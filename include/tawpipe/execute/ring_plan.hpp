@@ -105,7 +105,7 @@ class RingPlanner {
     if (gather) {
       for (std::size_t step = 0; step + 1 < n; ++step) part(1 + step, plan_.received);
     }
-    std::vector<Chunk> last;  // goes no further: the member's own sum, or the part of the member behind it
+    std::vector<Chunk> last;  // goes no further: the member's own sum, or the part of the member after it
     part(gather ? n - 1 : 0, last);
     return finish(plan_.received.size() - last.size());
   }
@@ -130,10 +130,11 @@ class RingPlanner {
 /// The part of `rank`, an end or member, in the communication `id`.
 /// @param chunk  the most numbers in one message, the same on all ranks; a point-to-point transfer goes on without waiting for
 ///               a part, so `chunk` only keeps its messages from being too long for MPI
-/// Complexity: O(chunks).
+/// A host copy sends nothing. Complexity: O(chunks).
 inline RingPlan ring_plan(const Schedule& schedule, TaskId id, const TransferFlow& flow, Rank rank, std::int64_t chunk) {
   const Task& task = schedule.task(id);
   detail::RingPlanner planner{task, chunk};
+  if (is_host_copy(task.op)) return {};
   if (!is_collective(task.op)) return planner.pair(flow, rank);
   const auto members = schedule.group(task.group);
   const auto me = static_cast<std::size_t>(std::find(members.begin(), members.end(), rank) - members.begin());

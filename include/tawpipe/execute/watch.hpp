@@ -1,5 +1,5 @@
-// Watches over all ranks of a run, beside their data: when one dies, is silent, fails or stalls, all are told which rank and in
-// which task. It prints nothing, takes no signal and ends no process: the program's callback does what is to be done then.
+// Watches over all ranks of a run, apart from their data: when one dies, is silent, fails or stalls, all are told which rank and
+// in which task. It prints nothing, takes no signal and ends no process: the program's callback does what is to be done then.
 // Not: who connects them (execute/mpi/session.hpp, execute/cuda/rendezvous.hpp); recovery: a run starts again from its
 // checkpoint.
 #pragma once

@@ -24,6 +24,12 @@ inline nlohmann::ordered_json to_json(const Summary& summary) {
     for (const auto& peak : summary.peak_memory) ranks.push_back(peak.by_kind[static_cast<std::size_t>(kind)].value());
     kinds[std::string{name(static_cast<BufferKind>(kind))}] = std::move(ranks);
   }
+  Json host_peaks = Json::array();
+  bool has_host = false;
+  for (const auto& peak : summary.peak_memory) {
+    host_peaks.push_back(peak.host.value());
+    has_host = has_host || peak.host > Bytes{};
+  }
   Json missing = Json::array();
   for (const Rank rank : summary.out_of_memory) missing.push_back(number(rank));
   Json links = Json::object();
@@ -32,6 +38,7 @@ inline nlohmann::ordered_json to_json(const Summary& summary) {
   }
   Json by_payload = Json::object();
   for (int payload = 1; payload < payloads; ++payload) {
+    if (traits(static_cast<Payload>(payload)).numbers == Numbers::states) continue;  // stays on its rank
     const auto& bytes = summary.traffic.payload_bytes[static_cast<std::size_t>(payload)];
     Json both = Json::object();
     both["inter_node_bytes"] = bytes[1];
@@ -72,6 +79,7 @@ inline nlohmann::ordered_json to_json(const Summary& summary) {
   json["span_bubble_rate"] = summary.bubble.span_rate;
   json["peak_memory_bytes"] = std::move(peaks);
   json["peak_memory_by_kind"] = std::move(kinds);
+  if (has_host) json["peak_host_memory_bytes"] = std::move(host_peaks);
   json["device_memory_bytes"] = std::move(device_memory);
   json["usable_memory"] = summary.usable_memory;
   json["out_of_memory"] = !summary.out_of_memory.empty();
@@ -79,6 +87,10 @@ inline nlohmann::ordered_json to_json(const Summary& summary) {
   Json& traffic = json["traffic"];
   traffic["inter_node_bytes"] = summary.traffic.inter_node_bytes;
   traffic["intra_node_bytes"] = summary.traffic.intra_node_bytes;
+  if (has_host) {
+    traffic["to_host_bytes"] = summary.traffic.host_bytes[0];
+    traffic["from_host_bytes"] = summary.traffic.host_bytes[1];
+  }
   traffic["max_node_egress_bytes"] = summary.traffic.max_node_egress_bytes();
   traffic["node_egress_bytes"] = summary.traffic.node_egress_bytes;
   traffic["link_bytes"] = std::move(links);

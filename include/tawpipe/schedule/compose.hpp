@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tawpipe/model/shared_stage.hpp"
+#include "tawpipe/schedule/detail/update_shards.hpp"
 #include "tawpipe/schedule/early_messages.hpp"
 #include "tawpipe/schedule/mesh.hpp"
 #include "tawpipe/schedule/schedule_builder.hpp"
@@ -41,7 +42,7 @@ namespace detail {
 /// Writes each task of a logical schedule once for each real group that runs it, with what the mesh adds.
 ///
 /// Copies hold and carry the parameters of their logical buffers and tasks. With tensor parallelism a set names the whole
-/// matrices of which a rank has its part: a part of a matrix is no range of the model's numbering.
+/// matrices of which a rank has its part: a part of a matrix is not a range of the model's numbering.
 class Composer {
  public:
   /// @param kept  tensor, context and data: that many of each are written, the first ones; the mesh's own where all are
@@ -68,7 +69,6 @@ class Composer {
   Schedule build() {
     builder_.mesh(mesh_);
     copies_.assign(logical_.tasks().size() * copies(), none<TaskId>);
-    find_shards();
     if (holders() > 1) early_ = find_early_messages(logical_, with_.overlap_gradients, with_.overlap_gathers);
     add_sets();
     add_buffers();
@@ -166,8 +166,8 @@ class Composer {
         real_buffer.rank = real(buffer.rank, copy);
         real_buffer.bytes = part_of(buffer);
         real_buffer.content = content(buffer.content, copy);
-        if (sharded_[b] != 0 && buffer.content.kind() == ContentKind::optimizer_state) {
-          const PiecesId set = shards(buffer.content.parameters())[holder(copy)];
+        if (shards_.has(id<BufferId>(b)) && buffer.content.kind() == ContentKind::optimizer_state) {
+          const PiecesId set = shards_.parts(buffer.content.parameters())[holder(copy)];
           real_buffer.content = {buffer.content.kind(), buffer.content.stage(), set};
           real_buffer.bytes = bytes_of(buffer.content.parameters(), builder_.workload().parameter_bytes().optimizer, holders());
         }
@@ -198,7 +198,7 @@ class Composer {
   void add_copy(TaskId logical_id, int copy) {
     Task task = logical_.task(logical_id);
     task.bytes = part_of(task);
-    if (const PiecesId updated = sharded_update(logical_id); updated != none<PiecesId>) {
+    if (const PiecesId updated = shards_.of_update(logical_id); updated != none<PiecesId>) {
       const ParameterBytes& sizes = builder_.workload().parameter_bytes();
       task.bytes = bytes_of(updated, sizes.weight + sizes.gradient + sizes.optimizer, holders());
     }
@@ -208,10 +208,11 @@ class Composer {
     for (const TaskId earlier : logical_.dependencies(logical_id)) after.push_back(copies_[copy_of(earlier, copy)]);
     for (const Sum& sum : sums_) {
       if (task.op != Op::update || sum.logical != task.rank || sum.tensor != copy % kept_.tensor) continue;
-      if (sum.update == logical_id || is_tied()) after.push_back(sum.task);
+      if (sum.update == logical_id || is_tied(logical_)) after.push_back(sum.task);
     }
     std::vector<Use> uses;
     for (const Use& use : logical_.uses(logical_id)) uses.push_back({buffer(use.buffer, copy), use.access});
+    if (is_host_copy(task.op)) task.bytes = builder_.buffers()[index(uses.front().buffer)].bytes;
     task.rank = real(task.rank, copy);
     if (is_point_to_point(task.op)) task.peer = real(task.peer, copy);
     if (is_collective(task.op)) {
@@ -232,48 +233,6 @@ class Composer {
   /// Bytes of one of so many equal parts of a logical set, on one tensor-parallel rank. The last are padded.
   Bytes bytes_of(PiecesId logical, std::int64_t each, int parts) const {
     return Bytes{part(part(parameters_in(logical_.pieces(logical)), parts) * each, mesh_.tensor)};
-  }
-
-  /// Finds the updates that are cut: those of one optimizer's states, with a gradient and weights of the same parameters. A
-  /// schedule that cuts its updates itself keeps them as they are, and so does a rank with a tied matrix in two stages: each copy
-  /// is updated by both gradients, of which it then must have the same part.
-  void find_shards() {
-    sharded_.assign(logical_.buffers().size(), 0);
-    if (holders() == 1 || !with_.shard_optimizer) return;
-    for (std::size_t t = 0; t < logical_.tasks().size(); ++t) {
-      if (logical_.tasks()[t].op != Op::update) continue;
-      const auto uses = logical_.uses(id<TaskId>(t));
-      const auto parameters = [&](const Use& use) { return logical_.buffer(use.buffer).content.parameters(); };
-      const bool alike = uses.size() == 3 && parameters(uses[0]) != none<PiecesId> &&
-                         parameters(uses[0]) == parameters(uses[1]) && parameters(uses[0]) == parameters(uses[2]);
-      if (!alike || has_two_ties(logical_.tasks()[t].rank)) continue;
-      for (const Use& use : uses) sharded_[index(use.buffer)] = 1;
-    }
-  }
-  bool has_two_ties(Rank rank) const {
-    if (!is_tied()) return false;
-    int ties = 0;
-    for (const Task& task : logical_.tasks()) {
-      if (task.op != Op::update || task.rank != rank || task.stage == none<StageId>) continue;
-      ties += logical_.stage(task.stage).embedding || logical_.stage(task.stage).head ? 1 : 0;
-    }
-    return ties > 1;
-  }
-  /// The parameters that an update renews, where the ranks that hold them share it.
-  PiecesId sharded_update(TaskId logical) const {
-    if (logical_.task(logical).op != Op::update) return none<PiecesId>;
-    for (const Use& use : logical_.uses(logical)) {
-      const Content& content = logical_.buffer(use.buffer).content;
-      if (content.kind() == ContentKind::optimizer_state && sharded_[index(use.buffer)] != 0) return content.parameters();
-    }
-    return none<PiecesId>;
-  }
-  /// [holder] a logical set cut into equal parts, in order.
-  const std::vector<PiecesId>& shards(PiecesId logical) {
-    const auto [at, added] = shards_.try_emplace(logical);
-    if (!added) return at->second;
-    for (const auto& own : equal_parts(logical_.pieces(logical), holders())) at->second.push_back(builder_.pieces(own));
-    return at->second;
   }
 
   /// The ranks that hold a logical rank's parameters, for each tensor-parallel one that is kept: `visit(members, copies)`.
@@ -297,16 +256,18 @@ class Composer {
     TaskId task;
   };
 
-  bool is_tied() const { return !logical_.workload().is_abstract() && logical_.workload().model().tied; }
-
   /// Before the first of several updates in a row: the sums of all, if a tied matrix may have a copy in two stages of a rank.
   /// Each copy is updated by both gradients.
   void add_gradient_sums(TaskId update) {
-    if (is_tied() && index(update) > 0 && logical_.tasks()[index(update) - 1].op == Op::update) return;
+    const auto tasks = logical_.tasks();
+    std::size_t before = index(update);
+    while (before > 0 && is_host_copy(tasks[before - 1].op)) --before;
+    const bool tied = is_tied(logical_);
+    if (tied && before > 0 && tasks[before - 1].op == Op::update) return;
     sums_.clear();
-    if (!is_tied()) return add_gradient_sum(update);
-    for (std::size_t t = index(update); t < logical_.tasks().size() && logical_.tasks()[t].op == Op::update; ++t) {
-      add_gradient_sum(id<TaskId>(t));
+    if (!tied) return add_gradient_sum(update);
+    for (std::size_t t = index(update); t < tasks.size() && (tasks[t].op == Op::update || is_host_copy(tasks[t].op)); ++t) {
+      if (tasks[t].op == Op::update) add_gradient_sum(id<TaskId>(t));
     }
   }
 
@@ -325,8 +286,8 @@ class Composer {
     const Task& task = logical_.task(update);
     const ParameterBytes& sizes = builder_.workload().parameter_bytes();
     const std::int64_t states = sizes.weight + sizes.gradient + sizes.optimizer;
-    const bool sharded = sharded_update(update) != none<PiecesId>;
-    const SplitId split = sharded                     ? builder_.split(shards(updated))
+    const bool sharded = shards_.of_update(update) != none<PiecesId>;
+    const SplitId split = sharded                     ? builder_.split(shards_.parts(updated))
                           : updated == none<PiecesId> ? none<SplitId>
                                                       : builder_.split({pieces(updated)});
     for_each_holders(task.rank, [&](const std::vector<Rank>& members, const std::vector<int>& copies) {
@@ -334,7 +295,9 @@ class Composer {
       std::vector<TaskId> after;
       for (const int copy : copies) {
         uses.push_back({buffer(gradient, copy), Access::read_write});
-        for (const TaskId earlier : logical_.dependencies(update)) after.push_back(copies_[copy_of(earlier, copy)]);
+        for (const TaskId earlier : logical_.dependencies(update)) {
+          if (!is_host_copy(logical_.task(earlier).op)) after.push_back(copies_[copy_of(earlier, copy)]);
+        }
       }
       const TaskId sum = builder_.add({.op = sharded ? Op::reduce_scatter : Op::all_reduce,
                                        .payload = Payload::gradients,
@@ -351,7 +314,7 @@ class Composer {
 
   /// After a shared update, or before the next iteration's use: the new weights, of each rank its part, to all that hold them.
   void add_weight_gather(TaskId update) {
-    const PiecesId updated = sharded_update(update);
+    const PiecesId updated = shards_.of_update(update);
     if (updated == none<PiecesId>) return;
     const Task& task = logical_.task(update);
     for_each_holders(task.rank, [&](const std::vector<Rank>& members, const std::vector<int>& copies) {
@@ -369,7 +332,7 @@ class Composer {
                     .rank = members[0],
                     .group = builder_.group(members),
                     .stage = task.stage,
-                    .split = builder_.split(shards(updated)),
+                    .split = builder_.split(shards_.parts(updated)),
                     .bytes = bytes_of(updated, builder_.workload().parameter_bytes().weight, 1)},
                    uses);
     });
@@ -382,11 +345,10 @@ class Composer {
   ScheduleBuilder builder_;
   LaneId data_lane_ = builder_.lane("data_parallel");  ///< sums over replicas
   Bytes largest_{};                                    ///< workspace of the logical schedule's stages
-  std::vector<char> sharded_;                          ///< [logical buffer] of an update that is shared
-  std::map<PiecesId, std::vector<PiecesId>> shards_;   ///< [logical set][holder]
-  std::vector<PiecesId> pieces_;                       ///< [logical set]
-  std::vector<SplitId> splits_;                        ///< [logical split]
-  std::vector<Sum> sums_;                              ///< of the updates that come next, or all so far that came early
+  UpdateShards shards_{logical_, builder_, with_.shard_optimizer ? holders() : 1};
+  std::vector<PiecesId> pieces_;  ///< [logical set]
+  std::vector<SplitId> splits_;   ///< [logical split]
+  std::vector<Sum> sums_;         ///< of the updates that come next, or all so far that came early
   EarlyMessages early_;
   std::vector<TaskId> copies_;  ///< [logical task, copy]
 };

@@ -37,7 +37,7 @@ inline std::string describe(const Schedule& schedule, TaskId id) { return descri
 /// "transfer buffer 12 of stage 3 on rank 2".
 inline std::string describe(const Schedule& schedule, BufferId id) {
   const Buffer& buffer = schedule.buffer(id);
-  std::string out = concat(name(buffer.kind()), " buffer ", number(id));
+  std::string out = concat(buffer.host ? "host " : "", name(buffer.kind()), " buffer ", number(id));
   if (buffer.stage() != none<StageId>) out += concat(" of stage ", number(buffer.stage()));
   return concat(out, " on rank ", number(buffer.rank));
 }

@@ -28,7 +28,7 @@ struct FoldAxes {
   }
 };
 
-/// A composed schedule of which the folded axes' first copies alone are written.
+/// A composed schedule of which only the folded axes' first copies are written.
 struct FoldedSchedule {
   /// Ranks, groups and the bytes of messages are those of the whole; tasks, buffers and programs only those of the copies that
   /// are kept. The tasks stand in the order of the whole.
@@ -40,7 +40,7 @@ struct FoldedSchedule {
   /// Its tasks are the communications of the whole, each kind once: of each distinct (op, rank, peer or group, bytes)
   /// of `schedule` the images in all copies, itself first. A group that spans a folded axis has one image along it.
   Schedule census;
-  std::vector<std::uint32_t> begin;  ///< [kind] its first task in the census, and behind the last kind the end
+  std::vector<std::uint32_t> begin;  ///< [kind] its first task in the census, and after the last kind the end
   using Kind = std::tuple<Op, Rank, std::int64_t, Bytes>;
   std::map<Kind, std::size_t> kinds;
 
@@ -97,7 +97,8 @@ class Census {
     if (is_collective(task.op)) {
       for (const Rank member : folded_.group(task.group)) ends.push_back(mesh_.place(member));
     } else {
-      ends = {mesh_.place(task.rank), mesh_.place(task.peer)};
+      ends = {mesh_.place(task.rank)};
+      if (is_point_to_point(task.op)) ends.push_back(mesh_.place(task.peer));
     }
     bool tensor = axes_.tensor;
     bool context = axes_.context;
@@ -120,7 +121,7 @@ class Census {
       for (const MeshPlace& end : ends) members_.push_back(moved(end, by));
       group_begin_.push_back(static_cast<std::uint32_t>(members_.size()));
       task.group = id<GroupId>(group_begin_.size() - 2);
-    } else {
+    } else if (is_point_to_point(task.op)) {
       task.peer = moved(ends[1], by);
     }
     parts_.tasks.push_back(task);

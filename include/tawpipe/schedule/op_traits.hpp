@@ -13,8 +13,8 @@ namespace tawpipe::inline v0 {
 enum class Op : std::uint8_t {
   forward,          ///< one stage, one microbatch
   backward,         ///< gradients of inputs and weights together
-  backward_input,   ///< gradients of inputs alone
-  backward_weight,  ///< gradients of weights alone
+  backward_input,   ///< gradients of inputs only
+  backward_weight,  ///< gradients of weights only
   update,           ///< the optimizer's step on what the rank owns
   idle,             ///< a drawn bubble, as long as one forward of its stage
   pass,             ///< point to point: rank -> peer
@@ -25,6 +25,8 @@ enum class Op : std::uint8_t {
   reduce_scatter,   ///< summed, each member keeps its part
   all_reduce,       ///< summed, all members keep all
   all_to_all,       ///< each member's block for each member -> that member
+  copy_to_host,     ///< the device's memory -> its host's
+  copy_from_host,   ///< the host's memory -> the device's
 };
 
 /// What a communication carries. Each has a row in `detail::payload_row`.
@@ -36,6 +38,7 @@ enum class Payload : std::uint8_t {
   activation_gradients,
   edge_gradients,  ///< of embedding and head where every rank holds a copy
   scalar,          ///< one number of each rank, such as its part of the gradients' norm
+  optimizer_states,
 };
 
 /// How a task uses a buffer.
@@ -61,6 +64,7 @@ enum class Ends : std::uint8_t {
   pair,          ///< `rank` and `peer`
   group,         ///< the members of `group`, all alike
   rooted_group,  ///< the members of `group`, of which `rank` is the root
+  host,          ///< `rank` and the memory of its host
 };
 
 /// What of the message an end gives or takes.
@@ -82,6 +86,8 @@ enum class Pattern : std::uint8_t {
   ring_scatter,     ///< sums of each part round the ring: B(n-1)/n
   all_pairs,        ///< member -> each other member: of a whole message B each, B/n, or as the pair's size says
   ring_sum,         ///< a scatter, then a gather: 2B(n-1)/n; or up and down a tree, B each way
+  to_host,          ///< rank -> the memory of its host: B
+  from_host,        ///< the memory of the host -> rank: B
 };
 
 /// What one end of a communication does.
@@ -125,6 +131,7 @@ enum class Numbers : std::uint8_t {
   gradients,    ///< of parameters
   activations,  ///< of tokens: the model's dtype
   single,       ///< float32
+  states,       ///< of the optimizer, of parameters
 };
 
 /// A row of the table of payloads.
@@ -139,6 +146,7 @@ namespace detail {
 constexpr OpTraits op_row(Op op) {
   constexpr std::uint8_t any = has_read | has_write | has_read_write | has_accumulate;
   constexpr EndTraits sender{Part::whole, Part::nothing, has_read, no_access, has_read};
+  constexpr EndTraits copier{Part::whole, Part::whole, has_read, has_write, has_read | has_write};
   // A member of a sum that reads nothing adds zeros; one that writes nothing drops its result.
   constexpr auto summand = [](Part takes) { return EndTraits{Part::whole, takes, no_access, no_access, any}; };
   switch (op) {
@@ -256,6 +264,22 @@ constexpr OpTraits op_row(Op op) {
               .trace_color = "rail_load",  // dark green
               .picture_color = "#a0c4ff"};
     }
+    case Op::copy_to_host:
+      return {.name = "copy_to_host",
+              .ends = Ends::host,
+              .first = copier,
+              .pattern = Pattern::to_host,
+              .payload = Payload::activations,
+              .trace_color = "cq_build_passed",  // light green
+              .picture_color = "#d0d1ff"};
+    case Op::copy_from_host:
+      return {.name = "copy_from_host",
+              .ends = Ends::host,
+              .first = copier,
+              .pattern = Pattern::from_host,
+              .payload = Payload::activations,
+              .trace_color = "cq_build_attempt_passed",  // olive green
+              .picture_color = "#bde0fe"};
   }
   return {};  // no op
 }
@@ -277,6 +301,8 @@ constexpr PayloadTraits payload_row(Payload payload) {
       return {"edge_gradients", Numbers::gradients};
     case Payload::scalar:
       return {"scalar", Numbers::single};
+    case Payload::optimizer_states:
+      return {"optimizer_states", Numbers::states};
   }
   return {};  // no payload
 }
@@ -314,6 +340,7 @@ constexpr bool is_in(std::uint32_t set, Op op) {
 }
 
 inline constexpr std::uint32_t compute_ops = ops_where([](const OpTraits& op) { return op.ends == Ends::rank; });
+inline constexpr std::uint32_t host_ops = ops_where([](const OpTraits& op) { return op.ends == Ends::host; });
 inline constexpr std::uint32_t pair_ops = ops_where([](const OpTraits& op) { return op.ends == Ends::pair; });
 inline constexpr std::uint32_t rooted_ops = ops_where([](const OpTraits& op) { return op.ends == Ends::rooted_group; });
 inline constexpr std::uint32_t group_ops = rooted_ops | ops_where([](const OpTraits& op) { return op.ends == Ends::group; });
@@ -333,6 +360,10 @@ constexpr std::string_view name(Payload payload) { return traits(payload).name; 
 
 /// Runs on one rank's own processors.
 constexpr bool is_compute(Op op) { return detail::is_in(detail::compute_ops, op); }
+/// Moves bytes between the memory of a rank's device and that of its host.
+constexpr bool is_host_copy(Op op) { return detail::is_in(detail::host_ops, op); }
+/// Has ends on one rank only: a computation or a host copy. What is not sends messages between ranks.
+constexpr bool is_local(Op op) { return detail::is_in(detail::compute_ops | detail::host_ops, op); }
 /// Has two ends.
 constexpr bool is_point_to_point(Op op) { return detail::is_in(detail::pair_ops, op); }
 /// Has a group of members.

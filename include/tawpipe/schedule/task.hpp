@@ -37,7 +37,7 @@ class Messages {
   friend constexpr Messages operator*(Messages a, std::int64_t factor) { return {Bytes{a} * factor, a.repeat()}; }
   friend constexpr Messages operator/(Messages a, std::int64_t divisor) { return {Bytes{a} / divisor, a.repeat()}; }
 
-  /// By size first. With a Bytes on one side, the size alone is compared.
+  /// By size first. With a Bytes on one side, only the size is compared.
   template <std::same_as<Messages> T>
   friend constexpr auto operator<=>(const T& a, const T& b) {
     return a.bits_ <=> b.bits_;
@@ -58,10 +58,10 @@ class Messages {
 struct Task {
   Op op = Op::forward;
   Payload payload = Payload::nothing;
-  LaneId lane{};                  ///< on `rank`; a collective's on every member
-  LaneId peer_lane{};             ///< on `peer` (pass, exchange)
-  Rank rank = none<Rank>;         ///< compute: where; pass: source; rooted collective: root; other collective: first member
-  Rank peer = none<Rank>;         ///< pass: destination; exchange: the other end
+  LaneId lane{};           ///< on `rank`; a collective's on every member
+  LaneId peer_lane{};      ///< on `peer` (pass, exchange)
+  Rank rank = none<Rank>;  ///< compute, host copy: where; pass: source; rooted collective: root; other collective: first member
+  Rank peer = none<Rank>;  ///< pass: destination; exchange: the other end
   GroupId group = none<GroupId>;  ///< collectives: the members
   StageId stage = none<StageId>;  ///< the stage (shard) worked on or carried
   std::int32_t microbatch = -1;   ///< numbered over the iteration; -1 where none is meant
@@ -70,13 +70,13 @@ struct Task {
                                   ///< (Schedule::split); none: all of the stage's. all_to_all: the size of each pair
                                   ///< (Schedule::pair_sizes); none: even blocks. Of a computation of an expanded schedule:
                                   ///< which step of its stage's body (Schedule::work)
-  Messages bytes{};               ///< pass, broadcast, reduce: the message; exchange: each way; all_to_all: the most that a
-                                  ///< member has for all members; other collectives: the whole (gathered) buffer; update: the
-                                  ///< model states it touches
+  Messages bytes{};  ///< pass, broadcast, reduce, host copy: the message; exchange: each way; all_to_all: the most that a
+                     ///< member has for all members; other collectives: the whole (gathered) buffer; update: the
+                     ///< model states it touches
 
   /// The number of the peer or of the group, whichever the op has; -1 without either.
   constexpr std::int32_t partner() const { return is_collective(op) ? number(group) : number(peer); }
-  /// What the links of a communication depend on beside op and rank: its partner, of an all_to_all also the sizes of its pairs.
+  /// What the links of a communication depend on besides op and rank: its partner, of an all_to_all also the sizes of its pairs.
   constexpr std::int64_t route() const {
     return std::int64_t{partner()} << 32 | static_cast<std::uint32_t>(is_all_pairs(op) ? number(split) : -1);
   }
@@ -114,12 +114,13 @@ constexpr std::string_view name(BufferKind kind) {
   return names[static_cast<int>(kind)];
 }
 
-/// Device memory of one rank.
+/// Memory of one rank: its device's, or its host's.
 struct Buffer {
   Rank rank = none<Rank>;
   Content content;
   bool persistent = true;  ///< held for the whole iteration; otherwise from its first use's start to its last use's end
-  bool copy = false;       ///< of weights or gradients that another buffer keeps
+  bool copy = false;       ///< of weights, gradients or optimizer states that another buffer keeps
+  bool host = false;       ///< in the memory of the rank's host: only host copies use it
   Bytes bytes;
 
   constexpr BufferKind kind() const {

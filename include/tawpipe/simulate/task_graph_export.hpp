@@ -98,6 +98,7 @@ class TaskGraphExport {
       out_.graph.compute(number(task.rank), to_seconds(cost_.compute_time(schedule_, id, cluster_)), after_);
       return;
     }
+    if (is_host_copy(task.op)) throw impossible("it copies to or from host memory, to which a task graph has no links");
     const Path whole = cost_.path(schedule_, task, cluster_);
     const double bytes = whole.fraction * static_cast<double>(task.bytes.total().value());
     Algorithm algorithm = Algorithm::ring;

@@ -21,7 +21,7 @@ namespace tawpipe::inline v0 {
 inline std::vector<Bytes> least_memory(const Schedule& schedule) {
   std::vector<Bytes> least(static_cast<std::size_t>(schedule.ranks()));
   for (const Buffer& buffer : schedule.buffers()) {
-    if (buffer.persistent) least[index(buffer.rank)] += buffer.bytes;
+    if (buffer.persistent && !buffer.host) least[index(buffer.rank)] += buffer.bytes;
   }
   std::vector<std::int64_t> last_use(schedule.buffers().size(), -1);  // place in the lane looked at
   std::vector<char> held(schedule.buffers().size(), 0);
@@ -32,7 +32,7 @@ inline std::vector<Bytes> least_memory(const Schedule& schedule) {
       const auto for_each_use = [&](std::size_t i, auto&& visit) {
         for (const Use& use : schedule.uses(program[i])) {
           const Buffer& buffer = schedule.buffer(use.buffer);
-          if (!buffer.persistent && buffer.rank == Rank{rank}) visit(use.buffer, buffer.bytes);
+          if (!buffer.persistent && !buffer.host && buffer.rank == Rank{rank}) visit(use.buffer, buffer.bytes);
         }
       };
       for (std::size_t i = 0; i < program.size(); ++i) {
@@ -82,7 +82,7 @@ inline void check_memory(const Schedule& schedule, const Cluster& cluster, std::
           return concat("rank ", r, known ? " needs " : " needs at least ", needed.value(), " bytes and its device has ",
                         memory.value(), "; ", (needed - memory).value(), " are missing");
         },
-        "use more devices, smaller microbatches, recomputation, or a schedule that shards more");
+        "use more devices, smaller microbatches, recomputation, offload to the host, or a schedule that shards more");
   }
 }
 

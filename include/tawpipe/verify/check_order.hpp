@@ -5,11 +5,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <string>
-#include <tuple>
 #include <vector>
 
+#include "tawpipe/core/hash_index.hpp"
 #include "tawpipe/schedule/describe.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 #include "tawpipe/verify/detail/task_graph.hpp"
@@ -41,7 +40,7 @@ inline bool blocks_a_lane(const Schedule& schedule, const std::vector<Digraph::V
   return false;
 }
 
-/// The launches of each rank, in the order of ids, as edges beside the schedule's own.
+/// The launches of each rank, in the order of ids, as edges in addition to the schedule's own.
 inline Digraph launch_graph(const Schedule& schedule) {
   std::vector<std::size_t> last(static_cast<std::size_t>(schedule.ranks()));
   constexpr auto nothing = static_cast<std::size_t>(-1);
@@ -49,7 +48,7 @@ inline Digraph launch_graph(const Schedule& schedule) {
                    for_each_wait(schedule, visit);
                    last.assign(last.size(), nothing);
                    for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
-                     if (is_compute(schedule.tasks()[t].op)) continue;
+                     if (is_local(schedule.tasks()[t].op)) continue;
                      for_each_end(schedule, id<TaskId>(t), [&](Rank rank, int) {
                        if (last[index(rank)] != nothing) visit(last[index(rank)], t);
                        last[index(rank)] = t;
@@ -60,7 +59,7 @@ inline Digraph launch_graph(const Schedule& schedule) {
 
 }  // namespace detail
 
-/// Adds a finding for tasks that wait for each other, named by one shortest cycle, and for ids that are no order.
+/// Adds a finding for tasks that wait for each other, named by one shortest cycle, and for ids that are not an order.
 ///
 /// A transfer or collective is one vertex: it holds the heads of all its lanes until all its ends are there, which is how
 /// NCCL's kernels in streams and MPI's blocking calls behave. A cycle is a deadlock, and there is no deadlock without one.
@@ -104,41 +103,56 @@ inline std::vector<TaskId> check_cycles(const Schedule& schedule, Diagnostics& o
 /// The communicator of a collective is its group and lane; that of a transfer, its two ends in order with their lanes.
 /// Complexity: O(tasks of communication * log communicators).
 inline void check_communicator_order(const Schedule& schedule, Diagnostics& out) {
-  using Communicator = std::tuple<std::int32_t, std::int32_t, int, int>;
-  const auto communicator = [](const Task& task) -> Communicator {
-    if (is_collective(task.op)) return {-1, number(task.group), number(task.lane), 0};
-    return {number(task.rank), number(task.peer), number(task.lane), number(task.peer_lane)};
+  struct Communicator {
+    Task like;                   // of its kind
+    std::vector<TaskId> issued;  // by the first end
+    Rank rank = none<Rank>;      // that issues now
+    std::size_t next = 0;        // of what the first end issued
+    bool reported = false;
   };
-  std::map<Communicator, std::vector<TaskId>> issued;  // by the first end
+  std::vector<Communicator> communicators;
+  HashIndex numbers;
+  const auto communicator = [&](const Task& task) -> Communicator& {
+    const bool group = is_collective(task.op);
+    const auto lanes =
+        static_cast<std::uint64_t>(number(task.lane)) << 8 | static_cast<std::uint64_t>(group ? 0 : number(task.peer_lane));
+    const auto ends =
+        static_cast<std::uint64_t>(group ? -1 : number(task.rank)) << 32 | static_cast<std::uint32_t>(task.partner());
+    const std::int32_t found = numbers.find_or_add(
+        (ends * 0x9e3779b97f4a7c15U + lanes) * 0x9e3779b97f4a7c15U,
+        [&](std::int32_t one) {
+          const Task& like = communicators[static_cast<std::size_t>(one)].like;
+          return group == is_collective(like.op) && task.partner() == like.partner() && task.lane == like.lane &&
+                 (group || (task.rank == like.rank && task.peer_lane == like.peer_lane));
+        },
+        [&] {
+          communicators.push_back({task, {}});
+        });
+    return communicators[static_cast<std::size_t>(found)];
+  };
   const auto for_each_issue = [&](auto&& visit) {
     for (int rank = 0; rank < schedule.ranks(); ++rank) {
       for (int lane = 0; lane < static_cast<int>(schedule.lanes().size()); ++lane) {
         for (const TaskId t : schedule.program(Rank{rank}, lane)) {
-          if (!is_compute(schedule.task(t).op)) visit(Rank{rank}, t);
+          if (!is_local(schedule.task(t).op)) visit(Rank{rank}, t);
         }
       }
     }
   };
   const auto first_end = [&](const Task& task) { return is_collective(task.op) ? schedule.group(task.group)[0] : task.rank; };
   for_each_issue([&](Rank rank, TaskId t) {
-    const Task& task = schedule.task(t);
-    if (rank == first_end(task)) issued[communicator(task)].push_back(t);
+    if (rank == first_end(schedule.task(t))) communicator(schedule.task(t)).issued.push_back(t);
   });
-  struct Progress {
-    std::size_t next = 0;
-    bool reported = false;
-  };
-  std::map<Communicator, Progress> progress;  // of the rank looked at
-  Rank current = none<Rank>;
   for_each_issue([&](Rank rank, TaskId t) {
     const Task& task = schedule.task(t);
-    if (rank != current) progress.clear();
-    current = rank;
     if (rank == first_end(task)) return;
-    const auto key = communicator(task);
-    Progress& own = progress[key];
-    const auto& expected = issued[key];
-    const TaskId other = own.next < expected.size() ? expected[own.next] : none<TaskId>;
+    Communicator& own = communicator(task);
+    if (own.rank != rank) {
+      own.rank = rank;
+      own.next = 0;
+      own.reported = false;
+    }
+    const TaskId other = own.next < own.issued.size() ? own.issued[own.next] : none<TaskId>;
     ++own.next;
     if (other == t || other == none<TaskId> || own.reported) return;
     own.reported = true;

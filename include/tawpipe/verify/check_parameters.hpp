@@ -124,7 +124,7 @@ class ParametersCheck {
     }
     const bool each = task.op == Op::all_gather || task.op == Op::reduce_scatter;
     const bool leaves = task.op == Op::backward || task.op == Op::backward_weight;
-    const std::size_t members = is_compute(task.op) && !leaves ? 0 : each ? schedule_.group(task.group).size() : 1;
+    const std::size_t members = is_local(task.op) && !leaves ? 0 : each ? schedule_.group(task.group).size() : 1;
     const std::size_t found = schedule_.split(task.split).size();
     if (found != members) {
       finding(

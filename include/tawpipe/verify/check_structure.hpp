@@ -196,14 +196,14 @@ class StructureCheck {
       const auto members = parts_.groups[index(task.group)];
       if (std::find(members.begin(), members.end(), task.rank) == members.end()) {
         error(
-            "V108", id, task.rank, [&] { return concat(describe(task, id), " names a rank that is no member of its group"); },
+            "V108", id, task.rank, [&] { return concat(describe(task, id), " names a rank that is not a member of its group"); },
             "the root (or first member) is one of the group");
       }
     }
-    if (task.bytes.repeat() < 1 || (is_compute(task.op) && task.bytes.repeat() != 1)) {
+    if (task.bytes.repeat() < 1 || (is_local(task.op) && task.bytes.repeat() != 1)) {
       error(
           "V110", id, task.rank, [&] { return concat(describe(task, id), " is repeated ", task.bytes.repeat(), " times"); },
-          "a communication is there once or more, a computation once");
+          "a message between ranks is there once or more, a computation or host copy once");
     } else if (!is_size(task.bytes) || task.bytes.value() > max_bytes / task.bytes.repeat()) {
       error(
           "V110", id, task.rank, [&] { return concat(describe(task, id), " moves ", task.bytes.value(), " bytes"); },
@@ -253,7 +253,17 @@ class StructureCheck {
           missing(id<TaskId>(t), "a buffer or an access");
           continue;
         }
-        const Rank rank = parts_.buffers[index(use.buffer)].rank;
+        const Buffer& buffer = parts_.buffers[index(use.buffer)];
+        const Rank rank = buffer.rank;
+        if (buffer.host && !is_host_copy(parts_.tasks[t].op)) {
+          error(
+              "V114", id<TaskId>(t), rank,
+              [&] {
+                return concat(describe(parts_.tasks[t], id<TaskId>(t)), " uses ", describe(schedule_, use.buffer),
+                              ", which lies in host memory");
+              },
+              "copy it into a buffer of the device first: only copies to and from the host use host memory");
+        }
         if (has_end(parts_.tasks[t], rank)) continue;
         error(
             "V109", id<TaskId>(t), rank,
@@ -312,7 +322,7 @@ class StructureCheck {
           [&] {
             return concat(describe(schedule_, t), " is missing in lane ", parts_.lanes[static_cast<std::size_t>(lane)],
                           " of rank ", number(rank),
-                          is_compute(schedule_.task(t).op) ? "" : "; the other ends would wait for it forever");
+                          is_local(schedule_.task(t).op) ? "" : "; the other ends would wait for it forever");
           },
           "add the task to that program, or take it away everywhere");
     });

@@ -40,13 +40,47 @@ inline Bytes most_given(const Schedule& schedule, const Task& task) {
   return most;
 }
 
+/// A host copy has one source and one destination, on the sides of its op, and moves all of the source.
+inline void check_host_copy(const Schedule& schedule, TaskId id, Diagnostics& out) {
+  const Task& task = schedule.task(id);
+  const bool out_of_device = traits(task.op).pattern == Pattern::to_host;
+  const auto uses = schedule.uses(id);
+  const Use* source = nullptr;
+  const Use* target = nullptr;
+  for (const Use& use : uses) {
+    if (use.access == Access::read) source = &use;
+    if (use.access == Access::write) target = &use;
+  }
+  if (source == nullptr || target == nullptr) return;  // found by what every end must do
+  const bool fits = uses.size() == 2 && schedule.buffer(source->buffer).host != out_of_device &&
+                    schedule.buffer(target->buffer).host == out_of_device;
+  if (!fits) {
+    out.error(
+        "V306", id, task.rank,
+        [&] {
+          return concat(describe(schedule, id), " copies ", describe(schedule, source->buffer), " into ",
+                        describe(schedule, target->buffer), uses.size() > 2 ? ", and uses other buffers too" : "");
+        },
+        "copy_to_host reads one buffer of the device and writes one of the host, copy_from_host the other way round");
+  }
+  if (const Bytes held = schedule.buffer(source->buffer).bytes; task.bytes < held) {
+    out.error(
+        "V305", id, task.rank,
+        [&] {
+          return concat(describe(schedule, id), " moves ", task.bytes.value(), " of ", held.value(), " bytes of ",
+                        describe(schedule, source->buffer));
+        },
+        "let the message be as large as what it carries");
+  }
+}
+
 }  // namespace detail
 
 /// Adds a finding for each end of a communication that sends from nothing, receives into nothing or uses a buffer in a way
 /// that its op does not have, and for messages larger than their buffers. Complexity: O(uses + ends).
 inline void check_transfers(const Schedule& schedule, Diagnostics& out) {
   std::vector<std::uint8_t> bits(static_cast<std::size_t>(schedule.ranks()), 0);  // [rank] of the task looked at
-  const auto gathers_elsewhere = [&](TaskId id, Rank rank) {                      // a rank may keep its own part beside the whole
+  const auto gathers_elsewhere = [&](TaskId id, Rank rank) {  // a rank may keep its own part apart from the whole
     for (const Use& use : schedule.uses(id)) {
       const Buffer& buffer = schedule.buffer(use.buffer);
       if (use.access != Access::read && buffer.rank == rank && buffer.bytes >= schedule.task(id).bytes) return true;
@@ -57,6 +91,7 @@ inline void check_transfers(const Schedule& schedule, Diagnostics& out) {
     const TaskId id = tawpipe::id<TaskId>(t);
     const Task& task = schedule.tasks()[t];
     if (is_compute(task.op)) continue;
+    if (is_host_copy(task.op)) detail::check_host_copy(schedule, id, out);
     if (const Bytes most = detail::most_given(schedule, task); task.bytes < most) {
       out.error(
           "V305", id, task.rank,

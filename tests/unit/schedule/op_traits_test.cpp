@@ -9,11 +9,12 @@
 
 using namespace tawpipe;
 
-TEST_CASE("each op is computation or communication, and a communication has two ends or a group") {
+TEST_CASE("each op is a computation, a host copy, or a message with two ends or a group") {
   for (int i = 0; i < ops; ++i) {
     const auto op = static_cast<Op>(i);
     CAPTURE(name(op));
-    CHECK(is_compute(op) + is_point_to_point(op) + is_collective(op) == 1);
+    CHECK(is_compute(op) + is_host_copy(op) + is_point_to_point(op) + is_collective(op) == 1);
+    CHECK(is_local(op) == (is_compute(op) || is_host_copy(op)));
     CHECK((!is_work(op) || is_compute(op)));
     CHECK((!is_rooted(op) || is_collective(op)));
   }

@@ -12,7 +12,7 @@
 
 namespace tawpipe::inline v0::detail {
 
-/// Each edge loads the links of its route by its share; the routes' latencies come after `overhead`.
+/// Each edge loads the links of its route by its share; the routes' latencies come after `overhead`, between ranks.
 inline Path edge_path(const Schedule& schedule, const Task& task, const Cluster& cluster, Algorithm all_reduce,
                       Duration overhead) {
   const CollectiveShape shape = communication_shape(schedule, task, all_reduce, cluster);
@@ -23,7 +23,7 @@ inline Path edge_path(const Schedule& schedule, const Task& task, const Cluster&
     for (const LinkId link : route.links) path.loads.push_back({link, shape.share(e)});
     latency += to_seconds(route.latency);
   }
-  path.latency = overhead + shape.latency(latency);
+  path.latency = (is_host_copy(task.op) ? Duration{} : overhead) + shape.latency(latency);
   path.fraction = shape.fraction;
   merge_loads(path.loads);
   return path;

@@ -142,7 +142,7 @@ inline CommunicatorPlan plan_communicators(const Schedule& schedule, const Dataf
   for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
     const Task& task = schedule.tasks()[t];
     plan.of_task.push_back(-1);
-    if (is_compute(task.op) || flow.transfer(id<TaskId>(t)).count == 0) continue;
+    if (is_local(task.op) || flow.transfer(id<TaskId>(t)).count == 0) continue;
     if (!is_collective(task.op)) {
       ways.insert(way_of(task));
       continue;
@@ -167,7 +167,7 @@ inline CommunicatorPlan plan_communicators(const Schedule& schedule, const Dataf
   }
   for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
     const Task& task = schedule.tasks()[t];
-    const bool sends = !is_compute(task.op) && !is_collective(task.op) && flow.transfer(id<TaskId>(t)).count > 0;
+    const bool sends = is_point_to_point(task.op) && flow.transfer(id<TaskId>(t)).count > 0;
     if (sends) plan.of_task[t] = first + shared.at(way_of(task));
   }
   if (with_notices) {

@@ -115,13 +115,13 @@ class CudaDevice {
 
   void clear(std::byte* to, std::size_t bytes, Stream stream) { check(cudaMemsetAsync(to, 0, bytes, stream), "cudaMemsetAsync"); }
   void copy(std::byte* to, const std::byte* from, std::size_t bytes, Stream stream) {
-    if (to != from) copy(to, from, bytes, cudaMemcpyDeviceToDevice, stream);
+    if (to != from) copy(to, from, bytes, cudaMemcpyDefault, stream);
   }
   void upload(std::byte* to, const std::byte* from, std::size_t bytes, Stream stream) {
-    copy(to, from, bytes, cudaMemcpyHostToDevice, stream);
+    copy(to, from, bytes, cudaMemcpyDefault, stream);
   }
   void download(std::byte* to, const std::byte* from, std::size_t bytes, Stream stream) {
-    copy(to, from, bytes, cudaMemcpyDeviceToHost, stream);
+    copy(to, from, bytes, cudaMemcpyDefault, stream);
   }
   void add(std::byte* to, const std::byte* from, std::int64_t count, Dtype type, Stream stream) {
     kernels::add(to, from, count, type, stream);
@@ -135,7 +135,7 @@ class CudaDevice {
   }
 
   void begin_capture(Stream stream) {
-    // Of this thread alone: other threads, such as NCCL's own, may call what a capture would not allow.
+    // Of this thread only: other threads, such as NCCL's own, may call what a capture would not allow.
     check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
     capturing_ = stream;
   }
@@ -185,7 +185,7 @@ class CudaDevice {
  private:
   struct OwnStream {
     cudaStream_t stream;
-    double* partials;  ///< scratch of add_squares: streams run beside each other
+    double* partials;  ///< scratch of add_squares: streams run at the same time
   };
 
   static void copy(std::byte* to, const std::byte* from, std::size_t bytes, cudaMemcpyKind kind, Stream stream) {

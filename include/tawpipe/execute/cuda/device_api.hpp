@@ -19,7 +19,7 @@ namespace tawpipe::inline v0::cuda {
 /// Which of two streams with work a device turns to first. Work that runs is not interrupted.
 enum class Priority : std::uint8_t { normal, high };
 
-/// A device: memory, in-order streams, events between them, and the few kernels that executors need beside layers.
+/// A device: memory, in-order streams, events between them, and the few kernels that executors need besides layers.
 ///
 /// - Stream, Event and Graph are small handles, copied freely. The device owns what its `make_`, `allocate_` and `end_capture`
 ///   functions returned and frees it when it is destroyed; handles of others (a framework's stream) it only uses.
@@ -56,7 +56,7 @@ concept DeviceApi = std::movable<D> &&
   { device.seconds_between(event, event) } -> std::same_as<double>;  ///< from one timed event to another, both finished
 
   { device.clear(to, bytes, stream) } -> std::same_as<void>;            ///< to zero
-  { device.copy(to, from, bytes, stream) } -> std::same_as<void>;       ///< on the device
+  { device.copy(to, from, bytes, stream) } -> std::same_as<void>;       ///< on the device, or to or from page-locked memory
   { device.upload(to, from, bytes, stream) } -> std::same_as<void>;     ///< page-locked `from` is read when its turn comes
   { device.download(to, from, bytes, stream) } -> std::same_as<void>;   ///< page-locked `to` is written when its turn comes
   { device.add(to, from, count, type, stream) } -> std::same_as<void>;  ///< to[i] += from[i] (f32, bf16, f16, f64)
@@ -83,7 +83,7 @@ class PeerError : public DeviceError {
 /// How an all-reduce puts numbers together.
 enum class Reduction : std::uint8_t { sum, maximum };
 
-/// What a communicator is made for: sends and receives alone need less of a device.
+/// What a communicator is made for: sends and receives only need less of a device.
 enum class Traffic : std::uint8_t { pairs, collectives };
 
 /// A communicator of some ranks, this process's (or object's) among them. Modelled on NCCL's.

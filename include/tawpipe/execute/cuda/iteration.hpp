@@ -40,10 +40,10 @@ struct ExecutorOptions {
   /// Of the schedule: memory is laid out for it (plan_buffers) and tasks are issued in its order; the same on all ranks. Null:
   /// for any timing, in the order of their ids.
   const Timeline* expected = nullptr;
-  std::span<const LentParameters> lent{};  ///< device memory; of other ranks, too; read by the constructor alone
+  std::span<const LentParameters> lent{};  ///< device memory; of other ranks, too; read by the constructor only
   double time_limit = 0;                   ///< seconds that an iteration may take before DeviceError; 0: any
 
-  // ---- of NcclExecutor alone
+  // ---- of NcclExecutor only
 
   double task_limit = 0;       ///< the same of a task, which is named; 0: any. Needs the timeline
   double connect_limit = 600;  ///< the same of a task of the first iteration, in which communicators connect

@@ -1,4 +1,4 @@
-// The kernels that executors need beside layers, to be called from plain C++; target tawpipe::cuda has them compiled.
+// The kernels that executors need besides layers, to be called from plain C++; target tawpipe::cuda has them compiled.
 // Not: device code (src/execute/cuda/kernels.cu).
 #pragma once
 
@@ -18,7 +18,7 @@ inline constexpr int square_partials = 512;
 /// to[i] += from[i]; f32, f64, bf16, f16. Pointers are aligned to their numbers.
 void add(std::byte* to, const std::byte* from, std::int64_t count, Dtype type, cudaStream_t stream);
 
-/// *sum += the sum of the squares, in an order that depends on `count` alone. @param partials  [square_partials]
+/// *sum += the sum of the squares, in an order that depends only on `count`. @param partials  [square_partials]
 void add_squares(float* sum, const std::byte* from, std::int64_t count, Dtype type, double* partials, cudaStream_t stream);
 
 /// *scale = min(1, clip / sqrt(*square)), with clip = scalars->gradient_clip; 1 if clip is 0. A norm that is infinite or no

@@ -96,7 +96,7 @@ class NcclExecutor {
   const NumberTypes& types() const { return memory_.types(); }
   /// Device memory of this rank.
   Bytes allocated() const { return Bytes{memory_.bytes()}; }
-  /// Communicators of this rank beside the one of all ranks.
+  /// Communicators of this rank besides the one of all ranks.
   std::size_t communicators() const { return communicators_.size(); }
   /// Memory of the device that was free before they were made, and after the first iteration, which connects them. What others
   /// take on the same device meanwhile counts too. Zeros before that iteration has ended.
@@ -154,7 +154,7 @@ class NcclExecutor {
       device_.record(ended_, lanes_[0]);
     });
   }
-  /// The second half: waits for the end and tells what came of it. The timeline has this rank's tasks alone.
+  /// The second half: waits for the end and tells what came of it. The timeline has only this rank's tasks.
   IterationResult finish() {
     IterationResult result;
     guarded([&] {
@@ -181,7 +181,7 @@ class NcclExecutor {
     return all;
   }
 
-  /// Puts one iteration's work into the streams, with the input of the last `start`: what a run costs the host beside the data.
+  /// Puts one iteration's work into the streams, with the input of the last `start`: what a run costs the host without the data.
   void issue(bool clip) {
     work_->begin(device_, lanes_[0]);
     if (options_.timeline) {  // all ranks come to this place of their streams
@@ -222,7 +222,8 @@ class NcclExecutor {
 
   void allocate(std::optional<Stream> compute) {
     const auto bytes = static_cast<std::size_t>(memory_.bytes());
-    memory_.place(communicators_.allocate(device_, bytes));
+    std::byte* const begin = communicators_.allocate(device_, bytes);
+    memory_.place(begin, device_.allocate_host(static_cast<std::size_t>(memory_.host_bytes())));
     host_input_ = device_.allocate_host(memory_.input().size());
     host_output_ = device_.allocate_host(memory_.output().size());
     for (int lane = 0; lane < program_.lanes(); ++lane) {

@@ -23,6 +23,7 @@ struct NumberTypes {
     switch (traits(payload).numbers) {
       case Numbers::none:
       case Numbers::single:
+      case Numbers::states:
         return Dtype::f32;
       case Numbers::gradients:
         return gradient;

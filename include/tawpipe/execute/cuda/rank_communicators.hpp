@@ -81,7 +81,7 @@ class RankCommunicators {
 
   /// Puts a step's communication into its stream. @param parts  of a step whose parts are uneven; otherwise none
   void communicate(const Step& step, std::span<const Part> parts, Device& device) {
-    if (step.communicator < 0) {  // a group of one
+    if (step.communicator < 0) {  // a group of one, or a host copy
       const bool moves = step.from != nullptr && step.to != nullptr && step.from != step.to;
       if (moves) device.copy(step.to, step.from, static_cast<std::size_t>(step.count * size_bytes(step.type)), step.stream);
       return;
@@ -89,6 +89,8 @@ class RankCommunicators {
     Communicator& by = own_[static_cast<std::size_t>(step.communicator)];
     switch (traits(step.op).pattern) {
       case Pattern::none:
+      case Pattern::to_host:
+      case Pattern::from_host:
         return;
       case Pattern::one_way:
         if (step.from != nullptr) return by.send(step.from, step.count, step.type, step.peer, step.stream);

@@ -1,4 +1,4 @@
-// One rank's part of a device's memory: the schedule's buffers by its buffer plan, and what an executor needs beside them.
+// One rank's part of a device's memory: the schedule's buffers by its buffer plan, and what else an executor needs.
 // Not: the allocation itself (virtual_executor.hpp, nccl_executor.hpp) nor what is computed in it (rank_work.hpp).
 #pragma once
 
@@ -21,7 +21,7 @@
 
 namespace tawpipe::inline v0::cuda {
 
-/// Where everything of one rank lies behind one address. Pure arithmetic: nothing is touched.
+/// Where everything of one rank lies, from one address on. Pure arithmetic: nothing is touched.
 ///
 /// Behind the schedule's buffers: workspace of computations where the schedule has none, the sum of twin gradients, for each
 /// lane a staging area for messages that cannot be sent or received in place, what an iteration is given (tokens, targets,
@@ -38,7 +38,7 @@ class RankMemory {
   RankMemory(const Schedule& schedule, const Dataflow& flow, ParameterStore store, Program& program, const Timeline* expected,
              std::span<const std::int64_t> staging, std::int64_t exchange = 0)
       : schedule_{&schedule}, flow_{&flow}, types_{number_types(schedule.workload())}, store_{std::move(store)} {
-    store_.place(plan_buffers(schedule, program, rank(), alignment, expected, store_.lent()), nullptr);
+    store_.plan(plan_buffers(schedule, program, rank(), alignment, expected, store_.lent()));
     end_ = store_.plan().bytes.value();
     std::int64_t workspace = 0;
     for (const StageWork& stage : schedule.stages()) {
@@ -66,10 +66,12 @@ class RankMemory {
   const NumberTypes& types() const { return types_; }
   /// Of the whole part, a multiple of the alignment.
   std::int64_t bytes() const { return end_; }
-  /// @pre memory of bytes(), aligned. Before it all addresses count from null.
-  void place(std::byte* begin) {
+  /// Of the buffers in host memory.
+  std::int64_t host_bytes() const { return store_.plan().host_bytes.value(); }
+  /// Before it all addresses count from null. @param begin  memory of bytes(), aligned. @param host  of host_bytes(), page-locked
+  void place(std::byte* begin, std::byte* host) {
     begin_ = begin;
-    store_.place(begin);
+    store_.place(begin, host);
   }
   std::byte* begin() const { return begin_; }
 
@@ -226,7 +228,7 @@ class RankMemory {
   Region notice_;
   Region exchange_;
   std::vector<std::int64_t> token_slot_;   ///< [microbatch] -1: not read on this rank
-  std::vector<std::int64_t> target_slot_;  ///< [microbatch] behind those of tokens
+  std::vector<std::int64_t> target_slot_;  ///< [microbatch] after those of tokens
   std::int64_t tokens_ = 0;
   std::int64_t targets_ = 0;
 };

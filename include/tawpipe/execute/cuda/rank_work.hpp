@@ -18,7 +18,7 @@
 
 namespace tawpipe::inline v0::cuda {
 
-/// One rank's work beside messages. All functions put work into a stream and return.
+/// One rank's work besides messages. All functions put work into a stream and return.
 class RankWork {
  public:
   /// @pre memory has its place, and stays there
@@ -133,7 +133,7 @@ class RankWork {
     return calls;
   }
 
-  /// Where the sum of squares lies: in the buffer that its all-reduce sums, or, of one rank alone, where it is read.
+  /// Where the sum of squares lies: in the buffer that its all-reduce sums, or, of a single rank, where it is read.
   void find_norm(const Schedule& schedule) {
     norm_ = memory_->square();
     for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {

@@ -42,7 +42,7 @@ struct Meeting {
 
 namespace detail {
 
-inline constexpr std::uint32_t introduce = 0x7461'7701;  ///< these kinds are no numbers that another program sends by chance
+inline constexpr std::uint32_t introduce = 0x7461'7701;  ///< these kinds are not numbers that another program sends by chance
 inline constexpr std::uint32_t welcome = 0x7461'7702;
 inline constexpr std::uint32_t refuse = 0x7461'7703;
 

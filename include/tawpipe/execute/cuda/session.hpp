@@ -121,7 +121,7 @@ class Session {
   /// The GPU that this rank uses: its local rank, modulo those that it sees. @throws DeviceError  if it sees none.
   int device() const { return local_rank() % visible_devices(); }
 
-  /// Where each rank's GPU is, as far as is known: a host alone where it has no GPU. Collective, before `connect`. @return [rank]
+  /// Where each rank's GPU is, as far as is known: only a host where it has no GPU. Collective, before `connect`. @return [rank]
   std::vector<GpuPlace> places() {
     std::string own;
     const GpuPlace found = own_place();

@@ -26,7 +26,7 @@ namespace tawpipe::inline v0::cuda {
 
 /// Trains with virtual ranks: a schedule of any number of ranks runs on one device and gives the numbers that it gives on as many
 /// devices. One host thread issues all tasks in one topological order (issue_order); streams and events do the rest.
-/// A communication runs on the stream of its first end, behind all its ends, and they go on behind it.
+/// A communication runs on the stream of its first end, after the work of all its ends so far, which go on after it.
 ///
 /// Memory is one allocation of the device for all ranks, made by the constructor; an iteration allocates nothing.
 template <DeviceApi Device, DeviceLayer<typename Device::Stream> Layer, DeviceUpdate<typename Device::Stream> Optimizer>
@@ -135,7 +135,7 @@ class VirtualExecutor {
     return result;
   }
 
-  /// Puts one iteration's work into the streams, with the input of the last `run`: what a run costs the host beside the data.
+  /// Puts one iteration's work into the streams, with the input of the last `run`: what a run costs the host without the data.
   void issue(bool clip) {
     for (const RankWork& work : work_) work.begin(device_, origin());
     clock_.begin(device_, origin());
@@ -224,7 +224,7 @@ class VirtualExecutor {
     allocated_ = Bytes{total};
     std::byte* at = device_.allocate(static_cast<std::size_t>(total));
     for (RankMemory& memory : memory_) {
-      memory.place(at);
+      memory.place(at, device_.allocate_host(static_cast<std::size_t>(memory.host_bytes())));
       at += memory.bytes();
     }
     for (const RankMemory& memory : memory_) {

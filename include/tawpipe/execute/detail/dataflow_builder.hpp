@@ -249,7 +249,7 @@ class DataflowBuilder {
 }  // namespace detail
 
 /// What each task of `schedule` does to memory.
-/// @param only  the rank whose part alone is found: places of its messages, its computations and its updates; none: all
+/// @param only  the only rank whose part is found: places of its messages, its computations and its updates; none: all
 /// @throws InputError  if the schedule has no model. ScheduleError  naming the task, if it cannot be executed: weights that
 ///                     are not where it reads them, two buffers for one thing, a tensor-parallel part.
 /// Complexity: O(uses * ranges of a buffer + members of collectives squared).

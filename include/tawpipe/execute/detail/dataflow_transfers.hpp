@@ -28,6 +28,7 @@ class DataflowTransfers {
     const Task& task = schedule_.task(id);
     const ParameterMessage& message = messages_.read(id);
     if (is_gradient_norm(task)) return norm(id, message);
+    if (is_host_copy(task.op)) return copy(id, message);
     if (task.bytes.repeat() != 1) {
       fail(id, concat("it stands for ", task.bytes.repeat(), " messages of layers, which have buffers of their own"));
     }
@@ -109,6 +110,38 @@ class DataflowTransfers {
     return flow;
   }
 
+  /// A host copy: all of a buffer.
+  TransferFlow copy(TaskId id, const ParameterMessage& message) const {
+    const Task& task = schedule_.task(id);
+    const MessageEnd& end = message.ends.front();
+    if (end.given.size() != 1 || end.taken.size() != 1) fail(id, "it must name one buffer that it reads and one that it writes");
+    const Bytes bytes = schedule_.buffer(end.given[0]).bytes;
+    check_holds(id, end.taken[0].buffer, bytes.value());
+    TransferFlow flow;
+    // Up to whole numbers: a buffer takes a multiple of its alignment (plan_buffers).
+    flow.count = (bytes.value() + number_size(task.payload) - 1) / number_size(task.payload);
+    flow.ends.push_back(
+        {end.rank, {{{end.given[0], 0}, 0, flow.count, false}}, {{{end.taken[0].buffer, 0}, 0, flow.count, false}}});
+    return flow;
+  }
+  /// Of a number of what a host copy carries, in memory. Optimizer states are of 4 bytes or the model's larger numbers.
+  std::int64_t number_size(Payload payload) const {
+    const std::int64_t size = size_bytes(schedule_.workload().model().dtype);
+    switch (traits(payload).numbers) {
+      case Numbers::weights:
+        return schedule_.workload().parameter_bytes().weight;
+      case Numbers::gradients:
+        return schedule_.workload().parameter_bytes().gradient;
+      case Numbers::states:
+        return std::max<std::int64_t>(4, size);
+      case Numbers::activations:
+      case Numbers::single:
+      case Numbers::none:
+        return size;
+    }
+    return size;  // unreachable: every enumerator returns above
+  }
+
   /// One number of each member, summed.
   TransferFlow norm(TaskId id, const ParameterMessage& message) const {
     TransferFlow flow;
@@ -128,7 +161,7 @@ class DataflowTransfers {
     const std::int64_t size = size_bytes(schedule_.workload().model().dtype);
     const bool even = task.split == none<SplitId>;
     if (even && task.bytes.value() % (size * static_cast<std::int64_t>(n)) != 0) {
-      fail(id, concat("its ", task.bytes.value(), " bytes are no even blocks for ", n, " members; give the size of each pair"));
+      fail(id, concat("its ", task.bytes.value(), " bytes are not even blocks for ", n, " members; give the size of each pair"));
     }
     TransferFlow flow;
     std::vector<std::int64_t> got(n, 0);  // [member] numbers

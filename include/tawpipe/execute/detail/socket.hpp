@@ -1,4 +1,4 @@
-// TCP connections between ranks beside their data: connect and accept with a time limit, messages with a kind and a length.
+// TCP connections between ranks apart from their data: connect and accept with a time limit, messages with a kind and a length.
 // Not: what they say (execute/watch.hpp).
 #pragma once
 

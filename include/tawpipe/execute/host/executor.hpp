@@ -31,7 +31,7 @@ struct HostOptions {
   Chaos chaos{};                       ///< random delays, to bring out races
   const Timeline* expected = nullptr;  ///< of the schedule: memory is laid out for it (plan_buffers); null: for any timing
   int threads = 0;  ///< at most, the caller's among them; 0: as many as there are cores, or with chaos one a lane
-  std::span<const LentParameters> lent{};  ///< of all ranks; read by the constructor alone
+  std::span<const LentParameters> lent{};  ///< of all ranks; read by the constructor only
   FailureCallback failed{};                ///< told of a layer, source or optimizer that throws, before `run` does
 };
 

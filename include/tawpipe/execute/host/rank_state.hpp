@@ -36,10 +36,10 @@ class RankState {
   RankState(const Schedule& schedule, const Dataflow& flow, ParameterStore store, Program& program, const Timeline* expected)
       : schedule_{&schedule}, flow_{&flow}, store_{std::move(store)} {
     BufferPlan plan = plan_buffers(schedule, program, rank(), alignment, expected, store_.lent());
-    bytes_.reset(static_cast<std::byte*>(
-        ::operator new (static_cast<std::size_t>(plan.bytes.value()) + alignment, std::align_val_t{alignment})));
-    std::fill_n(bytes_.get(), plan.bytes.value(), std::byte{});
-    store_.place(std::move(plan), bytes_.get());
+    bytes_ = allocated(plan.bytes);
+    host_bytes_ = allocated(plan.host_bytes);
+    store_.plan(std::move(plan));
+    store_.place(bytes_.get(), host_bytes_.get());
     Bytes workspace;
     std::int64_t largest_update = 0;
     for (const StageWork& stage : schedule.stages()) {
@@ -208,12 +208,21 @@ class RankState {
   struct Free {
     void operator()(std::byte* bytes) const { ::operator delete (bytes, std::align_val_t{alignment}); }
   };
+  using Memory = std::unique_ptr<std::byte, Free>;
+  /// Zeros.
+  static Memory allocated(Bytes bytes) {
+    const auto size = static_cast<std::size_t>(bytes.value());
+    Memory memory{static_cast<std::byte*>(::operator new (size + alignment, std::align_val_t{alignment}))};
+    std::fill_n(memory.get(), size, std::byte{});
+    return memory;
+  }
 
   const Schedule* schedule_;
   const Dataflow* flow_;
   ParameterStore store_;
   std::map<TaskId, ComputeCall> calls_;  ///< found when each is run first
-  std::unique_ptr<std::byte, Free> bytes_;
+  Memory bytes_;
+  Memory host_bytes_;
   std::vector<T> own_workspace_;
   std::span<std::byte> workspace_;
   std::vector<T> sum_;  ///< of twin gradients

@@ -29,7 +29,7 @@ struct MpiOptions {
   std::int64_t chunk_bytes = 256 * 1024;   ///< of one message of a ring or chain
   const Timeline* expected = nullptr;      ///< of the schedule: memory is laid out for it (plan_buffers); null: for any timing
   bool gather_timeline = true;             ///< the whole timeline on every rank; otherwise only this rank's tasks have times
-  std::span<const LentParameters> lent{};  ///< of this rank's, others are left out; read by the constructor alone
+  std::span<const LentParameters> lent{};  ///< of this rank's, others are left out; read by the constructor only
 };
 
 /// @throws InputError  unless the schedule has as many ranks as the session.

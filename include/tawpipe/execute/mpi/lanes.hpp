@@ -31,7 +31,7 @@ struct RankTimes {
 };
 
 /// Every lane is an in-order queue. Lane 0 belongs to the computing thread, which hands the communications on it over and
-/// waits; all other lanes belong to the communicating thread, which alone calls MPI. The two meet in a mutex and two
+/// waits; all other lanes belong to the communicating thread, the only one to call MPI. The two meet in a mutex and two
 /// conditions; what a task left in memory is handed over by them.
 template <class T>
 class Lanes {

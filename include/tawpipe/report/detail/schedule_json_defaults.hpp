@@ -28,7 +28,7 @@ inline constexpr std::int64_t max_json_share = 1 << 24;
 inline constexpr std::size_t max_json_program_items = std::size_t{1} << 24;  ///< ends of tasks: validated in some seconds
 
 /// Whether a task of this kind may name parameters: a communication what it carries, a backward whose gradient it leaves.
-constexpr bool has_split(Op op) { return !is_compute(op) || op == Op::backward || op == Op::backward_weight; }
+constexpr bool has_split(Op op) { return !is_local(op) || op == Op::backward || op == Op::backward_weight; }
 
 /// The lane of a task unless it says so: computation on the first, communication on the second if there is one.
 constexpr LaneId default_lane(Op op, std::size_t lanes) { return LaneId{!is_compute(op) && lanes > 1}; }
@@ -53,6 +53,8 @@ inline Bytes default_bytes(const Task& task, std::span<const StageWork> stages, 
       return Bytes{workload.edge_parameters() * bytes.gradient};
     case Payload::scalar:
       return Bytes{4};
+    case Payload::optimizer_states:
+      return Bytes{parameters * bytes.optimizer};
   }
   return Bytes{};  // unreachable: every enumerator returns above
 }

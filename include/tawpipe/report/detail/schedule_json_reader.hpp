@@ -187,13 +187,14 @@ class ScheduleJsonReader {
     const auto buffers = root_.find("buffers");
     if (!buffers) return;
     for (const JsonValue item : *buffers) {
-      item.only("name", "rank", "kind", "bytes", "stage", "pieces", "microbatch", "persistent", "copy");
+      item.only("name", "rank", "kind", "bytes", "stage", "pieces", "microbatch", "persistent", "copy", "host");
       Buffer buffer;
       buffer.rank = Rank{item.at("rank").id(rank_count(), "rank")};
       buffer.content = read_content(item);
       buffer.bytes = read_bytes(item.at("bytes"));
       if (const auto persistent = item.find("persistent")) buffer.persistent = persistent->boolean();
       if (const auto copy = item.find("copy")) buffer.copy = copy->boolean();
+      if (const auto host = item.find("host")) buffer.host = host->boolean();
       if (const auto name = item.find("name")) add_name(buffer_names_, *name, parts_.buffers.size());
       parts_.buffers.push_back(buffer);
     }
@@ -268,7 +269,7 @@ class ScheduleJsonReader {
     unfit("group", is_collective(task.op));
     unfit("split", has_split(task.op) && !is_all_pairs(task.op));
     unfit("pair_sizes", is_all_pairs(task.op));
-    unfit("repeat", !is_compute(task.op));
+    unfit("repeat", !is_local(task.op));
     if (is_collective(task.op)) {
       task.group = read_group(value.at("group"));
       task.rank = group_members_[group_begin_[index(task.group)]];

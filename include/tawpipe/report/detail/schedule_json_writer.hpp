@@ -147,7 +147,7 @@ class ScheduleJsonWriter {
     if (static_cast<int>(task.op) >= ops || static_cast<int>(task.payload) >= payloads || !below(task.rank, ranks)) return false;
     if (is_collective(task.op) ? !below(task.group, parts_.groups.size()) : task.group != none<GroupId>) return false;
     if (is_point_to_point(task.op) ? !below(task.peer, ranks) : task.peer != none<Rank>) return false;
-    if (is_compute(task.op) ? task.bytes.repeat() != 1 : task.bytes.repeat() < 1) return false;
+    if (is_local(task.op) ? task.bytes.repeat() != 1 : task.bytes.repeat() < 1) return false;
     if (index(task.lane) >= parts_.lanes.size() || index(task.peer_lane) >= parts_.lanes.size() || task.bytes < Bytes{})
       return false;
     const std::size_t splits = is_all_pairs(task.op) ? parts_.pair_sizes.size() : parts_.splits.size();
@@ -286,6 +286,7 @@ class ScheduleJsonWriter {
     field("microbatch", content.microbatch(), -1);
     if (!buffer.persistent) add(R"(,"persistent":false)");
     if (buffer.copy) add(R"(,"copy":true)");
+    if (buffer.host) add(R"(,"host":true)");
     buffer_ += '}';
   }
 

@@ -149,7 +149,7 @@ class CommRun {
     } while (connect());
   }
 
-  /// Counts a call that has started, and ends what it completes: it alone, it and its partner, or all calls of its collective.
+  /// Counts a call that has started, and ends what it completes: itself, it and its partner, or all calls of its collective.
   void meet(std::int32_t call) {
     const CommOp op = units_->call(call).op;
     if (is_local(op)) {

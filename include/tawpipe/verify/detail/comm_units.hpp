@@ -17,13 +17,13 @@
 
 namespace tawpipe::inline v0::detail {
 
-/// Calls of one rank that are launched as one: a group, or one call alone.
+/// Calls of one rank that are launched as one: a group, or a single call.
 struct CommUnit {
   std::int32_t rank = 0;
   std::int32_t begin = 0;  ///< its calls on the rank
   std::int32_t end = 0;
   std::int32_t before = -1;  ///< the unit before it on its stream
-  std::int32_t after = -1;   ///< the unit behind it on its stream
+  std::int32_t after = -1;   ///< the unit after it on its stream
   bool blocks_host = false;
   bool communicates = false;
   std::vector<std::int32_t> waits_for;  ///< units
@@ -37,7 +37,7 @@ struct CommMeeting {
   bool alike = true;                ///< those that are made do the same with as many bytes
 };
 
-/// All that follows from the text alone.
+/// All that follows from the text.
 class CommUnits {
  public:
   /// @throws InputError  naming the call that names what is not there.

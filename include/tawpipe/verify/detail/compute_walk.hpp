@@ -81,7 +81,7 @@ class ComputeWalk {
       walk_.error(
           "V504", t, task.rank,
           [&] { return concat(describe(schedule_, t), " reads ", describe(schedule_, use.buffer), " after its update"); },
-          "move the update behind the last forward and backward of the iteration");
+          "move the update after the last forward and backward of the iteration");
     } else {
       return true;
     }

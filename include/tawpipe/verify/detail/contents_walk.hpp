@@ -38,6 +38,9 @@ class ContentsWalk {
       } else if (buffer.kind() == BufferKind::activations) {
         place_.push_back(static_cast<std::uint32_t>(activations_.size()));
         activations_.push_back({.made = buffer.persistent ? Made::unknown : Made::nothing});
+      } else if (kind == ContentKind::optimizer_state) {
+        place_.push_back(static_cast<std::uint32_t>(states_.size()));
+        states_.push_back({.owner = buffer.copy ? none<BufferId> : id<BufferId>(b)});
       } else {
         place_.push_back(0);
       }
@@ -56,6 +59,16 @@ class ContentsWalk {
   ParameterValues& values(BufferId buffer) { return values_[place_[index(buffer)]]; }
   /// @pre is_activation(buffer)
   Activation& activation(BufferId buffer) { return activations_[place_[index(buffer)]]; }
+
+  /// Optimizer states in a buffer: whose, and whether they are those after the update.
+  struct States {
+    BufferId owner = none<BufferId>;  ///< that keeps them between iterations; none: nothing has been copied there
+    bool updated = false;
+  };
+  /// @pre kind(buffer) == ContentKind::optimizer_state
+  States& states(BufferId buffer) { return states_[place_[index(buffer)]]; }
+  /// Keeps weights, gradients or optimizer states between iterations, and is not a copy of others.
+  bool is_owner(BufferId buffer) const { return schedule_.buffer(buffer).persistent && !schedule_.buffer(buffer).copy; }
 
   /// To be called for every task before it is looked at.
   void begin(TaskId t) { rooms_.run(t); }
@@ -139,6 +152,7 @@ class ContentsWalk {
   std::vector<std::uint32_t> place_;  ///< [buffer] in values_ or activations_
   std::vector<ParameterValues> values_;
   std::vector<Activation> activations_;
+  std::vector<States> states_;
 };
 
 }  // namespace tawpipe::detail

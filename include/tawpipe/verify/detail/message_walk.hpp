@@ -23,6 +23,7 @@ class MessageWalk {
   void run(TaskId t) {
     const Task& task = schedule_.task(t);
     if (schedule_.uses(t).empty()) return;
+    if (is_host_copy(task.op)) return copy(t);
     const ParameterMessage& message = messages_.read(t);
     switch (traits(task.payload).numbers) {
       case Numbers::weights:
@@ -32,6 +33,7 @@ class MessageWalk {
       case Numbers::activations:
         return activations(t, message);
       case Numbers::single:
+      case Numbers::states:
       case Numbers::none:
         return others(t);
     }
@@ -68,8 +70,7 @@ class MessageWalk {
             holds_other(t, use);
             continue;
           }
-          const Buffer& buffer = schedule_.buffer(use.buffer);
-          const bool owned = buffer.persistent && !buffer.copy;
+          const bool owned = walk_.is_owner(use.buffer);
           if (owned && !updated_) {
             walk_.overwrites(t, use);
             continue;
@@ -83,7 +84,7 @@ class MessageWalk {
     if (!sends_updated) return;
     walk_.error(
         "V504", t, task.rank, [&] { return concat(describe(schedule_, t), " sends weights after their update"); },
-        "move the update behind the last transfer of its weights");
+        "move the update after the last transfer of its weights");
   }
 
   /// Whether some of what is carried is of the task's stage: a tied head's norm travels with the embedding.
@@ -200,7 +201,7 @@ class MessageWalk {
       return walk_.error(
           "V512", t, task.rank,
           [&] { return concat(describe(schedule_, t), " combines activations of ranks that share no computation"); },
-          "pass activations from stage to stage; tensor- and context-parallel ranks alone combine theirs");
+          "pass activations from stage to stage; only tensor- and context-parallel ranks combine theirs");
     }
     for (const Use& use : schedule_.uses(t)) {
       if (!walk_.is_activation(use.buffer)) return others(t);
@@ -261,6 +262,67 @@ class MessageWalk {
                         describe(schedule_, use.buffer));
         },
         "let the message be as large as what it carries");
+  }
+
+  // ---- host copies ------------------------------------------------------------------------------------------------------
+
+  /// All that a buffer holds, into one of the same kind. @pre check_transfers() says what is wrong with its form
+  void copy(TaskId t) {
+    const Task& task = schedule_.task(t);
+    const Use* source = nullptr;
+    const Use* target = nullptr;
+    for (const Use& use : schedule_.uses(t)) (use.access == Access::read ? source : target) = &use;
+    if (source == nullptr || target == nullptr) return;
+    const Content& from = schedule_.buffer(source->buffer).content;
+    const Content& to = schedule_.buffer(target->buffer).content;
+    if (!carries(traits(task.payload).numbers, from.kind())) return holds_other(t, *source);
+    if (is_of_microbatch(from.kind())) {
+      const Activation held = walk_.activation(source->buffer);
+      if (held.made == Made::nothing) return walk_.unwritten(t, *source);
+      if (to.kind() != from.kind()) return holds_other(t, *target);
+      return walk_.put(t, *target, held);
+    }
+    if (from.is_slot() || !(from == to)) {
+      return unfit(t, task.rank,
+                   concat(" puts ", describe(schedule_, source->buffer), " into ", describe(schedule_, target->buffer)),
+                   "copy between buffers of the same parameters, which both name");
+    }
+    if (from.kind() == ContentKind::optimizer_state) return copy_states(t, *source, *target);
+    const ParameterValues& values = walk_.values(source->buffer);
+    if (values.empty() && walk_.rooms()[source->buffer].count() > 0) return walk_.unwritten(t, *source);
+    const bool updated =
+        std::any_of(values.pieces().begin(), values.pieces().end(), [](const auto& piece) { return piece.value.updated; });
+    if (from.kind() == ContentKind::weights && walk_.is_owner(target->buffer) && !updated) return walk_.overwrites(t, *target);
+    walk_.values(target->buffer) = values;
+  }
+  static bool carries(Numbers numbers, ContentKind kind) {
+    switch (numbers) {
+      case Numbers::weights:
+        return kind == ContentKind::weights;
+      case Numbers::gradients:
+        return kind == ContentKind::gradients;
+      case Numbers::activations:
+        return is_of_microbatch(kind);
+      case Numbers::states:
+        return kind == ContentKind::optimizer_state;
+      case Numbers::single:
+      case Numbers::none:
+        return false;
+    }
+    return false;  // unreachable
+  }
+  /// States go to a copy of them, and back to the buffer that keeps them.
+  void copy_states(TaskId t, const Use& source, const Use& target) {
+    const auto states = walk_.states(source.buffer);
+    if (states.owner == none<BufferId>) return walk_.unwritten(t, source);
+    if (walk_.is_owner(target.buffer) && states.owner != target.buffer) {
+      return unfit(
+          t, schedule_.task(t).rank,
+          concat(" puts the states of ", describe(schedule_, states.owner), " into ", describe(schedule_, target.buffer)),
+          "copy optimizer states back to the buffer that they came from");
+    }
+    if (walk_.states(target.buffer).updated && !states.updated) return walk_.overwrites(t, target);
+    walk_.states(target.buffer) = states;
   }
 
   // ---- others -----------------------------------------------------------------------------------------------------------

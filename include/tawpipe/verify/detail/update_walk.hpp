@@ -35,8 +35,12 @@ class UpdateWalk {
       const bool changed = use.access == Access::read_write || (use.access == Access::write && kind == ContentKind::weights);
       if (kind == ContentKind::weights || kind == ContentKind::optimizer_state) {
         (kind == ContentKind::weights ? weights : optimizer).add(use.buffer, changed);
-        if (changed) ++updates_[index(use.buffer)];
-        if (changed) kept(t, use);
+        if (changed && kind == ContentKind::optimizer_state) {
+          change_states(t, use);
+        } else if (changed) {
+          ++updates_[index(use.buffer)];
+          kept(t, use);
+        }
       } else if (kind == ContentKind::gradients && (use.access == Access::read || changed)) {
         gradient.add(use.buffer, true);
       } else if (use.access != Access::read && kind != ContentKind::workspace) {
@@ -89,6 +93,10 @@ class UpdateWalk {
         for (const auto& piece : walk_.values(id).pieces()) updated += piece.value.updated ? piece.range.count() : 0;
       }
       const std::int64_t all = walk_.rooms()[id].count();
+      if (!is_weights && updates_[b] == 1 && !walk_.states(id).updated) {
+        states(id, "V709", " does not get its states back after their update");
+        continue;
+      }
       const bool once = updates_[b] == 1 || (!is_weights && buffer.bytes == Bytes{});
       if (is_weights ? updated == all && (all > 0 || once) : once) continue;
       if (updates_[b] == 0 && updated == 0) {
@@ -129,6 +137,15 @@ class UpdateWalk {
     walk_.error(
         code, none<TaskId>, schedule_.buffer(buffer).rank, [&] { return concat(describe(schedule_, buffer), what); },
         "every rank updates what it owns once, reading and writing the optimizer states in place");
+  }
+
+  /// Optimizer states are changed where they are kept, or in a copy of them that goes back there.
+  void change_states(TaskId t, const Use& use) {
+    if (!schedule_.buffer(use.buffer).copy) kept(t, use);
+    auto& states = walk_.states(use.buffer);
+    if (states.owner == none<BufferId>) return walk_.unwritten(t, use);
+    ++updates_[index(states.owner)];
+    states.updated = true;
   }
 
   /// What an update changes must be there in the next iteration.

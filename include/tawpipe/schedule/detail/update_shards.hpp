@@ -1,0 +1,83 @@
+// Which updates of a schedule the ranks that hold the same parameters share, and the part of each of them.
+// Not: the sums and gathers around such an update (schedule/compose.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "tawpipe/schedule/early_messages.hpp"
+#include "tawpipe/schedule/schedule_builder.hpp"
+
+namespace tawpipe::inline v0::detail {
+
+inline bool is_tied(const Schedule& schedule) { return !schedule.workload().is_abstract() && schedule.workload().model().tied; }
+
+/// The updates that are cut: those of one optimizer's states, with a gradient and weights of the same parameters. A schedule
+/// that cuts its updates itself keeps them as they are, and so does a rank with a tied matrix in two stages: each copy is updated
+/// by both gradients, of which it then must have the same part.
+class UpdateShards {
+ public:
+  /// @param builder  of the composed schedule, which gets the sets. @param holders  ranks that share an update; 1: none does
+  UpdateShards(const Schedule& logical, ScheduleBuilder& builder, int holders)
+      : logical_{logical}, builder_{builder}, holders_{holders}, sharded_(logical.buffers().size(), 0) {
+    if (holders == 1) return;
+    for (std::size_t t = 0; t < logical.tasks().size(); ++t) {
+      if (logical.tasks()[t].op != Op::update) continue;
+      const auto uses = logical.uses(id<TaskId>(t));
+      const auto parameters = [&](const Use& use) { return logical.buffer(use.buffer).content.parameters(); };
+      const bool alike = uses.size() == 3 && parameters(uses[0]) != none<PiecesId> &&
+                         parameters(uses[0]) == parameters(uses[1]) && parameters(uses[0]) == parameters(uses[2]);
+      if (!alike || has_two_ties(logical.tasks()[t].rank)) continue;
+      for (const Use& use : uses) sharded_[index(use.buffer)] = 1;
+    }
+    for (std::size_t t = 0; t < logical.tasks().size(); ++t) {  // states lie in host memory as the update has them
+      if (!is_host_copy(logical.tasks()[t].op)) continue;
+      const auto uses = logical.uses(id<TaskId>(t));
+      if (!std::any_of(uses.begin(), uses.end(), [&](const Use& use) { return has(use.buffer); })) continue;
+      for (const Use& use : uses) sharded_[index(use.buffer)] = 1;
+    }
+  }
+
+  /// Whether a logical buffer is of an update that is shared.
+  bool has(BufferId logical) const { return sharded_[index(logical)] != 0; }
+
+  /// The parameters that a logical task renews, where it is a shared update.
+  PiecesId of_update(TaskId logical) const {
+    if (logical_.task(logical).op != Op::update) return none<PiecesId>;
+    for (const Use& use : logical_.uses(logical)) {
+      const Content& content = logical_.buffer(use.buffer).content;
+      if (content.kind() == ContentKind::optimizer_state && has(use.buffer)) return content.parameters();
+    }
+    return none<PiecesId>;
+  }
+
+  /// [holder] a logical set cut into equal parts, in order.
+  const std::vector<PiecesId>& parts(PiecesId logical) {
+    const auto [at, added] = parts_.try_emplace(logical);
+    if (!added) return at->second;
+    for (const auto& own : equal_parts(logical_.pieces(logical), holders_)) at->second.push_back(builder_.pieces(own));
+    return at->second;
+  }
+
+ private:
+  bool has_two_ties(Rank rank) const {
+    if (!is_tied(logical_)) return false;
+    int ties = 0;
+    for (const Task& task : logical_.tasks()) {
+      if (task.op != Op::update || task.rank != rank || task.stage == none<StageId>) continue;
+      ties += logical_.stage(task.stage).embedding || logical_.stage(task.stage).head ? 1 : 0;
+    }
+    return ties > 1;
+  }
+
+  const Schedule& logical_;
+  ScheduleBuilder& builder_;
+  int holders_;
+  std::vector<char> sharded_;                        ///< [logical buffer]
+  std::map<PiecesId, std::vector<PiecesId>> parts_;  ///< [logical set][holder]
+};
+
+}  // namespace tawpipe::detail
