@@ -50,6 +50,7 @@ std::string describe(const Problem& problem, const Workload* work) {
     text += problem.microbatches > 0 ? fmt::format("{} microbatches", format_count(problem.microbatches))
                                      : fmt::format("{} sequences an iteration", format_count(problem.global_batch));
     text += fmt::format(", recomputation {}", name(problem.recompute));
+    if (problem.offload.any()) text += fmt::format(", offload {}", name(problem.offload));
     if (problem.model->loss_chunk > 0) text += fmt::format(", loss of {} entries at a time", problem.model->loss_chunk);
     text += '\n';
   } else if (work != nullptr && !work->is_abstract()) {

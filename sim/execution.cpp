@@ -19,8 +19,10 @@ Schedule execution_schedule(const ExecutionRequest& request, ExecutionModel& mod
   Workload workload{model.model, model.batch, parse_recompute(request.recompute)};
   workload.over_devices(nodes.ranks());
   workload.parameter_bytes(trained_bytes(model.model.dtype));
-  Schedule schedule = build_schedule(
-      request.schedule, {.workload = workload, .nodes = nodes, .options = parse_options(request.options), .device_memory = {}});
+  Schedule schedule = build_schedule(request.schedule, {.workload = workload,
+                                                        .nodes = nodes,
+                                                        .options = parse_options(request.options),
+                                                        .offload = parse_offload(request.offload)});
   if (request.gradient_norm) schedule = with_gradient_norm(schedule);
   const Diagnostics found = validate(schedule);
   if (!found.ok()) {

@@ -37,6 +37,11 @@ void add_execution_flags(CLI::App& app, ExecutionRequest& request) {
                  "Activations computed again in the backward: none (default), selective or full")
       ->type_name("POLICY")
       ->group("Execution");
+  app.add_option("--offload", request.offload,
+                 "What lies in host memory between its uses: off (default), activations, optimizer or\n"
+                 "activations+optimizer")
+      ->type_name("WHAT")
+      ->group("Execution");
   add_count(app, "--loss-chunk", request.loss_chunk,
             "Compute the loss of so many entries of the vocabulary at a time, in less memory (default: all)", "ENTRIES",
             "Execution");

@@ -23,6 +23,7 @@ struct ExecutionRequest {
   std::vector<std::string> options;  ///< key=value
   std::string dtype = "f32";
   std::string recompute = "none";
+  std::string offload = "off";
   std::string pace;            ///< a speed such as "5GFLOPS"; "": as fast as it goes
   bool gradient_norm = false;  ///< gradients are clipped
   std::int64_t chaos_microseconds = 0;

@@ -44,6 +44,11 @@ void add_problem_flags(CLI::App& app, Request& request, const std::string& micro
                  "Activations computed again in the backward: none, selective or full (default)")
       ->type_name("POLICY")
       ->group("Problem");
+  app.add_option("--offload", request.offload,
+                 "What lies in host memory between its uses: off (default), activations, optimizer or\n"
+                 "activations+optimizer")
+      ->type_name("WHAT")
+      ->group("Problem");
   add_count(app, "--loss-chunk", request.loss_chunk,
             "Entries of the vocabulary that the loss is computed of at a time (default: all, kept for the backward)", "ENTRIES",
             "Problem");

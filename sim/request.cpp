@@ -229,6 +229,7 @@ Problem resolve(const Request& given, bool choose_microbatch, const Workload* kn
   }
   if (work) problem.parameter_bytes = work->parameter_bytes;
   problem.recompute = parse_recompute(request.recompute);
+  problem.offload = parse_offload(request.offload);
   problem.mesh = request.mesh;
   problem.mesh.order = parse_mesh_order(request.layout);
   problem.sequence_parallel = one_of_two("--sequence-parallel", request.sequence_parallel, "on", "off");

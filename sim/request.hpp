@@ -36,6 +36,7 @@ struct Request {
   std::int64_t global_batch = 0;
   std::int64_t microbatches = 0;
   std::string recompute = "full";
+  std::string offload = "off";
   std::int64_t loss_chunk = 0;  ///< entries of the vocabulary at a time; 0: the model's own, all
   Mesh mesh;
   std::string layout = "tcsd";  ///< the order of its axes

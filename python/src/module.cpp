@@ -185,6 +185,7 @@ void bind_problem(nb::module_& module) {
       .def_rw("global_batch", &sim::Request::global_batch)
       .def_rw("microbatches", &sim::Request::microbatches)
       .def_rw("recompute", &sim::Request::recompute)
+      .def_rw("offload", &sim::Request::offload)
       .def_rw("fold", &sim::Request::fold)
       .def_rw("cost", &sim::Request::cost)
       .def_rw("hold_sms", &sim::Request::hold_sms)

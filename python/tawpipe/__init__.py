@@ -166,7 +166,7 @@ def models() -> Table:
 def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, sequence: int = 0, global_batch: int = 0,
             microbatches: int = 0, microbatch: int | str = "auto", options: Options | None = None, overlapped: bool = False,
             tensor_parallel: int = 1, context_parallel: int = 1, data_parallel: int = 1, recompute: str = "full",
-            usable_memory: float = 0, cost: str = "kernels", hold_sms: str = "off") -> Comparison:
+            offload: str = "off", usable_memory: float = 0, cost: str = "kernels", hold_sms: str = "off") -> Comparison:
     """Several schedules on one problem, best first.
 
     Args:
@@ -176,6 +176,7 @@ def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, s
         microbatch: Sequences of a microbatch, or "auto": the fastest that fits.
         options: Options that each schedule gets that has them.
         overlapped: Lets the rivals' communication overlap computation too.
+        offload: What lies in host memory between its uses: "activations", "optimizer" or "activations+optimizer".
         usable_memory: The part of a device's memory to plan with; 0: 0.85 where the microbatch is chosen, otherwise all.
         cost: "kernels[:products=0.7,...]", "roofline[:utilization=0.45,...]", "fixed:forward=1ms,..." or
             "measured:FILE" (docs/quick_start.md).
@@ -185,14 +186,14 @@ def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, s
         InputError: For anything missing or impossible.
     """
     request = _request(cluster, model, sequence, global_batch, microbatches, microbatch, options, tensor_parallel,
-                       context_parallel, data_parallel, recompute, usable_memory, cost, hold_sms)
+                       context_parallel, data_parallel, recompute, offload, usable_memory, cost, hold_sms)
     return Comparison(_core.compare(request, list(names) or _core.COMPARED, overlapped))
 
 
 def simulate(schedule: str | Schedule, *, cluster: ClusterLike, model: ModelLike | None = None, sequence: int = 0,
              global_batch: int = 0, microbatches: int = 0, microbatch: int | str = "", options: Options | None = None,
              tensor_parallel: int = 1, context_parallel: int = 1, data_parallel: int = 1, recompute: str = "full",
-             usable_memory: float = 0, cost: str = "kernels", hold_sms: str = "off", fold: str = "off") -> Prediction:
+             offload: str = "off", usable_memory: float = 0, cost: str = "kernels", hold_sms: str = "off", fold: str = "off") -> Prediction:
     """One schedule, by its name or as a value, on a cluster: its task graph, its timeline and what follows.
 
     Args:
@@ -205,7 +206,7 @@ def simulate(schedule: str | Schedule, *, cluster: ClusterLike, model: ModelLike
         ScheduleError: For a schedule that cannot run.
     """
     request = _request(cluster, model, sequence, global_batch, microbatches, microbatch, options, tensor_parallel,
-                       context_parallel, data_parallel, recompute, usable_memory, cost, hold_sms)
+                       context_parallel, data_parallel, recompute, offload, usable_memory, cost, hold_sms)
     request.fold = fold
     if isinstance(schedule, Schedule):
         return _core.simulate_given(request, schedule)
@@ -243,7 +244,7 @@ def doctor(*dumps: str | os.PathLike) -> Diagnosis:
 
 
 def _request(given_cluster, given_model, sequence, global_batch, microbatches, microbatch, options, tensor_parallel,
-             context_parallel, data_parallel, recompute, usable_memory, cost, hold_sms) -> _core.Request:
+             context_parallel, data_parallel, recompute, offload, usable_memory, cost, hold_sms) -> _core.Request:
     request = _core.Request()
     request.cluster_value = cluster(given_cluster)
     request.model_value = model(given_model) if given_model is not None else None
@@ -256,6 +257,7 @@ def _request(given_cluster, given_model, sequence, global_batch, microbatches, m
     request.context_parallel = context_parallel
     request.data_parallel = data_parallel
     request.recompute = recompute
+    request.offload = offload
     request.usable_memory = usable_memory
     request.cost = cost
     request.hold_sms = hold_sms

@@ -32,6 +32,10 @@ TEST_CASE("ranks with communicators give the host executor's bits under every sc
 
 TEST_CASE("ranks with communicators train microbatches and layers that do not divide") { check_bits_of_uneven_parts(train); }
 
+TEST_CASE("ranks with communicators give the same bits with activations and states in host memory") {
+  check_bits_with_offload(train);
+}
+
 TEST_CASE("ranks with communicators clip, and a graph gives the same bits") {
   const Workload work = toy_work_f32(toy_model(6, true), 6);
   for_each_schedule(work, {{1}, {2, 1}}, [](const Schedule& plain) {

@@ -32,6 +32,10 @@ TEST_CASE("virtual ranks give the host executor's bits under every schedule, in 
 
 TEST_CASE("virtual ranks train microbatches and layers that do not divide") { check_bits_of_uneven_parts(train_virtually); }
 
+TEST_CASE("virtual ranks give the same bits with activations and states in host memory") {
+  check_bits_with_offload(train_virtually);
+}
+
 TEST_CASE("virtual ranks clip by the norm of the whole gradient, and a graph gives the same bits") {
   const Workload work = toy_work_f32(toy_model(6, true), 6);
   for_each_schedule(work, {{1}, {2, 1}}, [](const Schedule& plain) {

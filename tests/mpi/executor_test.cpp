@@ -133,6 +133,24 @@ TEST_CASE("without overlap and with clipping, too: communications on the lane th
   }
 }
 
+TEST_CASE("with activations and optimizer states in host memory: the same bits, and nothing more is sent") {
+  const Workload work = support::toy_work(support::toy_model(12, true), 12);
+  const DeviceGroups groups{groups_of(session_of_tests().ranks()).back()};
+  for (const char* name : {"tawpipe", "weipipe", "fsdp", "gpipe"}) {
+    CAPTURE(std::string{name});
+    const Schedule schedule = build_schedule(
+        name, {.workload = work, .nodes = groups, .options = {}, .offload = {.activations = true, .optimizer = true}});
+    const ToyOutcome plain = train_by_mpi(build_schedule(name, {work, groups, {}}));
+    const ToyOutcome outcome = train_by_mpi(schedule);
+    int seen = 0;
+    CHECK(largest_difference(outcome.weights, plain.weights, seen) == 0);
+    CHECK(seen > 0);
+    for (std::size_t r = 0; r < outcome.results[0].sent.size(); ++r) {
+      CHECK(outcome.results[0].sent[r].total() == plain.results[0].sent[r].total());
+    }
+  }
+}
+
 TEST_CASE("the root gets from each rank what that one knows") {
   const int ranks = session_of_tests().ranks();
   const Workload work = support::toy_work(support::toy_model(12, true), 12);

@@ -21,13 +21,14 @@ namespace {
 using Nodes = std::vector<std::int32_t>;
 
 template <class T>
-std::vector<NumericsCheck> train(const ReferenceRun& reference, const std::string& name, const Nodes& nodes,
-                                 Recompute recompute) {
+std::vector<NumericsCheck> train(const ReferenceRun& reference, const std::string& name, const Nodes& nodes, Recompute recompute,
+                                 const Offload& offload) {
   Transformer model = reference.model();
   model.dtype = sizeof(T) == 8 ? Dtype::f64 : Dtype::f32;
   Workload work{model, reference.batch(), recompute};
   work.parameter_bytes({.weight = sizeof(T), .gradient = sizeof(T), .optimizer = 2 * sizeof(T)});
-  const Schedule schedule = build_schedule(name, {.workload = work, .nodes = DeviceGroups{nodes}, .options = {}});
+  const Schedule schedule =
+      build_schedule(name, {.workload = work, .nodes = DeviceGroups{nodes}, .options = {}, .offload = offload});
   const layers::LlamaOptions constants{.rope_theta = reference.rope_theta, .norm_eps = reference.norm_eps};
   const layers::AdamWUpdate<T> optimizer{
       model,
@@ -69,7 +70,8 @@ std::vector<NumericsCheck> train(const ReferenceRun& reference, const std::strin
 }
 
 template <class T>
-void check_catalogue(const ReferenceRun& reference, const std::vector<Nodes>& clusters, Recompute recompute) {
+void check_catalogue(const ReferenceRun& reference, const std::vector<Nodes>& clusters, Recompute recompute,
+                     const Offload& offload = {}) {
   int trained = 0;
   for (const auto& info : shipped().schedules()) {
     for (const Nodes& nodes : clusters) {
@@ -78,7 +80,7 @@ void check_catalogue(const ReferenceRun& reference, const std::vector<Nodes>& cl
       CAPTURE(nodes[0]);
       std::vector<NumericsCheck> checks;
       try {
-        checks = train<T>(reference, std::string{info.name}, nodes, recompute);
+        checks = train<T>(reference, std::string{info.name}, nodes, recompute, offload);
       } catch (const InputError&) {  // sizes that this schedule cannot have
         continue;
       }
@@ -106,6 +108,10 @@ TEST_CASE("configuration A under every schedule in f64") {
 }
 TEST_CASE("configuration A under every schedule in f32") {
   check_catalogue<float>(ReferenceRun{folder + "/A"}, {{2, 2}, {3, 2, 1}}, Recompute::full);
+}
+TEST_CASE("configuration A under every schedule in f64, with activations and optimizer states in host memory") {
+  check_catalogue<double>(ReferenceRun{folder + "/A"}, {{2, 2}, {3, 2, 1}}, Recompute::none,
+                          {.activations = true, .optimizer = true});
 }
 TEST_CASE("configuration B under every schedule in f64") {
   check_catalogue<double>(ReferenceRun{folder + "/B"}, clusters_of_b, Recompute::selective);

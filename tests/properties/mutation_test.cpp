@@ -17,6 +17,7 @@
 #include "support/mutations.hpp"
 #include "support/symbolic_run.hpp"
 #include "tawpipe/schedule/compose.hpp"
+#include "tawpipe/schedule/offload.hpp"
 #include "tawpipe/schedules/data_parallel.hpp"
 #include "tawpipe/schedules/fully_sharded.hpp"
 #include "tawpipe/schedules/gpipe.hpp"
@@ -222,6 +223,12 @@ TEST_CASE("mutants of FSDP with unequal groups or without resharding are found")
 TEST_CASE("mutants of GPipe are found") {
   mutate("overlap", schedules::gpipe(model(6), 3, {.overlap = true}), rounds);
   mutate("tied, no overlap", schedules::gpipe(model(4, true), 3, {.overlap = false}), rounds);
+}
+TEST_CASE("mutants of schedules with activations and optimizer states in host memory are found") {
+  const Offload offload{.activations = true, .optimizer = true};
+  mutate("GPipe", with_offload(schedules::gpipe(model(6), 2, {.overlap = true}), offload), rounds);
+  mutate("FSDP", with_offload(schedules::fully_sharded(model(4), DeviceGroups{{2}}), offload), rounds / 2);
+  mutate("TawPipe", with_offload(schedules::tawpipe(model(4), DeviceGroups{{2, 2}}), offload), rounds / 2);
 }
 TEST_CASE("mutants of 1F1B are found") {
   mutate("overlap", schedules::one_f_one_b(model(6, true), 3, {.overlap = true}), rounds);

@@ -37,6 +37,7 @@ struct Draw {
   std::int64_t microbatch_size = 1;
   std::int64_t microbatches = 0;  ///< of each replica
   Recompute recompute = Recompute::none;
+  Offload offload = {};
   ScheduleOptions options;
   Bytes device_memory;
 
@@ -54,7 +55,7 @@ struct Draw {
     std::string out;
     for (const auto size : nodes) out += concat(out.empty() ? "" : "+", size);
     out += model ? concat(", ", model->layers, " layers", model->tied ? ", tied" : "") : std::string{", abstract"};
-    out += concat(", ", microbatches, " microbatches, recompute ", name(recompute));
+    out += concat(", ", microbatches, " microbatches, recompute ", name(recompute), ", offload ", name(offload));
     if (!mesh.is_plain()) {
       out +=
           concat(", tensor ", mesh.tensor, ", context ", mesh.context, ", data ", mesh.data, ", ", mesh_order_text(mesh.order));
@@ -127,6 +128,10 @@ Draw draw(Random& random, const ScheduleInfo& info) {
   for (const OptionInfo& option : info.options) {
     if (random.between(0, 2) == 0) drawn.options[option.name] = draw_value(random, option);
   }
+  if (random.between(0, 2) == 0) {
+    drawn.offload = {
+        .activations = random.between(0, 2) > 0, .optimizer = random.between(0, 1) > 0, .ahead = random.between(1, 3)};
+  }
   drawn.device_memory = Bytes{random.between(0, 1) == 0 ? 0 : random.between(1, 64) * 16384};
   return drawn;
 }
@@ -138,7 +143,8 @@ Schedule build(const Draw& drawn, const std::string& name) {
   const Schedule logical = build_schedule(name, {.workload = drawn.workload(1),
                                                  .nodes = drawn.mesh.is_plain() ? nodes : mesh.pipeline_nodes(nodes),
                                                  .options = drawn.options,
-                                                 .device_memory = drawn.device_memory});
+                                                 .device_memory = drawn.device_memory,
+                                                 .offload = drawn.offload});
   if (drawn.mesh.is_plain()) return logical;
   return compose(logical, drawn.workload(drawn.mesh.data), mesh);
 }

@@ -10,6 +10,7 @@
 #include "support/each_schedule.hpp"
 #include "support/toy_device_training.hpp"
 #include "tawpipe/cost/roofline.hpp"
+#include "tawpipe/schedule/offload.hpp"
 #include "tawpipe/simulate/simulate.hpp"
 
 namespace support {
@@ -38,6 +39,21 @@ void check_bits_of_uneven_parts(const Train& train) {
     const EmulatedOrder order{.seed = 2};
     const bool same = train(schedule, 1, order, tawpipe::cuda::ExecutorOptions{}) == train_f32_by_threads(schedule, 1);
     CHECK(same);
+  });
+}
+
+/// Activations and optimizer states in host memory, which is not the device's.
+template <class Train>
+void check_bits_with_offload(const Train& train) {
+  const tawpipe::Workload work = toy_work_f32(toy_model(12, true), 12);
+  for_each_schedule(work, {{1}, {2, 2}}, [&](const tawpipe::Schedule& plain) {
+    const tawpipe::Schedule schedule = tawpipe::with_offload(plain, {.activations = true, .optimizer = true});
+    const ToyBits expected = train_f32_by_threads(plain, 2);
+    for (const std::uint64_t seed : {1, 2, 3}) {
+      const EmulatedOrder order{.seed = seed, .in_issue_order = seed == 3};
+      const bool same = train(schedule, 2, order, tawpipe::cuda::ExecutorOptions{.graph = seed == 2}) == expected;
+      CHECK(same);
+    }
   });
 }
 

@@ -16,19 +16,14 @@ namespace tawpipe::inline v0 {
 
 namespace detail {
 
-/// Writes a schedule anew. The copies of a shared computation stand one after the other in a composed schedule; their steps are
+/// Writes a schedule anew. The copies of a shared computation are consecutive in a composed schedule; their steps are
 /// written together, in the order of the body. The first and the last step of a copy use what the computation uses, so that
 /// buffers live as long, and who waits for the computation waits for its last step.
 class BodyExpander {
  public:
-  explicit BodyExpander(const Schedule& schedule)
-      : from_{schedule},
-        mesh_{schedule.parts().mesh},
-        builder_{schedule.name(), schedule.workload(), schedule.ranks(), schedule.lanes()} {
+  explicit BodyExpander(const Schedule& schedule) : from_{schedule}, mesh_{schedule.parts().mesh}, builder_{schedule} {
     const Schedule::Parts& parts = schedule.parts();
-    builder_.options(parts.options);
-    builder_.stages(parts.stages);
-    builder_.mesh(mesh_);
+    builder_.bodies({});  // written out
     if (mesh_.tensor > 1) lanes_[0] = builder_.lane("tensor_parallel");
     if (mesh_.context > 1) lanes_[1] = builder_.lane("context_parallel");
     std::vector<char> written(static_cast<std::size_t>(schedule.ranks()), 0);
@@ -36,13 +31,6 @@ class BodyExpander {
       if (is_compute(task.op)) written[index(task.rank)] = 1;
     }
     builder_.written_ranks(std::move(written));
-    // No two rows of these tables are equal, so that each keeps its number.
-    for (std::size_t g = 0; g < parts.groups.size(); ++g) builder_.group({parts.groups[g].begin(), parts.groups[g].end()});
-    for (std::size_t p = 0; p < parts.pieces.size(); ++p) builder_.pieces({parts.pieces[p].begin(), parts.pieces[p].end()});
-    for (std::size_t s = 0; s < parts.splits.size(); ++s) builder_.split({parts.splits[s].begin(), parts.splits[s].end()});
-    for (std::size_t s = 0; s < parts.pair_sizes.size(); ++s) {
-      builder_.pair_sizes({parts.pair_sizes[s].begin(), parts.pair_sizes[s].end()});
-    }
     for (const Buffer& buffer : parts.buffers) builder_.buffer(buffer);
     first_.assign(parts.tasks.size(), none<TaskId>);
     last_ = first_;

@@ -15,30 +15,20 @@ namespace tawpipe::inline v0 {
 /// Whether the task sums the squares of all gradients over the ranks (with_gradient_norm).
 inline bool is_gradient_norm(const Task& task) { return task.op == Op::all_reduce && task.payload == Payload::scalar; }
 
-/// `schedule` with every update behind an all-reduce of one number over all ranks, for which each rank sums the squares of the
-/// gradients that it counts; what follows an update stays behind it. A schedule of one rank needs no sum and comes back as it is.
+/// `schedule` with every update after an all-reduce of one number over all ranks, for which each rank sums the squares of the
+/// gradients that it counts; what follows an update still follows it. A schedule of one rank needs no sum and comes back as it
+/// is.
 ///
 /// The all-reduce is in the compute lane, waits for everything that any update waits for, and is the only thing added: the
 /// simulator charges for it and for the barrier that it is.
 inline Schedule with_gradient_norm(const Schedule& schedule) {
   if (schedule.ranks() == 1) return schedule;
   const auto tasks = schedule.tasks();
-  const Schedule::Parts& parts = schedule.parts();
-  ScheduleBuilder builder{schedule.name(), schedule.workload(), schedule.ranks(), schedule.lanes()};
-  for (const auto& [key, value] : schedule.options()) builder.option(key, value);
+  ScheduleBuilder builder{schedule};
   builder.option("gradient-norm", "on");
-  builder.stages(parts.stages);
-  builder.mesh(parts.mesh);
-  // Rows are distinct, so added in order they keep their ids.
-  for (std::size_t i = 0; i < parts.pieces.size(); ++i) builder.pieces({parts.pieces[i].begin(), parts.pieces[i].end()});
-  for (std::size_t i = 0; i < parts.splits.size(); ++i) builder.split({parts.splits[i].begin(), parts.splits[i].end()});
-  for (std::size_t i = 0; i < parts.pair_sizes.size(); ++i) {
-    builder.pair_sizes({parts.pair_sizes[i].begin(), parts.pair_sizes[i].end()});
-  }
-  for (std::size_t i = 0; i < parts.groups.size(); ++i) builder.group({parts.groups[i].begin(), parts.groups[i].end()});
   for (const Buffer& buffer : schedule.buffers()) builder.buffer(buffer);
 
-  // What comes behind an update on a lane or by a dependency stays behind it.
+  // What comes after an update on a lane or by a dependency still does.
   std::vector<char> late(tasks.size(), 0);
   for (std::size_t t = 0; t < tasks.size(); ++t) {
     late[t] = tasks[t].op == Op::update ? 1 : 0;

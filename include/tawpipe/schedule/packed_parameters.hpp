@@ -1,4 +1,4 @@
-// Parameters that lie one behind the other in memory, and where each of them is.
+// Parameters that are contiguous in memory, and where each of them is.
 // Not: which buffer they are in (schedule/interpret.hpp).
 #pragma once
 

@@ -31,7 +31,7 @@ class Rows {
   }
   std::size_t size() const { return begin_.empty() ? 0 : begin_.size() - 1; }
   const std::vector<T>& items() const { return items_; }
-  /// Where each row begins in items(), and behind the last row its end; unchecked where parts come from outside.
+  /// Where each row begins in items(), and after the last row its end; unchecked where parts come from outside.
   const std::vector<std::uint32_t>& begins() const { return begin_; }
   std::size_t bytes() const { return begin_.capacity() * sizeof(std::uint32_t) + items_.capacity() * sizeof(T); }
 
@@ -87,7 +87,7 @@ class Schedule {
 
   std::span<const Task> tasks() const { return parts_.tasks; }
   const Task& task(TaskId task) const { return parts_.tasks[index(task)]; }
-  /// What the task waits for beside the order of its lanes.
+  /// What the task waits for in addition to the order of its lanes.
   std::span<const TaskId> dependencies(TaskId task) const { return parts_.dependencies[index(task)]; }
   /// The tasks of one lane of one rank, in order.
   std::span<const TaskId> program(Rank rank, int lane) const {

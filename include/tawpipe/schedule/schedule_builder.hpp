@@ -35,6 +35,24 @@ class ScheduleBuilder {
     use_begin_.push_back(0);
   }
 
+  /// With all that the tasks of `schedule` name but its buffers, each under the id that it has there: to write it anew.
+  explicit ScheduleBuilder(const Schedule& schedule)
+      : ScheduleBuilder{schedule.name(), schedule.workload(), schedule.ranks(), schedule.lanes()} {
+    const Schedule::Parts& parts = schedule.parts();
+    options(parts.options);
+    stages(parts.stages);
+    bodies(parts.bodies);
+    mesh(parts.mesh);
+    // No two rows of these tables are equal, so that each keeps its number.
+    for (std::size_t i = 0; i < parts.groups.size(); ++i) groups_.find<GroupId>({parts.groups[i].begin(), parts.groups[i].end()});
+    for (std::size_t i = 0; i < parts.pieces.size(); ++i)
+      pieces_.find<PiecesId>({parts.pieces[i].begin(), parts.pieces[i].end()});
+    for (std::size_t i = 0; i < parts.splits.size(); ++i) splits_.find<SplitId>({parts.splits[i].begin(), parts.splits[i].end()});
+    for (std::size_t i = 0; i < parts.pair_sizes.size(); ++i) {
+      pair_sizes_.find<SplitId>({parts.pair_sizes[i].begin(), parts.pair_sizes[i].end()});
+    }
+  }
+
   const Workload& workload() const { return workload_; }
   void option(std::string key, std::string value) { parts_.options.emplace_back(std::move(key), std::move(value)); }
   /// Adds them all, in their order.
@@ -111,7 +129,7 @@ class ScheduleBuilder {
         {.rank = Rank{rank}, .content = content, .persistent = false, .copy = is_of_parameters(content.kind()), .bytes = bytes});
   }
 
-  /// Adds a task behind all earlier ones of its lanes. @param after  tasks to wait for beside what the buffers ask
+  /// Adds a task after all earlier ones of its lanes. @param after  tasks to wait for in addition to what buffers ask
   TaskId add(const Task& task, std::span<const Use> uses, std::span<const TaskId> after = {}) {
     const TaskId added = id<TaskId>(tasks_.size());
     tasks_.push_back(task);
@@ -139,7 +157,7 @@ class ScheduleBuilder {
 
   /// The builder is empty afterwards. At any moment it holds little more than the schedule itself will.
   Schedule build() {
-    state_ = std::vector<State>{};  // {} alone would keep its memory
+    state_ = std::vector<State>{};  // clear() would keep its memory
     readers_ = std::vector<Reader>{};
     parts_.tasks = tasks_.take();
     parts_.buffers.shrink_to_fit();
@@ -180,8 +198,12 @@ class ScheduleBuilder {
     std::span<const T> operator[](std::size_t row) const {
       return std::span<const T>{items_}.subspan(begin_[row], begin_[row + 1] - begin_[row]);
     }
-    /// Leaves nothing behind.
-    Rows<T> rows() { return Rows<T>{std::move(begin_), std::move(items_)}; }
+    /// Empty afterwards.
+    Rows<T> rows() {
+      begin_.shrink_to_fit();
+      items_.shrink_to_fit();
+      return Rows<T>{std::move(begin_), std::move(items_)};
+    }
 
    private:
     std::vector<std::uint32_t> begin_{0};

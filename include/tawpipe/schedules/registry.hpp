@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "tawpipe/schedule/offload.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 #include "tawpipe/schedules/option_field.hpp"
 #include "tawpipe/schedules/task_limit.hpp"
@@ -24,7 +25,8 @@ struct ScheduleRequest {
   DeviceGroups nodes;  ///< the ranks of each node
   ScheduleOptions options;
   Bytes device_memory{};         ///< of the smallest device; 0 where memory is not counted
-  std::vector<double> speeds{};  ///< [rank] of its device beside others'; empty where they are not known
+  std::vector<double> speeds{};  ///< [rank] of its device relative to others'; empty where they are not known
+  Offload offload{};             ///< around whichever schedule it is
   bool own_adapters = false;     ///< every device has a network adapter that its node's other devices do not use
 };
 
@@ -78,7 +80,8 @@ class Registry {
     const double stages = request.workload.is_abstract() ? ranks : std::max<double>(ranks, request.workload.model().layers);
     schedules::check_tasks(name, 2 * stages * static_cast<double>(request.workload.microbatches()), request.workload,
                            request.nodes.ranks());
-    return builder.call(builder.make, name, request);
+    Schedule built = builder.call(builder.make, name, request);
+    return request.offload.any() ? with_offload(built, request.offload) : built;
   }
 
  private:

@@ -143,6 +143,7 @@ class Predictor {
                                                          .options = choice.options,
                                                          .device_memory = memory_ * mesh_.shared(),
                                                          .speeds = speeds_,
+                                                         .offload = problem_.offload,
                                                          .own_adapters = own_adapters_});
     const Composition with = composition(logical);
     std::string refusal;

@@ -20,6 +20,7 @@
 #include "tawpipe/model/shared_stage.hpp"
 #include "tawpipe/model/workload.hpp"
 #include "tawpipe/schedule/mesh.hpp"
+#include "tawpipe/schedule/offload.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 #include "tawpipe/schedules/option_field.hpp"
 #include "tawpipe/simulate/noise.hpp"
@@ -54,6 +55,7 @@ struct Problem {
   std::vector<ScheduleChoice> schedules = {};       ///< to choose from
   Cost cost = KernelCost{};
   Recompute recompute = Recompute::full;
+  Offload offload = {};           ///< to host memory (schedule/offload.hpp)
   Mesh mesh = {};                 ///< tensor, context and data parallelism around the schedule
   bool sequence_parallel = true;  ///< tensor-parallel ranks split norms and residuals by tokens (Sharing)
   ContextExchange context_exchange = ContextExchange::all_gather;

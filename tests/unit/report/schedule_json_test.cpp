@@ -87,7 +87,8 @@ void check_same(const Schedule& a, const Schedule& b) {
   for (std::size_t i = 0; i < a.buffers().size(); ++i) {
     const Buffer& x = a.buffers()[i];
     const Buffer& y = b.buffers()[i];
-    CHECK((x.rank == y.rank && x.content == y.content && x.bytes == y.bytes && x.persistent == y.persistent && x.copy == y.copy));
+    CHECK((x.rank == y.rank && x.content == y.content && x.bytes == y.bytes && x.persistent == y.persistent && x.copy == y.copy &&
+           x.host == y.host));
   }
   CHECK(same_rows(a.parts().pieces, b.parts().pieces));
   CHECK(same_rows(a.parts().splits, b.parts().splits));
@@ -112,6 +113,21 @@ TEST_CASE("every schedule of the catalogue is written and read without loss, and
       CHECK(schedule_json(read) == text);
     }
   }
+}
+
+TEST_CASE("host copies and buffers in host memory are written and read without loss") {
+  const Transformer model{.name = "m", .layers = 4, .hidden = 64, .heads = 4, .kv_heads = 2, .intermediate = 96, .vocab = 100};
+  const Workload work{model, {.sequence = 32, .microbatch_size = 1, .global_batch = 8}, Recompute::selective};
+  const Schedule schedule = build_schedule(
+      "gpipe",
+      {.workload = work, .nodes = DeviceGroups{{2}}, .options = {}, .offload = {.activations = true, .optimizer = true}});
+  const std::string text = schedule_json(schedule);
+  CHECK(text.find(R"("op":"copy_to_host","rank":0,"lane":)") != std::string::npos);
+  CHECK(text.find(R"("payload":"optimizer_states")") != std::string::npos);
+  CHECK(text.find(R"("persistent":false,"host":true)") != std::string::npos);
+  check_same(schedule, parse_schedule_json(text));
+  CHECK(task_error(R"({"op": "copy_to_host", "rank": 0, "peer": 1})").find("a copy_to_host has no \"peer\"") !=
+        std::string::npos);
 }
 
 TEST_CASE("composed schedules keep their layout, and striped ones the parameters that they number without a model") {

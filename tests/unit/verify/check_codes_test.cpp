@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "support/draft.hpp"
+#include "tawpipe/schedule/offload.hpp"
 #include "tawpipe/schedules/data_parallel.hpp"
 #include "tawpipe/schedules/fully_sharded.hpp"
 #include "tawpipe/schedules/gpipe.hpp"
@@ -30,6 +31,9 @@ Workload model() {
       .name = "m", .layers = 2, .hidden = 8, .heads = 4, .kv_heads = 2, .intermediate = 12, .vocab = 10};
   return {transformer, {.sequence = 6, .microbatch_size = 1, .global_batch = 4}};
 }
+
+/// GPipe of two stages and four microbatches, whose activations and optimizer states lie in host memory between their uses.
+Draft offloaded() { return Draft{with_offload(schedules::gpipe(model(), 2), {.activations = true, .optimizer = true})}; }
 
 TaskId find(const Draft& draft, Op op, int stage, int microbatch = -1) {
   const auto found = draft.select([&](TaskId, const Task& task) {
@@ -66,6 +70,7 @@ TEST_CASE("the schedules that the mistakes are made in are clean") {
   CHECK(findings(pipeline()).errors() == 0);
   CHECK(findings(weights()).errors() == 0);
   CHECK(findings(shards()).errors() == 0);
+  CHECK(findings(offloaded()).errors() == 0);
 }
 
 TEST_CASE("V103, V104: a task stands once in the lane of each of its ends") {
@@ -91,7 +96,7 @@ TEST_CASE("V105 to V109, V111: lanes, groups, ends and stages exist") {
   draft = weights();
   draft.parts.groups = Rows<Rank>{{0, 1}, {Rank{0}}};
   draft.task(find(draft, Op::broadcast, 0)).rank = Rank{1};
-  CHECK_FINDS(draft, "V108", "no member of its group");
+  CHECK_FINDS(draft, "V108", "not a member of its group");
   draft = pipeline();
   use_of(draft, find(draft, Op::forward, 0), BufferKind::weights, Access::read).buffer =
       use_of(draft, find(draft, Op::forward, 1), BufferKind::weights, Access::read).buffer;
@@ -99,6 +104,54 @@ TEST_CASE("V105 to V109, V111: lanes, groups, ends and stages exist") {
   draft = pipeline();
   draft.task(TaskId{0}).microbatch = 2;
   CHECK_FINDS(draft, "V111", "the iteration does not have (2 stages, 2 microbatches)");
+}
+TEST_CASE("V114, V305, V306: only host copies use host memory, from one side to the other, whole") {
+  const Draft clean = offloaded();
+  Draft draft = clean;
+  const TaskId out = find(draft, Op::copy_to_host, 0, 0);
+  const TaskId in = find(draft, Op::copy_from_host, 0, 0);
+  const BufferId host = use_of(draft, out, BufferKind::activations, Access::write).buffer;
+  use_of(draft, find(draft, Op::backward, 0, 0), BufferKind::activations, Access::read).buffer = host;
+  CHECK_FINDS(draft, "V114", "uses host activations buffer");
+  draft = clean;
+  use_of(draft, in, BufferKind::activations, Access::read).buffer =
+      use_of(draft, out, BufferKind::activations, Access::read).buffer;
+  CHECK_FINDS(draft, "V306", "copy_from_host of activations, stage 0, microbatch 0, on rank 0");
+  draft = clean;
+  draft.task(out).bytes = Bytes{1};
+  CHECK_FINDS(draft, "V305", "moves 1 of ");
+  draft = clean;
+  draft.uses[index(out)].clear();
+  CHECK_FINDS(draft, "V301", "reads nothing to send");
+}
+TEST_CASE("V501, V507, V706, V709: what comes from the host was brought there, and states go back after their update") {
+  const Draft clean = offloaded();
+  Draft draft = clean;
+  draft.remove(find(draft, Op::copy_to_host, 0, 1));
+  CHECK_FINDS(draft, "V501", "reads host activations buffer");
+  draft = clean;
+  draft.remove(find(draft, Op::copy_from_host, 0, 1));
+  CHECK_FINDS(draft, "V501", "which nothing has written before");
+  draft = clean;  // another microbatch's activations
+  use_of(draft, find(draft, Op::copy_from_host, 0, 0), BufferKind::activations, Access::read).buffer =
+      use_of(draft, find(draft, Op::copy_from_host, 0, 1), BufferKind::activations, Access::read).buffer;
+  CHECK_FINDS(draft, "V507", "which is for saved of stage 0, microbatch 0");
+  const auto states = [&](const Draft& from, Op op) {
+    return from.select([&](TaskId, const Task& task) { return task.op == op && task.payload == Payload::optimizer_states; });
+  };
+  draft = clean;
+  draft.remove(states(draft, Op::copy_from_host)[0]);
+  CHECK_FINDS(draft, "V501", "transfer buffer");
+  draft = clean;
+  draft.remove(states(draft, Op::copy_to_host)[0]);
+  CHECK_FINDS(draft, "V709", "does not get its states back after their update");
+  draft = clean;
+  draft.task(states(draft, Op::copy_to_host)[0]).payload = Payload::activations;
+  CHECK_FINDS(draft, "V507", "finds optimizer_state in");
+  draft = clean;  // fetched while the forward still writes: nothing orders the two
+  const TaskId early = find(draft, Op::copy_from_host, 0, 2);
+  draft.dependencies[index(early)].clear();
+  CHECK(findings(draft).errors() > 0);
 }
 TEST_CASE("V201, V602, V601: a cycle is named by its tasks") {
   Draft draft = pipeline();
