@@ -137,6 +137,7 @@ class Rooms {
 
   /// To be called for every task, in order, before it is looked at: the slots that it writes are for what it brings.
   void run(TaskId task) {
+    if (next_ == layouts_.size()) return;
     for (const Use& use : schedule_.uses(task)) {
       if (use.access == Access::write && is_slot(use.buffer)) rooms_[index(use.buffer)] = layouts_[next_++];
     }
@@ -149,6 +150,9 @@ class Rooms {
   }
 
   void find_layouts(std::span<const TaskId> order) {
+    bool has_slots = false;
+    for (std::size_t b = 0; b < rooms_.size(); ++b) has_slots = has_slots || is_slot(id<BufferId>(b));
+    if (!has_slots) return;
     constexpr std::size_t unwritten = ~std::size_t{0};
     std::vector<std::size_t> last(rooms_.size(), unwritten);  // [buffer] the place of its last layout
     for (std::size_t i = 0; i < schedule_.tasks().size(); ++i) {
@@ -178,7 +182,7 @@ class Rooms {
     return sets_[index(schedule_.split(task.split)[part])];
   }
 
-  /// All sets of a split, one after the other.
+  /// All sets of a split, in order.
   const PackedParameters& whole(SplitId split) {
     const auto [at, added] = wholes_.try_emplace(split);
     if (!added) return at->second;

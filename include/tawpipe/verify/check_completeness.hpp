@@ -67,7 +67,7 @@ inline void check_completeness(const Schedule& schedule, std::span<const TaskId>
         },
         "run each stage once forward and once backward for each microbatch");
   };
-  // Walks all stages and microbatches beside the sorted meetings; where there are far more of them than tasks, the end is
+  // Walks all stages and microbatches along the sorted meetings; where there are far more of them than tasks, the end is
   // clear before that.
   std::array<std::size_t, 4> at{};
   const auto has = [&](Op op, std::int64_t key) {

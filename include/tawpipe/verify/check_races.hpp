@@ -20,11 +20,11 @@ namespace tawpipe::inline v0 {
 ///
 /// @param order  all tasks, each after what it waits for (check_cycles gives one)
 /// Complexity: for_each_clock plus O(uses * lanes).
-/// Source: Flanagan and Freund 2009, FastTrack, for keeping the last write and the readers since alone.
+/// Source: Flanagan and Freund 2009, FastTrack, for keeping only the last write and the readers since.
 inline void check_races(const Schedule& schedule, std::span<const TaskId> order, Diagnostics& out) {
   struct Visit {
     TaskId task = none<TaskId>;
-    std::uint32_t at = 0;  // clock of its own lane when it ended
+    std::int32_t at = 0;  // clock of its own lane when it ended
     std::uint32_t chain = 0;
   };
   struct Reader {
@@ -41,7 +41,7 @@ inline void check_races(const Schedule& schedule, std::span<const TaskId> order,
   std::vector<std::int32_t> free;
   const std::size_t lanes = schedule.lanes().size();
   std::vector<Visit> computing(static_cast<std::size_t>(schedule.ranks()));  // [rank] the last computation
-  for_each_clock(schedule, order, [&](TaskId t, std::span<const std::uint32_t> clock) {
+  for_each_clock(schedule, order, [&](TaskId t, std::span<const std::int32_t> clock) {
     const Task& task = schedule.task(t);
     if (is_work(task.op)) {
       Visit& last = computing[index(task.rank)];

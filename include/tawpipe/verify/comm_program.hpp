@@ -49,7 +49,7 @@ struct CommCall {
   std::int32_t peer = -1;               ///< send, recv: the other rank
   std::int32_t communicator = -1;       ///< of send, recv and collectives: index into CommProgram::communicators
   std::int32_t stream = -1;             ///< index into CommProgram::streams; -1: in no order with others (a request of MPI)
-  std::int32_t group = -1;              ///< neighbours of one number are launched as one; -1: alone
+  std::int32_t group = -1;              ///< neighbours of one number are launched as one; -1: none
   std::vector<std::int32_t> waits_for;  ///< earlier calls of the rank (events), by their place on it
   bool blocks_host = false;             ///< the host launches nothing more until it has ended
   std::int64_t bytes = 0;               ///< 0: not known

@@ -12,11 +12,12 @@
 
 namespace tawpipe::inline v0 {
 
-/// Visits the tasks in `order` with their vector clocks: `visit(TaskId, std::span<const std::uint32_t> clock)`, where
+/// Visits the tasks in `order` with their vector clocks: `visit(TaskId, std::span<const std::int32_t> clock)`, where
 /// `clock[rank * lanes + lane]` counts the tasks of that lane that have ended when the task ends, itself included. So an
 /// earlier task at place p of a lane comes before this one, by dependencies and lanes, exactly if clock[lane] > p.
 ///
-/// A clock is kept until the task's last successor has been visited, so memory is O(tasks in flight * ranks * lanes).
+/// A clock is kept until the task's last successor has been visited, so memory is O(tasks in flight * ranks * lanes). What a task
+/// knows already is not added up again.
 /// @param order  all tasks, each after what it waits for
 /// Complexity: O(edges * ranks * lanes) additions of integers that lie side by side.
 /// Source: Mattern 1989, Virtual time and global states of distributed systems (vector clocks).
@@ -35,7 +36,12 @@ void for_each_clock(const Schedule& schedule, std::span<const TaskId> order, Vis
   }
   std::vector<std::uint32_t> slot_of(waiting.size(), nowhere);
   std::vector<std::uint32_t> free;
-  std::vector<std::vector<std::uint32_t>> slots;
+  struct Slot {
+    std::vector<std::int32_t> clock;
+    std::size_t chain;  ///< a lane of the task that the clock is of
+    std::int32_t at;    ///< and the task's place there
+  };
+  std::vector<Slot> slots;
   std::vector<TaskId> last(chains, none<TaskId>);
   std::vector<TaskId> before;
   for (const TaskId t : order) {
@@ -51,23 +57,29 @@ void for_each_clock(const Schedule& schedule, std::span<const TaskId> order, Vis
     for (const TaskId earlier : before) {
       if (--waiting[index(earlier)] == 0 && slot == nowhere) slot = slot_of[index(earlier)];
     }
-    const bool inherited = slot != nowhere;
-    if (!inherited) {
+    bool knows = slot != nowhere;
+    if (!knows) {
       if (free.empty()) {
         free.push_back(static_cast<std::uint32_t>(slots.size()));
-        slots.emplace_back(chains);
+        slots.push_back({std::vector<std::int32_t>(chains), 0, 0});
       }
       slot = free.back();
       free.pop_back();
-      std::fill(slots[slot].begin(), slots[slot].end(), 0U);
     }
-    std::uint32_t* const clock = slots[slot].data();
+    std::int32_t* const clock = slots[slot].clock.data();
     for (const TaskId earlier : before) {
       const std::uint32_t from = slot_of[index(earlier)];
       if (from == nowhere || from == slot) continue;
-      const std::uint32_t* const other = slots[from].data();
-      for (std::size_t c = 0; c < chains; ++c) clock[c] = std::max(clock[c], other[c]);
+      const Slot& other = slots[from];
+      if (!knows) {
+        std::copy_n(other.clock.data(), chains, clock);
+      } else if (clock[other.chain] < other.at) {
+        const std::int32_t* const known = other.clock.data();
+        for (std::size_t c = 0; c < chains; ++c) clock[c] = std::max(clock[c], known[c]);
+      }
+      knows = true;
     }
+    if (!knows) std::fill_n(clock, chains, 0);
     for (const TaskId earlier : before) {
       std::uint32_t& from = slot_of[index(earlier)];
       if (waiting[index(earlier)] != 0 || from == nowhere) continue;
@@ -75,8 +87,11 @@ void for_each_clock(const Schedule& schedule, std::span<const TaskId> order, Vis
       from = nowhere;
     }
     slot_of[index(t)] = slot;
-    for_each_end(schedule, t, [&](Rank rank, int lane) { ++clock[index(rank) * lanes + static_cast<std::size_t>(lane)]; });
-    visit(t, std::span<const std::uint32_t>{clock, chains});
+    for_each_end(schedule, t, [&](Rank rank, int lane) {
+      slots[slot].chain = index(rank) * lanes + static_cast<std::size_t>(lane);
+      slots[slot].at = ++clock[slots[slot].chain];
+    });
+    visit(t, std::span<const std::int32_t>{clock, chains});
     if (waiting[index(t)] == 0) {
       free.push_back(slot);
       slot_of[index(t)] = nowhere;

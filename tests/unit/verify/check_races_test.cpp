@@ -60,13 +60,13 @@ TEST_CASE("a clock says of each task whether it comes before") {
     REQUIRE(found.errors() + found.warnings() == 0);
     std::size_t visited = 0;
     bool right = true;
-    for_each_clock(schedule, order, [&](TaskId t, std::span<const std::uint32_t> clock) {
+    for_each_clock(schedule, order, [&](TaskId t, std::span<const std::int32_t> clock) {
       ++visited;
       for (int row = 0; row < 6; ++row) {
         const auto lane = schedule.program(Rank{row / 2}, row % 2);
         for (std::size_t i = 0; i < lane.size(); ++i) {
           const bool expected = lane[i] == t || before[index(t)][index(lane[i])];
-          right = right && (clock[static_cast<std::size_t>(row)] > i) == expected;
+          right = right && (clock[static_cast<std::size_t>(row)] > static_cast<std::int32_t>(i)) == expected;
         }
       }
     });
