@@ -31,7 +31,7 @@ class StageMemory {
         layer_parameters_{model.layer_parameters()},
         layer_fits_lookup_{layer_fits_lookup_gradient(model, batch, recompute)} {}
 
-  /// What is kept of a layer, or behind the last layer of the head.
+  /// What is kept of a layer, or after the last layer of the head.
   Cursor<T> kept(std::byte* saved, std::int64_t layer) const { return Cursor<T>{saved + layer * layer_bytes_}; }
 
   /// Where the activation before layer `layer` belongs: the layer's or head's input, or the stage's output.
@@ -56,6 +56,39 @@ class StageMemory {
     if (args.stage->layers == 0 || !layer_fits_lookup_) return reinterpret_cast<T*>(args.stash.data());
     Cursor<T> nowhere{args.workspace.data()};
     return tensors_of(args, BackwardPart::weight, 0, nowhere).behind_gradients;
+  }
+
+  /// A backward through a stage, the same on every device. @param copy  (from, to): [tokens, hidden], perhaps the same place
+  /// @param head_input   (gradient, workspace). @param head_weight  ()
+  /// @param layer        (number, its tensors, gradient, workspace): both, or what `part` says
+  /// @param look_up      (gradient): adds it to the embedding's
+  template <class Copy, class HeadInput, class HeadWeight, class Layer, class LookUp>
+  void run_backward(const BackwardArgs& args, BackwardPart part, Copy&& copy, HeadInput&& head_input, HeadWeight&& head_weight,
+                    Layer&& layer, LookUp&& look_up) const {
+    const StageWork& stage = *args.stage;
+    const bool inputs = part != BackwardPart::weight;
+    const bool weights = part != BackwardPart::input;
+    Cursor<T> workspace{args.workspace.data()};
+    // The gradient on its way back through the stage. A bare embedding only reads it.
+    const bool passes = stage.layers > 0 || stage.head || !stage.embedding;
+    T* const own = passes && stage.embedding ? workspace.take(tokens_ * width_.hidden) : nullptr;
+    T* const gradient = stage.embedding ? own : reinterpret_cast<T*>(args.input_gradient.data());
+    if (stage.head) {
+      if (inputs) head_input(gradient, workspace.take(0));
+      if (weights) head_weight();
+    } else if (inputs && passes) {
+      copy(args.output_gradient.data(), gradient);
+    }
+    for (std::int32_t i = stage.layers; i-- > 0;) {
+      Cursor<T> scratch = workspace;
+      const LayerTensors<T> tensors = tensors_of(args, part, i, scratch);
+      layer(i, tensors, gradient, scratch);
+    }
+    if (!stage.embedding) return;
+    const T* arrived = passes ? gradient : reinterpret_cast<const T*>(args.output_gradient.data());
+    if (part == BackwardPart::input) copy(arrived, lookup_gradient(args));
+    if (part == BackwardPart::weight) arrived = lookup_gradient(args);
+    if (weights) look_up(arrived);
   }
 
   /// A layer's matrices, or their gradients, of type P.

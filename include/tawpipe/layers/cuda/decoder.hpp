@@ -128,26 +128,8 @@ class Decoder {
   // ---- backward ---------------------------------------------------------------------------------------------------------
 
   void run_backward(const BackwardArgs& args, Part part) {
-    const StageWork& stage = *args.stage;
-    const bool inputs = part != Part::weight;
-    const bool weights = part != Part::input;
-
-    Cursor<T> workspace{args.workspace.data()};
-    // The gradient on its way back through the stage. A bare embedding only reads it.
-    const bool passes = stage.layers > 0 || stage.head || !stage.embedding;
-    T* const own = passes && stage.embedding ? workspace.take(tokens_ * width_.hidden) : nullptr;
-    T* const gradient = stage.embedding ? own : reinterpret_cast<T*>(args.input_gradient.data());
-
-    if (stage.head) {
-      if (inputs) head_backward_input(args, part, gradient, workspace.take(0));
-      if (weights) head_backward_weight(args, part);
-    } else if (inputs && passes) {
-      copy(args.output_gradient.data(), gradient);
-    }
-    for (std::int32_t i = stage.layers; i-- > 0;) {
-      Cursor<T> scratch = workspace;
-      const LayerTensors<T> tensors = memory_.tensors_of(args, part, i, scratch);
-      if (inputs) {
+    const auto layer = [&](std::int32_t i, const LayerTensors<T>& tensors, T* gradient, Cursor<T> scratch) {
+      if (part != Part::weight) {
         float* const sums = sums_of(args.saved.data(), i, scratch);
         const auto w = memory_.template matrices<const T>(args.weights.layers, i);
         if (recompute_ != Recompute::none) {
@@ -155,16 +137,16 @@ class Decoder {
         }
         layer_.backward_input(math_, w, tensors, sums, gradient, bytes(scratch));
       }
-      if (weights) layer_.backward_weight(math_, memory_.template matrices<G>(args.gradients.layers, i), tensors);
-    }
-    if (!stage.embedding) return;
-    const T* arrived = passes ? gradient : reinterpret_cast<const T*>(args.output_gradient.data());
-    if (part == Part::input) copy(arrived, memory_.lookup_gradient(args));
-    if (part == Part::weight) arrived = memory_.lookup_gradient(args);
-    if (weights) {
+      if (part != Part::input) layer_.backward_weight(math_, memory_.template matrices<G>(args.gradients.layers, i), tensors);
+    };
+    const auto look_up = [&](const T* arrived) {
       math_.run(
           LookUpBackward<T, G>{args.tokens.data(), arrived, gradients_of(args.gradients.embedding), tokens_, width_.hidden});
-    }
+    };
+    memory_.run_backward(
+        args, part, [&](const void* from, T* to) { copy(from, to); },
+        [&](T* gradient, T* scratch) { head_backward_input(args, part, gradient, scratch); },
+        [&] { head_backward_weight(args, part); }, layer, look_up);
   }
 
   // ---- head -------------------------------------------------------------------------------------------------------------

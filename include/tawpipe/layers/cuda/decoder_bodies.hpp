@@ -58,6 +58,23 @@ struct Rotate {
   }
 };
 
+/// A number of neighbours, for the compiler.
+template <int W>
+struct Width {
+  static constexpr int value = W;
+};
+/// Calls work(Width<W>{}, j) for this thread's share of `count` numbers, W of them from j on: a pack of T, or one.
+template <class T, class Block, class Work>
+TAWPIPE_HOST_DEVICE inline void each_pack(const Block& block, std::int64_t count, bool packs, const Work& work) {
+  if (packs) return each_in_grid<pack_size<T>>(block, count, [&](std::int64_t j) { work(Width<pack_size<T>>{}, j); });
+  each_in_grid<1>(block, count, [&](std::int64_t j) { work(Width<1>{}, j); });
+}
+/// The grid for that.
+template <class T>
+Grid grid_of_packs(std::int64_t count, bool packs) {
+  return {.blocks = blocks_for(count, 256 * (packs ? pack_size<T> : 1)), .threads = 256};
+}
+
 /// product = silu(gate) up, all [count]. Source: Shazeer 2020, arXiv:2002.05202, equation 6.
 template <class T>
 struct Swiglu {
@@ -67,16 +84,11 @@ struct Swiglu {
   std::int64_t count;
   bool packs = in_packs(count, gate, up, product);
 
-  Grid grid() const { return {.blocks = blocks_for(count, 256 * (packs ? pack_size<T> : 1)), .threads = 256}; }
+  Grid grid() const { return grid_of_packs<T>(count, packs); }
   template <class Block>
   TAWPIPE_HOST_DEVICE void operator()(const Block& block) const {
-    packs ? run<pack_size<T>>(block) : run<1>(block);
-  }
-
- private:
-  template <int W, class Block>
-  TAWPIPE_HOST_DEVICE void run(const Block& block) const {
-    each_in_grid<W>(block, count, [&](std::int64_t j) {
+    each_pack<T>(block, count, packs, [&](auto width, std::int64_t j) {
+      constexpr int W = decltype(width)::value;
       Floats<W> g = load<W>(gate + j);
       const Floats<W> u = load<W>(up + j);
       for (int k = 0; k < W; ++k) g.at[k] = g.at[k] * sigmoid_of(g.at[k]) * u.at[k];
@@ -94,16 +106,11 @@ struct SwigluBackward {
   std::int64_t count;
   bool packs = in_packs(count, gate, up, gradient);
 
-  Grid grid() const { return {.blocks = blocks_for(count, 256 * (packs ? pack_size<T> : 1)), .threads = 256}; }
+  Grid grid() const { return grid_of_packs<T>(count, packs); }
   template <class Block>
   TAWPIPE_HOST_DEVICE void operator()(const Block& block) const {
-    packs ? run<pack_size<T>>(block) : run<1>(block);
-  }
-
- private:
-  template <int W, class Block>
-  TAWPIPE_HOST_DEVICE void run(const Block& block) const {
-    each_in_grid<W>(block, count, [&](std::int64_t j) {
+    each_pack<T>(block, count, packs, [&](auto width, std::int64_t j) {
+      constexpr int W = decltype(width)::value;
       Floats<W> g = load<W>(gate + j);
       Floats<W> u = load<W>(up + j);
       const Floats<W> d = load<W>(gradient + j);
@@ -127,14 +134,13 @@ struct CopyNumbers {
   std::int64_t count;
   bool packs = in_packs(count, from, to);
 
-  Grid grid() const { return {.blocks = blocks_for(count, 256 * (packs ? pack_size<T> : 1)), .threads = 256}; }
+  Grid grid() const { return grid_of_packs<T>(count, packs); }
   template <class Block>
   TAWPIPE_HOST_DEVICE void operator()(const Block& block) const {
-    if (packs) {
-      each_in_grid<pack_size<T>>(block, count, [&](std::int64_t j) { store(to + j, load<pack_size<T>>(from + j)); });
-    } else {
-      each_in_grid<1>(block, count, [&](std::int64_t j) { to[j] = from[j]; });
-    }
+    each_pack<T>(block, count, packs, [&](auto width, std::int64_t j) {
+      constexpr int W = decltype(width)::value;
+      store<W>(to + j, load<W>(from + j));
+    });
   }
 };
 
