@@ -12,7 +12,7 @@ namespace tawpipe::inline v0::schedules {
 
 /// The order of chimera(). A unit is p microbatches; its microbatch 2j goes down and 2j+1 up the ranks. On the grid in which
 /// a forward and a backward take a slot each, microbatch j of the down pipeline meets stage s forward in slot s + 2j and
-/// backward in slot 2p-1-s + 2j; the up pipeline mirrors it. The two never meet, and a unit 2p slots later fits behind
+/// backward in slot 2p-1-s + 2j; the up pipeline mirrors it. The two never meet, and a unit 2p slots later fits after
 /// without a gap.
 /// @throws InputError  unless `ranks` is even.
 inline PipelineProgram chimera_program(int ranks, std::int32_t microbatches) {

@@ -1,4 +1,4 @@
-// DualPipe and DualPipeV: a forward of one microbatch runs beside a backward of another, so that each hides the other's
+// DualPipe and DualPipeV: a forward of one microbatch overlaps a backward of another, so that each hides the other's
 // communication. Not: what the overlap gains, which a cost model would have to say.
 #pragma once
 

@@ -1,5 +1,5 @@
 // Fully sharded data parallelism: all model states cut over all ranks (ZeRO-3, FSDP), also with a copy in each node (hpZ).
-// Not: states cut inside the nodes alone (schedules/hybrid_sharded.hpp).
+// Not: states cut inside the nodes only (schedules/hybrid_sharded.hpp).
 #pragma once
 
 #include <vector>

@@ -19,7 +19,7 @@
 
 namespace tawpipe::inline v0::schedules {
 
-/// How fast devices are beside each other.
+/// How fast devices are relative to each other.
 struct Speeds {
   std::vector<double> each{};  ///< of each group or each rank; empty: all alike
   bool known = false;          ///< take those that are known of the devices

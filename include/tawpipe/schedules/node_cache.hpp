@@ -22,7 +22,7 @@ struct NodeCache {
     shards,  ///< `shards` of all shards
     bytes,   ///< as many as take at most `bytes` on each device
     all,     ///< every shard
-    fit,     ///< as many as the device's memory holds beside everything else
+    fit,     ///< as many as the device's memory holds in addition to everything else
   };
   Limit limit = Limit::shards;
   int shards = 0;

@@ -54,7 +54,7 @@ struct WholeRange {
 };
 
 /// How an option's value is written. A type of your own has these four as members (`text()` without an argument); an
-/// enumeration needs `option_names(E)` alone, an array of its values' names in their order.
+/// enumeration only needs `option_names(E)`, an array of its values' names in their order.
 template <class T>
 struct OptionText {
   /// As lists show what it takes: "on|off".
@@ -62,7 +62,7 @@ struct OptionText {
   /// What an error asks for, after "the value must be".
   static std::string expected() { return T::expected(); }
   static std::string text(const T& value) { return value.text(); }
-  /// Nothing if the text is no value.
+  /// Nothing if the text is not a value.
   static std::optional<T> parse(std::string_view text) { return T::parse(text); }
 };
 

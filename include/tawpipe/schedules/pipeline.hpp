@@ -234,7 +234,7 @@ class PipelineBuilder {
     if (!stays && options_.overlap) emit_transfer(action, nullptr, done);
   }
 
-  /// @param after  what it waits for beside its own input
+  /// @param after  what it waits for in addition to its own input
   TaskId emit_compute(int rank, const Action& action, TaskId after = none<TaskId>) {
     const StageWork& work = builder_.stage(action.stage);
     const States& own = states(action.stage, rank);

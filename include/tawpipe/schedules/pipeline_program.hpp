@@ -21,7 +21,7 @@ struct Action {
   std::int32_t microbatch = 0;
   /// Runs as one block with the next action, a forward with a backward: the block starts when the inputs of both are there,
   /// and hands on what both make at its end. It takes the sum of their times. Where transfers hold the compute lane they stand
-  /// between the two, which are no block then (PipelineOptions::overlap off).
+  /// between the two, which are not a block then (PipelineOptions::overlap off).
   bool joined = false;
 
   bool operator==(const Action&) const = default;

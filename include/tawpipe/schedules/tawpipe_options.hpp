@@ -15,10 +15,10 @@
 
 namespace tawpipe::inline v0::schedules {
 
-/// When a group fetches its next shard. Without prefetching it does so after its computation; gradients travel beside it.
+/// When a group fetches its next shard. Without prefetching it does so after its computation, during which gradients travel.
 enum class Prefetch {
   on,        ///< during the step before, always
-  backward,  ///< ahead for backward steps alone, as PyTorch's FSDP is set by default (BACKWARD_PRE, no forward prefetch)
+  backward,  ///< ahead for backward steps only, as PyTorch's FSDP is set by default (BACKWARD_PRE, no forward prefetch)
   off,
 };
 constexpr std::array<std::string_view, 3> option_names(Prefetch) { return {"on", "backward", "off"}; }

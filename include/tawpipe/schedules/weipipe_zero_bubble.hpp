@@ -226,7 +226,7 @@ class WeightLinesBuilder {
 /// it. Here a chunk starts from its owner in each round, goes down the line and ends there, so that a rank need be only one
 /// computation behind the one before it. With `order=paper` it starts each computation once the rank before has ended its
 /// own: makespan AP(F + B + W) + (P - 1) max(F, B, W) without communication cost, where B and W are the two parts of the
-/// backward; with whole backwards B + W takes their place under max. `order=eager` waits for messages alone; as no rank waits
+/// backward; with whole backwards B + W takes their place under max. `order=eager` waits only for messages; as no rank waits
 /// for another's backward_input, the split then only lets one run while its gradient's slot is still full.
 /// Source: the turns are ours; WeiPipe, PPoPP 2025, has a variant of this name and purpose.
 inline Schedule weipipe_zb1(const Workload& workload, int ranks, const WeipipeZeroBubbleOptions& options = {}) {

@@ -11,7 +11,7 @@
 namespace tawpipe::inline v0::schedules::detail {
 
 /// A gather waits for the unit computed `prefetch` + 1 units before, on the nodes it spans, so that no more than `prefetch`
-/// units lie ready beside the one computed.
+/// units are ready besides the one computed.
 class PrefetchWindow {
  public:
   PrefetchWindow(int nodes, int prefetch)

@@ -22,7 +22,7 @@ class ShardSets {
     for (int unit = 0; unit < static_cast<int>(builder.stages().size()); ++unit) lists_.push_back(builder.space().all_of(unit));
   }
 
-  /// Adds a list beside those of the units, and gives its number.
+  /// Adds a list to those of the units, and gives its number.
   int add(std::vector<ParameterRange> runs) {
     lists_.push_back(std::move(runs));
     return static_cast<int>(lists_.size()) - 1;

@@ -31,7 +31,7 @@ struct TawpipeEvent {
 /// of which every rank runs all its microbatches of the round; each group is one step behind the one before it.
 class TawpipeOrder {
  public:
-  /// @param work   of one shard, for how long a backward takes beside a forward
+  /// @param work   of one shard, for how long a backward takes relative to a forward
   /// @param drawn  with the idle units that the paper draws
   TawpipeOrder(const DeviceGroups& groups, int shards, const MicrobatchShares& shares, const StageWork& work, bool drawn)
       : groups_{groups}, shards_{shards}, shares_{shares}, backward_{backward_units(work)}, drawn_{drawn ? 1 : 0} {}
@@ -68,7 +68,7 @@ class TawpipeOrder {
   }
 
   /// Units drawn idle before a group's step. The paper draws group g's start g units late, and one unit between forward and
-  /// backward (after the last backward in the first group), where dependencies alone ask for none.
+  /// backward (after the last backward in the first group), where dependencies ask for none.
   int idle_units(std::int64_t step, int group) const {
     if (drawn_ == 0) return 0;
     const TawpipePlace now = place(step, group);

@@ -128,7 +128,7 @@ class WeightFlows {
   }
 
   /// One computation of a chunk for a microbatch: a forward, or a backward whole or in its two parts.
-  /// @param after     what it waits for beside its data
+  /// @param after     what it waits for in addition to its data
   /// @param gradient  where a backward or backward_weight leaves the gradient of the weights
   TaskId compute(Op op, int rank, int chunk, std::int64_t microbatch, std::int32_t step, BufferId weights, TaskId after,
                  Use gradient = {}) {

@@ -158,7 +158,7 @@ class ZeroBubblePlanner {
   void warm_up() {
     for (Line& line : lines_) put(line, forward);
     std::vector<std::int32_t> more(lines_.size());
-    std::int64_t first_backward = 0;  // of the stage behind, its end
+    std::int64_t first_backward = 0;  // of the next stage, its end
     for (std::size_t s = lines_.size(); s-- > 0;) {
       const Line& line = lines_[s];
       std::int64_t clock = line.clock;
@@ -183,7 +183,7 @@ class ZeroBubblePlanner {
     for (std::size_t s = lines_.size(); s-- > 0;) put(lines_[s], input);
   }
 
-  /// A stage runs a forward of this round only if all behind it do.
+  /// A stage runs a forward of this round only if all after it do.
   void forward_round() {
     std::size_t from = lines_.size();
     for (std::size_t s = lines_.size(); s-- > 0 && wants_forward(lines_[s]);) from = s;
