@@ -271,8 +271,13 @@ class Interpreter {
       }
     };
     if (is_host_copy(task.op)) {
+      Symbol sent;
+      sent.value = mix(index(t), 19);  // nothing is read
+      for (std::size_t s = 0; s < uses.size(); ++s) {
+        if (reads(uses[s].access)) sent = found[s];
+      }
       for (const Use& use : uses) {
-        if (use.access != Access::read) deliver(use, found[uses[0].access == Access::read ? 0 : 1]);
+        if (use.access != Access::read) deliver(use, sent);
       }
     } else if (is_point_to_point(task.op)) {
       copy(task.rank, [&](Rank rank) { return rank == task.peer; });
