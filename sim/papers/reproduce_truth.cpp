@@ -33,8 +33,9 @@ TruthOutcome predict_row(const TruthRow& row, const KernelCost& cost, const Fitt
   try {
     Problem& posed = std::get<Problem>(problem);
     KernelCost taken = std::get<KernelCost>(posed.cost);
+    outcome.generation = taken.curves(posed.cluster.device(Rank{0})).generation;
     taken.changes.insert(taken.changes.end(), cost.changes.begin(), cost.changes.end());
-    if (left_out != nullptr && taken.curves(posed.cluster.device(Rank{0})).generation == left_out->generation) {
+    if (left_out != nullptr && outcome.generation == left_out->generation) {
       for (const CurveField& field : curve_fields()) {
         if (field.name == left_out->field) taken.changes.emplace_back(field.member, left_out->unfitted);
       }
@@ -53,10 +54,18 @@ TruthOutcome predict_row(const TruthRow& row, const KernelCost& cost, const Fitt
   return outcome;
 }
 
-std::vector<TruthOutcome> predict_rows(const std::vector<TruthRow>& rows, const KernelCost& cost,
-                                       const FittedFigure* left_out = nullptr) {
+std::vector<TruthOutcome> predict_rows(const std::vector<TruthRow>& rows, const KernelCost& cost) {
   std::vector<TruthOutcome> outcomes(rows.size());
-  in_parallel(rows.size(), "predicting", [&](std::size_t i) { outcomes[i] = predict_row(rows[i], cost, left_out); });
+  in_parallel(rows.size(), "predicting", [&](std::size_t i) { outcomes[i] = predict_row(rows[i], cost, nullptr); });
+  return outcomes;
+}
+
+/// The same without a fitted figure: those on devices of its generation again, the others as they are.
+std::vector<TruthOutcome> predict_without(const FittedFigure& figure, std::vector<TruthOutcome> outcomes,
+                                          const KernelCost& cost) {
+  in_parallel(outcomes.size(), "predicting", [&](std::size_t i) {
+    if (outcomes[i].generation == figure.generation) outcomes[i] = predict_row(outcomes[i].row, cost, &figure);
+  });
   return outcomes;
 }
 
@@ -216,7 +225,8 @@ int report(const std::vector<TruthRow>& rows, const ReproduceRequest& request) {
   const std::vector<TruthOutcome> outcomes = predict_rows(rows, request.cost);
   std::vector<LeftOut> others;
   if (request.left_out) {
-    for (const FittedFigure& figure : fitted_figures()) others.push_back({&figure, predict_rows(rows, request.cost, &figure)});
+    for (const FittedFigure& figure : fitted_figures())
+      others.push_back({&figure, predict_without(figure, outcomes, request.cost)});
   }
   if (file) {
     (*file)(json_text(outcomes, left_out_json(others)));

@@ -20,6 +20,8 @@ inline std::span<const FittedFigure> fitted_figures() {
   static constexpr FittedFigure figures[] = {
       {"B200", "products-fp8", 0.47, "mlperf: Llama 3.1 8B, 8 B200, FP8, University-of-Florida/hpg.dgxb200x8.n1",
        "as far below 16 bits as on H100 (70.9 to 80.3 %)"},
+      {"B200", "products-fp4", 0.38, "mlperf: Llama 3.1 8B, 16 B200, NVFP4, Nebius/nebius_b200_n2",
+       "as far below 8 bits as those are below 16"},
       {"H100", "products", 0.70, "dgxc_benchmarking: Llama 3.1 405B, 512 H100, BF16, release 25.05",
        "what SimuMax takes for an H100, a population average"},
       {"H100", "products-fp8", 0.62, "mlperf: Llama 3.1 405B, 512 H100, FP8, NVIDIA/eos-dfw_n64_ngc25.01_nemo",

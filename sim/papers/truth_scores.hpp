@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <numeric>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "truth.hpp"
@@ -16,7 +17,8 @@ namespace tawpipe::sim {
 /// A row beside its prediction.
 struct TruthOutcome {
   TruthRow row;
-  std::string why_not;  ///< not expressible; then the rest is empty
+  std::string why_not;          ///< not expressible; then the rest is empty
+  std::string_view generation;  ///< of the curves that priced it
   double measured_s = 0;
   double predicted_s = 0;
   double predicted_gib = 0;  ///< the largest peak of a device

@@ -137,10 +137,13 @@ class KernelLister {
     traffic(pass, bytes * pairs, 4);
   }
   /// Activations or gradients of `width` numbers a token cast for the products: half of them by the kernel that makes them, all
-  /// written in both layouts.
+  /// written in both layouts. The 4-bit format has a scale for the whole tensor above those of 16 numbers (Transformer Engine,
+  /// NVFP4BlockScaling), so all are read once for the largest and once more to be cast.
   void cast(KernelPass pass, std::int64_t width) {
     if (format() == ProductFormat::bits16 || format() == ProductFormat::bits32) return;
-    traffic(pass, static_cast<double>(tokens() * width) * (1 + 2 * bytes_of(format())), 2);
+    const bool twice = format() == ProductFormat::nvfp4;
+    const double read = twice ? 2.0 * static_cast<double>(size_bytes(model_.dtype)) : 1;
+    traffic(pass, static_cast<double>(tokens() * width) * (read + 2 * bytes_of(format())), twice ? 4 : 2);
   }
 
   const Transformer& model_;

@@ -9,15 +9,15 @@ namespace tawpipe::inline v0::curves {
 /// Products and attention: SimuMax's tables on a B200 SXM (configs/system/b200_bf16_ceperm.json, commit e691807a): 0.49 to 0.64
 /// of 2250 TFLOPS forward, mean 0.52 (its large products run at the power limit), 0.47 into float32 gradients; attention of heads
 /// of 128 at 4,096 tokens with 8, 16, 32, 64 and 128 heads 0.155, 0.289, 0.365, 0.436 and 0.49 forward (causal at half), 0.329,
-/// 0.378, 0.398, 0.365 and 0.416 backward. 8 and 4 bits: no public table of shapes; 8 bits fitted to a row
-/// (sim/papers/truth_fit.hpp), 4 bits at 0.38 of their peak, as was assumed before any row was there.
+/// 0.378, 0.398, 0.365 and 0.416 backward. 8 and 4 bits: no public table of shapes; 8 bits are fitted to a row
+/// (sim/papers/truth_fit.hpp), and 4 bits to another.
 /// Memory: the same file, 0.666 of 8 TB/s.
 inline constexpr DeviceCurves blackwell{
     .generation = "B200",
     .multiprocessors = 148,
     .products = 0.53,
     .products_fp8 = 0.585,
-    .products_fp4 = 0.38,
+    .products_fp4 = 0.41,
     .weight_gradient = 0.90,
     .inner_ramp = 128,
     .attention = 0.81,
