@@ -65,5 +65,8 @@ function(tawpipe_add_cuda_kernels target export_name)
   target_compile_options(${target} PRIVATE -std=c++20 $<$<BOOL:${TAWPIPE_WARNINGS_AS_ERRORS}>:-Werror=all-warnings>)
   target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/include" ${CUDAToolkit_INCLUDE_DIRS} ${NCCL_INCLUDE_DIR})
   target_link_libraries(${target} PUBLIC CUDA::cudart)
+  if(NOT TAWPIPE_INSTALL)
+    set_target_properties(${target} PROPERTIES EXCLUDE_FROM_ALL ON)  # compiled for who links it
+  endif()
   set_property(GLOBAL APPEND PROPERTY tawpipe_kernel_libraries ${target})
 endfunction()

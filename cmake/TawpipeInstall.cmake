@@ -1,7 +1,8 @@
-# Install rules: headers, the command, the CMake package and a pkg-config file for the base.
-# Not: packaging for a distribution.
+# Install rules: headers, the command and its modules, the CMake package and a pkg-config file for the base.
+# Not: packages of them (TawpipePackages).
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
+set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME development)
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/tawpipe")
 
 # One export file for each component, so that find_package(tawpipe) asks only for what its user takes.
@@ -22,8 +23,13 @@ if(TARGET tawpipe_cuda)
     DESTINATION "${package_dir}")
 endif()
 if(TARGET tawpipe_command)
-  install(TARGETS tawpipe_command RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+  install(TARGETS tawpipe_command RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT command)
 endif()
+foreach(module IN ITEMS mpi cuda)
+  if(TARGET tawpipe_${module}_module)
+    install(TARGETS tawpipe_${module}_module LIBRARY DESTINATION "${tawpipe_module_folder}" COMPONENT ${module})
+  endif()
+endforeach()
 
 configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/tawpipe-config.cmake.in"
   "${PROJECT_BINARY_DIR}/tawpipe-config.cmake" INSTALL_DESTINATION "${package_dir}")

@@ -1,13 +1,20 @@
-// Builds what is executed. Not: executing it (execution.hpp).
+// Builds what is executed, and the executors on CPUs of one process.
+// Not: those of many (modules/).
 #include "execution.hpp"
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
+#include <type_traits>
 
+#include "modules/host_layer.hpp"
+#include "request.hpp"
 #include "tawpipe/cost/roofline.hpp"
+#include "tawpipe/execute/host/executor.hpp"
 #include "tawpipe/schedule/gradient_norm.hpp"
 #include "tawpipe/simulate/simulate.hpp"
 #include "tawpipe/topology/cluster_file.hpp"
+#include "tawpipe/verify/validate.hpp"
 
 namespace tawpipe::sim {
 
@@ -36,5 +43,31 @@ Schedule execution_schedule(const ExecutionRequest& request, ExecutionModel& mod
 Timeline expected_timeline(const std::string& cluster, const Schedule& schedule) {
   return simulate(schedule, resolve_cluster(cluster), RooflineCost{});
 }
+
+template <class T>
+int with_executor(const ExecutionRequest& request, ExecutionModel model, const UseExecutor<T>& use) {
+  if (request.gpus > 0 && request.backend != "cuda")
+    throw InputError("--gpus is for --backend cuda; add it, or leave --gpus out");
+  if (request.graph && request.backend != "cuda") throw InputError("--graph is for --backend cuda; add it, or leave --graph out");
+  if (request.backend == "mpi") return run_by_module("mpi", request, model, use);
+  if (std::is_same_v<T, float> && request.backend == "cuda") return run_by_module("cuda", request, model, use);
+  if (request.backend != "host") {
+    throw InputError(concat("--backend: ", unknown_name("backend", request.backend, {"host", "mpi", "cuda"})));
+  }
+  const auto layers = host_layers<T>(request, model);
+  const Schedule schedule = execution_schedule(request, model, resolve_groups(request.cluster.empty() ? "1x1" : request.cluster));
+  // A paced layer sleeps, and so takes a thread without taking a core: each lane has one.
+  const int threads = request.pace.empty() ? 0 : std::numeric_limits<int>::max();
+  host::HostExecutor<T, HostLayer<T>, HostOptimizer<T>> executor{
+      schedule,
+      layers,
+      HostOptimizer<T>{model.model, model.optimizer},
+      {.chaos = {request.chaos_seed, request.chaos_microseconds}, .threads = threads}};
+  ExecutorBy<T, decltype(executor)> one{executor};
+  return use(one);
+}
+
+template int with_executor(const ExecutionRequest&, ExecutionModel, const UseExecutor<float>&);
+template int with_executor(const ExecutionRequest&, ExecutionModel, const UseExecutor<double>&);
 
 }  // namespace tawpipe::sim

@@ -1,5 +1,5 @@
 // What is executed, and in which numbers.
-// Not: how (execution.hpp, cuda_run.hpp).
+// Not: how (execution.hpp, modules.hpp).
 #pragma once
 
 #include <string>

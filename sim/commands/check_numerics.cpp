@@ -10,6 +10,7 @@
 
 #include "../execution.hpp"
 #include "../output_file.hpp"
+#include "../request.hpp"
 #include "numerics.hpp"
 #include "output.hpp"
 #include "papers/reference_run.hpp"

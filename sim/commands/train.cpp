@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "../execution.hpp"
+#include "../request.hpp"
 #include "output.hpp"
 #include "tawpipe/layers/learning_rate.hpp"
 #include "tawpipe/model/huggingface_config.hpp"
@@ -343,13 +344,11 @@ int train(Executor& executor, const TrainRequest& request, const Run& run) {
     nlohmann::ordered_json sent = nlohmann::ordered_json::array();
     for (const SentBytes& bytes : last.sent) sent.push_back(bytes.total());
     json["rank_sent_bytes"] = std::move(sent);
-    if constexpr (requires { executor.gpu_memory(); }) {
-      if (const auto memory = executor.gpu_memory()) {
-        json["gpu_memory"] = {{"allocated_bytes", memory->allocated},
-                              {"communicators", memory->communicators},
-                              {"free_before_connecting_bytes", memory->free_before},
-                              {"free_after_connecting_bytes", memory->free_after}};
-      }
+    if (const auto memory = executor.gpu_memory()) {
+      json["gpu_memory"] = {{"allocated_bytes", memory->allocated},
+                            {"communicators", memory->communicators},
+                            {"free_before_connecting_bytes", memory->free_before},
+                            {"free_after_connecting_bytes", memory->free_after}};
     }
     (*outputs->json)(json.dump(2) + "\n");
     outputs->json->finish();

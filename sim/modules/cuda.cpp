@@ -1,8 +1,5 @@
-// Runs on GPUs: all ranks on one, or one each over NCCL, as processes or threads. Without CUDA: one error.
+// The module tawpipe-cuda: runs on GPUs, all ranks on one, or one each over NCCL, as processes or threads.
 // Not: what is trained on which data (commands/).
-#include "cuda_run.hpp"
-
-#if TAWPIPE_COMMAND_HAS_CUDA
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +13,8 @@
 #include <vector>
 
 #include "leave.hpp"
+#include "modules.hpp"
+#include "tawpipe/core/version.hpp"
 #include "tawpipe/execute/cuda/cuda_api.hpp"
 #include "tawpipe/execute/cuda/gpu_places.hpp"
 #include "tawpipe/execute/cuda/nccl_executor.hpp"
@@ -33,14 +32,6 @@ namespace {
 
 using cuda::CudaDevice;
 using cuda::NcclCommunicator;
-
-/// A source of microbatches behind a function.
-struct Fetching {
-  const CudaRun::Fetch& call;
-  void fetch(std::int64_t step, std::int32_t microbatch, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) const {
-    call(step, microbatch, tokens, targets);
-  }
-};
 
 /// Where gradients are kept for an observer, float32, [parameter] in device memory.
 struct Observed {
@@ -77,56 +68,30 @@ using VirtualRanks = cuda::VirtualExecutor<CudaDevice, Layer<T>, ObservedAdamW<T
 template <class T>
 using OneRank = cuda::NcclExecutor<CudaDevice, NcclCommunicator, Layer<T>, ObservedAdamW<T>>;
 
-template <class Parameters>
-class RankBy final : public CudaRank {
+template <class T, class E>
+class RunBy final : public ExecutorBase<float, E> {
  public:
-  explicit RankBy(Parameters& parameters) : parameters_{parameters} {}
+  using GpuMemory = AnyExecutor<float>::GpuMemory;
 
-  Rank rank() const override { return parameters_.rank(); }
-  void set_weights(const std::function<void(const ParameterRange&, Dtype, std::span<std::byte>)>& fill) override {
-    parameters_.set_weights(fill);
-  }
-  void read_weights(const std::function<void(const ParameterRange&, Dtype, std::span<const std::byte>)>& visit) override {
-    parameters_.read_weights(visit);
-  }
-  void set_moments(const Moments& fill) override { parameters_.set_moments(fill); }
-  void read_moments(const SeenMoments& visit) override { parameters_.read_moments(visit); }
+  RunBy(E& executor, std::shared_ptr<Observed> observed, int device)
+      : ExecutorBase<float, E>{executor}, observed_{std::move(observed)}, device_{device} {}
 
- private:
-  Parameters& parameters_;
-};
-
-template <class T, class Executor>
-class RunBy final : public CudaRun {
- public:
-  RunBy(Executor& executor, std::shared_ptr<Observed> observed, int device)
-      : executor_{executor}, observed_{std::move(observed)}, device_{device} {}
-
-  const Schedule& schedule() const override { return executor_.schedule(); }
-  bool is_root() const override { return executor_.is_root(); }
-  void gather(std::span<float> values, std::span<const char> known) override {
-    if constexpr (requires { executor_.gather(values, known); }) executor_.gather(values, known);
-  }
   std::optional<GpuMemory> gpu_memory() const override {
-    if constexpr (requires { executor_.connection_memory(); }) {
-      const auto [before, after] = executor_.connection_memory();
-      return GpuMemory{executor_.allocated().value(), static_cast<std::int64_t>(executor_.communicators()), before.value(),
+    const E& executor = this->executor();
+    if constexpr (requires { executor.connection_memory(); }) {
+      const auto [before, after] = executor.connection_memory();
+      return GpuMemory{executor.allocated().value(), static_cast<std::int64_t>(executor.communicators()), before.value(),
                        after.value()};
     }
     return std::nullopt;
   }
-  void for_each_rank(const std::function<void(CudaRank&)>& visit) override {
-    executor_.for_each_rank([&](auto& rank) {
-      RankBy<std::remove_reference_t<decltype(rank)>> one{rank};
-      visit(one);
-    });
-  }
 
  private:
-  IterationResult iterate(const Fetch& fetch, const Iteration& args, const GradientObserver<float>& observe) override {
+  IterationResult iterate(const AnyExecutor<float>::Fetch& fetch, const Iteration& args,
+                          const GradientObserver<float>& observe) override {
     if (observe && !observed_->device) {
       observed_->device.emplace(device_);
-      const auto parameters = static_cast<std::size_t>(schedule().workload().model().parameters());
+      const auto parameters = static_cast<std::size_t>(this->schedule().workload().model().parameters());
       observed_->gradients = observed_->device->allocate(parameters * sizeof(float));
     }
     observed_->on = static_cast<bool>(observe);
@@ -134,7 +99,7 @@ class RunBy final : public CudaRun {
     const cuda::NvtxRange named{concat("step ", args.step)};
     Iteration own = args;
     if (std::is_same_v<T, Half> && own.gradient_clip <= 0) own.gradient_clip = 1e30;  // the loss scale needs the norm
-    IterationResult result = executor_.run(Fetching{fetch}, own);
+    IterationResult result = this->executor().run(Fetching<float>{fetch}, own);
     for (const ParameterRange& range : observed_->seen) {
       std::vector<float> numbers(static_cast<std::size_t>(range.count()));
       cuda::check(cudaMemcpy(numbers.data(), observed_->gradients + range.begin * std::int64_t{sizeof(float)},
@@ -145,7 +110,6 @@ class RunBy final : public CudaRun {
     return result;
   }
 
-  Executor& executor_;
   std::shared_ptr<Observed> observed_;
   int device_;
 };
@@ -153,7 +117,7 @@ class RunBy final : public CudaRun {
 /// @param session  of the ranks; none: all ranks are on one GPU
 template <class T>
 int train_with(const ExecutionRequest& request, const ExecutionModel& model, const Schedule& schedule, cuda::Session* session,
-               layers::cuda::ProductChoices* choices, const std::function<int(CudaRun&)>& use) {
+               layers::cuda::ProductChoices* choices, const UseExecutor<float>& use) {
   const auto observed = std::make_shared<Observed>();
   std::optional<layers::cuda::LossScale> scale;
   const int device = session == nullptr ? 0 : session->device();
@@ -201,7 +165,7 @@ int train_with(const ExecutionRequest& request, const ExecutionModel& model, con
 }
 
 int train_in_its_numbers(const ExecutionRequest& request, const ExecutionModel& model, const Schedule& schedule,
-                         cuda::Session* session, layers::cuda::ProductChoices* choices, const std::function<int(CudaRun&)>& use) {
+                         cuda::Session* session, layers::cuda::ProductChoices* choices, const UseExecutor<float>& use) {
   switch (model.model.dtype) {
     case Dtype::bf16:
       return train_with<Bfloat16>(request, model, schedule, session, choices, use);
@@ -234,7 +198,7 @@ Schedule schedule_for(ExecutionRequest& request, ExecutionModel& model, const st
 
 /// This rank's part of a run over NCCL.
 int train_as_rank(ExecutionRequest request, ExecutionModel model, cuda::Session& session, layers::cuda::ProductChoices* choices,
-                  const std::function<int(CudaRun&)>& use) {
+                  const UseExecutor<float>& use) {
   std::optional<Schedule> schedule;
   std::string problem;
   const std::vector<cuda::GpuPlace> places = session.places();
@@ -264,9 +228,11 @@ int gpus_of(const ExecutionRequest& request) {
   }
 }
 
-}  // namespace
-
-int with_cuda_run(const ExecutionRequest& given, ExecutionModel model, const std::function<int(CudaRun&)>& use) {
+/// Calls `use` with a run on the GPU that the launcher gave this process. Where no launcher started it: with one for each GPU, at
+/// the same time in a thread each, or with all ranks on one GPU (gpus_without_launcher).
+/// @param use  sees `is_root()` in one of its calls; what it writes is written there
+/// @return what `use` returns for the root. @throws DeviceError  if there is no GPU.
+int run(const ExecutionRequest& given, ExecutionModel model, const UseExecutor<float>& use) {
   ExecutionRequest request = given;
   if (!request.pace.empty()) throw InputError("--pace holds computations on a CPU to a speed; leave it out with --backend cuda");
   if (execution_dtype(request) == Dtype::f16) request.gradient_norm = true;  // ranks skip a step by it, together
@@ -305,18 +271,16 @@ int with_cuda_run(const ExecutionRequest& given, ExecutionModel model, const std
   return train_in_its_numbers(request, model, schedule, nullptr, choices, use);
 }
 
-}  // namespace tawpipe::sim
+}  // namespace
 
-#else
+extern "C" {
+extern const char* const tawpipe_module_version;
+const char* const tawpipe_module_version = tawpipe::version;
+ModuleRun<float> tawpipe_run_f32;
 
-namespace tawpipe::sim {
-
-int with_cuda_run(const ExecutionRequest&, ExecutionModel, const std::function<int(CudaRun&)>&) {
-  throw InputError(
-      "--backend cuda: this tawpipe was built without CUDA; build it where CMake finds the CUDA toolkit, NCCL and cuDNN, or "
-      "choose "
-      "--backend host");
+int tawpipe_run_f32(const ExecutionRequest& request, const ExecutionModel& model, const UseExecutor<float>& use) {
+  return run(request, model, use);
+}
 }
 
 }  // namespace tawpipe::sim
-#endif

@@ -1,0 +1,28 @@
+// The layers and the optimizer of runs on CPUs.
+// Not: those on GPUs (modules/cuda.cpp).
+#pragma once
+
+#include "execution_model.hpp"
+#include "execution_request.hpp"
+#include "tawpipe/core/parse_units.hpp"
+#include "tawpipe/execute/host/paced.hpp"
+#include "tawpipe/layers/host/llama.hpp"
+#include "tawpipe/layers/parameter_update.hpp"
+
+namespace tawpipe::sim {
+
+template <class T>
+using HostLayer = host::Paced<layers::host::Llama<T>>;
+template <class T>
+using HostOptimizer = layers::AdamWUpdate<T>;
+
+/// What makes a rank's layer, once execution_schedule() has given `model` its numbers; `model` must outlive it.
+template <class T>
+auto host_layers(const ExecutionRequest& request, const ExecutionModel& model) {
+  const FlopsPerSecond pace = request.pace.empty() ? FlopsPerSecond{} : parse_flops_rate(request.pace);
+  return [&model, pace, recompute = parse_recompute(request.recompute)] {
+    return HostLayer<T>{{model.model, model.batch, recompute, model.llama}, pace};
+  };
+}
+
+}  // namespace tawpipe::sim

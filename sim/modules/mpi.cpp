@@ -1,0 +1,53 @@
+// The module tawpipe-mpi: runs over MPI, a rank a process.
+// Not: what is trained on which data (commands/).
+#include <optional>
+#include <string>
+
+#include "leave.hpp"
+#include "modules.hpp"
+#include "modules/host_layer.hpp"
+#include "tawpipe/core/version.hpp"
+#include "tawpipe/execute/mpi/executor.hpp"
+
+namespace tawpipe::sim {
+
+namespace {
+
+template <class T>
+int run(const ExecutionRequest& request, const ExecutionModel& given, const UseExecutor<T>& use) {
+  ExecutionModel model = given;
+  delay_terminate();
+  mpi::Session session{{.task_seconds = static_cast<double>(request.task_seconds), .failed = leave}};
+  std::optional<Schedule> schedule;
+  std::string problem;
+  try {
+    schedule =
+        execution_schedule(request, model, request.cluster.empty() ? mpi::nodes_of(session) : resolve_groups(request.cluster));
+    mpi::check_ranks(*schedule, session);
+  } catch (const Error& error) {
+    problem = error.what();
+  }
+  session.agree(problem);
+  mpi::MpiExecutor<T, HostLayer<T>, HostOptimizer<T>> executor{*schedule, session, host_layers<T>(request, model),
+                                                               HostOptimizer<T>{model.model, model.optimizer}};
+  ExecutorBy<T, decltype(executor)> one{executor};
+  return use(one);
+}
+
+}  // namespace
+
+extern "C" {
+extern const char* const tawpipe_module_version;
+const char* const tawpipe_module_version = tawpipe::version;
+ModuleRun<float> tawpipe_run_f32;
+ModuleRun<double> tawpipe_run_f64;
+
+int tawpipe_run_f32(const ExecutionRequest& request, const ExecutionModel& model, const UseExecutor<float>& use) {
+  return run<float>(request, model, use);
+}
+int tawpipe_run_f64(const ExecutionRequest& request, const ExecutionModel& model, const UseExecutor<double>& use) {
+  return run<double>(request, model, use);
+}
+}
+
+}  // namespace tawpipe::sim
