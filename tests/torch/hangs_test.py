@@ -171,7 +171,8 @@ def run_pipeline(rows, rank, place):
     home = rank_of_stage(rows)
     microbatches = 1 + max(int(m) for row in rows for cell in row for _, _, m in parts_of(cell))
     mine = [PipelineStage(Layer(), stage, len(home), torch.device("cpu")) for stage in sorted(home) if home[stage] == rank]
-    runtime = schedules._PipelineScheduleRuntime(mine, microbatches, loss_fn=lambda output, target: (output - target).sum())
+    runtime = schedules._PipelineScheduleRuntime(ranks.over_gloo(mine, rank), microbatches,
+                                                 loss_fn=lambda output, target: (output - target).sum())
     runtime._prepare_schedule_with_comms(actions, format="compute_comms")
     place.at("start")
     # The stages learn their shapes from each other before the first step.

@@ -7,6 +7,7 @@ without PyTorch 2.10 or later.
 """
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import unittest
@@ -36,6 +37,16 @@ class LibTorch(unittest.TestCase):
         self.assertIn("shape of a layer: the layer gives [1, 12, 17] of Float; expected [1, 12, 16] of Float", lines)
         self.assertIn("dtype of a lent tensor: the tensor lent to rank 1 has shape [10] of Double; expected 10 numbers of Float "
                       "one after another", lines)
+
+    def test_gpu_compiles(self):
+        nvcc = shutil.which("nvcc")
+        cuda = pathlib.Path(os.environ.get("CUDA_HOME") or (pathlib.Path(nvcc).parent.parent if nvcc else "/usr/local/cuda"), "include")
+        if torch.version.cuda is None or not (cuda / "cuda_runtime_api.h").exists() or not (cuda / "nccl.h").exists():
+            self.skipTest("this PyTorch or this machine has no CUDA with NCCL's header")
+        headers = pathlib.Path(torch.__file__).parent / "include"
+        subprocess.run([COMPILER, "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-DTAWPIPE_TORCH_CUDA",
+                        f"-I{SOURCE / 'include'}", "-isystem", headers, "-isystem", headers / "torch/csrc/api/include", "-isystem",
+                        cuda, SOURCE / "examples/torch/train_gpu.cpp"], check=True)
 
 
 if __name__ == "__main__":

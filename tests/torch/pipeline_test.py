@@ -73,7 +73,7 @@ def train(path, form, rank, place):
     rows = rows_of(path)
     stages = 1 + max(stage for row in rows for stage in stages_of(row))
     mine = [PipelineStage(Block(stage), stage, stages, torch.device("cpu")) for stage in stages_of(rows[rank])]
-    runtime = schedules._PipelineScheduleRuntime(mine, MICROBATCHES, loss_fn=loss_of)
+    runtime = schedules._PipelineScheduleRuntime(ranks.over_gloo(mine, rank), MICROBATCHES, loss_fn=loss_of)
     runtime._load_csv(str(path), format=form)
     x, y = batch()
     losses = []

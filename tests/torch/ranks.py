@@ -47,6 +47,16 @@ def torch_version():
     return tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
 
 
+def over_gloo(stages, rank):
+    """Pipeline stages that can begin over Gloo: older releases first connect neighbours, in a V with a message of a rank to
+    itself, which NCCL has and Gloo has not."""
+    for stage in stages:
+        first = getattr(stage, "_get_init_p2p_neighbors_ops", None)
+        if first is not None:
+            stage._get_init_p2p_neighbors_ops = lambda first=first: [op for op in first() if op.peer != rank]
+    return stages
+
+
 class Standstill(Exception):
     """No rank gets on. `places` says where each stands; None of a rank that has ended."""
 
