@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -85,17 +84,13 @@ struct KernelCost {
   Duration overhead{8'400'000};  ///< of starting a send: NCCL 2.28, graph/tuning.cc, ring of Simple
   HeldSms held_sms{};            ///< that communications hold; off
 
-  /// The generation's, with the changes. A card of less power than the one they were measured on runs products slower, by the
-  /// 0.24th power of its share: an A100 reaches 271.2 TFLOPS at 400 W and 252.9 at 300 W (stas00/ml-engineering, maximum
-  /// achievable matmul FLOPS).
+  /// The generation's, with the changes; products slower on a card of less power (KnownDevice::sustained).
   DeviceCurves curves(const DeviceSpec& device) const {
     DeviceCurves found = curves_of(detail::compute_capability(device));
-    if (const double power = detail::share_of_power(device); power < 1) {
-      const double slower = std::pow(power, 0.24);
-      found.products *= slower;
-      found.products_fp8 *= slower;
-      found.products_fp4 *= slower;
-    }
+    const double slower = detail::sustained_share(device);
+    found.products *= slower;
+    found.products_fp8 *= slower;
+    found.products_fp4 *= slower;
     for (const auto& [member, value] : changes) found.*member = value;
     return found;
   }

@@ -104,10 +104,10 @@ inline int compute_capability(const DeviceSpec& device) {
   return 80;
 }
 
-/// Of the power of its generation's usual card; 1 of a device by no known name.
-inline double share_of_power(const DeviceSpec& device) {
+/// KnownDevice::sustained; 1 of a device by no known name.
+inline double sustained_share(const DeviceSpec& device) {
   for (const KnownDevice& known : known_devices()) {
-    if (known.name == device.name) return known.power;
+    if (known.name == device.name) return known.sustained;
   }
   return 1;
 }

@@ -24,7 +24,9 @@ struct KnownDevice {
   int sm;   ///< compute capability, 80 is 8.0
   int sms;  ///< multiprocessors: NVIDIA's architecture white papers; B200: its 18,944 cores, 128 of them an SM; its kin as B200
   std::string_view source;
-  double power = 1;  ///< limit, of that of the generation's usual card
+  /// Of the rate of products that the generation's usual card sustains: less where the limit of power is less. An A100 reaches
+  /// 271.2 TFLOPS at 400 W and 252.9 at 300 W (stas00/ml-engineering, maximum achievable matmul FLOPS): the 0.24th power.
+  double sustained = 1;
 };
 
 /// Every device that device_named() knows. Memory is the sheet's "GB" read as GiB, as the driver reports it.
@@ -35,7 +37,7 @@ inline std::span<const KnownDevice> known_devices() {
       {"A800-80G", 80, 312, 0, 0, 2039, 80, 108, "NVIDIA A800 80GB SXM: an A100 with 8 NVLinks (400 GB/s both ways)"},
       {"H100-80G", 80, 989, 1979, 0, 3350, 90, 132, "NVIDIA H100 data sheet, H100 SXM: 1979 TFLOPS with sparsity, fp8 3958"},
       {"H100-96G", 96, 989, 1979, 0, 2400, 90, 132, "H100 of 500 W with HBM2e (torchtitan's benchmarks); 5 stacks of 480 GB/s",
-       500.0 / 700},
+       0.9224},  // (500 W / 700 W)^0.24
       {"H200-141G", 141, 989, 1979, 0, 4800, 90, 132, "NVIDIA H200 data sheet, H200 SXM: 1979 TFLOPS with sparsity, fp8 3958"},
       {"GH200-96G", 96, 989, 1979, 0, 4000, 90, 132, "NVIDIA GH200 data sheet, 96 GB HBM3"},
       {"B200-180G", 180, 2250, 4500, 9000, 8000, 100, 148,
