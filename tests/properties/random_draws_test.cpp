@@ -128,9 +128,8 @@ Draw draw(Random& random, const ScheduleInfo& info) {
   for (const OptionInfo& option : info.options) {
     if (random.between(0, 2) == 0) drawn.options[option.name] = draw_value(random, option);
   }
-  if (random.between(0, 2) == 0) {
-    drawn.offload = {
-        .activations = random.between(0, 2) > 0, .optimizer = random.between(0, 1) > 0, .ahead = random.between(1, 3)};
+  if (const std::int64_t pick = drawn.sequence + drawn.microbatches + drawn.ranks(); pick % 3 == 0) {
+    drawn.offload = {.activations = pick % 2 == 0, .optimizer = pick % 5 > 1, .ahead = static_cast<int>(1 + pick % 4)};
   }
   drawn.device_memory = Bytes{random.between(0, 1) == 0 ? 0 : random.between(1, 64) * 16384};
   return drawn;
