@@ -48,7 +48,7 @@ class BodyWriter {
     key_ = static_cast<double>(std::max(model.key_width() / sharing.tensor, model.head_size()));
     qkv_ = 2 * tokens_ * hidden_ * static_cast<double>(model.query_width() + 2 * model.key_width()) / sharing.tensor;
     out_ = 2 * tokens_ * hidden_ * query_;
-    mlp_in_ = 2 * tokens_ * hidden_ * (model.mlp_matrices() - 1) * model.intermediate / sharing.tensor;
+    mlp_in_ = 2 * tokens_ * hidden_ * static_cast<double>(model.mlp_matrices() - 1) * model.intermediate / sharing.tensor;
     mlp_out_ = 2 * tokens_ * hidden_ * model.intermediate / sharing.tensor;
     attention_ = 2 * whole * static_cast<double>(batch.sequence) * static_cast<double>(model.query_width()) / sharing.ranks();
     logits_ = 2 * tokens_ * hidden_ * model.vocab / sharing.tensor;

@@ -16,6 +16,56 @@ namespace tawpipe::inline v0 {
 
 namespace detail {
 
+/// The steps of a pass through a stage; none where it is one piece of work.
+inline const StageBody* body_of(const Schedule& schedule, const Task& task) {
+  const Passes passes = traits(task.op).passes;
+  if (schedule.parts().bodies.empty() || !is_work(task.op) || !passes.any()) return nullptr;
+  const SharedStage& stage = schedule.parts().bodies[index(task.stage)];
+  const StageBody& body = passes.forward           ? stage.forward
+                          : !passes.backward_input ? stage.backward_weight
+                          : passes.backward_weight ? stage.backward
+                                                   : stage.backward_input;
+  return body.empty() ? nullptr : &body;
+}
+
+/// What a step of a stage's body weighs. @param total  operations of the whole body
+inline StageWork work_of_step(StageWork work, const BodyStep& step, Flops total, const Passes& passes) {
+  const bool weight = !passes.forward && !passes.backward_input;
+  work.forward = step.flops;
+  work.recompute = Flops{};
+  work.backward_input = weight ? Flops{} : step.flops;
+  work.backward_weight = weight ? step.flops : Flops{};
+  work.forward_traffic = work.backward_traffic = step.traffic;
+  work.pieces = step.pieces;
+  work.fraction = total.value() > 0 ? step.flops.value() / total.value() : 0;
+  return work;
+}
+
+/// The operation of a collective step.
+inline Op op_of(BodyStep::Kind kind) {
+  switch (kind) {
+    case BodyStep::Kind::compute:
+      break;
+    case BodyStep::Kind::all_reduce:
+      return Op::all_reduce;
+    case BodyStep::Kind::all_gather:
+      return Op::all_gather;
+    case BodyStep::Kind::reduce_scatter:
+      return Op::reduce_scatter;
+    case BodyStep::Kind::all_to_all:
+    case BodyStep::Kind::ring:
+      return Op::all_to_all;
+  }
+  return Op::forward;
+}
+
+/// What each member of a ring sends to each: to the next one alone.
+inline std::vector<Bytes> ring_pairs(int members, Bytes bytes) {
+  std::vector<Bytes> sizes(static_cast<std::size_t>(members) * static_cast<std::size_t>(members));
+  for (int from = 0; from < members; ++from) sizes[static_cast<std::size_t>(from * members + (from + 1) % members)] = bytes;
+  return sizes;
+}
+
 /// Writes a schedule anew. The copies of a shared computation are consecutive in a composed schedule; their steps are
 /// written together, in the order of the body. The first and the last step of a copy use what the computation uses, so that
 /// buffers live as long, and who waits for the computation waits for its last step.
@@ -42,7 +92,7 @@ class BodyExpander {
   Schedule build() {
     const std::size_t count = from_.tasks().size();
     for (std::size_t t = 0; t < count;) {
-      const StageBody* body = body_of(from_.tasks()[t]);
+      const StageBody* body = body_of(from_, from_.tasks()[t]);
       if (body == nullptr) {
         first_[t] = last_[t] = builder_.add(from_.tasks()[t], from_.uses(id<TaskId>(t)), waits(t));
         ++t;
@@ -56,17 +106,6 @@ class BodyExpander {
   }
 
  private:
-  const StageBody* body_of(const Task& task) const {
-    const Passes passes = traits(task.op).passes;
-    if (!is_work(task.op) || !passes.any()) return nullptr;
-    const SharedStage& stage = from_.parts().bodies[index(task.stage)];
-    const StageBody& body = passes.forward           ? stage.forward
-                            : !passes.backward_input ? stage.backward_weight
-                            : passes.backward_weight ? stage.backward
-                                                     : stage.backward_input;
-    return body.empty() ? nullptr : &body;
-  }
-
   /// Behind the last copy of the computation that begins at `first`, of one replica.
   std::size_t end_of_copies(std::size_t first) const {
     const auto tasks = from_.tasks();
@@ -157,23 +196,6 @@ class BodyExpander {
     }
   }
 
-  static Op op_of(BodyStep::Kind kind) {
-    switch (kind) {
-      case BodyStep::Kind::compute:
-        break;
-      case BodyStep::Kind::all_reduce:
-        return Op::all_reduce;
-      case BodyStep::Kind::all_gather:
-        return Op::all_gather;
-      case BodyStep::Kind::reduce_scatter:
-        return Op::reduce_scatter;
-      case BodyStep::Kind::all_to_all:
-      case BodyStep::Kind::ring:
-        return Op::all_to_all;
-    }
-    return Op::forward;
-  }
-
   GroupId group_of(MeshPlace place, MeshAxis axis) {
     place[axis] = 0;
     const auto [at, added] = groups_.try_emplace({axis, mesh_.rank(place)}, none<GroupId>);
@@ -185,9 +207,7 @@ class BodyExpander {
   SplitId ring_sizes(int members, Bytes bytes) {
     const auto [at, added] = rings_.try_emplace({members, bytes}, none<SplitId>);
     if (!added) return at->second;
-    std::vector<Bytes> sizes(static_cast<std::size_t>(members) * static_cast<std::size_t>(members));
-    for (int from = 0; from < members; ++from) sizes[static_cast<std::size_t>(from * members + (from + 1) % members)] = bytes;
-    return at->second = builder_.pair_sizes(sizes);
+    return at->second = builder_.pair_sizes(ring_pairs(members, bytes));
   }
 
   /// [step] of the computations among a body's steps; equal ones have one number.
@@ -202,16 +222,7 @@ class BodyExpander {
       if (!step.is_compute()) continue;
       const auto [number, fresh] = known.try_emplace({step.flops.value(), step.traffic, step.pieces}, none<SplitId>);
       if (fresh) {
-        StageWork work = from_.stage(task.stage);
-        const bool weight = !traits(task.op).passes.forward && !traits(task.op).passes.backward_input;
-        work.forward = step.flops;
-        work.recompute = Flops{};
-        work.backward_input = weight ? Flops{} : step.flops;
-        work.backward_weight = weight ? step.flops : Flops{};
-        work.forward_traffic = work.backward_traffic = step.traffic;
-        work.pieces = step.pieces;
-        work.fraction = total.value() > 0 ? step.flops.value() / total.value() : 0;
-        number->second = builder_.step(work);
+        number->second = builder_.step(work_of_step(from_.stage(task.stage), step, total, traits(task.op).passes));
       }
       at->second.back() = number->second;
     }

@@ -143,17 +143,22 @@ class Census {
 
 }  // namespace detail
 
-/// What compose() gives, with the bodies of its stages written out (expand_bodies()) and `axes` folded: only the first copy along
-/// each is ever made.
-///
-/// Complexity: that of composing the kept copies, and O(ranks) for each communication that is distinct on a rank.
-inline FoldedSchedule compose_folded(const Schedule& logical, const Workload& whole, const Mesh& mesh, const Composition& with,
-                                     const FoldAxes& axes) {
+/// What compose() gives, of which the first copy along each of `axes` alone is ever made.
+inline Schedule compose_kept(const Schedule& logical, const Workload& whole, const Mesh& mesh, const Composition& with,
+                             const FoldAxes& axes) {
   Mesh kept = mesh;
   if (axes.tensor) kept.tensor = 1;
   if (axes.context) kept.context = 1;
   if (axes.data) kept.data = 1;
-  Schedule schedule = detail::Composer{logical, whole, mesh, with, kept}.build();
+  return detail::Composer{logical, whole, mesh, with, kept}.build();
+}
+
+/// compose_kept() with the bodies of its stages written out (expand_bodies()), and what its copies do.
+///
+/// Complexity: that of composing the kept copies, and O(ranks) for each communication that is distinct on a rank.
+inline FoldedSchedule compose_folded(const Schedule& logical, const Workload& whole, const Mesh& mesh, const Composition& with,
+                                     const FoldAxes& axes) {
+  Schedule schedule = compose_kept(logical, whole, mesh, with, axes);
   if (has_bodies(schedule)) schedule = expand_bodies(schedule).schedule;
   std::vector<Rank> same_as;
   for (int rank = 0; rank < schedule.ranks(); ++rank) {

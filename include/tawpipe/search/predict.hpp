@@ -14,6 +14,7 @@
 #include "tawpipe/model/transformer_body.hpp"
 #include "tawpipe/schedule/compose.hpp"
 #include "tawpipe/schedules/registry.hpp"
+#include "tawpipe/search/lower_bound.hpp"
 #include "tawpipe/search/problem.hpp"
 #include "tawpipe/simulate/folding.hpp"
 
@@ -98,6 +99,18 @@ class Predictor {
     return *std::move(best);
   }
 
+  /// What the schedule takes at least with the smallest of the microbatch sizes, without simulating it.
+  /// @param known  as least_need() takes it
+  /// @throws InputError  as best()
+  LeastNeed least(const ScheduleChoice& choice, detail::CollectiveTimes* known = nullptr) const {
+    const Work& work = works_.front();
+    Schedule schedule = build(choice, work);
+    if (!mesh_.is_plain()) schedule = compose_kept(schedule, work.whole, mesh_, composition(schedule), {true, true, true});
+    return std::visit(
+        [&](const auto& cost) { return least_need(schedule, problem_.cluster, cost, problem_.usable_memory, known); },
+        problem_.cost);
+  }
+
  private:
   /// With one microbatch size, of all devices and of one replica.
   struct Work {
@@ -137,14 +150,18 @@ class Predictor {
     return speeds;
   }
 
+  Schedule build(const ScheduleChoice& choice, const Work& work) const {
+    return registry_.build(choice.schedule, {.workload = work.replica,
+                                             .nodes = nodes_,
+                                             .options = choice.options,
+                                             .device_memory = memory_ * mesh_.shared(),
+                                             .speeds = speeds_,
+                                             .offload = problem_.offload,
+                                             .own_adapters = own_adapters_});
+  }
+
   Prediction predict(const ScheduleChoice& choice, const Work& work) const {
-    Schedule logical = registry_.build(choice.schedule, {.workload = work.replica,
-                                                         .nodes = nodes_,
-                                                         .options = choice.options,
-                                                         .device_memory = memory_ * mesh_.shared(),
-                                                         .speeds = speeds_,
-                                                         .offload = problem_.offload,
-                                                         .own_adapters = own_adapters_});
+    Schedule logical = build(choice, work);
     const Composition with = composition(logical);
     std::string refusal;
     if (problem_.fold == Fold::on || (problem_.fold == Fold::automatic && !mesh_.is_plain())) {

@@ -1,0 +1,279 @@
+// How fast any schedule of any kind can be on a cluster: its work at the best rates there are, and what must cross each cut.
+// Not: what one layout or one schedule takes at least (search/layout_bound.hpp, search/lower_bound.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "tawpipe/analysis/memory.hpp"
+#include "tawpipe/model/transformer_work.hpp"
+#include "tawpipe/search/problem.hpp"
+
+namespace tawpipe::inline v0 {
+
+/// What an iteration must do, and the rates that a device does it at in the cost model's best case.
+struct BoundWork {
+  double products = 0;   ///< operations of matrix products, of all sequences; nothing recomputed
+  double attention = 0;  ///< of fused attention, in the kernels' own count
+  double traffic = 0;    ///< bytes of memory-bound work
+  double update = 0;     ///< bytes that the optimizer reads and writes
+};
+struct BoundDevice {
+  std::string name;
+  int devices = 0;
+  double products_per_s = 0;
+  double attention_per_s = 0;  ///< the kernels' operations over the time that they take at best, forwards and backwards together
+  double bytes_per_s = 0;
+  double seconds = 0;   ///< that one of them would take for all sequences
+  double update_s = 0;  ///< and for the optimizer's step on all parameters
+};
+
+/// A cut of the cluster: some devices on one side, all others on the other, and what joins them.
+struct BoundCut {
+  std::string side;        ///< "node 2" or "device 5"
+  double bytes_per_s = 0;  ///< over all links of the cut, both directions together
+  double part_s = 0;       ///< that the devices of the side alone would take for all the work
+  double rest_s = 0;       ///< and the others
+  double parameters = 0;   ///< bytes that cross if both sides compute whole tokens
+  double activations = 0;  ///< bytes that cross if one side computed all tokens in part
+  double token_share = 1;  ///< a token's mean work over the most that one takes (the last of a sequence attends to all)
+  double seconds = 0;      ///< no iteration is shorter
+};
+
+/// A bound with what it follows from, for a reader to check.
+struct TrainingBound {
+  double seconds = 0;  ///< no schedule is faster
+  double compute_s = 0;
+  bool can_hold = true;  ///< whether all devices together hold the model's states
+  double states = 0;     ///< bytes
+  double usable = 0;     ///< bytes
+  BoundWork work;
+  std::vector<BoundDevice> devices;  ///< each kind
+  std::vector<BoundCut> cuts;        ///< each kind of node and of device, as far as they are joined to others
+
+  /// "computation", or the cut that allows no less.
+  std::string limit() const {
+    for (const BoundCut& cut : cuts) {
+      if (cut.seconds > compute_s && cut.seconds >= seconds) return cut.side;
+    }
+    return "computation";
+  }
+};
+
+namespace detail {
+
+/// Kernels or operations of one sequence on one device: all layers and the head, nothing recomputed but a loss in chunks. Without
+/// the embedding, whose lookup the simulator does not time where ranks share a stage of its own.
+inline StageWork work_of_sequence(const Problem& problem) {
+  return Workload{*problem.model, Batch{problem.sequence, 1, 1}, Recompute::none}.stage(0, problem.model->layers, false, true);
+}
+
+/// Seconds of the parts of a sequence's work on a device at its best.
+struct BestTimes {
+  double products = 0;
+  double attention = 0;
+  double traffic = 0;
+};
+
+/// Rates that no shape exceeds: whole waves of whole tiles, no gaps between kernels, attention of endless tiles.
+inline BestTimes best_times(const KernelCost& cost, const StageWork& work, const DeviceSpec& device) {
+  const DeviceCurves curves = cost.curves(device);
+  BestTimes times;
+  for (const Kernel& kernel : work.kernels) {
+    Kernel one = kernel;
+    const double count = kernel.count;
+    if (kernel.kind == Kernel::Kind::traffic) {
+      times.traffic += count * kernel.bytes / (device.memory_bandwidth.value() * curves.memory);
+    } else if (kernel.kind == Kernel::Kind::product) {
+      // Of results and an inner dimension without end: what is left is the peak's share.
+      one.m = one.n = one.k = std::int64_t{1} << 20;
+      one.batch = 1;
+      DeviceCurves best = curves;
+      best.inner_ramp = 0;
+      times.products += count * kernel.flops() * product_seconds(one, best, device) / one.flops() * (1 - 1e-5);
+    } else {
+      DeviceCurves best = curves;
+      best.attention_fill = best.attention_backward_fill = 0;
+      times.attention += count * attention_seconds(kernel, best, device);
+    }
+  }
+  return times;
+}
+inline BestTimes best_times(const RooflineCost& cost, const StageWork& work, const DeviceSpec& device) {
+  const double rate = device.peak.value() * cost.utilization;
+  const double flops = (work.forward + work.recompute + work.backward_input + work.backward_weight).value();
+  return {flops / rate, 0,
+          static_cast<double>((work.forward_traffic + work.backward_traffic).value()) /
+              (device.memory_bandwidth.value() * cost.memory_utilization)};
+}
+template <class Cost>
+BestTimes best_times(const Cost&, const StageWork&, const DeviceSpec&) {
+  throw InputError("a bound needs costs that know any layout: kernels or roofline, not given or measured times");
+}
+inline double memory_rate(const Cost& cost, const DeviceSpec& device) {
+  if (const auto* kernels = std::get_if<KernelCost>(&cost))
+    return device.memory_bandwidth.value() * kernels->curves(device).memory;
+  return device.memory_bandwidth.value() * std::get<RooflineCost>(cost).memory_utilization;
+}
+
+/// The least time in which the work can be shared so that what must cross the cut crosses it.
+///
+/// A side that does a part x of the work either has a token whose layers it computes all, or none. If both sides have one, both
+/// compute gradients of all layers: those of one side, and the new weights or the other's gradients, cross. If a side has none,
+/// each token that it computes a part of crosses once forwards and once backwards as a vector of the hidden size, and with N
+/// tokens it needs at least x N of them. Both only grow with x and with 1 - x, so that the least x that leaves the others no more
+/// than they can do in the time, and the most that the side can do, decide.
+inline double cut_seconds(const BoundCut& cut, double compute) {
+  const auto possible = [&](double time) {
+    const double least = 1 - time / cut.rest_s;  // of the work, on this side
+    const double most = time / cut.part_s;
+    if (least <= 0 || most >= 1) return true;  // one side may do all
+    const double bytes =
+        std::min({cut.parameters, least * cut.token_share * cut.activations, (1 - most) * cut.token_share * cut.activations});
+    return bytes <= time * cut.bytes_per_s;
+  };
+  double low = compute;
+  if (possible(low)) return low;
+  double high = std::min(cut.rest_s, cut.part_s);  // one side alone
+  for (int i = 0; i < 100 && high - low > 1e-9 * high; ++i) {
+    const double middle = (low + high) / 2;
+    (possible(middle) ? high : low) = middle;
+  }
+  return low;
+}
+
+/// Bandwidth of the links by which paths leave or enter, each once.
+inline double joint_bandwidth(const NodeType& type, const std::vector<LinkPath>& paths, bool last) {
+  std::vector<std::int32_t> links;
+  double sum = 0;
+  for (const LinkPath& path : paths) {
+    if (path.empty()) continue;
+    const std::int32_t link = last ? path.back() : path.front();
+    if (std::find(links.begin(), links.end(), link) != links.end()) continue;
+    links.push_back(link);
+    sum += type.links[static_cast<std::size_t>(link)].bandwidth.value();
+  }
+  return sum;
+}
+
+/// By which a device's messages leave, or enter.
+inline double device_bandwidth(const NodeType& type, std::size_t device, bool leaves) {
+  const std::size_t count = type.devices.size();
+  std::vector<LinkPath> paths;
+  for (std::size_t other = 0; other < count; ++other) {
+    if (other != device) paths.push_back(type.paths[leaves ? device * count + other : other * count + device]);
+  }
+  if (!type.to_network.empty()) paths.push_back(leaves ? type.to_network[device] : type.from_network[device]);
+  return joint_bandwidth(type, paths, !leaves);
+}
+
+}  // namespace detail
+
+/// A time that no schedule of any kind is faster than: for a cluster, a model, a batch and a cost model, whatever the layout, the
+/// microbatches and the memory. Recomputation is not in it: one sequence at a time can be spread over all devices, so memory that
+/// holds the model's states forces none in general.
+/// @throws InputError  without a model and a global batch, or for given or measured times.
+/// Complexity: O(devices).
+inline TrainingBound training_bound(const Problem& problem) {
+  if (!problem.model || problem.sequence < 1) throw InputError("a bound needs a model, a sequence length and a global batch");
+  const Cluster& cluster = problem.cluster;
+  const Transformer& model = *problem.model;
+  const ParameterBytes& sizes = problem.parameter_bytes;
+  const std::int64_t size = problem.microbatch_sizes.empty() ? 1 : problem.microbatch_sizes.front();
+  const auto sequences = static_cast<double>(problem.global_batch > 0 ? problem.global_batch : problem.microbatches * size);
+  if (sequences < 1) throw InputError("a bound needs a model, a sequence length and a global batch");
+  const StageWork work = detail::work_of_sequence(problem);
+  TrainingBound bound;
+  const auto parameters = static_cast<double>(model.parameters());
+  bound.states = parameters * static_cast<double>(sizes.weight + sizes.gradient + sizes.optimizer);
+  bound.work.update = 2 * bound.states;
+  const bool by_kernels = std::holds_alternative<KernelCost>(problem.cost);
+  for (const Kernel& kernel : work.kernels) {
+    if (!by_kernels) break;
+    if (kernel.kind == Kernel::Kind::traffic) bound.work.traffic += sequences * kernel.count * kernel.bytes;
+    (kernel.kind == Kernel::Kind::product ? bound.work.products : bound.work.attention) +=
+        sequences * kernel.count * kernel.flops();
+  }
+  if (!by_kernels) {
+    bound.work.products = sequences * (work.forward + work.recompute + work.backward_input + work.backward_weight).value();
+    bound.work.traffic = sequences * static_cast<double>((work.forward_traffic + work.backward_traffic).value());
+  }
+  // Causal attention is half of what the last token's is: a token's work is at most the mean and its attention once more.
+  const double of_layer = static_cast<double>(problem.sequence) * static_cast<double>(model.query_width());
+  double attention = of_layer / (of_layer + static_cast<double>(model.layer_matrix_parameters()));  // its part of the work
+  std::vector<double> rate;  // [rank] batches a second, without updates
+  double all = 0;
+  double with_update = 0;
+  for (int r = 0; r < cluster.ranks(); ++r) {
+    const DeviceSpec& device = cluster.device(Rank{r});
+    bound.usable += static_cast<double>(usable_part(device.memory, problem.usable_memory).value());
+    auto known =
+        std::find_if(bound.devices.begin(), bound.devices.end(), [&](const BoundDevice& d) { return d.name == device.name; });
+    if (known == bound.devices.end()) {
+      const detail::BestTimes times =
+          std::visit([&](const auto& cost) { return detail::best_times(cost, work, device); }, problem.cost);
+      const double memory = detail::memory_rate(problem.cost, device);
+      BoundDevice added{.name = device.name, .bytes_per_s = memory};
+      const auto per_s = [&](double amount, double seconds) { return seconds > 0 ? amount / (sequences * seconds) : 0; };
+      added.products_per_s = per_s(bound.work.products, times.products);
+      added.attention_per_s = per_s(bound.work.attention, times.attention);
+      added.seconds = sequences * (times.products + times.attention + times.traffic);
+      added.update_s = bound.work.update / memory;
+      if (by_kernels) attention = std::max(attention, sequences * times.attention / added.seconds);
+      known = bound.devices.insert(bound.devices.end(), std::move(added));
+    }
+    ++known->devices;
+    rate.push_back(1 / known->seconds);
+    all += rate.back();
+    with_update += 1 / (known->seconds + known->update_s);
+  }
+  bound.can_hold = problem.offload.any() || bound.states <= bound.usable;
+  bound.compute_s = 1 / with_update;
+  bound.seconds = bound.compute_s;
+  BoundCut cut;
+  cut.parameters = static_cast<double>(model.layers * model.layer_parameters()) *
+                   static_cast<double>(sizes.gradient + std::min(sizes.gradient, sizes.weight));
+  cut.activations =
+      sequences * static_cast<double>(problem.sequence) * model.hidden * static_cast<double>(size_bytes(model.dtype)) * 2;
+  cut.token_share = 1 / (1 + attention);
+  const auto add = [&](std::string side, double part, double bandwidth) {
+    if (all - part <= 0 || bandwidth <= 0) return;  // nothing on the other side
+    BoundCut one = cut;
+    one.side = std::move(side);
+    one.bytes_per_s = bandwidth;
+    one.part_s = 1 / part;
+    one.rest_s = 1 / (all - part);
+    one.seconds = detail::cut_seconds(one, bound.compute_s);
+    bound.seconds = std::max(bound.seconds, one.seconds);
+    bound.cuts.push_back(std::move(one));
+  };
+  std::vector<bool> seen(cluster.kinds().size(), false);
+  for (int n = 0; n < cluster.nodes(); ++n) {
+    const auto kind = static_cast<std::size_t>(cluster.kind_index(NodeId{n}));
+    if (seen[kind]) continue;
+    seen[kind] = true;
+    const NodeType& type = cluster.kinds()[kind];
+    const auto first = static_cast<std::size_t>(number(cluster.first_rank(NodeId{n})));
+    double part = 0;
+    for (std::size_t i = 0; i < type.devices.size(); ++i) part += rate[first + i];
+    if (cluster.nodes() > 1) {
+      add(concat("node ", n), part,
+          detail::joint_bandwidth(type, type.to_network, true) + detail::joint_bandwidth(type, type.from_network, false));
+    }
+    for (std::size_t i = 0; i < type.devices.size(); ++i) {
+      const double bandwidth = detail::device_bandwidth(type, i, true) + detail::device_bandwidth(type, i, false);
+      const auto like = [&](const BoundCut& other) {
+        return other.bytes_per_s == bandwidth && other.part_s == 1 / rate[first + i];
+      };
+      if (std::none_of(bound.cuts.begin(), bound.cuts.end(), like)) add(concat("device ", first + i), rate[first + i], bandwidth);
+    }
+  }
+  bound.seconds *= 1 - 1e-6;  // simulated times are rounded to picoseconds
+  return bound;
+}
+
+}  // namespace tawpipe

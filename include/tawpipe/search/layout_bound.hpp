@@ -1,0 +1,183 @@
+// How fast a layout can be at best, whatever the schedule: the work of all its ranks shared out evenly, and a microbatch's chain.
+// Not: what one schedule takes at least (search/lower_bound.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "tawpipe/model/transformer_body.hpp"
+#include "tawpipe/search/lower_bound.hpp"
+#include "tawpipe/search/plan_space.hpp"
+
+namespace tawpipe::inline v0 {
+
+/// Bounds of a request's layouts. Times of the whole model are found once for each way of sharing it.
+///
+/// With M microbatches of the whole batch, each rank of a schedule computes parts of them: no iteration is shorter than M times a
+/// microbatch's forward and backward over the ranks of all replicas, faster ones taking more; and each parameter is updated once.
+/// Nor is it shorter than one microbatch's forward and gradients of inputs, which wait for each other layer by layer. The
+/// embedding is left out, and so is what ranks that share a layer wait for one another: how the time of a stage falls on its
+/// steps depends on how the model is cut.
+class LayoutBounds {
+ public:
+  explicit LayoutBounds(const PlanRequest& request) : request_{request} {
+    const Problem& problem = request.problem;
+    const ParameterBytes& bytes = problem.parameter_bytes;
+    const int ranks = problem.cluster.ranks();
+    for (int rank = 0; rank < ranks; ++rank) {
+      usable_ +=
+          static_cast<double>(usable_part(problem.cluster.device(Rank{rank}).memory, problem.usable_memory).value()) / ranks;
+    }
+    states_ = static_cast<double>(problem.model->parameters()) *
+              static_cast<double>(bytes.weight + bytes.gradient + bytes.optimizer) / ranks;
+  }
+
+  /// No schedule's iteration on this layout is shorter.
+  Duration least_time(const PlanLayout& layout) {
+    const Problem& problem = request_.problem;
+    const std::vector<std::pair<Rank, int>>& ranks = classes(layout.mesh);
+    double rate = 0;  // microbatches a picosecond, of all
+    double chain = std::numeric_limits<double>::max();
+    double update = std::numeric_limits<double>::max();
+    for (const auto& [rank, count] : ranks) {
+      const Times& times = times_of(layout, rank);
+      rate += count / (times.forward + times.backward);
+      chain = std::min(chain, times.forward + std::min(times.backward, times.input));
+      update = std::min(update, times.update);
+    }
+    const auto microbatches = static_cast<double>(problem.global_batch / layout.microbatch_size);
+    const double time = std::max(microbatches / rate + update, chain);
+    return Duration{static_cast<std::int64_t>(std::min(time * (1 - 1e-6), 9e18))};  // rounding of steps to picoseconds
+  }
+
+  /// Whether a replica's devices together can hold what any schedule must: the model's states once over all replicas, and of one
+  /// microbatch what all layers keep when the last one's forward ends. What goes to host memory may be any of it.
+  bool can_hold(const PlanLayout& layout) {
+    return request_.problem.offload.any() || states_ + saved(layout) / layout.mesh.pipeline <= usable_;
+  }
+  /// By how much the layers take longer than that where ranks share them and wait for one another: a guess.
+  double usual_wait(const PlanLayout& layout) {
+    const Times& times = times_of(layout, classes(layout.mesh).front().first);
+    return times.shared / (times.forward + times.backward);
+  }
+  /// How full a device of usual schedules is beside what is usable: weights and gradients cut by the schedule's ranks and those
+  /// that share them, the optimizer's states by all, and one microbatch of all layers, or as many microbatches as there are
+  /// stages of its own. A guess by which layouts are ordered.
+  double usual_share(const PlanLayout& layout) {
+    const ParameterBytes& bytes = request_.problem.parameter_bytes;
+    const double kept =
+        static_cast<double>(request_.problem.model->parameters()) * static_cast<double>(bytes.weight + bytes.gradient);
+    const int ranks = request_.problem.cluster.ranks();
+    const Mesh& mesh = layout.mesh;
+    return (states_ - kept / ranks + kept / (mesh.tensor * mesh.pipeline) + saved(layout)) / usable_;
+  }
+
+ private:
+  /// Picoseconds of the whole model and one microbatch on one rank of those that share it; of the update of its part.
+  struct Times {
+    double forward = 0;
+    double backward = 0;
+    double input = 0;   ///< of the backward, the gradients of inputs
+    double shared = 0;  ///< forward and backward with what ranks that share layers wait for one another
+    double update = 0;
+    double saved = 0;  ///< bytes that it keeps of the microbatch
+  };
+
+  double saved(const PlanLayout& layout) { return times_of(layout, classes(layout.mesh).front().first).saved; }
+
+  /// For each class of the schedule's ranks one of it, and how many there are.
+  const std::vector<std::pair<Rank, int>>& classes(const Mesh& mesh) {
+    if (known_mesh_ && *known_mesh_ == mesh) return known_classes_;
+    const Cluster& cluster = request_.problem.cluster;
+    // Where all nodes are alike and nothing is shared between them, ranks at one place of their nodes are.
+    const bool alike = cluster.kinds().size() == 1 && cluster.fabric().links.empty();
+    detail::RankClasses classes{cluster, mesh};
+    std::map<int, std::size_t> at;
+    known_classes_.clear();
+    for (int data = 0; data < mesh.data; ++data) {
+      for (int pipeline = 0; pipeline < mesh.pipeline; ++pipeline) {
+        const Rank rank = mesh.rank({.pipeline = pipeline, .data = data});
+        const auto [found, added] = at.try_emplace(alike ? cluster.local_index(rank) : classes.of(rank), known_classes_.size());
+        if (added) known_classes_.emplace_back(rank, 0);
+        ++known_classes_[found->second].second;
+      }
+    }
+    known_mesh_ = mesh;
+    return known_classes_;
+  }
+
+  const Times& times_of(const PlanLayout& layout, Rank rank) {
+    const detail::RankClasses classes{request_.problem.cluster, layout.mesh};
+    const auto [at, added] = times_.try_emplace(
+        {layout.mesh.tensor, layout.mesh.context, layout.recompute, layout.microbatch_size, classes.key(rank)});
+    if (added) {
+      at->second = std::visit([&](const auto& cost) { return find_times(layout, rank, cost); }, request_.problem.cost);
+    }
+    return at->second;
+  }
+
+  /// Without what the host takes at least for each layer: how often it launches the head depends on how the model is cut.
+  template <CostModel Cost>
+  static Cost without_host(Cost cost) {
+    if constexpr (std::is_same_v<Cost, KernelCost>) cost.changes.emplace_back(&DeviceCurves::host_layer, 0);
+    return cost;
+  }
+
+  template <CostModel Cost>
+  Times find_times(const PlanLayout& layout, Rank rank, const Cost& cost) const {
+    const Times layers = find_times(layout, rank, cost, false);
+    Times times = find_times(layout, rank, without_host(cost), true);
+    times.forward = std::max(times.forward, layers.forward);
+    times.backward = std::max(times.backward, layers.backward);
+    times.input = std::max(times.input, layers.input);
+    return times;
+  }
+
+  template <CostModel Cost>
+  Times find_times(const PlanLayout& layout, Rank rank, const Cost& cost, bool head) const {
+    const Problem& problem = request_.problem;
+    const Batch batch{problem.sequence, layout.microbatch_size, problem.global_batch};
+    Workload work{*problem.model, batch, layout.recompute};
+    work.parameter_bytes(problem.parameter_bytes);
+    Schedule::Parts parts;
+    parts.ranks = problem.cluster.ranks();
+    parts.mesh = layout.mesh;
+    parts.stages = {work.stage(0, problem.model->layers, false, head)};
+    if (layout.mesh.shared() > 1) {
+      parts.bodies = share_stages(*problem.model, batch, layout.recompute, parts.stages,
+                                  {.tensor = layout.mesh.tensor,
+                                   .context = layout.mesh.context,
+                                   .sequence_parallel = problem.sequence_parallel,
+                                   .exchange = problem.context_exchange});
+      parts.stages[0] = parts.bodies[0].work;
+    }
+    for (const Op op : {Op::forward, Op::backward, Op::backward_input}) {
+      parts.tasks.push_back({.op = op, .rank = rank, .stage = StageId{0}, .microbatch = 0});
+    }
+    const ParameterBytes& bytes = problem.parameter_bytes;
+    const std::int64_t states = problem.model->parameters() * (bytes.weight + bytes.gradient + bytes.optimizer);
+    parts.tasks.push_back({.op = Op::update, .rank = rank, .stage = StageId{0}, .bytes = Bytes{states / parts.ranks}});
+    const Schedule schedule{std::move(work), std::move(parts)};
+    detail::LeastTimes<Cost> times{schedule, problem.cluster, cost};
+    const auto of = [&](int task) { return static_cast<double>(times.work_of(TaskId{task})); };
+    const auto shared = static_cast<double>(times.of(TaskId{0}) + times.of(TaskId{1}));
+    return {of(0), of(1), of(2), shared, of(3), static_cast<double>(schedule.stages()[0].saved.value())};
+  }
+
+  const PlanRequest& request_;
+  double usable_ = 0;  ///< bytes of a device, mean
+  double states_ = 0;  ///< bytes of the model's states, for each device
+  std::optional<Mesh> known_mesh_;
+  std::vector<std::pair<Rank, int>> known_classes_;  ///< of known_mesh_
+  std::map<std::tuple<int, int, Recompute, std::int64_t, std::vector<std::int32_t>>, Times> times_;
+};
+
+}  // namespace tawpipe

@@ -1,0 +1,188 @@
+// What a plan is chosen from: meshes over the cluster's devices, microbatch sizes, recomputation, schedules with their options.
+// Not: which of it is best (search/plan.hpp).
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/schedules/registry.hpp"
+#include "tawpipe/search/problem.hpp"
+
+namespace tawpipe::inline v0 {
+
+/// What is to be trained and where, and what of the answer is given. What is not given is searched.
+struct PlanRequest {
+  Problem problem;                       ///< its mesh, recomputation, sizes and schedules are those of the answer: not read
+  std::array<int, mesh_axes> axes = {};  ///< [axis] the size that it must have; 0: any
+  std::vector<std::vector<MeshAxis>> orders = {{MeshAxis::tensor, MeshAxis::context, MeshAxis::pipeline, MeshAxis::data},
+                                               {MeshAxis::tensor, MeshAxis::context, MeshAxis::data, MeshAxis::pipeline}};
+  std::vector<std::int64_t> microbatch_sizes = {};  ///< empty: the powers of two that divide a replica's part of the batch
+  std::vector<Recompute> recompute = {Recompute::none, Recompute::selective, Recompute::full};
+  std::vector<ScheduleChoice> schedules = {};  ///< empty: planned_schedules()
+  std::int64_t budget = 40'000'000;            ///< tasks that may be looked at: of bounds once, of simulations eight times
+};
+
+/// A way to lay the work out, for any schedule.
+struct PlanLayout {
+  Mesh mesh;  ///< over all devices
+  Recompute recompute = Recompute::full;
+  std::int64_t microbatch_size = 1;
+};
+
+namespace detail {
+
+/// Values of an option that are tried where a schedule has it: others cannot be faster, or only cost memory.
+struct PlannedOption {
+  std::string_view name;
+  std::vector<std::string> values;
+};
+inline const std::vector<PlannedOption>& planned_options() {
+  static const std::vector<PlannedOption> options{{"chunks", {"2", "3", "4"}},
+                                                  {"collectives", {"flat", "two-level"}},
+                                                  {"reshard", {"on", "off"}},
+                                                  {"node-cache", {"0", "auto"}},
+                                                  {"stripe", {"off", "auto"}}};
+  return options;
+}
+
+/// The divisors of `number`, ascending.
+inline std::vector<int> divisors(int number) {
+  std::vector<int> found;
+  for (int d = 1; d <= number; ++d) {
+    if (number % d == 0) found.push_back(d);
+  }
+  return found;
+}
+
+/// Sizes that an axis may have, among the divisors of the devices: `tensor` as heads allow and inside the smallest node,
+/// `context` with 1,024 tokens of a sequence a device at least, experts where the model has any (none yet), replicas as the batch
+/// allows.
+inline std::vector<int> axis_sizes(const PlanRequest& request, MeshAxis axis) {
+  const int given = request.axes[static_cast<std::size_t>(axis)];
+  if (given > 0) return {given};
+  const Problem& problem = request.problem;
+  const Transformer& model = *problem.model;
+  const DeviceGroups nodes = problem.cluster.groups_by_node();
+  int node = problem.cluster.ranks();
+  for (int n = 0; n < nodes.count(); ++n) node = std::min(node, nodes.size(n));
+  std::vector<int> sizes = divisors(problem.cluster.ranks());
+  std::erase_if(sizes, [&](int size) {
+    switch (axis) {
+      case MeshAxis::tensor:
+        return size > node || model.heads % size != 0;
+      case MeshAxis::context:
+        return size > 1 && (problem.sequence % size != 0 || problem.sequence / size < 1024);
+      case MeshAxis::expert:
+        return size > 1;
+      case MeshAxis::data:
+        return problem.global_batch % size != 0;
+      case MeshAxis::pipeline:
+        return false;
+    }
+    return false;
+  });
+  return sizes;
+}
+
+/// Whether an order of axes places ranks as an earlier one does: axes of one rank stand nowhere.
+inline std::vector<MeshAxis> places_of(const Mesh& mesh) {
+  std::vector<MeshAxis> order;
+  for (const MeshAxis axis : mesh.order) {
+    if (mesh.size(axis) > 1) order.push_back(axis);
+  }
+  return order;
+}
+
+/// The meshes over all devices. An axis that is added to MeshAxis is searched as axis_sizes() says.
+inline std::vector<Mesh> planned_meshes(const PlanRequest& request) {
+  const int ranks = request.problem.cluster.ranks();
+  std::vector<std::array<int, mesh_axes>> found{{1, 1, 1, 1, 1}};
+  for (int a = 0; a < mesh_axes; ++a) {
+    if (static_cast<MeshAxis>(a) == MeshAxis::pipeline) continue;  // what the others leave
+    std::vector<std::array<int, mesh_axes>> next;
+    for (const auto& sizes : found) {
+      std::int64_t product = 1;
+      for (const int size : sizes) product *= size;
+      for (const int size : axis_sizes(request, static_cast<MeshAxis>(a))) {
+        if (ranks % (product * size) != 0) continue;
+        next.push_back(sizes);
+        next.back()[static_cast<std::size_t>(a)] = size;
+      }
+    }
+    found = std::move(next);
+  }
+  const int pipeline = request.axes[static_cast<std::size_t>(MeshAxis::pipeline)];
+  std::vector<Mesh> meshes;
+  for (const auto& sizes : found) {
+    std::vector<std::vector<MeshAxis>> seen;
+    for (const std::vector<MeshAxis>& order : request.orders) {
+      const Mesh mesh =
+          Mesh{.tensor = sizes[0], .context = sizes[1], .data = sizes[4], .expert = sizes[2], .order = order}.over(ranks);
+      if (pipeline > 0 && mesh.pipeline != pipeline) continue;
+      const std::vector<MeshAxis> places = places_of(mesh);
+      if (std::find(seen.begin(), seen.end(), places) != seen.end()) continue;
+      seen.push_back(places);
+      meshes.push_back(mesh);
+    }
+  }
+  return meshes;
+}
+
+}  // namespace detail
+
+/// The schedules of a registry as a plan tries them: each as its communication overlaps best, with every combination of the
+/// options that trade memory or place for time. Without zb-auto, whose own search takes longer than all others together.
+inline std::vector<ScheduleChoice> planned_schedules(const Registry& registry) {
+  std::vector<ScheduleChoice> choices;
+  for (const ScheduleInfo& info : registry.schedules()) {
+    if (info.name == "zb-auto") continue;
+    std::vector<ScheduleChoice> of_one{{info.name, info.overlapped}};
+    for (const detail::PlannedOption& option : detail::planned_options()) {
+      const auto has = [&](const OptionInfo& known) { return known.name == option.name; };
+      if (std::none_of(info.options.begin(), info.options.end(), has)) continue;
+      std::vector<ScheduleChoice> next;
+      for (const ScheduleChoice& choice : of_one) {
+        for (const std::string& value : option.values) {
+          next.push_back(choice);
+          next.back().options[option.name.data()] = value;
+        }
+      }
+      of_one = std::move(next);
+    }
+    for (ScheduleChoice& choice : of_one) {
+      try {
+        registry.check(choice.schedule, choice.options);
+        choices.push_back(std::move(choice));
+      } catch (const InputError&) {  // an option of the same name takes other values there
+      }
+    }
+  }
+  return choices;
+}
+
+/// The layouts to choose from. @pre request.problem has a model
+inline std::vector<PlanLayout> planned_layouts(const PlanRequest& request) {
+  std::vector<PlanLayout> layouts;
+  for (const Mesh& mesh : detail::planned_meshes(request)) {
+    if (request.problem.global_batch % mesh.data != 0) continue;
+    const std::int64_t of_replica = request.problem.global_batch / mesh.data;
+    std::vector<std::int64_t> sizes = request.microbatch_sizes;
+    for (std::int64_t size = 1; request.microbatch_sizes.empty() && of_replica % size == 0; size *= 2) {
+      if (size > 1 && size > Batch::max_tokens / std::max<std::int64_t>(1, request.problem.sequence)) break;
+      sizes.push_back(size);
+    }
+    for (const std::int64_t size : sizes) {
+      if (of_replica % size != 0) continue;
+      for (const Recompute recompute : request.recompute) layouts.push_back({mesh, recompute, size});
+    }
+  }
+  return layouts;
+}
+
+}  // namespace tawpipe

@@ -1,0 +1,114 @@
+// No simulation is faster than the bounds of its schedule, its layout and its cluster, nor needs less memory: on random draws
+// (TAWPIPE_DRAWS=50000 for more). Not: what the plan does with them (unit/search/plan_test.cpp).
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "schedules.hpp"
+#include "support/random.hpp"
+#include "tawpipe/model/models.hpp"
+#include "tawpipe/search/bound.hpp"
+#include "tawpipe/search/layout_bound.hpp"
+#include "tawpipe/search/predict.hpp"
+#include "tawpipe/topology/cluster_builder.hpp"
+#include "tawpipe/topology/clusters.hpp"
+
+using namespace tawpipe;
+using namespace tawpipe::literals;
+using support::one_of;
+using support::Random;
+
+namespace {
+
+Cluster draw_cluster(Random& random) {
+  const int shape = random.between(0, 3);
+  if (shape == 0) return cluster_named(one_of<std::string>(random, {"dgx-h100", "dgx-a100*2", "l40s-pcie", "a800x24-10gbe*1"}));
+  const auto sizes = one_of<std::vector<std::int32_t>>(random, {{2}, {4}, {2, 2}, {4, 4}, {2, 1}, {4, 4, 2}, {1, 1, 1}});
+  const auto node = [&] {
+    return ClusterBuilder{}
+        .device(device_named(one_of<std::string>(random, {"A100-80G", "H100-80G"})))
+        .devices_of_nodes(sizes)
+        .intra_node({.bandwidth = BytesPerSecond{random.real(1e9, 4e11)}, .latency = 3_us})
+        .inter_node({.bandwidth = BytesPerSecond{random.real(1e8, 5e10)}, .latency = 12_us})
+        .build();
+  };
+  return node();
+}
+
+PlanRequest draw(Random& random) {
+  PlanRequest request{.problem = {.cluster = draw_cluster(random)}};
+  Problem& problem = request.problem;
+  problem.model = models::llama({.layers = random.between(1, 12),
+                                 .hidden = one_of<int>(random, {256, 1024, 4096}),
+                                 .heads = 8,
+                                 .kv_heads = one_of<int>(random, {2, 8}),
+                                 .vocab = 1000,
+                                 .tied = random.between(0, 1) == 1});
+  problem.model->gated = random.between(0, 3) > 0;
+  problem.sequence = one_of<std::int64_t>(random, {128, 2048, 8192});
+  problem.global_batch = one_of<std::int64_t>(random, {4, 8, 12, 20, 24});
+  problem.sequence_parallel = random.between(0, 3) > 0;
+  problem.context_exchange = one_of<ContextExchange>(random, {ContextExchange::all_gather, ContextExchange::ring});
+  problem.shard_optimizer = random.between(0, 1) == 1;
+  problem.overlap_gradients = random.between(0, 3) == 0;
+  problem.overlap_gathers = random.between(0, 3) == 0;
+  problem.tensor_overlap = random.between(0, 3) == 0;
+  problem.usable_memory = random.real(0.02, 1);
+  if (random.between(0, 1) == 1) problem.cost = RooflineCost{.nccl_collectives = random.between(0, 1) == 1};
+  if (random.between(0, 3) == 0) problem.parameter_bytes.gradient = 4;
+  return request;
+}
+
+}  // namespace
+
+TEST_CASE("no simulated schedule is faster than any of its bounds, nor smaller") {
+  Random random{20260917};
+  const int wanted = support::draws(150);
+  const std::vector<ScheduleChoice> choices = planned_schedules(shipped());
+  int simulated = 0;
+  double closest = 1e9;
+  for (int i = 0; i < wanted; ++i) {
+    const PlanRequest request = draw(random);
+    const std::vector<PlanLayout> layouts = planned_layouts(request);
+    if (layouts.empty()) continue;
+    const TrainingBound any = training_bound(request.problem);
+    LayoutBounds bounds{request};
+    for (int repeat = 0; repeat < 3; ++repeat) {
+      const PlanLayout& layout = one_of(random, layouts);
+      const ScheduleChoice& choice = one_of(random, choices);
+      Problem problem = request.problem;
+      problem.mesh = layout.mesh;
+      problem.recompute = layout.recompute;
+      problem.microbatch_sizes = {layout.microbatch_size};
+      problem.schedules = {choice};
+      CAPTURE(problem.cluster.name());
+      CAPTURE(problem.cluster.ranks());
+      CAPTURE(choice.schedule);
+      CAPTURE(layout.mesh.tensor);
+      CAPTURE(layout.mesh.context);
+      CAPTURE(layout.mesh.data);
+      CAPTURE(name(layout.recompute));
+      CAPTURE(i);
+      try {
+        const Predictor predictor{problem, shipped()};
+        const LeastNeed need = predictor.least(choice);
+        const Summary summary = predictor.best().summary;
+        ++simulated;
+        CHECK(to_seconds(need.time) <= to_seconds(summary.makespan));
+        CHECK(need.memory.value() <= summary.fullest().value());
+        CHECK((need.fits || !summary.fits()));
+        CHECK(to_seconds(bounds.least_time(layout)) <= to_seconds(summary.makespan));
+        CHECK((bounds.can_hold(layout) || !summary.fits()));
+        CHECK(any.seconds <= to_seconds(summary.makespan));
+        CHECK((any.can_hold || !summary.fits()));
+        closest = std::min(closest, summary.makespan / need.time);
+      } catch (const InputError&) {  // the schedule does not exist for that layout
+      }
+    }
+  }
+  CHECK(simulated > wanted);
+  CHECK(closest < 1.001);  // a bound that no schedule comes near proves nothing
+}

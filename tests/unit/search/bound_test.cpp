@@ -1,0 +1,89 @@
+// Tests of search/bound.hpp against closed forms.
+// Not: that no simulation is faster (properties/bounds_test.cpp).
+#include "tawpipe/search/bound.hpp"
+
+#include <doctest/doctest.h>
+
+#include "support/clusters.hpp"
+#include "tawpipe/model/models.hpp"
+#include "tawpipe/topology/clusters.hpp"
+
+using namespace tawpipe;
+using namespace tawpipe::literals;
+
+namespace {
+
+Problem problem(Cluster cluster, Cost cost) {
+  Problem made{.cluster = std::move(cluster), .model = models::named("llama-2-7b"), .sequence = 4096, .global_batch = 64};
+  made.cost = std::move(cost);
+  return made;
+}
+
+}  // namespace
+
+TEST_CASE("by a roofline it is operations over all devices' rates, traffic over their bandwidths, and the update") {
+  const Problem one = problem(support::cluster(4), RooflineCost{.utilization = 0.5, .memory_utilization = 0.8});
+  const Workload work{*one.model, Batch{4096, 1, 1}, Recompute::none};
+  const StageWork whole = work.stage(0, one.model->layers, false, true);
+  const double flops = 64 * (whole.forward + whole.backward_input + whole.backward_weight).value();
+  const double traffic = 64 * static_cast<double>((whole.forward_traffic + whole.backward_traffic).value());
+  const double states = 16.0 * static_cast<double>(one.model->parameters());
+  const double expected = (flops / 0.5e12 + (traffic + 2 * states) / 0.8e9) / 4;
+  const TrainingBound bound = training_bound(one);
+  CHECK(bound.compute_s == doctest::Approx(expected).epsilon(1e-9));
+  CHECK(bound.limit() == "computation");
+  CHECK_FALSE(bound.can_hold);  // 4 x 0.85 GB
+}
+
+TEST_CASE("faster devices take more of the work") {
+  const auto of = [](const char* name, std::vector<std::int32_t> nodes) {
+    return ClusterBuilder{}
+        .device(device_named(name))
+        .devices_of_nodes(std::move(nodes))
+        .intra_node({.bandwidth = 300_GBps, .latency = 3_us})
+        .inter_node({.bandwidth = 50_GBps, .latency = 9_us})
+        .build();
+  };
+  const Cluster fast = of("H100-80G", {8, 8});
+  const Cluster slow = of("A100-80G", {8, 8});
+  const Cluster both{"both", {fast.kinds()[0], slow.kinds()[0]}, {0, 1}};
+  const double a = training_bound(problem(fast, KernelCost{})).compute_s;
+  const double b = training_bound(problem(slow, KernelCost{})).compute_s;
+  CHECK(training_bound(problem(both, KernelCost{})).compute_s == doctest::Approx(2 / (1 / a + 1 / b)));
+}
+
+TEST_CASE("a cut lets the gradients of all layers through, or the activations of all tokens that are shared") {
+  // Two nodes joined by 1 MB/s: both sides' work needs the cut; one side alone takes twice as long.
+  const auto joined_by = [](BytesPerSecond bandwidth) {
+    return ClusterBuilder{}
+        .device(device_named("H100-80G"))
+        .devices_of_nodes({8, 8})
+        .intra_node({.bandwidth = 300_GBps, .latency = 3_us})
+        .inter_node({.bandwidth = bandwidth, .latency = 9_us})
+        .build();
+  };
+  const TrainingBound wide = training_bound(problem(joined_by(50_GBps), KernelCost{}));
+  CHECK(wide.limit() == "computation");
+  const TrainingBound narrow = training_bound(problem(joined_by(BytesPerSecond{1e6}), KernelCost{}));
+  const BoundCut& cut = narrow.cuts.front();
+  CHECK(narrow.limit() == "node 0");
+  CHECK(cut.seconds <= cut.part_s * (1 + 1e-9));  // one node alone needs no cut
+  CHECK(cut.seconds > 1.9 * wide.compute_s);
+  // In between, what crosses takes all of the time: the lesser of parameters and shared activations.
+  const TrainingBound middle = training_bound(problem(joined_by(BytesPerSecond{4e9}), KernelCost{}));
+  const BoundCut& half = middle.cuts.front();
+  CHECK(half.parameters == 4.0 * 32 * static_cast<double>(models::named("llama-2-7b").layer_parameters()));
+  CHECK(half.activations == 64.0 * 4096 * 4096 * 2 * 2);
+  const double x = 1 - half.seconds / half.rest_s;
+  const double bytes = std::min(half.parameters, x * half.token_share * half.activations);
+  if (half.seconds > middle.compute_s * (1 + 1e-6))
+    CHECK(half.seconds == doctest::Approx(bytes / half.bytes_per_s).epsilon(1e-6));
+}
+
+TEST_CASE("a bound needs a model and costs that know any layout") {
+  Problem wrong =
+      problem(support::cluster(2), FixedCost{.forward = 1_s, .backward_input = 1_s, .backward_weight = 1_s, .transfer = 0_s});
+  CHECK_THROWS_WITH_AS(training_bound(wrong), doctest::Contains("kernels or roofline"), InputError);
+  wrong.model.reset();
+  CHECK_THROWS_WITH_AS(training_bound(wrong), doctest::Contains("needs a model"), InputError);
+}

@@ -1,0 +1,196 @@
+// Tests of search/plan.hpp and search/plan_space.hpp: the answer is the best of the space, whatever was dropped.
+// Not: the bounds by themselves (lower_bound_test.cpp).
+#include "tawpipe/search/plan.hpp"
+
+#include <doctest/doctest.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "schedules.hpp"
+#include "support/clusters.hpp"
+
+using namespace tawpipe;
+using namespace tawpipe::literals;
+
+namespace {
+
+const Transformer small{.name = "small", .layers = 4, .hidden = 64, .heads = 4, .kv_heads = 2, .intermediate = 128, .vocab = 96};
+
+PlanRequest request(Cluster cluster, std::int64_t batch = 8) {
+  PlanRequest made{.problem = {.cluster = std::move(cluster), .model = small, .sequence = 256, .global_batch = batch}};
+  made.problem.usable_memory = 1;
+  made.schedules = {{"tawpipe"},
+                    {"fsdp", {{"prefetch", "1"}}},
+                    {"ddp"},
+                    {"1f1b", {{"overlap", "on"}}},
+                    {"interleaved-1f1b", {{"chunks", "2"}}},
+                    {"zb-h1"},
+                    {"v-min"},
+                    {"chimera"}};
+  return made;
+}
+
+/// Everything in the space, simulated.
+struct Exhaustive {
+  std::optional<Duration> best;
+  std::int64_t fitting = 0;
+  std::int64_t possible = 0;
+};
+Exhaustive simulate_all(const PlanRequest& request) {
+  Exhaustive found;
+  for (const PlanLayout& layout : planned_layouts(request)) {
+    for (const ScheduleChoice& choice : request.schedules) {
+      try {
+        const Prediction one = predict(problem_of(request, layout, choice), shipped());
+        ++found.possible;
+        if (!one.fits()) continue;
+        ++found.fitting;
+        if (!found.best || one.summary.makespan < *found.best) found.best = one.summary.makespan;
+      } catch (const InputError&) {
+      }
+    }
+  }
+  return found;
+}
+
+/// `request` with as much memory a device as `share` of what its largest need is.
+void check_like_exhaustive(PlanRequest request) {
+  const Exhaustive all = simulate_all(request);
+  CAPTURE(request.problem.cluster.name());
+  CAPTURE(all.possible);
+  CAPTURE(all.fitting);
+  const PlanResult found = plan(request, shipped());
+  CHECK(found.proven_best);
+  const PlanCounts& counts = found.counts;
+  CHECK(counts.impossible + counts.memory + counts.time + counts.left + counts.simulated >= counts.candidates);
+  CHECK(counts.left == 0);
+  REQUIRE(found.plans.empty() == !all.best.has_value());
+  if (!all.best) return;
+  const double best = to_seconds(*all.best);
+  CHECK(to_seconds(found.plans.front().summary.makespan) <= best * (1 + plan_tolerance) * (1 + 1e-12));
+  CHECK(to_seconds(found.plans.front().summary.makespan) >= best * (1 - 1e-12));
+  CHECK(counts.simulated < all.possible);
+}
+
+Cluster with_memory(Bytes memory) {
+  return ClusterBuilder{}
+      .device({.name = "device", .memory = memory, .peak = 1_TFLOPS, .memory_bandwidth = 1_GBps})
+      .devices_of_nodes({2, 2})
+      .intra_node({.bandwidth = 10_GBps, .latency = 1_us})
+      .inter_node({.bandwidth = 1_GBps, .latency = 5_us})
+      .build();
+}
+
+}  // namespace
+
+TEST_CASE("the plan is as fast as the best of all that there is, with much memory and with little") {
+  check_like_exhaustive(request(with_memory(1_GB)));
+  check_like_exhaustive(request(with_memory(3_MB)));
+  check_like_exhaustive(request(with_memory(2_MB)));
+  check_like_exhaustive(request(with_memory(1_KB)));  // nothing fits
+}
+
+TEST_CASE("it is the best on unequal nodes and by a roofline, too") {
+  check_like_exhaustive(request(support::nodes_of({2, 1}), 6));
+  PlanRequest roofline = request(with_memory(1_GB), 4);
+  roofline.problem.cost = RooflineCost{};
+  check_like_exhaustive(std::move(roofline));
+}
+
+TEST_CASE("what is given is kept") {
+  PlanRequest given = request(with_memory(1_GB));
+  given.axes[static_cast<std::size_t>(MeshAxis::tensor)] = 2;
+  given.recompute = {Recompute::full};
+  given.microbatch_sizes = {2};
+  given.schedules = {{"1f1b"}, {"gpipe"}};
+  const PlanResult found = plan(given, shipped());
+  REQUIRE(!found.plans.empty());
+  for (const Plan& one : found.plans) {
+    CHECK(one.layout.mesh.tensor == 2);
+    CHECK(one.summary.recompute == "full");
+    CHECK(one.summary.microbatch_size == 2);
+    CHECK((one.choice.schedule == "1f1b" || one.choice.schedule == "gpipe"));
+  }
+  given.axes[static_cast<std::size_t>(MeshAxis::pipeline)] = 2;
+  for (const PlanLayout& layout : planned_layouts(given)) CHECK(layout.mesh.pipeline == 2);
+}
+
+TEST_CASE("a search that ends early says how far it may be from the best") {
+  PlanRequest short_of = request(with_memory(1_GB));
+  short_of.budget = 1;
+  const PlanResult found = plan(short_of, shipped());
+  CHECK_FALSE(found.proven_best);
+  CHECK(found.counts.left > 0);
+  const Exhaustive all = simulate_all(short_of);
+  CHECK(found.bound <= *all.best);
+  const auto alone = [](std::size_t count, auto&& run) {
+    for (std::size_t i = 0; i < count; ++i) run(i);
+  };
+  const PlanResult stopped =
+      plan(request(with_memory(1_GB)), shipped(), alone, [](const PlanProgress& now) { return now.best == nullptr; });
+  CHECK(stopped.stopped);
+  CHECK(!stopped.plans.empty());
+}
+
+TEST_CASE("the answer does not depend on the order in which candidates are worked on") {
+  const PlanRequest one = request(with_memory(3_MB));
+  const auto backwards = [](std::size_t count, auto&& run) {
+    for (std::size_t i = count; i-- > 0;) run(i);
+  };
+  const PlanResult a = plan(one, shipped());
+  const PlanResult b = plan(one, shipped(), backwards, [](const PlanProgress&) { return true; });
+  REQUIRE(a.plans.size() == b.plans.size());
+  for (std::size_t i = 0; i < a.plans.size(); ++i) {
+    CHECK(a.plans[i].summary.makespan == b.plans[i].summary.makespan);
+    CHECK(a.plans[i].choice.schedule == b.plans[i].choice.schedule);
+  }
+  CHECK(a.counts.simulated == b.counts.simulated);
+}
+
+TEST_CASE("the Pareto front falls in memory as it rises in time") {
+  const PlanResult found = plan(request(with_memory(1_GB)), shipped());
+  const std::vector<std::size_t> front = found.pareto();
+  REQUIRE(!front.empty());
+  CHECK(front[0] == 0);
+  for (std::size_t i = 1; i < front.size(); ++i) {
+    CHECK(found.plans[front[i]].summary.fullest() < found.plans[front[i - 1]].summary.fullest());
+    CHECK(found.plans[front[i]].summary.makespan >= found.plans[front[i - 1]].summary.makespan);
+  }
+}
+
+TEST_CASE("the space is what the docs say") {
+  PlanRequest of_docs{.problem = {.cluster = support::cluster(8, 2), .model = small, .sequence = 4096, .global_batch = 8}};
+  bool context = false;
+  for (const PlanLayout& layout : planned_layouts(of_docs)) {
+    const Mesh& mesh = layout.mesh;
+    CHECK(mesh.ranks() == 8);
+    CHECK(mesh.tensor <= 4);   // heads, and a node
+    CHECK(mesh.context <= 4);  // 1,024 tokens a device
+    CHECK(8 / mesh.data % layout.microbatch_size == 0);
+    context = context || mesh.context == 4;
+  }
+  CHECK(context);
+  std::vector<std::string> names;
+  for (const ScheduleChoice& choice : planned_schedules(shipped())) {
+    CHECK_NOTHROW(shipped().check(choice.schedule, choice.options));
+    if (names.empty() || names.back() != choice.schedule) names.push_back(choice.schedule);
+  }
+  CHECK(names.size() + 1 == shipped().schedules().size());  // all but zb-auto
+}
+
+TEST_CASE("a problem that cannot be planned is refused") {
+  PlanRequest wrong = request(with_memory(1_GB));
+  wrong.problem.model.reset();
+  CHECK_THROWS_WITH_AS(plan(wrong, shipped()), "a plan needs a model, a sequence length and a global batch", InputError);
+  wrong = request(with_memory(1_GB));
+  wrong.problem.cost = FixedCost{.forward = 1_s, .backward_input = 1_s, .backward_weight = 1_s, .transfer = 0_s};
+  CHECK_THROWS_WITH_AS(plan(wrong, shipped()), doctest::Contains("kernels or roofline"), InputError);
+  wrong = request(with_memory(1_GB));
+  wrong.problem.noise.jitter = 0.1;
+  CHECK_THROWS_WITH_AS(plan(wrong, shipped()), doctest::Contains("without noise"), InputError);
+  wrong = request(with_memory(1_GB));
+  wrong.schedules = {{"1f2b"}};
+  CHECK_THROWS_WITH_AS(plan(wrong, shipped()), doctest::Contains("1f2b"), InputError);
+}
