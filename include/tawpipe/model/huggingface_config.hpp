@@ -2,9 +2,38 @@
 // Not: weights or tokenizers. The only header of the room that needs nlohmann/json.
 #pragma once
 
-#include <filesystem>
 #include <string>
 #include <string_view>
+
+#include "tawpipe/core/compiled.hpp"
+#include "tawpipe/model/transformer.hpp"
+
+namespace tawpipe::inline v0 {
+
+/// The model that the text of a config.json describes.
+///
+/// Read: hidden_size, num_hidden_layers, num_attention_heads, intermediate_size, vocab_size; num_key_value_heads (default: as
+/// many as heads), head_dim (default: hidden_size / heads), tie_word_embeddings (default: false), torch_dtype or dtype
+/// (default: bfloat16). model_type must be llama, mistral or qwen2 where given. Left out of account: biases (a Qwen2 has
+/// some, less than 0.01 % of its parameters), a sliding window (attention counts as full), quantization.
+/// @param source  what messages call the text, e.g. its path
+/// @param name    what the model is called
+/// @throws InputError  if the text is not JSON (naming line and column), a key is missing or of a wrong type, the model is a
+/// mixture of experts or of another type, or Transformer::check refuses its sizes.
+TAWPIPE_INLINE Transformer parse_huggingface_config(std::string_view text, std::string_view source, std::string_view name);
+
+/// Reads a config.json, or the one inside a folder. The model takes the folder's name.
+/// @throws InputError  if there is no such file, it is larger than 1 MiB, or as parse_huggingface_config().
+TAWPIPE_INLINE Transformer read_huggingface_config(const std::string& path);
+
+/// The model that a user means: a preset, any llama-LxH, or the path of a config.json or of a folder with one (in that order).
+/// @throws InputError  as models::named() and read_huggingface_config().
+TAWPIPE_INLINE Transformer resolve_model(std::string_view text);
+
+}  // namespace tawpipe
+
+#if TAWPIPE_BODIES
+#include <filesystem>
 #include <system_error>
 
 #include "tawpipe/core/error.hpp"
@@ -13,7 +42,6 @@
 #include "tawpipe/json/json_reader.hpp"
 #include "tawpipe/model/dtype.hpp"
 #include "tawpipe/model/models.hpp"
-#include "tawpipe/model/transformer.hpp"
 
 namespace tawpipe::inline v0 {
 
@@ -46,17 +74,7 @@ inline constexpr JsonLimits config_limits{.depth = 32};
 
 }  // namespace detail
 
-/// The model that the text of a config.json describes.
-///
-/// Read: hidden_size, num_hidden_layers, num_attention_heads, intermediate_size, vocab_size; num_key_value_heads (default: as
-/// many as heads), head_dim (default: hidden_size / heads), tie_word_embeddings (default: false), torch_dtype or dtype
-/// (default: bfloat16). model_type must be llama, mistral or qwen2 where given. Left out of account: biases (a Qwen2 has
-/// some, less than 0.01 % of its parameters), a sliding window (attention counts as full), quantization.
-/// @param source  what messages call the text, e.g. its path
-/// @param name    what the model is called
-/// @throws InputError  if the text is not JSON (naming line and column), a key is missing or of a wrong type, the model is a
-/// mixture of experts or of another type, or Transformer::check refuses its sizes.
-inline Transformer parse_huggingface_config(std::string_view text, std::string_view source, std::string_view name) {
+TAWPIPE_INLINE Transformer parse_huggingface_config(std::string_view text, std::string_view source, std::string_view name) {
   const JsonDocument json{text, concat("config ", quote(source)), detail::config_limits};
   const JsonValue config = json.root();
   detail::check_modelled(config);
@@ -82,9 +100,7 @@ inline Transformer parse_huggingface_config(std::string_view text, std::string_v
   return model;
 }
 
-/// Reads a config.json, or the one inside a folder. The model takes the folder's name.
-/// @throws InputError  if there is no such file, it is larger than 1 MiB, or as parse_huggingface_config().
-inline Transformer read_huggingface_config(const std::string& path) {
+TAWPIPE_INLINE Transformer read_huggingface_config(const std::string& path) {
   std::error_code ignored;
   std::filesystem::path file{path};
   if (std::filesystem::is_directory(file, ignored)) file /= "config.json";
@@ -96,9 +112,7 @@ inline Transformer read_huggingface_config(const std::string& path) {
   return parse_huggingface_config(*text, file.string(), name.string());
 }
 
-/// The model that a user means: a preset, any llama-LxH, or the path of a config.json or of a folder with one (in that order).
-/// @throws InputError  as models::named() and read_huggingface_config().
-inline Transformer resolve_model(std::string_view text) {
+TAWPIPE_INLINE Transformer resolve_model(std::string_view text) {
   if (auto model = models::detail::find(text)) return *std::move(model);
   const std::string path{text};
   std::error_code ignored;
@@ -109,3 +123,4 @@ inline Transformer resolve_model(std::string_view text) {
 }
 
 }  // namespace tawpipe
+#endif

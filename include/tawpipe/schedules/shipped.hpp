@@ -3,6 +3,17 @@
 // Not: how schedules are found by name (schedules/registry.hpp).
 #pragma once
 
+#include "tawpipe/core/compiled.hpp"
+#include "tawpipe/schedules/registry.hpp"
+
+namespace tawpipe::inline v0 {
+
+/// Every schedule that the library ships.
+TAWPIPE_INLINE Registry shipped_schedules();
+
+}  // namespace tawpipe
+
+#if TAWPIPE_BODIES
 #include "tawpipe/schedules/chimera.hpp"
 #include "tawpipe/schedules/data_parallel.hpp"
 #include "tawpipe/schedules/dualpipe.hpp"
@@ -11,7 +22,6 @@
 #include "tawpipe/schedules/hybrid_sharded.hpp"
 #include "tawpipe/schedules/looped_bfs.hpp"
 #include "tawpipe/schedules/one_f_one_b.hpp"
-#include "tawpipe/schedules/registry.hpp"
 #include "tawpipe/schedules/tawpipe.hpp"
 #include "tawpipe/schedules/v_schedules.hpp"
 #include "tawpipe/schedules/weipipe.hpp"
@@ -200,8 +210,7 @@ inline void add_pipelines(Registry& registry) {
 
 }  // namespace detail
 
-/// Every schedule that the library ships.
-inline Registry shipped_schedules() {
+TAWPIPE_INLINE Registry shipped_schedules() {
   Registry registry;
   detail::add_weight_pipelines(registry);
   detail::add_sharded(registry);
@@ -210,3 +219,4 @@ inline Registry shipped_schedules() {
 }
 
 }  // namespace tawpipe
+#endif

@@ -5,6 +5,42 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+
+#include "tawpipe/core/compiled.hpp"
+#include "tawpipe/topology/cluster.hpp"
+
+namespace tawpipe::inline v0 {
+
+/// A cluster from the JSON format of docs/topology.md: regular, graph, or exact dump.
+/// @param source  the file's name, for messages.
+/// @throws InputError  in one line: where the JSON breaks, or the key and what it should hold.
+TAWPIPE_INLINE Cluster cluster_from_json(std::string_view text, std::string_view source = "cluster file");
+
+/// The exact dump: cluster_from_json() of it equals `cluster`. Numbers stand in the unit of their key's name.
+TAWPIPE_INLINE std::string write_cluster_json(const Cluster& cluster);
+
+/// What a text holds.
+enum class ClusterFormat : std::uint8_t { json, nccl_xml, nvidia_smi, unknown };
+
+/// Told by its content: '{' starts JSON, '<' XML, and a matrix has a column GPU0.
+TAWPIPE_INLINE ClusterFormat cluster_format(std::string_view text);
+
+/// A cluster from the text of a file of any of the formats. A machine's topology (XML, matrix) gives `nodes` such nodes.
+/// @param nodes  0: as the file says, or one. @throws InputError  naming the file, and the place in it.
+TAWPIPE_INLINE Cluster cluster_from_text(std::string_view text, std::string_view source, int nodes = 0);
+
+inline constexpr std::int64_t max_cluster_file_mebibytes = 64;
+
+/// A cluster file of any format. @throws InputError  if it cannot be read, and as cluster_from_text().
+TAWPIPE_INLINE Cluster read_cluster_file(const std::string& path, int nodes = 0);
+
+/// What `--cluster TEXT` means: a preset ("dgx-h100", "dgx-h100*16"), a size ("3x8", "8+8+4"), or a file; a file that
+/// describes one machine may be multiplied too ("node.xml*4"). @throws InputError  with the nearest preset's name.
+TAWPIPE_INLINE Cluster resolve_cluster(std::string_view text);
+
+}  // namespace tawpipe
+
+#if TAWPIPE_BODIES
 #include <utility>
 #include <vector>
 
@@ -12,7 +48,6 @@
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/core/text_file.hpp"
 #include "tawpipe/json/json_reader.hpp"
-#include "tawpipe/topology/cluster.hpp"
 #include "tawpipe/topology/cluster_dimensions.hpp"
 #include "tawpipe/topology/clusters.hpp"
 #include "tawpipe/topology/detail/cluster_json.hpp"
@@ -21,10 +56,7 @@
 
 namespace tawpipe::inline v0 {
 
-/// A cluster from the JSON format of docs/topology.md: regular, graph, or exact dump.
-/// @param source  the file's name, for messages.
-/// @throws InputError  in one line: where the JSON breaks, or the key and what it should hold.
-inline Cluster cluster_from_json(std::string_view text, std::string_view source = "cluster file") {
+TAWPIPE_INLINE Cluster cluster_from_json(std::string_view text, std::string_view source) {
   const JsonDocument document{text, source};
   const JsonValue json = document.root();
   try {
@@ -36,8 +68,7 @@ inline Cluster cluster_from_json(std::string_view text, std::string_view source 
   }
 }
 
-/// The exact dump: cluster_from_json() of it equals `cluster`. Numbers stand in the unit of their key's name.
-inline std::string write_cluster_json(const Cluster& cluster) {
+TAWPIPE_INLINE std::string write_cluster_json(const Cluster& cluster) {
   detail::Json json{{"name", cluster.name()}};
   for (const auto& type : cluster.kinds()) json["node_types"].push_back(detail::node_type_json(type));
   for (int node = 0; node < cluster.nodes(); ++node) json["nodes"].push_back(cluster.kind_index(NodeId{node}));
@@ -47,11 +78,7 @@ inline std::string write_cluster_json(const Cluster& cluster) {
   return json.dump(1, ' ', false, detail::Json::error_handler_t::replace) + "\n";
 }
 
-/// What a text holds.
-enum class ClusterFormat : std::uint8_t { json, nccl_xml, nvidia_smi, unknown };
-
-/// Told by its content: '{' starts JSON, '<' XML, and a matrix has a column GPU0.
-inline ClusterFormat cluster_format(std::string_view text) {
+TAWPIPE_INLINE ClusterFormat cluster_format(std::string_view text) {
   text = without_byte_order_mark(text);
   const auto begin = text.find_first_not_of(" \t\r\n");
   if (begin == std::string_view::npos) return ClusterFormat::unknown;
@@ -60,9 +87,7 @@ inline ClusterFormat cluster_format(std::string_view text) {
   return text.find("GPU0") == std::string_view::npos ? ClusterFormat::unknown : ClusterFormat::nvidia_smi;
 }
 
-/// A cluster from the text of a file of any of the formats. A machine's topology (XML, matrix) gives `nodes` such nodes.
-/// @param nodes  0: as the file says, or one. @throws InputError  naming the file, and the place in it.
-inline Cluster cluster_from_text(std::string_view text, std::string_view source, int nodes = 0) {
+TAWPIPE_INLINE Cluster cluster_from_text(std::string_view text, std::string_view source, int nodes) {
   const auto format = cluster_format(text);
   if (format == ClusterFormat::unknown) {
     throw InputError(concat(source, " is no cluster: expected JSON, NCCL's topology XML, or the output of nvidia-smi topo -m"));
@@ -79,16 +104,11 @@ inline Cluster cluster_from_text(std::string_view text, std::string_view source,
   return Cluster{std::string{source}, {std::move(node)}, std::vector<std::int32_t>(static_cast<std::size_t>(count), 0)};
 }
 
-inline constexpr std::int64_t max_cluster_file_mebibytes = 64;
-
-/// A cluster file of any format. @throws InputError  if it cannot be read, and as cluster_from_text().
-inline Cluster read_cluster_file(const std::string& path, int nodes = 0) {
+TAWPIPE_INLINE Cluster read_cluster_file(const std::string& path, int nodes) {
   return cluster_from_text(read_text_file(path, "cluster file", max_cluster_file_mebibytes), path, nodes);
 }
 
-/// What `--cluster TEXT` means: a preset ("dgx-h100", "dgx-h100*16"), a size ("3x8", "8+8+4"), or a file; a file that
-/// describes one machine may be multiplied too ("node.xml*4"). @throws InputError  with the nearest preset's name.
-inline Cluster resolve_cluster(std::string_view text) {
+TAWPIPE_INLINE Cluster resolve_cluster(std::string_view text) {
   if (const std::string shown = one_line(std::string{text}); shown != text) {
     throw InputError(unknown_name("cluster", shown, clusters::names()));
   }
@@ -109,3 +129,4 @@ inline Cluster resolve_cluster(std::string_view text) {
 }
 
 }  // namespace tawpipe
+#endif

@@ -56,7 +56,7 @@ struct DecoderConfig {
 /// @throws InputError  as read_huggingface_config(); or if the model has biases, scaled rotary embedding or another activation.
 inline DecoderConfig read_decoder_config(const std::string& path) {
   DecoderConfig config{.model = read_huggingface_config(path), .constants = {}};
-  const JsonDocument document = read_json_file(path, "config", 1, tawpipe::detail::config_limits);
+  const JsonDocument document = read_json_file(path, "config", 1, JsonLimits{.depth = 32});
   const JsonValue json = document.root();
   for (const char* key : {"attention_bias", "mlp_bias", "use_qkv_bias"}) {
     const auto bias = json.find_given(key);

@@ -4,18 +4,10 @@
 
 #include <cstddef>
 #include <span>
-#include <vector>
 
+#include "tawpipe/core/compiled.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 #include "tawpipe/topology/cluster.hpp"
-#include "tawpipe/verify/check_completeness.hpp"
-#include "tawpipe/verify/check_contents.hpp"
-#include "tawpipe/verify/check_memory.hpp"
-#include "tawpipe/verify/check_order.hpp"
-#include "tawpipe/verify/check_parameters.hpp"
-#include "tawpipe/verify/check_races.hpp"
-#include "tawpipe/verify/check_structure.hpp"
-#include "tawpipe/verify/check_transfers.hpp"
 #include "tawpipe/verify/diagnostics.hpp"
 
 namespace tawpipe::inline v0 {
@@ -33,7 +25,28 @@ struct ValidateOptions {
 /// Of a composed schedule (schedule/compose.hpp) tensor-parallel ranks hold parts of a stage, context-parallel ranks parts of a
 /// microbatch's tokens, and replicas share the microbatches: every update sees the sum over all of them.
 /// Complexity: O(edges * ranks * lanes), in additions of integers side by side. Thread-safe.
-inline Diagnostics validate(const Schedule& schedule, const ValidateOptions& options = {}) {
+TAWPIPE_INLINE Diagnostics validate(const Schedule& schedule, const ValidateOptions& options = {});
+
+/// As above, and whether the ranks and their memory fit the cluster.
+TAWPIPE_INLINE Diagnostics validate(const Schedule& schedule, const Cluster& cluster, const ValidateOptions& options = {});
+
+}  // namespace tawpipe
+
+#if TAWPIPE_BODIES
+#include <vector>
+
+#include "tawpipe/verify/check_completeness.hpp"
+#include "tawpipe/verify/check_contents.hpp"
+#include "tawpipe/verify/check_memory.hpp"
+#include "tawpipe/verify/check_order.hpp"
+#include "tawpipe/verify/check_parameters.hpp"
+#include "tawpipe/verify/check_races.hpp"
+#include "tawpipe/verify/check_structure.hpp"
+#include "tawpipe/verify/check_transfers.hpp"
+
+namespace tawpipe::inline v0 {
+
+TAWPIPE_INLINE Diagnostics validate(const Schedule& schedule, const ValidateOptions& options) {
   Diagnostics out{options.keep};
   check_structure(schedule, out);
   if (!out.ok()) return out;
@@ -50,8 +63,7 @@ inline Diagnostics validate(const Schedule& schedule, const ValidateOptions& opt
   return out;
 }
 
-/// As above, and whether the ranks and their memory fit the cluster.
-inline Diagnostics validate(const Schedule& schedule, const Cluster& cluster, const ValidateOptions& options = {}) {
+TAWPIPE_INLINE Diagnostics validate(const Schedule& schedule, const Cluster& cluster, const ValidateOptions& options) {
   Diagnostics out = validate(schedule, options);
   if (out.has("V101") || out.has("V102") || out.has("V103") || out.has("V104")) return out;
   check_memory(schedule, cluster, options.peaks, out);
@@ -59,3 +71,4 @@ inline Diagnostics validate(const Schedule& schedule, const Cluster& cluster, co
 }
 
 }  // namespace tawpipe
+#endif
