@@ -7,6 +7,7 @@
 #include <string>
 
 #include "commands/instruments.hpp"
+#include "commands/plan.hpp"
 #include "flags.hpp"
 #include "tawpipe/search/sweep_axis.hpp"
 
@@ -83,6 +84,76 @@ Command add_sweep(CLI::App& parent) {
          "  tawpipe sweep --vary inter-node=1Gbps:100Gbps:log:16 --schedules tawpipe,fsdp:prefetch=1 \\\n"
          "    --cluster a800x24-10gbe --model llama-48x4096 --sequence 16384 --global-batch 1536 --microbatch 4");
   return {app, [request] { return run_sweep(*request); }};
+}
+
+/// Flags of one problem whose values are searched where they are not given.
+void leave_open(CLI::App& app, Request& request) {
+  request.recompute = request.layout = "any";
+  request.mesh = {.tensor = 0, .context = 0, .data = 0};
+  app.remove_option(app.get_option("--microbatches"));
+  const auto text = [&](const std::string& flag, const std::string& meaning) { app.get_option(flag)->description(meaning); };
+  text("--microbatch", "Sequences of one microbatch (default: any power of two that divides a replica's part of the batch)");
+  text("--recompute", "Activations computed again in the backward: none, selective or full (default any)");
+  text("--tensor-parallel", "Devices that split each matrix product (default any)");
+  text("--context-parallel", "Devices that split each sequence (default any)");
+  text("--data-parallel", "Replicas of the schedule, each with its part of the batch (default any)");
+  text("--layout",
+       "Which devices lie next to each other, nearest first: tensor, context, schedule, data\n"
+       "(default any of tcsd and tcds)");
+  text("--cost", "kernels (default) or roofline, with parameters as simulate takes them");
+}
+
+Command add_plan(CLI::App& parent) {
+  const auto flags = std::make_shared<PlanFlags>();
+  Request& request = flags->base;
+  CLI::App* app = add_command(parent, "plan", "How to train: the fastest layout, schedule and options, with a proof");
+  app->add_option("--schedules", flags->schedules,
+                  "Which may be chosen, comma-separated, each with options if wanted (default: all but zb-auto,\n"
+                  "with the options that matter; docs/plan.md)")
+      ->type_name("NAMES")
+      ->group("Schedule")
+      ->delimiter(',');
+  add_option_flag(*app, request, "every schedule that has it");
+  add_problem_flags(*app, request, "any");
+  leave_open(*app, request);
+  add_count(*app, "--tokens", flags->tokens, "Tokens of one iteration, in place of --global-batch", "TOKENS", "Problem");
+  add_count(*app, "--pipeline-parallel", flags->pipeline, "The schedule's own devices, those of a replica (default any)", "N",
+            "Layout");
+  app->add_option("--devices", flags->devices, "The best for each number of devices, by doubling: how many are worth it")
+      ->type_name("FROM..TO")
+      ->group("Problem");
+  app->add_option("--price", flags->price, "Of a device's hour, for the price of a billion tokens")
+      ->type_name("PRICE")
+      ->group("Problem")
+      ->check(CLI::PositiveNumber);
+  add_count(*app, "--top", flags->top, "How many plans are shown (default 5)", "N", "Output");
+  add_count(*app, "--budget", flags->budget, "Tasks that may be looked at: more takes longer and proves more", "TASKS", "Other");
+  add_count(*app, "--threads", flags->threads, "How many (default all cores); the output is the same", "N", "Other");
+  add_json_flag(*app, request.json, "the plans, best first,");
+  add_config_flag(*app);
+  finish(*app,
+         "Ctrl-C shows the best so far.\n\n"
+         "Examples:\n"
+         "  tawpipe plan --cluster dgx-h100*4 --model llama-2-70b --sequence 32768 --global-batch 32\n"
+         "  tawpipe plan --cluster dgx-h100 --devices 8..64 --price 2.5 --model llama-3-8b --sequence 8192 --tokens 4194304");
+  return {app, [flags] { return run_plan(*flags); }};
+}
+
+Command add_bound(CLI::App& parent) {
+  const auto flags = std::make_shared<PlanFlags>();
+  CLI::App* app = add_command(parent, "bound", "How fast any schedule of any kind can be, and why");
+  add_problem_flags(*app, flags->base, "any");
+  for (const char* flag : {"--microbatch", "--microbatches", "--recompute", "--tensor-parallel", "--context-parallel",
+                           "--data-parallel", "--layout", "--sequence-parallel", "--context-exchange", "--optimizer-states",
+                           "--overlap-grad-reduce", "--overlap-param-gather", "--tp-comm-overlap", "--hold-sms"}) {
+    app->remove_option(app->get_option(flag));
+  }
+  app->get_option("--cost")->description("kernels (default) or roofline, with parameters as simulate takes them");
+  add_count(*app, "--tokens", flags->tokens, "Tokens of one iteration, in place of --global-batch", "TOKENS", "Problem");
+  add_json_flag(*app, flags->base.json, "the bound with what it follows from");
+  add_config_flag(*app);
+  finish(*app, "Example:\n  tawpipe bound --cluster a800x24-10gbe --model llama-48x1024 --sequence 16384 --global-batch 1536");
+  return {app, [flags] { return run_bound(*flags); }};
 }
 
 Command add_sensitivity(CLI::App& parent) {
@@ -192,6 +263,8 @@ std::vector<Command> add_instruments(CLI::App& app) {
                         }
                         return run_reproduce_truth(*truth);
                       }});
+  commands.push_back(add_plan(app));
+  commands.push_back(add_bound(app));
   commands.push_back(add_sweep(app));
   commands.push_back(add_sensitivity(app));
   commands.push_back(add_calibrate(app));

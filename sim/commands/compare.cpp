@@ -7,6 +7,7 @@
 
 #include "../parallel.hpp"
 #include "../request.hpp"
+#include "bound.hpp"
 #include "entries.hpp"
 #include "output.hpp"
 #include "tawpipe/report/comparison.hpp"
@@ -96,6 +97,8 @@ int run_compare(const Request& request, const std::vector<std::string>& schedule
   if (report) write_report(*report, problem, results, all);
   if (request.json != "-" && !is_standard_output(request.report)) {
     write_output("-", describe(problem) + "\n" + comparison_table(results, all, terminal_style()));
+    const std::optional<double> bound = bound_of(problem);
+    if (bound && any_fits) write_output("-", "\n" + gap_text(results[order[0]], *bound));
     if (!overlapped) {
       write_output("-",
                    "\nRivals run as their usual baselines do; --overlapped lets their communication overlap computation too.\n");

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "../request.hpp"
+#include "bound.hpp"
 #include "exchange.hpp"
 #include "output.hpp"
 #include "tawpipe/report/chrome_trace.hpp"
@@ -173,6 +174,7 @@ int run_simulate(const Request& given) {
   if (!request.json.empty()) outputs.json.emplace(request.json);
   const Prediction prediction = file ? sim::predict(problem, std::move(file->schedule)) : predict(problem);
   const Summary& summary = prediction.summary;
+  const std::optional<double> bound = file ? std::nullopt : bound_of(problem);  // a file's work may be another's
   if (outputs.timeline) {
     write_timeline_csv(prediction.schedule, prediction.timeline, [&](std::string_view text) { (*outputs.timeline)(text); });
   }
@@ -187,6 +189,10 @@ int run_simulate(const Request& given) {
   if (outputs.json) {
     auto json = to_json(summary);
     json["cost"] = describe(problem.cost, problem.cluster.device(Rank{0}));
+    if (bound) {
+      json["bound_s"] = *bound;
+      json["gap"] = to_seconds(summary.makespan) / *bound - 1;
+    }
     if (findings_in_file) json["valid"] = *findings_in_file == 0;
     (*outputs.json)(json.dump(2) + "\n");
   }
@@ -194,8 +200,8 @@ int run_simulate(const Request& given) {
     if (*output) (*output)->finish();
   }
   if (!any_standard_output(paths))
-    write_output("-",
-                 describe(problem, &prediction.schedule.workload()) + "\n" + summary_text(summary, !problem.mesh.is_plain()));
+    write_output("-", describe(problem, &prediction.schedule.workload()) + "\n" +
+                          summary_text(summary, !problem.mesh.is_plain()) + (bound ? gap_text(summary, *bound) : std::string{}));
   if (prediction.fits()) return ok;
   complain_of_memory(summary);
   return findings;

@@ -9,6 +9,7 @@
 #include "../parallel.hpp"
 #include "entries.hpp"
 #include "instruments.hpp"
+#include "nodes.hpp"
 #include "tawpipe/model/models.hpp"
 #include "tawpipe/report/formatters.hpp"
 #include "tawpipe/report/table.hpp"
@@ -48,14 +49,6 @@ std::string value_text(const SweepAxis& axis, double value) {
 /// The value in base units, for files.
 std::string raw_text(const SweepAxis& axis, double value) {
   return axis.kind == AxisKind::name ? axis.names[static_cast<std::size_t>(value)] : fmt::format("{:.9g}", value);
-}
-
-/// "a800x24-10gbe" or "3x8" with another number of nodes.
-std::string with_nodes(const std::string& cluster, std::int64_t nodes) {
-  const auto cross = cluster.find('x');
-  const bool plain = cross != std::string::npos && cluster.find_first_not_of("0123456789x") == std::string::npos;
-  if (plain) return concat(nodes, cluster.substr(cross));
-  return concat(cluster.substr(0, cluster.find('*')), "*", nodes);
 }
 
 Transformer with_shape(const std::string& name, const SweepAxis& axis, int value) {

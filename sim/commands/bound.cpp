@@ -1,0 +1,138 @@
+// `tawpipe bound`: how fast any schedule can be, and what that follows from.
+#include "bound.hpp"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "output.hpp"
+#include "plan.hpp"
+#include "tawpipe/report/formatters.hpp"
+#include "tawpipe/report/table.hpp"
+#include "tawpipe/search/bound.hpp"
+
+namespace tawpipe::sim {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+double speed_of(const Problem& problem, double seconds) {
+  return static_cast<double>(problem.global_batch) * static_cast<double>(problem.sequence) / seconds / problem.cluster.ranks();
+}
+
+Json bound_json(const Problem& problem, const TrainingBound& bound) {
+  Json json;
+  json["cluster"] = problem.cluster.name();
+  json["model"] = problem.model->name;
+  json["cost"] = describe(problem.cost, problem.cluster.device(Rank{0}));
+  json["bound_s"] = bound.seconds;
+  json["tokens_per_device_per_second"] = speed_of(problem, bound.seconds);
+  json["limited_by"] = bound.limit();
+  json["fits"] = bound.can_hold;
+  json["states_bytes"] = bound.states;
+  json["usable_bytes"] = bound.usable;
+  json["compute_s"] = bound.compute_s;
+  json["work"] = {{"product_flops", bound.work.products},
+                  {"attention_flops", bound.work.attention},
+                  {"traffic_bytes", bound.work.traffic},
+                  {"update_bytes", bound.work.update}};
+  json["devices"] = Json::array();
+  for (const BoundDevice& device : bound.devices) {
+    json["devices"].push_back({{"name", device.name},
+                               {"devices", device.devices},
+                               {"product_flops_per_s", device.products_per_s},
+                               {"attention_flops_per_s", device.attention_per_s},
+                               {"memory_bytes_per_s", device.bytes_per_s},
+                               {"sequences_s", device.seconds},
+                               {"update_s", device.update_s}});
+  }
+  json["cuts"] = Json::array();
+  for (const BoundCut& cut : bound.cuts) {
+    json["cuts"].push_back({{"side", cut.side},
+                            {"bytes_per_s", cut.bytes_per_s},
+                            {"side_s", cut.part_s},
+                            {"rest_s", cut.rest_s},
+                            {"parameter_bytes", cut.parameters},
+                            {"activation_bytes", cut.activations},
+                            {"token_share", cut.token_share},
+                            {"least_s", cut.seconds}});
+  }
+  return json;
+}
+
+std::string bound_text(const Problem& problem, const TrainingBound& bound) {
+  std::string text = describe(problem) + "\n";
+  if (const auto at = text.find(", recomputation "); at != std::string::npos) text.erase(at, text.find('\n', at) - at);
+  text += fmt::format("bound    {} an iteration, {} tokens/s/device: no schedule of any kind is faster; limited by {}\n\n",
+                      format_duration(seconds(bound.seconds), 4),
+                      format_count(static_cast<std::int64_t>(speed_of(problem, bound.seconds) + 0.5)), bound.limit());
+  Table devices{{{"device"},
+                 {"number", Align::right},
+                 {"products", Align::right},
+                 {"attention", Align::right},
+                 {"memory", Align::right},
+                 {"all work alone", Align::right}}};
+  for (const BoundDevice& device : bound.devices) {
+    devices.row({device.name, std::to_string(device.devices), format_flops_rate(FlopsPerSecond{device.products_per_s}),
+                 device.attention_per_s > 0 ? format_flops_rate(FlopsPerSecond{device.attention_per_s}) : std::string{},
+                 format_bandwidth(BytesPerSecond{device.bytes_per_s}),
+                 format_duration(seconds(device.seconds + device.update_s))});
+  }
+  text += devices.str(terminal_style());
+  text += fmt::format("work     {} of products, {} of attention, {} of memory traffic, {} of updates: {} on all devices\n\n",
+                      format_flops(Flops{bound.work.products}), format_flops(Flops{bound.work.attention}),
+                      format_traffic(Bytes{static_cast<std::int64_t>(bound.work.traffic)}),
+                      format_traffic(Bytes{static_cast<std::int64_t>(bound.work.update)}),
+                      format_duration(seconds(bound.compute_s), 4));
+  if (bound.cuts.empty()) return text;
+  Table cuts{{{"cut"},
+              {"both ways", Align::right},
+              {"parameters cross", Align::right},
+              {"or activations", Align::right},
+              {"least time", Align::right}}};
+  for (const BoundCut& cut : bound.cuts) {
+    cuts.row({cut.side, format_bandwidth(BytesPerSecond{cut.bytes_per_s}),
+              format_traffic(Bytes{static_cast<std::int64_t>(cut.parameters)}),
+              format_traffic(Bytes{static_cast<std::int64_t>(cut.activations)}), format_duration(seconds(cut.seconds), 4)});
+  }
+  return text + cuts.str(terminal_style());
+}
+
+}  // namespace
+
+std::optional<double> bound_of(const Problem& problem) {
+  const bool known = std::holds_alternative<KernelCost>(problem.cost) || std::holds_alternative<RooflineCost>(problem.cost);
+  if (!problem.model || !known || !problem.noise.is_none() || problem.sequence < 1) return std::nullopt;
+  return training_bound(problem).seconds;
+}
+
+std::string gap_text(const Summary& best, double bound) {
+  return fmt::format("No schedule of any kind takes less than {} (tawpipe bound); {} takes {} more.\n",
+                     format_duration(seconds(bound), 4), best.schedule, format_percent(to_seconds(best.makespan) / bound - 1));
+}
+
+int run_bound(const PlanFlags& flags) {
+  Request request = flags.base;
+  request.global_batch = batch_of_tokens(flags);
+  std::optional<OutputFile> file;
+  if (!request.json.empty()) file.emplace(request.json);
+  Problem problem = resolve(request, true);
+  if (!problem.model) throw InputError("--model is missing; give a name (tawpipe list models) or a config.json");
+  const TrainingBound bound = training_bound(problem);
+  if (file) {
+    (*file)(bound_json(problem, bound).dump(2) + "\n");
+    file->finish();
+  }
+  if (request.json != "-") write_output("-", bound_text(problem, bound));
+  if (bound.can_hold) return ok;
+  std::fputs(fmt::format("tawpipe: the model's states alone take {} and all devices together have {}; try more devices\n",
+                         format_memory(Bytes{static_cast<std::int64_t>(bound.states)}),
+                         format_memory(Bytes{static_cast<std::int64_t>(bound.usable)}))
+                 .c_str(),
+             stderr);
+  return findings;
+}
+
+}  // namespace tawpipe::sim

@@ -1,0 +1,20 @@
+// A cluster's name with another number of nodes.
+// Not: what the name stands for (topology/cluster_file.hpp).
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "tawpipe/core/text.hpp"
+
+namespace tawpipe::sim {
+
+/// "a800x24-10gbe" or "3x8" with another number of nodes.
+inline std::string with_nodes(const std::string& cluster, std::int64_t nodes) {
+  const auto cross = cluster.find('x');
+  const bool plain = cross != std::string::npos && cluster.find_first_not_of("0123456789x") == std::string::npos;
+  if (plain) return concat(nodes, cluster.substr(cross));
+  return concat(cluster.substr(0, cluster.find('*')), "*", nodes);
+}
+
+}  // namespace tawpipe::sim

@@ -1,0 +1,35 @@
+// What `tawpipe plan` and `tawpipe bound` take, and their entries.
+// Not: its flags (../instruments.cpp) nor the search (search/plan.hpp).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "../request.hpp"
+#include "tawpipe/search/fwd.hpp"
+
+namespace tawpipe::sim {
+
+struct PlanFlags {
+  Request base;                        ///< "any" and 0 stand for what is searched
+  int pipeline = 0;                    ///< --pipeline-parallel; 0: any
+  std::int64_t tokens = 0;             ///< --tokens: the global batch in tokens
+  std::vector<std::string> schedules;  ///< --schedules; none: planned_schedules()
+  std::string devices;                 ///< --devices FROM..TO
+  double price = 0;                    ///< --price, of a device's hour
+  int top = 5;                         ///< --top: plans that are shown
+  std::int64_t budget = 0;             ///< --budget; 0: the search's own
+  unsigned threads = 0;                ///< --threads; 0: all cores
+};
+
+/// The global batch of --tokens or --global-batch. @throws InputError  naming the nearest that are whole sequences
+std::int64_t batch_of_tokens(const PlanFlags& flags);
+
+/// How fast any schedule can be, by the problem that the flags give. @throws InputError  for anything missing or impossible.
+int run_bound(const PlanFlags& flags);
+
+/// The fastest way to train that the flags leave open. @throws InputError  for anything missing or impossible.
+int run_plan(const PlanFlags& flags);
+
+}  // namespace tawpipe::sim

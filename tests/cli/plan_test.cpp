@@ -1,0 +1,119 @@
+// `tawpipe plan` and `tawpipe bound`: what they print, that the command they give does what they say, and what they refuse.
+// Not: whether the answer is the best (unit/search/plan_test.cpp).
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "support/command_json.hpp"
+
+using nlohmann::json;
+using support::parsed;
+using support::run;
+
+namespace {
+
+const std::string small = " --cluster 2x4 --model llama-8x512 --sequence 2048 --global-batch 16";
+
+/// The words of a command as plan prints it, without the name of the program.
+std::vector<std::string> arguments_of(std::string command) {
+  command.erase(std::remove(command.begin(), command.end(), '\''), command.end());
+  std::vector<std::string> words = support::words(command);
+  REQUIRE(words.front() == "tawpipe");
+  words.erase(words.begin());
+  return words;
+}
+
+}  // namespace
+
+TEST_CASE("a plan's command simulates it: same time, same memory") {
+  for (const std::string& flags :
+       {std::string{}, std::string{" --cost roofline:utilization=0.4 --recompute full --gradient-dtype float32"},
+        std::string{" --schedules 1f1b,interleaved-1f1b:chunks=2 --tensor-parallel 2 --layout tcds --overlap-grad-reduce on "
+                    "--sequence-parallel off"}}) {
+    const json answer = parsed(run("plan --json - --top 3" + small + flags));
+    REQUIRE(!answer.at("plans").empty());
+    CHECK(answer.at("proven_best").get<bool>());
+    double before = 0;
+    for (const json& plan : answer.at("plans")) {
+      CAPTURE(plan.at("command").get<std::string>());
+      std::vector<std::string> arguments = arguments_of(plan.at("command"));
+      arguments.insert(arguments.end(), {"--json", "-"});
+      const json simulated = parsed(run(arguments));
+      CHECK(simulated.at("makespan_ps") == plan.at("makespan_ps"));
+      CHECK(simulated.at("peak_memory_bytes") == plan.at("peak_memory_bytes"));
+      CHECK(plan.at("bound_s").get<double>() <= plan.at("least_s").get<double>() * (1 + 1e-6));
+      CHECK(plan.at("least_s").get<double>() <= plan.at("makespan_s").get<double>());
+      CHECK(plan.at("makespan_s").get<double>() >= before);
+      before = plan.at("makespan_s").get<double>();
+      const json& axes = plan.at("axes");
+      CHECK(axes.at("tensor").get<int>() * axes.at("context").get<int>() * axes.at("pipeline").get<int>() *
+                axes.at("data").get<int>() ==
+            8);
+    }
+    CHECK(!answer.at("pareto").empty());
+    CHECK(answer.at("searched").at("simulated").get<int>() >= 1);
+  }
+}
+
+TEST_CASE("the output is the same for any number of threads, and a batch may be given in tokens") {
+  const auto one = run("plan --json - --threads 1" + small);
+  REQUIRE(one.code == 0);
+  CHECK(one.out == run("plan --json - --threads 3" + small).out);
+  CHECK(one.out == run("plan --json - --cluster 2x4 --model llama-8x512 --sequence 2048 --tokens 32768").out);
+}
+
+TEST_CASE("what is printed names the best, what limits it, and the command") {
+  const auto text = run("plan --price 2 --top 2" + small);
+  CHECK(text.code == 0);
+  for (const char* part : {"t x c x p x d", "limited by ", "no schedule of any kind is faster than ", "a billion tokens",
+                           "proven: nothing in the space is faster", "tawpipe simulate --schedule "}) {
+    CAPTURE(part);
+    CHECK(text.out.find(part) != std::string::npos);
+  }
+}
+
+TEST_CASE("numbers of devices are compared by doubling") {
+  const json answer = parsed(run("plan --json - --devices 4..16" + small));
+  REQUIRE(answer.at("by_devices").size() == 3);
+  for (int i = 0; i < 3; ++i) CHECK(answer.at("by_devices")[static_cast<std::size_t>(i)].at("devices") == 4 << i);
+  CHECK(run("plan --devices 4..16" + small).out.find("worth") != std::string::npos);
+  support::check_refused(run("plan --devices 3..16" + small), {"multiples of the 4 devices of a node"});
+}
+
+TEST_CASE("where nothing fits it says so, with the nearest") {
+  const auto none = run("plan --cluster 1x2 --model llama-2-70b --sequence 4096 --global-batch 4");
+  support::check_complaint(none, 1, {"nothing in the space fits", "more devices"});
+}
+
+TEST_CASE("a short budget is said, with how far the answer may be from the best") {
+  const json answer = parsed(run("plan --json - --budget 1 --schedules 1f1b" + small));
+  CHECK_FALSE(answer.at("proven_best").get<bool>());
+  CHECK(answer.at("dropped").at("left").get<int>() > 0);
+}
+
+TEST_CASE("a plan that cannot be is refused") {
+  support::check_refused(run("plan --cluster 2x4 --model llama-8x512 --sequence 2048"), {"--global-batch is missing"});
+  support::check_refused(run("plan --tokens 4096" + small), {"--tokens and --global-batch"});
+  support::check_refused(run("plan --cluster 2x4 --model llama-8x512 --sequence 2048 --tokens 5000"), {"4096", "6144"});
+  support::check_refused(run("plan --schedules 1f2b" + small), {"1f1b"});
+  support::check_refused(run("plan --cost fixed:forward=1s" + small), {"fixed"});
+  support::check_refused(run("plan --price 0" + small), {"--price"});
+}
+
+TEST_CASE("a bound has a certificate whose numbers give it") {
+  const json answer = parsed(run("bound --json -" + small));
+  double rate = 0;
+  for (const json& device : answer.at("devices")) {
+    rate += device.at("devices").get<double>() / (device.at("sequences_s").get<double>() + device.at("update_s").get<double>());
+  }
+  CHECK(answer.at("compute_s").get<double>() == doctest::Approx(1 / rate));
+  double most = answer.at("compute_s").get<double>();
+  for (const json& cut : answer.at("cuts")) most = std::max(most, cut.at("least_s").get<double>());
+  CHECK(answer.at("bound_s").get<double>() == doctest::Approx(most).epsilon(1e-5));
+  CHECK(run("bound" + small).out.find("no schedule of any kind is faster") != std::string::npos);
+  support::check_complaint(run("bound --cluster 1x2 --model llama-2-70b --sequence 4096 --global-batch 4"), 1, {"more devices"});
+  support::check_refused(run("bound --cluster 1x2 --sequence 4096 --global-batch 4"), {"--model is missing"});
+}
