@@ -2,6 +2,8 @@
 // Not: those of many (modules/).
 #include "execution.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <limits>
@@ -11,6 +13,7 @@
 #include "request.hpp"
 #include "tawpipe/cost/roofline.hpp"
 #include "tawpipe/execute/host/executor.hpp"
+#include "tawpipe/report/formatters.hpp"
 #include "tawpipe/schedule/gradient_norm.hpp"
 #include "tawpipe/simulate/simulate.hpp"
 #include "tawpipe/topology/cluster_file.hpp"
@@ -40,6 +43,29 @@ Schedule execution_schedule(const ExecutionRequest& request, ExecutionModel& mod
   return schedule;
 }
 
+void check_host_memory(const ExecutionModel& model, Dtype dtype, double share) {
+  const double memory = static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
+  const double needed = 4.0 * static_cast<double>(size_bytes(dtype)) * static_cast<double>(model.model.parameters()) * share;
+  if (memory <= 0 || needed <= memory) return;
+  const auto shown = [](double bytes) { return format_memory(Bytes{static_cast<std::int64_t>(bytes)}); };
+  throw InputError(concat("training ", model.model.name, " in ", name(dtype), " takes ", shown(needed),
+                          " of this host for weights, gradients and moments, and it has ", shown(memory),
+                          "; choose a smaller model, more hosts, or --backend cuda"));
+}
+
+RunIdentity identity_of(const ExecutionRequest& request) {
+  RunIdentity identity{{"--cluster", request.cluster},
+                       {"--schedule", request.schedule},
+                       {"--option", join(request.options, " ")},
+                       {"--dtype", request.dtype},
+                       {"--recompute", request.recompute},
+                       {"--offload", request.offload},
+                       {"--loss-chunk", std::to_string(request.loss_chunk)},
+                       {"--graph", request.graph ? "on" : "off"}};
+  identity.insert(identity.end(), request.identity.begin(), request.identity.end());
+  return identity;
+}
+
 Timeline expected_timeline(const std::string& cluster, const Schedule& schedule) {
   return simulate(schedule, resolve_cluster(cluster), RooflineCost{});
 }
@@ -54,6 +80,8 @@ int with_executor(const ExecutionRequest& request, ExecutionModel model, const U
   if (request.backend != "host") {
     throw InputError(concat("--backend: ", unknown_name("backend", request.backend, {"host", "mpi", "cuda"})));
   }
+  if (!request.problem.empty()) throw InputError(request.problem);
+  check_host_memory(model, execution_dtype(request), 1);
   const auto layers = host_layers<T>(request, model);
   const Schedule schedule = execution_schedule(request, model, resolve_groups(request.cluster.empty() ? "1x1" : request.cluster));
   // A paced layer sleeps, and so takes a thread without taking a core: each lane has one.

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "run_identity.hpp"
+
 namespace tawpipe::sim {
 
 /// The flags that say how a schedule is executed.
@@ -28,6 +30,8 @@ struct ExecutionRequest {
   bool gradient_norm = false;  ///< gradients are clipped
   std::int64_t chaos_microseconds = 0;
   std::uint64_t chaos_seed = 0;
+  RunIdentity identity;  ///< what else all ranks must have alike
+  std::string problem;   ///< why this rank cannot begin, found before it met the others; empty: it can
 };
 
 }  // namespace tawpipe::sim

@@ -90,6 +90,10 @@ void add_problem_flags(CLI::App& app, Request& request, const std::string& micro
                  "In which gradients are kept and summed, such as float32 (default: the model's)")
       ->type_name("DTYPE")
       ->group("Problem");
+  app.add_option("--limit", request.limit,
+                 "Memory that the simulation may take; larger iterations are refused\n(default 4GiB, or half of this machine's)")
+      ->type_name("SIZE")
+      ->group("Problem");
   app.add_option("--cost", request.cost,
                  "kernels (default): each kernel by its shape, as measured for the device's generation (docs/accuracy.md), with\n"
                  "figures replaced as kernels:KEY=VALUE,...\n"

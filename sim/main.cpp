@@ -285,7 +285,7 @@ int main(int argc, char** argv) {
     return tawpipe::sim::bad_input;
   } catch (const std::bad_alloc&) {
     complain("not enough memory on this machine for a schedule of this size; choose a larger microbatch or a smaller cluster");
-    return tawpipe::sim::failure;
+    return tawpipe::sim::bad_input;
   } catch (const std::exception& error) {
     complain(error.what());
     return tawpipe::sim::failure;

@@ -1,6 +1,8 @@
 // Resolves the shared flags. Not: their declaration (flags.cpp) nor what is predicted (search/predict.hpp).
 #include "request.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <charconv>
 
@@ -148,6 +150,20 @@ bool one_of_two(std::string_view flag, const std::string& text, std::string_view
   throw InputError(concat(flag, " ", quote(one_line(text)), " must be ", yes, " or ", no));
 }
 
+/// The tasks that fit into the limit of memory. @throws InputError  for a size that is none
+double tasks_within(const std::string& limit) {
+  constexpr double bytes_each = 256;
+  if (!limit.empty()) {
+    try {
+      return std::max(1.0, static_cast<double>(parse_bytes(limit).value()) / bytes_each);
+    } catch (const InputError& error) {
+      throw InputError(concat("--limit: ", error.what()));
+    }
+  }
+  const double machine = static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
+  return std::min(4.0 * (1 << 30), machine / 2) / bytes_each;
+}
+
 Fold parse_fold(const std::string& text) {
   if (text.empty() || text == "off") return Fold::off;
   if (text == "auto") return Fold::automatic;
@@ -240,6 +256,7 @@ Problem resolve(const Request& given, bool choose_microbatch, const Workload* kn
   problem.tensor_overlap = one_of_two("--tp-comm-overlap", request.tensor_overlap, "on", "off");
   if (!request.gradient_dtype.empty()) problem.parameter_bytes.gradient = size_bytes(parse_dtype(request.gradient_dtype));
   problem.noise = request.noise;
+  problem.max_tasks = tasks_within(request.limit);
   if (!request.stragglers.empty()) parse_stragglers(request.stragglers, problem.noise);
   problem.fold = parse_fold(request.fold);
   if (request.global_batch > 0 && request.microbatches > 0) {

@@ -134,6 +134,12 @@ int run_spread(const Request& request, int runs) {
   Problem quiet = problem;
   quiet.noise = {};
   const Prediction base = predict(quiet);
+  if (const double tasks = static_cast<double>(base.schedule.tasks().size()) * runs; tasks > 16 * problem.max_tasks) {
+    throw InputError(
+        fmt::format("--spread {} repeats {} tasks, {:.2g} in all, and at most {:.2g} are simulated; choose fewer runs, or "
+                    "a higher --limit",
+                    runs, base.schedule.tasks().size(), tasks, 16 * problem.max_tasks));
+  }
   std::vector<std::array<double, 4>> figures(static_cast<std::size_t>(runs));
   in_parallel(figures.size(), "repeating", [&](std::size_t i) {
     Problem one = problem;

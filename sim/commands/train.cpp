@@ -8,7 +8,6 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -18,128 +17,19 @@
 #include "../execution.hpp"
 #include "../request.hpp"
 #include "output.hpp"
-#include "tawpipe/layers/learning_rate.hpp"
-#include "tawpipe/model/huggingface_config.hpp"
 #include "tawpipe/report/chrome_trace.hpp"
 #include "tawpipe/report/formatters.hpp"
 #include "tawpipe/report/schedule_json.hpp"
 #include "tawpipe/timeline/timeline_csv.hpp"
-#include "tawpipe/training/checkpoint.hpp"
 #include "tawpipe/training/folder_lock.hpp"
-#include "tawpipe/training/huggingface_weights.hpp"
 #include "tawpipe/training/initial_weights.hpp"
-#include "tawpipe/training/token_windows.hpp"
+#include "train_run.hpp"
 
 namespace tawpipe::sim {
 
 namespace {
 
-using training::Checkpoint;
-using training::HuggingFaceWeights;
 using training::ParameterValue;
-
-/// Everything that the flags stand for, before there is an executor.
-struct Run {
-  ExecutionModel model;
-  training::DecoderConstants constants;
-  layers::LearningRate learning_rate;
-  training::TrainingState state;  ///< at the start
-  std::shared_ptr<const training::TokenFile> file;
-  std::optional<Checkpoint> checkpoint;
-  std::optional<HuggingFaceWeights> weights;
-
-  training::TokenWindows source() const {
-    return {file,
-            {0, file->count()},
-            {.microbatch_size = static_cast<std::int32_t>(model.batch.microbatch_size),
-             .sequence = static_cast<std::int32_t>(model.batch.sequence),
-             .microbatches = static_cast<std::int32_t>(model.batch.microbatches()),
-             .vocab = model.model.vocab,
-             .seed = state.data.seed,
-             .order = state.data.order}};
-  }
-};
-
-/// The model that is trained, and where its parameters come from.
-void resolve_model_of(const TrainRequest& request, Run& run) {
-  if (!request.resume.empty()) {
-    training::OpenedCheckpoint opened = training::open_checkpoint(request.resume);
-    for (const std::string& why : opened.passed_over) {
-      std::fputs(fmt::format("tawpipe: note: {}\n", why).c_str(), stderr);
-    }
-    if (!opened.passed_over.empty()) {
-      std::fputs(fmt::format("tawpipe: note: goes on from {}, which is whole\n", one_line(opened.checkpoint.path())).c_str(),
-                 stderr);
-    }
-    run.checkpoint.emplace(std::move(opened.checkpoint));
-    run.model.model = run.checkpoint->model();
-    if (!request.model.empty()) {
-      Transformer named = resolve_model(request.model);
-      if (request.model.starts_with("llama-")) named.vocab = run.model.model.vocab;  // a checkpoint has that of its data
-      run.checkpoint->expect(named);
-    }
-    run.constants = run.checkpoint->constants();
-    run.state = run.checkpoint->state();
-    if (run.state.step >= request.steps) {
-      throw InputError(
-          concat("--steps ", request.steps, " are done already: the checkpoint is of step ", run.state.step, "; give more"));
-    }
-    return;
-  }
-  if (request.model.empty())
-    throw InputError("--model is missing; give a name such as llama-4x128, a config.json or a folder of weights");
-  const std::filesystem::path path{request.model};
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored) && !std::filesystem::exists(path / "state.json", ignored)) {
-    run.weights.emplace(request.model);
-    run.model.model = run.weights->model();
-    run.constants = run.weights->constants();
-    return;
-  }
-  run.model.model = resolve_model(request.model);
-  // A named model has the vocabulary of its own tokenizer; trained from nothing, it takes that of the data.
-  const bool named = request.model.starts_with("llama-") && !std::filesystem::exists(path, ignored);
-  if (named) run.model.model.vocab = std::min(run.model.model.vocab, run.file->most_tokens());
-}
-
-Run resolve_run(const TrainRequest& request) {
-  if (request.data.empty()) throw InputError("--data is missing; give a text, or a .bin file of 16-bit tokens");
-  if (request.steps < 1) throw InputError("--steps is missing; give how many steps to train");
-  if (request.sequence < 1) throw InputError("--sequence is missing; give the tokens of one sequence, such as 128");
-  if (request.global_batch < 1) throw InputError("--global-batch is missing; give the sequences of one step");
-  if (!(request.clip >= 0 && std::isfinite(request.clip))) {
-    throw InputError(concat("--clip ", request.clip, " is impossible; it must be a number of at least 0 (0: any norm)"));
-  }
-  Run run;
-  run.file = std::make_shared<const training::TokenFile>(request.data);
-  resolve_model_of(request, run);
-  run.model.batch = {.sequence = request.sequence, .microbatch_size = request.microbatch, .global_batch = request.global_batch};
-  run.model.batch.check();
-  run.model.llama = {.rope_theta = run.constants.rope_theta, .norm_eps = run.constants.norm_epsilon};
-  run.model.optimizer.weight_decay = request.weight_decay;
-  run.model.optimizer.check();
-  run.file->check_vocabulary(run.model.model.vocab);
-  run.learning_rate = {.peak = request.learning_rate,
-                       .minimum = std::min(request.least_learning_rate, request.learning_rate),
-                       .warmup_steps = request.warmup,
-                       .decay_steps = std::max(request.decay_steps > 0 ? request.decay_steps : request.steps, request.warmup)};
-  run.learning_rate.check();
-  const training::DataPosition data{.source = request.data,
-                                    .order = training::parse_data_order(request.data_order),
-                                    .seed = request.seed,
-                                    .microbatches = static_cast<std::int32_t>(run.model.batch.microbatches()),
-                                    .microbatch_size = static_cast<std::int32_t>(request.microbatch),
-                                    .sequence = static_cast<std::int32_t>(request.sequence)};
-  if (run.checkpoint && !(run.state.data == data)) {
-    std::fputs("tawpipe: note: the checkpoint was trained with other data, batch or seed; the run goes on with those given now\n",
-               stderr);
-  }
-  run.state.data = data;
-  run.state.dtype = execution_dtype(request.execution) == Dtype::f64 ? Dtype::f64 : Dtype::f32;
-  run.state.optimizer = run.model.optimizer;
-  run.state.learning_rate = run.learning_rate;
-  return run;
-}
 
 /// Weights and moments at the start: from a checkpoint, from published weights, or from the seed.
 template <class T, class Executor>
@@ -365,12 +255,20 @@ int run_train(const TrainRequest& given) {
                  {"--schedule-out", request.schedule_out},
                  {"--trace", request.trace},
                  {"--json", request.json}});
-  const Run run = resolve_run(request);
-  if (run.state.dtype == Dtype::f64) {
-    return with_executor<double>(request.execution, run.model,
-                                 [&](auto& executor) { return train<double>(executor, request, run); });
+  std::optional<Run> run;
+  try {
+    run.emplace(resolve_run(request));
+    if (request.execution.backend != "host") request.execution.identity = identity_of(request, *run);
+  } catch (const InputError& error) {
+    if (request.execution.backend == "host") throw;
+    request.execution.problem = error.what();  // the other ranks shall know
   }
-  return with_executor<float>(request.execution, run.model, [&](auto& executor) { return train<float>(executor, request, run); });
+  const ExecutionModel model = run ? run->model : ExecutionModel{};
+  if (run && run->state.dtype == Dtype::f64) {
+    return with_executor<double>(request.execution, model,
+                                 [&](auto& executor) { return train<double>(executor, request, *run); });
+  }
+  return with_executor<float>(request.execution, model, [&](auto& executor) { return train<float>(executor, request, *run); });
 }
 
 }  // namespace tawpipe::sim

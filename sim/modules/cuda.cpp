@@ -200,9 +200,8 @@ Schedule schedule_for(ExecutionRequest& request, ExecutionModel& model, const st
 int train_as_rank(ExecutionRequest request, ExecutionModel model, cuda::Session& session, layers::cuda::ProductChoices* choices,
                   const UseExecutor<float>& use) {
   std::optional<Schedule> schedule;
-  std::string problem;
   const std::vector<cuda::GpuPlace> places = session.places();
-  try {
+  agree_on_run(session, request, [&] {
     cuda::visible_devices();
     schedule = schedule_for(request, model, places);
     if (schedule->ranks() != session.ranks()) {
@@ -210,10 +209,7 @@ int train_as_rank(ExecutionRequest request, ExecutionModel model, cuda::Session&
                               " processes were started by ", session.place().launcher,
                               "; start as many as the schedule has ranks"));
     }
-  } catch (const Error& error) {
-    problem = error.what();
-  }
-  session.agree(problem);
+  });
   return train_in_its_numbers(request, model, *schedule, &session, choices, use);
 }
 
@@ -255,6 +251,7 @@ int run(const ExecutionRequest& given, ExecutionModel model, const UseExecutor<f
       throw;
     }
   }
+  if (!request.problem.empty()) throw InputError(request.problem);
   if (const int gpus = gpus_of(request); gpus > 1) {
     if (request.graph) cuda::refuse_graph_of_threads();
     cuda::RankThreads threads{gpus, leave};

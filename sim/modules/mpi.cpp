@@ -1,7 +1,9 @@
 // The module tawpipe-mpi: runs over MPI, a rank a process.
 // Not: what is trained on which data (commands/).
+#include <algorithm>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "leave.hpp"
 #include "modules.hpp"
@@ -19,19 +21,23 @@ int run(const ExecutionRequest& request, const ExecutionModel& given, const UseE
   delay_terminate();
   mpi::Session session{{.task_seconds = static_cast<double>(request.task_seconds), .failed = leave}};
   std::optional<Schedule> schedule;
-  std::string problem;
-  try {
+  agree_on_run(session, request, [&] {
+    const std::vector<int>& hosts = session.host_of();
+    const auto here = std::count(hosts.begin(), hosts.end(), hosts[static_cast<std::size_t>(session.rank())]);
+    check_host_memory(model, execution_dtype(request), static_cast<double>(here) / session.ranks());
     schedule =
         execution_schedule(request, model, request.cluster.empty() ? mpi::nodes_of(session) : resolve_groups(request.cluster));
     mpi::check_ranks(*schedule, session);
-  } catch (const Error& error) {
-    problem = error.what();
-  }
-  session.agree(problem);
+  });
   mpi::MpiExecutor<T, HostLayer<T>, HostOptimizer<T>> executor{*schedule, session, host_layers<T>(request, model),
                                                                HostOptimizer<T>{model.model, model.optimizer}};
   ExecutorBy<T, decltype(executor)> one{executor};
-  return use(one);
+  try {
+    return use(one);
+  } catch (const InputError& error) {
+    if (session.rank() != 0) session.fail(error.what());  // what rank 0 says itself
+    throw;
+  }
 }
 
 }  // namespace

@@ -38,6 +38,22 @@ support::Result with(const std::vector<std::pair<std::string, std::string>>& rep
 
 }  // namespace
 
+TEST_CASE("sizes that would take minutes or gigabytes are refused with the number and the limit") {
+  check_refused(with({{"--cluster", "3x8"}, {"--model", "llama-2-7b"}, {"--global-batch", "1000000"}}),
+                {"an iteration of 1000000 microbatches has about 48000000 tasks, and at most 16777216 are simulated"});
+  check_refused(run("simulate --schedule 1f1b --cluster 16384x8 --model llama-3-405b --sequence 8192 --global-batch 8388608 "
+                    "--tensor-parallel 8 --data-parallel 1024"),
+                {"an iteration of 8192 microbatches a replica has about", "tasks, and at most 16777216 are simulated"});
+  check_refused(
+      run("simulate --schedule tawpipe --cluster 3x2 --model llama-12x512 --sequence 512 --global-batch 12 --limit 64KiB"),
+      {"tasks, and at most 256 are simulated"});
+  check_refused(run("simulate --schedule tawpipe --cluster 3x2 --model llama-12x512 --sequence 512 --global-batch 12 "
+                    "--spread 10000000"),
+                {"--spread 10000000 repeats", "choose fewer runs, or a higher --limit"});
+  check_refused(with({{"--limit", "much"}}), {"--limit: 'much' is not a size"});
+  check_refused(run("train --model llama-2-70b --data " + data + "/models/gpt2.json --sequence 32 --global-batch 1 --steps 1"),
+                {"training llama-2-70b in float32 takes", "of this host"});
+}
 TEST_CASE("the problem that the others spoil is right") { CHECK(with({}).code == 0); }
 
 TEST_CASE("a cluster file that is missing") {

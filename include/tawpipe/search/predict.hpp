@@ -87,10 +87,14 @@ class Predictor {
     return *std::move(best);
   }
 
-  /// The best over the microbatch sizes: the fastest of those that fit; where none fits, the smallest.
+  /// The best over the microbatch sizes: the fastest of those that fit; where none fits, the smallest. Sizes of an eighth of
+  /// the tasks that the problem allows, or more, are passed over.
+  /// @throws InputError  if all sizes have more, with the number.
   Prediction best(const ScheduleChoice& choice) const {
     std::optional<Prediction> best;
     for (const Work& work : works_) {
+      if (&work != &works_.back() && computations(work) > problem_.max_tasks / 8) continue;
+      check_tasks(computations(work), work);
       Prediction next = predict(choice, work);
       const bool fits = next.fits();
       keep_better(best, std::move(next));
@@ -117,6 +121,32 @@ class Predictor {
     Workload whole;
     Workload replica;
   };
+
+  /// About as many computations as a schedule has: a forward and a backward of each stage and microbatch.
+  double computations(const Work& work) const {
+    const int stages = work.replica.is_abstract() ? mesh_.pipeline : std::min(mesh_.pipeline, work.replica.model().layers);
+    return 2.0 * stages * static_cast<double>(work.replica.microbatches());
+  }
+  /// As many as the schedule's tasks and the steps of its stages' bodies, of one copy.
+  static double steps(const Schedule& logical, const Composition& with) {
+    double count = static_cast<double>(logical.tasks().size());
+    if (with.stages.empty()) return count;
+    for (const Task& task : logical.tasks()) {
+      const Passes passes = traits(task.op).passes;
+      if (!passes.forward && !passes.backward_input && !passes.backward_weight) continue;
+      const SharedStage& stage = with.stages[static_cast<std::size_t>(task.stage)];
+      count += static_cast<double>(passes.forward ? stage.forward.size() : stage.backward.size());
+    }
+    return count;
+  }
+  /// @throws InputError  if there are more than the problem allows.
+  void check_tasks(double tasks, const Work& work) const {
+    if (tasks <= problem_.max_tasks) return;
+    throw InputError(concat("an iteration of ", work.replica.microbatches(), " microbatches", mesh_.data > 1 ? " a replica" : "",
+                            " has about ", static_cast<std::int64_t>(tasks), " tasks, and at most ",
+                            static_cast<std::int64_t>(problem_.max_tasks),
+                            " are simulated; choose a larger microbatch, a smaller batch or a higher limit"));
+  }
 
   static void keep_better(std::optional<Prediction>& best, Prediction next) {
     if (!best || (next.fits() && (next.summary.makespan < best->summary.makespan || !best->fits()))) best = std::move(next);
@@ -163,6 +193,7 @@ class Predictor {
   Prediction predict(const ScheduleChoice& choice, const Work& work) const {
     Schedule logical = build(choice, work);
     const Composition with = composition(logical);
+    check_tasks(steps(logical, with), work);
     std::string refusal;
     if (problem_.fold == Fold::on || (problem_.fold == Fold::automatic && !mesh_.is_plain())) {
       if (std::optional<Prediction> folded = predict_folded(logical, work.whole, with, refusal)) return *std::move(folded);

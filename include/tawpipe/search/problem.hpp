@@ -66,6 +66,9 @@ struct Problem {
   ParameterBytes parameter_bytes = {};
   double usable_memory = usable_memory_share;  ///< fraction of a device's memory that may be needed
   Noise noise = {};
+  /// Of one iteration as it is simulated, some 256 bytes each; more are refused before any is made, and their microbatch size is
+  /// passed over from an eighth of it on where larger ones will do.
+  double max_tasks = 1 << 24;
   Fold fold = Fold::automatic;
 
   /// The work of all devices with `size` sequences a microbatch.

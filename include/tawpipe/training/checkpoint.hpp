@@ -158,6 +158,8 @@ class Checkpoint {
   }
 
   const std::string& path() const { return path_; }
+  /// Drawn when it was written: copies of a checkpoint have one id.
+  const std::string& id() const { return state_.id; }
   const TrainingState& state() const { return state_.state; }
   const Transformer& model() const { return config_.model; }
   const DecoderConstants& constants() const { return config_.constants; }

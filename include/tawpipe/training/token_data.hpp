@@ -50,6 +50,7 @@ class TokenFile {
   }
 
   const std::string& path() const { return file_.path(); }
+  const InputFile& file() const { return file_; }
   /// Tokens in the file.
   std::int64_t count() const { return count_; }
   /// The number of tokens that can occur: 256 of bytes, 65536 of uint16.

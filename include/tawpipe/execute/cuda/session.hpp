@@ -148,6 +148,8 @@ class Session {
       throw InputError(problems.size() == 1 ? problems[r] : concat("rank ", r, " on ", hosts_[r], ": ", problems[r]));
     }
   }
+  /// What rank 0 says. Collective, before `connect`. @param own  what this rank would say
+  std::string from_root(const std::string& own) { return exchanged(own).front(); }
   /// The communicator of all ranks, and the watch over processes from here on. Collective, once; the rank's GPU must be current.
   NcclCommunicator connect() {
     if (threads_ == nullptr) watch_.emplace(rank(), std::move(meeting_.peers), options_.watch);

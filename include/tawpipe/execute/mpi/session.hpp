@@ -128,6 +128,15 @@ class Session {
     together_ = true;
     throw InputError(words);
   }
+  /// What rank 0 says. Collective. @param own  what this rank would say
+  std::string from_root(const std::string& own) {
+    std::string words = own;
+    auto length = static_cast<int>(words.size());
+    check(MPI_Bcast(&length, 1, MPI_INT, 0, control_.get()), "MPI_Bcast");
+    words.resize(static_cast<std::size_t>(length));
+    check(MPI_Bcast(words.data(), length, MPI_CHAR, 0, control_.get()), "MPI_Bcast");
+    return words;
+  }
 
   /// Tells all ranks that this one has failed and why (WatchOptions::failed). To be called where this rank cannot go on for a
   /// reason of its own, such as a file that cannot be written; the caller then ends as well.

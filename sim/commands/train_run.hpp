@@ -1,0 +1,46 @@
+// What `tawpipe train` trains, from its flags and files: before there is an executor.
+// Not: the training itself (train.cpp).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "../execution_model.hpp"
+#include "tawpipe/layers/learning_rate.hpp"
+#include "tawpipe/training/checkpoint.hpp"
+#include "tawpipe/training/huggingface_weights.hpp"
+#include "tawpipe/training/token_windows.hpp"
+#include "train.hpp"
+
+namespace tawpipe::sim {
+
+/// Everything that the flags stand for, before there is an executor.
+struct Run {
+  ExecutionModel model;
+  training::DecoderConstants constants;
+  layers::LearningRate learning_rate;
+  training::TrainingState state;  ///< at the start
+  std::shared_ptr<const training::TokenFile> file;
+  std::optional<training::Checkpoint> checkpoint;
+  std::optional<training::HuggingFaceWeights> weights;
+
+  training::TokenWindows source() const {
+    return {file,
+            {0, file->count()},
+            {.microbatch_size = static_cast<std::int32_t>(model.batch.microbatch_size),
+             .sequence = static_cast<std::int32_t>(model.batch.sequence),
+             .microbatches = static_cast<std::int32_t>(model.batch.microbatches()),
+             .vocab = model.model.vocab,
+             .seed = state.data.seed,
+             .order = state.data.order}};
+  }
+};
+
+/// @throws InputError  for what is missing, cannot be read or does not go together.
+Run resolve_run(const TrainRequest& request);
+
+/// What all ranks must have alike, or they would train something that nobody asked for.
+RunIdentity identity_of(const TrainRequest& request, const Run& run);
+
+}  // namespace tawpipe::sim

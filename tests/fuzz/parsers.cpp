@@ -1,0 +1,155 @@
+// Each parser of foreign text under libFuzzer: what it takes is used, what it refuses is refused by an Error of ours. The
+// environment's TAWPIPE_FUZZ names the parser. Seeds: tests/data and corpus/, by tests/fuzz/run.
+// Not: the command line; files that are read through a path alone are written to a scratch file first.
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "tawpipe/core/csv.hpp"
+#include "tawpipe/core/parse_units.hpp"
+#include "tawpipe/model/huggingface_config.hpp"
+#include "tawpipe/report/comm_program_json.hpp"
+#include "tawpipe/report/flight_recorder.hpp"
+#include "tawpipe/report/flight_report.hpp"
+#include "tawpipe/report/held_speeds.hpp"
+#include "tawpipe/report/kineto_trace.hpp"
+#include "tawpipe/report/measured_json.hpp"
+#include "tawpipe/report/nccl_tests.hpp"
+#include "tawpipe/report/order_report.hpp"
+#include "tawpipe/report/pytorch_csv.hpp"
+#include "tawpipe/report/schedule_json.hpp"
+#include "tawpipe/report/task_graph_json.hpp"
+#include "tawpipe/simulate/task_graph_text.hpp"
+#include "tawpipe/timeline/timeline_csv.hpp"
+#include "tawpipe/topology/cluster_dimensions.hpp"
+#include "tawpipe/topology/cluster_file.hpp"
+#include "tawpipe/training/detail/checkpoint_json.hpp"
+#include "tawpipe/training/safetensors.hpp"
+#include "tawpipe/verify/validate.hpp"
+
+using namespace tawpipe;
+
+namespace {
+
+using Parser = void (*)(std::string_view text);
+
+/// Stops at the first difference.
+void expect(bool right) {
+  if (!right) std::abort();
+}
+
+void units(std::string_view text) {
+  for (Parser parse :
+       {Parser{[](std::string_view one) { parse_duration(one); }}, Parser{[](std::string_view one) { parse_bytes(one); }},
+        Parser{[](std::string_view one) { parse_bandwidth(one); }}, Parser{[](std::string_view one) { parse_flops_rate(one); }},
+        Parser{[](std::string_view one) {
+          if (one.size() < 6) cluster_from_dimensions(one);  // up to 999x9: larger ones are right, and slow
+        }}}) {
+    try {
+      parse(text);
+    } catch (const InputError&) {
+    }
+  }
+}
+
+void cluster(std::string_view text) {
+  const Cluster read = cluster_from_text(text, "fuzz");
+  if (read.ranks() > 256) return;
+  const std::string written = write_cluster_json(read);
+  const Cluster again = cluster_from_json(written);
+  expect(again == read);
+  expect(write_cluster_json(again) == written);
+}
+
+void schedule(std::string_view text) {
+  const Schedule read = parse_schedule_json(text);
+  if (read.tasks().size() > 5000 || read.ranks() > 64) return;
+  validate(read);
+  std::string written;
+  write_schedule_json(read, [&](std::string_view part) { written += part; });
+  std::string again;
+  write_schedule_json(parse_schedule_json(written), [&](std::string_view part) { again += part; });
+  expect(again == written);
+}
+
+void pytorch_csv(std::string_view text) {
+  const PytorchSchedule read = parse_pytorch_csv(text);
+  if (text.size() < 4096) report_order(read, {}, "fuzz", true);
+}
+
+void calls(std::string_view text) {
+  const CommProgram read = parse_comm_program(text);
+  if (text.size() < 4096) report_order(read, true);
+}
+
+void flight_recorder(std::string_view text) {
+  FlightRecorderReader reader;
+  reader.add(0, std::string{text}, "fuzz");
+  diagnose(reader.take());
+}
+
+/// For readers that take a path. One at a time.
+const std::string& scratch_file(std::string_view text) {
+  static const std::string path = [] {
+    const char* const folder = std::getenv("TMPDIR");
+    return std::string{folder == nullptr ? "/tmp" : folder} + "/tawpipe_fuzz_" + std::to_string(::getpid());
+  }();
+  std::ofstream{path, std::ios::binary | std::ios::trunc} << text;
+  return path;
+}
+
+void safetensors(std::string_view text) {
+  const training::SafetensorsFile file{scratch_file(text)};
+  for (const training::TensorEntry& tensor : file.tensors()) expect(tensor.begin >= 0 && tensor.count() >= 0);
+}
+
+const std::map<std::string_view, Parser>& parsers() {
+  static const std::map<std::string_view, Parser> all{
+      {"units", units},
+      {"cluster", cluster},
+      {"schedule", schedule},
+      {"pytorch_csv", pytorch_csv},
+      {"calls", calls},
+      {"flight_recorder", flight_recorder},
+      {"safetensors", safetensors},
+      {"training_state", [](std::string_view text) { training::detail::read_state(scratch_file(text)); }},
+      {"model", [](std::string_view text) { parse_huggingface_config(text, "fuzz", "fuzz"); }},
+      {"task_graph", [](std::string_view text) { parse_task_graph(text); }},
+      {"task_graph_json", [](std::string_view text) { task_graph_from_json(text); }},
+      {"kineto", [](std::string_view text) { read_kineto_trace(text); }},
+      {"measured", [](std::string_view text) { parse_measured_json(text); }},
+      {"nccl_tests", [](std::string_view text) { read_nccl_tests(text, "fuzz"); }},
+      {"held_speeds", [](std::string_view text) { parse_held_speeds(text, "fuzz", "low"); }},
+      {"timeline", [](std::string_view text) { parse_timeline_csv(text); }},
+  };
+  return all;
+}
+
+Parser chosen() {
+  const char* const name = std::getenv("TAWPIPE_FUZZ");
+  const auto found = parsers().find(name == nullptr ? "" : name);
+  if (found != parsers().end()) return found->second;
+  std::fputs("TAWPIPE_FUZZ must name a parser:", stderr);
+  for (const auto& [known, parser] : parsers()) std::fprintf(stderr, " %s", std::string{known}.c_str());
+  std::fputs("\n", stderr);
+  std::exit(2);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static const Parser parse = chosen();
+  try {
+    parse({reinterpret_cast<const char*>(data), size});
+  } catch (const Error& error) {
+    expect(std::string_view{error.what()}.find_first_of("\n\x1b") == std::string_view::npos);
+  }
+  return 0;
+}
