@@ -9,6 +9,8 @@
 
 #include "support/command_json.hpp"
 
+namespace plan_test {
+
 using nlohmann::json;
 using support::parsed;
 using support::run;
@@ -117,3 +119,5 @@ TEST_CASE("a bound has a certificate whose numbers give it") {
   support::check_complaint(run("bound --cluster 1x2 --model llama-2-70b --sequence 4096 --global-batch 4"), 1, {"more devices"});
   support::check_refused(run("bound --cluster 1x2 --sequence 4096 --global-batch 4"), {"--model is missing"});
 }
+
+}  // namespace plan_test

@@ -14,6 +14,8 @@
 #include "support/toy_training.hpp"
 #include "tawpipe/schedule/gradient_norm.hpp"
 
+namespace executor_test {
+
 using namespace tawpipe;
 using support::ToyLayer;
 using support::ToyOptimizer;
@@ -228,3 +230,5 @@ TEST_CASE("hosts are groups where ranks are numbered host by host") {
                        "mpirun --map-by slot (or ppr:N:node with --rank-by slot)",
                        InputError);
 }
+
+}  // namespace executor_test

@@ -22,6 +22,8 @@
 #include "tawpipe/simulate/folding.hpp"
 #include "tawpipe/topology/cluster_builder.hpp"
 
+namespace fold_test {
+
 using namespace tawpipe;
 using support::Random;
 
@@ -218,3 +220,5 @@ TEST_CASE("folded and full simulations of random composed schedules give the sam
   CHECK(slowed > 0);
   MESSAGE(concat(equal, " folded, ", refused, " refused"));
 }
+
+}  // namespace fold_test
