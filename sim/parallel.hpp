@@ -18,21 +18,18 @@
 
 namespace tawpipe::sim {
 
-/// Calls run(i) for each i below `count`, on all cores (or `threads`). The first failure, by index of what had started, is
-/// thrown when all threads have ended.
+/// Calls run(i) for each i below `count` on so many threads. The first failure, by index of what had started, is thrown when all
+/// have ended.
 template <class Run>
-void in_parallel(std::size_t count, const std::string& label, Run&& run, unsigned threads = 0) {
+void on_threads(std::size_t threads, std::size_t count, Run&& run) {
   std::atomic<std::size_t> next{0};
   std::mutex mutex;
   std::exception_ptr error;
   std::size_t failed = count;
-  Progress progress{{.label = label, .total = static_cast<std::int64_t>(count), .enabled = progress_is_shown()}};
   const auto work = [&] {
     for (std::size_t i = next++; i < count; i = next++) {
       try {
         run(i);
-        const std::lock_guard lock{mutex};
-        progress.advance();
       } catch (...) {
         const std::lock_guard lock{mutex};
         if (i < failed) {
@@ -43,13 +40,27 @@ void in_parallel(std::size_t count, const std::string& label, Run&& run, unsigne
       }
     }
   };
-  const std::size_t wanted = threads > 0 ? threads : std::max(1U, std::thread::hardware_concurrency());
   std::vector<std::thread> pool;
-  for (std::size_t i = 1; i < std::min(wanted, count); ++i) pool.emplace_back(work);
+  for (std::size_t i = 1; i < std::min(threads, count); ++i) pool.emplace_back(work);
   work();
   for (auto& thread : pool) thread.join();
-  progress.finish();
   if (error) std::rethrow_exception(error);
+}
+
+/// All cores.
+inline std::size_t all_threads() { return std::max(1U, std::thread::hardware_concurrency()); }
+
+/// The same on all cores (or `threads`), with progress.
+template <class Run>
+void in_parallel(std::size_t count, const std::string& label, Run&& run, unsigned threads = 0) {
+  std::mutex mutex;
+  Progress progress{{.label = label, .total = static_cast<std::int64_t>(count), .enabled = progress_is_shown()}};
+  on_threads(threads > 0 ? threads : all_threads(), count, [&](std::size_t i) {
+    run(i);
+    const std::lock_guard lock{mutex};
+    progress.advance();
+  });
+  progress.finish();
 }
 
 }  // namespace tawpipe::sim

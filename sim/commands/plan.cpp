@@ -4,21 +4,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <csignal>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include "entries.hpp"
 #include "nodes.hpp"
 #include "output.hpp"
+#include "parallel.hpp"
+#include "plan_report.hpp"
 #include "tawpipe/core/parse_number.hpp"
 #include "tawpipe/report/formatters.hpp"
 #include "tawpipe/report/progress.hpp"
-#include "tawpipe/report/summary_json.hpp"
-#include "tawpipe/report/table.hpp"
 #include "tawpipe/search/bound.hpp"
 #include "tawpipe/search/plan.hpp"
 
@@ -47,29 +45,6 @@ class InterruptEndsSearch {
   struct sigaction before_ {};
 };
 
-/// Calls run(i) for each i below count on `threads` threads. The first failure by index is thrown when all have ended.
-template <class Run>
-void on_threads(std::size_t threads, std::size_t count, Run&& run) {
-  std::atomic<std::size_t> next{0};
-  std::vector<std::exception_ptr> failures(count);
-  const auto work = [&] {
-    for (std::size_t i = next++; i < count; i = next++) {
-      try {
-        run(i);
-      } catch (...) {
-        failures[i] = std::current_exception();
-      }
-    }
-  };
-  std::vector<std::thread> pool;
-  for (std::size_t t = 1; t < std::min(threads, count); ++t) pool.emplace_back(work);
-  work();
-  for (auto& thread : pool) thread.join();
-  for (const auto& failure : failures) {
-    if (failure) std::rethrow_exception(failure);
-  }
-}
-
 PlanRequest resolve_plan(const PlanFlags& flags) {
   Request fixed = flags.base;
   fixed.global_batch = batch_of_tokens(flags);
@@ -93,262 +68,10 @@ PlanRequest resolve_plan(const PlanFlags& flags) {
   return request;
 }
 
-/// The word as a shell takes it.
-std::string quoted(const std::string& word) {
-  const bool plain =
-      word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=:.,+/%") == std::string::npos;
-  if (plain && !word.empty()) return word;
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? std::string{"'\\''"} : std::string{c};
-  return text + "'";
-}
-
-/// The command that simulates a plan, with every flag of the problem that is not as it is without one.
-std::string command_of(const PlanFlags& flags, const PlanRequest& request, const Plan& plan) {
-  std::string text = "tawpipe simulate";
-  const auto add = [&](std::string_view flag, const auto& value) { text += concat(" ", flag, " ", quoted(concat(value))); };
-  const Request defaults;
-  const Request& base = flags.base;
-  add("--schedule", plan.choice.schedule);
-  for (const auto& [key, value] : plan.choice.options) add("--option", concat(key, "=", value));
-  add("--cluster", base.cluster);
-  add("--model", base.model);
-  add("--sequence", request.problem.sequence);
-  add("--global-batch", request.problem.global_batch);
-  add("--microbatch", plan.layout.microbatch_size);
-  add("--recompute", name(plan.layout.recompute));
-  const Mesh& mesh = plan.layout.mesh;
-  if (mesh.tensor > 1) add("--tensor-parallel", mesh.tensor);
-  if (mesh.context > 1) add("--context-parallel", mesh.context);
-  if (mesh.data > 1) add("--data-parallel", mesh.data);
-  if (mesh_order_text(mesh.order) != defaults.layout) add("--layout", mesh_order_text(mesh.order));
-  if (base.loss_chunk > 0) add("--loss-chunk", base.loss_chunk);
-  if (base.usable_memory > 0) add("--usable-memory", base.usable_memory);
-  if (base.sequence_parallel != defaults.sequence_parallel) add("--sequence-parallel", base.sequence_parallel);
-  if (base.context_exchange != defaults.context_exchange) add("--context-exchange", base.context_exchange);
-  if (base.optimizer_states != defaults.optimizer_states) add("--optimizer-states", base.optimizer_states);
-  if (base.overlap_gradients != defaults.overlap_gradients) add("--overlap-grad-reduce", base.overlap_gradients);
-  if (base.overlap_gathers != defaults.overlap_gathers) add("--overlap-param-gather", base.overlap_gathers);
-  if (base.tensor_overlap != defaults.tensor_overlap) add("--tp-comm-overlap", base.tensor_overlap);
-  if (!base.gradient_dtype.empty()) add("--gradient-dtype", base.gradient_dtype);
-  if (base.cost != defaults.cost) add("--cost", base.cost);
-  if (!base.hold_sms.empty()) add("--hold-sms", base.hold_sms);
-  return text;
-}
-
-/// Where the time of an iteration goes: parts of it, means over the devices.
-struct Shares {
-  double compute = 0;
-  double exposed = 0;  ///< communication that no computation hides
-  double waiting = 0;
-};
-
-Shares shares_of(const Summary& summary) {
-  const double time = std::max(to_seconds(summary.makespan), 1e-12);
-  Shares shares{.compute = 1 - summary.bubble.ratio};
-  shares.exposed = std::min(summary.communication.exposed_s / time, 1 - shares.compute);
-  shares.waiting = std::max(0.0, 1 - shares.compute - shares.exposed);
-  return shares;
-}
-
-double memory_share(const Summary& summary) {
-  double most = 0;
-  for (std::size_t rank = 0; rank < summary.peak_memory.size(); ++rank) {
-    const Bytes usable = usable_part(summary.device_memory[rank], summary.usable_memory);
-    most = std::max(most, summary.peak_memory[rank].total / usable);
-  }
-  return most;
-}
-
-std::string limit_of(const Summary& summary) {
-  const Shares shares = shares_of(summary);
-  if (shares.exposed > 0.1 && shares.exposed >= shares.waiting) return "communication";
-  return shares.waiting > 0.1 ? "waiting" : "computation";
-}
-
-/// What another plan spends more time on than the best.
-std::string loses_by(const Summary& best, const Summary& other) {
-  const Shares a = shares_of(best);
-  const Shares b = shares_of(other);
-  const double longer = to_seconds(other.makespan) / to_seconds(best.makespan);
-  const std::pair<double, const char*> parts[] = {{b.compute * longer - a.compute, "computing"},
-                                                  {b.exposed * longer - a.exposed, "exposed communication"},
-                                                  {b.waiting * longer - a.waiting, "waiting"}};
-  const auto& most = *std::max_element(std::begin(parts), std::end(parts));
-  return longer <= 1 ? std::string{"as fast"}
-                     : fmt::format("{} slower: {} more {}", format_percent(longer - 1), format_percent(most.first), most.second);
-}
-
-double tokens_a_day(const Summary& summary) { return summary.tokens_per_device_per_second * summary.ranks * 86400; }
-/// Model operations that a device does in a second.
-double flops_a_device(const Problem& problem, const Summary& summary) {
-  return summary.mfu * problem.cluster.device(Rank{0}).peak.value();
-}
-double price_of_tokens(double price, const Summary& summary) { return price / 3600 / summary.tokens_per_device_per_second * 1e9; }
-
-std::string options_text(const ScheduleChoice& choice) {
-  std::string text;
-  for (const auto& [key, value] : choice.options) text += concat(text.empty() ? "" : " ", key, "=", value);
-  return text;
-}
-
-/// One search and what it is printed from.
-struct Planned {
-  PlanFlags flags;
-  PlanRequest request;
-  PlanResult result;
-  double bound_s = 0;  ///< no schedule of any kind is faster (search/bound.hpp)
-
-  const Summary& best() const { return result.plans.front().summary; }
-};
-
-Json plan_json(const Planned& planned, const Plan& plan) {
-  const Mesh& mesh = plan.layout.mesh;
-  Json json = to_json(plan.summary);
-  json["axes"] = {{"tensor", mesh.tensor}, {"context", mesh.context}, {"pipeline", mesh.pipeline}, {"data", mesh.data}};
-  json["layout"] = mesh_order_text(mesh.order);
-  json["bound_s"] = planned.bound_s;
-  json["gap"] = to_seconds(plan.summary.makespan) / planned.bound_s - 1;
-  json["least_s"] = to_seconds(plan.bound);
-  const Shares shares = shares_of(plan.summary);
-  json["limited_by"] = limit_of(plan.summary);
-  json["shares"] = {{"compute", shares.compute}, {"exposed", shares.exposed}, {"waiting", shares.waiting}};
-  json["memory_share"] = memory_share(plan.summary);
-  json["slower"] = plan.summary.makespan / planned.best().makespan - 1;
-  json["tokens_per_day"] = tokens_a_day(plan.summary);
-  json["flops_per_device_per_second"] = flops_a_device(planned.request.problem, plan.summary);
-  if (planned.flags.price > 0) json["price_per_billion_tokens"] = price_of_tokens(planned.flags.price, plan.summary);
-  json["command"] = command_of(planned.flags, planned.request, plan);
-  return json;
-}
-
-Json result_json(const Planned& planned) {
-  const PlanResult& result = planned.result;
-  Json json;
-  json["cluster"] = planned.request.problem.cluster.name();
-  json["devices"] = planned.request.problem.cluster.ranks();
-  json["model"] = planned.request.problem.model->name;
-  json["cost"] = describe(planned.request.problem.cost, planned.request.problem.cluster.device(Rank{0}));
-  json["plans"] = Json::array();
-  json["pareto"] = Json::array();
-  const std::size_t shown = std::min(result.plans.size(), static_cast<std::size_t>(planned.flags.top));
-  for (std::size_t i = 0; i < shown; ++i) json["plans"].push_back(plan_json(planned, result.plans[i]));
-  for (const std::size_t i : result.pareto()) {
-    const Plan& plan = result.plans[i];
-    json["pareto"].push_back({{"makespan_s", to_seconds(plan.summary.makespan)},
-                              {"memory_bytes", plan.summary.fullest().value()},
-                              {"devices", plan.summary.ranks},
-                              {"command", command_of(planned.flags, planned.request, plan)}});
-  }
-  const PlanCounts& counts = result.counts;
-  json["searched"] = {{"layouts", counts.layouts},
-                      {"candidates", counts.candidates},
-                      {"bounded", counts.bounded},
-                      {"simulated", counts.simulated}};
-  json["dropped"] = {{"impossible", counts.impossible}, {"memory", counts.memory}, {"time", counts.time}, {"left", counts.left}};
-  json["bound_s"] = planned.bound_s;
-  json["proven_best"] = result.proven_best;
-  json["stopped"] = result.stopped;
-  if (!result.plans.empty()) {
-    json["left_s"] = to_seconds(result.bound);
-    json["left_gap"] = result.gap();
-  }
-  return json;
-}
-
-std::string layout_text(const Plan& plan) {
-  const Mesh& mesh = plan.layout.mesh;
-  const bool order = mesh.pipeline > 1 && mesh.data > 1;
-  return fmt::format("{} x {} x {} x {}{}", mesh.tensor, mesh.context, mesh.pipeline, mesh.data,
-                     order ? concat(" ", mesh_order_text(mesh.order)) : std::string{});
-}
-
-std::string plans_table(const Planned& planned) {
-  std::vector<TableColumn> columns{{"schedule"},
-                                   {"t x c x p x d"},
-                                   {"microbatch", Align::right},
-                                   {"recompute"},
-                                   {"time", Align::right},
-                                   {"tokens/s/device", Align::right},
-                                   {"MFU", Align::right},
-                                   {"memory", Align::right},
-                                   {"compute", Align::right},
-                                   {"exposed", Align::right},
-                                   {"waiting", Align::right},
-                                   {"options"}};
-  Table table{columns};
-  const std::size_t shown = std::min(planned.result.plans.size(), static_cast<std::size_t>(planned.flags.top));
-  for (std::size_t i = 0; i < shown; ++i) {
-    const Plan& plan = planned.result.plans[i];
-    const Shares shares = shares_of(plan.summary);
-    table.row({plan.choice.schedule, layout_text(plan), std::to_string(plan.layout.microbatch_size),
-               std::string{name(plan.layout.recompute)}, format_duration(plan.summary.makespan),
-               format_count(static_cast<std::int64_t>(plan.summary.tokens_per_device_per_second + 0.5)),
-               format_percent(plan.summary.mfu), format_memory(plan.summary.fullest()), format_percent(shares.compute),
-               format_percent(shares.exposed), format_percent(shares.waiting), options_text(plan.choice)},
-              i == 0 ? Emphasis::bold : Emphasis::none);
-  }
-  return table.str(terminal_style());
-}
-
-std::string searched_text(const PlanResult& result) {
-  const PlanCounts& counts = result.counts;
-  std::string text = fmt::format(
-      "searched {} layouts x schedules = {} candidates; {} cannot be, {} need too much memory, {} cannot be faster by a bound, "
-      "{} simulated",
-      format_count(counts.layouts), format_count(counts.candidates), format_count(counts.impossible), format_count(counts.memory),
-      format_count(counts.time), format_count(counts.simulated));
-  if (counts.left > 0) text += fmt::format(", {} left", format_count(counts.left));
-  text += '\n';
-  if (result.plans.empty()) return text;
-  if (result.stopped) text += "stopped: the best so far\n";
-  if (result.proven_best) return text + "proven: nothing in the space is faster\n";
-  return text + fmt::format("not proven: what was left may be up to {} faster; a larger --budget looks at more\n",
-                            format_percent(result.gap()));
-}
-
-std::string result_text(const Planned& planned) {
-  const PlanResult& result = planned.result;
-  Problem shown = planned.request.problem;
-  std::string text = describe(shown) + "\n";
-  if (const auto at = text.find(", recomputation "); at != std::string::npos) {
-    text.erase(at, text.find('\n', at) - at);  // it is one of the things planned
-  }
-  if (result.plans.empty()) return text + searched_text(result);
-  text += plans_table(planned) + "\nt x c x p x d: tensor, context, pipeline (the schedule's devices), data\n\n";
-  const Plan& best = result.plans.front();
-  const Shares shares = shares_of(best.summary);
-  text +=
-      fmt::format("best   {} tokens a day, {} a device; limited by {} ({} computing, {} exposed, {} waiting), memory {} full\n",
-                  format_count(static_cast<std::int64_t>(tokens_a_day(best.summary))),
-                  format_flops_rate(FlopsPerSecond{flops_a_device(shown, best.summary)}), limit_of(best.summary),
-                  format_percent(shares.compute), format_percent(shares.exposed), format_percent(shares.waiting),
-                  format_percent(memory_share(best.summary), 0));
-  text += fmt::format("bound  no schedule of any kind is faster than {}: the best is within {} of that\n",
-                      format_duration(seconds(planned.bound_s), 4),
-                      format_percent(to_seconds(best.summary.makespan) / planned.bound_s - 1));
-  if (planned.flags.price > 0) {
-    text += fmt::format("price  {:.2f} a billion tokens\n", price_of_tokens(planned.flags.price, best.summary));
-  }
-  const std::size_t others = std::min(result.plans.size(), static_cast<std::size_t>(planned.flags.top));
-  for (std::size_t i = 1; i < others; ++i) {
-    text += fmt::format("{:<6} {} {}\n", concat(i + 1, "."), result.plans[i].choice.schedule,
-                        loses_by(best.summary, result.plans[i].summary));
-  }
-  const std::vector<std::size_t> pareto = result.pareto();
-  for (std::size_t i = 1; i < pareto.size(); ++i) {
-    const Plan& plan = result.plans[pareto[i]];
-    text += fmt::format("less memory: {} with {}, recomputation {}, {} slower: {}\n", plan.choice.schedule, layout_text(plan),
-                        name(plan.layout.recompute), format_percent(plan.summary.makespan / best.summary.makespan - 1),
-                        format_memory(plan.summary.fullest()));
-  }
-  return text + "\n" + searched_text(result) + "\n" + command_of(planned.flags, planned.request, best) + "\n";
-}
-
 Planned search(const PlanFlags& flags, const std::string& label) {
   Planned planned{flags, resolve_plan(flags), {}};
   planned.bound_s = training_bound(planned.request.problem).seconds;
-  const std::size_t threads = flags.threads > 0 ? flags.threads : std::max(1U, std::thread::hardware_concurrency());
+  const std::size_t threads = flags.threads > 0 ? flags.threads : all_threads();
   const auto parallel = [&](std::size_t count, auto&& run) { on_threads(threads, count, run); };
   std::optional<Progress<>> progress;
   planned.result = plan(planned.request, shipped(), parallel, [&](const PlanProgress& now) {
@@ -372,36 +95,6 @@ std::vector<int> devices_of(const PlanFlags& flags, int node) {
   std::vector<int> counts;
   for (std::int64_t count = from; count <= to; count *= 2) counts.push_back(static_cast<int>(count));
   return counts;
-}
-
-std::string devices_table(const std::vector<Planned>& all) {
-  const bool priced = all.front().flags.price > 0;
-  std::vector<TableColumn> columns{{"devices", Align::right},         {"time", Align::right},  {"tokens a day", Align::right},
-                                   {"tokens/s/device", Align::right}, {"worth", Align::right}, {"memory", Align::right}};
-  if (priced) columns.push_back({"price/Gtoken", Align::right});
-  columns.insert(columns.end(), {{"schedule"}, {"t x c x p x d"}, {"recompute"}, {"options"}});
-  Table table{columns};
-  double first = 0;
-  for (const Planned& one : all) {
-    std::vector<std::string> cells{format_count(one.request.problem.cluster.ranks())};
-    if (one.result.plans.empty()) {
-      cells.push_back("out of memory");
-      table.row(std::move(cells), Emphasis::dim);
-      continue;
-    }
-    const Plan& plan = one.result.plans.front();
-    const double speed = plan.summary.tokens_per_device_per_second;
-    if (first <= 0) first = speed;
-    cells.insert(cells.end(),
-                 {format_duration(plan.summary.makespan), format_count(static_cast<std::int64_t>(tokens_a_day(plan.summary))),
-                  format_count(static_cast<std::int64_t>(speed + 0.5)), format_percent(speed / first, 0),
-                  format_memory(plan.summary.fullest())});
-    if (priced) cells.push_back(fmt::format("{:.2f}", price_of_tokens(one.flags.price, plan.summary)));
-    cells.insert(cells.end(),
-                 {plan.choice.schedule, layout_text(plan), std::string{name(plan.layout.recompute)}, options_text(plan.choice)});
-    table.row(std::move(cells));
-  }
-  return table.str(terminal_style()) + "\nworth: of what a device does in the first line, what each does here\n";
 }
 
 /// --devices: the best for each number of them.
