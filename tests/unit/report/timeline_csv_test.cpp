@@ -140,10 +140,11 @@ TEST_CASE("an error names line and column") {
         "t.csv, line 3, column 1 (task): this row must be task 1; each task has one row, in order");
   CHECK(row_error("0,forwards,nothing,0,,,0,0,0,0,0.000000000000,0.000601000000\n") ==
         "t.csv, line 2, column 2 (op): 'forwards' is no op; known: forward, backward, backward_input, backward_weight, update, "
-        "idle, pass, exchange, broadcast, reduce, all_gather, reduce_scatter, all_reduce, all_to_all");
+        "idle, pass, exchange, broadcast, reduce, all_gather, reduce_scatter, all_reduce, all_to_all, copy_to_host, "
+        "copy_from_host");
   CHECK(row_error("0,forward,,0,,,0,0,0,0,0.000000000000,0.000601000000\n") ==
         "t.csv, line 2, column 3 (payload): '' is no payload; known: nothing, weights, gradients, activations, "
-        "activation_gradients, edge_gradients, scalar");
+        "activation_gradients, edge_gradients, scalar, optimizer_states");
   CHECK(row_error("0,forward,nothing,,,,0,0,0,0,0.000000000000,0.000601000000\n") ==
         "t.csv, line 2, column 4 (rank): '' is not a whole number from 0 to 2147483647");
   CHECK(row_error("0,forward,nothing,0,-1,,0,0,0,0,0.000000000000,0.000601000000\n") ==
