@@ -271,12 +271,12 @@ class PlanSearch {
   std::optional<Plan> simulate(const PlanCandidate& candidate) const {
     const PlanLayout& layout = layouts_[candidate.layout];
     Problem problem = problem_of(request_, layout, choices_[candidate.choice]);
-    const bool small = static_cast<double>(candidate.need.steps) * layout.mesh.copies() <= most_tasks;
-    if (!small) problem.fold = Fold::on;
+    const bool in_full = static_cast<double>(candidate.need.steps) * layout.mesh.copies() <= most_tasks;
+    if (!in_full) problem.fold = Fold::on;
     try {
       return Plan{layout, choices_[candidate.choice], candidate.need.time, predict(problem, registry_).summary};
     } catch (const InputError&) {
-      if (small) throw;
+      if (in_full) throw;
       return std::nullopt;
     }
   }
