@@ -27,7 +27,9 @@ void add_problem_flags(CLI::App& app, Request& request, const std::string& micro
                  "JSON, the output of nvidia-smi topo -m, or NCCL's topology XML")
       ->type_name("CLUSTER")
       ->group("Problem");
-  app.add_option("--model", request.model, "A name (tawpipe list models), llama-LxH, or a Hugging Face config.json")
+  app.add_option("--model", request.model,
+                 "A name (tawpipe list models), llama-LxH, a Hugging Face config.json, or a script (.sh) with\n"
+                 "Megatron-LM's flags")
       ->type_name("MODEL")
       ->group("Problem");
   add_count(app, "--sequence", request.sequence, "Tokens of one sequence", "TOKENS", "Problem");

@@ -122,11 +122,20 @@ Command add_plan(CLI::App& parent) {
   app->add_option("--devices", flags->devices, "The best for each number of devices, by doubling: how many are worth it")
       ->type_name("FROM..TO")
       ->group("Problem");
+  app->add_option("--today", flags->today,
+                  "What is run today, the plan to beat: a script with Megatron-LM's flags, a torchtitan TOML or a DeepSpeed\n"
+                  "JSON. It says the problem where no flag does (docs/plan.md)")
+      ->type_name("FILE|-")
+      ->group("Problem");
   app->add_option("--price", flags->price, "Of a device's hour, for the price of a billion tokens")
       ->type_name("PRICE")
       ->group("Problem")
       ->check(CLI::PositiveNumber);
   add_count(*app, "--top", flags->top, "How many plans are shown (default 5)", "N", "Output");
+  app->add_option("--emit", flags->emit,
+                  "Print the best plan that a framework can run as its settings: megatron, torchtitan or deepspeed")
+      ->type_name("FRAMEWORK")
+      ->group("Output");
   add_count(*app, "--budget", flags->budget, "Tasks that may be looked at: more takes longer and proves more", "TASKS", "Other");
   add_count(*app, "--threads", flags->threads, "How many (default all cores); the output is the same", "N", "Other");
   add_json_flag(*app, request.json, "the plans, best first,");
@@ -135,8 +144,16 @@ Command add_plan(CLI::App& parent) {
          "Ctrl-C shows the best so far.\n\n"
          "Examples:\n"
          "  tawpipe plan --cluster dgx-h100*4 --model llama-2-70b --sequence 32768 --global-batch 32\n"
+         "  tawpipe plan --cluster dgx-h100*4 --today train.sh\n"
+         "  tawpipe plan --cluster dgx-h100*4 --model llama-3-70b --sequence 8192 --global-batch 128 --emit torchtitan\n"
          "  tawpipe plan --cluster dgx-h100 --devices 8..64 --price 2.5 --model llama-3-8b --sequence 8192 --tokens 4194304");
-  return {app, [flags] { return run_plan(*flags); }};
+  return {app, [flags, app] {
+            for (const char* flag : {"--sequence-parallel", "--context-exchange", "--optimizer-states", "--overlap-grad-reduce",
+                                     "--overlap-param-gather", "--tp-comm-overlap", "--gradient-dtype"}) {
+              if (app->count(flag) > 0) flags->given.emplace_back(flag);
+            }
+            return run_plan(*flags);
+          }};
 }
 
 Command add_bound(CLI::App& parent) {

@@ -8,6 +8,7 @@
 
 #include "tawpipe/core/parse_units.hpp"
 #include "tawpipe/core/text.hpp"
+#include "tawpipe/frameworks/megatron.hpp"
 #include "tawpipe/model/huggingface_config.hpp"
 #include "tawpipe/report/measured_json.hpp"
 #include "tawpipe/topology/cluster_file.hpp"
@@ -221,7 +222,8 @@ Problem resolve(const Request& given, bool choose_microbatch, const Workload* kn
     throw InputError("--cluster is missing; give a name (tawpipe list clusters), a file, or NxM");
   std::optional<Transformer> model = request.model_value;
   if (!model && !request.model.empty()) {
-    model = resolve_model(request.model);
+    model = request.model.ends_with(".sh") ? megatron_model(read_text(request.model, "script", 16), one_line(request.model))
+                                           : resolve_model(request.model);
   } else if (!model && known != nullptr && !known->is_abstract()) {
     model = transformer_of(known->model());
   }

@@ -13,6 +13,7 @@
 #include "nodes.hpp"
 #include "output.hpp"
 #include "parallel.hpp"
+#include "plan_frameworks.hpp"
 #include "plan_report.hpp"
 #include "tawpipe/core/parse_number.hpp"
 #include "tawpipe/report/formatters.hpp"
@@ -68,8 +69,8 @@ PlanRequest resolve_plan(const PlanFlags& flags) {
   return request;
 }
 
-Planned search(const PlanFlags& flags, const std::string& label) {
-  Planned planned{flags, resolve_plan(flags), {}};
+Planned search(const PlanFlags& flags, PlanRequest request, const std::string& label) {
+  Planned planned{flags, std::move(request), {}};
   planned.bound_s = training_bound(planned.request.problem).seconds;
   const std::size_t threads = flags.threads > 0 ? flags.threads : all_threads();
   const auto parallel = [&](std::size_t count, auto&& run) { on_threads(threads, count, run); };
@@ -80,6 +81,17 @@ Planned search(const PlanFlags& flags, const std::string& label) {
     return interrupted == 0;
   });
   return planned;
+}
+
+/// The best plan that the framework can run: the best of all, or of a search among what it can.
+Emitted emit(Framework framework, const Planned& planned) {
+  std::vector<std::string> cannot = cannot_run_best(framework, planned);
+  if (cannot.empty()) return {framework, {}, planned};
+  Emitted emitted{framework, std::move(cannot),
+                  search(planned.flags, request_for(framework, planned), concat("planning for ", title(framework)))};
+  if (!emitted.planned.result.plans.empty()) return emitted;
+  throw InputError(concat("--emit: nothing that ", title(framework),
+                          " can run fits the devices' memory; the best plan is none because ", emitted.cannot.front()));
 }
 
 /// Numbers of devices by doubling, from the first of --devices FROM..TO to the last.
@@ -105,7 +117,7 @@ int run_devices(const PlanFlags& flags, std::optional<OutputFile>& file) {
     PlanFlags one = flags;
     one.base.cluster = with_nodes(flags.base.cluster, devices / cluster.devices_in(NodeId{0}));
     one.top = 1;
-    all.push_back(search(one, concat("planning ", devices)));
+    all.push_back(search(one, resolve_plan(one), concat("planning ", devices)));
     if (all.back().result.stopped) break;
   }
   bool any = false;
@@ -140,17 +152,37 @@ std::int64_t batch_of_tokens(const PlanFlags& flags) {
                           below > 0 ? concat(below, " and ") : std::string{}, below + sequence));
 }
 
-int run_plan(const PlanFlags& flags) {
+int run_plan(const PlanFlags& given) {
+  PlanFlags flags = given;
+  std::optional<TodayFile> today_file;
+  std::optional<Framework> framework;
+  if (!flags.devices.empty() && !(flags.today.empty() && flags.emit.empty())) {
+    throw InputError("--today and --emit are of one number of devices; leave out --devices");
+  }
+  if (!flags.today.empty()) framework = (today_file = read_today(flags))->framework;
+  if (!flags.emit.empty()) framework = parse_framework(flags.emit);
+  if (framework) take_best_switches(*framework, flags);
   std::optional<OutputFile> file;
   if (!flags.base.json.empty()) file.emplace(flags.base.json);
   const InterruptEndsSearch interrupt;
   if (!flags.devices.empty()) return run_devices(flags, file);
-  const Planned planned = search(flags, "planning");
+  const Planned planned = search(flags, resolve_plan(flags), "planning");
+  std::optional<Today> today;
+  if (today_file) today = simulate_today(planned, *std::move(today_file));
+  std::optional<Emitted> emitted;
+  if (!flags.emit.empty() && !planned.result.plans.empty()) emitted = emit(*framework, planned);
   if (file) {
-    (*file)(result_json(planned).dump(2) + "\n");
+    Json json = result_json(planned);
+    if (today) json["today"] = today_json(*today, planned);
+    if (emitted) json["emitted"] = emitted_json(*emitted, planned);
+    (*file)(json.dump(2) + "\n");
     file->finish();
   }
-  if (flags.base.json != "-") write_output("-", result_text(planned));
+  if (flags.base.json != "-") {
+    std::string text = emitted ? emitted_text(*emitted, planned) : result_text(planned);
+    if (today && !emitted) text += "\n" + today_text(*today, planned);
+    write_output("-", text);
+  }
   if (!planned.result.plans.empty()) return ok;
   std::string nearest;
   if (!planned.result.closest.empty()) {

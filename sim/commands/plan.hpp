@@ -17,6 +17,9 @@ struct PlanFlags {
   std::int64_t tokens = 0;             ///< --tokens: the global batch in tokens
   std::vector<std::string> schedules;  ///< --schedules; none: planned_schedules()
   std::string devices;                 ///< --devices FROM..TO
+  std::string today;                   ///< --today FILE, a framework's settings
+  std::string emit;                    ///< --emit, a framework
+  std::vector<std::string> given;      ///< switches that a flag sets, which a framework's do not replace
   double price = 0;                    ///< --price, of a device's hour
   int top = 5;                         ///< --top: plans that are shown
   std::int64_t budget = 0;             ///< --budget; 0: the search's own

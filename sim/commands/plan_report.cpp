@@ -31,7 +31,8 @@ std::string quoted(const std::string& word) {
   return text + "'";
 }
 
-/// The command that simulates a plan, with every flag of the problem that is not as it is without one.
+}  // namespace
+
 std::string command_of(const PlanFlags& flags, const PlanRequest& request, const Plan& plan) {
   std::string text = "tawpipe simulate";
   const auto add = [&](std::string_view flag, const auto& value) { text += concat(" ", flag, " ", quoted(concat(value))); };
@@ -57,6 +58,7 @@ std::string command_of(const PlanFlags& flags, const PlanRequest& request, const
   if (base.optimizer_states != defaults.optimizer_states) add("--optimizer-states", base.optimizer_states);
   if (base.overlap_gradients != defaults.overlap_gradients) add("--overlap-grad-reduce", base.overlap_gradients);
   if (base.overlap_gathers != defaults.overlap_gathers) add("--overlap-param-gather", base.overlap_gathers);
+  if (base.offload != defaults.offload) add("--offload", base.offload);
   if (base.tensor_overlap != defaults.tensor_overlap) add("--tp-comm-overlap", base.tensor_overlap);
   if (!base.gradient_dtype.empty()) add("--gradient-dtype", base.gradient_dtype);
   if (base.cost != defaults.cost) add("--cost", base.cost);
@@ -64,6 +66,8 @@ std::string command_of(const PlanFlags& flags, const PlanRequest& request, const
   if (!base.limit.empty()) add("--limit", base.limit);
   return text;
 }
+
+namespace {
 
 /// Where the time of an iteration goes: parts of it, means over the devices.
 struct Shares {
@@ -95,7 +99,8 @@ std::string limit_of(const Summary& summary) {
   return shares.waiting > 0.1 ? "waiting" : "computation";
 }
 
-/// What another plan spends more time on than the best.
+}  // namespace
+
 std::string loses_by(const Summary& best, const Summary& other) {
   const Shares a = shares_of(best);
   const Shares b = shares_of(other);
@@ -107,6 +112,8 @@ std::string loses_by(const Summary& best, const Summary& other) {
   return longer <= 1 ? std::string{"as fast"}
                      : fmt::format("{} slower: {} more {}", format_percent(longer - 1), format_percent(most.first), most.second);
 }
+
+namespace {
 
 double tokens_a_day(const Summary& summary) { return summary.tokens_per_device_per_second * summary.ranks * 86400; }
 /// Model operations that a device does in a second.
@@ -121,6 +128,8 @@ std::string options_text(const ScheduleChoice& choice) {
   return text;
 }
 
+}  // namespace
+
 Json plan_json(const Planned& planned, const Plan& plan) {
   const Mesh& mesh = plan.layout.mesh;
   Json json = to_json(plan.summary);
@@ -133,15 +142,13 @@ Json plan_json(const Planned& planned, const Plan& plan) {
   json["limited_by"] = limit_of(plan.summary);
   json["shares"] = {{"compute", shares.compute}, {"exposed", shares.exposed}, {"waiting", shares.waiting}};
   json["memory_share"] = memory_share(plan.summary);
-  json["slower"] = plan.summary.makespan / planned.best().makespan - 1;
+  if (!planned.result.plans.empty()) json["slower"] = plan.summary.makespan / planned.best().makespan - 1;
   json["tokens_per_day"] = tokens_a_day(plan.summary);
   json["flops_per_device_per_second"] = flops_a_device(planned.request.problem, plan.summary);
   if (planned.flags.price > 0) json["price_per_billion_tokens"] = price_of_tokens(planned.flags.price, plan.summary);
   json["command"] = command_of(planned.flags, planned.request, plan);
   return json;
 }
-
-}  // namespace
 
 Json result_json(const Planned& planned) {
   const PlanResult& result = planned.result;
@@ -177,14 +184,14 @@ Json result_json(const Planned& planned) {
   return json;
 }
 
-namespace {
-
 std::string layout_text(const Plan& plan) {
   const Mesh& mesh = plan.layout.mesh;
   const bool order = mesh.pipeline > 1 && mesh.data > 1;
   return fmt::format("{} x {} x {} x {}{}", mesh.tensor, mesh.context, mesh.pipeline, mesh.data,
                      order ? concat(" ", mesh_order_text(mesh.order)) : std::string{});
 }
+
+namespace {
 
 std::string plans_table(const Planned& planned) {
   std::vector<TableColumn> columns{{"schedule"},

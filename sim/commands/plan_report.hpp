@@ -21,6 +21,14 @@ struct Planned {
   const Summary& best() const { return result.plans.front().summary; }
 };
 
+/// The command that simulates a plan, with every flag of the problem that is not as it is without one.
+std::string command_of(const PlanFlags& flags, const PlanRequest& request, const Plan& plan);
+/// "8 x 1 x 4 x 2": the axes' sizes, with their order where it matters.
+std::string layout_text(const Plan& plan);
+/// What another plan spends more time on than the best.
+std::string loses_by(const Summary& best, const Summary& other);
+/// One plan of `planned`.
+nlohmann::ordered_json plan_json(const Planned& planned, const Plan& plan);
 /// The keys that docs/output.md lists.
 nlohmann::ordered_json result_json(const Planned& planned);
 /// The best plans, what limits them and why the others lose.

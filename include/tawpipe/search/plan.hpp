@@ -207,6 +207,10 @@ class PlanSearch {
       return;
     }
     parallel_(count, [&](std::size_t i) {
+      if (request_.runs != nullptr && !request_.runs(request_, at, choices_[first + i])) {
+        outcomes[i].impossible = true;
+        return;
+      }
       try {
         outcomes[i].need = predictor->least(choices_[first + i], &known_);
       } catch (const InputError&) {

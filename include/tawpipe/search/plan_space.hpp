@@ -16,6 +16,13 @@
 
 namespace tawpipe::inline v0 {
 
+/// A way to lay the work out, for any schedule.
+struct PlanLayout {
+  Mesh mesh;  ///< over all devices
+  Recompute recompute = Recompute::full;
+  std::int64_t microbatch_size = 1;
+};
+
 /// What is to be trained and where, and what of the answer is given. What is not given is searched.
 struct PlanRequest {
   Problem problem;                       ///< its mesh, recomputation, sizes and schedules are those of the answer: not read
@@ -26,13 +33,8 @@ struct PlanRequest {
   std::vector<Recompute> recompute = {Recompute::none, Recompute::selective, Recompute::full};
   std::vector<ScheduleChoice> schedules = {};  ///< empty: planned_schedules()
   std::int64_t budget = 40'000'000;            ///< tasks that may be looked at: of bounds once, of simulations eight times
-};
-
-/// A way to lay the work out, for any schedule.
-struct PlanLayout {
-  Mesh mesh;  ///< over all devices
-  Recompute recompute = Recompute::full;
-  std::int64_t microbatch_size = 1;
+  /// What else the answer must be, such as something that a framework can run (frameworks/); none: anything.
+  bool (*runs)(const PlanRequest&, const PlanLayout&, const ScheduleChoice&) = nullptr;
 };
 
 namespace detail {

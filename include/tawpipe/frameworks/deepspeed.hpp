@@ -1,0 +1,167 @@
+// DeepSpeed's configuration and a plan, in both directions.
+// Not: JSON (json_settings.hpp), nor what a program says by calls: models, pipelines, recomputation.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/frameworks/framework_job.hpp"
+#include "tawpipe/frameworks/json_settings.hpp"
+
+namespace tawpipe::inline v0 {
+
+/// The settings that a plan knows, with DeepSpeed's defaults; 0 where it finds a value from others.
+/// Source: deepspeedai/DeepSpeed, docs/_pages/config-json.md (0.18).
+struct DeepspeedSettings {
+  std::int64_t batch = 0;
+  std::int64_t microbatch = 0;
+  std::int64_t accumulation = 0;
+  bool bf16 = false;
+  bool fp16 = false;
+  std::string accumulated;
+  int stage = 0;
+  bool overlap = false;
+  std::string optimizer_device = "none";
+  int tensor = 0;
+  bool tensor_overlap = false;
+};
+
+inline const SettingsTable<DeepspeedSettings>& deepspeed_table() {
+  using S = DeepspeedSettings;
+  constexpr std::string_view narrow = "simulated with messages in 16 bits";
+  static const SettingsTable<S> table{
+      .kind = "DeepSpeed setting",
+      .fields = {{"train_batch_size", &S::batch},
+                 {"train_micro_batch_size_per_gpu", &S::microbatch},
+                 {"gradient_accumulation_steps", &S::accumulation},
+                 {"bf16.enabled", &S::bf16},
+                 {"fp16.enabled", &S::fp16},
+                 {"data_types.grad_accum_dtype", &S::accumulated, {"fp32", "bf16", "fp16"}},
+                 {"zero_optimization.stage", &S::stage},
+                 {"zero_optimization.overlap_comm", &S::overlap},
+                 {"zero_optimization.offload_optimizer.device", &S::optimizer_device, {"none", "cpu"}},
+                 {"tensor_parallel.autotp_size", &S::tensor},
+                 {"tensor_parallel.tp_overlap_comm", &S::tensor_overlap}},
+      .foreign = {{"zero_optimization.offload_param.device", "none", "weights in host memory are not modelled"},
+                  {"zero_optimization.zero_hpz_partition_size", "1", "a copy of the weights in each node is the schedule hpz"},
+                  {"zero_optimization.mics_shard_size", "-1", "shards inside groups are the schedule hsdp"},
+                  {"expert_parallel.enabled", "false", "a mixture of experts is not modelled"},
+                  {"sequence_parallel_size", "1", "DeepSpeed-Ulysses is --context-parallel with --context-exchange all-to-all"},
+                  {"zero_optimization.zero_quantized_weights", "false", narrow, false},
+                  {"zero_optimization.zero_quantized_gradients", "false", narrow, false},
+                  {"activation_checkpointing.cpu_checkpointing", "false", "simulated with no activations offloaded", false},
+                  {"bf16.bf16_master_weights_and_grads", "false", "simulated with states in 12 bytes a parameter", false},
+                  {"fp16.fp16_master_weights_and_grads", "false", "simulated with states in 12 bytes a parameter", false},
+                  {"elasticity.enabled", "false", "simulated with the batch as given", false}},
+      .skipped =
+          "_comment optimizer.* scheduler.* communication_data_type prescale_gradients gradient_predivide_factor "
+          "sparse_gradients "
+          "gradient_clipping steps_per_print wall_clock_breakdown dump_state memory_breakdown disable_allgather "
+          "managed_gradient_accumulation seq_parallel_communication_data_type zero_allow_untested_optimizer "
+          "zero_force_ds_cpu_optimizer bf16.* fp16.* amp.* torch_autocast.* data_types.* checkpoint.* aio.* flops_profiler.* "
+          "tensorboard.* wandb.* csv_monitor.* comet.* comms_logger.* logging.* elasticity.* autotuning.* data_efficiency.* "
+          "curriculum_learning.* compression_training.* sparse_attention.* hybrid_engine.* expert_parallel.* tensor_parallel.* "
+          "activation_checkpointing.* zero_optimization.* pipeline.* compile.* monitor_config.* timers.* eigenvalue.* "
+          "quantize_training.* progressive_layer_drop.* dataloader_drop_last use_data_before_expert_parallelism_ nebula.* "
+          "graph_harvesting load_universal_checkpoint wall_clock_breakdown_*"};
+  return table;
+}
+
+/// What DeepSpeed's settings say, on so many devices. @throws InputError  naming setting, line and what would be right
+inline FrameworkJob deepspeed_job(std::string_view text, std::string_view source, int devices) {
+  ReadSettings<DeepspeedSettings> read = read_settings(deepspeed_table(), json_settings(text, source));
+  const DeepspeedSettings& s = read.values;
+  FrameworkJob job;
+  job.model_lacks = "the model, which is the program's";
+  const int tensor = std::max(1, s.tensor);
+  const int data = detail::left_to_data(read, "tensor_parallel.autotp_size", tensor, devices, concat("tensor ", tensor));
+  if (s.stage < 0 || s.stage > 3) read.fail("zero_optimization.stage", concat(s.stage, " is not 0, 1, 2 or 3"));
+  job.mesh = {.tensor = tensor, .data = s.stage >= 2 ? 1 : data};
+  job.mesh.order = parse_mesh_order("tcds");
+  job.mesh = job.mesh.over(devices);
+  job.choice = s.stage == 3 ? ScheduleChoice{"fsdp", {{"prefetch", "1"}, {"reshard", "on"}}}
+                            : ScheduleChoice{s.stage == 2 ? "zero2" : "ddp"};
+  job.shard_optimizer = s.stage >= 1;
+  job.overlap_gradients = s.overlap;
+  job.overlap_gathers = false;
+  job.sequence_parallel = false;
+  job.tensor_overlap = s.tensor_overlap;
+  job.offload.optimizer = s.optimizer_device == "cpu";
+  job.gradient_bytes = s.accumulated == "fp32" || (!s.bf16 && !s.fp16) ? 4 : 2;
+  std::int64_t microbatch = s.microbatch;
+  std::int64_t batch = s.batch;
+  if (microbatch > 0 && batch == 0) batch = microbatch * data * std::max<std::int64_t>(1, s.accumulation);
+  if (batch > 0 && microbatch == 0) microbatch = batch / data / std::max<std::int64_t>(1, s.accumulation);
+  if (batch < 1 || microbatch < 1) {
+    read.fail("train_batch_size",
+              "two of train_batch_size, train_micro_batch_size_per_gpu and gradient_accumulation_steps are needed");
+  }
+  job.microbatch_size = microbatch;
+  job.global_batch = batch;
+  detail::check_batch(read, "train_batch_size", job);
+  if (s.accumulation > 0 && job.microbatches() != s.accumulation) {
+    read.fail("gradient_accumulation_steps", concat(s.accumulation, " x ", microbatch, " x ", data,
+                                                    " data-parallel devices is not the ", batch, " of train_batch_size"));
+  }
+  job.notes = std::move(read.notes);
+  return job;
+}
+
+/// Why DeepSpeed's configuration cannot say the job; nothing if it can.
+inline std::vector<std::string> deepspeed_cannot(const FrameworkJob& job) {
+  detail::Reasons reasons;
+  const std::string& name = job.choice.schedule;
+  const bool sharded = name == "fsdp" || name == "zero2";
+  reasons.add_if(
+      !sharded && name != "ddp",
+      concat("DeepSpeed's configuration has ZeRO's stages; pipelines are set in the program (PipelineModule), and it has no ",
+             name));
+  reasons.add_if(name == "ddp" && job.mesh.pipeline > 1, "data parallelism is the mesh's: ddp of one device, --data-parallel");
+  reasons.add_if(sharded && job.mesh.data > 1, "ZeRO is over all data-parallel devices");
+  reasons.add_if(job.mesh.context > 1, "sequence parallelism is set in the program (DeepSpeed-Ulysses)");
+  for (const auto& [key, value] : job.choice.options) {
+    reasons.add_if(!(value == "flat" || (key == "prefetch" && value == "1") || (key == "reshard" && value == "on") ||
+                     (key == "overlap" && value == "on")),
+                   concat("DeepSpeed has no option ", key, "=", value));
+  }
+  reasons.add_if(name == "fsdp" && detail::option_of(job.choice, "prefetch", "0") != "1", "ZeRO-3 gathers ahead (prefetch=1)");
+  reasons.add_if(job.mesh.tensor > 1 && job.sequence_parallel,
+                 "its tensor parallelism has no sequence parallelism (--sequence-parallel off)");
+  reasons.add_if(job.overlap_gathers && job.shard_optimizer && job.mesh.data > 1,
+                 "new weights are gathered after the update (--overlap-param-gather off)");
+  reasons.add_if(job.offload.activations, "activations are offloaded by the program");
+  reasons.add_if(job.model && job.model->dtype == Dtype::f32 && job.gradient_bytes != 4,
+                 "gradients of float32 weights are float32");
+  detail::need_whole_microbatches(reasons, job);
+  return reasons.take();
+}
+
+/// The settings by which DeepSpeed runs the job. @pre deepspeed_cannot() is empty
+inline DeepspeedSettings deepspeed_settings(const FrameworkJob& job) {
+  DeepspeedSettings s;
+  s.batch = job.global_batch;
+  s.microbatch = job.microbatch_size;
+  s.accumulation = job.microbatches();
+  const Dtype dtype = job.model ? job.model->dtype : Dtype::bf16;
+  s.bf16 = dtype == Dtype::bf16;
+  s.fp16 = dtype == Dtype::f16;
+  if (job.gradient_bytes == 4 && (s.bf16 || s.fp16)) s.accumulated = "fp32";
+  s.stage = job.choice.schedule == "fsdp" ? 3 : job.choice.schedule == "zero2" ? 2 : job.shard_optimizer ? 1 : 0;
+  s.overlap = job.overlap_gradients;
+  if (job.offload.optimizer) s.optimizer_device = "cpu";
+  if (job.mesh.tensor > 1) {
+    s.tensor = job.mesh.tensor;
+    s.tensor_overlap = job.tensor_overlap;
+  }
+  return s;
+}
+
+/// The settings as JSON, with `comments` as "_comment". @pre as deepspeed_settings()
+inline std::string deepspeed_text(const FrameworkJob& job, const std::vector<std::string>& comments) {
+  return json_text(written_settings(deepspeed_table(), deepspeed_settings(job)), comments);
+}
+
+}  // namespace tawpipe

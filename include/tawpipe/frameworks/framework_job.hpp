@@ -1,0 +1,162 @@
+// A training job as another framework's settings say it, in the terms of a plan.
+// Not: the settings themselves (megatron.hpp, torchtitan.hpp, deepspeed.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/frameworks/setting.hpp"
+#include "tawpipe/model/models.hpp"
+#include "tawpipe/search/plan_space.hpp"
+
+namespace tawpipe::inline v0 {
+
+/// One way to train, complete but for what the framework's settings cannot say.
+struct FrameworkJob {
+  Mesh mesh = {};  ///< over all devices
+  ScheduleChoice choice = {};
+  std::int64_t microbatch_size = 1;
+  std::int64_t sequence = 0;                ///< tokens; 0: not said
+  std::int64_t global_batch = 0;            ///< sequences
+  std::optional<Recompute> recompute = {};  ///< none: not said
+  bool sequence_parallel = true;
+  bool shard_optimizer = true;
+  bool overlap_gradients = true;
+  bool overlap_gathers = true;
+  bool tensor_overlap = false;
+  ContextExchange context_exchange = ContextExchange::all_gather;
+  Offload offload = {};
+  std::int64_t gradient_bytes = 4;
+  bool edges_count_as_layers = false;     ///< embedding and loss, where the model is cut into stages
+  std::optional<Transformer> model = {};  ///< where the settings say all of it
+  std::string model_lacks = {};           ///< or what they do not
+  std::vector<std::string> notes = {};    ///< what was read and is not modelled, with its line
+
+  /// Parts into which the batch is cut.
+  int batch_parts() const { return splits_batch() ? mesh.pipeline * mesh.data : mesh.data; }
+  /// Whether the schedule's own ranks each have a part of the batch.
+  bool splits_batch() const { return is_one_of({"ddp", "zero1", "zero2", "fsdp", "hsdp", "hpz", "hfsdp"}); }
+  bool is_one_of(std::initializer_list<std::string_view> names) const {
+    return std::find(names.begin(), names.end(), std::string_view{choice.schedule}) != names.end();
+  }
+  /// Microbatches of an iteration, of a replica.
+  std::int64_t microbatches() const { return global_batch / batch_parts() / microbatch_size; }
+  int chunks() const {
+    const auto found = choice.options.find("chunks");
+    return found == choice.options.end() ? 1 : to_number<int>(found->second).value_or(1);
+  }
+  PlanLayout layout() const { return {mesh, recompute.value_or(Recompute::none), microbatch_size}; }
+};
+
+/// A plan's choice as a job, with the switches of the problem that it is for.
+/// @pre problem has a model
+inline FrameworkJob job_of(const Problem& problem, const PlanLayout& layout, const ScheduleChoice& choice) {
+  return {.mesh = layout.mesh,
+          .choice = choice,
+          .microbatch_size = layout.microbatch_size,
+          .sequence = problem.sequence,
+          .global_batch = problem.global_batch,
+          .recompute = layout.recompute,
+          .sequence_parallel = problem.sequence_parallel,
+          .shard_optimizer = problem.shard_optimizer,
+          .overlap_gradients = problem.overlap_gradients,
+          .overlap_gathers = problem.overlap_gathers,
+          .tensor_overlap = problem.tensor_overlap,
+          .context_exchange = problem.context_exchange,
+          .offload = problem.offload,
+          .gradient_bytes = problem.parameter_bytes.gradient,
+          .edges_count_as_layers = problem.model->edges_count_as_layers,
+          .model = problem.model};
+}
+
+/// The problem that the job is, on the cluster and with the costs and the model of `base`.
+/// @throws InputError  if the job's mesh is not over the cluster
+inline Problem problem_of(const FrameworkJob& job, Problem base) {
+  base.mesh = job.mesh.over(base.cluster.ranks());
+  base.schedules = {job.choice};
+  base.microbatch_sizes = {job.microbatch_size};
+  base.microbatches = 0;
+  if (job.sequence > 0) base.sequence = job.sequence;
+  base.global_batch = job.global_batch;
+  base.recompute = job.recompute.value_or(Recompute::none);
+  base.sequence_parallel = job.sequence_parallel;
+  base.shard_optimizer = job.shard_optimizer;
+  base.overlap_gradients = job.overlap_gradients;
+  base.overlap_gathers = job.overlap_gathers;
+  base.tensor_overlap = job.tensor_overlap;
+  base.context_exchange = job.context_exchange;
+  base.offload = job.offload;
+  base.parameter_bytes.gradient = job.gradient_bytes;
+  if (base.model) base.model->edges_count_as_layers = job.edges_count_as_layers;
+  base.fold = Fold::automatic;
+  return base;
+}
+
+namespace detail {
+
+/// Why a framework cannot run something: sentences, gathered.
+class Reasons {
+ public:
+  void add_if(bool wrong, std::string why) {
+    if (wrong) reasons_.push_back(std::move(why));
+  }
+  std::vector<std::string> take() { return std::move(reasons_); }
+
+ private:
+  std::vector<std::string> reasons_;
+};
+
+/// What any framework needs of the batch.
+inline void need_whole_microbatches(Reasons& reasons, const FrameworkJob& job) {
+  const std::int64_t unit = job.microbatch_size * job.batch_parts();
+  reasons.add_if(job.global_batch % unit != 0, concat(job.global_batch, " sequences are no multiple of ", job.microbatch_size,
+                                                      " a microbatch x ", job.batch_parts(), " data-parallel replicas"));
+}
+
+inline std::string option_of(const ScheduleChoice& choice, std::string_view key, std::string_view standard) {
+  const auto found = choice.options.find(std::string{key});
+  return found == choice.options.end() ? std::string{standard} : found->second;
+}
+
+/// Whether the axes of more than one rank lie as in `order`.
+inline bool lies_as(const Mesh& mesh, std::string_view order) {
+  Mesh wanted = mesh;
+  wanted.order = parse_mesh_order(order);
+  return places_of(mesh) == places_of(wanted);
+}
+
+/// What the layers are cut into where embedding and loss may count.
+inline int slots_of(const FrameworkJob& job) { return job.model ? job.model->layers + (job.edges_count_as_layers ? 2 : 0) : 0; }
+
+/// Whether two models have the same matrices.
+inline bool same_sizes(const Transformer& a, const Transformer& b) {
+  return a.layers == b.layers && a.hidden == b.hidden && a.heads == b.heads && a.kv_heads == b.kv_heads &&
+         a.intermediate == b.intermediate && a.vocab == b.vocab && a.tied == b.tied && a.gated == b.gated &&
+         a.head_size() == b.head_size();
+}
+
+/// The devices' mesh with what `product` leaves to data parallelism.
+template <class Settings>
+int left_to_data(const ReadSettings<Settings>& read, std::string_view name, std::int64_t product, int devices,
+                 std::string_view what) {
+  if (product >= 1 && devices % product == 0) return static_cast<int>(devices / product);
+  read.fail(name, concat(what, " = ", product, " does not divide the cluster's ", devices, " devices"));
+}
+
+/// The sequences of a microbatch, and of an iteration, checked against each other.
+template <class Settings>
+void check_batch(const ReadSettings<Settings>& read, std::string_view name, const FrameworkJob& job) {
+  const std::int64_t unit = job.microbatch_size * job.batch_parts();
+  if (job.global_batch % unit == 0 && job.global_batch > 0) return;
+  read.fail(name, concat(job.global_batch, " sequences are no multiple of ", job.microbatch_size, " a microbatch x ",
+                         job.batch_parts(), " data-parallel replicas"));
+}
+
+}  // namespace detail
+
+}  // namespace tawpipe

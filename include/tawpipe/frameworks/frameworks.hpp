@@ -1,0 +1,181 @@
+// Other frameworks by name: reading their settings, writing a plan as theirs, and the plans that they can run.
+// Not: their settings (megatron.hpp, torchtitan.hpp, deepspeed.hpp).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tawpipe/frameworks/deepspeed.hpp"
+#include "tawpipe/frameworks/megatron.hpp"
+#include "tawpipe/frameworks/torchtitan.hpp"
+
+namespace tawpipe::inline v0 {
+
+enum class Framework : std::uint8_t { megatron, torchtitan, deepspeed };
+
+/// "megatron", "torchtitan" or "deepspeed".
+constexpr std::string_view name(Framework framework) {
+  constexpr std::string_view names[3] = {"megatron", "torchtitan", "deepspeed"};
+  return names[static_cast<int>(framework)];
+}
+/// As its users call it: "Megatron-LM".
+constexpr std::string_view title(Framework framework) {
+  constexpr std::string_view names[3] = {"Megatron-LM", "torchtitan", "DeepSpeed"};
+  return names[static_cast<int>(framework)];
+}
+
+/// A framework by name. @throws InputError  naming the nearest and all known names
+inline Framework parse_framework(std::string_view text) {
+  for (const auto framework : {Framework::megatron, Framework::torchtitan, Framework::deepspeed}) {
+    if (text == name(framework)) return framework;
+  }
+  throw InputError(unknown_name("framework", text, {"megatron", "torchtitan", "deepspeed"}));
+}
+
+/// Whose settings a text is: JSON is DeepSpeed's, TOML (a section, or a file that ends so) torchtitan's, a script Megatron-LM's.
+inline Framework framework_of(std::string_view text, std::string_view path) {
+  if (path.ends_with(".json")) return Framework::deepspeed;
+  if (path.ends_with(".toml")) return Framework::torchtitan;
+  if (path.ends_with(".sh")) return Framework::megatron;
+  text = without_byte_order_mark(text);
+  for (const std::string_view each : split(text, '\n')) {
+    const std::string_view line = trimmed(each);
+    if (line.empty() || line[0] == '#') continue;
+    return line[0] == '{'                                  ? Framework::deepspeed
+           : line[0] == '[' && line.find(']') != line.npos ? Framework::torchtitan
+                                                           : Framework::megatron;
+  }
+  return Framework::megatron;
+}
+
+/// What a framework's settings say, on so many devices.
+/// @param layers  of the model that is given beside the text; 0: none is
+/// @throws InputError  naming the setting, its line and what would be right
+inline FrameworkJob read_job(Framework framework, std::string_view text, std::string_view source, int devices, int layers = 0) {
+  switch (framework) {
+    case Framework::megatron:
+      return megatron_job(text, source, devices);
+    case Framework::torchtitan:
+      return torchtitan_job(text, source, devices, layers);
+    case Framework::deepspeed:
+      return deepspeed_job(text, source, devices);
+  }
+  return {};  // unreachable
+}
+
+/// Why the framework cannot run the job, a sentence each; none if it can.
+inline std::vector<std::string> cannot_run(Framework framework, const FrameworkJob& job) {
+  switch (framework) {
+    case Framework::megatron:
+      return megatron_cannot(job);
+    case Framework::torchtitan:
+      return torchtitan_cannot(job);
+    case Framework::deepspeed:
+      return deepspeed_cannot(job);
+  }
+  return {};  // unreachable
+}
+
+/// The job as the framework's settings, below comments of a line each. @pre cannot_run() is empty, and the job has a model
+inline std::string write_job(Framework framework, const FrameworkJob& job, const std::vector<std::string>& comments = {}) {
+  switch (framework) {
+    case Framework::megatron:
+      return megatron_text(job, comments);
+    case Framework::torchtitan:
+      return torchtitan_text(job, comments);
+    case Framework::deepspeed:
+      return deepspeed_text(job, comments);
+  }
+  return {};  // unreachable
+}
+
+/// The job's settings in the framework's words, without those that are as they are by default. @pre the job has a model
+inline std::vector<WrittenSetting> settings_of(Framework framework, const FrameworkJob& job) {
+  switch (framework) {
+    case Framework::megatron:
+      return written_settings(megatron_table(), megatron_flags(job));
+    case Framework::torchtitan:
+      return written_settings(torchtitan_table(), torchtitan_settings(job));
+    case Framework::deepspeed:
+      return written_settings(deepspeed_table(), deepspeed_settings(job));
+  }
+  return {};  // unreachable
+}
+
+/// The settings that make `after` of `before`, as a user would say it: "--micro-batch-size 2", "without --sequence-parallel".
+/// @pre both have a model
+inline std::vector<std::string> changed_settings(Framework framework, const FrameworkJob& before, const FrameworkJob& after) {
+  const std::vector<WrittenSetting> old = settings_of(framework, before);
+  const std::vector<WrittenSetting> now = settings_of(framework, after);
+  const auto find = [](const std::vector<WrittenSetting>& all, std::string_view name) {
+    return std::find_if(all.begin(), all.end(), [&](const WrittenSetting& one) { return one.name == name; });
+  };
+  std::vector<std::string> changes;
+  for (const WrittenSetting& setting : now) {
+    const auto at = find(old, setting.name);
+    if (at != old.end() && at->value == setting.value) continue;
+    const bool flag = framework == Framework::megatron && setting.value == "true" && !setting.is_text;
+    changes.push_back(flag ? std::string{setting.name}
+                           : concat(setting.name, framework == Framework::megatron ? " " : " = ", setting.value));
+  }
+  for (const WrittenSetting& setting : old) {
+    if (find(now, setting.name) == now.end()) changes.push_back(concat("without ", setting.name));
+  }
+  return changes;
+}
+
+/// The schedules that a framework has, as a plan tries them.
+inline std::vector<ScheduleChoice> framework_schedules(Framework framework) {
+  std::vector<ScheduleChoice> choices{{"ddp"}};
+  for (const char* reshard : {"on", "off"}) {
+    if (framework == Framework::deepspeed && reshard == std::string_view{"off"}) continue;
+    choices.push_back({"fsdp", {{"prefetch", "1"}, {"reshard", reshard}}});
+  }
+  if (framework != Framework::torchtitan) choices.push_back({"zero2"});
+  if (framework == Framework::deepspeed) return choices;
+  const auto looped = [&](const char* schedule) {
+    for (const char* chunks : {"2", "3", "4", "5", "6", "8"}) choices.push_back({schedule, {{"chunks", chunks}}});
+  };
+  choices.push_back({"1f1b", {{"overlap", "off"}}});
+  looped("interleaved-1f1b");
+  if (framework == Framework::megatron) return choices;
+  choices.push_back({"gpipe", {{"overlap", "off"}}});
+  looped("looped-bfs");
+  looped("interleaved-zb");
+  choices.push_back({"zb-v"});
+  choices.push_back({"dualpipe-v"});
+  return choices;
+}
+
+/// Whether the framework can run a plan of that request: what PlanRequest::runs asks.
+template <Framework framework>
+bool framework_runs(const PlanRequest& request, const PlanLayout& layout, const ScheduleChoice& choice) {
+  return cannot_run(framework, job_of(request.problem, layout, choice)).empty();
+}
+
+/// The request for the best plan among those that the framework can run, of the schedules that it has.
+inline PlanRequest for_framework(Framework framework, PlanRequest request) {
+  request.schedules = framework_schedules(framework);
+  request.runs = framework == Framework::megatron     ? &framework_runs<Framework::megatron>
+                 : framework == Framework::torchtitan ? &framework_runs<Framework::torchtitan>
+                                                      : &framework_runs<Framework::deepspeed>;
+  return request;
+}
+
+/// The problem with a framework's switches as it has them where they are at their best: what it always does, and overlaps that it
+/// can turn on.
+inline Problem with_best_switches(Framework framework, Problem problem) {
+  const bool zero = framework == Framework::deepspeed;
+  problem.sequence_parallel = !zero;
+  problem.overlap_gradients = true;
+  problem.overlap_gathers = !zero;
+  // Transformer Engine has no such products in 4 bits, nor with a scale for each 32 numbers.
+  const ProductFormat products = problem.model ? problem.model->products : ProductFormat::bits16;
+  problem.tensor_overlap = products != ProductFormat::nvfp4 && products != ProductFormat::mxfp8;
+  if (!zero) problem.parameter_bytes.gradient = 4;
+  return problem;
+}
+
+}  // namespace tawpipe

@@ -1,0 +1,315 @@
+// Megatron-LM's flags and a plan, in both directions.
+// Not: the table of flags (megatron_flags.hpp), nor scripts (shell_script.hpp).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/frameworks/framework_job.hpp"
+#include "tawpipe/frameworks/megatron_flags.hpp"
+#include "tawpipe/frameworks/shell_settings.hpp"
+
+namespace tawpipe::inline v0 {
+
+namespace detail {
+
+/// The model, or what is missing of it.
+inline void read_megatron_model(const ReadSettings<MegatronFlags>& read, FrameworkJob& job) {
+  const MegatronFlags& flags = read.values;
+  std::vector<std::string> missing;
+  const auto need = [&](int value, std::string_view flag) {
+    if (value == 0) missing.emplace_back(flag);
+  };
+  need(flags.layers, "--num-layers");
+  need(flags.hidden, "--hidden-size");
+  need(flags.heads, "--num-attention-heads");
+  const int vocab = flags.padded_vocab > 0 ? flags.padded_vocab : flags.vocab;
+  need(vocab, "--vocab-size");
+  if (!missing.empty()) {
+    job.model_lacks = join(missing, ", ");
+    return;
+  }
+  const int ffn = flags.swiglu ? static_cast<int>(std::int64_t{8} * flags.hidden / 3 / 64 * 64) : 4 * flags.hidden;
+  Transformer model{.name = concat(flags.swiglu ? "llama-" : "gpt-", flags.layers, "x", flags.hidden),
+                    .layers = flags.layers,
+                    .hidden = flags.hidden,
+                    .heads = flags.heads,
+                    .kv_heads = flags.grouped ? flags.groups : flags.heads,
+                    .intermediate = flags.ffn > 0 ? flags.ffn : ffn,
+                    .vocab = vocab,
+                    .tied = !flags.untied,
+                    .dtype = flags.bf16   ? Dtype::bf16
+                             : flags.fp16 ? Dtype::f16
+                                          : Dtype::f32,
+                    .gated = flags.swiglu};
+  if (flags.head_size > 0 && flags.head_size * flags.heads != flags.hidden) model.head_dim = flags.head_size;
+  model.products = !flags.fp4.empty()                ? ProductFormat::nvfp4
+                   : flags.fp8.empty()               ? (model.dtype == Dtype::f32 ? ProductFormat::bits32 : ProductFormat::bits16)
+                   : flags.fp8_recipe == "mxfp8"     ? ProductFormat::mxfp8
+                   : flags.fp8_recipe == "blockwise" ? ProductFormat::fp8_block
+                                                     : ProductFormat::fp8;
+  try {
+    model.check();
+  } catch (const InputError& error) {
+    read.fail("--num-layers", error.what());
+  }
+  for (const models::ModelPreset& preset : models::all()) {
+    if (same_sizes(preset.make(), model)) model.name = preset.name;
+  }
+  job.model = std::move(model);
+}
+
+inline std::optional<Recompute> megatron_recompute(ReadSettings<MegatronFlags>& read, int layers_a_stage) {
+  const MegatronFlags& flags = read.values;
+  if (flags.granularity == "selective" && !flags.method.empty()) {
+    read.fail("--recompute-method", "not with --recompute-granularity selective");
+  }
+  if (flags.recompute_activations || flags.granularity == "selective") return Recompute::selective;
+  if (flags.granularity.empty()) return Recompute::none;
+  const int layers = flags.recompute_layers;
+  if (flags.method == "block" && layers > 0 && layers < layers_a_stage) {
+    read.note("--recompute-num-layers",
+              concat("only ", layers, " of the ", layers_a_stage, " layers of a stage are computed again; simulated as all"));
+  } else if (flags.method == "uniform" && layers > 1) {
+    read.note("--recompute-num-layers", concat("the input of each ", layers, "th layer is kept; simulated as of each"));
+  }
+  return Recompute::full;
+}
+
+}  // namespace detail
+
+/// The model that Megatron-LM's flags say. @throws InputError  naming the flags that are missing
+inline Transformer megatron_model(std::string_view text, std::string_view source) {
+  const ReadSettings<MegatronFlags> read = read_settings(megatron_table(), shell_settings(megatron_table(), text, source));
+  FrameworkJob job;
+  detail::read_megatron_model(read, job);
+  if (!job.model) throw InputError(one_line(concat(source, " does not say ", job.model_lacks)));
+  job.model->edges_count_as_layers = read.values.embedding_counts && read.values.loss_counts;
+  return *std::move(job.model);
+}
+
+/// What Megatron-LM's flags say, on so many devices.
+/// @throws InputError  naming flag, line and what would be right
+inline FrameworkJob megatron_job(std::string_view text, std::string_view source, int devices) {
+  ReadSettings<MegatronFlags> read = read_settings(megatron_table(), shell_settings(megatron_table(), text, source));
+  const MegatronFlags& flags = read.values;
+  FrameworkJob job;
+  for (const auto& [name, value] : {std::pair{"--tensor-model-parallel-size", flags.tensor},
+                                    {"--pipeline-model-parallel-size", flags.pipeline},
+                                    {"--context-parallel-size", flags.context}}) {
+    if (value < 1 || value > devices) read.fail(name, concat(value, " is not a number of devices from 1 to ", devices));
+  }
+  job.edges_count_as_layers = flags.embedding_counts && flags.loss_counts;
+  if (flags.embedding_counts != flags.loss_counts) {
+    read.fail(flags.embedding_counts ? "--account-for-embedding-in-pipeline-split" : "--account-for-loss-in-pipeline-split",
+              "embedding and loss are modelled as layers both or neither");
+  }
+  if (flags.bf16 && flags.fp16) read.fail("--fp16", "not with --bf16");
+  detail::read_megatron_model(read, job);
+  if (job.model) job.model->edges_count_as_layers = job.edges_count_as_layers;
+  const int data = detail::left_to_data(
+      read, "--tensor-model-parallel-size", std::int64_t{flags.tensor} * flags.pipeline * flags.context, devices,
+      concat("tensor ", flags.tensor, " x pipeline ", flags.pipeline, " x context ", flags.context));
+  job.mesh = {.tensor = flags.tensor, .context = flags.context, .data = data};
+  job.mesh.order = parse_mesh_order(flags.tp_pp_dp ? "tcsd" : "tcds");
+
+  const int slots = flags.layers + (job.edges_count_as_layers ? 2 : 0);
+  if (flags.layers > 0 && slots % flags.pipeline != 0) {
+    read.fail("--pipeline-model-parallel-size", concat(slots, " layers cannot be shared equally by ", flags.pipeline, " stages"));
+  }
+  const int layers_a_stage = slots / flags.pipeline;
+  int chunks = flags.virtual_stages > 0 ? flags.virtual_stages : 1;
+  if (flags.virtual_layers > 0) {
+    if (flags.virtual_stages > 0)
+      read.fail("--num-virtual-stages-per-pipeline-rank", "not with --num-layers-per-virtual-pipeline-stage");
+    if (flags.layers == 0) read.fail("--num-layers-per-virtual-pipeline-stage", "needs --num-layers in the same file");
+    if (layers_a_stage % flags.virtual_layers != 0) {
+      read.fail("--num-layers-per-virtual-pipeline-stage",
+                concat(flags.virtual_layers, " does not divide the ", layers_a_stage, " layers of a stage"));
+    }
+    chunks = layers_a_stage / flags.virtual_layers;
+  }
+  if (chunks > 1 && flags.pipeline == 1) {
+    read.fail(flags.virtual_layers > 0 ? "--num-layers-per-virtual-pipeline-stage" : "--num-virtual-stages-per-pipeline-rank",
+              "needs --pipeline-model-parallel-size above 1");
+  }
+  job.recompute = detail::megatron_recompute(read, layers_a_stage);
+
+  const bool fsdp = flags.megatron_fsdp || flags.custom_fsdp;
+  if (flags.torch_fsdp2 && flags.distributed_optimizer) read.fail("--use-distributed-optimizer", "not with --use-torch-fsdp2");
+  const std::string sharding = flags.torch_fsdp2 ? "optim_grads_params" : fsdp ? flags.sharding : "";
+  if (!fsdp && flags.sharding != "no_shard") read.fail("--data-parallel-sharding-strategy", "needs --use-megatron-fsdp");
+  if (flags.overlap_gathers && !flags.distributed_optimizer && !fsdp) {
+    read.fail("--overlap-param-gather", "needs --use-distributed-optimizer");
+  }
+  if (flags.overlap_gathers && !flags.overlap_gradients) read.fail("--overlap-param-gather", "needs --overlap-grad-reduce");
+  if (flags.tensor_overlap && !flags.sequence_parallel && flags.tensor > 1)
+    read.fail("--tp-comm-overlap", "needs --sequence-parallel");
+  job.shard_optimizer = flags.distributed_optimizer || flags.torch_fsdp2 || (fsdp && flags.sharding != "no_shard");
+  const bool splits = sharding == "optim_grads_params" || sharding == "optim_grads";
+  if (splits && flags.pipeline > 1) {
+    read.fail(flags.torch_fsdp2 ? "--use-torch-fsdp2" : "--data-parallel-sharding-strategy",
+              "sharded weights and gradients in a pipeline are not modelled");
+  }
+  if (splits) {
+    job.mesh.data = 1;
+    const bool ahead = flags.torch_fsdp2 || flags.overlap_gathers;
+    job.choice = sharding == "optim_grads"
+                     ? ScheduleChoice{"zero2"}
+                     : ScheduleChoice{"fsdp", {{"prefetch", ahead ? "1" : "0"}, {"reshard", flags.keep_gathered ? "off" : "on"}}};
+  } else if (flags.pipeline == 1) {
+    job.choice = {"ddp"};
+  } else {
+    job.choice = chunks > 1 ? ScheduleChoice{"interleaved-1f1b", {{"chunks", std::to_string(chunks)}}}
+                            : ScheduleChoice{"1f1b", {{"overlap", "off"}}};
+  }
+  job.mesh = job.mesh.over(devices);
+  job.sequence_parallel = flags.sequence_parallel;
+  job.overlap_gradients = flags.overlap_gradients || flags.torch_fsdp2;
+  job.overlap_gathers = flags.overlap_gathers || flags.torch_fsdp2;
+  job.tensor_overlap = flags.tensor_overlap;
+  job.context_exchange = flags.context_exchange == "p2p"   ? ContextExchange::ring
+                         : flags.context_exchange == "a2a" ? ContextExchange::all_to_all
+                                                           : ContextExchange::all_gather;
+  job.offload.optimizer = flags.optimizer_offload;
+  job.gradient_bytes = flags.gradients_fp32 || (!flags.gradients_bf16 && !flags.fp16) ? 4 : 2;
+  job.sequence = flags.sequence;
+  job.microbatch_size = flags.microbatch;
+  if (flags.microbatch < 1) read.fail("--micro-batch-size", "is missing, or below 1");
+  job.global_batch = read.has("--global-batch-size") ? flags.global_batch : job.microbatch_size * job.batch_parts();
+  detail::check_batch(read, "--global-batch-size", job);
+  job.notes = std::move(read.notes);
+  return job;
+}
+
+/// Why Megatron-LM cannot run the job; nothing if it can.
+inline std::vector<std::string> megatron_cannot(const FrameworkJob& job) {
+  detail::Reasons reasons;
+  const std::string& name = job.choice.schedule;
+  const bool pipeline = job.is_one_of({"1f1b", "interleaved-1f1b"});
+  const bool sharded = job.is_one_of({"fsdp", "zero2"});
+  reasons.add_if(!pipeline && !sharded && name != "ddp",
+                 concat("Megatron-LM has 1F1B, interleaved 1F1B, data parallelism and FSDP; it has no ", name));
+  reasons.add_if(pipeline && job.mesh.pipeline == 1, concat(name, " of one device is ddp"));
+  reasons.add_if(name == "1f1b" && detail::option_of(job.choice, "overlap", "off") != "off",
+                 "Megatron-LM's 1F1B has no sends and receives beside computation (overlap=off)");
+  reasons.add_if(name == "interleaved-1f1b" && job.chunks() == 1, "interleaved 1F1B of one chunk is 1f1b");
+  reasons.add_if(name == "ddp" && job.mesh.pipeline > 1, "data parallelism is the mesh's: ddp of one device, --data-parallel");
+  for (const auto& [key, value] : job.choice.options) {
+    reasons.add_if(!(key == "chunks" || key == "prefetch" || key == "reshard" || value == "flat" ||
+                     (key == "overlap" && (value == "off") == (name == "1f1b"))),
+                   concat("Megatron-LM has no option ", key, "=", value));
+  }
+  reasons.add_if(sharded && job.mesh.data > 1, "Megatron-LM's FSDP is over all data-parallel devices");
+  reasons.add_if(name == "fsdp" && detail::option_of(job.choice, "prefetch", "0") != "1",
+                 "FSDP gathers one layer ahead (prefetch=1)");
+  const bool fsdp2 = name == "fsdp" && detail::option_of(job.choice, "reshard", "on") == "off";
+  reasons.add_if(fsdp2 && job.model && (job.model->tied || job.model->dtype == Dtype::f16),
+                 "--use-torch-fsdp2 takes neither tied embeddings nor float16");
+  reasons.add_if(!detail::lies_as(job.mesh, "tcds") && !(detail::lies_as(job.mesh, "tcsd") && !sharded),
+                 concat("Megatron-LM does not lay out devices as ", mesh_order_text(job.mesh.order)));
+  const int stages = pipeline ? job.mesh.pipeline * job.chunks() : 1;
+  const int slots = detail::slots_of(job);
+  reasons.add_if(slots % stages != 0, concat(slots, " layers are not shared equally by ", stages, " stages"));
+  reasons.add_if(name == "interleaved-1f1b" && job.microbatches() % job.mesh.pipeline != 0,
+                 concat("interleaved 1F1B needs microbatches in multiples of ", job.mesh.pipeline));
+  reasons.add_if(job.mesh.context > 1 && job.sequence % (2 * job.mesh.context) != 0,
+                 concat("the sequence must be a multiple of ", 2 * job.mesh.context, ", twice the context-parallel devices"));
+  reasons.add_if(job.mesh.tensor > 1 && job.tensor_overlap && !job.sequence_parallel,
+                 "--tp-comm-overlap needs --sequence-parallel");
+  reasons.add_if(job.overlap_gathers && !job.overlap_gradients && job.shard_optimizer,
+                 "--overlap-param-gather needs --overlap-grad-reduce");
+  reasons.add_if(job.offload.activations,
+                 "activations are offloaded by layers (--cpu-offloading-num-layers), which is not modelled");
+  reasons.add_if(job.model && job.model->loss_chunk > 0, "the loss is computed of all the vocabulary at once");
+  reasons.add_if(job.model && job.model->dtype == Dtype::f32 && job.gradient_bytes != 4,
+                 "gradients of float32 weights are float32");
+  reasons.add_if(job.model && job.model->dtype != Dtype::bf16 && job.model->dtype != Dtype::f16 && job.model->dtype != Dtype::f32,
+                 "weights are bfloat16, float16 or float32");
+  detail::need_whole_microbatches(reasons, job);
+  return reasons.take();
+}
+
+/// The flags by which Megatron-LM runs the job. @pre megatron_cannot() is empty, and the job has a model
+inline MegatronFlags megatron_flags(const FrameworkJob& job) {
+  const Transformer& model = *job.model;
+  const std::string& name = job.choice.schedule;
+  MegatronFlags flags;
+  const bool pipeline = name == "1f1b" || name == "interleaved-1f1b";
+  const bool fsdp2 = name == "fsdp" && detail::option_of(job.choice, "reshard", "on") == "off";
+  const bool sharded = name == "fsdp" || name == "zero2";
+  flags.tensor = job.mesh.tensor;
+  flags.context = job.mesh.context;
+  flags.pipeline = pipeline ? job.mesh.pipeline : 1;
+  if (name == "interleaved-1f1b") flags.virtual_layers = detail::slots_of(job) / (job.mesh.pipeline * job.chunks());
+  if (flags.context > 1) {
+    constexpr const char* words[] = {"all_gather", "p2p", "a2a"};
+    flags.context_exchange = words[static_cast<int>(job.context_exchange)];
+  }
+  flags.embedding_counts = flags.loss_counts = job.edges_count_as_layers;
+  flags.tp_pp_dp = pipeline && job.mesh.data > 1 && !detail::lies_as(job.mesh, "tcds");
+  flags.sequence_parallel = job.sequence_parallel && flags.tensor > 1;
+  flags.tensor_overlap = job.tensor_overlap && flags.tensor > 1;
+  flags.distributed_optimizer = (job.shard_optimizer || sharded) && !fsdp2;
+  flags.overlap_gradients = (job.overlap_gradients || name == "fsdp") && !fsdp2;
+  flags.overlap_gathers = flags.distributed_optimizer && (job.overlap_gathers || name == "fsdp");
+  flags.torch_fsdp2 = flags.keep_gathered = fsdp2;
+  flags.megatron_fsdp = sharded && !fsdp2;
+  if (flags.megatron_fsdp) {
+    flags.sharding = name == "zero2" ? "optim_grads" : "optim_grads_params";
+    flags.checkpoint_format = "fsdp_dtensor";
+    if (name == "zero2") flags.overlap_gathers = job.overlap_gathers && flags.overlap_gradients;
+  }
+  flags.optimizer_offload = flags.precision_aware = job.offload.optimizer;
+  flags.microbatch = job.microbatch_size;
+  flags.global_batch = job.global_batch;
+  flags.sequence = flags.positions = job.sequence;
+  const Recompute recompute = job.recompute.value_or(Recompute::none);
+  if (recompute != Recompute::none) flags.granularity = tawpipe::name(recompute);
+  if (recompute == Recompute::full) {
+    flags.method = "uniform";
+    flags.recompute_layers = 1;
+  }
+  flags.layers = model.layers;
+  flags.hidden = model.hidden;
+  flags.ffn = model.intermediate;
+  flags.heads = model.heads;
+  if (model.head_dim && *model.head_dim * model.heads != model.hidden) flags.head_size = *model.head_dim;
+  flags.grouped = model.kv_heads != model.heads;
+  if (flags.grouped) flags.groups = model.kv_heads;
+  flags.vocab = model.vocab;
+  flags.swiglu = model.gated;
+  flags.untied = !model.tied;
+  if (model.gated) {
+    flags.normalization = "RMSNorm";
+    flags.positions_kind = "rope";
+    flags.no_bias = true;
+  }
+  flags.bf16 = model.dtype == Dtype::bf16;
+  flags.fp16 = model.dtype == Dtype::f16;
+  if (model.products == ProductFormat::nvfp4) flags.fp4 = "e2m1";
+  if (model.products == ProductFormat::fp8 || model.products == ProductFormat::fp8_block ||
+      model.products == ProductFormat::mxfp8) {
+    flags.fp8 = "hybrid";
+    if (model.products != ProductFormat::fp8) flags.fp8_recipe = model.products == ProductFormat::mxfp8 ? "mxfp8" : "blockwise";
+  }
+  flags.gradients_bf16 = flags.bf16 && job.gradient_bytes == 2;
+  flags.gradients_fp32 = flags.fp16 && job.gradient_bytes == 4;
+  return flags;
+}
+
+/// The flags as an array of a shell script, below `comments`. @pre as megatron_flags()
+inline std::string megatron_text(const FrameworkJob& job, const std::vector<std::string>& comments) {
+  std::string text;
+  for (const std::string& comment : comments) text += concat("# ", comment, "\n");
+  text += "MEGATRON_ARGS=(\n";
+  for (const WrittenSetting& flag : written_settings(megatron_table(), megatron_flags(job))) {
+    text += concat("  ", flag.name, flag.value == "true" && !flag.is_text ? std::string{} : concat(" ", flag.value), "\n");
+  }
+  return text + ")\n";
+}
+
+}  // namespace tawpipe

@@ -1,0 +1,136 @@
+// The flags of Megatron-LM that a plan knows, as a table.
+// Not: what they mean for a plan (megatron.hpp), nor flags that say nothing of a layout (detail/megatron_skipped.hpp).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "tawpipe/frameworks/detail/megatron_skipped.hpp"
+#include "tawpipe/frameworks/setting.hpp"
+
+namespace tawpipe::inline v0 {
+
+/// The flags that a plan knows, with Megatron-LM's defaults.
+/// Source: NVIDIA/Megatron-LM, megatron/training/arguments.py (core 0.15).
+struct MegatronFlags {
+  int tensor = 1;
+  int pipeline = 1;
+  int virtual_layers = 0;
+  int virtual_stages = 0;
+  int context = 1;
+  std::string context_exchange = "p2p";
+  bool tp_pp_dp = false;
+  bool sequence_parallel = false;
+  bool tensor_overlap = false;
+  bool distributed_optimizer = false;
+  bool overlap_gradients = false;
+  bool overlap_gathers = false;
+  bool megatron_fsdp = false;
+  bool custom_fsdp = false;
+  std::string sharding = "no_shard";
+  bool torch_fsdp2 = false;
+  bool keep_gathered = false;
+  std::string checkpoint_format = "torch_dist";
+  bool optimizer_offload = false;
+  bool precision_aware = false;
+  std::int64_t microbatch = 0;
+  std::int64_t global_batch = 0;
+  std::int64_t sequence = 0;
+  std::int64_t positions = 0;
+  std::string granularity;
+  std::string method;
+  int recompute_layers = 0;
+  bool recompute_activations = false;
+  int layers = 0;
+  int hidden = 0;
+  int ffn = 0;
+  int heads = 0;
+  int head_size = 0;
+  bool grouped = false;
+  int groups = 1;
+  int vocab = 0;
+  int padded_vocab = 0;
+  bool swiglu = false;
+  bool untied = false;
+  std::string normalization = "LayerNorm";
+  std::string positions_kind = "learned_absolute";
+  bool no_bias = false;
+  bool embedding_counts = false;
+  bool loss_counts = false;
+  bool bf16 = false;
+  bool fp16 = false;
+  std::string fp8;
+  std::string fp8_recipe = "delayed";
+  std::string fp4;
+  bool gradients_bf16 = false;
+  bool gradients_fp32 = false;
+};
+
+inline const SettingsTable<MegatronFlags>& megatron_table() {
+  using F = MegatronFlags;
+  static const SettingsTable<F> table{
+      .kind = "Megatron-LM flag",
+      .flags = true,
+      .fields = {{"--tensor-model-parallel-size", &F::tensor},
+                 {"--pipeline-model-parallel-size", &F::pipeline},
+                 {"--num-layers-per-virtual-pipeline-stage", &F::virtual_layers},
+                 {"--num-virtual-stages-per-pipeline-rank", &F::virtual_stages},
+                 {"--account-for-embedding-in-pipeline-split", &F::embedding_counts},
+                 {"--account-for-loss-in-pipeline-split", &F::loss_counts},
+                 {"--context-parallel-size", &F::context},
+                 {"--cp-comm-type", &F::context_exchange, {"p2p", "all_gather", "allgather", "a2a"}},
+                 {"--use-tp-pp-dp-mapping", &F::tp_pp_dp},
+                 {"--sequence-parallel", &F::sequence_parallel},
+                 {"--tp-comm-overlap", &F::tensor_overlap},
+                 {"--use-distributed-optimizer", &F::distributed_optimizer},
+                 {"--overlap-grad-reduce", &F::overlap_gradients},
+                 {"--overlap-param-gather", &F::overlap_gathers},
+                 {"--use-megatron-fsdp", &F::megatron_fsdp},
+                 {"--use-custom-fsdp", &F::custom_fsdp},
+                 {"--data-parallel-sharding-strategy", &F::sharding, {"no_shard", "optim", "optim_grads", "optim_grads_params"}},
+                 {"--use-torch-fsdp2", &F::torch_fsdp2},
+                 {"--torch-fsdp2-no-reshard-after-forward", &F::keep_gathered},
+                 {"--ckpt-format", &F::checkpoint_format},
+                 {"--optimizer-cpu-offload", &F::optimizer_offload},
+                 {"--use-precision-aware-optimizer", &F::precision_aware},
+                 {"--micro-batch-size", &F::microbatch},
+                 {"--global-batch-size", &F::global_batch},
+                 {"--seq-length", &F::sequence},
+                 {"--max-position-embeddings", &F::positions},
+                 {"--recompute-granularity", &F::granularity, {"full", "selective"}},
+                 {"--recompute-method", &F::method, {"uniform", "block"}},
+                 {"--recompute-num-layers", &F::recompute_layers},
+                 {"--recompute-activations", &F::recompute_activations},
+                 {"--num-layers", &F::layers},
+                 {"--hidden-size", &F::hidden},
+                 {"--ffn-hidden-size", &F::ffn},
+                 {"--num-attention-heads", &F::heads},
+                 {"--kv-channels", &F::head_size},
+                 {"--group-query-attention", &F::grouped},
+                 {"--num-query-groups", &F::groups},
+                 {"--vocab-size", &F::vocab},
+                 {"--padded-vocab-size", &F::padded_vocab},
+                 {"--untie-embeddings-and-output-weights", &F::untied},
+                 {"--swiglu", &F::swiglu},
+                 {"--normalization", &F::normalization, {"LayerNorm", "RMSNorm"}},
+                 {"--position-embedding-type", &F::positions_kind},
+                 {"--disable-bias-linear", &F::no_bias},
+                 {"--bf16", &F::bf16},
+                 {"--fp16", &F::fp16},
+                 {"--fp8-format", &F::fp8, {"e4m3", "hybrid"}},
+                 {"--fp8-recipe", &F::fp8_recipe, {"delayed", "tensorwise", "blockwise", "mxfp8"}},
+                 {"--fp4-format", &F::fp4, {"e2m1"}},
+                 {"--grad-reduce-in-bf16", &F::gradients_bf16},
+                 {"--accumulate-allreduce-grads-in-fp32", &F::gradients_fp32}},
+      .foreign = detail::megatron_foreign(),
+      .skipped = detail::megatron_skipped,
+      .renamed = {{"--model-parallel-size", "--tensor-model-parallel-size"},
+                  {"--batch-size", "--micro-batch-size"},
+                  {"--checkpoint-activations", "--recompute-activations"},
+                  {"--encoder-seq-length", "--seq-length"},
+                  {"--encoder-num-layers", "--num-layers"}}};
+  return table;
+}
+
+}  // namespace tawpipe

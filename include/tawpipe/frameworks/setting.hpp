@@ -1,0 +1,229 @@
+// Settings of another framework, by name: a table says what each sets, and reads and writes them by it.
+// Not: the texts that they stand in (shell_script.hpp, toml_settings.hpp, json_settings.hpp) nor what they mean for a plan.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/parse_number.hpp"
+#include "tawpipe/core/text.hpp"
+
+namespace tawpipe::inline v0 {
+
+/// One setting as a text has it: `--micro-batch-size 4` in line 12.
+struct Setting {
+  std::string name;
+  std::vector<std::string> values;  ///< without quotes
+  int line = 0;
+  std::string unknown = {};  ///< "$NAME" where a value holds a variable that the text does not set
+};
+
+/// A text's settings, and what messages call it.
+struct SettingsText {
+  std::string source;
+  std::vector<Setting> settings;
+
+  /// @throws InputError  naming the line
+  [[noreturn]] void fail(int line, std::string_view why) const {
+    throw InputError(one_line(concat(source, ", line ", line, ": ", why)));
+  }
+};
+
+/// A setting that a table knows: a member of `Settings`, whose default is the framework's own.
+template <class Settings>
+struct SettingField {
+  std::string_view name;
+  /// A bool is set by the name alone in a command line, and is true or false elsewhere.
+  std::variant<int Settings::*, std::int64_t Settings::*, bool Settings::*, std::string Settings::*> member;
+  std::vector<std::string_view> words = {};  ///< what a text may be; none: anything
+};
+
+/// A setting that says something of the layout, but nothing that a plan has.
+struct ForeignSetting {
+  std::string_view name;
+  std::string_view harmless;  ///< the values that change nothing, between spaces
+  std::string_view why;
+  bool refused = true;  ///< or read, with a note
+};
+
+/// What a framework's settings are, in both directions: what is not in it is unknown.
+template <class Settings>
+struct SettingsTable {
+  std::string_view kind;  ///< of a setting, for messages: "Megatron-LM flag"
+  bool flags = false;     ///< a bool is set by its name alone
+  std::vector<SettingField<Settings>> fields;
+  std::vector<ForeignSetting> foreign;
+  std::string_view skipped;  ///< names that say nothing of the layout, between spaces; "job.*" for all of a section
+  std::vector<std::pair<std::string_view, std::string_view>> renamed = {};  ///< an old name, and what it is now
+};
+
+/// Settings as read: their values, and where each stands.
+template <class Settings>
+struct ReadSettings {
+  Settings values;
+  SettingsText text;
+  std::vector<std::string> notes;  ///< what was read but is not modelled
+
+  /// The last setting of that name; null where there is none.
+  const Setting* find(std::string_view name) const {
+    for (auto at = text.settings.rbegin(); at != text.settings.rend(); ++at) {
+      if (at->name == name) return &*at;
+    }
+    return nullptr;
+  }
+  bool has(std::string_view name) const { return find(name) != nullptr; }
+  /// @throws InputError  with the line of the setting of that name, or without one where the text has none
+  [[noreturn]] void fail(std::string_view name, std::string_view why) const {
+    if (const Setting* at = find(name)) text.fail(at->line, concat(name, ": ", why));
+    throw InputError(one_line(concat(text.source, ": ", name, ": ", why)));
+  }
+  void note(std::string_view name, std::string_view why) {
+    const Setting* at = find(name);
+    notes.push_back(one_line(concat(text.source, at != nullptr ? concat(", line ", at->line) : "", ": ", name, ": ", why)));
+  }
+};
+
+namespace detail {
+
+inline bool among(std::string_view word, std::string_view words) {
+  for (const std::string_view each : split(words, ' ')) {
+    if (each == word && !each.empty()) return true;
+    if (each.ends_with('*') && word.starts_with(each.substr(0, each.size() - 1))) return true;
+  }
+  return false;
+}
+
+template <class Settings>
+class SettingsReader {
+ public:
+  SettingsReader(const SettingsTable<Settings>& table, SettingsText text) : table_{table}, read_{{}, std::move(text), {}} {}
+
+  ReadSettings<Settings> read() {
+    for (const Setting& setting : read_.text.settings) take(setting);
+    return std::move(read_);
+  }
+
+ private:
+  void take(const Setting& setting) {
+    for (const SettingField<Settings>& field : table_.fields) {
+      if (field.name != setting.name) continue;
+      check_known(setting);
+      std::visit([&](auto member) { set(setting, field, read_.values.*member); }, field.member);
+      return;
+    }
+    for (const ForeignSetting& foreign : table_.foreign) {
+      if (foreign.name != setting.name) continue;
+      check_known(setting);
+      const std::string value = join(setting.values, ",");
+      if (among(value.empty() ? "[]" : value, foreign.harmless) && !(table_.flags && value.empty())) return;
+      if (foreign.refused) fail(setting, foreign.why);
+      read_.note(setting.name, foreign.why);
+      return;
+    }
+    for (const auto& [old, now] : table_.renamed) {
+      if (old == setting.name) fail(setting, concat("an old name; it is ", now, " now"));
+    }
+    if (among(setting.name, table_.skipped)) return;
+    std::vector<std::string> known;
+    for (const auto& field : table_.fields) known.emplace_back(field.name);
+    for (const auto& foreign : table_.foreign) known.emplace_back(foreign.name);
+    for (const std::string_view name : split(table_.skipped, ' ')) known.emplace_back(name);
+    const std::string close = nearest(setting.name, known);
+    read_.text.fail(setting.line, concat("unknown ", table_.kind, " ", quote(setting.name),
+                                         close.empty() ? std::string{} : concat("; did you mean ", quote(close), "?")));
+  }
+
+  [[noreturn]] void fail(const Setting& setting, std::string_view why) const {
+    read_.text.fail(setting.line, concat(setting.name, ": ", why));
+  }
+  void check_known(const Setting& setting) const {
+    if (setting.unknown.empty()) return;
+    fail(setting, concat(setting.unknown, " is not set in this file; write its value, or set it before"));
+  }
+  const std::string& only_value(const Setting& setting, std::string_view expected) const {
+    if (setting.values.size() == 1) return setting.values.front();
+    fail(setting, concat("expected ", expected,
+                         setting.values.empty() ? ", not nothing" : concat(", not ", quote(join(setting.values, " ")))));
+  }
+
+  template <class Number>
+  void set(const Setting& setting, const SettingField<Settings>&, Number& value) {
+    constexpr std::string_view expected = "a whole number";
+    const std::string& text = only_value(setting, expected);
+    const auto number = to_number<Number>(text);
+    if (!number) fail(setting, concat("expected ", expected, ", not ", quote(text)));
+    value = *number;
+  }
+  void set(const Setting& setting, const SettingField<Settings>&, bool& value) {
+    if (table_.flags) {
+      if (!setting.values.empty()) fail(setting, concat("takes no value, but has ", quote(join(setting.values, " "))));
+      value = true;
+      return;
+    }
+    const std::string& text = only_value(setting, "true or false");
+    if (text != "true" && text != "false") fail(setting, concat("expected true or false, not ", quote(text)));
+    value = text == "true";
+  }
+  void set(const Setting& setting, const SettingField<Settings>& field, std::string& value) {
+    const std::vector<std::string> known{field.words.begin(), field.words.end()};
+    const std::string& text = only_value(setting, known.empty() ? "a text" : concat("one of ", join(known, ", ")));
+    if (!known.empty() && std::find(known.begin(), known.end(), text) == known.end()) {
+      fail(setting, unknown_name("value", text, known));
+    }
+    value = text;
+  }
+
+  const SettingsTable<Settings>& table_;
+  ReadSettings<Settings> read_;
+};
+
+inline std::string value_text(bool value) { return value ? "true" : "false"; }
+inline std::string value_text(const std::string& value) { return value; }
+template <class Number>
+std::string value_text(Number value) {
+  return std::to_string(value);
+}
+
+}  // namespace detail
+
+/// The values of a text's settings. @throws InputError  naming the setting, its line, what is wrong and the nearest name
+template <class Settings>
+ReadSettings<Settings> read_settings(const SettingsTable<Settings>& table, SettingsText text) {
+  return detail::SettingsReader<Settings>{table, std::move(text)}.read();
+}
+
+/// A setting to be written.
+struct WrittenSetting {
+  std::string_view name;
+  std::string value;
+  bool is_text = false;
+};
+
+/// The settings that are not as the framework has them without any, in the table's order.
+template <class Settings>
+std::vector<WrittenSetting> written_settings(const SettingsTable<Settings>& table, const Settings& settings) {
+  std::vector<WrittenSetting> written;
+  const Settings defaults;
+  for (const SettingField<Settings>& field : table.fields) {
+    std::visit(
+        [&](auto member) {
+          const auto& value = settings.*member;
+          if (value == defaults.*member) return;
+          constexpr bool text = std::is_same_v<std::decay_t<decltype(value)>, std::string>;
+          written.push_back({field.name, detail::value_text(value), text});
+        },
+        field.member);
+  }
+  return written;
+}
+
+}  // namespace tawpipe

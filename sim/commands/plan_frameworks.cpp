@@ -1,0 +1,287 @@
+// What another framework runs today, as the plan to beat, and plans as its settings.
+#include "plan_frameworks.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "../output_file.hpp"
+#include "parallel.hpp"
+#include "tawpipe/model/huggingface_config.hpp"
+#include "tawpipe/report/formatters.hpp"
+#include "tawpipe/report/summary_json.hpp"
+#include "tawpipe/search/predict.hpp"
+#include "tawpipe/topology/cluster_file.hpp"
+
+namespace tawpipe::sim {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+bool is_given(const PlanFlags& flags, std::string_view flag) {
+  return std::find(flags.given.begin(), flags.given.end(), flag) != flags.given.end();
+}
+
+/// The problem's switches as flags. @param keep  asked of each flag; true: left as it is
+template <class Keep>
+void take_switches(Request& request, const Problem& problem, Keep&& keep) {
+  const auto take = [&](const char* flag, std::string& target, std::string value) {
+    if (!keep(flag)) target = std::move(value);
+  };
+  const auto on = [](bool value) { return std::string{value ? "on" : "off"}; };
+  take("--sequence-parallel", request.sequence_parallel, on(problem.sequence_parallel));
+  take("--context-exchange", request.context_exchange, std::string{name(problem.context_exchange)});
+  take("--optimizer-states", request.optimizer_states, problem.shard_optimizer ? "sharded" : "replicated");
+  take("--overlap-grad-reduce", request.overlap_gradients, on(problem.overlap_gradients));
+  take("--overlap-param-gather", request.overlap_gathers, on(problem.overlap_gathers));
+  take("--tp-comm-overlap", request.tensor_overlap, on(problem.tensor_overlap));
+  take("--gradient-dtype", request.gradient_dtype, problem.parameter_bytes.gradient == 4 ? "float32" : "");
+  take("--offload", request.offload, name(problem.offload));
+}
+
+/// The model of the flags and of the file: of one, or the same in both.
+void take_model(PlanFlags& flags, const FrameworkJob& job) {
+  Request& base = flags.base;
+  const bool given = base.model_value || !base.model.empty();
+  if (!given) {
+    if (!job.model) throw InputError(concat(one_line(flags.today), " does not say ", job.model_lacks, "; give --model"));
+    const bool known = models::detail::find(job.model->name).has_value();
+    base.model = known ? job.model->name : flags.today;
+    base.model_value = job.model;
+    return;
+  }
+  if (!job.model) return;
+  const Transformer model = base.model_value ? *base.model_value : resolve_model(base.model);
+  if (!detail::same_sizes(model, *job.model)) {
+    const Transformer& said = *job.model;
+    throw InputError(one_line(concat("--model ", model.name, " is not the model of ", flags.today, ": ", said.layers,
+                                     " layers of hidden size ", said.hidden, ", ", said.heads, " heads (", said.kv_heads,
+                                     " of keys and values), intermediate size ", said.intermediate, ", vocabulary ", said.vocab,
+                                     said.tied ? ", tied" : ", untied", "; leave out --model")));
+  }
+  base.model_value = job.model;
+}
+
+}  // namespace
+
+TodayFile read_today(PlanFlags& flags) {
+  Request& base = flags.base;
+  if (!base.cluster_value && base.cluster.empty())
+    throw InputError("--cluster is missing: --today needs to know the number of devices");
+  const Cluster cluster = base.cluster_value ? *base.cluster_value : resolve_cluster(base.cluster);
+  const std::string text = read_text(flags.today, "file of settings", 16);
+  const int layers = base.model_value ? base.model_value->layers : base.model.empty() ? 0 : resolve_model(base.model).layers;
+  TodayFile file{.framework = framework_of(text, flags.today), .job = {}};
+  file.job = read_job(file.framework, text, one_line(flags.today), cluster.ranks(), layers);
+  FrameworkJob& job = file.job;
+  const auto agree = [&](const char* flag, std::int64_t& given, std::int64_t said) {
+    if (given > 0 && said > 0 && given != said) {
+      throw InputError(concat(flag, " ", given, " is not what ", one_line(flags.today), " says, ", said, "; leave out ", flag));
+    }
+    if (given == 0) given = said;
+  };
+  agree("--sequence", base.sequence, job.sequence);
+  if (flags.tokens > 0) {
+    base.global_batch = batch_of_tokens(flags);
+    flags.tokens = 0;
+  }
+  agree("--global-batch", base.global_batch, job.global_batch);
+  take_model(flags, job);
+  if (!job.recompute) {
+    const bool any = base.recompute == "any";
+    job.recompute = any ? Recompute::none : parse_recompute(base.recompute);
+    if (any)
+      job.notes.push_back(
+          concat(one_line(flags.today), " does not say what is computed again; simulated as nothing (--recompute)"));
+  }
+  return file;
+}
+
+void take_best_switches(Framework framework, PlanFlags& flags) {
+  Request fixed = flags.base;
+  if (fixed.recompute == "any") fixed.recompute = "full";
+  if (fixed.layout == "any") fixed.layout = "tcsd";
+  if (fixed.microbatch == "auto") fixed.microbatch.clear();
+  fixed.mesh = {};
+  fixed.global_batch = batch_of_tokens(flags);
+  const Problem best = with_best_switches(framework, resolve(fixed, true));
+  take_switches(flags.base, best,
+                [&](const char* flag) { return is_given(flags, flag) || flag == std::string_view{"--offload"}; });
+}
+
+namespace {
+
+/// Single changes of a job that may make it faster.
+std::vector<FrameworkJob> changes_of(const FrameworkJob& job) {
+  std::vector<FrameworkJob> changes;
+  const auto add = [&](auto change) {
+    FrameworkJob next = job;
+    change(next);
+    changes.push_back(std::move(next));
+  };
+  const bool pipeline = !job.splits_batch() && job.mesh.pipeline > 1;
+  if (!job.sequence_parallel) add([](FrameworkJob& next) { next.sequence_parallel = true; });
+  if (!job.tensor_overlap) add([](FrameworkJob& next) { next.tensor_overlap = next.sequence_parallel = true; });
+  if (!job.shard_optimizer) add([](FrameworkJob& next) { next.shard_optimizer = true; });
+  if (!job.overlap_gradients) add([](FrameworkJob& next) { next.overlap_gradients = true; });
+  if (!job.overlap_gathers) {
+    add([](FrameworkJob& next) { next.shard_optimizer = next.overlap_gradients = next.overlap_gathers = true; });
+  }
+  for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+    if (job.recompute != recompute) add([&](FrameworkJob& next) { next.recompute = recompute; });
+  }
+  add([](FrameworkJob& next) { next.microbatch_size *= 2; });
+  if (job.microbatch_size % 2 == 0) add([](FrameworkJob& next) { next.microbatch_size /= 2; });
+  if (pipeline && job.is_one_of({"1f1b", "gpipe", "interleaved-1f1b"})) {
+    for (const int chunks : {2, 3, 4, 5, 6, 8}) {
+      if (chunks == job.chunks()) continue;
+      add([&](FrameworkJob& next) { next.choice = {"interleaved-1f1b", {{"chunks", std::to_string(chunks)}}}; });
+    }
+  }
+  for (const char* order : {"tcsd", "tcds"}) {
+    if (!detail::lies_as(job.mesh, order)) add([&](FrameworkJob& next) { next.mesh.order = parse_mesh_order(order); });
+  }
+  return changes;
+}
+
+/// What the change is, in the framework's words, or ours where it has none.
+std::vector<std::string> words_of(Framework framework, FrameworkJob before, FrameworkJob after, const Transformer& model) {
+  before.model = after.model = model;
+  std::vector<std::string> words = changed_settings(framework, before, after);
+  if (words.empty() && before.recompute != after.recompute) words.push_back(concat("recomputation: ", name(*after.recompute)));
+  return words;
+}
+
+}  // namespace
+
+Today simulate_today(const Planned& planned, TodayFile file) {
+  Today today{.file = std::move(file), .flags = planned.flags, .request = planned.request, .plan = {}};
+  const auto simulated = [&](const FrameworkJob& one) { return predict(problem_of(one, planned.request.problem)).summary; };
+  today.request.problem = problem_of(today.file.job, planned.request.problem);
+  take_switches(today.flags.base, today.request.problem, [](const char*) { return false; });
+  const FrameworkJob& now = today.file.job;
+  today.plan = {.layout = now.layout(), .choice = now.choice, .bound = {}, .summary = simulated(now)};
+  const Transformer& model = *planned.request.problem.model;
+  std::vector<FrameworkJob> all = changes_of(now);
+  std::erase_if(all, [&](FrameworkJob& one) {
+    one.model = model;
+    return !cannot_run(today.file.framework, one).empty() || words_of(today.file.framework, now, one, model).empty();
+  });
+  std::vector<std::optional<Summary>> results(all.size());
+  on_threads(planned.flags.threads > 0 ? planned.flags.threads : all_threads(), all.size(), [&](std::size_t i) {
+    try {
+      results[i] = simulated(all[i]);
+    } catch (const InputError&) {  // the batch cannot be cut so
+    }
+  });
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const bool better = results[i] && results[i]->fits() &&
+                        (results[i]->makespan / today.plan.summary.makespan < 0.995 || !today.plan.summary.fits());
+    if (better) today.changes.emplace_back(words_of(today.file.framework, now, all[i], model), *results[i]);
+  }
+  std::stable_sort(today.changes.begin(), today.changes.end(),
+                   [](const auto& a, const auto& b) { return a.second.makespan < b.second.makespan; });
+  return today;
+}
+
+std::string today_text(const Today& today, const Planned& planned) {
+  const Summary& summary = today.plan.summary;
+  std::string text =
+      fmt::format("today  {}, {}: {} {}, microbatch {}, recomputation {}: {}, {} tokens/s a device, {} memory{}\n",
+                  one_line(planned.flags.today), title(today.file.framework), today.plan.choice.schedule, layout_text(today.plan),
+                  today.plan.layout.microbatch_size, name(today.plan.layout.recompute), format_duration(summary.makespan),
+                  format_count(static_cast<std::int64_t>(summary.tokens_per_device_per_second + 0.5)),
+                  format_memory(summary.fullest()), summary.fits() ? "" : ", which does not fit");
+  if (!planned.result.plans.empty()) {
+    const double lost = 1 - planned.best().makespan / summary.makespan;
+    text += lost > plan_tolerance
+                ? fmt::format("       {} of the time is lost; {}\n", format_percent(lost), loses_by(planned.best(), summary))
+                : std::string{"       nothing in the space is faster\n"};
+  }
+  for (std::size_t i = 0; i < std::min<std::size_t>(3, today.changes.size()); ++i) {
+    const auto& [words, changed] = today.changes[i];
+    text += fmt::format("       {} faster by one change: {}\n", format_percent(1 - changed.makespan / summary.makespan),
+                        join(words, ", "));
+  }
+  for (const std::string& note : today.file.job.notes) text += concat("note   ", note, "\n");
+  return text;
+}
+
+Json today_json(const Today& today, const Planned& planned) {
+  Json json = plan_json(planned, today.plan);
+  json.erase("least_s");
+  json["file"] = one_line(planned.flags.today);
+  json["framework"] = name(today.file.framework);
+  json["fits"] = today.plan.summary.fits();
+  json["command"] = command_of(today.flags, today.request, today.plan);
+  json["lost"] = planned.result.plans.empty() ? 0.0 : 1 - planned.best().makespan / today.plan.summary.makespan;
+  json["changes"] = Json::array();
+  for (const auto& [words, summary] : today.changes) {
+    json["changes"].push_back({{"settings", words},
+                               {"makespan_s", to_seconds(summary.makespan)},
+                               {"faster", 1 - summary.makespan / today.plan.summary.makespan}});
+  }
+  json["notes"] = today.file.job.notes;
+  return json;
+}
+
+std::vector<std::string> cannot_run_best(Framework framework, const Planned& planned) {
+  const Plan& best = planned.result.plans.front();
+  return cannot_run(framework, job_of(planned.request.problem, best.layout, best.choice));
+}
+
+PlanRequest request_for(Framework framework, const Planned& planned) {
+  PlanRequest request = for_framework(framework, planned.request);
+  std::vector<std::string> allowed;
+  for (const ScheduleChoice& choice : planned.request.schedules) allowed.push_back(choice.schedule);
+  if (planned.flags.schedules.empty()) return request;
+  std::erase_if(request.schedules, [&](const ScheduleChoice& choice) {
+    return std::find(allowed.begin(), allowed.end(), choice.schedule) == allowed.end();
+  });
+  if (request.schedules.empty()) {
+    throw InputError(concat("--schedules: ", title(framework), " has none of ", join(allowed, ", ")));
+  }
+  return request;
+}
+
+std::string emitted_text(const Emitted& emitted, const Planned& best) {
+  const Planned& runs = emitted.planned;
+  const Plan& plan = runs.result.plans.front();
+  const auto told = [](const Plan& one) {
+    return fmt::format("{} {}, microbatch {}, recomputation {}: {}, {} tokens/s a device, {} memory", one.choice.schedule,
+                       layout_text(one), one.layout.microbatch_size, name(one.layout.recompute),
+                       format_duration(one.summary.makespan),
+                       format_count(static_cast<std::int64_t>(one.summary.tokens_per_device_per_second + 0.5)),
+                       format_memory(one.summary.fullest()));
+  };
+  const Problem& problem = runs.request.problem;
+  std::vector<std::string> comments{fmt::format("tawpipe plan: {} on {}, {} sequences of {} tokens", problem.model->name,
+                                                problem.cluster.name(), problem.global_batch, problem.sequence),
+                                    told(plan), "tensor x context x pipeline x data; the command that simulates it:",
+                                    command_of(runs.flags, runs.request, plan)};
+  if (!emitted.cannot.empty()) {
+    const Plan& first = best.result.plans.front();
+    comments.push_back(concat(title(emitted.framework), " cannot run the best plan; this is the best of those that it can run."));
+    comments.push_back(
+        fmt::format("the best, {} faster: {}", format_percent(1 - first.summary.makespan / plan.summary.makespan), told(first)));
+    for (const std::string& why : emitted.cannot) comments.push_back(concat("  ", why));
+  }
+  if (emitted.framework == Framework::deepspeed) {
+    comments.push_back(concat("the program says the rest: the model, sequences of ", problem.sequence, " tokens, recomputation ",
+                              name(plan.layout.recompute)));
+  }
+  return write_job(emitted.framework, job_of(problem, plan.layout, plan.choice), comments);
+}
+
+Json emitted_json(const Emitted& emitted, const Planned& best) {
+  Json json;
+  json["framework"] = name(emitted.framework);
+  json["cannot"] = emitted.cannot;
+  json["plan"] = plan_json(emitted.planned, emitted.planned.result.plans.front());
+  json["text"] = emitted_text(emitted, best);
+  return json;
+}
+
+}  // namespace tawpipe::sim

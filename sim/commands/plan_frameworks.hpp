@@ -1,0 +1,60 @@
+// What another framework runs today, as the plan to beat, and plans as its settings.
+// Not: the settings themselves (frameworks/), nor the search (plan.cpp).
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plan_report.hpp"
+#include "tawpipe/frameworks/frameworks.hpp"
+
+namespace tawpipe::sim {
+
+/// The settings of --today as read, and whose they are.
+struct TodayFile {
+  Framework framework = Framework::megatron;
+  FrameworkJob job;
+};
+
+/// What is run today, simulated.
+struct Today {
+  TodayFile file;
+  PlanFlags flags;      ///< those with which `simulate` runs it
+  PlanRequest request;  ///< its problem
+  Plan plan;
+  /// Single changes of its settings that are faster and fit, the fastest first.
+  std::vector<std::pair<std::vector<std::string>, Summary>> changes = {};
+};
+
+/// Reads --today, and puts what it says of the problem into the flags where no flag does.
+/// @throws InputError  naming setting and line, or where a flag and a setting contradict each other
+TodayFile read_today(PlanFlags& flags);
+
+/// Puts a framework's switches into the flags that are not given: what it always does, and overlaps that it can turn on.
+void take_best_switches(Framework framework, PlanFlags& flags);
+
+/// Simulates what is run today on the cluster of `planned`, and each single change of its settings.
+Today simulate_today(const Planned& planned, TodayFile file);
+
+/// How much is lost today and why.
+std::string today_text(const Today& today, const Planned& planned);
+nlohmann::ordered_json today_json(const Today& today, const Planned& planned);
+
+/// A plan as a framework's settings.
+struct Emitted {
+  Framework framework = Framework::megatron;
+  std::vector<std::string> cannot = {};  ///< why it cannot run the best plan; none if it can
+  Planned planned;                       ///< the plans that it can run, the best first
+};
+
+/// Why the framework cannot run the best plan; none if it can.
+std::vector<std::string> cannot_run_best(Framework framework, const Planned& planned);
+/// The request for plans that the framework can run, of the schedules that the flags allow.
+PlanRequest request_for(Framework framework, const Planned& planned);
+/// The settings, with comments that say what they are. @param best  of all plans
+std::string emitted_text(const Emitted& emitted, const Planned& best);
+nlohmann::ordered_json emitted_json(const Emitted& emitted, const Planned& best);
+
+}  // namespace tawpipe::sim

@@ -1,0 +1,135 @@
+// Properties of frameworks/: what is written of a plan reads back as the same plan, in every framework, for many plans.
+// Not: what single settings mean (unit/frameworks).
+#include "tawpipe/frameworks/frameworks.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "support/clusters.hpp"
+#include "support/random.hpp"
+
+using namespace tawpipe;
+
+namespace framework_properties {
+
+namespace {
+
+/// The problem of a job, as far as it decides what is simulated: the mesh's order where it matters, switches where they act.
+std::string decisive(const FrameworkJob& job) {
+  std::string text = concat("t", job.mesh.tensor, " c", job.mesh.context, " p", job.mesh.pipeline, " d", job.mesh.data, " ");
+  for (const MeshAxis axis : detail::places_of(job.mesh)) text += concat(name(axis), "-");
+  text += concat(" ", job.choice.schedule);
+  for (const auto& [key, value] : job.choice.options) text += concat(" ", key, "=", value);
+  text += concat(" m", job.microbatch_size, " b", job.global_batch, " ", name(job.recompute.value_or(Recompute::none)), " g",
+                 job.gradient_bytes, " o", name(job.offload));
+  if (job.mesh.tensor > 1) text += concat(" sp", job.sequence_parallel, " to", job.tensor_overlap);
+  if (job.mesh.context > 1) text += concat(" ", name(job.context_exchange));
+  if (job.mesh.data * job.mesh.context > 1 && !job.splits_batch()) {
+    text += concat(" og", job.overlap_gradients, " sh", job.shard_optimizer, " op", job.overlap_gathers && job.shard_optimizer);
+  }
+  if (job.mesh.pipeline > 1 && !job.splits_batch()) text += concat(" e", job.edges_count_as_layers);
+  return text;
+}
+
+Transformer draw_model(support::Random& random) {
+  Transformer model = models::named(support::one_of<std::string>(random, {"llama-3-8b", "llama-3-70b", "llama-2-7b"}));
+  model.dtype = support::one_of<Dtype>(random, {Dtype::bf16, Dtype::bf16, Dtype::f16, Dtype::f32});
+  if (model.dtype == Dtype::f32) model.products = ProductFormat::bits32;
+  if (random.between(0, 3) == 0) {
+    model.layers = 12 * random.between(1, 4) - 2;
+    model.edges_count_as_layers = true;
+  }
+  if (random.between(0, 3) == 0) model.tied = true;
+  if (random.between(0, 5) == 0) model.gated = false;
+  if (random.between(0, 5) == 0) model.head_dim = 64;
+  if (model.dtype == Dtype::bf16 && random.between(0, 2) == 0) {
+    model.products = support::one_of<ProductFormat>(
+        random, {ProductFormat::fp8, ProductFormat::fp8_block, ProductFormat::mxfp8, ProductFormat::nvfp4});
+  }
+  return model;
+}
+
+PlanRequest draw_request(support::Random& random, Framework framework) {
+  const int nodes = 1 << random.between(0, 3);
+  PlanRequest request{.problem = {.cluster = support::cluster(8 * nodes, nodes), .model = draw_model(random)}};
+  Problem& problem = request.problem;
+  problem.sequence = 2048 * (1 << random.between(0, 3));
+  problem.global_batch = 32 * random.between(1, 8);
+  if (random.between(0, 1) == 0) problem = with_best_switches(framework, problem);
+  const auto coin = [&](bool& flag) {
+    if (random.between(0, 4) == 0) flag = !flag;
+  };
+  coin(problem.sequence_parallel);
+  coin(problem.shard_optimizer);
+  coin(problem.overlap_gradients);
+  coin(problem.overlap_gathers);
+  coin(problem.tensor_overlap);
+  coin(problem.offload.optimizer);
+  problem.context_exchange = static_cast<ContextExchange>(random.between(0, 2));
+  if (random.between(0, 2) == 0) problem.parameter_bytes.gradient = 4;
+  return for_framework(framework, request);
+}
+
+}  // namespace
+
+TEST_CASE("the settings of a plan parse back into the same plan") {
+  for (const Framework framework : {Framework::megatron, Framework::torchtitan, Framework::deepspeed}) {
+    CAPTURE(name(framework));
+    support::Random random{17};
+    int written = 0;
+    std::vector<std::string> seen;
+    for (int draw = 0; draw < support::draws(60); ++draw) {
+      const PlanRequest request = draw_request(random, framework);
+      const int devices = request.problem.cluster.ranks();
+      const std::vector<PlanLayout> layouts = planned_layouts(request);
+      for (int i = 0; i < 200 && !layouts.empty(); ++i) {
+        const PlanLayout& layout = support::one_of(random, layouts);
+        const ScheduleChoice& choice = support::one_of(random, request.schedules);
+        FrameworkJob job = job_of(request.problem, layout, choice);
+        if (!cannot_run(framework, job).empty()) continue;
+        const std::string text = write_job(framework, job, {"a comment", "another: 'x' \"y\""});
+        CAPTURE(text);
+        FrameworkJob back = read_job(framework, text, "written", devices, request.problem.model->layers);
+        if (!back.recompute) back.recompute = job.recompute;  // DeepSpeed's file does not say it
+        if (framework == Framework::deepspeed) back.edges_count_as_layers = job.edges_count_as_layers;
+        REQUIRE(decisive(back) == decisive(job));
+        CHECK(back.notes.empty());
+        if (framework != Framework::deepspeed) CHECK(back.sequence == job.sequence);
+        if (framework == Framework::megatron) {
+          REQUIRE(back.model);
+          CHECK(detail::same_sizes(*back.model, *job.model));
+          CHECK(back.model->dtype == job.model->dtype);
+          CHECK(back.model->products == job.model->products);
+        }
+        ++written;
+        seen.push_back(choice.schedule);
+      }
+    }
+    std::sort(seen.begin(), seen.end());
+    seen.erase(std::unique(seen.begin(), seen.end()), seen.end());
+    CHECK(written > 200);
+    CHECK(seen.size() >= (framework == Framework::torchtitan ? 7u : 3u));
+  }
+}
+
+TEST_CASE("what is read is a plan that the framework can run, and is written as it was") {
+  support::Random random{18};
+  for (int draw = 0; draw < support::draws(60); ++draw) {
+    const PlanRequest request = draw_request(random, Framework::megatron);
+    const std::vector<PlanLayout> layouts = planned_layouts(request);
+    if (layouts.empty()) continue;
+    const FrameworkJob job =
+        job_of(request.problem, support::one_of(random, layouts), support::one_of(random, request.schedules));
+    if (!cannot_run(Framework::megatron, job).empty()) continue;
+    const std::string once = write_job(Framework::megatron, job);
+    const FrameworkJob back = read_job(Framework::megatron, once, "written", request.problem.cluster.ranks());
+    CAPTURE(once);
+    REQUIRE(cannot_run(Framework::megatron, back).empty());
+    CHECK(write_job(Framework::megatron, back) == once);
+  }
+}
+
+}  // namespace framework_properties

@@ -1,0 +1,141 @@
+// Tests of frameworks/torchtitan.hpp, frameworks/deepspeed.hpp and frameworks/frameworks.hpp: what settings mean, what is
+// refused. Not: TOML and JSON (toml_settings_test.cpp), nor that settings of plans parse back (properties/frameworks_test.cpp).
+#include "tawpipe/frameworks/frameworks.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "support/clusters.hpp"
+
+using namespace tawpipe;
+
+namespace {
+
+std::string torchtitan_refusal(const std::string& text, int devices = 16) {
+  try {
+    torchtitan_job(text, "job.toml", devices, 32);
+    return {};
+  } catch (const InputError& error) {
+    return error.what();
+  }
+}
+std::string deepspeed_refusal(const std::string& text, int devices = 16) {
+  try {
+    deepspeed_job(text, "ds.json", devices);
+    return {};
+  } catch (const InputError& error) {
+    return error.what();
+  }
+}
+
+}  // namespace
+
+TEST_CASE("torchtitan: FSDP over what is left, DDP, groups, and a pipeline") {
+  const FrameworkJob fsdp = torchtitan_job(
+      "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\nlocal_batch_size = 2\nseq_len = 8192\n"
+      "[parallelism]\ntensor_parallel_degree = 2\n[activation_checkpoint]\nmode = 'none'\n",
+      "job.toml", 16, 0);
+  CHECK(fsdp.choice.schedule == "fsdp");
+  CHECK(fsdp.mesh.pipeline == 8);
+  CHECK(fsdp.mesh.data == 1);
+  CHECK(fsdp.global_batch == 16);
+  CHECK(fsdp.sequence == 8192);
+  CHECK(fsdp.recompute == Recompute::none);
+  REQUIRE(fsdp.model);
+  CHECK(fsdp.model->name == "llama-3-8b");
+
+  const FrameworkJob ddp = torchtitan_job("[parallelism]\ndata_parallel_replicate_degree = 16\n", "job.toml", 16, 32);
+  CHECK(ddp.choice.schedule == "ddp");
+  CHECK(ddp.mesh.data == 16);
+  CHECK_FALSE(ddp.shard_optimizer);
+  CHECK_FALSE(ddp.model);
+  CHECK(ddp.notes.size() == 1);  // each second layer is computed again
+
+  const FrameworkJob groups = torchtitan_job(
+      "[parallelism]\ndata_parallel_replicate_degree = 2\ndata_parallel_shard_degree = 8\nfsdp_reshard_after_forward = 'never'\n",
+      "job.toml", 16, 32);
+  CHECK(groups.mesh.pipeline == 8);
+  CHECK(groups.mesh.data == 2);
+  CHECK(groups.choice.options.at("reshard") == "off");
+
+  const FrameworkJob pipeline = torchtitan_job(
+      "[training]\nlocal_batch_size = 8\n[parallelism]\npipeline_parallel_degree = 4\n"
+      "pipeline_parallel_schedule = 'Interleaved1F1B'\npipeline_parallel_layers_per_stage = 4\n"
+      "pipeline_parallel_first_stage_less_layers = 0\npipeline_parallel_last_stage_less_layers = 0\n",
+      "job.toml", 16, 32);
+  CHECK(pipeline.choice.schedule == "interleaved-1f1b");
+  CHECK(pipeline.chunks() == 2);
+  CHECK(pipeline.mesh.data == 4);
+  CHECK(pipeline.shard_optimizer);
+  CHECK(pipeline.microbatches() == 8);
+}
+
+TEST_CASE("torchtitan: a wrong setting is named with its line and what would be right") {
+  CHECK(torchtitan_refusal("[parallelism]\ntensor_paralel_degree = 2\n") ==
+        "job.toml, line 2: unknown torchtitan setting 'parallelism.tensor_paralel_degree'; did you mean "
+        "'parallelism.tensor_parallel_degree'?");
+  CHECK(torchtitan_refusal("[training]\nbatch_size = 2\n").find("it is training.local_batch_size now") != std::string::npos);
+  CHECK(torchtitan_refusal("[parallelism]\ndata_parallel_shard_degree = 4\n").find("4 is not what the others leave") !=
+        std::string::npos);
+  CHECK(torchtitan_refusal("[parallelism]\npipeline_parallel_degree = 2\npipeline_parallel_schedule = '1FB1'\n")
+            .find("did you mean '1F1B'") != std::string::npos);
+  CHECK(torchtitan_refusal("[training]\nseq_len = \"long\"\n")
+            .find("line 2: training.seq_len: expected a whole number, not 'long'") != std::string::npos);
+  CHECK(torchtitan_refusal("[compile]\nenable = 1\n").find("expected true or false, not '1'") != std::string::npos);
+  CHECK(torchtitan_refusal("[parallelism]\nexpert_parallel_degree = 4\n").find("mixture of experts") != std::string::npos);
+}
+
+TEST_CASE("DeepSpeed: stages, batches, and what its file cannot say") {
+  const FrameworkJob three = deepspeed_job(
+      "{\"train_micro_batch_size_per_gpu\": 2, \"gradient_accumulation_steps\": 4, \"bf16\": {\"enabled\": true},\n"
+      "\"zero_optimization\": {\"stage\": 3, \"overlap_comm\": true, \"stage3_max_live_parameters\": 1e9}, \"optimizer\": "
+      "{\"type\": \"AdamW\"}}",
+      "ds.json", 16);
+  CHECK(three.choice.schedule == "fsdp");
+  CHECK(three.global_batch == 128);
+  CHECK_FALSE(three.recompute);
+  CHECK(three.overlap_gradients);
+  const FrameworkJob one = deepspeed_job(
+      "{\"train_batch_size\": 64, \"train_micro_batch_size_per_gpu\": 2, \"zero_optimization\": {\"stage\": 1, "
+      "\"offload_optimizer\": {\"device\": \"cpu\", \"pin_memory\": true}}, \"tensor_parallel\": {\"autotp_size\": 2}}",
+      "ds.json", 16);
+  CHECK(one.choice.schedule == "ddp");
+  CHECK(one.mesh.tensor == 2);
+  CHECK(one.mesh.data == 8);
+  CHECK(one.shard_optimizer);
+  CHECK(one.offload.optimizer);
+
+  CHECK(deepspeed_refusal("{\n\"train_batch_size\": \"auto\",\n\"bf16\": {}}")
+            .find("ds.json, line 2: train_batch_size: expected a whole number") == 0);
+  CHECK(deepspeed_refusal("{\"train_batch_size\": 32,\n\"zero_optimisation\": {\"stage\": 2}}")
+            .find("line 2: unknown DeepSpeed setting 'zero_optimisation.stage'; did you mean 'zero_optimization.stage'?") !=
+        std::string::npos);
+  CHECK(deepspeed_refusal("{\"train_batch_size\": 32, \"zero_optimization\": {\"stage\": 4}}").find("4 is not 0, 1, 2 or 3") !=
+        std::string::npos);
+  CHECK(deepspeed_refusal("{\"train_batch_size\": 30}").find("30 sequences are no multiple") != std::string::npos);
+}
+
+TEST_CASE("whose settings a file holds") {
+  CHECK(framework_of("", "a.json") == Framework::deepspeed);
+  CHECK(framework_of("", "a.toml") == Framework::torchtitan);
+  CHECK(framework_of("# x\n[training]\n", "job.conf") == Framework::torchtitan);
+  CHECK(framework_of("\n{\"a\": 1}", "-") == Framework::deepspeed);
+  CHECK(framework_of("#!/bin/bash\nA=(\n", "run") == Framework::megatron);
+  CHECK_THROWS_WITH_AS(parse_framework("megatrn"),
+                       "unknown framework 'megatrn'; did you mean 'megatron'? Known: megatron, torchtitan, deepspeed",
+                       InputError);
+}
+
+TEST_CASE("schedules that move weights run in no framework") {
+  const Problem problem{
+      .cluster = support::cluster(16, 2), .model = models::named("llama-3-8b"), .sequence = 4096, .global_batch = 32};
+  for (const Framework framework : {Framework::megatron, Framework::torchtitan, Framework::deepspeed}) {
+    for (const char* schedule : {"tawpipe", "weipipe", "weipipe-zb1"}) {
+      const FrameworkJob job = job_of(problem, {Mesh{.data = 2}.over(8), Recompute::full, 1}, {schedule});
+      const auto reasons = cannot_run(framework, job);
+      REQUIRE(!reasons.empty());
+      CHECK(reasons[0].find(schedule) != std::string::npos);
+    }
+  }
+}

@@ -1,0 +1,124 @@
+// Tests of frameworks/megatron.hpp: what flags mean, what is refused, what is only noted.
+// Not: scripts (shell_script_test.cpp), nor that flags of plans parse back (properties/frameworks_test.cpp).
+#include "tawpipe/frameworks/megatron.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+using namespace tawpipe;
+
+namespace {
+
+const std::string model =
+    "--num-layers 32 --hidden-size 4096 --num-attention-heads 32 --ffn-hidden-size 11008 --swiglu --vocab-size 32000 "
+    "--untie-embeddings-and-output-weights --seq-length 4096 --micro-batch-size 1 ";
+
+FrameworkJob job(const std::string& flags, int devices = 32) { return megatron_job("p.py " + model + flags, "run.sh", devices); }
+std::string refusal(const std::string& flags, int devices = 32) {
+  try {
+    job(flags, devices);
+    return {};
+  } catch (const InputError& error) {
+    return error.what();
+  }
+}
+
+}  // namespace
+
+TEST_CASE("axes, schedule and batch") {
+  const FrameworkJob plain = job("--tensor-model-parallel-size 4 --pipeline-model-parallel-size 2 --global-batch-size 64 --bf16");
+  CHECK(plain.mesh.tensor == 4);
+  CHECK(plain.mesh.pipeline == 2);
+  CHECK(plain.mesh.data == 4);
+  CHECK(mesh_order_text(plain.mesh.order) == "tcds");
+  CHECK(plain.choice.schedule == "1f1b");
+  CHECK(plain.microbatches() == 16);
+  CHECK_FALSE(plain.shard_optimizer);
+  CHECK_FALSE(plain.overlap_gradients);
+  CHECK_FALSE(plain.sequence_parallel);
+  CHECK(plain.recompute == Recompute::none);
+  CHECK(plain.gradient_bytes == 4);
+  CHECK(plain.context_exchange == ContextExchange::ring);
+  REQUIRE(plain.model);
+  CHECK(plain.model->name == "llama-2-7b");
+  CHECK(plain.model->dtype == Dtype::bf16);
+
+  const FrameworkJob looped =
+      job("--pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage 2 --use-distributed-optimizer "
+          "--overlap-grad-reduce --overlap-param-gather --use-tp-pp-dp-mapping --fp16 --recompute-activations");
+  CHECK(looped.choice.schedule == "interleaved-1f1b");
+  CHECK(looped.chunks() == 4);
+  CHECK(looped.shard_optimizer);
+  CHECK(looped.overlap_gathers);
+  CHECK(mesh_order_text(looped.mesh.order) == "tcsd");
+  CHECK(looped.global_batch == 8);
+  CHECK(looped.gradient_bytes == 2);
+  CHECK(looped.recompute == Recompute::selective);
+  CHECK(job("--pipeline-model-parallel-size 4 --num-virtual-stages-per-pipeline-rank 8").chunks() == 8);
+  CHECK(job("").choice.schedule == "ddp");
+}
+
+TEST_CASE("sharded weights, and numbers in 8 bits") {
+  const FrameworkJob fsdp =
+      job("--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads_params --use-distributed-optimizer "
+          "--overlap-grad-reduce --overlap-param-gather --ckpt-format fsdp_dtensor --bf16 --fp8-format hybrid --fp8-recipe "
+          "blockwise");
+  CHECK(fsdp.choice.schedule == "fsdp");
+  CHECK(fsdp.choice.options.at("prefetch") == "1");
+  CHECK(fsdp.mesh.pipeline == 32);
+  CHECK(fsdp.batch_parts() == 32);
+  CHECK(fsdp.model->products == ProductFormat::fp8_block);
+  CHECK(job("--use-torch-fsdp2 --torch-fsdp2-no-reshard-after-forward").choice.options.at("reshard") == "off");
+  CHECK(job("--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads").choice.schedule == "zero2");
+}
+
+TEST_CASE("a wrong flag is named with its line and what would be right") {
+  CHECK(refusal("\\\n --tensor-modl-parallel-size 4") ==
+        "run.sh, line 2: unknown Megatron-LM flag '--tensor-modl-parallel-size'; did you mean '--tensor-model-parallel-size'?");
+  CHECK(refusal("--tensor-model-parallel-size four") ==
+        "run.sh, line 1: --tensor-model-parallel-size: expected a whole number, not 'four'");
+  CHECK(refusal("--tensor-model-parallel-size").find("expected a whole number, not nothing") != std::string::npos);
+  CHECK(refusal("--bf16 true").find("--bf16: takes no value, but has 'true'") != std::string::npos);
+  CHECK(refusal("--recompute-granularity ful").find("did you mean 'full'?") != std::string::npos);
+  CHECK(
+      refusal("--tensor-model-parallel-size 5").find("tensor 5 x pipeline 1 x context 1 = 5 does not divide the cluster's 32") !=
+      std::string::npos);
+  CHECK(refusal("--tensor-model-parallel-size 0").find("not a number of devices from 1 to 32") != std::string::npos);
+  CHECK(refusal("--pipeline-model-parallel-size 3", 3).find("32 layers cannot be shared equally by 3 stages") !=
+        std::string::npos);
+  CHECK(refusal("--pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage 3").find("3 does not divide the 8") !=
+        std::string::npos);
+  CHECK(refusal("--global-batch-size 33").find("--global-batch-size: 33 sequences are no multiple of 1 a microbatch x 32") !=
+        std::string::npos);
+  CHECK(refusal("--overlap-param-gather").find("needs --use-distributed-optimizer") != std::string::npos);
+  CHECK(refusal("--num-experts 8").find("a mixture of experts is not modelled") != std::string::npos);
+  CHECK(refusal("--model-parallel-size 8").find("--tensor-model-parallel-size now") != std::string::npos);
+  CHECK(refusal("--bf16 --fp16").find("--fp16: not with --bf16") != std::string::npos);
+}
+
+TEST_CASE("what is read but not modelled is noted, what says nothing of a layout is passed over") {
+  const FrameworkJob noted =
+      job("--lr 3e-4 --data-path a b --moe-router-topk 2 --num-experts 0 --rampup-batch-size 8 8 100 \\\n"
+          "--recompute-granularity full --recompute-method block --recompute-num-layers 4");
+  REQUIRE(noted.notes.size() == 2);
+  CHECK(noted.notes[0] == "run.sh, line 1: --rampup-batch-size: simulated at the full --global-batch-size");
+  CHECK(noted.notes[1].find("run.sh, line 2: --recompute-num-layers: only 4 of the 32 layers") == 0);
+  CHECK(noted.recompute == Recompute::full);
+  CHECK(job("--expert-model-parallel-size 1").notes.empty());
+}
+
+TEST_CASE("a model that is not all said is named by what it lacks") {
+  const FrameworkJob part = megatron_job("p.py --num-layers 4 --micro-batch-size 2 --swiglu", "run.sh", 4);
+  CHECK_FALSE(part.model);
+  CHECK(part.model_lacks == "--hidden-size, --num-attention-heads, --vocab-size");
+  const FrameworkJob gpt = megatron_job(
+      "p.py --num-layers 4 --hidden-size 64 --num-attention-heads 4 --vocab-size 100 "
+      "--micro-batch-size 2 --group-query-attention --num-query-groups 2",
+      "run.sh", 4);
+  REQUIRE(gpt.model);
+  CHECK(gpt.model->intermediate == 256);
+  CHECK(gpt.model->kv_heads == 2);
+  CHECK(gpt.model->tied);
+  CHECK_FALSE(gpt.model->gated);
+}

@@ -1,0 +1,102 @@
+// Tests of frameworks/shell_script.hpp and frameworks/shell_settings.hpp: which flags a script's command has.
+// Not: what they mean (megatron_test.cpp).
+#include "tawpipe/frameworks/shell_script.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "tawpipe/frameworks/megatron_flags.hpp"
+#include "tawpipe/frameworks/shell_settings.hpp"
+
+using namespace tawpipe;
+
+namespace {
+
+SettingsText flags_of(const std::string& text) { return shell_settings(megatron_table(), text, "run.sh"); }
+
+/// "3: --tensor-model-parallel-size 8" for each.
+std::string listed(const SettingsText& found) {
+  std::string text;
+  for (const Setting& setting : found.settings) {
+    text += concat(setting.line, ": ", setting.name, setting.values.empty() ? "" : " ", join(setting.values, " "), "\n");
+  }
+  return text;
+}
+
+std::string refusal(const std::string& text) {
+  try {
+    const SettingsText found = flags_of(text);
+    read_settings(megatron_table(), found);
+    return {};
+  } catch (const InputError& error) {
+    return error.what();
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a command's flags are those after the program, with the lines that they stand in") {
+  CHECK(listed(flags_of("#!/bin/bash\n"
+                        "set -ex  # stop at errors\n"
+                        "cd /work && mkdir -p out\n"
+                        "torchrun --nproc_per_node 8 pretrain_gpt.py \\\n"
+                        "  --num-layers 32 --swiglu \\\n"
+                        "  --seq-length=4096 \\\n"
+                        "  --data-path 0.5 '/a b/c' \"0.5\" d 2>&1 | tee log.txt\n")) ==
+        "5: --num-layers 32\n5: --swiglu\n6: --seq-length 4096\n7: --data-path 0.5 /a b/c 0.5 d\n");
+}
+
+TEST_CASE("variables, arrays, defaults and sums are filled in") {
+  CHECK(listed(flags_of("export TP=8\n"
+                        "PP=${2:-4}; LR='1e-4'\n"
+                        "GPUS_PER_NODE=8\n"
+                        "BATCH=$(( GPUS_PER_NODE * ($PP + 12) ))\n"
+                        "MODEL_ARGS=(\n"
+                        "  --num-layers 32  # as published\n"
+                        "  --hidden-size 4096\n"
+                        ")\n"
+                        "MODEL_ARGS+=(--bf16)\n"
+                        "PARALLEL=\"--tensor-model-parallel-size $TP \\\n"
+                        "   --pipeline-model-parallel-size ${PP}\"\n"
+                        "if [ -n \"$X\" ]; then\n"
+                        "  echo \"$X\"\n"
+                        "fi\n"
+                        "python -u pretrain_gpt.py ${MODEL_ARGS[@]} $PARALLEL --global-batch-size ${BATCH} --lr $LR\n")) ==
+        "6: --num-layers 32\n7: --hidden-size 4096\n9: --bf16\n10: --tensor-model-parallel-size 8\n"
+        "11: --pipeline-model-parallel-size 4\n15: --global-batch-size 128\n15: --lr 1e-4\n");
+}
+
+TEST_CASE("a file of flags, one line each or in arrays, needs no command") {
+  CHECK(listed(flags_of("# mine\n--tensor-model-parallel-size 2\n--bf16\n")) == "2: --tensor-model-parallel-size 2\n3: --bf16\n");
+  CHECK(listed(flags_of("A=(\n --micro-batch-size 2\n)\nB=(--swiglu)\n")) == "2: --micro-batch-size 2\n4: --swiglu\n");
+}
+
+TEST_CASE("what only a run could tell is an error where it may matter") {
+  CHECK(refusal("pretrain_gpt.py --num-layers $LAYERS\n") ==
+        "run.sh, line 1: --num-layers: $LAYERS is not set in this file; write its value, or set it before");
+  CHECK(refusal("pretrain_gpt.py --num-layers 4 \\\n --micro-batch-size `nproc`\n").find("line 2: --micro-batch-size: `...`") !=
+        std::string::npos);
+  CHECK(refusal("if true; then\n TP=2\nfi\npretrain_gpt.py --tensor-model-parallel-size $TP\n")
+            .find("$TP, set under a condition in line 2, is not set") != std::string::npos);
+  CHECK(refusal("pretrain_gpt.py --num-layers 4 ${EXTRA[@]}\n").find("${EXTRA[@]} is not set in this file and may hold flags") !=
+        std::string::npos);
+  CHECK(refusal("pretrain_gpt.py --num-layers 4 --lr 0.1 $EXTRA\n").find("line 1: $EXTRA") != std::string::npos);
+  CHECK(refusal("pretrain_gpt.py --num-layers 4 --bf16 $@\n").find("--bf16: $@ is not set") != std::string::npos);
+  CHECK(refusal("pretrain_gpt.py --num-layers 4 --data-path $DATA --save $OUT\n").empty());
+}
+
+TEST_CASE("a script that is none, or two, is refused with its lines") {
+  CHECK(refusal("echo hello\n").find("run.sh: no command with Megatron-LM flags") == 0);
+  CHECK(refusal("a.py --num-layers 4\nb.py --num-layers 8\n").find("line 2: a second command") != std::string::npos);
+  CHECK(refusal("a.py --num-layers 'four\n") == "run.sh, line 1: a quote ' has no end");
+  CHECK(refusal("A=(\n--num-layers 4\n") == "run.sh, line 1: the array A=( has no end");
+  CHECK(refusal("a.py --num-layers \"4\n").find("a quote \" has no end") != std::string::npos);
+  CHECK(refusal("a.py --num-layers ${A\n").find("${ has no end") != std::string::npos);
+  CHECK(refusal("a.py --num-layers $(cat <<EOF\n").find("$( has no end") != std::string::npos);
+  CHECK(!refusal("").empty());
+}
+
+TEST_CASE("a document in the script is no command") {
+  CHECK(listed(flags_of("cat > x.yaml <<EOF\n--num-layers 9\nEOF\na.py --num-layers 4\n")) == "4: --num-layers 4\n");
+}
