@@ -41,15 +41,24 @@ void take_switches(Request& request, const Problem& problem, Keep&& keep) {
   take("--offload", request.offload, name(problem.offload));
 }
 
+/// A model with the formats of another, and its stages cut as there.
+Transformer with_numbers_of(Transformer model, const Transformer& other) {
+  model.dtype = other.dtype;
+  model.products = other.products;
+  model.edges_count_as_layers = other.edges_count_as_layers;
+  return model;
+}
+
 /// The model of the flags and of the file: of one, or the same in both.
 void take_model(PlanFlags& flags, const FrameworkJob& job) {
   Request& base = flags.base;
   const bool given = base.model_value || !base.model.empty();
   if (!given) {
     if (!job.model) throw InputError(concat(one_line(flags.today), " does not say ", job.model_lacks, "; give --model"));
-    const bool known = models::detail::find(job.model->name).has_value();
-    base.model = known ? job.model->name : flags.today;
-    base.model_value = job.model;
+    const std::optional<Transformer> known = models::detail::find(job.model->name);
+    const bool plain = known && job.model->products == ProductFormat::bits16 && !job.model->edges_count_as_layers;
+    base.model = plain ? job.model->name : flags.today;
+    base.model_value = known ? with_numbers_of(*known, *job.model) : *job.model;
     return;
   }
   if (!job.model) return;
@@ -61,7 +70,7 @@ void take_model(PlanFlags& flags, const FrameworkJob& job) {
                                      " of keys and values), intermediate size ", said.intermediate, ", vocabulary ", said.vocab,
                                      said.tied ? ", tied" : ", untied", "; leave out --model")));
   }
-  base.model_value = job.model;
+  base.model_value = with_numbers_of(model, *job.model);
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 
 #include "tawpipe/core/csv.hpp"
 #include "tawpipe/core/parse_units.hpp"
+#include "tawpipe/frameworks/frameworks.hpp"
 #include "tawpipe/model/huggingface_config.hpp"
 #include "tawpipe/report/comm_program_json.hpp"
 #include "tawpipe/report/flight_recorder.hpp"
@@ -110,6 +111,20 @@ void safetensors(std::string_view text) {
   for (const training::TensorEntry& tensor : file.tensors()) expect(tensor.begin >= 0 && tensor.count() >= 0);
 }
 
+/// What reads and can run is written, and reads as the same again.
+void framework(Framework which, std::string_view text) {
+  FrameworkJob job = read_job(which, text, "fuzz", 16, 8);
+  if (!job.model) return;
+  if (!job.recompute) job.recompute = Recompute::none;
+  if (job.sequence == 0 || !cannot_run(which, job).empty()) return;
+  const FrameworkJob again = read_job(which, write_job(which, job), "written", 16, 8);
+  const auto same = [](const Mesh& a, const Mesh& b) {
+    return a.tensor == b.tensor && a.context == b.context && a.data == b.data && detail::places_of(a) == detail::places_of(b);
+  };
+  expect(same(again.mesh, job.mesh) && again.choice.schedule == job.choice.schedule &&
+         again.microbatch_size == job.microbatch_size);
+}
+
 const std::map<std::string_view, Parser>& parsers() {
   static const std::map<std::string_view, Parser> all{
       {"units", units},
@@ -127,6 +142,9 @@ const std::map<std::string_view, Parser>& parsers() {
       {"measured", [](std::string_view text) { parse_measured_json(text); }},
       {"nccl_tests", [](std::string_view text) { read_nccl_tests(text, "fuzz"); }},
       {"held_speeds", [](std::string_view text) { parse_held_speeds(text, "fuzz", "low"); }},
+      {"megatron", [](std::string_view text) { framework(Framework::megatron, text); }},
+      {"torchtitan", [](std::string_view text) { framework(Framework::torchtitan, text); }},
+      {"deepspeed", [](std::string_view text) { framework(Framework::deepspeed, text); }},
       {"timeline", [](std::string_view text) { parse_timeline_csv(text); }},
   };
   return all;

@@ -76,8 +76,14 @@ inline FrameworkJob deepspeed_job(std::string_view text, std::string_view source
   const DeepspeedSettings& s = read.values;
   FrameworkJob job;
   job.model_lacks = "the model, which is the program's";
+  for (const auto& [name, value] : {std::pair{"train_batch_size", s.batch},
+                                    {"train_micro_batch_size_per_gpu", s.microbatch},
+                                    {"gradient_accumulation_steps", s.accumulation}}) {
+    detail::check_size(read, name, value, detail::most_sequences / 1000);
+  }
   const int tensor = std::max(1, s.tensor);
-  const int data = detail::left_to_data(read, "tensor_parallel.autotp_size", tensor, devices, concat("tensor ", tensor));
+  const int data =
+      detail::left_to_data(read, "tensor_parallel.autotp_size", std::int64_t{tensor}, devices, concat("tensor ", tensor));
   if (s.stage < 0 || s.stage > 3) read.fail("zero_optimization.stage", concat(s.stage, " is not 0, 1, 2 or 3"));
   job.mesh = {.tensor = tensor, .data = s.stage >= 2 ? 1 : data};
   job.mesh.order = parse_mesh_order("tcds");

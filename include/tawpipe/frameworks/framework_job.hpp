@@ -140,6 +140,20 @@ inline bool same_sizes(const Transformer& a, const Transformer& b) {
          a.head_size() == b.head_size();
 }
 
+/// @throws InputError  if a value is not within 0 and what sizes and batches can be
+template <class Settings, class Number>
+void check_size(const ReadSettings<Settings>& read, std::string_view name, Number value, std::int64_t most) {
+  if (value < 0 || value > most) read.fail(name, concat(value, " must be at most ", most, ", and not below 0"));
+}
+inline constexpr std::int64_t most_sequences = 1'000'000'000;
+
+/// The product of sizes, or any number above `most` that it exceeds.
+inline std::int64_t product_of(std::initializer_list<int> sizes, int most) {
+  std::int64_t product = 1;
+  for (const int size : sizes) product = product > most ? product : product * size;
+  return product;
+}
+
 /// The devices' mesh with what `product` leaves to data parallelism.
 template <class Settings>
 int left_to_data(const ReadSettings<Settings>& read, std::string_view name, std::int64_t product, int devices,

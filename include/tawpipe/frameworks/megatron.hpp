@@ -19,6 +19,16 @@ namespace detail {
 /// The model, or what is missing of it.
 inline void read_megatron_model(const ReadSettings<MegatronFlags>& read, FrameworkJob& job) {
   const MegatronFlags& flags = read.values;
+  for (const auto& [name, value] : {std::pair{"--num-layers", flags.layers},
+                                    {"--hidden-size", flags.hidden},
+                                    {"--num-attention-heads", flags.heads},
+                                    {"--kv-channels", flags.head_size},
+                                    {"--ffn-hidden-size", flags.ffn},
+                                    {"--num-query-groups", flags.groups},
+                                    {"--vocab-size", flags.vocab},
+                                    {"--padded-vocab-size", flags.padded_vocab}}) {
+    check_size(read, name, value, Transformer::max_vocab);
+  }
   std::vector<std::string> missing;
   const auto need = [&](int value, std::string_view flag) {
     if (value == 0) missing.emplace_back(flag);
@@ -33,7 +43,7 @@ inline void read_megatron_model(const ReadSettings<MegatronFlags>& read, Framewo
     return;
   }
   const int ffn = flags.swiglu ? static_cast<int>(std::int64_t{8} * flags.hidden / 3 / 64 * 64) : 4 * flags.hidden;
-  Transformer model{.name = concat(flags.swiglu ? "llama-" : "gpt-", flags.layers, "x", flags.hidden),
+  Transformer model{.name = concat(flags.swiglu ? "decoder-" : "gpt-", flags.layers, "x", flags.hidden),
                     .layers = flags.layers,
                     .hidden = flags.hidden,
                     .heads = flags.heads,
@@ -45,7 +55,7 @@ inline void read_megatron_model(const ReadSettings<MegatronFlags>& read, Framewo
                              : flags.fp16 ? Dtype::f16
                                           : Dtype::f32,
                     .gated = flags.swiglu};
-  if (flags.head_size > 0 && flags.head_size * flags.heads != flags.hidden) model.head_dim = flags.head_size;
+  if (flags.head_size > 0 && std::int64_t{flags.head_size} * flags.heads != flags.hidden) model.head_dim = flags.head_size;
   model.products = !flags.fp4.empty()                ? ProductFormat::nvfp4
                    : flags.fp8.empty()               ? (model.dtype == Dtype::f32 ? ProductFormat::bits32 : ProductFormat::bits16)
                    : flags.fp8_recipe == "mxfp8"     ? ProductFormat::mxfp8
@@ -97,6 +107,11 @@ inline FrameworkJob megatron_job(std::string_view text, std::string_view source,
   ReadSettings<MegatronFlags> read = read_settings(megatron_table(), shell_settings(megatron_table(), text, source));
   const MegatronFlags& flags = read.values;
   FrameworkJob job;
+  for (const auto& [name, value] : {std::pair{"--micro-batch-size", flags.microbatch},
+                                    {"--global-batch-size", flags.global_batch},
+                                    {"--seq-length", flags.sequence}}) {
+    detail::check_size(read, name, value, detail::most_sequences);
+  }
   for (const auto& [name, value] : {std::pair{"--tensor-model-parallel-size", flags.tensor},
                                     {"--pipeline-model-parallel-size", flags.pipeline},
                                     {"--context-parallel-size", flags.context}}) {
@@ -111,7 +126,7 @@ inline FrameworkJob megatron_job(std::string_view text, std::string_view source,
   detail::read_megatron_model(read, job);
   if (job.model) job.model->edges_count_as_layers = job.edges_count_as_layers;
   const int data = detail::left_to_data(
-      read, "--tensor-model-parallel-size", std::int64_t{flags.tensor} * flags.pipeline * flags.context, devices,
+      read, "--tensor-model-parallel-size", detail::product_of({flags.tensor, flags.pipeline, flags.context}, devices), devices,
       concat("tensor ", flags.tensor, " x pipeline ", flags.pipeline, " x context ", flags.context));
   job.mesh = {.tensor = flags.tensor, .context = flags.context, .data = data};
   job.mesh.order = parse_mesh_order(flags.tp_pp_dp ? "tcsd" : "tcds");

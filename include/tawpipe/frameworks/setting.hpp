@@ -133,12 +133,13 @@ class SettingsReader {
       if (old == setting.name) fail(setting, concat("an old name; it is ", now, " now"));
     }
     if (among(setting.name, table_.skipped)) return;
+    const std::string named = setting.name.substr(0, 60);
     std::vector<std::string> known;
     for (const auto& field : table_.fields) known.emplace_back(field.name);
     for (const auto& foreign : table_.foreign) known.emplace_back(foreign.name);
     for (const std::string_view name : split(table_.skipped, ' ')) known.emplace_back(name);
-    const std::string close = nearest(setting.name, known);
-    read_.text.fail(setting.line, concat("unknown ", table_.kind, " ", quote(setting.name),
+    const std::string close = nearest(named, known);
+    read_.text.fail(setting.line, concat("unknown ", table_.kind, " ", quote(named),
                                          close.empty() ? std::string{} : concat("; did you mean ", quote(close), "?")));
   }
 
@@ -151,8 +152,9 @@ class SettingsReader {
   }
   const std::string& only_value(const Setting& setting, std::string_view expected) const {
     if (setting.values.size() == 1) return setting.values.front();
-    fail(setting, concat("expected ", expected,
-                         setting.values.empty() ? ", not nothing" : concat(", not ", quote(join(setting.values, " ")))));
+    fail(setting,
+         concat("expected ", expected,
+                setting.values.empty() ? ", not nothing" : concat(", not ", quote(join(setting.values, " ").substr(0, 60)))));
   }
 
   template <class Number>
@@ -160,24 +162,25 @@ class SettingsReader {
     constexpr std::string_view expected = "a whole number";
     const std::string& text = only_value(setting, expected);
     const auto number = to_number<Number>(text);
-    if (!number) fail(setting, concat("expected ", expected, ", not ", quote(text)));
+    if (!number) fail(setting, concat("expected ", expected, ", not ", quote(text.substr(0, 60))));
     value = *number;
   }
   void set(const Setting& setting, const SettingField<Settings>&, bool& value) {
     if (table_.flags) {
-      if (!setting.values.empty()) fail(setting, concat("takes no value, but has ", quote(join(setting.values, " "))));
+      if (!setting.values.empty())
+        fail(setting, concat("takes no value, but has ", quote(join(setting.values, " ").substr(0, 60))));
       value = true;
       return;
     }
     const std::string& text = only_value(setting, "true or false");
-    if (text != "true" && text != "false") fail(setting, concat("expected true or false, not ", quote(text)));
+    if (text != "true" && text != "false") fail(setting, concat("expected true or false, not ", quote(text.substr(0, 60))));
     value = text == "true";
   }
   void set(const Setting& setting, const SettingField<Settings>& field, std::string& value) {
     const std::vector<std::string> known{field.words.begin(), field.words.end()};
     const std::string& text = only_value(setting, known.empty() ? "a text" : concat("one of ", join(known, ", ")));
     if (!known.empty() && std::find(known.begin(), known.end(), text) == known.end()) {
-      fail(setting, unknown_name("value", text, known));
+      fail(setting, unknown_name("value", text.substr(0, 60), known));
     }
     value = text;
   }

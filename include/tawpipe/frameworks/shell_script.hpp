@@ -242,7 +242,7 @@ class ShellScript {
         open += c == '(' ? 1 : c == ')' ? -1 : 0;
       } while (open > 0);
       const std::string_view inner = text_.substr(begin, at_ - begin - 1);
-      if (inner.starts_with("(") && inner.ends_with(")")) {
+      if (inner.starts_with("(") && inner.ends_with(")") && inner.size() < 200) {
         std::string_view sum = inner.substr(1, inner.size() - 2);
         const std::optional<std::int64_t> value = terms(sum);
         if (value && trimmed(sum).empty()) {
@@ -303,6 +303,8 @@ class ShellScript {
       if (i > 0 && several) words.push_back(std::exchange(word, {}));
       if (i > 0 && !several) word.text += ' ';
       if (several && word.text.empty()) word.line = value[i].line;
+      filled_in_ += value[i].text.size() + 1;
+      if (filled_in_ > most_filled_in) fail(line, "variables make too much text of each other");
       word.text += value[i].text;
       if (word.unknown.empty()) word.unknown = value[i].unknown;
     }
@@ -362,8 +364,10 @@ class ShellScript {
   std::string source_;
   std::size_t at_ = 0;
   int line_ = 1;
-  int depth_ = 0;         ///< of conditions, loops and functions
-  bool in_text_ = false;  ///< in the value of NAME=...: one text, with its lines
+  int depth_ = 0;  ///< of conditions, loops and functions
+  static constexpr std::size_t most_filled_in = 1 << 22;
+  std::size_t filled_in_ = 0;  ///< bytes that variables have brought
+  bool in_text_ = false;       ///< in the value of NAME=...: one text, with its lines
   std::map<std::string, Variable> variables_;
   std::vector<std::vector<ShellWord>> commands_;
   std::vector<std::vector<ShellWord>> values_;

@@ -4,6 +4,7 @@
 
 #include <cctype>
 #include <cstddef>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -34,10 +35,8 @@ class TomlReader {
         expect('=');
         spaces();
         found_.settings.push_back({std::move(name), value(), line, {}});
-        for (std::size_t i = 0; i + 1 < found_.settings.size(); ++i) {
-          const Setting& before = found_.settings[i];
-          if (before.name == found_.settings.back().name) fail(concat(before.name, " stands in line ", before.line, " already"));
-        }
+        const auto [before, added] = lines_.emplace(found_.settings.back().name, line);
+        if (!added) fail(concat(before->first, " stands in line ", before->second, " already"));
       }
       spaces();
       if (at_ < text_.size() && peek() != '\n' && peek() != '#')
@@ -91,7 +90,9 @@ class TomlReader {
     }
   }
 
-  std::vector<std::string> value() {
+  /// @param depth  of the lists around it
+  std::vector<std::string> value(int depth = 0) {
+    if (depth > 16) fail("lists stand more than 16 deep in each other");
     if (peek() == '{') fail("an inline table {...} is not read");
     if (peek() != '[') return {single()};
     std::vector<std::string> items;
@@ -100,7 +101,7 @@ class TomlReader {
     for (skip(); peek() != ']'; skip()) {
       if (at_ >= text_.size()) found_.fail(line, "the list [ has no end");
       if (peek() == '[' || peek() == '{') {
-        for (std::string& inner : value()) items.push_back(std::move(inner));
+        for (std::string& inner : value(depth + 1)) items.push_back(std::move(inner));
       } else {
         items.push_back(single());
       }
@@ -169,6 +170,7 @@ class TomlReader {
 
   std::string_view text_;
   SettingsText found_;
+  std::map<std::string, int> lines_;  ///< of each setting
   std::size_t at_ = 0;
   int line_ = 1;
 };

@@ -192,12 +192,16 @@ inline FrameworkJob torchtitan_job(std::string_view text, std::string_view sourc
     if (value < 1 || value > devices) read.fail(name, concat(value, " is not a number of devices from 1 to ", devices));
   }
   const int left = detail::left_to_data(
-      read, "parallelism.tensor_parallel_degree", std::int64_t{s.tensor} * s.pipeline * s.context * s.replicate, devices,
-      concat("tensor ", s.tensor, " x pipeline ", s.pipeline, " x context ", s.context, " x replicate ", s.replicate));
+      read, "parallelism.tensor_parallel_degree", detail::product_of({s.tensor, s.pipeline, s.context, s.replicate}, devices),
+      devices, concat("tensor ", s.tensor, " x pipeline ", s.pipeline, " x context ", s.context, " x replicate ", s.replicate));
   if (s.shard != -1 && s.shard != left) {
     read.fail("parallelism.data_parallel_shard_degree",
               concat(s.shard, " is not what the others leave of the cluster's ", devices, " devices, ", left, "; -1 means that"));
   }
+  detail::check_size(read, "training.local_batch_size", s.local_batch, detail::most_sequences);
+  detail::check_size(read, "training.seq_len", s.sequence, detail::most_sequences);
+  detail::check_size(read, "parallelism.pipeline_parallel_layers_per_stage", s.layers_a_stage, Transformer::max_layers);
+  if (s.global_batch != -1) detail::check_size(read, "training.global_batch_size", s.global_batch, detail::most_sequences);
   if (s.microbatch < 1) read.fail("parallelism.pipeline_parallel_microbatch_size", "must be 1 or more");
   if (s.local_batch < 1) read.fail("training.local_batch_size", "must be 1 or more");
   job.mesh = {.tensor = s.tensor, .context = s.context, .data = s.replicate * left};
@@ -308,7 +312,7 @@ inline std::vector<std::string> torchtitan_cannot(const FrameworkJob& job) {
       !(job.overlap_gradients && (job.overlap_gathers || !job.shard_optimizer)) && job.mesh.data * job.mesh.context > 1,
       "sums of gradients and gathers of weights are beside computation (--overlap-grad-reduce, --overlap-param-gather)");
   reasons.add_if(job.offload.any(), "offload moves weights and gradients to the host too, which is not modelled");
-  reasons.add_if(job.model && job.model->dtype != Dtype::bf16 && job.model->dtype != Dtype::f32,
+  reasons.add_if(job.model && (job.model->dtype == Dtype::f64 || job.model->dtype == Dtype::f8),
                  "weights are bfloat16 or float32");
   reasons.add_if(job.model && job.model->products != ProductFormat::bits16 && job.model->products != ProductFormat::bits32,
                  "products in 8 bits are a converter's, which is not modelled");
@@ -361,6 +365,7 @@ inline TorchtitanSettings torchtitan_settings(const FrameworkJob& job) {
 inline std::string torchtitan_text(const FrameworkJob& job, const std::vector<std::string>& comments) {
   std::string text;
   for (const std::string& comment : comments) text += concat("# ", comment, "\n");
+  if (job.model && job.model->dtype == Dtype::f16) text += "# float16 is bfloat16 there, as large and as fast\n";
   const TorchtitanSettings settings = torchtitan_settings(job);
   if (settings.flavor == TorchtitanSettings{}.flavor) {
     text += "# [model] name and flavor are yours to set: torchtitan names no model of these sizes\n";

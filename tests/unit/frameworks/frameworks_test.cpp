@@ -10,6 +10,8 @@
 
 using namespace tawpipe;
 
+namespace frameworks_test {
+
 namespace {
 
 std::string torchtitan_refusal(const std::string& text, int devices = 16) {
@@ -139,3 +141,5 @@ TEST_CASE("schedules that move weights run in no framework") {
     }
   }
 }
+
+}  // namespace frameworks_test

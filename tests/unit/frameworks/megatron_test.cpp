@@ -8,6 +8,8 @@
 
 using namespace tawpipe;
 
+namespace megatron_test {
+
 namespace {
 
 const std::string model =
@@ -122,3 +124,5 @@ TEST_CASE("a model that is not all said is named by what it lacks") {
   CHECK(gpt.model->tied);
   CHECK_FALSE(gpt.model->gated);
 }
+
+}  // namespace megatron_test

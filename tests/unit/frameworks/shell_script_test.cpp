@@ -11,6 +11,8 @@
 
 using namespace tawpipe;
 
+namespace shell_script_test {
+
 namespace {
 
 SettingsText flags_of(const std::string& text) { return shell_settings(megatron_table(), text, "run.sh"); }
@@ -100,3 +102,5 @@ TEST_CASE("a script that is none, or two, is refused with its lines") {
 TEST_CASE("a document in the script is no command") {
   CHECK(listed(flags_of("cat > x.yaml <<EOF\n--num-layers 9\nEOF\na.py --num-layers 4\n")) == "4: --num-layers 4\n");
 }
+
+}  // namespace shell_script_test

@@ -10,6 +10,8 @@
 
 using namespace tawpipe;
 
+namespace toml_settings_test {
+
 namespace {
 
 /// "3: training.seq_len = 4096" for each.
@@ -67,3 +69,5 @@ TEST_CASE("JSON's objects, with their lines") {
   CHECK(json_of("[1]").find("expected an object") != std::string::npos);
   CHECK(json_of("{\"a\": 1, \"a\": 2}").find("stands twice") != std::string::npos);
 }
+
+}  // namespace toml_settings_test

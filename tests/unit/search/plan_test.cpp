@@ -194,3 +194,18 @@ TEST_CASE("a problem that cannot be planned is refused") {
   wrong.schedules = {{"1f2b"}};
   CHECK_THROWS_WITH_AS(plan(wrong, shipped()), doctest::Contains("1f2b"), InputError);
 }
+
+TEST_CASE("what the request's own condition refuses is no answer, and the rest is still searched") {
+  PlanRequest asked = request(support::cluster(4, 2));
+  asked.runs = [](const PlanRequest&, const PlanLayout& layout, const ScheduleChoice& choice) {
+    return layout.mesh.tensor == 2 && choice.schedule != "ddp";
+  };
+  const PlanResult found = plan(asked, shipped());
+  CHECK(found.proven_best);
+  REQUIRE(!found.plans.empty());
+  for (const Plan& one : found.plans) {
+    CHECK(one.layout.mesh.tensor == 2);
+    CHECK(one.choice.schedule != "ddp");
+  }
+  CHECK(found.counts.impossible > 0);
+}

@@ -16,54 +16,55 @@ inline std::vector<ForeignSetting> megatron_foreign() {
   constexpr std::string_view layers = "layers of other kinds than a decoder's are not modelled";
   constexpr std::string_view states = "the optimizer's states are simulated in 12 bytes a parameter";
   constexpr std::string_view parts = "simulated as if all collectives of tensor parallelism were beside products";
-  return {{"--expert-model-parallel-size", "1", experts},
-          {"--num-experts", "0", experts},
-          {"--multi-latent-attention", "", layers},
-          {"--is-hybrid-model", "", layers},
-          {"--hybrid-override-pattern", "", layers},
-          {"--mtp-num-layers", "0", layers},
-          {"--heterogeneous-layers-config-path", "", layers},
-          {"--heterogeneous-layers-config-encoded-json", "", layers},
-          {"--retro-add-retriever", "", layers},
-          {"--decoder-num-layers", "", layers},
-          {"--decoder-seq-length", "", layers},
-          {"--decoder-first-pipeline-num-layers", "", unequal},
-          {"--decoder-last-pipeline-num-layers", "", unequal},
-          {"--pipeline-model-parallel-layout", "", unequal},
-          {"--hierarchical-context-parallel-sizes", "", "context parallelism on two levels is not modelled"},
-          {"--num-distributed-optimizer-instances", "1", "several copies of the sharded states are not modelled"},
-          {"--enable-full-sharding-in-hsdp", "", "several copies of the sharded states are not modelled"},
-          {"--yaml-cfg", "", "flags in a YAML file are not read; write them out"},
-          {"--use-checkpoint-args", "", "what a checkpoint says is not known; write it out"},
-          {"--use-mp-args-from-checkpoint-args", "", "what a checkpoint says is not known; write it out"},
-          {"--perform-rl-step", "", "reinforcement learning is not modelled"},
-          {"--cpu-offloading-num-layers", "0", "simulated with no activations offloaded", false},
-          {"--rampup-batch-size", "", "simulated at the full --global-batch-size", false},
-          {"--quick-geglu", "", "simulated without a gate", false},
-          {"--window-size", "", "simulated with attention to all tokens before", false},
-          {"--no-overlap-p2p-communication", "", "simulated with sends and receives of interleaved 1F1B beside computation", false},
-          {"--microbatch-group-size-per-virtual-pipeline-stage", "", "simulated in groups of as many microbatches as stages", false},
-          {"--overlap-param-gather-with-optimizer-step", "", "simulated with gathers after the whole update", false},
-          {"--disable-tp-comm-overlap-ag", "", parts, false},
-          {"--disable-tp-comm-overlap-rs", "", parts, false},
-          {"--disable-tp-comm-bulk-dgrad", "", parts, false},
-          {"--disable-tp-comm-bulk-wgrad", "", parts, false},
-          {"--disable-tp-comm-split-ag", "", parts, false},
-          {"--disable-tp-comm-split-rs", "", parts, false},
-          {"--recompute-modules", "core_attn", "simulated as core_attn", false},
-          {"--distribute-saved-activations", "", "simulated with saved activations whole on each device", false},
-          {"--defer-embedding-wgrad-compute", "", "simulated in place", false},
-          {"--main-grads-dtype", "fp32", states, false},
-          {"--main-params-dtype", "fp32", states, false},
-          {"--exp-avg-dtype", "fp32", states, false},
-          {"--exp-avg-sq-dtype", "fp32", states, false},
-          {"--optimizer", "adam", states, false},
-          {"--optimizer-offload-fraction", "1 1.0", "simulated with all states offloaded", false},
-          {"--fp8-param-gather", "", "simulated with weights gathered in 16 bits", false},
-          {"--fp4-param-gather", "", "simulated with weights gathered in 16 bits", false},
-          {"--fp32-residual-connection", "", "simulated with residuals in 16 bits", false},
-          {"--first-last-layers-bf16", "", "simulated with all layers alike", false},
-          {"--attention-backend", "auto flash fused", "simulated with fused attention", false}};
+  return {
+      {"--expert-model-parallel-size", "1", experts},
+      {"--num-experts", "0", experts},
+      {"--multi-latent-attention", "", layers},
+      {"--is-hybrid-model", "", layers},
+      {"--hybrid-override-pattern", "", layers},
+      {"--mtp-num-layers", "0", layers},
+      {"--heterogeneous-layers-config-path", "", layers},
+      {"--heterogeneous-layers-config-encoded-json", "", layers},
+      {"--retro-add-retriever", "", layers},
+      {"--decoder-num-layers", "", layers},
+      {"--decoder-seq-length", "", layers},
+      {"--decoder-first-pipeline-num-layers", "", unequal},
+      {"--decoder-last-pipeline-num-layers", "", unequal},
+      {"--pipeline-model-parallel-layout", "", unequal},
+      {"--hierarchical-context-parallel-sizes", "", "context parallelism on two levels is not modelled"},
+      {"--num-distributed-optimizer-instances", "1", "several copies of the sharded states are not modelled"},
+      {"--enable-full-sharding-in-hsdp", "", "several copies of the sharded states are not modelled"},
+      {"--yaml-cfg", "", "flags in a YAML file are not read; write them out"},
+      {"--use-checkpoint-args", "", "what a checkpoint says is not known; write it out"},
+      {"--use-mp-args-from-checkpoint-args", "", "what a checkpoint says is not known; write it out"},
+      {"--perform-rl-step", "", "reinforcement learning is not modelled"},
+      {"--cpu-offloading-num-layers", "0", "simulated with no activations offloaded", false},
+      {"--rampup-batch-size", "", "simulated at the full --global-batch-size", false},
+      {"--quick-geglu", "", "simulated without a gate", false},
+      {"--window-size", "", "simulated with attention to all tokens before", false},
+      {"--no-overlap-p2p-communication", "", "simulated with sends and receives of interleaved 1F1B beside computation", false},
+      {"--microbatch-group-size-per-virtual-pipeline-stage", "", "simulated in groups of as many microbatches as stages", false},
+      {"--overlap-param-gather-with-optimizer-step", "", "simulated with gathers after the whole update", false},
+      {"--disable-tp-comm-overlap-ag", "", parts, false},
+      {"--disable-tp-comm-overlap-rs", "", parts, false},
+      {"--disable-tp-comm-bulk-dgrad", "", parts, false},
+      {"--disable-tp-comm-bulk-wgrad", "", parts, false},
+      {"--disable-tp-comm-split-ag", "", parts, false},
+      {"--disable-tp-comm-split-rs", "", parts, false},
+      {"--recompute-modules", "core_attn", "simulated as core_attn", false},
+      {"--distribute-saved-activations", "", "simulated with saved activations whole on each device", false},
+      {"--defer-embedding-wgrad-compute", "", "simulated in place", false},
+      {"--main-grads-dtype", "fp32", states, false},
+      {"--main-params-dtype", "fp32", states, false},
+      {"--exp-avg-dtype", "fp32", states, false},
+      {"--exp-avg-sq-dtype", "fp32", states, false},
+      {"--optimizer", "adam", states, false},
+      {"--optimizer-offload-fraction", "1 1.0", "simulated with all states offloaded", false},
+      {"--fp8-param-gather", "", "simulated with weights gathered in 16 bits", false},
+      {"--fp4-param-gather", "", "simulated with weights gathered in 16 bits", false},
+      {"--fp32-residual-connection", "", "simulated with residuals in 16 bits", false},
+      {"--first-last-layers-bf16", "", "simulated with all layers alike", false},
+      {"--attention-backend", "auto flash fused", "simulated with fused attention", false}};
 }
 
 /// Source: as megatron_foreign(); a few are of earlier versions.
@@ -71,8 +72,10 @@ inline constexpr std::string_view megatron_skipped =
     // kernels and numbers
     "--fp8-margin --fp8-interval --fp8-amax-history-len --fp8-amax-compute-algo --no-fp8-wgrad --fp8-quantizer-factory "
     "--num-layers-at-start-in-bf16 --num-layers-at-end-in-bf16 --fp4-recipe --fp4-quantizer-factory --te-rng-tracker "
-    "--inference-rng-tracker --transformer-impl --use-mcore-models --use-legacy-models --use-flash-attn --attention-softmax-in-fp32 "
-    "--apply-query-key-layer-scaling --no-query-key-layer-scaling --fp16-lm-cross-entropy --disable-bf16-reduced-precision-matmul "
+    "--inference-rng-tracker --transformer-impl --use-mcore-models --use-legacy-models --use-flash-attn "
+    "--attention-softmax-in-fp32 "
+    "--apply-query-key-layer-scaling --no-query-key-layer-scaling --fp16-lm-cross-entropy "
+    "--disable-bf16-reduced-precision-matmul "
     "--reuse-grad-buf-for-mxfp8-param-ag --loss-scale --initial-loss-scale --min-loss-scale --loss-scale-window --hysteresis "
     "--no-masked-softmax-fusion --no-bias-gelu-fusion --no-bias-swiglu-fusion --no-bias-dropout-fusion --no-rope-fusion "
     "--use-fused-weighted-squared-relu --cross-entropy-loss-fusion --cross-entropy-fusion-impl --no-persist-layer-norm "
@@ -88,7 +91,8 @@ inline constexpr std::string_view megatron_skipped =
     "--distributed-timeout-seconds-after-init --no-align-grad-reduce --no-align-param-gather --ddp-num-buckets --ddp-bucket-size "
     "--ddp-pad-buckets-for-high-nccl-busbw --ddp-reduce-scatter-with-fp32-accumulation --ddp-average-in-collective "
     "--no-scatter-gather-tensors-in-pipeline --use-ring-exchange-p2p --local-rank --lazy-mpu-init --use-nccl-ub "
-    "--disable-symmetric-registration --use-sharp --sharp-enabled-group --init-model-with-meta-device --no-gradient-reduce-div-fusion "
+    "--disable-symmetric-registration --use-sharp --sharp-enabled-group --init-model-with-meta-device "
+    "--no-gradient-reduce-div-fusion "
     "--fsdp-double-buffer --suggested-communication-unit-size --keep-fp8-transpose-cache --nccl-communicator-config-path "
     "--replication --replication-jump --replication-factor --disable-gloo-process-groups --DDP-impl "
     "--check-weight-hash-across-dp-replicas-interval --data-parallel-random-init --decrease-batch-size-if-needed "
@@ -110,7 +114,8 @@ inline constexpr std::string_view megatron_skipped =
     "--warmup --min-lr --override-opt_param-scheduler --override-opt-param-scheduler --use-checkpoint-opt_param-scheduler "
     "--use-checkpoint-opt-param-scheduler --decoupled-lr --decoupled-min-lr "
     // steps, data, tokenizer
-    "--train-iters --train-samples --exit-interval --exit-duration-in-mins --exit-signal-handler --iterations-to-skip --skip-train "
+    "--train-iters --train-samples --exit-interval --exit-duration-in-mins --exit-signal-handler --iterations-to-skip "
+    "--skip-train "
     "--seed --data-path --split --train-data-path --valid-data-path --test-data-path --data-args-path --per-split-data-args-path "
     "--data-cache-path --no-mmap-bin-files --mock-data --retriever-seq-length --sample-rate --mask-prob --short-seq-prob "
     "--num-workers --reset-position-ids --reset-attention-mask --eod-mask-loss --no-create-attention-mask-in-dataloader "
@@ -119,12 +124,14 @@ inline constexpr std::string_view megatron_skipped =
     "--tiktoken-pattern --tiktoken-num-special-tokens --tiktoken-special-tokens --legacy-tokenizer --trust-remote-code "
     "--full-validation --multiple-validation-sets --eval-iters --eval-interval --test-mode --sft --sft-tokenizer-prompt-format "
     // checkpoints
-    "--save --save-interval --persistent-save-interval --save-retain-interval --no-save-optim --no-save-rng --load --no-load-optim "
+    "--save --save-interval --persistent-save-interval --save-retain-interval --no-save-optim --no-save-rng --load "
+    "--no-load-optim "
     "--load-main-params-from-ckpt --no-load-rng --no-strict-fsdp-dtensor-load --non-persistent-* --finetune "
     "--pretrained-checkpoint --ckpt-step --no-initialization --no-use-tokenizer-model-from-checkpoint-args "
     "--exit-on-missing-checkpoint --use-dist-ckpt --use-persistent-ckpt-worker --auto-detect-ckpt-format --dist-ckpt-format "
     "--ckpt-convert-format --ckpt-convert-save --ckpt-convert-update-legacy-dist-opt-format --ckpt-fully-parallel-save "
-    "--no-ckpt-fully-parallel-save --async-save --ckpt-fully-parallel-load --ckpt-assume-constant-structure --dist-ckpt-strictness "
+    "--no-ckpt-fully-parallel-save --async-save --ckpt-fully-parallel-load --ckpt-assume-constant-structure "
+    "--dist-ckpt-strictness "
     "--dist-ckpt-save-pre-mcore-014 --dist-ckpt-optim-fully-reshardable --distrib-optim-fully-reshardable-mem-efficient "
     // logs, profiles, restarts
     "--no-check-for-nan-in-loss-and-grad --check-for-spiky-loss --check-for-large-grads --profile --profile-step-start "
@@ -132,7 +139,8 @@ inline constexpr std::string_view megatron_skipped =
     "--result-rejected-tracker-filename --log-* --timing-log-level --timing-log-option --no-barrier-with-level-1-timing "
     "--no-log-loss-scale-to-tensorboard --tensorboard-dir --tensorboard-log-interval --tensorboard-queue-size --wandb-* "
     "--logging-level --no-one-logger --one-logger-* --app-tag-run-name --app-tag-run-version --config-logger-dir "
-    "--disable-straggler-on-startup --straggler-ctrlr-port --straggler-minmax-count --run-workload-inspector-server --inprocess-* "
+    "--disable-straggler-on-startup --straggler-ctrlr-port --straggler-minmax-count --run-workload-inspector-server "
+    "--inprocess-* "
     "--enable-ft-package --calc-ft-timeouts --error-injection-rate --error-injection-type --rerun-mode --adlr-autoresume "
     "--adlr-autoresume-interval --disable-msc "
     // inference, vision, retrieval, reinforcement learning

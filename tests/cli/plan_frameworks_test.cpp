@@ -1,0 +1,144 @@
+// `tawpipe plan --today` and `--emit`: other frameworks' settings in and out.
+// Not: what single settings mean (unit/frameworks), nor that all plans parse back (properties/frameworks_test.cpp).
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "support/command_json.hpp"
+
+namespace plan_frameworks_test {
+
+using nlohmann::json;
+using support::parsed;
+using support::run;
+
+namespace {
+
+const std::string script =
+    "#!/bin/bash\n"
+    "# how we train today\n"
+    "GPUS=4\n"
+    "TP=2\n"
+    "MODEL_ARGS=(\n"
+    "  --num-layers 8 --hidden-size 512 --num-attention-heads 8\n"
+    "  --ffn-hidden-size 1408 --swiglu --vocab-size 32000\n"
+    "  --seq-length 2048 --max-position-embeddings 2048 --bf16\n"
+    ")\n"
+    "torchrun --nproc_per_node $GPUS pretrain_gpt.py ${MODEL_ARGS[@]} \\\n"
+    "  --tensor-model-parallel-size $TP \\\n"
+    "  --pipeline-model-parallel-size 2 \\\n"
+    "  --micro-batch-size 1 --global-batch-size 16 \\\n"
+    "  --recompute-granularity full --recompute-method uniform --recompute-num-layers 1 \\\n"
+    "  --lr 3e-4 --data-path $DATA\n";
+
+std::vector<std::string> words_of(std::string command) {
+  std::erase(command, '\'');
+  std::vector<std::string> words = support::words(command);
+  words.erase(words.begin());
+  return words;
+}
+
+}  // namespace
+
+TEST_CASE("what is run today is simulated beside the best, with what is lost and why") {
+  const support::Folder folder;
+  const std::string file = folder.write("train.sh", script);
+  const json answer = parsed(run("plan --json - --cluster 2x4 --today " + file));
+  const json& today = answer.at("today");
+  const json& best = answer.at("plans").at(0);
+  CHECK(today.at("framework") == "megatron");
+  CHECK(today.at("axes") == json({{"tensor", 2}, {"context", 1}, {"pipeline", 2}, {"data", 2}}));
+  CHECK(today.at("schedule") == "1f1b");
+  CHECK(today.at("sequence") == 2048);
+  CHECK(today.at("global_batch") == 16);
+  CHECK(today.at("notes").empty());
+  const double lost = 1 - best.at("makespan_s").get<double>() / today.at("makespan_s").get<double>();
+  CHECK(today.at("lost").get<double>() == doctest::Approx(lost));
+  CHECK(lost > 0);
+  REQUIRE(!today.at("changes").empty());
+  double before = 1;
+  for (const json& change : today.at("changes")) {
+    CHECK(!change.at("settings").empty());
+    CHECK(change.at("faster").get<double>() <= before);
+    CHECK(change.at("faster").get<double>() > 0);
+    before = change.at("faster").get<double>();
+  }
+  // Both commands give what the answer says.
+  for (const json& plan : {today, best}) {
+    std::vector<std::string> arguments = words_of(plan.at("command"));
+    arguments.insert(arguments.end(), {"--json", "-"});
+    CAPTURE(plan.at("command").get<std::string>());
+    const json simulated = parsed(run(arguments));
+    CHECK(simulated.at("makespan_ps") == plan.at("makespan_ps"));
+    CHECK(simulated.at("peak_memory_bytes") == plan.at("peak_memory_bytes"));
+  }
+  const auto text = run("plan --cluster 2x4 --today " + file);
+  CHECK(text.code == 0);
+  for (const char* part : {"today  ", "Megatron-LM: 1f1b 2 x 1 x 2 x 2", "of the time is lost", "faster by one change: "}) {
+    CAPTURE(part);
+    CHECK(text.out.find(part) != std::string::npos);
+  }
+}
+
+TEST_CASE("the settings that are printed are those of the best plan that the framework can run, and read back") {
+  const support::Folder folder;
+  const std::string problem = " --cluster 2x4 --model llama-8x512 --sequence 2048 --global-batch 16";
+  for (const std::string framework : {"megatron", "torchtitan", "deepspeed"}) {
+    CAPTURE(framework);
+    const json answer = parsed(run("plan --json - --emit " + framework + problem));
+    const json& emitted = answer.at("emitted");
+    CHECK(emitted.at("framework") == framework);
+    CHECK(emitted.at("plan").at("makespan_s").get<double>() >= answer.at("plans").at(0).at("makespan_s").get<double>());
+    if (emitted.at("plan").at("makespan_ps") != answer.at("plans").at(0).at("makespan_ps")) CHECK(!emitted.at("cannot").empty());
+    const auto printed = run("plan --emit " + framework + problem);
+    CHECK(printed.code == 0);
+    CHECK(printed.out == emitted.at("text").get<std::string>());
+    const std::string file = folder.write(framework == "megatron"     ? "a.sh"
+                                          : framework == "torchtitan" ? "a.toml"
+                                                                      : "a.json",
+                                          printed.out);
+    const std::string recompute = emitted.at("plan").at("recompute").get<std::string>();
+    const json back = parsed(run("plan --json - --budget 1 --today " + file + " --recompute " + recompute + problem));
+    CHECK(back.at("today").at("makespan_ps") == emitted.at("plan").at("makespan_ps"));
+    CHECK(back.at("today").at("peak_memory_bytes") == emitted.at("plan").at("peak_memory_bytes"));
+    CHECK(back.at("today").at("notes").empty());
+  }
+}
+
+TEST_CASE("a framework that cannot run the best plan says so, and why") {
+  const std::string problem = " --cluster 3x2 --model llama-8x512 --sequence 2048 --global-batch 12 --schedules ";
+  const auto printed = run("plan --emit megatron --json -" + problem + "tawpipe,1f1b");
+  const json answer = parsed(printed);
+  if (answer.at("plans").at(0).at("schedule") == "tawpipe") {
+    const std::string text = answer.at("emitted").at("text");
+    CHECK(text.find("# Megatron-LM cannot run the best plan") != std::string::npos);
+    CHECK(text.find("it has no tawpipe") != std::string::npos);
+    CHECK(answer.at("emitted").at("plan").at("schedule") == "1f1b");
+  }
+  support::check_refused(run("plan --emit megatron" + problem + "tawpipe,weipipe"), {"Megatron-LM has none of tawpipe, weipipe"});
+}
+
+TEST_CASE("settings that contradict the flags, or say too little, are refused with what would be right") {
+  const support::Folder folder;
+  const std::string file = folder.write("train.sh", script);
+  const std::string base = "plan --cluster 2x4 --today " + file;
+  support::check_refused(run(base + " --sequence 4096"), {"--sequence 4096 is not what", "2048", "leave out --sequence"});
+  support::check_refused(run(base + " --global-batch 32"), {"--global-batch 32", "16"});
+  support::check_refused(run(base + " --model llama-3-8b"),
+                         {"--model llama-3-8b is not the model of", "8 layers of hidden size 512"});
+  support::check_refused(run("plan --today " + file), {"--cluster is missing"});
+  support::check_refused(run("plan --cluster 1x3 --today " + file), {"line 11: --tensor-model-parallel-size", "3 devices"});
+  support::check_refused(run(base + " --devices 4..8"), {"leave out --devices"});
+  support::check_refused(run("plan --cluster 2x4 --today nowhere.sh"), {"nowhere.sh"});
+  support::check_refused(run("plan --cluster 2x4 --model llama-8x512 --sequence 2048 --global-batch 16 --emit megatrn"),
+                         {"did you mean 'megatron'"});
+  const std::string toml = folder.write("job.toml", "[training]\nlocal_batch_size = 2\n");
+  support::check_refused(run("plan --cluster 2x4 --today " + toml), {"does not say the sizes of llama3 debugmodel", "--model"});
+  const std::string wrong = folder.write("wrong.sh", "p.py --micro-batch-size 1 \\\n --tensor-model-paralel-size 2\n");
+  support::check_refused(run("plan --cluster 2x4 --today " + wrong),
+                         {"wrong.sh, line 2: unknown Megatron-LM flag", "did you mean '--tensor-model-parallel-size'"});
+}
+
+}  // namespace plan_frameworks_test
