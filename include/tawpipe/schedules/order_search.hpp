@@ -1,0 +1,142 @@
+// Searches the order of a pipeline's computations for any place of its stages, any times and any limit of memory.
+// Not: what it searches for (order_problem.hpp), nor the schedules that use it (v_schedules.hpp, zero_bubble_auto.hpp, ...).
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/schedules/detail/order_exact.hpp"
+#include "tawpipe/schedules/detail/order_moves.hpp"
+#include "tawpipe/schedules/order_problem.hpp"
+
+namespace tawpipe::inline v0::schedules {
+
+/// An order, and how good it is.
+struct FoundOrder {
+  std::vector<std::vector<Action>> actions;  ///< [device]
+  std::int64_t makespan = std::numeric_limits<std::int64_t>::max();
+  std::int64_t span = std::numeric_limits<std::int64_t>::max();  ///< the longest, from a device's first computation to its last
+  std::vector<std::int64_t> held;                                ///< [device] the most at once
+  std::int64_t bound = 0;                                        ///< no order has a shorter makespan
+  std::int64_t moves = 0;                                        ///< orders that were timed
+
+  bool is_optimal() const { return makespan == bound; }
+  /// How much longer the makespan is than the bound, as a part of the bound.
+  double gap() const { return bound == 0 ? 0 : static_cast<double>(makespan - bound) / static_cast<double>(bound); }
+};
+
+/// Orders that a search times unless told otherwise, and computations in all of them at most: 0.2 s for 8 devices with 24
+/// microbatches, 1 s for the largest (one core of an AMD EPYC).
+inline constexpr std::int64_t standard_moves = 6000;
+inline constexpr std::int64_t most_timed_computations = 20'000'000;
+
+namespace detail {
+
+/// Divides all times so that sums of all of them, and of small multiples, are exact. A rounding up keeps what is order.
+inline OrderProblem with_small_times(OrderProblem problem) {
+  std::int64_t longest = 1;
+  for (const OrderStage& stage : problem.stages) {
+    longest = std::max({longest, stage.forward, stage.backward_input, stage.backward_weight, stage.hop});
+  }
+  const auto most = (std::int64_t{1} << 48) / (4 * static_cast<std::int64_t>(problem.stages.size()) * problem.microbatches);
+  const std::int64_t divisor = longest / std::max<std::int64_t>(most, 1) + 1;
+  for (OrderStage& stage : problem.stages) {
+    for (std::int64_t* time : {&stage.forward, &stage.backward_input, &stage.backward_weight, &stage.hop}) {
+      *time = (*time + divisor - 1) / divisor;
+    }
+  }
+  return problem;
+}
+
+/// The steps of actions; a whole backward is its two halves. Empty if they do not name every computation once.
+inline OrderWords words_of(const OrderProblem& problem, const std::vector<std::vector<Action>>& actions) {
+  if (actions.size() != problem.limits.size()) return {};
+  const std::size_t stages = problem.stages.size();
+  OrderWords words(actions.size());
+  std::vector<std::int32_t> count(3 * stages);
+  const auto add = [&](std::size_t device, const Action& action, int kind) {
+    const auto s = static_cast<std::size_t>(action.stage);
+    if (s >= stages || problem.stages[s].device != static_cast<int>(device)) return false;
+    const std::int32_t step = action.stage * 3 + kind;
+    words[device].push_back(step);
+    return action.microbatch == count[static_cast<std::size_t>(step)]++;
+  };
+  for (std::size_t d = 0; d < actions.size(); ++d) {
+    for (const Action& action : actions[d]) {
+      const int kind = action.op == Op::forward ? order_forward : action.op == Op::backward_weight ? order_weight : order_input;
+      if (!add(d, action, kind)) return {};
+      if (action.op == Op::backward && !add(d, action, order_weight)) return {};
+    }
+  }
+  for (const std::int32_t number : count) {
+    if (number != problem.microbatches) return {};
+  }
+  return words;
+}
+
+inline std::vector<std::vector<Action>> actions_of(const OrderProblem& problem, const OrderWords& words) {
+  constexpr Op ops[] = {Op::forward, Op::backward_input, Op::backward_weight};
+  std::vector<std::int32_t> next(3 * problem.stages.size());
+  std::vector<std::vector<Action>> actions;
+  for (const auto& word : words) {
+    auto& own = actions.emplace_back();
+    for (const std::int32_t step : word) own.push_back({ops[step % 3], step / 3, next[static_cast<std::size_t>(step)]++});
+  }
+  return actions;
+}
+
+}  // namespace detail
+
+/// The order with the shortest makespan found, and of those one with a short span. Orders given come first, so that the answer
+/// is never longer than one of them that keeps the limits. A third of the moves draw patterns, on which every device takes
+/// the computation due first, the others move single computations; up to `exact_computations` a pipeline is then solved for good,
+/// if its cases are not too many. The same arguments give the same order on every machine.
+///
+/// @param moves   orders timed, at most; few where many computations would make them slow
+/// @param starts  orders to begin with, each [device]; those that do not fit the problem are left out
+/// @throws InputError  as OrderProblem::check()
+/// Complexity: O(moves * computations).
+inline FoundOrder search_order(const OrderProblem& problem, std::int64_t moves,
+                               const std::vector<std::vector<std::vector<Action>>>& starts = {}) {
+  constexpr std::int64_t exact_computations = 48;
+  constexpr std::size_t exact_beginnings = 4000;
+  problem.check();
+  const OrderProblem small = detail::with_small_times(problem);
+  detail::OrderSearch search{small, order_bound(small)};
+  for (const auto& start : starts) {
+    const detail::OrderWords words = detail::words_of(small, start);
+    if (!words.empty()) search.offer(words);
+  }
+  const std::int64_t most = std::min(moves, std::max<std::int64_t>(most_timed_computations / search.computations(), 32));
+  const std::int64_t rounds = std::clamp<std::int64_t>(most / standard_moves, 1, 8);
+  for (std::int64_t round = 0; round < rounds; ++round) {
+    if (round > 0) search.begin_round();
+    search.try_patterns(most / rounds / 3);
+    search.move_computations(most / rounds - most / rounds / 3);
+  }
+  if (search.best().empty()) throw ScheduleError("no order was found");  // the first pattern always gives one
+  FoundOrder found;
+  found.bound = order_bound(problem);
+  bool proven = false;
+  if (search.computations() <= exact_computations && !search.is_done()) {
+    detail::ExactOrder exact{small};
+    const auto verdict = exact.run(search.makespan(), exact_beginnings);
+    if (verdict == detail::ExactOrder::Verdict::found) search.offer(exact.words());
+    proven = verdict != detail::ExactOrder::Verdict::gave_up;
+  }
+  detail::OrderClock clock{problem};
+  clock.run(search.best());
+  found.makespan = clock.makespan();
+  found.span = clock.span();
+  found.moves = search.moves();
+  if (proven) found.bound = found.makespan;
+  for (const auto& word : search.best()) found.held.push_back(detail::peak_held(problem, word));
+  found.actions = detail::actions_of(problem, search.best());
+  return found;
+}
+
+}  // namespace tawpipe::schedules
