@@ -3,9 +3,9 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -63,8 +63,8 @@ class OrderSearch {
     std::vector<Tried> best;  // shortest first
     const std::int64_t drawn_ones = std::max<std::int64_t>(moves / 4, 1);
     for (std::int64_t i = 0; i < drawn_ones && !is_done(); ++i) {
-      constexpr std::int64_t count = static_cast<std::int64_t>(std::size(known));
-      const OrderPattern pattern = i < count ? known[i] : drawn();
+      const auto at = static_cast<std::size_t>(i);
+      const OrderPattern pattern = at < known.size() ? known[at] : drawn();
       best.push_back({time(pattern), pattern});
       std::sort(best.begin(), best.end(), [](const Tried& one, const Tried& other) { return one.time < other.time; });
       if (best.size() > few) best.pop_back();
@@ -117,13 +117,13 @@ class OrderSearch {
   static constexpr std::int64_t heights = 4096;  ///< steps of height() a unit of time
   static constexpr std::size_t few = 4;
   /// Steps of one slot down and up a V, of two down and one up, and between these.
-  static constexpr OrderPattern known[] = {
+  static constexpr std::array<OrderPattern, 5> known{{
       {},
       {.lead = 12},
       {.slope = {32, 16, 32, 16}, .turn = {1, 3, 1}, .lead = 12, .wait = 4, .weight_wait = 0},
       {.slope = {32, 24, 32, 32}, .turn = {0, -1, 1}, .lead = 6, .wait = 12, .weight_wait = 0},
       {.slope = {24, 16, 32, 16}, .weight = 20, .lead = 12, .wait = 4, .weight_wait = 0},
-  };
+  }};
   using Time = std::pair<std::int64_t, std::int64_t>;  // makespan, span
   static constexpr Time endless{std::numeric_limits<std::int64_t>::max(), 0};
   struct Tried {
