@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <deque>
 #include <memory>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/clusters.hpp"
@@ -125,6 +127,39 @@ TEST_CASE("streams that communicate come before the one that computes") {
   REQUIRE(priorities.size() > 2);
   CHECK(priorities.front() == cuda::Priority::normal);
   CHECK(std::count(priorities.begin(), priorities.end(), cuda::Priority::high) == std::ssize(priorities) - 1);
+}
+
+namespace {
+
+struct NoTokens {
+  void fetch(std::int64_t, std::int32_t, std::span<std::int32_t>, std::span<std::int32_t>) const {
+    throw DeviceError("the disk is gone");
+  }
+};
+
+}  // namespace
+
+TEST_CASE("an executor that fails tells of it, drops its graphs, then aborts all its communicators at once") {
+  const Schedule schedule = build_schedule(
+      "tawpipe", {.workload = toy_work_f32(toy_model(12, true), 12), .nodes = DeviceGroups{{2, 2}}, .options = {}});
+  NcclLog calls;
+  std::vector<std::string> log;
+  const auto family = std::make_shared<LoggingCommunicator::Family>();
+  family->log = &log;
+  NullDevice device;
+  device.log = &log;
+  calls.at(0);
+  LoggingExecutor executor{schedule,
+                           std::move(device),
+                           LoggingCommunicator{calls, family, 0, 4},
+                           [] { return NullLayer{}; },
+                           NullUpdate{},
+                           {.failed = [&](const std::string& why) { log.push_back(why); }}};
+  const std::size_t communicators = executor.communicators() + 1;  // and that of all ranks
+  REQUIRE(communicators > 2);
+  CHECK_THROWS_WITH_AS(executor.start(NoTokens{}, {}), "the disk is gone", DeviceError);
+  CHECK(log == std::vector<std::string>{"the disk is gone", "graphs dropped", concat(communicators, " communicators aborted")});
+  CHECK_THROWS_WITH_AS(executor.start(ToyTokens{7}, {}), "this executor has failed; the program should end", DeviceError);
 }
 
 TEST_CASE("a broken rule is found") {

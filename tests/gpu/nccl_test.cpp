@@ -1,8 +1,9 @@
 // One rank of a run over NCCL, started by ranks.py: every collective, then a recorded run under some schedules, eager and by
 // graph. nccl_test REFERENCE NODES SCHEDULE... (NODES as 2+2), or nccl_test REFERENCE NODES HOW RANK SCHEDULE: trains until
 // ended. HOW: --forever (RANK is not looked at), --graph (the same by graph), --stall (a forward of RANK never ends), --pending
-// (and 1,500 launches stand after it), --throw (RANK throws in its fifth step, by graph), --adopt (RANK throws, and communicator
-// and stream are not the executor's). Not: virtual ranks (virtual_test.cpp).
+// (and 1,500 launches stand after it), --throw (RANK throws in its fifth step, by graph). Without a callback that ends the
+// process: --abort (as --throw: all aborts must come to their ends), --adopt (as that, eager, and communicator and stream are
+// not the executor's), --deadline (as --stall: aborts that do not end are left). Not: virtual ranks (virtual_test.cpp).
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -126,24 +127,17 @@ gpu::Trained train(const gpu::Reference& reference, const Schedule& schedule, cu
                     [&](std::span<float> values, std::span<const char> known) { executor.gather(values, known); });
 }
 
-/// Microbatches that a rank cannot read from its fifth step on.
-struct Failing {
-  const gpu::Reference& reference;
-  bool fails;
-  void fetch(std::int64_t step, std::int32_t microbatch, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) const {
-    if (fails && step == 5) throw DeviceError("it was told to");
-    reference.fetch(step, microbatch, tokens, targets);
-  }
-};
-
 /// @param how  as the first lines of this file say  @param rank  that stalls or throws
 void train_forever(const gpu::Reference& reference, const Schedule& schedule, cuda::Session& session,
                    cuda::NcclCommunicator world, const std::string& how, int rank,
                    std::optional<cudaStream_t> compute = std::nullopt) {
-  const bool graph = how == "--graph" || how == "--throw";
-  const bool throws = (how == "--throw" || how == "--adopt") && session.rank() == rank;
-  const bool stalls = (how == "--stall" || how == "--pending") && session.rank() == rank;
+  const bool graph = how == "--graph" || how == "--throw" || how == "--abort";
+  const bool throws = (how == "--throw" || how == "--abort" || how == "--adopt") && session.rank() == rank;
+  const bool stalls = (how == "--stall" || how == "--pending" || how == "--deadline") && session.rank() == rank;
   const int forwards = stalls ? 20 : 0;  // in the second or third step
+  cuda::ExecutorOptions options = session.watched({.graph = graph});
+  options.graph = graph;  // also where ranks of one GPU pretend to be hosts of their own
+  if (how == "--abort" || how == "--adopt") options.abort_limit = 1e9;
   cuda::NcclExecutor<cuda::CudaDevice, cuda::NcclCommunicator, gpu::Stalling, gpu::Optimizer> executor{
       schedule,
       cuda::CudaDevice{session.device()},
@@ -152,11 +146,11 @@ void train_forever(const gpu::Reference& reference, const Schedule& schedule, cu
         return gpu::Stalling{gpu::layer_of(reference), forwards, how == "--pending" ? 1500 : 0};
       },
       gpu::optimizer_of(reference),
-      session.watched({.graph = graph}),
+      options,
       compute};
   for (int step = 1;; ++step) {
-    executor.run(Failing{reference, throws}, {.step = step, .learning_rate = reference.number("lr")});
-    if (step == (graph ? 3 : 1) && session.rank() == 0) std::printf("training\n");  // by graph from the second step on
+    executor.run(gpu::Failing{reference, throws ? 5 : 0}, {.step = step, .learning_rate = reference.number("lr")});
+    if (step == (graph ? 3 : 1) && session.rank() == 0) std::printf("training%s\n", graph ? " by graph" : "");
     std::fflush(stdout);
   }
 }
@@ -171,19 +165,24 @@ int main(int argc, char** argv) {
     const bool forever = !names.empty() && names[0].starts_with("--");
     cuda::SessionOptions options;
     // A busy machine is slow.
-    options.watch = {.silence_seconds = 60, .task_seconds = forever ? 20.0 : 300.0, .failed = sim::leave};
+    options.watch = {.silence_seconds = 60, .task_seconds = forever ? 20.0 : 300.0};
+    const bool alone = forever && (names[0] == "--abort" || names[0] == "--adopt" || names[0] == "--deadline");
+    if (!alone) options.watch.failed = sim::leave;
     cuda::Session session{cuda::read_environment(environ), options};
     session.agree(session.ranks() == DeviceGroups{nodes}.ranks() ? "" : "NODES are not the ranks that were started");
-    cuda::CudaDevice device{session.device()};
+    cuda::check(cudaSetDevice(session.device()), "cudaSetDevice");
     cuda::NcclCommunicator world = session.connect();
     const int rank = session.rank();
     if (forever) {
-      const bool adopt = names.at(0) == "--adopt";
-      const auto stream = adopt ? std::optional{device.make_stream(cuda::Priority::normal)} : std::nullopt;
-      train_forever(reference, gpu::schedule_of(reference, names.at(2), nodes).value(), session,
-                    adopt ? cuda::NcclCommunicator::adopt(world.get()) : std::move(world), names.at(0), std::stoi(names.at(1)),
-                    stream);
+      const Schedule schedule = gpu::schedule_of(reference, names.at(2), nodes).value();
+      const auto train = [&](cuda::NcclCommunicator by, std::optional<cudaStream_t> stream = std::nullopt) {
+        train_forever(reference, schedule, session, std::move(by), names.at(0), std::stoi(names.at(1)), stream);
+      };
+      if (names.at(0) != "--adopt") train(std::move(world));
+      cuda::CudaDevice device{session.device()};
+      train(cuda::NcclCommunicator::adopt(world.get()), device.make_stream(cuda::Priority::normal));
     }
+    cuda::CudaDevice device{session.device()};
     collectives<float>(checks, device, world);
     collectives<Bfloat16>(checks, device, world);
     for (const std::string& name : names) {

@@ -56,8 +56,8 @@ struct Off {
   double relative() const { return std::sqrt(square / norm); }
 };
 
-void train(gpu::Checks& checks, const gpu::Reference& reference, const std::string& name,
-           const std::vector<std::int32_t>& nodes) {
+void compare(gpu::Checks& checks, const gpu::Reference& reference, const std::string& name,
+             const std::vector<std::int32_t>& nodes) {
   const auto schedule = gpu::schedule_of(reference, name, nodes);
   const std::string what = concat(name, " on ", DeviceGroups{nodes}.ranks(), " virtual ranks: ");
   checks.that(schedule.has_value(), what + "has these sizes");
@@ -129,9 +129,9 @@ int main(int argc, char** argv) {
   return gpu::run([&](gpu::Checks& checks) {
     gpu::Reference reference{argc > 1 ? argv[1] : ""};
     reference.model.dtype = Dtype::bf16;
-    train(checks, reference, "tawpipe", {1});
-    train(checks, reference, "tawpipe", {2, 2});
-    train(checks, reference, "1f1b", {4});
-    train(checks, reference, "zb-h1", {2});
+    compare(checks, reference, "tawpipe", {1});
+    compare(checks, reference, "tawpipe", {2, 2});
+    compare(checks, reference, "1f1b", {4});
+    compare(checks, reference, "zb-h1", {2});
   });
 }

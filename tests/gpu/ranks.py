@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Starts N processes of a program as ranks of one run over NCCL: ranks.py [--kill RANK | --throw RANK | --stall RANK] N PROGRAM ...
+"""Starts N processes of a program as ranks of one run over NCCL: ranks.py [OPTION N]... N PROGRAM ...
 
 With fewer GPUs than ranks, each rank pretends to be a host of its own (NCCL refuses two ranks on one GPU of a host) and all go
 over sockets of this one: right numbers, no speeds. Ends with the first failing rank's code; 77 where the program skips.
 --kill RANK: once the program prints `training`, kills that rank; all others must then end by themselves with code 3 and name it.
 --throw RANK: likewise, but the rank fails by itself: all must end with code 3.
 --stall RANK: likewise, but a computation of that rank never ends: all must end with code 3 and name it, not who waits for it.
+--within SECONDS: of these three, after `training`: all must have ended by then.
 Not: a launcher for training (torchrun, srun, mpirun).
 """
 import os
@@ -48,7 +49,7 @@ def environment(rank, ranks, port, shared):
 
 class Rank:
     def __init__(self, number, command, env):
-        self.number, self.text, self.begun = number, "", threading.Event()
+        self.number, self.text, self.begun = number, "", None
         self.process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()
@@ -58,31 +59,31 @@ class Rank:
             self.text += line
             print(f"[{self.number}] {line}", end="", flush=True)
             if line.startswith("training"):
-                self.begun.set()
+                self.begun = time.monotonic()
 
 
 def main():
-    arguments = sys.argv[1:]
-    victim, thrower, last_words = None, None, ()
-    if arguments[0] in ("--kill", "--throw", "--stall"):
-        how, rank, arguments = arguments[0], int(arguments[1]), arguments[2:]
-        victim, thrower = rank if how == "--kill" else None, rank if how == "--throw" else None
-        last_words = {"--kill": (f"rank {rank} died",), "--throw": (f"rank {rank} failed: it was told to",),
-                      "--stall": (f"rank {rank} has stalled: forward", f"has stalled: [^\n]*; at work for longest is rank {rank}: forward")}[how]
+    arguments, options = sys.argv[1:], {}
+    while arguments[0].startswith("--"):
+        options[arguments[0]], arguments = int(arguments[1]), arguments[2:]
+    victim, thrower, staller = (options.get(how) for how in ("--kill", "--throw", "--stall"))
+    last_words = ((f"rank {victim} died",) if victim is not None else
+                  (f"rank {thrower} failed: it was told to",) if thrower is not None else
+                  (f"rank {staller} has stalled: forward", f"has stalled: [^\n]*; at work for longest is rank {staller}: forward")
+                  if staller is not None else ())
     count, command = int(arguments[0]), arguments[1:]
     port, shared = free_port(), gpus() < count
     ranks = [Rank(r, command, environment(r, count, port, shared)) for r in range(count)]
     deadline = time.monotonic() + LIMIT
-    failed_at = None
+    killed = False
     while any(rank.process.poll() is None for rank in ranks):
         codes = [rank.process.poll() for rank in ranks]
-        if last_words and failed_at is None and ranks[0].begun.is_set():
-            time.sleep(0.5)
-            if victim is not None:
-                ranks[victim].process.send_signal(signal.SIGKILL)
-            failed_at = time.monotonic()
-        late = time.monotonic() > deadline or (failed_at is not None and time.monotonic() > failed_at + 200)
-        alone = failed_at is None and any(code not in (None, 0, 77) for code in codes)
+        begun = ranks[0].begun if last_words else None
+        if begun and victim is not None and not killed and time.monotonic() > begun + 0.5:
+            ranks[victim].process.send_signal(signal.SIGKILL)
+            killed = True
+        late = time.monotonic() > min(deadline, begun + 200 if begun else deadline)
+        alone = not begun and any(code not in (None, 0, 77) for code in codes)
         if alone:
             deadline = min(deadline, time.monotonic() + 120)  # the others end by themselves, or are ended
         if late:
@@ -97,11 +98,13 @@ def main():
     if set(codes) == {77}:
         return 77
     if last_words:
+        took = time.monotonic() - (ranks[0].begun or 0)
         left = [rank for rank in ranks if rank.number != victim]
-        fine = ranks[0].begun.is_set() and all(
+        fine = ranks[0].begun is not None and took <= options.get("--within", took) and all(
             rank.process.returncode == 3 and
             (rank.number == thrower or any(re.search(words, rank.text) for words in last_words)) for rank in left)
-        print("all ranks left have named it and ended" if fine else f"FAILED: codes {codes}", flush=True)
+        print(f"all ranks left have named it and ended, after {took:.1f} s" if fine else
+              f"FAILED: codes {codes}, after {took:.1f} s", flush=True)
         return 0 if fine else 1
     return next((abs(code) for code in codes if code != 0), 0)
 

@@ -18,8 +18,9 @@ using Executor = cuda::NcclExecutor<cuda::CudaDevice, cuda::NcclCommunicator, gp
 
 namespace {
 
-/// @param bad  the rank that fails after its first step; -1: none
-gpu::Trained train(const gpu::Reference& reference, const Schedule& schedule, int bad) {
+/// @param bad     the rank that fails; -1: none
+/// @param within  in its second step, otherwise after its first
+gpu::Trained train(const gpu::Reference& reference, const Schedule& schedule, int bad, bool within = false) {
   std::vector<gpu::Trained> trained(static_cast<std::size_t>(schedule.ranks()));
   cuda::RankThreads threads{schedule.ranks()};
   threads.run([&](int rank) {
@@ -28,27 +29,26 @@ gpu::Trained train(const gpu::Reference& reference, const Schedule& schedule, in
     cuda::CudaDevice device{session.device()};
     device.use();
     cuda::NcclCommunicator world = session.connect();
-    Executor executor{schedule,
-                      std::move(device),
-                      std::move(world),
-                      [&] { return gpu::layer_of(reference); },
-                      gpu::optimizer_of(reference),
-                      session.watched()};
-    trained[static_cast<std::size_t>(rank)] =
-        gpu::train(executor, reference, [&](std::span<float> values, std::span<const char> known) {
-          if (rank == bad) {
-            session.fail("it was told to");
-            throw DeviceError("it was told to");
-          }
-          executor.gather(values, known);
-        });
+    cuda::ExecutorOptions options = session.watched();
+    options.abort_limit = 1e9;  // they must come to their ends
+    Executor executor{
+        schedule, std::move(device), std::move(world), [&] { return gpu::layer_of(reference); }, gpu::optimizer_of(reference),
+        options};
+    const auto gather = [&](std::span<float> values, std::span<const char> known) {
+      if (rank == bad && !within) {
+        session.fail("it was told to");
+        throw DeviceError("it was told to");
+      }
+      executor.gather(values, known);
+    };
+    trained[static_cast<std::size_t>(rank)] = gpu::train(executor, reference, gather, rank == bad && within ? 2 : 0);
   });
   return trained.front();
 }
 
-std::string failure_of(const gpu::Reference& reference, const Schedule& schedule, int bad) {
+std::string failure_of(const gpu::Reference& reference, const Schedule& schedule, int bad, bool within) {
   try {
-    train(reference, schedule, bad);
+    train(reference, schedule, bad, within);
   } catch (const DeviceError& error) {
     return error.what();
   }
@@ -95,7 +95,10 @@ int main(int argc, char** argv) {
       const auto schedule = gpu::schedule_of(reference, name, {2});
       if (!schedule) continue;
       gpu::check(checks, reference, train(reference, *schedule, -1), name + " on 2 threads");
-      checks.that(failure_of(reference, *schedule, 1) == "rank 1 failed: it was told to", name + ": a rank that fails ends both");
+      for (const bool within : {false, true}) {
+        const std::string said = failure_of(reference, *schedule, 1, within);
+        checks.that(said == "rank 1 failed: it was told to", concat(name, ": a rank that fails ends both: ", said));
+      }
     }
   });
 }

@@ -41,6 +41,16 @@ tawpipe::layers::cuda::DeviceAdamW<T> optimizer_of(const Reference& reference) {
            .weight_decay = reference.number("weight_decay")}};
 }
 
+/// Microbatches that cannot be read in one step; 0: in none.
+struct Failing {
+  const Reference& reference;
+  std::int64_t bad_step;
+  void fetch(std::int64_t step, std::int32_t microbatch, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) const {
+    if (step == bad_step) throw tawpipe::DeviceError("it was told to");
+    reference.fetch(step, microbatch, tokens, targets);
+  }
+};
+
 /// A layer one of whose forwards never ends.
 class Stalling {
  public:
@@ -96,9 +106,10 @@ struct Trained {
   bool operator==(const Trained&) const = default;
 };
 
-/// @param gather  brings [parameter] values and which of them are right here to the process that compares
+/// @param gather    brings [parameter] values and which of them are right here to the process that compares
+/// @param bad_step  in which the rank throws; 0: in none
 template <class Executor, class Gather>
-Trained train(Executor& executor, const Reference& reference, Gather&& gather) {
+Trained train(Executor& executor, const Reference& reference, Gather&& gather, std::int64_t bad_step = 0) {
   using tawpipe::ParameterRange;
   const std::vector<float> initial = reference.initial();
   executor.for_each_rank([&](auto& rank) {
@@ -120,7 +131,8 @@ Trained train(Executor& executor, const Reference& reference, Gather&& gather) {
   };
   Trained trained;
   for (int step = 1; step <= reference.steps() + 1; ++step) {
-    trained.losses.push_back(executor.run(reference, {.step = step, .learning_rate = reference.number("lr")}).losses);
+    const tawpipe::Iteration args{.step = step, .learning_rate = reference.number("lr")};
+    trained.losses.push_back(executor.run(Failing{reference, bad_step}, args).losses);
     if (step == 1) trained.first = weights();
     if (step == reference.steps()) trained.last = weights();
   }

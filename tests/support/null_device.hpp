@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "tawpipe/backend/device_compute.hpp"
@@ -52,11 +53,14 @@ class NullDevice {
   Graph end_capture(Stream) { return {}; }
   void launch(Graph, Stream) {}
   std::size_t free_memory() const { return 0; }
-  void drop_graphs() {}
+  void drop_graphs() {
+    if (log != nullptr) log->emplace_back("graphs dropped");
+  }
   bool settle(double) const { return true; }
 
   std::int64_t calls = 0;
   std::vector<tawpipe::cuda::Priority>* priorities = nullptr;  ///< where those of streams are noted
+  std::vector<std::string>* log = nullptr;                     ///< of what comes of a failure
 
  private:
   int streams_ = 0;

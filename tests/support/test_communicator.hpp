@@ -11,11 +11,13 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "tawpipe/core/error.hpp"
+#include "tawpipe/core/text.hpp"
 #include "tawpipe/execute/cuda/device_api.hpp"
 
 namespace support {
@@ -49,7 +51,8 @@ class TestCommunicator {
     std::map<std::pair<int, int>, int> split;  ///< parent, number of the split: members that have come
     std::mutex mutex;
     std::condition_variable came;
-    std::atomic<int> aborted{0};  ///< communicators
+    std::atomic<int> aborted{0};              ///< communicators
+    std::vector<std::string>* log = nullptr;  ///< of what comes of a failure
   };
   TestCommunicator(Sink& sink, std::shared_ptr<Family> family, int rank, int ranks)
       : TestCommunicator{sink, std::move(family), 0, rank, ranks} {}
@@ -113,6 +116,9 @@ class TestCommunicator {
   static std::shared_ptr<std::byte> allocate(std::size_t) { return nullptr; }
   void enroll(std::byte*, std::size_t) {}
   static void abort_all(std::vector<TestCommunicator> all) {
+    if (auto* const log = all.back().family_->log; log != nullptr) {
+      log->push_back(tawpipe::concat(all.size(), " communicators aborted"));
+    }
     for (const TestCommunicator& one : all) ++one.family_->aborted;
   }
 

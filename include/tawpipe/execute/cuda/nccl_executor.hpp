@@ -350,7 +350,7 @@ class NcclExecutor {
     device_.drop_graphs();
     const bool gone = communicators_.abort(options_.abort_limit);
     if (device_.settle(gone ? options_.abort_limit : 0)) return;
-    static_cast<void>(new Layer{std::move(layer_)});  // to free its memory would wait for the device
+    static_cast<void>(new std::pair{std::move(layer_), std::move(optimizer_)});  // freeing memory would wait for the device
     communicators_.leave_memory();
   }
 
