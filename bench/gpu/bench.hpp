@@ -20,6 +20,7 @@
 #include "tawpipe/core/half.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/execute/cuda/cuda_api.hpp"
+#include "tawpipe/execute/cuda/prepare.hpp"
 #include "tawpipe/execute/cuda/session.hpp"
 #include "tawpipe/execute/cuda/virtual_executor.hpp"
 #include "tawpipe/layers/cuda/adamw.hpp"
@@ -177,8 +178,9 @@ inline std::string device_json() {
                          ", \"multiprocessors\": ", properties.multiProcessorCount, ", \"cuda_of_driver\": ", driver);
 }
 
-/// Runs a benchmark where there is a GPU. @return the program's exit code
+/// Runs a benchmark where there is a GPU, with the environment that the command has. @return the program's exit code
 inline int run(const std::function<void()>& benchmark) {
+  tawpipe::cuda::prepare_environment();
   try {
     tawpipe::cuda::visible_devices();
   } catch (const tawpipe::DeviceError& error) {

@@ -24,8 +24,11 @@ def check(holds, what):
     print(("ok: " if holds else "FAILED: ") + what, flush=True)
 
 
-def run(command, gpus=1):
-    done = subprocess.run(command, capture_output=True, text=True, timeout=400, env=dict(os.environ, SOFTWARE_GPUS=str(gpus)))
+def run(command, gpus=1, **settings):
+    """settings: of the software GPU, by their names without SOFTWARE_GPU_."""
+    more = {f"SOFTWARE_GPU_{name}": str(value) for name, value in settings.items()}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=400,
+                          env=dict(os.environ, SOFTWARE_GPUS=str(gpus), **more))
     return done.returncode, done.stdout, done.stderr
 
 
@@ -34,12 +37,12 @@ def flags(folder, steps, *more):
             "--warmup", "2", "--steps", str(steps), "--decay-steps", "8", *more]
 
 
-def train(folder, what, *more, steps=5, gpus=1, processes=0):
+def train(folder, what, *more, steps=5, gpus=1, processes=0, **settings):
     """The losses; processes: a rank each, as torchrun starts them."""
     result = folder / "result.json"
     result.unlink(missing_ok=True)
     start = [sys.executable, RANKS, str(processes)] if processes else []
-    code, out, err = run([*start, TAWPIPE, *flags(folder, steps, "--json", str(result), *more)], gpus)
+    code, out, err = run([*start, TAWPIPE, *flags(folder, steps, "--json", str(result), *more)], gpus, **settings)
     check(code == 0 and result.exists(), f"{what}: code {code}{'' if code == 0 else ': ' + err[-2000:] + out[-2000:]}")
     return json.loads(result.read_text())["losses"] if result.exists() else []
 
@@ -85,6 +88,8 @@ def main():
             check(code == 2 and "wait for each other in the driver" in err, f"graphs of two GPUs in a process are refused: {err.strip()}")
         processes = train(folder, "2 processes", *cuda, "1+1", processes=2)
         check(near(processes, host, 1e-5), "processes over NCCL train as the host does")
+        capped = train(folder, "communications on 2 processors", *cuda, "1x2", "--max-ctas", "2", gpus=2, processes=2, SMS=2)
+        check(capped == processes, "a cap of processors changes no bits")
         near_graph = train(folder, "2 processes of a host by graph", *cuda, "1x2", "--graph", gpus=2, processes=2)
         check(near_graph == processes, "a graph with NCCL gives the same bits")
         memory = json.loads((folder / "result.json").read_text())["gpu_memory"]
@@ -109,6 +114,12 @@ def main():
             code, out, err = run([TAWPIPE, "check-numerics", "--backend", "cuda", "--gpus", "1", "--cluster", "2x2", "--schedule",
                                   schedule, "--reference", REFERENCE])
             check(code == 0, f"check-numerics {schedule}: code {code}{'' if code == 0 else ': ' + out + err}")
+        if SOFTWARE:
+            slow = ("--schedule", "1f1b", "--task-limit", "10", "--connect-limit")
+            train(folder, "connecting takes longer than a task may", *cuda, "1x2", *slow, "100", gpus=2, processes=2, CONNECT_SECONDS=15)
+            start = [sys.executable, RANKS, "2", TAWPIPE, *flags(folder, 2, *cuda, "1x2", *slow, "10")]
+            code, out, err = run(start, gpus=2, CONNECT_SECONDS=100)
+            check(code == 3, f"connecting has a limit of its own: code {code}: {(out + err)[-300:]}")
         code, out, err = run([TAWPIPE, *flags(folder, 2, *cuda, "1x2", "--gpus", "4")], gpus=2)
         check(code == 2 and "--gpus" in err, f"more GPUs than there are: {err.strip()}")
     return 1 if failed else 0

@@ -74,9 +74,19 @@ struct Group {  // of one thread
 };
 thread_local Group group;
 
+/// Once a process, at its first send or receive: SOFTWARE_GPU_CONNECT_SECONDS, as where a network is slow to come up.
+void connect_slowly() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    const char* const seconds = std::getenv("SOFTWARE_GPU_CONNECT_SECONDS");
+    if (seconds != nullptr) std::this_thread::sleep_for(std::chrono::seconds{std::atoi(seconds)});
+  });
+}
+
 void launch(std::vector<Batch>& batches) {
   std::vector<std::vector<Communicator::Call>> calls;
   for (const Batch& one : batches) {
+    if (one.operations.front().between_two()) connect_slowly();
     calls.push_back(one.by->connections(one.operations));
     one.by->attend(calls.back());
   }

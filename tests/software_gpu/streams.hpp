@@ -2,6 +2,7 @@
 // Not: CUDA's functions (cudart.cpp) nor what kernels compute (kernels.cpp).
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -54,10 +55,39 @@ inline int& priority_of_work() {
   return priority;
 }
 
+/// One of a device's queues, of which there are CUDA_DEVICE_MAX_CONNECTIONS (8). What is put into one starts in that order: work
+/// whose stream is not there yet holds up that of the other streams after it.
+class Connection {
+ public:
+  /// The next of so many that the device's streams have in turn.
+  static Connection& next_of(int device) {
+    static std::mutex mutex;
+    static auto* const devices = new std::map<int, std::pair<std::size_t, std::deque<Connection>>>;  // streams outlive main()
+    static const auto count = static_cast<std::size_t>(setting("CUDA_DEVICE_MAX_CONNECTIONS", 8));
+    const std::lock_guard lock{mutex};
+    auto& [streams, all] = (*devices)[device];
+    while (all.size() < std::clamp<std::size_t>(count, 1, 32)) all.emplace_back();
+    return all[streams++ % all.size()];
+  }
+  std::uint64_t take_number() { return come_++; }
+  void start(std::uint64_t number) {
+    std::unique_lock lock{mutex_};
+    changed_.wait(lock, [&] { return started_ == number; });
+    ++started_;
+    changed_.notify_all();
+  }
+
+ private:
+  std::atomic<std::uint64_t> come_ = 0;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::uint64_t started_ = 0;
+};
+
 /// Work in order, done by a thread. SOFTWARE_GPU_SEED other than 0: with pauses in between, different for each seed.
 class Stream {
  public:
-  Stream(int device, int priority) : device_{device}, priority_{priority} {
+  Stream(int device, int priority) : device_{device}, priority_{priority}, connection_{Connection::next_of(device)} {
     static std::atomic<std::uint64_t> made = 0;
     const auto seed = static_cast<std::uint64_t>(setting("SOFTWARE_GPU_SEED", 0));
     std::thread{[this, seed, number = made++] { work(seed, seed * 1000 + number); }}.detach();
@@ -70,7 +100,10 @@ class Stream {
     static const auto most = static_cast<std::size_t>(setting("SOFTWARE_GPU_PENDING", 1024));
     std::unique_lock lock{mutex_};
     changed_.wait(lock, [&] { return queue_.size() < most; });
-    add(std::move(work));
+    add([&connection = connection_, number = connection_.take_number(), work = std::move(work)] {
+      connection.start(number);
+      work();
+    });
   }
   /// Reached when all that has been put here is done.
   std::shared_ptr<const Mark> end() {
@@ -119,6 +152,7 @@ class Stream {
 
   int device_;
   int priority_;
+  Connection& connection_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Work> queue_;
