@@ -115,6 +115,7 @@ void ExecutionCommands::add_train(CLI::App& app) {
        "Output");
   add_count(train, "--log-every", request.log_every, "Steps from one line to the next (default 10)", "N", "Output");
   add_json_flag(train, request.json, "losses, speed and traffic");
+  add_report_flag(train, request.report, "losses, times of steps, and the last step's timeline above its prediction");
   text("--timeline", request.timeline, "Write when each task of the last step started and ended, as CSV", "FILE|-", "Output");
   text("--schedule-out", request.schedule_out, "Write the schedule that is run, as JSON (for calibrate, simulate)", "FILE|-",
        "Output");

@@ -21,6 +21,16 @@ void add_json_flag(CLI::App& app, std::string& json, const std::string& what) {
       ->group("Output");
 }
 
+void add_report_flag(CLI::App& app, std::string& report, const std::string& what) {
+  app.add_option("--report", report, "Write a page that shows " + what + ", to open in a browser")
+      ->type_name("FILE.html")
+      ->group("Output");
+}
+
+void add_chart_flag(CLI::App& app, std::string& chart, const std::string& what) {
+  app.add_option("--chart", chart, "Draw " + what + ", as SVG or PNG")->type_name("FILE.svg|.png")->group("Output");
+}
+
 void add_problem_flags(CLI::App& app, Request& request, const std::string& microbatch_default) {
   app.add_option("--cluster", request.cluster,
                  "A name (tawpipe list clusters), NAME*NODES, NxM (N nodes of M devices), 8+8+4, or a file:\n"

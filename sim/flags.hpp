@@ -37,6 +37,10 @@ void add_count(CLI::App& app, const std::string& name, Number& value, const std:
 /// The fraction of a device's memory that may be needed.
 void add_usable_memory(CLI::App& app, double& fraction, const std::string& default_text);
 void add_json_flag(CLI::App& app, std::string& json, const std::string& what);
+/// --chart, a picture. @param what  is drawn
+void add_chart_flag(CLI::App& app, std::string& chart, const std::string& what);
+/// --report, one page for a browser. @param what  it shows
+void add_report_flag(CLI::App& app, std::string& report, const std::string& what);
 /// The flags that say what is to be trained and where.
 void add_problem_flags(CLI::App& app, Request& request, const std::string& microbatch_default);
 /// Jitter, stragglers, interference.

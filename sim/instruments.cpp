@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "arguments.hpp"
 #include "commands/instruments.hpp"
 #include "commands/plan.hpp"
 #include "flags.hpp"
@@ -29,6 +30,7 @@ Command add_reproduce_tawpipe(CLI::App& reproduce) {
       ->group("Input");
   add_usable_memory(*app, request->usable_memory, fmt::format("{}", usable_memory_share));
   add_json_flag(*app, request->json, "every cell");
+  add_chart_flag(*app, request->chart, "predicted throughput over measured");
   finish(*app, "Example:\n  tawpipe reproduce tawpipe --json cells.json");
   return {app, [request] { return run_reproduce_tawpipe(*request); }};
 }
@@ -43,11 +45,15 @@ Command add_reproduce_vtrain(CLI::App& reproduce) {
   CLI::App* app = add_command(reproduce, "vtrain", "Iterations of Megatron-LM on A100, as vTrain published them");
   app->add_option("--data", request->data, "The measurements, as CSV in vTrain's columns")->type_name("FILE|-")->group("Input");
   add_json_flag(*app, request->json, "every row");
+  add_chart_flag(*app, request->chart, "predicted times over measured");
   add_left_out(*app, *request);
   app->add_flag("--closed-form", request->closed_form, "By a closed form fitted to 30 of the rows, not by the simulator")
       ->group("Input");
   finish(*app, "Example:\n  tawpipe reproduce vtrain --data single_node.csv");
-  return {app, [request] { return run_reproduce_vtrain(*request); }};
+  return {app, [app, request] {
+            refuse_beside(*app, "--closed-form", {"--chart"});
+            return run_reproduce_vtrain(*request);
+          }};
 }
 
 std::string parameters_text() {
@@ -78,6 +84,8 @@ Command add_sweep(CLI::App& parent) {
   add_count(*app, "--threads", request->threads, "How many (default all cores); the output is the same", "N", "Other");
   app->add_option("--csv", request->csv, "Write a line for each point and schedule")->type_name("FILE|-")->group("Output");
   add_json_flag(*app, request->base.json, "points and crossovers");
+  add_chart_flag(*app, request->chart, "throughput over the range");
+  add_report_flag(*app, request->base.report, "the values over the range as charts");
   add_config_flag(*app);
   finish(*app,
          "Example:\n"
@@ -139,6 +147,7 @@ Command add_plan(CLI::App& parent) {
   add_count(*app, "--budget", flags->budget, "Tasks that may be looked at: more takes longer and proves more", "TASKS", "Other");
   add_count(*app, "--threads", flags->threads, "How many (default all cores); the output is the same", "N", "Other");
   add_json_flag(*app, request.json, "the plans, best first,");
+  add_report_flag(*app, request.report, "the plans, their timelines and what was searched");
   add_config_flag(*app);
   finish(*app,
          "Ctrl-C shows the best so far.\n\n"
@@ -252,6 +261,7 @@ Command add_doctor(CLI::App& parent) {
       ->required()
       ->group("Input");
   add_json_flag(*app, request->json, "verdict, culprits and waits");
+  add_report_flag(*app, request->report, "who waits for whom");
   finish(*app,
          "Examples:\n"
          "  tawpipe doctor /tmp/nccl_trace_rank_*\n"
@@ -270,6 +280,7 @@ std::vector<Command> add_instruments(CLI::App& app) {
       ->type_name("FILE")
       ->group("Input");
   add_json_flag(*reproduce, truth->json, "every row");
+  add_chart_flag(*reproduce, truth->chart, "predicted times over measured");
   add_left_out(*reproduce, *truth);
   finish(*reproduce, "Examples:\n  tawpipe reproduce mlperf.csv torchtitan.csv --json truth.json\n  tawpipe reproduce tawpipe");
   commands.push_back(add_reproduce_tawpipe(*reproduce));

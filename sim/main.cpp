@@ -36,7 +36,8 @@ std::string tidy(std::string text) {
 /// @throws tawpipe::InputError  for flags that would change nothing
 void check_simulate_flags(const CLI::App& simulate) {
   tawpipe::sim::refuse_all_beside(simulate, "--graph", {"--json", "--times"});
-  tawpipe::sim::refuse_beside(simulate, "--spread", {"--schedule-file", "--fold", "--timeline", "--trace", "--report"});
+  tawpipe::sim::refuse_beside(simulate, "--spread",
+                              {"--schedule-file", "--fold", "--timeline", "--trace", "--report", "--gantt"});
   if (simulate.count("--times") > 0 && simulate.count("--graph") == 0) {
     throw tawpipe::InputError("--times needs --graph; --timeline writes when each task of a schedule runs");
   }
@@ -86,9 +87,7 @@ int run(int argc, char** argv) {
   compare->add_flag("--overlapped", overlapped, "Let the rivals' communication overlap computation too")->group("Schedule");
   add_problem_flags(*compare, request, "auto");
   add_json_flag(*compare, request.json, "the results, best first,");
-  compare->add_option("--report", request.report, "Write a page that shows all timelines on one clock, to open in a browser")
-      ->type_name("FILE.html")
-      ->group("Output");
+  add_report_flag(*compare, request.report, "the results and all timelines on one clock");
   add_config_flag(*compare);
   finish(
       *compare,
@@ -120,8 +119,9 @@ int run(int argc, char** argv) {
   simulate->add_option("--timeline", request.timeline, "Write each task's start and end as CSV")
       ->type_name("FILE|-")
       ->group("Output");
-  simulate->add_option("--report", request.report, "Write a page that shows the timeline, memory and links, to open in a browser")
-      ->type_name("FILE.html")
+  add_report_flag(*simulate, request.report, "the timeline, memory, links and cluster");
+  simulate->add_option("--gantt", request.gantt, "Draw the timeline as papers do, a row of cells for each rank, as SVG or PNG")
+      ->type_name("FILE.svg|.png")
       ->group("Output");
   simulate->add_option("--trace", request.trace, "Write a trace for chrome://tracing or Perfetto")
       ->type_name("FILE|-")

@@ -57,6 +57,7 @@ struct Request {
   std::string timeline;    ///< a file
   std::string trace;       ///< a file
   std::string report;      ///< a file
+  std::string gantt;       ///< a file
 };
 
 /// @param choose_microbatch  what no --microbatch means: choose the best size (true) or 1

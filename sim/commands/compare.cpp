@@ -6,13 +6,13 @@
 #include <string>
 
 #include "../parallel.hpp"
+#include "../report_file.hpp"
 #include "../request.hpp"
 #include "bound.hpp"
 #include "entries.hpp"
 #include "output.hpp"
 #include "tawpipe/report/comparison.hpp"
 #include "tawpipe/report/formatters.hpp"
-#include "tawpipe/report/html_report.hpp"
 #include "tawpipe/report/summary_json.hpp"
 #include "tawpipe/search/predict.hpp"
 
@@ -29,20 +29,23 @@ std::vector<Summary> run_all(const Problem& problem, const std::vector<ScheduleC
 }
 
 /// The page of all results, best first; each is simulated again, with all of its devices.
-void write_report(OutputFile& file, Problem problem, const std::vector<Summary>& results,
-                  const std::vector<ScheduleChoice>& all) {
+void write_report(ReportFile& file, Problem problem, const std::vector<Summary>& results, const std::vector<ScheduleChoice>& all,
+                  nlohmann::ordered_json answer) {
   std::vector<Prediction> predictions;
-  std::vector<ReportEntry> entries;
+  predictions.reserve(results.size());
+  ReportPage page{
+      .command = "compare",
+      .title = concat(results.size(), results.size() == 1 ? " schedule on " : " schedules on ", problem.cluster.name()),
+      .problem = describe(problem),
+      .answer = std::move(answer)};
   problem.fold = Fold::off;
   for (const std::size_t i : comparison_order(results)) {
     problem.schedules = {all[i]};
     if (problem.model) problem.microbatch_sizes = {results[i].microbatch_size};
     predictions.push_back(predict(problem));
-    entries.push_back({entry_label(all[i]), nullptr});
+    page.entries.push_back(ReportEntry::of(entry_label(all[i]), predictions.back(), problem));
   }
-  for (std::size_t i = 0; i < entries.size(); ++i) entries[i].prediction = &predictions[i];
-  write_html_report(entries, problem.cluster, describe(problem), [&](std::string_view text) { file(text); });
-  file.finish();
+  file.write(page);
 }
 
 /// What fits, with the command that shows it.
@@ -70,14 +73,13 @@ int run_compare(const Request& request, const std::vector<std::string>& schedule
   std::optional<OutputFile> file;  // opened first, so that a path that cannot be written is found before the work
   if (!request.json.empty()) file.emplace(request.json);
   check_outputs({{"--json", request.json}, {"--report", request.report}});
-  std::optional<OutputFile> report;
-  if (!request.report.empty()) report.emplace(request.report);
+  ReportFile report{request.report};
   const std::vector<Summary> results = run_all(problem, all);
   const std::vector<std::size_t> order = comparison_order(results);
   const bool any_fits = results[order[0]].fits();
   problem.schedules = all;
   const std::optional<FittingLayout> fitting = any_fits ? std::nullopt : find_fitting_layout(problem);
-  if (file) {
+  if (file || report) {
     nlohmann::ordered_json json;
     json["cluster"] = problem.cluster.name();
     json["model"] = problem.model ? nlohmann::ordered_json(problem.model->name) : nlohmann::ordered_json{};
@@ -91,10 +93,12 @@ int run_compare(const Request& request, const std::vector<std::string>& schedule
                       {"recompute", std::string{name(fitting->recompute)}},
                       {"schedule", fitting->summary.schedule}};
     }
-    (*file)(json.dump(2) + "\n");
-    file->finish();
+    if (file) {
+      (*file)(json.dump(2) + "\n");
+      file->finish();
+    }
+    if (report) write_report(report, problem, results, all, std::move(json));
   }
-  if (report) write_report(*report, problem, results, all);
   if (request.json != "-" && !is_standard_output(request.report)) {
     write_output("-", describe(problem) + "\n" + comparison_table(results, all, terminal_style()));
     const std::optional<double> bound = bound_of(problem);

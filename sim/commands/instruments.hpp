@@ -16,6 +16,7 @@ struct ReproduceRequest {
   std::vector<std::string> files;              ///< FILE...: tables of measured runs
   std::string data;                            ///< --data FILE|-: the measurements
   std::string json;                            ///< --json FILE|-
+  std::string chart;                           ///< --chart FILE.svg|.png; not of the closed form
   KernelCost cost;                             ///< --cost kernels:...; of measured runs alone
   bool closed_form = false;                    ///< --closed-form; of vTrain's rows alone
   bool left_out = false;                       ///< --leave-out: also with each fitted figure left out
@@ -37,6 +38,7 @@ struct SweepRequest {
   std::vector<std::string> vary;       ///< --vary PARAMETER=VALUES, any number
   std::vector<std::string> schedules;  ///< --schedules
   std::string csv;                     ///< --csv FILE|-
+  std::string chart;                   ///< --chart FILE.svg|.png
   unsigned threads = 0;                ///< --threads; 0: all cores
 };
 
@@ -72,6 +74,7 @@ Table calibration_table(const Calibration& found);
 struct DoctorRequest {
   std::vector<std::string> dumps;  ///< files or folders of the flight recorder
   std::string json;                ///< --json FILE|-
+  std::string report;              ///< --report FILE.html
 };
 
 /// What keeps a job from going on. @throws InputError  for a file that is no dump, or whose name has no rank.

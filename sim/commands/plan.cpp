@@ -110,7 +110,7 @@ std::vector<int> devices_of(const PlanFlags& flags, int node) {
 }
 
 /// --devices: the best for each number of them.
-int run_devices(const PlanFlags& flags, std::optional<OutputFile>& file) {
+int run_devices(const PlanFlags& flags, std::optional<OutputFile>& file, ReportFile& report) {
   const Cluster cluster = resolve_plan(flags).problem.cluster;
   std::vector<Planned> all;
   for (const int devices : devices_of(flags, cluster.devices_in(NodeId{0}))) {
@@ -122,7 +122,7 @@ int run_devices(const PlanFlags& flags, std::optional<OutputFile>& file) {
   }
   bool any = false;
   for (const Planned& one : all) any = any || !one.result.plans.empty();
-  if (file) {
+  if (file || report) {
     Json json;
     json["by_devices"] = Json::array();
     json["pareto"] = Json::array();
@@ -133,10 +133,15 @@ int run_devices(const PlanFlags& flags, std::optional<OutputFile>& file) {
       least = &one.best();
       for (const auto& entry : json["by_devices"].back()["pareto"]) json["pareto"].push_back(entry);
     }
-    (*file)(json.dump(2) + "\n");
-    file->finish();
+    if (file) {
+      (*file)(json.dump(2) + "\n");
+      file->finish();
+    }
+    if (report) write_plan_page(report, all, std::move(json));
   }
-  if (flags.base.json != "-") write_output("-", devices_table(all));
+  if (!any_standard_output({{"--json", flags.base.json}, {"--report", flags.base.report}})) {
+    write_output("-", devices_table(all));
+  }
   return any ? ok : findings;
 }
 
@@ -159,26 +164,33 @@ int run_plan(const PlanFlags& given) {
   if (!flags.devices.empty() && !(flags.today.empty() && flags.emit.empty())) {
     throw InputError("--today and --emit are of one number of devices; leave out --devices");
   }
+  const std::initializer_list<OutputFlag> paths{{"--json", flags.base.json}, {"--report", flags.base.report}};
+  check_outputs(paths);
   if (!flags.today.empty()) framework = (today_file = read_today(flags))->framework;
   if (!flags.emit.empty()) framework = parse_framework(flags.emit);
   if (framework) take_best_switches(*framework, flags);
   std::optional<OutputFile> file;
   if (!flags.base.json.empty()) file.emplace(flags.base.json);
+  ReportFile report{flags.base.report};
   const InterruptEndsSearch interrupt;
-  if (!flags.devices.empty()) return run_devices(flags, file);
-  const Planned planned = search(flags, resolve_plan(flags), "planning");
+  if (!flags.devices.empty()) return run_devices(flags, file, report);
+  const std::vector<Planned> all{search(flags, resolve_plan(flags), "planning")};
+  const Planned& planned = all.front();
   std::optional<Today> today;
   if (today_file) today = simulate_today(planned, *std::move(today_file));
   std::optional<Emitted> emitted;
   if (!flags.emit.empty() && !planned.result.plans.empty()) emitted = emit(*framework, planned);
-  if (file) {
+  if (file || report) {
     Json json = result_json(planned);
     if (today) json["today"] = today_json(*today, planned);
     if (emitted) json["emitted"] = emitted_json(*emitted, planned);
-    (*file)(json.dump(2) + "\n");
-    file->finish();
+    if (file) {
+      (*file)(json.dump(2) + "\n");
+      file->finish();
+    }
+    if (report) write_plan_page(report, all, std::move(json));
   }
-  if (flags.base.json != "-") {
+  if (!any_standard_output(paths)) {
     std::string text = emitted ? emitted_text(*emitted, planned) : result_text(planned);
     if (today && !emitted) text += "\n" + today_text(*today, planned);
     write_output("-", text);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "../report_file.hpp"
 #include "plan.hpp"
 #include "tawpipe/search/plan.hpp"
 
@@ -35,5 +36,8 @@ nlohmann::ordered_json result_json(const Planned& planned);
 std::string result_text(const Planned& planned);
 /// A line for each number of devices.
 std::string devices_table(const std::vector<Planned>& all);
+
+/// The page of one search, or of one for each number of devices. @param answer  what --json gives @pre not all.empty()
+void write_plan_page(ReportFile& file, const std::vector<Planned>& all, nlohmann::ordered_json answer);
 
 }  // namespace tawpipe::sim

@@ -7,13 +7,15 @@
 #include <string>
 #include <utility>
 
+#include "../picture_file.hpp"
+#include "../report_file.hpp"
 #include "../request.hpp"
 #include "bound.hpp"
 #include "exchange.hpp"
 #include "output.hpp"
 #include "tawpipe/report/chrome_trace.hpp"
 #include "tawpipe/report/formatters.hpp"
-#include "tawpipe/report/html_report.hpp"
+#include "tawpipe/report/gantt.hpp"
 #include "tawpipe/report/summary_json.hpp"
 #include "tawpipe/timeline/timeline_csv.hpp"
 #include "tawpipe/verify/validate.hpp"
@@ -105,7 +107,6 @@ std::string summary_text(const Summary& summary, bool composed) {
 struct Outputs {
   std::optional<OutputFile> timeline;
   std::optional<OutputFile> trace;
-  std::optional<OutputFile> report;
   std::optional<OutputFile> json;
 };
 
@@ -146,17 +147,21 @@ void complain_of_memory(const Summary& summary) {
 int run_simulate(const Request& given) {
   Request request = given;
   if (request.fold.empty()) request.fold = "auto";
-  const bool every_task =
-      !request.timeline.empty() || !request.trace.empty() || !request.report.empty() || !request.schedule_file.empty();
+  const bool every_task = !request.timeline.empty() || !request.trace.empty() || !request.report.empty() ||
+                          !request.gantt.empty() || !request.schedule_file.empty();
   if (every_task && request.fold == "on") {
     throw InputError(
-        "--fold on simulates some of the tasks; --timeline, --trace, --report and --schedule-file need all: leave one out");
+        "--fold on simulates some of the tasks; --timeline, --trace, --report, --gantt and --schedule-file need all: leave one "
+        "out");
   }
   if (every_task && request.fold == "auto") request.fold = "off";
   std::vector<ScheduleChoice> schedules;
   if (request.schedule_file.empty()) schedules = {named_schedule(request, ", --schedule-file or --graph")};
-  const std::initializer_list<OutputFlag> paths{
-      {"--json", request.json}, {"--timeline", request.timeline}, {"--trace", request.trace}, {"--report", request.report}};
+  const std::initializer_list<OutputFlag> paths{{"--json", request.json},
+                                                {"--timeline", request.timeline},
+                                                {"--trace", request.trace},
+                                                {"--report", request.report},
+                                                {"--gantt", request.gantt}};
   check_outputs(paths);
   std::optional<FileProblem> file;
   std::optional<std::size_t> findings_in_file;
@@ -170,7 +175,8 @@ int run_simulate(const Request& given) {
   Outputs outputs;
   if (!request.timeline.empty()) outputs.timeline.emplace(request.timeline);
   if (!request.trace.empty()) outputs.trace.emplace(request.trace);
-  if (!request.report.empty()) outputs.report.emplace(request.report);
+  ReportFile report{request.report};
+  PictureFile gantt{"--gantt", request.gantt};
   if (!request.json.empty()) outputs.json.emplace(request.json);
   const Prediction prediction = file ? sim::predict(problem, std::move(file->schedule)) : predict(problem);
   const Summary& summary = prediction.summary;
@@ -182,11 +188,8 @@ int run_simulate(const Request& given) {
     write_chrome_trace(prediction.schedule, prediction.timeline, [&](std::string_view text) { (*outputs.trace)(text); },
                        {.cluster = &problem.cluster, .held = summary.held ? &*summary.held : nullptr});
   }
-  if (outputs.report) {
-    const std::vector<ReportEntry> shown{{prediction.schedule.name(), &prediction}};
-    write_html_report(shown, problem.cluster, describe(problem), [&](std::string_view text) { (*outputs.report)(text); });
-  }
-  if (outputs.json) {
+  if (gantt) gantt.write(tawpipe::gantt(prediction.schedule, prediction.timeline, {.cluster = &problem.cluster}));
+  if (outputs.json || report) {
     auto json = to_json(summary);
     json["cost"] = describe(problem.cost, problem.cluster.device(Rank{0}));
     if (bound) {
@@ -194,9 +197,16 @@ int run_simulate(const Request& given) {
       json["gap"] = to_seconds(summary.makespan) / *bound - 1;
     }
     if (findings_in_file) json["valid"] = *findings_in_file == 0;
-    (*outputs.json)(json.dump(2) + "\n");
+    if (outputs.json) (*outputs.json)(json.dump(2) + "\n");
+    if (report) {
+      report.write({.command = "simulate",
+                    .title = concat(summary.schedule, " on ", summary.cluster),
+                    .problem = describe(problem, &prediction.schedule.workload()),
+                    .answer = std::move(json),
+                    .entries = {ReportEntry::of(summary.schedule, prediction, problem)}});
+    }
   }
-  for (auto* output : {&outputs.timeline, &outputs.trace, &outputs.report, &outputs.json}) {
+  for (auto* output : {&outputs.timeline, &outputs.trace, &outputs.json}) {
     if (*output) (*output)->finish();
   }
   if (!any_standard_output(paths))

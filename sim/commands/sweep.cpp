@@ -7,9 +7,12 @@
 #include <optional>
 
 #include "../parallel.hpp"
+#include "../picture_file.hpp"
+#include "../report_file.hpp"
 #include "entries.hpp"
 #include "instruments.hpp"
 #include "nodes.hpp"
+#include "sweep_chart.hpp"
 #include "tawpipe/model/models.hpp"
 #include "tawpipe/report/formatters.hpp"
 #include "tawpipe/report/table.hpp"
@@ -37,14 +40,6 @@ struct SweepRow {
   bool fits = true;
   std::string refused;  ///< why the schedule cannot be built here
 };
-
-std::string value_text(const SweepAxis& axis, double value) {
-  if (axis.kind == AxisKind::name) return axis.names[static_cast<std::size_t>(value)];
-  if (axis.kind == AxisKind::bandwidth) return format_bandwidth_bits(BytesPerSecond{value}, 4);
-  if (axis.kind == AxisKind::duration) return format_duration(seconds(value), 4);
-  if (axis.kind == AxisKind::count) return format_count(static_cast<std::int64_t>(value));
-  return fmt::format("{:.4g}", value);
-}
 
 /// The value in base units, for files.
 std::string raw_text(const SweepAxis& axis, double value) {
@@ -149,6 +144,10 @@ class Sweep {
     }
     return text;
   }
+
+  const std::vector<SweepAxis>& axes() const { return axes_; }
+  /// The problem of the first point.
+  std::string problem_text() const { return describe(problem_at(points_.front())); }
 
   nlohmann::ordered_json json() const {
     nlohmann::ordered_json json;
@@ -358,11 +357,15 @@ int run_sweep(const SweepRequest& request) {
     }
   }
   Sweep sweep{request, std::move(axes), parse_entries(request.schedules, parse_options(request.base.options), false)};
-  check_outputs({{"--json", request.base.json}, {"--csv", request.csv}});
+  const std::initializer_list<OutputFlag> paths{
+      {"--json", request.base.json}, {"--csv", request.csv}, {"--report", request.base.report}, {"--chart", request.chart}};
+  check_outputs(paths);
   std::optional<OutputFile> json;
   std::optional<OutputFile> csv;
   if (!request.base.json.empty()) json.emplace(request.base.json);
   if (!request.csv.empty()) csv.emplace(request.csv);
+  ReportFile report{request.base.report};
+  PictureFile chart{"--chart", request.chart};
   sweep.run();
   if (json) {
     (*json)(sweep.json().dump(2) + "\n");
@@ -372,7 +375,14 @@ int run_sweep(const SweepRequest& request) {
     (*csv)(sweep.csv());
     csv->finish();
   }
-  if (!any_standard_output({{"--json", request.base.json}, {"--csv", request.csv}})) {
+  if (chart) chart.write(sweep_chart(sweep.axes(), sweep.json()));
+  if (report) {
+    report.write({.command = "sweep",
+                  .title = concat("Over ", join(request.vary, ", ")),
+                  .problem = sweep.problem_text(),
+                  .answer = sweep.json()});
+  }
+  if (!any_standard_output(paths)) {
     const std::string crossovers = sweep.crossovers_text();
     write_output("-", sweep.table_text() + (crossovers.empty() ? "" : "\n" + crossovers));
   }

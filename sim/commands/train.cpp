@@ -15,12 +15,15 @@
 #include <vector>
 
 #include "../execution.hpp"
+#include "../report_file.hpp"
 #include "../request.hpp"
 #include "output.hpp"
+#include "tawpipe/analysis/calibrate.hpp"
 #include "tawpipe/report/chrome_trace.hpp"
 #include "tawpipe/report/formatters.hpp"
 #include "tawpipe/report/schedule_json.hpp"
 #include "tawpipe/timeline/timeline_csv.hpp"
+#include "tawpipe/topology/cluster_file.hpp"
 #include "tawpipe/training/folder_lock.hpp"
 #include "tawpipe/training/initial_weights.hpp"
 #include "train_run.hpp"
@@ -110,10 +113,16 @@ struct TrainOutputs {
   std::optional<OutputFile> schedule;
   std::optional<OutputFile> trace;
   std::optional<OutputFile> json;
+  ReportFile report;
 
   std::optional<training::FolderLock> lock;  ///< no other run may save there
 
-  explicit TrainOutputs(const TrainRequest& request) {
+  TrainOutputs(const TrainRequest& request, const Schedule& run) : report{request.report} {
+    if (report && 2 * run.tasks().size() > max_report_tasks) {
+      throw InputError(concat("--report: ", run.tasks().size(),
+                              " tasks, measured and predicted, are too many for a page; the most is ", max_report_tasks / 2,
+                              "; leave it out, or take --trace"));
+    }
     for (const auto& folder : {request.save, request.save_huggingface}) {
       if (!folder.empty()) make_folder(folder);
     }
@@ -129,7 +138,34 @@ bool text_is_wanted(const TrainRequest& request) {
   return !any_standard_output({{"--timeline", request.timeline},
                                {"--schedule-out", request.schedule_out},
                                {"--trace", request.trace},
-                               {"--json", request.json}});
+                               {"--json", request.json},
+                               {"--report", request.report}});
+}
+
+/// The page: the last step as it was measured above what the simulator makes of the times of the step before.
+void write_train_page(ReportFile& file, const TrainRequest& request, const Run& run, const Schedule& schedule,
+                      const Timeline& before, const Timeline& last, nlohmann::ordered_json answer) {
+  const std::string nodes = request.execution.cluster.empty() ? concat("1x", schedule.ranks()) : request.execution.cluster;
+  Problem problem{.cluster = resolve_cluster(nodes)};
+  ReportPage page{.command = "train",
+                  .title = concat("Training of ", run.model.model.name, " under ", schedule.name()),
+                  .problem = concat("ranks  ", schedule.ranks(), " (", request.execution.backend, "), nodes of ", nodes),
+                  .answer = std::move(answer)};
+  const bool on_devices = request.execution.backend == "cuda";
+  const Summary measured = summarize(schedule, problem.cluster, last);
+  page.entries.push_back(
+      {concat("measured, step ", request.steps), &schedule, &last, &measured, &problem.cluster, {}, on_devices});
+  std::optional<Prediction> predicted;
+  if (before.start.empty()) {
+    page.notes.push_back("One step only: there is no step before it whose times could predict it.");
+  } else {
+    const MeasuredRun step{schedule, before};
+    problem.cost = calibrate({&step, 1}, problem.cluster).cost;
+    predicted = sim::predict(problem, schedule);
+    page.entries.push_back(ReportEntry::of(concat("predicted, from the times of step ", request.steps - 1), *predicted, problem));
+    page.entries.back().limits_memory = on_devices;
+  }
+  file.write(page);
 }
 
 /// The line that a terminal shows, and the lines that a log gets.
@@ -168,7 +204,7 @@ int train(Executor& executor, const TrainRequest& request, const Run& run) {
   const Schedule& schedule = executor.schedule();
   const training::TokenWindows source = run.source();
   std::optional<TrainOutputs> outputs;
-  if (executor.is_root()) outputs.emplace(request);
+  if (executor.is_root()) outputs.emplace(request, schedule);
   load_start<T>(executor, run);
   Report report{request, executor.is_root()};
   report.head(fmt::format("{} on {} ranks ({}), {} parameters in {}, {} tokens a step\n", schedule.name(), schedule.ranks(),
@@ -177,11 +213,13 @@ int train(Executor& executor, const TrainRequest& request, const Run& run) {
   nlohmann::ordered_json losses = nlohmann::ordered_json::array();
   nlohmann::ordered_json step_seconds = nlohmann::ordered_json::array();
   IterationResult last;
+  Timeline before;  // of the step before the last
   const auto begin = Clock::now();
   const std::int64_t first = run.state.step + 1;
   double elapsed = 0;
   for (std::int64_t step = first; step <= request.steps; ++step) {
     const double rate = run.learning_rate.at(step);
+    before = std::move(last.timeline);
     last = executor.run(source, {.step = step, .learning_rate = rate, .gradient_clip = request.clip});
     elapsed = std::chrono::duration<double>(Clock::now() - begin).count();
     losses.push_back(last.loss());
@@ -218,7 +256,7 @@ int train(Executor& executor, const TrainRequest& request, const Run& run) {
     write_chrome_trace(schedule, last.timeline, [&](std::string_view text) { (*outputs->trace)(text); }, {});
     outputs->trace->finish();
   }
-  if (outputs->json) {
+  if (outputs->json || outputs->report) {
     nlohmann::ordered_json json;
     json["schedule"] = schedule.name();
     json["ranks"] = schedule.ranks();
@@ -240,8 +278,13 @@ int train(Executor& executor, const TrainRequest& request, const Run& run) {
                             {"free_before_connecting_bytes", memory->free_before},
                             {"free_after_connecting_bytes", memory->free_after}};
     }
-    (*outputs->json)(json.dump(2) + "\n");
-    outputs->json->finish();
+    if (outputs->json) {
+      (*outputs->json)(json.dump(2) + "\n");
+      outputs->json->finish();
+    }
+    if (outputs->report) {
+      write_train_page(outputs->report, request, run, schedule, before, last.timeline, std::move(json));
+    }
   }
   return ok;
 }
@@ -254,7 +297,8 @@ int run_train(const TrainRequest& given) {
   check_outputs({{"--timeline", request.timeline},
                  {"--schedule-out", request.schedule_out},
                  {"--trace", request.trace},
-                 {"--json", request.json}});
+                 {"--json", request.json},
+                 {"--report", request.report}});
   std::optional<Run> run;
   try {
     run.emplace(resolve_run(request));

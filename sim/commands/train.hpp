@@ -33,6 +33,7 @@ struct TrainRequest {
   std::string timeline;
   std::string schedule_out;
   std::string trace;
+  std::string report;
 };
 
 int run_train(const TrainRequest& request);

@@ -10,7 +10,9 @@
 
 #include "commands/instruments.hpp"
 #include "papers/published_tawpipe.hpp"
+#include "papers/reproduce_chart.hpp"
 #include "parallel.hpp"
+#include "picture_file.hpp"
 #include "tawpipe/model/models.hpp"
 #include "tawpipe/report/formatters.hpp"
 #include "tawpipe/report/table.hpp"
@@ -326,11 +328,13 @@ int run_reproduce_tawpipe(const ReproduceRequest& request) {
   }
   std::optional<OutputFile> file;
   if (!request.json.empty()) file.emplace(request.json);
+  PictureFile chart{"--chart", request.chart};
   const Reproduction reproduction{std::move(cells), request.data.empty(), request.usable_memory};
   if (file) {
     (*file)(reproduction.json().dump(2) + "\n");
     file->finish();
   }
+  if (chart) chart.write(reproduce_chart(reproduction.json()));
   if (request.json != "-") write_output("-", reproduction.text());
   return ok;
 }

@@ -9,9 +9,11 @@
 
 #include "commands/instruments.hpp"
 #include "commands/output.hpp"
+#include "papers/reproduce_chart.hpp"
 #include "papers/truth_fit.hpp"
 #include "papers/truth_scores.hpp"
 #include "parallel.hpp"
+#include "picture_file.hpp"
 #include "tawpipe/report/formatters.hpp"
 #include "tawpipe/report/table.hpp"
 
@@ -95,7 +97,7 @@ nlohmann::ordered_json json_of(const TruthOutcome& outcome) {
   return json;
 }
 
-std::string json_text(const std::vector<TruthOutcome>& outcomes, nlohmann::ordered_json left_out) {
+nlohmann::ordered_json json_of(const std::vector<TruthOutcome>& outcomes, nlohmann::ordered_json left_out) {
   nlohmann::ordered_json sources = nlohmann::ordered_json::array();
   for (const auto& [source, rows] : by_source(outcomes)) {
     const TruthScore score = truth_score(source, rows);
@@ -118,7 +120,7 @@ std::string json_text(const std::vector<TruthOutcome>& outcomes, nlohmann::order
   }
   nlohmann::ordered_json json{{"sources", std::move(sources)}};
   if (!left_out.empty()) json["left_out"] = std::move(left_out);
-  return json.dump(2) + "\n";
+  return json;
 }
 
 std::string score_text(const std::vector<TruthOutcome>& outcomes) {
@@ -222,6 +224,7 @@ nlohmann::ordered_json left_out_json(const std::vector<LeftOut>& others) {
 int report(const std::vector<TruthRow>& rows, const ReproduceRequest& request) {
   std::optional<OutputFile> file;
   if (!request.json.empty()) file.emplace(request.json);  // before anything is computed
+  PictureFile chart{"--chart", request.chart};
   const std::vector<TruthOutcome> outcomes = predict_rows(rows, request.cost);
   std::vector<LeftOut> others;
   if (request.left_out) {
@@ -229,9 +232,10 @@ int report(const std::vector<TruthRow>& rows, const ReproduceRequest& request) {
       others.push_back({&figure, predict_without(figure, outcomes, request.cost)});
   }
   if (file) {
-    (*file)(json_text(outcomes, left_out_json(others)));
+    (*file)(json_of(outcomes, left_out_json(others)).dump(2) + "\n");
     file->finish();
   }
+  if (chart) chart.write(reproduce_chart(json_of(outcomes, {})));
   if (request.json != "-") {
     write_output("-", score_text(outcomes) + left_out_text(outcomes, others) + why_not_text(outcomes) + worst_text(outcomes));
   }

@@ -131,26 +131,27 @@ inline std::vector<PeakMemory> peak_memory(const Schedule& schedule, const Timel
 inline std::vector<std::vector<double>> memory_over_time(const Schedule& schedule, const Timeline& timeline, std::size_t parts) {
   std::vector<std::vector<double>> all(static_cast<std::size_t>(schedule.ranks()));
   const double length = static_cast<double>(std::max<std::int64_t>(timeline.makespan().value(), 1)) / static_cast<double>(parts);
-  detail::for_each_memory(schedule, timeline, {},
-                          [&](Rank rank, const PeakMemory& persistent, std::span<const detail::MemoryChange> changes) {
-                            std::vector<double>& held = all[index(rank)];
-                            held.assign(parts * buffer_kinds, 0);
-                            PeakMemory now = persistent;
-                            std::size_t next = 0;
-                            for (std::size_t part = 0; part < parts; ++part) {
-                              PeakMemory fullest = now;
-                              const auto end = static_cast<std::int64_t>(static_cast<double>(part + 1) * length);
-                              for (; next < changes.size() && (changes[next].time < end || part + 1 == parts); ++next) {
-                                if (changes[next].host) continue;
-                                now.total += Bytes{changes[next].bytes};
-                                now.by_kind[static_cast<std::size_t>(changes[next].kind)] += Bytes{changes[next].bytes};
-                                if (now.total > fullest.total) fullest = now;
-                              }
-                              for (std::size_t kind = 0; kind < buffer_kinds; ++kind) {
-                                held[part * buffer_kinds + kind] = static_cast<double>(fullest.by_kind[kind].value());
-                              }
-                            }
-                          });
+  detail::for_each_memory(
+      schedule, timeline, {}, [&](Rank rank, const PeakMemory& persistent, std::span<const detail::MemoryChange> changes) {
+        std::vector<double>& held = all[index(rank)];
+        held.assign(parts * buffer_kinds, 0);
+        PeakMemory now = persistent;
+        std::size_t next = 0;
+        for (std::size_t part = 0; part < parts; ++part) {
+          PeakMemory fullest = now;
+          const double end = static_cast<double>(part + 1) * length;
+          const auto before_end = [&](std::int64_t time) { return part + 1 == parts || static_cast<double>(time) < end; };
+          for (; next < changes.size() && before_end(changes[next].time); ++next) {
+            if (changes[next].host) continue;
+            now.total += Bytes{changes[next].bytes};
+            now.by_kind[static_cast<std::size_t>(changes[next].kind)] += Bytes{changes[next].bytes};
+            if (now.total > fullest.total) fullest = now;
+          }
+          for (std::size_t kind = 0; kind < buffer_kinds; ++kind) {
+            held[part * buffer_kinds + kind] = static_cast<double>(fullest.by_kind[kind].value());
+          }
+        }
+      });
   return all;
 }
 

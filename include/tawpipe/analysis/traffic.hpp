@@ -107,34 +107,35 @@ inline Traffic traffic(const FoldedSchedule& folded, const Cluster& cluster, Alg
       [&](const Task& task) { return folded.multiplicity(task); });
 }
 
-/// What leaves each node over time, for a picture: the iteration cut into `parts` equal parts. A communication's bytes are spread
-/// evenly over its time. @return [node][part] bytes. @pre parts > 0
-inline std::vector<std::vector<double>> node_egress_over_time(const Schedule& schedule, const Cluster& cluster,
-                                                              const Timeline& timeline, std::size_t parts) {
-  std::vector<std::vector<double>> all(static_cast<std::size_t>(cluster.nodes()), std::vector<double>(parts, 0));
+/// What leaves each node and what moves inside it over time, for a picture: the iteration cut into `parts` equal parts. A
+/// communication's bytes are spread evenly over its time.
+/// @return [2 * node + inside][part] bytes, inside 0 or 1. @pre parts > 0
+inline std::vector<std::vector<double>> node_traffic_over_time(const Schedule& schedule, const Cluster& cluster,
+                                                               const Timeline& timeline, std::size_t parts) {
+  std::vector<std::vector<double>> all(2 * static_cast<std::size_t>(cluster.nodes()), std::vector<double>(parts, 0));
   const double length = static_cast<double>(std::max<std::int64_t>(timeline.makespan().value(), 1)) / static_cast<double>(parts);
   using Key = std::tuple<Op, Rank, std::int64_t>;
-  std::map<Key, std::vector<std::pair<std::size_t, double>>> leaving;  // (node, fraction of the message), told once a kind
+  std::map<Key, std::map<std::size_t, double>> moving;  // row of `all`, fraction of the message; told once a kind
   for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
     const Task& task = schedule.task(id<TaskId>(t));
     if (is_local(task.op)) continue;
-    const auto [found, added] = leaving.try_emplace({task.op, task.rank, task.route()});
+    const auto [found, added] = moving.try_emplace({task.op, task.rank, task.route()});
     if (added) {
       const CollectiveShape shape = communication_shape(schedule, task, Algorithm::ring, cluster);
       for (std::size_t e = 0; e < shape.edges.size(); ++e) {
         const auto [from, to] = shape.edges[e];
-        if (!cluster.same_node(from, to))
-          found->second.emplace_back(index(cluster.node_of(from)), shape.fraction * shape.share(e));
+        const std::size_t inside = cluster.same_node(from, to) ? 1 : 0;
+        found->second[2 * index(cluster.node_of(from)) + inside] += shape.fraction * shape.share(e);
       }
     }
-    const auto start = static_cast<double>(timeline.start[t].picoseconds());
-    const auto end = std::max(static_cast<double>(timeline.end[t].picoseconds()), start + 1);
-    for (const auto& [node, fraction] : found->second) {
+    const double start = std::max(0.0, static_cast<double>(timeline.start[t].picoseconds()));
+    const double end = std::max(static_cast<double>(timeline.end[t].picoseconds()), start + 1);
+    for (const auto& [row, fraction] : found->second) {
       const double rate = fraction * static_cast<double>(task.bytes.total().value()) / (end - start);
       for (auto part = static_cast<std::size_t>(start / length); part < parts && static_cast<double>(part) * length < end;
            ++part) {
         const double from = std::max(start, static_cast<double>(part) * length);
-        all[node][part] += rate * std::max(0.0, std::min(end, static_cast<double>(part + 1) * length) - from);
+        all[row][part] += rate * std::max(0.0, std::min(end, static_cast<double>(part + 1) * length) - from);
       }
     }
   }

@@ -4,6 +4,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -11,8 +12,11 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "tawpipe/analysis/held_time.hpp"
+#include "tawpipe/analysis/memory.hpp"
+#include "tawpipe/analysis/traffic.hpp"
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/report/formatters.hpp"
@@ -24,7 +28,8 @@ namespace tawpipe::inline v0 {
 
 struct ChromeTraceOptions {
   const Cluster* cluster = nullptr;  ///< names each rank's node; at least as many ranks as the schedule
-  bool arrows = true;                ///< from the source of each pass to its destination
+  bool arrows = true;                ///< from the source of each message to its destination, along the members of a collective
+  bool counters = true;              ///< memory of each rank by kind; with a cluster also what each node sends
   const HeldTime* held = nullptr;    ///< says of each computation by how much held SMs made it longer
 };
 
@@ -65,7 +70,17 @@ class ChromeTraceWriter {
     if (!options.empty()) add(R"(,"options":{})", json_string(options));
     add(R"(}},"traceEvents":[)");
     for (int rank = 0; rank < schedule_.ranks(); ++rank) describe(Rank{rank});
-    for (std::size_t t = 0; t < schedule_.tasks().size(); ++t) draw(id<TaskId>(t));
+    std::vector<TaskId> order;  // by time, as viewers that read a stream need it
+    for (std::size_t t = 0; t < schedule_.tasks().size(); ++t) order.push_back(id<TaskId>(t));
+    std::stable_sort(order.begin(), order.end(),
+                     [&](TaskId a, TaskId b) { return timeline_.start_of(a) < timeline_.start_of(b); });
+    auto next = order.begin();
+    const auto draw_before = [&](std::int64_t time) {
+      for (; next != order.end() && timeline_.start_of(*next).picoseconds() < time; ++next) draw(*next);
+    };
+    if (options_.counters && !order.empty()) count(draw_before);
+    draw_before(Duration::max().value());
+    for (; next != order.end(); ++next) draw(*next);
     add("\n]}}\n");
     flush();
   }
@@ -117,14 +132,71 @@ class ChromeTraceWriter {
     }
   }
 
-  /// A task on each rank that takes part, and the arrow of a pass.
+  /// Memory and links as they change: the iteration cut into parts, of each the fullest moment and the mean rate.
+  /// @param draw_before  draws the tasks that start before a time
+  template <class DrawBefore>
+  void count(DrawBefore&& draw_before) {
+    constexpr std::size_t parts = 400;
+    const auto held = memory_over_time(schedule_, timeline_, parts);
+    std::vector<std::vector<double>> moved;
+    if (options_.cluster != nullptr) moved = node_traffic_over_time(schedule_, *options_.cluster, timeline_, parts);
+    for (std::size_t node = 0; 2 * node < moved.size(); ++node) describe_node(node);
+    const double length = static_cast<double>(std::max<std::int64_t>(timeline_.makespan().value(), 1)) / parts;
+    for (std::size_t part = 0; part <= parts; ++part) {
+      const auto time = static_cast<std::int64_t>(std::min(static_cast<double>(part) * length, 9.2e18));
+      draw_before(time);
+      for (std::size_t rank = 0; rank < held.size() && part < parts; ++rank) {
+        const auto now = held[rank].begin() + static_cast<std::ptrdiff_t>(part * buffer_kinds);
+        const bool nothing = std::all_of(now, now + buffer_kinds, [](double bytes) { return bytes == 0; });
+        if (part == 0 ? nothing : std::equal(now, now + buffer_kinds, now - buffer_kinds)) continue;
+        begin_counter("memory", rank, time);
+        for (int kind = 0; kind < buffer_kinds; ++kind) {
+          add(R"({}"{}":{:.0f})", kind > 0 ? "," : "", name(static_cast<BufferKind>(kind)), now[kind]);
+        }
+        add("}}}}");
+      }
+      for (std::size_t row = 0; row < moved.size(); ++row) {
+        const double now = part < parts ? moved[row][part] : 0;
+        if (now == (part > 0 ? moved[row][part - 1] : 0)) continue;
+        begin_counter(row % 2 == 0 ? "leaves the node, bytes/s" : "moves inside, bytes/s", held.size() + row / 2, time);
+        add(R"("rate":{:.0f}}}}})", now / (length / 1e12));
+      }
+    }
+  }
+
+  void begin_counter(std::string_view what, std::size_t process, std::int64_t time) {
+    begin_event();
+    add(R"({{"ph":"C","name":"{}","pid":{},"ts":)", what, process);
+    add_microseconds(time);
+    add(R"(,"args":{{)");
+  }
+
+  /// A process of its own, after the ranks, for what a node's links carry.
+  void describe_node(std::size_t node) {
+    const std::size_t process = static_cast<std::size_t>(schedule_.ranks()) + node;
+    begin_event();
+    add(R"({{"ph":"M","name":"process_name","pid":{},"args":{{"name":"links of node {}"}}}})", process, node);
+    begin_event();
+    add(R"({{"ph":"M","name":"process_sort_index","pid":{0},"args":{{"sort_index":{0}}}}})", process);
+  }
+
+  /// A task on each rank that takes part, and the arrow along them: of a pass from source to destination, of a sum to its root
+  /// the root last, of any other collective its first member or root first.
   void draw(TaskId id) {
     const Task& task = schedule_.task(id);
-    for_each_end(schedule_, id, [&](Rank rank, int lane) { add_slice(id, task, rank, lane); });
+    std::vector<std::pair<Rank, int>> ends;
+    for_each_end(schedule_, id, [&](Rank rank, int lane) {
+      add_slice(id, task, rank, lane);
+      ends.emplace_back(rank, lane);
+    });
     // A slice without length encloses no time that an arrow could be tied to.
-    if (!options_.arrows || traits(task.op).pattern != Pattern::one_way || timeline_.duration_of(id) <= Duration{}) return;
-    add_arrow_end(id, task, "s", task.rank, number(task.lane));
-    add_arrow_end(id, task, "f", task.peer, number(task.peer_lane));
+    if (!options_.arrows || ends.size() < 2 || timeline_.duration_of(id) <= Duration{}) return;
+    const auto root = std::find_if(ends.begin(), ends.end(), [&](const auto& end) { return end.first == task.rank; });
+    if (root != ends.end()) std::rotate(ends.begin(), root, ends.end());
+    if (traits(task.op).pattern == Pattern::chain_to_root) std::rotate(ends.begin(), ends.begin() + 1, ends.end());
+    for (std::size_t i = 0; i < ends.size(); ++i) {
+      add_arrow_end(id, task, i == 0 ? "s" : i + 1 < ends.size() ? "t" : "f", ends[i].first, ends[i].second);
+    }
   }
 
   void add_slice(TaskId id, const Task& task, Rank rank, int lane) {
@@ -156,7 +228,7 @@ class ChromeTraceWriter {
   void add_arrow_end(TaskId id, const Task& task, std::string_view phase, Rank rank, int lane) {
     begin_event();
     add(R"({{"ph":"{}","id":{},"name":"{} {}","cat":"{}")", phase, number(id), name(task.op), name(task.payload), name(task.op));
-    if (phase == "f") add(R"(,"bp":"e")");
+    if (phase != "s") add(R"(,"bp":"e")");
     add(R"(,"pid":{},"tid":{},"ts":)", number(rank), lane);
     add_microseconds(timeline_.start_of(id).picoseconds());
     add("}}");
@@ -173,10 +245,11 @@ class ChromeTraceWriter {
 }  // namespace detail
 
 /// Writes the trace to `sink`, which is called with pieces of text in order: one process for each rank, one thread for each
-/// lane, and a slice for each end or member of each task. Times are microseconds, exact to the picosecond.
+/// lane, and a slice for each end or member of each task, with arrows and counters, all in order of time. Times are microseconds,
+/// exact to the picosecond.
 ///
 /// @throws InputError  if the timeline is of another number of tasks, or the cluster has fewer ranks than the schedule.
-/// Complexity: O(ends and members of all tasks) time; memory of one piece (64 KB).
+/// Complexity: O(tasks log tasks + ends and members) time; memory of an index of the tasks and one piece (64 KB).
 /// Example:
 /// ```cpp
 /// std::FILE* file = std::fopen("trace.json", "wb");

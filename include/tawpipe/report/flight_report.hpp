@@ -132,7 +132,7 @@ inline nlohmann::ordered_json to_json(const FlightDiagnosis& found, std::size_t 
   }
   json["cycle"] = found.circle;
   json["waits"] = nlohmann::ordered_json::array();
-  for (const FlightWait& one : found.waits) json["waits"].push_back({{"rank", one.rank}, {"for", one.text}});
+  for (const FlightWait& one : found.waits) json["waits"].push_back({{"rank", one.rank}, {"for", one.text}, {"on", one.on}});
   return json;
 }
 

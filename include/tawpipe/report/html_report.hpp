@@ -1,5 +1,5 @@
-// A page that opens offline and shows predictions: timelines to zoom into, memory, links, the cluster, the table of results.
-// Not: the page itself (detail/html_page.hpp).
+// A page that opens offline and shows what a command answers: tables and charts, timelines, memory, links, the cluster.
+// Not: the page itself (detail/html_page.hpp, detail/page_*.hpp).
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,6 @@
 #include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -22,15 +21,17 @@
 #include "tawpipe/analysis/traffic.hpp"
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
+#include "tawpipe/report/colors.hpp"
 #include "tawpipe/report/detail/html_page.hpp"
-#include "tawpipe/report/detail/html_script.hpp"
+#include "tawpipe/report/detail/page_commands.hpp"
+#include "tawpipe/report/detail/page_common.hpp"
+#include "tawpipe/report/detail/page_iteration.hpp"
+#include "tawpipe/report/detail/page_panels.hpp"
+#include "tawpipe/report/detail/page_timeline.hpp"
+#include "tawpipe/report/report_page.hpp"
 #include "tawpipe/report/summary_json.hpp"
-#include "tawpipe/search/problem.hpp"
 
 namespace tawpipe::inline v0 {
-
-/// More ends of tasks than a browser draws fluently.
-inline constexpr std::size_t max_report_tasks = 1'000'000;
 
 namespace detail {
 
@@ -127,9 +128,8 @@ inline std::vector<std::string> owned_stages(const Schedule& schedule) {
   return texts;
 }
 
-inline nlohmann::ordered_json report_json(const Prediction& prediction, const std::string& label, const Cluster& cluster) {
-  const Schedule& schedule = prediction.schedule;
-  const Timeline& timeline = prediction.timeline;
+/// The schedule's tasks and what waits for what, in columns.
+inline void add_tasks(nlohmann::ordered_json& json, const Schedule& schedule, const Timeline& timeline) {
   constexpr std::array names{"start", "length", "op",    "payload",    "lane",  "peer_lane", "rank",
                              "peer",  "group",  "stage", "microbatch", "bytes", "waits",     "waited"};
   std::array<PackedColumn, names.size()> columns;
@@ -152,29 +152,98 @@ inline nlohmann::ordered_json report_json(const Prediction& prediction, const st
     for (std::size_t i = 0; i < row.size(); ++i) columns[i].add(static_cast<double>(row[i]));
     for (const TaskId earlier : waited) columns.back().add(static_cast<double>(t) - static_cast<double>(index(earlier)));
   }
+  for (std::size_t i = 0; i < columns.size(); ++i) json[names[i]] = columns[i].json();
+}
+
+/// "t0 p2": where each rank stands on the axes that have more than one place; empty without such axes.
+inline std::vector<std::string> places_of(const Mesh& mesh, int ranks) {
+  std::vector<std::string> places;
+  if (mesh.is_plain()) return places;
+  const Mesh whole = mesh.over(ranks);
+  for (int rank = 0; rank < ranks; ++rank) {
+    const MeshPlace place = whole.place(Rank{rank});
+    std::string text;
+    for (const MeshAxis axis : whole.order) {
+      if (whole.size(axis) > 1) text += concat(text.empty() ? "" : " ", name(axis).substr(0, 1), place[axis]);
+    }
+    places.push_back(std::move(text));
+  }
+  return places;
+}
+
+/// How the cluster is wired: kinds of nodes with their devices, adapters and the links inside, and which kind each node is.
+inline nlohmann::ordered_json wiring_json(const Cluster& cluster) {
+  using Object = nlohmann::ordered_json;
+  Object json{{"name", cluster.name()}, {"nodes", Object::array()}, {"types", Object::array()}};
+  for (int node = 0; node < cluster.nodes(); ++node) json["nodes"].push_back(cluster.kind_index(NodeId{node}));
+  for (const NodeType& type : cluster.kinds()) {
+    Object devices = Object::array();
+    for (const DeviceSpec& device : type.devices) devices.push_back(device.name);
+    std::map<std::int32_t, Object> adapters;  // by link, the devices that leave by it
+    for (std::size_t d = 0; d < type.to_network.size(); ++d) {
+      if (!type.to_network[d].empty()) adapters[type.to_network[d].back()].push_back(d);
+    }
+    Object all = Object::array();
+    for (auto& [link, users] : adapters) {
+      all.push_back({{"bandwidth", type.links[static_cast<std::size_t>(link)].bandwidth.value()}, {"devices", std::move(users)}});
+    }
+    Object inside = Object::array();
+    for (const Link& link : type.links) {
+      Object one{{"kind", name(link.kind)}, {"bandwidth", link.bandwidth.value()}};
+      if (link.end == LinkEnd::inside && std::find(inside.begin(), inside.end(), one) == inside.end())
+        inside.push_back(std::move(one));
+    }
+    json["types"].push_back({{"devices", std::move(devices)}, {"adapters", std::move(all)}, {"inside", std::move(inside)}});
+  }
+  return json;
+}
+
+inline nlohmann::ordered_json report_json(const ReportEntry& entry) {
+  const Cluster& cluster = *entry.cluster;
+  const Schedule& schedule = *entry.schedule;
+  const Timeline& timeline = *entry.timeline;
+  const Summary& summary = *entry.summary;
   nlohmann::ordered_json json;
-  json["label"] = label;
-  json["summary"] = to_json(prediction.summary);
+  json["label"] = entry.label;
+  json["note"] = entry.note;
+  json["summary"] = to_json(summary);
   json["ranks"] = schedule.ranks();
   json["lanes"] = schedule.lanes();
-  for (std::size_t i = 0; i < columns.size(); ++i) json[names[i]] = columns[i].json();
+  add_tasks(json, schedule, timeline);
   json["groups"] = nlohmann::ordered_json::array();
   for (int group = 0; group < schedule.groups(); ++group) {
     nlohmann::ordered_json members = nlohmann::ordered_json::array();
     for (const Rank rank : schedule.group(GroupId{group})) members.push_back(number(rank));
     json["groups"].push_back(std::move(members));
   }
+  json["drawn"] = nlohmann::ordered_json::array();
+  for (int rank = 0; rank < schedule.ranks(); ++rank) {
+    if (!schedule.program(Rank{rank}, 0).empty()) json["drawn"].push_back(rank);
+  }
   json["critical"] = nlohmann::ordered_json::array();
   for (const TaskId task : critical_path(schedule, timeline).tasks) json["critical"].push_back(number(task));
   constexpr std::size_t parts = 400;
   json["memory"] = packed_rows(memory_over_time(schedule, timeline, parts));
-  json["egress"] = packed_rows(node_egress_over_time(schedule, cluster, timeline, parts));
+  // Of a folded schedule only some of the messages are there.
+  const bool whole = summary.folding.factor <= 1;
+  json["links"] =
+      packed_rows(whole ? node_traffic_over_time(schedule, cluster, timeline, parts) : std::vector<std::vector<double>>{});
+  json["egress_limit"] = nlohmann::ordered_json::array();
+  for (int node = 0; node < cluster.nodes(); ++node) {
+    double sum = 0;
+    for (const Link& link : cluster.kind_of(NodeId{node}).links) {
+      if (link.end == LinkEnd::adapter_out) sum += link.bandwidth.value();
+    }
+    json["egress_limit"].push_back(sum);
+  }
   json["peak"] = nlohmann::ordered_json::array();
   json["limit"] = nlohmann::ordered_json::array();
-  for (const PeakMemory& peak : prediction.summary.peak_memory) json["peak"].push_back(peak.total.value());
-  for (int rank = 0; rank < schedule.ranks(); ++rank) {
-    json["limit"].push_back(usable_part(cluster.device(Rank{rank}).memory, prediction.summary.usable_memory).value());
+  for (const PeakMemory& peak : summary.peak_memory) json["peak"].push_back(peak.total.value());
+  for (int rank = 0; entry.limits_memory && rank < schedule.ranks(); ++rank) {
+    json["limit"].push_back(usable_part(cluster.device(Rank{rank}).memory, summary.usable_memory).value());
   }
+  json["cluster"] = wiring_json(cluster);
+  json["axes"] = places_of(entry.mesh, schedule.ranks());
   json["owns"] = owned_stages(schedule);
   return json;
 }
@@ -188,55 +257,46 @@ inline std::string script_text(const nlohmann::ordered_json& json) {
 
 }  // namespace detail
 
-/// One timeline of a report. The prediction must outlive it, and must not be folded.
-struct ReportEntry {
-  std::string label;  ///< "1f1b:overlap=on"
-  const Prediction* prediction = nullptr;
-};
-
-/// Writes a page to `sink`, which is called with pieces of text in order: the entries one below the other on one clock, the
-/// memory, links and placement of the first.
-/// @param problem  lines that say what was asked (shown as they are)
-/// @throws InputError  if there is no entry, if one was folded, or if they have more than max_report_tasks together.
-/// Complexity: O(tasks + uses + edges); some 25 bytes a task in the page.
+/// Writes a page that opens offline to `sink`, which is called with pieces of text in order.
+/// @throws InputError  if the entries have more than max_report_tasks together.
+/// Complexity: O(tasks + uses + edges); some 25 to 60 bytes a task in the page.
 template <class Sink>
 requires std::invocable<Sink&, std::string_view>
-void write_html_report(std::span<const ReportEntry> entries, const Cluster& cluster, const std::string& problem, Sink&& sink) {
+void write_html_report(const ReportPage& page, Sink&& sink) {
   std::size_t tasks = 0;
-  for (const ReportEntry& entry : entries) {
-    tasks += entry.prediction->schedule.tasks().size();
-    if (entry.prediction->summary.folding.factor > 1) {
-      throw InputError(
-          concat("a report shows every device, and ", entry.label, " was simulated for some of them; use --fold off"));
-    }
-  }
-  if (entries.empty()) throw InputError("a report needs a schedule to show");
+  for (const ReportEntry& entry : page.entries) tasks += entry.schedule->tasks().size();
   if (tasks > max_report_tasks) {
     throw InputError(concat("a report of ", tasks, " tasks is too much for a browser; the most is ", max_report_tasks,
                             ": take fewer microbatches, devices or schedules, or --trace"));
   }
   nlohmann::ordered_json json;
-  json["title"] = concat(entries.size() == 1 ? entries[0].label : concat(entries.size(), " schedules"), " on ", cluster.name());
-  json["problem"] = problem;
-  json["cluster"]["device"] = cluster.device(Rank{0}).name;
-  json["cluster"]["nodes"] = nlohmann::ordered_json::array();
-  for (int node = 0; node < cluster.nodes(); ++node) json["cluster"]["nodes"].push_back(cluster.devices_in(NodeId{node}));
+  json["command"] = page.command;
+  json["title"] = page.title;
+  json["problem"] = page.problem;
+  json["answer"] = page.answer;
+  json["notes"] = page.notes;
   for (int op = 0; op < ops; ++op) json["ops"].push_back(name(static_cast<Op>(op)));
   for (int payload = 0; payload < payloads; ++payload) json["payloads"].push_back(name(static_cast<Payload>(payload)));
   for (int kind = 0; kind < buffer_kinds; ++kind) json["kinds"].push_back(name(static_cast<BufferKind>(kind)));
-  for (const ReportEntry& entry : entries)
-    json["schedules"].push_back(detail::report_json(*entry.prediction, entry.label, cluster));
+  for (int op = 0; op < ops; ++op) json["op_colors"].push_back(op_color(static_cast<Op>(op)));
+  for (int payload = 0; payload < payloads; ++payload)
+    json["payload_colors"].push_back(payload_color(static_cast<Payload>(payload)));
+  json["kind_colors"] = memory_colors;
+  json["series_colors"] = series_colors;
+  json["schedules"] = nlohmann::ordered_json::array();
+  for (const ReportEntry& entry : page.entries) json["schedules"].push_back(detail::report_json(entry));
 
-  const std::string data = detail::script_text(json);
-  std::string_view rest{detail::html_page, sizeof detail::html_page - 1};
-  for (const auto& [place, text] : {std::pair<std::string_view, std::string_view>{"@DATA@", data},
-                                    {"@SCRIPT@", {detail::html_script, sizeof detail::html_script - 1}}}) {
-    const std::size_t at = rest.find(place);
-    sink(rest.substr(0, at));
-    sink(text);
-    rest.remove_prefix(at + place.size());
+  const std::string_view whole{detail::html_page};
+  const std::size_t data = whole.find("@DATA@");
+  const std::size_t script = whole.find("@SCRIPT@");
+  sink(whole.substr(0, data));
+  sink(std::string_view{detail::script_text(json)});
+  sink(whole.substr(data + 6, script - data - 6));
+  for (const char* part :
+       {detail::page_common, detail::page_iteration, detail::page_timeline, detail::page_panels, detail::page_commands}) {
+    sink(std::string_view{part});
   }
-  sink(rest);
+  sink(whole.substr(script + 8));
 }
 
 }  // namespace tawpipe

@@ -86,6 +86,7 @@ struct FlightCulprit {
 struct FlightWait {
   std::int32_t rank = 0;
   std::string text;
+  std::vector<std::int32_t> on;  ///< the ranks that have not come to those calls, in order
 };
 
 struct FlightDiagnosis {
@@ -201,14 +202,29 @@ class FlightDoctor {
     for (const FlightDump& dump : record_.dumps) {
       std::set<std::int32_t> groups;
       std::string text_of_rank;
+      std::set<std::int32_t> on;
       for (const FlightCall& call : dump.calls) {
         if (ended_.contains(&call) || !groups.insert(call.group).second) continue;
         text_of_rank += (text_of_rank.empty() ? "" : "; ") + text(call);
         if (call.state == FlightState::scheduled) text_of_rank += ", not started";
+        const std::set<std::int32_t> absent = absent_from(dump.rank, call);
+        on.insert(absent.begin(), absent.end());
       }
-      if (!text_of_rank.empty()) out_.waits.push_back({dump.rank, std::move(text_of_rank)});
+      if (!text_of_rank.empty()) out_.waits.push_back({dump.rank, std::move(text_of_rank), {on.begin(), on.end()}});
     }
     std::sort(out_.waits.begin(), out_.waits.end(), [](const auto& a, const auto& b) { return a.rank < b.rank; });
+  }
+
+  /// Whom a call of a rank waits for: the other end, or the members of its group that have not made the call or started it.
+  std::set<std::int32_t> absent_from(std::int32_t rank, const FlightCall& call) const {
+    if (call.is_point_to_point()) return {call.peer};
+    const std::vector<std::int32_t>& members = group_of(call).ranks;
+    std::set<std::int32_t> absent{members.begin(), members.end()};
+    absent.erase(rank);
+    for (const Made& one : meetings_.at({call.group, call.number})) {
+      if (one.call->state != FlightState::scheduled) absent.erase(one.rank);
+    }
+    return absent;
   }
 
   /// Calls of one number in one group that differ in kind, size or type. The fewer differ from the more.

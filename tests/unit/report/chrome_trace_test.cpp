@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <vector>
@@ -53,7 +54,7 @@ TEST_CASE("a small trace, letter by letter") {
   auto builder = small_builder();
   builder.option("order", "eager");
   builder.option("overlap", "on");
-  const std::string text = chrome_trace(builder.build(), small_timeline(), {.cluster = &cluster});
+  const std::string text = chrome_trace(builder.build(), small_timeline(), {.cluster = &cluster, .counters = false});
   CHECK(text ==
         R"trace({"displayTimeUnit":"ns","otherData":{"schedule":"small","options":"order=eager overlap=on"},"traceEvents":[
 {"ph":"M","name":"process_name","pid":0,"args":{"name":"rank 0 (node 0)"}},
@@ -74,11 +75,61 @@ TEST_CASE("a small trace, letter by letter") {
 {"ph":"s","id":1,"name":"pass activations","cat":"pass","pid":0,"tid":1,"ts":601},
 {"ph":"f","id":1,"name":"pass activations","cat":"pass","bp":"e","pid":1,"tid":2,"ts":601},
 {"ph":"X","name":"reduce gradients s1","cat":"communication","cname":"rail_animation","pid":0,"tid":0,"ts":700,"dur":0.000001,"args":{"task":2,"op":"reduce","payload":"gradients","stage":1,"bytes":7,"group":0,"root":1}},
-{"ph":"X","name":"reduce gradients s1","cat":"communication","cname":"rail_animation","pid":1,"tid":0,"ts":700,"dur":0.000001,"args":{"task":2,"op":"reduce","payload":"gradients","stage":1,"bytes":7,"group":0,"root":1}}
+{"ph":"X","name":"reduce gradients s1","cat":"communication","cname":"rail_animation","pid":1,"tid":0,"ts":700,"dur":0.000001,"args":{"task":2,"op":"reduce","payload":"gradients","stage":1,"bytes":7,"group":0,"root":1}},
+{"ph":"s","id":2,"name":"reduce gradients","cat":"reduce","pid":0,"tid":0,"ts":700},
+{"ph":"f","id":2,"name":"reduce gradients","cat":"reduce","bp":"e","pid":1,"tid":0,"ts":700}
 ]}
 )trace");
   const auto json = nlohmann::json::parse(text);
-  CHECK(json["traceEvents"].size() == 12 + 7);
+  CHECK(json["traceEvents"].size() == 12 + 9);
+}
+
+TEST_CASE("events come in order of time, and an arrow goes through every member of a collective") {
+  ScheduleBuilder builder{"three", Workload::abstract(3, 3), 3, {"compute", "link"}};
+  const GroupId all = builder.group({Rank{0}, Rank{1}, Rank{2}});
+  const auto collective = [&](Op op, Rank root) {
+    builder.add({.op = op, .payload = Payload::weights, .lane = LaneId{1}, .rank = root, .group = all, .bytes = 8_B}, {});
+  };
+  collective(Op::broadcast, Rank{1});
+  collective(Op::reduce, Rank{1});
+  collective(Op::all_gather, Rank{0});
+  builder.add({.op = Op::forward, .rank = Rank{2}, .stage = StageId{0}, .microbatch = 0}, {});
+  const auto at = [](std::int64_t picoseconds) { return TimePoint{Duration{picoseconds}}; };
+  const auto json = nlohmann::json::parse(
+      chrome_trace(builder.build(), {{at(300), at(200), at(100), at(0)}, {at(400), at(300), at(200), at(50)}}));
+  double last = -1;
+  std::map<int, std::string> arrows;  // by task: phase and rank, in order
+  for (const auto& event : json["traceEvents"]) {
+    if (event["ph"] == "M") continue;
+    CHECK(event["ts"].get<double>() >= last);
+    last = event["ts"].get<double>();
+    if (event.contains("id")) arrows[event["id"]] += event["ph"].get<std::string>() + std::to_string(event["pid"].get<int>());
+  }
+  CHECK(arrows == std::map<int, std::string>{{0, "s1t2f0"}, {1, "s2t0f1"}, {2, "s0t1f2"}});
+}
+
+TEST_CASE("counters say what each rank holds and what each node sends") {
+  const Cluster cluster = two_nodes();
+  ScheduleBuilder builder{"held", Workload::abstract(2, 2), 2, {"compute", "link"}};
+  const BufferId kept = builder.persistent(0, Content{ContentKind::workspace}, 100_B);
+  const BufferId sent = builder.transient(1, Content{ContentKind::workspace}, 1000_B);
+  builder.add({.op = Op::pass, .payload = Payload::activations, .rank = Rank{0}, .peer = Rank{1}, .bytes = 1000_B},
+              {{kept, Access::read}, {sent, Access::write}});
+  const Schedule schedule = builder.build();
+  const auto at = [](std::int64_t picoseconds) { return TimePoint{Duration{picoseconds}}; };
+  const Timeline timeline{{at(0)}, {at(4'000'000)}};
+  const auto json = nlohmann::json::parse(chrome_trace(schedule, timeline, {.cluster = &cluster}));
+  std::map<std::string, std::vector<double>> counted;
+  for (const auto& event : json["traceEvents"]) {
+    if (event["ph"] != "C") continue;
+    double sum = 0;
+    for (const auto& [kind, value] : event["args"].items()) sum += value.get<double>();
+    counted[std::to_string(event["pid"].get<int>()) + " " + event["name"].get<std::string>()].push_back(sum);
+  }
+  // 1,000 bytes in 4 us, then none
+  CHECK(counted == std::map<std::string, std::vector<double>>{
+                       {"0 memory", {100}}, {"1 memory", {1000}}, {"2 leaves the node, bytes/s", {250e6, 0}}});
+  CHECK(chrome_trace(schedule, timeline, {.cluster = &cluster, .counters = false}).find("\"C\"") == std::string::npos);
 }
 
 TEST_CASE("without a cluster ranks have no node, without arrows no flow") {
@@ -91,7 +142,7 @@ TEST_CASE("without a cluster ranks have no node, without arrows no flow") {
 TEST_CASE("a pass that takes no time has no arrow") {
   Timeline timeline = small_timeline();
   timeline.end[1] = timeline.start[1];
-  CHECK(chrome_trace(small_builder().build(), timeline).find(R"("ph":"s")") == std::string::npos);
+  CHECK(chrome_trace(small_builder().build(), timeline).find(R"("ph":"s","id":1)") == std::string::npos);
 }
 
 TEST_CASE("times are exact decimals of a microsecond") {

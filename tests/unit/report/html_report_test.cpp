@@ -4,11 +4,13 @@
 
 #include <doctest/doctest.h>
 
+#include <numeric>
 #include <string>
 #include <vector>
 
 #include "tawpipe/model/models.hpp"
 #include "tawpipe/schedules/one_f_one_b.hpp"
+#include "tawpipe/schedules/shipped.hpp"
 #include "tawpipe/search/predict.hpp"
 #include "tawpipe/topology/cluster_builder.hpp"
 
@@ -38,9 +40,15 @@ Problem small_problem() {
 
 Prediction predicted(const Problem& problem) { return predict(problem, tawpipe::schedules::one_f_one_b(problem.workload(1), 4)); }
 
-std::string page_of(const std::vector<ReportEntry>& entries, const Problem& problem) {
+std::string page_of(std::vector<ReportEntry> entries) {
   std::string page;
-  tawpipe::write_html_report(entries, problem.cluster, "what was asked", [&](std::string_view text) { page += text; });
+  tawpipe::write_html_report({.command = "compare",
+                              .title = "</script> and more",
+                              .problem = "what was asked",
+                              .answer = {{"results", 2}},
+                              .notes = {"by the way"},
+                              .entries = std::move(entries)},
+                             [&](std::string_view text) { page += text; });
   return page;
 }
 
@@ -55,20 +63,32 @@ nlohmann::json data_of(const std::string& page) {
 TEST_CASE("a report is one page that needs nothing else, with the data of its predictions") {
   const Problem problem = small_problem();
   const Prediction prediction = predicted(problem);
-  const std::string page = page_of({{"first", &prediction}, {"second", &prediction}}, problem);
+  const std::string page =
+      page_of({ReportEntry::of("first", prediction, problem), ReportEntry::of("second", prediction, problem)});
   CHECK(page.starts_with("<!doctype html>"));
   CHECK(page.find("@DATA@") == std::string::npos);
   CHECK(page.find("@SCRIPT@") == std::string::npos);
   for (const char* outside : {"src=", "href=", "http:", "https:", "import "}) CHECK(page.find(outside) == std::string::npos);
   const nlohmann::json data = data_of(page);
   REQUIRE(data.at("schedules").size() == 2);
-  CHECK(data.at("title") == "2 schedules on two </script> nodes");
+  CHECK(data.at("title") == "</script> and more");
+  CHECK(data.at("answer") == nlohmann::json{{"results", 2}});
+  CHECK(data.at("notes") == nlohmann::json{"by the way"});
   const nlohmann::json& one = data.at("schedules")[0];
   CHECK(one.at("summary").at("makespan_ps") == prediction.summary.makespan.value());
   CHECK(one.at("owns") == nlohmann::json{"0", "1", "2", "3"});
   CHECK(one.at("memory").size() == 4);
-  CHECK(one.at("egress").size() == 2);
-  CHECK(data.at("cluster").at("nodes") == nlohmann::json{2, 2});
+  CHECK(one.at("links").size() == 4);
+  CHECK(one.at("egress_limit") == nlohmann::json{1.25e9, 1.25e9});
+  CHECK(one.at("drawn") == nlohmann::json{0, 1, 2, 3});
+  CHECK(one.at("axes").empty());
+  const nlohmann::json& cluster = one.at("cluster");
+  CHECK(cluster.at("name") == "two </script> nodes");
+  CHECK(cluster.at("nodes") == nlohmann::json{0, 0});
+  const nlohmann::json& node = cluster.at("types").at(0);
+  CHECK(node.at("devices") == nlohmann::json{"A800", "A800"});
+  CHECK(node.at("adapters") == nlohmann::json{{{"bandwidth", 1.25e9}, {"devices", {0, 1}}}});
+  CHECK(node.at("inside") == nlohmann::json{{{"kind", "nvlink"}, {"bandwidth", 160e9}}});
 }
 
 TEST_CASE("numbers are packed into the narrowest type, or as places in a list") {
@@ -100,18 +120,31 @@ TEST_CASE("memory over time has the peak, and what leaves nodes adds up to the t
     }
     CHECK(most == static_cast<double>(prediction.summary.peak_memory[rank].total.value()));
   }
-  const auto left = tawpipe::node_egress_over_time(prediction.schedule, problem.cluster, prediction.timeline, 50);
+  const auto moved = tawpipe::node_traffic_over_time(prediction.schedule, problem.cluster, prediction.timeline, 50);
+  const auto sum = [&](std::size_t row) { return std::accumulate(moved[row].begin(), moved[row].end(), 0.0); };
   for (std::size_t node = 0; node < 2; ++node) {
-    double sum = 0;
-    for (const double bytes : left[node]) sum += bytes;
-    CHECK(sum == doctest::Approx(static_cast<double>(prediction.summary.traffic.node_egress_bytes[node])));
+    CHECK(sum(2 * node) == doctest::Approx(static_cast<double>(prediction.summary.traffic.node_egress_bytes[node])));
   }
+  CHECK(sum(1) + sum(3) == doctest::Approx(static_cast<double>(prediction.summary.traffic.intra_node_bytes)));
 }
 
-TEST_CASE("a report of nothing, of folded devices, or of more than a browser draws is refused") {
+TEST_CASE("ranks have their places on the mesh; of a folded prediction those are drawn that were simulated") {
+  using namespace tawpipe::literals;
+  Problem problem = small_problem();
+  problem.mesh = {.data = 2};
+  problem.fold = tawpipe::Fold::on;
+  const Prediction prediction = predict(problem, tawpipe::shipped_schedules());
+  REQUIRE(prediction.summary.folding.factor == 2);
+  const nlohmann::json one = data_of(page_of({ReportEntry::of("folded", prediction, problem)})).at("schedules")[0];
+  CHECK(one.at("axes") == nlohmann::json{"p0 d0", "p1 d0", "p0 d1", "p1 d1"});
+  CHECK(one.at("drawn") == nlohmann::json{0, 1});
+  CHECK(one.at("links").empty());
+}
+
+TEST_CASE("a report of more than a browser draws is refused") {
   const Problem problem = small_problem();
-  CHECK_THROWS_WITH_AS(page_of({}, problem), "a report needs a schedule to show", InputError);
-  Prediction prediction = predicted(problem);
-  prediction.summary.folding.factor = 2;
-  CHECK_THROWS_WITH_AS(page_of({{"first", &prediction}}, problem), doctest::Contains("use --fold off"), InputError);
+  const Prediction prediction = predicted(problem);
+  const std::vector<ReportEntry> many(1 + tawpipe::max_report_tasks / prediction.schedule.tasks().size(),
+                                      ReportEntry::of("one", prediction, problem));
+  CHECK_THROWS_WITH_AS(page_of(many), doctest::Contains("too much for a browser"), InputError);
 }

@@ -1,0 +1,158 @@
+// The fourth part of a page's script: memory, links and the cluster of the schedule that is shown.
+// Not: timelines (page_timeline.hpp).
+#pragma once
+
+namespace tawpipe::inline v0::detail {
+
+// clang-format off
+inline constexpr char page_panels[] = R"page(
+let shown = null;  // the iteration that memory, links and cluster are of
+
+function axes(draw, width, height, most, tell) {
+  draw.fillStyle = css("--soft"); draw.textBaseline = "middle";
+  for (const part of [0, 0.5, 1]) { draw.fillText(tell(most * part), 4, 8 + (1 - part) * (height - 16)); draw.globalAlpha = 0.3; draw.fillRect(GUTTER, 8 + (1 - part) * (height - 16), width - GUTTER, 1); draw.globalAlpha = 1; }
+}
+// Calls visit(from, to, part) for the parts of the iteration that are in view.
+function parts_in_view(parts, width, visit) {
+  const length = shown.makespan / parts, span = view.to - view.from, x = (time) => GUTTER + (time - view.from) / span * (width - GUTTER);
+  for (let p = Math.max(0, Math.floor(view.from / length)); p < parts && p * length < view.to; ++p) {
+    const from = Math.max(GUTTER, x(p * length)), to = Math.min(width, x((p + 1) * length));
+    if (to > from) visit(from, to, p);
+  }
+}
+
+function drawMemory() {
+  const height = 160, [draw, width] = canvas2d($("memory"), height), rank = Number($("rank").value) || 0, kinds = data.kinds.length;
+  const held = shown.memoryOf[rank], parts = held.length / kinds, limit = shown.limit[rank] || 0;
+  let most = Math.max(limit, 1);
+  for (let p = 0; p < parts; ++p) { let sum = 0; for (let k = 0; k < kinds; ++k) sum += held[p * kinds + k]; most = Math.max(most, sum); }
+  const y = (value) => 8 + (1 - value / most) * (height - 16);
+  parts_in_view(parts, width, (from, to, p) => {
+    let sum = 0;
+    for (let k = 0; k < kinds; ++k) { const top = y(sum + held[p * kinds + k]); draw.fillStyle = data.kind_colors[k]; draw.fillRect(from, top, to - from + 0.5, y(sum) - top); sum += held[p * kinds + k]; }
+  });
+  if (limit) {
+    draw.strokeStyle = draw.fillStyle = "#d55e00"; draw.setLineDash([6, 4]); draw.beginPath(); draw.moveTo(GUTTER, y(limit)); draw.lineTo(width, y(limit)); draw.stroke(); draw.setLineDash([]);
+    draw.textBaseline = "top"; draw.fillText(`limit ${bytes(limit)}`, width - 110, y(limit) + 3);
+  }
+  axes(draw, width, height, most, bytes);
+}
+function memoryAt(x) {
+  const kinds = data.kinds.length, rank = Number($("rank").value) || 0, held = shown.memoryOf[rank], parts = held.length / kinds, canvas = $("memory");
+  const time = view.from + (x - GUTTER) / (canvas.clientWidth - GUTTER) * (view.to - view.from), p = Math.floor(time / shown.makespan * parts);
+  if (p < 0 || p >= parts) return null;
+  const of = data.kinds.map((name, k) => [name, held[p * kinds + k]]);
+  return [`${duration(time)}: ${bytes(of.reduce((sum, [, value]) => sum + value, 0))}`, ...of.filter(([, value]) => value).map(([name, value]) => `${name} ${bytes(value)}`)].join("\n");
+}
+
+// Two lanes a node: what leaves it, with what its adapters carry as a dashed line, and what moves inside.
+function drawLinks() {
+  const nodes = shown.linksOf.length / 2, several = nodes > 1, rows = nodes * (several ? 2 : 1), height = Math.min(26 * rows + 16, 420);
+  $("links_title").hidden = $("links").hidden = $("links_key").hidden = !nodes;
+  if (!nodes) return;
+  const [draw, width] = canvas2d($("links"), height), parts = shown.linksOf[0].length, length = shown.makespan / parts / 1e12, band = (height - 16) / rows;
+  const most = [0, 1].map((inside) => { let value = 1; for (let node = 0; node < nodes; ++node) for (const bytes of shown.linksOf[2 * node + inside]) value = Math.max(value, bytes / length); return value; });
+  most[0] = Math.max(most[0], ...shown.egress_limit);
+  for (let row = 0; row < rows; ++row) {
+    const node = several ? row >> 1 : row, inside = several ? row & 1 : 1, all = shown.linksOf[2 * node + inside], bottom = 8 + band * (row + 1);
+    draw.fillStyle = css("--soft"); draw.textBaseline = "middle"; draw.fillText(inside ? "  inside" : `out of node ${node}`, 4, bottom - band / 2);
+    draw.fillStyle = inside ? "#e69f00" : "#0072b2";
+    parts_in_view(parts, width, (from, to, p) => { const tall = all[p] / length / most[inside] * (band - 5); if (tall > 0) draw.fillRect(from, bottom - tall, to - from + 0.5, tall); });
+    if (!inside && shown.egress_limit[node]) { const y = bottom - shown.egress_limit[node] / most[0] * (band - 5); draw.strokeStyle = "#d55e00"; draw.setLineDash([6, 4]); draw.beginPath(); draw.moveTo(GUTTER, y); draw.lineTo(width, y); draw.stroke(); draw.setLineDash([]); }
+    draw.fillStyle = css("--line"); draw.fillRect(GUTTER, bottom, width - GUTTER, 1);
+  }
+  $("links_key").replaceChildren();
+  legend("links_key", [...(several ? [[`leaves a node (full height ${scaled(most[0], "B/s", 1000)}; dashed: what its adapters carry)`, "#0072b2"]] : []), [`moves inside a node (full height ${scaled(most[1], "B/s", 1000)})`, "#e69f00"]]);
+}
+function linksAt(x, y) {
+  const nodes = shown.linksOf.length / 2, several = nodes > 1, canvas = $("links"), rows = nodes * (several ? 2 : 1), row = Math.floor((y - 8) / (canvas.clientHeight - 16) * rows);
+  const time = view.from + (x - GUTTER) / (canvas.clientWidth - GUTTER) * (view.to - view.from), parts = shown.linksOf[0].length, p = Math.floor(time / shown.makespan * parts);
+  if (row < 0 || row >= rows || p < 0 || p >= parts) return null;
+  const node = several ? row >> 1 : row, inside = several ? row & 1 : 1, rate = shown.linksOf[2 * node + inside][p] / (shown.makespan / parts / 1e12), limit = inside ? 0 : shown.egress_limit[node];
+  return `${duration(time)}: ${scaled(rate, "B/s", 1000)} ${inside ? `inside node ${node}` : `out of node ${node}`}` + (limit ? `, ${percent(rate / limit)} of its adapters` : "");
+}
+
+// The cluster as it is wired: each node with its devices, the adapters above them that lead to the network, the links below.
+function drawCluster() {
+  const cluster = shown.cluster, box = $("cluster"), wide = 74, tall = 58, most = 64;
+  box.replaceChildren();
+  let rank = 0;
+  cluster.nodes.forEach((kind, node) => {
+    const type = cluster.types[kind], count = type.devices.length, across = Math.min(count, 8), rows = Math.ceil(count / across);
+    const width = across * wide + 28, top = cluster.nodes.length > 1 ? 58 : 30, height = top + rows * (tall + 8) + 34;
+    const picture = draw("svg", { width, height, role: "group", "aria-label": `node ${node}` });
+    const at = (i) => [14 + (i % across) * wide, top + Math.floor(i / across) * (tall + 8)];
+    if (node < most) {
+      picture.append(draw("rect", { class: "frame", x: 6, y: top - 20, width: width - 12, height: height - top + 14, rx: 6 }), draw("text", { class: "soft", x: 12, y: top - 6 }, `node ${node}`));
+      if (cluster.nodes.length > 1) {
+        picture.append(draw("rect", { x: 0, y: 2, width, height: 5, fill: "#0072b2" }));
+        type.adapters.forEach((adapter) => {
+          const x = adapter.devices.reduce((sum, i) => sum + at(i)[0] + wide / 2 - 4, 0) / adapter.devices.length;
+          picture.append(draw("line", { x1: x, x2: x, y1: 7, y2: top - 20, stroke: "#0072b2", "stroke-width": 2 }));
+          for (const i of adapter.devices) picture.append(draw("line", { x1: x, x2: at(i)[0] + wide / 2 - 4, y1: top - 20, y2: at(i)[1], stroke: "#0072b2", "stroke-opacity": 0.5 }));
+          const told = `${scaled(adapter.bandwidth * 8, "b/s", 1000)} of ${adapter.devices.length > 1 ? `${adapter.devices.length} devices` : "a device"}`;
+          picture.append(telling(draw("rect", { x: x - 5, y: top - 26, width: 10, height: 10, fill: "#0072b2" }), `adapter: ${told}`));
+          if (type.adapters.length === 1) picture.append(draw("text", { class: "soft", x: x + 8, y: 22 }, told));
+        });
+      }
+    }
+    for (let i = 0; i < count; ++i, ++rank) {
+      if (node >= most) continue;
+      const [x, y] = at(i), limit = shown.limit[rank] || 0, peak = shown.peak[rank] || 0, part = limit ? Math.min(1, peak / limit) : 0;
+      const owns = shown.owns[rank] || "", place = (shown.axes[rank] || "");
+      const told = [`rank ${rank}: ${type.devices[i]}`, place && `at ${place}`, owns ? `keeps the weights of stage ${owns}` : "keeps no weights", limit ? `${bytes(peak)} at its peak, of ${bytes(limit)}` : `${bytes(peak)} at its peak`].filter(Boolean).join("\n");
+      const device = draw("g", { class: "device" });
+      device.append(draw("rect", { class: "panel", x, y, width: wide - 8, height: tall, rx: 4 }), draw("rect", { x: x + 1, y: y + tall - 6, width: (wide - 10) * part, height: 5, fill: limit && peak > limit ? "#d55e00" : "#009e73" }),
+        draw("text", { x: x + 5, y: y + 14 }, String(rank)), draw("text", { class: "soft", x: x + 5, y: y + 28 }, place.slice(0, 11)), draw("text", { x: x + 5, y: y + 43 }, owns ? ("W " + owns).slice(0, 11) : ""));
+      picture.append(telling(device, told));
+    }
+    if (node < most) {
+      type.inside.forEach((link, i) => picture.append(draw("rect", { x: 14, y: height - 26 + 4 * i, width: width - 36, height: 3, fill: "#e69f00" })));
+      picture.append(draw("text", { class: "soft", x: 14, y: height - 11 }, type.inside.map((link) => `${link.kind} ${scaled(link.bandwidth, "B/s", 1000)}`).join(", ")));
+      box.append(picture);
+    }
+  });
+  if (cluster.nodes.length > most) box.append(el("p", {}, `and ${cluster.nodes.length - most} more nodes`));
+}
+
+function show(iteration) {
+  shown = iteration;
+  $("rank").replaceChildren(...shown.drawn.map((rank) => new Option(`rank ${rank}`, String(rank))));
+  drawCluster(); redraw();
+}
+
+function show_schedules() {
+  const iterations = data.schedules.map((one) => new Iteration(one));
+  if (!iterations.length) return iterations;
+  $("of_schedules").hidden = false;
+  longest = iterations.reduce((most, one) => Math.max(most, one.makespan), 1);
+  views = iterations.map((one) => {
+    const canvas = el("canvas");
+    $("timelines").append(el("h2", {}, `${one.label} · ${duration(one.makespan)}`), ...(one.note ? [el("p", {}, one.note)] : []), canvas);
+    return new TimelineView(one, canvas);
+  });
+  for (const each of views) each.listen();
+  const used = new Map();
+  for (const one of iterations) {
+    for (let t = 0; t < one.count; ++t) if (!used.has(one.hue[t])) used.set(one.hue[t], computes(one.op[t]) ? data.ops[one.op[t]] : data.payloads[one.payload[t]]);
+  }
+  const carried = [...used].filter(([hue]) => data.payload_colors.includes(PALETTE[hue]));
+  legend("key", [...[...used].map(([hue, name]) => [name, PALETTE[hue]]), ["bubble: waits for a computation", css("--gap")], ...carried.map(([hue, name]) => [`bubble: waits for ${name}`, PALETTE[hue], true])]);
+  legend("memory_key", data.kinds.map((name, k) => [name, data.kind_colors[k]]));
+  iterations.forEach((one, i) => $("shown").add(new Option(one.label, String(i))));
+  $("shown_label").hidden = iterations.length < 2;
+  $("shown").addEventListener("change", () => show(iterations[Number($("shown").value)]));
+  $("rank").addEventListener("change", redraw);
+  for (const [id, tell] of [["memory", memoryAt], ["links", linksAt]]) {
+    $(id).addEventListener("pointermove", (event) => { const text = tell(event.offsetX, event.offsetY); if (text) tip.show(text, event.clientX, event.clientY); else tip.hide(); });
+    $(id).addEventListener("pointerleave", tip.hide);
+  }
+  panels.push(drawMemory, drawLinks);
+  show(iterations[0]);
+  fit(); drawAll();
+  return iterations;
+}
+)page";
+// clang-format on
+
+}  // namespace tawpipe::detail

@@ -1,0 +1,28 @@
+// A picture as a file: SVG, or PNG by Cairo, which is loaded when one is asked for.
+// Not: what is drawn (tawpipe/report/drawing.hpp).
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "output_file.hpp"
+#include "tawpipe/report/drawing.hpp"
+
+namespace tawpipe::sim {
+
+/// A picture's file, opened before the work so that a path that cannot be written is found then.
+class PictureFile {
+ public:
+  /// @param path  "": none is wanted; its name says the format
+  /// @throws InputError  if it ends neither in .svg nor in .png; DeviceError  if Cairo is missing for a PNG
+  PictureFile(const char* flag, const std::string& path);
+  explicit operator bool() const { return file_.has_value(); }
+  /// @pre *this
+  void write(const Drawing& drawing);
+
+ private:
+  bool png_ = false;
+  std::optional<OutputFile> file_;
+};
+
+}  // namespace tawpipe::sim

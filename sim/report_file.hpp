@@ -1,0 +1,28 @@
+// --report FILE.html of all commands, compiled once.
+// Not: what a page holds (tawpipe/report/report_page.hpp).
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "output_file.hpp"
+#include "tawpipe/report/report_page.hpp"
+
+namespace tawpipe::sim {
+
+/// The page of a command, opened before the work so that a path that cannot be written is found then.
+class ReportFile {
+ public:
+  /// @param path  "": none is wanted
+  explicit ReportFile(const std::string& path) {
+    if (!path.empty()) file_.emplace(path);
+  }
+  explicit operator bool() const { return file_.has_value(); }
+  /// @pre *this. @throws InputError  as write_html_report()
+  void write(const ReportPage& page);
+
+ private:
+  std::optional<OutputFile> file_;
+};
+
+}  // namespace tawpipe::sim
