@@ -23,11 +23,15 @@ using tawpipe::Workload;
 
 namespace {
 
+/// Searches that are short enough for many sizes.
+const ScheduleOptions searched{{"order", "searched"}, {"moves", "24"}};
+
 struct Entry {
   const char* name;
   bool even = false;        ///< needs an even number of ranks
   int chunks = 1;           ///< stages a rank
   const char* option = "";  ///< that takes a number of chunks
+  bool is_searched = false;
 };
 
 constexpr Entry entries[] = {{"gpipe"},
@@ -43,10 +47,16 @@ constexpr Entry entries[] = {{"gpipe"},
                              {"v-min", false, 2},
                              {"dualpipe", true},
                              {"dualpipe-v", false, 2},
-                             {"chimera", true}};
+                             {"chimera", true},
+                             {"interleaved-zb", false, 1, "chunks", true},
+                             {"zb-auto", false, 1, "", true},
+                             {"zb-v", false, 2, "", true},
+                             {"v-half", false, 2, "", true},
+                             {"v-min", false, 2, "", true}};
 
 Schedule build(const Entry& entry, const Workload& workload, int ranks, int chunks, ScheduleOptions options = {}) {
   if (*entry.option != 0) options[entry.option] = std::to_string(chunks);
+  if (entry.is_searched) options.insert(searched.begin(), searched.end());
   return tawpipe::build_schedule(entry.name, {workload, DeviceGroups::even(ranks, 1), std::move(options)});
 }
 

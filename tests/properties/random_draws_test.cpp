@@ -128,6 +128,14 @@ Draw draw(Random& random, const ScheduleInfo& info) {
   for (const OptionInfo& option : info.options) {
     if (random.between(0, 2) == 0) drawn.options[option.name] = draw_value(random, option);
   }
+  const auto can_search = [](const OptionInfo& option) { return option.values == "paper|searched"; };
+  if (std::any_of(info.options.begin(), info.options.end(), can_search)) {
+    auto& options = drawn.options;  // what only a search takes asks for one; few moves, for speed
+    if (options.count("moves") > 0 || (info.name != "zb-auto" && options.count("memory-limit") + options.count("times") > 0)) {
+      options["order"] = "searched";
+    }
+    if (options.count("order") > 0 && options["order"] == "searched") options.try_emplace("moves", "40");
+  }
   if (const std::int64_t pick = drawn.sequence + drawn.microbatches + drawn.ranks(); pick % 3 == 0) {
     drawn.offload = {.activations = pick % 2 == 0, .optimizer = pick % 5 > 1, .ahead = static_cast<int>(1 + pick % 4)};
   }

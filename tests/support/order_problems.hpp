@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
 
-#include "support/csv.hpp"
+#include "tawpipe/core/csv.hpp"
+#include "tawpipe/core/text_file.hpp"
 #include "tawpipe/schedules/order_problem.hpp"
 #include "tawpipe/schedules/v_schedules.hpp"
 #include "tawpipe/schedules/zero_bubble.hpp"
@@ -51,17 +53,21 @@ inline tawpipe::schedules::OrderProblem equal_stages(const std::vector<int>& lai
 
 /// A row of tests/data/zero_bubble/generators.csv. Its times are doubled, so that a stage's share of them is whole.
 struct PublishedOrder {
-  std::string name;
+  std::string name, size, times, memory;  ///< as published: memory in microbatches' activations
   tawpipe::schedules::OrderProblem problem;
   std::vector<std::vector<std::vector<tawpipe::schedules::Action>>> starts;  ///< the orders that tawpipe draws by hand
   double span = 0;
   double makespan = 0;
 };
 
-inline std::vector<PublishedOrder> published_orders() {
+/// @param path  of that file
+inline std::vector<PublishedOrder> published_orders(const std::string& path) {
   namespace schedules = tawpipe::schedules;
+  const tawpipe::CsvTable table{path, tawpipe::read_text_file(path, "the published orders", 1), "schedule"};
   std::vector<PublishedOrder> orders;
-  for (auto& row : read_csv(TAWPIPE_TEST_DATA "/zero_bubble/generators.csv")) {
+  for (std::size_t r = 0; r < table.rows(); ++r) {
+    std::map<std::string, std::string> row;
+    for (std::size_t c = 0; c < table.columns().size(); ++c) row[table.columns()[c]] = table.text(r, c);
     const int ranks = std::stoi(row["ranks"]);
     const int chunks = std::stoi(row["chunks"]);
     const auto microbatches = static_cast<std::int32_t>(std::stoi(row["microbatches"]));
@@ -74,8 +80,10 @@ inline std::vector<PublishedOrder> published_orders() {
                                       .saved = 2,
                                       .kept = kept};
     PublishedOrder& order = orders.emplace_back();
-    order.name = row["schedule"] + " " + row["ranks"] + "x" + row["microbatches"] + " " + row["forward"] + ":" +
-                 row["backward_input"] + ":" + row["backward_weight"] + ":" + row["transfer"];
+    order.name = row["schedule"];
+    order.size = row["ranks"] + " x " + row["microbatches"];
+    order.times = row["forward"] + ":" + row["backward_input"] + ":" + row["backward_weight"] + ":" + row["transfer"];
+    order.memory = row["memory"];
     order.problem =
         equal_stages(lay_stages(row["place"], ranks, chunks), microbatches, stage, 2 * std::stoll(row["transfer"]), 1);
     for (auto& limit : order.problem.limits) limit = std::llround(std::stod(row["memory"]) * 2 * chunks);

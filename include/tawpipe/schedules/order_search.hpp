@@ -29,9 +29,7 @@ struct FoundOrder {
   double gap() const { return bound == 0 ? 0 : static_cast<double>(makespan - bound) / static_cast<double>(bound); }
 };
 
-/// Orders that a search times unless told otherwise, and computations in all of them at most: 0.2 s for 8 devices with 24
-/// microbatches, 1 s for the largest (one core of an AMD EPYC).
-inline constexpr std::int64_t standard_moves = 6000;
+/// Computations in all orders of the standard number of moves, at most.
 inline constexpr std::int64_t most_timed_computations = 20'000'000;
 
 namespace detail {
@@ -96,7 +94,7 @@ inline std::vector<std::vector<Action>> actions_of(const OrderProblem& problem, 
 /// the computation due first, the others move single computations; up to `exact_computations` a pipeline is then solved for good,
 /// if its cases are not too many. The same arguments give the same order on every machine.
 ///
-/// @param moves   orders timed, at most; few where many computations would make them slow
+/// @param moves   orders timed, at most; up to the standard number fewer where many computations make them slow
 /// @param starts  orders to begin with, each [device]; those that do not fit the problem are left out
 /// @throws InputError  as OrderProblem::check()
 /// Complexity: O(moves * computations).
@@ -111,7 +109,9 @@ inline FoundOrder search_order(const OrderProblem& problem, std::int64_t moves,
     const detail::OrderWords words = detail::words_of(small, start);
     if (!words.empty()) search.offer(words);
   }
-  const std::int64_t most = std::min(moves, std::max<std::int64_t>(most_timed_computations / search.computations(), 32));
+  const std::int64_t most = moves > standard_moves
+                                ? moves
+                                : std::min(moves, std::max<std::int64_t>(most_timed_computations / search.computations(), 16));
   const std::int64_t rounds = std::clamp<std::int64_t>(most / standard_moves, 1, 8);
   for (std::int64_t round = 0; round < rounds; ++round) {
     if (round > 0) search.begin_round();

@@ -53,14 +53,19 @@ struct ByNodes {
   }
 };
 
-/// Builds by a function of workload, ranks and chunks.
+/// Builds by a function of workload, ranks and chunks or options that have them.
 template <auto make>
 struct Chunked {
-  Schedule operator()(const ScheduleRequest& request, const schedules::ChunkOptions& options) const {
+  template <class Options>
+  Schedule operator()(const ScheduleRequest& request, const Options& options) const {
     const int ranks = request.nodes.ranks();
     const double computations = 3.0 * options.chunks * ranks * static_cast<double>(request.workload.microbatches());
     schedules::check_tasks("chunks", options.chunks, computations, request.workload, ranks);
-    return make(request.workload, ranks, options.chunks);
+    if constexpr (std::same_as<Options, schedules::ChunkOptions>) {
+      return make(request.workload, ranks, options.chunks);
+    } else {
+      return make(request.workload, ranks, options);
+    }
   }
 };
 
@@ -178,22 +183,25 @@ inline void add_pipelines(Registry& registry) {
        .description = "activations move: split backwards in the best order found under a memory limit (ZB-1p, ZB-2p)",
        .source = "arXiv:2401.10241"},
       ByRanks<schedules::zb_auto>{});
-  registry.add<schedules::ChunkOptions>({.name = "interleaved-zb",
-                                         .description = "activations move: interleaved 1F1B with split backwards",
-                                         .source = "arXiv:2401.10241, torch.distributed.pipelining"},
-                                        Chunked<schedules::interleaved_zero_bubble>{});
-  registry.add({.name = "zb-v",
-                .description = "activations move: two chunks a device in a V, without bubbles, in 1F1B's memory",
-                .source = "arXiv:2405.15362"},
-               ByRanks<schedules::zb_v>{});
-  registry.add({.name = "v-half",
-                .description = "activations move: two chunks a device in a V, in half of 1F1B's memory",
-                .source = "arXiv:2405.15362"},
-               ByRanks<schedules::v_half>{});
-  registry.add({.name = "v-min",
-                .description = "activations move: two chunks a device in a V, in a third of 1F1B's memory",
-                .source = "arXiv:2405.15362"},
-               ByRanks<schedules::v_min>{});
+  registry.add<schedules::SearchedChunkOptions>({.name = "interleaved-zb",
+                                                 .description = "activations move: interleaved 1F1B with split backwards",
+                                                 .source = "arXiv:2401.10241, torch.distributed.pipelining"},
+                                                Chunked<schedules::interleaved_zero_bubble>{});
+  registry.add<schedules::SearchedOptions>(
+      {.name = "zb-v",
+       .description = "activations move: two chunks a device in a V, without bubbles, in 1F1B's memory",
+       .source = "arXiv:2405.15362"},
+      ByRanks<schedules::zb_v>{});
+  registry.add<schedules::SearchedOptions>(
+      {.name = "v-half",
+       .description = "activations move: two chunks a device in a V, in half of 1F1B's memory",
+       .source = "arXiv:2405.15362"},
+      ByRanks<schedules::v_half>{});
+  registry.add<schedules::SearchedOptions>(
+      {.name = "v-min",
+       .description = "activations move: two chunks a device in a V, in a third of 1F1B's memory",
+       .source = "arXiv:2405.15362"},
+      ByRanks<schedules::v_min>{});
   registry.add({.name = "dualpipe",
                 .description = "activations move: from both ends, forwards beside backwards; each stage on two devices",
                 .source = "arXiv:2412.19437"},

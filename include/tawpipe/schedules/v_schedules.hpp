@@ -9,7 +9,7 @@
 
 #include "tawpipe/schedules/detail/slots.hpp"
 #include "tawpipe/schedules/detail/v_shape.hpp"
-#include "tawpipe/schedules/pipeline.hpp"
+#include "tawpipe/schedules/searched_order.hpp"
 
 namespace tawpipe::inline v0::schedules {
 
@@ -145,15 +145,17 @@ inline PipelineProgram v_min_program(int ranks, std::int32_t microbatches) {
 /// V-Half over `ranks` ranks and 2p stages: keeps (p+2)/2 microbatches' activations a rank, rounded down. With F = B = W and
 /// hops of no latency it loses S(p/2 - 2/3) (p >= 3, m >= p), about half of what 1F1B loses.
 /// Source: Qi et al. 2024, Pipeline Parallelism with Controllable Memory, arXiv:2405.15362, section 3.
-inline Schedule v_half(const Workload& workload, int ranks) {
-  return pipeline("v-half", workload, v_half_program(ranks, static_cast<std::int32_t>(workload.microbatches())), {});
+inline Schedule v_half(const Workload& workload, int ranks, const SearchedOptions& options = {}) {
+  return detail::paper_or_searched("v-half", workload, v_half_program(ranks, static_cast<std::int32_t>(workload.microbatches())),
+                                   options);
 }
 
 /// V-Min over `ranks` ranks and 2p stages: keeps (p+4)/3 microbatches' activations a rank, rounded down. With F = B = W and
 /// hops of no latency it loses about S 2p/3, less than 1F1B; with unequal times its steady state loses some too.
 /// Source: Qi et al. 2024, Pipeline Parallelism with Controllable Memory, arXiv:2405.15362, section 3.
-inline Schedule v_min(const Workload& workload, int ranks) {
-  return pipeline("v-min", workload, v_min_program(ranks, static_cast<std::int32_t>(workload.microbatches())), {});
+inline Schedule v_min(const Workload& workload, int ranks, const SearchedOptions& options = {}) {
+  return detail::paper_or_searched("v-min", workload, v_min_program(ranks, static_cast<std::int32_t>(workload.microbatches())),
+                                   options);
 }
 
 }  // namespace tawpipe::schedules

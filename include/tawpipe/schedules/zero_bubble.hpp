@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "tawpipe/schedules/interleaved_one_f_one_b.hpp"
+#include "tawpipe/schedules/searched_order.hpp"
 
 namespace tawpipe::inline v0::schedules {
 
@@ -54,10 +55,10 @@ inline Schedule zb_h2(const Workload& workload, int ranks) {
 /// Interleaved 1F1B with split backwards, as PyTorch's ScheduleInterleavedZeroBubble orders it: (v-1)p + p-1-r forwards
 /// ahead, each backward_weight r backward_inputs late.
 /// Source: Qi et al. 2024, arXiv:2401.10241; torch.distributed.pipelining.
-inline Schedule interleaved_zero_bubble(const Workload& workload, int ranks, int chunks) {
+inline Schedule interleaved_zero_bubble(const Workload& workload, int ranks, const SearchedChunkOptions& options = {}) {
   const auto microbatches = static_cast<std::int32_t>(workload.microbatches());
-  return pipeline("interleaved-zb", workload, interleaved_zero_bubble_program(ranks, microbatches, chunks), {},
-                  option_texts(ChunkOptions{chunks}));
+  return detail::paper_or_searched("interleaved-zb", workload,
+                                   interleaved_zero_bubble_program(ranks, microbatches, options.chunks), options);
 }
 
 }  // namespace tawpipe::schedules

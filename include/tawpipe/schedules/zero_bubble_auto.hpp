@@ -9,8 +9,8 @@
 
 #include "tawpipe/core/splitmix64.hpp"
 #include "tawpipe/schedules/detail/zero_bubble_planner.hpp"
-#include "tawpipe/schedules/pipeline.hpp"
-#include "tawpipe/schedules/zero_bubble_options.hpp"
+#include "tawpipe/schedules/searched_order.hpp"
+#include "tawpipe/schedules/zero_bubble.hpp"
 
 namespace tawpipe::inline v0::schedules {
 
@@ -89,16 +89,11 @@ inline std::vector<ZeroBubbleStage> zero_bubble_stages(const Workload& workload,
   std::vector<ZeroBubbleStage> stages;
   for (const StageWork& work : works) {
     ZeroBubbleStage stage;
-    if (options.times.are_given()) {
-      stage.forward = options.times.forward;
-      stage.backward_input = options.times.backward_input;
-      stage.backward_weight = options.times.backward_weight;
-    } else if (!workload.is_abstract()) {
-      const auto mega = [](Flops flops) { return static_cast<std::int64_t>(flops.value() * 1e-6) + 1; };
-      stage.forward = mega(work.forward);
-      stage.backward_input = mega(work.recompute + work.backward_input);
-      stage.backward_weight = mega(work.backward_weight);
-    }
+    OrderStage times;
+    set_times(times, workload, work, options.times);
+    stage.forward = times.forward;
+    stage.backward_input = times.backward_input;
+    stage.backward_weight = times.backward_weight;
     // A stage without a layer saves nothing; the planner wants something to count. More than all is no limit.
     stage.saved = std::max<std::int64_t>(work.saved.value(), 1);
     stage.kept = stage.saved * options.kept.numerator / options.kept.denominator;
@@ -113,12 +108,22 @@ inline std::vector<ZeroBubbleStage> zero_bubble_stages(const Workload& workload,
 
 /// An automatic zero-bubble pipeline over `ranks` stages, one a rank. With a limit of p activations it takes ZB-H1's time,
 /// mS + (p-1)(F+B-W) + 4(p-1)c; from 2p on nearly none is lost, where backward_input releases much of an activation.
+/// A searched order has the shortest makespan found; the paper's, a short span of each rank.
 /// @throws InputError  if the limit is below one microbatch's activations.
 /// Source: Qi et al. 2024, arXiv:2401.10241, section 3 (ZB-1p, ZB-2p).
 inline Schedule zb_auto(const Workload& workload, int ranks, const ZeroBubbleOptions& options = {}) {
+  const auto microbatches = static_cast<std::int32_t>(workload.microbatches());
+  const bool searched = options.order == OrderSource::searched;
+  if (!searched && options.moves != standard_moves) throw InputError("moves of zb-auto are for order=searched, others for tries");
   PipelineProgram program = zb_auto_program(detail::zero_bubble_stages(workload, ranks, options), options.times.transfer,
-                                            static_cast<std::int32_t>(workload.microbatches()), options.tries);
+                                            microbatches, searched ? 0 : options.tries);
   program.kept = options.kept;
+  if (searched) {
+    OrderProblem problem = detail::order_problem(workload, program.rank_of_stage, ranks, program.kept, options.times);
+    detail::set_limits(problem, options.limit);
+    const auto zb_h1 = interleaved_zero_bubble_program(ranks, microbatches, 1).actions;
+    program.actions = search_order(problem, options.moves, {program.actions, zb_h1}).actions;
+  }
   return pipeline("zb-auto", workload, program, {}, option_texts(options));
 }
 

@@ -2,6 +2,7 @@
 // Not: the plan (zero_bubble_auto.hpp).
 #pragma once
 
+#include <array>
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
@@ -13,6 +14,7 @@
 #include "tawpipe/core/units.hpp"
 #include "tawpipe/model/stage_work.hpp"
 #include "tawpipe/schedules/option_field.hpp"
+#include "tawpipe/schedules/order_problem.hpp"
 
 namespace tawpipe::inline v0::schedules {
 
@@ -93,11 +95,24 @@ struct FractionText {
 
 }  // namespace detail
 
+/// Where the order of a pipeline's computations comes from.
+enum class OrderSource { paper, searched };
+constexpr std::array<std::string_view, 2> option_names(OrderSource) { return {"paper", "searched"}; }
+
+/// The field of the number of orders that a search times.
+template <auto member>
+auto search_moves() {
+  return option_field<member>("moves", {.low = 1, .high = 1'000'000, .reason = "each times the whole order"},
+                              "orders that a search times; those of the standard are fewer where that takes long");
+}
+
 struct ZeroBubbleOptions {
   MemoryLimit limit{.activations = 2, .a_rank = true};
   Share kept = {};  ///< all of it is what frameworks keep today
   ZeroBubbleTimes times{};
   int tries = 256;
+  OrderSource order = OrderSource::paper;
+  int moves = static_cast<int>(standard_moves);
 
   static std::vector<Field<ZeroBubbleOptions>> fields() {
     using Options = ZeroBubbleOptions;
@@ -106,7 +121,9 @@ struct ZeroBubbleOptions {
                 "kept", "of a saved activation, what backward_weight still needs after backward_input"),
             option_field<&Options::times>("times", "times to plan with: forward, backward_input, backward_weight, transfer"),
             option_field<&Options::tries>("tries", {.high = 1'000'000, .reason = "each plans the whole order again"},
-                                          "changes tried to make the paper's order better; 0 gives the paper's")};
+                                          "changes tried to make the paper's order better; 0 gives the paper's"),
+            option_field<&Options::order>("order", "as the paper's heuristic finds it, or the best that a search finds"),
+            search_moves<&Options::moves>()};
   }
 };
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "tawpipe/schedules/detail/v_shape.hpp"
-#include "tawpipe/schedules/pipeline.hpp"
+#include "tawpipe/schedules/searched_order.hpp"
 
 namespace tawpipe::inline v0::schedules {
 
@@ -58,8 +58,9 @@ inline PipelineProgram zb_v_program(int ranks, std::int32_t microbatches) {
 /// ZB-V over `ranks` ranks and 2p stages. With F = B = W and m >= 2p-1 no rank waits between its first and last computation;
 /// the makespan is that and p-1 forwards of a stage. Keeps p microbatches' activations a rank.
 /// Source: Qi et al. 2024, Pipeline Parallelism with Controllable Memory, arXiv:2405.15362.
-inline Schedule zb_v(const Workload& workload, int ranks) {
-  return pipeline("zb-v", workload, zb_v_program(ranks, static_cast<std::int32_t>(workload.microbatches())), {});
+inline Schedule zb_v(const Workload& workload, int ranks, const SearchedOptions& options = {}) {
+  return detail::paper_or_searched("zb-v", workload, zb_v_program(ranks, static_cast<std::int32_t>(workload.microbatches())),
+                                   options);
 }
 
 }  // namespace tawpipe::schedules

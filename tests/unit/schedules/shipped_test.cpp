@@ -91,7 +91,7 @@ TEST_CASE("kept is a fraction") {
 }
 
 TEST_CASE("a schedule without options refuses any") {
-  for (const char* name : {"zb-h1", "zb-h2", "zb-v", "v-half", "v-min", "dualpipe", "dualpipe-v", "chimera"}) {
+  for (const char* name : {"zb-h1", "zb-h2", "dualpipe", "dualpipe-v", "chimera"}) {
     build(name, {});
     CHECK_THROWS_AS(build(name, {{"chunks", "2"}}), tawpipe::InputError);
   }

@@ -43,7 +43,7 @@ class ExactOrder {
     root.ends.resize(2 * stages_ * microbatches_, -1);
     levels_.assign(1, {root});
     for (std::size_t level = 0; level < computations; ++level) {
-      std::map<std::vector<std::uint8_t>, std::vector<std::size_t>> same;
+      std::map<std::vector<std::uint16_t>, std::vector<std::size_t>> same;
       std::vector<Node> next;
       for (std::size_t parent = 0; parent < levels_[level].size(); ++parent)
         expand(levels_[level][parent], parent, makespan, next, same);
@@ -71,7 +71,7 @@ class ExactOrder {
 
  private:
   struct Node {
-    std::vector<std::uint8_t> done;   ///< [stage][kind] microbatches
+    std::vector<std::uint16_t> done;  ///< [stage][kind] microbatches
     std::vector<std::int64_t> clock;  ///< [device]
     std::vector<std::int64_t> ends;   ///< [stage][forward, input][microbatch]; -1: not yet
     std::size_t parent = 0;
@@ -128,7 +128,7 @@ class ExactOrder {
   }
 
   void expand(const Node& node, std::size_t parent, std::int64_t makespan, std::vector<Node>& next,
-              std::map<std::vector<std::uint8_t>, std::vector<std::size_t>>& same) const {
+              std::map<std::vector<std::uint16_t>, std::vector<std::size_t>>& same) const {
     if (node.superfluous) return;
     // What only frees memory and fits before another computation of its device can start may as well come first.
     std::vector<std::int64_t> fits(problem_.limits.size(), INT64_MAX);
@@ -149,7 +149,7 @@ class ExactOrder {
         Node child = node;
         child.parent = parent;
         child.step = static_cast<std::int32_t>(3 * s) + kind;
-        std::uint8_t& done = child.done[3 * s + static_cast<std::size_t>(kind)];
+        std::uint16_t& done = child.done[3 * s + static_cast<std::size_t>(kind)];
         child.clock[device] = from + takes;
         if (kind != order_weight) child.ends[place(kind, s, done)] = from + takes;
         ++done;
@@ -158,7 +158,7 @@ class ExactOrder {
     }
   }
 
-  void keep(Node&& child, std::vector<Node>& next, std::map<std::vector<std::uint8_t>, std::vector<std::size_t>>& same) const {
+  void keep(Node&& child, std::vector<Node>& next, std::map<std::vector<std::uint16_t>, std::vector<std::size_t>>& same) const {
     auto& others = same[child.done];
     for (const std::size_t other : others) {
       if (!next[other].superfluous && is_no_later(next[other], child)) return;

@@ -90,7 +90,7 @@ class OrderSearch {
     for (std::int64_t i = 0; i < moves && !is_done(); ++i) {
       const std::size_t device = draw_move(words);
       auto& word = words[device];
-      if (changed_word_ == word) continue;
+      if (std::mismatch(word.begin(), word.end(), changed_word_.begin()).first == word.end()) continue;
       word.swap(changed_word_);
       ++moves_;
       const std::int64_t may = computation_ * (heights / 256) * ((moves - i) * 64 / moves);  // a quarter of one at first

@@ -1,0 +1,155 @@
+// Pipelines whose order is searched, in place of the one that their paper draws: the options, and the question asked of the
+// search. Not: the search (order_search.hpp) nor any one pipeline (zero_bubble_v.hpp, v_schedules.hpp, zero_bubble.hpp, ...).
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/schedules/order_search.hpp"
+#include "tawpipe/schedules/pipeline.hpp"
+#include "tawpipe/schedules/zero_bubble_options.hpp"
+
+namespace tawpipe::inline v0::schedules {
+
+/// Of the saved activations on each rank; none: as much as the paper's order holds.
+struct OrderLimit {
+  std::optional<MemoryLimit> limit{};
+
+  static std::string values() { return "own|" + MemoryLimit::values(); }
+  static std::string expected() { return "own, " + MemoryLimit::expected(); }
+  std::string text() const { return limit ? limit->text() : "own"; }
+  static std::optional<OrderLimit> parse(std::string_view text) {
+    if (text == "own") return OrderLimit{};
+    const auto limit = MemoryLimit::parse(text);
+    return limit ? std::optional{OrderLimit{limit}} : std::nullopt;
+  }
+};
+
+/// Of pipelines that a paper draws and the search may improve; with a number of chunks a rank where that is free.
+template <bool has_chunks>
+struct SearchOptions {
+  int chunks = 2;
+  OrderSource order = OrderSource::paper;
+  OrderLimit limit{};
+  ZeroBubbleTimes times{};
+  int moves = static_cast<int>(standard_moves);
+
+  static std::vector<Field<SearchOptions>> fields() {
+    std::vector<Field<SearchOptions>> fields;
+    if constexpr (has_chunks) {
+      fields.push_back(option_field<&SearchOptions::chunks>("chunks", {.low = 1},
+                                                            "pieces of the model on each device, looped over the devices"));
+    }
+    fields.push_back(option_field<&SearchOptions::order>("order", "as the paper draws it, or the best that a search finds"));
+    fields.push_back(option_field<&SearchOptions::limit>(
+        "memory-limit", "of a searched order, saved activations a device: the paper's own, of N microbatches, or a size"));
+    fields.push_back(option_field<&SearchOptions::times>(
+        "times", "times to search with, of a device's share: forward, backward_input, backward_weight, transfer"));
+    fields.push_back(search_moves<&SearchOptions::moves>());
+    return fields;
+  }
+};
+using SearchedOptions = SearchOptions<false>;
+using SearchedChunkOptions = SearchOptions<true>;
+
+namespace detail {
+
+/// What the stage's computations take, in the unit of `times`; without times in proportion to their operations, in millions.
+inline void set_times(OrderStage& stage, const Workload& workload, const StageWork& work, const ZeroBubbleTimes& times) {
+  if (times.are_given()) {
+    stage.forward = times.forward;
+    stage.backward_input = times.backward_input;
+    stage.backward_weight = times.backward_weight;
+  } else if (!workload.is_abstract()) {
+    const auto mega = [](Flops flops) { return static_cast<std::int64_t>(flops.value() * 1e-6) + 1; };
+    stage.forward = mega(work.forward);
+    stage.backward_input = mega(work.recompute + work.backward_input);
+    stage.backward_weight = mega(work.backward_weight);
+  }
+}
+
+/// The question of the best order for stages so placed; without limits. Times of a device's share are those of each of its
+/// stages in a unit that is as many times smaller.
+inline OrderProblem order_problem(const Workload& workload, const std::vector<int>& rank_of_stage, int ranks, const Share& kept,
+                                  const ZeroBubbleTimes& times) {
+  const std::vector<StageWork> works = workload.split(static_cast<int>(rank_of_stage.size()));
+  const std::int64_t hop = times.transfer * static_cast<std::int64_t>(works.size()) / ranks;
+  OrderProblem problem;
+  problem.microbatches = static_cast<std::int32_t>(workload.microbatches());
+  problem.limits.assign(static_cast<std::size_t>(ranks), 0);
+  for (std::size_t s = 0; s < works.size(); ++s) {
+    OrderStage stage{.device = rank_of_stage[s]};
+    set_times(stage, workload, works[s], times);
+    if (s + 1 < works.size() && rank_of_stage[s + 1] != stage.device) stage.hop = hop;
+    stage.saved = std::max<std::int64_t>(works[s].saved.value(), 1);  // a stage without a layer saves nothing
+    stage.kept = stage.saved * kept.numerator / kept.denominator;
+    problem.stages.push_back(stage);
+  }
+  return problem;
+}
+
+/// What one microbatch saves on each device.
+inline std::vector<std::int64_t> saved_on_devices(const OrderProblem& problem) {
+  std::vector<std::int64_t> saved(problem.limits.size());
+  for (const OrderStage& stage : problem.stages) saved[static_cast<std::size_t>(stage.device)] += stage.saved;
+  return saved;
+}
+
+/// @throws InputError  if a device's limit is below one microbatch's activations.
+inline void set_limits(OrderProblem& problem, const MemoryLimit& limit) {
+  const auto ranks = static_cast<std::int64_t>(problem.limits.size());
+  const std::int64_t activations = std::min<std::int64_t>(limit.activations * (limit.a_rank ? ranks : 1), problem.microbatches);
+  const std::vector<std::int64_t> saved = saved_on_devices(problem);
+  for (std::size_t d = 0; d < saved.size(); ++d) {
+    problem.limits[d] = activations > 0 ? saved[d] * activations : limit.bytes.value();
+    if (problem.limits[d] < saved[d]) {
+      throw InputError("the memory limit of a zero-bubble pipeline must hold at least one microbatch's activations");
+    }
+  }
+}
+
+/// Every device may hold as many microbatches' activations as the order holds on the device where it holds most.
+inline void set_limits(OrderProblem& problem, const std::vector<std::vector<Action>>& order) {
+  const OrderWords words = words_of(problem, order);
+  const std::vector<std::int64_t> saved = saved_on_devices(problem);
+  double most = 1;
+  for (std::size_t d = 0; d < words.size(); ++d) {
+    problem.limits[d] = peak_held(problem, words[d]);
+    if (saved[d] > 0) most = std::max(most, static_cast<double>(problem.limits[d]) / static_cast<double>(saved[d]));
+  }
+  for (std::size_t d = 0; d < saved.size(); ++d) {
+    problem.limits[d] = std::max<std::int64_t>(problem.limits[d], std::llround(most * static_cast<double>(saved[d])));
+  }
+}
+
+/// The pipeline of a paper's program, or of one searched from it. @throws InputError  for options that only a search has.
+template <bool has_chunks>
+Schedule paper_or_searched(const std::string& name, const Workload& workload, PipelineProgram program,
+                           const SearchOptions<has_chunks>& options) {
+  if (options.order == OrderSource::paper) {
+    if (options.limit.limit || options.times.are_given() || options.moves != standard_moves) {
+      throw InputError(concat("memory-limit, times and moves of ", name, " are for order=searched"));
+    }
+  } else {
+    OrderProblem problem =
+        order_problem(workload, program.rank_of_stage, static_cast<int>(program.actions.size()), program.kept, options.times);
+    if (options.limit.limit) {
+      set_limits(problem, *options.limit.limit);
+    } else {
+      set_limits(problem, program.actions);
+    }
+    program.actions = search_order(problem, options.moves, {program.actions}).actions;
+  }
+  return pipeline(name, workload, program, {}, option_texts(options));
+}
+
+}  // namespace detail
+
+}  // namespace tawpipe::schedules
