@@ -160,8 +160,14 @@ void write_train_page(ReportFile& file, const TrainRequest& request, const Run& 
     page.notes.push_back("One step only: there is no step before it whose times could predict it.");
   } else {
     const MeasuredRun step{schedule, before};
-    problem.cost = calibrate({&step, 1}, problem.cluster).cost;
-    predicted = sim::predict(problem, schedule);
+    try {
+      problem.cost = calibrate({&step, 1}, problem.cluster).cost;
+      predicted = sim::predict(problem, schedule);
+    } catch (const Error& error) {  // the run is done, and what was measured is shown all the same
+      page.notes.push_back(concat("Not predicted: ", error.what(), "."));
+    }
+  }
+  if (predicted) {
     page.entries.push_back(ReportEntry::of(concat("predicted, from the times of step ", request.steps - 1), *predicted, problem));
     page.entries.back().limits_memory = on_devices;
   }

@@ -33,9 +33,9 @@ json page_of(const support::Folder& folder, const std::string& command, int code
   const auto done = run(command + " --report " + page + " --json " + numbers);
   CAPTURE(done.err);
   REQUIRE(done.code == code);
-  const json data = data_of(read_file(page));
-  CHECK(data.at("answer") == json::parse(read_file(numbers)));
-  return data;
+  json held = data_of(read_file(page));
+  CHECK(held.at("answer") == json::parse(read_file(numbers)));
+  return held;
 }
 
 long count(const std::string& text, const std::string& part) {
