@@ -1,5 +1,6 @@
 // One commit's processor time for building, simulating, validating and lowering schedules, and bytes of a task: lines of
 // `phase/case seconds tasks bytes_a_task`. Compiled against the headers of any commit (compare.py); older ones had other paths.
+// Under callgrind each runs once, and its instructions are collected alone (--collect-atstart=no).
 // Not: how fast each part is (build_and_simulate.cpp, lowering.cpp).
 #include <algorithm>
 #include <cstdint>
@@ -7,6 +8,13 @@
 #include <cstdlib>
 #include <ctime>
 #include <string>
+
+#if __has_include(<valgrind/callgrind.h>)
+#include <valgrind/callgrind.h>
+#else
+#define CALLGRIND_TOGGLE_COLLECT
+#define RUNNING_ON_VALGRIND 0
+#endif
 
 #if __has_include("tawpipe/schedules/shipped.hpp")
 #include "tawpipe/schedules/fully_sharded.hpp"
@@ -56,9 +64,11 @@ void measure(const std::string& name, const Schedule& schedule, Run&& run) {
   const double first = processor_seconds();
   do {
     const double begin = processor_seconds();
+    CALLGRIND_TOGGLE_COLLECT;
     run();
+    CALLGRIND_TOGGLE_COLLECT;
     least = std::min(least, processor_seconds() - begin);
-  } while (processor_seconds() - first < 0.5);
+  } while (!RUNNING_ON_VALGRIND && processor_seconds() - first < 0.5);
   const auto tasks = static_cast<double>(schedule.tasks().size());
   std::printf("%s %.6f %.0f %.2f\n", name.c_str(), least, tasks, static_cast<double>(schedule.memory_bytes()) / tasks);
 }

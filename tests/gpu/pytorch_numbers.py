@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Trains a small decoder by PyTorch, in float64 and in bf16, and has PROGRAM compare: pytorch_numbers.py PROGRAM [--cpu].
 
-What bf16 may be off by is what PyTorch's own bf16 is off by from float64 on this machine. Exit 77 without PyTorch, or without a
-GPU and --cpu. Not: speed (bench/gpu/layer_pytorch.py).
+What bf16 may be off by is what PyTorch's own bf16 is off by from float64 on this machine. Goes on in the environment of
+tools/torch.sh where this Python has no PyTorch. Exit 77 without either, or without a GPU and --cpu.
+Not: speed (bench/gpu/layer_pytorch.py).
 """
 import array
 import pathlib
@@ -16,8 +17,10 @@ try:
     import torch
     import torch.nn.functional as F
 except ImportError:
-    print("skipped: no PyTorch")
-    sys.exit(77)
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "torch"))
+    import ranks
+
+    ranks.use_torch()  # in the environment of tools/torch.sh, or ends
 PROGRAM, CPU = sys.argv[1], "--cpu" in sys.argv
 if not CPU and not torch.cuda.is_available():
     print("skipped: PyTorch sees no GPU")
