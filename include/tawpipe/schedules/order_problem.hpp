@@ -22,6 +22,7 @@ struct OrderStage {
   std::int64_t hop = 0;    ///< time of a message between this stage and the next, either way
   std::int64_t saved = 1;  ///< by a forward, from its start
   std::int64_t kept = 1;   ///< of it, from the end of backward_input to that of backward_weight
+  std::int64_t stash = 0;  ///< in addition, from the start of backward_input to the end of backward_weight
 };
 
 /// Which order should each device compute in, so that the last computation ends as early as it can?
@@ -34,20 +35,24 @@ struct OrderProblem {
   void check() const {
     if (stages.empty() || microbatches < 1) throw InputError("an order needs at least one stage and one microbatch");
     std::vector<std::int64_t> one(limits.size());
+    std::vector<std::int64_t> stash(limits.size());
     for (std::size_t s = 0; s < stages.size(); ++s) {
       const OrderStage& stage = stages[s];
       if (stage.device < 0 || stage.device >= static_cast<int>(limits.size())) {
         throw InputError(concat("stage ", s, " is on device ", stage.device, ", but there are ", limits.size(), " devices"));
       }
-      if (std::min({stage.forward, stage.backward_input, stage.backward_weight, stage.hop, stage.kept}) < 0 ||
+      if (std::min({stage.forward, stage.backward_input, stage.backward_weight, stage.hop, stage.kept, stage.stash}) < 0 ||
           stage.saved < std::max<std::int64_t>(stage.kept, 1)) {
         throw InputError(concat("stage ", s, " has a time below 0, or keeps more than it saves"));
       }
-      one[static_cast<std::size_t>(stage.device)] += stage.saved;
+      const auto d = static_cast<std::size_t>(stage.device);
+      one[d] += stage.saved;
+      stash[d] = std::max(stash[d], stage.stash);
     }
     for (std::size_t d = 0; d < limits.size(); ++d) {
-      if (one[d] > limits[d]) {
-        throw InputError(concat("device ", d, " may hold ", limits[d], ", but one microbatch on its stages saves ", one[d]));
+      if (one[d] + stash[d] > limits[d]) {
+        throw InputError(
+            concat("device ", d, " may hold ", limits[d], ", but one microbatch on its stages saves ", one[d] + stash[d]));
       }
     }
   }
@@ -67,9 +72,14 @@ using OrderWords = std::vector<std::vector<std::int32_t>>;
 inline std::int64_t time_of(const OrderStage& stage, int kind) {
   return kind == order_forward ? stage.forward : kind == order_input ? stage.backward_input : stage.backward_weight;
 }
-/// What a computation adds to what its device holds.
+/// What a computation needs in addition to what its device holds, while it runs.
+inline std::int64_t needs(const OrderStage& stage, int kind) {
+  return kind == order_forward ? stage.saved : kind == order_input ? stage.stash : 0;
+}
+/// What a computation has added to what its device holds when it is done.
 inline std::int64_t holds(const OrderStage& stage, int kind) {
-  return kind == order_forward ? stage.saved : kind == order_input ? stage.kept - stage.saved : -stage.kept;
+  if (kind == order_forward) return stage.saved;
+  return kind == order_input ? stage.stash + stage.kept - stage.saved : -stage.stash - stage.kept;
 }
 
 /// [device] its stages, in the order in which a microbatch meets them
@@ -86,8 +96,9 @@ inline std::int64_t peak_held(const OrderProblem& problem, const std::vector<std
   std::int64_t held = 0;
   std::int64_t most = 0;
   for (const std::int32_t step : word) {
-    held += holds(problem.stages[static_cast<std::size_t>(step / 3)], step % 3);
-    most = std::max(most, held);
+    const OrderStage& stage = problem.stages[static_cast<std::size_t>(step / 3)];
+    most = std::max(most, held + needs(stage, step % 3));
+    held += holds(stage, step % 3);
   }
   return most;
 }
@@ -233,7 +244,8 @@ inline std::int64_t order_bound(const OrderProblem& problem) {
     if (own[d].empty()) continue;
     const auto first = static_cast<std::size_t>(own[d].front());
     const auto last = static_cast<std::size_t>(own[d].back());
-    OrderStage least = stages[first];
+    OrderStage least = stages[first];  // what it keeps includes its stash
+    least.kept += least.stash;
     OrderStage most = stages[first];
     std::int64_t work = 0;
     std::int64_t forward_work = 0;
@@ -243,14 +255,14 @@ inline std::int64_t order_bound(const OrderProblem& problem) {
       const OrderStage& stage = stages[s];
       least.forward = std::min(least.forward, stage.forward);
       least.saved = std::min(least.saved, stage.saved);
-      least.kept = std::min(least.kept, stage.kept);
+      least.kept = std::min(least.kept, stage.kept + stage.stash);
       most.forward = std::max(most.forward, stage.forward);
       most.backward_input = std::max(most.backward_input, stage.backward_input);
       most.backward_weight = std::max(most.backward_weight, stage.backward_weight);
       work += (stage.forward + stage.backward_input + stage.backward_weight) * problem.microbatches;
       forward_work += stage.forward * problem.microbatches;
       held += static_cast<double>(stage.saved) * static_cast<double>(back[s] + stage.backward_input - head[s]) +
-              static_cast<double>(stage.kept) * static_cast<double>(stage.backward_weight);
+              static_cast<double>(stage.kept + stage.stash) * static_cast<double>(stage.backward_weight);
     }
     const std::int64_t all = static_cast<std::int64_t>(own[d].size()) * problem.microbatches;
     const std::int64_t limit = problem.limits[d];

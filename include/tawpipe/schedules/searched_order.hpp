@@ -90,9 +90,20 @@ inline OrderProblem order_problem(const Workload& workload, const std::vector<in
     if (s + 1 < works.size() && rank_of_stage[s + 1] != stage.device) stage.hop = hop;
     stage.saved = std::max<std::int64_t>(works[s].saved.value(), 1);  // a stage without a layer saves nothing
     stage.kept = stage.saved * kept.numerator / kept.denominator;
+    stage.stash = works[s].stash.value();
     problem.stages.push_back(stage);
   }
   return problem;
+}
+
+/// The most that backward_input of one stage stashes on each device.
+inline std::vector<std::int64_t> stash_on_devices(const OrderProblem& problem) {
+  std::vector<std::int64_t> most(problem.limits.size());
+  for (const OrderStage& stage : problem.stages) {
+    auto& stash = most[static_cast<std::size_t>(stage.device)];
+    stash = std::max(stash, stage.stash);
+  }
+  return most;
 }
 
 /// What one microbatch saves on each device.
@@ -102,23 +113,31 @@ inline std::vector<std::int64_t> saved_on_devices(const OrderProblem& problem) {
   return saved;
 }
 
+/// A number of activations limits what forwards save, as papers count; a size limits all that is held.
 /// @throws InputError  if a device's limit is below one microbatch's activations.
 inline void set_limits(OrderProblem& problem, const MemoryLimit& limit) {
+  if (limit.activations > 0) {
+    for (OrderStage& stage : problem.stages) stage.stash = 0;
+  }
   const auto ranks = static_cast<std::int64_t>(problem.limits.size());
   const std::int64_t activations = std::min<std::int64_t>(limit.activations * (limit.a_rank ? ranks : 1), problem.microbatches);
   const std::vector<std::int64_t> saved = saved_on_devices(problem);
+  const std::vector<std::int64_t> stash = stash_on_devices(problem);
   for (std::size_t d = 0; d < saved.size(); ++d) {
     problem.limits[d] = activations > 0 ? saved[d] * activations : limit.bytes.value();
-    if (problem.limits[d] < saved[d]) {
+    if (problem.limits[d] < saved[d] + stash[d]) {
       throw InputError("the memory limit of a zero-bubble pipeline must hold at least one microbatch's activations");
     }
   }
 }
 
-/// Every device may hold as many microbatches' activations as the order holds on the device where it holds most.
+/// Every device may hold as much as the order holds on the device where it holds most, in proportion to what a microbatch
+/// saves and stashes there.
 inline void set_limits(OrderProblem& problem, const std::vector<std::vector<Action>>& order) {
   const OrderWords words = words_of(problem, order);
-  const std::vector<std::int64_t> saved = saved_on_devices(problem);
+  const std::vector<std::int64_t> stash = stash_on_devices(problem);
+  std::vector<std::int64_t> saved = saved_on_devices(problem);  // and stashed
+  for (std::size_t d = 0; d < saved.size(); ++d) saved[d] += stash[d];
   double most = 1;
   for (std::size_t d = 0; d < words.size(); ++d) {
     problem.limits[d] = peak_held(problem, words[d]);

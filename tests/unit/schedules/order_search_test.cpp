@@ -49,11 +49,12 @@ OrderProblem drawn_problem(support::Random& random, int most_stages, int most_mi
                .backward_weight = random.between(0, 9),
                .hop = random.between(0, 3),
                .saved = saved,
-               .kept = random.between(0, static_cast<int>(saved))};
+               .kept = random.between(0, static_cast<int>(saved)),
+               .stash = std::max(random.between(-4, 4), 0)};
     }
     stage.device = laid[s];
     problem.stages.push_back(stage);
-    problem.limits[static_cast<std::size_t>(stage.device)] += stage.saved;
+    problem.limits[static_cast<std::size_t>(stage.device)] += stage.saved + stage.stash;
   }
   for (auto& limit : problem.limits) limit += random.between(0, 20);
   return problem;
@@ -110,9 +111,10 @@ std::vector<std::int64_t> held_by_definition(const OrderProblem& problem, const 
     for (const Action& action : actions[d]) {
       const auto& stage = problem.stages[static_cast<std::size_t>(action.stage)];
       if (action.op == Op::forward) held += stage.saved;
-      if (action.op == Op::backward_input) held -= stage.saved - stage.kept;
-      if (action.op == Op::backward_weight) held -= stage.kept;
+      if (action.op == Op::backward_input) held += stage.stash;
       most[d] = std::max(most[d], held);
+      if (action.op == Op::backward_input) held -= stage.saved - stage.kept;
+      if (action.op == Op::backward_weight) held -= stage.kept + stage.stash;
     }
   }
   return most;
@@ -139,8 +141,9 @@ class AllOrders {
       if (stage.device != static_cast<int>(device) || left_[step] == 0) continue;
       complete = false;
       if (step % 3 > 0 && left_[step - 1] >= left_[step]) continue;
-      const std::int64_t then = held + detail::holds(stage, static_cast<int>(step % 3));
-      if (then > problem_.limits[device]) continue;
+      const auto kind = static_cast<int>(step % 3);
+      if (held + detail::needs(stage, kind) > problem_.limits[device]) continue;
+      const std::int64_t then = held + detail::holds(stage, kind);
       --left_[step];
       words_[device].push_back(static_cast<std::int32_t>(step));
       extend(device, then);
@@ -205,7 +208,7 @@ TEST_CASE("an order is never longer than one that the search is given, and the s
     OrderProblem tight = problem;
     for (std::size_t d = 0; d < tight.limits.size(); ++d) {
       std::int64_t one = 0;
-      for (const auto& stage : tight.stages) one += stage.device == static_cast<int>(d) ? stage.saved : 0;
+      for (const auto& stage : tight.stages) one += stage.device == static_cast<int>(d) ? stage.saved + stage.stash : 0;
       tight.limits[d] = one;
     }
     const FoundOrder found = search_order(tight, 32, {good.actions});

@@ -13,6 +13,8 @@
 #include "schedules.hpp"
 #include "support/clusters.hpp"
 #include "support/pipelines.hpp"
+#include "tawpipe/analysis/memory.hpp"
+#include "tawpipe/simulate/simulate.hpp"
 #include "tawpipe/verify/validate.hpp"
 
 using namespace tawpipe::literals;
@@ -99,6 +101,22 @@ TEST_CASE("orders of real models are searched by their stages' operations and ac
                      [](const tawpipe::Task& one, const tawpipe::Task& other) {
                        return one.op == other.op && one.stage == other.stage && one.microbatch == other.microbatch;
                      }));
+  }
+}
+
+TEST_CASE("in its own memory a searched order takes no more than the paper's, with what backward_input leaves") {
+  const Workload work = support::transformer(16, 16);  // recomputes: it saves little and leaves much
+  for (const auto& name : {"interleaved-zb", "zb-v", "v-half", "v-min"}) {
+    CAPTURE(name);
+    const auto most = [&](const ScheduleOptions& options) {
+      const Schedule schedule = build_order(name, work, 4, options);
+      tawpipe::Bytes peak;
+      const auto timeline = tawpipe::simulate(schedule, support::cluster(4), FixedCost{30_s, 31_s, 18_s, 0_s});
+      for (const auto& rank : tawpipe::peak_memory(schedule, timeline)) peak = std::max(peak, rank.total);
+      return static_cast<double>(peak.value());
+    };
+    // messages that wait are counted too, and they are not limited
+    CHECK(most({{"order", "searched"}, {"moves", "300"}}) <= 1.2 * most({}));
   }
 }
 

@@ -98,12 +98,13 @@ class ExactOrder {
     return end < 0 ? -1 : std::max(clock, end + problem_.stages[std::min(s, from)].hop);
   }
 
-  bool has_room(const Node& node, std::size_t stage) const {
-    std::int64_t held = problem_.stages[stage].saved;
+  bool has_room(const Node& node, std::size_t stage, int kind) const {
+    std::int64_t held = needs(problem_.stages[stage], kind);
     for (std::size_t s = 0; s < stages_; ++s) {
       const OrderStage& own = problem_.stages[s];
       if (own.device != problem_.stages[stage].device) continue;
-      held += (node.done[3 * s] - node.done[3 * s + 1]) * own.saved + (node.done[3 * s + 1] - node.done[3 * s + 2]) * own.kept;
+      held += (node.done[3 * s] - node.done[3 * s + 1]) * own.saved +
+              (node.done[3 * s + 1] - node.done[3 * s + 2]) * (own.kept + own.stash);
     }
     return held <= problem_.limits[static_cast<std::size_t>(problem_.stages[stage].device)];
   }
@@ -136,7 +137,8 @@ class ExactOrder {
       for (const int kind : {order_input, order_weight}) {
         const std::int64_t from = start(node, s, kind);
         auto& earliest = fits[static_cast<std::size_t>(problem_.stages[s].device)];
-        if (from >= 0) earliest = std::min(earliest, from + time_of(problem_.stages[s], kind));
+        if (from >= 0 && (kind == order_weight || problem_.stages[s].stash == 0))
+          earliest = std::min(earliest, from + time_of(problem_.stages[s], kind));
       }
     }
     for (std::size_t s = 0; s < stages_; ++s) {
@@ -145,7 +147,7 @@ class ExactOrder {
       for (const int kind : {order_forward, order_input, order_weight}) {
         const std::int64_t from = start(node, s, kind);
         const std::int64_t takes = time_of(stage, kind);
-        if (from < 0 || (from >= fits[device] && takes > 0) || (kind == order_forward && !has_room(node, s))) continue;
+        if (from < 0 || (from >= fits[device] && takes > 0) || !has_room(node, s, kind)) continue;
         Node child = node;
         child.parent = parent;
         child.step = static_cast<std::int32_t>(3 * s) + kind;

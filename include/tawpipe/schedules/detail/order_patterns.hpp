@@ -38,6 +38,11 @@ class OrderPlanner {
   explicit OrderPlanner(const OrderProblem& problem)
       : problem_{problem}, microbatches_{static_cast<std::size_t>(problem.microbatches)}, own_{stages_of_devices(problem)} {
     rank_in_device_.resize(problem.stages.size());
+    stash_.resize(own_.size());
+    for (const OrderStage& stage : problem.stages) {
+      auto& stash = stash_[static_cast<std::size_t>(stage.device)];
+      stash = std::max(stash, stage.stash);
+    }
     for (const auto& own : own_) {
       std::int64_t work = 0;
       for (std::size_t i = 0; i < own.size(); ++i) {
@@ -136,13 +141,13 @@ class OrderPlanner {
   /// What the stage holds now.
   std::int64_t held_by(std::size_t s) const {
     const OrderStage& stage = problem_.stages[s];
-    return (done_[3 * s] - done_[3 * s + 1]) * stage.saved + (done_[3 * s + 1] - done_[3 * s + 2]) * stage.kept;
+    return (done_[3 * s] - done_[3 * s + 1]) * stage.saved + (done_[3 * s + 1] - done_[3 * s + 2]) * (stage.kept + stage.stash);
   }
 
-  /// Whether a forward of the stage leaves room for one microbatch on each later stage of its device. Then the oldest
-  /// microbatch finds room wherever it comes: all that is held before it on these stages is freed by then.
+  /// Whether a forward of the stage leaves room for one microbatch on each later stage of its device, and for one
+  /// backward_input. Then the oldest microbatch finds room wherever it comes: all that is held before it is freed by then.
   bool holds_forward(std::size_t device, std::size_t stage) const {
-    std::int64_t need = held_[device] + problem_.stages[stage].saved;
+    std::int64_t need = held_[device] + problem_.stages[stage].saved + stash_[device];
     for (std::size_t i = rank_in_device_[stage] + 1; i < own_[device].size(); ++i) {
       const auto later = static_cast<std::size_t>(own_[device][i]);
       if (done_[3 * later] < problem_.microbatches) {
@@ -150,6 +155,11 @@ class OrderPlanner {
       }
     }
     return need <= problem_.limits[device];
+  }
+
+  bool has_room(std::size_t device, std::size_t stage, int kind) const {
+    if (kind == order_forward) return holds_forward(device, stage);
+    return held_[device] + problem_.stages[stage].stash <= problem_.limits[device];
   }
 
   /// When the input of the stage's next computation of this kind is there; `endless` while that is not known.
@@ -186,7 +196,7 @@ class OrderPlanner {
       const auto s = static_cast<std::size_t>(stage);
       for (const int kind : {order_forward, order_input}) {
         const std::int64_t there = arrival(kind, s);
-        if (there == endless || (kind == order_forward && !holds_forward(device, s))) continue;
+        if (there == endless || !has_room(device, s, kind)) continue;
         const std::int64_t when = due(s, kind);
         if (there > now) {
           soonest = std::min(soonest, there);
@@ -235,6 +245,7 @@ class OrderPlanner {
   std::size_t microbatches_;
   std::vector<std::vector<int>> own_;  ///< [device] stages
   std::vector<std::size_t> rank_in_device_;
+  std::vector<std::int64_t> stash_;  ///< [device] the most of a stage
   std::size_t chunks_ = 1;
   std::int64_t longest_ = 0;  ///< work of one microbatch on a device
   std::vector<std::int64_t> due_;
