@@ -131,20 +131,36 @@ inline void set_limits(OrderProblem& problem, const MemoryLimit& limit) {
   }
 }
 
+/// What each device holds for good: weights, gradients and optimizer states of its stages.
+inline std::vector<std::int64_t> states_on_devices(const Workload& workload, const OrderProblem& problem) {
+  const ParameterBytes& bytes = workload.parameter_bytes();
+  const std::vector<StageWork> works = workload.split(static_cast<int>(problem.stages.size()));
+  std::vector<std::int64_t> states(problem.limits.size());
+  for (std::size_t s = 0; s < works.size(); ++s) {
+    states[static_cast<std::size_t>(problem.stages[s].device)] +=
+        (works[s].parameters + works[s].edge_parameters) * (bytes.weight + bytes.gradient + bytes.optimizer);
+  }
+  return states;
+}
+
 /// Every device may hold as much as the order holds on the device where it holds most, in proportion to what a microbatch
-/// saves and stashes there.
-inline void set_limits(OrderProblem& problem, const std::vector<std::vector<Action>>& order) {
+/// saves and stashes there; but no more, with its states, than the fullest device with the order.
+inline void set_limits(OrderProblem& problem, const std::vector<std::vector<Action>>& order,
+                       const std::vector<std::int64_t>& states) {
   const OrderWords words = words_of(problem, order);
   const std::vector<std::int64_t> stash = stash_on_devices(problem);
   std::vector<std::int64_t> saved = saved_on_devices(problem);  // and stashed
-  for (std::size_t d = 0; d < saved.size(); ++d) saved[d] += stash[d];
   double most = 1;
+  std::int64_t fullest = 0;
   for (std::size_t d = 0; d < words.size(); ++d) {
+    saved[d] += stash[d];
     problem.limits[d] = peak_held(problem, words[d]);
+    fullest = std::max(fullest, states[d] + problem.limits[d]);
     if (saved[d] > 0) most = std::max(most, static_cast<double>(problem.limits[d]) / static_cast<double>(saved[d]));
   }
-  for (std::size_t d = 0; d < saved.size(); ++d) {
-    problem.limits[d] = std::max<std::int64_t>(problem.limits[d], std::llround(most * static_cast<double>(saved[d])));
+  for (std::size_t d = 0; d < words.size(); ++d) {
+    const std::int64_t room = std::min<std::int64_t>(std::llround(most * static_cast<double>(saved[d])), fullest - states[d]);
+    problem.limits[d] = std::max({problem.limits[d], room, saved[d]});
   }
 }
 
@@ -162,7 +178,7 @@ Schedule paper_or_searched(const std::string& name, const Workload& workload, Pi
     if (options.limit.limit) {
       set_limits(problem, *options.limit.limit);
     } else {
-      set_limits(problem, program.actions);
+      set_limits(problem, program.actions, states_on_devices(workload, problem));
     }
     program.actions = search_order(problem, options.moves, {program.actions}).actions;
   }
