@@ -13,9 +13,11 @@
 #include <utility>
 #include <vector>
 
+#include "commands/bound.hpp"
 #include "commands/entries.hpp"
 #include "commands/exchange.hpp"
 #include "commands/list.hpp"
+#include "commands/plan_answer.hpp"
 #include "commands/validate_order.hpp"
 #include "convert.hpp"
 #include "request.hpp"
@@ -114,6 +116,44 @@ Comparison compare(const sim::Request& request, const std::vector<std::string>& 
   return found;
 }
 
+/// The names of values, for the commands that are shown.
+sim::PlanFlags named(sim::PlanFlags flags) {
+  sim::Request& base = flags.base;
+  if (base.cluster.empty() && base.cluster_value) base.cluster = base.cluster_value->name();
+  if (base.model.empty() && base.model_value) base.model = base.model_value->name;
+  return flags;
+}
+
+/// The answer's JSON, its text, and why there is no plan. Ctrl-C ends the search with the best so far.
+nb::tuple planned(const sim::PlanFlags& given) {
+  nlohmann::ordered_json json;
+  std::string text;
+  std::string complaint;
+  {
+    const nb::gil_scoped_release released;
+    const sim::PlanAnswer answer = sim::answer_plan(named(given), [](const PlanProgress&, std::string_view) {
+      const nb::gil_scoped_acquire held;
+      if (PyErr_CheckSignals() == 0) return true;
+      if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt) == 0) throw nb::python_error();
+      PyErr_Clear();
+      return false;
+    });
+    json = answer.json();
+    text = answer.text({});
+    complaint = answer.complaint();
+  }
+  return nb::make_tuple(to_python(json), text, complaint);
+}
+
+nb::tuple bounded(const sim::PlanFlags& given) {
+  sim::BoundAnswer answer;
+  {
+    const nb::gil_scoped_release released;
+    answer = sim::answer_bound(named(given), {});
+  }
+  return nb::make_tuple(to_python(answer.json), answer.text, answer.complaint);
+}
+
 Diagnostics validated(const Schedule& schedule, const Cluster* cluster) {
   return cluster != nullptr ? validate(schedule, *cluster) : validate(schedule);
 }
@@ -189,6 +229,14 @@ void bind_problem(nb::module_& module) {
       .def_rw("fold", &sim::Request::fold)
       .def_rw("cost", &sim::Request::cost)
       .def_rw("hold_sms", &sim::Request::hold_sms)
+      .def_rw("layout", &sim::Request::layout)
+      .def_rw("sequence_parallel", &sim::Request::sequence_parallel)
+      .def_rw("context_exchange", &sim::Request::context_exchange)
+      .def_rw("optimizer_states", &sim::Request::optimizer_states)
+      .def_rw("overlap_grad_reduce", &sim::Request::overlap_gradients)
+      .def_rw("overlap_param_gather", &sim::Request::overlap_gathers)
+      .def_rw("tp_comm_overlap", &sim::Request::tensor_overlap)
+      .def_rw("gradient_dtype", &sim::Request::gradient_dtype)
       .def_prop_rw(
           "tensor_parallel", [](const sim::Request& request) { return request.mesh.tensor; },
           [](sim::Request& request, int n) { request.mesh.tensor = n; })
@@ -198,6 +246,24 @@ void bind_problem(nb::module_& module) {
       .def_prop_rw(
           "data_parallel", [](const sim::Request& request) { return request.mesh.data; },
           [](sim::Request& request, int n) { request.mesh.data = n; });
+}
+
+void bind_plan(nb::module_& module) {
+  nb::class_<sim::PlanFlags>(module, "PlanFlags")
+      .def(nb::init<>())
+      .def_rw("base", &sim::PlanFlags::base)
+      .def_rw("pipeline_parallel", &sim::PlanFlags::pipeline)
+      .def_rw("tokens", &sim::PlanFlags::tokens)
+      .def_rw("schedules", &sim::PlanFlags::schedules)
+      .def_rw("price", &sim::PlanFlags::price)
+      .def_rw("top", &sim::PlanFlags::top)
+      .def_rw("budget", &sim::PlanFlags::budget)
+      .def_rw("threads", &sim::PlanFlags::threads)
+      .def_rw("today", &sim::PlanFlags::today)
+      .def_rw("emit", &sim::PlanFlags::emit)
+      .def_rw("given", &sim::PlanFlags::given);
+  module.def("plan", &planned, "flags"_a);
+  module.def("bound", &bounded, "flags"_a);
 }
 
 void bind_schedule(nb::module_& module) {
@@ -374,8 +440,10 @@ struct Exceptions {
   PyObject* schedule;
 };
 
-/// The command's words for an argument in Python's: "--global-batch is missing" is "global_batch is missing".
+/// The command's words for an argument in Python's: "--global-batch is missing" is "global_batch is missing". What stands in a
+/// line of a file is said as it stands there.
 std::string in_python_words(std::string_view text) {
+  if (text.find(", line ") != text.npos) return std::string{text};
   std::string words;
   for (std::size_t i = 0; i < text.size(); ++i) {
     const bool flag = text.substr(i, 2) == "--" && i + 2 < text.size() && text[i + 2] >= 'a' && text[i + 2] <= 'z';
@@ -424,6 +492,7 @@ NB_MODULE(_core, module) {
   module.attr("COMPARED") = nb::cast(sim::compared_schedules);
   bind_errors(module);
   bind_problem(module);
+  bind_plan(module);
   bind_schedule(module);
   bind_answers(module);
 }

@@ -23,8 +23,8 @@ from ._core import (BUFFER_KINDS, OPS, PAYLOADS, Cluster, Error, InputError, Mod
                     Timeline)
 
 __all__ = ["BUFFER_KINDS", "OPS", "PAYLOADS", "Cluster", "Comparison", "Diagnosis", "Error", "Findings", "InputError", "Model",
-           "OrderProof", "Prediction", "Schedule", "ScheduleError", "Table", "Timeline", "cluster", "clusters", "compare",
-           "doctor", "model", "models", "prove", "read_schedule", "schedules", "simulate", "validate"]
+           "Bound", "OrderProof", "Plans", "Prediction", "Schedule", "ScheduleError", "Table", "Timeline", "bound", "cluster", "clusters",
+           "compare", "doctor", "model", "models", "plan", "prove", "read_schedule", "schedules", "simulate", "validate"]
 
 ClusterLike = Union[str, os.PathLike, Mapping[str, Any], Cluster]
 ModelLike = Union[str, os.PathLike, Mapping[str, Any], Model]
@@ -82,6 +82,49 @@ class Comparison(Table):
     __repr__ = __str__
 
 
+class Plans(Table):
+    """Ways to train, the fastest first: a dict for each with the keys of `plans` in `tawpipe plan --json` (docs/output.md)."""
+
+    def __init__(self, answer: dict, text: str, complaint: str):
+        super().__init__(answer["plans"], ["schedule", "axes", "microbatch_size", "recompute", "makespan_s",
+                                           "tokens_per_device_per_second", "mfu"])
+        self.answer: dict = answer
+        """All keys of `tawpipe plan --json`."""
+        self.complaint: str = complaint
+        """Why there is no plan; empty where there is one."""
+        self._text = text
+
+    @property
+    def proven_best(self) -> bool:
+        """Nothing in the space is faster."""
+        return self.answer["proven_best"]
+
+    @property
+    def stopped(self) -> bool:
+        """Ctrl-C ended the search: these are the best so far."""
+        return self.answer["stopped"]
+
+    @property
+    def pareto(self) -> Table:
+        """Plans that no other beats in time and memory at once."""
+        return Table(self.answer["pareto"])
+
+    @property
+    def today(self) -> dict | None:
+        """What is run today: the keys of a plan, and lost, changes, notes."""
+        return self.answer.get("today")
+
+    @property
+    def settings(self) -> str | None:
+        """The settings of the best plan that the framework of `emit` can run."""
+        return self.answer["emitted"]["text"] if "emitted" in self.answer else None
+
+    def __str__(self) -> str:
+        return self._text if self else self._text + self.complaint
+
+    __repr__ = __str__
+
+
 class Findings(Table):
     """What is wrong with a schedule: severity, code (docs/validation.md), task, rank, message, help. Empty: nothing."""
 
@@ -124,6 +167,10 @@ class OrderProof(_Report):
     def ok(self) -> bool:
         """It ends, and each message meets its receive."""
         return self["verdict"] == "ends" and not any(self[key] for key in ("missing", "differing", "crossed_data"))
+
+
+class Bound(_Report):
+    """A time that no schedule of any kind is faster than: bound_s, limited_by, fits, and what it follows from."""
 
 
 class Diagnosis(_Report):
@@ -212,6 +259,75 @@ def simulate(schedule: str | Schedule, *, cluster: ClusterLike, model: ModelLike
         return _core.simulate_given(request, schedule)
     request.schedule = schedule
     return _core.simulate(request)
+
+
+def plan(*, cluster: ClusterLike, model: ModelLike | None = None, sequence: int = 0, global_batch: int = 0, tokens: int = 0,
+         schedules: Sequence[str] = (), options: Options | None = None, microbatch: int | str = "auto", tensor_parallel: int = 0,
+         context_parallel: int = 0, pipeline_parallel: int = 0, data_parallel: int = 0, layout: str = "any",
+         recompute: str = "any", offload: str = "off", sequence_parallel: bool | None = None,
+         overlap_grad_reduce: bool | None = None, overlap_param_gather: bool | None = None, tp_comm_overlap: bool | None = None,
+         gradient_dtype: str | None = None, usable_memory: float = 0, cost: str = "kernels", hold_sms: str = "off",
+         price: float = 0, today: str | os.PathLike | None = None, emit: str | None = None, top: int = 5, budget: int = 0,
+         threads: int = 0) -> Plans:
+    """The fastest way to train that the arguments leave open. Ctrl-C ends the search with the best so far.
+
+    Args:
+        tokens: Tokens of one iteration, in place of `global_batch`.
+        schedules: Those that may be chosen, as compare names them; none: all that docs/plan.md lists.
+        tensor_parallel, context_parallel, pipeline_parallel, data_parallel: A size that the answer must have; 0: any.
+        sequence_parallel, overlap_grad_reduce, ...: None: as the command has it without the flag.
+        price: Of a device's hour, for the price of a billion tokens.
+        today: A file of what is run today, the plan to beat: a script with Megatron-LM's flags, a torchtitan TOML, a DeepSpeed
+            JSON. It says model, sequence and batch where no argument does.
+        emit: "megatron", "torchtitan" or "deepspeed": the settings of the best plan that it can run (`settings`).
+        top: Plans that are kept.
+        budget: Tasks that may be looked at; 0: the command's own.
+
+    The others are those of `compare`.
+
+    Raises:
+        InputError: For anything missing or impossible.
+    """
+    flags = _core.PlanFlags()
+    base = _request(cluster, model, sequence, global_batch, 0, microbatch, options, tensor_parallel, context_parallel,
+                    data_parallel, recompute, offload, usable_memory, cost, hold_sms)
+    base.layout = layout
+    given = []
+    for name, value in (("sequence_parallel", sequence_parallel), ("overlap_grad_reduce", overlap_grad_reduce),
+                        ("overlap_param_gather", overlap_param_gather), ("tp_comm_overlap", tp_comm_overlap),
+                        ("gradient_dtype", gradient_dtype)):
+        if value is not None:
+            setattr(base, name, _option(value))
+            given.append("--" + name.replace("_", "-"))
+    flags.base = base
+    flags.given = given
+    flags.pipeline_parallel = pipeline_parallel
+    flags.tokens = tokens
+    flags.schedules = list(schedules)
+    flags.price = price
+    flags.today = os.fspath(today) if today is not None else ""
+    flags.emit = emit or ""
+    flags.top = top
+    flags.budget = budget
+    flags.threads = threads
+    return Plans(*_core.plan(flags))
+
+
+def bound(*, cluster: ClusterLike, model: ModelLike, sequence: int, global_batch: int = 0, tokens: int = 0,
+          usable_memory: float = 0, cost: str = "kernels") -> Bound:
+    """A time that no schedule of any kind is faster than, with the numbers that it follows from (docs/plan.md).
+
+    The arguments are those of `plan`.
+
+    Raises:
+        InputError: For anything missing or impossible.
+    """
+    flags = _core.PlanFlags()
+    flags.base = _request(cluster, model, sequence, global_batch, 0, "auto", None, 1, 1, 1, "full", "off", usable_memory, cost,
+                          "off")
+    flags.tokens = tokens
+    answer, text, complaint = _core.bound(flags)
+    return Bound(answer, text + complaint)
 
 
 def validate(schedule: Schedule | Prediction, cluster: ClusterLike | None = None) -> Findings:

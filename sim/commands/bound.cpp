@@ -62,7 +62,7 @@ Json bound_json(const Problem& problem, const TrainingBound& bound) {
   return json;
 }
 
-std::string bound_text(const Problem& problem, const TrainingBound& bound) {
+std::string bound_text(const Problem& problem, const TrainingBound& bound, const TableStyle& style) {
   std::string text = describe(problem) + "\n";
   if (const auto at = text.find(", recomputation "); at != std::string::npos) text.erase(at, text.find('\n', at) - at);
   text += fmt::format("bound    {} an iteration, {} tokens/s/device: no schedule of any kind is faster; limited by {}\n\n",
@@ -80,7 +80,7 @@ std::string bound_text(const Problem& problem, const TrainingBound& bound) {
                  format_bandwidth(BytesPerSecond{device.bytes_per_s}),
                  format_duration(seconds(device.seconds + device.update_s))});
   }
-  text += devices.str(terminal_style());
+  text += devices.str(style);
   text += fmt::format("work     {} of products, {} of attention, {} of memory traffic, {} of updates: {} on all devices\n\n",
                       format_flops(Flops{bound.work.products}), format_flops(Flops{bound.work.attention}),
                       format_traffic(Bytes{static_cast<std::int64_t>(bound.work.traffic)}),
@@ -97,7 +97,7 @@ std::string bound_text(const Problem& problem, const TrainingBound& bound) {
               format_traffic(Bytes{static_cast<std::int64_t>(cut.parameters)}),
               format_traffic(Bytes{static_cast<std::int64_t>(cut.activations)}), format_duration(seconds(cut.seconds), 4)});
   }
-  return text + cuts.str(terminal_style());
+  return text + cuts.str(style);
 }
 
 }  // namespace
@@ -113,25 +113,31 @@ std::string gap_text(const Summary& best, double bound) {
                      format_duration(seconds(bound), 4), best.schedule, format_percent(to_seconds(best.makespan) / bound - 1));
 }
 
-int run_bound(const PlanFlags& flags) {
+BoundAnswer answer_bound(const PlanFlags& flags, const TableStyle& style) {
   Request request = flags.base;
   request.global_batch = batch_of_tokens(flags);
-  std::optional<OutputFile> file;
-  if (!request.json.empty()) file.emplace(request.json);
-  Problem problem = resolve(request, true);
+  const Problem problem = resolve(request, true);
   if (!problem.model) throw InputError("--model is missing; give a name (tawpipe list models) or a config.json");
   const TrainingBound bound = training_bound(problem);
+  BoundAnswer answer{bound_json(problem, bound), bound_text(problem, bound, style), {}};
+  if (bound.can_hold) return answer;
+  answer.complaint = fmt::format("the model's states alone take {} and all devices together have {}; try more devices",
+                                 format_memory(Bytes{static_cast<std::int64_t>(bound.states)}),
+                                 format_memory(Bytes{static_cast<std::int64_t>(bound.usable)}));
+  return answer;
+}
+
+int run_bound(const PlanFlags& flags) {
+  std::optional<OutputFile> file;
+  if (!flags.base.json.empty()) file.emplace(flags.base.json);
+  const BoundAnswer answer = answer_bound(flags, terminal_style());
   if (file) {
-    (*file)(bound_json(problem, bound).dump(2) + "\n");
+    (*file)(answer.json.dump(2) + "\n");
     file->finish();
   }
-  if (request.json != "-") write_output("-", bound_text(problem, bound));
-  if (bound.can_hold) return ok;
-  std::fputs(fmt::format("tawpipe: the model's states alone take {} and all devices together have {}; try more devices\n",
-                         format_memory(Bytes{static_cast<std::int64_t>(bound.states)}),
-                         format_memory(Bytes{static_cast<std::int64_t>(bound.usable)}))
-                 .c_str(),
-             stderr);
+  if (flags.base.json != "-") write_output("-", answer.text);
+  if (answer.complaint.empty()) return ok;
+  std::fputs(fmt::format("tawpipe: {}\n", answer.complaint).c_str(), stderr);
   return findings;
 }
 

@@ -2,10 +2,12 @@
 // Not: the command `bound` (plan.hpp) nor the bound itself (search/bound.hpp).
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
-#include "../request.hpp"
+#include "plan.hpp"
+#include "tawpipe/report/table.hpp"
 
 namespace tawpipe::sim {
 
@@ -14,5 +16,14 @@ std::optional<double> bound_of(const Problem& problem);
 
 /// A line that says how far `best` is from it.
 std::string gap_text(const Summary& best, double bound);
+
+/// What `bound` says.
+struct BoundAnswer {
+  nlohmann::ordered_json json;  ///< the keys of docs/output.md
+  std::string text;
+  std::string complaint;  ///< where the model's states do not fit all devices together; "" where they do
+};
+/// @throws InputError  for anything missing or impossible
+BoundAnswer answer_bound(const PlanFlags& flags, const TableStyle& style);
 
 }  // namespace tawpipe::sim

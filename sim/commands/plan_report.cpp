@@ -10,10 +10,8 @@
 #include <string_view>
 #include <utility>
 
-#include "output.hpp"
 #include "tawpipe/report/formatters.hpp"
 #include "tawpipe/report/summary_json.hpp"
-#include "tawpipe/report/table.hpp"
 
 namespace tawpipe::sim {
 
@@ -193,7 +191,7 @@ std::string layout_text(const Plan& plan) {
 
 namespace {
 
-std::string plans_table(const Planned& planned) {
+std::string plans_table(const Planned& planned, const TableStyle& style) {
   std::vector<TableColumn> columns{{"schedule"},
                                    {"t x c x p x d"},
                                    {"microbatch", Align::right},
@@ -218,7 +216,7 @@ std::string plans_table(const Planned& planned) {
                format_percent(shares.exposed), format_percent(shares.waiting), options_text(plan.choice)},
               i == 0 ? Emphasis::bold : Emphasis::none);
   }
-  return table.str(terminal_style());
+  return table.str(style);
 }
 
 std::string searched_text(const PlanResult& result) {
@@ -239,7 +237,7 @@ std::string searched_text(const PlanResult& result) {
 
 }  // namespace
 
-std::string result_text(const Planned& planned) {
+std::string result_text(const Planned& planned, const TableStyle& style) {
   const PlanResult& result = planned.result;
   Problem shown = planned.request.problem;
   std::string text = describe(shown) + "\n";
@@ -247,7 +245,7 @@ std::string result_text(const Planned& planned) {
     text.erase(at, text.find('\n', at) - at);  // it is one of the things planned
   }
   if (result.plans.empty()) return text + searched_text(result);
-  text += plans_table(planned) + "\nt x c x p x d: tensor, context, pipeline (the schedule's devices), data\n\n";
+  text += plans_table(planned, style) + "\nt x c x p x d: tensor, context, pipeline (the schedule's devices), data\n\n";
   const Plan& best = result.plans.front();
   const Shares shares = shares_of(best.summary);
   text +=
@@ -277,7 +275,7 @@ std::string result_text(const Planned& planned) {
   return text + "\n" + searched_text(result) + "\n" + command_of(planned.flags, planned.request, best) + "\n";
 }
 
-std::string devices_table(const std::vector<Planned>& all) {
+std::string devices_table(const std::vector<Planned>& all, const TableStyle& style) {
   const bool priced = all.front().flags.price > 0;
   std::vector<TableColumn> columns{{"devices", Align::right},         {"time", Align::right},  {"tokens a day", Align::right},
                                    {"tokens/s/device", Align::right}, {"worth", Align::right}, {"memory", Align::right}};
@@ -304,7 +302,7 @@ std::string devices_table(const std::vector<Planned>& all) {
                  {plan.choice.schedule, layout_text(plan), std::string{name(plan.layout.recompute)}, options_text(plan.choice)});
     table.row(std::move(cells));
   }
-  return table.str(terminal_style()) + "\nworth: of what a device does in the first line, what each does here\n";
+  return table.str(style) + "\nworth: of what a device does in the first line, what each does here\n";
 }
 
 }  // namespace tawpipe::sim

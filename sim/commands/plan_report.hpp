@@ -8,6 +8,7 @@
 
 #include "../report_file.hpp"
 #include "plan.hpp"
+#include "tawpipe/report/table.hpp"
 #include "tawpipe/search/plan.hpp"
 
 namespace tawpipe::sim {
@@ -33,9 +34,9 @@ nlohmann::ordered_json plan_json(const Planned& planned, const Plan& plan);
 /// The keys that docs/output.md lists.
 nlohmann::ordered_json result_json(const Planned& planned);
 /// The best plans, what limits them and why the others lose.
-std::string result_text(const Planned& planned);
+std::string result_text(const Planned& planned, const TableStyle& style);
 /// A line for each number of devices.
-std::string devices_table(const std::vector<Planned>& all);
+std::string devices_table(const std::vector<Planned>& all, const TableStyle& style);
 
 /// The page of one search, or of one for each number of devices. @param answer  what --json gives @pre not all.empty()
 void write_plan_page(ReportFile& file, const std::vector<Planned>& all, nlohmann::ordered_json answer);

@@ -68,6 +68,61 @@ class Answers(unittest.TestCase):
         self.assertGreater(len(tawpipe.models()), 5)
 
 
+TINY = dict(cluster="2x4", model="llama-8x512", sequence=2048, global_batch=16)
+
+
+class Plans(unittest.TestCase):
+    def test_plan_is_the_command_s(self):
+        plans = tawpipe.plan(**TINY, top=2)
+        self.assertTrue(plans.proven_best)
+        self.assertFalse(plans.stopped)
+        self.assertEqual(len(plans), 2)
+        self.assertLessEqual(plans[0]["makespan_s"], plans[1]["makespan_s"])
+        self.assertIn("<table>", plans._repr_html_())
+        self.assertGreater(len(plans.pareto), 0)
+        command = os.environ.get("TAWPIPE_COMMAND")
+        if command:
+            shown = subprocess.run([command, "plan", "--cluster", "2x4", "--model", "llama-8x512", "--sequence", "2048",
+                                    "--global-batch", "16", "--top", "2"], capture_output=True, text=True, check=True).stdout
+            self.assertEqual(shown, str(plans))
+
+    def test_constraints_and_tokens(self):
+        plans = tawpipe.plan(cluster="2x4", model="llama-8x512", sequence=2048, tokens=32768, tensor_parallel=2,
+                             schedules=["1f1b", "fsdp"], recompute="full", overlap_grad_reduce=True)
+        self.assertTrue(all(plan["axes"]["tensor"] == 2 for plan in plans))
+        self.assertIn("--overlap-grad-reduce on", plans[0]["command"])
+        with self.assertRaisesRegex(tawpipe.InputError, "global_batch"):
+            tawpipe.plan(cluster="2x4", model="llama-8x512", sequence=2048)
+
+    def test_settings_out_and_in(self):
+        plans = tawpipe.plan(**TINY, emit="megatron")
+        self.assertIn("--tensor-model-parallel-size" if plans.answer["emitted"]["plan"]["axes"]["tensor"] > 1 else "--num-layers",
+                      plans.settings)
+        with tempfile.TemporaryDirectory() as folder:
+            script = pathlib.Path(folder) / "train.sh"
+            script.write_text(plans.settings)
+            again = tawpipe.plan(cluster="2x4", today=script, budget=1)
+            self.assertEqual(again.today["makespan_ps"], plans.answer["emitted"]["plan"]["makespan_ps"])
+            script.write_text("p.py --micro-batch-size 1 --tensor-model-paralel-size 2")
+            with self.assertRaisesRegex(tawpipe.InputError, "line 1.*--tensor-model-parallel-size"):
+                tawpipe.plan(cluster="2x4", today=script)
+
+    def test_bound_is_below_the_best(self):
+        bound = tawpipe.bound(**TINY)
+        self.assertTrue(bound["fits"])
+        self.assertLessEqual(bound["bound_s"], tawpipe.plan(**TINY)[0]["makespan_s"])
+        self.assertIn("no schedule of any kind is faster", str(bound))
+
+    def test_other_threads_run_and_ctrl_c_keeps_the_best(self):
+        script = ("import os, signal, threading, time, tawpipe\n"
+                  "threading.Thread(target=lambda: (time.sleep(2), os.kill(os.getpid(), signal.SIGINT)), daemon=True).start()\n"
+                  "plans = tawpipe.plan(cluster='dgx-h100*16', model='llama-3-405b', sequence=8192, global_batch=512,"
+                  " budget=10**15)\n"
+                  "print(plans.stopped, len(plans) > 0 or bool(plans.complaint))\n")
+        ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=600)
+        self.assertEqual((ended.returncode, ended.stdout.strip()), (0, "True True"), ended.stderr)
+
+
 class Arrays(unittest.TestCase):
     def test_tasks_are_named_fields(self):
         schedule = tawpipe.simulate("1f1b", **SMALL).schedule

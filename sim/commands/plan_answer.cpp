@@ -1,0 +1,110 @@
+// What a plan is answered with.
+#include "plan_answer.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "entries.hpp"
+#include "parallel.hpp"
+#include "tawpipe/report/formatters.hpp"
+#include "tawpipe/search/bound.hpp"
+
+namespace tawpipe::sim {
+
+PlanRequest resolve_plan(const PlanFlags& flags) {
+  Request fixed = flags.base;
+  fixed.global_batch = batch_of_tokens(flags);
+  if (fixed.recompute == "any") fixed.recompute = "full";
+  if (fixed.layout == "any") fixed.layout = "tcsd";
+  if (fixed.microbatch == "auto") fixed.microbatch.clear();
+  fixed.mesh = {};
+  PlanRequest request{.problem = resolve(fixed, true)};
+  request.microbatch_sizes = std::exchange(request.problem.microbatch_sizes, {});
+  if (flags.base.usable_memory <= 0) request.problem.usable_memory = usable_memory_share;  // also for a given microbatch
+  const Mesh& mesh = flags.base.mesh;
+  request.axes = {mesh.tensor, mesh.context, 0, flags.pipeline, mesh.data};
+  if (flags.base.recompute != "any") request.recompute = {parse_recompute(flags.base.recompute)};
+  if (flags.base.layout != "any") request.orders = {parse_mesh_order(flags.base.layout)};
+  if (!flags.schedules.empty() || !flags.base.options.empty()) {
+    std::vector<std::string> names = flags.schedules;
+    if (names.empty()) names = {"all"};
+    request.schedules = parse_entries(names, parse_options(flags.base.options), true);
+  }
+  if (flags.budget > 0) request.budget = flags.budget;
+  return request;
+}
+
+Planned search_plan(const PlanFlags& flags, PlanRequest request, std::string_view what, const PlanWatch& watch) {
+  Planned planned{flags, std::move(request), {}};
+  planned.bound_s = training_bound(planned.request.problem).seconds;
+  const std::size_t threads = flags.threads > 0 ? flags.threads : all_threads();
+  const auto parallel = [&](std::size_t count, auto&& run) { on_threads(threads, count, run); };
+  planned.result = plan(planned.request, shipped(), parallel, [&](const PlanProgress& now) { return watch(now, what); });
+  return planned;
+}
+
+namespace {
+
+/// The best plan that the framework can run: the best of all, or of a search among what it can.
+Emitted emit(Framework framework, const Planned& planned, const PlanWatch& watch) {
+  std::vector<std::string> cannot = cannot_run_best(framework, planned);
+  if (cannot.empty()) return {framework, {}, planned};
+  Emitted emitted{framework, std::move(cannot),
+                  search_plan(planned.flags, request_for(framework, planned), concat("planning for ", title(framework)), watch)};
+  if (!emitted.planned.result.plans.empty()) return emitted;
+  if (emitted.planned.result.stopped) {
+    throw InputError(concat("--emit: the search ended before anything that ", title(framework), " can run was found"));
+  }
+  throw InputError(concat("--emit: nothing that ", title(framework),
+                          " can run fits the devices' memory; the best plan is none because ", emitted.cannot.front()));
+}
+
+}  // namespace
+
+std::int64_t batch_of_tokens(const PlanFlags& flags) {
+  if (flags.tokens == 0) return flags.base.global_batch;
+  if (flags.base.global_batch > 0) throw InputError("--tokens and --global-batch say the same in two ways; give one of them");
+  const std::int64_t sequence = std::max<std::int64_t>(1, flags.base.sequence);
+  if (flags.tokens % sequence == 0) return flags.tokens / sequence;
+  const std::int64_t below = flags.tokens / sequence * sequence;
+  throw InputError(concat("--tokens ", flags.tokens, " are not whole sequences of ", sequence, " tokens; the nearest are ",
+                          below > 0 ? concat(below, " and ") : std::string{}, below + sequence));
+}
+
+PlanAnswer answer_plan(PlanFlags flags, const PlanWatch& watch) {
+  std::optional<TodayFile> today;
+  std::optional<Framework> framework;
+  if (!flags.today.empty()) framework = (today = read_today(flags))->framework;
+  if (!flags.emit.empty()) framework = parse_framework(flags.emit);
+  if (framework) take_best_switches(*framework, flags);
+  PlanAnswer answer{.planned = search_plan(flags, resolve_plan(flags), "planning", watch), .today = {}, .emitted = {}};
+  if (today) answer.today = simulate_today(answer.planned, *std::move(today));
+  if (!flags.emit.empty() && !answer.planned.result.plans.empty()) answer.emitted = emit(*framework, answer.planned, watch);
+  return answer;
+}
+
+nlohmann::ordered_json PlanAnswer::json() const {
+  nlohmann::ordered_json json = result_json(planned);
+  if (today) json["today"] = today_json(*today, planned);
+  if (emitted) json["emitted"] = emitted_json(*emitted, planned);
+  return json;
+}
+
+std::string PlanAnswer::text(const TableStyle& style) const {
+  if (emitted) return emitted_text(*emitted, planned);
+  return result_text(planned, style) + (today ? "\n" + today_text(*today, planned) : std::string{});
+}
+
+std::string PlanAnswer::complaint() const {
+  if (!planned.result.plans.empty()) return {};
+  std::string nearest;
+  if (!planned.result.closest.empty()) {
+    nearest = concat("; the nearest needs ", format_memory(planned.result.closest[0].summary.fullest()), " a device");
+  }
+  return concat("nothing in the space fits the devices' memory", nearest, "; try more devices",
+                planned.request.problem.usable_memory < 1 ? ", a larger --usable-memory" : "");
+}
+
+}  // namespace tawpipe::sim
