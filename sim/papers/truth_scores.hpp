@@ -42,6 +42,8 @@ struct TruthScore {
   double rank_correlation = 0;  ///< Spearman's, of step times
   int pairs = 0;                ///< of layouts of one setting, measured at different times
   int pairs_right = 0;
+  int jobs = 0;        ///< settings of which several layouts were measured
+  int jobs_right = 0;  ///< the layout measured fastest is within 3 % of the best that is predicted of them
   double memory_mean_error = 0;
   int memory_rows = 0;
   int false_out_of_memory = 0;  ///< ran, but would not fit by the prediction
@@ -83,6 +85,29 @@ inline bool same_job(const TruthRow& a, const TruthRow& b) {
 
 }  // namespace detail
 
+/// Counts the jobs of which several layouts were measured, and those whose fastest is among the best predicted.
+inline void count_jobs(const std::vector<const TruthOutcome*>& outcomes, TruthScore& score) {
+  constexpr double close = 1.03;
+  std::vector<bool> counted(outcomes.size());
+  for (std::size_t first = 0; first < outcomes.size(); ++first) {
+    if (counted[first] || !outcomes[first]->is_timed()) continue;
+    const TruthOutcome* fastest = outcomes[first];
+    double best = fastest->predicted_s;
+    bool several = false;
+    for (std::size_t other = first + 1; other < outcomes.size(); ++other) {
+      const TruthOutcome& row = *outcomes[other];
+      if (counted[other] || !row.is_timed() || !detail::same_job(row.row, outcomes[first]->row)) continue;
+      counted[other] = true;
+      several = several || row.predicted_s != outcomes[first]->predicted_s;  // another layout, not another run
+      best = std::min(best, row.predicted_s);
+      if (row.measured_s < fastest->measured_s) fastest = &row;
+    }
+    if (!several) continue;
+    ++score.jobs;
+    if (fastest->predicted_s <= close * best) ++score.jobs_right;
+  }
+}
+
 inline TruthScore truth_score(const std::string& source, const std::vector<const TruthOutcome*>& outcomes) {
   TruthScore score{.source = source, .rows = static_cast<int>(outcomes.size())};
   std::vector<double> errors, measured, predicted;
@@ -109,6 +134,7 @@ inline TruthScore truth_score(const std::string& source, const std::vector<const
   std::sort(errors.begin(), errors.end());
   score.max_error = errors.back();
   score.median_error = (errors[errors.size() / 2] + errors[(errors.size() - 1) / 2]) / 2;
+  count_jobs(outcomes, score);
   for (std::size_t a = 0; a < outcomes.size(); ++a) {
     for (std::size_t b = 0; b < a; ++b) {
       const TruthOutcome& one = *outcomes[a];

@@ -133,6 +133,8 @@ TEST_CASE("a table of measured runs: every row predicted or refused with its rea
   CHECK(lab.at("rows") == 3);
   CHECK(lab.at("expressible") == 2);
   CHECK(lab.at("pairs") == 1);
+  CHECK(lab.at("jobs") == 1);
+  CHECK(lab.at("jobs_right").get<int>() <= 1);
   CHECK(lab.at("memory_rows") == 2);
   CHECK(lab.at("false_out_of_memory") == 0);
   CHECK(std::abs(lab.at("bias").get<double>()) <= lab.at("mean_error").get<double>());
