@@ -31,7 +31,8 @@ void add_chart_flag(CLI::App& app, std::string& chart, const std::string& what) 
   app.add_option("--chart", chart, "Draw " + what + ", as SVG or PNG")->type_name("FILE.svg|.png")->group("Output");
 }
 
-void add_problem_flags(CLI::App& app, Request& request, const std::string& microbatch_default) {
+void add_problem_flags(CLI::App& app, Request& request, const std::string& microbatch_default,
+                       const std::string& recompute_default) {
   app.add_option("--cluster", request.cluster,
                  "A name (tawpipe list clusters), NAME*NODES, NxM (N nodes of M devices), 8+8+4, or a file:\n"
                  "JSON, the output of nvidia-smi topo -m, or NCCL's topology XML")
@@ -53,7 +54,8 @@ void add_problem_flags(CLI::App& app, Request& request, const std::string& micro
   add_usable_memory(app, request.usable_memory,
                     fmt::format("{} where --microbatch is auto, 1 where it is a number", usable_memory_share));
   app.add_option("--recompute", request.recompute,
-                 "Activations computed again in the backward: none, selective or full (default)")
+                 "Activations computed again in the backward: none, selective, full, or auto: as is fastest and fits\n(default " +
+                     recompute_default + ")")
       ->type_name("POLICY")
       ->group("Problem");
   app.add_option("--offload", request.offload,
@@ -148,7 +150,7 @@ void add_noise_flags(CLI::App& app, Request& request) {
 }
 
 void add_option_flag(CLI::App& app, Request& request, const std::string& whose) {
-  app.add_option("--option", request.options, "An option of " + whose + " (tawpipe list schedules); may be repeated")
+  app.add_option("--option", request.options, "An option of " + whose + " (tawpipe list schedules), or KEY=auto; may be repeated")
       ->type_name("KEY=VALUE")
       ->group("Schedule")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);

@@ -42,7 +42,8 @@ void add_chart_flag(CLI::App& app, std::string& chart, const std::string& what);
 /// --report, one page for a browser. @param what  it shows
 void add_report_flag(CLI::App& app, std::string& report, const std::string& what);
 /// The flags that say what is to be trained and where.
-void add_problem_flags(CLI::App& app, Request& request, const std::string& microbatch_default);
+void add_problem_flags(CLI::App& app, Request& request, const std::string& microbatch_default,
+                       const std::string& recompute_default = "full");
 /// Jitter, stragglers, interference.
 void add_noise_flags(CLI::App& app, Request& request);
 void add_option_flag(CLI::App& app, Request& request, const std::string& whose);

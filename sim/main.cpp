@@ -74,7 +74,7 @@ int run(int argc, char** argv) {
 
   Request request;
   std::vector<std::string> schedules = compared_schedules;
-  bool overlapped = false;
+  bool baselines = false;
   CLI::App* compare = add_command(app, "compare", "Predict several schedules and rank them, best first");
   compare
       ->add_option("--schedules", schedules,
@@ -84,8 +84,11 @@ int run(int argc, char** argv) {
       ->group("Schedule")
       ->delimiter(',');
   add_option_flag(*compare, request, "every schedule that has it");
-  compare->add_flag("--overlapped", overlapped, "Let the rivals' communication overlap computation too")->group("Schedule");
-  add_problem_flags(*compare, request, "auto");
+  compare
+      ->add_flag("--baselines", baselines,
+                 "Each with its standard options and full recomputation, as papers compare them, in place of its best")
+      ->group("Schedule");
+  add_problem_flags(*compare, request, "auto", "auto");
   add_json_flag(*compare, request.json, "the results, best first,");
   add_report_flag(*compare, request.report, "the results and all timelines on one clock");
   add_config_flag(*compare);
@@ -247,7 +250,7 @@ int run(int argc, char** argv) {
 #if TAWPIPE_COMMAND_EXECUTES
     if (execution.parsed()) return execution.run();
 #endif
-    if (compare->parsed()) return run_compare(request, schedules, overlapped);
+    if (compare->parsed()) return run_compare(request, schedules, baselines);
     if (validate->parsed()) return run_validate(request, order);
     if (show->parsed()) return run_topology_show(cluster, json);
     if (import->parsed()) return run_topology_import(file, nodes, json);

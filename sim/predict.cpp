@@ -1,6 +1,6 @@
 // Predictions for the commands: the library's call, compiled once.
 // Not: what is asked (request.hpp).
-#include "tawpipe/search/predict.hpp"
+#include "tawpipe/search/choose.hpp"
 #include "tawpipe/search/what_fits.hpp"
 
 #include "request.hpp"
@@ -13,6 +13,6 @@ std::optional<FittingLayout> find_fitting_layout(const Problem& problem) {
 Prediction predict(const Problem& problem) { return tawpipe::predict(problem, shipped()); }
 Prediction predict(const Problem& problem, Schedule schedule) { return tawpipe::predict(problem, std::move(schedule)); }
 
-Summary best_summary(const Predictor& predictor, const ScheduleChoice& choice) { return predictor.best(choice).summary; }
+Chosen choose(const Problem& problem, const ScheduleChoice& choice) { return tawpipe::choose(problem, choice, shipped()); }
 
 }  // namespace tawpipe::sim

@@ -216,7 +216,7 @@ ScheduleChoice named_schedule(const Request& request, std::string_view others) {
   return choice;
 }
 
-Problem resolve(const Request& given, bool choose_microbatch, const Workload* known) {
+Problem resolve(const Request& given, bool choose_microbatch, const Workload* known, std::string_view recompute) {
   Request request = known != nullptr ? with_known(given, *known) : given;
   if (!request.cluster_value && request.cluster.empty())
     throw InputError("--cluster is missing; give a name (tawpipe list clusters), a file, or NxM");
@@ -246,7 +246,14 @@ Problem resolve(const Request& given, bool choose_microbatch, const Workload* kn
     for (int rank = 0; rank < problem.cluster.ranks(); ++rank) held.check(problem.cluster.device(Rank{rank}));
   }
   if (work) problem.parameter_bytes = work->parameter_bytes;
-  problem.recompute = parse_recompute(request.recompute);
+  const std::string policy = request.recompute.empty() ? std::string{recompute} : request.recompute;
+  if (policy == "auto" && std::holds_alternative<MeasuredCost>(problem.cost)) {
+    if (work) problem.recompute = work->recompute;  // times hold for that alone
+  } else if (policy == "auto" && model) {
+    problem.recomputes = {Recompute::none, Recompute::selective, Recompute::full};
+  } else if (policy != "auto") {
+    problem.recompute = parse_recompute(policy);
+  }
   problem.offload = parse_offload(request.offload);
   problem.mesh = request.mesh;
   problem.mesh.order = parse_mesh_order(request.layout);

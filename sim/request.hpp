@@ -35,7 +35,7 @@ struct Request {
   double usable_memory = 0;  ///< 0: not given
   std::int64_t global_batch = 0;
   std::int64_t microbatches = 0;
-  std::string recompute = "full";
+  std::string recompute;  ///< none, selective, full, "auto", or "" for the command's own default
   std::string offload = "off";
   std::int64_t loss_chunk = 0;  ///< entries of the vocabulary at a time; 0: the model's own, all
   Mesh mesh;
@@ -61,9 +61,11 @@ struct Request {
 };
 
 /// @param choose_microbatch  what no --microbatch means: choose the best size (true) or 1
+/// @param recompute  what no --recompute means
 /// @param known  the work that a schedule file holds: stands in for a model and batch that no flag gives
 /// @throws InputError  for anything missing or impossible.
-Problem resolve(const Request& request, bool choose_microbatch, const Workload* known = nullptr);
+Problem resolve(const Request& request, bool choose_microbatch, const Workload* known = nullptr,
+                std::string_view recompute = "full");
 
 /// Splits "key=value" texts. @throws InputError  with the example
 ScheduleOptions parse_options(const std::vector<std::string>& texts, std::string_view example = "order=paper");
@@ -77,8 +79,8 @@ ScheduleChoice named_schedule(const Request& request, std::string_view others = 
 
 /// The best of the problem's schedules, of those that the library ships; compiled once for all commands.
 Prediction predict(const Problem& problem);
-/// The summary of Predictor::best(choice), compiled once as well.
-Summary best_summary(const Predictor& predictor, const ScheduleChoice& choice);
+/// The best of what the problem and `choice` leave open (search/choose.hpp), compiled once as well.
+Chosen choose(const Problem& problem, const ScheduleChoice& choice);
 /// A layout that fits where none of the problem's schedules does (search/what_fits.hpp).
 std::optional<FittingLayout> find_fitting_layout(const Problem& problem);
 /// A schedule as it is on the problem's cluster.
@@ -92,7 +94,7 @@ std::string describe(const Cost& cost, const DeviceSpec& device);
 
 int run_list(const std::string& what, const std::string& json);
 int run_simulate(const Request& request);
-int run_compare(const Request& request, const std::vector<std::string>& schedules, bool overlapped);
+int run_compare(const Request& request, const std::vector<std::string>& schedules, bool baselines);
 int run_topology_show(const std::string& cluster, const std::string& json);
 int run_topology_import(const std::string& file, int nodes, const std::string& json);
 

@@ -41,6 +41,7 @@
 #include "tawpipe/schedules/zero_bubble.hpp"
 #include "tawpipe/schedules/zero_bubble_auto.hpp"
 #include "tawpipe/schedules/zero_bubble_v.hpp"
+#include "tawpipe/search/choose.hpp"
 #include "tawpipe/search/predict.hpp"
 #include "tawpipe/search/what_fits.hpp"
 #include "tawpipe/simulate/folding.hpp"

@@ -31,7 +31,7 @@
 #include "tawpipe/report/pytorch_pipeline.hpp"
 #include "tawpipe/report/schedule_json.hpp"
 #include "tawpipe/report/summary_json.hpp"
-#include "tawpipe/search/predict.hpp"
+#include "tawpipe/search/choose.hpp"
 #include "tawpipe/topology/cluster_file.hpp"
 #include "tawpipe/topology/clusters.hpp"
 #include "tawpipe/verify/validate.hpp"
@@ -101,17 +101,19 @@ struct Comparison {
   std::vector<std::string> labels;
 };
 
-Comparison compare(const sim::Request& request, const std::vector<std::string>& schedules, bool overlapped) {
-  const std::vector<ScheduleChoice> all = sim::parse_entries(schedules, sim::parse_options(request.options), overlapped);
-  Problem problem = sim::resolve(request, true);
+Comparison compare(const sim::Request& request, const std::vector<std::string>& schedules, bool baselines) {
+  const std::vector<ScheduleChoice> all = sim::parse_entries(schedules, sim::parse_options(request.options), !baselines);
+  Problem problem = sim::resolve(request, true, nullptr, baselines ? "full" : "auto");
   problem.fold = Fold::automatic;
-  const Predictor predictor{problem, shipped()};
-  std::vector<Summary> results;
-  for (const ScheduleChoice& choice : all) results.push_back(sim::best_summary(predictor, choice));
-  Comparison found{.problem = sim::describe(problem), .table = comparison_table(results, all), .results = {}, .labels = {}};
+  std::vector<Chosen> results;
+  for (const ScheduleChoice& choice : all) results.push_back(sim::choose(problem, choice));
+  Comparison found{.problem = sim::describe(problem),
+                   .table = comparison_table(results, problem.recomputes.size() > 1),
+                   .results = {},
+                   .labels = {}};
   for (const std::size_t i : comparison_order(results)) {
-    found.results.push_back(results[i]);
-    found.labels.push_back(sim::entry_label(all[i]));
+    found.results.push_back(results[i].summary);
+    found.labels.push_back(sim::entry_label(results[i].choice));
   }
   return found;
 }
@@ -406,7 +408,7 @@ void bind_answers(nb::module_& module) {
 
   module.def("simulate", &simulate, "request"_a, nb::call_guard<nb::gil_scoped_release>());
   module.def("simulate_given", &simulate_given, "request"_a, "schedule"_a, nb::call_guard<nb::gil_scoped_release>());
-  module.def("compare", &compare, "request"_a, "schedules"_a, "overlapped"_a, nb::call_guard<nb::gil_scoped_release>());
+  module.def("compare", &compare, "request"_a, "schedules"_a, "baselines"_a, nb::call_guard<nb::gil_scoped_release>());
   module.def(
       "prove_order",
       [](const std::string& path, const std::string& semantics, const std::string& communicators) {

@@ -211,8 +211,8 @@ def models() -> Table:
 
 
 def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, sequence: int = 0, global_batch: int = 0,
-            microbatches: int = 0, microbatch: int | str = "auto", options: Options | None = None, overlapped: bool = False,
-            tensor_parallel: int = 1, context_parallel: int = 1, data_parallel: int = 1, recompute: str = "full",
+            microbatches: int = 0, microbatch: int | str = "auto", options: Options | None = None, baselines: bool = False,
+            tensor_parallel: int = 1, context_parallel: int = 1, data_parallel: int = 1, recompute: str = "",
             offload: str = "off", usable_memory: float = 0, cost: str = "kernels", hold_sms: str = "off") -> Comparison:
     """Several schedules on one problem, best first.
 
@@ -221,8 +221,9 @@ def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, s
         sequence: Tokens of one sequence.
         global_batch: Sequences of one iteration; or give `microbatches`.
         microbatch: Sequences of a microbatch, or "auto": the fastest that fits.
+        recompute: "none", "selective", "full" or "auto"; "": auto, or full with `baselines`.
         options: Options that each schedule gets that has them.
-        overlapped: Lets the rivals' communication overlap computation too.
+        baselines: Each with its standard options and full recomputation, as papers compare them, in place of its best.
         offload: What lies in host memory between its uses: "activations", "optimizer" or "activations+optimizer".
         usable_memory: The part of a device's memory to plan with; 0: 0.85 where the microbatch is chosen, otherwise all.
         cost: "kernels[:products=0.7,...]", "roofline[:utilization=0.45,...]", "fixed:forward=1ms,..." or
@@ -234,7 +235,7 @@ def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, s
     """
     request = _request(cluster, model, sequence, global_batch, microbatches, microbatch, options, tensor_parallel,
                        context_parallel, data_parallel, recompute, offload, usable_memory, cost, hold_sms)
-    return Comparison(_core.compare(request, list(names) or _core.COMPARED, overlapped))
+    return Comparison(_core.compare(request, list(names) or _core.COMPARED, baselines))
 
 
 def simulate(schedule: str | Schedule, *, cluster: ClusterLike, model: ModelLike | None = None, sequence: int = 0,

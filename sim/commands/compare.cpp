@@ -14,23 +14,21 @@
 #include "tawpipe/report/comparison.hpp"
 #include "tawpipe/report/formatters.hpp"
 #include "tawpipe/report/summary_json.hpp"
-#include "tawpipe/search/predict.hpp"
+#include "tawpipe/search/choose.hpp"
 
 namespace tawpipe::sim {
 
 namespace {
 
 /// Runs the entries on all cores. Results keep the entries' order.
-std::vector<Summary> run_all(const Problem& problem, const std::vector<ScheduleChoice>& all) {
-  std::vector<Summary> results(all.size());
-  const Predictor predictor{problem, shipped()};
-  in_parallel(all.size(), "simulating", [&](std::size_t i) { results[i] = best_summary(predictor, all[i]); });
+std::vector<Chosen> run_all(const Problem& problem, const std::vector<ScheduleChoice>& all) {
+  std::vector<Chosen> results(all.size());
+  in_parallel(all.size(), "simulating", [&](std::size_t i) { results[i] = choose(problem, all[i]); });
   return results;
 }
 
 /// The page of all results, best first; each is simulated again, with all of its devices.
-void write_report(ReportFile& file, Problem problem, const std::vector<Summary>& results, const std::vector<ScheduleChoice>& all,
-                  nlohmann::ordered_json answer) {
+void write_report(ReportFile& file, Problem problem, const std::vector<Chosen>& results, nlohmann::ordered_json answer) {
   std::vector<Prediction> predictions;
   predictions.reserve(results.size());
   ReportPage page{
@@ -40,10 +38,9 @@ void write_report(ReportFile& file, Problem problem, const std::vector<Summary>&
       .answer = std::move(answer)};
   problem.fold = Fold::off;
   for (const std::size_t i : comparison_order(results)) {
-    problem.schedules = {all[i]};
-    if (problem.model) problem.microbatch_sizes = {results[i].microbatch_size};
-    predictions.push_back(predict(problem));
-    page.entries.push_back(ReportEntry::of(entry_label(all[i]), predictions.back(), problem));
+    const Problem chosen = chosen_problem(problem, results[i]);
+    predictions.push_back(predict(chosen));
+    page.entries.push_back(ReportEntry::of(entry_label(results[i].choice), predictions.back(), chosen));
   }
   file.write(page);
 }
@@ -58,7 +55,7 @@ std::string fitting_text(const Request& request, const FittingLayout& fitting) {
   if (fitting.mesh.tensor > 1) add("--tensor-parallel", fitting.mesh.tensor);
   if (fitting.mesh.context > 1) add("--context-parallel", fitting.mesh.context);
   if (fitting.mesh.data > 1) add("--data-parallel", fitting.mesh.data);
-  if (fitting.recompute != Recompute::full) add("--recompute", name(fitting.recompute));
+  if (!request.recompute.empty() && request.recompute != "auto") add("--recompute", name(fitting.recompute));
   Bytes most;
   for (const PeakMemory& peak : fitting.summary.peak_memory) most = std::max(most, peak.total);
   return fmt::format("{} does with {} a device:\n  {}", fitting.summary.schedule, format_memory(most), command);
@@ -66,17 +63,18 @@ std::string fitting_text(const Request& request, const FittingLayout& fitting) {
 
 }  // namespace
 
-int run_compare(const Request& request, const std::vector<std::string>& schedules, bool overlapped) {
-  const std::vector<ScheduleChoice> all = parse_entries(schedules, parse_options(request.options), overlapped);
-  Problem problem = resolve(request, true);
+int run_compare(const Request& request, const std::vector<std::string>& schedules, bool baselines) {
+  const std::vector<ScheduleChoice> all = parse_entries(schedules, parse_options(request.options), !baselines);
+  Problem problem = resolve(request, true, nullptr, baselines ? "full" : "auto");
   problem.fold = Fold::automatic;
   std::optional<OutputFile> file;  // opened first, so that a path that cannot be written is found before the work
   if (!request.json.empty()) file.emplace(request.json);
   check_outputs({{"--json", request.json}, {"--report", request.report}});
   ReportFile report{request.report};
-  const std::vector<Summary> results = run_all(problem, all);
+  const std::vector<Chosen> results = run_all(problem, all);
   const std::vector<std::size_t> order = comparison_order(results);
-  const bool any_fits = results[order[0]].fits();
+  const Summary& first = results[order[0]].summary;
+  const bool any_fits = first.fits();
   problem.schedules = all;
   const std::optional<FittingLayout> fitting = any_fits ? std::nullopt : find_fitting_layout(problem);
   if (file || report) {
@@ -85,7 +83,7 @@ int run_compare(const Request& request, const std::vector<std::string>& schedule
     json["model"] = problem.model ? nlohmann::ordered_json(problem.model->name) : nlohmann::ordered_json{};
     json["cost"] = describe(problem.cost, problem.cluster.device(Rank{0}));
     json["results"] = nlohmann::ordered_json::array();
-    for (const std::size_t i : order) json["results"].push_back(to_json(results[i]));
+    for (const std::size_t i : order) json["results"].push_back(to_json(results[i].summary));
     if (fitting) {
       json["fits"] = {{"tensor", fitting->mesh.tensor},
                       {"context", fitting->mesh.context},
@@ -97,16 +95,15 @@ int run_compare(const Request& request, const std::vector<std::string>& schedule
       (*file)(json.dump(2) + "\n");
       file->finish();
     }
-    if (report) write_report(report, problem, results, all, std::move(json));
+    if (report) write_report(report, problem, results, std::move(json));
   }
   if (request.json != "-" && !is_standard_output(request.report)) {
-    write_output("-", describe(problem) + "\n" + comparison_table(results, all, terminal_style()));
+    write_output("-", describe(problem) + "\n" + comparison_table(results, problem.recomputes.size() > 1, terminal_style()));
     const std::optional<double> bound = bound_of(problem);
-    if (bound && any_fits) write_output("-", "\n" + gap_text(results[order[0]], *bound));
-    if (!overlapped) {
-      write_output("-",
-                   "\nRivals run as their usual baselines do; --overlapped lets their communication overlap computation too.\n");
-    }
+    if (bound && any_fits) write_output("-", "\n" + gap_text(first, *bound));
+    write_output("-", baselines
+                          ? "\nEach with its standard options, as papers compare them; without --baselines each at its best.\n"
+                          : "\nEach at its best: the options, microbatch and recomputation with which it is fastest and fits.\n");
   }
   if (!any_fits) {
     const std::string limit = problem.usable_memory < 1 ? format_percent(problem.usable_memory, 0) + " of " : std::string{};

@@ -8,12 +8,11 @@ namespace tawpipe::sim {
 namespace {
 
 /// "1f1b:overlap=on" with the options given for all, as far as the schedule has them.
-ScheduleChoice parse_entry(const std::string& text, const ScheduleOptions& for_all, bool overlapped) {
-  ScheduleChoice entry;
+ScheduleChoice parse_entry(const std::string& text, const ScheduleOptions& for_all, bool automatic) {
+  ScheduleChoice entry{.schedule = {}, .automatic = automatic};
   std::size_t begin = text.find(':');
   entry.schedule = text.substr(0, begin);
   const ScheduleInfo& info = shipped().info(entry.schedule);
-  if (overlapped) entry.options = info.overlapped;
   for (const auto& [key, value] : for_all) {
     if (std::any_of(info.options.begin(), info.options.end(),
                     [&, name = key](const auto& option) { return option.name == name; })) {
@@ -34,13 +33,13 @@ ScheduleChoice parse_entry(const std::string& text, const ScheduleOptions& for_a
 }  // namespace
 
 std::vector<ScheduleChoice> parse_entries(const std::vector<std::string>& schedules, const ScheduleOptions& for_all,
-                                          bool overlapped) {
+                                          bool automatic) {
   std::vector<ScheduleChoice> all;
   for (const auto& text : schedules) {
     if (text == "all") {
-      for (const auto& info : shipped().schedules()) all.push_back(parse_entry(info.name, for_all, overlapped));
+      for (const auto& info : shipped().schedules()) all.push_back(parse_entry(info.name, for_all, automatic));
     } else {
-      all.push_back(parse_entry(text, for_all, overlapped));
+      all.push_back(parse_entry(text, for_all, automatic));
     }
   }
   for (const auto& [key, value] : for_all) {

@@ -10,10 +10,10 @@
 namespace tawpipe::sim {
 
 /// @param for_all  options that each schedule gets that has them
-/// @param overlapped  those that let a schedule's communication overlap too
+/// @param automatic  options that are not given are chosen
 /// @throws InputError  for an unknown name, or an option that none of the schedules has.
 std::vector<ScheduleChoice> parse_entries(const std::vector<std::string>& schedules, const ScheduleOptions& for_all,
-                                          bool overlapped);
+                                          bool automatic);
 
 /// "tawpipe:buffers=3", as it was named.
 std::string entry_label(const ScheduleChoice& entry);

@@ -15,12 +15,16 @@ using Json = nlohmann::ordered_json;
 
 std::string schedules_text() {
   Table table{{{"schedule"}, {"what moves, and how"}}};
-  Table options{{{"schedule"}, {"option"}, {"values"}, {"default"}, {"meaning"}}};
+  Table options{{{"schedule"}, {"option"}, {"values"}, {"default"}, {"auto tries"}, {"meaning"}}};
   for (const auto& info : shipped().schedules()) {
     table.row({info.name, concat(info.description, " [", info.source, "]")});
-    for (const auto& option : info.options) options.row({info.name, option.name, option.values, option.standard, option.meaning});
+    for (const auto& option : info.options) {
+      options.row({info.name, option.name, option.values, option.standard, join(option.tried, ", "), option.meaning});
+    }
   }
-  return table.str(terminal_style()) + "\n" + options.str(terminal_style()) + "\nUse: --schedule NAME --option KEY=VALUE\n";
+  return table.str(terminal_style()) + "\n" + options.str(terminal_style()) +
+         "\nUse: --schedule NAME --option KEY=VALUE, or KEY=auto: the fastest that fits of those tried, or else the default.\n"
+         "compare and plan leave to auto what is not given.\n";
 }
 
 Json schedules_json() {
@@ -28,8 +32,11 @@ Json schedules_json() {
   for (const auto& info : shipped().schedules()) {
     Json options = Json::array();
     for (const auto& option : info.options) {
-      options.push_back(
-          {{"name", option.name}, {"values", option.values}, {"default", option.standard}, {"meaning", option.meaning}});
+      options.push_back({{"name", option.name},
+                         {"values", option.values},
+                         {"default", option.standard},
+                         {"tried", option.tried},
+                         {"meaning", option.meaning}});
     }
     all.push_back(
         {{"name", info.name}, {"description", info.description}, {"source", info.source}, {"options", std::move(options)}});

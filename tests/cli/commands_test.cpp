@@ -117,17 +117,25 @@ TEST_CASE("each command has a text for people") {
   }
 }
 
-TEST_CASE("tawpipe is ahead of weipipe, fsdp and 1f1b on the paper's cluster") {
+TEST_CASE("on the paper's cluster the usual baselines stand in the measured order, and tawpipe leads with each at its best") {
   for (const std::string sequence : {"4096", "8192", "16384"}) {
     CAPTURE(sequence);
-    const auto result = run("compare --cluster a800x24-10gbe --model llama-48x1024 --sequence " + sequence +
-                            " --global-batch 1536 --microbatch auto --json -");
+    const std::string line = "compare --cluster a800x24-10gbe --model llama-48x1024 --sequence " + sequence +
+                             " --global-batch 1536 --schedules tawpipe,weipipe,fsdp,1f1b --json -";
+    const auto result = run(line + " --baselines");
     CHECK(result.code == 0);
     std::vector<std::string> order;
-    for (const auto& summary : results(result)) {
-      if (summary.at("schedule") != "gpipe") order.push_back(summary.at("schedule"));
-    }
+    for (const auto& summary : results(result)) order.push_back(summary.at("schedule"));
     CHECK(order == std::vector<std::string>{"tawpipe", "weipipe", "fsdp", "1f1b"});
+    const json best = results(run(line));
+    CHECK(best.at(0).at("schedule") == "tawpipe");
+    // No schedule is slower than as a baseline.
+    for (const auto& one : best) {
+      for (const auto& baseline : results(result)) {
+        if (one.at("schedule") != baseline.at("schedule")) continue;
+        CHECK(one.at("makespan_s").get<double>() <= baseline.at("makespan_s").get<double>() * 1.0001);
+      }
+    }
   }
 }
 
@@ -160,10 +168,34 @@ TEST_CASE("options may be repeated; compare takes them by schedule") {
   }
   CHECK(overlapping == 1);
 
-  for (const auto& one : results(run("compare --schedules 1f1b,fsdp --overlapped --json -" + small))) {
-    if (one.at("schedule") == "1f1b") CHECK(one.at("options").at("overlap") == "on");
-    if (one.at("schedule") == "fsdp") CHECK(one.at("options").at("prefetch") == "1");
+  for (const auto& one : results(run("compare --schedules 1f1b,fsdp --baselines --json -" + small))) {
+    if (one.at("schedule") == "1f1b") CHECK(one.at("options").at("overlap") == "off");
+    if (one.at("schedule") == "fsdp") CHECK(one.at("options").at("prefetch") == "0");
+    CHECK(one.at("recompute") == "full");
   }
+}
+
+TEST_CASE("every option is chosen where it says auto, and by compare where nothing is said") {
+  const json known = parsed(run("list schedules --json -"));
+  for (const auto& schedule : known) {
+    if (schedule.at("name") == "zb-auto" || schedule.at("name") == "chimera") continue;
+    std::string line = "simulate --json - --schedule " + schedule.at("name").get<std::string>() + small + " --recompute auto";
+    for (const auto& option : schedule.at("options")) {
+      CHECK(option.at("tried").is_array());
+      line += " --option " + option.at("name").get<std::string>() + "=auto";
+    }
+    CAPTURE(line);
+    const auto result = run(line);
+    CHECK(result.code == 0);
+    check_summary(parsed(result), 6);
+  }
+  // What compare chose is what simulate finds with it.
+  const json best = results(run("compare --schedules fsdp --json -" + small)).at(0);
+  std::string line = "simulate --schedule fsdp --json -" + small + " --recompute " + best.at("recompute").get<std::string>() +
+                     " --microbatch " + std::to_string(best.at("microbatch_size").get<int>());
+  for (const auto& [key, value] : best.at("options").items()) line += " --option " + key + "=" + value.get<std::string>();
+  CHECK(parsed(run(line)).at("makespan_ps") == best.at("makespan_ps"));
+  support::check_refused(run("simulate --schedule 1f1b --option overlap=automatic" + small), {"overlap=automatic", "on, off"});
 }
 
 TEST_CASE("TawPipe's automatic options follow the cluster: speeds of its devices, adapters of their own") {
@@ -217,7 +249,7 @@ TEST_CASE("one device is a cluster for every schedule") {
 
 TEST_CASE("a microbatch is chosen to leave a part of the memory free, a given one may fill it") {
   const std::string problem =
-      "compare --schedules fsdp --json - --cluster 1x2 --model llama-12x1024 --sequence 16384 --global-batch 32";
+      "compare --baselines --schedules fsdp --json - --cluster 1x2 --model llama-12x1024 --sequence 16384 --global-batch 32";
   const auto with = [&](const std::string& flags) { return results(run(problem + flags)).at(0); };
   const auto filled = [](const json& summary) {
     return summary.at("peak_memory_bytes").at(0).get<double>() / summary.at("device_memory_bytes").at(0).get<double>();

@@ -172,7 +172,7 @@ TEST_CASE("flags may come from a file; the command line has the last word") {
                                           "option = [\"order=paper\", \"buffers=3\"]\n"
                                           "[compare]\n"
                                           "schedules = [\"fsdp\", \"1f1b\"]\n"
-                                          "overlapped = true\n");
+                                          "baselines = true\n");
   const json one = json::parse(run("simulate --json - --config " + config).out);
   CHECK(one.at("options").at("order") == "paper");
   CHECK(one.at("options").at("buffers") == "3");
@@ -186,7 +186,7 @@ TEST_CASE("flags may come from a file; the command line has the last word") {
   const json all = json::parse(run("compare --json - --config " + config).out);
   REQUIRE(all.at("results").size() == 2);
   for (const auto& summary : all.at("results")) {
-    if (summary.at("schedule") == "1f1b") CHECK(summary.at("options").at("overlap") == "on");
+    if (summary.at("schedule") == "1f1b") CHECK(summary.at("options").at("overlap") == "off");
   }
   const json gpipe = json::parse(run("compare --schedules gpipe --json - --config " + config).out);
   REQUIRE(gpipe.at("results").size() == 1);

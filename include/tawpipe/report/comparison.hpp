@@ -18,13 +18,14 @@ namespace tawpipe::inline v0 {
 
 namespace detail {
 
-/// The options as a reader needs them: those with another value in another line, or given.
-inline std::string notable_options(const Summary& summary, const ScheduleChoice& choice) {
+/// The options as a reader needs them: those given or chosen, and whether communication waits.
+inline std::string notable_options(const Chosen& result) {
   std::string text;
-  for (const auto& [key, value] : summary.options) {
+  for (const auto& [key, value] : result.summary.options) {
     const bool blocking = key == "overlap" && value == "off";
     const bool on_demand = key == "prefetch";
-    if (choice.options.contains(key) || blocking || on_demand) text += concat(text.empty() ? "" : " ", key, "=", value);
+    if (!result.choice.options.contains(key) && !blocking && !on_demand) continue;
+    text += concat(text.empty() ? "" : " ", key, "=", value);
   }
   return text;
 }
@@ -32,23 +33,23 @@ inline std::string notable_options(const Summary& summary, const ScheduleChoice&
 }  // namespace detail
 
 /// Those that fit first, then the faster first; equals keep their order.
-inline std::vector<std::size_t> comparison_order(const std::vector<Summary>& results) {
+inline std::vector<std::size_t> comparison_order(const std::vector<Chosen>& results) {
   std::vector<std::size_t> order(results.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    if (results[a].fits() != results[b].fits()) return results[a].fits();
-    return results[a].makespan < results[b].makespan;
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t i, std::size_t j) {
+    const Summary& a = results[i].summary;
+    const Summary& b = results[j].summary;
+    return a.fits() != b.fits() ? a.fits() : a.makespan < b.makespan;
   });
   return order;
 }
 
-/// A line for each result, in comparison_order(). @param choices  [result] what was asked for
-/// @pre not empty, and as many choices as results
-inline std::string comparison_table(const std::vector<Summary>& results, const std::vector<ScheduleChoice>& choices,
-                                    const TableStyle& style = {}) {
-  const bool with_model = !results[0].model.empty();
+/// A line for each result, in comparison_order(). @param recompute  says what each computes again
+/// @pre not empty
+inline std::string comparison_table(const std::vector<Chosen>& results, bool recompute, const TableStyle& style = {}) {
+  const bool with_model = !results[0].summary.model.empty();
   double best = 0;
-  for (const auto& summary : results) {
+  for (const auto& [choice, policy, summary] : results) {
     if (summary.fits()) best = std::max(best, 1.0 / to_seconds(std::max(summary.makespan, Duration{1})));
   }
   std::vector<TableColumn> columns{{"schedule"}};
@@ -65,11 +66,12 @@ inline std::string comparison_table(const std::vector<Summary>& results, const s
   if (with_model) {
     columns.push_back({"memory", Align::right});
     columns.push_back({"microbatch", Align::right});
+    if (recompute) columns.push_back({"recompute"});
   }
   columns.push_back({"options"});
   Table table{columns};
   for (const std::size_t i : comparison_order(results)) {
-    const Summary& summary = results[i];
+    const Summary& summary = results[i].summary;
     const double speed = 1.0 / to_seconds(std::max(summary.makespan, Duration{1}));
     std::vector<std::string> cells{summary.schedule};
     cells.push_back(with_model ? format_count(static_cast<std::int64_t>(summary.tokens_per_device_per_second + 0.5))
@@ -83,8 +85,9 @@ inline std::string comparison_table(const std::vector<Summary>& results, const s
     if (with_model) {
       cells.push_back(format_memory(summary.fullest()));
       cells.push_back(std::to_string(summary.microbatch_size));
+      if (recompute) cells.push_back(summary.recompute);
     }
-    cells.push_back(detail::notable_options(summary, choices[i]));
+    cells.push_back(detail::notable_options(results[i]));
     table.row(std::move(cells), summary.fits() ? Emphasis::none : Emphasis::dim);
   }
   return table.str(style);

@@ -31,6 +31,8 @@ struct OptionInfo {
   std::string values;
   std::string standard;  ///< its value where none is given
   std::string meaning;
+  std::vector<std::string> tried{};  ///< what `auto` chooses from; empty: the standard alone
+  bool own_auto = false;             ///< "auto" is one of its values, which the schedule itself reads
 };
 
 /// The whole numbers that an option takes.
@@ -175,7 +177,15 @@ struct Field {
   /// Whether the text is a value, which the member then has.
   bool (*read)(std::string_view text, const WholeRange& range, Options& options);
   std::string (*text)(const Options& options);
+  std::string_view tried{};  ///< "2|3": the values that `auto` chooses from, the one that takes least memory first
 };
+
+/// The field with the values that `auto` chooses from: others cannot be faster, or only take memory. "2|3"
+template <class Options>
+Field<Options> auto_tries(Field<Options> field, std::string_view values) {
+  field.tried = values;
+  return field;
+}
 
 /// The field of a member whose values are written as `Text` says.
 template <auto member, class Text = OptionText<typename detail::MemberOf<decltype(member)>::Value>>
@@ -239,8 +249,14 @@ template <ScheduleOptionTable Options>
 std::vector<OptionInfo> option_infos() {
   std::vector<OptionInfo> infos;
   for (const auto& field : Options::fields()) {
+    Options scratch;
+    std::vector<std::string> tried;
+    for (const std::string_view value : split(field.tried, '|')) {
+      if (!value.empty()) tried.emplace_back(value);
+    }
     infos.push_back({std::string{field.name}, field.values,
-                     field.standard.empty() ? field.text(Options{}) : std::string{field.standard}, std::string{field.meaning}});
+                     field.standard.empty() ? field.text(Options{}) : std::string{field.standard}, std::string{field.meaning},
+                     std::move(tried), field.read("auto", field.range, scratch)});
   }
   return infos;
 }
@@ -249,13 +265,13 @@ namespace detail {
 
 template <class Options>
 void read_option(std::string_view schedule, const Field<Options>& field, std::string_view text, Options& options) {
-  if (field.read(text, field.range, options)) return;
+  if (field.read(text, field.range, options) || text == "auto") return;
   throw InputError(concat("option ", field.name, "=", text, " of ", schedule, ": the value must be ", field.expected));
 }
 
 }  // namespace detail
 
-/// The options that the texts say; what they leave out is as the struct initialises it.
+/// The options that the texts say; what they leave out, or leave to `auto`, is as the struct initialises it.
 /// @param schedule  for errors
 /// @throws InputError  for an option that there is not, or a value that it does not take.
 template <ScheduleOptionTable Options>

@@ -21,8 +21,10 @@ struct BlockingOptions {
   std::optional<bool> overlap{};
 
   static std::vector<Field<BlockingOptions>> fields() {
-    return {option_field<&BlockingOptions::overlap>(
-        "overlap", "off: sends and receives hold the compute lane, as in Megatron-LM by default", "off (on with fixed times)")};
+    return {auto_tries(option_field<&BlockingOptions::overlap>(
+                           "overlap", "off: sends and receives hold the compute lane, as in Megatron-LM by default",
+                           "off (on with fixed times)"),
+                       "on|off")};
   }
   BlockingOptions resolved(const Workload& workload) const { return {overlap.value_or(workload.is_abstract())}; }
 };
@@ -32,8 +34,9 @@ struct ChunkOptions {
   int chunks = 2;
 
   static std::vector<Field<ChunkOptions>> fields() {
-    return {
-        option_field<&ChunkOptions::chunks>("chunks", {.low = 1}, "pieces of the model on each device, looped over the devices")};
+    return {auto_tries(
+        option_field<&ChunkOptions::chunks>("chunks", {.low = 1}, "pieces of the model on each device, looped over the devices"),
+        "2|3|4")};
   }
 };
 

@@ -33,10 +33,8 @@ struct ScheduleRequest {
 /// A schedule as lists show it.
 struct ScheduleInfo {
   std::string name;
-  std::string description;  ///< what moves, and how
-  std::string source;       ///< paper or code
-  /// What lets communication overlap computation where the standard, the form in which it is used as a baseline, does not.
-  ScheduleOptions overlapped{};
+  std::string description;            ///< what moves, and how
+  std::string source;                 ///< paper or code
   std::vector<OptionInfo> options{};  ///< from the table of fields; Registry::add fills them in
 };
 
@@ -71,7 +69,30 @@ class Registry {
   /// @throws InputError  for an unknown name or option, or a value that it does not take.
   void check(std::string_view name, const ScheduleOptions& options) const { builders_[place(name)].check(name, options); }
 
-  /// Builds the schedule of that name.
+  /// All combinations of what `options` leave open: of each option that is "auto" in them, unless the schedule reads that itself,
+  /// and with `all` of each that they leave out. What takes least memory comes first.
+  /// @throws InputError  as check()
+  std::vector<ScheduleOptions> variants(std::string_view name, const ScheduleOptions& options, bool all) const {
+    check(name, options);
+    std::vector<ScheduleOptions> found{options};
+    for (const OptionInfo& option : info(name).options) {
+      const auto given = options.find(option.name);
+      if (given == options.end() ? !all : given->second != "auto" || option.own_auto) continue;
+      std::vector<ScheduleOptions> next;
+      for (ScheduleOptions& one : found) {
+        one.erase(option.name);
+        if (option.tried.empty()) next.push_back(one);
+        for (const std::string& value : option.tried) {
+          next.push_back(one);
+          next.back()[option.name] = value;
+        }
+      }
+      found = std::move(next);
+    }
+    return found;
+  }
+
+  /// Builds the schedule of that name. Options that are "auto" have their standard value, unless the schedule reads that itself.
   /// @throws InputError  for an unknown name or option, or a size that the schedule cannot have.
   Schedule build(std::string_view name, const ScheduleRequest& request) const {
     const Builder& builder = builders_[place(name)];

@@ -17,17 +17,19 @@ struct FlatOrTwoLevel {
 
 template <auto two_level>
 auto collectives_field() {
-  return option_field<two_level, OptionNames<bool, FlatOrTwoLevel>>(
-      "collectives", "one ring over all devices, or between nodes and inside them in turn");
+  return auto_tries(option_field<two_level, OptionNames<bool, FlatOrTwoLevel>>(
+                        "collectives", "one ring over all devices, or between nodes and inside them in turn"),
+                    "flat|two-level");
 }
 template <auto prefetch>
 auto prefetch_field() {
-  return option_field<prefetch>("prefetch", {.high = 65536, .reason = "no model has more layers"},
-                                "layers gathered ahead of the one computed; 0 gathers when needed");
+  return auto_tries(option_field<prefetch>("prefetch", {.high = 65536, .reason = "no model has more layers"},
+                                           "layers gathered ahead of the one computed; 0 gathers when needed"),
+                    "1");
 }
 template <auto reshard>
 auto reshard_field() {
-  return option_field<reshard>("reshard", "off: keep a layer from its forward to its backward");
+  return auto_tries(option_field<reshard>("reshard", "off: keep a layer from its forward to its backward"), "on|off");
 }
 
 }  // namespace tawpipe::schedules::detail

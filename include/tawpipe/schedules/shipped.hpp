@@ -102,32 +102,27 @@ inline void add_weight_pipelines(Registry& registry) {
 }
 
 inline void add_sharded(Registry& registry) {
-  const ScheduleOptions ahead{{"prefetch", "1"}};
   registry.add<schedules::FullyShardedOptions>(
       {.name = "fsdp",
        .description = "data parallel, everything sharded (ZeRO-3): each layer gathered before use, its gradient scattered after",
-       .source = "arXiv:1910.02054, arXiv:2304.11277",
-       .overlapped = ahead},
+       .source = "arXiv:1910.02054, arXiv:2304.11277"},
       ByNodes<schedules::fully_sharded>{});
   registry.add<schedules::NodeCopyOptions>(
       {.name = "hpz",
        .description = "data parallel, everything sharded, and a copy of the weights in each node, which backwards gather from "
                       "(ZeRO++ hpZ)",
-       .source = "arXiv:2306.10209",
-       .overlapped = ahead},
+       .source = "arXiv:2306.10209"},
       ByNodes<schedules::node_copy_sharded>{});
   registry.add<schedules::HybridShardedOptions>(
       {.name = "hsdp",
        .description = "data parallel, everything sharded inside each node and replicated over the nodes (HSDP, MiCS)",
-       .source = "arXiv:2304.11277, arXiv:2205.00119",
-       .overlapped = ahead},
+       .source = "arXiv:2304.11277, arXiv:2205.00119"},
       ByNodes<schedules::hybrid_sharded>{});
   registry.add<schedules::HybridOptimizerOptions>(
       {.name = "hfsdp",
        .description = "data parallel, weights and gradients sharded inside each node, the optimizer over all devices (hybrid "
                       "FSDP)",
-       .source = "Megatron-FSDP",
-       .overlapped = ahead},
+       .source = "Megatron-FSDP"},
       ByNodes<schedules::hybrid_sharded_optimizer>{});
   registry.add<schedules::DataParallelOptions>(
       {.name = "ddp",
@@ -152,14 +147,11 @@ inline void add_pipelines(Registry& registry) {
   registry.add<schedules::BlockingOptions>(
       {.name = "1f1b",
        .description = "activations move: a pipeline that alternates one forward and one backward",
-       .source = "arXiv:2104.04473",
-       .overlapped = {{"overlap", "on"}}},
+       .source = "arXiv:2104.04473"},
       ByRanks<schedules::one_f_one_b>{});
-  registry.add<schedules::BlockingOptions>({.name = "gpipe",
-                                            .description = "activations move: all forwards, then all backwards",
-                                            .source = "arXiv:1811.06965",
-                                            .overlapped = {{"overlap", "on"}}},
-                                           ByRanks<schedules::gpipe>{});
+  registry.add<schedules::BlockingOptions>(
+      {.name = "gpipe", .description = "activations move: all forwards, then all backwards", .source = "arXiv:1811.06965"},
+      ByRanks<schedules::gpipe>{});
   registry.add<schedules::ChunkOptions>(
       {.name = "interleaved-1f1b",
        .description = "activations move: 1F1B with several chunks of the model a device, for smaller bubbles and more messages",

@@ -53,20 +53,26 @@ struct TawpipeOptions {
         option_field<&Options::prefetch>("prefetch",
                                          "off: the next shard is fetched after the computation, gradients travel beside it; "
                                          "backward: so in forward steps alone"),
-        option_field<&Options::buffers>("buffers", {.low = 1, .high = 1024, .reason = "each takes the memory of a shard"},
-                                        "shards a device can hold beside its own"),
+        auto_tries(
+            option_field<&Options::buffers>("buffers", {.low = 1, .high = 1024, .reason = "each takes the memory of a shard"},
+                                            "shards a device can hold beside its own"),
+            "2|3"),
         option_field<&Options::groups>("groups", "what shares a broadcast: each node, all devices, or N equal groups"),
         option_field<&Options::shards>("shards", {.low = 1, .high = 65536, .reason = "no model has more layers to cut"},
                                        "pieces the model is cut into", "one a device"),
-        option_field<&Options::stripe, OptionNames<std::optional<bool>, OnOffAuto>>(
-            "stripe",
-            "shards cross between nodes in pieces over all adapters (auto: if each device has its own, and nothing is cached)"),
-        option_field<&Options::speeds>(
-            "speeds",
-            "faster devices run more microbatches in each step: by their peaks, or numbers for nodes or "
-            "devices such as 1+2"),
-        option_field<&Options::cache>("node-cache",
-                                      "shards of other nodes kept once fetched: how many, how much a device, or what fits")};
+        auto_tries(option_field<&Options::stripe, OptionNames<std::optional<bool>, OnOffAuto>>(
+                       "stripe",
+                       "shards cross between nodes in pieces over all adapters (auto: if each device has its own, and nothing is "
+                       "cached)"),
+                   "off|auto"),
+        auto_tries(
+            option_field<&Options::speeds>("speeds",
+                                           "faster devices run more microbatches in each step: by their peaks, or numbers for "
+                                           "nodes or devices such as 1+2"),
+            "equal|auto"),
+        auto_tries(option_field<&Options::cache>(
+                       "node-cache", "shards of other nodes kept once fetched: how many, how much a device, or what fits"),
+                   "0|auto")};
   }
 };
 

@@ -116,7 +116,8 @@ struct ZeroBubbleOptions {
 
   static std::vector<Field<ZeroBubbleOptions>> fields() {
     using Options = ZeroBubbleOptions;
-    return {option_field<&Options::limit>("memory-limit", "saved activations a device: of N microbatches, or a size"),
+    return {auto_tries(option_field<&Options::limit>("memory-limit", "saved activations a device: of N microbatches, or a size"),
+                       "1p|2p"),
             option_field<&Options::kept, detail::FractionText>(
                 "kept", "of a saved activation, what backward_weight still needs after backward_input"),
             option_field<&Options::times>("times", "times to plan with: forward, backward_input, backward_weight, transfer"),

@@ -106,8 +106,9 @@ class PlanSearch {
  public:
   PlanSearch(const PlanRequest& request, const Registry& registry, Parallel& parallel)
       : request_{request}, registry_{registry}, parallel_{parallel}, bounds_{request} {
-    choices_ = request.schedules.empty() ? planned_schedules(registry) : request.schedules;
-    for (const ScheduleChoice& choice : choices_) registry.check(choice.schedule, choice.options);
+    for (const ScheduleChoice& choice : request.schedules.empty() ? planned_schedules(registry) : request.schedules) {
+      for (ScheduleChoice& one : variants_of(registry, choice, request.problem.cluster)) choices_.push_back(std::move(one));
+    }
     layouts_ = planned_layouts(request);
   }
 
@@ -166,7 +167,10 @@ class PlanSearch {
         if (size_of(group) > 0) order_.push_back({i, group});
       }
     }
-    const auto key = [&](const Group& group) { return guess[group.layout] * (group.number == 0 ? 1 : 1.03); };
+    const auto key = [&](const Group& group) {
+      return request_.cheapest_first ? tasks_of(layouts_[group.layout])
+                                     : guess[group.layout] * (group.number == 0 ? 1 : 1.03);
+    };
     std::stable_sort(order_.begin(), order_.end(), [&](const Group& a, const Group& b) { return key(a) < key(b); });
   }
   static const std::vector<std::string>& leading_schedules() {
@@ -278,7 +282,7 @@ class PlanSearch {
     const bool in_full = static_cast<double>(candidate.need.steps) * layout.mesh.copies() <= most_tasks;
     if (!in_full) problem.fold = Fold::on;
     try {
-      return Plan{layout, choices_[candidate.choice], candidate.need.time, predict(problem, registry_).summary};
+      return Plan{layout, choices_[candidate.choice], candidate.need.time, Predictor{problem, registry_}.best().summary};
     } catch (const InputError&) {
       if (in_full) throw;
       return std::nullopt;
@@ -354,7 +358,7 @@ class PlanSearch {
 }  // namespace detail
 
 /// The fastest way to train that the request leaves open: over all meshes, microbatch sizes, recomputations and schedules
-/// (planned_layouts(), planned_schedules()), by exact simulation (predict()) of what no bound drops. Deterministic, also in the
+/// (planned_layouts(), planned_schedules()), by exact simulation (Predictor) of what no bound drops. Deterministic, also in the
 /// number of threads, unless it is told to stop.
 /// @param parallel  `parallel(count, run)` calls run(i) for each i below count, in any order and on any threads
 /// @param goes_on   `goes_on(PlanProgress)` between rounds; false ends the search with what was found so far

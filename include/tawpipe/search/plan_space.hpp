@@ -33,25 +33,12 @@ struct PlanRequest {
   std::vector<Recompute> recompute = {Recompute::none, Recompute::selective, Recompute::full};
   std::vector<ScheduleChoice> schedules = {};  ///< empty: planned_schedules()
   std::int64_t budget = 40'000'000;            ///< tasks that may be looked at: of bounds once, of simulations eight times
+  bool cheapest_first = false;                 ///< layouts of few tasks are looked at first, not those that look fastest
   /// What else the answer must be, such as something that a framework can run (frameworks/); none: anything.
   bool (*runs)(const PlanRequest&, const PlanLayout&, const ScheduleChoice&) = nullptr;
 };
 
 namespace detail {
-
-/// Values of an option that are tried where a schedule has it: others cannot be faster, or only cost memory.
-struct PlannedOption {
-  std::string_view name;
-  std::vector<std::string> values;
-};
-inline const std::vector<PlannedOption>& planned_options() {
-  static const std::vector<PlannedOption> options{{"chunks", {"2", "3", "4"}},
-                                                  {"collectives", {"flat", "two-level"}},
-                                                  {"reshard", {"on", "off"}},
-                                                  {"node-cache", {"0", "auto"}},
-                                                  {"stripe", {"off", "auto"}}};
-  return options;
-}
 
 /// The divisors of `number`, ascending.
 inline std::vector<int> divisors(int number) {
@@ -138,32 +125,36 @@ inline std::vector<Mesh> planned_meshes(const PlanRequest& request) {
 
 }  // namespace detail
 
-/// The schedules of a registry as a plan tries them: each as its communication overlaps best, with every combination of the
-/// options that trade memory or place for time. Without zb-auto, whose own search takes longer than all others together.
+/// What `choice` leaves open, one choice each (Registry::variants), without those that are like another on this cluster: nothing
+/// to pass between nodes where there is one, no speeds to follow where all devices are alike.
+/// @throws InputError  for an unknown schedule, option or value.
+inline std::vector<ScheduleChoice> variants_of(const Registry& registry, const ScheduleChoice& choice, const Cluster& cluster) {
+  const bool one_node = cluster.nodes() == 1;
+  const bool stripes = !one_node && detail::have_own_adapters(cluster);
+  bool alike = true;
+  for (int r = 1; r < cluster.ranks(); ++r) {
+    alike = alike && cluster.device(Rank{r}).peak.value() == cluster.device(Rank{0}).peak.value();
+  }
+  std::vector<ScheduleChoice> found;
+  for (ScheduleOptions& options : registry.variants(choice.schedule, choice.options, choice.automatic)) {
+    const auto chosen = [&](const char* key, std::string_view value) {
+      const auto at = options.find(key);
+      return at != options.end() && at->second == value && !choice.options.contains(key);
+    };
+    if (one_node && (chosen("collectives", "two-level") || chosen("node-cache", "auto"))) continue;
+    if (chosen("stripe", "auto") && (!stripes || (options.contains("node-cache") && options.at("node-cache") != "0"))) continue;
+    if (alike && chosen("speeds", "auto")) continue;
+    found.push_back({choice.schedule, std::move(options)});
+  }
+  return found;
+}
+
+/// The schedules of a registry as a plan tries them: with all values of their options that are tried. Without zb-auto, whose own
+/// search takes longer than all others together.
 inline std::vector<ScheduleChoice> planned_schedules(const Registry& registry) {
   std::vector<ScheduleChoice> choices;
   for (const ScheduleInfo& info : registry.schedules()) {
-    if (info.name == "zb-auto") continue;
-    std::vector<ScheduleChoice> of_one{{info.name, info.overlapped}};
-    for (const detail::PlannedOption& option : detail::planned_options()) {
-      const auto has = [&](const OptionInfo& known) { return known.name == option.name; };
-      if (std::none_of(info.options.begin(), info.options.end(), has)) continue;
-      std::vector<ScheduleChoice> next;
-      for (const ScheduleChoice& choice : of_one) {
-        for (const std::string& value : option.values) {
-          next.push_back(choice);
-          next.back().options[option.name.data()] = value;
-        }
-      }
-      of_one = std::move(next);
-    }
-    for (ScheduleChoice& choice : of_one) {
-      try {
-        registry.check(choice.schedule, choice.options);
-        choices.push_back(std::move(choice));
-      } catch (const InputError&) {  // an option of the same name takes other values there
-      }
-    }
+    if (info.name != "zb-auto") choices.push_back({.schedule = info.name, .automatic = true});
   }
   return choices;
 }

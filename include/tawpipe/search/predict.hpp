@@ -1,5 +1,5 @@
-// The one call: a problem in, the best schedule and microbatch with its timeline and summary out.
-// Not: the problem (search/problem.hpp) nor how its schedules are found by name (schedules/registry.hpp).
+// What is predicted for a schedule with its options and microbatch sizes given: its timeline and summary.
+// Not: the problem (search/problem.hpp) nor what is chosen where it leaves more open (search/choose.hpp).
 #pragma once
 
 #include <algorithm>
@@ -67,7 +67,7 @@ class Predictor {
         registry_{registry},
         mesh_{problem.mesh.over(problem.cluster.ranks())},
         nodes_{problem.cluster.groups_by_node()},
-        own_adapters_{have_own_adapters(problem.cluster)} {
+        own_adapters_{detail::have_own_adapters(problem.cluster)} {
     problem.check();
     for (const std::int64_t size : problem.candidate_sizes()) {
       works_.push_back({problem.workload(size), problem.workload(size, problem.mesh.data)});
@@ -158,17 +158,6 @@ class Predictor {
     return memory;
   }
 
-  /// Whether each device leaves its node by an adapter that no other device of the node uses.
-  static bool have_own_adapters(const Cluster& cluster) {
-    for (const NodeType& type : cluster.kinds()) {
-      std::vector<std::int32_t> adapters;
-      for (const LinkPath& path : type.to_network) adapters.push_back(path.empty() ? -1 : path.back());
-      std::sort(adapters.begin(), adapters.end());
-      if (adapters.empty() || std::adjacent_find(adapters.begin(), adapters.end()) != adapters.end()) return false;
-    }
-    return true;
-  }
-
   /// [logical rank] FLOP/s of the slowest device that runs a part of it
   static std::vector<double> speeds_of(const Cluster& cluster, const Mesh& mesh) {
     std::vector<double> speeds(static_cast<std::size_t>(mesh.pipeline), 0);
@@ -252,15 +241,5 @@ class Predictor {
   Bytes memory_;                ///< usable, of the smallest device; 0 without a model
   std::vector<Work> works_;     ///< by microbatch size
 };
-
-/// The best of the problem's schedules and microbatch sizes (Predictor::best).
-///
-/// Example:
-/// ```cpp
-/// const tawpipe::Problem problem{.cluster = cluster, .model = model, .sequence = 4096, .global_batch = 512,
-///                                .schedules = {{"tawpipe"}, {"1f1b", {{"overlap", "on"}}}}};
-/// const tawpipe::Prediction best = predict(problem, tawpipe::shipped_schedules());
-/// ```
-inline Prediction predict(const Problem& problem, const Registry& registry) { return Predictor{problem, registry}.best(); }
 
 }  // namespace tawpipe

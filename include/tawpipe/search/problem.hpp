@@ -1,5 +1,5 @@
 // What is to be predicted, and what was: a cluster, a model, a batch and schedules to choose from; the best of them.
-// Not: how it is found (search/predict.hpp).
+// Not: how it is found (search/predict.hpp, search/choose.hpp).
 #pragma once
 
 #include <algorithm>
@@ -41,7 +41,8 @@ enum class Fold {
 /// A schedule of a registry, with options other than its defaults.
 struct ScheduleChoice {
   std::string schedule;
-  ScheduleOptions options = {};
+  ScheduleOptions options = {};  ///< "auto": to be chosen (Registry::variants)
+  bool automatic = false;        ///< so are those left out
 };
 
 /// One training iteration on a cluster, and what may be chosen for it.
@@ -55,9 +56,10 @@ struct Problem {
   std::vector<ScheduleChoice> schedules = {};       ///< to choose from
   Cost cost = KernelCost{};
   Recompute recompute = Recompute::full;
-  Offload offload = {};           ///< to host memory (schedule/offload.hpp)
-  Mesh mesh = {};                 ///< tensor, context and data parallelism around the schedule
-  bool sequence_parallel = true;  ///< tensor-parallel ranks split norms and residuals by tokens (Sharing)
+  std::vector<Recompute> recomputes = {};  ///< to choose from (search/choose.hpp); empty: `recompute`
+  Offload offload = {};                    ///< to host memory (schedule/offload.hpp)
+  Mesh mesh = {};                          ///< tensor, context and data parallelism around the schedule
+  bool sequence_parallel = true;           ///< tensor-parallel ranks split norms and residuals by tokens (Sharing)
   ContextExchange context_exchange = ContextExchange::all_gather;
   bool tensor_overlap = false;     ///< of tensor-parallel collectives with the products beside them (Sharing::overlap)
   bool shard_optimizer = true;     ///< over the ranks that hold the same parameters (Composition)
@@ -126,6 +128,21 @@ struct Problem {
   }
 };
 
+namespace detail {
+
+/// Whether each device leaves its node by an adapter that no other device of the node uses.
+inline bool have_own_adapters(const Cluster& cluster) {
+  for (const NodeType& type : cluster.kinds()) {
+    std::vector<std::int32_t> adapters;
+    for (const LinkPath& path : type.to_network) adapters.push_back(path.empty() ? -1 : path.back());
+    std::sort(adapters.begin(), adapters.end());
+    if (adapters.empty() || std::adjacent_find(adapters.begin(), adapters.end()) != adapters.end()) return false;
+  }
+  return true;
+}
+
+}  // namespace detail
+
 /// A schedule with the timeline predicted for it.
 struct Prediction {
   Schedule schedule;  ///< where it was folded (summary.folding), the kept copies only
@@ -133,6 +150,13 @@ struct Prediction {
   Summary summary;
 
   bool fits() const { return summary.fits(); }
+};
+
+/// A schedule with all that was chosen for it.
+struct Chosen {
+  ScheduleChoice choice;  ///< what was given, and what was chosen of the open options
+  Recompute recompute = Recompute::full;
+  Summary summary;
 };
 
 /// A layout that fits, and what is predicted for it.

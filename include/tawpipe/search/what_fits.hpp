@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "tawpipe/search/predict.hpp"
+#include "tawpipe/search/choose.hpp"
 
 namespace tawpipe::inline v0 {
 
@@ -30,23 +30,22 @@ inline std::optional<FittingLayout> find_fitting_layout(const Problem& problem, 
   }
   for (const Mesh& mesh : meshes) {
     for (const Recompute recompute : {problem.recompute, Recompute::full}) {
-      if (mesh == problem.mesh && recompute == problem.recompute) continue;  // does not fit
+      if (mesh == problem.mesh && (recompute == problem.recompute || !problem.recomputes.empty())) continue;  // does not fit
       Problem changed = problem;
       changed.mesh = mesh;
       changed.recompute = recompute;
       std::optional<FittingLayout> best;
       try {
-        const Predictor predictor{changed, registry};
         for (const ScheduleChoice& choice : changed.schedules) {
-          const Prediction next = predictor.best(choice);
-          if (!next.fits() || (best && best->summary.makespan <= next.summary.makespan)) continue;
-          best = FittingLayout{mesh, recompute, next.summary};
+          Chosen next = choose(changed, choice, registry);
+          if (!next.summary.fits() || (best && best->summary.makespan <= next.summary.makespan)) continue;
+          best = FittingLayout{mesh, next.recompute, std::move(next.summary)};
         }
       } catch (const InputError&) {  // the ranks or the batch cannot be cut so
         continue;
       }
       if (best) return best;
-      if (recompute == Recompute::full) break;
+      if (recompute == Recompute::full || !problem.recomputes.empty()) break;
     }
   }
   return std::nullopt;

@@ -11,7 +11,7 @@
 #include "tawpipe/model/models.hpp"
 #include "tawpipe/schedules/one_f_one_b.hpp"
 #include "tawpipe/schedules/shipped.hpp"
-#include "tawpipe/search/predict.hpp"
+#include "tawpipe/search/choose.hpp"
 #include "tawpipe/topology/cluster_builder.hpp"
 
 using tawpipe::InputError;

@@ -1,6 +1,6 @@
 // Tests of search/plan.hpp and search/plan_space.hpp: the answer is the best of the space, whatever was dropped.
 // Not: the bounds by themselves (lower_bound_test.cpp).
-#include "tawpipe/search/plan.hpp"
+#include "tawpipe/search/choose.hpp"
 
 #include <doctest/doctest.h>
 
@@ -172,12 +172,12 @@ TEST_CASE("the space is what the docs say") {
     context = context || mesh.context == 4;
   }
   CHECK(context);
-  std::vector<std::string> names;
-  for (const ScheduleChoice& choice : planned_schedules(shipped())) {
-    CHECK_NOTHROW(shipped().check(choice.schedule, choice.options));
-    if (names.empty() || names.back() != choice.schedule) names.push_back(choice.schedule);
+  CHECK(planned_schedules(shipped()).size() + 1 == shipped().schedules().size());  // all but zb-auto
+  for (const ScheduleChoice& open : planned_schedules(shipped())) {
+    for (const ScheduleChoice& choice : variants_of(shipped(), open, of_docs.problem.cluster)) {
+      CHECK_NOTHROW(shipped().check(choice.schedule, choice.options));
+    }
   }
-  CHECK(names.size() + 1 == shipped().schedules().size());  // all but zb-auto
 }
 
 TEST_CASE("a problem that cannot be planned is refused") {

@@ -1,0 +1,138 @@
+// The one call: a problem in, the best of what it leaves open with its timeline and summary out.
+// Not: the prediction of what is given (search/predict.hpp) nor the search for a layout (search/plan.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "tawpipe/search/plan.hpp"
+
+namespace tawpipe::inline v0 {
+
+namespace detail {
+
+/// As many tasks are looked at for one schedule (PlanRequest::budget).
+inline constexpr std::int64_t choice_budget = 30'000'000;
+
+/// The problem as a plan of its own mesh, where a plan can be made of it.
+inline std::optional<PlanRequest> request_of(const Problem& problem, std::vector<ScheduleChoice> variants,
+                                             std::vector<Recompute> recomputes) {
+  const bool costs = std::holds_alternative<KernelCost>(problem.cost) || std::holds_alternative<RooflineCost>(problem.cost);
+  if (!problem.model || !costs || !problem.noise.is_none() || problem.sequence < 1) return std::nullopt;
+  const Mesh mesh = problem.mesh.over(problem.cluster.ranks());
+  PlanRequest request{.problem = problem,
+                      .axes = {mesh.tensor, mesh.context, mesh.expert, mesh.pipeline, mesh.data},
+                      .orders = {mesh.order},
+                      .microbatch_sizes = problem.candidate_sizes(),
+                      .recompute = std::move(recomputes),
+                      .schedules = std::move(variants),
+                      .budget = choice_budget,
+                      .cheapest_first = true};
+  if (problem.microbatches > 0) {
+    if (request.microbatch_sizes.size() != 1) return std::nullopt;
+    request.problem.global_batch = problem.microbatches * request.microbatch_sizes[0];
+    request.problem.microbatches = 0;
+  }
+  return request;
+}
+
+/// The options without those that were chosen to be as they are where nothing is said.
+inline ScheduleChoice notable(ScheduleChoice chosen, const ScheduleChoice& asked, const Registry& registry) {
+  for (const OptionInfo& option : registry.info(chosen.schedule).options) {
+    const auto at = chosen.options.find(option.name);
+    const auto given = asked.options.find(option.name);
+    const bool open = given == asked.options.end() || given->second != at->second;
+    if (at != chosen.options.end() && open && at->second == option.standard) chosen.options.erase(at);
+  }
+  return chosen;
+}
+
+/// Of one variant, the best over the microbatch sizes.
+inline Chosen best_of(const Problem& problem, const ScheduleChoice& variant, const ScheduleChoice& asked,
+                      const Registry& registry) {
+  return {notable(variant, asked, registry), problem.recompute, Predictor{problem, registry}.best(variant).summary};
+}
+
+}  // namespace detail
+
+/// The best of what `choice` and the problem leave open: options (ScheduleChoice::automatic), recomputation, microbatch size: the
+/// fastest that fits, found as a plan is (PlanResult). Where nothing fits, or all is too large to look at, the variant that takes
+/// least memory.
+/// @throws InputError  for an unknown schedule or option, or a size that the schedule cannot have.
+/// Complexity: that of a plan of at most 30 million tasks; where nothing is open, of one prediction for each microbatch size.
+inline Chosen choose(const Problem& problem, const ScheduleChoice& choice, const Registry& registry) {
+  const std::vector<ScheduleChoice> variants = variants_of(registry, choice, problem.cluster);
+  const std::vector<Recompute> recomputes =
+      problem.recomputes.empty() ? std::vector<Recompute>{problem.recompute} : problem.recomputes;
+  Problem fixed = problem;
+  fixed.recomputes.clear();
+  fixed.recompute = recomputes.back();
+  if (variants.size() == 1 && recomputes.size() == 1) return detail::best_of(fixed, variants[0], choice, registry);
+  if (const std::optional<PlanRequest> request = detail::request_of(fixed, variants, recomputes)) {
+    PlanResult found = plan(*request, registry);
+    if (!found.plans.empty()) {
+      Plan& best = found.plans[0];
+      return {detail::notable(std::move(best.choice), choice, registry), best.layout.recompute, std::move(best.summary)};
+    }
+    if (found.counts.left == 0 && !found.closest.empty()) {
+      Plan& nearest = found.closest[0];
+      return {detail::notable(std::move(nearest.choice), choice, registry), nearest.layout.recompute, std::move(nearest.summary)};
+    }
+    return detail::best_of(fixed, variants[0], choice, registry);
+  }
+  std::optional<Chosen> best;
+  for (const Recompute recompute : recomputes) {
+    fixed.recompute = recompute;
+    const Predictor predictor{fixed, registry};
+    for (const ScheduleChoice& variant : variants) {
+      Chosen next{variant, recompute, predictor.best(variant).summary};
+      const bool faster = best && next.summary.makespan < best->summary.makespan;
+      if (!best || (next.summary.fits() && (faster || !best->summary.fits()))) best = std::move(next);
+    }
+  }
+  best->choice = detail::notable(std::move(best->choice), choice, registry);
+  return *std::move(best);
+}
+
+/// The problem with all that was chosen for `choice` in place.
+inline Problem chosen_problem(Problem problem, const Chosen& chosen) {
+  problem.schedules = {chosen.choice};
+  problem.recomputes.clear();
+  problem.recompute = chosen.recompute;
+  if (problem.model) problem.microbatch_sizes = {chosen.summary.microbatch_size};
+  return problem;
+}
+
+/// The best over the problem's schedules and all that it leaves open (choose(), Predictor::best): the fastest of those that fit;
+/// where none fits, the first.
+/// @throws InputError  for a problem that cannot be, or an unknown schedule or option.
+///
+/// Example:
+/// ```cpp
+/// const tawpipe::Problem problem{.cluster = cluster, .model = model, .sequence = 4096, .global_batch = 512,
+///                                .schedules = {{"tawpipe"}, {.schedule = "1f1b", .automatic = true}}};
+/// const tawpipe::Prediction best = predict(problem, tawpipe::shipped_schedules());
+/// ```
+inline Prediction predict(const Problem& problem, const Registry& registry) {
+  const auto open = [&](const ScheduleChoice& choice) { return variants_of(registry, choice, problem.cluster).size() > 1; };
+  if (problem.recomputes.size() < 2 && std::none_of(problem.schedules.begin(), problem.schedules.end(), open)) {
+    Problem fixed = problem;
+    if (!problem.recomputes.empty()) fixed.recompute = problem.recomputes[0];
+    return Predictor{fixed, registry}.best();
+  }
+  std::optional<Chosen> best;
+  for (const ScheduleChoice& choice : problem.schedules) {
+    Chosen next = choose(problem, choice, registry);
+    const bool faster = best && next.summary.makespan < best->summary.makespan;
+    if (!best || (next.summary.fits() && (faster || !best->summary.fits()))) best = std::move(next);
+  }
+  if (!best) throw InputError("the problem names no schedule to predict");
+  const Problem fixed = chosen_problem(problem, *best);
+  return Predictor{fixed, registry}.best();
+}
+
+}  // namespace tawpipe
