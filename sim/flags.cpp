@@ -75,6 +75,16 @@ void add_problem_flags(CLI::App& app, Request& request, const std::string& micro
                  "or by names, tp-cp-pp-dp")
       ->type_name("ORDER")
       ->group("Layout");
+  app.add_option(
+         "--layers-per-stage", request.layers_per_stage,
+         "Layers of each stage, such as 7,8,8,7, or Megatron-LM's layout, such as Et*7|t*8|t*8|t*7L; auto: balanced with\n"
+         "embedding, head and loss; even (default)")
+      ->type_name("LAYERS")
+      ->group("Layout");
+  app.add_flag("--account-for-embedding-in-pipeline-split", request.embedding_is_layer,
+               "Where layers are cut into stages, the embedding counts as one")
+      ->group("Layout");
+  app.add_flag("--account-for-loss-in-pipeline-split", request.loss_is_layer, "So does the head with its loss")->group("Layout");
   app.add_option("--sequence-parallel", request.sequence_parallel,
                  "Tensor-parallel devices split norms and residuals by tokens: on (default) or off")
       ->type_name("on|off")

@@ -255,6 +255,15 @@ Problem resolve(const Request& given, bool choose_microbatch, const Workload* kn
     problem.recompute = parse_recompute(policy);
   }
   problem.offload = parse_offload(request.offload);
+  problem.stage_cut = parse_stage_cut(request.layers_per_stage);
+  if (request.embedding_is_layer || request.loss_is_layer) {
+    if (problem.stage_cut.balanced || !problem.stage_cut.layers.empty()) {
+      throw InputError(concat("--layers-per-stage ", one_line(request.layers_per_stage),
+                              " says already how embedding and loss count; leave out --account-for-...-in-pipeline-split"));
+    }
+    problem.stage_cut.embedding = request.embedding_is_layer ? 1 : 0;
+    problem.stage_cut.head = request.loss_is_layer ? 1 : 0;
+  }
   problem.mesh = request.mesh;
   problem.mesh.order = parse_mesh_order(request.layout);
   problem.sequence_parallel = one_of_two("--sequence-parallel", request.sequence_parallel, "on", "off");

@@ -39,7 +39,10 @@ struct Request {
   std::string offload = "off";
   std::int64_t loss_chunk = 0;  ///< entries of the vocabulary at a time; 0: the model's own, all
   Mesh mesh;
-  std::string layout = "tcsd";  ///< the order of its axes
+  std::string layout = "tcsd";   ///< the order of its axes
+  std::string layers_per_stage;  ///< "even", "auto", "7,8,8,7" or Megatron-LM's layout; "" is even
+  bool embedding_is_layer = false;
+  bool loss_is_layer = false;
   std::string sequence_parallel = "on";
   std::string context_exchange = "all-gather";
   std::string optimizer_states = "sharded";

@@ -99,6 +99,12 @@ int run_compare(const Request& request, const std::vector<std::string>& schedule
   }
   if (request.json != "-" && !is_standard_output(request.report)) {
     write_output("-", describe(problem) + "\n" + comparison_table(results, problem.recomputes.size() > 1, terminal_style()));
+    for (const std::size_t i : order) {
+      const Summary& summary = results[i].summary;
+      if (summary.empty_stages == 0) continue;
+      write_output("-", fmt::format("{}: {} of {} stages have no layer; their devices only pass on\n", summary.schedule,
+                                    summary.empty_stages, summary.stages));
+    }
     const std::optional<double> bound = bound_of(problem);
     if (bound && any_fits) write_output("-", "\n" + gap_text(first, *bound));
     write_output("-", baselines

@@ -54,6 +54,10 @@ std::string summary_text(const Summary& summary, bool composed) {
   std::string microbatches = format_count(summary.microbatches);
   if (summary.microbatch_size > 0) microbatches += fmt::format(" of {} sequences", format_count(summary.microbatch_size));
   line("microbatches", microbatches);
+  if (summary.empty_stages > 0) {
+    line("stages", fmt::format("{}, of which {} have no layer: their devices only pass on (--layers-per-stage, or fewer stages)",
+                               format_count(summary.stages), format_count(summary.empty_stages)));
+  }
   line("makespan", fmt::format("{}  ({} tasks)", format_duration(summary.makespan), format_count(summary.tasks)));
   if (!summary.model.empty()) {
     line("throughput", fmt::format("{} tokens/s a device, MFU {}",
@@ -133,6 +137,7 @@ void complain_of_memory(const Summary& summary) {
   const bool partly = summary.usable_memory < 1;
   std::string advice = summary.microbatch_size > 1 ? "a smaller --microbatch, more devices" : "more devices";
   if (summary.recompute != "full") advice += ", --recompute full";
+  if (summary.traffic.host_bytes[0] + summary.traffic.host_bytes[1] == 0) advice += ", --offload";
   if (partly) advice += ", a larger --usable-memory";
   std::fputs(fmt::format("tawpipe: out of memory on {} of {} devices: rank {} needs {} and has {}{}; try {}\n",
                          summary.out_of_memory.size(), summary.ranks, rank, format_memory(summary.peak_memory[rank].total),

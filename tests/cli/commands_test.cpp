@@ -139,6 +139,35 @@ TEST_CASE("on the paper's cluster the usual baselines stand in the measured orde
   }
 }
 
+TEST_CASE("stages are cut as people say") {
+  const std::string line =
+      "simulate --schedule 1f1b --cluster 1x4 --model llama-12x512 --sequence 512 --global-batch 8 --json - ";
+  const auto time = [&](const std::string& flags) { return parsed(run(line + flags)).at("makespan_ps").get<std::int64_t>(); };
+  const std::int64_t even = time("");
+  CHECK(time("--layers-per-stage 3,3,3,3") == even);
+  CHECK(time("--layers-per-stage 'Et*3|(ttt|)*2t*3L'") == even);
+  CHECK(time("--layers-per-stage even") == even);
+  CHECK(time("--layers-per-stage 1,1,1,9") > even);
+  CHECK(time("--layers-per-stage auto") <= even);   // the head weighs more than a layer of so small a model
+  const std::string ten = " --model llama-10x512";  // and two: three a stage
+  CHECK(time("--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split" + ten) ==
+        time("--layers-per-stage 2,3,3,2" + ten));
+  support::check_refused(run(line + "--layers-per-stage 6,6"), {"given for 2 stages", "into 4"});
+  support::check_refused(run(line + "--layers-per-stage 3,3,3,4"), {"13 layers", "has 12"});
+  support::check_refused(run(line + "--layers-per-stage 'Et|q|L'"), {"'q' is none of E, t, L and |"});
+  support::check_refused(run(line + "--layers-per-stage auto --account-for-loss-in-pipeline-split"), {"leave out"});
+  const std::string many = "1f1b --cluster 1x8 --model llama-4x512 --sequence 512 --global-batch 8 ";
+  CHECK(parsed(run("simulate --json - --schedule " + many)).at("stages_without_layers") == 3);
+  CHECK(run("simulate --schedule " + many).out.find("8, of which 3 have no layer") != std::string::npos);
+  CHECK(run("compare --schedules " + many).out.find("1f1b: 3 of 8 stages have no layer") != std::string::npos);
+}
+
+TEST_CASE("validate refuses what one iteration alone cannot show") {
+  const std::string line = "validate --schedule 1f1b --data-parallel 2" + small;
+  CHECK(run(line).code == 0);
+  support::check_refused(run(line + " --overlap-param-gather on"), {"one iteration by itself", "leave it off"});
+}
+
 TEST_CASE("fixed times give the closed forms") {
   const json turns = parsed(
       run("simulate --schedule tawpipe --cost fixed:forward=1s,backward_input=1s,backward_weight=1s,transfer=0s --cluster 3x2 "

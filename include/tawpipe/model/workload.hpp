@@ -13,6 +13,7 @@
 #include "tawpipe/core/units.hpp"
 #include "tawpipe/model/batch.hpp"
 #include "tawpipe/model/layer_stack.hpp"
+#include "tawpipe/model/stage_cut.hpp"
 #include "tawpipe/model/stage_work.hpp"
 #include "tawpipe/model/transformer.hpp"
 #include "tawpipe/model/transformer_work.hpp"
@@ -64,18 +65,22 @@ class Workload {
   Flops model_flops() const {
     if (!model_) return Flops{};
     Flops total;
-    for (const auto& stage : split(1)) total += stage.forward + stage.backward_input + stage.backward_weight;
+    const StageWork all = stage(0, model_->layers, true, true);
+    total += all.forward + all.backward_input + all.backward_weight;
     return total * static_cast<double>(microbatches_);
   }
   /// Parameters of embedding, final norm and head together, a tied matrix counted once. 0 if abstract.
   std::int64_t edge_parameters() const { return model_ ? model_->embedding_parameters() + model_->head_parameters() : 0; }
 
-  /// The model cut into `stages`, as evenly as can be; the first looks up the embedding, the last holds the head. Each of the two
-  /// counts as a layer where the model says so (Megatron-LM's --account-for-embedding-in-pipeline-split and -loss-).
-  /// Stages without a layer occur where there are more stages than layers.
+  /// The model cut into `stages`, as evenly as can be or as cut_by() says; the first looks up the embedding, the last holds the
+  /// head. Each of the two counts as a layer where the model says so. Stages without a layer occur where there are more stages
+  /// than layers.
+  /// @throws InputError  if the stages or layers of a given cut are others.
   std::vector<StageWork> split(int stages) const {
     if (stages < 1) throw InputError(concat(stages, " stages are impossible; a model needs at least 1"));
     std::vector<StageWork> parts;
+    const std::vector<std::int32_t> layers = given_layers(stages);
+    std::int32_t next = 0;
     for (int s = 0; s < stages; ++s) {
       const bool first = s == 0;
       const bool last = s + 1 == stages;
@@ -83,16 +88,20 @@ class Workload {
         parts.push_back(abstract_stage({devices_, stages}, first, last));
         continue;
       }
-      const std::int32_t begin = cut(s, stages);
-      const std::int32_t end = cut(s + 1, stages);
-      parts.push_back(stage(begin, end - begin, first, last));
+      const std::int32_t begin = layers.empty() ? cut(s, stages) : next;
+      next = layers.empty() ? cut(s + 1, stages) : begin + layers[static_cast<std::size_t>(s)];
+      parts.push_back(stage(begin, next - begin, first, last));
     }
     return parts;
   }
 
   /// The units that sharded data parallelism gathers: embedding, each layer, head. Abstract: one a device.
+  /// @throws InputError  if stages are given: there are none to cut.
   std::vector<StageWork> units() const {
     if (!model_) return split(devices_);
+    if (!cut_.layers.empty()) {
+      throw InputError("layers for each stage are given, but sharded data parallelism gathers layer by layer and has no stages");
+    }
     std::vector<StageWork> parts;
     parts.push_back(stage(0, 0, true, false));
     for (int layer = 0; layer < model_->layers; ++layer) parts.push_back(stage(layer, 1, false, false));
@@ -107,6 +116,12 @@ class Workload {
     return work;
   }
 
+  /// How split() cuts the layers. @pre before a schedule is built from it
+  Workload& cut_by(StageCut cut) {
+    cut_ = std::move(cut);
+    return *this;
+  }
+
   /// How many devices the whole model is cut over: 1 / devices of its layers is one device's share, which fixed costs time.
   Workload& over_devices(int devices) {
     devices_ = devices;
@@ -115,6 +130,22 @@ class Workload {
 
  private:
   Workload() = default;
+
+  /// [stage] where they are given or balanced; empty: cut()
+  std::vector<std::int32_t> given_layers(int stages) const {
+    if (!model_ || cut_.is_even()) return {};
+    if (cut_.layers.empty()) return balanced_layers(model_->layers, stages, cut_.embedding, cut_.head);
+    if (std::cmp_not_equal(cut_.layers.size(), stages)) {
+      throw InputError(
+          concat("layers are given for ", cut_.layers.size(), " stages, and this schedule cuts the model into ", stages));
+    }
+    std::int64_t total = 0;
+    for (const std::int32_t layers : cut_.layers) total += layers;
+    if (total != model_->layers) {
+      throw InputError(concat("the stages have ", total, " layers together, and the model has ", model_->layers));
+    }
+    return cut_.layers;
+  }
 
   /// The first layer of a stage; of the one behind the last, the number of layers.
   std::int32_t cut(int stage, int stages) const {
@@ -141,6 +172,7 @@ class Workload {
   std::int64_t microbatches_ = 1;
   int devices_ = 1;
   ParameterBytes parameter_bytes_;
+  StageCut cut_;
 };
 
 }  // namespace tawpipe

@@ -66,6 +66,7 @@ inline nlohmann::ordered_json to_json(const Summary& summary) {
   json["ranks"] = summary.ranks;
   json["tasks"] = summary.tasks;
   json["stages"] = summary.stages;
+  if (summary.empty_stages > 0) json["stages_without_layers"] = summary.empty_stages;
   json["microbatches"] = summary.microbatches;
   json["microbatch_size"] = summary.microbatch_size;
   json["sequence"] = summary.sequence;

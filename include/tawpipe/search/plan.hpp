@@ -168,8 +168,7 @@ class PlanSearch {
       }
     }
     const auto key = [&](const Group& group) {
-      return request_.cheapest_first ? tasks_of(layouts_[group.layout])
-                                     : guess[group.layout] * (group.number == 0 ? 1 : 1.03);
+      return request_.cheapest_first ? tasks_of(layouts_[group.layout]) : guess[group.layout] * (group.number == 0 ? 1 : 1.03);
     };
     std::stable_sort(order_.begin(), order_.end(), [&](const Group& a, const Group& b) { return key(a) < key(b); });
   }

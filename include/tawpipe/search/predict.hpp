@@ -30,6 +30,28 @@ inline std::optional<HeldTime> held_time_of(const Problem& problem, const Schedu
   return held_time(schedule, problem.cluster, timeline, *held, same_as);
 }
 
+/// A cut by what embedding and head take beside a layer, forward and backward on the first device.
+inline StageCut balanced_cut(const Problem& problem, const Workload& work) {
+  Schedule::Parts parts;
+  parts.ranks = 1;
+  parts.stages = {work.stage(0, 1, false, false), work.stage(0, 0, true, false), work.stage(work.model().layers, 0, false, true)};
+  for (int stage = 0; stage < 3; ++stage) {
+    for (const Op op : {Op::forward, Op::backward})
+      parts.tasks.push_back({.op = op, .rank = Rank{0}, .stage = StageId{stage}, .microbatch = 0});
+  }
+  const Schedule schedule{work, std::move(parts)};
+  const auto time = [&](int stage) {
+    return std::visit(
+        [&](const auto& cost) {
+          const auto of = [&](int task) { return cost.compute_time(schedule, TaskId{task}, problem.cluster).value(); };
+          return static_cast<double>(of(2 * stage) + of(2 * stage + 1));
+        },
+        problem.cost);
+  };
+  const double layer = std::max(1.0, time(0));
+  return {.balanced = true, .embedding = time(1) / layer, .head = time(2) / layer};
+}
+
 }  // namespace detail
 
 /// What is predicted for `schedule`, as it is, on the problem's cluster: with its cost, noise and usable memory only. Stages that
@@ -71,6 +93,10 @@ class Predictor {
     problem.check();
     for (const std::int64_t size : problem.candidate_sizes()) {
       works_.push_back({problem.workload(size), problem.workload(size, problem.mesh.data)});
+      if (!problem.model || !problem.stage_cut.balanced) continue;
+      const StageCut cut = detail::balanced_cut(problem, works_.back().replica);
+      works_.back().whole.cut_by(cut);
+      works_.back().replica.cut_by(cut);
     }
     if (!mesh_.is_plain()) nodes_ = mesh_.pipeline_nodes(nodes_);
     if (std::holds_alternative<KernelCost>(problem.cost) || std::holds_alternative<RooflineCost>(problem.cost))

@@ -58,6 +58,7 @@ struct Problem {
   Recompute recompute = Recompute::full;
   std::vector<Recompute> recomputes = {};  ///< to choose from (search/choose.hpp); empty: `recompute`
   Offload offload = {};                    ///< to host memory (schedule/offload.hpp)
+  StageCut stage_cut = {};                 ///< balanced: by `cost` (Predictor)
   Mesh mesh = {};                          ///< tensor, context and data parallelism around the schedule
   bool sequence_parallel = true;           ///< tensor-parallel ranks split norms and residuals by tokens (Sharing)
   ContextExchange context_exchange = ContextExchange::all_gather;
@@ -87,7 +88,7 @@ struct Problem {
     if (!model) return Workload::abstract(devices, count / replicas);
     Workload work{*model, Batch{.sequence = sequence, .microbatch_size = size, .global_batch = count / replicas * size},
                   recompute};
-    work.over_devices(devices).parameter_bytes(parameter_bytes);
+    work.over_devices(devices).parameter_bytes(parameter_bytes).cut_by(stage_cut);
     return work;
   }
 

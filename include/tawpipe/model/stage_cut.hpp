@@ -1,0 +1,173 @@
+// How a model's layers are cut into stages: evenly, by weights of what stands before and after them, or as given.
+// Not: what a stage weighs (model/stage_work.hpp).
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/parse_number.hpp"
+#include "tawpipe/core/text.hpp"
+
+namespace tawpipe::inline v0 {
+
+/// How layers are cut into stages. By default as evenly as can be.
+struct StageCut {
+  std::vector<std::int32_t> layers = {};  ///< [stage], over all chunks of a pipeline in the model's order; empty: by weights
+  bool balanced = false;                  ///< the two below come from a cost model (Problem)
+  /// What the embedding, and the head with its loss, take of the time of a layer: 1 is Megatron-LM's
+  /// --account-for-embedding-in-pipeline-split and --account-for-loss-in-pipeline-split.
+  double embedding = 0;
+  double head = 0;
+
+  bool is_even() const { return layers.empty() && !balanced && embedding == 0 && head == 0; }
+};
+
+/// So many layers for each stage that the slowest, with the embedding in the first and the head in the last, is as fast as can
+/// be. What is left over is taken from the first stages, which keep most activations. Each has a layer where there are enough.
+/// @param embedding, head  in times of a layer, 0 or more
+/// @pre stages >= 1, total >= 0
+/// Complexity: O(stages log total).
+inline std::vector<std::int32_t> balanced_layers(std::int32_t total, int stages, double embedding, double head) {
+  if (stages == 1) return {total};
+  const auto count = static_cast<std::size_t>(stages);
+  const std::int32_t least = total >= stages ? 1 : 0;
+  const auto within = [&](double most) {
+    std::vector<std::int32_t> layers(count, static_cast<std::int32_t>(std::floor(most + 1e-9)));
+    layers.front() = static_cast<std::int32_t>(std::floor(most - embedding + 1e-9));
+    layers.back() = static_cast<std::int32_t>(std::floor(most - head + 1e-9));
+    for (std::int32_t& some : layers) some = std::max(some, least);
+    return layers;
+  };
+  const auto holds = [&](double most) {
+    const std::vector<std::int32_t> layers = within(most);
+    return std::accumulate(layers.begin(), layers.end(), std::int64_t{0}) >= total;
+  };
+  // The slowest stage takes a whole number of layers, or one with the embedding or the head.
+  double best = total + embedding + head;
+  for (const double edge : {0.0, embedding, head}) {
+    std::int32_t low = 0;
+    for (std::int32_t high = total; low < high;) {
+      const std::int32_t middle = low + (high - low) / 2;
+      if (holds(middle + edge)) {
+        high = middle;
+      } else {
+        low = middle + 1;
+      }
+    }
+    if (holds(low + edge)) best = std::min(best, low + edge);
+  }
+  std::vector<std::int32_t> layers = within(best);
+  std::int64_t spare = std::accumulate(layers.begin(), layers.end(), std::int64_t{0}) - total;
+  while (spare > 0) {
+    for (std::size_t s = 0; s < count && spare > 0; ++s) {
+      if (layers[s] <= least) continue;
+      --layers[s];
+      --spare;
+    }
+  }
+  return layers;
+}
+
+namespace detail {
+
+/// The text with `x*3` and `(xy|)*3` written out. @throws InputError  for what cannot be, or more than 65,536 characters
+inline std::string written_out(std::string_view layout) {
+  const auto fail = [&](std::string_view why) {
+    return InputError(concat("stages ", quote(one_line(std::string{layout})), ": ", why));
+  };
+  std::string out;
+  std::size_t at = 0;
+  while (at < layout.size()) {
+    std::string part{layout[at]};
+    std::size_t next = at + 1;
+    if (layout[at] == '(') {
+      const std::size_t close = layout.find(')', at);
+      if (close == std::string_view::npos) throw fail("'(' has no ')'");
+      part = written_out(layout.substr(at + 1, close - at - 1));
+      next = close + 1;
+      if (next >= layout.size() || layout[next] != '*') throw fail("')' is followed by '*' and a number, as in (tt|)*29");
+    }
+    std::int64_t times = 1;
+    if (next < layout.size() && layout[next] == '*') {
+      std::size_t end = next + 1;
+      while (end < layout.size() && layout[end] >= '0' && layout[end] <= '9') ++end;
+      const auto number = to_number<std::int64_t>(layout.substr(next + 1, end - next - 1));
+      if (!number || *number > 65536) throw fail("'*' is followed by a number up to 65536, as in t*3");
+      times = *number;
+      next = end;
+    }
+    if (out.size() + part.size() * static_cast<std::size_t>(times) > 65536) throw fail("there are more than 65536 layers");
+    for (std::int64_t i = 0; i < times; ++i) out += part;
+    at = next;
+  }
+  return out;
+}
+
+/// Megatron-LM's string: E embedding, t a layer, L loss, | between stages.
+inline StageCut parse_stage_layout(std::string_view text) {
+  const auto fail = [&](std::string_view why) {
+    return InputError(concat("stages ", quote(one_line(std::string{text})), ": ", why));
+  };
+  std::string plain;
+  for (const char c : text) {
+    if (c != ',') plain += c;
+  }
+  const std::string written = written_out(plain);
+  if (written.empty() || written.front() != 'E') throw fail("the first is E, the embedding, as in Et*3|(tt|)*29L");
+  if (written.back() != 'L') throw fail("the last is L, the loss, as in Et*3|(tt|)*29L");
+  StageCut cut{.layers = {0}};
+  for (std::size_t i = 0; i < written.size(); ++i) {
+    switch (written[i]) {
+      case '|':
+        cut.layers.push_back(0);
+        break;
+      case 't':
+        ++cut.layers.back();
+        break;
+      case 'E':
+        if (i > 0) throw fail("there is one E, at the beginning");
+        break;
+      case 'L':
+        if (i + 1 < written.size()) throw fail("there is one L, at the end");
+        break;
+      case 'm':
+        throw fail("layers that predict several tokens (m) are not modelled");
+      default:
+        throw fail(concat("'", one_line(std::string{written[i]}), "' is none of E, t, L and |"));
+    }
+  }
+  return cut;
+}
+
+}  // namespace detail
+
+/// "even"; "auto", balanced by a cost model; the layers of each stage, "7,8,8,7"; or Megatron-LM's layout, "Et*3|(tt|)*29L".
+/// @throws InputError  naming what cannot be
+/// Source: Megatron-LM, --pipeline-model-parallel-layout (megatron/core/transformer/pipeline_parallel_layer_layout.py).
+inline StageCut parse_stage_cut(std::string_view text) {
+  if (text.empty() || text == "even") return {};
+  if (text == "auto") return {.balanced = true};
+  if (text.find_first_not_of("0123456789, ") != std::string_view::npos) return detail::parse_stage_layout(text);
+  StageCut cut;
+  for (const std::string_view number : split(text, ',')) {
+    const auto layers = to_number<std::int32_t>(trimmed(number));
+    if (!layers || *layers > 1'000'000) {
+      throw InputError(
+          concat("stages ", quote(one_line(std::string{text})),
+                 " must be the layers of each, such as 7,8,8,7, or auto, even, or a layout such as Et*7|t*8|t*8|t*7L"));
+    }
+    cut.layers.push_back(*layers);
+  }
+  return cut;
+}
+
+}  // namespace tawpipe
