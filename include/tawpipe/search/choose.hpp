@@ -16,7 +16,7 @@ namespace tawpipe::inline v0 {
 namespace detail {
 
 /// As many tasks are looked at for one schedule (PlanRequest::budget).
-inline constexpr std::int64_t choice_budget = 30'000'000;
+inline constexpr std::int64_t choice_budget = 16'000'000;
 
 /// The problem as a plan of its own mesh, where a plan can be made of it.
 inline std::optional<PlanRequest> request_of(const Problem& problem, std::vector<ScheduleChoice> variants,
@@ -51,6 +51,18 @@ inline ScheduleChoice notable(ScheduleChoice chosen, const ScheduleChoice& asked
   return chosen;
 }
 
+/// Whether what takes least memory may fit: the first variant, the most recomputation, the smallest microbatch.
+inline bool least_fits(const PlanRequest& request, const Registry& registry) {
+  try {
+    const Mesh mesh = planned_meshes(request).at(0);
+    const ScheduleChoice& choice = request.schedules.front();
+    const Problem problem = problem_of(request, {mesh, request.recompute.back(), request.microbatch_sizes.front()}, choice);
+    return Predictor{problem, registry}.least(choice).fits;
+  } catch (const InputError&) {  // this one is not possible; others may be
+    return true;
+  }
+}
+
 /// Of one variant, the best over the microbatch sizes.
 inline Chosen best_of(const Problem& problem, const ScheduleChoice& variant, const ScheduleChoice& asked,
                       const Registry& registry) {
@@ -63,7 +75,7 @@ inline Chosen best_of(const Problem& problem, const ScheduleChoice& variant, con
 /// fastest that fits, found as a plan is (PlanResult). Where nothing fits, or all is too large to look at, the variant that takes
 /// least memory.
 /// @throws InputError  for an unknown schedule or option, or a size that the schedule cannot have.
-/// Complexity: that of a plan of at most 30 million tasks; where nothing is open, of one prediction for each microbatch size.
+/// Complexity: that of a plan of at most 16 million tasks; where nothing is open, of one prediction for each microbatch size.
 inline Chosen choose(const Problem& problem, const ScheduleChoice& choice, const Registry& registry) {
   const std::vector<ScheduleChoice> variants = variants_of(registry, choice, problem.cluster);
   const std::vector<Recompute> recomputes =
@@ -73,6 +85,7 @@ inline Chosen choose(const Problem& problem, const ScheduleChoice& choice, const
   fixed.recompute = recomputes.back();
   if (variants.size() == 1 && recomputes.size() == 1) return detail::best_of(fixed, variants[0], choice, registry);
   if (const std::optional<PlanRequest> request = detail::request_of(fixed, variants, recomputes)) {
+    if (!detail::least_fits(*request, registry)) return detail::best_of(fixed, variants[0], choice, registry);
     PlanResult found = plan(*request, registry);
     if (!found.plans.empty()) {
       Plan& best = found.plans[0];
