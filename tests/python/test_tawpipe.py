@@ -28,7 +28,10 @@ class Answers(unittest.TestCase):
             shown = subprocess.run([command, "compare", "--cluster", PROBLEM["cluster"], "--model", PROBLEM["model"], "--sequence",
                                     "16384", "--global-batch", "1536", "--cost", "roofline"], capture_output=True, text=True, check=True).stdout
             self.assertEqual(shown.split("\n\nNo schedule of any kind")[0].rstrip(), str(table).rstrip())
-        self.assertEqual([row["schedule"] for row in table], ["tawpipe", "weipipe", "fsdp", "1f1b", "gpipe"])
+        self.assertEqual(table[0]["schedule"], "tawpipe")
+        baselines = tawpipe.compare(**PROBLEM, baselines=True)
+        self.assertEqual([row["schedule"] for row in baselines], ["tawpipe", "weipipe", "fsdp", "1f1b", "gpipe"])
+        self.assertEqual({row["recompute"] for row in baselines}, {"full"})
         self.assertIsInstance(table.rows()[0], dict)
         self.assertIn("<table>", table._repr_html_())
 

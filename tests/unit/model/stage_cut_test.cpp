@@ -16,9 +16,10 @@ using Layers = std::vector<std::int32_t>;
 
 namespace {
 
-const Transformer small{.name = "small", .layers = 6, .hidden = 64, .heads = 4, .kv_heads = 4, .intermediate = 128, .vocab = 96};
+const Transformer six_layers{
+    .name = "six layers", .layers = 6, .hidden = 64, .heads = 4, .kv_heads = 4, .intermediate = 128, .vocab = 96};
 
-Layers layers_of(const Workload& work, int stages) {
+Layers cut_layers(const Workload& work, int stages) {
   Layers layers;
   for (const StageWork& stage : work.split(stages)) layers.push_back(stage.layers);
   return layers;
@@ -88,11 +89,11 @@ TEST_CASE("a balanced cut has the least slowest stage, and all layers") {
 }
 
 TEST_CASE("a workload is cut as it is told") {
-  Workload work{small, Batch{.sequence = 16, .microbatch_size = 1, .global_batch = 4}};
-  CHECK(layers_of(work, 4) == Layers{1, 2, 1, 2});
+  Workload work{six_layers, Batch{.sequence = 16, .microbatch_size = 1, .global_batch = 4}};
+  CHECK(cut_layers(work, 4) == Layers{1, 2, 1, 2});
   const Flops all = work.model_flops();
   work.cut_by(parse_stage_cut("1,2,2,1"));
-  CHECK(layers_of(work, 4) == Layers{1, 2, 2, 1});
+  CHECK(cut_layers(work, 4) == Layers{1, 2, 2, 1});
   CHECK(work.split(4)[2].first_layer == 3);
   CHECK(work.split(4)[0].embedding);
   CHECK(work.split(4)[3].head);
@@ -102,5 +103,5 @@ TEST_CASE("a workload is cut as it is told") {
   work.cut_by(parse_stage_cut("1,2,2,2"));
   CHECK_THROWS_WITH_AS(work.split(4), "the stages have 7 layers together, and the model has 6", InputError);
   work.cut_by({.embedding = 1, .head = 1});
-  CHECK(layers_of(work, 4) == Layers{1, 2, 2, 1});
+  CHECK(cut_layers(work, 4) == Layers{1, 2, 2, 1});
 }

@@ -17,7 +17,7 @@ using namespace tawpipe::literals;
 namespace {
 
 Problem problem(Bytes memory) {
-  const Transformer small{
+  const Transformer four_layers{
       .name = "small", .layers = 4, .hidden = 64, .heads = 4, .kv_heads = 2, .intermediate = 128, .vocab = 96};
   return {.cluster = ClusterBuilder{}
                          .device({.name = "device", .memory = memory, .peak = 1_TFLOPS, .memory_bandwidth = 1_GBps})
@@ -25,7 +25,7 @@ Problem problem(Bytes memory) {
                          .intra_node({.bandwidth = 10_GBps, .latency = 1_us})
                          .inter_node({.bandwidth = 1_GBps, .latency = 5_us})
                          .build(),
-          .model = small,
+          .model = four_layers,
           .sequence = 256,
           .global_batch = 16,
           .recomputes = {Recompute::none, Recompute::selective, Recompute::full},
