@@ -56,6 +56,7 @@ std::string fitting_text(const Request& request, const FittingLayout& fitting) {
   if (fitting.mesh.context > 1) add("--context-parallel", fitting.mesh.context);
   if (fitting.mesh.data > 1) add("--data-parallel", fitting.mesh.data);
   if (!request.recompute.empty() && request.recompute != "auto") add("--recompute", name(fitting.recompute));
+  if (fitting.offload.any()) add("--offload", name(fitting.offload));
   Bytes most;
   for (const PeakMemory& peak : fitting.summary.peak_memory) most = std::max(most, peak.total);
   return fmt::format("{} does with {} a device:\n  {}", fitting.summary.schedule, format_memory(most), command);
@@ -85,11 +86,9 @@ int run_compare(const Request& request, const std::vector<std::string>& schedule
     json["results"] = nlohmann::ordered_json::array();
     for (const std::size_t i : order) json["results"].push_back(to_json(results[i].summary));
     if (fitting) {
-      json["fits"] = {{"tensor", fitting->mesh.tensor},
-                      {"context", fitting->mesh.context},
-                      {"data", fitting->mesh.data},
-                      {"recompute", std::string{name(fitting->recompute)}},
-                      {"schedule", fitting->summary.schedule}};
+      json["fits"] = {{"tensor", fitting->mesh.tensor},    {"context", fitting->mesh.context},
+                      {"data", fitting->mesh.data},        {"recompute", std::string{name(fitting->recompute)}},
+                      {"offload", name(fitting->offload)}, {"schedule", fitting->summary.schedule}};
     }
     if (file) {
       (*file)(json.dump(2) + "\n");

@@ -164,6 +164,7 @@ struct Chosen {
 struct FittingLayout {
   Mesh mesh;
   Recompute recompute = Recompute::full;
+  Offload offload = {};
   Summary summary;
 };
 

@@ -11,11 +11,10 @@
 
 namespace tawpipe::inline v0 {
 
-/// Of the problem with more tensor parallelism, or all activations computed again: the first that fits in this order, with its
-/// fastest schedule. First within a node, by doubling; then with context parallelism over nodes. None without a model, or where
-/// none of these does. Complexity: that of at most about a dozen predictions for each schedule.
-inline std::optional<FittingLayout> find_fitting_layout(const Problem& problem, const Registry& registry) {
-  if (!problem.model) return std::nullopt;
+namespace detail {
+
+/// Its mesh with more tensor parallelism by doubling, within a node; then with context parallelism over nodes.
+inline std::vector<Mesh> wider_meshes(const Problem& problem) {
   int node = problem.cluster.ranks();
   const DeviceGroups nodes = problem.cluster.groups_by_node();
   for (int n = 0; n < nodes.count(); ++n) node = std::min(node, nodes.size(n));
@@ -28,24 +27,53 @@ inline std::optional<FittingLayout> find_fitting_layout(const Problem& problem, 
     mesh.context *= 2;
     meshes.push_back(mesh);
   }
-  for (const Mesh& mesh : meshes) {
-    for (const Recompute recompute : {problem.recompute, Recompute::full}) {
-      if (mesh == problem.mesh && (recompute == problem.recompute || !problem.recomputes.empty())) continue;  // does not fit
-      Problem changed = problem;
+  return meshes;
+}
+
+/// The problem's schedule that is fastest with its options as they are chosen, of those that fit.
+inline std::optional<FittingLayout> fastest_fitting(const Problem& problem, const Registry& registry) {
+  std::optional<FittingLayout> best;
+  for (const ScheduleChoice& choice : problem.schedules) {
+    try {
+      Chosen next = choose(problem, choice, registry);
+      if (!next.summary.fits() || (best && best->summary.makespan <= next.summary.makespan)) continue;
+      best = FittingLayout{problem.mesh, next.recompute, problem.offload, std::move(next.summary)};
+    } catch (const InputError&) {  // the ranks or the batch cannot be cut so
+    }
+  }
+  return best;
+}
+
+}  // namespace detail
+
+/// Of the problem with more tensor parallelism, then context parallelism, all activations computed again, and last with optimizer
+/// states and activations in host memory: the first that fits in this order, with its fastest schedule. None without a model, or
+/// where none of these does. Complexity: that of at most about three dozen predictions for each schedule, most of them dropped by
+/// bounds where its options are open.
+inline std::optional<FittingLayout> find_fitting_layout(const Problem& problem, const Registry& registry) {
+  if (!problem.model) return std::nullopt;
+  Problem changed = problem;
+  std::vector<Offload> offloads{problem.offload};
+  for (const bool activations : {problem.offload.activations, true}) {
+    const Offload more{.activations = activations, .optimizer = true, .ahead = problem.offload.ahead};
+    if (!(more == offloads.back())) offloads.push_back(more);
+  }
+  for (const Offload& offload : offloads) {
+    changed.offload = offload;
+    for (const Mesh& mesh : detail::wider_meshes(problem)) {
       changed.mesh = mesh;
-      changed.recompute = recompute;
-      std::optional<FittingLayout> best;
-      try {
-        for (const ScheduleChoice& choice : changed.schedules) {
-          Chosen next = choose(changed, choice, registry);
-          if (!next.summary.fits() || (best && best->summary.makespan <= next.summary.makespan)) continue;
-          best = FittingLayout{mesh, next.recompute, std::move(next.summary)};
-        }
-      } catch (const InputError&) {  // the ranks or the batch cannot be cut so
+      const bool asked = mesh == problem.mesh && offload == problem.offload;
+      if (!problem.recomputes.empty()) {
+        if (asked) continue;  // does not fit
+        if (auto found = detail::fastest_fitting(changed, registry)) return found;
         continue;
       }
-      if (best) return best;
-      if (recompute == Recompute::full || !problem.recomputes.empty()) break;
+      for (const Recompute recompute : {problem.recompute, Recompute::full}) {
+        changed.recompute = recompute;
+        if (asked && recompute == problem.recompute) continue;
+        if (auto found = detail::fastest_fitting(changed, registry)) return found;
+        if (recompute == Recompute::full) break;
+      }
     }
   }
   return std::nullopt;
