@@ -16,7 +16,7 @@ namespace tawpipe::inline v0 {
 namespace detail {
 
 /// As many tasks are looked at for one schedule (PlanRequest::budget).
-inline constexpr std::int64_t choice_budget = 16'000'000;
+inline constexpr std::int64_t choice_budget = 24'000'000;
 
 /// The problem as a plan of its own mesh, where a plan can be made of it.
 inline std::optional<PlanRequest> request_of(const Problem& problem, std::vector<ScheduleChoice> variants,
@@ -75,7 +75,7 @@ inline Chosen best_of(const Problem& problem, const ScheduleChoice& variant, con
 /// fastest that fits, found as a plan is (PlanResult). Where nothing fits, or all is too large to look at, the variant that takes
 /// least memory.
 /// @throws InputError  for an unknown schedule or option, or a size that the schedule cannot have.
-/// Complexity: that of a plan of at most 16 million tasks; where nothing is open, of one prediction for each microbatch size.
+/// Complexity: that of a plan of at most 24 million tasks; where nothing is open, of one prediction for each microbatch size.
 inline Chosen choose(const Problem& problem, const ScheduleChoice& choice, const Registry& registry) {
   const std::vector<ScheduleChoice> variants = variants_of(registry, choice, problem.cluster);
   const std::vector<Recompute> recomputes =

@@ -125,7 +125,7 @@ class PlanSearch {
         result_.counts.time += size_of(group);
       } else {
         bound_all(layout, group);
-        simulate_some(1);
+        if (worth_simulating()) simulate_some(1);
       }
       result_.stopped = !goes_on(progress());
     }
@@ -140,6 +140,11 @@ class PlanSearch {
  private:
   PlanProgress progress() const {
     return {static_cast<std::int64_t>(next_), static_cast<std::int64_t>(order_.size()), best_ ? &*best_ : nullptr};
+  }
+  /// Cheap candidates come first only to have something: those a little better are passed over for the best of all.
+  bool worth_simulating() const {
+    return !request_.cheapest_first || !best_ ||
+           (!open_.empty() && open_.back().need.time < best_->summary.makespan * 9 / 10);
   }
   bool may_win(Duration bound) const { return !best_ || bound < least_worth(best_->summary.makespan); }
   static Duration least_worth(Duration best) { return best - best / static_cast<std::int64_t>(1 / plan_tolerance); }
