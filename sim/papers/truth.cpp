@@ -325,6 +325,8 @@ std::variant<Problem, std::string> truth_problem(const TruthRow& row) {
                   .data = row.pp == 1 && fsdp ? 1 : row.dp(),  // without a pipeline FSDP is the schedule itself
                   .order = parse_mesh_order(has(row.overlap, "tp_pp_dp_mapping=1") ? "tcsd" : "tcds")};
   problem.parameter_bytes = trained_bytes(problem.model->dtype);
+  // NeMo's and Megatron-Bridge's performance recipes in 8 and 4 bits: grad_reduce_in_fp32 = False.
+  if (is_narrow(problem.model->products) && !fsdp) problem.parameter_bytes.gradient = 2;
   // What the source says; otherwise as frameworks with a distributed optimizer do since 2023. FSDP inside a pipeline gathers
   // weights once an iteration and keeps them, and sums gradients after the last microbatch: the same messages.
   const std::string overlap = lower(row.overlap);
