@@ -51,16 +51,18 @@ inline ScheduleChoice notable(ScheduleChoice chosen, const ScheduleChoice& asked
   return chosen;
 }
 
-/// Whether what takes least memory may fit: the first variant, the most recomputation, the smallest microbatch.
+/// Whether the first variant, which takes least memory, may fit with the smallest microbatch, whatever is recomputed.
 inline bool least_fits(const PlanRequest& request, const Registry& registry) {
-  try {
-    const Mesh mesh = planned_meshes(request).at(0);
-    const ScheduleChoice& choice = request.schedules.front();
-    const Problem problem = problem_of(request, {mesh, request.recompute.back(), request.microbatch_sizes.front()}, choice);
-    return Predictor{problem, registry}.least(choice).fits;
-  } catch (const InputError&) {  // this one is not possible; others may be
-    return true;
-  }
+  const Mesh mesh = planned_meshes(request).at(0);
+  const ScheduleChoice& choice = request.schedules.front();
+  return std::any_of(request.recompute.rbegin(), request.recompute.rend(), [&](Recompute recompute) {
+    try {
+      const Problem problem = problem_of(request, {mesh, recompute, request.microbatch_sizes.front()}, choice);
+      return Predictor{problem, registry}.least(choice).fits;
+    } catch (const InputError&) {  // this one is not possible; others may be
+      return true;
+    }
+  });
 }
 
 /// Of one variant, the best over the microbatch sizes.
