@@ -143,8 +143,7 @@ class PlanSearch {
   }
   /// Cheap candidates come first only to have something: those a little better are passed over for the best of all.
   bool worth_simulating() const {
-    return !request_.cheapest_first || !best_ ||
-           (!open_.empty() && open_.back().need.time < best_->summary.makespan * 9 / 10);
+    return !request_.cheapest_first || !best_ || (!open_.empty() && open_.back().need.time < best_->summary.makespan * 9 / 10);
   }
   bool may_win(Duration bound) const { return !best_ || bound < least_worth(best_->summary.makespan); }
   static Duration least_worth(Duration best) { return best - best / static_cast<std::int64_t>(1 / plan_tolerance); }
