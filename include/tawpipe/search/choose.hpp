@@ -51,20 +51,6 @@ inline ScheduleChoice notable(ScheduleChoice chosen, const ScheduleChoice& asked
   return chosen;
 }
 
-/// Whether the first variant, which takes least memory, may fit with the smallest microbatch, whatever is recomputed.
-inline bool least_fits(const PlanRequest& request, const Registry& registry) {
-  const Mesh mesh = planned_meshes(request).at(0);
-  const ScheduleChoice& choice = request.schedules.front();
-  return std::any_of(request.recompute.rbegin(), request.recompute.rend(), [&](Recompute recompute) {
-    try {
-      const Problem problem = problem_of(request, {mesh, recompute, request.microbatch_sizes.front()}, choice);
-      return Predictor{problem, registry}.least(choice).fits;
-    } catch (const InputError&) {  // this one is not possible; others may be
-      return true;
-    }
-  });
-}
-
 /// Of one variant, the best over the microbatch sizes.
 inline Chosen best_of(const Problem& problem, const ScheduleChoice& variant, const ScheduleChoice& asked,
                       const Registry& registry) {
@@ -87,7 +73,6 @@ inline Chosen choose(const Problem& problem, const ScheduleChoice& choice, const
   fixed.recompute = recomputes.back();
   if (variants.size() == 1 && recomputes.size() == 1) return detail::best_of(fixed, variants[0], choice, registry);
   if (const std::optional<PlanRequest> request = detail::request_of(fixed, variants, recomputes)) {
-    if (!detail::least_fits(*request, registry)) return detail::best_of(fixed, variants[0], choice, registry);
     PlanResult found = plan(*request, registry);
     if (!found.plans.empty()) {
       Plan& best = found.plans[0];

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -59,7 +60,7 @@ TEST_CASE("what is chosen is the fastest that fits of all that is tried") {
   for (const Bytes memory : {1_GB, 4_MB, 2_MB}) {
     CAPTURE(memory.value());
     const Problem open = problem(memory);
-    for (const char* name : {"tawpipe", "fsdp", "1f1b", "interleaved-1f1b", "hsdp", "weipipe"}) {
+    for (const std::string name : {"tawpipe", "fsdp", "1f1b", "interleaved-1f1b", "hsdp", "weipipe"}) {
       CAPTURE(name);
       const ScheduleChoice choice{.schedule = name, .automatic = true};
       const std::optional<Duration> best = best_of_all(open, choice);

@@ -41,11 +41,11 @@ TEST_CASE("what fits on no layout is said to be none") {
 }
 
 TEST_CASE("where no split is enough, what goes to host memory is said") {
-  // 8B takes 16 bytes a parameter, 120 GiB: a device of 80 GiB holds them only with 12 of the 16 in host memory.
-  Problem problem{.cluster = cluster_named("1x1"),
-                  .model = models::named("llama-3-8b"),
+  // 70B take 16 bytes a parameter, 1,051 GiB: eight devices of 80 GiB hold them only with 12 of the 16 in host memory.
+  Problem problem{.cluster = cluster_named("dgx-h100*1"),
+                  .model = models::named("llama-3-70b"),
                   .sequence = 2048,
-                  .global_batch = 2,
+                  .global_batch = 8,
                   .microbatch_sizes = {1},
                   .schedules = {{"1f1b"}},
                   .usable_memory = 1};
@@ -54,6 +54,8 @@ TEST_CASE("where no split is enough, what goes to host memory is said") {
   CHECK(fitting->offload.optimizer);
   CHECK(!fitting->offload.activations);
   problem.offload = fitting->offload;
+  problem.mesh = fitting->mesh;
+  problem.recompute = fitting->recompute;
   CHECK(predict(problem, shipped()).fits());
 }
 
