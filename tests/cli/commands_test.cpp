@@ -318,3 +318,13 @@ TEST_CASE("what does not fit is a finding: exit code 1, one line, and the number
   support::check_complaint(all, 1, {"no schedule fits"});
   CHECK(parsed(all).at("results").size() == 5);
 }
+
+TEST_CASE("where no split is enough, what goes to host memory is said") {
+  // One device, and the activations of 512 microbatches.
+  const auto result =
+      run("compare --cluster 1x1 --model llama-24x1024 --sequence 4096 --global-batch 512 --microbatch 1 --schedules gpipe "
+          "--baselines "
+          "--json -");
+  support::check_complaint(result, 1, {"gpipe does with", "--offload activations+optimizer"});
+  CHECK(parsed(result).at("fits").at("offload") == "activations+optimizer");
+}

@@ -40,25 +40,6 @@ TEST_CASE("what fits on no layout is said to be none") {
   CHECK(!find_fitting_layout(problem, shipped()).has_value());
 }
 
-TEST_CASE("where no split is enough, what goes to host memory is said") {
-  // 70B take 16 bytes a parameter, 1,051 GiB: eight devices of 80 GiB hold them only with 12 of the 16 in host memory.
-  Problem problem{.cluster = cluster_named("dgx-h100*1"),
-                  .model = models::named("llama-3-70b"),
-                  .sequence = 2048,
-                  .global_batch = 8,
-                  .microbatch_sizes = {1},
-                  .schedules = {{"1f1b"}},
-                  .usable_memory = 1};
-  const std::optional<FittingLayout> fitting = find_fitting_layout(problem, shipped());
-  REQUIRE(fitting.has_value());
-  CHECK(fitting->offload.optimizer);
-  CHECK(!fitting->offload.activations);
-  problem.offload = fitting->offload;
-  problem.mesh = fitting->mesh;
-  problem.recompute = fitting->recompute;
-  CHECK(predict(problem, shipped()).fits());
-}
-
 TEST_CASE("Meta's layout of 405B on 16,384 H100 fits in 80 GiB") {
   // Grattafiori et al. 2024, arXiv:2407.21783, table 4: tensor 8, pipeline 16; here context 2, data 64.
   Problem problem{.cluster = cluster_named("dgx-h100*2048"),
