@@ -38,9 +38,8 @@ void write_report(ReportFile& file, Problem problem, const std::vector<Chosen>& 
       .answer = std::move(answer)};
   problem.fold = Fold::off;
   for (const std::size_t i : comparison_order(results)) {
-    const Problem chosen = chosen_problem(problem, results[i]);
-    predictions.push_back(predict(chosen));
-    page.entries.push_back(ReportEntry::of(entry_label(results[i].choice), predictions.back(), chosen));
+    predictions.push_back(predict(chosen_problem(problem, results[i])));
+    page.entries.push_back(ReportEntry::of(entry_label(results[i].choice), predictions.back(), problem));
   }
   file.write(page);
 }
