@@ -16,7 +16,7 @@ namespace tawpipe::sim {
 PlanRequest resolve_plan(const PlanFlags& flags) {
   Request fixed = flags.base;
   fixed.global_batch = batch_of_tokens(flags);
-  if (fixed.recompute == "any") fixed.recompute = "full";
+  if (fixed.recompute == "any" || fixed.recompute == "auto") fixed.recompute.clear();
   if (fixed.layout == "any") fixed.layout = "tcsd";
   if (fixed.microbatch == "auto") fixed.microbatch.clear();
   fixed.mesh = {};
@@ -25,7 +25,7 @@ PlanRequest resolve_plan(const PlanFlags& flags) {
   if (flags.base.usable_memory <= 0) request.problem.usable_memory = usable_memory_share;  // also for a given microbatch
   const Mesh& mesh = flags.base.mesh;
   request.axes = {mesh.tensor, mesh.context, 0, flags.pipeline, mesh.data};
-  if (flags.base.recompute != "any") request.recompute = {parse_recompute(flags.base.recompute)};
+  if (!fixed.recompute.empty()) request.recompute = {parse_recompute(flags.base.recompute)};
   if (flags.base.layout != "any") request.orders = {parse_mesh_order(flags.base.layout)};
   if (!flags.schedules.empty() || !flags.base.options.empty()) {
     std::vector<std::string> names = flags.schedules;

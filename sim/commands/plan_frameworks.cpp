@@ -99,7 +99,7 @@ TodayFile read_today(PlanFlags& flags) {
   agree("--global-batch", base.global_batch, job.global_batch);
   take_model(flags, job);
   if (!job.recompute) {
-    const bool any = base.recompute == "any";
+    const bool any = base.recompute == "any" || base.recompute == "auto";
     job.recompute = any ? Recompute::none : parse_recompute(base.recompute);
     if (any)
       job.notes.push_back(
