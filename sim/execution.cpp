@@ -2,8 +2,6 @@
 // Not: those of many (modules/).
 #include "execution.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <limits>
@@ -44,7 +42,7 @@ Schedule execution_schedule(const ExecutionRequest& request, ExecutionModel& mod
 }
 
 void check_host_memory(const ExecutionModel& model, Dtype dtype, double share) {
-  const double memory = static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
+  const double memory = machine_memory();
   const double needed = 4.0 * static_cast<double>(size_bytes(dtype)) * static_cast<double>(model.model.parameters()) * share;
   if (memory <= 0 || needed <= memory) return;
   const auto shown = [](double bytes) { return format_memory(Bytes{static_cast<std::int64_t>(bytes)}); };

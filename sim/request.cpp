@@ -161,8 +161,7 @@ double tasks_within(const std::string& limit) {
       throw InputError(concat("--limit: ", error.what()));
     }
   }
-  const double machine = static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
-  return std::min(4.0 * (1 << 30), machine / 2) / bytes_each;
+  return std::min(4.0 * (1 << 30), machine_memory() / 2) / bytes_each;
 }
 
 Fold parse_fold(const std::string& text) {
@@ -194,6 +193,8 @@ void take_measured_work(const MeasuredWork& work, Request& request, std::optiona
 }
 
 }  // namespace
+
+double machine_memory() { return static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE)); }
 
 ScheduleOptions parse_options(const std::vector<std::string>& texts, std::string_view example) {
   ScheduleOptions options;

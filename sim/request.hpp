@@ -73,6 +73,9 @@ Problem resolve(const Request& request, bool choose_microbatch, const Workload* 
 /// Splits "key=value" texts. @throws InputError  with the example
 ScheduleOptions parse_options(const std::vector<std::string>& texts, std::string_view example = "order=paper");
 
+/// Bytes of this machine's memory; not above 0 where the system does not say.
+double machine_memory();
+
 /// What communications hold of SMs, by --hold-sms. @throws InputError  naming the parameter
 HeldSms parse_hold_sms(const std::string& text);
 

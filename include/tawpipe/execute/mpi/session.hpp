@@ -120,29 +120,26 @@ class Session {
     int first = problem.empty() ? ranks_ : rank_;
     check(MPI_Allreduce(MPI_IN_PLACE, &first, 1, MPI_INT, MPI_MIN, control_.get()), "MPI_Allreduce");
     if (first == ranks_) return;
-    std::string words = problem;
-    auto length = static_cast<int>(words.size());
-    check(MPI_Bcast(&length, 1, MPI_INT, first, control_.get()), "MPI_Bcast");
-    words.resize(static_cast<std::size_t>(length));
-    check(MPI_Bcast(words.data(), length, MPI_CHAR, first, control_.get()), "MPI_Bcast");
+    const std::string words = broadcast(problem, first);
     together_ = true;
     throw InputError(words);
   }
   /// What rank 0 says. Collective. @param own  what this rank would say
-  std::string from_root(const std::string& own) {
-    std::string words = own;
-    auto length = static_cast<int>(words.size());
-    check(MPI_Bcast(&length, 1, MPI_INT, 0, control_.get()), "MPI_Bcast");
-    words.resize(static_cast<std::size_t>(length));
-    check(MPI_Bcast(words.data(), length, MPI_CHAR, 0, control_.get()), "MPI_Bcast");
-    return words;
-  }
+  std::string from_root(const std::string& own) { return broadcast(own, 0); }
 
   /// Tells all ranks that this one has failed and why (WatchOptions::failed). To be called where this rank cannot go on for a
   /// reason of its own, such as a file that cannot be written; the caller then ends as well.
   void fail(const std::string& why) { watch_->fail(why); }
 
  private:
+  /// What `root` says, on all ranks. Collective.
+  std::string broadcast(std::string words, int root) {
+    auto length = static_cast<int>(words.size());
+    check(MPI_Bcast(&length, 1, MPI_INT, root, control_.get()), "MPI_Bcast");
+    words.resize(static_cast<std::size_t>(length));
+    check(MPI_Bcast(words.data(), length, MPI_CHAR, root, control_.get()), "MPI_Bcast");
+    return words;
+  }
   void open(MPI_Comm comm, int level, const WatchOptions& options) {
     if (level < MPI_THREAD_SERIALIZED) {
       throw DeviceError("MPI was started without support for threads; start it by MPI_Init_thread with MPI_THREAD_SERIALIZED");
