@@ -26,6 +26,13 @@ if(TARGET tawpipe_cuda)
 endif()
 if(TARGET tawpipe_command)
   install(TARGETS tawpipe_command RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT command)
+  find_package(Python3 3.11 QUIET COMPONENTS Interpreter)
+  if(Python3_FOUND)  # completion and man pages are what the command says of itself
+    install(CODE "execute_process(COMMAND \"${Python3_EXECUTABLE}\" \"${PROJECT_SOURCE_DIR}/tools/command_files.py\"
+      \"$<TARGET_FILE:tawpipe_command>\" ${PROJECT_VERSION} \"${PROJECT_BINARY_DIR}/share\" COMMAND_ERROR_IS_FATAL ANY)"
+      COMPONENT command)
+    install(DIRECTORY "${PROJECT_BINARY_DIR}/share/" DESTINATION "${CMAKE_INSTALL_DATAROOTDIR}" COMPONENT command)
+  endif()
 endif()
 foreach(module IN ITEMS mpi cuda)
   if(TARGET tawpipe_${module}_module)

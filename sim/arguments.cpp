@@ -13,13 +13,6 @@ namespace tawpipe::sim {
 
 namespace {
 
-const CLI::App* find_command(const CLI::App& app, const std::string& name) {
-  for (const CLI::App* candidate : app.get_subcommands({})) {
-    if (candidate->get_name() == name) return candidate;
-  }
-  return nullptr;
-}
-
 /// A line `key = value` of a configuration file.
 struct ConfigLine {
   std::string section;  ///< of the command that it is for; "" for all
@@ -178,6 +171,13 @@ std::string unknown_argument(const CLI::App& command, const std::string& argumen
 }
 
 }  // namespace
+
+const CLI::App* find_command(const CLI::App& app, const std::string& name) {
+  for (const CLI::App* candidate : app.get_subcommands({})) {
+    if (candidate->get_name() == name) return candidate;
+  }
+  return nullptr;
+}
 
 std::vector<std::string> with_config(const CLI::App& root, std::vector<std::string> arguments) {
   const std::string file = take_config(arguments);

@@ -8,6 +8,9 @@
 
 namespace tawpipe::sim {
 
+/// The command of that name below `app`; null where there is none.
+const CLI::App* find_command(const CLI::App& app, const std::string& name);
+
 /// The flags that a --config FILE holds, put before those of the command line, which replace them (--option adds).
 /// @throws InputError  naming the file and the key that is wrong
 std::vector<std::string> with_config(const CLI::App& root, std::vector<std::string> arguments);

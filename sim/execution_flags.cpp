@@ -48,8 +48,9 @@ void add_execution_flags(CLI::App& app, ExecutionRequest& request) {
   add_count(app, "--task-limit", request.task_seconds, "mpi, cuda: give up a task that takes longer, and name it (default 60)",
             "SECONDS", "Execution");
   add_count(app, "--connect-limit", request.connect_seconds,
-            "cuda: give up communicators that take longer to connect, as all do in the first step (default 600)", "SECONDS",
-            "Execution");
+            "cuda: give up communicators that take longer to connect, as all do in the first step; mpi: give up MPI's\nstart "
+            "(default 600)",
+            "SECONDS", "Execution");
   add_count(app, "--max-ctas", request.max_ctas,
             "cuda: GPU processors that a communication takes at most (default: 8 for a message between two\nranks, 16 for a "
             "collective)",

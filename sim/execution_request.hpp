@@ -15,7 +15,7 @@ struct ExecutionRequest {
   std::string backend = "host";        ///< or "mpi", "cuda"
   std::int64_t gpus = 0;               ///< of a process without a launcher (cuda); 0: as many as there are ranks
   std::int64_t task_seconds = 60;      ///< after which a task that does not end is given up (mpi, cuda)
-  std::int64_t connect_seconds = 600;  ///< the same of communicators that connect (cuda)
+  std::int64_t connect_seconds = 600;  ///< the same of communicators that connect (cuda), and of MPI's start
   std::int64_t max_ctas = 0;           ///< most GPU processors of a communication; 0: 8 of a message, 16 of a collective (cuda)
   std::int64_t loss_chunk = 0;         ///< entries of the vocabulary at a time; 0: all
   bool try_products = false;           ///< matrix products' algorithms are found by trial (cuda)

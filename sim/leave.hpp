@@ -7,19 +7,28 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <csignal>
 #include <cstdio>
+#include <mutex>
+#include <stop_token>
 #include <string>
 #include <thread>
+#include <utility>
 
 namespace tawpipe::sim {
 
 namespace leave_detail {
 
 inline std::atomic<bool> leaving{false};
+inline std::atomic<void (*)()> clean_up{nullptr};
 
+inline void clean() {
+  if (auto* const clean_up_now = clean_up.load()) clean_up_now();
+}
 /// As SIGTERM would have ended the process.
 inline void terminate(int) {
+  clean();
   std::signal(SIGTERM, SIG_DFL);
   std::raise(SIGTERM);
 }
@@ -30,6 +39,9 @@ inline void on_terminate(int) {
 }
 
 }  // namespace leave_detail
+
+/// What a process that leaves does last, be it from a signal: a function that takes no lock and no memory.
+inline void clean_up_by(void (*clean_up)()) { leave_detail::clean_up = clean_up; }
 
 /// A FailureCallback: prints `tawpipe: why` and ends the process with code 3, without waiting for any thread, 0.3 to 0.8 s later:
 /// all ranks of a host leave at one moment, since Open MPI's mpirun kills the rest as soon as two have left.
@@ -45,6 +57,7 @@ inline void leave(const std::string& why) {
     constexpr std::chrono::milliseconds half{500};
     const auto earliest = steady_clock::now().time_since_epoch() + std::chrono::milliseconds{300};
     std::this_thread::sleep_until(steady_clock::time_point{(earliest + half - std::chrono::nanoseconds{1}) / half * half});
+    leave_detail::clean();
     ::_exit(3);
   }}.detach();
 }
@@ -53,9 +66,25 @@ inline void leave(const std::string& why) {
 inline void leave_within(int seconds) {
   std::thread{[seconds] {
     std::this_thread::sleep_for(std::chrono::seconds{seconds});
+    leave_detail::clean();
     ::_exit(3);
   }}.detach();
 }
+
+/// Leaves with `why` where it lives for longer than so many seconds: for a start that nothing else watches over.
+class LeaveAfter {
+ public:
+  LeaveAfter(double seconds, std::string why)
+      : thread_{[seconds, why = std::move(why)](const std::stop_token& ended) {
+          std::mutex mutex;
+          std::unique_lock lock{mutex};
+          std::condition_variable_any{}.wait_for(lock, ended, std::chrono::duration<double>{seconds}, [] { return false; });
+          if (!ended.stop_requested()) leave(why);
+        }} {}
+
+ private:
+  std::jthread thread_;
+};
 
 /// Where the program has not set up SIGTERM itself, it ends the process half a second late from here on: launchers send it to all
 /// ranks at once when one has died; meanwhile they find out who it was.

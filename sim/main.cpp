@@ -12,7 +12,9 @@
 #include <vector>
 
 #include "arguments.hpp"
+#include "commands/completion.hpp"
 #include "commands/exchange.hpp"
+#include "commands/explain.hpp"
 #include "commands/graph.hpp"
 #include "commands/instruments.hpp"
 #include "commands/validate_order.hpp"
@@ -23,14 +25,16 @@
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/core/version.hpp"
+#include "terminal_text.hpp"
 
 namespace {
 
-/// Help with one blank line between its parts, and never two.
-std::string tidy(std::string text) {
-  if (const auto usage = text.find("\nUsage:"); usage != std::string::npos) text.insert(usage, "\n");
-  for (auto gap = text.find("\n\n\n"); gap != std::string::npos; gap = text.find("\n\n\n")) text.erase(gap, 1);
-  return text;
+/// `help COMMAND` is `COMMAND --help`.
+std::vector<std::string> without_help_word(std::vector<std::string> arguments) {
+  if (arguments.empty() || arguments.front() != "help") return arguments;
+  arguments.erase(arguments.begin());
+  arguments.emplace_back("--help");
+  return arguments;
 }
 
 /// @throws tawpipe::InputError  for flags that would change nothing
@@ -59,10 +63,10 @@ int run(int argc, char** argv) {
   app.get_formatter()->column_width(34);
   app.get_formatter()->label("SUBCOMMAND", "COMMAND");
   app.require_subcommand(1);
-  app.set_version_flag("--version", std::string{"tawpipe "} + tawpipe::version, "Show the version")->group("Other");
+  app.set_version_flag("-V,--version", std::string{"tawpipe "} + tawpipe::version, "Show the version")->group("Other");
   finish(
       app,
-      "'tawpipe COMMAND --help' shows a command's flags and an example.\n"
+      "'tawpipe help COMMAND' shows a command's flags and an example.\n"
       "Exit codes: 0 fine; 1 findings (an invalid schedule, out of memory); 2 bad usage or input; 3 a device or run failed.\n\n"
       "Example:\n"
       "  tawpipe compare --cluster a800x24-10gbe --model llama-48x1024 --sequence 16384 --global-batch 1536");
@@ -135,7 +139,7 @@ int run(int argc, char** argv) {
          "  tawpipe simulate --schedule tawpipe --cluster a800x24-10gbe --model llama-48x1024 --sequence 16384 \\\n"
          "    --global-batch 1536 --microbatch auto --trace trace.json\n"
          "  tawpipe simulate --schedule 1f1b --cluster 1x8 --microbatches 24 \\\n"
-         "    --cost fixed:forward=18522us,backward_input=18086us,backward_weight=9337us,transfer=601us");
+         "    --cost fixed:forward=9ms,backward_input=9ms,backward_weight=9ms,transfer=1ms");
 
   CLI::App* validate = add_command(app, "validate", "Prove a schedule free of deadlocks, races and missing work");
   add_schedule_flags(*validate, request);
@@ -163,6 +167,19 @@ int run(int argc, char** argv) {
   list->add_option("schedules|clusters|models", what, "Which list")->type_name("")->required()->group("What");
   add_json_flag(*list, json, "the list");
   finish(*list, "Example:\n  tawpipe list schedules");
+
+  std::string explained;
+  CLI::App* explain_schedule = add_command(app, "explain", "What a schedule does, with a picture");
+  explain_schedule->add_option("schedule", explained, "Its name (tawpipe list schedules)")
+      ->type_name("")
+      ->required()
+      ->group("What");
+  finish(*explain_schedule, "Example:\n  tawpipe explain zb-v");
+
+  std::string shell;
+  CLI::App* completion = add_command(app, "completion", "A script that lets a shell complete commands, flags and names");
+  completion->add_option("bash|zsh|fish", shell, "Which shell")->type_name("")->required()->group("What");
+  finish(*completion, "Example:\n  source <(tawpipe completion bash)");
 
   std::string cluster;
   std::string file;
@@ -205,7 +222,8 @@ int run(int argc, char** argv) {
       "Examples:\n"
       "  tawpipe export --schedule zb-v --cluster 1x4 --microbatches 8 --format pytorch-csv --out zb-v.csv \\\n"
       "    --cost fixed:forward=1s,backward_input=1s,backward_weight=1s,transfer=0s\n"
-      "  tawpipe export --schedule tawpipe --cluster 3x8 --model llama-2-7b --sequence 4096 --global-batch 96 --graph graph.tg");
+      "  tawpipe export --schedule tawpipe --cluster 3x2 --microbatches 6 --graph graph.tg \\\n"
+      "    --cost fixed:forward=2s,backward_input=2s,backward_weight=2s,transfer=0s");
 
   const std::vector<Command> instruments = add_instruments(app);
 #if TAWPIPE_COMMAND_EXECUTES
@@ -213,7 +231,12 @@ int run(int argc, char** argv) {
   execution.add_to(app);
 #endif
 
-  const std::vector<std::string> given{argv + 1, argv + argc};
+  std::vector<std::string> given{argv + 1, argv + argc};
+  if (!given.empty() && given.front() == "__complete") {
+    for (const auto& text : completions(app, {given.begin() + 1, given.end()})) write_output("-", text + "\n");
+    return ok;
+  }
+  given = without_help_word(std::move(given));
   try {
     std::vector<std::string> arguments = with_config(app, given);
     std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
@@ -222,7 +245,8 @@ int run(int argc, char** argv) {
     if (error.get_exit_code() != 0) throw tawpipe::InputError(with_hint(explain(app, given, error), app, given));
     std::ostringstream text;  // --help, --version
     app.exit(error, text);
-    write_output("-", tidy(text.str()));
+    const int width = terminal_width();
+    write_output("-", help_text(text.str(), width > 0 ? width : 120));
     return ok;
   }
   try {
@@ -242,6 +266,8 @@ int run(int argc, char** argv) {
       }
       return run_list(what, json);
     }
+    if (explain_schedule->parsed()) return run_explain(explained);
+    if (completion->parsed()) return run_completion(shell);
     if (simulate->parsed()) {
       if (runs > 0) return run_spread(request, runs);
       plain.json = request.json;

@@ -27,9 +27,7 @@ std::array<std::atomic<const char*>, 8> unfinished{};
 constexpr std::array signals{SIGHUP, SIGINT, SIGPIPE, SIGTERM};
 
 void remove_unfinished(int signal) {
-  for (const auto& place : unfinished) {
-    if (const char* path = place.load()) ::unlink(path);
-  }
+  remove_unfinished_files();
   std::signal(signal, SIG_DFL);
   std::raise(signal);
 }
@@ -63,6 +61,12 @@ void forget(const char* path) {
 }
 
 }  // namespace
+
+void remove_unfinished_files() {
+  for (const auto& place : unfinished) {
+    if (const char* path = place.load()) ::unlink(path);
+  }
+}
 
 OutputFile::OutputFile(const std::string& path) : path_{path} {
   if (is_standard_output(path)) {

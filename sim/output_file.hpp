@@ -47,6 +47,9 @@ void check_outputs(std::initializer_list<OutputFlag> outputs);
 /// @throws InputError  if it cannot be read or is larger than `mebibytes`
 std::string read_text(const std::string& path, std::string_view kind, std::int64_t mebibytes = 1024);
 
+/// Removes what is being written, for a process that ends without its destructors. Safe in a signal's handler.
+void remove_unfinished_files();
+
 /// Writes a whole text at once.
 void write_output(const std::string& path, std::string_view text);
 

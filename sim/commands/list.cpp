@@ -2,6 +2,7 @@
 #include "list.hpp"
 
 #include "../request.hpp"
+#include "../terminal_text.hpp"
 #include "output.hpp"
 #include "tawpipe/model/models.hpp"
 #include "tawpipe/report/formatters.hpp"
@@ -113,7 +114,7 @@ int run_list(const std::string& what, const std::string& json) {
     write_output(json, list_json(what).dump(2) + "\n");
     return ok;
   }
-  write_output("-", what == "schedules" ? schedules_text() : what == "clusters" ? clusters_text() : models_text());
+  print(what == "schedules" ? schedules_text() : what == "clusters" ? clusters_text() : models_text());
   return ok;
 }
 

@@ -14,6 +14,7 @@
 
 #include "leave.hpp"
 #include "modules.hpp"
+#include "output_file.hpp"
 #include "tawpipe/core/version.hpp"
 #include "tawpipe/execute/cuda/cuda_api.hpp"
 #include "tawpipe/execute/cuda/gpu_places.hpp"
@@ -232,6 +233,7 @@ int run(const ExecutionRequest& given, ExecutionModel model, const UseExecutor<f
   ExecutionRequest request = given;
   if (!request.pace.empty()) throw InputError("--pace holds computations on a CPU to a speed; leave it out with --backend cuda");
   if (execution_dtype(request) == Dtype::f16) request.gradient_norm = true;  // ranks skip a step by it, together
+  clean_up_by(remove_unfinished_files);
   cuda::prepare_environment();
   layers::cuda::ProductChoices tried;  // by the layers of all ranks of this process
   layers::cuda::ProductChoices* const choices = request.try_products ? &tried : nullptr;

@@ -8,6 +8,8 @@
 #include "leave.hpp"
 #include "modules.hpp"
 #include "modules/host_layer.hpp"
+#include "output_file.hpp"
+#include "tawpipe/core/text.hpp"
 #include "tawpipe/core/version.hpp"
 #include "tawpipe/execute/mpi/executor.hpp"
 
@@ -18,8 +20,13 @@ namespace {
 template <class T>
 int run(const ExecutionRequest& request, const ExecutionModel& given, const UseExecutor<T>& use) {
   ExecutionModel model = given;
+  clean_up_by(remove_unfinished_files);
   delay_terminate();
+  std::optional<LeaveAfter> start{
+      std::in_place, static_cast<double>(request.connect_seconds),
+      concat("MPI has not started within ", request.connect_seconds, " s (--connect-limit): not all ranks have come")};
   mpi::Session session{{.task_seconds = static_cast<double>(request.task_seconds), .failed = leave}};
+  start.reset();
   std::optional<Schedule> schedule;
   agree_on_run(session, request, [&] {
     const std::vector<int>& hosts = session.host_of();

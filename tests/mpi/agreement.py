@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Ranks that were started with different things: none trains, all end with code 2, and one line says who has what.
-Not: ranks that fail later (failure/, resume.py). Usage: agreement.py MPIEXEC NUMPROC_FLAG TAWPIPE
+Not: ranks that fail later (failure/, kills.py). Usage: agreement.py MPIEXEC NUMPROC_FLAG TAWPIPE
 """
 import os
 import subprocess

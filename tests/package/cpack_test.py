@@ -5,6 +5,7 @@ The command needs no library of CUDA or MPI, and says in one line what a module 
 """
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -67,6 +68,9 @@ def main():
         check("libc6" in depends and not ABSENT.search(depends), f"tawpipe depends on {depends}")
         output_of(["dpkg-deb", "--extract", debs["tawpipe"], work / "deb"])
         check_command(work / "deb/usr/bin/tawpipe")
+        share = work / "deb/usr/share"
+        check((share / "bash-completion/completions/tawpipe").exists(), "no completion for bash in the package")
+        check(shutil.which("help2man") is None or list((share / "man/man1").glob("tawpipe-compare.1*")), "no man page in the package")
 
         archives = list((work / "packages").glob("*.tar.gz"))
         check(len(archives) == 1, f"the archives are {archives}")

@@ -75,6 +75,15 @@ inline std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(" \t\r") + 1 - begin);
 }
 
+/// The text with a to z for A to Z.
+inline std::string lower_case(std::string_view text) {
+  std::string lower{text};
+  for (char& c : lower) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return lower;
+}
+
 /// Levenshtein distance. Complexity: O(|a| |b|).
 inline std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
@@ -91,12 +100,12 @@ inline std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-/// The candidate closest to `name` by edit distance, or "" when none is close enough to be meant.
+/// The candidate closest to `name` by edit distance, whatever the case of letters, or "" when none is close enough to be meant.
 inline std::string nearest(std::string_view name, const std::vector<std::string>& candidates) {
   std::string best;
   std::size_t best_distance = std::max<std::size_t>(2, name.size() / 2) + 1;
   for (const auto& candidate : candidates) {
-    const std::size_t distance = edit_distance(name, candidate);
+    const std::size_t distance = edit_distance(lower_case(name), lower_case(candidate));
     if (distance < best_distance) {
       best_distance = distance;
       best = candidate;

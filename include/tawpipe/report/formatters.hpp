@@ -11,7 +11,9 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "tawpipe/core/text.hpp"
 #include "tawpipe/core/units.hpp"
 
 namespace tawpipe::inline v0 {
@@ -239,6 +241,32 @@ inline std::string truncated(std::string_view text, int columns, Glyphs glyphs =
     kept = at;
   }
   return fmt::format("{}{}", text.substr(0, kept), ellipsis);
+}
+
+/// The text in lines of at most `columns`, broken at spaces; a longer word is cut, after a comma if there is one. Empty for an
+/// empty text.
+inline std::vector<std::string> wrapped(std::string_view text, int columns) {
+  std::vector<std::string> lines;
+  const int room = std::max(columns, 1);
+  for (std::string_view word : split(text, ' ')) {
+    if (word.empty()) continue;
+    if (!lines.empty() && display_width(lines.back()) + 1 + display_width(word) <= room) {
+      lines.back() += fmt::format(" {}", word);
+      continue;
+    }
+    while (display_width(word) > room) {
+      std::size_t kept = 0;
+      for (std::size_t next = 0, width = 0; next < word.size() && width <= static_cast<std::size_t>(room);) {
+        kept = next;
+        width += static_cast<std::size_t>(detail::width_of(detail::next_code_point(word, next)));
+      }
+      if (const std::size_t comma = word.substr(0, kept).rfind(','); comma != std::string_view::npos) kept = comma + 1;
+      lines.emplace_back(word.substr(0, std::max<std::size_t>(kept, 1)));
+      word.remove_prefix(lines.back().size());
+    }
+    lines.emplace_back(word);
+  }
+  return lines;
 }
 
 }  // namespace tawpipe

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -27,7 +28,7 @@ struct TableColumn {
 struct TableStyle {
   bool colors = false;  ///< bold headers and rows, dim rules, by ANSI sequences
   Glyphs glyphs = Glyphs::unicode;
-  int max_width = 0;  ///< columns of the terminal; the last column of the table is cut to fit. 0: no limit
+  int max_width = 0;  ///< columns of the terminal: no line is longer. 0: no limit
 };
 
 /// Rows of text under headers. Numbers go right, names left. Control characters in a cell become "?".
@@ -64,60 +65,114 @@ class Table {
   std::size_t columns() const { return columns_.size(); }
   bool empty() const { return rows_.empty(); }
 
-  /// The lines, each with its line end and without trailing spaces. Complexity: O(characters).
+  /// The lines, each with its line end and without trailing spaces. Where they would be wider than style.max_width, the last
+  /// column of text is wrapped, in place where 30 columns are left for it and otherwise under its row; if that is not enough, the
+  /// columns that do not fit follow below, beside the first column again. Complexity: O(characters).
   std::string str(const TableStyle& style = {}) const {
     if (columns_.empty()) return "";
-    const auto widths = fitted_widths(style);
-    std::vector<std::string> headers;
-    for (const auto& column : columns_) headers.push_back(column.header);
+    std::vector<int> widths = natural_widths();
+    const auto all = [](const std::vector<int>& some) { return std::accumulate(some.begin(), some.end(), -gap, add_gap); };
+    const bool narrow = style.max_width > 0 && all(widths) > style.max_width;
+    const bool wraps = narrow && columns_.size() > 1 && columns_.back().align == Align::left;
+    const int room = style.max_width - (all(widths) - widths.back());
+    const bool under = wraps && room < least_room;
+    if (wraps && !under) widths.back() = room;
+    if (narrow) {
+      for (int& width : widths) width = std::min(width, style.max_width);
+    }
+    const std::size_t across = columns_.size() - (under ? 1 : 0);
     std::string out;
-    add_line(out, line_of(headers, widths, style), Emphasis::bold, style);
-    add_line(out, rule_of(widths, style), Emphasis::dim, style);
-    for (const auto& row : rows_) {
-      add_line(out, row.is_rule ? rule_of(widths, style) : line_of(row.cells, widths, style), row.emphasis, style);
+    for (std::size_t next = 0; next < across;) {
+      const std::size_t begin = next;
+      Block block{{}, false};
+      int width = -gap;
+      const auto take = [&](std::size_t column) {
+        block.columns.push_back(column);
+        width += gap + widths[column];
+      };
+      if (begin > 0 && widths[0] + gap + widths[begin] <= style.max_width) take(0);
+      while (next < across && (!narrow || next == begin || width + gap + widths[next] <= style.max_width)) take(next++);
+      block.ends_with_text = under && next == across;
+      if (!out.empty()) out += '\n';
+      add_block(out, block, widths, style);
     }
     return out;
   }
 
  private:
   static constexpr int gap = 2;
+  static constexpr int least_room = 30;  ///< columns in which sentences are still wrapped beside others
+  static int add_gap(int sum, int width) { return sum + gap + width; }
 
   struct Row {
     std::vector<std::string> cells;
     Emphasis emphasis;
     bool is_rule;
   };
+  /// Columns that stand beside each other.
+  struct Block {
+    std::vector<std::size_t> columns;
+    bool ends_with_text;  ///< the table's last column stands under each row
+  };
 
-  /// [column] the widest cell; the last at most what max_width leaves, but at least 1.
-  std::vector<int> fitted_widths(const TableStyle& style) const {
+  /// [column] the widest cell
+  std::vector<int> natural_widths() const {
     std::vector<int> widths;
-    int before_last = 0;
     for (std::size_t c = 0; c < columns_.size(); ++c) {
       int width = display_width(columns_[c].header);
       for (const auto& row : rows_) width = std::max(width, row.is_rule ? 0 : display_width(row.cells[c]));
-      if (c + 1 < columns_.size()) before_last += width + gap;
       widths.push_back(width);
     }
-    if (style.max_width > 0) widths.back() = std::min(widths.back(), std::max(style.max_width - before_last, 1));
     return widths;
   }
 
-  std::string line_of(const std::vector<std::string>& cells, const std::vector<int>& widths, const TableStyle& style) const {
+  void add_block(std::string& out, const Block& block, const std::vector<int>& widths, const TableStyle& style) const {
+    std::vector<std::string> headers;
+    for (const auto& column : columns_) headers.push_back(column.header);
+    add_row(out, block, {headers, Emphasis::bold, false}, widths, style);
+    const Row rule{{}, Emphasis::dim, true};
+    add_row(out, block, rule, widths, style);
+    for (const Row& row : rows_) add_row(out, block, row, widths, style);
+  }
+
+  void add_row(std::string& out, const Block& block, const Row& row, const std::vector<int>& widths,
+               const TableStyle& style) const {
+    if (row.is_rule) return add_line(out, rule_of(block, widths, style), row.emphasis, style);
+    const std::size_t last = columns_.size() - 1;
+    const bool wrapped_here =
+        !block.ends_with_text && block.columns.back() == last && last > 0 && columns_[last].align == Align::left;
+    std::vector<std::string> parts{""};
+    if (wrapped_here) parts = wrapped(row.cells[last], widths[last]);
+    if (parts.empty()) parts = {""};
+    std::vector<std::string> cells = row.cells;
+    for (std::string& part : parts) {
+      if (wrapped_here) cells[last] = std::move(part);
+      add_line(out, line_of(block, cells, widths, style), row.emphasis, style);
+      for (std::string& cell : cells) cell.clear();
+    }
+    if (!block.ends_with_text) return;
+    for (const std::string& part : wrapped(row.cells[last], style.max_width - gap)) {
+      add_line(out, std::string(gap, ' ') + part, row.emphasis, style);
+    }
+  }
+
+  std::string line_of(const Block& block, const std::vector<std::string>& cells, const std::vector<int>& widths,
+                      const TableStyle& style) const {
     std::string line;
-    for (std::size_t c = 0; c < cells.size(); ++c) {
+    for (const std::size_t c : block.columns) {
       const std::string cell = truncated(cells[c], widths[c], style.glyphs);
       const std::string padding(static_cast<std::size_t>(widths[c] - display_width(cell)), ' ');
-      if (c > 0) line.append(gap, ' ');
+      if (c != block.columns.front()) line.append(gap, ' ');
       line += columns_[c].align == Align::right ? padding + cell : cell + padding;
     }
     line.erase(line.find_last_not_of(' ') + 1);
     return line;
   }
 
-  static std::string rule_of(const std::vector<int>& widths, const TableStyle& style) {
+  static std::string rule_of(const Block& block, const std::vector<int>& widths, const TableStyle& style) {
     std::string line;
-    for (std::size_t c = 0; c < widths.size(); ++c) {
-      if (c > 0) line.append(gap, ' ');
+    for (const std::size_t c : block.columns) {
+      if (c != block.columns.front()) line.append(gap, ' ');
       for (int i = 0; i < widths[c]; ++i) line += style.glyphs == Glyphs::unicode ? "─" : "-";
     }
     return line;

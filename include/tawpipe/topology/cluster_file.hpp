@@ -117,7 +117,7 @@ TAWPIPE_INLINE Cluster resolve_cluster(std::string_view text) {
   const auto find_file = [](const std::string& path) { return find_text_file(path, "cluster file", max_cluster_file_mebibytes); };
   if (const auto content = find_file(std::string{text})) return cluster_from_text(*content, text);
   const auto [name, nodes] = split_node_count(text);
-  if (clusters::find(name) != nullptr) return cluster_named(text);
+  if (find_sized_cluster(text).first != nullptr) return cluster_named(text);
   if (nodes > 0) {
     if (const auto content = find_file(std::string{name})) return cluster_from_text(*content, name, nodes);
   }

@@ -2,6 +2,7 @@
 // Not: the user's own machines (topology/cluster_file.hpp imports those).
 #pragma once
 
+#include <algorithm>
 #include <span>
 #include <string>
 #include <string_view>
@@ -170,14 +171,25 @@ inline Cluster named(std::string_view name) {
 
 }  // namespace clusters
 
-/// A preset, with another number of nodes if `text` ends in one: "dgx-h100" or "dgx-h100*16".
+/// The preset that `text` names and its number of nodes, with another number if the text ends in one: "dgx-h100", "dgx-h100*16"
+/// or "dgx-h100x16". Null where there is none of that name.
+/// @throws InputError  for a number of nodes that cannot be.
+inline std::pair<const clusters::ClusterPreset*, int> find_sized_cluster(std::string_view text) {
+  if (const clusters::ClusterPreset* const preset = clusters::find(text)) return {preset, preset->nodes};
+  const auto [name, nodes] = split_node_count(text);
+  if (const clusters::ClusterPreset* const preset = clusters::find(name)) return {preset, nodes == 0 ? preset->nodes : nodes};
+  const std::size_t x = std::min(text.rfind('x'), text.size());
+  const clusters::ClusterPreset* const preset = clusters::find(text.substr(0, x));
+  return {preset, preset == nullptr ? 0 : split_node_count(concat(preset->name, "*", text.substr(x + 1))).second};
+}
+
+/// A preset, with another number of nodes if `text` ends in one. @see find_sized_cluster
 /// @throws InputError  for an unknown name, or a number of nodes that cannot be.
 inline Cluster cluster_named(std::string_view text) {
-  const auto [name, nodes] = split_node_count(text);
-  const clusters::ClusterPreset* const preset = clusters::find(name);
-  if (preset == nullptr) throw InputError(unknown_name("cluster", name, clusters::names()));
-  check_cluster_size(nodes == 0 ? preset->nodes : nodes, 8);
-  return renamed(preset->make(nodes == 0 ? preset->nodes : nodes), text);
+  const auto [preset, nodes] = find_sized_cluster(text);
+  if (preset == nullptr) throw InputError(unknown_name("cluster", split_node_count(text).first, clusters::names()));
+  check_cluster_size(nodes, 8);
+  return renamed(preset->make(nodes), text);
 }
 
 }  // namespace tawpipe

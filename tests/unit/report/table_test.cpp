@@ -57,29 +57,56 @@ TEST_CASE("colours only when asked") {
         "\x1b[2m5  6\x1b[0m\n");
 }
 
-TEST_CASE("the last column is cut to the terminal") {
+TEST_CASE("a table wider than the terminal wraps its last column, beside the others or under them") {
   Table table{{{"task"}, {"message"}}};
-  table.row({"1", "the shard arrives late"}).row({"2", "ok"});
-  CHECK(table.str({.max_width = 16}) ==
+  table.row({"1", "the shard of layer 3 arrives late"}).row({"2", "ok"});
+  CHECK(table.str({.max_width = 37}) ==
         "task  message\n"
-        "────  ──────────\n"
-        "1     the shard…\n"
+        "────  ───────────────────────────────\n"
+        "1     the shard of layer 3 arrives\n"
+        "      late\n"
         "2     ok\n");
   CHECK(table.str({.glyphs = Glyphs::ascii, .max_width = 16}) ==
-        "task  message\n"
-        "----  ----------\n"
-        "1     the sha...\n"
-        "2     ok\n");
+        "task\n"
+        "  message\n"
+        "----\n"
+        "1\n"
+        "  the shard of\n"
+        "  layer 3\n"
+        "  arrives late\n"
+        "2\n"
+        "  ok\n");
   CHECK(table.str({.max_width = 200}) == table.str());
 }
 
-TEST_CASE("a terminal narrower than the table leaves the last column one column") {
-  Table table{{{"task"}, {"message"}}};
-  table.row({"1", "late"});
-  CHECK(table.str({.max_width = 3}) ==
-        "task  …\n"
-        "────  ─\n"
-        "1     …\n");
+TEST_CASE("columns that do not fit follow below, beside the first one again") {
+  Table table{{{"schedule"}, {"time", Align::right}, {"memory", Align::right}, {"bubble", Align::right}, {"options"}}};
+  table.row({"fsdp", "1 s", "30 GiB", "3%", "prefetch=on"}).row({"gpipe", "2 s", "900 GiB", "30%", ""});
+  CHECK(table.str({.max_width = 24}) ==
+        "schedule  time   memory\n"
+        "────────  ────  ───────\n"
+        "fsdp       1 s   30 GiB\n"
+        "gpipe      2 s  900 GiB\n"
+        "\n"
+        "schedule  bubble\n"
+        "  options\n"
+        "────────  ──────\n"
+        "fsdp          3%\n"
+        "  prefetch=on\n"
+        "gpipe        30%\n");
+}
+
+TEST_CASE("a terminal narrower than any column cuts it") {
+  Table table{{{"task"}, {"bytes", Align::right}}};
+  table.row({"gather", "1,000,000"});
+  CHECK(table.str({.max_width = 5}) ==
+        "task\n"
+        "─────\n"
+        "gath…\n"
+        "\n"
+        "bytes\n"
+        "─────\n"
+        "1,00…\n");
 }
 
 TEST_CASE("a cell cannot break its line or steer the terminal") {
