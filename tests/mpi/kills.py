@@ -28,7 +28,7 @@ with open(text, "w") as file:
 def command(result, *more):
     return [mpiexec, flag, str(RANKS), tawpipe, "train", "--backend", "mpi", "--cluster", "2+1", "--schedule", "tawpipe",
             "--model", "llama-4x64", "--data", text, "--sequence", "64", "--global-batch", "12", "--steps", str(STEPS),
-            "--warmup", "4", "--json", result, *more]
+            "--warmup", "4", "--connect-limit", "20", "--json", result, *more]
 
 
 def losses(result):
