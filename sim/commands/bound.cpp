@@ -1,5 +1,6 @@
 // `tawpipe bound`: how fast any schedule can be, and what that follows from.
 #include "bound.hpp"
+#include "../terminal_text.hpp"
 
 #include <fmt/format.h>
 
@@ -135,7 +136,7 @@ int run_bound(const PlanFlags& flags) {
     (*file)(answer.json.dump(2) + "\n");
     file->finish();
   }
-  if (flags.base.json != "-") write_output("-", answer.text);
+  if (flags.base.json != "-") print(answer.text);
   if (answer.complaint.empty()) return ok;
   std::fputs(fmt::format("tawpipe: {}\n", answer.complaint).c_str(), stderr);
   return findings;

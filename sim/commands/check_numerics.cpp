@@ -11,6 +11,7 @@
 #include "../execution.hpp"
 #include "../output_file.hpp"
 #include "../request.hpp"
+#include "../terminal_text.hpp"
 #include "numerics.hpp"
 #include "output.hpp"
 #include "papers/reference_run.hpp"
@@ -83,9 +84,9 @@ int report(const NumericsRequest& request, const Schedule& schedule, const std::
     table.row({check.quantity, fmt::format("{:.2e}", check.difference), fmt::format("{:.0e}", check.tolerance), check.worst,
                check.passes() ? "ok" : "EXCEEDED"});
   }
-  write_output("-", fmt::format("{} on {} ranks, {}, against {}\n\n", schedule.name(), schedule.ranks(), request.execution.dtype,
-                                one_line(request.reference)) +
-                        table.str(terminal_style()));
+  print(fmt::format("{} on {} ranks, {}, against {}\n\n", schedule.name(), schedule.ranks(), request.execution.dtype,
+                    one_line(request.reference)) +
+        table.str(terminal_style()));
   return passes ? ok : findings;
 }
 

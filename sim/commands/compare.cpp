@@ -8,6 +8,7 @@
 #include "../parallel.hpp"
 #include "../report_file.hpp"
 #include "../request.hpp"
+#include "../terminal_text.hpp"
 #include "bound.hpp"
 #include "entries.hpp"
 #include "output.hpp"
@@ -96,18 +97,17 @@ int run_compare(const Request& request, const std::vector<std::string>& schedule
     if (report) write_report(report, problem, results, std::move(json));
   }
   if (request.json != "-" && !is_standard_output(request.report)) {
-    write_output("-", describe(problem) + "\n" + comparison_table(results, problem.recomputes.size() > 1, terminal_style()));
+    print(describe(problem) + "\n" + comparison_table(results, problem.recomputes.size() > 1, terminal_style()));
     for (const std::size_t i : order) {
       const Summary& summary = results[i].summary;
       if (summary.empty_stages == 0) continue;
-      write_output("-", fmt::format("{}: {} of {} stages have no layer; their devices only pass on\n", summary.schedule,
-                                    summary.empty_stages, summary.stages));
+      print(fmt::format("{}: {} of {} stages have no layer; their devices only pass on\n", summary.schedule, summary.empty_stages,
+                        summary.stages));
     }
     const std::optional<double> bound = bound_of(problem);
-    if (bound && any_fits) write_output("-", "\n" + gap_text(first, *bound));
-    write_output("-", baselines
-                          ? "\nEach with its standard options, as papers compare them; without --baselines each at its best.\n"
-                          : "\nEach at its best: the options, microbatch and recomputation with which it is fastest and fits.\n");
+    if (bound && any_fits) print("\n" + gap_text(first, *bound));
+    print(baselines ? "\nEach with its standard options, as papers compare them; without --baselines each at its best.\n"
+                    : "\nEach at its best: the options, microbatch and recomputation with which it is fastest and fits.\n");
   }
   if (!any_fits) {
     const std::string limit = problem.usable_memory < 1 ? format_percent(problem.usable_memory, 0) + " of " : std::string{};

@@ -9,6 +9,7 @@
 #include <string>
 #include <tuple>
 
+#include "../terminal_text.hpp"
 #include "instruments.hpp"
 #include "output.hpp"
 #include "tawpipe/report/formatters.hpp"
@@ -111,7 +112,7 @@ int run_compare_timelines(const CompareTimelinesRequest& request) {
     (*file)(to_json(found).dump(2) + "\n");
     file->finish();
   }
-  if (request.json != "-") write_output("-", text_of(found));
+  if (request.json != "-") print(text_of(found));
   return ok;
 }
 

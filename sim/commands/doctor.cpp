@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "../report_file.hpp"
+#include "../terminal_text.hpp"
 #include "instruments.hpp"
 #include "output.hpp"
 #include "tawpipe/report/flight_recorder.hpp"
@@ -30,8 +31,7 @@ int run_doctor(const DoctorRequest& request) {
                   .problem = concat(files.size(), " dumps of the flight recorder"),
                   .answer = json});
   }
-  if (!any_standard_output({{"--json", request.json}, {"--report", request.report}}))
-    write_output("-", diagnosis_text(found, files.size()));
+  if (!any_standard_output({{"--json", request.json}, {"--report", request.report}})) print(diagnosis_text(found, files.size()));
   return found.verdict == FlightVerdict::ends ? ok : findings;
 }
 

@@ -1,5 +1,6 @@
 // `tawpipe plan`: how to train, the fastest way first, with the command that simulates it.
 #include "plan.hpp"
+#include "../terminal_text.hpp"
 
 #include <fmt/format.h>
 
@@ -104,7 +105,7 @@ int run_devices(const PlanFlags& flags, std::optional<OutputFile>& file, ReportF
     if (report) write_plan_page(report, all, std::move(json));
   }
   if (!any_standard_output({{"--json", flags.base.json}, {"--report", flags.base.report}})) {
-    write_output("-", devices_table(all, terminal_style()));
+    print(devices_table(all, terminal_style()));
   }
   return any ? ok : findings;
 }
@@ -129,7 +130,7 @@ int run_plan(const PlanFlags& flags) {
     file->finish();
   }
   if (report) write_plan_page(report, {answer.planned}, answer.json());
-  if (!any_standard_output(paths)) write_output("-", answer.text(terminal_style()));
+  if (!any_standard_output(paths)) print(answer.text(terminal_style()));
   if (answer.complaint().empty()) return ok;
   std::fputs(fmt::format("tawpipe: {}\n", answer.complaint()).c_str(), stderr);
   return findings;

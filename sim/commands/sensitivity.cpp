@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "../parallel.hpp"
+#include "../terminal_text.hpp"
 #include "instruments.hpp"
 #include "tawpipe/cost/task_factors.hpp"
 #include "tawpipe/report/formatters.hpp"
@@ -118,8 +119,8 @@ int run_sensitivity(const Request& request) {
     table.row({change.what, format_duration(change.makespan, 4), fmt::format("{:+.2f} %", 100 * gain(change)),
                bar(std::clamp(gain(change) / (faster - 1), 0.0, 1.0), 20, terminal_style().glyphs)});
   }
-  write_output("-", fmt::format("{}\nmakespan {} ({})\n\n{}", describe(problem), format_duration(base.summary.makespan, 4),
-                                base.summary.schedule, table.str(terminal_style())));
+  print(fmt::format("{}\nmakespan {} ({})\n\n{}", describe(problem), format_duration(base.summary.makespan, 4),
+                    base.summary.schedule, table.str(terminal_style())));
   return ok;
 }
 
@@ -183,11 +184,9 @@ int run_spread(const Request& request, int runs) {
     file->finish();
   }
   if (request.json != "-") {
-    write_output(
-        "-",
-        fmt::format("{}\n{} runs, jitter {:.3g}, stragglers {:.3g} x {:.3g}, seeds from {}; +- is one standard deviation\n\n{}",
-                    describe(problem), runs, problem.noise.jitter, problem.noise.stragglers, problem.noise.slowdown,
-                    problem.noise.seed, table.str(terminal_style())));
+    print(fmt::format("{}\n{} runs, jitter {:.3g}, stragglers {:.3g} x {:.3g}, seeds from {}; +- is one standard deviation\n\n{}",
+                      describe(problem), runs, problem.noise.jitter, problem.noise.stragglers, problem.noise.slowdown,
+                      problem.noise.seed, table.str(terminal_style())));
   }
   return ok;
 }

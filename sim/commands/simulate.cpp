@@ -10,6 +10,7 @@
 #include "../picture_file.hpp"
 #include "../report_file.hpp"
 #include "../request.hpp"
+#include "../terminal_text.hpp"
 #include "bound.hpp"
 #include "exchange.hpp"
 #include "output.hpp"
@@ -215,8 +216,8 @@ int run_simulate(const Request& given) {
     if (*output) (*output)->finish();
   }
   if (!any_standard_output(paths))
-    write_output("-", describe(problem, &prediction.schedule.workload()) + "\n" +
-                          summary_text(summary, !problem.mesh.is_plain()) + (bound ? gap_text(summary, *bound) : std::string{}));
+    print(describe(problem, &prediction.schedule.workload()) + "\n" + summary_text(summary, !problem.mesh.is_plain()) +
+          (bound ? gap_text(summary, *bound) : std::string{}));
   if (prediction.fits()) return ok;
   complain_of_memory(summary);
   return findings;

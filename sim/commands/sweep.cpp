@@ -9,6 +9,7 @@
 #include "../parallel.hpp"
 #include "../picture_file.hpp"
 #include "../report_file.hpp"
+#include "../terminal_text.hpp"
 #include "entries.hpp"
 #include "instruments.hpp"
 #include "nodes.hpp"
@@ -384,7 +385,7 @@ int run_sweep(const SweepRequest& request) {
   }
   if (!any_standard_output(paths)) {
     const std::string crossovers = sweep.crossovers_text();
-    write_output("-", sweep.table_text() + (crossovers.empty() ? "" : "\n" + crossovers));
+    print(sweep.table_text() + (crossovers.empty() ? "" : "\n" + crossovers));
   }
   return ok;
 }

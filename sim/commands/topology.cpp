@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "../request.hpp"
+#include "../terminal_text.hpp"
 #include "output.hpp"
 #include "tawpipe/cost/nccl_collectives.hpp"
 #include "tawpipe/report/formatters.hpp"
@@ -103,7 +104,7 @@ std::string nccl_text(const Cluster& cluster) {
 
 int show(const Cluster& cluster, const std::string& json) {
   if (!json.empty()) write_output(json, write_cluster_json(cluster));
-  if (json != "-") write_output("-", show_text(cluster) + nccl_text(cluster));
+  if (json != "-") print(show_text(cluster) + nccl_text(cluster));
   return ok;
 }
 

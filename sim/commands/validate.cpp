@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "../request.hpp"
+#include "../terminal_text.hpp"
 #include "exchange.hpp"
 #include "output.hpp"
 #include "tawpipe/report/findings_json.hpp"
@@ -64,7 +65,7 @@ int run_validate(const Request& request, const OrderRequest& how) {
       const bool alone = read.calls || (request.cluster.empty() && request.model.empty());
       if (alone || !order->right) {
         write_json(order->json);
-        if (request.json != "-") write_output("-", concat(one_line(request.schedule_file), ": ", order->text));
+        if (request.json != "-") print(concat(one_line(request.schedule_file), ": ", order->text));
         return order->right ? ok : findings;
       }
     }
@@ -88,10 +89,10 @@ int run_validate(const Request& request, const OrderRequest& how) {
   write_json(json);
   if (request.json != "-") {
     const std::string& title = given ? request.schedule_file : request.schedule;
-    write_output("-", describe(problem, &schedule.workload()) + "\n" +
-                          fmt::format("{}: {} tasks on {} ranks\n", one_line(title),
-                                      format_count(static_cast<std::int64_t>(schedule.tasks().size())), schedule.ranks()) +
-                          found.text() + (order ? concat("its order: ", order->text) : ""));
+    print(describe(problem, &schedule.workload()) + "\n" +
+          fmt::format("{}: {} tasks on {} ranks\n", one_line(title),
+                      format_count(static_cast<std::int64_t>(schedule.tasks().size())), schedule.ranks()) +
+          found.text() + (order ? concat("its order: ", order->text) : ""));
   }
   return found.ok() ? ok : findings;
 }

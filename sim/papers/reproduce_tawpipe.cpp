@@ -8,6 +8,7 @@
 #include <optional>
 #include <tuple>
 
+#include "../terminal_text.hpp"
 #include "commands/instruments.hpp"
 #include "papers/published_tawpipe.hpp"
 #include "papers/reproduce_chart.hpp"
@@ -335,7 +336,7 @@ int run_reproduce_tawpipe(const ReproduceRequest& request) {
     file->finish();
   }
   if (chart) chart.write(reproduce_chart(reproduction.json()));
-  if (request.json != "-") write_output("-", reproduction.text());
+  if (request.json != "-") print(reproduction.text());
   return ok;
 }
 

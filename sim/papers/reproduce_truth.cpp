@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "../terminal_text.hpp"
 #include "commands/instruments.hpp"
 #include "commands/output.hpp"
 #include "papers/reproduce_chart.hpp"
@@ -257,7 +258,7 @@ int report(const std::vector<TruthRow>& rows, const ReproduceRequest& request) {
   }
   if (chart) chart.write(reproduce_chart(json_of(outcomes, {})));
   if (request.json != "-") {
-    write_output("-", score_text(outcomes) + left_out_text(outcomes, others) + why_not_text(outcomes) + worst_text(outcomes));
+    print(score_text(outcomes) + left_out_text(outcomes, others) + why_not_text(outcomes) + worst_text(outcomes));
   }
   return ok;
 }

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "../terminal_text.hpp"
 #include "commands/instruments.hpp"
 #include "commands/output.hpp"
 #include "papers/megatron_iteration.hpp"
@@ -126,7 +127,7 @@ int run_reproduce_vtrain_closed_form(const ReproduceRequest& request) {
     (*file)(json.dump(2) + "\n");
     file->finish();
   }
-  if (request.json != "-") write_output("-", text(rows));
+  if (request.json != "-") print(text(rows));
   return ok;
 }
 
