@@ -13,6 +13,7 @@
 #include "support/random.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/model/models.hpp"
+#include "tawpipe/search/choose.hpp"
 #include "tawpipe/search/plan.hpp"
 #include "tawpipe/topology/cluster_file.hpp"
 
@@ -60,7 +61,7 @@ Drawn draw(const PlanRequest& request, int wanted) {
     const ScheduleChoice& choice = support::one_of(random, choices);
     try {
       Problem problem = problem_of(request, layout, choice);
-      const double microbatches = static_cast<double>(problem.global_batch) / layout.microbatch_size / layout.mesh.data;
+      const double microbatches = static_cast<double>(problem.global_batch / layout.microbatch_size / layout.mesh.data);
       if (2 * problem.model->layers * microbatches > most_tasks) continue;
       const LeastNeed need = Predictor{problem, shipped()}.least(choice);
       if (!need.fits) continue;
