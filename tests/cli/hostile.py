@@ -111,7 +111,6 @@ ends(["simulate", "--schedule", "1f1b", "--cluster", "16384x8", "--model", "llam
 # Options and batches that ask for more than there is
 ends(["simulate", "--schedule", "fsdp", "--option", "shards=1000000000", *llama, "--global-batch", "24"], 2, "shards")
 ends(["simulate", "--schedule", "tawpipe", "--option", "buffers=1000000000", *llama, "--global-batch", "24"], 2, "buffers")
-ends(["compare", *llama, "--global-batch", "1000000", "--limit", "64MiB"], 1, "no schedule fits")
 ends(["train", "--cluster", "1000x1", "--data", write("text", "the quick brown fox " * 100), "--model", "llama-1x16", "--sequence",
       "16", "--global-batch", "1000", "--steps", "1"], 0, "1000 ranks")
 ends(["simulate", "--schedule", "fsdp", "--spread", "100000", "--limit", "16MiB", *llama, "--global-batch", "24"], 2, "--spread 100000")
