@@ -217,13 +217,12 @@ int run(int argc, char** argv) {
       ->type_name("FILE|-")
       ->group("Output");
   add_config_flag(*exporting);
-  finish(
-      *exporting,
-      "Examples:\n"
-      "  tawpipe export --schedule zb-v --cluster 1x4 --microbatches 8 --format pytorch-csv --out zb-v.csv \\\n"
-      "    --cost fixed:forward=1s,backward_input=1s,backward_weight=1s,transfer=0s\n"
-      "  tawpipe export --schedule tawpipe --cluster 3x2 --microbatches 6 --graph graph.tg \\\n"
-      "    --cost fixed:forward=2s,backward_input=2s,backward_weight=2s,transfer=0s");
+  finish(*exporting,
+         "Examples:\n"
+         "  tawpipe export --schedule zb-v --cluster 1x4 --microbatches 8 --format pytorch-csv --out zb-v.csv \\\n"
+         "    --cost fixed:forward=1s,backward_input=1s,backward_weight=1s,transfer=0s\n"
+         "  tawpipe export --schedule tawpipe --cluster 3x2 --microbatches 6 --graph graph.tg \\\n"
+         "    --cost fixed:forward=2s,backward_input=2s,backward_weight=2s,transfer=0s");
 
   const std::vector<Command> instruments = add_instruments(app);
 #if TAWPIPE_COMMAND_EXECUTES

@@ -14,7 +14,8 @@ int terminal_width();
 /// begin with `tawpipe`) are broken with a backslash, so that a shell still takes them. 0: as it is.
 std::string fit(std::string_view text, int width);
 
-/// What CLI11 writes for --help: one blank line between its parts, and flags' descriptions set anew between column 34 and `width`.
+/// What CLI11 writes for --help: one blank line between its parts, and flags' descriptions set anew between column 34 and
+/// `width`.
 std::string help_text(std::string_view text, int width);
 
 /// Writes to standard output, fitted to the terminal if it is one.
