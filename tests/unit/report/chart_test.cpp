@@ -13,7 +13,7 @@ using namespace tawpipe;
 
 namespace {
 
-Chart one_line(std::vector<std::pair<double, double>> points) {
+Chart chart_of(std::vector<std::pair<double, double>> points) {
   const auto tell = [](double value) { return fmt::format("{:.6g}", value); };
   return {.title = "a < b",
           .x = {.name = "across", .tell = tell},
@@ -43,7 +43,7 @@ TEST_CASE("ticks are round in the axis' unit") {
 }
 
 TEST_CASE("points lie where their values are, and what is no number is left out") {
-  const Drawing drawing = draw(one_line({{0, 0}, {1, 5}, {2, 10}, {3, std::numeric_limits<double>::quiet_NaN()}}));
+  const Drawing drawing = draw(chart_of({{0, 0}, {1, 5}, {2, 10}, {3, std::numeric_limits<double>::quiet_NaN()}}));
   const auto line = std::find_if(drawing.shapes.begin(), drawing.shapes.end(), [](const Shape& shape) {
     return shape.kind == Shape::Kind::line && shape.color == series_colors[0];
   });
@@ -53,5 +53,5 @@ TEST_CASE("points lie where their values are, and what is no number is left out"
   CHECK(line->points[1] - line->points[3] == doctest::Approx(line->points[3] - line->points[5]));
   const std::string text = svg(drawing);
   for (const char* word : {"a &lt; b", "up &amp; down", "&quot;one&quot;"}) CHECK(text.find(word) != std::string::npos);
-  CHECK_THROWS_WITH_AS(draw(one_line({})), doctest::Contains("there is nothing to draw"), InputError);
+  CHECK_THROWS_WITH_AS(draw(chart_of({})), doctest::Contains("there is nothing to draw"), InputError);
 }
