@@ -103,10 +103,10 @@ inline FoundOrder search_order(const OrderProblem& problem, std::int64_t moves,
   constexpr std::int64_t exact_computations = 48;
   constexpr std::size_t exact_beginnings = 4000;
   problem.check();
-  const OrderProblem small = detail::with_small_times(problem);
-  detail::OrderSearch search{small, order_bound(small)};
+  const OrderProblem reduced = detail::with_small_times(problem);
+  detail::OrderSearch search{reduced, order_bound(reduced)};
   for (const auto& start : starts) {
-    const detail::OrderWords words = detail::words_of(small, start);
+    const detail::OrderWords words = detail::words_of(reduced, start);
     if (!words.empty()) search.offer(words);
   }
   const std::int64_t most = moves > standard_moves
@@ -123,7 +123,7 @@ inline FoundOrder search_order(const OrderProblem& problem, std::int64_t moves,
   found.bound = order_bound(problem);
   bool proven = false;
   if (search.computations() <= exact_computations && !search.is_done()) {
-    detail::ExactOrder exact{small};
+    detail::ExactOrder exact{reduced};
     const auto verdict = exact.run(search.makespan(), exact_beginnings);
     if (verdict == detail::ExactOrder::Verdict::found) search.offer(exact.words());
     proven = verdict != detail::ExactOrder::Verdict::gave_up;
