@@ -4,10 +4,8 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -18,6 +16,22 @@
 #include "tawpipe/core/text.hpp"
 
 namespace tawpipe::inline v0 {
+
+namespace detail {
+
+// Without <cmath> and <numeric>, which would be a sixth of what the rooms above have to read.
+/// The largest whole number that is not above.
+inline std::int32_t whole_part(double value) {
+  const auto whole = static_cast<std::int32_t>(value);
+  return whole > value ? whole - 1 : whole;
+}
+inline std::int64_t sum_of(const std::vector<std::int32_t>& numbers) {
+  std::int64_t sum = 0;
+  for (const std::int32_t number : numbers) sum += number;
+  return sum;
+}
+
+}  // namespace detail
 
 /// How layers are cut into stages. By default as evenly as can be.
 struct StageCut {
@@ -41,15 +55,15 @@ inline std::vector<std::int32_t> balanced_layers(std::int32_t total, int stages,
   const auto count = static_cast<std::size_t>(stages);
   const std::int32_t least = total >= stages ? 1 : 0;
   const auto within = [&](double most) {
-    std::vector<std::int32_t> layers(count, static_cast<std::int32_t>(std::floor(most + 1e-9)));
-    layers.front() = static_cast<std::int32_t>(std::floor(most - embedding + 1e-9));
-    layers.back() = static_cast<std::int32_t>(std::floor(most - head + 1e-9));
+    std::vector<std::int32_t> layers(count, detail::whole_part(most + 1e-9));
+    layers.front() = detail::whole_part(most - embedding + 1e-9);
+    layers.back() = detail::whole_part(most - head + 1e-9);
     for (std::int32_t& some : layers) some = std::max(some, least);
     return layers;
   };
   const auto holds = [&](double most) {
     const std::vector<std::int32_t> layers = within(most);
-    return std::accumulate(layers.begin(), layers.end(), std::int64_t{0}) >= total;
+    return detail::sum_of(layers) >= total;
   };
   // The slowest stage takes a whole number of layers, or one with the embedding or the head.
   double best = total + embedding + head;
@@ -66,7 +80,7 @@ inline std::vector<std::int32_t> balanced_layers(std::int32_t total, int stages,
     if (holds(low + edge)) best = std::min(best, low + edge);
   }
   std::vector<std::int32_t> layers = within(best);
-  std::int64_t spare = std::accumulate(layers.begin(), layers.end(), std::int64_t{0}) - total;
+  std::int64_t spare = detail::sum_of(layers) - total;
   while (spare > 0) {
     for (std::size_t s = 0; s < count && spare > 0; ++s) {
       if (layers[s] <= least) continue;
