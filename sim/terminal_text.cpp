@@ -19,6 +19,13 @@ constexpr std::size_t help_column = 34;
 
 std::size_t indentation(std::string_view line) { return std::min(line.find_first_not_of(' '), line.size()); }
 
+/// The text's first line, which is taken off it.
+std::string_view take_line(std::string_view& text) {
+  const std::string_view line = text.substr(0, text.find('\n'));
+  text.remove_prefix(std::min(line.size() + 1, text.size()));
+  return line;
+}
+
 /// The text without the sequences that colour it.
 std::string uncoloured(std::string_view line) {
   std::string plain;
@@ -77,15 +84,10 @@ int terminal_width() {
 std::string fit(std::string_view text, int width) {
   if (width <= 0) return std::string{text};
   std::string out;
-  const auto take_line = [&] {
-    const std::string_view line = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(line.size() + 1, text.size()));
-    return line;
-  };
   while (!text.empty()) {
-    std::string line{take_line()};
+    std::string line{take_line(text)};
     if (trimmed(line).starts_with("tawpipe ")) {
-      while (line.ends_with(" \\")) line = concat(line.substr(0, line.size() - 1), trimmed(take_line()));
+      while (line.ends_with(" \\")) line = concat(line.substr(0, line.size() - 1), trimmed(take_line(text)));
       add_command(out, line, width);
     } else if (display_width(uncoloured(line)) <= width) {
       out += concat(line, "\n");
@@ -125,8 +127,7 @@ std::string help_text(std::string_view text, int width) {
   };
   while (!text.empty()) {
     if (text.starts_with("Example:\n") || text.starts_with("Examples:\n")) break;
-    const std::string_view line = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    const std::string_view line = take_line(text);
     if (!flag.empty() && line.starts_with(margin)) {
       description += concat(description.empty() ? "" : "\n", line.substr(help_column));
     } else if (line.starts_with("  ") && !line.starts_with("   ")) {

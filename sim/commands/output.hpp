@@ -2,13 +2,13 @@
 // Not: the text itself.
 #pragma once
 
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <string>
 #include <string_view>
 
+#include "../terminal_text.hpp"
 #include "tawpipe/report/table.hpp"
 
 namespace tawpipe::sim {
@@ -26,8 +26,7 @@ inline TableStyle terminal_style() {
     }
   }
   if (terminal && (locale == "C" || locale == "POSIX")) style.glyphs = Glyphs::ascii;
-  winsize size{};
-  if (terminal && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) style.max_width = size.ws_col;
+  style.max_width = terminal_width();
   return style;
 }
 
