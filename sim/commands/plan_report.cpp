@@ -60,7 +60,7 @@ std::string command_of(const PlanFlags& flags, const PlanRequest& request, const
   if (base.tensor_overlap != defaults.tensor_overlap) add("--tp-comm-overlap", base.tensor_overlap);
   if (!base.gradient_dtype.empty()) add("--gradient-dtype", base.gradient_dtype);
   if (base.cost != defaults.cost) add("--cost", base.cost);
-  if (!base.hold_sms.empty()) add("--hold-sms", base.hold_sms);
+  if (!parse_hold_sms(base.hold_sms).is_off()) add("--hold-sms", base.hold_sms);
   if (!base.limit.empty()) add("--limit", base.limit);
   return text;
 }

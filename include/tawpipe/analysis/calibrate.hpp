@@ -16,6 +16,7 @@
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/cost/measured.hpp"
 #include "tawpipe/schedule/schedule.hpp"
+#include "tawpipe/timeline/check_timeline.hpp"
 #include "tawpipe/timeline/timeline.hpp"
 #include "tawpipe/topology/cluster.hpp"
 
@@ -35,17 +36,14 @@ class Calibrator {
 
   void add(const MeasuredRun& run) {
     const Schedule& schedule = run.schedule;
-    const std::size_t count = schedule.tasks().size();
-    if (run.timeline.start.size() != count || run.timeline.end.size() != count) {
-      throw InputError(concat("the timeline has ", run.timeline.end.size(), " tasks, but the schedule has ", count));
-    }
+    check_timeline(schedule, run.timeline);
     if (schedule.ranks() > cluster_.ranks()) {
       throw InputError(concat("the schedule has ", schedule.ranks(), " ranks, and cluster ", quote(cluster_.name()), " has ",
                               cluster_.ranks(), " devices; give the cluster that it ran on"));
     }
     result_.cost.check(schedule.workload());
     result_.cost.work = MeasuredWork::of(schedule.workload());
-    for (std::size_t t = 0; t < count; ++t) add_computation(schedule, schedule.tasks()[t], duration(run, t));
+    for (std::size_t t = 0; t < schedule.tasks().size(); ++t) add_computation(schedule, schedule.tasks()[t], duration(run, t));
     messages_.add(schedule, run.timeline);
   }
 

@@ -21,6 +21,7 @@
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/report/formatters.hpp"
 #include "tawpipe/schedule/schedule.hpp"
+#include "tawpipe/timeline/check_timeline.hpp"
 #include "tawpipe/timeline/timeline.hpp"
 #include "tawpipe/topology/cluster.hpp"
 
@@ -260,10 +261,7 @@ class ChromeTraceWriter {
 template <class Sink>
 requires std::invocable<Sink&, std::string_view>
 void write_chrome_trace(const Schedule& schedule, const Timeline& timeline, Sink&& sink, const ChromeTraceOptions& options = {}) {
-  const std::size_t tasks = schedule.tasks().size();
-  if (timeline.start.size() != tasks || timeline.end.size() != tasks) {
-    throw InputError(concat("the timeline has ", timeline.end.size(), " tasks, but the schedule has ", tasks));
-  }
+  check_timeline(schedule, timeline);
   if (options.cluster != nullptr && options.cluster->ranks() < schedule.ranks()) {
     throw InputError(concat("the schedule needs ", schedule.ranks(), " ranks and cluster ", quote(options.cluster->name()),
                             " has ", options.cluster->ranks()));

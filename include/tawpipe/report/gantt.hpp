@@ -20,6 +20,7 @@
 #include "tawpipe/report/colors.hpp"
 #include "tawpipe/report/drawing.hpp"
 #include "tawpipe/schedule/schedule.hpp"
+#include "tawpipe/timeline/check_timeline.hpp"
 #include "tawpipe/timeline/timeline.hpp"
 #include "tawpipe/topology/cluster.hpp"
 
@@ -215,15 +216,12 @@ class GanttDrawer {
 /// Source: the look of figure 3 of arXiv:2511.09741 and of the pipelines in arXiv:2104.04473.
 /// Example: `const std::string file = svg(gantt(schedule, timeline, {.cluster = &cluster}));`
 inline Drawing gantt(const Schedule& schedule, const Timeline& timeline, const GanttOptions& options = {}) {
-  const std::size_t tasks = schedule.tasks().size();
-  if (timeline.start.size() != tasks || timeline.end.size() != tasks) {
-    throw InputError(concat("the timeline has ", timeline.end.size(), " tasks, but the schedule has ", tasks));
-  }
+  check_timeline(schedule, timeline);
   if (options.cluster != nullptr && options.cluster->ranks() < schedule.ranks()) {
     throw InputError(concat("the schedule needs ", schedule.ranks(), " ranks and cluster ", quote(options.cluster->name()),
                             " has ", options.cluster->ranks()));
   }
-  if (tasks > options.max_tasks) {
+  if (const std::size_t tasks = schedule.tasks().size(); tasks > options.max_tasks) {
     throw InputError(concat("a picture of ", tasks, " tasks shows nothing; the most is ", options.max_tasks,
                             ": take fewer microbatches or devices, or a page to zoom into (--report)"));
   }

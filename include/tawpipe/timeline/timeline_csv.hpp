@@ -18,6 +18,7 @@
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/core/units.hpp"
 #include "tawpipe/schedule/schedule.hpp"
+#include "tawpipe/timeline/check_timeline.hpp"
 #include "tawpipe/timeline/timeline.hpp"
 
 namespace tawpipe::inline v0 {
@@ -178,9 +179,7 @@ template <class Sink>
 requires std::invocable<Sink&, std::string_view>
 void write_timeline_csv(const Schedule& schedule, const Timeline& timeline, Sink&& sink) {
   const std::size_t tasks = schedule.tasks().size();
-  if (timeline.start.size() != tasks || timeline.end.size() != tasks) {
-    throw InputError(concat("the timeline has ", timeline.end.size(), " tasks, but the schedule has ", tasks));
-  }
+  check_timeline(schedule, timeline);
   std::string piece{timeline_csv_header};
   piece += '\n';
   for (std::size_t t = 0; t < tasks; ++t) {
