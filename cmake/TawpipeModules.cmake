@@ -1,4 +1,4 @@
-# The command's modules tawpipe-mpi and tawpipe-cuda: what needs libraries that a machine may lack. The command loads them when a run
+# The command's modules tawpipe-mpi, tawpipe-cuda and tawpipe-chakra: what needs libraries that a machine may lack. The command loads them when a run
 # asks for them, and gives them its own functions.
 # Not: targets for others (tawpipe::mpi, tawpipe::cuda).
 include(GNUInstallDirs)
@@ -25,5 +25,13 @@ if(TARGET tawpipe::host_layers AND TARGET tawpipe::mpi)
 endif()
 if(TARGET tawpipe::host_layers AND TARGET tawpipe::cuda_layers)
   tawpipe_add_module(cuda tawpipe::cuda tawpipe::cuda_layers)
+endif()
+if(TARGET tawpipe::chakra)
+  add_library(tawpipe_chakra_module MODULE "${PROJECT_SOURCE_DIR}/sim/modules/chakra.cpp")
+  set_target_properties(tawpipe_chakra_module PROPERTIES PREFIX "" OUTPUT_NAME tawpipe-chakra
+    LIBRARY_OUTPUT_DIRECTORY "$<TARGET_FILE_DIR:tawpipe_command>")
+  target_include_directories(tawpipe_chakra_module PRIVATE "${PROJECT_SOURCE_DIR}/sim" "${PROJECT_SOURCE_DIR}/src")
+  target_link_libraries(tawpipe_chakra_module PRIVATE tawpipe::chakra tawpipe::report tawpipe::graph tawpipe_warnings)
+  list(APPEND tawpipe_modules tawpipe_chakra_module)
 endif()
 add_custom_target(tawpipe_program DEPENDS tawpipe_command ${tawpipe_modules})  # the command with all that it can load

@@ -169,8 +169,11 @@ void add_option_flag(CLI::App& app, Request& request, const std::string& whose) 
 void add_schedule_flags(CLI::App& app, Request& request) {
   app.add_option("--schedule", request.schedule, "Which schedule (tawpipe list schedules)")->type_name("NAME")->group("Schedule");
   app.add_option("--schedule-file", request.schedule_file,
-                 "A schedule from a file: JSON or PyTorch's pipeline CSV (docs/interchange.md)")
+                 "A schedule from a file: JSON, PyTorch's pipeline CSV, or NAME.0.et of a Chakra trace\n(docs/interchange.md)")
       ->type_name("FILE|-")
+      ->group("Schedule");
+  app.add_option("--comm-groups", request.comm_groups, "The process groups of a Chakra trace (default NAME.json, where it is)")
+      ->type_name("FILE")
       ->group("Schedule");
   add_option_flag(app, request, "the schedule");
 }

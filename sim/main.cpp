@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "arguments.hpp"
+#include "commands/chakra.hpp"
 #include "commands/completion.hpp"
 #include "commands/exchange.hpp"
 #include "commands/explain.hpp"
@@ -51,6 +52,8 @@ void check_export_flags(const CLI::App& exporting, const std::string& format) {
   const std::vector<std::string> of_csv{"--communication", "--reduce-grad", "--waits", "--older"};
   tawpipe::sim::refuse_beside(exporting, "--graph", {"--schedule-file", "--format", "--out", "--max-tasks"});
   tawpipe::sim::refuse_beside(exporting, "--graph", of_csv);
+  tawpipe::sim::refuse_beside(exporting, "--chakra", {"--format", "--out", "--max-tasks", "--graph"});
+  tawpipe::sim::refuse_beside(exporting, "--chakra", of_csv);
   for (const auto& flag : of_csv) {
     if (exporting.count(flag) > 0 && format != "pytorch-csv") throw tawpipe::InputError(flag + " needs --format pytorch-csv");
   }
@@ -202,6 +205,7 @@ int run(int argc, char** argv) {
 
   ExportRequest how;
   std::string graph_out;
+  std::string chakra_out;
   CLI::App* exporting = add_command(app, "export", "Write a schedule for other tools, or for another day");
   add_schedule_flags(*exporting, request);
   add_problem_flags(*exporting, request, "1");
@@ -215,6 +219,11 @@ int run(int argc, char** argv) {
   add_count(*exporting, "--max-tasks", how.max_tasks, "dot: the most tasks that are drawn (default 500)", "N", "Output");
   exporting->add_option("--graph", graph_out, "Write a plain graph of tasks instead; JSON if the name ends in .json")
       ->type_name("FILE|-")
+      ->group("Output");
+  exporting
+      ->add_option("--chakra", chakra_out,
+                   "Write Chakra execution traces instead, NAME.0.et and so on, with what ASTRA-sim needs to run them")
+      ->type_name("NAME")
       ->group("Output");
   add_config_flag(*exporting);
   finish(*exporting,
@@ -252,6 +261,9 @@ int run(int argc, char** argv) {
     refuse_empty(app);
     for (const CLI::App* command : {simulate, validate, exporting}) {
       refuse_beside(*command, "--schedule-file", {"--schedule", "--option"});
+      if (command->count("--comm-groups") > 0 && command->count("--schedule-file") == 0) {
+        throw tawpipe::InputError("--comm-groups needs a Chakra trace, --schedule-file NAME.0.et");
+      }
     }
     check_simulate_flags(*simulate);
     check_export_flags(*exporting, how.format);
@@ -279,6 +291,7 @@ int run(int argc, char** argv) {
     if (validate->parsed()) return run_validate(request, order);
     if (show->parsed()) return run_topology_show(cluster, json);
     if (import->parsed()) return run_topology_import(file, nodes, json);
+    if (!chakra_out.empty()) return run_chakra_export(request, chakra_out);
     return graph_out.empty() ? run_export(request, how) : run_graph_export(request, graph_out);
   } catch (const tawpipe::InputError& error) {
     const std::string message = error.what();

@@ -1,6 +1,7 @@
 // Predictions for the commands: the library's call, compiled once.
 // Not: what is asked (request.hpp).
 #include "tawpipe/search/choose.hpp"
+#include "tawpipe/search/known_times.hpp"
 #include "tawpipe/search/what_fits.hpp"
 
 #include "request.hpp"
@@ -12,6 +13,9 @@ std::optional<FittingLayout> find_fitting_layout(const Problem& problem) {
 }
 Prediction predict(const Problem& problem) { return tawpipe::predict(problem, shipped()); }
 Prediction predict(const Problem& problem, Schedule schedule) { return tawpipe::predict(problem, std::move(schedule)); }
+Prediction predict(const Problem& problem, Schedule schedule, const std::vector<Duration>& times) {
+  return tawpipe::predict(problem, std::move(schedule), times);
+}
 
 Chosen choose(const Problem& problem, const ScheduleChoice& choice) { return tawpipe::choose(problem, choice, shipped()); }
 

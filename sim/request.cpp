@@ -293,7 +293,7 @@ Problem resolve(const Request& given, bool choose_microbatch, const Workload* kn
     problem.microbatch_sizes = {size};
   }
   if (!model) {
-    if (!own_stages && !std::holds_alternative<FixedCost>(problem.cost)) {
+    if (!own_stages && !request.times_are_known && !std::holds_alternative<FixedCost>(problem.cost)) {
       throw InputError("--model is missing; give a name (tawpipe list models) or a config.json, or use --cost fixed:...");
     }
     problem.microbatches = request.microbatches > 0 ? request.microbatches : request.global_batch;

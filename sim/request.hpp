@@ -29,6 +29,8 @@ struct Request {
   std::optional<Transformer> model_value;  ///< likewise
   std::string schedule;
   std::string schedule_file;         ///< a schedule read in place of `schedule`
+  std::string comm_groups;           ///< the process groups of a schedule file that is a Chakra trace
+  bool times_are_known = false;      ///< the schedule file holds how long computations take: it needs no model
   std::vector<std::string> options;  ///< key=value
   std::int64_t sequence = 0;
   std::string microbatch;    ///< sequences, "auto", or "" for the command's own default
@@ -91,6 +93,8 @@ Chosen choose(const Problem& problem, const ScheduleChoice& choice);
 std::optional<FittingLayout> find_fitting_layout(const Problem& problem);
 /// A schedule as it is on the problem's cluster.
 Prediction predict(const Problem& problem, Schedule schedule);
+/// The same with the times of its computations known (search/known_times.hpp).
+Prediction predict(const Problem& problem, Schedule schedule, const std::vector<Duration>& times);
 
 /// What the problem is, a line each for cluster, model and cost.
 /// @param work  what is trained where the problem has no model

@@ -2,7 +2,7 @@
 # Not: a program of its own.
 
 tawpipe_build_packages=(g++ cmake ninja-build libboost-graph-dev libfmt-dev libcli11-dev nlohmann-json3-dev libpugixml-dev
-  libopenblas-pthread-dev libopenmpi-dev openmpi-bin)  # not -serial: it gives wrong numbers where several threads multiply
+  libopenblas-pthread-dev libopenmpi-dev openmpi-bin libprotobuf-dev protobuf-compiler)  # not -serial: it gives wrong numbers where several threads multiply
 tawpipe_test_packages=(doctest-dev libbenchmark-dev python3 clang-format pkg-config)
 
 # The command that a package brings, for those that users often have from elsewhere.

@@ -21,7 +21,7 @@ PAGES = {
     "Schedules": ["schedules", "pipelines", "sharded", "sweeps"],
     "Trust": ["accuracy", "validation", "performance"],
     "Training": ["training", "layers", "checkpoints", "mpi", "gpu", "gpu_running"],
-    "With others": ["python", "pytorch", "hangs", "interchange", "frameworks", "task_graphs"],
+    "With others": ["python", "pytorch", "hangs", "interchange", "chakra", "frameworks", "task_graphs"],
     "Inside": ["architecture", "building"],
 }
 

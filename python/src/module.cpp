@@ -88,7 +88,8 @@ Prediction simulate(const sim::Request& request) {
 
 Prediction simulate_given(const sim::Request& request, const Schedule& schedule) {
   sim::require_runnable(schedule);
-  sim::ScheduleFile file{.path = "the schedule", .schedule = schedule, .rows = std::nullopt, .calls = std::nullopt};
+  sim::ScheduleFile file{
+      .path = "the schedule", .schedule = schedule, .rows = std::nullopt, .calls = std::nullopt, .trace = std::nullopt};
   sim::FileProblem given = sim::load_schedule_file(request, std::move(file));
   return sim::predict(given.problem, std::move(given.schedule));
 }

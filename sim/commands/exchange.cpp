@@ -6,7 +6,9 @@
 #include <utility>
 
 #include "../output_file.hpp"
+#include "chakra.hpp"
 #include "tawpipe/core/text.hpp"
+#include "tawpipe/report/chakra_import.hpp"
 #include "tawpipe/report/comm_program_json.hpp"
 #include "tawpipe/report/dot.hpp"
 #include "tawpipe/report/pytorch_pipeline.hpp"
@@ -26,8 +28,9 @@ void require_schedule(const ScheduleFile& file) {
 
 Schedule requested_schedule(const Request& request) {
   if (!request.schedule_file.empty()) {
-    ScheduleFile file = read_schedule_file(request.schedule_file);
+    ScheduleFile file = read_schedule_file(request.schedule_file, request.comm_groups);
     require_schedule(file);
+    if (file.trace) return import_chakra(*file.trace).schedule;
     // JSON is whole; rows are a schedule of equal stages where there is no cluster and no model to give them.
     if (file.schedule) return std::move(*file.schedule);
     if (request.cluster.empty() && request.model.empty()) {
@@ -77,12 +80,17 @@ std::int64_t ScheduleFile::microbatches() const {
   return count;
 }
 
-ScheduleFile read_schedule_file(const std::string& path) {
+ScheduleFile read_schedule_file(const std::string& path, const std::string& groups) {
+  ScheduleFile file{.path = path, .schedule = std::nullopt, .rows = std::nullopt, .calls = std::nullopt, .trace = std::nullopt};
+  if (is_chakra_path(path)) {
+    file.trace = read_chakra(path, groups);
+    return file;
+  }
+  if (!groups.empty()) throw InputError("--comm-groups needs a Chakra trace, --schedule-file NAME.0.et");
   const std::string text = read_text(path, "schedule file");
   const std::string source = path == "-" ? std::string{"standard input"} : one_line(path);
   const auto begin = text.find_first_not_of(" \t\r\n");
   const bool json = begin != std::string::npos && text[begin] == '{';
-  ScheduleFile file{.path = path, .schedule = std::nullopt, .rows = std::nullopt, .calls = std::nullopt};
   if (json && is_comm_program(text)) {
     file.calls = parse_comm_program(text, source);
   } else if (json) {
@@ -93,7 +101,7 @@ ScheduleFile read_schedule_file(const std::string& path) {
   return file;
 }
 
-Schedule make_schedule(ScheduleFile file, const Problem& problem) {
+Schedule make_schedule(ScheduleFile file, const Problem& problem, bool times_are_known) {
   const std::string source = file.path == "-" ? std::string{"standard input"} : one_line(file.path);
   const auto check_ranks = [&](int ranks) {
     if (ranks <= problem.cluster.ranks()) return;
@@ -106,7 +114,7 @@ Schedule make_schedule(ScheduleFile file, const Problem& problem) {
   if (file.schedule) {
     if (file.schedule->tasks().empty()) throw InputError(concat(source, " has no tasks; a schedule has at least one"));
     check_ranks(file.schedule->ranks());
-    if (file.schedule->workload().is_abstract() && !std::holds_alternative<FixedCost>(problem.cost)) {
+    if (!times_are_known && file.schedule->workload().is_abstract() && !std::holds_alternative<FixedCost>(problem.cost)) {
       throw InputError(concat(source, " holds no model to compute times from; give it one (workload), or use --cost fixed:…"));
     }
     return std::move(*file.schedule);
@@ -119,17 +127,25 @@ Schedule make_schedule(ScheduleFile file, const Problem& problem) {
 }
 
 FileProblem load_schedule_file(const Request& given) {
-  return load_schedule_file(given, read_schedule_file(given.schedule_file));
+  return load_schedule_file(given, read_schedule_file(given.schedule_file, given.comm_groups));
 }
 
 FileProblem load_schedule_file(const Request& given, ScheduleFile file) {
   require_schedule(file);
   Request request = given;
+  std::vector<Duration> times;
+  if (file.trace) {
+    ImportedTrace trace = import_chakra(*file.trace);
+    file.trace.reset();
+    file.schedule = std::move(trace.schedule);
+    times = std::move(trace.times);
+    request.times_are_known = true;
+  }
   const bool batch_is_given = request.global_batch > 0 || request.microbatches > 0;
   if (file.workload() == nullptr && !batch_is_given) request.microbatches = file.microbatches();
   Problem problem = resolve(request, false, file.workload());
-  Schedule schedule = make_schedule(std::move(file), problem);
-  return {std::move(problem), std::move(schedule)};
+  Schedule schedule = make_schedule(std::move(file), problem, !times.empty());
+  return {std::move(problem), std::move(schedule), std::move(times)};
 }
 
 void require_runnable(const Schedule& schedule) {

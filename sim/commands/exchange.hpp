@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "../request.hpp"
+#include "tawpipe/report/chakra_trace.hpp"
 #include "tawpipe/report/pytorch_csv.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 #include "tawpipe/verify/comm_program.hpp"
@@ -28,13 +30,14 @@ struct ExportRequest {
 /// @throws InputError  for an unknown format, or a schedule that the format cannot hold.
 int run_export(const Request& request, const ExportRequest& how);
 
-/// A schedule file as read: our JSON, whole, PyTorch's rows, which need a workload to become a schedule, or calls of ranks,
-/// which can be proven to end but are not a schedule.
+/// A schedule file as read: our JSON, whole, PyTorch's rows, which need a workload to become a schedule, calls of ranks, which
+/// can be proven to end but are not a schedule, or a Chakra trace, which is both.
 struct ScheduleFile {
   std::string path;
   std::optional<Schedule> schedule;
   std::optional<PytorchSchedule> rows;
   std::optional<CommProgram> calls;
+  std::optional<ChakraTrace> trace;
 
   /// Of an iteration.
   std::int64_t microbatches() const;
@@ -42,19 +45,21 @@ struct ScheduleFile {
   const Workload* workload() const { return schedule ? &schedule->workload() : nullptr; }
 };
 
-/// Reads a file of any of these kinds, told by its content; "-" is standard input.
+/// Reads a file of any of these kinds, told by its content, a Chakra trace by its name (NAME.0.et, of all ranks); "-" is standard
+/// input. @param groups  of a Chakra trace: the file of its process groups; "": NAME.json, where there is one
 /// @throws InputError  if it cannot be read, or with line and cell, or path, of what is wrong in it.
-ScheduleFile read_schedule_file(const std::string& path);
+ScheduleFile read_schedule_file(const std::string& path, const std::string& groups = "");
 
 /// The file's schedule for the problem: PyTorch's rows get its model and batch. JSON keeps its own.
 /// @throws InputError  if the batch has other microbatches, or the schedule more ranks than the cluster, or if it holds no model
 /// to compute times from and the cost is not fixed.
-Schedule make_schedule(ScheduleFile file, const Problem& problem);
+Schedule make_schedule(ScheduleFile file, const Problem& problem, bool times_are_known = false);
 
 /// The problem that the request's schedule file stands in, and its schedule. Its work counts where no flag gives another.
 struct FileProblem {
   Problem problem;
   Schedule schedule;
+  std::vector<Duration> times;  ///< of a trace's computations, as known_times.hpp takes them; empty: not known
 };
 FileProblem load_schedule_file(const Request& request);
 FileProblem load_schedule_file(const Request& request, ScheduleFile file);

@@ -174,7 +174,7 @@ int run_simulate(const Request& given) {
   if (!request.schedule_file.empty()) {
     file = load_schedule_file(request);
     require_runnable(file->schedule);
-    findings_in_file = complain_of_findings(request.schedule_file, file->schedule);
+    if (file->times.empty()) findings_in_file = complain_of_findings(request.schedule_file, file->schedule);
   }
   Problem problem = file ? std::move(file->problem) : resolve(request, false);
   problem.schedules = std::move(schedules);
@@ -184,7 +184,9 @@ int run_simulate(const Request& given) {
   ReportFile report{request.report};
   PictureFile gantt{"--gantt", request.gantt};
   if (!request.json.empty()) outputs.json.emplace(request.json);
-  const Prediction prediction = file ? sim::predict(problem, std::move(file->schedule)) : predict(problem);
+  const Prediction prediction = !file                 ? predict(problem)
+                                : file->times.empty() ? sim::predict(problem, std::move(file->schedule))
+                                                      : sim::predict(problem, std::move(file->schedule), file->times);
   const Summary& summary = prediction.summary;
   const std::optional<double> bound = file ? std::nullopt : bound_of(problem);  // a file's work may be another's
   if (outputs.timeline) {

@@ -58,11 +58,11 @@ int run_validate(const Request& request, const OrderRequest& how) {
   if (request.schedule_file.empty()) {
     schedules = {named_schedule(request, " or --schedule-file")};
   } else {
-    ScheduleFile read = read_schedule_file(request.schedule_file);
+    ScheduleFile read = read_schedule_file(request.schedule_file, request.comm_groups);
     if (has_order(read)) {
       open();
       order = prove_order(read, how);
-      const bool alone = read.calls || (request.cluster.empty() && request.model.empty());
+      const bool alone = read.calls || read.trace || (request.cluster.empty() && request.model.empty());
       if (alone || !order->right) {
         write_json(order->json);
         if (request.json != "-") print(concat(one_line(request.schedule_file), ": ", order->text));

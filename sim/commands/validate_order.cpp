@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "../output_file.hpp"
+#include "tawpipe/report/chakra_import.hpp"
 
 namespace tawpipe::sim {
 
@@ -22,11 +23,12 @@ Enum named(const std::string& flag, const std::string& text, int count) {
 
 }  // namespace
 
-bool has_order(const ScheduleFile& file) { return file.calls || file.rows; }
+bool has_order(const ScheduleFile& file) { return file.calls || file.rows || file.trace; }
 
 OrderReport prove_order(const ScheduleFile& file, const OrderRequest& request, bool with_mended) {
   const PytorchCallOptions options{named<CallSemantics>("--semantics", request.semantics, call_semantics),
                                    named<CallCommunicators>("--communicators", request.communicators, call_communicators)};
+  if (file.trace) return report_order(chakra_calls(*file.trace), with_mended);
   return file.calls ? report_order(*file.calls, with_mended)
                     : report_order(*file.rows, options, one_line(file.path), with_mended);
 }

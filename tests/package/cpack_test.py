@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes the packages and runs the command out of them: cpack_test.py CPACK BUILD COMPILER.
 
-The command needs no library of CUDA or MPI, and says in one line what a module lacks. Not: an installation by dpkg.
+The command needs no library of CUDA, MPI or protobuf, and says in one line what a module lacks. Not: an installation by dpkg.
 """
 import pathlib
 import re
@@ -12,7 +12,7 @@ import tarfile
 import tempfile
 
 CPACK, BUILD, COMPILER = sys.argv[1:]
-ABSENT = re.compile(r"lib(cuda|cudart|nccl|cudnn|cublas\w*|mpi|open-pal|open-rte)\b", re.IGNORECASE)
+ABSENT = re.compile(r"lib(cuda|cudart|nccl|cudnn|cublas\w*|mpi|open-pal|open-rte|protobuf[-a-z]*)\b", re.IGNORECASE)
 
 
 def output_of(command, **more):

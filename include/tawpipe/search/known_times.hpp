@@ -1,0 +1,49 @@
+// Predictions where the times of computations are known, as those of a trace are: the network alone is predicted.
+// Not: times by operation, which hold for other schedules too (cost/measured.hpp).
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <utility>
+#include <variant>
+
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/search/problem.hpp"
+#include "tawpipe/simulate/noise.hpp"
+
+namespace tawpipe::inline v0 {
+
+/// A cost model with the times of computations given: [task]; below 0: as `cost` says.
+struct KnownTimes {
+  const Cost& cost;
+  std::span<const Duration> times;
+
+  Duration compute_time(const Schedule& schedule, TaskId id, const Cluster& cluster) const {
+    const Duration known = times[index(id)];
+    if (known.value() >= 0) return known;
+    return std::visit([&](const auto& model) { return model.compute_time(schedule, id, cluster); }, cost);
+  }
+  Path path(const Schedule& schedule, const Task& task, const Cluster& cluster) const {
+    return std::visit([&](const auto& model) { return model.path(schedule, task, cluster); }, cost);
+  }
+  bool paths_by_size() const {
+    return std::visit([](const auto& model) { return tawpipe::paths_by_size(model); }, cost);
+  }
+  const HeldSms* held_sms() const {
+    return std::visit([](const auto& model) { return held_sms_of(model); }, cost);
+  }
+};
+static_assert(CostModel<KnownTimes>);
+
+/// What is predicted for `schedule` on the problem's cluster, its messages by the problem's cost model.
+/// @param times  of computations [task]; below 0: as the cost model says
+/// @throws InputError  if there are not as many times as tasks, or the schedule needs more ranks than there are.
+inline Prediction predict(const Problem& problem, Schedule schedule, std::span<const Duration> times) {
+  if (times.size() != schedule.tasks().size())
+    throw InputError("the times are not those of the schedule: give one for each task");
+  Timeline timeline = simulate(schedule, problem.cluster, KnownTimes{problem.cost, times}, problem.noise);
+  Summary summary = summarize(schedule, problem.cluster, timeline, problem.usable_memory);
+  return {std::move(schedule), std::move(timeline), std::move(summary)};
+}
+
+}  // namespace tawpipe
