@@ -199,6 +199,27 @@ Command add_sensitivity(CLI::App& parent) {
   return {app, [request] { return run_sensitivity(*request); }};
 }
 
+Command add_improve(CLI::App& parent) {
+  const auto request = std::make_shared<ImproveRequest>();
+  CLI::App* app = add_command(parent, "improve", "A faster task graph than any schedule's, by local search");
+  app->add_option("--schedule", request->base.schedule, "Where to start (default: the best of those that compare shows)")
+      ->type_name("NAME")
+      ->group("Schedule");
+  add_option_flag(*app, request->base, "the schedule");
+  add_problem_flags(*app, request->base, "auto", "auto");
+  app->add_option("--out", request->out, "Write the schedule, for --schedule-file of simulate, validate and export")
+      ->type_name("FILE|-")
+      ->group("Output");
+  add_count(*app, "--budget", request->budget, "Tasks that are timed (default 50000000: about half a minute)", "TASKS", "Search");
+  add_json_flag(*app, request->base.json, "the changes and what each brought");
+  add_config_flag(*app);
+  finish(*app,
+         "Example:\n"
+         "  tawpipe improve --cluster a800x24-10gbe --model llama-48x1024 --sequence 4096 --global-batch 1536 \\\n"
+         "    --schedule tawpipe --budget 5000000 --out improved.json");
+  return {app, [request] { return run_improve(*request); }};
+}
+
 Command add_calibrate(CLI::App& parent) {
   const auto request = std::make_shared<CalibrateRequest>();
   CLI::App* app =
@@ -294,6 +315,7 @@ std::vector<Command> add_instruments(CLI::App& app) {
   commands.push_back(add_plan(app));
   commands.push_back(add_bound(app));
   commands.push_back(add_sweep(app));
+  commands.push_back(add_improve(app));
   commands.push_back(add_sensitivity(app));
   commands.push_back(add_calibrate(app));
   commands.push_back(add_compare_timelines(app));

@@ -2,6 +2,7 @@
 // Not: their flags (../instruments.cpp).
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -51,6 +52,15 @@ int run_sensitivity(const Request& request);
 
 /// The same run under `runs` seeds of noise: figures with their spread.
 int run_spread(const Request& request, int runs);
+
+struct ImproveRequest {
+  Request base;             ///< schedule "": the best of compared_schedules
+  std::string out;          ///< --out FILE|-: the schedule that was found
+  std::int64_t budget = 0;  ///< --budget; 0: the search's own
+};
+
+/// A faster task graph than that of the best schedule. @throws InputError  where nothing fits, or all is too large.
+int run_improve(const ImproveRequest& request);
 
 struct CalibrateRequest {
   std::vector<std::string> files;      ///< outputs of nccl-tests

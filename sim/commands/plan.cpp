@@ -1,11 +1,11 @@
 // `tawpipe plan`: how to train, the fastest way first, with the command that simulates it.
 #include "plan.hpp"
+#include "../interrupt.hpp"
 #include "../terminal_text.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <csignal>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -22,25 +22,6 @@ namespace tawpipe::sim {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-volatile std::sig_atomic_t interrupted = 0;
-
-/// While it lives, Ctrl-C ends the search and not the command; a second one ends the command.
-class InterruptEndsSearch {
- public:
-  InterruptEndsSearch() {
-    struct sigaction action {};
-    action.sa_handler = [](int) { interrupted = 1; };
-    action.sa_flags = static_cast<int>(SA_RESETHAND);
-    sigaction(SIGINT, &action, &before_);
-  }
-  InterruptEndsSearch(const InterruptEndsSearch&) = delete;
-  InterruptEndsSearch& operator=(const InterruptEndsSearch&) = delete;
-  ~InterruptEndsSearch() { sigaction(SIGINT, &before_, nullptr); }
-
- private:
-  struct sigaction before_ {};
-};
 
 /// The progress of each search, and Ctrl-C, which ends it.
 class PlanDisplay {
