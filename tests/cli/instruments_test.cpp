@@ -58,6 +58,19 @@ TEST_CASE("a sweep that cannot be is refused") {
   support::check_refused(run("sweep --vary sequence=512 --schedules tawpip" + of_24_sequences), {"tawpipe"});
 }
 
+TEST_CASE("an improved schedule is faster, and simulates as the search said") {
+  const support::ScratchFolder folder;
+  const std::string file = folder / "improved.json";
+  const json found = parsed(run("improve --schedule tawpipe --budget 200000 --json - --out " + file + of_24_sequences));
+  CHECK(found.at("makespan_s").get<double>() < found.at("start_s").get<double>());
+  CHECK(!found.at("steps").empty());
+  const json again = parsed(run("simulate --schedule-file " + file + " --json -" + of_24_sequences));
+  CHECK(again.at("makespan_s") == found.at("makespan_s"));
+  CHECK(run("validate --schedule-file " + file + of_24_sequences).code == 0);
+  support::check_refused(run("improve --schedule tawpip" + of_24_sequences), {"tawpipe"});
+  support::check_refused(run("improve --schedule tawpipe --budget 0" + of_24_sequences), {"--budget"});
+}
+
 TEST_CASE("with computation alone, a tenth more of each of its kinds buys a tenth together") {
   const json answer =
       parsed(run("sensitivity --schedule gpipe --cluster 1x2 --microbatches 4 --json - "
