@@ -93,10 +93,15 @@ void add_problem_flags(CLI::App& app, Request& request, const std::string& micro
                  "How context-parallel devices share keys and values: all-gather (default), ring or all-to-all")
       ->type_name("HOW")
       ->group("Layout");
-  app.add_option("--optimizer-states", request.optimizer_states,
-                 "Over data- and context-parallel devices: sharded (default; ZeRO-1, a distributed optimizer)\n"
-                 "or replicated")
-      ->type_name("HOW")
+  app.add_option("--shard-states", request.shard_states,
+                 "What data- and context-parallel devices share out: none, optimizer (default; ZeRO-1), gradients\n"
+                 "too (ZeRO-2) or parameters too (FSDP)")
+      ->type_name("STATES")
+      ->group("Layout");
+  app.add_option("--reshard", request.reshard,
+                 "Parameters are gathered and gradients summed once a step, for each microbatch, or auto (default):\n"
+                 "step in a pipeline")
+      ->type_name("step|microbatch|auto")
       ->group("Layout");
   app.add_option("--overlap-grad-reduce", request.overlap_gradients,
                  "Gradients are summed over data- and context-parallel devices while backwards go on: on or off (default)")

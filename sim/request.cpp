@@ -269,7 +269,8 @@ Problem resolve(const Request& given, bool choose_microbatch, const Workload* kn
   problem.mesh.order = parse_mesh_order(request.layout);
   problem.sequence_parallel = one_of_two("--sequence-parallel", request.sequence_parallel, "on", "off");
   problem.context_exchange = parse_context_exchange(request.context_exchange);
-  problem.shard_optimizer = one_of_two("--optimizer-states", request.optimizer_states, "sharded", "replicated");
+  problem.sharding = parse_state_sharding(request.shard_states);
+  problem.reshard = parse_reshard(request.reshard);
   problem.overlap_gradients = one_of_two("--overlap-grad-reduce", request.overlap_gradients, "on", "off");
   problem.overlap_gathers = one_of_two("--overlap-param-gather", request.overlap_gathers, "on", "off");
   problem.tensor_overlap = one_of_two("--tp-comm-overlap", request.tensor_overlap, "on", "off");

@@ -47,7 +47,8 @@ struct Request {
   bool loss_is_layer = false;
   std::string sequence_parallel = "on";
   std::string context_exchange = "all-gather";
-  std::string optimizer_states = "sharded";
+  std::string shard_states = "optimizer";
+  std::string reshard = "auto";
   std::string overlap_gradients = "off";
   std::string overlap_gathers = "off";
   std::string tensor_overlap = "off";

@@ -265,9 +265,9 @@ def simulate(schedule: str | Schedule, *, cluster: ClusterLike, model: ModelLike
 def plan(*, cluster: ClusterLike, model: ModelLike | None = None, sequence: int = 0, global_batch: int = 0, tokens: int = 0,
          schedules: Sequence[str] = (), options: Options | None = None, microbatch: int | str = "auto", tensor_parallel: int = 0,
          context_parallel: int = 0, pipeline_parallel: int = 0, data_parallel: int = 0, layout: str = "any",
-         recompute: str = "any", offload: str = "off", sequence_parallel: bool | None = None,
-         overlap_grad_reduce: bool | None = None, overlap_param_gather: bool | None = None, tp_comm_overlap: bool | None = None,
-         gradient_dtype: str | None = None, usable_memory: float = 0, cost: str = "kernels", hold_sms: str = "off",
+         recompute: str = "any", offload: str = "off", sequence_parallel: bool | None = None, shard_states: str | None = None,
+         reshard: str | None = None, overlap_grad_reduce: bool | None = None, overlap_param_gather: bool | None = None,
+         tp_comm_overlap: bool | None = None, gradient_dtype: str | None = None, usable_memory: float = 0, cost: str = "kernels", hold_sms: str = "off",
          price: float = 0, today: str | os.PathLike | None = None, emit: str | None = None, top: int = 5, budget: int = 0,
          threads: int = 0) -> Plans:
     """The fastest way to train that the arguments leave open. Ctrl-C ends the search with the best so far.
@@ -294,7 +294,8 @@ def plan(*, cluster: ClusterLike, model: ModelLike | None = None, sequence: int 
                     data_parallel, recompute, offload, usable_memory, cost, hold_sms)
     base.layout = layout
     given = []
-    for name, value in (("sequence_parallel", sequence_parallel), ("overlap_grad_reduce", overlap_grad_reduce),
+    for name, value in (("sequence_parallel", sequence_parallel), ("shard_states", shard_states), ("reshard", reshard),
+                        ("overlap_grad_reduce", overlap_grad_reduce),
                         ("overlap_param_gather", overlap_param_gather), ("tp_comm_overlap", tp_comm_overlap),
                         ("gradient_dtype", gradient_dtype)):
         if value is not None:

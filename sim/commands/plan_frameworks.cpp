@@ -33,7 +33,8 @@ void take_switches(Request& request, const Problem& problem, Keep&& keep) {
   const auto on = [](bool value) { return std::string{value ? "on" : "off"}; };
   take("--sequence-parallel", request.sequence_parallel, on(problem.sequence_parallel));
   take("--context-exchange", request.context_exchange, std::string{name(problem.context_exchange)});
-  take("--optimizer-states", request.optimizer_states, problem.shard_optimizer ? "sharded" : "replicated");
+  take("--shard-states", request.shard_states, std::string{name(problem.sharding)});
+  take("--reshard", request.reshard, std::string{name(problem.reshard)});
   take("--overlap-grad-reduce", request.overlap_gradients, on(problem.overlap_gradients));
   take("--overlap-param-gather", request.overlap_gathers, on(problem.overlap_gathers));
   take("--tp-comm-overlap", request.tensor_overlap, on(problem.tensor_overlap));
@@ -133,10 +134,13 @@ std::vector<FrameworkJob> changes_of(const FrameworkJob& job) {
   const bool pipeline = !job.splits_batch() && job.mesh.pipeline > 1;
   if (!job.sequence_parallel) add([](FrameworkJob& next) { next.sequence_parallel = true; });
   if (!job.tensor_overlap) add([](FrameworkJob& next) { next.tensor_overlap = next.sequence_parallel = true; });
-  if (!job.shard_optimizer) add([](FrameworkJob& next) { next.shard_optimizer = true; });
+  if (!job.shards()) add([](FrameworkJob& next) { next.sharding = StateSharding::optimizer; });
   if (!job.overlap_gradients) add([](FrameworkJob& next) { next.overlap_gradients = true; });
   if (!job.overlap_gathers) {
-    add([](FrameworkJob& next) { next.shard_optimizer = next.overlap_gradients = next.overlap_gathers = true; });
+    add([](FrameworkJob& next) {
+      next.sharding = std::max(next.sharding, StateSharding::optimizer);
+      next.overlap_gradients = next.overlap_gathers = true;
+    });
   }
   for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
     if (job.recompute != recompute) add([&](FrameworkJob& next) { next.recompute = recompute; });

@@ -53,7 +53,8 @@ std::string command_of(const PlanFlags& flags, const PlanRequest& request, const
   if (base.usable_memory > 0) add("--usable-memory", base.usable_memory);
   if (base.sequence_parallel != defaults.sequence_parallel) add("--sequence-parallel", base.sequence_parallel);
   if (base.context_exchange != defaults.context_exchange) add("--context-exchange", base.context_exchange);
-  if (base.optimizer_states != defaults.optimizer_states) add("--optimizer-states", base.optimizer_states);
+  if (base.shard_states != defaults.shard_states) add("--shard-states", base.shard_states);
+  if (base.reshard != defaults.reshard) add("--reshard", base.reshard);
   if (base.overlap_gradients != defaults.overlap_gradients) add("--overlap-grad-reduce", base.overlap_gradients);
   if (base.overlap_gathers != defaults.overlap_gathers) add("--overlap-param-gather", base.overlap_gathers);
   if (base.offload != defaults.offload) add("--offload", base.offload);

@@ -98,30 +98,42 @@ nlohmann::ordered_json json_of(const TruthOutcome& outcome) {
   return json;
 }
 
+nlohmann::ordered_json json_of(const TruthScore& score) {
+  return {{"source", score.source},
+          {"rows", score.rows},
+          {"expressible", score.expressible},
+          {"mean_error", score.mean_error},
+          {"median_error", score.median_error},
+          {"max_error", score.max_error},
+          {"rows_of_64_devices", score.large_rows},
+          {"mean_error_of_64_devices", score.large_mean_error},
+          {"bias", score.bias},
+          {"rank_correlation", score.rank_correlation},
+          {"pairs", score.pairs},
+          {"pairs_right", score.pairs_right},
+          {"jobs", score.jobs},
+          {"jobs_right", score.jobs_right},
+          {"memory_rows", score.memory_rows},
+          {"memory_mean_error", score.memory_mean_error},
+          {"false_out_of_memory", score.false_out_of_memory}};
+}
+
+/// Of all sources together.
+TruthScore score_of_all(const std::vector<TruthOutcome>& outcomes) {
+  std::vector<const TruthOutcome*> rows;
+  for (const TruthOutcome& outcome : outcomes) rows.push_back(&outcome);
+  return truth_score("all", rows);
+}
+
 nlohmann::ordered_json json_of(const std::vector<TruthOutcome>& outcomes, nlohmann::ordered_json left_out) {
   nlohmann::ordered_json sources = nlohmann::ordered_json::array();
   for (const auto& [source, rows] : by_source(outcomes)) {
-    const TruthScore score = truth_score(source, rows);
-    nlohmann::ordered_json json{{"source", source},
-                                {"rows", score.rows},
-                                {"expressible", score.expressible},
-                                {"mean_error", score.mean_error},
-                                {"median_error", score.median_error},
-                                {"max_error", score.max_error},
-                                {"bias", score.bias},
-                                {"rank_correlation", score.rank_correlation},
-                                {"pairs", score.pairs},
-                                {"pairs_right", score.pairs_right},
-                                {"jobs", score.jobs},
-                                {"jobs_right", score.jobs_right},
-                                {"memory_rows", score.memory_rows},
-                                {"memory_mean_error", score.memory_mean_error},
-                                {"false_out_of_memory", score.false_out_of_memory},
-                                {"predictions", nlohmann::ordered_json::array()}};
+    nlohmann::ordered_json json = json_of(truth_score(source, rows));
+    json["predictions"] = nlohmann::ordered_json::array();
     for (const TruthOutcome* outcome : rows) json["predictions"].push_back(json_of(*outcome));
     sources.push_back(std::move(json));
   }
-  nlohmann::ordered_json json{{"sources", std::move(sources)}};
+  nlohmann::ordered_json json{{"sources", std::move(sources)}, {"all", json_of(score_of_all(outcomes))}};
   if (!left_out.empty()) json["left_out"] = std::move(left_out);
   return json;
 }
@@ -133,30 +145,26 @@ std::string score_text(const std::vector<TruthOutcome>& outcomes) {
                {"mean", Align::right},
                {"median", Align::right},
                {"largest", Align::right},
+               {"64 devices", Align::right},
                {"bias", Align::right},
                {"rank", Align::right},
                {"pairs right", Align::right},
                {"jobs right", Align::right},
                {"memory", Align::right},
                {"false out of memory", Align::right}}};
-  for (const auto& [source, rows] : by_source(outcomes)) {
-    const TruthScore score = truth_score(source, rows);
+  std::vector<TruthScore> scores;
+  for (const auto& [source, rows] : by_source(outcomes)) scores.push_back(truth_score(source, rows));
+  const TruthScore all = score_of_all(outcomes);
+  if (scores.size() > 1) scores.push_back(all);
+  for (const TruthScore& score : scores) {
     const bool timed = score.max_error > 0;
-    table.row({source, std::to_string(score.rows), std::to_string(score.expressible),
+    table.row({score.source, std::to_string(score.rows), std::to_string(score.expressible),
                timed ? format_percent(score.mean_error) : "", timed ? format_percent(score.median_error) : "",
-               timed ? format_percent(score.max_error) : "", timed ? fmt::format("{:+.1f}%", 100 * score.bias) : "",
-               timed ? fmt::format("{:.2f}", score.rank_correlation) : "",
+               timed ? format_percent(score.max_error) : "", score.large_rows > 0 ? format_percent(score.large_mean_error) : "",
+               timed ? fmt::format("{:+.1f}%", 100 * score.bias) : "", timed ? fmt::format("{:.2f}", score.rank_correlation) : "",
                score.pairs > 0 ? fmt::format("{} of {}", score.pairs_right, score.pairs) : "",
                score.jobs > 0 ? fmt::format("{} of {}", score.jobs_right, score.jobs) : "",
                score.memory_rows > 0 ? format_percent(score.memory_mean_error) : "", std::to_string(score.false_out_of_memory)});
-  }
-  TruthScore all;
-  for (const auto& [source, rows] : by_source(outcomes)) {
-    const TruthScore score = truth_score(source, rows);
-    all.pairs += score.pairs;
-    all.pairs_right += score.pairs_right;
-    all.jobs += score.jobs;
-    all.jobs_right += score.jobs_right;
   }
   const std::string choices =
       all.jobs == 0
@@ -166,7 +174,9 @@ std::string score_text(const std::vector<TruthOutcome>& outcomes) {
                 "of {} pairs of layouts {} are in order ({}).\n",
                 all.jobs, all.jobs_right, format_percent(static_cast<double>(all.jobs_right) / all.jobs), all.pairs,
                 all.pairs_right, format_percent(static_cast<double>(all.pairs_right) / std::max(1, all.pairs)));
-  return "Predicted step times against measured ones, as fractions of the measured\n\n" + table.str(terminal_style()) + choices;
+  return "Predicted step times against measured ones, as fractions of the measured; \"64 devices\": the mean of rows of 64 or "
+         "more\n\n" +
+         table.str(terminal_style()) + choices;
 }
 
 /// The rows that cannot be expressed, by reason.

@@ -101,7 +101,7 @@ Cluster cluster_of(const TruthRow& row, const DeviceSpec& device) {
       .device(device)
       .nodes(row.gpus / size)
       .devices_per_node(size)
-      .adapters_per_node(size)
+      .adapters_per_node(std::min(size, row.adapters))
       .intra_node({speeds.nvlink * nvlinks, Duration{3'400'000}})
       .inter_node({speeds.network, Duration{14'000'000}})
       .build();
@@ -171,8 +171,8 @@ std::variant<ScheduleChoice, std::string> schedule_of(const TruthRow& row) {
   const std::string zero = lower(row.zero);
   const bool sharded = has(zero, "fsdp");
   if (row.pp == 1) {
-    if (sharded) return ScheduleChoice{"fsdp", {{"prefetch", "1"}}};
-    return ScheduleChoice{"ddp"};  // of one rank, unit by unit; the mesh sums gradients and shares the optimizer
+    if (sharded && row.cp == 1) return ScheduleChoice{"fsdp", {{"prefetch", "1"}}};
+    return ScheduleChoice{"ddp"};  // of one rank, unit by unit; the mesh shares out the states and sums gradients
   }
   if (schedule == "zb-1p" || schedule == "zb-2p") return ScheduleChoice{"zb-auto", {{"memory-limit", schedule.substr(3)}}};
   if (schedule == "zbb" || schedule == "zero-bubble") return ScheduleChoice{"zb-auto", {{"memory-limit", "1p"}}};
@@ -245,6 +245,7 @@ std::vector<TruthRow> read_vtrain_rows(const std::string& file) {
     row.source = row.gpus > 8 ? "vtrain, several nodes" : "vtrain, one node";
     row.row = concat(row.source, "#", r + 1);
     row.hardware = "A100-80G";
+    row.adapters = 4;  // 800 Gb/s a node: VIA-Research/vTrain, src/config.py, inter_node_bandwidth
     row.model = "gpt";
     row.layers = cells.count("# layers", 0);
     row.hidden = cells.count("hidden size", 0);
@@ -322,19 +323,23 @@ std::variant<Problem, std::string> truth_problem(const TruthRow& row) {
                                                            : Recompute::none;
   problem.mesh = {.tensor = row.tp,
                   .context = row.cp,
-                  .data = row.pp == 1 && fsdp ? 1 : row.dp(),  // without a pipeline FSDP is the schedule itself
+                  .data = problem.schedules.front().schedule == "fsdp" ? 1 : row.dp(),
                   .order = parse_mesh_order(has(row.overlap, "tp_pp_dp_mapping=1") ? "tcsd" : "tcds")};
   problem.parameter_bytes = trained_bytes(problem.model->dtype);
-  // NeMo's and Megatron-Bridge's performance recipes in 8 and 4 bits: grad_reduce_in_fp32 = False.
-  if (is_narrow(problem.model->products) && !fsdp) problem.parameter_bytes.gradient = 2;
-  // What the source says; otherwise as frameworks with a distributed optimizer do since 2023. FSDP inside a pipeline gathers
-  // weights once an iteration and keeps them, and sums gradients after the last microbatch: the same messages.
+  // NeMo's and Megatron-Bridge's performance recipes in 8 and 4 bits: grad_reduce_in_fp32 = False. Megatron-LM's arguments.py sets
+  // accumulate_allreduce_grads_in_fp32 for bfloat16 only.
+  if ((is_narrow(problem.model->products) || problem.model->dtype == Dtype::f16) && !fsdp) problem.parameter_bytes.gradient = 2;
+  // What the source says; otherwise as frameworks with a distributed optimizer do since 2023.
   const std::string overlap = lower(row.overlap);
   const bool modern = zero != "none" && !has(overlap, "overlap off");
   const auto said = [&](std::string_view flag, bool unsaid) {
     return has(overlap, concat(flag, "=1")) || (unsaid && !has(overlap, concat(flag, "=0")));
   };
-  problem.shard_optimizer = zero != "none";
+  // A row of FSDP may say that weights stay whole.
+  problem.sharding = zero == "none"                                         ? StateSharding::none
+                     : fsdp && has(zero, "optimizer and gradients sharded") ? StateSharding::gradients
+                     : fsdp                                                 ? StateSharding::parameters
+                                                                            : StateSharding::optimizer;
   problem.overlap_gradients = said("overlap_grad_reduce", modern);
   problem.overlap_gathers = said("overlap_param_gather", modern);
   // Transformer Engine has no such products in 4 bits, nor of one scale for each 32 numbers.

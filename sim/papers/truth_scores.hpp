@@ -38,6 +38,8 @@ struct TruthScore {
   double mean_error = 0;
   double median_error = 0;
   double max_error = 0;
+  double large_mean_error = 0;  ///< of rows of 64 devices or more
+  int large_rows = 0;
   double bias = 0;              ///< mean of the signed errors
   double rank_correlation = 0;  ///< Spearman's, of step times
   int pairs = 0;                ///< of layouts of one setting, measured at different times
@@ -77,10 +79,10 @@ inline double correlation(const std::vector<double>& a, const std::vector<double
   return of_a > 0 && of_b > 0 ? both / std::sqrt(of_a * of_b) : 0;
 }
 
-/// Whether two rows are one job run in two ways: all but the layout, the schedule and the recomputation is the same.
+/// Whether two rows of a source are one job run in two ways: all but the layout, the schedule and the recomputation is the same.
 inline bool same_job(const TruthRow& a, const TruthRow& b) {
-  return a.model == b.model && a.layers == b.layers && a.hidden == b.hidden && a.hardware == b.hardware && a.gpus == b.gpus &&
-         a.global_batch == b.global_batch && a.sequence == b.sequence && a.precision == b.precision;
+  return a.source == b.source && a.model == b.model && a.layers == b.layers && a.hidden == b.hidden && a.hardware == b.hardware &&
+         a.gpus == b.gpus && a.global_batch == b.global_batch && a.sequence == b.sequence && a.precision == b.precision;
 }
 
 }  // namespace detail
@@ -121,11 +123,16 @@ inline TruthScore truth_score(const std::string& source, const std::vector<const
     if (!outcome->is_timed()) continue;
     if (outcome->predicted_gib > outcome->device_gib) ++score.false_out_of_memory;
     errors.push_back(std::abs(outcome->error()));
+    if (outcome->row.gpus >= 64) {
+      ++score.large_rows;
+      score.large_mean_error += errors.back();
+    }
     score.bias += outcome->error();
     measured.push_back(outcome->measured_s);
     predicted.push_back(outcome->predicted_s);
   }
   if (score.memory_rows > 0) score.memory_mean_error /= score.memory_rows;
+  if (score.large_rows > 0) score.large_mean_error /= score.large_rows;
   if (errors.empty()) return score;
   const auto count = static_cast<double>(errors.size());
   score.bias /= count;

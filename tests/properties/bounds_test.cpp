@@ -52,7 +52,8 @@ PlanRequest draw(Random& random) {
   problem.global_batch = one_of<std::int64_t>(random, {4, 8, 12, 20, 24});
   problem.sequence_parallel = random.between(0, 3) > 0;
   problem.context_exchange = one_of<ContextExchange>(random, {ContextExchange::all_gather, ContextExchange::ring});
-  problem.shard_optimizer = random.between(0, 1) == 1;
+  problem.sharding = static_cast<StateSharding>(random.between(0, 3));
+  problem.reshard = static_cast<Reshard>(random.between(0, 2));
   problem.overlap_gradients = random.between(0, 3) == 0;
   problem.overlap_gathers = random.between(0, 3) == 0;
   problem.tensor_overlap = random.between(0, 3) == 0;

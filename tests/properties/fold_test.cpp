@@ -38,7 +38,8 @@ struct FoldDraw {
   std::int64_t microbatches = 0;  ///< of each replica
   Recompute recompute = Recompute::none;
   Sharing sharing;
-  bool shard_optimizer = true;
+  StateSharding sharding = StateSharding::optimizer;
+  Reshard reshard = Reshard::automatic;
   std::variant<RooflineCost, FixedCost, MeasuredCost> cost;
 
   Workload workload(int replicas) const {
@@ -50,7 +51,7 @@ struct FoldDraw {
   }
 
   Composition composition(const Schedule& logical) const {
-    Composition with{.stages = {}, .shard_optimizer = shard_optimizer};
+    Composition with{.stages = {}, .sharding = sharding, .reshard = reshard};
     if (model) with.stages = share_stages(*model, logical.workload().batch(), recompute, logical.stages(), sharing);
     return with;
   }
@@ -98,7 +99,8 @@ FoldDraw draw_fold(Random& random) {
                             .tied = random.between(0, 1) == 0};
   drawn.microbatches = random.between(1, 4) * one_of<int>(random, {1, 2, 4, 8});
   drawn.recompute = one_of<Recompute>(random, {Recompute::none, Recompute::selective, Recompute::full});
-  drawn.shard_optimizer = random.between(0, 2) > 0;
+  drawn.sharding = static_cast<StateSharding>(random.between(0, 3));
+  drawn.reshard = static_cast<Reshard>(random.between(0, 2));
   drawn.sharing = {drawn.mesh.tensor, drawn.mesh.context, random.between(0, 2) > 0,
                    random.between(0, 1) == 0 ? ContextExchange::all_gather : ContextExchange::ring};
   const int kind = random.between(0, 5);

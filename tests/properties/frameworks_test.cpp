@@ -28,7 +28,10 @@ std::string decisive(const FrameworkJob& job) {
   if (job.mesh.tensor > 1) text += concat(" sp", job.sequence_parallel, " to", job.tensor_overlap);
   if (job.mesh.context > 1) text += concat(" ", name(job.context_exchange));
   if (job.mesh.data * job.mesh.context > 1 && !job.splits_batch()) {
-    text += concat(" og", job.overlap_gradients, " sh", job.shard_optimizer, " op", job.overlap_gathers && job.shard_optimizer);
+    text += concat(" og", job.overlap_gradients, " op", job.overlap_gathers && job.shards());
+  }
+  if (job.mesh.data * job.mesh.context > 1 && (!job.splits_batch() || job.choice.schedule == "ddp")) {
+    text += concat(" sh", name(job.sharding), " ", name(job.reshard));
   }
   if (job.mesh.pipeline > 1 && !job.splits_batch()) text += concat(" e", job.edges_count_as_layers);
   return text;
@@ -63,7 +66,8 @@ PlanRequest draw_request(support::Random& random, Framework framework) {
     if (random.between(0, 4) == 0) flag = !flag;
   };
   coin(problem.sequence_parallel);
-  coin(problem.shard_optimizer);
+  if (random.between(0, 4) == 0) problem.sharding = static_cast<StateSharding>(random.between(0, 3));
+  if (framework == Framework::torchtitan) problem.reshard = static_cast<Reshard>(random.between(0, 2));
   coin(problem.overlap_gradients);
   coin(problem.overlap_gathers);
   coin(problem.tensor_overlap);

@@ -90,7 +90,7 @@ inline FrameworkJob deepspeed_job(std::string_view text, std::string_view source
   job.mesh = job.mesh.over(devices);
   job.choice = s.stage == 3 ? ScheduleChoice{"fsdp", {{"prefetch", "1"}, {"reshard", "on"}}}
                             : ScheduleChoice{s.stage == 2 ? "zero2" : "ddp"};
-  job.shard_optimizer = s.stage >= 1;
+  job.sharding = s.stage >= 1 ? StateSharding::optimizer : StateSharding::none;
   job.overlap_gradients = s.overlap;
   job.overlap_gathers = false;
   job.sequence_parallel = false;
@@ -127,6 +127,8 @@ inline std::vector<std::string> deepspeed_cannot(const FrameworkJob& job) {
              name));
   reasons.add_if(name == "ddp" && job.mesh.pipeline > 1, "data parallelism is the mesh's: ddp of one device, --data-parallel");
   reasons.add_if(sharded && job.mesh.data > 1, "ZeRO is over all data-parallel devices");
+  reasons.add_if(!sharded && job.mesh.data > 1 && job.sharding > StateSharding::optimizer,
+                 "ZeRO-2 and ZeRO-3 are zero2 and fsdp over all devices (--shard-states optimizer)");
   reasons.add_if(job.mesh.context > 1, "sequence parallelism is set in the program (DeepSpeed-Ulysses)");
   for (const auto& [key, value] : job.choice.options) {
     reasons.add_if(!(value == "flat" || (key == "prefetch" && value == "1") || (key == "reshard" && value == "on") ||
@@ -136,7 +138,7 @@ inline std::vector<std::string> deepspeed_cannot(const FrameworkJob& job) {
   reasons.add_if(name == "fsdp" && detail::option_of(job.choice, "prefetch", "0") != "1", "ZeRO-3 gathers ahead (prefetch=1)");
   reasons.add_if(job.mesh.tensor > 1 && job.sequence_parallel,
                  "its tensor parallelism has no sequence parallelism (--sequence-parallel off)");
-  reasons.add_if(job.overlap_gathers && job.shard_optimizer && job.mesh.data > 1,
+  reasons.add_if(job.overlap_gathers && job.shards() && job.mesh.data > 1,
                  "new weights are gathered after the update (--overlap-param-gather off)");
   reasons.add_if(job.offload.activations, "activations are offloaded by the program");
   reasons.add_if(job.model && job.model->dtype == Dtype::f32 && job.gradient_bytes != 4,
@@ -155,7 +157,7 @@ inline DeepspeedSettings deepspeed_settings(const FrameworkJob& job) {
   s.bf16 = dtype == Dtype::bf16;
   s.fp16 = dtype == Dtype::f16;
   if (job.gradient_bytes == 4 && (s.bf16 || s.fp16)) s.accumulated = "fp32";
-  s.stage = job.choice.schedule == "fsdp" ? 3 : job.choice.schedule == "zero2" ? 2 : job.shard_optimizer ? 1 : 0;
+  s.stage = job.choice.schedule == "fsdp" ? 3 : job.choice.schedule == "zero2" ? 2 : job.shards() ? 1 : 0;
   s.overlap = job.overlap_gradients;
   if (job.offload.optimizer) s.optimizer_device = "cpu";
   if (job.mesh.tensor > 1) {

@@ -25,7 +25,8 @@ struct FrameworkJob {
   std::int64_t global_batch = 0;            ///< sequences
   std::optional<Recompute> recompute = {};  ///< none: not said
   bool sequence_parallel = true;
-  bool shard_optimizer = true;
+  StateSharding sharding = StateSharding::optimizer;  ///< over data- and context-parallel devices
+  Reshard reshard = Reshard::automatic;
   bool overlap_gradients = true;
   bool overlap_gathers = true;
   bool tensor_overlap = false;
@@ -37,6 +38,7 @@ struct FrameworkJob {
   std::string model_lacks = {};           ///< or what they do not
   std::vector<std::string> notes = {};    ///< what was read and is not modelled, with its line
 
+  bool shards() const { return sharding != StateSharding::none; }
   /// Parts into which the batch is cut.
   int batch_parts() const { return splits_batch() ? mesh.pipeline * mesh.data : mesh.data; }
   /// Whether the schedule's own ranks each have a part of the batch.
@@ -63,7 +65,8 @@ inline FrameworkJob job_of(const Problem& problem, const PlanLayout& layout, con
           .global_batch = problem.global_batch,
           .recompute = layout.recompute,
           .sequence_parallel = problem.sequence_parallel,
-          .shard_optimizer = problem.shard_optimizer,
+          .sharding = problem.sharding,
+          .reshard = problem.reshard,
           .overlap_gradients = problem.overlap_gradients,
           .overlap_gathers = problem.overlap_gathers,
           .tensor_overlap = problem.tensor_overlap,
@@ -85,7 +88,8 @@ inline Problem problem_of(const FrameworkJob& job, Problem base) {
   base.global_batch = job.global_batch;
   base.recompute = job.recompute.value_or(Recompute::none);
   base.sequence_parallel = job.sequence_parallel;
-  base.shard_optimizer = job.shard_optimizer;
+  base.sharding = job.sharding;
+  base.reshard = job.reshard;
   base.overlap_gradients = job.overlap_gradients;
   base.overlap_gathers = job.overlap_gathers;
   base.tensor_overlap = job.tensor_overlap;

@@ -171,6 +171,7 @@ inline Problem with_best_switches(Framework framework, Problem problem) {
   problem.sequence_parallel = !zero;
   problem.overlap_gradients = true;
   problem.overlap_gathers = !zero;
+  if (framework == Framework::torchtitan) problem.sharding = StateSharding::parameters;
   // Transformer Engine has no such products in 4 bits, nor with a scale for each 32 numbers.
   const ProductFormat products = problem.model ? problem.model->products : ProductFormat::bits16;
   problem.tensor_overlap = products != ProductFormat::nvfp4 && products != ProductFormat::mxfp8;

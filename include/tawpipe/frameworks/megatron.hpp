@@ -163,7 +163,8 @@ inline FrameworkJob megatron_job(std::string_view text, std::string_view source,
   if (flags.overlap_gathers && !flags.overlap_gradients) read.fail("--overlap-param-gather", "needs --overlap-grad-reduce");
   if (flags.tensor_overlap && !flags.sequence_parallel && flags.tensor > 1)
     read.fail("--tp-comm-overlap", "needs --sequence-parallel");
-  job.shard_optimizer = flags.distributed_optimizer || flags.torch_fsdp2 || (fsdp && flags.sharding != "no_shard");
+  const bool shards = flags.distributed_optimizer || flags.torch_fsdp2 || (fsdp && flags.sharding != "no_shard");
+  job.sharding = shards ? StateSharding::optimizer : StateSharding::none;
   const bool splits = sharding == "optim_grads_params" || sharding == "optim_grads";
   if (splits && flags.pipeline > 1) {
     read.fail(flags.torch_fsdp2 ? "--use-torch-fsdp2" : "--data-parallel-sharding-strategy",
@@ -218,6 +219,8 @@ inline std::vector<std::string> megatron_cannot(const FrameworkJob& job) {
                      (key == "overlap" && (value == "off") == (name == "1f1b"))),
                    concat("Megatron-LM has no option ", key, "=", value));
   }
+  reasons.add_if(!sharded && job.mesh.data * job.mesh.context > 1 && job.sharding > StateSharding::optimizer,
+                 "gradients and parameters are sharded without pipelines only, as zero2 and fsdp (--shard-states optimizer)");
   reasons.add_if(sharded && job.mesh.data > 1, "Megatron-LM's FSDP is over all data-parallel devices");
   reasons.add_if(name == "fsdp" && detail::option_of(job.choice, "prefetch", "0") != "1",
                  "FSDP gathers one layer ahead (prefetch=1)");
@@ -235,7 +238,7 @@ inline std::vector<std::string> megatron_cannot(const FrameworkJob& job) {
                  concat("the sequence must be a multiple of ", 2 * job.mesh.context, ", twice the context-parallel devices"));
   reasons.add_if(job.mesh.tensor > 1 && job.tensor_overlap && !job.sequence_parallel,
                  "--tp-comm-overlap needs --sequence-parallel");
-  reasons.add_if(job.overlap_gathers && !job.overlap_gradients && job.shard_optimizer,
+  reasons.add_if(job.overlap_gathers && !job.overlap_gradients && job.shards(),
                  "--overlap-param-gather needs --overlap-grad-reduce");
   reasons.add_if(job.offload.activations,
                  "activations are offloaded by layers (--cpu-offloading-num-layers), which is not modelled");
@@ -268,7 +271,7 @@ inline MegatronFlags megatron_flags(const FrameworkJob& job) {
   flags.tp_pp_dp = pipeline && job.mesh.data > 1 && !detail::lies_as(job.mesh, "tcds");
   flags.sequence_parallel = job.sequence_parallel && flags.tensor > 1;
   flags.tensor_overlap = job.tensor_overlap && flags.tensor > 1;
-  flags.distributed_optimizer = (job.shard_optimizer || sharded) && !fsdp2;
+  flags.distributed_optimizer = (job.shards() || sharded) && !fsdp2;
   flags.overlap_gradients = (job.overlap_gradients || name == "fsdp") && !fsdp2;
   flags.overlap_gathers = flags.distributed_optimizer && (job.overlap_gathers || name == "fsdp");
   flags.torch_fsdp2 = flags.keep_gathered = fsdp2;

@@ -212,7 +212,9 @@ inline FrameworkJob torchtitan_job(std::string_view text, std::string_view sourc
     read.note("parallelism.enable_async_tensor_parallel", "without compile.enable it has no effect; simulated so");
   }
   job.context_exchange = s.rotate == "alltoall" ? ContextExchange::ring : ContextExchange::all_gather;
-  job.shard_optimizer = left > 1 || s.context > 1;  // FSDP shards over context-parallel devices too
+  const bool shards = left > 1 || s.context > 1;  // over context-parallel devices too
+  job.sharding = shards ? StateSharding::parameters : StateSharding::none;
+  job.reshard = s.reshard == "never" ? Reshard::step : s.reshard == "always" ? Reshard::microbatch : Reshard::automatic;
   if (s.context > 1 && s.replicate > 1) {
     read.fail("parallelism.data_parallel_replicate_degree",
               "replicas of states sharded over context-parallel devices are not modelled");
@@ -229,7 +231,9 @@ inline FrameworkJob torchtitan_job(std::string_view text, std::string_view sourc
       read.fail("parallelism.pipeline_parallel_microbatch_size",
                 concat(s.microbatch, " does not divide training.local_batch_size, ", s.local_batch));
     }
-    if (s.reshard == "always") read.fail("parallelism.fsdp_reshard_after_forward", "always is not modelled in a pipeline");
+    if (s.reshard == "always" && shards) {
+      read.note("parallelism.fsdp_reshard_after_forward", "simulated with gradients summed after each backward too");
+    }
     if (s.first_less != s.last_less || s.first_less > 1 || s.first_less < 0) {
       read.fail("parallelism.pipeline_parallel_first_stage_less_layers",
                 "embedding and loss are modelled as a layer each (1 and 1) or none (0 and 0)");
@@ -241,16 +245,15 @@ inline FrameworkJob torchtitan_job(std::string_view text, std::string_view sourc
       read.note("training.global_batch_size",
                 "the pipeline is emptied after each training.local_batch_size; simulated as if not");
     }
-  } else if (left > 1) {
+  } else if (left > 1 && s.context == 1) {
+    job.reshard = Reshard::automatic;
     job.choice = {"fsdp", {{"prefetch", "1"}, {"reshard", s.reshard == "never" ? "off" : "on"}}};
     job.mesh.data = s.replicate;
     job.mesh.order = parse_mesh_order("tcsd");
-    job.shard_optimizer = s.replicate == 1;
+    if (s.replicate > 1) job.sharding = StateSharding::none;  // of what the groups have
   } else {
     job.choice = {"ddp"};
-    if (s.context > 1) {
-      read.note("parallelism.context_parallel_degree", "weights are sharded over these devices; simulated with whole weights");
-    }
+    job.mesh.order = parse_mesh_order("tcds");
   }
   job.mesh = job.mesh.over(devices);
   detail::check_batch(read, read.has("training.global_batch_size") ? "training.global_batch_size" : "training.local_batch_size",
@@ -286,12 +289,15 @@ inline std::vector<std::string> torchtitan_cannot(const FrameworkJob& job) {
   }
   reasons.add_if(fsdp && detail::option_of(job.choice, "prefetch", "0") != "1", "FSDP gathers one layer ahead (prefetch=1)");
   reasons.add_if(fsdp && job.mesh.pipeline == 1, "fsdp of one device is ddp");
-  reasons.add_if(fsdp && job.mesh.data > 1 && job.shard_optimizer,
-                 "FSDP in groups keeps the optimizer's states in each group (--optimizer-states replicated)");
-  reasons.add_if(name == "ddp" && job.mesh.data > 1 && job.shard_optimizer, "torchtitan's DDP replicates the optimizer's states");
-  reasons.add_if(name == "ddp" && job.mesh.context > 1, "weights are sharded over context-parallel devices");
-  reasons.add_if(job.mesh.context > 1 && (!job.shard_optimizer || (fsdp && job.mesh.data > 1)),
-                 "states are sharded over context-parallel devices, with no replicas");
+  const bool all = job.sharding == StateSharding::parameters;
+  const bool copies = job.mesh.data * job.mesh.context > 1;
+  reasons.add_if(fsdp && job.mesh.data > 1 && job.shards(),
+                 "FSDP in groups keeps the optimizer's states in each group (--shard-states none)");
+  reasons.add_if(fsdp && job.mesh.context > 1,
+                 "FSDP over context-parallel devices too is ddp of one device (--shard-states parameters)");
+  reasons.add_if(!fsdp && copies && job.shards() && !all, "states are sharded all or not at all (--shard-states parameters)");
+  reasons.add_if(!fsdp && job.mesh.context > 1 && !all, "states are sharded over context-parallel devices");
+  reasons.add_if(name == "ddp" && all && job.mesh.data > 1 && job.mesh.context == 1, "that is fsdp");
   reasons.add_if(!detail::lies_as(job.mesh, fsdp ? "tcsd" : "tcds"),
                  concat("torchtitan does not lay out devices as ", mesh_order_text(job.mesh.order)));
   const int stages = pipeline != nullptr ? job.mesh.pipeline * (pipeline->chunks > 0 ? pipeline->chunks : job.chunks()) : 1;
@@ -309,7 +315,7 @@ inline std::vector<std::string> torchtitan_cannot(const FrameworkJob& job) {
   reasons.add_if(job.mesh.tensor > 1 && !job.sequence_parallel, "tensor parallelism is with sequence parallelism");
   reasons.add_if(job.gradient_bytes != 4, "gradients are summed in float32 (--gradient-dtype)");
   reasons.add_if(
-      !(job.overlap_gradients && (job.overlap_gathers || !job.shard_optimizer)) && job.mesh.data * job.mesh.context > 1,
+      !(job.overlap_gradients && (job.overlap_gathers || !job.shards())) && copies,
       "sums of gradients and gathers of weights are beside computation (--overlap-grad-reduce, --overlap-param-gather)");
   reasons.add_if(job.offload.any(), "offload moves weights and gradients to the host too, which is not modelled");
   reasons.add_if(job.model && (job.model->dtype == Dtype::f64 || job.model->dtype == Dtype::f8),
@@ -344,8 +350,9 @@ inline TorchtitanSettings torchtitan_settings(const FrameworkJob& job) {
     s.replicate = job.mesh.data;
     if (detail::option_of(job.choice, "reshard", "on") == "off") s.reshard = "never";
   } else {
-    s.shard = job.shard_optimizer ? job.mesh.data : 1;
-    s.replicate = job.shard_optimizer ? 1 : job.mesh.data;
+    s.shard = job.shards() ? job.mesh.data : 1;
+    s.replicate = job.shards() ? 1 : job.mesh.data;
+    if (job.reshard != Reshard::automatic) s.reshard = job.reshard == Reshard::step ? "never" : "always";
   }
   if (pipeline != nullptr) {
     s.pipeline = job.mesh.pipeline;

@@ -225,9 +225,10 @@ class Predictor {
   /// What the mesh adds to a replica's schedule.
   Composition composition(const Schedule& logical) const {
     Composition with{.stages = {},
-                     .shard_optimizer = problem_.shard_optimizer,
+                     .sharding = problem_.sharding,
+                     .reshard = problem_.reshard,
                      .overlap_gradients = problem_.overlap_gradients,
-                     .overlap_gathers = problem_.overlap_gathers && problem_.shard_optimizer};
+                     .overlap_gathers = problem_.overlap_gathers};
     if (problem_.model && mesh_.shared() > 1) {
       with.stages = share_stages(*problem_.model, logical.workload().batch(), problem_.recompute, logical.stages(),
                                  {.tensor = mesh_.tensor,

@@ -22,6 +22,7 @@
 #include "tawpipe/schedule/mesh.hpp"
 #include "tawpipe/schedule/offload.hpp"
 #include "tawpipe/schedule/schedule.hpp"
+#include "tawpipe/schedule/state_sharding.hpp"
 #include "tawpipe/schedules/option_field.hpp"
 #include "tawpipe/simulate/noise.hpp"
 #include "tawpipe/timeline/timeline.hpp"
@@ -62,8 +63,9 @@ struct Problem {
   Mesh mesh = {};                          ///< tensor, context and data parallelism around the schedule
   bool sequence_parallel = true;           ///< tensor-parallel ranks split norms and residuals by tokens (Sharing)
   ContextExchange context_exchange = ContextExchange::all_gather;
-  bool tensor_overlap = false;     ///< of tensor-parallel collectives with the products beside them (Sharing::overlap)
-  bool shard_optimizer = true;     ///< over the ranks that hold the same parameters (Composition)
+  bool tensor_overlap = false;  ///< of tensor-parallel collectives with the products beside them (Sharing::overlap)
+  StateSharding sharding = StateSharding::optimizer;  ///< over the ranks that hold the same parameters (Composition)
+  Reshard reshard = Reshard::automatic;
   bool overlap_gradients = false;  ///< gradients are summed as soon as they are whole (Composition)
   bool overlap_gathers = false;    ///< new weights are gathered before their first use in the next iteration (Composition)
   ParameterBytes parameter_bytes = {};

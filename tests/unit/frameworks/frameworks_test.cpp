@@ -50,7 +50,7 @@ TEST_CASE("torchtitan: FSDP over what is left, DDP, groups, and a pipeline") {
   const FrameworkJob ddp = torchtitan_job("[parallelism]\ndata_parallel_replicate_degree = 16\n", "job.toml", 16, 32);
   CHECK(ddp.choice.schedule == "ddp");
   CHECK(ddp.mesh.data == 16);
-  CHECK_FALSE(ddp.shard_optimizer);
+  CHECK_FALSE(ddp.shards());
   CHECK_FALSE(ddp.model);
   CHECK(ddp.notes.size() == 1);  // each second layer is computed again
 
@@ -69,7 +69,8 @@ TEST_CASE("torchtitan: FSDP over what is left, DDP, groups, and a pipeline") {
   CHECK(pipeline.choice.schedule == "interleaved-1f1b");
   CHECK(pipeline.chunks() == 2);
   CHECK(pipeline.mesh.data == 4);
-  CHECK(pipeline.shard_optimizer);
+  CHECK(pipeline.sharding == StateSharding::parameters);
+  CHECK(pipeline.reshard == Reshard::automatic);
   CHECK(pipeline.microbatches() == 8);
 }
 
@@ -105,7 +106,7 @@ TEST_CASE("DeepSpeed: stages, batches, and what its file cannot say") {
   CHECK(one.choice.schedule == "ddp");
   CHECK(one.mesh.tensor == 2);
   CHECK(one.mesh.data == 8);
-  CHECK(one.shard_optimizer);
+  CHECK(one.sharding == StateSharding::optimizer);
   CHECK(one.offload.optimizer);
 
   CHECK(deepspeed_refusal("{\n\"train_batch_size\": \"auto\",\n\"bf16\": {}}")

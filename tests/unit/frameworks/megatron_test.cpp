@@ -36,7 +36,7 @@ TEST_CASE("axes, schedule and batch") {
   CHECK(mesh_order_text(plain.mesh.order) == "tcds");
   CHECK(plain.choice.schedule == "1f1b");
   CHECK(plain.microbatches() == 16);
-  CHECK_FALSE(plain.shard_optimizer);
+  CHECK_FALSE(plain.shards());
   CHECK_FALSE(plain.overlap_gradients);
   CHECK_FALSE(plain.sequence_parallel);
   CHECK(plain.recompute == Recompute::none);
@@ -51,7 +51,7 @@ TEST_CASE("axes, schedule and batch") {
           "--overlap-grad-reduce --overlap-param-gather --use-tp-pp-dp-mapping --fp16 --recompute-activations");
   CHECK(looped.choice.schedule == "interleaved-1f1b");
   CHECK(looped.chunks() == 4);
-  CHECK(looped.shard_optimizer);
+  CHECK(looped.sharding == StateSharding::optimizer);
   CHECK(looped.overlap_gathers);
   CHECK(mesh_order_text(looped.mesh.order) == "tcsd");
   CHECK(looped.global_batch == 8);

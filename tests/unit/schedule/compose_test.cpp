@@ -97,13 +97,17 @@ TEST_CASE("every schedule composes: form, order and races are clean, and it simu
   for (const auto& info : shipped().schedules()) {
     for (const Mesh& axes : {Mesh{.tensor = 2}, Mesh{.tensor = 2, .data = 2}, Mesh{.context = 2, .data = 2}}) {
       CAPTURE(info.name);
+      CAPTURE(axes.context);
       const Mesh mesh = axes.over(16);
       const Workload part = work(32 / axes.data);
       const Schedule logical =
           build_schedule(info.name, {.workload = part, .nodes = mesh.pipeline_nodes(cluster.groups_by_node()), .options = {}});
-      for (const int way : {0, 1, 2, 3}) {
-        const Schedule schedule =
-            compose(logical, work(32), mesh, {.stages = {}, .shard_optimizer = way % 2 == 1, .overlap_gradients = way > 1});
+      for (const int way : {0, 1, 2, 3, 4, 5, 6, 7}) {
+        const Schedule schedule = compose(logical, work(32), mesh,
+                                          {.stages = {},
+                                           .sharding = static_cast<StateSharding>(way % 4),
+                                           .reshard = way > 3 ? Reshard::microbatch : Reshard::step,
+                                           .overlap_gradients = way > 3});
         CHECK(schedule.ranks() == 16);
         const Diagnostics found = validate(schedule, cluster);
         CHECK_MESSAGE(found.ok(), found.text());
@@ -133,7 +137,7 @@ TEST_CASE("ranks that hold the same parameters share the update: each keeps a pa
   const Mesh mesh = Mesh{.context = 2, .data = 2}.over(8);
   const Schedule logical = build_schedule("1f1b", {.workload = work(4), .nodes = DeviceGroups{{2}}, .options = {}});
   const Schedule whole = compose(logical, work(8), mesh);
-  const Schedule schedule = compose(logical, work(8), mesh, {.stages = {}, .shard_optimizer = true});
+  const Schedule schedule = compose(logical, work(8), mesh, {.stages = {}, .sharding = StateSharding::optimizer});
   const Diagnostics found = validate(schedule);
   CHECK_MESSAGE(found.ok(), found.text());
   std::int64_t replicated = 0;
@@ -162,7 +166,7 @@ TEST_CASE("early sums begin while backwards go on, and early gathers come before
       build_schedule("interleaved-1f1b", {.workload = work(4), .nodes = DeviceGroups{{2}}, .options = {{"chunks", "2"}}});
   const auto composed = [&](bool early) {
     return compose(logical, work(16), mesh,
-                   {.stages = {}, .shard_optimizer = true, .overlap_gradients = early, .overlap_gathers = early});
+                   {.stages = {}, .sharding = StateSharding::optimizer, .overlap_gradients = early, .overlap_gathers = early});
   };
   struct Found {
     std::int64_t bytes = 0;
@@ -203,7 +207,7 @@ TEST_CASE("early sums begin while backwards go on, and early gathers come before
 TEST_CASE("context and data parallelism never add to a rank's model states") {
   const auto states = [](const Mesh& mesh) {
     const Schedule logical = build_schedule("gpipe", {.workload = work(4), .nodes = DeviceGroups{{1}}, .options = {}});
-    const Schedule schedule = compose(logical, work(4 * mesh.data), mesh, {.stages = {}, .shard_optimizer = true});
+    const Schedule schedule = compose(logical, work(4 * mesh.data), mesh, {.stages = {}, .sharding = StateSharding::optimizer});
     std::int64_t bytes = 0;
     for (const Buffer& buffer : schedule.buffers()) {
       if (buffer.rank == Rank{0} && buffer.persistent && is_of_parameters(buffer.content.kind())) bytes += buffer.bytes.value();
@@ -215,4 +219,83 @@ TEST_CASE("context and data parallelism never add to a rank's model states") {
   CHECK(states(Mesh{.data = 4}.over(4)) == 7 * small().parameters());  // 2 + 2 + 12 / 4
   CHECK(states(Mesh{.context = 4}.over(4)) == 7 * small().parameters());
   CHECK(states(Mesh{.context = 2, .data = 2}.over(4)) == 7 * small().parameters());
+}
+
+TEST_CASE("gradients and parameters are shared out in a pipeline: gathered and summed once a step, or for each microbatch") {
+  const Mesh mesh = Mesh{.tensor = 2, .context = 2, .data = 2}.over(16);
+  const Cluster cluster = two_nodes_of_eight();
+  for (const bool tied : {false, true}) {
+    Transformer model = small();
+    model.tied = tied;
+    const auto of = [&](std::int64_t batch) {
+      return Workload{model, Batch{.sequence = 128, .microbatch_size = 1, .global_batch = batch}, Recompute::full};
+    };
+    const Schedule logical = build_schedule("1f1b", {.workload = of(4), .nodes = DeviceGroups{{2}}, .options = {}});
+    struct Found {
+      std::int64_t states = 0;  ///< bytes that rank 0 keeps of weights and gradients
+      std::int64_t whole = 0;   ///< of the largest copies on the move
+      int gathers = 0;
+      int sums = 0;
+    };
+    const auto look = [&](StateSharding sharding, Reshard reshard) {
+      const Schedule schedule = compose(logical, of(8), mesh, {.stages = {}, .sharding = sharding, .reshard = reshard});
+      const Diagnostics found = validate(schedule, cluster);
+      CHECK_MESSAGE(found.ok(), found.text());
+      CHECK(simulate(schedule, cluster, RooflineCost{}).makespan() > Duration{});
+      Found counted;
+      for (const Buffer& buffer : schedule.buffers()) {
+        const ContentKind kind = buffer.content.kind();
+        if (buffer.rank != Rank{0} || (kind != ContentKind::weights && kind != ContentKind::gradients)) continue;
+        if (buffer.persistent) counted.states += buffer.bytes.value();
+        if (!buffer.persistent) counted.whole = std::max(counted.whole, buffer.bytes.value());
+      }
+      for (const Task& task : schedule.tasks()) {
+        if (!is_collective(task.op) || number(schedule.group(task.group)[0]) != 0) continue;
+        if (task.op == Op::all_gather && task.payload == Payload::weights) ++counted.gathers;
+        if (task.op == Op::reduce_scatter && task.payload == Payload::gradients) ++counted.sums;
+      }
+      return counted;
+    };
+    const Found one = look(StateSharding::optimizer, Reshard::automatic);
+    const Found two = look(StateSharding::gradients, Reshard::microbatch);
+    const Found three = look(StateSharding::parameters, Reshard::automatic);
+    const Found each = look(StateSharding::parameters, Reshard::microbatch);
+    CHECK(one.whole == 0);
+    CHECK(one.gathers == 1);
+    CHECK(three.gathers == 1);  // of rank 0's stage
+    CHECK(three.sums == 1);
+    if (tied) {  // the stages sum the embedding's gradient between them, so it stays whole
+      CHECK(three.states < one.states);
+      continue;
+    }
+    CHECK(two.states == (one.states / 2 + one.states / 8));  // weights whole, a quarter of the gradients
+    CHECK(three.states * 4 == one.states);
+    CHECK(three.whole == one.states / 2);  // weights, or a gradient
+    CHECK(each.states == three.states);
+    CHECK(two.sums == 4);  // microbatches of a replica
+    CHECK(each.sums == 4);
+    CHECK(each.gathers == 8);  // for the forward and the backward of each
+  }
+}
+
+TEST_CASE("FSDP over context-parallel ranks: units are gathered around each computation of one rank's schedule") {
+  const Cluster cluster = two_nodes_of_eight();
+  const Mesh mesh = Mesh{.context = 4, .data = 4}.over(16);
+  const Schedule logical = build_schedule("ddp", {.workload = work(2), .nodes = DeviceGroups{{1}}, .options = {}});
+  const Schedule schedule = compose(logical, work(8), mesh, {.stages = {}, .sharding = StateSharding::parameters});
+  const Diagnostics found = validate(schedule, cluster);
+  CHECK_MESSAGE(found.ok(), found.text());
+  std::int64_t kept = 0;
+  int gathers = 0;
+  int sums = 0;
+  for (const Buffer& buffer : schedule.buffers()) {
+    if (buffer.rank == Rank{0} && buffer.persistent && is_of_parameters(buffer.content.kind())) kept += buffer.bytes.value();
+  }
+  for (const Task& task : schedule.tasks()) {
+    if (task.op == Op::all_gather) ++gathers;
+    if (task.op == Op::reduce_scatter) ++sums;
+  }
+  CHECK(kept == 16 * small().parameters() / 16);
+  CHECK(sums == 2 * 10);               // 8 layers, embedding and head, for each microbatch
+  CHECK(gathers == 2 * (10 + 9));  // the head stays for its backward
 }

@@ -135,7 +135,7 @@ TEST_CASE("a composed schedule copies each rank's part, and of sharded states it
   const Schedule logical = with_offload(build("1f1b", work, 2), {.activations = true, .optimizer = true});
   const Mesh mesh = Mesh{.tensor = 1, .context = 1, .data = 2}.over(4);
   const Workload whole = support::transformer(4, 8);
-  const Schedule sharded = compose(logical, whole, mesh, {.shard_optimizer = true});
+  const Schedule sharded = compose(logical, whole, mesh, {.sharding = StateSharding::optimizer});
   const Diagnostics found = validate(sharded);
   CHECK_MESSAGE(found.ok(), found.text());
   std::int64_t states = 0;

@@ -1,5 +1,5 @@
 // Which updates of a schedule the ranks that hold the same parameters share, and the part of each of them.
-// Not: the sums and gathers around such an update (schedule/compose.hpp).
+// Not: the sums and gathers around such an update (detail/state_messages.hpp).
 #pragma once
 
 #include <algorithm>
@@ -10,6 +10,7 @@
 
 #include "tawpipe/schedule/early_messages.hpp"
 #include "tawpipe/schedule/schedule_builder.hpp"
+#include "tawpipe/schedule/state_sharding.hpp"
 
 namespace tawpipe::inline v0::detail {
 
@@ -20,10 +21,10 @@ inline bool is_tied(const Schedule& schedule) { return !schedule.workload().is_a
 /// by both gradients, of which it then must have the same part.
 class UpdateShards {
  public:
-  /// @param builder  of the composed schedule, which gets the sets. @param holders  ranks that share an update; 1: none does
-  UpdateShards(const Schedule& logical, ScheduleBuilder& builder, int holders)
-      : logical_{logical}, builder_{builder}, holders_{holders}, sharded_(logical.buffers().size(), 0) {
-    if (holders == 1) return;
+  /// @param builder  of the composed schedule, which gets the sets. @param holders  ranks that share an update
+  UpdateShards(const Schedule& logical, ScheduleBuilder& builder, int holders, StateSharding sharding)
+      : logical_{logical}, builder_{builder}, holders_{holders}, sharded_(logical.buffers().size(), 0), cut_{sharded_} {
+    if (holders == 1 || sharding == StateSharding::none) return;
     for (std::size_t t = 0; t < logical.tasks().size(); ++t) {
       if (logical.tasks()[t].op != Op::update) continue;
       const auto uses = logical.uses(id<TaskId>(t));
@@ -39,10 +40,28 @@ class UpdateShards {
       if (!std::any_of(uses.begin(), uses.end(), [&](const Use& use) { return has(use.buffer); })) continue;
       for (const Use& use : uses) sharded_[index(use.buffer)] = 1;
     }
+    for (std::size_t b = 0; b < cut_.size(); ++b) {
+      const ContentKind kind = logical.buffers()[b].content.kind();
+      const bool chosen = kind == ContentKind::weights     ? sharding == StateSharding::parameters
+                          : kind == ContentKind::gradients ? sharding >= StateSharding::gradients
+                                                           : kind == ContentKind::optimizer_state;
+      cut_[b] = sharded_[b] != 0 && chosen ? 1 : 0;
+    }
+    for (std::size_t t = 0; t < logical.tasks().size(); ++t) {  // what the schedule sends or sums itself stays whole
+      const Task& task = logical.tasks()[t];
+      if (task.op == Op::update || is_host_copy(task.op)) continue;
+      for (const Use& use : logical.uses(id<TaskId>(t))) {
+        const ContentKind kind = logical.buffer(use.buffer).content.kind();
+        const Access usual = kind == ContentKind::weights ? Access::read : Access::accumulate;
+        if (!is_work(task.op) || use.access != usual) cut_[index(use.buffer)] = 0;
+      }
+    }
   }
 
   /// Whether a logical buffer is of an update that is shared.
   bool has(BufferId logical) const { return sharded_[index(logical)] != 0; }
+  /// Whether each rank keeps a part of it only.
+  bool cut(BufferId logical) const { return cut_[index(logical)] != 0; }
 
   /// The parameters that a logical task renews, where it is a shared update.
   PiecesId of_update(TaskId logical) const {
@@ -77,6 +96,7 @@ class UpdateShards {
   ScheduleBuilder& builder_;
   int holders_;
   std::vector<char> sharded_;                        ///< [logical buffer]
+  std::vector<char> cut_;                            ///< [logical buffer]
   std::map<PiecesId, std::vector<PiecesId>> parts_;  ///< [logical set][holder]
 };
 

@@ -1,0 +1,350 @@
+// What the ranks that hold the same parameters send each other: sums of gradients, gathers of weights, and who waits for them.
+// Not: the computations between them (schedule/compose.hpp).
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "tawpipe/schedule/detail/composed_copies.hpp"
+#include "tawpipe/schedule/detail/update_shards.hpp"
+#include "tawpipe/schedule/early_messages.hpp"
+#include "tawpipe/schedule/schedule_builder.hpp"
+
+namespace tawpipe::inline v0::detail {
+
+/// When a composition's model states travel.
+struct StateTravel {
+  StateSharding sharding = StateSharding::none;
+  bool each_microbatch = false;  ///< whole weights and gradients are kept for a computation only, not for the iteration
+  bool early_sums = false;       ///< as soon as a gradient is whole
+  bool early_gathers = false;    ///< of new weights: before the next iteration's first use
+};
+
+/// Adds messages before and after a logical task's copies, and says which buffers these use in place of those that are cut.
+///
+/// Gathered weights and gradients that are not yet summed are buffers of their own. Where each computation has its own, a gather
+/// waits for the computation before the last, and a backward for the sum of the gradient before the last: two of each at most.
+class StateMessages {
+ public:
+  /// @param pieces  [logical set] the builder's, to be filled before the first message
+  StateMessages(const Schedule& logical, ScheduleBuilder& builder, const ComposedCopies& copies,
+                const std::vector<PiecesId>& pieces, int tensor, const StateTravel& travel)
+      : logical_{logical},
+        builder_{builder},
+        copies_{copies},
+        pieces_{pieces},
+        travel_{travel},
+        tensor_{tensor},
+        shards_{logical, builder, copies.holders(), travel.sharding} {
+    if (copies.holders() == 1) return;
+    travel_.early_sums = travel.early_sums || travel.sharding >= StateSharding::gradients;
+    const bool once = !travel.each_microbatch;
+    early_ = find_early_messages(logical, travel_.early_sums,
+                                 travel.early_gathers || (once && travel.sharding == StateSharding::parameters));
+    gather_lane_ =
+        builder.lane(travel.each_microbatch && travel.sharding == StateSharding::parameters ? "weight_gathers" : "data_parallel");
+    whole_.resize(logical.buffers().size());
+    ranks_.resize(static_cast<std::size_t>(logical.ranks()));
+  }
+
+  /// Leaves a copy of a logical buffer the part that its rank keeps.
+  void keep_part(BufferId logical, int copy, Buffer& real) {
+    if (!shards_.cut(logical)) return;
+    const PiecesId all = logical_.buffer(logical).content.parameters();
+    const PiecesId own = shards_.parts(all)[copies_.holder(copy)];
+    real.content = {real.content.kind(), real.content.stage(), own};
+    real.bytes = bytes_of(all, size_of(real.content.kind()), copies_.holders());
+  }
+  /// What an update touches, where it is shared; otherwise `whole`.
+  Messages updated_bytes(TaskId update, Messages whole) {
+    const PiecesId updated = shards_.of_update(update);
+    if (updated == none<PiecesId>) return whole;
+    const ParameterBytes& sizes = builder_.workload().parameter_bytes();
+    return bytes_of(updated, sizes.weight + sizes.gradient + sizes.optimizer, copies_.holders());
+  }
+
+  /// The messages before a logical task.
+  void before(TaskId task) {
+    if (copies_.holders() == 1) return;
+    if (logical_.task(task).op == Op::update) {
+      if (!travel_.early_sums) add_sums(task);
+    } else if (is_work(logical_.task(task).op) && travel_.each_microbatch) {
+      prepare(task);
+    }
+    for (const TaskId renewed : early_.gathers.next(task)) {
+      const BufferId weights = used(renewed, ContentKind::weights);
+      if (weights == none<BufferId> || (!shards_.cut(weights) && !travel_.early_gathers)) continue;
+      if (shards_.cut(weights) && travel_.each_microbatch) continue;
+      add_gather(renewed, weights, {});
+    }
+  }
+  /// And after it.
+  void after(TaskId task) {
+    if (copies_.holders() == 1) return;
+    for (const TaskId summed : early_.sums.next(task)) {
+      const BufferId gradient = used(summed, ContentKind::gradients);
+      if (gradient == none<BufferId> || !shards_.cut(gradient) || !travel_.each_microbatch) add_sum(summed);
+    }
+    const Task& done = logical_.task(task);
+    if (done.op == Op::update) {
+      const BufferId weights = used(task, ContentKind::weights);
+      if (weights != none<BufferId> && !shards_.cut(weights) && !travel_.early_gathers) add_gather(task, weights, {});
+    } else if (is_work(done.op) && travel_.each_microbatch) {
+      hand_on(task);
+    }
+  }
+  /// What a copy uses in place of a logical use.
+  Use use_of(TaskId task, const Use& use, int copy) {
+    const ContentKind kind = logical_.buffer(use.buffer).content.kind();
+    const bool moved = (kind == ContentKind::weights || kind == ContentKind::gradients) && shards_.cut(use.buffer) &&
+                       logical_.task(task).op != Op::update;
+    if (!moved) return {copies_.buffer(use.buffer, copy), use.access};
+    Whole& whole = whole_[index(use.buffer)];
+    if (kind == ContentKind::weights) return {at(whole.first, copy), use.access};
+    if (whole.first == none<BufferId>) whole.first = add_whole(use.buffer);
+    const bool begins = whole.begun <= copy;  // the first to use it; copies come in order
+    if (begins) whole.begun = copy + 1;
+    return {at(whole.first, copy), begins ? Access::write : use.access};
+  }
+  /// What a copy waits for in addition to what its logical task does.
+  void waits(TaskId task, int copy, std::vector<TaskId>& after) const {
+    const Task& logical = logical_.task(task);
+    if (logical.op == Op::update) {
+      for (const Sum& sum : sums_) {
+        if (sum.logical != logical.rank || sum.tensor != copies_.tensor(copy)) continue;
+        if (sum.update == task || is_tied(logical_)) after.push_back(sum.task);
+      }
+    } else if (!ranks_.empty() && adds_gradient(task)) {
+      for (const Sum& sum : ranks_[index(logical.rank)].sums[0]) {
+        if (sum.tensor == copies_.tensor(copy)) after.push_back(sum.task);
+      }
+    }
+  }
+
+ private:
+  /// A sum over the copies of a logical rank.
+  struct Sum {
+    Rank logical;
+    int tensor;
+    TaskId update;  ///< that it is for
+    TaskId task;
+  };
+  /// The copies' buffers of gathered weights, or of a gradient that is not yet summed.
+  struct Whole {
+    BufferId first = none<BufferId>;  ///< of copy 0; the others follow
+    int begun = 0;                    ///< copies whose gradient has been written to
+    std::int64_t computation = -2;    ///< of its rank, the last that read it
+    std::int32_t microbatch = -1;     ///< and that one's
+  };
+  /// What a logical rank did last.
+  struct Recent {
+    std::int64_t computations = 0;
+    std::array<TaskId, 2> done{none<TaskId>, none<TaskId>};  ///< the last computation but one, and the last
+    std::array<std::vector<Sum>, 2> sums;                    ///< of its last two gradients
+  };
+
+  static BufferId at(BufferId first, int copy) { return id<BufferId>(index(first) + static_cast<std::size_t>(copy)); }
+
+  std::int64_t size_of(ContentKind kind) const {
+    const ParameterBytes& sizes = builder_.workload().parameter_bytes();
+    return kind == ContentKind::weights ? sizes.weight : kind == ContentKind::gradients ? sizes.gradient : sizes.optimizer;
+  }
+  /// Bytes of one of so many equal parts of a logical set, on one tensor-parallel rank. The last are padded.
+  Bytes bytes_of(PiecesId logical, std::int64_t each, int parts) const {
+    const std::int64_t count = parameters_in(logical_.pieces(logical));
+    return Bytes{up((count + parts - 1) / parts * each)};
+  }
+  std::int64_t up(std::int64_t whole) const { return (whole + tensor_ - 1) / tensor_; }
+
+  /// What an update uses of a kind; a gradient only where it reads it.
+  BufferId used(TaskId update, ContentKind kind) const {
+    for (const Use& use : logical_.uses(update)) {
+      if (logical_.buffer(use.buffer).content.kind() != kind) continue;
+      if (kind != ContentKind::gradients || use.access == Access::read) return use.buffer;
+    }
+    return none<BufferId>;
+  }
+  bool adds_gradient(TaskId task) const {
+    const auto uses = logical_.uses(task);
+    return std::any_of(uses.begin(), uses.end(), [&](const Use& use) { return is_moved(use, ContentKind::gradients); });
+  }
+  bool is_moved(const Use& use, ContentKind kind) const {
+    return logical_.buffer(use.buffer).content.kind() == kind && shards_.cut(use.buffer);
+  }
+  /// A buffer of each copy with all of what a logical one has.
+  BufferId add_whole(BufferId logical) {
+    const Content& content = logical_.buffer(logical).content;
+    const Content all{content.kind(), content.stage(), pieces_[index(content.parameters())]};
+    const BufferId first = id<BufferId>(builder_.buffers().size());
+    for (int copy = 0; copy < copies_.count(); ++copy) {
+      builder_.transient(number(copies_.real(logical_.buffer(logical).rank, copy)), all,
+                         bytes_of(content.parameters(), size_of(content.kind()), 1));
+    }
+    return first;
+  }
+
+  // ---- once an iteration ---------------------------------------------------------------------------------------------------
+
+  /// Before the first of several updates in a row: the sums of all, if a tied matrix may have a copy in two stages of a rank.
+  /// Each copy is updated by both gradients.
+  void add_sums(TaskId update) {
+    const auto tasks = logical_.tasks();
+    std::size_t before = index(update);
+    while (before > 0 && is_host_copy(tasks[before - 1].op)) --before;
+    const bool tied = is_tied(logical_);
+    if (tied && before > 0 && tasks[before - 1].op == Op::update) return;
+    sums_.clear();
+    if (!tied) return add_sum(update);
+    for (std::size_t t = index(update); t < tasks.size() && (tasks[t].op == Op::update || is_host_copy(tasks[t].op)); ++t) {
+      if (tasks[t].op == Op::update) add_sum(id<TaskId>(t));
+    }
+  }
+
+  /// The gradient that an update reads, summed over the ranks that hold the same parameters; to each its part where they share
+  /// the update.
+  void add_sum(TaskId update) {
+    const BufferId gradient = used(update, ContentKind::gradients);
+    if (gradient == none<BufferId>) return;
+    if (shards_.cut(gradient)) {
+      add_cut_sum(update, gradient);
+      return;
+    }
+    PiecesId updated = none<PiecesId>;
+    for (const Use& use : logical_.uses(update)) {
+      const Content& content = logical_.buffer(use.buffer).content;
+      if (content.kind() == ContentKind::optimizer_state) updated = content.parameters();
+    }
+    const Task& task = logical_.task(update);
+    const ParameterBytes& sizes = builder_.workload().parameter_bytes();
+    const std::int64_t states = sizes.weight + sizes.gradient + sizes.optimizer;
+    const bool sharded = shards_.of_update(update) != none<PiecesId>;
+    const SplitId split = sharded                     ? builder_.split(shards_.parts(updated))
+                          : updated == none<PiecesId> ? none<SplitId>
+                                                      : builder_.split({pieces_[index(updated)]});
+    copies_.for_each_holders(task.rank, [&](const std::vector<Rank>& members, const std::vector<int>& copies) {
+      std::vector<Use> uses;
+      std::vector<TaskId> after;
+      for (const int copy : copies) {
+        uses.push_back({copies_.buffer(gradient, copy), Access::read_write});
+        for (const TaskId earlier : logical_.dependencies(update)) {
+          if (!is_host_copy(logical_.task(earlier).op)) after.push_back(copies_.task(earlier, copy));
+        }
+      }
+      const TaskId sum = builder_.add({.op = sharded ? Op::reduce_scatter : Op::all_reduce,
+                                       .payload = Payload::gradients,
+                                       .lane = sum_lane_,
+                                       .rank = members[0],
+                                       .group = builder_.group(members),
+                                       .stage = task.stage,
+                                       .split = split,
+                                       .bytes = Bytes{up(task.bytes.value() / states * sizes.gradient)}},
+                                      uses, after);
+      sums_.push_back({task.rank, copies_.tensor(copies[0]), update, sum});
+    });
+  }
+
+  /// A whole gradient of each copy, summed into the parts that they keep.
+  /// @return the sums, one for each tensor-parallel rank
+  std::vector<Sum> add_cut_sum(TaskId task, BufferId gradient) {
+    const PiecesId all = logical_.buffer(gradient).content.parameters();
+    Whole& whole = whole_[index(gradient)];
+    std::vector<Sum> sums;
+    if (whole.first == none<BufferId>) return sums;
+    const Rank rank = logical_.buffer(gradient).rank;
+    copies_.for_each_holders(rank, [&](const std::vector<Rank>& members, const std::vector<int>& copies) {
+      std::vector<Use> uses;
+      for (const int copy : copies) {
+        uses.push_back({at(whole.first, copy), Access::read});
+        uses.push_back({copies_.buffer(gradient, copy), Access::accumulate});
+      }
+      const TaskId sum = builder_.add({.op = Op::reduce_scatter,
+                                       .payload = Payload::gradients,
+                                       .lane = sum_lane_,
+                                       .rank = members[0],
+                                       .group = builder_.group(members),
+                                       .stage = logical_.task(task).stage,
+                                       .split = builder_.split(shards_.parts(all)),
+                                       .bytes = bytes_of(all, size_of(ContentKind::gradients), 1)},
+                                      uses);
+      sums.push_back({rank, copies_.tensor(copies[0]), task, sum});
+    });
+    whole = {};
+    return sums;
+  }
+
+  /// Weights of which each rank has its part, or has renewed it, to all that hold them.
+  void add_gather(TaskId task, BufferId weights, const std::vector<TaskId>& after_of) {
+    if (!shards_.has(weights)) return;
+    const bool cut = shards_.cut(weights);
+    if (cut) whole_[index(weights)].first = add_whole(weights);
+    const PiecesId all = logical_.buffer(weights).content.parameters();
+    copies_.for_each_holders(logical_.buffer(weights).rank,
+                             [&](const std::vector<Rank>& members, const std::vector<int>& copies) {
+                               std::vector<Use> uses;
+                               std::vector<TaskId> after;
+                               for (const int copy : copies) {
+                                 uses.push_back({copies_.buffer(weights, copy), cut ? Access::read : Access::read_write});
+                                 if (cut) uses.push_back({at(whole_[index(weights)].first, copy), Access::write});
+                                 for (const TaskId earlier : after_of) after.push_back(copies_.task(earlier, copy));
+                               }
+                               builder_.add({.op = Op::all_gather,
+                                             .payload = Payload::weights,
+                                             .lane = gather_lane_,
+                                             .rank = members[0],
+                                             .group = builder_.group(members),
+                                             .stage = logical_.task(task).stage,
+                                             .split = builder_.split(shards_.parts(all)),
+                                             .bytes = bytes_of(all, size_of(ContentKind::weights), 1)},
+                                            uses, after);
+                             });
+  }
+
+  // ---- each computation ----------------------------------------------------------------------------------------------------
+
+  /// Gathers what a computation reads, unless the rank's last one has just read it for the same microbatch.
+  void prepare(TaskId task) {
+    Recent& rank = ranks_[index(logical_.task(task).rank)];
+    for (const Use& use : logical_.uses(task)) {
+      if (!is_moved(use, ContentKind::weights)) continue;
+      Whole& whole = whole_[index(use.buffer)];
+      const std::int32_t microbatch = logical_.task(task).microbatch;
+      if (whole.computation + 1 < rank.computations || whole.microbatch != microbatch) {
+        std::vector<TaskId> after;
+        if (rank.done[0] != none<TaskId>) after.push_back(rank.done[0]);
+        add_gather(task, use.buffer, after);
+      }
+      whole.computation = rank.computations;
+      whole.microbatch = microbatch;
+    }
+    if (adds_gradient(task)) rank.sums = {std::move(rank.sums[1]), {}};
+  }
+  /// Sums what a backward has left.
+  void hand_on(TaskId task) {
+    Recent& rank = ranks_[index(logical_.task(task).rank)];
+    for (const Use& use : logical_.uses(task)) {
+      if (!is_moved(use, ContentKind::gradients)) continue;
+      for (const Sum& sum : add_cut_sum(task, use.buffer)) rank.sums[1].push_back(sum);
+    }
+    rank.done = {rank.done[1], task};
+    ++rank.computations;
+  }
+
+  const Schedule& logical_;
+  ScheduleBuilder& builder_;
+  const ComposedCopies& copies_;
+  const std::vector<PiecesId>& pieces_;  ///< [logical set]
+  StateTravel travel_;
+  int tensor_;
+  LaneId sum_lane_ = builder_.lane("data_parallel");
+  LaneId gather_lane_ = sum_lane_;
+  UpdateShards shards_;
+  EarlyMessages early_;
+  std::vector<Sum> sums_;      ///< of the updates that come next, or all so far that came early
+  std::vector<Whole> whole_;   ///< [logical buffer]
+  std::vector<Recent> ranks_;  ///< [logical rank]
+};
+
+}  // namespace tawpipe::detail

@@ -1,0 +1,58 @@
+// Which model states the ranks that hold the same parameters share out among them, and how often they bring them together.
+// Not: the messages of it (schedule/compose.hpp).
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/text.hpp"
+
+namespace tawpipe::inline v0 {
+
+/// The model states of which each rank keeps a part; each choice includes those before it.
+/// Source: Rajbhandari et al. 2020, ZeRO, arXiv:1910.02054, section 5.
+enum class StateSharding : std::uint8_t {
+  none,        ///< every rank keeps and updates all (DDP)
+  optimizer,   ///< ZeRO-1, Megatron-LM's distributed optimizer
+  gradients,   ///< ZeRO-2
+  parameters,  ///< ZeRO-3, FSDP
+};
+
+/// "none", "optimizer", "gradients" or "parameters".
+constexpr std::string_view name(StateSharding sharding) {
+  constexpr std::string_view names[4] = {"none", "optimizer", "gradients", "parameters"};
+  return names[static_cast<int>(sharding)];
+}
+
+/// By name. @throws InputError  naming the nearest and all known names.
+inline StateSharding parse_state_sharding(std::string_view text) {
+  for (const auto sharding :
+       {StateSharding::none, StateSharding::optimizer, StateSharding::gradients, StateSharding::parameters}) {
+    if (text == name(sharding)) return sharding;
+  }
+  throw InputError(unknown_name("sharding of states", text, {"none", "optimizer", "gradients", "parameters"}));
+}
+
+/// How long gathered parameters, and gradients that are not yet summed, stay whole.
+enum class Reshard : std::uint8_t {
+  automatic,   ///< of parameters: step in a pipeline, as torchtitan has it; otherwise microbatch
+  step,        ///< gathered before their first use, and summed after their last, once an iteration
+  microbatch,  ///< gathered before each computation and summed after each backward
+};
+
+/// "auto", "step" or "microbatch".
+constexpr std::string_view name(Reshard reshard) {
+  constexpr std::string_view names[3] = {"auto", "step", "microbatch"};
+  return names[static_cast<int>(reshard)];
+}
+
+/// By name. @throws InputError  naming the nearest and all known names.
+inline Reshard parse_reshard(std::string_view text) {
+  for (const auto reshard : {Reshard::automatic, Reshard::step, Reshard::microbatch}) {
+    if (text == name(reshard)) return reshard;
+  }
+  throw InputError(unknown_name("reshard", text, {"auto", "step", "microbatch"}));
+}
+
+}  // namespace tawpipe
