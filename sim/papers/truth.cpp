@@ -326,8 +326,8 @@ std::variant<Problem, std::string> truth_problem(const TruthRow& row) {
                   .data = problem.schedules.front().schedule == "fsdp" ? 1 : row.dp(),
                   .order = parse_mesh_order(has(row.overlap, "tp_pp_dp_mapping=1") ? "tcsd" : "tcds")};
   problem.parameter_bytes = trained_bytes(problem.model->dtype);
-  // NeMo's and Megatron-Bridge's performance recipes in 8 and 4 bits: grad_reduce_in_fp32 = False. Megatron-LM's arguments.py sets
-  // accumulate_allreduce_grads_in_fp32 for bfloat16 only.
+  // NeMo's and Megatron-Bridge's performance recipes in 8 and 4 bits: grad_reduce_in_fp32 = False. Megatron-LM's arguments.py
+  // sets accumulate_allreduce_grads_in_fp32 for bfloat16 only.
   if ((is_narrow(problem.model->products) || problem.model->dtype == Dtype::f16) && !fsdp) problem.parameter_bytes.gradient = 2;
   // What the source says; otherwise as frameworks with a distributed optimizer do since 2023.
   const std::string overlap = lower(row.overlap);

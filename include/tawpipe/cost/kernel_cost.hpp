@@ -84,13 +84,14 @@ struct KernelCost {
   Duration overhead{8'400'000};  ///< of starting a send: NCCL 2.28, graph/tuning.cc, ring of Simple
   HeldSms held_sms{};            ///< that communications hold; off
 
-  /// The generation's, with the changes; products slower on a card of less power (KnownDevice::sustained).
+  /// The generation's, with the changes; products by the card's power (KnownDevice::sustained).
   DeviceCurves curves(const DeviceSpec& device) const {
     DeviceCurves found = curves_of(detail::compute_capability(device));
-    const double slower = detail::sustained_share(device);
-    found.products *= slower;
-    found.products_fp8 *= slower;
-    found.products_fp4 *= slower;
+    const auto [products, attention] = detail::device_shares(device);
+    found.products *= products;
+    found.products_fp8 *= products;
+    found.products_fp4 *= products;
+    found.attention *= attention;
     for (const auto& [member, value] : changes) found.*member = value;
     return found;
   }

@@ -104,12 +104,12 @@ inline int compute_capability(const DeviceSpec& device) {
   return 80;
 }
 
-/// KnownDevice::sustained; 1 of a device by no known name.
-inline double sustained_share(const DeviceSpec& device) {
+/// KnownDevice::sustained and attention; 1 of a device by no known name.
+inline std::pair<double, double> device_shares(const DeviceSpec& device) {
   for (const KnownDevice& known : known_devices()) {
-    if (known.name == device.name) return known.sustained;
+    if (known.name == device.name) return {known.sustained, known.attention};
   }
-  return 1;
+  return {1, 1};
 }
 
 }  // namespace detail
