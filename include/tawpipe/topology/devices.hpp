@@ -24,8 +24,8 @@ struct KnownDevice {
   int sm;   ///< compute capability, 80 is 8.0
   int sms;  ///< multiprocessors: NVIDIA's architecture white papers; B200: its 18,944 cores, 128 of them an SM; its kin as B200
   std::string_view source;
-  /// Of the rate of products that the generation's usual card sustains, by the limit of power. An A100 reaches 271.2 TFLOPS at
-  /// 400 W and 252.9 at 300 W (stas00/ml-engineering, maximum achievable matmul FLOPS): the 0.24th power.
+  /// Of the rate of products that the usual card of the same peak sustains, by the limit of power. An A100 reaches 271.2 TFLOPS
+  /// at 400 W and 252.9 at 300 W (stas00/ml-engineering, maximum achievable matmul FLOPS): the 0.24th power.
   double sustained = 1;
   /// Of the rate of fused attention's forward: Blackwell Ultra's exponentials are twice as fast, and attention's forward 1.35
   /// times (NVIDIA, Making Softmax More Efficient with NVIDIA Blackwell Ultra).
@@ -45,12 +45,11 @@ inline std::span<const KnownDevice> known_devices() {
       {"GH200-96G", 96, 989, 1979, 0, 4000, 90, 132, "NVIDIA GH200 data sheet, 96 GB HBM3"},
       {"B200-180G", 180, 2250, 4500, 9000, 8000, 100, 148,
        "NVIDIA HGX B200 data sheet, one of 8 GPUs: 4500 TFLOPS with sparsity"},
-      {"GB200-186G", 186, 2500, 5000, 10000, 8000, 100, 148, "NVIDIA GB200 NVL72 data sheet, a 72nd: 360 PFLOPS with sparsity",
-       1.0447},  // (1200 W / 1000 W)^0.24
+      {"GB200-186G", 186, 2500, 5000, 10000, 8000, 100, 148, "NVIDIA GB200 NVL72 data sheet, a 72nd: 360 PFLOPS with sparsity"},
       {"B300-270G", 270, 2250, 4500, 13500, 8000, 103, 148, "NVIDIA HGX B300 data sheet, one of 8 GPUs: fp4 108 PFLOPS dense",
-       1.0231, 1.35},  // (1100 W / 1000 W)^0.24
+       1.0231, 1.35},  // (1100 W / 1000 W of B200)^0.24
       {"GB300-279G", 279, 2500, 5000, 15000, 8000, 103, 148, "NVIDIA GB300 NVL72 data sheet, a 72nd: fp4 1080 PFLOPS dense",
-       1.0841, 1.35},  // (1400 W / 1000 W)^0.24
+       1.0377, 1.35},  // (1400 W / 1200 W of GB200, whose peak is the same)^0.24
       {"L40S-48G", 48, 362, 733, 0, 864, 89, 142, "NVIDIA L40S data sheet: 362 TFLOPS dense, 733 with sparsity or fp8"},
       {"RTX4090-24G", 24, 165.2, 330.3, 0, 1008, 89, 128, "NVIDIA Ada architecture white paper, fp32 accumulation"},
       {"RTX5090-32G", 32, 209.5, 419, 1676, 1792, 120, 170, "NVIDIA RTX Blackwell architecture white paper, fp32 accumulation"},
