@@ -82,6 +82,21 @@ TEST_CASE("compare answers with results, best first") {
   }
 }
 
+TEST_CASE("model states are shared out as asked, and the schedule is valid") {
+  const std::string job =
+      " --schedule 1f1b --cluster 1x4 --model llama-8x512 --sequence 512 --global-batch 8 --microbatch 1 --data-parallel 2";
+  for (const char* states : {"none", "optimizer", "gradients", "parameters"}) {
+    CAPTURE(states);
+    for (const char* reshard : {"step", "microbatch"}) {
+      const std::string flags = job + " --shard-states " + states + " --reshard " + reshard;
+      CHECK(parsed(run("validate --json -" + flags)).at("valid") == true);
+    }
+  }
+  const auto refused = run("simulate" + job + " --shard-states weights");
+  CHECK(refused.code == 2);
+  CHECK(refused.err.find("none, optimizer, gradients, parameters") != std::string::npos);
+}
+
 TEST_CASE("validate, list and topology answer in JSON") {
   const json findings = parsed(run("validate --schedule tawpipe --json -" + small));
   CHECK(findings.at("valid") == true);

@@ -140,6 +140,11 @@ TEST_CASE("a table of measured runs: every row predicted or refused with its rea
   CHECK(std::abs(lab.at("bias").get<double>()) <= lab.at("mean_error").get<double>());
   CHECK(lab.at("median_error").get<double>() <= lab.at("max_error").get<double>());
   CHECK(lab.at("rank_correlation").get<double>() <= 1);
+  CHECK(lab.at("rows_of_64_devices") == 0);
+  const json& all = answer.at("all");
+  CHECK(all.at("rows") == 4);
+  CHECK(all.at("expressible") == 3);
+  CHECK(all.at("pairs") == 1);
   const json& predictions = lab.at("predictions");
   CHECK(predictions[0].at("row") == "gpt/tp2");
   CHECK(predictions[0].at("measured_s") == 1.1);

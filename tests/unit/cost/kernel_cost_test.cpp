@@ -88,6 +88,16 @@ TEST_CASE("a stage takes the sum of its kernels, and no less than the host takes
   CHECK(time({.changes = {{&tawpipe::DeviceCurves::host_layer, 0.1}}}, 0) == Approx(0.2));
 }
 
+TEST_CASE("Blackwell Ultra: more power than a card of the same peak, and a faster forward of attention") {
+  const KernelCost cost;
+  const auto usual = cost.curves(tawpipe::device_named("GB200-186G"));
+  const auto ultra = cost.curves(tawpipe::device_named("GB300-279G"));
+  CHECK(ultra.products / usual.products == Approx(1.038).epsilon(0.002));  // (1400 / 1200)^0.24
+  CHECK(ultra.products_fp8 / usual.products_fp8 == Approx(1.038).epsilon(0.002));
+  CHECK(ultra.attention / usual.attention == Approx(1.35));
+  CHECK(ultra.attention_backward == usual.attention_backward);
+}
+
 TEST_CASE("a card of less power runs products slower") {
   const KernelCost cost;
   const double usual = cost.curves(tawpipe::device_named("H100-80G")).products;
