@@ -101,7 +101,7 @@ Cluster cluster_of(const TruthRow& row, const DeviceSpec& device) {
       .device(device)
       .nodes(row.gpus / size)
       .devices_per_node(size)
-      .adapters_per_node(std::min(size, row.adapters))
+      .adapters_per_node(row.adapters > 0 ? row.adapters : size)
       .intra_node({speeds.nvlink * nvlinks, Duration{3'400'000}})
       .inter_node({speeds.network, Duration{14'000'000}})
       .build();

@@ -19,7 +19,7 @@ struct TruthRow {
   std::string row;  ///< id, "configuration#run"
   std::string hardware;
   int gpus = 0;
-  int adapters = 8;  ///< of a node, to the network
+  int adapters = 0;  ///< of a node, to the network; 0: one for each GPU
   std::string model;
   double params_b = 0;  ///< 10^9 parameters
   int layers = 0;
