@@ -298,6 +298,8 @@ inline std::vector<std::string> torchtitan_cannot(const FrameworkJob& job) {
   reasons.add_if(!fsdp && copies && job.shards() && !all, "states are sharded all or not at all (--shard-states parameters)");
   reasons.add_if(!fsdp && job.mesh.context > 1 && !all, "states are sharded over context-parallel devices");
   reasons.add_if(name == "ddp" && all && job.mesh.data > 1 && job.mesh.context == 1, "that is fsdp");
+  reasons.add_if(pipeline != nullptr && all && copies && job.reshard == Reshard::microbatch,
+                 "PyTorch's pipelines sum gradients once a step (--reshard auto)");
   reasons.add_if(!detail::lies_as(job.mesh, fsdp ? "tcsd" : "tcds"),
                  concat("torchtitan does not lay out devices as ", mesh_order_text(job.mesh.order)));
   const int stages = pipeline != nullptr ? job.mesh.pipeline * (pipeline->chunks > 0 ? pipeline->chunks : job.chunks()) : 1;
