@@ -326,9 +326,10 @@ std::variant<Problem, std::string> truth_problem(const TruthRow& row) {
                   .data = problem.schedules.front().schedule == "fsdp" ? 1 : row.dp(),
                   .order = parse_mesh_order(has(row.overlap, "tp_pp_dp_mapping=1") ? "tcsd" : "tcds")};
   problem.parameter_bytes = trained_bytes(problem.model->dtype);
-  // NeMo's and Megatron-Bridge's performance recipes in 8 and 4 bits: grad_reduce_in_fp32 = False. Megatron-LM's arguments.py
-  // sets accumulate_allreduce_grads_in_fp32 for bfloat16 only.
-  if ((is_narrow(problem.model->products) || problem.model->dtype == Dtype::f16) && !fsdp) problem.parameter_bytes.gradient = 2;
+  // NeMo's and Megatron-Bridge's performance recipes in 8 and 4 bits: grad_reduce_in_fp32 = False.
+  if (is_narrow(problem.model->products) && !fsdp) problem.parameter_bytes.gradient = 2;
+  // Megatron-LM in float16: gradients are float16, and the optimizer has a float32 copy of them (dist_optimizer.md: 20 bytes).
+  if (problem.model->dtype == Dtype::f16) problem.parameter_bytes = {.weight = 2, .gradient = 2, .optimizer = 16};
   // What the source says; otherwise as frameworks with a distributed optimizer do since 2023.
   const std::string overlap = lower(row.overlap);
   const bool modern = zero != "none" && !has(overlap, "overlap off");
