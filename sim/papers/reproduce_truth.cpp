@@ -174,8 +174,8 @@ std::string score_text(const std::vector<TruthOutcome>& outcomes) {
                 "of {} pairs of layouts {} are in order ({}).\n",
                 all.jobs, all.jobs_right, format_percent(static_cast<double>(all.jobs_right) / all.jobs), all.pairs,
                 all.pairs_right, format_percent(static_cast<double>(all.pairs_right) / std::max(1, all.pairs)));
-  return "Predicted step times against measured ones, as fractions of the measured; \"64 devices\": the mean of rows of 64 or "
-         "more\n\n" +
+  return "Predicted step times against measured ones, as fractions of the measured;\n"
+         "\"64 devices\": the mean of the rows of 64 or more\n\n" +
          table.str(terminal_style()) + choices;
 }
 
