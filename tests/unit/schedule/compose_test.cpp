@@ -296,6 +296,6 @@ TEST_CASE("FSDP over context-parallel ranks: units are gathered around each comp
     if (task.op == Op::reduce_scatter) ++sums;
   }
   CHECK(kept == 16 * small().parameters() / 16);
-  CHECK(sums == 2 * 10);               // 8 layers, embedding and head, for each microbatch
+  CHECK(sums == 2 * 10);           // 8 layers, embedding and head, for each microbatch
   CHECK(gathers == 2 * (10 + 9));  // the head stays for its backward
 }
