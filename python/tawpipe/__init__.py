@@ -268,7 +268,8 @@ def plan(*, cluster: ClusterLike, model: ModelLike | None = None, sequence: int 
          recompute: str = "any", offload: str = "off", sequence_parallel: bool | None = None, shard_states: str | None = None,
          reshard: str | None = None, overlap_grad_reduce: bool | None = None, overlap_param_gather: bool | None = None,
          tp_comm_overlap: bool | None = None, gradient_dtype: str | None = None, usable_memory: float = 0,
-         cost: str = "kernels", hold_sms: str = "off", price: float = 0, today: str | os.PathLike | None = None, emit: str | None = None, top: int = 5, budget: int = 0,
+         cost: str = "kernels", hold_sms: str = "off", price: float = 0,
+         today: str | os.PathLike | None = None, emit: str | None = None, top: int = 5, budget: int = 0,
          threads: int = 0) -> Plans:
     """The fastest way to train that the arguments leave open. Ctrl-C ends the search with the best so far.
 
