@@ -341,6 +341,9 @@ std::variant<Problem, std::string> truth_problem(const TruthRow& row) {
                      : fsdp && has(zero, "optimizer and gradients sharded") ? StateSharding::gradients
                      : fsdp                                                 ? StateSharding::parameters
                                                                             : StateSharding::optimizer;
+  // PyTorch's pipelines sum gradients after the last backward, and so did Llama 3 (arXiv:2407.21783, section 3.3.2: accumulated
+  // over microbatches, then scattered).
+  if (fsdp && row.pp > 1) problem.reshard = Reshard::step;
   problem.overlap_gradients = said("overlap_grad_reduce", modern);
   problem.overlap_gathers = said("overlap_param_gather", modern);
   // Transformer Engine has no such products in 4 bits, nor of one scale for each 32 numbers.
