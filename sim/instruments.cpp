@@ -156,13 +156,14 @@ Command add_plan(CLI::App& parent) {
          "  tawpipe plan --cluster dgx-h100*4 --today train.sh\n"
          "  tawpipe plan --cluster dgx-h100*4 --model llama-3-70b --sequence 8192 --global-batch 128 --emit torchtitan\n"
          "  tawpipe plan --cluster dgx-h100 --devices 8..64 --price 2.5 --model llama-3-8b --sequence 8192 --tokens 4194304");
-  return {app, [flags, app] {
-            for (const char* flag : {"--sequence-parallel", "--context-exchange", "--shard-states", "--reshard", "--overlap-grad-reduce",
-                                     "--overlap-param-gather", "--tp-comm-overlap", "--gradient-dtype"}) {
-              if (app->count(flag) > 0) flags->given.emplace_back(flag);
-            }
-            return run_plan(*flags);
-          }};
+  return {
+      app, [flags, app] {
+        for (const char* flag : {"--sequence-parallel", "--context-exchange", "--shard-states", "--reshard",
+                                 "--overlap-grad-reduce", "--overlap-param-gather", "--tp-comm-overlap", "--gradient-dtype"}) {
+          if (app->count(flag) > 0) flags->given.emplace_back(flag);
+        }
+        return run_plan(*flags);
+      }};
 }
 
 Command add_bound(CLI::App& parent) {
@@ -170,8 +171,8 @@ Command add_bound(CLI::App& parent) {
   CLI::App* app = add_command(parent, "bound", "How fast any schedule of any kind can be, and why");
   add_problem_flags(*app, flags->base, "any");
   for (const char* flag : {"--microbatch", "--microbatches", "--recompute", "--tensor-parallel", "--context-parallel",
-                           "--data-parallel", "--layout", "--sequence-parallel", "--context-exchange", "--shard-states", "--reshard",
-                           "--overlap-grad-reduce", "--overlap-param-gather", "--tp-comm-overlap", "--hold-sms"}) {
+                           "--data-parallel", "--layout", "--sequence-parallel", "--context-exchange", "--shard-states",
+                           "--reshard", "--overlap-grad-reduce", "--overlap-param-gather", "--tp-comm-overlap", "--hold-sms"}) {
     app->remove_option(app->get_option(flag));
   }
   app->get_option("--cost")->description("kernels (default) or roofline, with parameters as simulate takes them");
