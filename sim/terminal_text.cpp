@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <vector>
 
 #include "output_file.hpp"
@@ -77,6 +78,8 @@ std::vector<std::string> broken(std::string_view line, int width) {
 }  // namespace
 
 int terminal_width() {
+  const char* const columns = std::getenv("COLUMNS");
+  if (columns != nullptr && std::atoi(columns) >= 40) return std::atoi(columns);
   winsize size{};
   return isatty(STDOUT_FILENO) == 1 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }

@@ -7,7 +7,7 @@
 
 namespace tawpipe::sim {
 
-/// Columns of the terminal that standard output is; 0 where it is none.
+/// Columns of the terminal that standard output is, or what COLUMNS in the environment says; 0 where there is neither.
 int terminal_width();
 
 /// The text with lines of at most `width` columns. Sentences are broken at spaces, under their first word; commands (lines that

@@ -114,11 +114,6 @@ std::string loses_by(const Summary& best, const Summary& other) {
 
 namespace {
 
-double tokens_a_day(const Summary& summary) { return summary.tokens_per_device_per_second * summary.ranks * 86400; }
-/// Model operations that a device does in a second.
-double flops_a_device(const Problem& problem, const Summary& summary) {
-  return summary.mfu * problem.cluster.device(Rank{0}).peak.value();
-}
 double price_of_tokens(double price, const Summary& summary) { return price / 3600 / summary.tokens_per_device_per_second * 1e9; }
 
 std::string options_text(const ScheduleChoice& choice) {
@@ -142,8 +137,6 @@ Json plan_json(const Planned& planned, const Plan& plan) {
   json["shares"] = {{"compute", shares.compute}, {"exposed", shares.exposed}, {"waiting", shares.waiting}};
   json["memory_share"] = memory_share(plan.summary);
   if (!planned.result.plans.empty()) json["slower"] = plan.summary.makespan / planned.best().makespan - 1;
-  json["tokens_per_day"] = tokens_a_day(plan.summary);
-  json["flops_per_device_per_second"] = flops_a_device(planned.request.problem, plan.summary);
   if (planned.flags.price > 0) json["price_per_billion_tokens"] = price_of_tokens(planned.flags.price, plan.summary);
   json["command"] = command_of(planned.flags, planned.request, plan);
   return json;
@@ -251,8 +244,8 @@ std::string result_text(const Planned& planned, const TableStyle& style) {
   const Shares shares = shares_of(best.summary);
   text +=
       fmt::format("best   {} tokens a day, {} a device; limited by {} ({} computing, {} exposed, {} waiting), memory {} full\n",
-                  format_count(static_cast<std::int64_t>(tokens_a_day(best.summary))),
-                  format_flops_rate(FlopsPerSecond{flops_a_device(shown, best.summary)}), limit_of(best.summary),
+                  format_count(static_cast<std::int64_t>(best.summary.tokens_per_day())),
+                  format_flops_rate(best.summary.flops_per_device), limit_of(best.summary),
                   format_percent(shares.compute), format_percent(shares.exposed), format_percent(shares.waiting),
                   format_percent(memory_share(best.summary), 0));
   text += fmt::format("bound  no schedule of any kind is faster than {}: the best is within {} of that\n",
@@ -295,7 +288,7 @@ std::string devices_table(const std::vector<Planned>& all, const TableStyle& sty
     const double speed = plan.summary.tokens_per_device_per_second;
     if (first <= 0) first = speed;
     cells.insert(cells.end(),
-                 {format_duration(plan.summary.makespan), format_count(static_cast<std::int64_t>(tokens_a_day(plan.summary))),
+                 {format_duration(plan.summary.makespan), format_count(static_cast<std::int64_t>(plan.summary.tokens_per_day())),
                   format_count(static_cast<std::int64_t>(speed + 0.5)), format_percent(speed / first, 0),
                   format_memory(plan.summary.fullest())});
     if (priced) cells.push_back(fmt::format("{:.2f}", price_of_tokens(one.flags.price, plan.summary)));

@@ -49,6 +49,7 @@ struct Summary {
   Duration makespan;
   double tokens_per_device_per_second = 0;  ///< 0 without a model
   double mfu = 0;                           ///< model FLOPs (nothing recomputed) over the devices' peak; 0 without a model
+  FlopsPerSecond flops_per_device{};        ///< model FLOPs (nothing recomputed) of a device in a second; 0 without a model
   Bubble bubble;
   std::vector<PeakMemory> peak_memory;  ///< [rank]
   std::vector<Bytes> device_memory;     ///< [rank]
@@ -61,6 +62,7 @@ struct Summary {
   Folding folding;
   std::optional<HeldTime> held;  ///< where the cost model says what communications hold
 
+  double tokens_per_day() const { return tokens_per_device_per_second * ranks * 86'400; }  ///< of all devices
   bool fits() const { return out_of_memory.empty(); }
   /// What the rank needs that needs most; 0 without ranks.
   Bytes fullest() const {
@@ -112,6 +114,7 @@ inline Summary summarize(const Schedule& schedule, const Cluster& cluster, const
   if (time > 0) {
     summary.tokens_per_device_per_second = workload.tokens() / time / summary.ranks;
     summary.mfu = workload.model_flops().value() / time / peak;
+    summary.flops_per_device = FlopsPerSecond{workload.model_flops().value() / time / summary.ranks};
   }
   return summary;
 }

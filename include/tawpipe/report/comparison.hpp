@@ -2,6 +2,8 @@
 // Not: the numbers for machines (summary_json.hpp).
 #pragma once
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <numeric>
@@ -30,7 +32,31 @@ inline std::string notable_options(const Chosen& result) {
   return text;
 }
 
+/// The schedule's name; where others have it too, with the options given or chosen that tell it from them: "tawpipe:stripe=on".
+inline std::string name_among(const std::vector<Chosen>& results, std::size_t of) {
+  const Chosen& one = results[of];
+  std::string text = one.summary.schedule;
+  for (const auto& [key, value] : one.choice.options) {
+    const auto at = std::find_if(one.summary.options.begin(), one.summary.options.end(),
+                                 [&](const auto& option) { return option.first == key; });
+    if (at == one.summary.options.end()) continue;
+    const bool differs = std::any_of(results.begin(), results.end(), [&](const Chosen& other) {
+      const auto& options = other.summary.options;
+      return other.summary.schedule == one.summary.schedule && std::find(options.begin(), options.end(), *at) == options.end();
+    });
+    if (differs) text += concat(":", key, "=", at->second);
+  }
+  return text;
+}
+
 }  // namespace detail
+
+/// A number of tokens as the field writes it: "23.3 B" is 23.3 billion.
+inline std::string format_tokens(double tokens) {
+  constexpr detail::UnitStep units[] = {{1, ""}, {1e3, "K"}, {1e6, "M"}, {1e9, "B"}, {1e12, "T"}};
+  std::string text = detail::scaled(tokens, units, 3, false);
+  return text.ends_with(' ') ? text.substr(0, text.size() - 1) : text;
+}
 
 /// Those that fit first, then the faster first; equals keep their order.
 inline std::vector<std::size_t> comparison_order(const std::vector<Chosen>& results) {
@@ -52,11 +78,9 @@ inline std::string comparison_table(const std::vector<Chosen>& results, bool rec
   for (const auto& [choice, policy, summary] : results) {
     if (summary.fits()) best = std::max(best, 1.0 / to_seconds(std::max(summary.makespan, Duration{1})));
   }
-  std::vector<TableColumn> columns{{"schedule"}};
+  std::vector<TableColumn> columns{{"schedule"}, {"step time", Align::right}};
   if (with_model) {
-    columns.push_back({"tokens/s/device", Align::right});
-  } else {
-    columns.push_back({"makespan", Align::right});
+    for (const char* const header : {"tokens/s/device", "TFLOP/s/device", "tokens/day"}) columns.push_back({header, Align::right});
   }
   columns.push_back({"relative speed"});
   if (with_model) columns.push_back({"MFU", Align::right});
@@ -73,10 +97,13 @@ inline std::string comparison_table(const std::vector<Chosen>& results, bool rec
   for (const std::size_t i : comparison_order(results)) {
     const Summary& summary = results[i].summary;
     const double speed = 1.0 / to_seconds(std::max(summary.makespan, Duration{1}));
-    std::vector<std::string> cells{summary.schedule};
-    cells.push_back(with_model ? format_count(static_cast<std::int64_t>(summary.tokens_per_device_per_second + 0.5))
-                               : format_duration(summary.makespan));
-    cells.push_back(summary.fits() ? bar(best > 0 ? speed / best : 0, 20, style.glyphs) : std::string{"out of memory"});
+    std::vector<std::string> cells{detail::name_among(results, i), format_duration(summary.makespan)};
+    if (with_model) {
+      cells.push_back(format_count(static_cast<std::int64_t>(summary.tokens_per_device_per_second + 0.5)));
+      cells.push_back(fmt::format("{:.1f}", summary.flops_per_device.value() / 1e12));
+      cells.push_back(format_tokens(summary.tokens_per_day()));
+    }
+    cells.push_back(summary.fits() ? bar(best > 0 ? speed / best : 0, 14, style.glyphs) : std::string{"out of memory"});
     if (with_model) cells.push_back(format_percent(summary.mfu));
     cells.push_back(format_percent(summary.bubble.ratio));
     const Duration exposed = seconds(summary.communication.exposed_s);

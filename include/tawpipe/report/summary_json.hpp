@@ -75,7 +75,9 @@ inline nlohmann::ordered_json to_json(const Summary& summary) {
   json["makespan_s"] = to_seconds(summary.makespan);
   json["makespan_ps"] = summary.makespan.value();
   json["tokens_per_device_per_second"] = summary.tokens_per_device_per_second;
+  json["tokens_per_day"] = summary.tokens_per_day();
   json["mfu"] = summary.mfu;
+  json["flops_per_device_per_second"] = summary.flops_per_device.value();
   json["bubble_ratio"] = summary.bubble.ratio;
   json["span_bubble_rate"] = summary.bubble.span_rate;
   json["peak_memory_bytes"] = std::move(peaks);
