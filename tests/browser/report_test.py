@@ -4,7 +4,7 @@
 report_test.py COMMAND: the `tawpipe` that writes the reports. Exit 77, with a word why, where there is no Chromium or selenium
 (on Debian: apt-get install chromium chromium-driver python3-selenium).
 
-Times are printed; TAWPIPE_TIMED=1 also holds them to their limits, for a machine that does nothing else.
+Limits of time grow with how much longer than usual this machine takes, at that moment, for work of the same kind in the same browser.
 """
 import json
 import os
@@ -101,7 +101,16 @@ class Reports(unittest.TestCase):
         """Where a task is drawn, from the middle of the first timeline's canvas."""
         x, y = self.script(f"report.views[0].center({task})")
         canvas = self.browser.find_element(By.CSS_SELECTOR, "canvas.timeline")
+        self.script("arguments[0].scrollIntoView({block: 'center'})", canvas)
         return canvas, x - canvas.size["width"] / 2, y - canvas.size["height"] / 2
+
+    def slowness(self):
+        """How many times as long as usual the browser takes for sorting a million numbers and filling memory, at least 1."""
+        usual = 130  # ms, two cores of a server of 2022 that do nothing else
+        took = self.script("(() => { const at = performance.now(), all = new Float64Array(1e6); let x = 1;"
+                           "for (let i = 0; i < 1e6; ++i) { x = x * 16807 % 2147483647; all[i] = x; } all.sort();"
+                           "return performance.now() - at; })()")
+        return max(1, took / usual)
 
     def assert_no_errors(self):
         self.assertEqual([line for line in self.browser.get_log("browser") if line["level"] == "SEVERE"], [])
@@ -269,24 +278,43 @@ class Reports(unittest.TestCase):
         self.assertIn("waits in a circle", self.told("#waits .rank")[0])
         self.assert_no_errors()
 
-    def test_a_hundred_thousand_tasks(self):
+    def large(self, global_batch):
+        """A page of many tasks, opened three times: tasks, bytes, and the best of loading it and of the median frame, in ms that a
+        machine as fast as usual would take."""
         page = self.path("large.html")
-        subprocess.run([COMMAND, "simulate", *PROBLEM[:-1], "1632", "--schedule", "tawpipe", "--microbatch", "1",
-                        "--report", page, "--json", self.path("large.json")], check=True, stdout=subprocess.DEVNULL)
-        tasks = json.loads(self.path("large.json").read_text())["tasks"]
+        subprocess.run([COMMAND, "simulate", *PROBLEM[:-1], str(global_batch), "--schedule", "tawpipe", "--microbatch", "1",
+                        "--report", page], check=True, stdout=subprocess.DEVNULL)
+        drawn, frames, slow = [], [], []
+        for _ in range(3):
+            self.browser.get(page.as_uri())
+            slowness = self.slowness()
+            slow.append(slowness)
+            drawn.append(self.script("performance.timing.loadEventEnd - performance.timing.navigationStart") / slowness)
+            # Panning draws every timeline, memory and links; reading a pixel waits until they are painted.
+            frames.append(self.script("(() => { const times = []; report.zoom(0.5, 0); for (let i = 0; i < 21; ++i) {"
+                                      "const at = performance.now(); report.pan(0.01); report.drawAll();"
+                                      "report.views[0].canvas.getContext('2d').getImageData(0, 0, 1, 1);"
+                                      "times.push(performance.now() - at); } return times.sort((a, b) => a - b)[10]; })()") / slowness)
+        tasks = self.script("report.iterations[0].count")
+        print(f"{tasks} tasks, {page.stat().st_size} bytes; drawn after {min(drawn):.0f} ms, median of a frame {min(frames):.1f} ms, "
+              f"on a machine {min(slow):.1f} to {max(slow):.1f} times as slow as usual")
+        return tasks, page.stat().st_size, min(drawn), min(frames)
+
+    def test_a_hundred_thousand_tasks(self):
+        tasks, size, drawn, frame = self.large(1632)
         self.assertGreater(tasks, 100_000)
-        self.assertLess(page.stat().st_size / tasks, 60)  # 6 MB for 100,000
-        self.browser.get(page.as_uri())
-        drawn = self.script("performance.timing.loadEventEnd - performance.timing.navigationStart")
-        # Panning draws every timeline, memory and links; reading a pixel waits until they are painted.
-        frames = self.script("(() => { const times = []; report.zoom(0.5, 0); for (let i = 0; i < 21; ++i) {"
-                             "const at = performance.now(); report.pan(0.01); report.drawAll();"
-                             "report.views[0].canvas.getContext('2d').getImageData(0, 0, 1, 1);"
-                             "times.push(performance.now() - at); } return times.sort((a, b) => a - b)[10]; })()")
-        print(f"{tasks} tasks, {page.stat().st_size} bytes; drawn after {drawn} ms; median of a frame: {frames:.1f} ms")
-        if os.environ.get("TAWPIPE_TIMED") == "1":
-            self.assertLess(drawn, 2000)
-            self.assertLess(frames, 50)
+        self.assertLess(size / tasks, 60)  # 6 MB for 100,000
+        self.assertLess(drawn, 2000)
+        self.assertLess(frame, 50)
+        # A click on the last task finds what decided its start, and who waits for it.
+        self.script("report.pick(report.views[0], report.iterations[0].count - 1)")
+        self.assertIn("decided by a chain of", self.browser.find_element(By.ID, "picked").text)
+        self.assert_no_errors()
+
+    def test_a_hundred_thousand_tasks_on_each_of_24_ranks(self):
+        tasks, _, _, frame = self.large(38_400)
+        self.assertGreater(tasks, 2_400_000)
+        self.assertLess(frame, 50)
         self.assert_no_errors()
 
 

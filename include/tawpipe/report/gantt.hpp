@@ -157,6 +157,15 @@ class GanttDrawer {
     }
   }
 
+  /// "5.00 s" as "5 s".
+  static std::string rounded(std::string text) {
+    const std::size_t point = text.find('.');
+    const std::size_t space = text.find(' ');
+    if (point == std::string::npos || space < point) return text;
+    const std::size_t last = text.find_last_not_of('0', space - 1);
+    return text.erase(last == point ? point : last + 1, space - (last == point ? point : last + 1));
+  }
+
   void add_axis(double y) {
     const double makespan = static_cast<double>(end_ - begin_);
     drawing_.line({left, y + 2, left + width_, y + 2}, "#5c6066");
@@ -169,7 +178,7 @@ class GanttDrawer {
     for (double at = 0; at <= makespan * (1 + 1e-9); at += step) {
       const double place = left + at * scale_;
       drawing_.line({place, y + 2, place, y + 6}, "#5c6066");
-      drawing_.words(place, y + 17, format_duration(Duration{static_cast<std::int64_t>(at)}), 9, TextAnchor::middle, "#5c6066");
+      drawing_.words(place, y + 17, rounded(format_duration(Duration{static_cast<std::int64_t>(at)})), 9, TextAnchor::middle, "#5c6066");
     }
   }
 

@@ -14,7 +14,7 @@
 namespace tawpipe::inline v0 {
 
 /// More tasks than a browser draws fluently.
-inline constexpr std::size_t max_report_tasks = 1'000'000;
+inline constexpr std::size_t max_report_tasks = 2'500'000;
 
 /// One timeline of a report. What it refers to must outlive it.
 struct ReportEntry {

@@ -7,8 +7,15 @@ namespace tawpipe::inline v0::detail {
 // clang-format off
 inline constexpr char page_commands[] = R"page(
 const fullest = (s) => Math.max(...s.peak_memory_bytes);
+const tokens = (n) => scaled(n, "", 1000).replace("G", "B").replace("k", "K");
 const options_of = (s) => Object.entries(s.options || {}).map(([key, value]) => `${key}=${value}`).join(" ");
+const limit_of = (s) => { const i = s.peak_memory_bytes.indexOf(fullest(s)); return s.device_memory_bytes[i]; };
+// The result in figures, `remark` below the time.
+const summary_cards = (s, remark) => cards([["time of a step", duration(s.makespan_ps), remark], ...(s.tokens_per_device_per_second ? [["tokens/s/device", count(s.tokens_per_device_per_second), `${tokens(s.tokens_per_day)} tokens a day in all`],
+  ["MFU", percent(s.mfu), `${(s.flops_per_device_per_second / 1e12).toFixed(1)} TFLOP/s a device`]] : []), ["bubble", percent(s.bubble_ratio), "of the devices' time"], ["exposed communication", s.makespan_s ? percent(s.communication.exposed_s / s.makespan_s) : "0 %", `${seconds(s.communication.exposed_s)} of each step`],
+  ...(s.model ? [["peak memory", bytes(fullest(s)), `of ${bytes(limit_of(s))}` + (s.out_of_memory ? ": does not fit" : "")]] : []), ...(s.nodes > 1 ? [["out of a node", scaled(s.traffic.max_node_egress_bytes, "B", 1000), "at most, in a step"]] : [])]);
 const summary_columns = [["time", (s) => duration(s.makespan_ps)], ["tokens/s/device", (s) => s.tokens_per_device_per_second ? count(s.tokens_per_device_per_second) : ""],
+  ["TFLOP/s/device", (s) => s.flops_per_device_per_second ? (s.flops_per_device_per_second / 1e12).toFixed(1) : ""], ["tokens/day", (s) => s.tokens_per_day ? tokens(s.tokens_per_day) : ""],
   ["MFU", (s) => s.mfu ? percent(s.mfu) : ""], ["bubble", (s) => percent(s.bubble_ratio)], ["exposed", (s) => seconds(s.communication.exposed_s)],
   ["out of a node", (s) => scaled(s.traffic.max_node_egress_bytes, "B", 1000)], ["memory", (s) => bytes(fullest(s)) + (s.out_of_memory ? " (too much)" : "")],
   ["microbatch", (s) => s.microbatch_size || ""]];
@@ -23,17 +30,19 @@ function pareto(title, all, front) {
 
 const COMMANDS = {
   simulate() {
-    section("Result", table([["schedule", (s) => s.schedule, "words"], ...summary_columns, ["options", options_of, "words"]], [answer], (s) => s.out_of_memory));
+    summary_cards(answer, `${count(answer.tasks)} tasks`);
+    section("Result", table([["schedule", (s) => s.schedule, "words"], ...summary_columns, ["options", options_of, "long"]], [answer], (s) => s.out_of_memory));
     if (answer.bound_s) $("outcome").append(el("p", {}, `No schedule of any kind takes less than ${seconds(answer.bound_s)}; this one takes ${percent(answer.gap)} more.`));
   },
 
   compare() {
-    const rows = answer.results.map((s, i) => ({ ...s, label: data.schedules[i].label }));
-    section("Results, best first", table([["schedule", (s) => s.label, "words"], ...summary_columns, ["options", options_of, "words"]], rows, (s) => s.out_of_memory));
+    const rows = answer.results.map((s, i) => ({ ...s, label: answer.results.filter((other) => other.schedule === s.schedule).length > 1 ? data.schedules[i].label : s.schedule })), [best, next] = rows;
+    summary_cards(best, `${best.schedule}` + (next && !best.out_of_memory && !next.out_of_memory ? `, ${percent(next.makespan_s / best.makespan_s - 1)} faster than ${next.schedule}` : ""));
+    section("Results, best first", table([["schedule", (s) => s.label, "words"], ["relative speed", (s) => s.out_of_memory ? 0 : best.makespan_s / s.makespan_s, "part"], ...summary_columns, ["options", options_of, "long"]], rows, (s) => s.out_of_memory));
     if (answer.fits) $("outcome").append(el("p", {}, `None fits the devices' memory; ${answer.fits.schedule} does with tensor ${answer.fits.tensor}, context ${answer.fits.context}, data ${answer.fits.data}, recomputation ${answer.fits.recompute}.`));
     const all = rows.map((s) => ({ label: s.label + (s.out_of_memory ? " (does not fit)" : ""), time: s.makespan_s, memory: fullest(s), faint: s.out_of_memory }));
     const front = all.filter((a) => !a.faint && !all.some((b) => b !== a && !b.faint && b.time <= a.time && b.memory <= a.memory && (b.time < a.time || b.memory < a.memory))).sort((a, b) => a.memory - b.memory);
-    $("outcome").append(pareto("Time against memory", all.filter((a) => !front.includes(a)), front));
+    $("outcome").append(el("div", { class: "charts" }, time_parts(rows), pareto("Time against memory", all.filter((a) => !front.includes(a)), front)));
   },
 
   plan() {
@@ -41,7 +50,9 @@ const COMMANDS = {
     const axes = (p) => `${p.axes.tensor} x ${p.axes.context} x ${p.axes.pipeline} x ${p.axes.data}`;
     const columns = [...(several ? [["devices", (p) => p.ranks]] : []), ["schedule", (p) => p.schedule, "words"], ["tensor x context x pipeline x data", axes], ["recompute", (p) => p.recompute, "words"], ...summary_columns,
       ["computing", (p) => percent(p.shares.compute)], ["exposed", (p) => percent(p.shares.exposed)], ["waiting", (p) => percent(p.shares.waiting)], ["limited by", (p) => p.limited_by, "words"],
-      ["tokens a day", (p) => scaled(p.tokens_per_day, "", 1000)], ...(found.some((p) => p.price_per_billion_tokens) ? [["price/Gtoken", (p) => p.price_per_billion_tokens.toFixed(2)]] : []), ["options", options_of, "words"], ["command", (p) => p.command, "words"]];
+      ...(found.some((p) => p.price_per_billion_tokens) ? [["price/Gtoken", (p) => p.price_per_billion_tokens.toFixed(2)]] : []), ["options", options_of, "cut"], ["command", (p) => p.command, "cut"]];
+    if (found.length && !several) summary_cards(found[0], found[0].schedule);
+
     section(several ? "The best plan for each number of devices" : "Plans, best first", table(columns.filter(([name], i, all) => all.findIndex(([other]) => other === name) === i), found));
     if (!found.length) $("outcome").append(el("p", {}, "Nothing in the space fits the devices' memory."));
     const plans = found.map((p) => ({ label: `${p.schedule} ${axes(p)}, recomputation ${p.recompute}` + (several ? `, ${p.ranks} devices` : ""), time: p.makespan_s, memory: fullest(p), command: p.command }));
@@ -49,10 +60,10 @@ const COMMANDS = {
     const charts = el("div", { class: "charts" });
     if (several) {
       const point = (p, value, text) => ({ x: p.ranks, y: value, tell: `${p.ranks} devices: ${text}\n${p.schedule} ${axes(p)}` });
-      charts.append(chart({ title: "Devices and what they are worth", x: { name: "devices", tell: count, log: true, whole: true }, y: { name: "tokens a day", tell: (v) => scaled(v, "", 1000), zero: true }, className: "chart devices", series: [{ name: "", line: true, points: found.map((p) => point(p, p.tokens_per_day, count(p.tokens_per_day) + " tokens a day")) }] }));
+      charts.append(chart({ title: "Devices and what they are worth", x: { name: "devices", tell: count, log: true, whole: true }, y: { name: "tokens a day", tell: tokens, zero: true }, className: "chart devices", series: [{ name: "", line: true, points: found.map((p) => point(p, p.tokens_per_day, count(p.tokens_per_day) + " tokens a day")) }] }));
     }
     const off = plans.filter((p) => !answer.pareto.some((f) => f.command === p.command));
-    charts.append(pareto("Time against memory", off, front), ...(several || [answer]).map((one) => fates(one, several)));
+    charts.append(time_parts(found.map((p) => ({ ...p, label: `${p.schedule} ${axes(p)}` }))), pareto("Time against memory", off, front), ...(several || [answer]).map((one) => fates(one, several)));
     $("outcome").append(charts);
     for (const one of several || [answer]) {
       if (one.left_s === undefined) continue;
@@ -84,11 +95,14 @@ const COMMANDS = {
     section("Over the range", el("div", { class: "bar" }, el("label", {}, "value ", metric)), charts);
     redo();
     if (answer.crossovers.length) section("Where one overtakes another", el("ul", {}, ...answer.crossovers.map((line) => el("li", {}, line))));
-    section("Points", table([...axes.map((key) => [key, (p) => tell(key)(p[key]), typeof answer.points[0][key] === "number" ? "number" : "words"]), ["schedule", (p) => p.schedule, "words"], ["time", (p) => p.impossible ? "impossible" : seconds(p.makespan_s)], ["tokens/s/device", (p) => p.tokens_per_device_per_second ? count(p.tokens_per_device_per_second) : ""], ["MFU", (p) => p.mfu ? percent(p.mfu) : ""], ["bubble", (p) => p.impossible ? "" : percent(p.bubble_ratio)], ["exposed", (p) => p.impossible ? "" : seconds(p.exposed_s)], ["memory", (p) => p.impossible ? "" : bytes(p.peak_memory_bytes) + (p.out_of_memory ? " (too much)" : "")], ["microbatch", (p) => p.microbatch || ""], ["why not", (p) => p.impossible || "", "words"]], answer.points, (p) => p.out_of_memory || p.impossible));
+    section("Points", table([...axes.map((key) => [key, (p) => tell(key)(p[key]), typeof answer.points[0][key] === "number" ? "number" : "words"]), ["schedule", (p) => p.schedule, "words"], ["time", (p) => p.impossible ? "impossible" : seconds(p.makespan_s)], ["tokens/s/device", (p) => p.tokens_per_device_per_second ? count(p.tokens_per_device_per_second) : ""], ["MFU", (p) => p.mfu ? percent(p.mfu) : ""], ["bubble", (p) => p.impossible ? "" : percent(p.bubble_ratio)], ["exposed", (p) => p.impossible ? "" : seconds(p.exposed_s)], ["memory", (p) => p.impossible ? "" : bytes(p.peak_memory_bytes) + (p.out_of_memory ? " (too much)" : "")], ["microbatch", (p) => p.microbatch || ""], ...(answer.points.some((p) => p.impossible) ? [["why not", (p) => p.impossible || "", "long"]] : [])], answer.points, (p) => p.out_of_memory || p.impossible));
   },
 
   train() {
     const first = answer.first_step, at = (values) => values.map((value, i) => ({ x: first + i, y: value }));
+    const spans = data.schedules.map((one) => one.summary.makespan_ps), steps = answer.step_seconds.slice().sort((a, b) => a - b);
+    cards([["last loss", answer.losses[answer.losses.length - 1].toFixed(4), `after ${count(answer.first_step + answer.losses.length - 1)} steps, ${answer.losses[0].toFixed(4)} at step ${answer.first_step}`], ["median step", seconds(steps[steps.length >> 1]), `${seconds(steps[0])} to ${seconds(steps[steps.length - 1])}`],
+      ["tokens a second", count(answer.tokens_per_step * answer.losses.length / answer.seconds), `${count(answer.tokens_per_step)} a step`], spans.length > 1 && ["predicted against measured", `${spans[1] >= spans[0] ? "+" : ""}${percent(spans[1] / spans[0] - 1)}`, "of the last step, from the times of the one before"]]);
     section("Run", table([["schedule", (r) => r.schedule, "words"], ["ranks", (r) => r.ranks], ["backend", (r) => r.backend, "words"], ["numbers", (r) => r.dtype, "words"], ["parameters", (r) => count(r.parameters)], ["tokens a step", (r) => count(r.tokens_per_step)], ["steps", (r) => r.losses.length], ["last step", (r) => seconds(r.iteration_seconds)], ["tokens/s", (r) => count(r.tokens_per_step * r.losses.length / r.seconds)], ["last loss", (r) => r.losses[r.losses.length - 1].toFixed(4)]], [answer]));
     const charts = el("div", { class: "charts" }), told = (name, text) => (p) => ({ ...p, tell: `step ${p.x}: ${name} ${text(p.y)}` });
     charts.append(chart({ title: "Time of each step", x: { name: "step", tell: count, whole: true }, y: { name: "seconds", tell: seconds, zero: true }, className: "chart steps", series: [{ name: "", line: true, points: at(answer.step_seconds).map(told("took", seconds)) }] }),
@@ -100,13 +114,33 @@ const COMMANDS = {
   doctor() {
     const words = { ends: "No hang: every recorded call has its counterparts.", deadlock: "Deadlock: calls wait for each other in a circle.", mismatch: "Mismatch: calls that meet differ.", missing: "Missing: a rank does not make a call that others wait for.", undecided: "Undecided: the rank that others wait for has no dump." };
     section("Verdict", el("p", { id: "verdict" }, words[answer.verdict] || answer.verdict));
+    cards([["verdict", answer.verdict], ["ranks to blame", String(new Set(answer.culprits.map((c) => c.rank)).size), [...new Set(answer.culprits.map((c) => c.rank))].slice(0, 8).join(", ")], ["ranks that wait", String(answer.waits.length)]]);
     if (answer.cycle.length) $("outcome").append(el("ol", {}, ...answer.cycle.map((line) => el("li", {}, line))));
     if (answer.waits.length) section("Who waits for whom", waits_picture(), el("div", { class: "key", id: "waits_key" }));
     if (answer.waits.length) legend("waits_key", [["to blame", "#d55e00"], ["waits", "#e69f00"], ["waits for nothing that was recorded", "#8a8f98"]]);
-    if (answer.culprits.length) section("Culprits", table([["rank", (c) => c.rank], ["group", (c) => c.group, "words"], ["call", (c) => c.call, "words"], ["why", (c) => c.why, "words"]], answer.culprits));
+    if (answer.culprits.length) section("Culprits", table([["rank", (c) => c.rank], ["group", (c) => c.group, "words"], ["call", (c) => c.call, "words"], ["why", (c) => c.why, "long"]], answer.culprits));
     if (answer.waits.length) section("Waiting", table([["rank", (w) => w.rank], ["for", (w) => w.for, "words"], ["on ranks", (w) => w.on.join(", "), "words"]], answer.waits));
   },
 };
+
+// Where the devices' time of a step goes: a bar for each result, as long as its step.
+function time_parts(all) {
+  const kinds = [["computing", "#009e73", (s) => 1 - s.bubble_ratio], ["exposed communication", "#d55e00", (s) => Math.min(s.bubble_ratio, s.communication.exposed_s / s.makespan_s)], ["waiting", "#8a8f98", (s) => Math.max(0, s.bubble_ratio - s.communication.exposed_s / s.makespan_s)]];
+  const shown = all.slice(0, 12), most = Math.max(...shown.map((s) => s.makespan_s)), left = 6 * Math.min(34, Math.max(...shown.map((s) => s.label.length))) + 16, wide = 620 - left - 76;
+  const picture = draw("svg", { width: 620, height: 26 * shown.length + 6, role: "group", class: "parts", style: "max-width:100%" }), key = el("div", { class: "key" });
+  shown.forEach((s, i) => {
+    let x = left;
+    picture.append(draw("text", { x: left - 8, y: 26 * i + 18, "text-anchor": "end" }, s.label.slice(0, 34)));
+    for (const [name, color, part] of kinds) {
+      const width = Math.max(0, part(s)) * s.makespan_s / most * wide;
+      if (width > 0) picture.append(telling(draw("rect", { x, y: 26 * i + 4, width, height: 19, fill: color }), `${s.label}\n${name}: ${percent(part(s))}, ${seconds(part(s) * s.makespan_s)}`));
+      x += width;
+    }
+    picture.append(draw("text", { x: x + 6, y: 26 * i + 18 }, seconds(s.makespan_s)));
+  });
+  for (const [name, color] of kinds) { const square = el("i"); square.style.background = color; key.append(el("span", {}, square, name)); }
+  return el("figure", { style: "margin:0" }, el("figcaption", {}, "Where the devices' time goes, mean of a step"), picture, key);
+}
 
 // What became of all candidates of a plan.
 function fates(one, several) {
@@ -147,12 +181,13 @@ function waits_picture() {
   return picture;
 }
 
-$("title").textContent = document.title = data.title;
+const began = performance.now();
+$("title").textContent = data.title; document.title = `${data.title} - tawpipe`; $("command").textContent = `tawpipe ${data.command}`;
 $("problem").textContent = data.problem;
 COMMANDS[data.command]();
 for (const note of data.notes) $("outcome").append(el("p", {}, note));
 const iterations = show_schedules();
-window.report = { data, iterations, views, view, zoom, pan, fit, pick, drawAll, picked: () => picked };
+window.report = { data, iterations, views, view, zoom, pan, fit, pick, drawAll, picked: () => picked, made_ms: performance.now() - began };
 )page";
 // clang-format on
 

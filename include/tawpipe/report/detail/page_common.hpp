@@ -13,17 +13,30 @@ const data = JSON.parse($("data").textContent), answer = data.answer;
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const KINDS = { u8: Uint8Array, u16: Uint16Array, i16: Int16Array, i32: Int32Array, f64: Float64Array };
 
+// Characters of base64 and what each stands for.
+const DIGITS = new Uint8Array(128);
+[..."ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"].forEach((digit, i) => { DIGITS[digit.charCodeAt(0)] = i; });
+function from_base64(text) {
+  const size = text.length * 3 / 4 - (text.endsWith("==") ? 2 : text.endsWith("=") ? 1 : 0), bytes = new Uint8Array(text.length * 3 / 4);
+  for (let i = 0, at = 0; i < text.length; i += 4) {
+    const four = DIGITS[text.charCodeAt(i)] << 18 | DIGITS[text.charCodeAt(i + 1)] << 12 | DIGITS[text.charCodeAt(i + 2)] << 6 | DIGITS[text.charCodeAt(i + 3)];
+    bytes[at++] = four >> 16; bytes[at++] = four >> 8; bytes[at++] = four;
+  }
+  return bytes.buffer.slice(0, size);
+}
 function unpack(column) {
-  const text = atob(column.data), bytes = new Uint8Array(text.length);
-  for (let i = 0; i < text.length; ++i) bytes[i] = text.charCodeAt(i);
-  const raw = new KINDS[column.type](bytes.buffer);
-  return column.values ? Float64Array.from(raw, (i) => column.values[i]) : raw;
+  const raw = new KINDS[column.type](Uint8Array.fromBase64 ? Uint8Array.fromBase64(column.data).buffer : from_base64(column.data));
+  if (!column.values) return raw;
+  const values = Float64Array.from(column.values), all = new Float64Array(raw.length);
+  for (let i = 0; i < raw.length; ++i) all[i] = values[raw[i]];
+  return all;
 }
 
 function duration(ps) {
   for (const [unit, size] of [["s", 1e12], ["ms", 1e9], ["µs", 1e6], ["ns", 1e3]]) if (Math.abs(ps) >= size) return (ps / size).toPrecision(4) + " " + unit;
   return ps + " ps";
 }
+const trimmed = (text) => text.replace(/(\.\d*?)0+(?!\d)/, "$1").replace(/\.(?!\d)/, "");  // "5.000 s" as 5 s, on axes
 const seconds = (s) => s === 0 ? "0 s" : duration(s * 1e12);
 function scaled(value, unit, base) {
   const names = base === 1024 ? ["", "Ki", "Mi", "Gi", "Ti"] : ["", "k", "M", "G", "T"];
@@ -79,16 +92,26 @@ function telling(element, text) {
   return element;
 }
 
-// Columns are [name, row => text, "words" where it is not a number].
+// Big figures at the top: [name, value, remark].
+function cards(all) {
+  $("cards").append(...all.filter(Boolean).map(([name, value, remark]) => el("div", { class: "card" }, el("span", {}, name), el("b", {}, value), el("small", {}, remark || ""))));
+}
+// Columns are [name, row => text, "words" where it is not a number, "long" where it is many, "cut" where one line of them is
+// enough, "part" where it is a share from 0 to 1].
 function table(columns, rows, is_bad) {
   const all = el("table"), head = all.createTHead().insertRow(), body = all.createTBody();
   for (const [name, , kind] of columns) head.append(el("th", { class: kind || "number", scope: "col" }, name));
   for (const one of rows) {
     const row = body.insertRow();
     if (is_bad && is_bad(one)) row.className = "bad";
-    for (const [, tell, kind] of columns) { const cell = row.insertCell(); cell.className = kind || "number"; cell.textContent = tell(one) ?? ""; }
+    for (const [, tell, kind] of columns) { const cell = row.insertCell(); cell.className = kind || "number"; if (kind === "part") cell.append(share(tell(one))); else cell.textContent = tell(one) ?? ""; if (kind === "cut") cell.title = cell.textContent; }
   }
   return el("div", { class: "scroll", tabindex: "0" }, all);
+}
+
+function share(part) {
+  const width = (100 * Math.min(1, Math.max(0, part))).toFixed(1) + "%";
+  return el("span", { class: "part", title: width }, el("i", { style: `width:${width}` }));
 }
 
 // Round values between the two, in units of the axis: 1, 2 or 5 times a power of ten, on a logarithmic one a few of each power.
@@ -127,9 +150,15 @@ function chart({ title, x, y, series, width = 640, height = 320, className = "ch
   const part = (axis, value, low, high) => axis.log ? Math.log(value / low) / Math.log(high / low) : (value - low) / (high - low);
   const px = (value) => left + part(x, value, x0, x1) * (width - left - right), py = (value) => height - bottom - part(y, value, y0, y1) * (height - top - bottom);
   const picture = draw("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "group", "aria-label": title, style: "max-width:100%;height:auto" });
-  for (const at of ticks(y0, y1, y)) picture.append(draw("line", { class: "grid", x1: left, x2: width - right, y1: py(at), y2: py(at) }), draw("text", { class: "soft", x: left - 6, y: py(at) + 4, "text-anchor": "end" }, y.tell(at)));
-  const at_x = x.names ? x.names.map((name, i) => [i, name]) : ticks(x0, x1, x).map((at) => [at, x.tell(at)]), most = Math.ceil(at_x.length / 9);
-  at_x.forEach(([at, text], i) => { if (i % most === 0) picture.append(draw("line", { class: "grid", x1: px(at), x2: px(at), y1: top, y2: height - bottom }), draw("text", { class: "soft", x: px(at), y: height - bottom + 16, "text-anchor": "middle" }, text)); });
+  for (const at of ticks(y0, y1, y)) picture.append(draw("line", { class: "grid", x1: left, x2: width - right, y1: py(at), y2: py(at) }), draw("text", { class: "soft", x: left - 6, y: py(at) + 4, "text-anchor": "end" }, trimmed(y.tell(at))));
+  const at_x = x.names ? x.names.map((name, i) => [i, name]) : ticks(x0, x1, x).map((at) => [at, trimmed(x.tell(at))]);
+  const taken = [], first = ([at]) => x.log ? (Math.abs(Math.log10(at / (x.unit || 1)) % 1) < 1e-9 ? 0 : 1) : 0;  // powers of ten before what is between them
+  for (const [at, text] of at_x.slice().sort((a, b) => first(a) - first(b))) {
+    const wide = 3.4 * text.length + 5, middle = px(at);
+    if (taken.some(([from, to]) => middle - wide < to && middle + wide > from)) continue;
+    taken.push([middle - wide, middle + wide]);
+    picture.append(draw("line", { class: "grid", x1: middle, x2: middle, y1: top, y2: height - bottom }), draw("text", { class: "soft", x: middle, y: height - bottom + 16, "text-anchor": "middle" }, text));
+  }
   picture.append(draw("rect", { class: "frame", x: left, y: top, width: width - left - right, height: height - top - bottom }),
     draw("text", { x: (left + width - right) / 2, y: height - 8, "text-anchor": "middle" }, x.name),
     draw("text", { x: 12, y: (top + height - bottom) / 2, transform: `rotate(-90 12 ${(top + height - bottom) / 2})`, "text-anchor": "middle" }, y.name));

@@ -14,14 +14,15 @@ class Iteration {
     Object.assign(this, from);
     for (const name of ["start", "length", "op", "payload", "lane", "peer_lane", "rank", "peer", "group", "stage", "microbatch", "bytes", "waits", "waited"]) this[name] = unpack(from[name]);
     this.memoryOf = from.memory.map(unpack); this.linksOf = from.links.map(unpack);
-    const count = this.count = this.start.length;
+    const count = this.count = this.start.length, hues = data.ops.map((_, op) => data.payloads.map((_, payload) => PALETTE.indexOf(data.op_colors[op] || data.payload_colors[payload])));
+    this.names = data.ops.map((op) => data.payloads.map((payload) => op + (payload === "nothing" ? "" : " " + payload)));
     this.end = new Float64Array(count); this.begin = new Uint32Array(count + 1); this.hue = new Uint8Array(count);
     this.makespan = 0;
     for (let t = 0; t < count; ++t) {
       this.end[t] = this.start[t] + this.length[t];
       this.makespan = Math.max(this.makespan, this.end[t]);
       this.begin[t + 1] = this.begin[t] + this.waits[t];
-      this.hue[t] = PALETTE.indexOf(data.op_colors[this.op[t]] || data.payload_colors[this.payload[t]]);
+      this.hue[t] = hues[this.op[t]][this.payload[t]];
     }
     this.onPath = new Set(this.critical);
     this.causes = new Int16Array(count).fill(-2);
@@ -33,8 +34,8 @@ class Iteration {
     else { visit(this.rank[t], this.lane[t]); if (this.peer[t] >= 0) visit(this.peer[t], this.peer_lane[t]); }
   }
   buildRows() {
-    const lanes = this.lanes.length, sizes = new Uint32Array(this.ranks * lanes);
-    for (let t = 0; t < this.count; ++t) this.ends(t, (rank, lane) => { ++sizes[rank * lanes + lane]; });
+    const lanes = this.lanes.length, sizes = new Uint32Array(this.ranks * lanes), counted = (rank, lane) => { ++sizes[rank * lanes + lane]; };
+    for (let t = 0; t < this.count; ++t) this.ends(t, counted);
     this.rowOf = new Int32Array(sizes.length).fill(-1);
     this.rows = [];
     sizes.forEach((size, key) => {
@@ -42,10 +43,16 @@ class Iteration {
       this.rowOf[key] = this.rows.length;
       this.rows.push({ rank: Math.floor(key / lanes), lane: key % lanes, tasks: new Uint32Array(size), filled: 0 });
     });
-    for (let t = 0; t < this.count; ++t) this.ends(t, (rank, lane) => { const row = this.rows[this.rowOf[rank * lanes + lane]]; row.tasks[row.filled++] = t; });
+    let next = 0;
+    const placed = (rank, lane) => { const row = this.rows[this.rowOf[rank * lanes + lane]]; row.tasks[row.filled++] = next; };
+    for (; next < this.count; ++next) this.ends(next, placed);
     for (const row of this.rows) {
-      row.tasks.sort((a, b) => this.start[a] - this.start[b] || a - b);
-      row.start = Float64Array.from(row.tasks, (t) => this.start[t]); row.end = Float64Array.from(row.tasks, (t) => this.end[t]);
+      const tasks = row.tasks, size = tasks.length;
+      let sorted = true;  // as most are
+      for (let i = 1; i < size && sorted; ++i) sorted = this.start[tasks[i - 1]] <= this.start[tasks[i]];
+      if (!sorted) tasks.sort((a, b) => this.start[a] - this.start[b] || a - b);
+      row.start = new Float64Array(size); row.end = new Float64Array(size);
+      for (let i = 0; i < size; ++i) { row.start[i] = this.start[tasks[i]]; row.end[i] = this.end[tasks[i]]; }
       row.lit = null;  // places of the tasks that stay in colour; null: all
     }
   }
@@ -62,11 +69,14 @@ class Iteration {
     return all;
   }
   dependents(t) {
-    if (!this.after) {
-      this.after = new Map();
-      for (let u = 0; u < this.count; ++u) for (const d of this.dependencies(u)) { if (!this.after.has(d)) this.after.set(d, []); this.after.get(d).push(u); }
+    if (!this.after) {  // who waits for each task, row by row
+      const begin = new Uint32Array(this.count + 1), filled = new Uint32Array(this.count);
+      this.after = { begin, tasks: new Uint32Array(this.waited.length) };
+      for (let u = 0; u < this.count; ++u) for (let i = this.begin[u]; i < this.begin[u + 1]; ++i) ++begin[u - this.waited[i] + 1];
+      for (let u = 0; u < this.count; ++u) begin[u + 1] += begin[u];
+      for (let u = 0; u < this.count; ++u) for (let i = this.begin[u]; i < this.begin[u + 1]; ++i) { const d = u - this.waited[i]; this.after.tasks[begin[d] + filled[d]++] = u; }
     }
-    return this.after.get(t) || [];
+    return [...this.after.tasks.subarray(this.after.begin[t], this.after.begin[t + 1])];
   }
   // What a task started after: of all that it waited for, the tasks before it on its lanes among them, what ended last.
   last(t) {
@@ -83,8 +93,7 @@ class Iteration {
     return all;
   }
   name(t) {
-    const payload = data.payloads[this.payload[t]];
-    return data.ops[this.op[t]] + (payload === "nothing" ? "" : " " + payload);
+    return this.names[this.op[t]][this.payload[t]];
   }
   where(t) {
     const ranks = [];

@@ -10,13 +10,13 @@ let shown = null;  // the iteration that memory, links and cluster are of
 
 function axes(draw, width, height, most, tell) {
   draw.fillStyle = css("--soft"); draw.textBaseline = "middle";
-  for (const part of [0, 0.5, 1]) { draw.fillText(tell(most * part), 4, 8 + (1 - part) * (height - 16)); draw.globalAlpha = 0.3; draw.fillRect(GUTTER, 8 + (1 - part) * (height - 16), width - GUTTER, 1); draw.globalAlpha = 1; }
+  for (const part of [0, 0.5, 1]) { draw.fillText(trimmed(tell(most * part)), 6, 8 + (1 - part) * (height - 16)); draw.globalAlpha = 0.3; draw.fillRect(GUTTER, 8 + (1 - part) * (height - 16), width - GUTTER, 1); draw.globalAlpha = 1; }
 }
 // Calls visit(from, to, part) for the parts of the iteration that are in view.
 function parts_in_view(parts, width, visit) {
   const length = shown.makespan / parts, span = view.to - view.from, x = (time) => GUTTER + (time - view.from) / span * (width - GUTTER);
   for (let p = Math.max(0, Math.floor(view.from / length)); p < parts && p * length < view.to; ++p) {
-    const from = Math.max(GUTTER, x(p * length)), to = Math.min(width, x((p + 1) * length));
+    const from = Math.max(GUTTER, Math.round(x(p * length))), to = Math.min(width, Math.round(x((p + 1) * length)));
     if (to > from) visit(from, to, p);
   }
 }
@@ -29,7 +29,7 @@ function drawMemory() {
   const y = (value) => 8 + (1 - value / most) * (height - 16);
   parts_in_view(parts, width, (from, to, p) => {
     let sum = 0;
-    for (let k = 0; k < kinds; ++k) { const top = y(sum + held[p * kinds + k]); draw.fillStyle = data.kind_colors[k]; draw.fillRect(from, top, to - from + 0.5, y(sum) - top); sum += held[p * kinds + k]; }
+    for (let k = 0; k < kinds; ++k) { const top = y(sum + held[p * kinds + k]); draw.fillStyle = data.kind_colors[k]; draw.fillRect(from, top, to - from, y(sum) - top); sum += held[p * kinds + k]; }
   });
   if (limit) {
     draw.strokeStyle = draw.fillStyle = "#d55e00"; draw.setLineDash([6, 4]); draw.beginPath(); draw.moveTo(GUTTER, y(limit)); draw.lineTo(width, y(limit)); draw.stroke(); draw.setLineDash([]);
@@ -55,9 +55,9 @@ function drawLinks() {
   most[0] = Math.max(most[0], ...shown.egress_limit);
   for (let row = 0; row < rows; ++row) {
     const node = several ? row >> 1 : row, inside = several ? row & 1 : 1, all = shown.linksOf[2 * node + inside], bottom = 8 + band * (row + 1);
-    draw.fillStyle = css("--soft"); draw.textBaseline = "middle"; draw.fillText(inside ? "  inside" : `out of node ${node}`, 4, bottom - band / 2);
+    draw.fillStyle = css("--soft"); draw.textBaseline = "middle"; draw.fillText(inside ? (several ? "inside" : "inside node 0") : `out of node ${node}`, inside && several ? 14 : 6, bottom - band / 2);
     draw.fillStyle = inside ? "#e69f00" : "#0072b2";
-    parts_in_view(parts, width, (from, to, p) => { const tall = all[p] / length / most[inside] * (band - 5); if (tall > 0) draw.fillRect(from, bottom - tall, to - from + 0.5, tall); });
+    parts_in_view(parts, width, (from, to, p) => { const tall = all[p] / length / most[inside] * (band - 5); if (tall > 0) draw.fillRect(from, bottom - tall, to - from, tall); });
     if (!inside && shown.egress_limit[node]) { const y = bottom - shown.egress_limit[node] / most[0] * (band - 5); draw.strokeStyle = "#d55e00"; draw.setLineDash([6, 4]); draw.beginPath(); draw.moveTo(GUTTER, y); draw.lineTo(width, y); draw.stroke(); draw.setLineDash([]); }
     draw.fillStyle = css("--line"); draw.fillRect(GUTTER, bottom, width - GUTTER, 1);
   }
@@ -79,7 +79,7 @@ function drawCluster() {
   let rank = 0;
   cluster.nodes.forEach((kind, node) => {
     const type = cluster.types[kind], count = type.devices.length, across = Math.min(count, 8), rows = Math.ceil(count / across);
-    const width = across * wide + 28, top = cluster.nodes.length > 1 ? 58 : 30, height = top + rows * (tall + 8) + 34;
+    const width = across * wide + 28, top = cluster.nodes.length > 1 ? 58 : 30, below = top + rows * (tall + 8), height = below + 4 * type.inside.length + 30;
     const picture = draw("svg", { width, height, role: "group", "aria-label": `node ${node}` });
     const at = (i) => [14 + (i % across) * wide, top + Math.floor(i / across) * (tall + 8)];
     if (node < most) {
@@ -107,11 +107,13 @@ function drawCluster() {
       picture.append(telling(device, told));
     }
     if (node < most) {
-      type.inside.forEach((link, i) => picture.append(draw("rect", { x: 14, y: height - 26 + 4 * i, width: width - 36, height: 3, fill: "#e69f00" })));
-      picture.append(draw("text", { class: "soft", x: 14, y: height - 11 }, type.inside.map((link) => `${link.kind} ${scaled(link.bandwidth, "B/s", 1000)}`).join(", ")));
+      type.inside.forEach((link, i) => picture.append(draw("rect", { x: 14, y: below + 2 + 4 * i, width: width - 36, height: 3, fill: "#e69f00" })));
+      picture.append(draw("text", { class: "soft", x: 14, y: below + 4 * type.inside.length + 15 }, type.inside.map((link) => `${link.kind} ${scaled(link.bandwidth, "B/s", 1000)}`).join(", ")));
       box.append(picture);
     }
   });
+  $("cluster_key").replaceChildren();
+  legend("cluster_key", [["links inside a node", "#e69f00"], ...(cluster.nodes.length > 1 ? [["the network and the adapters that lead to it", "#0072b2"]] : []), ...(shown.limit.length ? [["a device's memory at its peak, of what it may use", "#009e73"]] : [])]);
   if (cluster.nodes.length > most) box.append(el("p", {}, `and ${cluster.nodes.length - most} more nodes`));
 }
 
@@ -128,16 +130,17 @@ function show_schedules() {
   longest = iterations.reduce((most, one) => Math.max(most, one.makespan), 1);
   views = iterations.map((one) => {
     const canvas = el("canvas");
-    $("timelines").append(el("h2", {}, `${one.label} · ${duration(one.makespan)}`), ...(one.note ? [el("p", {}, one.note)] : []), canvas);
+    $("timelines").append(el("h3", {}, `${one.label} · ${duration(one.makespan)}`), ...(one.note ? [el("p", {}, one.note)] : []), canvas);
     return new TimelineView(one, canvas);
   });
   for (const each of views) each.listen();
   const used = new Map();
   for (const one of iterations) {
-    for (let t = 0; t < one.count; ++t) if (!used.has(one.hue[t])) used.set(one.hue[t], computes(one.op[t]) ? data.ops[one.op[t]] : data.payloads[one.payload[t]]);
+    const seen = new Uint8Array(PALETTE.length);
+    for (let t = 0; t < one.count; ++t) if (!seen[one.hue[t]]) { seen[one.hue[t]] = 1; if (!used.has(one.hue[t])) used.set(one.hue[t], computes(one.op[t]) ? data.ops[one.op[t]] : data.payloads[one.payload[t]]); }
   }
   const carried = [...used].filter(([hue]) => data.payload_colors.includes(PALETTE[hue]));
-  legend("key", [...[...used].map(([hue, name]) => [name, PALETTE[hue]]), ["bubble: waits for a computation", css("--gap")], ...carried.map(([hue, name]) => [`bubble: waits for ${name}`, PALETTE[hue], true])]);
+  legend("key", [...[...used].sort(([a], [b]) => a - b).map(([hue, name]) => [name, PALETTE[hue]]), ["bubble: waits for a computation", css("--gap")], ...carried.map(([hue, name]) => [`bubble: waits for ${name}`, PALETTE[hue], true])]);
   legend("memory_key", data.kinds.map((name, k) => [name, data.kind_colors[k]]));
   iterations.forEach((one, i) => $("shown").add(new Option(one.label, String(i))));
   $("shown_label").hidden = iterations.length < 2;

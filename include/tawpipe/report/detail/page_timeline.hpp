@@ -107,12 +107,12 @@ class TimelineView {
     draw.fillStyle = soft;
     one.rows.forEach((row, r) => {
       const y = this.y(r), h = this.tall(r);
-      if (h >= 9 || row.lane === 0 && row.rank % Math.ceil(12 / h) === 0) draw.fillText(`${row.rank} ${h >= 9 ? one.lanes[row.lane] : ""}`.slice(0, 15), 4, y + h / 2);
+      if (h >= 9 || row.lane === 0 && row.rank % Math.ceil(12 / h) === 0) draw.fillText(row.lane === 0 ? `rank ${row.rank}` : one.lanes[row.lane].slice(0, 15), row.lane === 0 ? 6 : 14, y + h / 2);
     });
     draw.textBaseline = "top";
     const step = 10 ** Math.floor(Math.log10((view.to - view.from) / 5)), tick = [1, 2, 5, 10].map((n) => n * step).find((n) => (view.to - view.from) / n <= 10);
     for (let at = Math.ceil(view.from / tick) * tick; at <= view.to; at += tick) {
-      draw.fillRect(this.x(at), 14, 1, 6); draw.fillText(duration(at), this.x(at) + 3, 2);
+      draw.fillRect(this.x(at), 14, 1, 6); draw.fillText(at === 0 ? "0" : trimmed(duration(at)), this.x(at) + 3, 2);
     }
     if (picked && picked.view === this) this.drawPicked(draw);
     if (one.makespan >= view.from && one.makespan <= view.to) { draw.fillStyle = css("--text"); draw.fillRect(this.x(one.makespan), 14, 1, this.height - 14); }
@@ -133,9 +133,16 @@ class TimelineView {
     const one = this.iteration, t = picked.task, pick = css("--pick");
     draw.strokeStyle = pick; draw.lineWidth = 1.5; draw.setLineDash([5, 3]);  // what decided its start, back to the beginning
     draw.beginPath();
-    picked.chain.forEach((d, i) => { const [x, y] = this.center(d); if (i) draw.lineTo(Math.max(x, GUTTER), y); else draw.moveTo(Math.max(x, GUTTER), y); });
+    let last = null;  // of points closer than two pixels one is enough
+    for (const d of picked.chain) {
+      const [x, y] = this.center(d), at = Math.max(x, GUTTER);
+      if (last && Math.abs(at - last[0]) < 2 && Math.abs(y - last[1]) < 2) continue;
+      if (last && (x > GUTTER || last[0] > GUTTER)) draw.lineTo(at, y); else draw.moveTo(at, y);
+      last = [at, y];
+    }
     draw.stroke(); draw.setLineDash([]);
-    for (const d of picked.chain) if (one.end[d] > view.from && one.start[d] < view.to) this.outline(draw, d, pick);
+    const narrow = picked.chain.length > 2000 ? 1.5 * (view.to - view.from) / this.width : 0;  // of many those that can be seen
+    for (const d of picked.chain) if (one.end[d] > view.from && one.start[d] < view.to && one.length[d] >= narrow) this.outline(draw, d, pick);
     for (const [others, color] of [[one.dependencies(t), "#d55e00"], [one.dependents(t), "#0072b2"]]) for (const other of others) {
       this.outline(draw, other, color);
       const [x0, y0] = this.center(t), [x1, y1] = this.center(other);
@@ -219,6 +226,8 @@ document.addEventListener("keydown", (event) => {
 });
 $("search").addEventListener("input", () => { words = $("search").value.trim().split(/\s+/).filter(Boolean); light(); });
 $("fit").addEventListener("click", fit);
+$("wider").addEventListener("click", () => zoom(0.6, (view.from + view.to) / 2));
+$("narrower").addEventListener("click", () => zoom(1 / 0.6, (view.from + view.to) / 2));
 $("critical").addEventListener("click", togglePath);
 window.addEventListener("resize", redraw);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
