@@ -4,13 +4,17 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
+#include <csignal>
+#include <cstddef>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -24,6 +28,7 @@
 #include "tawpipe/report/schedule_json.hpp"
 #include "tawpipe/timeline/timeline_csv.hpp"
 #include "tawpipe/topology/cluster_file.hpp"
+#include "tawpipe/training/checkpoint_folder.hpp"
 #include "tawpipe/training/folder_lock.hpp"
 #include "tawpipe/training/initial_weights.hpp"
 #include "train_run.hpp"
@@ -144,7 +149,7 @@ bool text_is_wanted(const TrainRequest& request) {
 
 /// The page: the last step as it was measured above what the simulator makes of the times of the step before.
 void write_train_page(ReportFile& file, const TrainRequest& request, const Run& run, const Schedule& schedule,
-                      const Timeline& before, const Timeline& last, nlohmann::ordered_json answer) {
+                      const Timeline& before, const Timeline& last, std::int64_t step, nlohmann::ordered_json answer) {
   const std::string nodes = request.execution.cluster.empty() ? concat("1x", schedule.ranks()) : request.execution.cluster;
   Problem problem{.cluster = resolve_cluster(nodes)};
   ReportPage page{.command = "train",
@@ -154,25 +159,64 @@ void write_train_page(ReportFile& file, const TrainRequest& request, const Run& 
   const bool on_devices = request.execution.backend == "cuda";
   const Summary measured = summarize(schedule, problem.cluster, last);
   page.entries.push_back(
-      {concat("measured, step ", request.steps), &schedule, &last, &measured, &problem.cluster, {}, on_devices});
+      {concat("measured, step ", step), &schedule, &last, &measured, &problem.cluster, {}, on_devices});
   std::optional<Prediction> predicted;
   if (before.start.empty()) {
     page.notes.push_back("One step only: there is no step before it whose times could predict it.");
   } else {
-    const MeasuredRun step{schedule, before};
+    const MeasuredRun run_before{schedule, before};
     try {
-      problem.cost = calibrate({&step, 1}, problem.cluster).cost;
+      problem.cost = calibrate({&run_before, 1}, problem.cluster).cost;
       predicted = sim::predict(problem, schedule);
     } catch (const Error& error) {  // the run is done, and what was measured is shown all the same
       page.notes.push_back(concat("Not predicted: ", error.what(), "."));
     }
   }
   if (predicted) {
-    page.entries.push_back(ReportEntry::of(concat("predicted, from the times of step ", request.steps - 1), *predicted, problem));
+    page.entries.push_back(ReportEntry::of(concat("predicted, from the times of step ", step - 1), *predicted, problem));
     page.entries.back().limits_memory = on_devices;
   }
   file.write(page);
 }
+
+volatile std::sig_atomic_t stopped_by = 0;
+
+/// While it lives, SIGINT and SIGTERM end the training after the step that runs, with a checkpoint; a second one ends it at once.
+/// Signals that are ignored stay so. Only for runs of one process: a launcher gives its ranks no time to agree on a step.
+class SignalsEndTraining {
+ public:
+  explicit SignalsEndTraining(bool wanted) {
+    for (std::size_t i = 0; wanted && i < taken.size(); ++i) {
+      ::sigaction(taken[i], nullptr, &before[i]);
+      if (before[i].sa_handler == SIG_IGN) continue;
+      struct sigaction action {};
+      action.sa_handler = stop;
+      ::sigaction(taken[i], &action, nullptr);
+      installed_[i] = true;
+    }
+  }
+  SignalsEndTraining(const SignalsEndTraining&) = delete;
+  SignalsEndTraining& operator=(const SignalsEndTraining&) = delete;
+  ~SignalsEndTraining() {
+    for (std::size_t i = 0; i < taken.size(); ++i) {
+      if (installed_[i]) ::sigaction(taken[i], &before[i], nullptr);
+    }
+  }
+
+ private:
+  static constexpr std::array taken{SIGINT, SIGTERM};
+  static inline std::array<struct sigaction, taken.size()> before{};
+
+  static void stop(int signal) {
+    stopped_by = signal;
+    for (std::size_t i = 0; i < taken.size(); ++i) ::sigaction(taken[i], &before[i], nullptr);
+    constexpr std::string_view note = "\ntawpipe: stops after this step, with a checkpoint; once more stops at once\n";
+    const auto written = ::write(STDERR_FILENO, note.data(), note.size());
+    static_cast<void>(written);
+  }
+
+  std::array<bool, taken.size()> installed_{};
+};
 
 /// The line that a terminal shows, and the lines that a log gets.
 class Report {
@@ -223,7 +267,11 @@ int train(Executor& executor, const TrainRequest& request, const Run& run) {
   const auto begin = Clock::now();
   const std::int64_t first = run.state.step + 1;
   double elapsed = 0;
-  for (std::int64_t step = first; step <= request.steps; ++step) {
+  std::int64_t step = first;
+  int ranks_here = 0;
+  executor.for_each_rank([&](auto&) { ++ranks_here; });
+  const SignalsEndTraining signals{!request.save.empty() && ranks_here == schedule.ranks()};
+  for (; step <= request.steps && stopped_by == 0; ++step) {
     const double rate = run.learning_rate.at(step);
     before = std::move(last.timeline);
     last = executor.run(source, {.step = step, .learning_rate = rate, .gradient_clip = request.clip});
@@ -236,8 +284,18 @@ int train(Executor& executor, const TrainRequest& request, const Run& run) {
     const auto done = static_cast<double>(step - first + 1);
     const double tokens = static_cast<double>(run.model.batch.global_batch * run.model.batch.sequence) * done;
     report.step(step, last.loss(), rate, tokens / elapsed, elapsed / done * static_cast<double>(request.steps - step));
-    const bool due = (request.save_every > 0 && step % request.save_every == 0) || step == request.steps;
+    const bool due = (request.save_every > 0 && step % request.save_every == 0) || step == request.steps || stopped_by != 0;
     if (!request.save.empty() && due) save<T>(executor, request, run, step);
+  }
+  const std::int64_t trained = step - 1;
+  const int signal = trained < request.steps ? stopped_by : 0;
+  if (signal != 0) {
+    std::fputs(fmt::format("tawpipe: stopped by {} after step {}; checkpoint {}, go on with --resume {}\n",
+                           signal == SIGINT ? "SIGINT" : "SIGTERM", trained,
+                           one_line((std::filesystem::path{request.save} / training::checkpoint_name(trained)).string()),
+                           one_line(request.save))
+                   .c_str(),
+               stderr);
   }
   if (!request.save_huggingface.empty()) {
     const std::vector<T> weights = collect_weights(executor);
@@ -249,7 +307,8 @@ int train(Executor& executor, const TrainRequest& request, const Run& run) {
                                   });
     }
   }
-  if (!outputs) return ok;
+  const int code = signal != 0 ? 128 + signal : ok;
+  if (!outputs) return code;
   if (outputs->timeline) {
     write_timeline_csv(schedule, last.timeline, [&](std::string_view text) { (*outputs->timeline)(text); });
     outputs->timeline->finish();
@@ -271,6 +330,7 @@ int train(Executor& executor, const TrainRequest& request, const Run& run) {
     json["parameters"] = run.model.model.parameters();
     json["tokens_per_step"] = run.model.batch.global_batch * run.model.batch.sequence;
     json["first_step"] = first;
+    if (signal != 0) json["stopped_by"] = signal == SIGINT ? "SIGINT" : "SIGTERM";
     json["seconds"] = elapsed;
     json["iteration_seconds"] = to_seconds(last.timeline.makespan());  // of the last step, as --timeline
     json["step_seconds"] = std::move(step_seconds);
@@ -289,10 +349,10 @@ int train(Executor& executor, const TrainRequest& request, const Run& run) {
       outputs->json->finish();
     }
     if (outputs->report) {
-      write_train_page(outputs->report, request, run, schedule, before, last.timeline, std::move(json));
+      write_train_page(outputs->report, request, run, schedule, before, last.timeline, trained, std::move(json));
     }
   }
-  return ok;
+  return code;
 }
 
 }  // namespace
