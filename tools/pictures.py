@@ -24,7 +24,12 @@ PIPELINES = ("1f1b", "gpipe", "interleaved-1f1b", "looped-bfs", "zb-h1", "zb-h2"
 SHARDED = ("fsdp", "ddp", "zero1", "zero2", "hsdp", "hfsdp", "hpz")
 WEIPIPES = ("weipipe", "weipipe-naive", "weipipe-zb1", "weipipe-zb2")
 
+# Gathers that take over half a forward, waited for and beside computation.
+GATHERS = "--cluster 2x2 --microbatches 8 --cost fixed:forward=1s,backward_input=1s,backward_weight=1s,transfer=600ms"
+
 PICTURES = {
+    "exposed": f"simulate --schedule fsdp --option prefetch=0 {GATHERS} --gantt",
+    "hidden": f"simulate --schedule fsdp --option prefetch=1 {GATHERS} --gantt",
     "tawpipe": f"simulate --schedule tawpipe --option order=paper {PAPER} --gantt",
     "tawpipe-eager": f"simulate --schedule tawpipe {WEIGHTS} --gantt",
     **{name: f"simulate --schedule {name} --option order=paper {PAPER} --gantt" for name in WEIPIPES},
