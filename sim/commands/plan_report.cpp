@@ -245,9 +245,8 @@ std::string result_text(const Planned& planned, const TableStyle& style) {
   text +=
       fmt::format("best   {} tokens a day, {} a device; limited by {} ({} computing, {} exposed, {} waiting), memory {} full\n",
                   format_count(static_cast<std::int64_t>(best.summary.tokens_per_day())),
-                  format_flops_rate(best.summary.flops_per_device), limit_of(best.summary),
-                  format_percent(shares.compute), format_percent(shares.exposed), format_percent(shares.waiting),
-                  format_percent(memory_share(best.summary), 0));
+                  format_flops_rate(best.summary.flops_per_device), limit_of(best.summary), format_percent(shares.compute),
+                  format_percent(shares.exposed), format_percent(shares.waiting), format_percent(memory_share(best.summary), 0));
   text += fmt::format("bound  no schedule of any kind is faster than {}: the best is within {} of that\n",
                       format_duration(seconds(planned.bound_s), 4),
                       format_percent(to_seconds(best.summary.makespan) / planned.bound_s - 1));

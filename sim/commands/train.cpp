@@ -158,8 +158,7 @@ void write_train_page(ReportFile& file, const TrainRequest& request, const Run& 
                   .answer = std::move(answer)};
   const bool on_devices = request.execution.backend == "cuda";
   const Summary measured = summarize(schedule, problem.cluster, last);
-  page.entries.push_back(
-      {concat("measured, step ", step), &schedule, &last, &measured, &problem.cluster, {}, on_devices});
+  page.entries.push_back({concat("measured, step ", step), &schedule, &last, &measured, &problem.cluster, {}, on_devices});
   std::optional<Prediction> predicted;
   if (before.start.empty()) {
     page.notes.push_back("One step only: there is no step before it whose times could predict it.");

@@ -80,7 +80,8 @@ inline std::string comparison_table(const std::vector<Chosen>& results, bool rec
   }
   std::vector<TableColumn> columns{{"schedule"}, {"step time", Align::right}};
   if (with_model) {
-    for (const char* const header : {"tokens/s/device", "TFLOP/s/device", "tokens/day"}) columns.push_back({header, Align::right});
+    for (const char* const header : {"tokens/s/device", "TFLOP/s/device", "tokens/day"})
+      columns.push_back({header, Align::right});
   }
   columns.push_back({"relative speed"});
   if (with_model) columns.push_back({"MFU", Align::right});

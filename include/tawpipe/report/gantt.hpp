@@ -178,7 +178,8 @@ class GanttDrawer {
     for (double at = 0; at <= makespan * (1 + 1e-9); at += step) {
       const double place = left + at * scale_;
       drawing_.line({place, y + 2, place, y + 6}, "#5c6066");
-      drawing_.words(place, y + 17, rounded(format_duration(Duration{static_cast<std::int64_t>(at)})), 9, TextAnchor::middle, "#5c6066");
+      drawing_.words(place, y + 17, rounded(format_duration(Duration{static_cast<std::int64_t>(at)})), 9, TextAnchor::middle,
+                     "#5c6066");
     }
   }
 
