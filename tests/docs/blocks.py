@@ -23,7 +23,7 @@ ELSEWHERE = {
     "./quickstart": "installs packages and builds for minutes", "./run-tests": "this test is a part of it",
     "cmake": "builds for minutes; ./run-tests and the tests of label package do", "ctest": "this test is one of its tests",
     "pip": "needs PyPI; python.install does it", "tools/torch.sh": "needs PyPI; the tests of label torch use it",
-    "mkdir": "downloads packages for another machine", "export": "for tests on GPUs", "cp": "for another machine",
+    "mkdir": "downloads packages for another machine", "export": "sets the reader's shell", "cp": "for another machine",
     "build/bench/": "measures for minutes", "bench/": "measures for minutes", "build-dev/": "a test program; ctest runs it",
     "tests/gpu/": "needs a GPU; software_gpu runs the same programs without one", "LD_LIBRARY_PATH=": "for tests on GPUs",
     "RANK=": "needs a GPU", "torchrun": "needs a GPU", "srun": "needs a cluster", "mpirun": "needs several hosts; label mpi runs ranks",
@@ -92,7 +92,8 @@ class Reader:
 
     def shown(self, block):
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-            command, _, rest = part.replace("\\\n", " ").partition("\n")
+            shown = re.match(r"(?:.*\\\n)*.*\n?", part).group()
+            command, rest = shown.replace("\\\n", " ").strip(), part[len(shown):]
             lines = [line for line in rest.splitlines() if line.strip()]
             if command.startswith("cat "):
                 pathlib.Path(self.folder, command.split()[1]).write_text("\n".join(lines) + "\n")
@@ -140,10 +141,10 @@ class Reader:
         return self
 
 
+ran = failures = 0
 with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-    readers = list(pool.map(lambda page: Reader(page).read(), pages))
-for reader in readers:
-    print("\n".join(reader.told), end="\n" if reader.told else "")
-ran, failures = sum(reader.ran for reader in readers), sum(reader.failures for reader in readers)
+    for reader in pool.map(lambda page: Reader(page).read(), pages):
+        print("".join(line + "\n" for line in reader.told), end="", flush=True)
+        ran, failures = ran + reader.ran, failures + reader.failures
 print(f"{ran} runs of commands, {failures} failures")
 sys.exit(1 if failures or ran == 0 else 0)
