@@ -123,12 +123,15 @@ class Reader:
             if not line.startswith("tawpipe ") and not re.match(r"\w+=", line):
                 return self.fail(f"no reason why this is not run: {line}")
             line = line.replace("/tmp/nccl_trace_rank_*", "dumps/*")
-            line = re.sub(r"--steps \d+", "--steps 2", line)
+            line = re.sub(r"--steps \d+", "--steps 2", line).replace("--devices 8..64", "--devices 8..16")  # else it takes minutes
             bad_news = next((word for word in FINDS if line.startswith(f"tawpipe {word} ")), "")
             script += line + ("\n" if not bad_news else " || test $? = 1\n")
         if script != "set -e\n":
             result = self.bash(script)
-            if result.returncode != 0:
+            missing = re.search(r"tawpipe: (.*: this tawpipe was built without \w+|.* needs what this machine does not have)", result.stderr)
+            if missing:
+                self.told.append(f"left out: {self.page.name}: {missing.group(1)}")
+            elif result.returncode != 0:
                 self.fail(f"code {result.returncode} of\n{script}{result.stderr[-600:]}")
 
     def read(self):
