@@ -34,6 +34,11 @@
 #include "tawpipe/training/detail/checkpoint_json.hpp"
 #include "tawpipe/training/safetensors.hpp"
 #include "tawpipe/verify/validate.hpp"
+#if TAWPIPE_FUZZ_CHAKRA
+#include "tawpipe/report/chakra_export.hpp"
+#include "tawpipe/report/chakra_file.hpp"
+#include "tawpipe/report/chakra_import.hpp"
+#endif
 
 using namespace tawpipe;
 
@@ -125,27 +130,55 @@ void framework(Framework which, std::string_view text) {
          again.microbatch_size == job.microbatch_size);
 }
 
+#if TAWPIPE_FUZZ_CHAKRA
+/// One rank's file, and the same as that of two; what becomes a schedule is written, and becomes the same again.
+void chakra_trace(std::string_view text) {
+  const ChakraRank rank = parse_chakra(text, "fuzz");
+  for (const std::size_t ranks : {1, 2}) {
+    ChakraTrace trace{.ranks = std::vector<ChakraRank>(ranks, rank), .groups = {{"1", {0}}, {"2", {0, 1}}}};
+    if (ranks == 1) trace.groups.erase("2");
+    try {
+      if (rank.nodes.size() < 100) prove(chakra_calls(trace));
+      const ImportedTrace read = import_chakra(trace);
+      ChakraTrace written{.ranks = std::vector<ChakraRank>(ranks), .groups = {}};
+      written.groups = parse_chakra_groups(chakra_groups_json(read.schedule), "fuzz");
+      Timeline timeline;
+      for (const Duration& time : read.times) {
+        timeline.start.emplace_back();
+        timeline.end.emplace_back(TimePoint{} + (time.value() < 0 ? Duration{1} : time));
+      }
+      export_chakra(read.schedule, timeline, [&](Rank one, const ChakraNode& node) {
+        const ChakraRank again = parse_chakra(chakra_head() + chakra_bytes(node), "written");
+        expect(again.nodes.size() == 1 && again.nodes[0] == node);
+        written.ranks[index(one)].nodes.push_back(node);
+      });
+      expect(import_chakra(written).schedule.tasks().size() == read.schedule.tasks().size());
+    } catch (const Error& error) {
+      expect(std::string_view{error.what()}.find_first_of("\n\x1b") == std::string_view::npos);
+    }
+  }
+}
+#endif
+
 const std::map<std::string_view, Parser>& parsers() {
-  static const std::map<std::string_view, Parser> all{
-      {"units", units},
-      {"cluster", cluster},
-      {"schedule", schedule},
-      {"pytorch_csv", pytorch_csv},
-      {"calls", calls},
-      {"flight_recorder", flight_recorder},
-      {"safetensors", safetensors},
-      {"training_state", [](std::string_view text) { training::detail::read_state(scratch_file(text)); }},
-      {"model", [](std::string_view text) { parse_huggingface_config(text, "fuzz", "fuzz"); }},
-      {"task_graph", [](std::string_view text) { parse_task_graph(text); }},
-      {"task_graph_json", [](std::string_view text) { task_graph_from_json(text); }},
-      {"kineto", [](std::string_view text) { read_kineto_trace(text); }},
-      {"measured", [](std::string_view text) { parse_measured_json(text); }},
-      {"nccl_tests", [](std::string_view text) { read_nccl_tests(text, "fuzz"); }},
-      {"held_speeds", [](std::string_view text) { parse_held_speeds(text, "fuzz", "low"); }},
-      {"megatron", [](std::string_view text) { framework(Framework::megatron, text); }},
-      {"torchtitan", [](std::string_view text) { framework(Framework::torchtitan, text); }},
-      {"deepspeed", [](std::string_view text) { framework(Framework::deepspeed, text); }},
-      {"timeline", [](std::string_view text) { parse_timeline_csv(text); }},
+  static const std::map<std::string_view, Parser> all {
+    {"units", units}, {"cluster", cluster}, {"schedule", schedule}, {"pytorch_csv", pytorch_csv}, {"calls", calls},
+        {"flight_recorder", flight_recorder}, {"safetensors", safetensors},
+        {"training_state", [](std::string_view text) { training::detail::read_state(scratch_file(text)); }},
+        {"model", [](std::string_view text) { parse_huggingface_config(text, "fuzz", "fuzz"); }},
+        {"task_graph", [](std::string_view text) { parse_task_graph(text); }},
+        {"task_graph_json", [](std::string_view text) { task_graph_from_json(text); }},
+        {"kineto", [](std::string_view text) { read_kineto_trace(text); }},
+        {"measured", [](std::string_view text) { parse_measured_json(text); }},
+        {"nccl_tests", [](std::string_view text) { read_nccl_tests(text, "fuzz"); }},
+        {"held_speeds", [](std::string_view text) { parse_held_speeds(text, "fuzz", "low"); }},
+        {"megatron", [](std::string_view text) { framework(Framework::megatron, text); }},
+        {"torchtitan", [](std::string_view text) { framework(Framework::torchtitan, text); }},
+        {"deepspeed", [](std::string_view text) { framework(Framework::deepspeed, text); }},
+#if TAWPIPE_FUZZ_CHAKRA
+        {"chakra", chakra_trace},
+#endif
+        {"timeline", [](std::string_view text) { parse_timeline_csv(text); }},
   };
   return all;
 }
