@@ -9,6 +9,7 @@
 #include "arguments.hpp"
 #include "commands/instruments.hpp"
 #include "commands/plan.hpp"
+#include "commands/what_if.hpp"
 #include "flags.hpp"
 #include "tawpipe/search/sweep_axis.hpp"
 
@@ -291,6 +292,53 @@ Command add_doctor(CLI::App& parent) {
   return {app, [request] { return run_doctor(*request); }};
 }
 
+Command add_what_if(CLI::App& parent) {
+  const auto request = std::make_shared<WhatIfRequest>();
+  CLI::App* app =
+      add_command(parent, "what-if", "How long traced steps would take without stragglers, gaps, or with other speeds");
+  app->add_option("traces", request->traces,
+                  "Traces of PyTorch's profiler, one a rank, or one straggler trace as CSV (docs/what_if.md)")
+      ->type_name("")
+      ->required()
+      ->group("Input");
+  app->add_flag("--partial", request->partial, "Go on though traces of ranks are missing")->group("Input");
+  const auto all = CLI::MultiOptionPolicy::TakeAll;
+  app->add_option("--without-straggler", request->stragglers,
+                  "As fast as its peers: a rank, stage:K, stage:last, dp:K, worst:N, worst:P% or all; may be repeated")
+      ->type_name("WHO")
+      ->group("Questions")
+      ->multi_option_policy(all);
+  app->add_option("--scale", request->scales,
+                  "Times of a kind multiplied: compute, forward, backward, update, matmul, attention, communication, copy,\n"
+                  "host or names that match /EXPRESSION/, as matmul=0.5; may be repeated")
+      ->type_name("KIND=FACTOR")
+      ->group("Questions")
+      ->multi_option_policy(all);
+  app->add_option("--scale-bandwidth", request->bandwidth, "Communication as many times as fast")
+      ->type_name("FACTOR")
+      ->group("Questions")
+      ->check(CLI::PositiveNumber);
+  app->add_flag("--no-gaps", request->no_gaps, "The host takes no time: nothing waits but for data")->group("Questions");
+  app->add_flag("--together", request->together, "All that is asked at once, not one by one")->group("Questions");
+  app->add_option("--out", request->out, "Write measured times, for simulate, compare, ... --cost measured:FILE")
+      ->type_name("FILE|-")
+      ->group("Output");
+  add_count(*app, "--layers", request->layers, "Of the model, for --out from a straggler trace", "N", "Output");
+  app->add_option("--cluster", request->cluster, "That the traces were taken on, for --out from a profiler's")
+      ->type_name("CLUSTER")
+      ->group("Output");
+  add_json_flag(*app, request->json, "replay, answers and ranks");
+  add_report_flag(*app, request->report, "the step as traced and under each question");
+  app->add_option("--gantt", request->gantt, "Draw the first step as traced")->type_name("FILE.svg|.png")->group("Output");
+  finish(*app,
+         "Without questions: what costs most.\n\n"
+         "Examples:\n"
+         "  tawpipe what-if rank0.json rank1.json\n"
+         "  tawpipe what-if trace.csv --without-straggler worst:1% --no-gaps --together\n"
+         "  tawpipe what-if rank0.json rank1.json --scale attention=0.5 --scale '/layer_norm/=0' --report answers.html");
+  return {app, [request] { return run_what_if(*request); }};
+}
+
 }  // namespace
 
 std::vector<Command> add_instruments(CLI::App& app) {
@@ -321,6 +369,7 @@ std::vector<Command> add_instruments(CLI::App& app) {
   commands.push_back(add_calibrate(app));
   commands.push_back(add_compare_timelines(app));
   commands.push_back(add_doctor(app));
+  commands.push_back(add_what_if(app));
   return commands;
 }
 

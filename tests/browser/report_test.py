@@ -278,6 +278,15 @@ class Reports(unittest.TestCase):
         self.assertIn("waits in a circle", self.told("#waits .rank")[0])
         self.assert_no_errors()
 
+    def test_what_if_shows_the_trace_and_each_answer(self):
+        numbers = self.run_and_open("what-if", str(DATA / "what_if" / "trace.csv"), "--without-straggler", "17")
+        answer = numbers["answers"][0]
+        self.assertEqual(self.cells()["what if"], answer["question"])
+        self.assertEqual(self.script("report.iterations.map((one) => one.label)"), ["as traced", answer["question"]])
+        self.assertAlmostEqual(self.script("report.iterations[1].makespan") / 1e12, answer["traced_parts_s"][0])
+        self.assertIn("rank 17", self.browser.find_element(By.ID, "outcome").text)
+        self.assert_no_errors()
+
     def large(self, global_batch):
         """A page of many tasks, opened three times: tasks, bytes, and the best of loading it and of the median frame, in ms that a
         machine as fast as usual would take."""

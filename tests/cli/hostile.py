@@ -71,6 +71,13 @@ ends(["calibrate", "--kineto", write("kineto.json", '{"traceEvents":[{"ph":"X","
       "--cluster", "1x8"], 2, "kineto.json", "1e999")
 ends(["calibrate", "--kineto", write("tid.json", '{"traceEvents":[{"ph":"X","tid":' + nested(5_000_000) + "}]}"), "--cluster", "1x8"],
      2, "tid.json", "deep")
+ends(["what-if", write("ts.json", '{"traceEvents":[{"ph":"X","cat":"kernel","name":"k","ts":1e999,"dur":1}]}')], 2, "ts.json", "1e999")
+ends(["what-if", write("days.json", '{"traceEvents":[{"ph":"X","cat":"kernel","name":"k","ts":1,"dur":1},'
+                       '{"ph":"X","cat":"kernel","name":"k","ts":1e300,"dur":1}]}')], 2, "days.json", "day")
+ends(["what-if", write("wide.csv", "dp_rank,stage,rank,step,optype,start_ts,duration\n0,0,0,1,forward-compute,1,1e300\n")], 2,
+     "wide.csv", "seconds")
+ends(["what-if", write("stages.csv", "dp_rank,stage,rank,step,optype,start_ts,duration\n0,33000000,0,1,forward-compute,1,1\n")], 2,
+     "stages.csv", "stage")
 ends(["simulate", "--schedule", "fsdp", "--cluster",
       write("deep.cluster.json", '{"name": "a", "device": {"name": "d", "memory": ' + nested(300_000) + "}}"), *one], 2, "deep")
 ends(["doctor", write("deep_trace_rank_0", '{"entries": ' + nested(300_000) + "}")], 2, "deep")

@@ -36,7 +36,7 @@ class KinetoProfile {
 
   GpuProfile read() {
     profile_.rank = static_cast<int>(events_.rank);
-    nest();
+    nest(events_);
     for (std::size_t e = 0; e < events_.host.size(); ++e) {
       if (events_.host[e].forward) made_[events_.host[e].sequence].push_back(static_cast<int>(e));
     }
@@ -56,31 +56,6 @@ class KinetoProfile {
   using Span = std::pair<double, double>;
 
   const KinetoHostEvent& host(int event) const { return events_.host[static_cast<std::size_t>(event)]; }
-
-  static bool is_communication(const KinetoKernel& kernel) {
-    return kernel.name.starts_with("nccl") || kernel.collective.has_value();
-  }
-
-  /// Finds each host event's parent: the one around it on its thread.
-  void nest() {
-    std::vector<int> order(events_.host.size());
-    for (std::size_t e = 0; e < order.size(); ++e) order[e] = static_cast<int>(e);
-    std::sort(order.begin(), order.end(), [&](int a, int b) {
-      const KinetoHostEvent& x = host(a);
-      const KinetoHostEvent& y = host(b);
-      if (x.thread != y.thread) return x.thread < y.thread;
-      if (x.start != y.start) return x.start < y.start;
-      return x.end != y.end ? x.end > y.end : a < b;
-    });
-    std::vector<int> open;
-    for (const int e : order) {
-      while (!open.empty() && (host(open.back()).thread != host(e).thread || host(open.back()).end <= host(e).start)) {
-        open.pop_back();
-      }
-      if (!open.empty()) events_.host[static_cast<std::size_t>(e)].parent = open.back();
-      open.push_back(e);
-    }
-  }
 
   static bool is_called(std::string_view name, std::string_view text) {
     if (text.empty() || !name.starts_with(text)) return false;
@@ -177,49 +152,6 @@ class KinetoProfile {
     }
   }
 
-  /// What a collective of PyTorch is here; none: no such (all_to_all, barrier, send, recv).
-  static std::optional<Op> op_of(std::string_view name) {
-    std::string plain;
-    for (const char c : name) {
-      if (c != '_') plain += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-    }
-    if (plain.starts_with("allreduce")) return Op::all_reduce;
-    if (plain.starts_with("allgather")) return Op::all_gather;
-    if (plain.starts_with("reducescatter")) return Op::reduce_scatter;
-    if (plain.starts_with("broadcast")) return Op::broadcast;
-    if (plain == "reduce") return Op::reduce;
-    return std::nullopt;
-  }
-
-  static std::int64_t bytes_of(std::string_view dtype) {
-    constexpr std::pair<std::string_view, std::int64_t> sizes[] = {
-        {"Double", 8}, {"Long", 8}, {"ComplexFloat", 8}, {"Float", 4}, {"Int", 4},           {"Half", 2},       {"BFloat16", 2},
-        {"Short", 2},  {"Byte", 1}, {"Char", 1},         {"Bool", 1},  {"Float8_e4m3fn", 1}, {"Float8_e5m2", 1}};
-    for (const auto& [name, size] : sizes) {
-      if (dtype == name) return size;
-    }
-    return 0;
-  }
-
-  /// The group's ranks: as written, a long list continued by the step of its first two; or the process group's; or all.
-  std::vector<Rank> members_of(const KinetoCollective& collective) const {
-    std::vector<std::int64_t> ranks;
-    for (std::string_view text = collective.ranks; !text.empty();) {
-      const auto rank = take_number<std::int64_t>(text);
-      if (rank && *rank >= 0 && *rank < KinetoReader::most_ranks) ranks.push_back(*rank);
-      if (!rank) text.remove_prefix(1);
-    }
-    const auto size = static_cast<std::size_t>(std::clamp<std::int64_t>(collective.group_size, 0, 1 << 20));
-    const auto group = events_.groups.find(collective.group);
-    if (ranks.size() != size && group != events_.groups.end()) ranks = group->second;
-    if (ranks.empty() && collective.group_size == events_.world_size) ranks = {0, 1};
-    if (ranks.size() < 2 || ranks.size() > size) return {};
-    while (ranks.size() < size) ranks.push_back(ranks.back() + ranks[1] - ranks[0]);
-    std::vector<Rank> members;
-    for (const std::int64_t rank : ranks) members.push_back(Rank{static_cast<int>(rank)});
-    return members;
-  }
-
   void read_collectives() {
     std::vector<const KinetoKernel*> kernels;
     for (const KinetoKernel& kernel : events_.kernels) {
@@ -236,13 +168,11 @@ class KinetoProfile {
           k + 1 < kernels.size() && kernels[k + 1]->device == kernel.device && kernels[k + 1]->start < kernel.end;
       const bool alone = !meets_next && kernel.start >= until;
       until = std::max(until, kernel.end);
-      const auto launched = events_.by_external.find(kernel.external);
-      const auto& noted =
-          kernel.collective || launched == events_.by_external.end() ? kernel.collective : host(launched->second).collective;
+      const auto& noted = collective_of(events_, kernel);
       if (!noted) continue;
       const auto op = op_of(noted->name);
       const std::int64_t bytes = noted->elements * bytes_of(noted->dtype);
-      auto members = members_of(*noted);
+      auto members = members_of(events_, *noted);
       if (!op || bytes == 0 || members.empty()) continue;
       profile_.collectives.push_back({*op, std::move(members), bytes, (kernel.end - kernel.start) * 1e-6, alone});
     }

@@ -34,7 +34,7 @@ struct ReportEntry {
 
 /// What a page shows.
 struct ReportPage {
-  std::string command;                 ///< whose answer it is: simulate, compare, plan, sweep, train or doctor
+  std::string command;                 ///< whose answer it is: simulate, compare, plan, sweep, train, doctor or what-if
   std::string title;                   ///< "tawpipe on dgx-h100*4"
   std::string problem;                 ///< lines that say what was asked, shown as they are
   nlohmann::ordered_json answer;       ///< what the command's --json gives

@@ -1,10 +1,11 @@
-// The events of a PyTorch profiler trace that calibration needs, out of its JSON: operators, annotations and kernels.
-// Not: what they mean (report/kineto_trace.hpp).
+// The events of a PyTorch profiler trace out of its JSON: operators, annotations, kernels, and the calls that launched them.
+// Not: what they mean (report/kineto_trace.hpp, report/kineto_run.hpp).
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -13,19 +14,25 @@
 #include <vector>
 
 #include "tawpipe/core/error.hpp"
+#include "tawpipe/core/ids.hpp"
+#include "tawpipe/core/parse_number.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/json/json_reader.hpp"
+#include "tawpipe/schedule/op_traits.hpp"
 
 namespace tawpipe::inline v0::detail {
 
 /// What PyTorch notes of a collective: on its kernel, or in older versions on the operator record_param_comms only.
 struct KinetoCollective {
-  std::string name;           ///< allreduce, _allgather_base, reduce_scatter, ...
-  std::string dtype;          ///< BFloat16, Half, Float, ...
+  std::string name{};         ///< allreduce, _allgather_base, reduce_scatter, ...
+  std::string dtype{};        ///< BFloat16, Half, Float, ...
   std::int64_t elements = 0;  ///< of the larger of input and output
   std::int64_t group_size = 0;
-  std::string ranks;  ///< "[0, 1, 2, 3]"; long ones end with "..."
-  std::string group;  ///< the process group's name
+  std::string ranks{};         ///< "[0, 1, 2, 3]"; long ones end with "..."
+  std::string group{};         ///< the process group's name
+  std::int64_t sequence = -1;  ///< "Seq" in the group, which newer versions note; -1: not noted
+  std::int64_t source = -1;    ///< of a message between two, where noted
+  std::int64_t destination = -1;
 };
 
 /// An operator, annotation or module on a thread of the host. Times are microseconds.
@@ -37,6 +44,7 @@ struct KinetoHostEvent {
   int parent = -1;             ///< index of the event around it on its thread
   std::int64_t sequence = -1;  ///< of the autograd node that it makes (forward) or runs (backward)
   bool forward = false;        ///< may have made that node
+  bool annotation = false;     ///< of the program or the profiler, no operator
   std::vector<std::vector<std::int64_t>> dims{};
   std::optional<KinetoCollective> collective{};
 };
@@ -48,7 +56,27 @@ struct KinetoKernel {
   double end = 0;
   std::int64_t device = 0;
   std::int64_t external = -1;  ///< "External id" of the operator that launched it
+  std::int64_t stream = 0;
+  std::int64_t correlation = -1;  ///< of the call that launched it; they grow in the order of the calls
   std::optional<KinetoCollective> collective{};
+};
+
+/// A call of CUDA's runtime or driver on a thread of the host.
+struct KinetoCall {
+  double start = 0;
+  double end = 0;
+  std::int64_t correlation = -1;
+  int thread = 0;
+  bool synchronizes = false;  ///< waits for the device
+  bool waits = false;         ///< makes a stream wait for an event; which is not said
+};
+
+/// A stream that waits for an event of another, as noted with enable_cuda_sync_events.
+struct KinetoWait {
+  std::int64_t stream = 0;  ///< that waits, with what is launched on it after `correlation`
+  std::int64_t correlation = -1;
+  std::int64_t earlier_stream = 0;
+  std::int64_t recorded = -1;  ///< correlation of the event's record
 };
 
 struct KinetoEvents {
@@ -58,6 +86,9 @@ struct KinetoEvents {
   std::vector<KinetoHostEvent> host;
   std::map<std::int64_t, int> by_external;  ///< index into host
   std::vector<KinetoKernel> kernels;
+  std::vector<KinetoCall> calls;  ///< those that launch or synchronize; where asked for, as `waits`
+  std::vector<KinetoWait> waits;
+  std::int64_t base = 0;  ///< nanoseconds that all times count from
 };
 
 /// Reads the events while the JSON is parsed, so that a trace takes little more memory than what is kept of it.
@@ -66,9 +97,11 @@ class KinetoReader {
   static constexpr int most_ranks = 1 << 20;
 
   /// @param source  the file's name, for messages
-  static KinetoEvents read(std::string_view text, std::string_view source) {
+  /// @param order  also what launched and what waited
+  static KinetoEvents read(std::string_view text, std::string_view source, bool order = false) {
     if (text.starts_with("\x1f\x8b")) throw InputError(one_line(concat(source, ": compressed; unpack it first, as with gunzip")));
     KinetoReader reader;
+    reader.order_ = order;
     const auto keep = [&](const Json& object) {
       if (!object.contains("ph")) return true;
       reader.take(object);
@@ -79,10 +112,14 @@ class KinetoReader {
     if (!root.is_list() && !(root.is_object() && root.has("traceEvents"))) {
       root.fail("no trace: it has no \"traceEvents\"; give what torch.profiler's export_chrome_trace wrote");
     }
-    if (reader.found_.kernels.empty()) {
-      root.fail("without GPU kernels; profile with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]");
+    if (reader.found_.kernels.empty() && (!order || reader.found_.host.empty())) {
+      root.fail(order ? "without operators; profile with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]"
+                      : "without GPU kernels; profile with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]");
     }
-    if (root.is_object()) reader.take_distributed(root);
+    if (root.is_object()) {
+      reader.take_distributed(root);
+      if (const auto base = root.find("baseTimeNanoseconds")) reader.found_.base = base->whole(std::int64_t{0}, most_base);
+    }
     return std::move(reader.found_);
   }
 
@@ -103,6 +140,10 @@ class KinetoReader {
     const std::string category = text_of(event, "cat");
     const bool device = category == "kernel" || category == "gpu_memcpy" || category == "gpu_memset";
     std::string name = text_of(event, "name");
+    if (category == "cuda_runtime" || category == "cuda_driver" || category == "cuda_sync") {
+      if (order_) take_call(event, name, category == "cuda_sync");
+      return;
+    }
     if (category == "python_function") {
       constexpr std::string_view module = "nn.Module: ";
       if (!name.starts_with(module)) return;
@@ -110,6 +151,27 @@ class KinetoReader {
     } else if (!device && category != "cpu_op" && category != "user_annotation") {
       return;
     }
+    const auto [start, end] = times_of(event, name);
+    const Json& args = args_of(event);
+    if (device) {
+      found_.kernels.push_back({std::move(name), start, end, whole_of(args, "device", 0), whole_of(args, "External id", -1),
+                                whole_of(args, "stream", 0), whole_of(args, "correlation", -1), collective_of(args)});
+      return;
+    }
+    KinetoHostEvent host{.name = std::move(name), .start = start, .end = end, .thread = thread_of(event)};
+    host.annotation = category != "cpu_op";
+    if (category == "cpu_op") {
+      host.sequence = whole_of(args, "Sequence number", -1);
+      host.forward = host.sequence >= 0 && whole_of(args, "Fwd thread id", 0) == 0;
+      host.dims = dims_of(args);
+      host.collective = collective_of(args);
+    }
+    const std::int64_t external = whole_of(args, "External id", -1);
+    if (external >= 0) found_.by_external[external] = static_cast<int>(found_.host.size());
+    found_.host.push_back(std::move(host));
+  }
+
+  static std::pair<double, double> times_of(const Json& event, const std::string& name) {
     const auto number = [&](const char* key) {
       const auto found = event.find(key);
       if (found == event.end() || !found->is_number()) {
@@ -120,24 +182,28 @@ class KinetoReader {
     const double start = number("ts");
     const double end = start + number("dur");
     if (!std::isfinite(end)) throw InputError(concat("broken: its event ", quote(name), " has no end in time"));
+    return {start, end};
+  }
+  static const Json& args_of(const Json& event) {
     static const Json none = Json::object();
     const auto found = event.find("args");
-    const Json& args = found != event.end() && found->is_object() ? *found : none;
-    if (device) {
-      found_.kernels.push_back(
-          {std::move(name), start, end, whole_of(args, "device", 0), whole_of(args, "External id", -1), collective_of(args)});
-      return;
+    return found != event.end() && found->is_object() ? *found : none;
+  }
+
+  void take_call(const Json& event, const std::string& name, bool sync) {
+    const Json& args = args_of(event);
+    const std::int64_t correlation = whole_of(args, "correlation", -1);
+    if (!sync) {
+      const bool synchronizes = name.find("Synchronize") != std::string::npos;
+      if (correlation < 0 && !synchronizes) return;
+      const auto [start, end] = times_of(event, name);
+      found_.calls.push_back(
+          {start, end, correlation, thread_of(event), synchronizes, name.find("StreamWaitEvent") != std::string::npos});
+    } else if (text_of(args, "cuda_sync_kind") == "Stream Wait Event" || name == "Stream Wait Event") {
+      const std::int64_t recorded = whole_of(args, "wait_on_cuda_event_record_corr_id", -1);
+      if (recorded < 0) return;
+      found_.waits.push_back({whole_of(args, "stream", -1), correlation, whole_of(args, "wait_on_stream", -1), recorded});
     }
-    KinetoHostEvent host{.name = std::move(name), .start = start, .end = end, .thread = thread_of(event)};
-    if (category == "cpu_op") {
-      host.sequence = whole_of(args, "Sequence number", -1);
-      host.forward = host.sequence >= 0 && whole_of(args, "Fwd thread id", 0) == 0;
-      host.dims = dims_of(args);
-      host.collective = collective_of(args);
-    }
-    const std::int64_t external = whole_of(args, "External id", -1);
-    if (external >= 0) found_.by_external[external] = static_cast<int>(found_.host.size());
-    found_.host.push_back(std::move(host));
   }
 
   int thread_of(const Json& event) {
@@ -169,6 +235,9 @@ class KinetoReader {
     one.group_size = whole_of(args, "Group size", 0);
     one.ranks = text_of(args, "Process Group Ranks");
     one.group = text_of(args, "Process Group Name");
+    one.sequence = whole_of(args, "Seq", -1);
+    one.source = whole_of(args, "Src Rank", -1);
+    one.destination = whole_of(args, "Dst Rank", -1);
     return one;
   }
 
@@ -188,8 +257,87 @@ class KinetoReader {
     }
   }
 
+  static constexpr std::int64_t most_base = std::numeric_limits<std::int64_t>::max();
+
   KinetoEvents found_;
+  bool order_ = false;
   std::map<std::string, int> threads_;
 };
+
+inline bool is_communication(const KinetoKernel& kernel) {
+  return kernel.name.starts_with("nccl") || kernel.collective.has_value();
+}
+
+/// What the kernel or the operator that launched it notes of a collective.
+inline const std::optional<KinetoCollective>& collective_of(const KinetoEvents& events, const KinetoKernel& kernel) {
+  const auto launched = events.by_external.find(kernel.external);
+  if (kernel.collective || launched == events.by_external.end()) return kernel.collective;
+  return events.host[static_cast<std::size_t>(launched->second)].collective;
+}
+
+/// What a collective of PyTorch is here; none: no such (all_to_all, barrier, send, recv).
+inline std::optional<Op> op_of(std::string_view name) {
+  std::string plain;
+  for (const char c : name) {
+    if (c != '_') plain += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  }
+  if (plain.starts_with("allreduce")) return Op::all_reduce;
+  if (plain.starts_with("allgather")) return Op::all_gather;
+  if (plain.starts_with("reducescatter")) return Op::reduce_scatter;
+  if (plain.starts_with("broadcast")) return Op::broadcast;
+  if (plain == "reduce") return Op::reduce;
+  return std::nullopt;
+}
+
+inline std::int64_t bytes_of(std::string_view dtype) {
+  constexpr std::pair<std::string_view, std::int64_t> sizes[] = {
+      {"Double", 8}, {"Long", 8}, {"ComplexFloat", 8}, {"Float", 4}, {"Int", 4},           {"Half", 2},       {"BFloat16", 2},
+      {"Short", 2},  {"Byte", 1}, {"Char", 1},         {"Bool", 1},  {"Float8_e4m3fn", 1}, {"Float8_e5m2", 1}};
+  for (const auto& [name, size] : sizes) {
+    if (dtype == name) return size;
+  }
+  return 0;
+}
+
+/// The group's ranks: as written, a long list continued by the step of its first two; or the process group's; or all.
+inline std::vector<Rank> members_of(const KinetoEvents& events, const KinetoCollective& collective) {
+  std::vector<std::int64_t> ranks;
+  for (std::string_view text = collective.ranks; !text.empty();) {
+    const auto rank = take_number<std::int64_t>(text);
+    if (rank && *rank >= 0 && *rank < KinetoReader::most_ranks) ranks.push_back(*rank);
+    if (!rank) text.remove_prefix(1);
+  }
+  const auto size = static_cast<std::size_t>(std::clamp<std::int64_t>(collective.group_size, 0, 1 << 20));
+  const auto group = events.groups.find(collective.group);
+  if (ranks.size() != size && group != events.groups.end()) ranks = group->second;
+  if (ranks.empty() && collective.group_size == events.world_size) ranks = {0, 1};
+  if (ranks.size() < 2 || ranks.size() > size) return {};
+  while (ranks.size() < size) ranks.push_back(ranks.back() + ranks[1] - ranks[0]);
+  std::vector<Rank> members;
+  for (const std::int64_t rank : ranks) members.push_back(Rank{static_cast<int>(rank)});
+  return members;
+}
+
+/// Finds each host event's parent: the one around it on its thread.
+inline void nest(KinetoEvents& events) {
+  const auto host = [&](int event) -> KinetoHostEvent& { return events.host[static_cast<std::size_t>(event)]; };
+  std::vector<int> order(events.host.size());
+  for (std::size_t e = 0; e < order.size(); ++e) order[e] = static_cast<int>(e);
+  std::sort(order.begin(), order.end(), [&](int a, int b) {
+    const KinetoHostEvent& x = host(a);
+    const KinetoHostEvent& y = host(b);
+    if (x.thread != y.thread) return x.thread < y.thread;
+    if (x.start != y.start) return x.start < y.start;
+    return x.end != y.end ? x.end > y.end : a < b;
+  });
+  std::vector<int> open;
+  for (const int e : order) {
+    while (!open.empty() && (host(open.back()).thread != host(e).thread || host(open.back()).end <= host(e).start)) {
+      open.pop_back();
+    }
+    if (!open.empty()) host(e).parent = open.back();
+    open.push_back(e);
+  }
+}
 
 }  // namespace tawpipe::detail

@@ -121,6 +121,12 @@ const COMMANDS = {
     if (answer.culprits.length) section("Culprits", table([["rank", (c) => c.rank], ["group", (c) => c.group, "words"], ["call", (c) => c.call, "words"], ["why", (c) => c.why, "long"]], answer.culprits));
     if (answer.waits.length) section("Waiting", table([["rank", (w) => w.rank], ["for", (w) => w.for, "words"], ["on ranks", (w) => w.on.join(", "), "words"]], answer.waits));
   },
+
+  "what-if"() {
+    section("A step would take", table([["what if", (a) => a.question, "words"], ["a step", (a) => seconds(a.step_s)], ["saved", (a) => seconds(a.saved_s)], ["", (a) => percent(a.saved)]], answer.answers));
+    const slow = answer.rank_excess_s.filter((r) => r.step_s > 0.001 * answer.traced_step_s).sort((a, b) => b.step_s - a.step_s).slice(0, 8);
+    if (slow.length) section("Ranks that compute longer than their peers", table([["rank", (r) => r.label, "words"], ["a step", (r) => seconds(r.step_s)]], slow));
+  },
 };
 
 // Where the devices' time of a step goes: a bar for each result, as long as its step.

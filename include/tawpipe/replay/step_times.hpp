@@ -1,0 +1,72 @@
+// The times of a measured cost from a traced run of a pipeline: what the simulator needs to ask for another schedule or cluster.
+// Not: what profiles of a model's parts give (analysis/gpu_profile.hpp), nor questions to the run itself (what_if.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/core/error.hpp"
+#include "tawpipe/core/text.hpp"
+#include "tawpipe/cost/measured.hpp"
+#include "tawpipe/replay/traced_run.hpp"
+
+namespace tawpipe::inline v0 {
+
+/// Medians over the run: of each stage's forward and backward, of the update, and of a message's own time.
+///
+/// A layer takes what the median of the stages takes, less the first and the last where there are others, divided by its layers;
+/// what the first stage takes more is the embedding's and what the last takes more the head's. A message takes its time whatever
+/// its size, as such traces note none.
+/// @param layers  of the model, cut evenly into the stages (chunks, where a rank holds several)
+/// @throws InputError  if the run notes no stages or no passes, or the layers cannot be cut evenly.
+inline MeasuredCost measured_cost(const TracedRun& run, int layers) {
+  std::map<std::pair<Op, StageId>, std::vector<double>> passes;
+  std::vector<double> updates;
+  std::vector<double> messages;
+  int stages = 0;
+  for (const TracedStep& step : run.steps) {
+    for (const TracedEvent& event : step.events) {
+      const double time = to_seconds(event.own);
+      if (event.op == Op::pass) messages.push_back(time);
+      if (event.op == Op::update && run.names[static_cast<std::size_t>(event.name)] == "optimizer") updates.push_back(time);
+      if (event.stage == none<StageId> || (event.op != Op::forward && event.op != Op::backward)) continue;
+      passes[{event.op, event.stage}].push_back(time);
+      stages = std::max(stages, number(event.stage) + 1);
+    }
+  }
+  if (stages == 0) throw InputError("the trace does not say which stage computes; give a straggler trace, or --cluster");
+  if (layers < stages || layers % stages != 0) {
+    throw InputError(
+        concat(layers, " layers cannot be cut evenly into the trace's ", stages, " stages; give a multiple of them"));
+  }
+  const auto median = [](std::vector<double> values) {
+    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+    std::nth_element(values.begin(), middle, values.end());
+    return *middle;
+  };
+  MeasuredCost cost;
+  for (const Op op : {Op::forward, Op::backward}) {
+    std::vector<double> of_stage;
+    for (int s = 0; s < stages; ++s) {
+      const auto found = passes.find({op, StageId{s}});
+      if (found == passes.end()) throw InputError(concat("the trace has no ", name(op), " of stage ", s));
+      of_stage.push_back(median(found->second));
+    }
+    const bool ends = stages > 2;
+    const double plain = median({of_stage.begin() + (ends ? 1 : 0), of_stage.end() - (ends ? 1 : 0)});
+    auto& pass = op == Op::forward ? cost.forward : cost.backward;
+    pass = MeasuredPass{.layer = plain * stages / layers,
+                        .embedding = std::max(0.0, of_stage.front() - plain),
+                        .head = std::max(0.0, of_stage.back() - plain)};
+  }
+  cost.update = MeasuredUpdate{.once = updates.empty() ? 0 : median(updates)};
+  cost.intra_node = cost.inter_node = MeasuredLink{.latency = messages.empty() ? 0 : median(messages)};
+  return cost;
+}
+
+}  // namespace tawpipe

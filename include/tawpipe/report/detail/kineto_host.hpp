@@ -1,0 +1,90 @@
+// The threads of a rank's host, from a PyTorch profiler trace: stretches that end with a launch or with a wait for the device.
+// Not: what the device did with it (kineto_rank.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
+#include <limits>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/report/detail/kineto_rank.hpp"
+
+namespace tawpipe::inline v0::detail {
+
+/// A stretch of a host thread that ends with a launch, or with a wait for the device.
+struct KinetoStretch {
+  double start = 0;
+  double end = 0;
+  int thread = 0;       ///< numbered by their first calls
+  int before = -1;      ///< the stretch of another thread that it follows; -1: none
+  int after_item = -1;  ///< that it waits for; -1: none
+  int launched = -1;    ///< the first item that the call launched
+  int call = -1;        ///< that launched it
+};
+
+/// The host's threads, cut where they launch and where they wait; in the order of their calls. A thread that was idle goes on
+/// from the last call of another one, as the thread that runs backwards does from the program's own.
+inline std::vector<KinetoStretch> host_stretches(const KinetoRank& rank) {
+  const auto at = [](int number) { return static_cast<std::size_t>(number); };
+  const auto& items = rank.items();
+  std::map<int, std::vector<int>> launched;  // [call] items
+  std::vector<std::pair<double, int>> ends;  // of items
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    if (items[i].call >= 0) launched[items[i].call].push_back(static_cast<int>(i));
+    ends.emplace_back(items[i].end, static_cast<int>(i));
+  }
+  std::sort(ends.begin(), ends.end());
+  std::vector<KinetoStretch> stretches;
+  std::map<int, int> threads;
+  std::vector<double> last;      // [thread] its last stretch's end
+  std::vector<int> last_number;  // and number
+  for (const auto& [start, number] : rank.calls()) {
+    const KinetoCall& call = rank.call(number);
+    const int thread = threads.try_emplace(call.thread, static_cast<int>(threads.size())).first->second;
+    if (at(thread) >= last.size()) {
+      last.resize(at(thread) + 1, rank.first_start());
+      last_number.resize(at(thread) + 1, -1);
+    }
+    const auto found = launched.find(number);
+    KinetoStretch stretch{.start = last[at(thread)], .thread = thread, .call = number};
+    for (std::size_t other = 0; other < last.size(); ++other) {  // a thread goes on where another one has waked it
+      if (last[other] > stretch.start && last[other] <= start) {
+        stretch.start = last[other];
+        stretch.before = last_number[other];
+      }
+    }
+    stretch.end = std::max(stretch.start, start);
+    double blocked = call.synchronizes ? call.end : -1;
+    if (found != launched.end()) {
+      double first = call.end;
+      double end = 0;
+      for (const int i : found->second) {
+        first = std::min(first, items[at(i)].start);
+        end = std::max(end, items[at(i)].end);
+      }
+      stretch.launched = found->second.front();
+      stretch.end = std::max(stretch.end, first);
+      if (end <= call.end) blocked = call.end;  // a copy that the host waits for
+    }
+    last_number[at(thread)] = static_cast<int>(stretches.size());
+    last[at(thread)] = stretch.end;
+    stretches.push_back(stretch);
+    if (blocked < 0) continue;
+    // What the device ended last before the call returned is what it waited for.
+    const auto after = std::upper_bound(ends.begin(), ends.end(), std::pair{blocked, std::numeric_limits<int>::max()});
+    KinetoStretch wait{.start = stretch.end, .end = std::max(stretch.end, blocked), .thread = thread, .call = -1};
+    if (after != ends.begin() && std::prev(after)->first > stretch.end) {
+      wait.after_item = std::prev(after)->second;
+      wait.start = std::prev(after)->first;
+    }
+    last_number[at(thread)] = static_cast<int>(stretches.size());
+    last[at(thread)] = wait.end;
+    stretches.push_back(wait);
+  }
+  return stretches;
+}
+
+}  // namespace tawpipe::detail
