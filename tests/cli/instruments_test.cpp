@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "support/command_json.hpp"
+#include "support/scratch_folder.hpp"
 
 using nlohmann::json;
 using support::parsed;
