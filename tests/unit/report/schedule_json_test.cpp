@@ -184,7 +184,10 @@ TEST_CASE("a real model's workload keeps all that it says") {
   ScheduleBuilder builder{"x", workload.over_devices(3), 1, {"compute"}};
   builder.stages(workload.split(2));
   const Schedule schedule = builder.build();
-  const Workload read = parse_schedule_json(schedule_json(schedule)).workload();
+  const Schedule again = parse_schedule_json(schedule_json(schedule));
+  for (std::size_t s = 0; s < 2; ++s) CHECK(again.stages()[s].kernels.size() == schedule.stages()[s].kernels.size());
+  CHECK(!again.stages()[0].kernels.empty());
+  const Workload read = again.workload();
   CHECK(read.model().name == model.name);
   CHECK(read.model().tied);
   CHECK(read.model().dtype == Dtype::f16);

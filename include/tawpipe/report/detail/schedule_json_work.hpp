@@ -179,6 +179,17 @@ inline StageWork read_stage(JsonValue value) {
   return stage;
 }
 
+/// The kernels of a stage that is as the workload makes it: they are not written. Those of any other stage are not known.
+inline void add_kernels(StageWork& stage, const Workload& workload) {
+  if (workload.is_abstract() || stage.layers > workload.model().layers - stage.first_layer) return;
+  StageWork made = workload.stage(stage.first_layer, stage.layers, stage.embedding, stage.head);
+  if (made.parameters != stage.parameters || made.saved != stage.saved || made.forward != stage.forward ||
+      made.backward_input != stage.backward_input || made.backward_weight != stage.backward_weight) {
+    return;
+  }
+  stage.kernels = std::move(made.kernels);
+}
+
 /// A list of stages; or how many, the workload cut as evenly as can be; or "units", as sharded data parallelism cuts it.
 inline std::vector<StageWork> read_stages(JsonValue value, const Workload& workload) {
   if (value.is_whole()) return workload.split(value.whole<int>(1, max_json_stages));
@@ -188,7 +199,10 @@ inline std::vector<StageWork> read_stages(JsonValue value, const Workload& workl
   }
   if (std::cmp_greater(value.size(), max_json_stages)) value.fail(concat("at most ", max_json_stages, " stages fit"));
   std::vector<StageWork> stages;
-  for (const JsonValue stage : value) stages.push_back(read_stage(stage));
+  for (const JsonValue stage : value) {
+    stages.push_back(read_stage(stage));
+    add_kernels(stages.back(), workload);
+  }
   return stages;
 }
 
