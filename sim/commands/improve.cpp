@@ -55,8 +55,7 @@ Start catalogue_best(Problem& problem, const std::vector<ScheduleChoice>& all) {
 /// Options next to those of the start, as long as one is faster.
 std::vector<ImproveStep> improve_options(Problem& problem, Start& start) {
   std::vector<ImproveStep> steps;
-  for (bool better = true; better && interrupted == 0;) {
-    better = false;
+  while (interrupted == 0) {
     const std::vector<ScheduleChoice> near = nearby_choices(start.choice, start.prediction.schedule, shipped());
     std::vector<std::optional<Prediction>> found(near.size());
     in_parallel(near.size(), "options", [&](std::size_t i) {
@@ -75,7 +74,6 @@ std::vector<ImproveStep> improve_options(Problem& problem, Start& start) {
       least = found[i]->summary.makespan;
     }
     if (best == near.size()) break;
-    better = true;
     start = {near[best], *std::move(found[best])};
     problem.schedules = {start.choice};
     steps.push_back({concat("options ", entry_label(start.choice)), 1, least});

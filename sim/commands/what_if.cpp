@@ -208,6 +208,11 @@ struct Answered {
   std::vector<WhatIfAnswer> answers{};  ///< as the questions
 
   double per_step(Duration total) const { return to_seconds(total) / run.iterations(); }
+  std::size_t tasks() const {
+    std::size_t count = 0;
+    for (const TracedStep& step : run.steps) count += step.schedule.tasks().size();
+    return count;
+  }
   double error() const { return run.traced() > Duration{} ? replayed / run.traced() - 1 : 0; }
 };
 
@@ -216,15 +221,11 @@ nlohmann::ordered_json to_json(const WhatIfRequest& request, const Answered& all
   json["traces"] = nlohmann::ordered_json::array();
   for (const std::string& trace : request.traces) json["traces"].push_back(one_line(trace));
   std::size_t events = 0;
-  std::size_t tasks = 0;
-  for (const TracedStep& step : all.run.steps) {
-    events += step.events.size();
-    tasks += step.schedule.tasks().size();
-  }
+  for (const TracedStep& step : all.run.steps) events += step.events.size();
   json["ranks"] = all.run.ranks.size();
   json["steps"] = all.run.iterations();
   json["events"] = events;
-  json["tasks"] = tasks;
+  json["tasks"] = all.tasks();
   json["traced_step_s"] = all.per_step(all.run.traced());
   json["replayed_step_s"] = all.per_step(all.replayed);
   json["replay_error"] = all.error();
@@ -249,12 +250,11 @@ nlohmann::ordered_json to_json(const WhatIfRequest& request, const Answered& all
 }
 
 std::string text_of(const Answered& all, const std::string& next) {
-  std::size_t tasks = 0;
-  for (const TracedStep& step : all.run.steps) tasks += step.schedule.tasks().size();
   const auto time = [&](Duration total) { return format_duration(seconds(all.per_step(total))); };
-  std::string text = fmt::format("traced    {} a step: {} {}, {} {}, {} tasks\n", time(all.run.traced()), all.run.iterations(),
-                                 all.run.iterations() == 1 ? "step" : "steps", all.run.ranks.size(),
-                                 all.run.ranks.size() == 1 ? "rank" : "ranks", format_count(static_cast<std::int64_t>(tasks)));
+  std::string text =
+      fmt::format("traced    {} a step: {} {}, {} {}, {} tasks\n", time(all.run.traced()), all.run.iterations(),
+                  all.run.iterations() == 1 ? "step" : "steps", all.run.ranks.size(),
+                  all.run.ranks.size() == 1 ? "rank" : "ranks", format_count(static_cast<std::int64_t>(all.tasks())));
   text += fmt::format("replayed  {}: {:+.2f} %\n\n", time(all.replayed), 100 * all.error());
   Table table{{{"what if"}, {"a step", Align::right}, {"saved", Align::right}, {"", Align::right}}};
   for (const WhatIfAnswer& answer : all.answers) {
@@ -331,7 +331,9 @@ MeasuredCost times_of(const WhatIfRequest& request, const TracedRun& run) {
 }  // namespace
 
 int run_what_if(const WhatIfRequest& request) {
-  check_outputs({{"--json", request.json}, {"--report", request.report}, {"--gantt", request.gantt}, {"--out", request.out}});
+  const std::initializer_list<OutputFlag> paths{
+      {"--json", request.json}, {"--report", request.report}, {"--gantt", request.gantt}, {"--out", request.out}};
+  check_outputs(paths);
   std::optional<OutputFile> file;
   if (!request.json.empty()) file.emplace(request.json);
   std::optional<OutputFile> out;
@@ -358,10 +360,7 @@ int run_what_if(const WhatIfRequest& request) {
                   " --cluster CLUSTER --model MODEL --sequence N --global-batch N\n");
   }
   write_pages(all, json, report, gantt);
-  if (!any_standard_output(
-          {{"--json", request.json}, {"--report", request.report}, {"--gantt", request.gantt}, {"--out", request.out}})) {
-    print(text_of(all, next));
-  }
+  if (!any_standard_output(paths)) print(text_of(all, next));
   return ok;
 }
 

@@ -3,12 +3,9 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
-#include <compare>
 #include <cstddef>
 #include <cstdint>
-#include <map>
-#include <optional>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -171,21 +168,21 @@ class ImproveSearch {
     bool better = false;
     for (bool again = true; again && !over();) {
       again = false;
-      std::map<std::pair<Kind, Kind>, int> neighbours, overlaps;
-      const auto count = [&](auto& kinds) {
+      std::set<std::pair<Kind, Kind>> neighbours, overlaps;
+      const auto note = [&](auto& kinds) {
         return [&](TaskId a, TaskId b) {
           const Kind first = kind_of(found_.schedule.task(a)), second = kind_of(found_.schedule.task(b));
-          if (first != second) ++kinds[{first, second}];
+          if (first != second) kinds.insert({first, second});
         };
       };
-      for_each_neighbours(count(neighbours));
-      for_each_overlap(count(overlaps));
-      for (const auto& [kinds, number] : neighbours) {
+      for_each_neighbours(note(neighbours));
+      for_each_overlap(note(overlaps));
+      for (const auto& kinds : neighbours) {
         if (over()) return better;
         again = take_all(kinds, false, concat("each ", text(kinds.second), " before the ", text(kinds.first), " ahead of it")) ||
                 again;
       }
-      for (const auto& [kinds, number] : overlaps) {
+      for (const auto& kinds : overlaps) {
         for (const auto& [one, other] : {kinds, std::pair{kinds.second, kinds.first}}) {
           if (over()) return better;
           again = take_all({one, other}, true, concat("each ", text(other), " after the ", text(one), " beside it")) || again;
