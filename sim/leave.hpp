@@ -32,11 +32,13 @@ inline void terminate(int) {
   std::signal(SIGTERM, SIG_DFL);
   std::raise(SIGTERM);
 }
-inline void on_terminate(int) {
+/// SIGALRM comes in so many milliseconds, unless the process leaves already. May be called in a signal's handler.
+inline void alarm_in(int milliseconds) {
   if (leaving.load()) return;
-  const itimerval half{{0, 0}, {0, 500'000}};
-  ::setitimer(ITIMER_REAL, &half, nullptr);
+  const itimerval time{{0, 0}, {milliseconds / 1000, milliseconds % 1000 * 1000}};
+  ::setitimer(ITIMER_REAL, &time, nullptr);
 }
+inline void on_terminate(int) { alarm_in(500); }
 
 }  // namespace leave_detail
 

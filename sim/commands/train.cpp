@@ -4,13 +4,12 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
-#include <csignal>
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -21,6 +20,7 @@
 #include "../execution.hpp"
 #include "../report_file.hpp"
 #include "../request.hpp"
+#include "../stop_signals.hpp"
 #include "output.hpp"
 #include "tawpipe/analysis/calibrate.hpp"
 #include "tawpipe/report/chrome_trace.hpp"
@@ -178,45 +178,6 @@ void write_train_page(ReportFile& file, const TrainRequest& request, const Run& 
   file.write(page);
 }
 
-volatile std::sig_atomic_t stopped_by = 0;
-
-/// While it lives, SIGINT and SIGTERM end the training after the step that runs, with a checkpoint; a second one ends it at once.
-/// Signals that are ignored stay so. Only for runs of one process: a launcher gives its ranks no time to agree on a step.
-class SignalsEndTraining {
- public:
-  explicit SignalsEndTraining(bool wanted) {
-    for (std::size_t i = 0; wanted && i < taken.size(); ++i) {
-      ::sigaction(taken[i], nullptr, &before[i]);
-      if (before[i].sa_handler == SIG_IGN) continue;
-      struct sigaction action {};
-      action.sa_handler = stop;
-      ::sigaction(taken[i], &action, nullptr);
-      installed_[i] = true;
-    }
-  }
-  SignalsEndTraining(const SignalsEndTraining&) = delete;
-  SignalsEndTraining& operator=(const SignalsEndTraining&) = delete;
-  ~SignalsEndTraining() {
-    for (std::size_t i = 0; i < taken.size(); ++i) {
-      if (installed_[i]) ::sigaction(taken[i], &before[i], nullptr);
-    }
-  }
-
- private:
-  static constexpr std::array taken{SIGINT, SIGTERM};
-  static inline std::array<struct sigaction, taken.size()> before{};
-
-  static void stop(int signal) {
-    stopped_by = signal;
-    for (std::size_t i = 0; i < taken.size(); ++i) ::sigaction(taken[i], &before[i], nullptr);
-    constexpr std::string_view note = "\ntawpipe: stops after this step, with a checkpoint; once more stops at once\n";
-    const auto written = ::write(STDERR_FILENO, note.data(), note.size());
-    static_cast<void>(written);
-  }
-
-  std::array<bool, taken.size()> installed_{};
-};
-
 /// The line that a terminal shows, and the lines that a log gets.
 class Report {
  public:
@@ -267,13 +228,13 @@ int train(Executor& executor, const TrainRequest& request, const Run& run) {
   const std::int64_t first = run.state.step + 1;
   double elapsed = 0;
   std::int64_t step = first;
-  int ranks_here = 0;
-  executor.for_each_rank([&](auto&) { ++ranks_here; });
-  const SignalsEndTraining signals{!request.save.empty() && ranks_here == schedule.ranks()};
-  for (; step <= request.steps && stopped_by == 0; ++step) {
+  const bool saves = !request.save.empty();
+  const StopSignals signals{saves, executor.is_root()};
+  const std::function<int()> stop = saves ? stop_signal : std::function<int()>{};
+  for (; step <= request.steps && last.stop == 0; ++step) {
     const double rate = run.learning_rate.at(step);
     before = std::move(last.timeline);
-    last = executor.run(source, {.step = step, .learning_rate = rate, .gradient_clip = request.clip});
+    last = executor.run(source, {.step = step, .learning_rate = rate, .gradient_clip = request.clip, .stop = stop});
     elapsed = std::chrono::duration<double>(Clock::now() - begin).count();
     losses.push_back(last.loss());
     step_seconds.push_back(to_seconds(last.timeline.makespan()));
@@ -283,18 +244,18 @@ int train(Executor& executor, const TrainRequest& request, const Run& run) {
     const auto done = static_cast<double>(step - first + 1);
     const double tokens = static_cast<double>(run.model.batch.global_batch * run.model.batch.sequence) * done;
     report.step(step, last.loss(), rate, tokens / elapsed, elapsed / done * static_cast<double>(request.steps - step));
-    const bool due = (request.save_every > 0 && step % request.save_every == 0) || step == request.steps || stopped_by != 0;
-    if (!request.save.empty() && due) save<T>(executor, request, run, step);
+    const bool due = (request.save_every > 0 && step % request.save_every == 0) || step == request.steps || last.stop != 0;
+    if (saves && due) save<T>(executor, request, run, step);
   }
   const std::int64_t trained = step - 1;
-  const int signal = trained < request.steps ? stopped_by : 0;
-  if (signal != 0) {
-    std::fputs(fmt::format("tawpipe: stopped by {} after step {}; checkpoint {}, go on with --resume {}\n",
-                           signal == SIGINT ? "SIGINT" : "SIGTERM", trained,
-                           one_line((std::filesystem::path{request.save} / training::checkpoint_name(trained)).string()),
-                           one_line(request.save))
-                   .c_str(),
-               stderr);
+  const int signal = trained < request.steps ? last.stop : 0;
+  if (signal != 0 && executor.is_root()) {
+    std::fputs(
+        fmt::format("tawpipe: stopped by {} after step {}; checkpoint {}, go on with --resume {}\n", name_of_signal(signal),
+                    trained, one_line((std::filesystem::path{request.save} / training::checkpoint_name(trained)).string()),
+                    one_line(request.save))
+            .c_str(),
+        stderr);
   }
   if (!request.save_huggingface.empty()) {
     const std::vector<T> weights = collect_weights(executor);
@@ -307,7 +268,13 @@ int train(Executor& executor, const TrainRequest& request, const Run& run) {
     }
   }
   const int code = signal != 0 ? 128 + signal : ok;
-  if (!outputs) return code;
+  // Launchers end who is left once one has ended with a code that is not 0: nobody ends before the root has written.
+  const auto end = [&] {
+    std::vector<T> none(1);
+    if (code != ok) executor.gather(none, std::vector<char>{1});
+    return code;
+  };
+  if (!outputs) return end();
   if (outputs->timeline) {
     write_timeline_csv(schedule, last.timeline, [&](std::string_view text) { (*outputs->timeline)(text); });
     outputs->timeline->finish();
@@ -329,7 +296,7 @@ int train(Executor& executor, const TrainRequest& request, const Run& run) {
     json["parameters"] = run.model.model.parameters();
     json["tokens_per_step"] = run.model.batch.global_batch * run.model.batch.sequence;
     json["first_step"] = first;
-    if (signal != 0) json["stopped_by"] = signal == SIGINT ? "SIGINT" : "SIGTERM";
+    if (signal != 0) json["stopped_by"] = name_of_signal(signal);
     json["seconds"] = elapsed;
     json["iteration_seconds"] = to_seconds(last.timeline.makespan());  // of the last step, as --timeline
     json["step_seconds"] = std::move(step_seconds);
@@ -351,7 +318,7 @@ int train(Executor& executor, const TrainRequest& request, const Run& run) {
       write_train_page(outputs->report, request, run, schedule, before, last.timeline, trained, std::move(json));
     }
   }
-  return code;
+  return end();
 }
 
 }  // namespace

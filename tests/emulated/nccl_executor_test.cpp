@@ -63,7 +63,7 @@ TEST_CASE("ranks with communicators give the same bits where memory is laid out 
   check_bits_by_expected_timeline(train, [](const Schedule&, const Timeline&) {});
 }
 
-TEST_CASE("ranks as threads gather the timeline and values of all") {
+TEST_CASE("ranks as threads gather the timeline and values of all, and stop where one was told to") {
   const Workload work = toy_work_f32(toy_model(6, true), 6);
   const Schedule schedule = build_schedule("tawpipe", {.workload = work, .nodes = DeviceGroups{{2, 1}}, .options = {}});
   ToyRanks ranks{schedule, {.seed = 3, .threads = true}, {}};
@@ -73,7 +73,9 @@ TEST_CASE("ranks as threads gather the timeline and values of all") {
     std::vector<std::jthread> threads;
     for (std::size_t r = 0; r < 3; ++r) {
       threads.emplace_back([&, r] {
-        results[r] = ranks.executors[r].run(ToyTokens{7}, toy_step(1, 0));
+        Iteration args = toy_step(1, 0);
+        args.stop = [r] { return r == 1 ? 15 : 0; };
+        results[r] = ranks.executors[r].run(ToyTokens{7}, args);
         std::vector<char> known(values[r].size(), 0);
         for (std::size_t i = r; i < known.size(); i += 3) {
           known[i] = 1;
@@ -87,6 +89,7 @@ TEST_CASE("ranks as threads gather the timeline and values of all") {
   for (std::size_t r = 0; r < 3; ++r) {
     CHECK(results[r].losses == expected.losses[0]);
     CHECK(results[r].timeline == results[0].timeline);
+    CHECK(results[r].stop == 15);
     int early = 0;
     for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
       if (results[r].timeline.end_of(id<TaskId>(t)) <= results[r].timeline.start_of(id<TaskId>(t))) ++early;

@@ -109,4 +109,5 @@ def main():
     return next((abs(code) for code in codes if code != 0), 0)
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

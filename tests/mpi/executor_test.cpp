@@ -190,6 +190,21 @@ TEST_CASE("the same run gives the same bits, also with messages of single number
   }
 }
 
+TEST_CASE("what one rank is told to stop for, all know after the same step") {
+  mpi::Session& session = session_of_tests();
+  const Workload work = support::toy_work(support::toy_model(12, false), 12);
+  const Schedule schedule = build_schedule("1f1b", {work, DeviceGroups{{session.ranks()}}, {}});
+  for (const bool timeline : {true, false}) {
+    Executor executor{schedule, session, [&] { return ToyLayer<double>{work.model()}; }, {}, {.gather_timeline = timeline}};
+    support::set_toy_weights(executor.state());
+    for (int step = 1; step <= 4; ++step) {
+      Iteration args{.step = step, .learning_rate = 0.05};
+      if (step > 1) args.stop = [&] { return step == 3 && session.rank() == session.ranks() - 1 ? 15 : 0; };
+      CHECK(executor.run(ToyTokens{work.model().token_ids}, args).stop == (step == 3 ? 15 : 0));
+    }
+  }
+}
+
 TEST_CASE("timelines start at zero, and a task ends before what waits for it on the same rank starts") {
   const int ranks = session_of_tests().ranks();
   const Workload work = support::toy_work(support::toy_model(12, false), 12);

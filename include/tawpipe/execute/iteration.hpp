@@ -25,6 +25,10 @@ struct Iteration {
   std::int64_t step = 1;  ///< of the optimizer, from 1; also names the data
   double learning_rate = 0;
   double gradient_clip = 0;  ///< largest norm of the whole gradient; 0: any
+  /// Asked once by each process at the iteration's end: why the run should stop here, any number above 0, or 0 for no reason.
+  /// All ranks are given the largest (IterationResult::stop), so that one that was told to stop takes the others with it, after
+  /// the same step. Empty: no reason.
+  std::function<int()> stop{};
 };
 
 /// What an iteration gives back.
@@ -33,6 +37,7 @@ struct IterationResult {
   Timeline timeline;            ///< measured, from the iteration's start
   std::vector<SentBytes> sent;  ///< [rank]
   double gradient_norm = 0;     ///< before clipping; 0 where no clipping is asked for
+  int stop = 0;                 ///< the largest that Iteration::stop gave on any rank, the same on all
 
   /// Mean over the microbatches.
   double loss() const {

@@ -56,6 +56,16 @@ TEST_CASE("a rank that is killed at any moment ends all others, which name it") 
   }
 }
 
+TEST_CASE("a program that outlives its run catches what has failed, and keeps its signal handler") {
+  for (const int rank : {0, 2}) {
+    const Outcome outcome = run("outlive", rank, 50, 60, 120);
+    CAPTURE(outcome.text);
+    CHECK(outcome.count("left with 0") == 3);
+    CHECK(outcome.count("goes on: ") == 3);
+    CHECK(outcome.count(concat("rank ", rank, " died; ")) == 3);
+  }
+}
+
 TEST_CASE("a rank that is stopped ends all others by its silence, and its task is named") {
   for (const int rank : {0, 2}) {
     const Outcome outcome = run("stop", rank, 100, 5, 120);

@@ -1,7 +1,7 @@
 // Trains a toy model under mpirun until one of its ranks fails in a chosen way: probe WAY RANK MILLISECONDS SILENCE TASK.
-// WAY is kill, stop (SIGSTOP, within a layer), throw or stall (a layer that never returns). RANK fails that way so many
-// MILLISECONDS after its first iteration; SILENCE and TASK are the watch's limits in seconds.
-// Not: a test; failure_test.cpp starts it and looks at what is left.
+// WAY is kill, outlive (the same, and the other ranks go on), stop (SIGSTOP, within a layer), throw or stall (a layer that never
+// returns). RANK fails that way so many MILLISECONDS after its first iteration; SILENCE and TASK are the watch's limits in
+// seconds. Not: a test; failure_test.cpp starts it and looks at what is left.
 #include <atomic>
 #include <csignal>
 #include <cstdint>
@@ -73,7 +73,7 @@ int run(const std::string& way, int rank, std::int64_t milliseconds, const Watch
     executor.run(support::ToyTokens{model.vocab}, {.step = step, .learning_rate = 0.001});
     if (step > 1 || session.rank() != rank) continue;
     plan.at = mpi::now() + milliseconds * 1'000'000;
-    if (way != "kill") continue;
+    if (way != "kill" && way != "outlive") continue;
     timer = std::jthread{[&] {
       std::this_thread::sleep_for(std::chrono::milliseconds{milliseconds});
       kill(getpid(), SIGKILL);
@@ -81,11 +81,30 @@ int run(const std::string& way, int rank, std::int64_t milliseconds, const Watch
   }
 }
 
+volatile std::sig_atomic_t terminated = 0;
+
+/// A program with a signal handler of its own, for which a failed run is not the end.
+int outlive(int rank, int milliseconds, const WatchOptions& limits) {
+  std::signal(SIGTERM, [](int) { terminated = terminated + 1; });
+  try {
+    return run("outlive", rank, milliseconds, limits);
+  } catch (const DeviceError& error) {
+    const int before = terminated;  // mpirun sends it, too
+    std::raise(SIGTERM);
+    std::printf("%s: %s\n", terminated > before ? "goes on" : "has lost its handler", error.what());
+  }
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc != 6) return 2;
   try {
+    if (std::string{argv[1]} == "outlive") {
+      return outlive(std::atoi(argv[2]), std::atoi(argv[3]),
+                     {.silence_seconds = std::atof(argv[4]), .task_seconds = std::atof(argv[5]), .failed = {}});
+    }
     sim::delay_terminate();
     return run(argv[1], std::atoi(argv[2]), std::atoi(argv[3]),
                {.silence_seconds = std::atof(argv[4]), .task_seconds = std::atof(argv[5]), .failed = sim::leave});

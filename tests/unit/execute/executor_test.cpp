@@ -114,6 +114,19 @@ TEST_CASE("an executor trains in memory that the program lends, to the same bits
   }
 }
 
+TEST_CASE("a reason to stop is asked for once, at the iteration's end, and given back") {
+  const Schedule schedule = schedule_of("1f1b", {2});
+  ToyHostExecutor executor{schedule, [&] { return ToyLayer<double>{schedule.workload().model()}; }, {}};
+  set_toy(executor);
+  int asked = 0;
+  Iteration args{.learning_rate = 0.05};
+  CHECK(executor.run(ToyTokens{7}, args).stop == 0);
+  args.stop = [&] { return ++asked == 1 ? 0 : 15; };
+  CHECK(executor.run(ToyTokens{7}, args).stop == 0);
+  CHECK(executor.run(ToyTokens{7}, args).stop == 15);
+  CHECK(asked == 2);
+}
+
 TEST_CASE("lent memory that fits nothing is refused") {
   const Schedule schedule = schedule_of("1f1b", {2});
   const auto refusal = [&](const LentParameters& lent) {

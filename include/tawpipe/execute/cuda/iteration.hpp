@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -240,6 +241,24 @@ class HostWindow {
   std::byte* window_;
   typename Device::Event event_;
 };
+
+/// Completes a rank's result by all ranks': each task's time, from where its last end is ready to where its last end is done, and
+/// why to stop. @param largest  puts the largest of all ranks' numbers in the place of each
+template <class Largest>
+void gather_result(IterationResult& result, Largest&& largest) {
+  std::vector<double> all;
+  const std::array times{&result.timeline.start, &result.timeline.end};
+  for (const auto* some : times) {
+    for (const TimePoint& time : *some) all.push_back(static_cast<double>(time.picoseconds()));
+  }
+  all.push_back(result.stop);
+  largest(std::span{all});
+  auto at = all.begin();
+  for (auto* some : times) {
+    for (TimePoint& time : *some) time = TimePoint{Duration{static_cast<std::int64_t>(*at++)}};
+  }
+  result.stop = static_cast<int>(*at);
+}
 
 /// The parameters and states of one rank, read and written from the host between iterations.
 template <DeviceApi Device>

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -115,8 +116,10 @@ class NcclExecutor {
   /// Brings what each rank knows to all: `values` are then right wherever any rank's are. Collective.
   /// @param known  [values] whether the number is right here
   void gather(std::span<float> values, std::span<const char> known) {
-    const auto own = [&](std::size_t i) { return known[i] != 0 ? values[i] : -std::numeric_limits<float>::infinity(); };
-    guarded([&] { largest<float>(values.size(), own, [&](std::size_t i, float value) { values[i] = value; }); });
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (known[i] == 0) values[i] = -std::numeric_limits<float>::infinity();
+    }
+    guarded([&] { largest(values); });
   }
 
   /// One iteration: all microbatches forward and backward, then the update. Collective. Losses, bytes sent and the timeline are
@@ -128,7 +131,9 @@ class NcclExecutor {
   IterationResult run(const Source& source, const Iteration& args) {
     start(source, args);
     IterationResult result = finish();
-    if (options_.timeline) result.timeline = gather_timeline(result.timeline);
+    result.stop = args.stop ? args.stop() : 0;
+    if (!options_.timeline && !args.stop) return result;
+    gather_result(result, [&](std::span<double> all) { guarded([&] { largest(all); }); });
     return result;
   }
 
@@ -169,16 +174,6 @@ class NcclExecutor {
     });
     result.sent = sent_;
     return result;
-  }
-  /// The timeline with every rank's tasks: each task from where its last end is ready to where its last end is done. Collective.
-  Timeline gather_timeline(const Timeline& own) {
-    Timeline all = own;
-    for (std::vector<TimePoint>* const times : {&all.start, &all.end}) {
-      const auto known = [&](std::size_t i) { return static_cast<double>((*times)[i].picoseconds()); };
-      const auto take = [&](std::size_t i, double value) { (*times)[i] = TimePoint{Duration{static_cast<std::int64_t>(value)}}; };
-      guarded([&] { largest<double>(times->size(), known, take); });
-    }
-    return all;
   }
 
   /// Puts one iteration's work into the streams, with the input of the last `start`: what a run costs the host without the data.
@@ -249,9 +244,11 @@ class NcclExecutor {
     connection_memory_.before = Bytes{static_cast<std::int64_t>(device_.free_memory())};
     const CommunicatorPlan plan = plan_communicators(schedule_, flow_, Lowering{schedule_}.has_notices());
     const std::vector<std::int32_t> own = communicators_.split(plan);
-    const auto elsewhere = [&](std::size_t) { return communicators_.is_direct() && options_.lent.empty() ? 0.0F : 1.0F; };
-    const auto enroll = [&](std::size_t, float most) { communicators_.enroll(most == 0); };
-    if (Communicator::enrolls) largest<float>(1, elsewhere, enroll);
+    std::array elsewhere{communicators_.is_direct() && options_.lent.empty() ? 0.0F : 1.0F};
+    if (Communicator::enrolls) {
+      largest(std::span<float>{elsewhere});
+      communicators_.enroll(elsewhere[0] == 0);
+    }
     if (plan.notices >= 0) {
       notice_stream_ = device_.make_stream(options_.communicate);
       side_.push_back(notice_stream_);
@@ -354,11 +351,11 @@ class NcclExecutor {
     communicators_.leave_memory();
   }
 
-  /// The largest of all ranks' values `own(i)` of each of `count` numbers, to `take(i, value)`.
-  template <class T, class Own, class Take>
-  void largest(std::size_t count, Own&& own, Take&& take) {
+  /// Puts the largest of all ranks' numbers in the place of each. Collective.
+  template <class T>
+  void largest(std::span<T> values) {
     device_.use();
-    communicators_.template largest<T>(device_, {window_, memory_.exchange(), lanes_[0]}, count, own, take, [&] {
+    communicators_.largest(device_, {window_, memory_.exchange(), lanes_[0]}, values, [&] {
       device_.record(ended_, lanes_[0]);
       await_end();
     });

@@ -120,21 +120,19 @@ class RankCommunicators {
     std::span<std::byte> memory;  ///< of the device
     typename Device::Stream stream;
   };
-  /// The largest of all ranks' values `own(i)` of each of `count` numbers, to `take(i, value)`. Collective.
+  /// Puts the largest of all ranks' numbers in the place of each. Collective.
   /// @param wait  waits for the end of what is in the stream
-  template <class T, class Own, class Take, class Wait>
-  void largest(Device& device, const Exchange& by, std::size_t count, Own&& own, Take&& take, Wait&& wait) {
+  template <class T, class Wait>
+  void largest(Device& device, const Exchange& by, std::span<T> values, Wait&& wait) {
     constexpr Dtype type = sizeof(T) == sizeof(double) ? Dtype::f64 : Dtype::f32;
     std::byte* const at = by.memory.data();
-    std::vector<T> part;
-    for (std::size_t begin = 0; begin < count; begin += part.size()) {
-      part.resize(std::min(by.memory.size() / sizeof(T), count - begin));
-      for (std::size_t i = 0; i < part.size(); ++i) part[i] = own(begin + i);
-      by.window.write(device, at, std::as_bytes(std::span{part}), by.stream);
+    const std::size_t most = by.memory.size() / sizeof(T);
+    for (std::size_t begin = 0; begin < values.size(); begin += most) {
+      const std::span<T> part = values.subspan(begin, std::min(most, values.size() - begin));
+      by.window.write(device, at, std::as_bytes(part), by.stream);
       world_.all_reduce(at, at, std::ssize(part), type, Reduction::maximum, by.stream);
       wait();
-      by.window.read(device, std::as_writable_bytes(std::span{part}), at, by.stream);
-      for (std::size_t i = 0; i < part.size(); ++i) take(begin + i, part[i]);
+      by.window.read(device, std::as_writable_bytes(part), at, by.stream);
     }
   }
 

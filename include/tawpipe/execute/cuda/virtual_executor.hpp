@@ -93,7 +93,9 @@ class VirtualExecutor {
   template <MicrobatchTokens Source>
   IterationResult run(const Source& source, const Iteration& args) {
     start(source, args);
-    return finish();
+    IterationResult result = finish();
+    if (args.stop) result.stop = args.stop();
+    return result;
   }
 
   /// The first half of `run`: puts the iteration into the streams. Waits for nothing.

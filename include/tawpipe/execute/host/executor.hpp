@@ -120,6 +120,7 @@ class HostExecutor {
       std::rethrow_exception(failure_);
     }
     for (const RankState<T>& rank : ranks_) result.gradient_norm = std::max(result.gradient_norm, rank.gradient_norm());
+    if (args.stop) result.stop = args.stop();
     return result;
   }
 

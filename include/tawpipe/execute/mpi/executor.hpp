@@ -142,7 +142,7 @@ class MpiExecutor {
       tell(failure_);
       std::rethrow_exception(failure_);
     }
-    return guarded([&] { return gather(begin, offset); });
+    return guarded([&] { return gather(begin, offset, args.stop ? args.stop() : 0); });
   }
 
  private:
@@ -251,15 +251,16 @@ class MpiExecutor {
     }
   }
 
-  /// Everyone's losses, bytes and times by one maximum: what a rank does not know is the lowest number.
-  IterationResult gather(std::int64_t begin, std::int64_t offset) {
+  /// Everyone's losses, bytes, times and reasons to stop by one maximum: what a rank does not know is the lowest number.
+  IterationResult gather(std::int64_t begin, std::int64_t offset, int stop) {
     constexpr std::int64_t unknown = std::numeric_limits<std::int64_t>::min();
     const std::size_t microbatches = teller_.size();
     const auto ranks = static_cast<std::size_t>(schedule_.ranks());
     const std::size_t tasks = schedule_.tasks().size();
     const std::size_t timed = options_.gather_timeline ? 2 * tasks + 1 : 0;
     const Rank me = state_.rank();
-    std::vector<std::int64_t> own(microbatches + ranks * payloads + timed, unknown);
+    std::vector<std::int64_t> own(microbatches + ranks * payloads + timed + 1, unknown);
+    own.back() = stop;
     for (std::size_t m = 0; m < microbatches; ++m) {
       if (teller_[m] == me) own[m] = std::bit_cast<std::int64_t>(losses_[m]);
     }
@@ -279,6 +280,7 @@ class MpiExecutor {
 
     IterationResult result;
     result.gradient_norm = state_.gradient_norm();
+    result.stop = static_cast<int>(all.back());
     for (std::size_t m = 0; m < microbatches; ++m) {
       result.losses.push_back(all[m] == unknown ? 0.0 : std::bit_cast<double>(all[m]));
     }
