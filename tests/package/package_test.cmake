@@ -41,6 +41,10 @@ else()
   run(${CMAKE_COMMAND} --build "${work}/all")
   run("${work}/all/consumer")
 
+  # A program with a signal handler of its own, which outlives a failing rank.
+  run("${compiler}" -std=c++20 "-I${work}/prefix/include" "${CMAKE_CURRENT_LIST_DIR}/survivor.cpp" -pthread -o "${work}/survivor")
+  run("${work}/survivor")
+
   # Two versions in one program: the other's inline namespace has another name.
   file(COPY "${work}/prefix/include/tawpipe" DESTINATION "${work}/other")
   file(GLOB_RECURSE headers "${work}/other/*.hpp")
