@@ -127,6 +127,7 @@ void add_problem_flags(CLI::App& app, Request& request, const std::string& micro
                  "kernels (default): each kernel by its shape, as measured for the device's generation (docs/accuracy.md), with\n"
                  "figures replaced as kernels:KEY=VALUE,...\n"
                  "  products=0.7  products-fp8  attention  attention-backward  memory  host-layer  ...\n"
+                 "  file=gpu.json            those that tawpipe measure has written\n"
                  "or roofline: one fraction of the peak, with parameters as roofline:KEY=VALUE,...\n"
                  "  utilization=0.45         fraction of the matrix peak (default: the model's, or 0.5)\n"
                  "  memory-utilization=0.8   fraction of the memory bandwidth\n"

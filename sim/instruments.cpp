@@ -8,6 +8,7 @@
 
 #include "arguments.hpp"
 #include "commands/instruments.hpp"
+#include "commands/measure.hpp"
 #include "commands/plan.hpp"
 #include "commands/what_if.hpp"
 #include "flags.hpp"
@@ -222,6 +223,27 @@ Command add_improve(CLI::App& parent) {
   return {app, [request] { return run_improve(*request); }};
 }
 
+Command add_measure(CLI::App& parent) {
+  const auto request = std::make_shared<MeasureRequest>();
+  CLI::App* app = add_command(parent, "measure", "Figures of a GPU's curves, by kernels that are run on it");
+  app->add_option("--gpu", request->gpu, "Which one, as CUDA numbers them (default 0)")
+      ->type_name("N")
+      ->check(CLI::Range(0, 1023));
+  app->add_option("--device", request->device, "Whose data sheet the shares are of (default: by the name of its driver)")
+      ->type_name("NAME");
+  app->add_option("--largest", request->largest, "Rows of the largest products, a multiple of 64 (default 8192)")
+      ->type_name("N")
+      ->check(CLI::Range(64, 65536));
+  app->add_option("--out,--json", request->out, "Write what was measured and found as JSON, for --cost kernels:file=FILE")
+      ->type_name("FILE|-");
+  finish(*app,
+         "Examples:\n"
+         "  tawpipe measure --out gpu.json\n"
+         "  tawpipe compare --cost kernels:file=gpu.json --cluster 'dgx-h100*2' --model llama-3-8b \\\n"
+         "    --sequence 8192 --global-batch 128");
+  return {app, [request] { return run_measure(*request); }};
+}
+
 Command add_calibrate(CLI::App& parent) {
   const auto request = std::make_shared<CalibrateRequest>();
   CLI::App* app =
@@ -367,6 +389,7 @@ std::vector<Command> add_instruments(CLI::App& app) {
   commands.push_back(add_improve(app));
   commands.push_back(add_sensitivity(app));
   commands.push_back(add_calibrate(app));
+  commands.push_back(add_measure(app));
   commands.push_back(add_compare_timelines(app));
   commands.push_back(add_doctor(app));
   commands.push_back(add_what_if(app));

@@ -10,6 +10,7 @@
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/frameworks/megatron.hpp"
 #include "tawpipe/model/huggingface_config.hpp"
+#include "tawpipe/report/curves_json.hpp"
 #include "tawpipe/report/measured_json.hpp"
 #include "tawpipe/topology/cluster_file.hpp"
 
@@ -60,7 +61,7 @@ std::pair<double DeviceCurves::*, double> parse_curve_change(const std::string& 
   throw InputError(concat("--cost: ", unknown_name("parameter of kernels", key, names)));
 }
 
-/// "kernels[:products=0.7,...]",
+/// "kernels[:file=gpu.json,products=0.7,...]",
 /// "roofline[:utilization=0.45,memory-utilization=0.8,overhead=8.4us,all-reduce=ring|tree,collectives=simple|nccl]",
 /// "fixed:forward=…,…" or "measured:FILE".
 /// @param utilization  the model's; 0: unknown
@@ -80,7 +81,13 @@ Cost parse_cost(const std::string& text, double utilization) {
                                                                                   : "utilization=0.45");
   if (kind == "kernels") {
     KernelCost cost;
-    for (const auto& [key, value] : values) cost.changes.push_back(parse_curve_change(key, value));
+    // Those of a file first: what is given by name counts.
+    if (const auto file = values.find("file"); file != values.end()) {
+      cost.changes = parse_curves_json(read_text(file->second, "file of measured curves"), one_line(file->second));
+    }
+    for (const auto& [key, value] : values) {
+      if (key != "file") cost.changes.push_back(parse_curve_change(key, value));
+    }
     return cost;
   }
   if (kind == "roofline") {

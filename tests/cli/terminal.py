@@ -75,7 +75,7 @@ check(version.stdout.startswith("tawpipe "), "-V")
 
 # Examples run as they are written, in a folder of their own; those that read files of the user's are left out.
 needs_files = re.compile(r"nccl-tests|\.txt|measured|rank0|trace_rank|dump|\.csv(?! *$)|--schedule-file|--data |--reference|--kineto|"
-                         r"train\.sh|nvidia-smi|mpirun|--backend|source |train |compare-timelines|calibrate|reproduce ")
+                         r"train\.sh|nvidia-smi|mpirun|--backend|source |train |compare-timelines|calibrate|reproduce |measure |kernels:file=")
 with tempfile.TemporaryDirectory() as folder:
     ran = 0
     for command in commands(tawpipe):
