@@ -28,7 +28,11 @@ struct DeviceCurves {
 
   double memory = 0.85;      ///< of the bandwidth, by memory-bound kernels
   double kernel_gap = 2e-6;  ///< s from a kernel's end to the next one's start
-  double host_layer = 0;     ///< s that the host takes to launch a pass of a layer; the device is not faster
+  /// Seconds that the host takes to launch a layer's forward (and what is recomputed), and its backward, which autograd runs; a
+  /// pass is not faster.
+  double host_layer = 0;
+  double host_backward = 0;
+  double host_collective = 0;  ///< and for each collective of a pass that ranks share
 
   // Collectives inside a node, against NCCL's own table (cost/nccl_table.hpp).
   double collective_bandwidth = 1;
@@ -60,7 +64,9 @@ inline std::span<const CurveField> curve_fields() {
       {"collective-bandwidth", &DeviceCurves::collective_bandwidth, 2, "of what NCCL's table expects of one inside a node"},
       {"collective-latency", &DeviceCurves::collective_latency, 100, "times what NCCL's table expects of it"},
       {"kernel-gap", &DeviceCurves::kernel_gap, 1, "seconds from a kernel to the next"},
-      {"host-layer", &DeviceCurves::host_layer, 1, "seconds that the host takes to launch a pass of a layer"},
+      {"host-layer", &DeviceCurves::host_layer, 1, "seconds that the host takes to launch a layer's forward"},
+      {"host-backward", &DeviceCurves::host_backward, 1, "seconds that the host takes to launch a layer's backward"},
+      {"host-collective", &DeviceCurves::host_collective, 1, "seconds that the host takes to launch a collective of a layer"},
   };
   return fields;
 }

@@ -75,12 +75,14 @@ struct Kernel {
   std::int64_t batch = 1;
   double bytes = 0;
 
-  /// One rank's part of it. Traffic is divided by both, as with sequence parallelism.
-  Kernel split(int tensor, int context) const {
+  /// One rank's part of it. Traffic is divided by both; what tensor-parallel ranks divide by tokens (by_tensor is m) only with
+  /// sequence parallelism.
+  Kernel split(int tensor, int context, bool sequence_parallel = true) const {
     Kernel part = *this;
     part.divide(by_tensor, tensor);
     part.divide(by_context, context);
-    part.bytes = bytes / tensor / context;
+    const bool whole = kind == Kind::traffic && by_tensor == Dimension::m && !sequence_parallel;
+    part.bytes = bytes / (whole ? 1 : tensor) / context;
     return part;
   }
   /// Operations: a multiply-add counts as two, causal attention at half.

@@ -21,11 +21,12 @@ struct Share {
 struct StageWork {
   std::int32_t first_layer = 0;
   std::int32_t layers = 0;
-  bool embedding = false;   ///< looks up the token embedding before its first layer
-  bool head = false;        ///< final norm, output matrix and loss after its last layer
-  Share share = {};         ///< of a device's whole share, for fixed costs
-  double fraction = 1;      ///< of the stage's computation, where this is a step of it; for costs that only know the whole
-  std::int32_t pieces = 1;  ///< a step runs one of so many equal parts of its products, cut by tokens
+  bool embedding = false;        ///< looks up the token embedding before its first layer
+  bool head = false;             ///< final norm, output matrix and loss after its last layer
+  Share share = {};              ///< of a device's whole share, for fixed costs
+  double fraction = 1;           ///< of the stage's computation, where this is a step of it; for costs that only know the whole
+  std::int32_t pieces = 1;       ///< a step runs one of so many equal parts of its products, cut by tokens
+  std::int32_t collectives = 0;  ///< of the pass whose step this is
 
   std::int64_t parameters = 0;       ///< of the decoder layers
   std::int64_t edge_parameters = 0;  ///< of the embedding, final norm and head that this stage holds

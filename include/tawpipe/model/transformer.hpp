@@ -44,6 +44,11 @@ struct Transformer {
   bool gated = true;                               ///< SwiGLU; false: up and down with one function between them, as GPT's GELU
   bool fused_attention = true;  ///< scores stay on the chip; false: each [heads, S, S] is written, as up to 2022
   bool fused_swiglu = false;    ///< one kernel from gate and up to their product: silu(gate) is never kept
+  /// Key and value heads are copied for each query head before attention, so that context-parallel ranks exchange the copies.
+  bool repeated_keys = false;
+  /// Selective recomputation keeps attention's result and every second product's, and runs the products between again (key,
+  /// output, up or down), as PyTorch's checkpointing by operation in torchtitan.
+  bool selective_products = false;
 
   static constexpr int max_layers = 1 << 12;
   static constexpr int max_hidden = 1 << 17;  ///< also of heads x head size
@@ -63,6 +68,8 @@ struct Transformer {
   std::int64_t layer_matrix_parameters() const {
     return std::int64_t{hidden} * (2 * query_width() + 2 * key_width() + mlp_matrices() * intermediate);
   }
+  /// Of them, those whose products `selective_products` runs again: HK + HQ + HI.
+  std::int64_t every_second_matrix() const { return std::int64_t{hidden} * (key_width() + query_width() + intermediate); }
   /// Parameters of one layer: its matrices and two norms of H.
   std::int64_t layer_parameters() const { return layer_matrix_parameters() + 2 * std::int64_t{hidden}; }
   /// Parameters of the token embedding: VH.

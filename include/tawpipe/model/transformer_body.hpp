@@ -45,11 +45,14 @@ class BodyWriter {
     hidden_ = model.hidden;
     query_ = static_cast<double>(model.query_width()) / sharing.tensor;
     // A group of queries keeps its key and value head whole: ranks beyond the number of groups hold copies.
-    key_ = static_cast<double>(std::max(model.key_width() / sharing.tensor, model.head_size()));
+    key_ = static_cast<double>(
+        std::max((model.repeated_keys ? model.query_width() : model.key_width()) / sharing.tensor, model.head_size()));
     qkv_ = 2 * tokens_ * hidden_ * static_cast<double>(model.query_width() + 2 * model.key_width()) / sharing.tensor;
     out_ = 2 * tokens_ * hidden_ * query_;
     mlp_in_ = 2 * tokens_ * hidden_ * static_cast<double>(model.mlp_matrices() - 1) * model.intermediate / sharing.tensor;
     mlp_out_ = 2 * tokens_ * hidden_ * model.intermediate / sharing.tensor;
+    again_mlp_ = 2 * tokens_ * hidden_ * model.intermediate / sharing.tensor;
+    again_attention_ = 2 * tokens_ * hidden_ * static_cast<double>(model.key_width() + model.query_width()) / sharing.tensor;
     attention_ = 2 * whole * static_cast<double>(batch.sequence) * static_cast<double>(model.query_width()) / sharing.ranks();
     logits_ = 2 * tokens_ * hidden_ * model.vocab / sharing.tensor;
     rotary_ = inner(2.0 * static_cast<double>(model.query_width() + model.key_width()));
@@ -218,14 +221,15 @@ class BodyWriter {
     // With the norms that selective recomputation computes again: 2H each.
     const double norm = (selective ? 8 : 6) * residual_;
     std::int32_t again = gathered_product(true, mlp_out_, 0, weight);
-    compute(mlp_in_, (selective ? 14 : 9) * swiglu_ + branches / 3);
+    const bool products = selective && model_.selective_products;
+    compute(mlp_in_ + (products ? again_mlp_ : 0), (selective ? 14 : 9) * swiglu_ + branches / 3);
     std::int32_t summed = sum(true);
     if (weight) compute(mlp_in_ + mlp_out_, 0, {again});
     compute(0, norm, {summed});
     const std::int32_t middle = last_compute();
     again = gathered_product(true, out_, 0, weight);
     attention(true, middle);
-    compute(qkv_, rotary_ + 2 * branches / 3);
+    compute(qkv_ + (products ? again_attention_ : 0), rotary_ + 2 * branches / 3);
     summed = sum(true);
     if (weight) compute(qkv_ + out_, 0, {again});
     compute(0, norm, {summed});
@@ -234,7 +238,7 @@ class BodyWriter {
   /// The attention between its products, with what the context-parallel ranks exchange for it.
   /// @param ready  the step after which keys and values are there; -1: that before
   void attention(bool backward, std::int32_t ready = -1) {
-    const bool selective = backward && recompute_ == Recompute::selective;
+    const bool selective = backward && recompute_ == Recompute::selective && !model_.selective_products;
     const double work = attention_ * (backward ? (selective ? 3 : 2) : 1);
     if (sharing_.context == 1) {
       compute(work, 0);
@@ -288,6 +292,8 @@ class BodyWriter {
   double mlp_in_ = 0;
   double mlp_out_ = 0;
   double attention_ = 0;
+  double again_attention_ = 0;  ///< of the products that run again where `selective_products`
+  double again_mlp_ = 0;
   double logits_ = 0;
   double rotary_ = 0;    ///< bytes
   double swiglu_ = 0;    ///< bytes of one tensor [t, I / T]
@@ -320,7 +326,8 @@ inline StageWork shared_work(StageWork work, const Transformer& model, const Bat
   cut(work.backward_workspace, (4 - kept + 1) * stream);
   if (work.layers > 0) {
     const Bytes gathered{sharing.tensor > 1 && sharing.sequence_parallel ? part(stream, sharing.context) : 0};
-    const std::int64_t width = std::max(part(model.key_width(), sharing.tensor), model.head_size());
+    const std::int64_t width =
+        std::max(part(model.repeated_keys ? model.query_width() : model.key_width(), sharing.tensor), model.head_size());
     const bool gathers = sharing.context > 1 && sharing.exchange == ContextExchange::all_gather;
     const Bytes keys{gathers ? 2 * batch.tokens() * element * width : 0};
     work.forward_workspace += gathered + keys;
@@ -332,7 +339,7 @@ inline StageWork shared_work(StageWork work, const Transformer& model, const Bat
   for (Flops* flops : {&work.forward, &work.recompute, &work.backward_input, &work.backward_weight}) {
     *flops = *flops / static_cast<double>(both);
   }
-  for (Kernel& kernel : work.kernels) kernel = kernel.split(sharing.tensor, sharing.context);
+  for (Kernel& kernel : work.kernels) kernel = kernel.split(sharing.tensor, sharing.context, sharing.sequence_parallel);
   return work;
 }
 

@@ -26,7 +26,7 @@ class KernelLister {
       product(pass, {tokens(), out, in}, by_output ? Dimension::n : Dimension::k, Dimension::m);
     });
     attention(pass);
-    layer_traffic(pass, elementwise());
+    forward_traffic(pass);
     cast(pass, model_.hidden + model_.query_width() + model_.hidden + model_.intermediate);
   }
   /// What a layer's attention computes, as `pass`.
@@ -34,14 +34,44 @@ class KernelLister {
     if (model_.fused_attention) return core(Kernel::Kind::attention, pass);
     scores(pass, 13);
   }
-  /// Norms, residual sums, rotary embedding and the MLP's function, in numbers a token: forward, and what the backward adds to
-  /// it.
-  std::int64_t elementwise() const {
-    return 10 * std::int64_t{model_.hidden} + 2 * (model_.query_width() + model_.key_width()) +
-           model_.mlp_matrices() * model_.intermediate;
+  /// What selective recomputation runs again of a layer: attention, with the norms and the MLP's function where it is fused; or
+  /// products between those that are kept, and all that is memory-bound.
+  void selective() {
+    const std::int64_t inner = model_.mlp_matrices() * model_.intermediate;
+    if (model_.selective_products) {
+      product(KernelPass::recompute, {tokens(), model_.key_width(), model_.hidden}, Dimension::n, Dimension::m);
+      product(KernelPass::recompute, {tokens(), model_.hidden, model_.query_width()}, Dimension::k, Dimension::m);
+      product(KernelPass::recompute, {tokens(), model_.intermediate, model_.hidden}, Dimension::n, Dimension::m);
+      forward_traffic(KernelPass::recompute);
+      return;
+    }
+    attention(KernelPass::recompute);
+    if (model_.fused_attention) layer_traffic(KernelPass::recompute, 4 * std::int64_t{model_.hidden}, inner);
   }
-  void layer_traffic(KernelPass pass, std::int64_t width) {
-    traffic(pass, static_cast<double>(tokens() * width * size_bytes(model_.dtype)), 10);
+  /// Norms and residual sums, and rotary embedding and the MLP's function. Layers with unfused attention (2021 and 2022) have
+  /// biases and dropout in place of the rotary embedding, and copies between layouts.
+  void forward_traffic(KernelPass pass) {
+    const std::int64_t rotary = 2 * (model_.query_width() + model_.key_width());
+    layer_traffic(
+        pass, (model_.fused_attention ? 10 : 11) * std::int64_t{model_.hidden},
+        rotary + model_.mlp_matrices() * model_.intermediate + (model_.fused_attention ? 0 : 4 * std::int64_t{model_.hidden}));
+  }
+  void backward_traffic() {
+    const std::int64_t rotary = 2 * (model_.query_width() + model_.key_width());
+    const std::int64_t inner = (model_.gated ? 5 : 3) * std::int64_t{model_.intermediate};
+    if (model_.fused_attention) {
+      layer_traffic(KernelPass::backward_input, 12 * std::int64_t{model_.hidden}, rotary + inner);
+    } else {
+      layer_traffic(KernelPass::backward_input, 23 * std::int64_t{model_.hidden},
+                    rotary + inner + model_.intermediate + 7 * std::int64_t{model_.hidden});
+    }
+  }
+  /// @param residual  numbers a token of what tensor-parallel ranks split by tokens, if at all; @param inner  of what they split
+  /// by matrices
+  void layer_traffic(KernelPass pass, std::int64_t residual, std::int64_t inner) {
+    const auto bytes = [&](std::int64_t width) { return static_cast<double>(tokens() * width * size_bytes(model_.dtype)); };
+    traffic(pass, bytes(residual), 5, Dimension::m);
+    traffic(pass, bytes(inner), 5);
   }
   void backward() {
     matrices([&](std::int64_t in, std::int64_t out, bool by_output) {
@@ -57,9 +87,14 @@ class KernelLister {
     cast(KernelPass::backward_input, model_.query_width() + 2 * model_.key_width() + model_.hidden +
                                          (model_.mlp_matrices() - 1) * model_.intermediate + model_.hidden);
   }
-  void traffic(KernelPass pass, double bytes, std::int32_t launches) {
+  void traffic(KernelPass pass, double bytes, std::int32_t launches, Kernel::Dimension by_tensor = Kernel::Dimension::none) {
     if (bytes > 0) {
-      kernels.push_back({.kind = Kernel::Kind::traffic, .pass = pass, .count = layers_, .launches = launches, .bytes = bytes});
+      kernels.push_back({.kind = Kernel::Kind::traffic,
+                         .pass = pass,
+                         .by_tensor = by_tensor,
+                         .count = layers_,
+                         .launches = launches,
+                         .bytes = bytes});
     }
   }
   /// The product with the vocabulary's matrix, in 16 bits (or the model's) whatever the layers' format; of a loss in chunks
@@ -161,7 +196,9 @@ class KernelLister {
 /// casts that this takes; attention and the head do not.
 /// Memory-bound kernels are fused as Megatron-LM and torch.compile do: of each the inputs are read and the outputs written once,
 /// in numbers a token two norms 4H, two residual sums 6H, rotary 2(Q + K) and SwiGLU 3I (GELU 2I) in the forward; 6H, 6H, 2(Q +
-/// K) and 5I (3I) in the backward. Unfused attention: batched products of all pairs of tokens and, for each pair and head, 13
+/// K) and 5I (3I) in the backward. Unfused attention (Megatron-LM of 2021 and 2022) comes with
+/// biases, dropout and copies between layouts: 11H + 2(Q + K) + 4H + 2I in the forward, 23H + 2(Q + K) + 7H + 4I in the backward,
+/// sums of the biases' gradients among them; and with batched products of all pairs of tokens and, for each pair and head, 13
 /// bytes of traffic in the forward (scores written, softmax, dropout, read) and 19 in the backward. Source: Korthikanti et al.
 /// 2022, arXiv:2205.05198, section 4 (which matrices are cut how).
 /// @param edge_forward_bytes  memory-bound traffic of embedding and loss, and in the backward
@@ -172,14 +209,9 @@ inline std::vector<Kernel> transformer_kernels(const Transformer& model, const B
   if (layers > 0) {
     layer.forward(KernelPass::forward);
     if (recompute == Recompute::full) layer.forward(KernelPass::recompute);
-    if (recompute == Recompute::selective) {
-      layer.attention(KernelPass::recompute);
-      if (model.fused_attention)
-        layer.layer_traffic(KernelPass::recompute, 4 * model.hidden + model.mlp_matrices() * model.intermediate);
-    }
+    if (recompute == Recompute::selective) layer.selective();
     layer.backward();
-    layer.layer_traffic(KernelPass::backward_input,
-                        layer.elementwise() + 2 * model.hidden + (model.gated ? 2 : 1) * std::int64_t{model.intermediate});
+    layer.backward_traffic();
   }
   detail::KernelLister edge{model, batch, 1};
   if (head) edge.head();

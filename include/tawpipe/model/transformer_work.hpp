@@ -100,7 +100,8 @@ inline StageWork transformer_work(const Transformer& model, const Batch& batch, 
   const double matrices = 2.0 * static_cast<double>(model.layer_matrix_parameters()) * tokens;
   const double attention = 2.0 * tokens * static_cast<double>(batch.sequence) * static_cast<double>(model.query_width());
   const double logits = head ? 2.0 * static_cast<double>(model.embedding_parameters()) * tokens : 0.0;
-  const double again = recompute == Recompute::full ? matrices + attention : recompute == Recompute::selective ? attention : 0.0;
+  const double selected = model.selective_products ? 2.0 * static_cast<double>(model.every_second_matrix()) * tokens : attention;
+  const double again = recompute == Recompute::full ? matrices + attention : recompute == Recompute::selective ? selected : 0.0;
 
   StageWork work;
   work.first_layer = first_layer;
@@ -179,6 +180,8 @@ inline LayerStack layer_stack(const Transformer& model, const Batch& batch, Reco
   if (!model.gated) stack.sizes.emplace_back("gated", 0);
   if (!model.fused_attention) stack.sizes.emplace_back("fused_attention", 0);
   if (model.fused_swiglu) stack.sizes.emplace_back("fused_swiglu", 1);
+  if (model.repeated_keys) stack.sizes.emplace_back("repeated_keys", 1);
+  if (model.selective_products) stack.sizes.emplace_back("selective_products", 1);
   if (model.edges_count_as_layers) stack.sizes.emplace_back("edges_count_as_layers", 1);
   if (model.products != ProductFormat::bits16) stack.sizes.emplace_back("products", static_cast<std::int64_t>(model.products));
   return stack;
@@ -208,6 +211,8 @@ inline std::optional<Transformer> transformer_of(const LayerStack& stack) {
     if (key == "gated") model.gated = value != 0;
     if (key == "fused_attention") model.fused_attention = value != 0;
     if (key == "fused_swiglu") model.fused_swiglu = value != 0;
+    if (key == "repeated_keys") model.repeated_keys = value != 0;
+    if (key == "selective_products") model.selective_products = value != 0;
     if (key == "edges_count_as_layers") model.edges_count_as_layers = value != 0;
     if (key == "products" && value >= 0 && value < product_formats) model.products = static_cast<ProductFormat>(value);
   }

@@ -28,8 +28,21 @@ inline const StageBody* body_of(const Schedule& schedule, const Task& task) {
   return body.empty() ? nullptr : &body;
 }
 
-/// What a step of a stage's body weighs. @param total  operations of the whole body
-inline StageWork work_of_step(StageWork work, const BodyStep& step, Flops total, const Passes& passes) {
+/// A body's operations and its collectives.
+struct BodyTotals {
+  Flops flops;
+  std::int32_t collectives = 0;
+
+  explicit BodyTotals(const StageBody& body) {
+    for (const BodyStep& step : body) {
+      flops += step.flops;
+      collectives += step.is_compute() ? 0 : 1;
+    }
+  }
+};
+
+/// What a step of a stage's body weighs.
+inline StageWork work_of_step(StageWork work, const BodyStep& step, const BodyTotals& body, const Passes& passes) {
   const bool weight = !passes.forward && !passes.backward_input;
   work.forward = step.flops;
   work.recompute = Flops{};
@@ -37,7 +50,8 @@ inline StageWork work_of_step(StageWork work, const BodyStep& step, Flops total,
   work.backward_weight = weight ? step.flops : Flops{};
   work.forward_traffic = work.backward_traffic = step.traffic;
   work.pieces = step.pieces;
-  work.fraction = total.value() > 0 ? step.flops.value() / total.value() : 0;
+  work.collectives = body.collectives;
+  work.fraction = body.flops.value() > 0 ? step.flops.value() / body.flops.value() : 0;
   return work;
 }
 
@@ -214,15 +228,14 @@ class BodyExpander {
   const std::vector<SplitId>& numbers_of(const StageBody& body, const Task& task) {
     const auto [at, added] = numbers_.try_emplace({task.op, task.stage});
     if (!added) return at->second;
-    Flops total;
-    for (const BodyStep& step : body) total += step.flops;
+    const BodyTotals totals{body};
     std::map<std::tuple<double, Bytes, std::int32_t>, SplitId> known;
     for (const BodyStep& step : body) {
       at->second.push_back(none<SplitId>);
       if (!step.is_compute()) continue;
       const auto [number, fresh] = known.try_emplace({step.flops.value(), step.traffic, step.pieces}, none<SplitId>);
       if (fresh) {
-        number->second = builder_.step(work_of_step(from_.stage(task.stage), step, total, traits(task.op).passes));
+        number->second = builder_.step(work_of_step(from_.stage(task.stage), step, totals, traits(task.op).passes));
       }
       at->second.back() = number->second;
     }

@@ -127,7 +127,11 @@ class LayoutBounds {
   /// Without what the host takes at least for each layer: how often it launches the head depends on how the model is cut.
   template <CostModel Cost>
   static Cost without_host(Cost cost) {
-    if constexpr (std::is_same_v<Cost, KernelCost>) cost.changes.emplace_back(&DeviceCurves::host_layer, 0);
+    if constexpr (std::is_same_v<Cost, KernelCost>) {
+      cost.changes.emplace_back(&DeviceCurves::host_layer, 0);
+      cost.changes.emplace_back(&DeviceCurves::host_backward, 0);
+      cost.changes.emplace_back(&DeviceCurves::host_collective, 0);
+    }
     return cost;
   }
 

@@ -185,8 +185,7 @@ class LeastTimes {
       ends.push_back(static_cast<std::uint32_t>(of_groups.size()));
     }
     parts.groups = Rows<Rank>{std::move(ends), std::move(of_groups)};
-    Flops total;
-    for (const BodyStep& step : body) total += step.flops;
+    const BodyTotals totals{body};
     std::vector<std::uint32_t> pairs_end{0};
     std::vector<Bytes> pairs;
     for (const BodyStep& step : body) {
@@ -194,7 +193,7 @@ class LeastTimes {
       one.stage = StageId{0};
       if (step.is_compute()) {
         one.split = id<SplitId>(parts.steps.size());
-        parts.steps.push_back(work_of_step(parts.stages[0], step, total, traits(task.op).passes));
+        parts.steps.push_back(work_of_step(parts.stages[0], step, totals, traits(task.op).passes));
       } else {
         const std::vector<Rank>& group = members[step.context ? 1 : 0];
         one = {.op = op_of(step.kind), .rank = group[0], .group = GroupId{step.context ? 1 : 0}, .bytes = step.bytes};

@@ -74,7 +74,42 @@ TEST_CASE("unfused attention multiplies all pairs of tokens and moves the scores
   for (const Kernel& kernel : fused.kernels) {
     if (kernel.kind == Kernel::Kind::traffic && kernel.pass == KernelPass::forward) moved -= kernel.count * kernel.bytes;
   }
-  CHECK(moved == Approx(4 * 13.0 * 2 * 8 * 1024 * 1024));
+  // 13 bytes of each pair; biases and dropout 5 numbers of H more for each token.
+  CHECK(moved == Approx(4 * (13.0 * 2 * 8 * 1024 * 1024 + 5.0 * 512 * 2048 * 2)));
+}
+
+TEST_CASE("without sequence parallelism each tensor-parallel rank runs norms and residual sums of all tokens") {
+  const auto work = tawpipe::transformer_work(gpt(), batch, tawpipe::Recompute::none, 0, 1, false, false);
+  double split = 0, whole = 0;
+  for (const Kernel& kernel : work.kernels) {
+    if (kernel.kind != Kernel::Kind::traffic || kernel.pass != KernelPass::forward) continue;
+    split += kernel.split(4, 1).bytes;
+    whole += kernel.split(4, 1, false).bytes;
+  }
+  CHECK(whole - split == Approx(0.75 * 10 * 512 * 2048 * 2));  // 10 numbers of H, of which a quarter was left
+}
+
+TEST_CASE("selective recomputation by operation keeps attention and runs every second product again") {
+  tawpipe::Transformer model = tawpipe::models::named("llama-3-8b");
+  const auto recomputed = [&] {
+    const auto work = tawpipe::transformer_work(model, batch, tawpipe::Recompute::selective, 0, 1, false, false);
+    double operations = 0;
+    int attention = 0;
+    for (const Kernel& kernel : work.kernels) {
+      if (kernel.pass != KernelPass::recompute) continue;
+      operations += kernel.count * kernel.flops();
+      attention += kernel.kind == Kernel::Kind::attention ? 1 : 0;
+    }
+    CHECK(operations == Approx(work.recompute.value()));
+    return attention;
+  };
+  CHECK(recomputed() == 1);
+  const auto saved = tawpipe::layer_activations(model, batch, tawpipe::Recompute::selective).saved;
+  model.selective_products = true;
+  CHECK(recomputed() == 0);
+  // Attention's output and the last product in place of key, up and the residual sum.
+  CHECK(tawpipe::layer_activations(model, batch, tawpipe::Recompute::selective).saved ==
+        saved + static_cast<std::int64_t>(2048) * 2 * (4096 - 1024 - 14336));
 }
 
 TEST_CASE("a GPT keeps what Korthikanti et al. count: s b h (34 + 5 a s / h), less two masks of a byte") {

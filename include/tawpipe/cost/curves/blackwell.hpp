@@ -29,6 +29,7 @@ inline constexpr DeviceCurves blackwell{
     .memory = 0.666,
     .kernel_gap = 2e-6,
     .host_layer = 0.3e-3,
+    .host_backward = 0.3e-3,
     .collective_bandwidth = 0.84,
     .collective_latency = 2.6,
     .source = "SimuMax b200_bf16_ceperm.json",

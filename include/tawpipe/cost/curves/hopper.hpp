@@ -28,6 +28,7 @@ inline constexpr DeviceCurves hopper{
     .memory = 0.89,
     .kernel_gap = 2e-6,
     .host_layer = 0.3e-3,
+    .host_backward = 0.3e-3,
     .source = "stas00/ml-engineering MAMF; SimuMax h100_nvlink.json; FlashAttention-3, arXiv:2407.08608",
 };
 
