@@ -24,6 +24,26 @@ namespace {
 
 constexpr double gib = 1024.0 * 1024 * 1024;
 
+/// The longest time of a rank from its first task to its last: a step where ranks do not wait for each other between steps.
+Duration longest_rank(const Prediction& prediction) {
+  const Schedule& schedule = prediction.schedule;
+  std::vector<TimePoint> first(static_cast<std::size_t>(schedule.ranks()));
+  std::vector<TimePoint> last = first;
+  std::vector<char> seen(first.size(), 0);
+  for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
+    const Task& task = schedule.tasks()[t];
+    if (!is_work(task.op)) continue;
+    const auto rank = static_cast<std::size_t>(task.rank);
+    const TimePoint start = prediction.timeline.start[t];
+    first[rank] = seen[rank] != 0 ? std::min(first[rank], start) : start;
+    last[rank] = seen[rank] != 0 ? std::max(last[rank], prediction.timeline.end[t]) : prediction.timeline.end[t];
+    seen[rank] = 1;
+  }
+  Duration longest{};
+  for (std::size_t rank = 0; rank < first.size(); ++rank) longest = std::max(longest, last[rank] - first[rank]);
+  return longest;
+}
+
 /// @param left_out  a figure that stands as it would without its fit; null: all as they are
 TruthOutcome predict_row(const TruthRow& row, const KernelCost& cost, const FittedFigure* left_out) {
   TruthOutcome outcome;
@@ -46,7 +66,7 @@ TruthOutcome predict_row(const TruthRow& row, const KernelCost& cost, const Fitt
     posed.cost = std::move(taken);
     const Prediction prediction = predict(posed);
     outcome.measured_s = measured_seconds(row, posed);
-    outcome.predicted_s = to_seconds(prediction.summary.makespan);
+    outcome.predicted_s = to_seconds(row.checks_after_update() ? longest_rank(prediction) : prediction.summary.makespan);
     for (const PeakMemory& peak : prediction.summary.peak_memory) {
       outcome.predicted_gib = std::max(outcome.predicted_gib, static_cast<double>(peak.total.value()) / gib);
     }

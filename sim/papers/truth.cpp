@@ -25,6 +25,11 @@ std::string lower(std::string_view text) {
 
 bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
+/// Whether a row ran on PyTorch's FSDP, which shares states over the data and context ranks; torchtitan says torch_compile
+/// where it has one rank of either.
+bool is_torchtitan(const TruthRow& row) { return has(lower(row.zero), "fsdp2") || has(row.overlap, "torch_compile"); }
+bool is_fsdp(const TruthRow& row) { return has(lower(row.zero), "fsdp") || is_torchtitan(row); }
+
 /// The cells of one row, read by column.
 class Cells {
  public:
@@ -157,6 +162,11 @@ std::variant<Transformer, std::string> model_of(const TruthRow& row) {
   model.fused_attention = model.dtype != Dtype::f16;  // Megatron-LM of 2021 and 2022
   model.loss_in_float32 = !model.fused_attention;
   model.fused_swiglu = model.gated;
+  if (is_torchtitan(row)) {  // F.cross_entropy of float32 logits; per-operation checkpointing; repeat_kv() before attention
+    model.loss_in_float32 = true;
+    model.selective_products = true;
+    model.repeated_keys = true;
+  }
   try {
     model.check();
   } catch (const InputError& error) {
@@ -168,10 +178,8 @@ std::variant<Transformer, std::string> model_of(const TruthRow& row) {
 /// The schedule and its options, or why there is none.
 std::variant<ScheduleChoice, std::string> schedule_of(const TruthRow& row) {
   const std::string schedule = lower(row.schedule);
-  const std::string zero = lower(row.zero);
-  const bool sharded = has(zero, "fsdp");
   if (row.pp == 1) {
-    if (sharded && row.cp == 1) return ScheduleChoice{"fsdp", {{"prefetch", "1"}}};
+    if (is_fsdp(row) && row.cp == 1) return ScheduleChoice{"fsdp", {{"prefetch", "1"}}};
     return ScheduleChoice{"ddp"};  // of one rank, unit by unit; the mesh shares out the states and sums gradients
   }
   if (schedule == "zb-1p" || schedule == "zb-2p") return ScheduleChoice{"zb-auto", {{"memory-limit", schedule.substr(3)}}};
@@ -251,6 +259,7 @@ std::vector<TruthRow> read_vtrain_rows(const std::string& file) {
     row.hidden = cells.count("hidden size", 0);
     row.heads = cells.count("attention heads", 0);
     row.ffn = 4 * row.hidden;
+    row.vocab = 50304;  // src/config.py, vocab_size 50257; Megatron-LM pads it to a multiple of 128
     row.sequence = cells.count<std::int64_t>("sequence length", 0);
     row.global_batch = cells.count<std::int64_t>("global batch", 0);
     row.micro_batch = cells.count<std::int64_t>("micro batch", 0);
@@ -259,7 +268,7 @@ std::vector<TruthRow> read_vtrain_rows(const std::string& file) {
     row.pp = cells.count("pipeline parallelism", 1);
     row.zero = "none";
     row.precision = "FP16";
-    row.recompute = "full";
+    row.recompute = row.gpus > 8 ? "full" : "none";  // one node's times leave no room for a fourth pass (docs/accuracy.md)
     row.schedule = "1F1B";
     row.step_time_s = cells.measure("iteration time (ms)") / 1e3;
     check_degrees(row, cells, "# GPUs");
@@ -288,7 +297,7 @@ std::variant<Problem, std::string> truth_problem(const TruthRow& row) {
     return std::string{"activations offloaded to the host cannot be expressed"};
   }
   const std::string zero = lower(row.zero);
-  const bool fsdp = has(zero, "fsdp");
+  const bool fsdp = is_fsdp(row);
   KernelCost cost;
   cost.held_sms = {.pair_ctas = 0, .collective_ctas = 16};  // NCCL's channels by NVLink; sends go by copy engines
   const DeviceCurves& curves = curves_of(known_device(device->name).sm);
@@ -325,6 +334,7 @@ std::variant<Problem, std::string> truth_problem(const TruthRow& row) {
                   .context = row.cp,
                   .data = problem.schedules.front().schedule == "fsdp" ? 1 : row.dp(),
                   .order = parse_mesh_order(has(row.overlap, "tp_pp_dp_mapping=1") ? "tcsd" : "tcds")};
+  problem.sequence_parallel = row.sp;
   problem.parameter_bytes = trained_bytes(problem.model->dtype);
   // NeMo's and Megatron-Bridge's performance recipes in 8 and 4 bits: grad_reduce_in_fp32 = False.
   if (is_narrow(problem.model->products) && !fsdp) problem.parameter_bytes.gradient = 2;
@@ -358,7 +368,11 @@ std::variant<Problem, std::string> truth_problem(const TruthRow& row) {
 double measured_seconds(const TruthRow& row, const Problem& problem) {
   if (row.step_time_s > 0 || row.tflops_per_gpu <= 0) return row.step_time_s;
   const Workload work{*problem.model, Batch{problem.sequence, 1, problem.global_batch}};
-  return work.model_flops().value() / (row.tflops_per_gpu * 1e12) / row.gpus;
+  // model_flops() counts causal attention at half; utilization is defined with all pairs (PaLM, arXiv:2204.02311, appendix B).
+  const double tokens = static_cast<double>(problem.global_batch) * static_cast<double>(problem.sequence);
+  const double other_half = 6.0 * problem.model->layers * static_cast<double>(problem.sequence) *
+                            static_cast<double>(problem.model->query_width()) * tokens;
+  return (work.model_flops().value() + other_half) / (row.tflops_per_gpu * 1e12) / row.gpus;
 }
 
 }  // namespace tawpipe::sim

@@ -47,6 +47,9 @@ struct TruthRow {
   double tflops_per_gpu = 0;
   double peak_memory_gib = 0;
 
+  /// Whether ranks begin their next step without waiting for the others, as ZB-1p and ZB-2p do, which check gradients after the
+  /// update; a row that ran them with the usual all-reduce says "_sync".
+  bool checks_after_update() const { return schedule.starts_with("ZB-") && row.find("_sync") == std::string::npos; }
   /// Replicas: what the other degrees leave of the GPUs.
   int dp() const { return gpus / (tp * cp * pp); }
 };
@@ -61,7 +64,8 @@ std::vector<TruthRow> read_vtrain_rows(const std::string& file);
 /// it looks at nothing that was measured.
 std::variant<Problem, std::string> truth_problem(const TruthRow& row);
 
-/// What a row measured: its step time, or the model's FLOPs over its printed FLOP/s; 0 where it has neither.
+/// What a row measured: its step time, or the FLOPs that utilization is defined by over its printed FLOP/s; 0 where it has
+/// neither.
 double measured_seconds(const TruthRow& row, const Problem& problem);
 
 }  // namespace tawpipe::sim

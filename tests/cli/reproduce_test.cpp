@@ -155,6 +155,27 @@ TEST_CASE("a table of measured runs: every row predicted or refused with its rea
   CHECK(text.out.find("mixture of experts") != std::string::npos);
 }
 
+TEST_CASE("what a row says of sequence parallelism, PyTorch and post-validation changes its prediction") {
+  const support::Folder folder;
+  const auto row = [](const std::string& id, const std::string& sp, const std::string& zero, const std::string& recompute,
+                      const std::string& schedule) {
+    return "lab," + id + ",A100 80GB,8,gpt,1.3,24,2048,16,16,8192,51200,,2048,32,2,2," + sp + ",1,4,1," + zero + ",BF16," +
+           recompute + "," + schedule + ",,1.1,,,\n";
+  };
+  const std::string file = folder.write(
+      "runs.csv", truth_names + row("split", "1", "none", "none", "1F1B") + row("whole", "0", "none", "none", "1F1B") +
+                      row("megatron", "1", "FSDP", "selective", "1F1B") + row("torchtitan", "1", "FSDP2", "selective", "1F1B") +
+                      row("zb", "1", "none", "none", "ZB-2p") + row("zb_sync", "1", "none", "none", "ZB-2p"));
+  const auto result = run("reproduce --json - " + file);
+  REQUIRE(result.code == 0);
+  std::map<std::string, double> predicted;
+  const json answer = json::parse(result.out);
+  for (const json& each : answer.at("sources")[0].at("predictions")) predicted[each.at("row")] = each.at("predicted_s");
+  CHECK(predicted.at("whole") != predicted.at("split"));
+  CHECK(predicted.at("torchtitan") > predicted.at("megatron"));  // products again, and a loss in float32
+  CHECK(predicted.at("zb") <= predicted.at("zb_sync"));
+}
+
 TEST_CASE("a bad table of measured runs is refused with its line and column") {
   const support::Folder folder;
   const auto refused = [&](const std::string& rows, const std::vector<std::string>& words) {
