@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <initializer_list>
 #include <map>
 #include <string>
 #include <string_view>
@@ -16,10 +17,15 @@
 #include "tawpipe/core/parse_units.hpp"
 #include "tawpipe/frameworks/frameworks.hpp"
 #include "tawpipe/model/huggingface_config.hpp"
+#include "tawpipe/model/models.hpp"
+#include "tawpipe/model/stage_cut.hpp"
+#include "tawpipe/replay/straggler_csv.hpp"
+#include "tawpipe/replay/what_if.hpp"
 #include "tawpipe/report/comm_program_json.hpp"
 #include "tawpipe/report/flight_recorder.hpp"
 #include "tawpipe/report/flight_report.hpp"
 #include "tawpipe/report/held_speeds.hpp"
+#include "tawpipe/report/kineto_run.hpp"
 #include "tawpipe/report/kineto_trace.hpp"
 #include "tawpipe/report/measured_json.hpp"
 #include "tawpipe/report/nccl_tests.hpp"
@@ -27,6 +33,10 @@
 #include "tawpipe/report/pytorch_csv.hpp"
 #include "tawpipe/report/schedule_json.hpp"
 #include "tawpipe/report/task_graph_json.hpp"
+#include "tawpipe/schedule/mesh.hpp"
+#include "tawpipe/schedule/offload.hpp"
+#include "tawpipe/search/sweep_axis.hpp"
+#include "tawpipe/simulate/noise.hpp"
 #include "tawpipe/simulate/task_graph_text.hpp"
 #include "tawpipe/timeline/timeline_csv.hpp"
 #include "tawpipe/topology/cluster_dimensions.hpp"
@@ -51,18 +61,64 @@ void expect(bool right) {
   if (!right) std::abort();
 }
 
+/// Every one of them takes it or refuses it.
+void each(std::initializer_list<Parser> parsers, std::string_view text) {
+  for (const Parser parse : parsers) {
+    try {
+      parse(text);
+    } catch (const InputError& error) {
+      expect(std::string_view{error.what()}.find_first_of("\n\x1b") == std::string_view::npos);
+    }
+  }
+}
+
 void units(std::string_view text) {
-  for (Parser parse :
-       {Parser{[](std::string_view one) { parse_duration(one); }}, Parser{[](std::string_view one) { parse_bytes(one); }},
+  each({Parser{[](std::string_view one) { parse_duration(one); }}, Parser{[](std::string_view one) { parse_bytes(one); }},
         Parser{[](std::string_view one) { parse_bandwidth(one); }}, Parser{[](std::string_view one) { parse_flops_rate(one); }},
         Parser{[](std::string_view one) {
           if (one.size() < 6) cluster_from_dimensions(one);  // up to 999x9: larger ones are right, and slow
-        }}}) {
-    try {
-      parse(text);
-    } catch (const InputError&) {
-    }
-  }
+        }}},
+       text);
+}
+
+/// Words that flags take, and files of frameworks name.
+void words(std::string_view text) {
+  each({Parser{[](std::string_view one) {
+          const StageCut cut = parse_stage_cut(one);
+          for (const std::int32_t layers : cut.layers) expect(layers >= 0);
+        }},
+        Parser{[](std::string_view one) { expect(models::named(one).layers > 0); }},
+        Parser{[](std::string_view one) { parse_mesh_order(one); }},
+        Parser{[](std::string_view one) { expect(parse_offload(name(parse_offload(one))) == parse_offload(one)); }},
+        Parser{[](std::string_view one) {
+          Noise noise;
+          parse_stragglers(one, noise);
+        }},
+        Parser{[](std::string_view one) {
+          const SweepAxis axis = parse_sweep_axis(one);
+          expect(!axis.names.empty() || !axis.numbers.empty());
+        }}},
+       text);
+}
+
+/// A run replays itself, and is asked.
+void asked(const TracedRun& run) {
+  std::size_t events = 0;
+  for (const TracedStep& step : run.steps) events += step.events.size();
+  if (events > 5000) return;
+  for (const TracedStep& step : run.steps) expect(replay(step).makespan() == step.traced);
+  ask(run, {.name = {}, .typical = WhatIf::Typical::shared});
+  ask(run, {.name = {}, .typical = WhatIf::Typical::peers, .ranks = worst_ranks(run, 1)});
+  ask(run, {.name = {}, .scales = {{.kind = TraceKind::host, .factor = 0}, {.computations = true, .factor = 1e6}}});
+}
+
+void stragglers(std::string_view text) { asked(read_straggler_csv(text, "fuzz")); }
+
+/// Traces of ranks, a record separator between one and the next.
+void kineto_run(std::string_view text) {
+  KinetoRunReader reader{text.find("partial") != std::string_view::npos};
+  for (const std::string_view one : split(text, '\x1e')) reader.add(one, "fuzz");
+  asked(reader.take());
 }
 
 void cluster(std::string_view text) {
@@ -167,7 +223,8 @@ const std::map<std::string_view, Parser>& parsers() {
         {"training_state", [](std::string_view text) { training::detail::read_state(scratch_file(text)); }},
         {"model", [](std::string_view text) { parse_huggingface_config(text, "fuzz", "fuzz"); }},
         {"task_graph", [](std::string_view text) { parse_task_graph(text); }},
-        {"task_graph_json", [](std::string_view text) { task_graph_from_json(text); }},
+        {"task_graph_json", [](std::string_view text) { task_graph_from_json(text); }}, {"words", words},
+        {"stragglers", stragglers}, {"kineto_run", kineto_run},
         {"kineto", [](std::string_view text) { read_kineto_trace(text); }},
         {"measured", [](std::string_view text) { parse_measured_json(text); }},
         {"nccl_tests", [](std::string_view text) { read_nccl_tests(text, "fuzz"); }},
