@@ -210,7 +210,7 @@ class Watch {
       } else if (frame.kind == failure) {
         stop(frame.text, peer.rank);
       } else if (frame.kind == stalled) {
-        stop(frame.text + longest_computation(peer.rank), -1);
+        stop(frame.text + longest_computation(frame.text), -1);
       }
     }
     if (alive) return;
@@ -251,7 +251,7 @@ class Watch {
       const std::int64_t went_on = time - activities_[lane].since.load(std::memory_order_relaxed);
       if (task == nothing || went_on <= task_limit_.load()) continue;
       const std::string why = concat("rank ", rank_, " has stalled: ", words({static_cast<std::int32_t>(lane), task, went_on}));
-      if (rank_ == 0) return stop(why + longest_computation(rank_), -1);
+      if (rank_ == 0) return stop(why + longest_computation(why), -1);
       if (!reported_) peers_.front().connection.send(stalled, why);  // rank 0 knows what the others do, and tells all
       if (reported_ && time - failed_at_ > 2 * second) stop(why, -1);
       if (!reported_) failed_at_ = time;
@@ -271,11 +271,13 @@ class Watch {
     return text;
   }
 
-  std::string words(const Entry& entry) {
+  std::string task_of(const Entry& entry) {
     const std::lock_guard lock{mutex_};
-    const std::string task = describe_ ? describe_(entry.lane, entry.task) : concat("task ", entry.task, " on lane ", entry.lane);
+    return describe_ ? describe_(entry.lane, entry.task) : concat("task ", entry.task, " on lane ", entry.lane);
+  }
+  std::string words(const Entry& entry) {
     const std::int64_t tenths = entry.nanoseconds / (second / 10);
-    return concat(task, " for ", tenths / 10, ".", tenths % 10, " s");
+    return concat(task_of(entry), " for ", tenths / 10, ".", tenths % 10, " s");
   }
   bool computes(const Entry& entry) {
     const std::lock_guard lock{mutex_};
@@ -286,8 +288,8 @@ class Watch {
     for (const Entry& entry : peer.entries) all.push_back(words(entry));
     return all.empty() ? "it was last heard of between iterations" : concat("last heard of in ", join(all, "; "));
   }
-  /// On rank 0: who computes for longest, which is what a rank that reports a wait may wait for.
-  std::string longest_computation(int reporter) {
+  /// On rank 0: who computes for longest, which is what a rank that reports a wait may wait for; "" if that is what is reported.
+  std::string longest_computation(std::string_view reported) {
     int who = rank_;
     Entry longest{0, nothing, 0};
     const auto consider = [&](int rank, const Entry& entry) {
@@ -301,8 +303,8 @@ class Watch {
     for (const Peer& peer : peers_) {
       for (const Entry& entry : peer.entries) consider(peer.rank, entry);
     }
-    return longest.task == nothing || who == reporter ? std::string{}
-                                                      : concat("; at work for longest is rank ", who, ": ", words(longest));
+    if (longest.task == nothing || reported.find(task_of(longest)) != std::string_view::npos) return {};
+    return concat("; at work for longest is rank ", who, ": ", words(longest));
   }
 
   /// Tells the others and this program. Does nothing where this rank itself is the one that fails.
