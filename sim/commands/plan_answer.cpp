@@ -103,6 +103,10 @@ std::string PlanAnswer::complaint() const {
   if (!planned.result.closest.empty()) {
     nearest = concat("; the nearest needs ", format_memory(planned.result.closest[0].summary.fullest()), " a device");
   }
+  if (planned.result.counts.left > 0) {
+    return concat("nothing that fits the devices' memory was found before the search ended, with ", planned.result.counts.left,
+                  " candidates left; try a larger --budget");
+  }
   return concat("nothing in the space fits the devices' memory", nearest, "; try more devices",
                 planned.request.problem.usable_memory < 1 ? ", a larger --usable-memory" : "");
 }

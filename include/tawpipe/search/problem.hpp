@@ -99,15 +99,11 @@ struct Problem {
     if (!microbatch_sizes.empty()) return microbatch_sizes;
     if (microbatches > 0 || !model) return {1};
     std::vector<std::int64_t> sizes;
-    for (std::int64_t size = 1; size * size <= global_batch; ++size) {
-      if (global_batch % size != 0) continue;
-      sizes.push_back(size);
-      if (size * size != global_batch) sizes.push_back(global_batch / size);
-    }
     // Beyond this many tokens a microbatch no device holds even its logits; Batch refuses it.
     const std::int64_t most = std::max<std::int64_t>(1, (std::int64_t{1} << 24) / std::max<std::int64_t>(1, sequence));
-    std::erase_if(sizes, [&](std::int64_t size) { return size > most || (size > 1 && global_batch / size % mesh.data != 0); });
-    std::sort(sizes.begin(), sizes.end());
+    for (std::int64_t size = 1; size <= std::min(most, global_batch); ++size) {
+      if (global_batch % size == 0 && (size == 1 || global_batch / size % mesh.data == 0)) sizes.push_back(size);
+    }
     return sizes;
   }
 
