@@ -25,7 +25,7 @@ foreach(example IN LISTS examples)
   endif()
   add_executable(example_${name} ${sources})
   set_target_properties(example_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/examples")
-  target_link_libraries(example_${name} PRIVATE ${tawpipe_all_libraries} Threads::Threads tawpipe_warnings)
+  target_link_libraries(example_${name} PRIVATE ${tawpipe_program_libraries} Threads::Threads tawpipe_warnings)
   if(TAWPIPE_BUILD_TESTS)
     # With <name>.expected.txt (or <name>/expected.txt) beside it, the output must be exactly that.
     add_test(NAME example.${name} COMMAND ${CMAKE_COMMAND} "-Dprogram=$<TARGET_FILE:example_${name}>"

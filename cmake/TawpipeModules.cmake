@@ -15,8 +15,8 @@ function(tawpipe_add_module name)
   add_library(${target} MODULE "${PROJECT_SOURCE_DIR}/sim/modules/${name}.cpp")
   set_target_properties(${target} PROPERTIES PREFIX "" OUTPUT_NAME tawpipe-${name} INSTALL_RPATH_USE_LINK_PATH ON
     LIBRARY_OUTPUT_DIRECTORY "$<TARGET_FILE_DIR:tawpipe_command>")
-  target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/sim" "${PROJECT_SOURCE_DIR}/src")
-  target_link_libraries(${target} PRIVATE tawpipe_command tawpipe::host_layers Threads::Threads tawpipe_warnings ${ARGN})
+  target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/sim")
+  target_link_libraries(${target} PRIVATE tawpipe_command tawpipe_schedules tawpipe::host_layers Threads::Threads tawpipe_warnings ${ARGN})
   set(tawpipe_modules ${tawpipe_modules} ${target} PARENT_SCOPE)
 endfunction()
 
@@ -31,8 +31,8 @@ if(TARGET tawpipe::chakra)
   add_library(tawpipe_chakra_module MODULE "${PROJECT_SOURCE_DIR}/sim/modules/chakra.cpp")
   set_target_properties(tawpipe_chakra_module PROPERTIES PREFIX "" OUTPUT_NAME tawpipe-chakra
     LIBRARY_OUTPUT_DIRECTORY "$<TARGET_FILE_DIR:tawpipe_command>")
-  target_include_directories(tawpipe_chakra_module PRIVATE "${PROJECT_SOURCE_DIR}/sim" "${PROJECT_SOURCE_DIR}/src")
-  target_link_libraries(tawpipe_chakra_module PRIVATE tawpipe::chakra tawpipe::report tawpipe::graph tawpipe_warnings)
+  target_include_directories(tawpipe_chakra_module PRIVATE "${PROJECT_SOURCE_DIR}/sim")
+  target_link_libraries(tawpipe_chakra_module PRIVATE tawpipe::chakra tawpipe_schedules tawpipe::report tawpipe::graph tawpipe_warnings)
   list(APPEND tawpipe_modules tawpipe_chakra_module)
 endif()
 add_custom_target(tawpipe_program DEPENDS tawpipe_command ${tawpipe_modules})  # the command with all that it can load
