@@ -76,6 +76,13 @@ void regroup(Draft& draft, TaskId task, const std::vector<Rank>& members) {
 
 }  // namespace
 
+TEST_CASE("stages without layers have no weights that data parallelism could overwrite") {
+  const Mesh mesh = Mesh{.data = 2}.over(12);
+  const Schedule logical = build_schedule("1f1b", {.workload = work(6), .nodes = DeviceGroups{{6}}, .options = {}});
+  const Diagnostics found = validate(compose(logical, work(12), mesh));
+  CHECK_MESSAGE(found.errors() == 0, found.text());
+}
+
 TEST_CASE("V703: a sum over replicas that is missing, or comes after the update") {
   Draft draft = composed("1f1b", {.data = 2});
   const TaskId sum = find(draft, Op::all_reduce, Payload::gradients, 1);

@@ -71,7 +71,7 @@ class MessageWalk {
             continue;
           }
           const bool owned = walk_.is_owner(use.buffer);
-          if (owned && !updated_) {
+          if (owned && !updated_ && !carried_.empty()) {  // of a stage without layers it carries nothing
             walk_.overwrites(t, use);
             continue;
           }
