@@ -98,7 +98,8 @@ def main():
     if set(codes) == {77}:
         return 77
     if last_words:
-        took = time.monotonic() - (ranks[0].begun or 0)
+        began = time.monotonic() if ranks[0].begun is None else ranks[0].begun
+        took = time.monotonic() - began
         left = [rank for rank in ranks if rank.number != victim]
         fine = ranks[0].begun is not None and took <= options.get("--within", took) and all(
             rank.process.returncode == 3 and
