@@ -17,9 +17,9 @@
 #include "tawpipe/analysis/held_time.hpp"
 #include "tawpipe/analysis/memory.hpp"
 #include "tawpipe/analysis/traffic.hpp"
-#include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/report/formatters.hpp"
+#include "tawpipe/schedule/check_devices.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 #include "tawpipe/timeline/check_timeline.hpp"
 #include "tawpipe/timeline/timeline.hpp"
@@ -262,10 +262,7 @@ template <class Sink>
 requires std::invocable<Sink&, std::string_view>
 void write_chrome_trace(const Schedule& schedule, const Timeline& timeline, Sink&& sink, const ChromeTraceOptions& options = {}) {
   check_timeline(schedule, timeline);
-  if (options.cluster != nullptr && options.cluster->ranks() < schedule.ranks()) {
-    throw InputError(concat("the schedule needs ", schedule.ranks(), " ranks and cluster ", quote(options.cluster->name()),
-                            " has ", options.cluster->ranks()));
-  }
+  if (options.cluster != nullptr) check_devices(schedule, *options.cluster);
   detail::ChromeTraceWriter<Sink>{schedule, timeline, options, sink}.write();
 }
 

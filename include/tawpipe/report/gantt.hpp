@@ -19,6 +19,7 @@
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/report/colors.hpp"
 #include "tawpipe/report/drawing.hpp"
+#include "tawpipe/schedule/check_devices.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 #include "tawpipe/timeline/check_timeline.hpp"
 #include "tawpipe/timeline/timeline.hpp"
@@ -227,10 +228,7 @@ class GanttDrawer {
 /// Example: `const std::string file = svg(gantt(schedule, timeline, {.cluster = &cluster}));`
 inline Drawing gantt(const Schedule& schedule, const Timeline& timeline, const GanttOptions& options = {}) {
   check_timeline(schedule, timeline);
-  if (options.cluster != nullptr && options.cluster->ranks() < schedule.ranks()) {
-    throw InputError(concat("the schedule needs ", schedule.ranks(), " ranks and cluster ", quote(options.cluster->name()),
-                            " has ", options.cluster->ranks()));
-  }
+  if (options.cluster != nullptr) check_devices(schedule, *options.cluster);
   if (const std::size_t tasks = schedule.tasks().size(); tasks > options.max_tasks) {
     throw InputError(concat("a picture of ", tasks, " tasks shows nothing; the most is ", options.max_tasks,
                             ": take fewer microbatches or devices, or a page to zoom into (--report)"));

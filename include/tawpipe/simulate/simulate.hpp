@@ -7,11 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "tawpipe/core/error.hpp"
 #include "tawpipe/core/hash_index.hpp"
 #include "tawpipe/core/ids.hpp"
-#include "tawpipe/core/text.hpp"
 #include "tawpipe/cost/cost_model.hpp"
+#include "tawpipe/schedule/check_devices.hpp"
 #include "tawpipe/simulate/engine.hpp"
 #include "tawpipe/simulate/held_sms.hpp"
 #include "tawpipe/simulate/lane_order.hpp"
@@ -113,11 +112,6 @@ class ComputeTimes {
   std::vector<Entry> entries_;
 };
 
-inline InputError too_few_devices(const Schedule& schedule, const Cluster& cluster) {
-  return InputError(concat("the schedule needs ", schedule.ranks(), " ranks and cluster ", quote(cluster.name()), " has ",
-                           cluster.ranks(), " devices"));
-}
-
 }  // namespace detail
 
 /// The timeline that `cost` predicts for `schedule` on `cluster`. Deterministic.
@@ -127,7 +121,7 @@ inline InputError too_few_devices(const Schedule& schedule, const Cluster& clust
 /// Example: `const tawpipe::Timeline predicted = simulate(schedule, cluster, tawpipe::RooflineCost{.utilization = 0.45});`
 template <CostModel Cost>
 Timeline simulate(const Schedule& schedule, const Cluster& cluster, const Cost& cost) {
-  if (schedule.ranks() > cluster.ranks()) throw detail::too_few_devices(schedule, cluster);
+  check_devices(schedule, cluster);
   EngineGraph graph;
   for (int link = 0; link < cluster.links(); ++link) graph.capacities.push_back(cluster.link(LinkId{link}).bandwidth.value());
   detail::PathTable<Cost> paths{schedule, cluster, cost, graph};

@@ -16,6 +16,7 @@
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/cost/collective_cost.hpp"
 #include "tawpipe/cost/cost_model.hpp"
+#include "tawpipe/schedule/check_devices.hpp"
 #include "tawpipe/simulate/simulate.hpp"
 #include "tawpipe/simulate/task_graph.hpp"
 
@@ -79,7 +80,7 @@ class TaskGraphExport {
       if (cluster_.devices_in(NodeId{node}) != platform.devices_per_node)
         throw impossible("its nodes have unequal numbers of devices");
     }
-    if (schedule_.ranks() > cluster_.ranks()) throw too_few_devices(schedule_, cluster_);
+    check_devices(schedule_, cluster_);
   }
 
   void set_speeds() {

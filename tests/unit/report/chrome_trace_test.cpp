@@ -206,5 +206,5 @@ TEST_CASE("a timeline or cluster of another size is refused") {
                             .intra_node({100_GBps, 3_us})
                             .build();
   CHECK_THROWS_WITH_AS(chrome_trace(schedule, small_timeline(), {.cluster = &small}),
-                       "the schedule needs 2 ranks and cluster 'tiny' has 1", InputError);
+                       "the schedule needs 2 ranks and cluster 'tiny' has 1 devices", InputError);
 }
