@@ -122,46 +122,79 @@ class LinkClasses {
 
 /// The first computation that takes a copy another time than the kept rank; empty if there is none.
 template <CostModel Inner>
-std::string find_unequal_computation(const FoldedSchedule& folded, const Cluster& cluster, const Inner& cost) {
-  std::set<std::tuple<Rank, Op, StageId, SplitId, Bytes>> known;
-  std::vector<std::vector<Task>> distinct(folded.same_as.size());  // [kept rank]
-  for (const Task& task : folded.schedule.tasks()) {
-    if (!is_compute(task.op) || !known.insert({task.rank, task.op, task.stage, task.split, task.bytes}).second) continue;
-    distinct[index(task.rank)].push_back(task);
+class UnequalComputation {
+ public:
+  UnequalComputation(const FoldedSchedule& folded, const Cluster& cluster, const Inner& cost)
+      : folded_{folded}, cluster_{cluster}, cost_{cost}, distinct_(folded.same_as.size()), copies_(folded.same_as.size()) {
+    std::set<std::tuple<Rank, Op, StageId, SplitId, Bytes>> known;
+    for (const Task& task : folded.schedule.tasks()) {
+      if (!is_compute(task.op) || !known.insert({task.rank, task.op, task.stage, task.split, task.bytes}).second) continue;
+      distinct_[index(task.rank)].push_back(task);
+    }
+    for (std::size_t rank = 0; rank < copies_.size(); ++rank) copies_[index(folded.same_as[rank])].push_back(id<Rank>(rank));
   }
-  std::vector<std::vector<Rank>> copies(distinct.size());  // [kept rank] itself first
-  for (std::size_t rank = 0; rank < copies.size(); ++rank) copies[index(folded.same_as[rank])].push_back(id<Rank>(rank));
-  for (std::size_t kept = 0; kept < copies.size(); ++kept) {
+
+  std::string find() const {
+    constexpr std::size_t most = std::size_t{1} << 19;  // tasks at a time, each time with all stages
+    std::size_t begin = 0;
+    std::size_t tasks = 0;
+    for (std::size_t kept = 0; kept < copies_.size(); ++kept) {
+      tasks += distinct_[kept].size() * copies_[kept].size();
+      if (tasks < most && kept + 1 < copies_.size()) continue;
+      if (std::string found = find(begin, kept + 1, tasks); !found.empty()) return found;
+      begin = kept + 1;
+      tasks = 0;
+    }
+    return {};
+  }
+
+ private:
+  /// The same of kept ranks from `begin` to `end`, which have so many tasks.
+  std::string find(std::size_t begin, std::size_t end, std::size_t tasks) const {
     Schedule::Parts parts;
-    parts.ranks = folded.schedule.ranks();
-    parts.stages = folded.schedule.parts().stages;
-    parts.steps = folded.schedule.parts().steps;
-    for (const Rank copy : copies[kept]) {
-      for (Task task : distinct[kept]) {
-        task.rank = copy;
-        parts.tasks.push_back(task);
+    parts.ranks = folded_.schedule.ranks();
+    parts.stages = folded_.schedule.parts().stages;
+    parts.steps = folded_.schedule.parts().steps;
+    parts.tasks.reserve(tasks);
+    for (std::size_t kept = begin; kept < end; ++kept) {
+      for (const Rank copy : copies_[kept]) {
+        for (Task task : distinct_[kept]) {
+          task.rank = copy;
+          parts.tasks.push_back(task);
+        }
       }
     }
-    if (const HeldSms* held = held_sms_of(cost)) {
-      for (const Rank copy : copies[kept]) {
-        if (held->sms_of(cluster.device(copy)) == held->sms_of(cluster.device(copies[kept][0]))) continue;
-        return concat("rank ", number(copy), " has another number of SMs than rank ", kept);
-      }
-    }
-    const Schedule all{folded.schedule.workload(), std::move(parts)};
+    const Schedule all{folded_.schedule.workload(), std::move(parts)};
     std::vector<Duration> times;  // of the kept rank
-    for (std::size_t t = 0; t < all.tasks().size(); ++t) {
-      const Duration time = cost.compute_time(all, id<TaskId>(t), cluster);
-      if (t < distinct[kept].size()) {
-        times.push_back(time);
-      } else if (time != times[t % times.size()]) {
-        const Task& task = all.tasks()[t];
-        return concat("a ", name(task.op), " takes rank ", number(task.rank), " another time than rank ", kept);
+    std::size_t t = 0;
+    for (std::size_t kept = begin; kept < end; ++kept) {
+      const std::vector<Rank>& copies = copies_[kept];
+      if (const HeldSms* held = held_sms_of(cost_)) {
+        for (const Rank copy : copies) {
+          if (held->sms_of(cluster_.device(copy)) == held->sms_of(cluster_.device(copies[0]))) continue;
+          return concat("rank ", number(copy), " has another number of SMs than rank ", kept);
+        }
+      }
+      times.clear();
+      for (std::size_t i = 0; i < distinct_[kept].size() * copies.size(); ++i, ++t) {
+        const Duration time = cost_.compute_time(all, id<TaskId>(t), cluster_);
+        if (i < distinct_[kept].size()) {
+          times.push_back(time);
+        } else if (time != times[i % times.size()]) {
+          const Task& task = all.tasks()[t];
+          return concat("a ", name(task.op), " takes rank ", number(task.rank), " another time than rank ", kept);
+        }
       }
     }
+    return {};
   }
-  return {};
-}
+
+  const FoldedSchedule& folded_;
+  const Cluster& cluster_;
+  const Inner& cost_;
+  std::vector<std::vector<Task>> distinct_;  ///< [kept rank]
+  std::vector<std::vector<Rank>> copies_;    ///< [kept rank] itself first
+};
 
 /// A collective of copies that only one of them is told to wait for, so that the others come sooner; empty if there is none.
 inline std::string find_unequal_arrival(const FoldedSchedule& folded, const HeldSms& held) {
@@ -189,7 +222,7 @@ inline std::string find_unequal_arrival(const FoldedSchedule& folded, const Held
 /// Complexity: O(loads log loads) over all distinct communications of all ranks.
 template <CostModel Inner>
 FoldOutcome<Inner> folded_cost(const FoldedSchedule& folded, const Cluster& cluster, const Inner& inner) {
-  if (std::string unequal = detail::find_unequal_computation(folded, cluster, inner); !unequal.empty()) {
+  if (std::string unequal = detail::UnequalComputation{folded, cluster, inner}.find(); !unequal.empty()) {
     return {std::nullopt, std::move(unequal)};
   }
   if (const HeldSms* held = held_sms_of(inner)) {
