@@ -1,4 +1,4 @@
-// What TawPipe can be told.
+// Options of TawPipe.
 // Not: the schedule itself (schedules/tawpipe.hpp).
 #pragma once
 
@@ -18,7 +18,7 @@ namespace tawpipe::inline v0::schedules {
 /// When a group fetches its next shard. Without prefetching it does so after its computation, during which gradients travel.
 enum class Prefetch {
   on,        ///< during the step before, always
-  backward,  ///< ahead for backward steps only, as PyTorch's FSDP is set by default (BACKWARD_PRE, no forward prefetch)
+  backward,  ///< only ahead of backward steps, the default of PyTorch's FSDP (BACKWARD_PRE, no forward prefetch)
   off,
 };
 constexpr std::array<std::string_view, 3> option_names(Prefetch) { return {"on", "backward", "off"}; }
@@ -40,7 +40,7 @@ struct TawpipeOptions {
   Speeds speeds{};
   NodeCache cache{};
 
-  // Facts, which only options that leave the choice to them ask for.
+  // Facts used only by options that leave a choice to the schedule.
   Bytes device_memory{};                ///< of the smallest device
   std::vector<double> device_speeds{};  ///< [rank]
   bool own_adapters = false;            ///< each device has one
