@@ -1,4 +1,4 @@
-// Megatron-LM's flags that a plan does not have: those that say something of a layout, and those that do not.
+// Megatron-LM's flags that a plan does not have: those that affect the layout, and those that do not.
 // Not: the flags that a plan has (frameworks/megatron.hpp).
 #pragma once
 
@@ -67,7 +67,7 @@ inline std::vector<ForeignSetting> megatron_foreign() {
       {"--attention-backend", "auto flash fused", "simulated with fused attention", false}};
 }
 
-/// Source: as megatron_foreign(); a few are of earlier versions.
+/// Source: as megatron_foreign(); a few are from earlier versions.
 inline constexpr std::string_view megatron_skipped =
     // kernels and numbers
     "--fp8-margin --fp8-interval --fp8-amax-history-len --fp8-amax-compute-algo --no-fp8-wgrad --fp8-quantizer-factory "
@@ -85,7 +85,7 @@ inline constexpr std::string_view megatron_skipped =
     "--train-sync-interval --use-torch-optimizer-for-cpu-offload --overlap-cpu-optimizer-d2h-h2d --no-pin-cpu-grads "
     "--no-pin-cpu-params --dump-param-to-param-group-map --wgrad-deferral-limit --no-clone-scatter-output-in-embedding "
     "--kitchen-config-file --kitchen-recipe-number "
-    // communication that changes no layout
+    // communication that does not change the layout
     "--tp-comm-overlap-cfg --tp-comm-overlap-rs-dgrad --tp-comm-bootstrap-backend --pipeline-model-parallel-comm-backend "
     "--high-priority-stream-groups --overlap-p2p-communication-warmup-flush --distributed-backend --distributed-timeout-minutes "
     "--distributed-timeout-seconds-after-init --no-align-grad-reduce --no-align-param-gather --ddp-num-buckets --ddp-bucket-size "
