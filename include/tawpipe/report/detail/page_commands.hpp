@@ -1,4 +1,4 @@
-// The last part of a page's script: what each command answers, as tables and charts.
+// The last part of a page's script: the results of each command as tables and charts.
 // Not: timelines (page_timeline.hpp).
 #pragma once
 
