@@ -1,4 +1,4 @@
-// How to train: the fastest layout and schedule of a defined space, found by bounds that drop the rest and by exact simulation.
+// How to train: the fastest layout and schedule of a defined space, found by bounds that exclude the rest and by exact simulation.
 // Not: the space (search/plan_space.hpp) nor the bounds (search/layout_bound.hpp, search/lower_bound.hpp).
 #pragma once
 
@@ -18,43 +18,43 @@
 
 namespace tawpipe::inline v0 {
 
-/// What is not faster by more than this part of its time is not looked for: many layouts differ by less.
+/// Improvements below this fraction of the time are not searched for: many layouts differ by less.
 inline constexpr double plan_tolerance = 1e-4;
 
-/// One way to train, and what is predicted for it.
+/// One way to train, and its prediction.
 struct Plan {
   PlanLayout layout;
   ScheduleChoice choice;
-  Duration bound;  ///< no simulation of it is shorter (least_need())
+  Duration bound;  ///< a lower bound on its simulated time (least_need())
   Summary summary;
 };
 
-/// What became of the candidates: layouts, each with every schedule.
+/// The outcome for the candidates: layouts, each with every schedule.
 struct PlanCounts {
   std::int64_t layouts = 0;
   std::int64_t candidates = 0;  ///< layouts times schedules
-  std::int64_t bounded = 0;     ///< of which a bound of their own was found
+  std::int64_t bounded = 0;     ///< those with an individual bound
   std::int64_t simulated = 0;
   // Why the others were not simulated.
   std::int64_t impossible = 0;  ///< the schedule does not exist for the layout
-  std::int64_t memory = 0;      ///< needs more than there is, whatever the timing
-  std::int64_t time = 0;        ///< cannot be faster than what was found
-  std::int64_t left = 0;        ///< not looked at: the budget was used up, or the search was stopped
+  std::int64_t memory = 0;      ///< needs more than available, under any timing
+  std::int64_t time = 0;        ///< cannot be faster than the best found
+  std::int64_t left = 0;        ///< not examined: the budget was used up, or the search was stopped
 };
 
 struct PlanResult {
-  /// Those simulated that fit, the fastest first; of those that are alike() the one found first.
+  /// The simulated ones that fit, the fastest first; of those that are alike() the first one found.
   std::vector<Plan> plans;
-  std::vector<Plan> closest;  ///< where none fits: the one simulated that lacks least
+  std::vector<Plan> closest;  ///< if none fits: the simulated one that exceeds memory least
   PlanCounts counts;
-  /// No candidate is faster: the best's own time, or the least bound of those that were left.
+  /// A lower bound on all candidates: the best's own time, or the least bound of those not examined.
   Duration bound;
-  bool proven_best = false;  ///< every candidate was simulated or dropped by a bound: none is faster, plan_tolerance aside
-  bool stopped = false;      ///< told to
+  bool proven_best = false;  ///< every candidate was simulated or dropped by a bound: none is faster, except within plan_tolerance
+  bool stopped = false;      ///< on request
 
-  /// By how much something that was not looked at may be faster: 0.05 is 5 %. @pre not plans.empty()
+  /// How much faster an unexamined candidate may be: 0.05 is 5 %. @pre not plans.empty()
   double gap() const { return plans.front().summary.makespan / std::max(bound, Duration{1}) - 1; }
-  /// Of `plans`, those that no other beats in time and memory at once, the fastest first.
+  /// The Pareto-optimal `plans` in time and memory, the fastest first.
   std::vector<std::size_t> pareto() const {
     std::vector<std::size_t> front;
     for (std::size_t i = 0; i < plans.size(); ++i) {
@@ -64,7 +64,7 @@ struct PlanResult {
   }
 };
 
-/// Whether two plans cannot be told apart: as fast, in as much memory, on axes of the same sizes with the same microbatches.
+/// Whether two plans are equivalent: the same time and memory, on axes of the same sizes with the same microbatches.
 inline bool alike(const Plan& a, const Plan& b) {
   return a.summary.makespan == b.summary.makespan && a.summary.fullest() == b.summary.fullest() &&
          a.layout.mesh.tensor == b.layout.mesh.tensor && a.layout.mesh.context == b.layout.mesh.context &&
@@ -72,9 +72,9 @@ inline bool alike(const Plan& a, const Plan& b) {
          a.layout.recompute == b.layout.recompute;
 }
 
-/// How the search stands, for a display.
+/// The progress of the search, for a display.
 struct PlanProgress {
-  std::int64_t done = 0;  ///< of groups of candidates
+  std::int64_t done = 0;  ///< groups of candidates
   std::int64_t groups = 0;
   const Plan* best = nullptr;  ///< null until something fits
 };
@@ -99,8 +99,8 @@ struct PlanCandidate {
   LeastNeed need;
 };
 
-/// Best first: layouts by how fast they look, candidates by their bounds. Work is done in rounds of a fixed number of items, and
-/// their results are taken in order, so that the answer does not depend on how many threads there are.
+/// Best first: layouts by estimated time, candidates by their bounds. Work is done in rounds of a fixed number of items, and
+/// their results are taken in order, so that the result does not depend on the number of threads.
 template <class Parallel>
 class PlanSearch {
  public:
@@ -141,15 +141,15 @@ class PlanSearch {
   PlanProgress progress() const {
     return {static_cast<std::int64_t>(next_), static_cast<std::int64_t>(order_.size()), best_ ? &*best_ : nullptr};
   }
-  /// Cheap candidates come first only to have something: those a little better are passed over for the best of all.
+  /// Cheap candidates come first only to have a result: slightly better ones are skipped for the best of all.
   bool worth_simulating() const {
     return !request_.cheapest_first || !best_ || (!open_.empty() && open_.back().need.time < best_->summary.makespan * 9 / 10);
   }
   bool may_win(Duration bound) const { return !best_ || bound < least_worth(best_->summary.makespan); }
   static Duration least_worth(Duration best) { return best - best / static_cast<std::int64_t>(1 / plan_tolerance); }
 
-  /// By the bound, and guesses of what a pipeline's fill adds, of whether it fits and what looking costs; they order and
-  /// drop nothing.
+  /// By the bound, and estimates of a pipeline's fill time, of whether it fits and of the search's cost; they only order and
+  /// exclude nothing.
   void order_layouts() {
     // One of each family first, then the others.
     const auto leads = [](const ScheduleChoice& choice) {
@@ -185,12 +185,12 @@ class PlanSearch {
   double microbatches_of(const PlanLayout& layout) const {
     return static_cast<double>(request_.problem.global_batch) / static_cast<double>(layout.microbatch_size) / layout.mesh.data;
   }
-  /// Computations of a replica, about.
+  /// The approximate number of computations of a replica.
   double tasks_of(const PlanLayout& layout) const {
     return 2.0 * std::max(layout.mesh.pipeline, request_.problem.model->layers) * microbatches_of(layout);
   }
 
-  /// More tasks than this at once would take more memory than a plan may.
+  /// The limit on tasks at once, for the memory of a plan.
   static constexpr double most_tasks = 1'500'000;
 
   std::int64_t size_of(int group) const { return group == 0 ? leading_ : static_cast<std::int64_t>(choices_.size()) - leading_; }
@@ -209,7 +209,7 @@ class PlanSearch {
     std::optional<Predictor> predictor;
     try {
       predictor.emplace(problem, registry_);
-    } catch (const InputError&) {  // the ranks or the batch cannot be cut so
+    } catch (const InputError&) {  // the ranks or the batch cannot be divided so
       result_.counts.impossible += size_of(group);
       return;
     }
@@ -250,7 +250,7 @@ class PlanSearch {
     left_ = std::min(left_, least_[layout]);
   }
 
-  /// Simulates the `count` candidates of the least bounds.
+  /// Simulates the `count` candidates with the least bounds.
   void simulate_some(std::size_t count) {
     drop_slow();
     std::vector<PlanCandidate> chosen;
@@ -278,7 +278,7 @@ class PlanSearch {
     }
   }
 
-  /// None where it would take too much memory: all copies of a layout that cannot be folded.
+  /// None if it would take too much memory: all copies of a layout that cannot be folded.
   std::optional<Plan> simulate(const PlanCandidate& candidate) const {
     const PlanLayout& layout = layouts_[candidate.layout];
     Problem problem = problem_of(request_, layout, choices_[candidate.choice]);
@@ -304,7 +304,7 @@ class PlanSearch {
     result_.plans.push_back(std::move(plan));
   }
 
-  /// Candidates that what was found since beats. @pre open_ has the least bound last
+  /// Drops candidates that later results beat. @pre open_ has the least bound last
   void drop_slow() {
     const auto slow = std::find_if(open_.begin(), open_.end(), [&](const PlanCandidate& c) { return may_win(c.need.time); });
     result_.counts.time += slow - open_.begin();
@@ -347,13 +347,13 @@ class PlanSearch {
   std::vector<ScheduleChoice> choices_;
   std::vector<PlanLayout> layouts_;
   std::vector<Duration> least_;      ///< [layout]
-  std::vector<char> holds_;          ///< [layout] whether the devices can hold what any schedule must
-  std::ptrdiff_t leading_ = 0;       ///< of choices_, those that are looked at first
+  std::vector<char> holds_;          ///< [layout] whether the devices can hold the minimum for any schedule
+  std::ptrdiff_t leading_ = 0;       ///< of choices_, those examined first
   std::vector<Group> order_;         ///< of all groups
   std::size_t next_ = 0;             ///< in order_
   std::vector<PlanCandidate> open_;  ///< the least bound last
-  std::int64_t spent_ = 0;           ///< of the budget
-  Duration left_ = Duration::max();  ///< the least bound of what was left
+  std::int64_t spent_ = 0;           ///< part of the budget used
+  Duration left_ = Duration::max();  ///< the least bound of those not examined
   std::optional<Plan> best_;
   PlanResult result_;
 };
@@ -361,11 +361,11 @@ class PlanSearch {
 }  // namespace detail
 
 /// The fastest way to train that the request leaves open: over all meshes, microbatch sizes, recomputations and schedules
-/// (planned_layouts(), planned_schedules()), by exact simulation (Predictor) of what no bound drops. Deterministic, also in the
-/// number of threads, unless it is told to stop.
+/// (planned_layouts(), planned_schedules()), by exact simulation (Predictor) of those that no bound excludes. Deterministic, for any
+/// number of threads, unless stopped.
 /// @param parallel  `parallel(count, run)` calls run(i) for each i below count, in any order and on any threads
-/// @param goes_on   `goes_on(PlanProgress)` between rounds; false ends the search with what was found so far
-/// @throws InputError  for a problem that cannot be, or an unknown schedule or option.
+/// @param goes_on   `goes_on(PlanProgress)` between rounds; false ends the search with the best so far
+/// @throws InputError  for an invalid problem, or an unknown schedule or option.
 /// Complexity: by request.budget.
 ///
 /// Example:
@@ -387,7 +387,7 @@ PlanResult plan(const PlanRequest& request, const Registry& registry, Parallel&&
   return detail::PlanSearch<std::remove_reference_t<Parallel>>{request, registry, parallel}.run(goes_on);
 }
 
-/// The same on this thread alone, to its end.
+/// The same on this thread only, to its end.
 inline PlanResult plan(const PlanRequest& request, const Registry& registry) {
   const auto one_by_one = [](std::size_t count, auto&& run) {
     for (std::size_t i = 0; i < count; ++i) run(i);
