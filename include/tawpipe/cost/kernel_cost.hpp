@@ -123,7 +123,7 @@ struct KernelCost {
     double rounds = passes.forward ? 1 : 0;  // a backward is one, each of its halves half of one
     if (passes.backward_input) rounds += schedule.stage(task.stage).recompute.value() > 0 ? 1.5 : 0.5;
     if (passes.backward_weight) rounds += 0.5;
-    return seconds(work.fraction * std::max(longer * sum, known.host_layer * rounds * launched));  // for a step of a body its part
+    return seconds(work.fraction * std::max(longer * sum, known.host_layer * rounds * launched));  // a body's step: its part
   }
 
   Path path(const Schedule& schedule, const Task& task, const Cluster& cluster) const {

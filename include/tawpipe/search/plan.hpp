@@ -49,7 +49,7 @@ struct PlanResult {
   PlanCounts counts;
   /// A lower bound on all candidates: the best's own time, or the least bound of those not examined.
   Duration bound;
-  bool proven_best = false;  ///< every candidate was simulated or dropped by a bound: none is faster, except within plan_tolerance
+  bool proven_best = false;  ///< every candidate was simulated or dropped by a bound: none is faster beyond plan_tolerance
   bool stopped = false;      ///< on request
 
   /// How much faster an unexamined candidate may be: 0.05 is 5 %. @pre not plans.empty()

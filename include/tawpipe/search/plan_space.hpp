@@ -32,7 +32,7 @@ struct PlanRequest {
   std::vector<std::int64_t> microbatch_sizes = {};  ///< empty: the powers of two that divide a replica's part of the batch
   std::vector<Recompute> recompute = {Recompute::none, Recompute::selective, Recompute::full};
   std::vector<ScheduleChoice> schedules = {};  ///< empty: planned_schedules()
-  std::int64_t budget = 40'000'000;            ///< tasks that may be visited: those of bounds count once, of simulations eight times
+  std::int64_t budget = 40'000'000;            ///< tasks that may be visited: of bounds once, of simulations eight times
   bool cheapest_first = false;                 ///< examine layouts of few tasks first, instead of the fastest estimates
   /// Additional conditions on the answer, such as that a framework can run it (frameworks/); none: any.
   bool (*runs)(const PlanRequest&, const PlanLayout&, const ScheduleChoice&) = nullptr;
