@@ -1,4 +1,4 @@
-// How the shared flags are declared to CLI11.
+// Declares the shared flags to CLI11.
 #include "flags.hpp"
 
 #include <fmt/format.h>

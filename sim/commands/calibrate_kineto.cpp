@@ -15,7 +15,7 @@ namespace tawpipe::sim {
 
 namespace {
 
-/// What the table does not say.
+/// Details that the table omits.
 std::string notes(const ProfileCalibration& found, const KinetoNames& names) {
   const MeasuredCost& cost = found.calibration.cost;
   std::string text;

@@ -1,4 +1,4 @@
-// Chakra execution traces in and out. Not: their bytes (modules/chakra.cpp).
+// Import and export of Chakra execution traces. Not: their bytes (modules/chakra.cpp).
 #include "chakra.hpp"
 
 #include <dlfcn.h>
@@ -70,7 +70,7 @@ std::set<int> ranks_with_files(const std::string& prefix) {
   return ranks;
 }
 
-/// Bytes a second and latency of the way from one device to another, the narrowest link shared by those that go the same way.
+/// Bytes a second and latency of the path from one device to another, with the narrowest link shared by those that use it.
 struct Way {
   double bandwidth = 0;
   double latency_s = 0;
@@ -98,7 +98,7 @@ Way way_between(const Cluster& cluster, Rank from, Rank to, int step, int device
   return way;
 }
 
-/// ASTRA-sim's analytical network: devices of a node on one switch, nodes on another. Empty: it cannot say the cluster.
+/// ASTRA-sim's analytical network: devices of a node on one switch, nodes on another. Empty: it cannot express the cluster.
 std::string network_yaml(const Cluster& cluster, int ranks) {
   const int devices = cluster.devices_in(NodeId{0});
   for (int node = 0; node < cluster.nodes(); ++node) {
@@ -160,7 +160,7 @@ ChakraTrace read_chakra(const std::string& path, const std::string& groups) {
   const TracePath given = trace_path(path).value();
   const std::set<int> ranks = ranks_with_files(given.prefix);
   const auto file_of = [&](int rank) { return fmt::format("{}.{}.et", given.prefix, rank); };
-  if (ranks.empty()) read_text(path, "Chakra trace");  // says why it cannot be read
+  if (ranks.empty()) read_text(path, "Chakra trace");  // reports why it cannot be read
   const int count = ranks.empty() ? 0 : *ranks.rbegin() + 1;
   for (int rank = 0; rank < count; ++rank) {
     if (ranks.contains(rank)) continue;

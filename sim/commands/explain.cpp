@@ -1,4 +1,4 @@
-// What a schedule does, on four devices.
+// Explains a schedule on four devices.
 #include "explain.hpp"
 
 #include <fmt/format.h>
@@ -20,13 +20,13 @@ namespace tawpipe::sim {
 namespace {
 
 constexpr const char* example_cost = "fixed:forward=2s,backward_input=2s,backward_weight=2s,transfer=0s";
-constexpr Duration column = seconds(1.0);  // a character
+constexpr Duration column = seconds(1.0);  // one character
 
 char numbered(std::string_view marks, std::int32_t microbatch) {
   return marks[static_cast<std::size_t>(microbatch) % marks.size()];
 }
 
-/// What stands in a cell of the picture: a digit for a forward, a letter for a backward.
+/// The character of a cell in the picture: a digit for a forward, a letter for a backward.
 char mark_of(const Task& task) {
   if (task.op == Op::forward) return numbered("0123456789", task.microbatch);
   if (task.op == Op::backward_weight) return numbered("ABCDEFGHIJKLMNOPQRSTUVWXYZ", task.microbatch);
