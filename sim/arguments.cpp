@@ -57,7 +57,7 @@ class ConfigReader {
     section_ = take_until("[]#\" \t");
     if (section_.empty() || !rest_.starts_with("]")) fail("a section is the name of a command, such as [simulate]");
     skip(1);
-    if (!ends()) fail("nothing may stand behind a section");
+    if (!ends()) fail("nothing may follow a section");
   }
 
   void read_value() {
@@ -82,7 +82,7 @@ class ConfigReader {
     } else {
       line.values.push_back(read_one(line.key));
     }
-    if (!ends()) fail(concat("nothing may stand behind the value of ", quote(line.key), "; a text with spaces stands in quotes"));
+    if (!ends()) fail(concat("nothing may follow the value of ", quote(line.key), "; put a text with spaces in quotes"));
     lines_.push_back(std::move(line));
   }
 
@@ -243,7 +243,7 @@ void refuse_beside(const CLI::App& command, const std::string& flag, const std::
   if (command.count(flag) == 0) return;
   for (const auto& other : others) {
     if (command.count(other) > 0) {
-      throw InputError(concat(other, " has no effect beside ", flag, "; leave one of the two out"));
+      throw InputError(concat(other, " has no effect with ", flag, "; leave one of the two out"));
     }
   }
 }

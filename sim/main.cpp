@@ -156,7 +156,7 @@ int run(int argc, char** argv) {
   validate->add_option("--communicators", order.communicators, "How many they use: one (default, as PyTorch), direction or pair")
       ->type_name("NAME")
       ->group("Order");
-  validate->add_option("--mend", order.mend, "Write an order that hangs as it would end")->type_name("FILE|-")->group("Output");
+  validate->add_option("--mend", order.mend, "Write the fixed order")->type_name("FILE|-")->group("Output");
   add_json_flag(*validate, request.json, "the findings");
   add_config_flag(*validate);
   finish(*validate,

@@ -148,7 +148,7 @@ std::string losses_text(const ChakraLosses& losses) {
   line(losses.broadcasts, "broadcasts: ASTRA-sim replays their duration and does not simulate them");
   line(losses.repeated, "tasks of several messages in a row: each is one message of their total size");
   line(losses.pair_sizes, "all_to_all with a size for each pair: they are even blocks here");
-  line(losses.far_waits, "waits for a task of other ranks alone: each is a message of one byte");
+  line(losses.far_waits, "waits for a task of other ranks only: each is a message of one byte");
   return text + "note: durations are whole microseconds; buffers and memory are not said; of the lanes only the order is\n";
 }
 

@@ -70,7 +70,7 @@ int run_explain(const std::string& name) {
   std::string text = fmt::format("{}: {}\n{}\n\n", info->name, info->description, info->source);
   text += fmt::format("8 microbatches on 2 nodes of 2 devices, a second for each character:\n\n{}\n", picture(prediction));
   text += fmt::format(
-      "A digit is a forward of that microbatch, a letter its backward, a capital that of weights alone, a point a wait.\n"
+      "A digit is a forward of that microbatch, a letter its backward, a capital that of weights only, a point a wait.\n"
       "{} in all; devices wait {} of it. Communication takes no time here.\n",
       format_duration(prediction.summary.makespan), format_percent(prediction.summary.bubble.ratio));
   if (!info->options.empty()) {

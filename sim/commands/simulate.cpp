@@ -78,7 +78,7 @@ std::string summary_text(const Summary& summary, bool composed) {
                      format_duration(seconds(summary.communication.lane_exposed_s[lane]))));
   }
   if (summary.held) {
-    line("held SMs", fmt::format("computations take {} longer, {} of it beside communications that wait, mean of a device",
+    line("held SMs", fmt::format("computations take {} longer, {} of it due to waiting communications, mean of a device",
                                  format_duration(seconds(HeldTime::mean(summary.held->slowed_s))),
                                  format_duration(seconds(HeldTime::mean(summary.held->waiting_s)))));
   }

@@ -57,7 +57,7 @@ TracedRun read_traces(const WhatIfRequest& request) {
     }
     if (request.traces.size() > 1) {
       throw InputError(
-          concat(one_line(path), " is no trace of PyTorch's profiler; of straggler traces, which hold all ranks, give one"));
+          concat(one_line(path), " is not a trace of PyTorch's profiler; of straggler traces, which hold all ranks, give one"));
     }
     return read_straggler_csv(text, one_line(path));
   }

@@ -211,7 +211,7 @@ inline std::vector<std::string> megatron_cannot(const FrameworkJob& job) {
                  concat("Megatron-LM has 1F1B, interleaved 1F1B, data parallelism and FSDP; it has no ", name));
   reasons.add_if(pipeline && job.mesh.pipeline == 1, concat(name, " of one device is ddp"));
   reasons.add_if(name == "1f1b" && detail::option_of(job.choice, "overlap", "off") != "off",
-                 "Megatron-LM's 1F1B has no sends and receives beside computation (overlap=off)");
+                 "Megatron-LM's 1F1B has no sends and receives that overlap computation (overlap=off)");
   reasons.add_if(name == "interleaved-1f1b" && job.chunks() == 1, "interleaved 1F1B of one chunk is 1f1b");
   reasons.add_if(name == "ddp" && job.mesh.pipeline > 1, "data parallelism is the mesh's: ddp of one device, --data-parallel");
   for (const auto& [key, value] : job.choice.options) {

@@ -48,7 +48,7 @@ inline Transformer checked_llama(Transformer model, const Batch& batch, const Ll
   }
   if (model.hidden > std::max(3 * std::int64_t{model.intermediate}, 2 * model.query_width() + 2 * model.key_width())) {
     refuse_model(model,
-                 concat("a hidden size of ", model.hidden, " is too large beside an intermediate size of ", model.intermediate,
+                 concat("a hidden size of ", model.hidden, " is too large for an intermediate size of ", model.intermediate,
                         "; three times the latter, or the width of query, key, value and output together, must reach it"));
   }
   return model;

@@ -58,7 +58,7 @@ inline std::string headline(const FlightDiagnosis& found) {
       return found.culprits.empty() ? "no hang: every recorded call has its counterparts"
                                     : "no hang: every recorded call has its counterparts, and a rank is late";
     case FlightVerdict::deadlock:
-      return "deadlock: calls wait for each other in a circle";
+      return "deadlock: calls wait for each other in a cycle";
     case FlightVerdict::mismatch:
       return "mismatch: calls that meet differ";
     case FlightVerdict::missing:

@@ -87,7 +87,7 @@ inline NcclTestsRun read_nccl_tests(std::string_view text, const std::string& fi
   run.hosts = static_cast<int>(hosts.size());
   if (run.program.empty()) run.program = detail::named_program(file);
   if (run.points.size() < 2 || run.ranks < 2) {
-    throw InputError(concat(quote(one_line(file)), " is no output of nccl-tests on 2 ranks or more: it has ", run.ranks,
+    throw InputError(concat(quote(one_line(file)), " is not an output of nccl-tests on 2 ranks or more: it has ", run.ranks,
                             " lines '#  Rank' and ", run.points.size(), " rows of results"));
   }
   if (run.program.empty()) {

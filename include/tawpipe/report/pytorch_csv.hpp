@@ -166,11 +166,11 @@ class PytorchCsvReader {
     action.op = find_op(text.substr(0, end), cell);
     text.remove_prefix(end);
     if (has_microbatch(action.op)) {
-      if (text.empty()) fail(cell, concat("the microbatch is missing; expected a number behind ", name(action.op)));
+      if (text.empty()) fail(cell, concat("the microbatch is missing; expected a number after ", name(action.op)));
       action.microbatch = number(text, cell, "microbatch", max_microbatch);
     }
     if (!text.empty())
-      fail(cell, concat("nothing may stand behind the ", has_microbatch(action.op) ? "microbatch" : "operation"));
+      fail(cell, concat("nothing may follow the ", has_microbatch(action.op) ? "microbatch" : "operation"));
     return action;
   }
 
@@ -182,7 +182,7 @@ class PytorchCsvReader {
     if (!text.starts_with("_s")) fail(cell, "expected operation, microbatch and stage, such as F0_s1");
     text.remove_prefix(2);
     action.stage = number(text, cell, "stage", max_stage);
-    if (!text.empty()) fail(cell, "nothing may stand behind the stage");
+    if (!text.empty()) fail(cell, "nothing may follow the stage");
     return action;
   }
 

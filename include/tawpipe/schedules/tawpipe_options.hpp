@@ -51,11 +51,11 @@ struct TawpipeOptions {
         option_field<&Options::order>("order", "each task when its inputs are there, or the turns as the paper draws them"),
         detail::overlap_field<&Options::overlap>(),
         option_field<&Options::prefetch>("prefetch",
-                                         "off: the next shard is fetched after the computation, gradients travel beside it; "
-                                         "backward: so in forward steps alone"),
+                                         "off: the next shard is fetched after the computation, gradients are sent meanwhile; "
+                                         "backward: so in forward steps only"),
         auto_tries(
             option_field<&Options::buffers>("buffers", {.low = 1, .high = 1024, .reason = "each takes the memory of a shard"},
-                                            "shards a device can hold beside its own"),
+                                            "shards a device can hold in addition to its own"),
             "2|3"),
         option_field<&Options::groups>("groups", "what shares a broadcast: each node, all devices, or N equal groups"),
         option_field<&Options::shards>("shards", {.low = 1, .high = 65536, .reason = "no model has more layers to cut"},

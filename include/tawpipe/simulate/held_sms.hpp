@@ -154,7 +154,7 @@ class SharedProcessors {
     const std::int64_t turns = running.left / running.speed;
     if (turns >= (std::numeric_limits<std::int64_t>::max() - running.updated) / whole - 2) {
       throw InputError(concat("the computation of task ", running.task,
-                              " would take too long beside so many held SMs: ", "a simulation may span 106 days"));
+                              " would take too long with so many held SMs: ", "a simulation may span 106 days"));
     }
     const std::int64_t rest = running.left % running.speed * whole + running.left_parts;
     return running.updated + turns * whole + (rest + running.speed - 1) / running.speed;

@@ -181,7 +181,7 @@ class TaskGraphExport {
 template <CostModel Cost>
 ExportedTaskGraph export_task_graph(const Schedule& schedule, const Cluster& cluster, const Cost& cost) {
   if (held_sms_of(cost) != nullptr) {
-    throw InputError("a plain task graph cannot say that communications hold SMs beside computations; export it without that");
+    throw InputError("a plain task graph cannot express SMs that communications hold; export it without them");
   }
   return detail::TaskGraphExport<Cost>{schedule, cluster, cost}.run();
 }

@@ -35,7 +35,7 @@ inline void check_unread(const Schedule& schedule, Diagnostics& out) {
         [&] {
           return concat(describe(schedule, writer[b]), " fills ", describe(schedule, id<BufferId>(b)), ", which nothing reads");
         },
-        "let the backward read what its forward saved, and the next stage what this one hands on");
+        "let the backward read what its forward saved, and the next stage this one's output");
   }
 }
 

@@ -122,7 +122,7 @@ class FlightDoctor {
         std::string text;
         for (const CallRef& call : calls) {
           text += (text.empty() ? "" : " + ") + call_at(program_, call).id;
-          blame(call.rank, *call_of_[at(call.rank)][at(call.call)], "waits in a circle");
+          blame(call.rank, *call_of_[at(call.rank)][at(call.call)], "waits in a cycle");
         }
         out_.circle.push_back(concat("rank ", calls[0].rank, ": ", text));
       }
@@ -339,7 +339,7 @@ class FlightDoctor {
     out_.verdict = FlightVerdict::deadlock;
     for (auto one = std::find(path.begin(), path.end(), rank); one != path.end(); ++one) {
       const FlightCall& call = *stands.at(*one);
-      blame(*one, call, "waits in a circle");
+      blame(*one, call, "waits in a cycle");
       out_.circle.push_back(concat("rank ", *one, ": ", text(call)));
     }
   }

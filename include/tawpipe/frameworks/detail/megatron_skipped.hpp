@@ -15,7 +15,7 @@ inline std::vector<ForeignSetting> megatron_foreign() {
   constexpr std::string_view unequal = "stages of given numbers of layers are not modelled; they are equal";
   constexpr std::string_view layers = "layers of other kinds than a decoder's are not modelled";
   constexpr std::string_view states = "the optimizer's states are simulated in 12 bytes a parameter";
-  constexpr std::string_view parts = "simulated as if all collectives of tensor parallelism were beside products";
+  constexpr std::string_view parts = "simulated as if all collectives of tensor parallelism overlapped products";
   return {
       {"--expert-model-parallel-size", "1", experts},
       {"--num-experts", "0", experts},
@@ -42,7 +42,7 @@ inline std::vector<ForeignSetting> megatron_foreign() {
       {"--rampup-batch-size", "", "simulated at the full --global-batch-size", false},
       {"--quick-geglu", "", "simulated without a gate", false},
       {"--window-size", "", "simulated with attention to all tokens before", false},
-      {"--no-overlap-p2p-communication", "", "simulated with sends and receives of interleaved 1F1B beside computation", false},
+      {"--no-overlap-p2p-communication", "", "simulated with overlapped sends and receives of interleaved 1F1B", false},
       {"--microbatch-group-size-per-virtual-pipeline-stage", "", "simulated in groups of as many microbatches as stages", false},
       {"--overlap-param-gather-with-optimizer-step", "", "simulated with gathers after the whole update", false},
       {"--disable-tp-comm-overlap-ag", "", parts, false},

@@ -106,7 +106,7 @@ class ChakraTasks {
           if (!added) {
             Joined& known = tasks_[at(found->second)];
             if (known.ends.size() != 2 || known.ends[0].rank != both[1].rank || known.ends[1].rank != both[0].rank) {
-              throw fail(sends[i], "it is no part of an exchange, as its attribute tawpipe_op says");
+              throw fail(sends[i], "it is not part of an exchange, contrary to its attribute tawpipe_op");
             }
             for (const End& end : both) {
               task_of_[at(end.rank)][at(end.step)] = found->second;

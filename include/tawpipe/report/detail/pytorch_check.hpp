@@ -194,7 +194,7 @@ class PytorchCheck {
       const PytorchAction send{forward ? PytorchOp::send_forward : PytorchOp::send_backward, stage, m};
       const std::int64_t sent = all[shape_.at(stage, m)].sent;
       if (sent < 0)
-        fail(at, concat("line ", at.rank + 1, " lacks ", quote(pytorch_text(send)), ", which hands on what it makes"));
+        fail(at, concat("line ", at.rank + 1, " lacks ", quote(pytorch_text(send)), ", which sends its output"));
       if (sent < at.order) fail(at, concat(quote(pytorch_text(send)), " stands before it, though it sends what this makes"));
     }
     const int from = forward ? stage - 1 : stage + 1;
@@ -204,7 +204,7 @@ class PytorchCheck {
     if (received < 0)
       fail(at, concat("line ", at.rank + 1, " lacks ", quote(pytorch_text(receive)), ", which brings what it needs"));
     if (received > at.order)
-      fail(at, concat(quote(pytorch_text(receive)), " stands behind it, though it brings what this needs"));
+      fail(at, concat(quote(pytorch_text(receive)), " comes after it, although this needs it"));
   }
 
   /// Messages from one rank to another arrive in the order in which they are sent.
@@ -262,7 +262,7 @@ class PytorchCheck {
       const auto s = static_cast<std::size_t>(action.stage);
       if (is_compute(action.op) && sharded[s] && !gathered[s]) fail(rank, cell, action, "the stage is not unsharded here");
       if ((action.op == PytorchOp::backward || action.op == PytorchOp::backward_weight) && reduced[s]) {
-        fail(rank, cell, action, "the stage's REDUCE_GRAD stands before it; it must stand behind the last backward");
+        fail(rank, cell, action, "the stage's REDUCE_GRAD comes before it; it must come after the last backward");
       }
       if (action.op == PytorchOp::unshard && gathered[s]) fail(rank, cell, action, "the stage is unsharded already");
       if (action.op == PytorchOp::reshard && !gathered[s]) fail(rank, cell, action, "the stage is not unsharded here");

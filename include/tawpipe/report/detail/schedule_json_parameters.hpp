@@ -89,7 +89,7 @@ class ParameterSetsReader {
     std::vector<ParameterRange> ranges;
     for (const JsonValue value : set) {
       if (count_ == 0) value.fail("no stage has parameters");
-      value.of_size(2, "the first parameter and the one behind the last, such as [0, 512]");
+      value.of_size(2, "the first parameter and the one after the last, such as [0, 512]");
       const std::int64_t begin = value[0].whole<std::int64_t>(0, count_ - 1);
       ranges.push_back({begin, value[1].whole<std::int64_t>(begin + 1, count_)});
     }

@@ -133,7 +133,7 @@ class SafetensorsHeaderReader {
       before = &tensor;
     }
     if (at < data_begin_ + data_bytes_) {
-      fail(concat("has ", data_begin_ + data_bytes_ - at, " bytes behind its last tensor that belong to none"));
+      fail(concat("has ", data_begin_ + data_bytes_ - at, " bytes after its last tensor that belong to none"));
     }
   }
 

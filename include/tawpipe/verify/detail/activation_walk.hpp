@@ -58,7 +58,7 @@ class ActivationWalk {
             return concat(describe(schedule_, t), " reads ", found.inputs, " activations and writes ", found.outputs,
                           "; it has one of each at most");
           },
-          "name one buffer that it starts from, and one for what it hands on");
+          "name one buffer that it starts from, and one for its output");
     }
     if (!found.unwritten) expect(t, found);
     sizes(t, found);
