@@ -47,10 +47,10 @@ struct MegatronRun {
 struct MegatronCosts {
   double peak = 312e12;
   double memory = 2039e9;
-  double efficiency = 0.57;    ///< of the peak, for matrix products of any size that fills the device
-  double half_flops = 65e9;    ///< of a layer's forward on a device, at which matrix products reach half of that
-  double scores_traffic = 24;  ///< times that the S x S scores of each head are read or written (unfused attention)
-  double launch = 2.85e-3;     ///< s, host time to start a layer's forward and backward: a lower limit
+  double efficiency = 0.57;       ///< of the peak, for matrix products of any size that fills the device
+  double half_flops = 65e9;       ///< of a layer's forward on a device, at which matrix products reach half of that
+  double scores_traffic = 24;     ///< times that the S x S scores of each head are read or written (unfused attention)
+  double launch = 2.85e-3;        ///< s, host time to start a layer's forward and backward: a lower limit
   double launch_tensor = 0.4e-3;  ///< s more with tensor parallelism
   double latency = 33e-6;         ///< s, of an all-reduce or a transfer
   double inside = 120e9;          ///< bytes/s a direction of a device inside its node

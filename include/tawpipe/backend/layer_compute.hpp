@@ -16,7 +16,7 @@ namespace tawpipe::inline v0 {
 /// of the kind. The shapes given are those of a LLaMA decoder; the blocks of another model may contain anything.
 template <class Byte>
 struct StageParameters {
-  Byte* layers = nullptr;  ///< all decoder layers of the stage, contiguous, in the order of model/parameter_blocks.hpp
+  Byte* layers = nullptr;      ///< all decoder layers of the stage, contiguous, in the order of model/parameter_blocks.hpp
   Byte* embedding = nullptr;   ///< [vocab, hidden]
   Byte* final_norm = nullptr;  ///< [hidden]
   Byte* output = nullptr;      ///< [vocab, hidden]; a tied model's embedding, possibly the same memory

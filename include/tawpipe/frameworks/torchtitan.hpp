@@ -316,9 +316,8 @@ inline std::vector<std::string> torchtitan_cannot(const FrameworkJob& job) {
                  "context parallelism is by all-gather or ring (--context-exchange)");
   reasons.add_if(job.mesh.tensor > 1 && !job.sequence_parallel, "tensor parallelism is with sequence parallelism");
   reasons.add_if(job.gradient_bytes != 4, "gradients are summed in float32 (--gradient-dtype)");
-  reasons.add_if(
-      !(job.overlap_gradients && (job.overlap_gathers || !job.shards())) && copies,
-      "sums of gradients and gathers of weights overlap computation (--overlap-grad-reduce, --overlap-param-gather)");
+  reasons.add_if(!(job.overlap_gradients && (job.overlap_gathers || !job.shards())) && copies,
+                 "sums of gradients and gathers of weights overlap computation (--overlap-grad-reduce, --overlap-param-gather)");
   reasons.add_if(job.offload.any(), "offload moves weights and gradients to the host too, which is not modelled");
   reasons.add_if(job.model && (job.model->dtype == Dtype::f64 || job.model->dtype == Dtype::f8),
                  "weights are bfloat16 or float32");

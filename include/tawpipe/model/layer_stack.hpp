@@ -28,17 +28,17 @@ namespace tawpipe::inline v0 {
 struct LayerStack {
   std::string name = {};
   std::int32_t layers = 0;
-  Dtype dtype = Dtype::bf16;           ///< of weights and activations
-  bool tied = false;                   ///< the embedding's parameters also serve as the head's output matrix
-  StageWork embedding = {};            ///< work of the first stage before its layers
-  StageWork layer = {};                ///< one layer; its `boundary` is what stages pass on
-  StageWork head = {};                 ///< work of the last stage after its layers, with the loss; without a tied matrix
-  std::int64_t norm_parameters = 0;    ///< the head's first parameters, its norm's; the others are its output matrix
-  bool lookup_waits_in_layer = false;  ///< `embedding.stash` takes no memory in a stage with a layer
-  bool edges_count_as_layers = false;  ///< when it is cut into stages, embedding and head each count as a layer
-  Bytes keys = {};                     ///< of a layer's keys, as large as its values: sent by context parallelism
-  std::int32_t token_ids = 0;          ///< ids of tokens are below this; 0: any
-  double utilization = 0;              ///< fraction of the matrix peak that its products reach; 0: unknown
+  Dtype dtype = Dtype::bf16;            ///< of weights and activations
+  bool tied = false;                    ///< the embedding's parameters also serve as the head's output matrix
+  StageWork embedding = {};             ///< work of the first stage before its layers
+  StageWork layer = {};                 ///< one layer; its `boundary` is what stages pass on
+  StageWork head = {};                  ///< work of the last stage after its layers, with the loss; without a tied matrix
+  std::int64_t norm_parameters = 0;     ///< the head's first parameters, its norm's; the others are its output matrix
+  bool lookup_waits_in_layer = false;   ///< `embedding.stash` takes no memory in a stage with a layer
+  bool edges_count_as_layers = false;   ///< when it is cut into stages, embedding and head each count as a layer
+  Bytes keys = {};                      ///< of a layer's keys, as large as its values: sent by context parallelism
+  std::int32_t token_ids = 0;           ///< ids of tokens are below this; 0: any
+  double utilization = 0;               ///< fraction of the matrix peak that its products reach; 0: unknown
   std::string utilization_source = {};  ///< where that was measured
   /// Named sizes from the author, such as {"hidden", 4096}: they distinguish models, and serve the author.
   std::vector<std::pair<std::string, std::int64_t>> sizes = {};

@@ -46,8 +46,8 @@ inline Transformer llama_family(int layers, int hidden) {
   const int multiple = hidden < 512 ? 16 : hidden <= 8192 ? 32 : 128;
   if (hidden > 0 && hidden <= Transformer::max_hidden && hidden % multiple != 0) {
     const int below = hidden / multiple * multiple;
-    throw InputError(concat("model 'llama-", layers, "x", hidden, "': a hidden size of ", hidden, " is not a multiple of ", multiple,
-                            below > 0 ? concat("; the nearest are ", below, " and ") : std::string{"; the nearest is "},
+    throw InputError(concat("model 'llama-", layers, "x", hidden, "': a hidden size of ", hidden, " is not a multiple of ",
+                            multiple, below > 0 ? concat("; the nearest are ", below, " and ") : std::string{"; the nearest is "},
                             below + multiple));
   }
   model.heads = std::max(1, hidden < 512 ? hidden / 16 : hidden <= 8192 ? 32 : hidden / 128);

@@ -169,8 +169,7 @@ class PytorchCsvReader {
       if (text.empty()) fail(cell, concat("the microbatch is missing; expected a number after ", name(action.op)));
       action.microbatch = number(text, cell, "microbatch", max_microbatch);
     }
-    if (!text.empty())
-      fail(cell, concat("nothing may follow the ", has_microbatch(action.op) ? "microbatch" : "operation"));
+    if (!text.empty()) fail(cell, concat("nothing may follow the ", has_microbatch(action.op) ? "microbatch" : "operation"));
     return action;
   }
 

@@ -58,10 +58,10 @@ class Messages {
 struct Task {
   Op op = Op::forward;
   Payload payload = Payload::nothing;
-  LaneId lane{};           ///< on `rank`; a collective's on every member
-  LaneId peer_lane{};      ///< on `peer` (pass, exchange)
-  Rank rank = none<Rank>;  ///< compute, host copy: the rank; pass: source; rooted collective: root; others: first member
-  Rank peer = none<Rank>;  ///< pass: destination; exchange: the other end
+  LaneId lane{};                  ///< on `rank`; a collective's on every member
+  LaneId peer_lane{};             ///< on `peer` (pass, exchange)
+  Rank rank = none<Rank>;         ///< compute, host copy: the rank; pass: source; rooted collective: root; others: first member
+  Rank peer = none<Rank>;         ///< pass: destination; exchange: the other end
   GroupId group = none<GroupId>;  ///< collectives: the members
   StageId stage = none<StageId>;  ///< the stage (shard) worked on or carried
   std::int32_t microbatch = -1;   ///< numbered over the iteration; -1 where not applicable

@@ -28,9 +28,9 @@ namespace tawpipe::inline v0::host {
 
 /// The options of the host executor.
 struct HostOptions {
-  Chaos chaos{};                       ///< random delays, to expose races
-  const Timeline* expected = nullptr;  ///< of the schedule: memory is laid out for it (plan_buffers); null: for any timing
-  int threads = 0;  ///< at most, including the caller's; 0: the number of cores, or with chaos one a lane
+  Chaos chaos{};                           ///< random delays, to expose races
+  const Timeline* expected = nullptr;      ///< of the schedule: memory is laid out for it (plan_buffers); null: for any timing
+  int threads = 0;                         ///< at most, including the caller's; 0: the number of cores, or with chaos one a lane
   std::span<const LentParameters> lent{};  ///< memory lent to all ranks; read by the constructor only
   FailureCallback failed{};                ///< called if a layer, source or optimizer throws, before `run` does
 };

@@ -193,8 +193,7 @@ class PytorchCheck {
     if (shape_.sends(stage, forward)) {
       const PytorchAction send{forward ? PytorchOp::send_forward : PytorchOp::send_backward, stage, m};
       const std::int64_t sent = all[shape_.at(stage, m)].sent;
-      if (sent < 0)
-        fail(at, concat("line ", at.rank + 1, " lacks ", quote(pytorch_text(send)), ", which sends its output"));
+      if (sent < 0) fail(at, concat("line ", at.rank + 1, " lacks ", quote(pytorch_text(send)), ", which sends its output"));
       if (sent < at.order) fail(at, concat(quote(pytorch_text(send)), " stands before it, though it sends what this makes"));
     }
     const int from = forward ? stage - 1 : stage + 1;
@@ -203,8 +202,7 @@ class PytorchCheck {
     const std::int64_t received = all[shape_.at(from, m)].received;
     if (received < 0)
       fail(at, concat("line ", at.rank + 1, " lacks ", quote(pytorch_text(receive)), ", which brings what it needs"));
-    if (received > at.order)
-      fail(at, concat(quote(pytorch_text(receive)), " comes after it, although this needs it"));
+    if (received > at.order) fail(at, concat(quote(pytorch_text(receive)), " comes after it, although this needs it"));
   }
 
   /// Messages from one rank to another arrive in the order in which they are sent.

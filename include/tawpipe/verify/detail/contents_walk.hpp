@@ -30,8 +30,7 @@ class ContentsWalk {
       if (kind == ContentKind::weights || kind == ContentKind::gradients) {
         place_.push_back(static_cast<std::uint32_t>(values_.size()));
         values_.emplace_back();
-        if (!buffer.persistent || buffer.copy)
-          continue;  // owners' weights, and sums that begin with zeros, exist at the start
+        if (!buffer.persistent || buffer.copy) continue;  // owners' weights, and sums that begin with zeros, exist at the start
         const bool weights = kind == ContentKind::weights;
         const ParameterValue start{.tensor = weights ? model_.place(buffer.rank).tensor : 0};
         for (const ParameterRange& range : rooms_[id<BufferId>(b)].ranges()) values_.back().set(range, start);
