@@ -144,7 +144,7 @@ TEST_CASE("SMs that communications hold cost time, which is told by rank, and by
   };
   CHECK(text("").find("of it due to waiting communications") != std::string::npos);
   CHECK(text(" --trace -").find("\"slowed_us\":") != std::string::npos);
-  // As fast beside 8 CTAs as alone.
+  // As fast with 8 CTAs as without.
   const std::string speeds = folder.write("beside.json",
                                           "{\"multiprocessors\": 108}\n{\"ctas\": 40, \"priority\": \"high\", \"speed\": 1}\n"
                                           "{\"ctas\": 40, \"priority\": \"low\", \"speed\": 0.5}\n");

@@ -1,4 +1,4 @@
-// PyTorch's schedules as programs and schedules of ours, and back; the published artifacts where they are at hand.
+// PyTorch's schedules as programs and schedules of ours, and back; the published artifacts if available.
 // Not: the grammar of the cells (pytorch_csv_test.cpp).
 #include "tawpipe/report/pytorch_pipeline.hpp"
 

@@ -27,7 +27,7 @@ using tawpipe::training::SafetensorsWriter;
 
 namespace {
 
-/// A file with this header and so many bytes of data behind it.
+/// A file with this header and that many bytes of data after it.
 std::string with_header(std::string_view header, std::size_t data_bytes) {
   const std::uint64_t length = header.size();
   std::string bytes(8, '\0');
