@@ -1,5 +1,5 @@
-// Your own pipeline schedule, from each rank's computations in order. Sends, receives, the optimizer
-// and all dependencies follow automatically.
+// Your own pipeline schedule, from each rank's computations in order. Sends, receives, optimizer and
+// all dependencies follow automatically.
 #include <cstdint>
 #include <cstdio>
 #include <utility>

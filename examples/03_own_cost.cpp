@@ -1,4 +1,4 @@
-// Your own cost model: any type with compute_time() and path(). Here one device is slower than others.
+// Your own cost model: any type with compute_time() and path(). Here one device is slower.
 #include <cstdio>
 
 #include "tawpipe/tawpipe.hpp"

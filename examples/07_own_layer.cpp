@@ -1,5 +1,5 @@
-// Trains another architecture: residual two-layer perceptrons, with plain gradient descent. All that a
-// schedule needs of a model and an executor of its layers is here; neither sees ranks, messages or schedules.
+// Trains another architecture: residual two-layer perceptrons, with plain gradient descent. All that
+// a schedule needs of a model and an executor of its layers is here; neither sees ranks, messages or schedules.
 #include <algorithm>
 #include <array>
 #include <cmath>
