@@ -83,7 +83,7 @@ inline TrafficBytes head_traffic(const Transformer& model, const Batch& batch) {
 /// nowhere: they are not model operations (MFU), so they belong to the rate that the kernel reaches.
 /// Recomputation is counted separately, in `recompute`: of decoder layers, and of the head where its loss is computed in chunks.
 ///
-/// A tied output matrix counts in edge_parameters of the stage with the embedding, and again on a stage that has only the head
+/// A tied output matrix counts in edge_parameters of the stage with the embedding, and again on a stage that has only the head,
 /// where a second copy is held.
 /// @pre 0 <= first_layer, 0 <= layers, first_layer + layers <= model.layers
 /// @throws InputError  as Transformer::check and Batch::check.
