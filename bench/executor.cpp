@@ -1,4 +1,4 @@
-// What an iteration of the host executor costs beside its layers and transfers, on the model of docs/training.md.
+// The cost of an iteration of the host executor in addition to its layers and transfers, on the model of docs/training.md.
 // Not: the layers themselves (layers.cpp) nor several hosts (accuracy/).
 #include <benchmark/benchmark.h>
 

@@ -1,5 +1,5 @@
-// A pipeline schedule of one's own, from each rank's program: what it computes, in order. Sends, receives, the optimizer and
-// all dependencies follow by themselves.
+// Your own pipeline schedule, from each rank's computations in order. Sends, receives, optimizer and
+// all dependencies follow automatically.
 #include <cstdint>
 #include <cstdio>
 #include <utility>
@@ -40,7 +40,7 @@ int main() {
                 100 * bubble.ratio);
   }
 
-  // A program that cannot run is refused, with the rank and what it waits for: here the last rank starts with a backward.
+  // A program that cannot run is refused, naming the rank and its unmet dependency: here the last rank starts with a backward.
   std::swap(program.actions[ranks - 1].front(), program.actions[ranks - 1][2]);
   try {
     tawpipe::schedules::pipeline("stuck", work, program, {});

@@ -1,4 +1,4 @@
-// A cost model of one's own: any type with compute_time() and path(). Here one device of the cluster is slower than the rest.
+// Your own cost model: any type with compute_time() and path(). Here one device is slower.
 #include <cstdio>
 
 #include "tawpipe/tawpipe.hpp"

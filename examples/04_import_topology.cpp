@@ -1,4 +1,4 @@
-// A cluster from what `nvidia-smi topo -m` prints, and what crosses its links. Needs tawpipe::files.
+// A cluster from `nvidia-smi topo -m`, and the traffic on its links. Needs tawpipe::files.
 #include <cstdio>
 #include <tawpipe/analysis/traffic.hpp>
 #include <tawpipe/model/models.hpp>

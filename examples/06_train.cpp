@@ -1,4 +1,4 @@
-// Trains a small LLaMA with TawPipe on six ranks in this process, and shows that its gradient is one device's.
+// Trains a small LLaMA with TawPipe on six ranks in this process; its gradient equals one device's.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

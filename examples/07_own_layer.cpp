@@ -1,5 +1,5 @@
-// Trains a model of another architecture: residual two-layer perceptrons, with plain gradient descent. All that a schedule asks
-// of a model and an executor of its layers is here; neither ever sees a rank, a message or a schedule.
+// Trains another architecture: residual two-layer perceptrons, with plain gradient descent. All that
+// a schedule needs of a model and an executor of its layers is here; neither sees ranks, messages or schedules.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -48,7 +48,7 @@ auto v(Byte* layers, int l) {
   return u(layers, l) + inner * width;
 }
 
-// Layer: y = x + V tanh(U x), with U [inner, width] and V [width, inner] one after the other among the layer's parameters.
+// Layer: y = x + V tanh(U x), with U [inner, width] and V [width, inner] one after another among the layer's parameters.
 // Before the layers: x = E[token]. After them: logits = O x, softmax cross entropy. Saved: the input of each layer and of the
 // head.
 class Perceptrons {

@@ -1,4 +1,4 @@
-// The one call: which schedule, with which microbatch size, trains this model fastest on this cluster?
+// The one call: which schedule, with which microbatch size, trains a model fastest on a cluster?
 #include <cstdio>
 
 #include "tawpipe/tawpipe.hpp"

@@ -1,5 +1,6 @@
-// A schedule from nothing, task by task: rank 0 keeps all weights, sends each stage to the workers before they compute with it,
-// and sums their gradients. What waits for what follows from the buffers that tasks use; the order on each lane is ours.
+// A schedule from scratch, task by task: rank 0 keeps all weights, sends each stage to the workers
+// before they use it, and sums their gradients. Dependencies follow from the buffers that tasks use;
+// the order on each lane is ours.
 #include <cstdio>
 #include <vector>
 

@@ -1,4 +1,4 @@
-// A schedule of one's own with options, in a registry beside those that ship, and compared with them by name.
+// Your own schedule with options, in a registry with the shipped ones, compared with them by name.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -14,7 +14,7 @@ using tawpipe::Op;
 
 namespace {
 
-/// One table says what each option is called, what it takes and what it means; its default is the struct's.
+/// One table has the name, values and meaning of each option; its default is the struct's.
 struct WaveOptions {
   int width = 2;
 

@@ -1,5 +1,5 @@
-// An executor as the commands see it, whichever it is: each kind is compiled in one file, and the commands once for a number
-// type. Not: an executor, nor what is executed (execution_model.hpp).
+// A type-erased executor for the commands: each kind is compiled in one file, and the commands once for each number
+// type. Not: an executor, nor the work it executes (execution_model.hpp).
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@ class AnyRank {
   virtual void read_moments(const SeeMoments& visit) = 0;
 };
 
-/// An Executor. Moments and gradients are given and taken as `T`, whatever is computed in.
+/// An Executor. Moments and gradients are passed as `T`, whatever type is computed in.
 template <class T>
 class AnyExecutor {
  public:
@@ -41,9 +41,9 @@ class AnyExecutor {
   virtual ~AnyExecutor() = default;
   virtual const Schedule& schedule() const = 0;
   virtual bool is_root() const = 0;
-  /// Brings what each process knows to the root. @param known  [values] whether the number is right here
+  /// Combines the values that each process knows on the root. @param known  [values] whether the value is right here
   virtual void gather(std::span<T> values, std::span<const char> known) = 0;
-  /// Of a rank over NCCL; none: anywhere else.
+  /// For a rank over NCCL; otherwise none.
   struct GpuMemory {
     std::int64_t allocated;      ///< bytes, by the executor
     std::int64_t communicators;  ///< of this rank
@@ -51,10 +51,10 @@ class AnyExecutor {
     std::int64_t free_after;     ///< bytes, after
   };
   virtual std::optional<GpuMemory> gpu_memory() const { return std::nullopt; }
-  /// Shows each rank of this process.
+  /// Visits each rank of this process.
   virtual void for_each_rank(const std::function<void(AnyRank<T>&)>& visit) = 0;
 
-  /// @param observe  sees the gradients that this process's updates use
+  /// @param observe  called with the gradients that this process's updates use
   template <MicrobatchTokens Source>
   IterationResult run(const Source& source, const Iteration& args, const GradientObserver<T>& observe = {}) {
     return iterate([&](std::int64_t step, std::int32_t microbatch, std::span<std::int32_t> tokens,
@@ -68,7 +68,7 @@ class AnyExecutor {
 
 static_assert(Executor<AnyExecutor<float>> && ExecutorRank<AnyRank<float>, float>);
 
-/// A source of microbatches by a function.
+/// A source of microbatches from a function.
 template <class T>
 struct Fetching {
   const typename AnyExecutor<T>::Fetch& call;
@@ -77,7 +77,7 @@ struct Fetching {
   }
 };
 
-/// What of AnyExecutor is the same for all kinds.
+/// The part of AnyExecutor that is the same for all kinds.
 template <class T, class E>
 class ExecutorBase : public AnyExecutor<T> {
  public:

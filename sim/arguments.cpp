@@ -1,4 +1,4 @@
-// How the command line is read beyond what CLI11 does.
+// Parsing of the command line beyond CLI11.
 #include "arguments.hpp"
 
 #include <algorithm>
@@ -15,14 +15,14 @@ namespace {
 
 /// A line `key = value` of a configuration file.
 struct ConfigLine {
-  std::string section;  ///< of the command that it is for; "" for all
+  std::string section;  ///< of its command; "" for all
   std::string key;
   std::vector<std::string> values;
   std::size_t number = 0;  ///< from 1
 };
 
-/// Reads the part of TOML that flags need: comments, [command], and key = value, with a word, a number, a text in quotes, or a
-/// list of these on one line. Anything else is refused, and so is a key that stands twice.
+/// Reads the part of TOML that flags need: comments, [command], and key = value, with a word, a number, a quoted text, or a
+/// list of these on one line. Anything else is refused, and so is a duplicate key.
 class ConfigReader {
  public:
   explicit ConfigReader(const std::string& path) : path_{path}, text_{read_text(path, "configuration file", 1)} {}
@@ -39,7 +39,7 @@ class ConfigReader {
 
  private:
   [[noreturn]] void fail(std::string_view why) const { throw InputError(one_line(concat(path_, ", line ", number_, ": ", why))); }
-  /// Nothing but a comment is left.
+  /// Only a comment is left.
   bool ends() const { return rest_.empty() || rest_.front() == '#'; }
   void skip(std::size_t count) {
     rest_.remove_prefix(count);
@@ -57,7 +57,7 @@ class ConfigReader {
     section_ = take_until("[]#\" \t");
     if (section_.empty() || !rest_.starts_with("]")) fail("a section is the name of a command, such as [simulate]");
     skip(1);
-    if (!ends()) fail("nothing may stand behind a section");
+    if (!ends()) fail("nothing may follow a section");
   }
 
   void read_value() {
@@ -82,7 +82,7 @@ class ConfigReader {
     } else {
       line.values.push_back(read_one(line.key));
     }
-    if (!ends()) fail(concat("nothing may stand behind the value of ", quote(line.key), "; a text with spaces stands in quotes"));
+    if (!ends()) fail(concat("nothing may follow the value of ", quote(line.key), "; put a text with spaces in quotes"));
     lines_.push_back(std::move(line));
   }
 
@@ -116,7 +116,7 @@ class ConfigReader {
   std::vector<ConfigLine> lines_;
 };
 
-/// Takes each --config FILE out of the arguments. @throws InputError  if there are two
+/// Removes each --config FILE from the arguments. @throws InputError  if there are two
 std::string take_config(std::vector<std::string>& arguments) {
   std::string file;
   for (std::size_t i = 0; i < arguments.size();) {
@@ -144,7 +144,7 @@ bool is_given(const std::vector<std::string>& arguments, const std::string& flag
                      [&](const std::string& argument) { return argument == flag || argument.starts_with(flag + "="); });
 }
 
-/// The command that the arguments name, as deep as they do, and how it is called: "tawpipe topology show".
+/// The command that the arguments name, down to the deepest level, and its name: "tawpipe topology show".
 std::pair<const CLI::App*, std::string> named_command(const CLI::App& root, const std::vector<std::string>& arguments) {
   std::pair<const CLI::App*, std::string> named{&root, "tawpipe"};
   for (const auto& argument : arguments) {
@@ -243,7 +243,7 @@ void refuse_beside(const CLI::App& command, const std::string& flag, const std::
   if (command.count(flag) == 0) return;
   for (const auto& other : others) {
     if (command.count(other) > 0) {
-      throw InputError(concat(other, " has no effect beside ", flag, "; leave one of the two out"));
+      throw InputError(concat(other, " has no effect with ", flag, "; leave one of the two out"));
     }
   }
 }

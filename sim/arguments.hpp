@@ -1,4 +1,4 @@
-// The command line beyond what CLI11 does: configuration files, faults told in one sentence, flags that go together.
+// The command line beyond CLI11: configuration files, one-sentence errors, combinations of flags.
 // Not: the flags themselves (flags.hpp).
 #pragma once
 
@@ -8,25 +8,25 @@
 
 namespace tawpipe::sim {
 
-/// The command of that name below `app`; null where there is none.
+/// The command of that name below `app`; null if there is none.
 const CLI::App* find_command(const CLI::App& app, const std::string& name);
 
-/// The flags that a --config FILE holds, put before those of the command line, which replace them (--option adds).
+/// Puts the flags of a --config FILE before those of the command line, which override them (--option adds).
 /// @throws InputError  naming the file and the key that is wrong
 std::vector<std::string> with_config(const CLI::App& root, std::vector<std::string> arguments);
 
-/// One sentence about a command line that CLI11 refused: the nearest command or flag.
+/// One sentence about a command line that CLI11 rejected: the nearest command or flag.
 std::string explain(const CLI::App& root, const std::vector<std::string>& arguments, const CLI::ParseError& error);
 
-/// The message, and which --help says more.
+/// The message, and the --help to consult.
 std::string with_hint(const std::string& message, const CLI::App& root, const std::vector<std::string>& arguments);
 
-/// @throws InputError  if a flag of the command that was parsed has an empty value, as `--json "$UNSET"` gives
+/// @throws InputError  if a flag of the command that was parsed has an empty value, as with `--json "$UNSET"`
 void refuse_empty(const CLI::App& root);
 
-/// @throws InputError  if one of `others` is given beside `flag`, which makes it meaningless
+/// @throws InputError  if one of `others` is given in addition to `flag`, which makes it meaningless
 void refuse_beside(const CLI::App& command, const std::string& flag, const std::vector<std::string>& others);
-/// The same of all the command's flags `but` some.
+/// The same for all the command's flags except `but`.
 void refuse_all_beside(const CLI::App& command, const std::string& flag, const std::vector<std::string>& but);
 
 }  // namespace tawpipe::sim

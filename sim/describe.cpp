@@ -1,5 +1,5 @@
-// The problem in words, as the commands print it above their answers.
-// Not: the answers (commands/).
+// The problem in words, as printed by the commands above their results.
+// Not: the results (commands/).
 #include <fmt/format.h>
 
 #include "request.hpp"

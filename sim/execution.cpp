@@ -1,5 +1,5 @@
-// Builds what is executed, and the executors on CPUs of one process.
-// Not: those of many (modules/).
+// Builds the executed model, and the executors on CPUs in one process.
+// Not: those with several processes (modules/).
 #include "execution.hpp"
 
 #include <algorithm>
@@ -82,7 +82,7 @@ int with_executor(const ExecutionRequest& request, ExecutionModel model, const U
   check_host_memory(model, execution_dtype(request), 1);
   const auto layers = host_layers<T>(request, model);
   const Schedule schedule = execution_schedule(request, model, resolve_groups(request.cluster.empty() ? "1x1" : request.cluster));
-  // A paced layer sleeps, and so takes a thread without taking a core: each lane has one.
+  // A paced layer sleeps, and so needs a thread but no core: each lane has one.
   const int threads = request.pace.empty() ? 0 : std::numeric_limits<int>::max();
   host::HostExecutor<T, HostLayer<T>, HostOptimizer<T>> executor{
       schedule,

@@ -1,5 +1,5 @@
 // The executor of a backend.
-// Not: what is trained on which data (commands/train.cpp, commands/check_numerics.cpp).
+// Not: the model and data of training (commands/train.cpp, commands/check_numerics.cpp).
 #pragma once
 
 #include "any_executor.hpp"
@@ -9,7 +9,7 @@
 
 namespace tawpipe::sim {
 
-/// Calls `use(executor)` with the executor that `request` asks for. @tparam T  float or double. @return what `use` returns
+/// Calls `use(executor)` with the executor of `request`. @tparam T  float or double. @return what `use` returns
 template <class T>
 int with_executor(const ExecutionRequest& request, ExecutionModel model, const UseExecutor<T>& use);
 

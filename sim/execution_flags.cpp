@@ -7,7 +7,7 @@ namespace tawpipe::sim {
 
 namespace {
 
-/// Which schedule runs on what.
+/// The schedule and its ranks.
 void add_execution_flags(CLI::App& app, ExecutionRequest& request) {
   app.add_option("--backend", request.backend,
                  "host (default): ranks are threads of this process; mpi: processes that mpirun started;\ncuda: a GPU for each "

@@ -1,5 +1,5 @@
 // The commands that execute schedules: train, check-numerics.
-// Not: what they do (commands/).
+// Not: their implementation (commands/).
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// What is executed, and in which numbers.
-// Not: how (execution.hpp, modules.hpp).
+// The executed model, and its number format.
+// Not: its execution (execution.hpp, modules.hpp).
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@
 
 namespace tawpipe::sim {
 
-/// A model, its batch and what trains it.
+/// A model, its batch and its training constants.
 struct ExecutionModel {
   Transformer model;
   Batch batch;
@@ -37,10 +37,10 @@ inline Dtype execution_dtype(const ExecutionRequest& request) {
   throw InputError(concat("--dtype ", request.dtype, " cannot be executed on a CPU; choose f32 or f64"));
 }
 
-/// The ranks of each node of a cluster as --cluster takes it.
+/// The ranks of each node of a cluster as given to --cluster.
 DeviceGroups resolve_groups(const std::string& cluster);
 
-/// Builds and proves the schedule that `request` names for `model`, in its number format.
+/// Builds and validates the schedule of `request` for `model`, in its number format.
 /// @throws InputError  if it cannot be built; ScheduleError  if it is not valid.
 Schedule execution_schedule(const ExecutionRequest& request, ExecutionModel& model, const DeviceGroups& nodes);
 
@@ -48,10 +48,10 @@ Schedule execution_schedule(const ExecutionRequest& request, ExecutionModel& mod
 /// @param share  of the model that these ranks hold, at least
 void check_host_memory(const ExecutionModel& model, Dtype dtype, double share);
 
-/// The execution's flags that all ranks must have alike, before `request.identity`.
+/// The execution's flags that must be equal on all ranks, before `request.identity`.
 RunIdentity identity_of(const ExecutionRequest& request);
 
-/// Before a run over several ranks: where one cannot begin, or was started with something else than rank 0, none begins.
+/// Before a run over several ranks: if one cannot start, or was started with different flags from rank 0, none starts.
 /// Collective. @param prepare  this rank's part, may throw. @throws InputError  on all ranks, with the lowest such rank's reason.
 template <class Session, class Prepare>
 void agree_on_run(Session& session, const ExecutionRequest& request, Prepare&& prepare) {
@@ -66,7 +66,7 @@ void agree_on_run(Session& session, const ExecutionRequest& request, Prepare&& p
   session.agree(difference(own, session.from_root(to_text(own)), session.rank()));
 }
 
-/// When each task of the schedule runs on `cluster` as the simulator has it: the same on all ranks.
+/// When each task of the schedule runs on `cluster` according to the simulator: the same on all ranks.
 Timeline expected_timeline(const std::string& cluster, const Schedule& schedule);
 
 }  // namespace tawpipe::sim

@@ -1,4 +1,4 @@
-// How the shared flags are declared to CLI11.
+// Declares the shared flags to CLI11.
 #include "flags.hpp"
 
 #include <fmt/format.h>
@@ -112,7 +112,7 @@ void add_problem_flags(CLI::App& app, Request& request, const std::string& micro
       ->type_name("on|off")
       ->group("Layout");
   app.add_option("--tp-comm-overlap", request.tensor_overlap,
-                 "Collectives of tensor parallelism run beside the products before and after them: on or off (default)")
+                 "Collectives of tensor parallelism overlap the products before and after them: on or off (default)")
       ->type_name("on|off")
       ->group("Layout");
   app.add_option("--gradient-dtype", request.gradient_dtype,

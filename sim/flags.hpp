@@ -1,5 +1,5 @@
-// The flags that commands share, and how their help is laid out.
-// Not: what the flags stand for (request.hpp) nor which command has which (main.cpp, instruments.cpp).
+// The flags that commands share, and the layout of their help.
+// Not: the meaning of the flags (request.hpp) nor the flags of each command (main.cpp, instruments.cpp).
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -11,7 +11,7 @@
 
 namespace tawpipe::sim {
 
-/// A check of CLI11: what the parser says of a value that it refuses.
+/// A check of CLI11: the parser's message for a value that it rejects.
 template <class Parse>
 CLI::Validator check_by(Parse parse) {
   const auto fault = [parse](const std::string& text) {
@@ -37,11 +37,11 @@ void add_count(CLI::App& app, const std::string& name, Number& value, const std:
 /// The fraction of a device's memory that may be needed.
 void add_usable_memory(CLI::App& app, double& fraction, const std::string& default_text);
 void add_json_flag(CLI::App& app, std::string& json, const std::string& what);
-/// --chart, a picture. @param what  is drawn
+/// --chart, a picture. @param what  the contents
 void add_chart_flag(CLI::App& app, std::string& chart, const std::string& what);
-/// --report, one page for a browser. @param what  it shows
+/// --report, one page for a browser. @param what  its contents
 void add_report_flag(CLI::App& app, std::string& report, const std::string& what);
-/// The flags that say what is to be trained and where.
+/// The flags for what is to be trained and where.
 void add_problem_flags(CLI::App& app, Request& request, const std::string& microbatch_default,
                        const std::string& recompute_default = "full");
 /// Jitter, stragglers, interference.
@@ -49,7 +49,7 @@ void add_noise_flags(CLI::App& app, Request& request);
 void add_option_flag(CLI::App& app, Request& request, const std::string& whose);
 void add_schedule_flags(CLI::App& app, Request& request);
 void add_config_flag(CLI::App& app);
-/// --help last of its group, repeated flags replace, and an example below.
+/// --help last of its group, repeated flags replace, and an example at the end.
 void finish(CLI::App& app, const std::string& example);
 
 }  // namespace tawpipe::sim

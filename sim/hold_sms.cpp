@@ -1,5 +1,5 @@
-// --hold-sms: what communications hold of their devices' SMs.
-// Not: what that does (simulate/held_sms.hpp).
+// --hold-sms: the SMs that communications hold.
+// Not: their effect (simulate/held_sms.hpp).
 #include <string>
 #include <vector>
 

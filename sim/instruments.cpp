@@ -96,7 +96,7 @@ Command add_sweep(CLI::App& parent) {
   return {app, [request] { return run_sweep(*request); }};
 }
 
-/// Flags of one problem whose values are searched where they are not given.
+/// Flags of one problem whose values are searched if not given.
 void leave_open(CLI::App& app, Request& request) {
   request.recompute = request.layout = "any";
   request.mesh = {.tensor = 0, .context = 0, .data = 0};

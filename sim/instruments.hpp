@@ -8,7 +8,7 @@
 
 namespace tawpipe::sim {
 
-/// A command of the command line, and what it does when it was called.
+/// A command of the command line, and its action.
 struct Command {
   CLI::App* app;
   std::function<int()> run;

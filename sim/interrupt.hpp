@@ -1,5 +1,5 @@
-// Ctrl-C that ends a search and not the command.
-// Not: what a search does then (it gives the best so far).
+// Ctrl-C that ends a search but not the command.
+// Not: the reaction of a search (it returns the best so far).
 #pragma once
 
 #include <csignal>
@@ -8,7 +8,7 @@ namespace tawpipe::sim {
 
 inline volatile std::sig_atomic_t interrupted = 0;
 
-/// While it lives, Ctrl-C sets `interrupted` and does not end the command; a second one ends the command.
+/// During its lifetime, Ctrl-C sets `interrupted` and does not end the command; a second one ends the command.
 class InterruptEndsSearch {
  public:
   InterruptEndsSearch() {

@@ -1,5 +1,5 @@
-// How a process of a run of several leaves when the run has failed: one line, exit code 3, at one moment on a host.
-// Not: who finds out (execute/watch.hpp), which ends nobody's process. For the command, and programs that tests start.
+// How a process of a failed multi-process run exits: one line, exit code 3, at the same time on a host.
+// Not: the detection (execute/watch.hpp), which does not end processes. For the command, and programs that tests start.
 #pragma once
 
 #include <sys/time.h>
@@ -26,7 +26,7 @@ inline std::atomic<void (*)()> clean_up{nullptr};
 inline void clean() {
   if (auto* const clean_up_now = clean_up.load()) clean_up_now();
 }
-/// As SIGTERM would have ended the process.
+/// Ends the process as SIGTERM would have.
 inline void terminate(int) {
   clean();
   std::signal(SIGTERM, SIG_DFL);
@@ -42,14 +42,14 @@ inline void on_terminate(int) { alarm_in(500); }
 
 }  // namespace leave_detail
 
-/// What a process that leaves does last, be it from a signal: a function that takes no lock and no memory.
+/// The last action of a process that exits, possibly from a signal: a function without locks and allocation.
 inline void clean_up_by(void (*clean_up)()) { leave_detail::clean_up = clean_up; }
 
 /// A FailureCallback: prints `tawpipe: why` and ends the process with code 3, without waiting for any thread, 0.3 to 0.8 s later:
-/// all ranks of a host leave at one moment, since Open MPI's mpirun kills the rest as soon as two have left.
+/// all ranks of a host exit at the same time, since Open MPI's mpirun kills the rest as soon as two have exited.
 inline void leave(const std::string& why) {
   if (leave_detail::leaving.exchange(true)) return;
-  ::alarm(3);  // should even these few lines be kept from ending
+  ::alarm(3);  // in case even these few lines do not finish
   if (::ftrylockfile(stdout) == 0) std::fflush(stdout);
   const std::string line = "tawpipe: " + why + "\n";
   const auto written = ::write(STDERR_FILENO, line.data(), line.size());
@@ -64,7 +64,7 @@ inline void leave(const std::string& why) {
   }}.detach();
 }
 
-/// Ends the process with code 3 in so many seconds, whatever its own end waits for.
+/// Ends the process with code 3 in that many seconds, whatever its own end waits for.
 inline void leave_within(int seconds) {
   std::thread{[seconds] {
     std::this_thread::sleep_for(std::chrono::seconds{seconds});
@@ -73,7 +73,7 @@ inline void leave_within(int seconds) {
   }}.detach();
 }
 
-/// Leaves with `why` where it lives for longer than so many seconds: for a start that nothing else watches over.
+/// Exits with `why` if it lives longer than that many seconds: for a start that nothing else monitors.
 class LeaveAfter {
  public:
   LeaveAfter(double seconds, std::string why)
@@ -88,8 +88,8 @@ class LeaveAfter {
   std::jthread thread_;
 };
 
-/// Where the program has not set up SIGTERM itself, it ends the process half a second late from here on: launchers send it to all
-/// ranks at once when one has died; meanwhile they find out who it was.
+/// If the program has not set up SIGTERM itself, it ends the process half a second late from now on: launchers send it to all
+/// ranks at once when one has died; in the meantime they find out which one.
 inline void delay_terminate() {
   struct sigaction now_set {};
   if (::sigaction(SIGTERM, nullptr, &now_set) != 0 || now_set.sa_handler != SIG_DFL) return;

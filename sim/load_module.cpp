@@ -1,4 +1,4 @@
-// Loads modules. Not: what they do.
+// Loads modules. Not: their contents.
 #include "load_module.hpp"
 
 #include <dlfcn.h>

@@ -38,7 +38,7 @@ std::vector<std::string> without_help_word(std::vector<std::string> arguments) {
   return arguments;
 }
 
-/// @throws tawpipe::InputError  for flags that would change nothing
+/// @throws tawpipe::InputError  for flags without effect
 void check_simulate_flags(const CLI::App& simulate) {
   tawpipe::sim::refuse_all_beside(simulate, "--graph", {"--json", "--times"});
   tawpipe::sim::refuse_beside(simulate, "--spread",
@@ -47,7 +47,7 @@ void check_simulate_flags(const CLI::App& simulate) {
     throw tawpipe::InputError("--times needs --graph; --timeline writes when each task of a schedule runs");
   }
 }
-/// @throws tawpipe::InputError  for flags that would change nothing
+/// @throws tawpipe::InputError  for flags without effect
 void check_export_flags(const CLI::App& exporting, const std::string& format) {
   const std::vector<std::string> of_csv{"--communication", "--reduce-grad", "--waits", "--older"};
   tawpipe::sim::refuse_beside(exporting, "--graph", {"--schedule-file", "--format", "--out", "--max-tasks"});
@@ -156,7 +156,7 @@ int run(int argc, char** argv) {
   validate->add_option("--communicators", order.communicators, "How many they use: one (default, as PyTorch), direction or pair")
       ->type_name("NAME")
       ->group("Order");
-  validate->add_option("--mend", order.mend, "Write an order that hangs as it would end")->type_name("FILE|-")->group("Output");
+  validate->add_option("--mend", order.mend, "Write the fixed order")->type_name("FILE|-")->group("Output");
   add_json_flag(*validate, request.json, "the findings");
   add_config_flag(*validate);
   finish(*validate,
@@ -247,7 +247,7 @@ int run(int argc, char** argv) {
   given = without_help_word(std::move(given));
   try {
     std::vector<std::string> arguments = with_config(app, given);
-    std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
+    std::reverse(arguments.begin(), arguments.end());  // in the order that CLI11 expects
     app.parse(std::move(arguments));
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() != 0) throw tawpipe::InputError(with_hint(explain(app, given, error), app, given));
@@ -300,8 +300,8 @@ int run(int argc, char** argv) {
   }
 }
 
-/// One line, whatever the message was.
-/// Of several processes that mpirun started, the first one speaks.
+/// One line, for any message.
+/// Of several processes that mpirun started, the first one prints.
 void complain(const std::string& message) {
   for (const char* variable : {"OMPI_COMM_WORLD_RANK", "PMI_RANK"}) {
     const char* const rank = std::getenv(variable);

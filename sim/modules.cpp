@@ -1,4 +1,4 @@
-// Runs by modules. Not: what they do.
+// Runs by modules. Not: their contents.
 #include "modules.hpp"
 
 #include <dlfcn.h>
@@ -15,14 +15,14 @@ namespace tawpipe::sim {
 
 namespace {
 
-/// What to do without the module, for the end of a message.
+/// The alternative to the module, for the end of a message.
 std::string way_out(std::string_view name) {
   return concat("; install ", name == "mpi" ? "MPI (on Debian: openmpi-bin)" : "CUDA, NCCL and cuDNN",
                 ", or choose --backend host");
 }
 
 void* load_backend(std::string_view name) {
-  // Open MPI loads parts of its own, which look for its functions among the global ones.
+  // Open MPI loads its own plugins, which need its functions among the global symbols.
   return load_module({.name = std::string{name},
                       .wanted_by = concat("--backend ", name),
                       .library = name == "mpi" ? "MPI" : "CUDA",

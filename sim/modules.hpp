@@ -1,5 +1,5 @@
 // Executors whose libraries a machine may lack (MPI; CUDA, NCCL, cuDNN, cuBLASLt): modules, loaded when a run asks for them.
-// Not: what is in a module (modules/).
+// Not: the contents of a module (modules/).
 #pragma once
 
 #include <functional>
@@ -10,15 +10,15 @@
 
 namespace tawpipe::sim {
 
-/// What is done with an executor. @return an exit code
+/// The use of an executor. @return an exit code
 template <class T>
 using UseExecutor = std::function<int(AnyExecutor<T>&)>;
 
-/// What a module has a function of, `tawpipe_run_f32` or `tawpipe_run_f64`: calls `use` with its executor.
+/// The function of a module, `tawpipe_run_f32` or `tawpipe_run_f64`: calls `use` with its executor.
 template <class T>
 using ModuleRun = int(const ExecutionRequest& request, const ExecutionModel& model, const UseExecutor<T>& use);
 
-/// Runs by the module that --backend `name` stands for, which stays loaded.
+/// Runs with the module of --backend `name`, which stays loaded.
 /// @param name  mpi or cuda
 /// @return what `use` returned for the root
 /// @throws InputError  if this tawpipe has no such module, or one of another version; DeviceError  if a library that the module

@@ -1,4 +1,4 @@
-// How an OutputFile stays whole or absent.
+// Implements files that are whole or absent.
 #include "output_file.hpp"
 
 #include <unistd.h>
@@ -22,7 +22,7 @@ namespace tawpipe::sim {
 
 namespace {
 
-/// Of files that are not finished: what a signal must remove. More of them than places stay where they are.
+/// Unfinished files, which a signal must remove. Those beyond the limit are left in place.
 std::array<std::atomic<const char*>, 8> unfinished{};
 constexpr std::array signals{SIGHUP, SIGINT, SIGPIPE, SIGTERM};
 
@@ -38,7 +38,7 @@ Handler handler_of(int signal) {
   return ::sigaction(signal, nullptr, &now) == 0 ? now.sa_handler : SIG_ERR;
 }
 
-/// Takes those signals that nobody else has taken.
+/// Handles those signals that have no other handler.
 void remember(const char* path) {
   for (auto& place : unfinished) {
     const char* empty = nullptr;
@@ -81,9 +81,9 @@ OutputFile::OutputFile(const std::string& path) : path_{path} {
     // A device or pipe must not be replaced by a file.
     file_ = std::fopen(path.c_str(), "wb");
   } else {
-    target_ = fs::exists(status) ? fs::canonical(path, ignored).string() : path;  // of a link, what it leads to
+    target_ = fs::exists(status) ? fs::canonical(path, ignored).string() : path;  // for a link, its target
     written_ = target_ + ".part";
-    remember(written_.c_str());  // before it exists: no signal comes between
+    remember(written_.c_str());  // before it exists: no signal can intervene
     const int descriptor = training::open_locked(written_);
     const bool taken = descriptor < 0 && errno == EWOULDBLOCK;
     if (descriptor >= 0) {
@@ -116,7 +116,7 @@ void OutputFile::operator()(std::string_view text) {
 void OutputFile::finish() {
   if (std::fflush(file_) != 0) fail(errno);
   if (file_ == stdout) return;
-  const int held = ::dup(::fileno(file_));  // until the file has its name, no other process may take it
+  const int held = ::dup(::fileno(file_));  // until the file has its name, no other process may use it
   const int closed = std::fclose(std::exchange(file_, nullptr));
   const bool whole = closed == 0 && (target_.empty() || std::rename(written_.c_str(), target_.c_str()) == 0);
   const int reason = errno;

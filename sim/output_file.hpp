@@ -1,5 +1,5 @@
 // Whole files: one being written that is whole or absent, and one read.
-// Not: what is in them.
+// Not: their contents.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@
 
 namespace tawpipe::sim {
 
-/// A file being written, or standard output for "-". A regular file is written beside its place and renamed when finished,
-/// so it is whole or absent, also where a signal ends the command; what is none (a pipe, a device) is written in place. Every
+/// A file being written, or standard output for "-". A regular file is written under a temporary name next to its target and renamed when finished,
+/// so it is whole or absent, even if a signal ends the command; others (a pipe, a device) are written in place. Every
 /// function throws InputError naming the file and the system's reason.
 class OutputFile {
  public:
-  /// Opens at once, so that a path that cannot be written is found before anything is computed.
+  /// Opens at once, so that an unwritable path is detected before anything is computed.
   explicit OutputFile(const std::string& path);
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
@@ -29,25 +29,25 @@ class OutputFile {
   [[noreturn]] void fail(int reason) const;
 
   std::string path_;     ///< for messages
-  std::string target_;   ///< what is renamed to; "" where it is written in place
-  std::string written_;  ///< what is renamed
+  std::string target_;   ///< the final name; "" if written in place
+  std::string written_;  ///< the temporary name
   std::FILE* file_ = nullptr;
 };
 
 bool is_standard_output(const std::string& path);
 
-/// A flag and the path that it was given; "" where it was not.
+/// A flag and its path; "" if not given.
 using OutputFlag = std::pair<const char*, const std::string&>;
-/// Whether one of them goes to standard output, where nothing else must go then.
+/// Whether one of them goes to standard output, which must then have no other output.
 bool any_standard_output(std::initializer_list<OutputFlag> outputs);
-/// @throws InputError  if two of them would write to one place
+/// @throws InputError  if two of them would write to the same file
 void check_outputs(std::initializer_list<OutputFlag> outputs);
 
-/// A whole file, less a byte order mark; "-" is standard input. @param kind  for messages: "schedule file"
+/// A whole file, without a byte order mark; "-" is standard input. @param kind  for messages: "schedule file"
 /// @throws InputError  if it cannot be read or is larger than `mebibytes`
 std::string read_text(const std::string& path, std::string_view kind, std::int64_t mebibytes = 1024);
 
-/// Removes what is being written, for a process that ends without its destructors. Safe in a signal's handler.
+/// Removes unfinished files, for a process that ends without its destructors. Safe in a signal's handler.
 void remove_unfinished_files();
 
 /// Writes a whole text at once.

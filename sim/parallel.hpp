@@ -1,5 +1,5 @@
 // Runs many predictions on all cores, with progress.
-// Not: what they are; results go where the caller's index says, so they do not depend on the number of threads.
+// Not: the predictions; results are stored by the caller's index, so they do not depend on the number of threads.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 
 namespace tawpipe::sim {
 
-/// Calls run(i) for each i below `count` on so many threads. The first failure, by index of what had started, is thrown when all
+/// Calls run(i) for each i below `count` on that many threads. The first failure, by index among those started, is thrown when all
 /// have ended.
 template <class Run>
 void on_threads(std::size_t threads, std::size_t count, Run&& run) {

@@ -1,4 +1,4 @@
-// Writes pictures; PNG by Cairo.
+// Writes pictures; PNG with Cairo.
 #include "picture_file.hpp"
 
 #include <dlfcn.h>
@@ -13,7 +13,7 @@ namespace tawpipe::sim {
 
 namespace {
 
-/// What is used of libcairo.so.2, whose functions keep their types over all its versions (cairographics.org/manual). Loaded, not
+/// The functions used from libcairo.so.2, whose functions keep their types over all its versions (cairographics.org/manual). Loaded, not
 /// linked: the command starts without it.
 class Cairo {
  public:
@@ -135,9 +135,9 @@ void draw_shape(Cairo::Context* to, const Shape& shape) {
   cairo().stroke(to);
 }
 
-/// @throws DeviceError  if Cairo cannot, as of a picture that is too large
+/// @throws DeviceError  if Cairo fails, as for a picture that is too large
 void write_png(const Drawing& drawing, OutputFile& file) {
-  constexpr double scale = 2;  // dots a point
+  constexpr double scale = 2;  // dots per point
   constexpr int rgb = 1;       // CAIRO_FORMAT_RGB24
   Cairo::Surface* const surface =
       cairo().surface(rgb, static_cast<int>(drawing.width * scale), static_cast<int>(drawing.height * scale));

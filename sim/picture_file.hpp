@@ -1,5 +1,5 @@
-// A picture as a file: SVG, or PNG by Cairo, which is loaded when one is asked for.
-// Not: what is drawn (tawpipe/report/drawing.hpp).
+// A picture as a file: SVG, or PNG with Cairo, which is loaded on demand.
+// Not: its contents (tawpipe/report/drawing.hpp).
 #pragma once
 
 #include <optional>
@@ -10,10 +10,10 @@
 
 namespace tawpipe::sim {
 
-/// A picture's file, opened before the work so that a path that cannot be written is found then.
+/// A picture's file, opened before the work so that an unwritable path is detected early.
 class PictureFile {
  public:
-  /// @param path  "": none is wanted; its name says the format
+  /// @param path  "": none; the ending sets the format
   /// @throws InputError  if it ends neither in .svg nor in .png; DeviceError  if Cairo is missing for a PNG
   PictureFile(const char* flag, const std::string& path);
   explicit operator bool() const { return file_.has_value(); }

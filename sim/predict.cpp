@@ -1,5 +1,5 @@
 // Predictions for the commands: the library's call, compiled once.
-// Not: what is asked (request.hpp).
+// Not: the request (request.hpp).
 #include "tawpipe/search/choose.hpp"
 #include "tawpipe/search/known_times.hpp"
 #include "tawpipe/search/what_fits.hpp"

@@ -1,5 +1,5 @@
 // --report FILE.html of all commands, compiled once.
-// Not: what a page holds (tawpipe/report/report_page.hpp).
+// Not: the contents of a page (tawpipe/report/report_page.hpp).
 #pragma once
 
 #include <optional>
@@ -10,10 +10,10 @@
 
 namespace tawpipe::sim {
 
-/// The page of a command, opened before the work so that a path that cannot be written is found then.
+/// The page of a command, opened before the work so that an unwritable path is detected early.
 class ReportFile {
  public:
-  /// @param path  "": none is wanted
+  /// @param path  "": none
   explicit ReportFile(const std::string& path) {
     if (!path.empty()) file_.emplace(path);
   }

@@ -1,4 +1,4 @@
-// Resolves the shared flags. Not: their declaration (flags.cpp) nor what is predicted (search/predict.hpp).
+// Resolves the shared flags. Not: their declaration (flags.cpp) nor the prediction (search/predict.hpp).
 #include "request.hpp"
 
 #include <unistd.h>
@@ -158,7 +158,7 @@ bool one_of_two(std::string_view flag, const std::string& text, std::string_view
   throw InputError(concat(flag, " ", quote(one_line(text)), " must be ", yes, " or ", no));
 }
 
-/// The tasks that fit into the limit of memory. @throws InputError  for a size that is none
+/// The tasks that fit into the memory limit. @throws InputError  for an invalid size
 double tasks_within(const std::string& limit) {
   constexpr double bytes_each = 256;
   if (!limit.empty()) {
@@ -178,7 +178,7 @@ Fold parse_fold(const std::string& text) {
   throw InputError(concat("--fold ", quote(one_line(text)), " must be auto, on or off"));
 }
 
-/// The request with the batch of `known` where no flag gives one.
+/// The request with the batch of `known` if no flag gives one.
 Request with_known(Request request, const Workload& known) {
   if (request.global_batch > 0 || request.microbatches > 0) return request;
   request.microbatches = known.microbatches();
@@ -188,14 +188,14 @@ Request with_known(Request request, const Workload& known) {
   return request;
 }
 
-/// What the times were measured with, where no flag says otherwise: sequence and microbatch, number format and, of a model by
-/// its name, the vocabulary. What then differs is found when it is predicted (MeasuredCost::check).
+/// The values with which the times were measured, unless a flag overrides them: sequence and microbatch, number format and, for a model by
+/// name, the vocabulary. Differences are detected during prediction (MeasuredCost::check).
 void take_measured_work(const MeasuredWork& work, Request& request, std::optional<Transformer>& model) {
   if (request.sequence == 0) request.sequence = work.sequence;
   if (request.microbatch.empty()) request.microbatch = std::to_string(work.microbatch_size);
   if (!model) return;
   model->dtype = work.dtype;
-  // As tawpipe train does: trained from nothing, a named model has the vocabulary of the data.
+  // As in tawpipe train: trained from scratch, a named model has the vocabulary of the data.
   if (request.model.starts_with("llama-")) model->vocab = std::min<int>(model->vocab, static_cast<int>(work.vocab));
 }
 
@@ -239,7 +239,7 @@ Problem resolve(const Request& given, bool choose_microbatch, const Workload* kn
     model->loss_chunk = static_cast<int>(std::min<std::int64_t>(request.loss_chunk, Transformer::max_vocab + 1));
     model->check();
   }
-  // A schedule file may hold a model that is no decoder: its stages say what they cost.
+  // A schedule file may have a model that is not a decoder: its stages have their costs.
   const bool own_stages = !model && known != nullptr && !known->is_abstract();
   Cost cost = parse_cost(request.cost, model ? model->utilization : own_stages ? known->model().utilization : 0);
   const auto* measured = std::get_if<MeasuredCost>(&cost);
@@ -256,7 +256,7 @@ Problem resolve(const Request& given, bool choose_microbatch, const Workload* kn
   if (work) problem.parameter_bytes = work->parameter_bytes;
   const std::string policy = request.recompute.empty() ? std::string{recompute} : request.recompute;
   if (policy == "auto" && std::holds_alternative<MeasuredCost>(problem.cost)) {
-    if (work) problem.recompute = work->recompute;  // times hold for that alone
+    if (work) problem.recompute = work->recompute;  // times hold only for that
   } else if (policy == "auto" && model) {
     problem.recomputes = {Recompute::none, Recompute::selective, Recompute::full};
   } else if (policy != "auto") {
@@ -321,7 +321,7 @@ Problem resolve(const Request& given, bool choose_microbatch, const Workload* kn
   if (problem.microbatches > 0 && problem.microbatch_sizes.empty()) problem.microbatch_sizes = {1};
   const double share = problem.microbatch_sizes.empty() ? usable_memory_share : 1;
   problem.usable_memory = request.usable_memory > 0 ? request.usable_memory : share;
-  problem.check();  // finds fault before anything is computed
+  problem.check();  // finds errors before anything is computed
   return problem;
 }
 

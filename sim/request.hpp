@@ -1,4 +1,4 @@
-// What the commands share: the flags as text, and what they stand for once resolved.
+// Shared by the commands: the flags as text, and their resolved values.
 // Not: the parsing of the command line (main.cpp).
 #pragma once
 
@@ -18,19 +18,19 @@ namespace tawpipe::sim {
 /// Exit codes of the command.
 enum Exit : int { ok = 0, findings = 1, bad_input = 2, failure = 3 };
 
-/// What is compared where nothing else is asked for.
+/// The schedules compared by default.
 inline const std::vector<std::string> compared_schedules{"tawpipe", "weipipe", "fsdp", "1f1b", "gpipe"};
 
 /// The shared flags as given.
 struct Request {
   std::string cluster;
   std::string model;
-  std::optional<Cluster> cluster_value;    ///< in place of the name; no flag, but Python (python/) has values
+  std::optional<Cluster> cluster_value;    ///< instead of the name; not a flag, but Python (python/) has values
   std::optional<Transformer> model_value;  ///< likewise
   std::string schedule;
-  std::string schedule_file;         ///< a schedule read in place of `schedule`
+  std::string schedule_file;         ///< a schedule file, instead of `schedule`
   std::string comm_groups;           ///< the process groups of a schedule file that is a Chakra trace
-  bool times_are_known = false;      ///< the schedule file holds how long computations take: it needs no model
+  bool times_are_known = false;      ///< the schedule file has times of computations: no model is needed
   std::vector<std::string> options;  ///< key=value
   std::int64_t sequence = 0;
   std::string microbatch;    ///< sequences, "auto", or "" for the command's own default
@@ -56,7 +56,7 @@ struct Request {
   std::string fold;            ///< auto, on or off; "" is off, for commands without the flag
   std::string cost = "kernels";
   std::string hold_sms;  ///< on, off or KEY=VALUE,...; "" is off
-  std::string limit;     ///< of memory; "": 4 GiB, or half of this machine's where that is less
+  std::string limit;     ///< of memory; "": 4 GiB, or half of this machine's if that is less
   Noise noise;
   std::string stragglers;  ///< PROBABILITYxSLOWDOWN; goes into `noise`
   std::string json;        ///< a file, or "-" for standard output
@@ -66,9 +66,9 @@ struct Request {
   std::string gantt;       ///< a file
 };
 
-/// @param choose_microbatch  what no --microbatch means: choose the best size (true) or 1
-/// @param recompute  what no --recompute means
-/// @param known  the work that a schedule file holds: stands in for a model and batch that no flag gives
+/// @param choose_microbatch  the default of --microbatch: the best size (true) or 1
+/// @param recompute  the default of --recompute
+/// @param known  the work in a schedule file: used for a model and batch that no flag gives
 /// @throws InputError  for anything missing or impossible.
 Problem resolve(const Request& request, bool choose_microbatch, const Workload* known = nullptr,
                 std::string_view recompute = "full");
@@ -76,31 +76,31 @@ Problem resolve(const Request& request, bool choose_microbatch, const Workload* 
 /// Splits "key=value" texts. @throws InputError  with the example
 ScheduleOptions parse_options(const std::vector<std::string>& texts, std::string_view example = "order=paper");
 
-/// Bytes of this machine's memory; not above 0 where the system does not say.
+/// Bytes of this machine's memory; not above 0 if unknown.
 double machine_memory();
 
-/// What communications hold of SMs, by --hold-sms. @throws InputError  naming the parameter
+/// The SMs that communications hold, from --hold-sms. @throws InputError  naming the parameter
 HeldSms parse_hold_sms(const std::string& text);
 
-/// The schedule that the request names. @param others  flags that could be given in its place, for the message
+/// The schedule that the request names. @param others  alternative flags, for the message
 /// @throws InputError  if it names none or an unknown one, or if an option is not key=value; before anything is computed.
 ScheduleChoice named_schedule(const Request& request, std::string_view others = "");
 
-/// The best of the problem's schedules, of those that the library ships; compiled once for all commands.
+/// The best of the problem's schedules, among those that the library ships; compiled once for all commands.
 Prediction predict(const Problem& problem);
-/// The best of what the problem and `choice` leave open (search/choose.hpp), compiled once as well.
+/// The best choice of what the problem and `choice` leave open (search/choose.hpp), compiled once as well.
 Chosen choose(const Problem& problem, const ScheduleChoice& choice);
-/// A layout that fits where none of the problem's schedules does (search/what_fits.hpp).
+/// A layout that fits if none of the problem's schedules does (search/what_fits.hpp).
 std::optional<FittingLayout> find_fitting_layout(const Problem& problem);
-/// A schedule as it is on the problem's cluster.
+/// The given schedule on the problem's cluster.
 Prediction predict(const Problem& problem, Schedule schedule);
-/// The same with the times of its computations known (search/known_times.hpp).
+/// The same with known times of its computations (search/known_times.hpp).
 Prediction predict(const Problem& problem, Schedule schedule, const std::vector<Duration>& times);
 
-/// What the problem is, a line each for cluster, model and cost.
-/// @param work  what is trained where the problem has no model
+/// The problem as text, a line each for cluster, model and cost.
+/// @param work  the work if the problem has no model
 std::string describe(const Problem& problem, const Workload* work = nullptr);
-/// The cost model in one line: "roofline: 34 % of matrix peak, …". @param device  whose curves are meant
+/// The cost model in one line: "roofline: 34 % of matrix peak, …". @param device  the device of the curves
 std::string describe(const Cost& cost, const DeviceSpec& device);
 
 int run_list(const std::string& what, const std::string& json);

@@ -1,4 +1,4 @@
-// Compares what ranks were started with. Not: how they tell each other (execution.hpp, cuda_run.cpp).
+// Compares the flags and files of ranks. Not: their exchange (execution.hpp, cuda_run.cpp).
 #include "run_identity.hpp"
 
 #include <fmt/format.h>

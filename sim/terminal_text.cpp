@@ -1,4 +1,4 @@
-// How lines are broken for a terminal.
+// Wraps lines for a terminal.
 #include "terminal_text.hpp"
 
 #include <sys/ioctl.h>
@@ -20,14 +20,14 @@ constexpr std::size_t help_column = 34;
 
 std::size_t indentation(std::string_view line) { return std::min(line.find_first_not_of(' '), line.size()); }
 
-/// The text's first line, which is taken off it.
+/// Removes and returns the text's first line.
 std::string_view take_line(std::string_view& text) {
   const std::string_view line = text.substr(0, text.find('\n'));
   text.remove_prefix(std::min(line.size() + 1, text.size()));
   return line;
 }
 
-/// The text without the sequences that colour it.
+/// The text without colour sequences.
 std::string uncoloured(std::string_view line) {
   std::string plain;
   for (std::size_t at = 0; at < line.size(); ++at) {
@@ -47,7 +47,7 @@ void add_command(std::string& out, std::string_view line, int width) {
   std::string_view rest = line.substr(indent.size());
   bool first = true;
   while (!rest.empty()) {
-    // A part is a flag with its values, or what stands before the first.
+    // A part is a flag with its values, or the text before the first.
     const std::size_t end = std::min(rest.find(" --", 1), rest.size());
     const std::string_view part = rest.substr(0, end);
     if (!first && display_width(now) + display_width(part) + 2 > width) {
@@ -61,7 +61,7 @@ void add_command(std::string& out, std::string_view line, int width) {
   out += now + "\n";
 }
 
-/// A line in parts that fit. What stands in columns, "cluster  a800: 3 nodes", goes on under its last one.
+/// A line in parts that fit. Text in columns, "cluster  a800: 3 nodes", continues under its last one.
 std::vector<std::string> broken(std::string_view line, int width) {
   std::size_t hang = indentation(line);
   if (const std::size_t gap = line.find("  ", hang); gap != std::string_view::npos) {
@@ -104,13 +104,13 @@ std::string fit(std::string_view text, int width) {
 std::string help_text(std::string_view text, int width) {
   const std::string margin(help_column, ' ');
   std::string out;
-  std::string flag;         // what stands before a description
+  std::string flag;         // the text before a description
   std::string description;  // so far
   const auto flush = [&] {
     if (flag.empty()) return;
     std::vector<std::string> parts;
     for (const std::string_view line : split(description, '\n')) {
-      // A line that is indented or ends a sentence's list stays a line of its own.
+      // A line that is indented or ends a sentence's list stays a separate line.
       const bool own = line.starts_with(' ') || parts.empty() || parts.back().starts_with(' ');
       if (own)
         parts.emplace_back(line);

@@ -1,4 +1,4 @@
-// Text for the terminal that reads it: no line is wider, and help is set in its columns.
+// Fits text to a terminal: no line is wider, and help keeps its columns.
 // Not: tables (report/table.hpp fits them itself).
 #pragma once
 
@@ -7,14 +7,14 @@
 
 namespace tawpipe::sim {
 
-/// Columns of the terminal that standard output is, or what COLUMNS in the environment says; 0 where there is neither.
+/// Columns of the terminal on standard output, or of COLUMNS in the environment; 0 if there is neither.
 int terminal_width();
 
 /// The text with lines of at most `width` columns. Sentences are broken at spaces, under their first word; commands (lines that
-/// begin with `tawpipe`) are broken with a backslash, so that a shell still takes them. 0: as it is.
+/// begin with `tawpipe`) are broken with a backslash, so that a shell still accepts them. 0: unchanged.
 std::string fit(std::string_view text, int width);
 
-/// What CLI11 writes for --help: one blank line between its parts, and flags' descriptions set anew between column 34 and
+/// Formats CLI11's --help: one blank line between its parts, and flags' descriptions rewrapped between column 34 and
 /// `width`.
 std::string help_text(std::string_view text, int width);
 

@@ -1,5 +1,5 @@
 // What the GPU benchmarks share: a decoder of a given shape under a schedule on one GPU, measured peaks. They print JSON lines.
-// Not: benchmarks. They need the CUDA toolkit alone, so no Google Benchmark and no JSON library.
+// Not: benchmarks. They need only the CUDA toolkit, so no Google Benchmark and no JSON library.
 #pragma once
 
 #include <algorithm>

@@ -25,7 +25,7 @@ struct Times {
 };
 
 /// Three stages of a layer each on three virtual ranks, one microbatch: the one in the middle has neither embedding nor head, and
-/// nothing runs beside it.
+/// nothing runs at the same time.
 Times measure(const Shape& shape, int divisor) {
   const auto part = [&](int size) { return std::max(1, size / divisor); };
   const Transformer model =

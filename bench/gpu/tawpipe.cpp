@@ -1,4 +1,4 @@
-// TawPipe with 8 virtual ranks on one GPU against the same microbatches one after the other, eager and by graph; and what it
+// TawPipe with 8 virtual ranks on one GPU against the same microbatches one after another, eager and by graph; and what it
 // costs the host to launch an iteration. Not: speed over several GPUs, which one GPU cannot show.
 #include <algorithm>
 #include <cstdio>

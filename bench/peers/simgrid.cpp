@@ -15,7 +15,7 @@
 #pragma GCC diagnostic ignored "-Wconversion"
 #pragma GCC diagnostic ignored "-Wshadow"
 #include <simgrid/s4u.hpp>
-// after s4u.hpp: it is not whole alone
+// after s4u.hpp: it is incomplete by itself
 #include <simgrid/version.h>
 #pragma GCC diagnostic pop
 
@@ -139,7 +139,7 @@ class Run {
     }
   }
 
-  std::vector<sg::ActivityPtr> held_;  ///< [task] SimGrid forgets what nobody holds
+  std::vector<sg::ActivityPtr> held_;  ///< [task] SimGrid forgets activities without a reference
   sg::ActivityPtr ended_last_;
   std::vector<std::size_t> begin_;
   std::vector<std::uint32_t> successors_;
@@ -148,7 +148,7 @@ class Run {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // The plain fluid model, solved anew in full: the default, Lazy, is wrong when several flows start at one instant.
+  // The plain fluid model, recomputed in full: the default, Lazy, is wrong when several flows start at one instant.
   std::vector<std::string> words = {argv[0],
                                     "--cfg=network/model:CM02",
                                     "--cfg=network/optim:Full",

@@ -1,4 +1,4 @@
-// Everything that needs the standard library alone: clusters, models, schedules, costs, the simulator, what it tells.
+// Everything that needs only the standard library: clusters, models, schedules, costs, the simulator and its analyses.
 // Not: named clusters and importers (Boost.Graph, JSON), text reports (fmt), the command line.
 #pragma once
 

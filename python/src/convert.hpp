@@ -62,7 +62,7 @@ nb::object records(std::span<const T> items, nb::handle owner, nb::handle dtype)
       .attr("view")(dtype);
 }
 
-/// A NumPy array of its own, [items.size()].
+/// A NumPy array that owns its data, [items.size()].
 template <class T>
 nb::object array_of(std::vector<T> items) {
   auto* held = new std::vector<T>(std::move(items));

@@ -1,4 +1,4 @@
-// `tawpipe bound`: how fast any schedule can be, and what that follows from.
+// `tawpipe bound`: a lower bound on the time of any schedule, and its derivation.
 #include "bound.hpp"
 #include "../terminal_text.hpp"
 

@@ -1,4 +1,4 @@
-// How far a prediction is from what any schedule can reach, for the commands that show it.
+// The distance of a prediction from the bound of all schedules, for the commands that show it.
 // Not: the command `bound` (plan.hpp) nor the bound itself (search/bound.hpp).
 #pragma once
 
@@ -11,17 +11,17 @@
 
 namespace tawpipe::sim {
 
-/// Seconds that no schedule of any kind is faster than; none without a model, with noise, or with given or measured times.
+/// A lower bound in seconds on the time of any schedule; none without a model, with noise, or with given or measured times.
 std::optional<double> bound_of(const Problem& problem);
 
-/// A line that says how far `best` is from it.
+/// A line with the distance of `best` from it.
 std::string gap_text(const Summary& best, double bound);
 
-/// What `bound` says.
+/// The result of `bound`.
 struct BoundAnswer {
   nlohmann::ordered_json json;  ///< the keys of docs/output.md
   std::string text;
-  std::string complaint;  ///< where the model's states do not fit all devices together; "" where they do
+  std::string complaint;  ///< if the model's states do not fit all devices together; otherwise ""
 };
 /// @throws InputError  for anything missing or impossible
 BoundAnswer answer_bound(const PlanFlags& flags, const TableStyle& style);

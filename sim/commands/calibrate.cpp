@@ -96,7 +96,7 @@ int run_calibrate(const CalibrateRequest& request) {
     const NcclTestsRun run = read_nccl_tests(read_text(path, "output of nccl-tests"), path);
     const FittedLink link = fit_link(run);
     Kind& kind = kinds[run.hosts > 1 ? 1 : 0];
-    // Of several runs over one kind of link: the largest bandwidth (the others share it with more traffic), the mean latency.
+    // From several runs over one kind of link: the largest bandwidth (the others share it with more traffic), the mean latency.
     kind.bandwidth = std::max(kind.bandwidth, link.bytes_per_second);
     kind.latency = (kind.latency * kind.runs + link.latency_s) / (kind.runs + 1);
     ++kind.runs;

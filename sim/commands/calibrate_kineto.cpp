@@ -15,7 +15,7 @@ namespace tawpipe::sim {
 
 namespace {
 
-/// What the table does not say.
+/// Details that the table omits.
 std::string notes(const ProfileCalibration& found, const KinetoNames& names) {
   const MeasuredCost& cost = found.calibration.cost;
   std::string text;
@@ -37,7 +37,7 @@ std::string notes(const ProfileCalibration& found, const KinetoNames& names) {
 
 int calibrate_kineto(const CalibrateRequest& request) {
   if (!request.timelines.empty() || !request.schedules.empty() || !request.files.empty() || !request.json.empty()) {
-    throw InputError("--kineto goes with --cluster, --out and the names of parts alone; give one kind of measurement");
+    throw InputError("--kineto only goes with --cluster, --out and the names of parts; give one kind of measurement");
   }
   if (request.cluster.empty()) throw InputError("--cluster is missing; give the cluster that the traces were taken on");
   const Cluster cluster = resolve_cluster(request.cluster);

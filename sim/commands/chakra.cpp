@@ -1,4 +1,4 @@
-// Chakra execution traces in and out. Not: their bytes (modules/chakra.cpp).
+// Import and export of Chakra execution traces. Not: their bytes (modules/chakra.cpp).
 #include "chakra.hpp"
 
 #include <dlfcn.h>
@@ -70,7 +70,7 @@ std::set<int> ranks_with_files(const std::string& prefix) {
   return ranks;
 }
 
-/// Bytes a second and latency of the way from one device to another, the narrowest link shared by those that go the same way.
+/// Bytes a second and latency of the path from one device to another, with the narrowest link shared by those that use it.
 struct Way {
   double bandwidth = 0;
   double latency_s = 0;
@@ -98,7 +98,7 @@ Way way_between(const Cluster& cluster, Rank from, Rank to, int step, int device
   return way;
 }
 
-/// ASTRA-sim's analytical network: devices of a node on one switch, nodes on another. Empty: it cannot say the cluster.
+/// ASTRA-sim's analytical network: devices of a node on one switch, nodes on another. Empty: it cannot express the cluster.
 std::string network_yaml(const Cluster& cluster, int ranks) {
   const int devices = cluster.devices_in(NodeId{0});
   for (int node = 0; node < cluster.nodes(); ++node) {
@@ -148,7 +148,7 @@ std::string losses_text(const ChakraLosses& losses) {
   line(losses.broadcasts, "broadcasts: ASTRA-sim replays their duration and does not simulate them");
   line(losses.repeated, "tasks of several messages in a row: each is one message of their total size");
   line(losses.pair_sizes, "all_to_all with a size for each pair: they are even blocks here");
-  line(losses.far_waits, "waits for a task of other ranks alone: each is a message of one byte");
+  line(losses.far_waits, "waits for a task of other ranks only: each is a message of one byte");
   return text + "note: durations are whole microseconds; buffers and memory are not said; of the lanes only the order is\n";
 }
 
@@ -160,7 +160,7 @@ ChakraTrace read_chakra(const std::string& path, const std::string& groups) {
   const TracePath given = trace_path(path).value();
   const std::set<int> ranks = ranks_with_files(given.prefix);
   const auto file_of = [&](int rank) { return fmt::format("{}.{}.et", given.prefix, rank); };
-  if (ranks.empty()) read_text(path, "Chakra trace");  // says why it cannot be read
+  if (ranks.empty()) read_text(path, "Chakra trace");  // reports why it cannot be read
   const int count = ranks.empty() ? 0 : *ranks.rbegin() + 1;
   for (int rank = 0; rank < count; ++rank) {
     if (ranks.contains(rank)) continue;

@@ -1,4 +1,4 @@
-// `tawpipe check-numerics`: trains a recorded run under any schedule and compares every number that was recorded.
+// `tawpipe check-numerics`: trains a recorded run under any schedule and compares every recorded number.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -54,7 +54,7 @@ std::vector<NumericsCheck> compare(Executor& executor, const ReferenceRun& refer
   return checks;
 }
 
-/// @param file  where --json goes; null without it
+/// @param file  destination of --json; null without it
 int report(const NumericsRequest& request, const Schedule& schedule, const std::vector<NumericsCheck>& checks, OutputFile* file) {
   bool passes = true;
   for (const NumericsCheck& check : checks) passes = passes && check.passes();

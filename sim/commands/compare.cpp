@@ -45,7 +45,7 @@ void write_report(ReportFile& file, Problem problem, const std::vector<Chosen>& 
   file.write(page);
 }
 
-/// What fits, with the command that shows it.
+/// The variant that fits, with the command that shows it.
 std::string fitting_text(const Request& request, const FittingLayout& fitting) {
   std::string command = concat("tawpipe compare --cluster '", one_line(request.cluster), "' --model ", one_line(request.model));
   const auto add = [&](std::string_view flag, auto value) { command += concat(" ", flag, " ", value); };
@@ -68,7 +68,7 @@ int run_compare(const Request& request, const std::vector<std::string>& schedule
   const std::vector<ScheduleChoice> all = parse_entries(schedules, parse_options(request.options), !baselines);
   Problem problem = resolve(request, true, nullptr, baselines ? "full" : "auto");
   problem.fold = Fold::automatic;
-  std::optional<OutputFile> file;  // opened first, so that a path that cannot be written is found before the work
+  std::optional<OutputFile> file;  // opened first, so that an unwritable path is detected before the work
   if (!request.json.empty()) file.emplace(request.json);
   check_outputs({{"--json", request.json}, {"--report", request.report}});
   ReportFile report{request.report};

@@ -1,4 +1,4 @@
-// `tawpipe compare-timelines`: a predicted timeline beside a measured one.
+// `tawpipe compare-timelines`: a predicted timeline compared with a measured one.
 #include "tawpipe/analysis/compare_timelines.hpp"
 
 #include <fmt/format.h>
@@ -22,7 +22,7 @@ namespace {
 
 RecordedTimeline read(const std::string& path) { return parse_timeline_csv(read_text(path, "timeline"), one_line(path)); }
 
-/// The first task in which the two are of different schedules, in words; "" if there is none.
+/// The first task that shows different schedules, as text; "" if there is none.
 std::string difference_of_tasks(const RecordedTimeline& a, const RecordedTimeline& b) {
   if (a.tasks.size() != b.tasks.size()) return concat(a.tasks.size(), " tasks and ", b.tasks.size());
   const auto key = [](const Task& task) {
@@ -34,7 +34,7 @@ std::string difference_of_tasks(const RecordedTimeline& a, const RecordedTimelin
   return "";
 }
 
-/// A relative error; null where nothing was measured.
+/// A relative error; null if nothing was measured.
 nlohmann::ordered_json error_json(double error) { return std::isfinite(error) ? nlohmann::ordered_json(error) : nullptr; }
 
 std::string error_text(double error) { return std::isfinite(error) ? fmt::format("{:+.1f} %", 100 * error) : "-"; }

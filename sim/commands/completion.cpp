@@ -1,4 +1,4 @@
-// What may come next on the command line.
+// Completions of the command line.
 #include "completion.hpp"
 
 #include <algorithm>
@@ -74,7 +74,7 @@ std::vector<std::string> schedule_names() {
   return names;
 }
 
-/// KEY= of each option of the schedules that the words name, or of all.
+/// KEY= for each option of the named schedules, or of all.
 std::vector<std::string> option_keys(const std::vector<std::string>& words) {
   std::vector<std::string> keys;
   const auto named = std::find(words.begin(), words.end(), "--schedule");
@@ -88,7 +88,7 @@ std::vector<std::string> option_keys(const std::vector<std::string>& words) {
   return keys;
 }
 
-/// What a flag takes, as far as that can be listed.
+/// The values of a flag, as far as they can be listed.
 std::vector<std::string> values_of(const CLI::Option& option, const std::vector<std::string>& words) {
   const std::string flag = option.get_name();
   if (flag == "--cluster") return clusters::names();
@@ -100,7 +100,7 @@ std::vector<std::string> values_of(const CLI::Option& option, const std::vector<
   if (flag == "--schedule") return schedule_names();
   if (flag == "--option") return option_keys(words);
   if (flag == "--schedules") {
-    // The last of a list, after those that stand.
+    // The last item of a list, after the existing ones.
     const std::string before = words.back().substr(0, words.back().rfind(',') + 1);
     std::vector<std::string> names = schedule_names();
     names.emplace_back("all");

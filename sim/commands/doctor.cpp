@@ -1,4 +1,4 @@
-// `tawpipe doctor`: what keeps a job from going on, from the flight recorder's dumps of its ranks.
+// `tawpipe doctor`: why a job hangs, from the flight recorder's dumps of its ranks.
 #include <nlohmann/json.hpp>
 #include <optional>
 

@@ -1,4 +1,4 @@
-// How --schedules is read.
+// Parsing of --schedules.
 #include "entries.hpp"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // Schedules as --schedules names them: "tawpipe", "1f1b:overlap=on", "all".
-// Not: what runs them.
+// Not: their simulation.
 #pragma once
 
 #include <string>
@@ -9,13 +9,13 @@
 
 namespace tawpipe::sim {
 
-/// @param for_all  options that each schedule gets that has them
-/// @param automatic  options that are not given are chosen
+/// @param for_all  options for each schedule that has them
+/// @param automatic  missing options are chosen
 /// @throws InputError  for an unknown name, or an option that none of the schedules has.
 std::vector<ScheduleChoice> parse_entries(const std::vector<std::string>& schedules, const ScheduleOptions& for_all,
                                           bool automatic);
 
-/// "tawpipe:buffers=3", as it was named.
+/// "tawpipe:buffers=3", as given.
 std::string entry_label(const ScheduleChoice& entry);
 
 }  // namespace tawpipe::sim

@@ -31,7 +31,7 @@ Schedule requested_schedule(const Request& request) {
     ScheduleFile file = read_schedule_file(request.schedule_file, request.comm_groups);
     require_schedule(file);
     if (file.trace) return import_chakra(*file.trace).schedule;
-    // JSON is whole; rows are a schedule of equal stages where there is no cluster and no model to give them.
+    // JSON is whole; rows become a schedule of equal stages if no cluster and no model is given.
     if (file.schedule) return std::move(*file.schedule);
     if (request.cluster.empty() && request.model.empty()) {
       return pytorch_pipeline(*file.rows, std::nullopt, {}, one_line(file.path));
@@ -122,7 +122,7 @@ Schedule make_schedule(ScheduleFile file, const Problem& problem, bool times_are
   check_ranks(static_cast<int>(file.rows->ranks.size()));
   std::optional<Workload> workload;
   if (problem.model) workload = problem.workload(problem.candidate_sizes().front());
-  // PyTorch's runtime posts sends and receives beside the computations.
+  // PyTorch's runtime posts sends and receives concurrently with the computations.
   return pytorch_pipeline(*file.rows, workload, {.overlap = true}, source);
 }
 

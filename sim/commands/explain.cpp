@@ -1,4 +1,4 @@
-// What a schedule does, on four devices.
+// Explains a schedule on four devices.
 #include "explain.hpp"
 
 #include <fmt/format.h>
@@ -20,13 +20,13 @@ namespace tawpipe::sim {
 namespace {
 
 constexpr const char* example_cost = "fixed:forward=2s,backward_input=2s,backward_weight=2s,transfer=0s";
-constexpr Duration column = seconds(1.0);  // a character
+constexpr Duration column = seconds(1.0);  // one character
 
 char numbered(std::string_view marks, std::int32_t microbatch) {
   return marks[static_cast<std::size_t>(microbatch) % marks.size()];
 }
 
-/// What stands in a cell of the picture: a digit for a forward, a letter for a backward.
+/// The character of a cell in the picture: a digit for a forward, a letter for a backward.
 char mark_of(const Task& task) {
   if (task.op == Op::forward) return numbered("0123456789", task.microbatch);
   if (task.op == Op::backward_weight) return numbered("ABCDEFGHIJKLMNOPQRSTUVWXYZ", task.microbatch);
@@ -70,7 +70,7 @@ int run_explain(const std::string& name) {
   std::string text = fmt::format("{}: {}\n{}\n\n", info->name, info->description, info->source);
   text += fmt::format("8 microbatches on 2 nodes of 2 devices, a second for each character:\n\n{}\n", picture(prediction));
   text += fmt::format(
-      "A digit is a forward of that microbatch, a letter its backward, a capital that of weights alone, a point a wait.\n"
+      "A digit is a forward of that microbatch, a letter its backward, a capital that of weights only, a point a wait.\n"
       "{} in all; devices wait {} of it. Communication takes no time here.\n",
       format_duration(prediction.summary.makespan), format_percent(prediction.summary.bubble.ratio));
   if (!info->options.empty()) {

@@ -28,12 +28,12 @@ TaskGraph read_graph(const std::string& file) {
   return json ? task_graph_from_json(text, source) : parse_task_graph(text, source);
 }
 
-/// What a graph holds and how busy it keeps its devices.
+/// The contents of a graph and the load of its devices.
 struct GraphSummary {
   std::size_t computes = 0;
   std::size_t messages[2] = {0, 0};  ///< inside nodes, between nodes
   double bytes[2] = {0, 0};
-  double compute_s = 0;         ///< of all devices
+  double compute_s = 0;         ///< on all devices
   std::int32_t last_task = -1;  ///< the first of those that end last
 };
 

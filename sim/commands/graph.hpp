@@ -1,4 +1,4 @@
-// The commands on plain task graphs: what main.cpp hands them.
+// The commands on plain task graphs: their arguments.
 // Not: the graphs' format (simulate/task_graph_text.hpp).
 #pragma once
 
@@ -10,7 +10,7 @@ namespace tawpipe::sim {
 
 /// `tawpipe simulate --graph FILE`.
 struct GraphRequest {
-  std::string file;   ///< tg1 or JSON, told by its first character; "-" for standard input
+  std::string file;   ///< tg1 or JSON, detected by its first character; "-" for standard input
   std::string json;   ///< the summary: a file, or "-" for standard output
   std::string times;  ///< `id start end` of each task in seconds: a file, or "-"
 };

@@ -34,7 +34,7 @@ struct Start {
   Prediction prediction;
 };
 
-/// The best of the schedules that the flags name, with all devices. @throws InputError  where none fits
+/// The best of the schedules that the flags name, with all devices. @throws InputError  if none fits
 Start catalogue_best(Problem& problem, const std::vector<ScheduleChoice>& all) {
   std::vector<Chosen> found(all.size());
   in_parallel(all.size(), "simulating", [&](std::size_t i) { found[i] = choose(problem, all[i]); });
@@ -63,7 +63,7 @@ std::vector<ImproveStep> improve_options(Problem& problem, Start& start) {
       one.schedules = {near[i]};
       try {
         found[i] = predict(one);
-      } catch (const InputError&) {  // options that exclude each other, or a size that cannot be
+      } catch (const InputError&) {  // options that exclude each other, or an impossible size
       }
     });
     std::size_t best = near.size();

@@ -1,4 +1,4 @@
-// What the measuring commands take, and their entries.
+// Arguments and entry points of the measuring commands.
 // Not: their flags (../instruments.cpp).
 #pragma once
 
@@ -17,21 +17,21 @@ struct ReproduceRequest {
   std::vector<std::string> files;              ///< FILE...: tables of measured runs
   std::string data;                            ///< --data FILE|-: the measurements
   std::string json;                            ///< --json FILE|-
-  std::string chart;                           ///< --chart FILE.svg|.png; not of the closed form
-  KernelCost cost;                             ///< --cost kernels:...; of measured runs alone
-  bool closed_form = false;                    ///< --closed-form; of vTrain's rows alone
+  std::string chart;                           ///< --chart FILE.svg|.png; not for the closed form
+  KernelCost cost;                             ///< --cost kernels:...; for measured runs only
+  bool closed_form = false;                    ///< --closed-form; for vTrain's rows only
   bool left_out = false;                       ///< --leave-out: also with each fitted figure left out
-  double usable_memory = usable_memory_share;  ///< --usable-memory FRACTION; of the TawPipe paper alone
+  double usable_memory = usable_memory_share;  ///< --usable-memory FRACTION; for the TawPipe paper only
 };
 
-/// Every published cell of the TawPipe paper, predicted. @throws InputError  for a file that is none of its cells.
+/// Every published cell of the TawPipe paper, predicted. @throws InputError  for a file that is not a table of its cells.
 int run_reproduce_tawpipe(const ReproduceRequest& request);
-/// Tables of measured runs, predicted: how well that holds for each source, and which rows cannot be expressed.
-/// @throws InputError  for a file that is none, naming line and column.
+/// Tables of measured runs, predicted: with the accuracy for each source, and which rows cannot be expressed.
+/// @throws InputError  for a file that is not one, naming line and column.
 int run_reproduce_truth(const ReproduceRequest& request);
 /// vTrain's measured iterations, predicted. @throws InputError  for a file without its columns.
 int run_reproduce_vtrain(const ReproduceRequest& request);
-/// The same by the closed form of papers/megatron_iteration.hpp, which has figures of its own. @pre data is given
+/// The same by the closed form of papers/megatron_iteration.hpp, which has its own figures. @pre data is given
 int run_reproduce_vtrain_closed_form(const ReproduceRequest& request);
 
 struct SweepRequest {
@@ -44,10 +44,10 @@ struct SweepRequest {
 };
 
 /// Predicts each schedule at each point. Output does not depend on the number of threads.
-/// @throws InputError  for an unknown parameter or schedule, or a first or last point that cannot be.
+/// @throws InputError  for an unknown parameter or schedule, or an impossible first or last point.
 int run_sweep(const SweepRequest& request);
 
-/// What a tenth more of each speed buys one schedule.
+/// The gain of one schedule from a tenth more of each speed.
 int run_sensitivity(const Request& request);
 
 /// The same run under `runs` seeds of noise: figures with their spread.
@@ -55,28 +55,28 @@ int run_spread(const Request& request, int runs);
 
 struct ImproveRequest {
   Request base;             ///< schedule "": the best of compared_schedules
-  std::string out;          ///< --out FILE|-: the schedule that was found
+  std::string out;          ///< --out FILE|-: the schedule found
   std::int64_t budget = 0;  ///< --budget; 0: the search's own
 };
 
-/// A faster task graph than that of the best schedule. @throws InputError  where nothing fits, or all is too large.
+/// A faster task graph than that of the best schedule. @throws InputError  if nothing fits, or everything is too large.
 int run_improve(const ImproveRequest& request);
 
 struct CalibrateRequest {
   std::vector<std::string> files;      ///< outputs of nccl-tests
   std::string json;                    ///< --json FILE|-: the fragment of a cluster file, or the measured times
-  std::vector<std::string> timelines;  ///< --timeline FILE, any number: measured times are found from them instead
+  std::vector<std::string> timelines;  ///< --timeline FILE, any number: measured times are fitted to them instead
   std::vector<std::string> schedules;  ///< --schedule-file FILE, one for each timeline
   std::vector<std::string> kineto;     ///< --kineto FILE, any number: or from traces of PyTorch's profiler
-  KinetoNames names;                   ///< --layer, --embedding, --head of those traces
-  std::string cluster;                 ///< --cluster that the timelines or traces were measured on
+  KinetoNames names;                   ///< --layer, --embedding, --head in those traces
+  std::string cluster;                 ///< --cluster on which the timelines or traces were measured
   std::string out;                     ///< --out FILE|-: the measured times
 };
 
 /// Latency and bandwidth of each kind of link from nccl-tests, or a measured cost from timelines or profiler traces.
-/// @throws InputError  for a file that is none, or flags of several kinds.
+/// @throws InputError  for an invalid file, or flags of several kinds.
 int run_calibrate(const CalibrateRequest& request);
-/// A measured cost from the traces of PyTorch's profiler. @throws InputError  for a file that is none.
+/// A measured cost from the traces of PyTorch's profiler. @throws InputError  for an invalid file.
 int calibrate_kineto(const CalibrateRequest& request);
 /// The classes of a calibration as a table.
 Table calibration_table(const Calibration& found);
@@ -87,7 +87,7 @@ struct DoctorRequest {
   std::string report;              ///< --report FILE.html
 };
 
-/// What keeps a job from going on. @throws InputError  for a file that is no dump, or whose name has no rank.
+/// Finds why a job hangs. @throws InputError  for a file that is not a dump, or whose name has no rank.
 int run_doctor(const DoctorRequest& request);
 
 struct CompareTimelinesRequest {
@@ -96,7 +96,7 @@ struct CompareTimelinesRequest {
   std::string json;       ///< --json FILE|-
 };
 
-/// How far a predicted timeline is from a measured one. @throws InputError  if they are of different tasks.
+/// The difference of a predicted timeline from a measured one. @throws InputError  if they are of different tasks.
 int run_compare_timelines(const CompareTimelinesRequest& request);
 
 }  // namespace tawpipe::sim

@@ -1,5 +1,5 @@
 // A cluster's name with another number of nodes.
-// Not: what the name stands for (topology/cluster_file.hpp).
+// Not: the cluster of a name (topology/cluster_file.hpp).
 #pragma once
 
 #include <cstdint>

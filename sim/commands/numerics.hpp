@@ -1,4 +1,4 @@
-// The request of `tawpipe check-numerics`. Not: how it is answered (check_numerics.cpp).
+// The request of `tawpipe check-numerics`. Not: its implementation (check_numerics.cpp).
 #pragma once
 
 #include <string>

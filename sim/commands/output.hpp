@@ -1,4 +1,4 @@
-// What the commands share when they print: the terminal they write to.
+// The terminal that the commands print to.
 // Not: the text itself.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace tawpipe::sim {
 
-/// Colours, glyphs and width that standard output can take.
+/// Colours, glyphs and width supported by standard output.
 inline TableStyle terminal_style() {
   TableStyle style;
   const bool terminal = isatty(STDOUT_FILENO) == 1;

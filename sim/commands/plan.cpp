@@ -55,7 +55,7 @@ std::vector<int> devices_of(const PlanFlags& flags, int node) {
   return counts;
 }
 
-/// --devices: the best for each number of them.
+/// --devices: the best for each number of devices.
 int run_devices(const PlanFlags& flags, std::optional<OutputFile>& file, ReportFile& report, PlanDisplay& display) {
   const Cluster cluster = resolve_plan(flags).problem.cluster;
   std::vector<Planned> all;

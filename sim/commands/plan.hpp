@@ -1,4 +1,4 @@
-// What `tawpipe plan` and `tawpipe bound` take, and their entries.
+// Arguments and entry points of `tawpipe plan` and `tawpipe bound`.
 // Not: its flags (../instruments.cpp) nor the search (search/plan.hpp).
 #pragma once
 
@@ -12,24 +12,24 @@
 namespace tawpipe::sim {
 
 struct PlanFlags {
-  Request base;                        ///< "any" and 0 stand for what is searched
+  Request base;                        ///< "any" and 0 mean: to be searched
   int pipeline = 0;                    ///< --pipeline-parallel; 0: any
   std::int64_t tokens = 0;             ///< --tokens: the global batch in tokens
   std::vector<std::string> schedules;  ///< --schedules; none: planned_schedules()
   std::string devices;                 ///< --devices FROM..TO
   std::string today;                   ///< --today FILE, a framework's settings
   std::string emit;                    ///< --emit, a framework
-  std::vector<std::string> given;      ///< switches that a flag sets, which a framework's do not replace
+  std::vector<std::string> given;      ///< switches that a flag sets, which a framework's do not override
   double price = 0;                    ///< --price, of a device's hour
-  int top = 5;                         ///< --top: plans that are shown
+  int top = 5;                         ///< --top: number of plans shown
   std::int64_t budget = 0;             ///< --budget; 0: the search's own
   unsigned threads = 0;                ///< --threads; 0: all cores
 };
 
-/// The global batch of --tokens or --global-batch. @throws InputError  naming the nearest that are whole sequences
+/// The global batch of --tokens or --global-batch. @throws InputError  naming the nearest whole numbers of sequences
 std::int64_t batch_of_tokens(const PlanFlags& flags);
 
-/// How fast any schedule can be, by the problem that the flags give. @throws InputError  for anything missing or impossible.
+/// A lower bound on the time of any schedule for the problem of the flags. @throws InputError  for anything missing or impossible.
 int run_bound(const PlanFlags& flags);
 
 /// The fastest way to train that the flags leave open. @throws InputError  for anything missing or impossible.

@@ -1,4 +1,4 @@
-// What a plan is answered with.
+// The answer to a plan.
 #include "plan_answer.hpp"
 
 #include <fmt/format.h>
@@ -61,7 +61,7 @@ Planned search_plan(const PlanFlags& flags, PlanRequest request, std::string_vie
 
 namespace {
 
-/// The best plan that the framework can run: the best of all, or of a search among what it can.
+/// The best plan that the framework can run: the best of all, or of a search among those.
 Emitted emit(Framework framework, const Planned& planned, const PlanWatch& watch) {
   std::vector<std::string> cannot = cannot_run_best(framework, planned);
   if (cannot.empty()) return {framework, {}, planned};

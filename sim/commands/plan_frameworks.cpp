@@ -1,4 +1,4 @@
-// What another framework runs today, as the plan to beat, and plans as its settings.
+// Today's run of another framework, as the plan to beat, and plans as its settings.
 #include "plan_frameworks.hpp"
 
 #include <fmt/format.h>
@@ -24,7 +24,7 @@ bool is_given(const PlanFlags& flags, std::string_view flag) {
   return std::find(flags.given.begin(), flags.given.end(), flag) != flags.given.end();
 }
 
-/// The problem's switches as flags. @param keep  asked of each flag; true: left as it is
+/// The problem's switches as flags. @param keep  called for each flag; true: unchanged
 template <class Keep>
 void take_switches(Request& request, const Problem& problem, Keep&& keep) {
   const auto take = [&](const char* flag, std::string& target, std::string value) {
@@ -50,7 +50,7 @@ Transformer with_numbers_of(Transformer model, const Transformer& other) {
   return model;
 }
 
-/// The model of the flags and of the file: of one, or the same in both.
+/// The model of the flags and of the file: from one, or the same in both.
 void take_model(PlanFlags& flags, const FrameworkJob& job) {
   Request& base = flags.base;
   const bool given = base.model_value || !base.model.empty();
@@ -159,7 +159,7 @@ std::vector<FrameworkJob> changes_of(const FrameworkJob& job) {
   return changes;
 }
 
-/// What the change is, in the framework's words, or ours where it has none.
+/// The change in the framework's terms, or ours if it has none.
 std::vector<std::string> words_of(Framework framework, FrameworkJob before, FrameworkJob after, const Transformer& model) {
   before.model = after.model = model;
   std::vector<std::string> words = changed_settings(framework, before, after);
@@ -186,7 +186,7 @@ Today simulate_today(const Planned& planned, TodayFile file) {
   on_threads(planned.flags.threads > 0 ? planned.flags.threads : all_threads(), all.size(), [&](std::size_t i) {
     try {
       results[i] = simulated(all[i]);
-    } catch (const InputError&) {  // the batch cannot be cut so
+    } catch (const InputError&) {  // the batch cannot be divided so
     }
   });
   for (std::size_t i = 0; i < all.size(); ++i) {

@@ -1,4 +1,4 @@
-// What another framework runs today, as the plan to beat, and plans as its settings.
+// Today's run of another framework, as the plan to beat, and plans as its settings.
 // Not: the settings themselves (frameworks/), nor the search (plan.cpp).
 #pragma once
 
@@ -12,13 +12,13 @@
 
 namespace tawpipe::sim {
 
-/// The settings of --today as read, and whose they are.
+/// The settings of --today as read, and their framework.
 struct TodayFile {
   Framework framework = Framework::megatron;
   FrameworkJob job;
 };
 
-/// What is run today, simulated.
+/// Today's run, simulated.
 struct Today {
   TodayFile file;
   PlanFlags flags;      ///< those with which `simulate` runs it
@@ -28,17 +28,17 @@ struct Today {
   std::vector<std::pair<std::vector<std::string>, Summary>> changes = {};
 };
 
-/// Reads --today, and puts what it says of the problem into the flags where no flag does.
-/// @throws InputError  naming setting and line, or where a flag and a setting contradict each other
+/// Reads --today, and fills the flags of the problem that are not given.
+/// @throws InputError  naming setting and line, or if a flag and a setting contradict each other
 TodayFile read_today(PlanFlags& flags);
 
 /// Puts a framework's switches into the flags that are not given: what it always does, and overlaps that it can turn on.
 void take_best_switches(Framework framework, PlanFlags& flags);
 
-/// Simulates what is run today on the cluster of `planned`, and each single change of its settings.
+/// Simulates today's run on the cluster of `planned`, and each single change of its settings.
 Today simulate_today(const Planned& planned, TodayFile file);
 
-/// How much is lost today and why.
+/// The loss of today's run, and its reasons.
 std::string today_text(const Today& today, const Planned& planned);
 nlohmann::ordered_json today_json(const Today& today, const Planned& planned);
 
@@ -53,7 +53,7 @@ struct Emitted {
 std::vector<std::string> cannot_run_best(Framework framework, const Planned& planned);
 /// The request for plans that the framework can run, of the schedules that the flags allow.
 PlanRequest request_for(Framework framework, const Planned& planned);
-/// The settings, with comments that say what they are. @param best  of all plans
+/// The settings, with explaining comments. @param best  of all plans
 std::string emitted_text(const Emitted& emitted, const Planned& best);
 nlohmann::ordered_json emitted_json(const Emitted& emitted, const Planned& best);
 

@@ -1,5 +1,5 @@
 // The page of `tawpipe plan`: its plans, and the timelines of the best few.
-// Not: what the page shows of them (tawpipe/report/).
+// Not: the contents of the page (tawpipe/report/).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ std::string label_of(const Plan& plan) {
   return fmt::format("{} {} x {} x {} x {}", plan.choice.schedule, mesh.tensor, mesh.context, mesh.pipeline, mesh.data);
 }
 
-/// What is drawn of a plan, for a sentence; "" where all of it is.
+/// The drawn part of a plan, for a sentence; "" if all of it is.
 std::string drawn_part(const Summary& summary) {
   if (summary.folding.factor <= 1) return {};
   return fmt::format("Drawn: {} of {} devices, each for {} that do the same at the same time; without what moves between nodes.",
@@ -42,7 +42,7 @@ void write_plan_page(ReportFile& file, const std::vector<Planned>& all, nlohmann
       .problem = describe(asked),
       .answer = std::move(answer)};
   if (const auto at = page.problem.find(", recomputation "); at != std::string::npos) {
-    page.problem.erase(at, page.problem.find('\n', at) - at);  // it is one of the things planned
+    page.problem.erase(at, page.problem.find('\n', at) - at);  // it is one of the results
   }
   std::vector<Problem> problems;
   std::vector<Prediction> predictions;

@@ -1,4 +1,4 @@
-// Plans as text and JSON: what limits the best, why the others lose, the command that simulates each.
+// Plans as text and JSON: the limits of the best, why the others are slower, the command that simulates each.
 // Not: the search (plan.cpp).
 #include "plan_report.hpp"
 
@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// The word as a shell takes it.
+/// The word, quoted for a shell.
 std::string quoted(const std::string& word) {
   const bool plain =
       word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=:.,+/%") == std::string::npos;
@@ -74,7 +74,7 @@ std::string command_of(const PlanFlags& flags, const PlanRequest& request, const
 
 namespace {
 
-/// Where the time of an iteration goes: parts of it, means over the devices.
+/// The parts of an iteration's time, means over the devices.
 struct Shares {
   double compute = 0;
   double exposed = 0;  ///< communication that no computation hides
@@ -252,7 +252,7 @@ std::string result_text(const Planned& planned, const TableStyle& style) {
   Problem shown = planned.request.problem;
   std::string text = describe(shown) + "\n";
   if (const auto at = text.find(", recomputation "); at != std::string::npos) {
-    text.erase(at, text.find('\n', at) - at);  // it is one of the things planned
+    text.erase(at, text.find('\n', at) - at);  // it is one of the results
   }
   if (result.plans.empty()) return text + searched_text(result);
   text += plans_table(planned, style) + "\nt x c x p x d: tensor, context, pipeline (the schedule's devices), data\n\n";

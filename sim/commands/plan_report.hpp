@@ -13,32 +13,32 @@
 
 namespace tawpipe::sim {
 
-/// One search and what it is printed from.
+/// One search and the data for printing it.
 struct Planned {
   PlanFlags flags;
   PlanRequest request;
   PlanResult result;
-  double bound_s = 0;  ///< no schedule of any kind is faster (search/bound.hpp)
+  double bound_s = 0;  ///< a lower bound for any schedule (search/bound.hpp)
 
   const Summary& best() const { return result.plans.front().summary; }
 };
 
-/// The command that simulates a plan, with every flag of the problem that is not as it is without one.
+/// The command that simulates a plan, with every flag of the problem that differs from its default.
 std::string command_of(const PlanFlags& flags, const PlanRequest& request, const Plan& plan);
 /// "8 x 1 x 4 x 2": the axes' sizes, with their order where it matters.
 std::string layout_text(const Plan& plan);
-/// What another plan spends more time on than the best.
+/// The parts in which another plan takes more time than the best.
 std::string loses_by(const Summary& best, const Summary& other);
 /// One plan of `planned`.
 nlohmann::ordered_json plan_json(const Planned& planned, const Plan& plan);
 /// The keys that docs/output.md lists.
 nlohmann::ordered_json result_json(const Planned& planned);
-/// The best plans, what limits them and why the others lose.
+/// The best plans, their limits, and why the others are slower.
 std::string result_text(const Planned& planned, const TableStyle& style);
 /// A line for each number of devices.
 std::string devices_table(const std::vector<Planned>& all, const TableStyle& style);
 
-/// The page of one search, or of one for each number of devices. @param answer  what --json gives @pre not all.empty()
+/// The page of one search, or of one for each number of devices. @param answer  the --json output @pre not all.empty()
 void write_plan_page(ReportFile& file, const std::vector<Planned>& all, nlohmann::ordered_json answer);
 
 }  // namespace tawpipe::sim

@@ -1,4 +1,4 @@
-// `tawpipe sensitivity`: what a tenth more of each speed buys, and how far the figures spread under noise.
+// `tawpipe sensitivity`: the gain from a tenth more of each speed, and the spread of the figures under noise.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ struct Change {
   std::string what;
   std::optional<Op> op;           ///< computations of this kind
   std::optional<LinkClass> link;  ///< links of this kind
-  bool latency = false;           ///< their latency, in place of their bandwidth
+  bool latency = false;           ///< their latency, instead of their bandwidth
   Duration makespan{};
 };
 

@@ -78,7 +78,7 @@ std::string summary_text(const Summary& summary, bool composed) {
                      format_duration(seconds(summary.communication.lane_exposed_s[lane]))));
   }
   if (summary.held) {
-    line("held SMs", fmt::format("computations take {} longer, {} of it beside communications that wait, mean of a device",
+    line("held SMs", fmt::format("computations take {} longer, {} of it due to waiting communications, mean of a device",
                                  format_duration(seconds(HeldTime::mean(summary.held->slowed_s))),
                                  format_duration(seconds(HeldTime::mean(summary.held->waiting_s)))));
   }
@@ -117,7 +117,7 @@ struct Outputs {
   std::optional<OutputFile> json;
 };
 
-/// Says so if a schedule from a file can run but is not right. @return its errors; none if it is too large to look at beside
+/// Reports a schedule from a file that can run but is invalid. @return its errors; none if it is too large to check in addition
 std::optional<std::size_t> complain_of_findings(const std::string& path, const Schedule& schedule) {
   const double clocks =
       static_cast<double>(schedule.tasks().size()) * schedule.ranks() * static_cast<double>(schedule.lanes().size());
@@ -190,7 +190,7 @@ int run_simulate(const Request& given) {
                                 : file->times.empty() ? sim::predict(problem, std::move(file->schedule))
                                                       : sim::predict(problem, std::move(file->schedule), file->times);
   const Summary& summary = prediction.summary;
-  const std::optional<double> bound = file ? std::nullopt : bound_of(problem);  // a file's work may be another's
+  const std::optional<double> bound = file ? std::nullopt : bound_of(problem);  // a file may have different work
   if (outputs.timeline) {
     write_timeline_csv(prediction.schedule, prediction.timeline, [&](std::string_view text) { (*outputs.timeline)(text); });
   }

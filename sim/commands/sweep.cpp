@@ -25,10 +25,10 @@ namespace tawpipe::sim {
 
 namespace {
 
-/// One point of the sweep: the value of each axis, as a number or a place among the names.
+/// One point of the sweep: the value of each axis, as a number or an index of the names.
 using Point = std::vector<double>;
 
-/// What is kept of one prediction.
+/// The values kept of one prediction.
 struct SweepRow {
   double tokens = 0;
   double makespan_s = 0;
@@ -76,7 +76,7 @@ class Sweep {
     for (const SweepAxis& axis : axes_) {
       if (axis.parameter.starts_with("option.")) require_option(axis.parameter.substr(7));
     }
-    for (const Point& point : {points_.front(), points_.back()}) problem_at(point);  // finds fault before the work
+    for (const Point& point : {points_.front(), points_.back()}) problem_at(point);  // finds errors before the work
   }
 
   void run() {
@@ -198,7 +198,7 @@ class Sweep {
     return std::any_of(axes_.begin(), axes_.end(), [](const SweepAxis& axis) { return axis.parameter == "model"; });
   }
 
-  /// The problem with the point's values in place, but for the schedules' options.
+  /// The problem with the point's values, except the schedules' options.
   Problem problem_at(const Point& point) const {
     Request request = request_.base;
     std::optional<Transformer> shaped;
@@ -273,12 +273,12 @@ class Sweep {
     return row;
   }
 
-  /// Negative where the first is faster. Work done is the same at one point, so times compare as speeds do.
+  /// Negative where the first is faster. The work at one point is the same, so times compare like speeds.
   double lead(const Point& point, const ScheduleChoice& first, const ScheduleChoice& second) const {
     return row_at(point, first).makespan_s - row_at(point, second).makespan_s;
   }
 
-  /// Along the one axis of numbers where there is one (the first), each place where the faster of two schedules changes.
+  /// Along the first numeric axis, if any: each place where the faster of two schedules changes.
   void find_crossovers() {
     const auto along = static_cast<std::size_t>(
         std::find_if(axes_.begin(), axes_.end(), [](const SweepAxis& axis) { return axis.numbers.size() > 1; }) - axes_.begin());

@@ -11,12 +11,12 @@
 
 namespace tawpipe::sim {
 
-/// A value of the axis with its unit; a name by its place.
+/// A value of the axis with its unit; a name by its index.
 std::string value_text(const SweepAxis& axis, double value);
 
-/// Throughput over the axis with the most values, or time where there is no model; a line for each schedule, and for each value
+/// Throughput over the axis with the most values, or time without a model; a line for each schedule, and for each value
 /// of the other axes.
-/// @param answer  what --json gives @throws InputError  if no point is possible
+/// @param answer  the --json output @throws InputError  if no point is possible
 Drawing sweep_chart(const std::vector<SweepAxis>& axes, const nlohmann::ordered_json& answer);
 
 }  // namespace tawpipe::sim

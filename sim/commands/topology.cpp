@@ -1,4 +1,4 @@
-// `tawpipe topology show|import`: what a cluster looks like, and what a machine's description becomes.
+// `tawpipe topology show|import`: shows a cluster, and converts a machine's description.
 #include <fmt/format.h>
 
 #include "../request.hpp"
@@ -67,12 +67,12 @@ std::string show_text(const Cluster& cluster) {
 
 std::string nccl_text(const Cluster& cluster) {
   if (cluster.ranks() < 2) return "";
-  constexpr int most = 65536;  // ranks times channels are looked at
+  constexpr int most = 65536;  // ranks times channels are visited
   if (cluster.ranks() > most) return fmt::format("\nNCCL's own estimate is left out beyond {} ranks\n", format_count(most));
   std::vector<Rank> all;
   for (int r = 0; r < cluster.ranks(); ++r) all.push_back(Rank{r});
   NcclRing ring = nccl_ring(all, cluster);
-  ring.extra_inside = 0;  // its own estimate knows no latencies but its own
+  ring.extra_inside = 0;  // its own estimate uses only its own latencies
   ring.extra_network = 0;
   Table table{{{"over all ranks"},
                {"LL", Align::right},

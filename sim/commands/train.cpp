@@ -99,7 +99,7 @@ void save(Executor& executor, const TrainRequest& request, const Run& run, std::
   };
   try {
     training::write_checkpoint(request.save, run.model.model, run.constants, state, give);
-  } catch (const InputError& error) {  // what was asked for is right, but the disk is full or gone: a failure of the run
+  } catch (const InputError& error) {  // the request is right, but the disk is full or gone: a failure of the run
     throw DeviceError(concat("step ", step, " is trained, but its checkpoint is not written: ", error.what()));
   }
 }
@@ -112,7 +112,7 @@ void make_folder(const std::string& folder) {
   if (error) throw InputError(concat("cannot write to folder ", quote(one_line(folder)), ": ", error.message()));
 }
 
-/// What is written once the model is trained. Opened before, so that a path that cannot be written is found then.
+/// The files written after training. Opened before, so that an unwritable path is detected early.
 struct TrainOutputs {
   std::optional<OutputFile> timeline;
   std::optional<OutputFile> schedule;
@@ -167,7 +167,7 @@ void write_train_page(ReportFile& file, const TrainRequest& request, const Run& 
     try {
       problem.cost = calibrate({&run_before, 1}, problem.cluster).cost;
       predicted = sim::predict(problem, schedule);
-    } catch (const Error& error) {  // the run is done, and what was measured is shown all the same
+    } catch (const Error& error) {  // the run is done, and the measurement is shown nevertheless
       page.notes.push_back(concat("Not predicted: ", error.what(), "."));
     }
   }
@@ -178,7 +178,7 @@ void write_train_page(ReportFile& file, const TrainRequest& request, const Run& 
   file.write(page);
 }
 
-/// The line that a terminal shows, and the lines that a log gets.
+/// The progress line of a terminal, and the lines of a log.
 class Report {
  public:
   Report(const TrainRequest& request, bool enabled) : request_{request}, enabled_{enabled && text_is_wanted(request)} {}
@@ -337,7 +337,7 @@ int run_train(const TrainRequest& given) {
     if (request.execution.backend != "host") request.execution.identity = identity_of(request, *run);
   } catch (const InputError& error) {
     if (request.execution.backend == "host") throw;
-    request.execution.problem = error.what();  // the other ranks shall know
+    request.execution.problem = error.what();  // for the other ranks
   }
   const ExecutionModel model = run ? run->model : ExecutionModel{};
   if (run && run->state.dtype == Dtype::f64) {

@@ -1,4 +1,4 @@
-// The request of `tawpipe train`. Not: how it is answered (train.cpp).
+// The request of `tawpipe train`. Not: its implementation (train.cpp).
 #pragma once
 
 #include <cstdint>

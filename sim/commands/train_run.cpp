@@ -1,4 +1,4 @@
-// Resolves what is trained. Not: the flags' declaration (execution_flags.cpp).
+// Resolves the model and data of training. Not: the flags' declaration (execution_flags.cpp).
 #include "train_run.hpp"
 
 #include <fmt/format.h>
@@ -19,7 +19,7 @@ namespace tawpipe::sim {
 
 namespace {
 
-/// The model that is trained, and where its parameters come from.
+/// The model to train, and the source of its parameters.
 void resolve_model_of(const TrainRequest& request, Run& run) {
   if (!request.resume.empty()) {
     training::OpenedCheckpoint opened = training::open_checkpoint(request.resume);
@@ -56,7 +56,7 @@ void resolve_model_of(const TrainRequest& request, Run& run) {
     return;
   }
   run.model.model = resolve_model(request.model);
-  // A named model has the vocabulary of its own tokenizer; trained from nothing, it takes that of the data.
+  // A named model has the vocabulary of its own tokenizer; trained from scratch, it uses that of the data.
   const bool named = request.model.starts_with("llama-") && !std::filesystem::exists(path, ignored);
   if (named) run.model.model.vocab = std::min(run.model.model.vocab, run.file->most_tokens());
 }

@@ -1,4 +1,4 @@
-// What `tawpipe train` trains, from its flags and files: before there is an executor.
+// The model and data of `tawpipe train`, from its flags and files: before there is an executor.
 // Not: the training itself (train.cpp).
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace tawpipe::sim {
 
-/// Everything that the flags stand for, before there is an executor.
+/// Everything that the flags specify, before there is an executor.
 struct Run {
   ExecutionModel model;
   training::DecoderConstants constants;
@@ -37,10 +37,10 @@ struct Run {
   }
 };
 
-/// @throws InputError  for what is missing, cannot be read or does not go together.
+/// @throws InputError  for missing, unreadable or contradictory input.
 Run resolve_run(const TrainRequest& request);
 
-/// What all ranks must have alike, or they would train something that nobody asked for.
+/// The values that must be equal on all ranks, or they would train something unintended.
 RunIdentity identity_of(const TrainRequest& request, const Run& run);
 
 }  // namespace tawpipe::sim

@@ -32,7 +32,7 @@ nlohmann::ordered_json report_json(const Schedule& schedule, const Diagnostics& 
   return json;
 }
 
-/// What is found in a predicted schedule. Without a model sizes mean nothing, so memory is not held against the devices.
+/// The findings for a predicted schedule. Without a model sizes are meaningless, so memory is not checked against the devices.
 Diagnostics validate(const Problem& problem, const Prediction& prediction) {
   if (!problem.model) return tawpipe::validate(prediction.schedule);
   std::vector<Bytes> peaks;
@@ -46,7 +46,7 @@ int run_validate(const Request& request, const OrderRequest& how) {
   std::optional<FileProblem> given;
   std::optional<OrderReport> order;
   std::vector<ScheduleChoice> schedules;
-  std::optional<OutputFile> file;  // opened first, so that a path that cannot be written is found before the work
+  std::optional<OutputFile> file;  // opened first, so that an unwritable path is detected before the work
   const auto open = [&] {
     if (!request.json.empty()) file.emplace(request.json);
   };

@@ -1,4 +1,4 @@
-// `tawpipe validate` of an order of calls: does it end in every timing, and what would mend it?
+// `tawpipe validate` of an order of calls: whether it ends under every timing, and a fix if not
 // Not: the checks of a whole schedule (validate.cpp).
 #pragma once
 
@@ -9,19 +9,19 @@
 
 namespace tawpipe::sim {
 
-/// The flags of `validate` that say how an order is read.
+/// The flags of `validate` for reading an order.
 struct OrderRequest {
   std::string semantics = "nccl";     ///< --semantics nccl|gloo|mpi
   std::string communicators = "one";  ///< --communicators one|direction|pair
-  std::string mend;                   ///< --mend FILE|-: where the mended order goes
+  std::string mend;                   ///< --mend FILE|-: destination of the fixed order
 };
 
-/// Whether the file holds an order to be proven: calls, or PyTorch's rows.
+/// Whether the file has an order to check: calls, or PyTorch's rows.
 bool has_order(const ScheduleFile& file);
-/// Proves it, looks for a mend, and writes the mended order where it is wanted. @pre has_order(file)
+/// Checks it, searches for a fix, and writes the fixed order if requested. @pre has_order(file)
 /// @throws InputError  for unknown names of flags, and for rows that PyTorch would refuse.
 OrderReport prove_order(const ScheduleFile& file, const OrderRequest& request);
-/// The same, writing nothing: with the mended order in the report where it is asked for.
+/// The same without writing: the report has the fixed order if requested.
 OrderReport prove_order(const ScheduleFile& file, const OrderRequest& request, bool with_mended);
 
 /// `tawpipe validate`.

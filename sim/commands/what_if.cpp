@@ -57,14 +57,14 @@ TracedRun read_traces(const WhatIfRequest& request) {
     }
     if (request.traces.size() > 1) {
       throw InputError(
-          concat(one_line(path), " is no trace of PyTorch's profiler; of straggler traces, which hold all ranks, give one"));
+          concat(one_line(path), " is not a trace of PyTorch's profiler; of straggler traces, which hold all ranks, give one"));
     }
     return read_straggler_csv(text, one_line(path));
   }
   return reader.take();
 }
 
-/// Which ranks `who` means: a rank's number, stage:K, dp:K, worst:N, worst:P%.
+/// The ranks selected by `who`: a rank's number, stage:K, dp:K, worst:N, worst:P%.
 std::vector<char> ranks_meant(const TracedRun& run, std::string_view who) {
   const auto unknown = [&](std::string_view why) { return InputError(one_line(concat("--without-straggler ", who, ": ", why))); };
   const auto colon = who.find(':');
@@ -101,7 +101,7 @@ WhatIf without(const TracedRun& run, const std::string& who) {
   if (who == "all") return {.name = "all ranks share the work evenly", .typical = WhatIf::Typical::shared};
   WhatIf question{.name = {}, .typical = WhatIf::Typical::peers, .ranks = ranks_meant(run, who)};
   if (who.starts_with("stage:")) {
-    // A stage has no peers that do the same: its part of the work is spread over all, as ByteDance's metric has it.
+    // A stage has no peers that do the same: its part of the work is spread over all, as in ByteDance's metric.
     question.typical = WhatIf::Typical::shared;
     question.name = concat(who == "stage:last" ? std::string{"the last stage"} : concat("stage ", who.substr(6)),
                            " takes what stages take on average");
@@ -155,7 +155,7 @@ WhatIf scaled(const TracedRun& run, const std::string& text) {
   return {.name = concat(one_line(kind), " ", how), .scales = {scale}};
 }
 
-/// The questions of the flags; without any those that show where the time goes.
+/// The questions of the flags; by default those that show where the time goes.
 std::vector<WhatIf> questions(const WhatIfRequest& request, const TracedRun& run) {
   std::vector<WhatIf> all;
   for (const std::string& who : request.stragglers) all.push_back(without(run, who));
@@ -205,7 +205,7 @@ struct Answered {
   TracedRun run;
   Duration replayed{};  ///< all steps
   std::vector<WhatIf> questions{};
-  std::vector<WhatIfAnswer> answers{};  ///< as the questions
+  std::vector<WhatIfAnswer> answers{};  ///< in the order of the questions
 
   double per_step(Duration total) const { return to_seconds(total) / run.iterations(); }
   std::size_t tasks() const {
@@ -269,7 +269,7 @@ std::string text_of(const Answered& all, const std::string& next) {
   return text + next;
 }
 
-/// A cluster that the ranks may stand on for a page, where links and memory do not matter.
+/// A cluster for the ranks on a page, where links and memory do not matter.
 Cluster standing(std::size_t ranks) {
   using namespace tawpipe::literals;
   return ClusterBuilder{}

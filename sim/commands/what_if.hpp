@@ -1,4 +1,4 @@
-// What `tawpipe what-if` takes, and its entry.
+// Arguments and entry point of `tawpipe what-if`.
 // Not: its flags (../instruments.cpp).
 #pragma once
 
@@ -12,18 +12,18 @@ struct WhatIfRequest {
   bool partial = false;                 ///< --partial: traces of ranks may be missing
   std::vector<std::string> stragglers;  ///< --without-straggler RANK|stage:K|dp:K|worst:N|worst:P%|all
   std::vector<std::string> scales;      ///< --scale KIND=FACTOR
-  double bandwidth = 0;                 ///< --scale-bandwidth FACTOR; 0: not asked
+  double bandwidth = 0;                 ///< --scale-bandwidth FACTOR; 0: not given
   bool no_gaps = false;                 ///< --no-gaps
-  bool together = false;                ///< --together: all that is asked at once, not one by one
+  bool together = false;                ///< --together: all questions at once, not one by one
   int layers = 0;                       ///< --layers of the model, for --out from a straggler trace; 0: not given
-  std::string cluster;                  ///< --cluster that the traces were taken on, for --out from a profiler's
+  std::string cluster;                  ///< --cluster where the traces were taken, for --out from a profiler's
   std::string out;                      ///< --out FILE|-: measured times
   std::string json;                     ///< --json FILE|-
   std::string report;                   ///< --report FILE.html
   std::string gantt;                    ///< --gantt FILE.svg|.png
 };
 
-/// How long traced steps would take under other circumstances. @throws InputError  for traces that are none or do not match.
+/// How long traced steps would take under other circumstances. @throws InputError  for invalid traces or ones that do not match.
 int run_what_if(const WhatIfRequest& request);
 
 }  // namespace tawpipe::sim

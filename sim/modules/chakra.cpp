@@ -1,5 +1,5 @@
 // The module tawpipe-chakra: Chakra traces as bytes, by protobuf.
-// Not: what becomes of them (commands/chakra.cpp).
+// Not: their use (commands/chakra.cpp).
 #include "commands/chakra.hpp"
 #include "tawpipe/core/version.hpp"
 #include "tawpipe/report/chakra_file.hpp"

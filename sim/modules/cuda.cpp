@@ -1,5 +1,5 @@
 // The module tawpipe-cuda: runs on GPUs, all ranks on one, or one each over NCCL, as processes or threads.
-// Not: what is trained on which data (commands/).
+// Not: the model and data of training (commands/).
 #include <unistd.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ namespace {
 using cuda::CudaDevice;
 using cuda::NcclCommunicator;
 
-/// Where gradients are kept for an observer, float32, [parameter] in device memory.
+/// The gradients kept for an observer, float32, [parameter] in device memory.
 struct Observed {
   std::optional<CudaDevice> device;
   std::byte* gradients = nullptr;
@@ -42,7 +42,7 @@ struct Observed {
   std::vector<ParameterRange> seen;
 };
 
-/// AdamW that keeps the gradients it sees where an iteration is observed.
+/// AdamW that keeps its gradients if an iteration is observed.
 template <class T>
 class ObservedAdamW {
  public:
@@ -214,7 +214,7 @@ int train_as_rank(ExecutionRequest request, ExecutionModel model, cuda::Session&
   return train_in_its_numbers(request, model, *schedule, &session, choices, use);
 }
 
-/// Of this process, where no launcher started it.
+/// For this process, if no launcher started it.
 int gpus_of(const ExecutionRequest& request) {
   const int visible = cuda::visible_devices();
   const int ranks = request.cluster.empty() ? 0 : resolve_groups(request.cluster).ranks();
@@ -225,14 +225,14 @@ int gpus_of(const ExecutionRequest& request) {
   }
 }
 
-/// Calls `use` with a run on the GPU that the launcher gave this process. Where no launcher started it: with one for each GPU, at
-/// the same time in a thread each, or with all ranks on one GPU (gpus_without_launcher).
-/// @param use  sees `is_root()` in one of its calls; what it writes is written there
-/// @return what `use` returns for the root. @throws DeviceError  if there is no GPU.
+/// Calls `use` with a run on the GPU that the launcher gave this process. If no launcher started it: with one for each GPU, at
+/// in concurrent threads, or with all ranks on one GPU (gpus_without_launcher).
+/// @param use  `is_root()` is true in one of its calls, which writes the output
+/// @return the result of `use` for the root. @throws DeviceError  if there is no GPU.
 int run(const ExecutionRequest& given, ExecutionModel model, const UseExecutor<float>& use) {
   ExecutionRequest request = given;
   if (!request.pace.empty()) throw InputError("--pace holds computations on a CPU to a speed; leave it out with --backend cuda");
-  if (execution_dtype(request) == Dtype::f16) request.gradient_norm = true;  // ranks skip a step by it, together
+  if (execution_dtype(request) == Dtype::f16) request.gradient_norm = true;  // ranks use it to skip a step together
   clean_up_by(remove_unfinished_files);
   cuda::prepare_environment();
   layers::cuda::ProductChoices tried;  // by the layers of all ranks of this process
@@ -249,7 +249,7 @@ int run(const ExecutionRequest& given, ExecutionModel model, const UseExecutor<f
       cuda::Session session{variables, options};
       return train_as_rank(request, std::move(model), session, choices, use);
     } catch (const DeviceError&) {
-      leave_within(5);  // a driver may wait for what was left on the device
+      leave_within(5);  // a driver may wait for work left on the device
       throw;
     }
   }

@@ -1,5 +1,5 @@
-// The module tawpipe-mpi: runs over MPI, a rank a process.
-// Not: what is trained on which data (commands/).
+// The module tawpipe-mpi: runs over MPI, one rank for each process.
+// Not: the model and data of training (commands/).
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -42,7 +42,7 @@ int run(const ExecutionRequest& request, const ExecutionModel& given, const UseE
   try {
     return use(one);
   } catch (const InputError& error) {
-    if (session.rank() != 0) session.fail(error.what());  // what rank 0 says itself
+    if (session.rank() != 0) session.fail(error.what());  // the error of rank 0 itself
     throw;
   }
 }

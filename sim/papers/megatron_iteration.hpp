@@ -10,7 +10,7 @@
 
 namespace tawpipe::inline v0 {
 
-/// A GPT and how it is cut, in the columns of vTrain's measurements.
+/// A GPT and its layout, in the columns of vTrain's measurements.
 struct MegatronRun {
   int gpus = 1;
   std::int64_t global_batch = 1;  ///< sequences
@@ -23,7 +23,7 @@ struct MegatronRun {
   int data = 1;
   int pipeline = 1;
 
-  /// @throws InputError  if the degrees do not multiply to the GPUs, or the batch cannot be shared out.
+  /// @throws InputError  if the degrees do not multiply to the GPUs, or the batch cannot be shared.
   void check() const {
     for (const std::int64_t value :
          {std::int64_t{gpus}, global_batch, microbatch, std::int64_t{hidden}, std::int64_t{heads}, std::int64_t{layers},
@@ -47,10 +47,10 @@ struct MegatronRun {
 struct MegatronCosts {
   double peak = 312e12;
   double memory = 2039e9;
-  double efficiency = 0.57;    ///< of the peak, for matrix products of any size that fills the device
-  double half_flops = 65e9;    ///< of a layer's forward on a device, at which matrix products reach half of that
-  double scores_traffic = 24;  ///< times that the S x S scores of each head are read or written (unfused attention)
-  double launch = 2.85e-3;     ///< s, what the host takes to start a layer's forward and backward; the device may not be faster
+  double efficiency = 0.57;       ///< of the peak, for matrix products of any size that fills the device
+  double half_flops = 65e9;       ///< of a layer's forward on a device, at which matrix products reach half of that
+  double scores_traffic = 24;     ///< times that the S x S scores of each head are read or written (unfused attention)
+  double launch = 2.85e-3;        ///< s, host time to start a layer's forward and backward: a lower limit
   double launch_tensor = 0.4e-3;  ///< s more with tensor parallelism
   double latency = 33e-6;         ///< s, of an all-reduce or a transfer
   double inside = 120e9;          ///< bytes/s a direction of a device inside its node

@@ -1,5 +1,5 @@
-// What the TawPipe paper published, cell by cell, and how each of its schedules is run here.
-// Not: the predictions beside them (the command `tawpipe reproduce tawpipe`).
+// The TawPipe paper's published cells, and the options of each of its schedules here.
+// Not: their predictions (the command `tawpipe reproduce tawpipe`).
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@
 namespace tawpipe::inline v0::published {
 
 /// One published cell: 24 A800 in 3 nodes, 48 layers, fp16, full recomputation, 1536 sequences an iteration.
-/// A figure of 0 is one that was not published.
+/// A figure of 0 was not published.
 struct Cell {
   std::string table;     ///< main, ablation or communication
-  std::string schedule;  ///< the paper's name, as a TawpipeVariant has it
+  std::string schedule;  ///< the paper's name, as in a TawpipeVariant
   int hidden = 0;
   int sequence = 0;
   double tokens = 0;           ///< a GPU and second
@@ -63,7 +63,7 @@ inline std::vector<Cell> tawpipe_cells() {
           {"communication", "tawpipe", 1024, 16384, 0, 0, false, 0.241, 34.7}};
 }
 
-/// A schedule of the paper as the catalogue runs it; one set of options for all of its cells.
+/// A schedule of the paper in terms of the catalogue; one set of options for all of its cells.
 struct TawpipeVariant {
   std::string_view name;             ///< in the paper's tables
   std::string_view schedule;         ///< in the catalogue

@@ -42,7 +42,7 @@ struct NumericsCheck {
 /// targets [n_micro, micro_batch, seq], the same at every step. expect: `loss.f64` [steps + 1] and `loss_mb.f64`
 /// [steps + 1, n_micro] before each step's update (the last: after all); `grad0/NAME`; `step1/NAME`, `stepS/NAME` (S = steps);
 /// `check/{grad0,step1,stepS}.{sum,l2,maxabs,proj}` for every parameter in order, where proj is the sum of r_j v_j with
-/// r_j = ((j + 1) 2654435761 mod 2^32) / 2^32 - 1/2. What is absent is not compared.
+/// r_j = ((j + 1) 2654435761 mod 2^32) / 2^32 - 1/2. Absent values are not compared.
 class ReferenceRun {
  public:
   /// @throws InputError  naming the file that is missing or broken, or the size that does not fit.

@@ -1,4 +1,4 @@
-// `tawpipe reproduce tawpipe`: the paper's published cells beside predictions.
+// `tawpipe reproduce tawpipe`: the paper's published cells and their predictions.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -39,7 +39,7 @@ struct Setup {
   auto operator<=>(const Setup&) const = default;
 };
 
-/// With the setup's microbatch: the fastest power of two that fits, or the one that the paper tells.
+/// With the setup's microbatch: the fastest power of two that fits, or the paper's.
 Summary predict_setup(const Setup& setup, double usable_memory) {
   const published::TawpipeVariant& variant = published::tawpipe_variant(setup.variant);
   Transformer model = models::llama_family(layers, setup.hidden);
@@ -185,7 +185,7 @@ class Reproduction {
     return "Throughput, tokens a GPU and second (24 GPUs)\n\n" + table.str(terminal_style());
   }
 
-  /// The loss that leaving a part out costs. Both are run with the same rule for the microbatch.
+  /// The loss from leaving out a part. Both are run with the same rule for the microbatch.
   std::string ablation_text() const {
     Table table{{{"hidden", Align::right},
                  {"schedule"},

@@ -1,4 +1,4 @@
-// `tawpipe reproduce FILE...` and `reproduce vtrain`: published training runs beside their predictions.
+// `tawpipe reproduce FILE...` and `reproduce vtrain`: published training runs and their predictions.
 // Not: the mapping of their columns (truth.cpp), nor the figures of a source (truth_scores.hpp).
 #include <fmt/format.h>
 

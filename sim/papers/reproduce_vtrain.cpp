@@ -1,4 +1,4 @@
-// `tawpipe reproduce vtrain --closed-form`: measured Megatron-LM iterations beside the closed form.
+// `tawpipe reproduce vtrain --closed-form`: measured Megatron-LM iterations and the closed form.
 // Not: the simulator on them (reproduce_truth.cpp).
 #include <fmt/format.h>
 
@@ -51,7 +51,7 @@ std::vector<Row> read_rows(const CsvTable& file) {
   return rows;
 }
 
-/// Mean absolute error and how many, of the rows that `belongs` picks.
+/// Mean absolute error and number, of the rows that `belongs` selects.
 template <class Belongs>
 std::pair<double, int> mean_error(const std::vector<Row>& rows, Belongs&& belongs) {
   double sum = 0;

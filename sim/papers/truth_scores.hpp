@@ -1,4 +1,4 @@
-// How well predictions of one source's rows hold.
+// The accuracy of predictions for one source's rows.
 // Not: the predictions (reproduce_truth.cpp).
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace tawpipe::sim {
 
-/// A row beside its prediction.
+/// A row and its prediction.
 struct TruthOutcome {
   TruthRow row;
   std::string why_not;          ///< not expressible; then the rest is empty
@@ -44,7 +44,7 @@ struct TruthScore {
   double rank_correlation = 0;  ///< Spearman's, of step times
   int pairs = 0;                ///< of layouts of one setting, measured at different times
   int pairs_right = 0;
-  int jobs = 0;        ///< settings of which several layouts were measured
+  int jobs = 0;        ///< settings with several measured layouts
   int jobs_right = 0;  ///< the layout measured fastest is within 3 % of the best that is predicted of them
   double memory_mean_error = 0;
   int memory_rows = 0;
@@ -79,7 +79,7 @@ inline double correlation(const std::vector<double>& a, const std::vector<double
   return of_a > 0 && of_b > 0 ? both / std::sqrt(of_a * of_b) : 0;
 }
 
-/// Whether two rows of a source are one job run in two ways: all but the layout, the schedule and the recomputation is the same.
+/// Whether two rows of a source are one job run in two ways: everything except layout, schedule and recomputation is the same.
 inline bool same_job(const TruthRow& a, const TruthRow& b) {
   return a.source == b.source && a.model == b.model && a.layers == b.layers && a.hidden == b.hidden && a.hardware == b.hardware &&
          a.gpus == b.gpus && a.global_batch == b.global_batch && a.sequence == b.sequence && a.precision == b.precision;
@@ -87,7 +87,7 @@ inline bool same_job(const TruthRow& a, const TruthRow& b) {
 
 }  // namespace detail
 
-/// Counts the jobs of which several layouts were measured, and those whose fastest is among the best predicted.
+/// Counts the jobs with several measured layouts, and those whose fastest is among the best predicted.
 inline void count_jobs(const std::vector<const TruthOutcome*>& outcomes, TruthScore& score) {
   constexpr double close = 1.03;
   std::vector<bool> counted(outcomes.size());

@@ -275,7 +275,7 @@ class Reports(unittest.TestCase):
         self.assertEqual(len(self.browser.find_elements(By.CSS_SELECTOR, "#waits .rank")), 4)
         arrows = {(wait["rank"], other) for wait in numbers["waits"] for other in wait["on"]}
         self.assertEqual(len(self.browser.find_elements(By.CSS_SELECTOR, "#waits .wait")), len(arrows))
-        self.assertIn("waits in a circle", self.told("#waits .rank")[0])
+        self.assertIn("waits in a cycle", self.told("#waits .rank")[0])
         self.assert_no_errors()
 
     def test_what_if_shows_the_trace_and_each_answer(self):

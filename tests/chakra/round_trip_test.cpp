@@ -63,7 +63,7 @@ std::string text_of(const Schedule& schedule, const Task& task) {
   return text;
 }
 
-/// What a task waits for beside the order of its lanes.
+/// The dependencies of a task in addition to the order of its lanes.
 std::set<TaskId> waits_of(const Schedule& schedule, TaskId id) {
   std::set<TaskId> waits;
   for (const TaskId earlier : schedule.dependencies(id)) {

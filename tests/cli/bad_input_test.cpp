@@ -146,19 +146,19 @@ TEST_CASE("a value that is empty, as an unset variable gives it") {
   check_refused(run(std::vector<std::string>{"list", ""}), {"without a value"});
 }
 TEST_CASE("flags that would change nothing") {
-  check_refused(with({{"--schedule-file", "s.json"}}), {"--schedule has no effect beside --schedule-file"});
+  check_refused(with({{"--schedule-file", "s.json"}}), {"--schedule has no effect with --schedule-file"});
   check_refused(with({{"--schedule", "(left out)"}, {"--schedule-file", "s.json"}, {"--option", "order=paper"}}),
                 {"--option has"});
-  check_refused(with({{"--graph", "g.tg"}}), {"--schedule has no effect beside --graph"});
-  check_refused(run("simulate --graph g.tg --trace t.json"), {"--trace has no effect beside --graph"});
+  check_refused(with({{"--graph", "g.tg"}}), {"--schedule has no effect with --graph"});
+  check_refused(run("simulate --graph g.tg --trace t.json"), {"--trace has no effect with --graph"});
   check_refused(with({{"--times", "t.txt"}}), {"--times needs --graph", "--timeline"});
   for (const std::string flag : {"--fold", "--timeline", "--trace"}) {
-    check_refused(with({{"--spread", "3"}, {flag, "auto"}}), {flag + " has no effect beside --spread"});
+    check_refused(with({{"--spread", "3"}, {flag, "auto"}}), {flag + " has no effect with --spread"});
   }
   const std::string exporting = "export --schedule 1f1b --cluster 1x2 --microbatches 4 --cost fixed:forward=1s ";
   check_refused(run(exporting + "--communication"), {"--communication needs --format pytorch-csv"});
   check_refused(run(exporting + "--max-tasks 5"), {"--max-tasks needs --format dot"});
-  check_refused(run(exporting + "--graph g.tg --out x"), {"--out has no effect beside --graph"});
+  check_refused(run(exporting + "--graph g.tg --out x"), {"--out has no effect with --graph"});
 }
 TEST_CASE("times that are none, negative, without a unit or beyond 100 %") {
   check_refused(with({{"--cost", "fixed:"}}), {"--cost fixed needs times"});

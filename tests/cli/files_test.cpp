@@ -210,7 +210,7 @@ TEST_CASE("a wrong configuration file is named, with its key") {
   refused("sequence = 1\nsequence = 2\n", "'sequence' is given twice, first in line 1");
   refused("sequence = 1\ncluster = \n", "the value of 'cluster' is missing");
   refused("sequence = 1\ncluster = \"3x8\n", "the text of 'cluster' does not end");
-  refused("sequence = 1\ncluster = 3x8 4x8\n", "nothing may stand behind the value");
+  refused("sequence = 1\ncluster = 3x8 4x8\n", "nothing may follow the value");
   refused("sequence = 1\noption = [\"a=b\"\n", "a list does not end");
   refused("sequence = 1\noption = [[\"a=b\"]]\n", "the value of 'option' is missing");
   check_refused(run("simulate --config " + folder.write("h.toml", "[" + std::string(40'000, '.') + "]\nx = 1\n")),

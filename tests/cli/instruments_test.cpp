@@ -142,9 +142,9 @@ TEST_CASE("SMs that communications hold cost time, which is told by rank, and by
                more)
         .out;
   };
-  CHECK(text("").find("of it beside communications that wait") != std::string::npos);
+  CHECK(text("").find("of it due to waiting communications") != std::string::npos);
   CHECK(text(" --trace -").find("\"slowed_us\":") != std::string::npos);
-  // As fast beside 8 CTAs as alone.
+  // As fast with 8 CTAs as without.
   const std::string speeds = folder.write("beside.json",
                                           "{\"multiprocessors\": 108}\n{\"ctas\": 40, \"priority\": \"high\", \"speed\": 1}\n"
                                           "{\"ctas\": 40, \"priority\": \"low\", \"speed\": 0.5}\n");
@@ -161,7 +161,7 @@ TEST_CASE("SMs that communications hold cost time, which is told by rank, and by
   support::check_refused(run("export --schedule 1f1b --cluster 2x2 --model llama-12x512 --sequence 512 --microbatches 8 "
                              "--hold-sms on --graph " +
                              folder.write("graph.tg", "")),
-                         {"a plain task graph cannot say"});
+                         {"a plain task graph cannot express"});
 }
 
 TEST_CASE("a spread has mean and deviation of each figure") {

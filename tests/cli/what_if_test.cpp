@@ -1,4 +1,4 @@
-// `tawpipe what-if`: traces of both kinds replayed by the command, questions to them, files that are none.
+// `tawpipe what-if`: traces of both kinds replayed by the command, questions to them, invalid files.
 #include <doctest/doctest.h>
 
 #include <cmath>

@@ -46,7 +46,7 @@ class ScaledLayer {
   const LossScaleState* state_;
 };
 
-/// The toy's optimizer behind the loss scale.
+/// The toy's optimizer with the loss scale.
 class ScaledUpdate {
  public:
   ScaledUpdate(EmulatedMachine& machine, LossScaleState* state) : machine_{&machine}, state_{state} {}
@@ -78,7 +78,7 @@ using OneRank = cuda::NcclExecutor<EmulatedDevice, EmulatedCommunicator, Layer, 
 
 /// What came of some steps with a loss scale.
 struct Scaled {
-  std::vector<float> scales;   ///< behind each step
+  std::vector<float> scales;   ///< after each step
   std::vector<float> weights;  ///< at the end, of each copy
   bool operator==(const Scaled&) const = default;
 };

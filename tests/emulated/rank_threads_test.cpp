@@ -23,7 +23,7 @@ namespace {
 constexpr std::int64_t making = 0;      ///< the executor
 constexpr std::int64_t gathering = -1;  ///< after training
 
-/// What a rank does beside its schedule; may throw. @param step  or making, or gathering
+/// The work of a rank in addition to its schedule; may throw. @param step  or making, or gathering
 using Trouble = std::function<void(int rank, std::int64_t step)>;
 
 /// The toy's tokens, with trouble on the way to them.

@@ -1,6 +1,6 @@
 // Each parser of foreign text under libFuzzer: what it takes is used, what it refuses is refused by an Error of ours. The
 // environment's TAWPIPE_FUZZ names the parser. Seeds: tests/data and corpus/, by tests/fuzz/run.
-// Not: the command line; files that are read through a path alone are written to a scratch file first.
+// Not: the command line; files that can only be read through a path are written to a scratch file first.
 #include <unistd.h>
 
 #include <cstddef>

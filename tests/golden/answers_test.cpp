@@ -1,9 +1,9 @@
 // What the command answers to the questions of answers.txt, byte for byte: since every build compares with the same file, each
 // compiler and build type that runs this test gives the same bytes.
 //
-// A line is a hash of the answer and the question. Where an answer is meant to change, record anew with
+// A line is a hash of the answer and the question. Where an answer is meant to change, record again with
 // `TAWPIPE_RECORD=1 <this program>`, and explain in the commit why.
-// Not: a proof that they are right; of several builds beside each other, tools/check_same_bytes.sh shows which differ.
+// Not: a proof that they are right; to compare several builds, tools/check_same_bytes.sh shows which differ.
 #include <doctest/doctest.h>
 
 #include <cinttypes>

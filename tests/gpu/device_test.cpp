@@ -101,7 +101,7 @@ void graphs(gpu::Checks& checks, Bench& bench) {
   constexpr std::size_t count = 1 << 16;
   std::byte* const a = bench.put(std::vector<float>(count, 1));
   std::byte* const b = bench.put(std::vector<float>(count, 2));
-  const auto work = [&] {  // a += b beside a copy, then b += a
+  const auto work = [&] {  // a += b overlapping a copy, then b += a
     std::byte* const c = a + count / 2 * sizeof(float);
     device.record(begin, bench.stream);
     device.record(fork, bench.stream);

@@ -36,7 +36,7 @@ std::vector<std::int32_t> parse_nodes(const std::string& text) {
   return nodes;
 }
 
-/// Small whole numbers in memory, which T holds exactly, each collective once; what must come of it is worked out beside it.
+/// Small whole numbers in memory, which T holds exactly, each collective once; the expected result is computed in parallel.
 template <class T>
 void collectives(gpu::Checks& checks, cuda::CudaDevice& device, cuda::NcclCommunicator& world) {
   constexpr std::int64_t count = 1000;
@@ -136,7 +136,7 @@ void train_forever(const gpu::Reference& reference, const Schedule& schedule, cu
   const bool stalls = (how == "--stall" || how == "--pending" || how == "--deadline") && session.rank() == rank;
   const int forwards = stalls ? 20 : 0;  // in the second or third step
   cuda::ExecutorOptions options = session.watched({.graph = graph});
-  options.graph = graph;  // also where ranks of one GPU pretend to be hosts of their own
+  options.graph = graph;  // also where ranks of one GPU pretend to be separate hosts
   if (how == "--abort" || how == "--adopt") options.abort_limit = 1e9;
   cuda::NcclExecutor<cuda::CudaDevice, cuda::NcclCommunicator, gpu::Stalling, gpu::Optimizer> executor{
       schedule,

@@ -85,7 +85,7 @@ TEST_CASE("the engine's times are the naive engine's, on small random graphs") {
 }
 
 TEST_CASE("at any moment the engine's rates are max-min fair: no flow can be faster without slowing one that is not") {
-  // One start of many flows: until the first ends, each has a link that is full and on which nobody is faster.
+  // One start of many flows: until the first ends, each has a link that is full and on which no flow is faster.
   support::Random random{7};
   for (int i = 0; i < 100; ++i) {
     CAPTURE(i);
@@ -141,7 +141,7 @@ TEST_CASE("task graphs read from text: 30 s and 11 s by hand") {
   std::istringstream first{
       "tg1 platform 2 2 100 0.5 10 1 tasks 5 C 0 2.0 0 X 0 2 100 1 0 X 1 3 50 1 0 X 2 3 1000 1 1 C 3 1.5 2 2 3"};
   CHECK(run_engine(support::read_task_graph(first).build()).makespan() == tawpipe::seconds(30));
-  // 2 -> 3 alone out of 2; 3 -> 1 and 3 -> 2 share the way out of 3: 5 each after 1 s, 50 bytes: 11.
+  // 2 -> 3 is the only flow out of 2; 3 -> 1 and 3 -> 2 share the way out of 3: 5 each after 1 s, 50 bytes: 11.
   std::istringstream second{"tg1 platform 4 1 100 0.5 10 1 tasks 3 X 2 3 50 0 X 3 1 50 0 X 3 2 50 0"};
   const auto times = run_engine(support::read_task_graph(second).build());
   CHECK(support::to_seconds(times.end) == std::vector<double>{6, 11, 11});

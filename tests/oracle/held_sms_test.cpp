@@ -1,4 +1,4 @@
-// Computations beside held SMs against the naive engine on random graphs; and that holding more never ends a chain sooner.
+// Computations with held SMs against the naive engine on random graphs; and that holding more never ends a chain sooner.
 // Not: hand-made cases (unit/simulate/held_sms_test.cpp).
 #include <doctest/doctest.h>
 

@@ -70,7 +70,7 @@ Drawn draw(const PlanRequest& request, int wanted) {
       if (!one.fits()) continue;
       ++drawn.fitting;
       if (!drawn.best || one.summary.makespan < *drawn.best) drawn.best = one.summary.makespan;
-    } catch (const InputError&) {  // the ranks or the batch cannot be cut so
+    } catch (const InputError&) {  // the ranks or the batch cannot be divided so
     }
   }
   return drawn;

@@ -146,7 +146,7 @@ TEST_CASE("zero-bubble WeiPipe: lines of a node send what TawPipe sends but for 
     // Each line gets each chunk of other nodes twice a round, and sends its sum home once.
     CHECK(leaving(tawpipe::schedules::weipipe_zb2(work, cluster.groups_by_node())) == 3.0 * a * (d - 1) * p);
     // Down one line, each way: the chunks of other nodes come to its first rank, P - P/D; over each of D-1 borders go all
-    // chunks but that of the rank behind it. Sums: over each border P, then home from the last node P - P/D.
+    // chunks except that of the rank after it. Sums: over each border P, then back from the last node P - P/D.
     const int size = p / d;
     const int weights = (p - size) + (d - 1) * (p - 1);
     const int sums = (d - 1) * p + (p - size);

@@ -117,7 +117,7 @@ struct Work {
   void operator()() const {
     const char* const late = std::getenv("SOFTWARE_GPU_CUBLAS_FIRST_MS");
     if (number == 0 && late != nullptr) std::this_thread::sleep_for(std::chrono::milliseconds{std::atoi(late)});
-    std::memset(workspace, 0xff, workspace_bytes);  // nobody else's while this runs
+    std::memset(workspace, 0xff, workspace_bytes);  // not used by others while this runs
     for (std::int32_t i = 0; i < product.d.batch; ++i) multiply(i);
     std::memset(workspace, 0xff, workspace_bytes);
   }

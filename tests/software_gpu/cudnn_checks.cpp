@@ -55,7 +55,7 @@ void check_tensor(const Descriptor& descriptor) {
   require(!tensor.by_value || (!tensor.passing && tensor.count() == 1), bad, "a tensor by value is virtual or not one number");
 }
 
-/// Inputs that a mode takes, beside a predicate.
+/// Inputs of a mode, except a predicate.
 int operands(cudnnPointwiseMode_t mode) {
   switch (mode) {
     case CUDNN_POINTWISE_ADD:

@@ -22,7 +22,7 @@ struct Tensor {
   Shape dims{};
   Shape strides{};  ///< numbers
   std::int64_t alignment = 1;
-  bool passing = false;   ///< virtual: nobody gives memory for it
+  bool passing = false;   ///< virtual: it has no memory
   bool by_value = false;  ///< a number that lies on the host at the call
 
   bool operator==(const Tensor&) const = default;
@@ -43,11 +43,11 @@ struct Step {
 
 struct Program {
   std::map<std::int64_t, Tensor> tensors;
-  std::vector<Step> steps;  ///< each behind those whose results it reads
+  std::vector<Step> steps;  ///< each after those whose results it reads
 
   std::int64_t workspace = 0;  ///< bytes that it wants, and overwrites
 
-  /// Computes it on the memory of all tensors that are not virtual; those are kept in memory of their own, rounded to their type.
+  /// Computes it on the memory of all tensors that are not virtual; those are kept in their own memory, rounded to their type.
   /// Overwrites the workspace before each step, so that what else lies there is lost.
   void run(std::map<std::int64_t, std::byte*> memory, void* at_workspace) const;
 };

@@ -1,4 +1,4 @@
-// What libcudart of the software GPU does for its other libraries beside CUDA's functions; C names, found at run time.
+// What libcudart of the software GPU does for its other libraries in addition to CUDA's functions; C names, found at run time.
 // Not: CUDA's functions (cudart.cpp).
 #pragma once
 

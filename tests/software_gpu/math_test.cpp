@@ -65,7 +65,7 @@ TEST_CASE("the algorithm that was the fastest in a trial is everybody's; without
   MatrixProducts first{&choices};
   first.prepare(product);
   ::setenv("SOFTWARE_GPU_CUBLAS_FIRST_MS", "0", 1);
-  CHECK(first_of(d) == 0);  // a trial writes into memory of its own
+  CHECK(first_of(d) == 0);  // a trial writes into its own memory
   CHECK(result(first) == 1);
   MatrixProducts second{&choices};
   second.prepare(product);

@@ -18,7 +18,7 @@ struct Seat {
   std::string meeting;     ///< its name, the same for all members and used once
   int members = 0;         ///< of the meeting
   int index = 0;           ///< of this one
-  bool takes_data = true;  ///< or heads alone
+  bool takes_data = true;  ///< or only heads
 };
 
 /// The name of this process's broker, an abstract Unix socket: gone with the process, however that ends. Starts its threads at

@@ -29,7 +29,7 @@ void begin_group();
 ncclResult_t end_group();
 /// Ends what the communicator does at once; blocks, in a group at its end, until nothing of it is left.
 ncclResult_t abort(ncclComm_t comm);
-/// One operation, as a group of its own where none is open.
+/// One operation, as its own group if none is open.
 ncclResult_t enqueue(const Operation& what, ncclComm_t comm, const char* call);
 
 /// A name for a communicator whose broker is this process's.

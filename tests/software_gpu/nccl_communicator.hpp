@@ -81,7 +81,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
     int socket = -1;
     std::vector<Part> all;
   };
-  /// Takes all seats, waiting for nobody. @see collect
+  /// Takes all seats, without waiting. @see collect
   void attend(std::vector<Call>& calls);
   /// Waits for all members of each; forever, for those that have died. @return false: this communicator was aborted
   bool collect(std::vector<Call>& calls);

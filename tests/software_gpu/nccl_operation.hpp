@@ -45,7 +45,7 @@ std::string head_of(const Operation& operation);
 /// "ncclReduce(count 4, type 7, op 0, root 1)" from a head.
 std::string describe(const std::string& head);
 
-/// Whether the calls behind two heads fit together.
+/// Whether the calls of two heads match.
 bool fit(const std::string& one, const std::string& other);
 
 /// What this member sends. @param rank, ranks  of it and of all

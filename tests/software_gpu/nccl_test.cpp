@@ -39,7 +39,7 @@ struct Member {
   }
 };
 
-/// Calls `act` for each of two ranks in threads of their own; their communicators do not block.
+/// Calls `act` for each of two ranks in separate threads; their communicators do not block.
 template <class Act>
 void for_two(Act&& act, int second_device = 1) {
   ncclUniqueId id;
@@ -163,7 +163,7 @@ ncclResult_t sum_on(ncclComm_t comm, const Member& one, cudaStream_t stream) {
   return settled(comm);
 }
 void CUDART_CB pause(void*) { std::this_thread::sleep_for(std::chrono::milliseconds{1000}); }
-/// Whether an act in a thread of its own is at an end after `milliseconds`.
+/// Whether an act in a separate thread is at an end after `milliseconds`.
 bool ended(const std::atomic<bool>& end, int milliseconds) {
   for (int i = 0; i < milliseconds && !end; ++i) std::this_thread::sleep_for(std::chrono::milliseconds{1});
   return end;

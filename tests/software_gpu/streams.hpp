@@ -1,4 +1,4 @@
-// Streams, events and graphs of the software GPU: a stream is a thread that does its work in order, at times of its own.
+// Streams, events and graphs of the software GPU: a stream is a thread that does its work in order, with its own timing.
 // Not: CUDA's functions (cudart.cpp) nor what kernels compute (kernels.cpp).
 #pragma once
 
@@ -169,7 +169,7 @@ struct Event {
   int device = 0;
   bool timed = false;
   std::shared_ptr<Mark> last;        ///< null: never recorded
-  std::shared_ptr<Capture> capture;  ///< the last record was captured: it can be waited for there alone
+  std::shared_ptr<Capture> capture;  ///< the last record was captured: it can only be waited for there
   std::set<int> captured_after;      ///< nodes
 };
 

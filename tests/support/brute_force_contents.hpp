@@ -334,7 +334,7 @@ class BruteContents {
   }
 
   void gather_weights() {
-    std::map<tawpipe::Rank, bool> keeps;  // whether the rank reads its part from beside what it fills
+    std::map<tawpipe::Rank, bool> keeps;  // whether the rank reads its part from outside of what it fills
     for (const Use& use : uses()) keeps[buffer(use).rank] = keeps[buffer(use).rank] || use.access == Access::read;
     Content gathered;
     for (const Use& use : uses()) {

@@ -55,7 +55,7 @@ class BruteLayout {
   std::vector<std::set<int>> keeps;  ///< [logical rank] pieces of the one copy that all share
 
   const tawpipe::StageWork& stage(int s) const { return schedule_.stages()[static_cast<std::size_t>(s)]; }
-  /// What a stage reads from weights of its own.
+  /// What a stage reads from its own weights.
   std::int64_t parameters(int s) const { return stage(s).parameters + (edge_copies ? 0 : stage(s).edge_parameters); }
 
   bool one_logical_rank(std::span<const tawpipe::Rank> members) const {
@@ -104,7 +104,7 @@ class BruteLayout {
     return false;
   }
 
-  /// Whether it has weights of its own.
+  /// Whether it has its own weights.
   bool owned(int s) const { return owned_[static_cast<std::size_t>(s)] != 0; }
 
   /// Of one copy of the schedule.

@@ -1,4 +1,4 @@
-// Runs the command as a child process, as a shell would: its exit code, its output, and a folder of its own.
+// Runs the command as a child process, as a shell would: its exit code, its output, and its own folder.
 // Not: a shell; arguments are passed as they are.
 #pragma once
 

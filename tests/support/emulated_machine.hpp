@@ -28,7 +28,7 @@ namespace support {
 struct EmulatedOrder {
   std::uint64_t seed = 1;
   /// Work of one device starts in the order in which it was issued, as with one hardware queue: what waits holds up everything
-  /// behind it. What does not hang here hangs on no device.
+  /// after it. What does not hang here hangs on no device.
   bool in_issue_order = false;
   bool threads = false;  ///< ranks are threads: that nothing can run does not mean that nothing will
 };

@@ -18,7 +18,7 @@ inline std::vector<double> to_seconds(const std::vector<tawpipe::TimePoint>& tim
   return seconds;
 }
 
-/// Tasks one after the other, numbered from 0; each may wait for any.
+/// Tasks one after another, numbered from 0; each may wait for any.
 class GraphBuilder {
  public:
   struct Node {

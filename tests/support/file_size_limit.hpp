@@ -1,5 +1,5 @@
 // A limit on the size of the files that this process writes, which stands for a full disk.
-// Not: for tests that run side by side in one process.
+// Not: for tests that run concurrently in one process.
 #pragma once
 
 #include <sys/resource.h>

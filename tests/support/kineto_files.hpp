@@ -62,7 +62,7 @@ class KinetoFile {
   std::string events_;
 };
 
-/// The traces of a pipeline that ran as `timeline` says, with messages on streams of their own and launches just before their
+/// The traces of a pipeline that ran as `timeline` says, with messages on separate streams and launches just before their
 /// kernels. A receive is launched as soon as its stream is free, and waits.
 inline std::vector<std::string> kineto_traces(const tawpipe::Schedule& schedule, const tawpipe::Timeline& timeline) {
   std::vector<KinetoFile> files;

@@ -312,7 +312,7 @@ inline bool smaller_buffer(Draft& draft, Mersenne& random) {
   buffer.bytes = below(random, 2) == 0 ? buffer.bytes / 2 : buffer.bytes - Bytes{8};
   return true;
 }
-/// A task names a buffer of its own twice, or a second time in place of another.
+/// A task uses one of its buffers twice, or a second time in place of another.
 inline bool alias(Draft& draft, Mersenne& random) {
   const TaskId t = pick(draft.select([&](TaskId task, const Task&) { return draft.uses[index(task)].size() > 1; }), random);
   if (t == none<TaskId>) return false;

@@ -1,4 +1,4 @@
-// The engine's semantics written as plainly as can be: after every event all rates are solved anew, from scratch, in doubles.
+// The engine's semantics written as plainly as possible: after every event all rates are recomputed, from scratch, in doubles.
 // Not: fast; quadratic and worse.
 #pragma once
 

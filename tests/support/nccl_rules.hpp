@@ -73,7 +73,7 @@ class NcclLog {
   }
   std::size_t size(int communicator) const { return members_[static_cast<std::size_t>(communicator)].size(); }
 
-  /// What is in a group starts in any order: no collective beside a pair, nothing written that another call reads or writes.
+  /// What is in a group starts in any order: no collective together with a pair, nothing written that another call reads or writes.
   void check_group(int rank, const Entry& entry, std::vector<std::string>& found) const {
     const auto complain = [&](const std::string& what) {
       found.push_back(tawpipe::concat("rank ", rank, ", a group on communicator ", entry.communicator, ": ", what));

@@ -41,7 +41,7 @@ inline PipelineRun run_pipeline(const tawpipe::Schedule& schedule, const tawpipe
   return run;
 }
 
-/// All computations of a microbatch on a device's whole share, one after the other.
+/// All computations of a microbatch on a device's whole share, one after another.
 inline tawpipe::Duration whole(const tawpipe::FixedCost& cost) {
   return cost.forward + cost.backward_input + cost.backward_weight;
 }

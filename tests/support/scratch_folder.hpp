@@ -1,4 +1,4 @@
-// A folder of its own for a test's files, gone when the test ends.
+// A separate folder for a test's files, removed when the test ends.
 // Not: test data that is kept (tests/data).
 #pragma once
 

@@ -20,7 +20,7 @@
 
 namespace tawpipe::test {
 
-/// What a schedule trains in f64. Each buffer has memory of its own, so two that share bytes by mistake of a plan are not seen.
+/// What a schedule trains in f64. Each buffer has its own memory, so two that share bytes by mistake of a plan are not seen.
 class SequentialRun {
  public:
   /// The parameters after two iterations, then how often each had an update; empty if the schedule cannot run: refused, blocked,

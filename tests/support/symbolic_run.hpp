@@ -82,7 +82,7 @@ class Interpreter {
         for_each_end(schedule, id<TaskId>(t),
                      [&](Rank rank, int) { on_end = on_end || rank == schedule.buffer(use.buffer).rank; });
         const Task& task = schedule.tasks()[t];
-        // An exchange among the ranks of a logical rank stands for those of all layers, one after the other.
+        // An exchange among the ranks of a logical rank stands for those of all layers, one after another.
         const bool layers = is_collective(task.op) && task.microbatch >= 0;
         const bool shared = task.op == Op::all_gather || task.op == Op::reduce_scatter || layers;
         if (!on_end || (!is_compute(task.op) && !shared && task.bytes > schedule.buffer(use.buffer).bytes)) return false;
@@ -293,7 +293,7 @@ class Interpreter {
         if (uses[s].access == Access::read_write && also_reads) continue;
         const Buffer& buffer = schedule_.buffer(uses[s].buffer);
         Symbol piece = found[s];
-        if (buffer.persistent && buffer.kind() == BufferKind::weights && buffer.stage() == none<StageId>) {  // its unit alone
+        if (buffer.persistent && buffer.kind() == BufferKind::weights && buffer.stage() == none<StageId>) {  // only its unit
           for (auto& part : piece.pieces) part.second = mix(part.second, number(task.stage));
         }
         all.unite(piece);
@@ -317,7 +317,7 @@ class Interpreter {
         if (!found[s].pieces.empty()) sum.garble(found[s].hash());
       }
       for (std::size_t d = 0; d < uses.size(); ++d) {
-        // The result of a rooted sum appears at its root alone.
+        // The result of a rooted sum appears at its root only.
         if (uses[d].access == Access::read || (task.op == Op::reduce && rank_of(uses[d]) != task.rank)) continue;
         Symbol result = sum;
         if (edge && uses[d].access == Access::read_write) result.value = found[d].value;

@@ -1,4 +1,4 @@
-// A communicator for tests of the CUDA executors: hands its calls to an emulation or to a log.
+// A communicator for tests of the CUDA executors: passes its calls to an emulation or to a log.
 // Not: what becomes of them (emulated_meeting.hpp, nccl_rules.hpp).
 #pragma once
 

@@ -78,7 +78,7 @@ class ToyLayer {
     return gain;
   }
 
-  /// The gradients of all layers' outputs are left behind the saved inputs, or in the stash, for backward_weight.
+  /// The gradients of all layers' outputs are placed after the saved inputs, or in the stash, for backward_weight.
   void run(const tawpipe::BackwardArgs& args, bool input, bool weight) const {
     const std::size_t tokens = args.tokens.size();
     const std::size_t all = tokens * hidden_;

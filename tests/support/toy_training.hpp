@@ -38,7 +38,7 @@ inline tawpipe::Workload toy_work(const tawpipe::Transformer& model, std::int64_
   return work;
 }
 
-/// Weights to begin with, the same whoever holds them.
+/// Weights to begin with, the same whichever rank holds them.
 inline void set_toy_weights(tawpipe::host::RankState<double>& state) {
   state.for_each_weight([](tawpipe::ParameterRange range, std::span<double> numbers) {
     for (std::size_t i = 0; i < numbers.size(); ++i) {

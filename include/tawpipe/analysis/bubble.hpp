@@ -1,5 +1,5 @@
-// How much of the devices' time is idle, two ways.
-// Not: why (analysis/critical_path.hpp).
+// How much of the devices' time is idle, by two measures.
+// Not: the reasons (analysis/critical_path.hpp).
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ struct Bubble {
 
 /// Idle time of `timeline`. Drawn idle units and transfers that hold the compute lane count as idle.
 /// Source of span_rate: Qi et al. 2024, Zero Bubble Pipeline Parallelism, arXiv:2401.10241 (bubble rate).
-/// @param same_as  [rank] the rank before it that does the same (FoldedSchedule::same_as); empty: each for itself
+/// @param same_as  [rank] an earlier rank that does the same (FoldedSchedule::same_as); empty: all differ
 /// Complexity: O(tasks).
 inline Bubble bubble(const Schedule& schedule, const Timeline& timeline, std::span<const Rank> same_as = {}) {
   struct Span {

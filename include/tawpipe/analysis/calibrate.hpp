@@ -1,5 +1,5 @@
 // Finds the times of a MeasuredCost from measured timelines.
-// Not: prediction with them (simulate/), nor how far it is off (analysis/compare_timelines.hpp).
+// Not: prediction with them (simulate/), nor its error (analysis/compare_timelines.hpp).
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@
 
 namespace tawpipe::inline v0 {
 
-/// A schedule and the timeline that was measured of it. Refers to both.
+/// A schedule and its measured timeline. Refers to both.
 struct MeasuredRun {
   const Schedule& schedule;
   const Timeline& timeline;
@@ -105,16 +105,16 @@ class Calibrator {
 
 }  // namespace detail
 
-/// The measured cost that fits the runs best: for each class of tasks, least squares over the medians of those that are alike,
-/// with times of 0 or more. Of messages, those count that shared no link with another while they ran, if there are any: the
-/// simulator adds what sharing costs. A message's own time must not hold the wait for its other end; an executor's starts when
-/// the last end is ready.
+/// The measured cost that fits the runs best: for each class of tasks, least squares over the medians of equal tasks,
+/// with nonnegative times. Only messages that shared no link with another while they ran are used, if there are any: the
+/// simulator adds the cost of sharing. A message's time must not include the wait for its other end; an executor's starts when
+/// its last end is ready.
 ///
-/// What one timeline cannot tell apart (a layer from the embedding where each stage has one of both) goes to the layer; what
-/// has a single size, or sizes within a factor of 4 and times that scatter, to the bytes; two kinds of link that only collectives
-/// over both were measured on, to both alike.
-/// @param cluster  that the runs were measured on: which ranks share a node, and the links between them
-/// @throws InputError  if there are no runs, or a run does not fit its timeline, the cluster, or the work of the run before.
+/// Times that one timeline cannot separate (a layer from the embedding where each stage has one of both) go to the layer; messages of
+/// a single size, or of sizes within a factor of 4 with scattered times, count as bandwidth only; two kinds of link measured only by
+/// collectives over both get the same values.
+/// @param cluster  where the runs were measured: it tells which ranks share a node, and their links
+/// @throws InputError  if there are no runs, or a run does not match its timeline, the cluster, or the work of the previous run.
 /// Complexity: O(tasks (links of a path + log tasks)).
 /// Example:
 /// ```cpp

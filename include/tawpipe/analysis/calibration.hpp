@@ -1,4 +1,4 @@
-// What a calibration gives: measured times, and how well each class of tasks is met.
+// The result of a calibration: measured times, and how well they fit each class of tasks.
 // Not: how it is found (calibrate.hpp from timelines, gpu_profile.hpp from a profiler's traces).
 #pragma once
 
@@ -10,18 +10,18 @@
 
 namespace tawpipe::inline v0 {
 
-/// How well the tasks of one class are met.
+/// How well the tasks of one class are fitted.
 struct CalibrationClass {
   std::string name;       ///< of an op, "messages inside a node" or "messages between nodes"
   std::size_t tasks = 0;  ///< measured
-  std::size_t used = 0;   ///< of them in the fit; of messages those that shared no link, if there are any
-  double mean = 0;        ///< seconds of those used
+  std::size_t used = 0;   ///< of them, in the fit; only messages that shared no link, if there are any
+  double mean = 0;        ///< seconds, of those used
   double error = 0;       ///< sum of |measured - fitted| over the sum of measured, of those used
 };
 
 struct Calibration {
   MeasuredCost cost;
-  std::vector<CalibrationClass> classes;  ///< those that occur, computations before messages
+  std::vector<CalibrationClass> classes;  ///< the classes that occur, computations before messages
 };
 
 }  // namespace tawpipe

@@ -1,4 +1,4 @@
-// How long ranks communicate, and how much of it no computation hides.
+// How long ranks communicate, and how much of that no computation hides.
 // Not: how many bytes (analysis/traffic.hpp).
 #pragma once
 
@@ -46,7 +46,7 @@ inline std::int64_t length(const Intervals& united) {
   return sum;
 }
 
-/// Length of the part that two united lists share.
+/// Length of the intersection of two joined lists.
 inline std::int64_t overlap(const Intervals& a, const Intervals& b) {
   std::int64_t sum = 0;
   for (std::size_t i = 0, j = 0; i < a.size() && j < b.size();) {
@@ -63,7 +63,7 @@ inline std::int64_t overlap(const Intervals& a, const Intervals& b) {
 }  // namespace detail
 
 /// Communication time of `timeline`.
-/// @param same_as  [rank] the rank before it that does the same (FoldedSchedule::same_as); empty: each for itself
+/// @param same_as  [rank] an earlier rank that does the same (FoldedSchedule::same_as); empty: all differ
 /// Complexity: O(tasks log tasks), one rank's intervals in memory at a time.
 inline Communication communication(const Schedule& schedule, const Timeline& timeline, std::span<const Rank> same_as = {}) {
   Communication result;
@@ -77,8 +77,8 @@ inline Communication communication(const Schedule& schedule, const Timeline& tim
   const auto seconds_of = [&](std::int64_t picoseconds) { return static_cast<double>(picoseconds) * scale; };
   const auto exposed = [&](const detail::Intervals& busy) { return detail::length(busy) - detail::overlap(busy, work); };
   const std::size_t figures = 2 * lanes + 2;
-  std::vector<std::int64_t> of_rank(same_as.size() * figures);  // of those that others repeat
-  std::vector<std::int64_t> own(figures);                       // [busy and exposed of each lane, then of all]
+  std::vector<std::int64_t> of_rank(same_as.size() * figures);  // of ranks that others repeat
+  std::vector<std::int64_t> own(figures);                       // [busy and exposed for each lane, then for all]
   const auto measure = [&](int rank) {
     work.clear();
     all.clear();

@@ -1,5 +1,5 @@
 // How far a predicted timeline is from a measured one: the whole, each kind of task, the order on each lane.
-// Not: the times behind a prediction (analysis/calibrate.hpp).
+// Not: the times that a prediction uses (analysis/calibrate.hpp).
 #pragma once
 
 #include <algorithm>
@@ -34,9 +34,9 @@ struct OrderDifference {
   Rank rank = none<Rank>;
   int lane = 0;
   std::size_t tasks = 0;            ///< on the lane
-  std::size_t displaced = 0;        ///< of them in another place
-  std::size_t place = 0;            ///< the first such place, from 0
-  TaskId predicted = none<TaskId>;  ///< that is there
+  std::size_t displaced = 0;        ///< of them, at another position
+  std::size_t place = 0;            ///< the first such position, from 0
+  TaskId predicted = none<TaskId>;  ///< predicted at that position
   TaskId measured = none<TaskId>;
 };
 
@@ -56,13 +56,13 @@ inline Duration span_of(const Timeline& timeline) {
          *std::min_element(timeline.start.begin(), timeline.start.end());
 }
 
-/// predicted / measured - 1; infinite where something was predicted to take time and took none.
+/// predicted / measured - 1; infinite if something was predicted to take time and took none.
 inline double relative_difference(double predicted, double measured) {
   if (measured > 0) return predicted / measured - 1;
   return predicted > 0 ? std::numeric_limits<double>::infinity() : 0;
 }
 
-/// `tasks` by start; of those that start together the one that ends first, then the one that was built first.
+/// `tasks` by start; ties by end, then by the order in which tasks were built.
 inline std::vector<std::size_t> in_order_of_start(std::vector<std::size_t> tasks, const Timeline& timeline) {
   std::sort(tasks.begin(), tasks.end(), [&](std::size_t a, std::size_t b) {
     if (timeline.start[a] != timeline.start[b]) return timeline.start[a] < timeline.start[b];
@@ -75,9 +75,9 @@ inline std::vector<std::size_t> in_order_of_start(std::vector<std::size_t> tasks
 }  // namespace detail
 
 /// Compares two timelines of the same tasks. A transfer counts on the lane of its source, a collective on that of its first
-/// member or root: what a timeline's CSV holds.
-/// @param tasks  [task] of the schedule that both are of
-/// @throws InputError  if a timeline has another number of tasks.
+/// member or root: as in a timeline's CSV.
+/// @param tasks  [task] tasks of the schedule of both timelines
+/// @throws InputError  if a timeline has a different number of tasks.
 /// Complexity: O(tasks log tasks).
 inline TimelineComparison compare_timelines(std::span<const Task> tasks, const Timeline& predicted, const Timeline& measured) {
   for (const Timeline* timeline : {&predicted, &measured}) {

@@ -14,15 +14,15 @@ namespace tawpipe::inline v0 {
 /// A chain of tasks, each starting when the one before ends, from the start to the end of the iteration.
 struct CriticalPath {
   std::vector<TaskId> tasks;               ///< in time order
-  std::array<Duration, ops> time_of_op{};  ///< [op] time on the path; a timeline's own gaps are in none
+  std::array<Duration, ops> time_of_op{};  ///< [op] time on the path; gaps in the timeline are not included
 };
 
-/// The critical path of `timeline`: from the task that ends last back through the predecessor (dependency or the lane's
-/// task before) that ended last. Complexity: O(tasks + edges).
+/// The critical path of `timeline`: from the task that ends last back through the predecessor (dependency or previous task
+/// of a lane) that ended last. Complexity: O(tasks + edges).
 inline CriticalPath critical_path(const Schedule& schedule, const Timeline& timeline) {
   CriticalPath path;
   if (schedule.tasks().empty()) return path;
-  // The task before on each of a task's lanes: the one that ended last among them is enough.
+  // The previous tasks on each of a task's lanes: the one that ended last is enough.
   std::vector<TaskId> before(schedule.tasks().size(), none<TaskId>);
   for (int rank = 0; rank < schedule.ranks(); ++rank) {
     for (int lane = 0; lane < static_cast<int>(schedule.lanes().size()); ++lane) {

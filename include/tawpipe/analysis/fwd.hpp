@@ -1,4 +1,4 @@
-// What is told of timelines: names for headers that only refer to them.
+// Analyses of timelines: names for headers that only refer to them.
 // Not: templates, options and private helpers.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What a profiler saw of training on one device: computations of the model's parts, collectives, matrix products; and the times
+// A profile of training on one device: computations of the model's parts, collectives, matrix products; and the times
 // of a MeasuredCost found from it. Not: a profiler's files (report/kineto_trace.hpp), nor executors' timelines (calibrate.hpp).
 #pragma once
 
@@ -24,22 +24,22 @@
 
 namespace tawpipe::inline v0 {
 
-/// A part of the model whose time is told apart.
+/// A part of the model with a time of its own.
 enum class ModelPart : std::uint8_t { layer, embedding, head };
 
-/// One device's part of a training run. Seconds are those during which kernels ran.
+/// One device's part of a training run. Seconds count the time during which kernels ran.
 struct GpuProfile {
   struct Computation {
-    Op op = Op::forward;  ///< forward; backward, with what it computes again; update
+    Op op = Op::forward;  ///< forward; backward, recomputation included; update
     ModelPart part = ModelPart::layer;
     double seconds = 0;
   };
   struct Collective {
     Op op = Op::all_reduce;
     std::vector<Rank> members;  ///< in the group's order
-    std::int64_t bytes = 0;     ///< the whole buffer: of gathers and reduce-scatters that of all members
-    double seconds = 0;         ///< from the kernel's start, so with the wait for its peers
-    bool alone = true;          ///< no other communication of the device ran beside it
+    std::int64_t bytes = 0;     ///< the whole buffer: for gathers and reduce-scatters that of all members
+    double seconds = 0;         ///< from the kernel's start, so including the wait for its peers
+    bool alone = true;          ///< no other communication of the device overlapped it
   };
 
   int rank = 0;
@@ -50,11 +50,11 @@ struct GpuProfile {
   double product_seconds = 0;  ///< of their kernels
 };
 
-/// What profiles say together.
+/// The combined content of several profiles.
 struct ProfileCalibration {
   Calibration calibration;
   std::size_t products = 0;
-  double product_rate = 0;   ///< FLOP/s that matrix products of known shapes reached; 0: there are none
+  double product_rate = 0;   ///< FLOP/s that matrix products of known shapes reached; 0: none
   double product_share = 0;  ///< of the devices' peak
 };
 
@@ -110,7 +110,7 @@ class ProfileCalibrator {
 
  private:
   using PassFit = NonnegativeFit<3>;
-  /// Kernels of one operation, group and size. Those that waited for a peer took longer, so the least tells most.
+  /// Kernels of one operation, group and size. Those that waited for a peer took longer, so the shortest is the best estimate.
   struct Alike {
     std::size_t count = 0;
     std::optional<double> alone;
@@ -136,7 +136,7 @@ class ProfileCalibrator {
     report(found, op, fit, parts);
   }
 
-  /// The collectives as a schedule, one after the other, for the fit of timelines.
+  /// The collectives as a schedule, one after another, for the fit of timelines.
   void finish_collectives(Calibration& found) const {
     ScheduleBuilder builder{"profile", Workload::abstract(cluster_.ranks(), 1), cluster_.ranks(), {"network"}};
     Timeline timeline;
@@ -175,13 +175,13 @@ class ProfileCalibrator {
 
 }  // namespace detail
 
-/// The measured cost that fits profiles of one or more devices: of each part and pass the median, of each collective, group and
-/// size the shortest kernel, since the others waited for a peer; of those that ran beside no other communication, if there are
+/// The measured cost that fits profiles of one or more devices: for each part and pass the median, for each collective, group and
+/// size the shortest kernel, since the others waited for a peer; of those that overlapped no other communication, if there are
 /// any. Latency and bandwidth are then fitted as from timelines. The time of an update holds for one optimizer step of the
 /// device, whatever its size.
-/// @param cluster  that they were taken on: rank r of a profile is its device r
-/// @throws InputError  if there is no profile, or one of a rank that the cluster has not.
-/// Complexity: O(n log n) in all that was seen.
+/// @param cluster  where they were taken: rank r of a profile is its device r
+/// @throws InputError  if there is no profile, or one has a rank that the cluster lacks.
+/// Complexity: O(n log n) in the number of records.
 inline ProfileCalibration calibrate(std::span<const GpuProfile> profiles, const Cluster& cluster) {
   if (profiles.empty()) throw InputError("there is no profile to calibrate from");
   detail::ProfileCalibrator calibrator{cluster};

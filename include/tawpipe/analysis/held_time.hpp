@@ -1,4 +1,4 @@
-// What the SMs that communications hold cost the computations beside them, and how much of it was waiting.
+// What SMs held by communications cost overlapping computations, and how much of that was waiting.
 // Not: the simulation of it (simulate/held_sms.hpp).
 #pragma once
 
@@ -16,9 +16,9 @@ namespace tawpipe::inline v0 {
 
 /// Seconds by which held SMs made computations longer.
 struct HeldTime {
-  std::vector<double> slowed_s;   ///< [rank] by all
-  std::vector<double> waiting_s;  ///< [rank] of that by communications that had not begun, as a rank of theirs had not come
-  std::vector<double> task_s;     ///< [task] by all; 0 for communications
+  std::vector<double> slowed_s;   ///< [rank] by all communications
+  std::vector<double> waiting_s;  ///< [rank] of that, by communications that had not begun because a rank had not arrived
+  std::vector<double> task_s;     ///< [task] by all communications; 0 for communications
 
   /// The mean over ranks.
   static double mean(const std::vector<double>& ranks) {
@@ -30,14 +30,14 @@ struct HeldTime {
 
 namespace detail {
 
-/// From `time` on a rank has so many SMs held more, or less.
+/// The change in a rank's held SMs from `time` on.
 struct HeldChange {
   std::int64_t time;
   std::int32_t waiting;
   std::int32_t moving;
 };
 
-/// [rank] when its held SMs change, in the order of time.
+/// [rank] the changes in its held SMs, in time order.
 inline std::vector<std::vector<HeldChange>> held_changes(const Schedule& schedule, const Timeline& timeline,
                                                          const HeldSms& held) {
   const Arrivals arrivals{schedule, [&](const Task& task) { return held.ctas_of(schedule, task) > 0; }};
@@ -64,9 +64,9 @@ inline std::vector<std::vector<HeldChange>> held_changes(const Schedule& schedul
 
 }  // namespace detail
 
-/// What `held` cost in `timeline`. Where several communications hold SMs at once, each is charged for its part of them.
-/// @param same_as  [rank] the rank before it that does the same (FoldedSchedule::same_as); empty: each for itself
-/// Complexity: O((tasks + members) log members), and for each computation the changes beside it.
+/// The cost of `held` in `timeline`. Where several communications hold SMs at once, each is charged for its share of them.
+/// @param same_as  [rank] an earlier rank that does the same (FoldedSchedule::same_as); empty: all differ
+/// Complexity: O((tasks + members) log members), and for each computation the changes during it.
 inline HeldTime held_time(const Schedule& schedule, const Cluster& cluster, const Timeline& timeline, const HeldSms& held,
                           std::span<const Rank> same_as = {}) {
   const auto changes = detail::held_changes(schedule, timeline, held);
@@ -81,7 +81,7 @@ inline HeldTime held_time(const Schedule& schedule, const Cluster& cluster, cons
     auto& own = computations[rank];
     std::stable_sort(own.begin(), own.end(), [&](std::size_t a, std::size_t b) { return timeline.start[a] < timeline.start[b]; });
     const SpeedTable speeds = held.table(held.sms_of(cluster.device(id<Rank>(rank))));
-    std::size_t next = 0;  // change that comes after the start of the computation
+    std::size_t next = 0;  // the first change after the start of the computation
     std::int64_t waiting = 0;
     std::int64_t moving = 0;
     for (const std::size_t t : own) {

@@ -1,5 +1,5 @@
-// Memory over time: each rank's peak on its device and what holds it, and its peak in its host's memory.
-// Not: allocator waste, nor the buffers of NCCL and of libraries, for which a plan leaves room (usable_memory_share).
+// Memory over time: each rank's peak on its device, its breakdown, and its peak in host memory.
+// Not: allocator waste, nor the buffers of NCCL and libraries, for which a plan leaves room (usable_memory_share).
 #pragma once
 
 #include <algorithm>
@@ -15,12 +15,12 @@
 
 namespace tawpipe::inline v0 {
 
-/// One rank's memory at its fullest.
+/// One rank's memory at its peak.
 struct PeakMemory {
   Bytes total;
   std::array<Bytes, buffer_kinds> by_kind{};  ///< [kind] at the moment of the peak
   TimePoint at;
-  Bytes host;  ///< the most that it has in host memory at any moment
+  Bytes host;  ///< the peak in host memory
 };
 
 namespace detail {
@@ -41,8 +41,8 @@ struct BufferLife {
   std::int64_t to = -1;
 };
 
-/// Calls `visit(rank, persistent, changes)` for each rank that is not the same as one before it: what it holds throughout, and
-/// the changes in time order. At one instant what ends releases before what starts takes, as a stream-ordered allocator does.
+/// Calls `visit(rank, persistent, changes)` for each rank that differs from all earlier ones: the memory it holds throughout, and
+/// the changes in time order. At the same instant, ending uses release before starting ones allocate, as in a stream-ordered allocator.
 /// Complexity: O(uses + buffers log buffers), one rank's changes in memory at a time.
 template <class Visit>
 void for_each_memory(const Schedule& schedule, const Timeline& timeline, std::span<const Rank> same_as, Visit&& visit) {
@@ -56,7 +56,7 @@ void for_each_memory(const Schedule& schedule, const Timeline& timeline, std::sp
     }
   }
   std::vector<PeakMemory> persistent(static_cast<std::size_t>(schedule.ranks()));
-  std::vector<std::size_t> rank_begin(persistent.size() + 2, 0);  // a counting sort of those that come and go
+  std::vector<std::size_t> rank_begin(persistent.size() + 2, 0);  // a counting sort of the transient buffers
   const auto comes_and_goes = [&](std::size_t b) {
     return !buffers[b].persistent && lives[b].from != BufferLife::never && buffers[b].bytes > Bytes{};
   };
@@ -97,7 +97,7 @@ void for_each_memory(const Schedule& schedule, const Timeline& timeline, std::sp
 
 /// The peak of each rank while `schedule` runs as in `timeline`. A persistent buffer is held throughout, a transient one
 /// from its first use's start to its last use's end.
-/// @param same_as  [rank] the rank before it that does the same (FoldedSchedule::same_as); empty: each for itself
+/// @param same_as  [rank] an earlier rank that does the same (FoldedSchedule::same_as); empty: all differ
 /// @return [rank], `schedule.ranks()` long.
 /// Complexity: O(uses + buffers log buffers), one rank's changes in memory at a time.
 inline std::vector<PeakMemory> peak_memory(const Schedule& schedule, const Timeline& timeline,
@@ -126,7 +126,7 @@ inline std::vector<PeakMemory> peak_memory(const Schedule& schedule, const Timel
   return peaks;
 }
 
-/// What each rank holds over time, for a picture: the iteration cut into `parts` equal parts, of each the fullest moment.
+/// What each rank holds over time, for a picture: the iteration cut into `parts` equal parts, each with its peak.
 /// @return [rank][part * buffer_kinds + kind] bytes. @pre parts > 0
 inline std::vector<std::vector<double>> memory_over_time(const Schedule& schedule, const Timeline& timeline, std::size_t parts) {
   std::vector<std::vector<double>> all(static_cast<std::size_t>(schedule.ranks()));
@@ -155,7 +155,7 @@ inline std::vector<std::vector<double>> memory_over_time(const Schedule& schedul
   return all;
 }
 
-/// The fraction of a device's memory that a plan may count on: the rest goes to what no peak counts (the driver, CUDA's
+/// The fraction of a device's memory that a plan may count on: the rest is for memory that no peak counts (the driver, CUDA's
 /// context, NCCL, library workspaces, allocator waste, temporaries). docs/accuracy.md has the reasons for the figure.
 inline constexpr double usable_memory_share = 0.85;
 

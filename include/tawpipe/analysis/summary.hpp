@@ -1,4 +1,4 @@
-// Everything a user asks of one predicted or measured iteration, in one value.
+// All results of one predicted or measured iteration, in one value.
 // Not: how it is printed (report/).
 #pragma once
 
@@ -21,12 +21,12 @@
 
 namespace tawpipe::inline v0 {
 
-/// How much of a schedule was simulated for all of it (schedule/fold.hpp).
+/// The part of a schedule that was simulated for the whole (schedule/fold.hpp).
 struct Folding {
   int factor = 1;          ///< devices that each simulated one stands for; 1: not folded, and the rest is empty
   int ranks = 0;           ///< simulated
   std::int64_t tasks = 0;  ///< simulated
-  std::string refusal;     ///< why it was not folded, where that was asked for
+  std::string refusal;     ///< why it was not folded, if folding was requested
 };
 
 /// The outcome of one iteration of a schedule on a cluster.
@@ -39,7 +39,7 @@ struct Summary {
   int ranks = 0;
   std::int64_t tasks = 0;
   std::int64_t stages = 0;
-  std::int64_t empty_stages = 0;  ///< of which have neither a layer nor embedding or head: their ranks only pass on
+  std::int64_t empty_stages = 0;  ///< of these, stages without layer, embedding or head: their ranks only forward
   std::int64_t microbatches = 0;
   std::int64_t microbatch_size = 0;  ///< sequences; 0 without a model
   std::int64_t sequence = 0;         ///< tokens; 0 without a model
@@ -49,22 +49,22 @@ struct Summary {
   Duration makespan;
   double tokens_per_device_per_second = 0;  ///< 0 without a model
   double mfu = 0;                           ///< model FLOPs (nothing recomputed) over the devices' peak; 0 without a model
-  FlopsPerSecond flops_per_device{};        ///< model FLOPs (nothing recomputed) of a device in a second; 0 without a model
+  FlopsPerSecond flops_per_device{};        ///< model FLOPs (nothing recomputed) per device; 0 without a model
   Bubble bubble;
   std::vector<PeakMemory> peak_memory;  ///< [rank]
   std::vector<Bytes> device_memory;     ///< [rank]
   double usable_memory = 1;             ///< fraction of a device's memory that a rank may need
-  std::vector<Rank> out_of_memory;      ///< ranks that need more than that; empty without a model
+  std::vector<Rank> out_of_memory;      ///< ranks that need more; empty without a model
   Traffic traffic;
   std::vector<std::string> lanes;
   Communication communication;
   std::array<Duration, ops> critical_path{};  ///< [op] time on the critical path
   Folding folding;
-  std::optional<HeldTime> held;  ///< where the cost model says what communications hold
+  std::optional<HeldTime> held;  ///< if the cost model knows what communications hold
 
   double tokens_per_day() const { return tokens_per_device_per_second * ranks * 86'400; }  ///< of all devices
   bool fits() const { return out_of_memory.empty(); }
-  /// What the rank needs that needs most; 0 without ranks.
+  /// The largest need of any rank; 0 without ranks.
   Bytes fullest() const {
     Bytes most;
     for (const PeakMemory& peak : peak_memory) most = std::max(most, peak.total);
@@ -74,7 +74,7 @@ struct Summary {
 
 namespace detail {
 
-/// @param traffic  of the whole, which has as many tasks as are counted there
+/// @param traffic  of the whole schedule, whose number of tasks it counts
 inline Summary summarize(const Schedule& schedule, const Cluster& cluster, const Timeline& timeline, Traffic traffic,
                          double usable_memory, std::span<const Rank> same_as) {
   const Workload& workload = schedule.workload();
@@ -127,7 +127,7 @@ inline Summary summarize(const Schedule& schedule, const Cluster& cluster, const
   return detail::summarize(schedule, cluster, timeline, traffic(schedule, cluster), usable_memory, {});
 }
 
-/// Summarizes the whole from the timeline of what was kept of it: the same summary but for `folding`.
+/// Summarizes the whole schedule from the timeline of the kept part: the same summary except `folding`.
 /// Complexity: O(kept tasks log kept tasks + ranks).
 inline Summary summarize(const FoldedSchedule& folded, const Cluster& cluster, const Timeline& timeline,
                          double usable_memory = 1) {

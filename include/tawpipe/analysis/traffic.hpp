@@ -1,5 +1,5 @@
 // The bytes a schedule sends: between nodes, inside them, by kind of link and by payload.
-// Not: when it sends them (timeline) nor how fast (cost/).
+// Not: when they are sent (timeline) nor how fast (cost/).
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ struct Traffic {
   std::vector<std::int64_t> rank_sent_bytes;                          ///< [rank]
   std::array<std::int64_t, link_classes> link_bytes{};                ///< [class] summed over the links crossed
   std::array<std::array<std::int64_t, 2>, payloads> payload_bytes{};  ///< [payload][0 inside nodes, 1 between], between ranks
-  std::array<std::int64_t, ops> tasks{};                              ///< [op] how many tasks
+  std::array<std::int64_t, ops> tasks{};                              ///< [op] number of tasks
 
   std::int64_t max_node_egress_bytes() const {
     return node_egress_bytes.empty() ? 0 : *std::max_element(node_egress_bytes.begin(), node_egress_bytes.end());
@@ -37,8 +37,8 @@ struct Traffic {
 
 namespace detail {
 
-/// Adds up traffic. `images(task, visit)` calls visit(schedule, image) for each communication that a task stands for, and
-/// `multiplicity(task)` is how many tasks it stands for.
+/// Adds up traffic. `images(task, visit)` calls visit(schedule, image) for each communication that a task represents, and
+/// `multiplicity(task)` is the number of tasks it represents.
 template <class Images, class Multiplicity>
 Traffic traffic_of(const Schedule& schedule, const Cluster& cluster, Algorithm all_reduce, Images&& images,
                    Multiplicity&& multiplicity) {
@@ -46,9 +46,9 @@ Traffic traffic_of(const Schedule& schedule, const Cluster& cluster, Algorithm a
   total.node_egress_bytes.assign(static_cast<std::size_t>(cluster.nodes()), 0);
   total.node_ingress_bytes = total.node_egress_bytes;
   total.rank_sent_bytes.assign(static_cast<std::size_t>(cluster.ranks()), 0);
-  // Bytes of like tasks are added up first, then spread over their edges once.
+  // Bytes of equal tasks are summed first, then spread over their edges once.
   using Key = std::tuple<Op, Payload, Rank, std::int64_t, Bytes>;
-  std::map<Key, std::pair<const Task*, std::int64_t>> counts;  // the first of them, and how many
+  std::map<Key, std::pair<const Task*, std::int64_t>> counts;  // the first of them, and their number
   for (const Task& task : schedule.tasks()) {
     total.tasks[static_cast<std::size_t>(task.op)] += static_cast<std::int64_t>(multiplicity(task));
     if (is_compute(task.op)) continue;
@@ -97,7 +97,7 @@ inline Traffic traffic(const Schedule& schedule, const Cluster& cluster, Algorit
       [](const Task&) { return 1; });
 }
 
-/// The traffic of the whole that was folded.
+/// The traffic of the whole schedule of a folded one.
 inline Traffic traffic(const FoldedSchedule& folded, const Cluster& cluster, Algorithm all_reduce = Algorithm::ring) {
   return detail::traffic_of(
       folded.schedule, cluster, all_reduce,
@@ -107,7 +107,7 @@ inline Traffic traffic(const FoldedSchedule& folded, const Cluster& cluster, Alg
       [&](const Task& task) { return folded.multiplicity(task); });
 }
 
-/// What leaves each node and what moves inside it over time, for a picture: the iteration cut into `parts` equal parts. A
+/// Bytes that leave each node and bytes sent inside it over time, for a picture: the iteration cut into `parts` equal parts. A
 /// communication's bytes are spread evenly over its time.
 /// @return [2 * node + inside][part] bytes, inside 0 or 1. @pre parts > 0
 inline std::vector<std::vector<double>> node_traffic_over_time(const Schedule& schedule, const Cluster& cluster,
@@ -115,7 +115,7 @@ inline std::vector<std::vector<double>> node_traffic_over_time(const Schedule& s
   std::vector<std::vector<double>> all(2 * static_cast<std::size_t>(cluster.nodes()), std::vector<double>(parts, 0));
   const double length = static_cast<double>(std::max<std::int64_t>(timeline.makespan().value(), 1)) / static_cast<double>(parts);
   using Key = std::tuple<Op, Rank, std::int64_t>;
-  std::map<Key, std::map<std::size_t, double>> moving;  // row of `all`, fraction of the message; told once a kind
+  std::map<Key, std::map<std::size_t, double>> moving;  // row of `all`, fraction of the message; computed once for each kind
   for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
     const Task& task = schedule.task(id<TaskId>(t));
     if (is_local(task.op)) continue;

@@ -1,4 +1,4 @@
-// What an executor hands to the code that computes a stage, and the concept that code models.
+// The arguments that an executor passes to the code that computes a stage, and the concept of that code.
 // Not: the computation itself (layers/) nor when it runs (execute/).
 #pragma once
 
@@ -12,49 +12,49 @@
 
 namespace tawpipe::inline v0 {
 
-/// Where a stage's parameters, or their gradients, lie: the blocks of model/parameter_blocks.hpp. Null where the stage has none
-/// of the kind. The shapes given are those of a LLaMA decoder; another model has in its blocks what it likes.
+/// Pointers to a stage's parameters, or to their gradients: the blocks of model/parameter_blocks.hpp. Null if the stage has none
+/// of the kind. The shapes given are those of a LLaMA decoder; the blocks of another model may contain anything.
 template <class Byte>
 struct StageParameters {
-  Byte* layers = nullptr;  ///< all decoder layers of the stage, one behind the other, in the order of model/parameter_blocks.hpp
+  Byte* layers = nullptr;      ///< all decoder layers of the stage, contiguous, in the order of model/parameter_blocks.hpp
   Byte* embedding = nullptr;   ///< [vocab, hidden]
   Byte* final_norm = nullptr;  ///< [hidden]
-  Byte* output = nullptr;      ///< [vocab, hidden]; a tied model's embedding, perhaps the same memory
+  Byte* output = nullptr;      ///< [vocab, hidden]; a tied model's embedding, possibly the same memory
 };
 
-/// One forward. Memory is aligned to 64 bytes but for parameters, which are aligned to their numbers.
+/// One forward. Memory is aligned to 64 bytes except for parameters, which are aligned to their numbers.
 struct ForwardArgs {
   const StageWork* stage = nullptr;
   std::int32_t microbatch = 0;
   StageParameters<const std::byte> weights;
-  std::span<const std::byte> input;       ///< [microbatch, sequence, hidden]; empty where the stage looks up the embedding
-  std::span<std::byte> output;            ///< the same shape, perhaps the same memory; empty where the stage has the head
-  std::span<std::byte> saved;             ///< stage->saved bytes, kept as they are until this microbatch's backward
-  std::span<std::byte> workspace;         ///< at least stage->forward_workspace bytes; what it holds is lost
+  std::span<const std::byte> input;       ///< [microbatch, sequence, hidden]; empty if the stage looks up the embedding
+  std::span<std::byte> output;            ///< the same shape, possibly the same memory; empty if the stage has the head
+  std::span<std::byte> saved;             ///< stage->saved bytes, kept unchanged until this microbatch's backward
+  std::span<std::byte> workspace;         ///< at least stage->forward_workspace bytes; its contents are lost
   std::span<const std::int32_t> tokens;   ///< [microbatch, sequence]
   std::span<const std::int32_t> targets;  ///< [microbatch, sequence]
   double* loss = nullptr;                 ///< set by the head: mean over the microbatch's tokens
 };
 
-/// One backward. Gradients are added to what `gradients` holds.
+/// One backward. Gradients are accumulated in `gradients`.
 struct BackwardArgs {
   const StageWork* stage = nullptr;
   std::int32_t microbatch = 0;
   StageParameters<const std::byte> weights;
   StageParameters<std::byte> gradients;        ///< null in backward_input
-  std::span<const std::byte> output_gradient;  ///< of the output; empty where the stage has the head
-  std::span<std::byte> input_gradient;         ///< of the input, perhaps the same memory; empty where it has the embedding
+  std::span<const std::byte> output_gradient;  ///< of the output; empty if the stage has the head
+  std::span<std::byte> input_gradient;         ///< of the input, possibly the same memory; empty if it has the embedding
   std::span<std::byte> saved;                  ///< as the forward left it; may be overwritten
-  std::span<std::byte> stash;                  ///< what backward_input leaves for backward_weight beside `saved`
+  std::span<std::byte> stash;                  ///< data from backward_input for backward_weight, in addition to `saved`
   std::span<std::byte> workspace;              ///< at least stage->backward_workspace bytes
   std::span<const std::int32_t> tokens;        ///< [microbatch, sequence]
   std::span<const std::int32_t> targets;       ///< [microbatch, sequence]
-  double scale = 1;                            ///< the loss counts this much: 1 / microbatches of the iteration
+  double scale = 1;                            ///< factor of the loss: 1 / microbatches of the iteration
 };
 
-/// One step of the optimizer on parameters that lie in one run. Numbers are of the executor's type.
+/// One step of the optimizer on parameters that are contiguous. Numbers are of the executor's type.
 struct UpdateArgs {
-  ParameterRange parameters;             ///< which of the model's they are
+  ParameterRange parameters;             ///< their range in the model
   std::span<std::byte> weights;          ///< [parameters]
   std::span<const std::byte> gradients;  ///< [parameters] mean over the iteration's microbatches, before clipping
   std::span<std::byte> first_moment;     ///< [parameters]
@@ -70,13 +70,13 @@ concept ParameterUpdate = requires(const O& optimizer, const UpdateArgs& args) {
   { optimizer.update(args) } -> std::same_as<void>;
 };
 
-/// Where microbatches come from: the same tokens for the same step and microbatch, whoever asks.
+/// A source of microbatches: the same tokens for the same step and microbatch, for all callers.
 template <class S>
 concept MicrobatchTokens = requires(const S& source, std::int64_t step, std::int32_t microbatch, std::span<std::int32_t> tokens) {
   { source.fetch(step, microbatch, tokens, tokens) } -> std::same_as<void>;
 };
 
-/// Code that computes stages for an executor. It sees memory and sizes, never a rank and never a framework's type.
+/// Code that computes stages for an executor. It sees memory and sizes, never ranks or a framework's types.
 ///
 /// `backward` is what `backward_input` and `backward_weight` do together; the two run in this order, other stages' and
 /// microbatches' computations between them. One object serves one rank: calls do not overlap.

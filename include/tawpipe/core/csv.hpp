@@ -1,4 +1,4 @@
-// Comma-separated values: a text line by line, and a table with a line of column names.
+// Comma-separated values: a text read line by line, and a table with named columns.
 // Not: cells over several lines, nor what the cells mean (timeline_csv.hpp, pytorch_csv.hpp).
 #pragma once
 
@@ -15,15 +15,15 @@
 
 namespace tawpipe::inline v0 {
 
-/// The lines of a text one after the other, with their cells and their place for messages. A byte order mark and carriage
-/// returns, as Windows writes them, are passed over. A cell that begins with '"' ends with one, may hold commas, and writes a
-/// quotation mark twice.
+/// The lines of a text one after another, with their cells and their position for messages. A byte order mark and carriage
+/// returns, as Windows writes them, are skipped. A cell that begins with '"' ends with one, may hold commas, and doubles each
+/// quotation mark inside.
 class CsvReader {
  public:
   /// @param source  the file's name, for messages
   CsvReader(std::string_view text, std::string_view source) : rest_{without_byte_order_mark(text)}, source_{source} {}
 
-  /// Goes to the next line; false behind the last. @throws InputError  for a quoted cell that does not end.
+  /// Goes to the next line; false after the last. @throws InputError  for a quoted cell that does not end.
   bool next() {
     if (rest_.empty()) return false;
     const std::size_t end = std::min(rest_.find('\n'), rest_.size());
@@ -39,15 +39,15 @@ class CsvReader {
     return true;
   }
   std::string_view line() const { return line_; }
-  /// Its number, from 1.
+  /// The line's number, from 1.
   std::size_t number() const { return number_; }
   const std::vector<std::string_view>& cells() const { return cells_; }
 
-  /// An error of this line.
+  /// An error in this line.
   InputError fail(std::string_view why) const {
     return InputError(one_line(concat(source_, ", line ", std::max<std::size_t>(number_, 1), ": ", why)));
   }
-  /// An error of a cell of it, with the column's name if there is one.
+  /// An error in one of its cells, with the column's name if there is one.
   InputError fail(std::size_t column, std::string_view why, std::string_view name = {}) const {
     const std::string named = name.empty() ? "" : concat(" (", name, ")");
     return InputError(one_line(concat(source_, ", line ", number_, ", column ", column + 1, named, ": ", why)));
@@ -84,11 +84,11 @@ class CsvReader {
   std::size_t number_ = 0;
 };
 
-/// Rows of text under named columns. Empty lines and lines that start with '#' are left out; cells lose surrounding spaces.
+/// Rows of text under named columns. Empty lines and lines that start with '#' are left out; spaces around cells are removed.
 class CsvTable {
  public:
   /// @param what  the file's name, for messages
-  /// @param key  a column it must have: the first line that has it names the columns, what stands above is left out
+  /// @param key  a column it must have: the first line that has it names the columns, lines above it are skipped
   /// @throws InputError  if no line has the key, or a row has another number of cells.
   CsvTable(std::string what, std::string_view text, std::string_view key) : what_{std::move(what)} {
     for (CsvReader reader{text, what_}; reader.next();) {
@@ -110,7 +110,7 @@ class CsvTable {
   std::size_t rows() const { return rows_.size(); }
   const std::vector<std::string>& columns() const { return names_; }
 
-  /// The column's place. @throws InputError  naming the nearest if there is none.
+  /// The column's index. @throws InputError  naming the nearest if there is none.
   std::size_t column(std::string_view name) const {
     const auto found = std::find(names_.begin(), names_.end(), name);
     if (found == names_.end()) throw InputError(one_line(concat(what_, ": ", unknown_name("column", name, names_))));
@@ -118,14 +118,14 @@ class CsvTable {
   }
   const std::string& text(std::size_t row, std::size_t column) const { return rows_[row][column]; }
 
-  /// A cell as a number; 0 where it is empty. @throws InputError  naming line and column if it is none.
+  /// A cell as a number; 0 where it is empty. @throws InputError  naming line and column if it is not a number.
   double number(std::size_t row, std::size_t column) const {
     const std::string& cell = rows_[row][column];
     if (cell.empty()) return 0;
     if (const auto value = to_number<double>(cell)) return *value;
     throw fail(row, column, concat(CsvReader::shown(cell), " is not a number"));
   }
-  /// An error of a cell.
+  /// An error in a cell.
   InputError fail(std::size_t row, std::size_t column, std::string_view why) const {
     return InputError(one_line(concat(what_, ", line ", lines_[row], ", column ", quote(names_[column]), ": ", why)));
   }

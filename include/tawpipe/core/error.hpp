@@ -7,7 +7,7 @@
 
 namespace tawpipe::inline v0 {
 
-/// Base of everything the library throws on purpose. The message is one line, names what is wrong and what would be right.
+/// Base of everything the library throws on purpose. The message is one line and names what is wrong and what would be right.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -19,7 +19,7 @@ class InputError : public Error {
   using Error::Error;
 };
 
-/// A schedule that cannot be built, or is not well formed (a cycle, a task of no rank).
+/// A schedule that cannot be built, or is not well formed (a cycle, a task without a rank).
 class ScheduleError : public Error {
  public:
   using Error::Error;

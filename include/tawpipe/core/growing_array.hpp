@@ -1,5 +1,5 @@
 // An array that grows to gigabytes without ever being held twice.
-// Not: a container to keep (take() it as a vector).
+// Not: a container to keep: take() gives a vector.
 #pragma once
 
 #include <bit>
@@ -9,7 +9,7 @@
 
 namespace tawpipe::inline v0 {
 
-/// Items of a plain type, added one by one and taken as one vector of just their size. A vector that grows is held twice while it
+/// Items of a plain type, added one by one and taken as one vector of exactly their size. A vector that grows is held twice while it
 /// moves, and half empty afterwards; this one grows by pieces, each freed as soon as it is copied into the vector taken.
 template <class T>
 class GrowingArray {
@@ -21,7 +21,7 @@ class GrowingArray {
   const T& operator[](std::size_t i) const { return pieces_[i / piece_items][i % piece_items]; }
   std::size_t size() const { return pieces_.empty() ? 0 : (pieces_.size() - 1) * piece_items + pieces_.back().size(); }
 
-  /// Leaves nothing behind.
+  /// The array is empty afterwards.
   std::vector<T> take() {
     const std::size_t count = size();
     std::vector<std::vector<T>> pieces = std::move(pieces_);
@@ -35,12 +35,12 @@ class GrowingArray {
     all.reserve(count);
     for (std::vector<T>& piece : pieces) {
       all.insert(all.end(), piece.begin(), piece.end());
-      piece = std::vector<T>{};  // {} alone would keep its memory
+      piece = std::vector<T>{};  // {} by itself would keep its memory
     }
     return all;
   }
 
-  /// A power of two, of 32 MiB at least: such a block the C library gives back to the system when it is freed.
+  /// A power of two, at least 32 MiB: the C library returns such a block to the system when it is freed.
   static constexpr std::size_t piece_items = std::bit_ceil((std::size_t{32} << 20) / sizeof(T));
 
  private:

@@ -1,5 +1,5 @@
-// Finds the number of an item by what it is: a hash table of numbers whose items are kept elsewhere.
-// Not: a container; it holds hashes and numbers alone.
+// Finds the number of an item by its value: a hash table of numbers whose items are kept elsewhere.
+// Not: a container; it holds only hashes and numbers.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ namespace tawpipe::inline v0 {
 /// Items numbered from 0 in the order in which they were added. Open addressing; at most half full.
 class HashIndex {
  public:
-  /// The number of the item that `same(number)` says it is, or that of the item that `add()` makes now.
+  /// The number of the item that `same(number)` accepts, or that of the item that `add()` makes now.
   /// @param hash  equal for equal items; need not be mixed well
   template <class Same, class Add>
   std::int32_t find_or_add(std::uint64_t hash, Same&& same, Add&& add) {

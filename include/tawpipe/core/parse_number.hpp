@@ -1,4 +1,4 @@
-// Text to numbers: the one place that does, so that all of them refuse the same and say it in the same words.
+// Text to numbers: the one place that converts, so that all users accept the same input and report errors alike.
 // Not: numbers with units (core/parse_units.hpp).
 #pragma once
 
@@ -24,13 +24,13 @@ std::optional<Number> take_number(std::string_view& text) {
   if (status != std::errc{}) return std::nullopt;
   if constexpr (std::floating_point<Number>) {
     constexpr auto most = std::numeric_limits<Number>::max();
-    if (!(value >= -most && value <= most)) return std::nullopt;  // infinite, or no number
+    if (!(value >= -most && value <= most)) return std::nullopt;  // infinite, or not a number
   }
   text.remove_prefix(static_cast<std::size_t>(rest - text.data()));
   return value;
 }
 
-/// The number that fills `text`; nothing if it is none or does not fit.
+/// The number that fills `text`; nothing if it is not a number or does not fit.
 template <class Number>
 std::optional<Number> to_number(std::string_view text) {
   const auto value = take_number<Number>(text);

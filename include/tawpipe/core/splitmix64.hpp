@@ -1,12 +1,12 @@
 // SplitMix64: numbers that look random, the same on every machine.
-// Not: a distribution; who needs one makes it of sums and products, so that no library changes a bit of it.
+// Not: a distribution; callers build one from sums and products, so that results are the same bits with every standard library.
 #pragma once
 
 #include <cstdint>
 
 namespace tawpipe::inline v0 {
 
-/// What SplitMix64's state grows by with each number.
+/// What each number adds to SplitMix64's state.
 inline constexpr std::uint64_t splitmix64_step = 0x9e3779b97f4a7c15U;
 
 /// The number that SplitMix64 gives next in state `state`: every bit of it depends on every bit of the state.

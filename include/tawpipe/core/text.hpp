@@ -43,12 +43,12 @@ inline std::string one_line(std::string text) {
   return text;
 }
 
-/// The text behind a byte order mark of UTF-8, which Windows' editors put before it.
+/// The text after a UTF-8 byte order mark, which Windows' editors put before it.
 inline std::string_view without_byte_order_mark(std::string_view text) {
   return text.starts_with("\xef\xbb\xbf") ? text.substr(3) : text;
 }
 
-/// Joins `parts` with `separator` between them.
+/// Joins `parts` with `separator` between each two.
 inline std::string join(const std::vector<std::string>& parts, std::string_view separator) {
   std::string out;
   for (const auto& part : parts) {
@@ -75,7 +75,7 @@ inline std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(" \t\r") + 1 - begin);
 }
 
-/// The text with a to z for A to Z.
+/// The text in lower case (A to Z only).
 inline std::string lower_case(std::string_view text) {
   std::string lower{text};
   for (char& c : lower) {

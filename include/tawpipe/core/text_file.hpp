@@ -1,5 +1,5 @@
-// The text of a file, of some size at the most.
-// Not: large files by position (training/input_file.hpp), nor what the text means.
+// The text of a file, up to a given size.
+// Not: random access to large files (training/input_file.hpp), nor what the text means.
 #pragma once
 
 #include <cerrno>

@@ -44,7 +44,7 @@ constexpr Rep saturating_multiply(Rep a, Rep b) {
   }
 }
 
-/// A number of one unit. Sums, scalings and ratios compile; mixing units does not, unless physics allows it (below). Whole
+/// A number with a unit. Sums, scalings and ratios compile; mixing units does not, unless physics allows it (below). Whole
 /// numbers saturate.
 template <class Unit, class Rep>
 class Quantity {
@@ -72,7 +72,7 @@ class Quantity {
   friend constexpr Quantity operator*(Quantity a, Rep factor) { return Quantity{saturating_multiply(a.value_, factor)}; }
   friend constexpr Quantity operator*(Rep factor, Quantity a) { return a * factor; }
   friend constexpr Quantity operator/(Quantity a, Rep divisor) { return Quantity{static_cast<Rep>(a.value_ / divisor)}; }
-  /// The plain ratio of two quantities of one unit.
+  /// The plain ratio of two quantities of the same unit.
   friend constexpr double operator/(Quantity a, Quantity b) {
     return static_cast<double>(a.value_) / static_cast<double>(b.value_);
   }

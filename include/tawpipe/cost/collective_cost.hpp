@@ -1,5 +1,5 @@
-// Communications as NCCL runs them: which edges between ranks they use, how much of the buffer each edge carries, how many
-// steps of latency they take. Not: the links below those edges (topology/cluster.hpp).
+// Communications as NCCL runs them: the edges between ranks that they use, how much of the buffer each edge carries, and the
+// number of latency steps. Not: the links under those edges (topology/cluster.hpp).
 #pragma once
 
 #include <cstdint>
@@ -15,21 +15,21 @@
 
 namespace tawpipe::inline v0 {
 
-/// How a collective is run.
+/// The algorithm of a collective.
 enum class Algorithm : std::uint8_t {
   ring,  ///< a ring of the members in order; for broadcast and reduce the chain that starts or ends at the root
   tree,  ///< all-reduce only: chains inside the nodes, a binary tree between them, up and then down
 };
 
-/// A collective, or another communication, as edges that are busy all at once.
+/// A collective, or another communication, as edges that are all busy at once.
 struct CollectiveShape {
   std::vector<std::pair<Rank, Rank>> edges;  ///< sender, receiver (or host_memory); an edge listed twice carries twice
   std::vector<double> shares;                ///< [edge] of `fraction`; empty: 1 each
   double fraction = 1;                       ///< of the whole buffer, over each edge
-  double latency_steps = 1;                  ///< hops that the first byte of a chunk makes one after the other, in edges
+  double latency_steps = 1;                  ///< sequential hops of a chunk's first byte, in edges
 
   double share(std::size_t edge) const { return shares.empty() ? 1 : shares[edge]; }
-  /// What those hops take, of edges that take `of_edges` seconds together: each the mean.
+  /// The time of those hops if the edges take `of_edges` seconds together: each takes the mean.
   Duration latency(double of_edges) const {
     return edges.empty() ? Duration{} : seconds(of_edges / static_cast<double>(edges.size()) * latency_steps);
   }
@@ -46,9 +46,9 @@ inline std::vector<Rank> ring_from(std::span<const Rank> members, Rank root) {
   return ring;
 }
 
-/// How often the ring goes round: a sum is first scattered, then gathered.
+/// The number of passes round the ring: a sum is first scattered, then gathered.
 constexpr int ring_passes(Op op) { return traits(op).pattern == Pattern::ring_sum ? 2 : 1; }
-/// Whether there is an algorithm of trees.
+/// Whether there is a tree algorithm.
 constexpr bool has_tree(Op op) { return traits(op).pattern == Pattern::ring_sum; }
 
 inline CollectiveShape tree_shape(std::span<const Rank> members, const Cluster& cluster) {
@@ -80,11 +80,11 @@ inline CollectiveShape tree_shape(std::span<const Rank> members, const Cluster& 
 
 namespace detail {
 
-/// Each pair's own edge, all busy at once. @param sizes  [from * members + to] in any unit; empty: all alike
+/// Each pair's own edge, all busy at once. @param sizes  [from * members + to] in any unit; empty: all equal
 inline CollectiveShape pairs_shape(std::span<const Rank> members, std::span<const Bytes> sizes) {
   CollectiveShape shape;
   const std::size_t n = members.size();
-  std::int64_t most = 0;  // of one member, its own block included
+  std::int64_t most = 0;  // of one member, including its own block
   for (std::size_t from = 0; from * n < sizes.size(); ++from) {
     std::int64_t sum = 0;
     for (const Bytes size : sizes.subspan(from * n, n)) sum += size.value();
@@ -101,9 +101,9 @@ inline CollectiveShape pairs_shape(std::span<const Rank> members, std::span<cons
 
 }  // namespace detail
 
-/// The edges of a collective among `members`, which stand in ring order (node by node).
+/// The edges of a collective among `members`, which are in ring order (node by node).
 ///
-/// Per edge, of a whole buffer of B bytes among n members: all_gather and reduce_scatter B(n-1)/n over each of n edges;
+/// Per edge, for a whole buffer of B bytes among n members: all_gather and reduce_scatter B(n-1)/n over each of n edges;
 /// all_reduce 2B(n-1)/n; broadcast and reduce B over each of n-1 edges; all_to_all B/n over each of n(n-1).
 /// Source: NCCL 2.28 graph/tuning.cc (steps per collective); Thakur et al. 2005 for the ring volumes.
 inline CollectiveShape collective_shape(Op op, Algorithm algorithm, std::span<const Rank> members, Rank root,
@@ -126,8 +126,8 @@ inline CollectiveShape collective_shape(Op op, Algorithm algorithm, std::span<co
   return shape;
 }
 
-/// The edges of any communication: of a pass or host copy one, of an exchange one each way, of an all_to_all by the sizes of its
-/// pairs, of another collective as above.
+/// The edges of any communication: one for a pass or host copy, one each way for an exchange, weighted by the sizes of its
+/// pairs for an all_to_all, and as above for other collectives.
 inline CollectiveShape communication_shape(const Schedule& schedule, const Task& task, Algorithm all_reduce,
                                            const Cluster& cluster) {
   if (is_all_pairs(task.op) && task.split != none<SplitId>) {

@@ -1,5 +1,5 @@
-// What a backend that only predicts must know of a task: its time, or the links it loads.
-// Not: any one model (fixed.hpp, roofline.hpp).
+// The concept of a cost model: a computation's time, or the links that a communication loads.
+// Not: a particular model (fixed.hpp, roofline.hpp).
 #pragma once
 
 #include <concepts>
@@ -13,23 +13,23 @@
 
 namespace tawpipe::inline v0 {
 
-/// How often a message crosses a link: a rate of x bytes/s uses x * weight of the link's bandwidth.
+/// The multiplicity of a link in a path: a rate of x bytes/s uses x * weight of the link's bandwidth.
 struct LinkLoad {
   LinkId link = none<LinkId>;
   double weight = 1;
 };
 
-/// What a communication does to the network, for any message size: after `latency`, of each of its repetitions, it is one flow
-/// of `fraction` times the task's bytes over all `loads` at once. Without loads it takes `latency`, whatever its size.
+/// The network load of a communication, for any message size: after `latency`, once for each of its repetitions, it is one flow
+/// of `fraction` times the task's bytes over all `loads` at once. Without loads it takes `latency`, for any size.
 struct Path {
   Duration latency;
   double fraction = 1;
   std::vector<LinkLoad> loads;
 };
 
-/// A cost model. compute_time() is asked of each computation of the schedule, by its id. path() is asked once for each distinct
-/// (op, rank, Task::route()), of any task like that, also of one that the schedule does not have: it must depend on nothing else
-/// of the task, unless the model says so (paths_by_size()).
+/// A cost model. compute_time() is called for each computation of the schedule, by its id. path() is called once for each distinct
+/// (op, rank, Task::route()), for any such task, possibly one that the schedule does not have: it must depend on nothing else
+/// of the task, except as declared by paths_by_size().
 template <class Model>
 concept CostModel = requires(const Model& model, const Schedule& schedule, TaskId computation, const Task& message,
                              const Cluster& cluster) {
@@ -37,7 +37,7 @@ concept CostModel = requires(const Model& model, const Schedule& schedule, TaskI
   { model.path(schedule, message, cluster) } -> std::same_as<Path>;
 };
 
-/// Whether path() depends on a task's bytes too: on what a model's own paths_by_size() says.
+/// Whether path() depends on a task's bytes too: the result of a model's own paths_by_size().
 template <CostModel Model>
 constexpr bool paths_by_size(const Model& model) {
   if constexpr (requires { model.paths_by_size(); }) {
@@ -47,8 +47,8 @@ constexpr bool paths_by_size(const Model& model) {
   }
 }
 
-/// Whether compute_time() depends on nothing but a task's rank, op, stage, split and bytes: on what a model's own
-/// times_by_work() says.
+/// Whether compute_time() depends on nothing but a task's rank, op, stage, split and bytes: the result of a model's own
+/// times_by_work().
 template <CostModel Model>
 constexpr bool times_by_work(const Model& model) {
   if constexpr (requires { model.times_by_work(); }) {

@@ -1,4 +1,4 @@
-// How much of its data sheet a device reaches, by kind and shape of kernel: the figures of one generation.
+// The fractions of its data sheet that a device reaches, by kind and shape of kernel: the figures of one generation.
 // Not: the generations (cost/curves/), nor the times that follow (cost/kernel_cost.hpp).
 #pragma once
 
@@ -16,11 +16,11 @@ struct DeviceCurves {
   double products = 0.8;       ///< sustained in full waves with a long inner dimension, 16 bits
   double products_fp8 = 0.7;   ///< of the 8-bit peak
   double products_fp4 = 0.6;   ///< of the 4-bit peak
-  double weight_gradient = 1;  ///< times that, where results are added to a float32 gradient
-  double inner_ramp = 96;      ///< inner dimension that a tile's start and end cost
+  double weight_gradient = 1;  ///< factor where results are added to a float32 gradient
+  double inner_ramp = 96;      ///< inner dimension equivalent to a tile's start and end
 
   // Fused attention: 256 rows of a head are a tile.
-  double attention = 0.8;  ///< forward, of the 16-bit peak, for heads and tiles without end
+  double attention = 0.8;  ///< forward, of the 16-bit peak, in the limit of large heads and many tiles
   double attention_backward = 0.65;
   double attention_head = 32;   ///< size of a head at half of that
   double attention_fill = 1.6;  ///< tiles for each multiprocessor at half of that, forward
@@ -42,11 +42,11 @@ struct DeviceCurves {
   bool operator==(const DeviceCurves&) const = default;
 };
 
-/// A figure of the curves as the command line names it.
+/// A figure of the curves by its name on the command line.
 struct CurveField {
   std::string_view name;
   double DeviceCurves::*member;
-  double most;  ///< that it may be
+  double most;  ///< its maximum
   std::string_view meaning;
 };
 

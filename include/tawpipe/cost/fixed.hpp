@@ -1,4 +1,4 @@
-// Fixed times: each kind of computation takes the time it is given, each transfer one hop's time whatever its size.
+// Fixed times: each kind of computation takes the time it is given, each transfer one hop's time, whatever its size.
 // Not: a prediction from a model and a cluster (cost/roofline.hpp).
 #pragma once
 
@@ -8,13 +8,13 @@
 namespace tawpipe::inline v0 {
 
 /// Times for one microbatch and a device's whole share of the model; a schedule with several chunks a device divides them
-/// evenly. An update takes no time, a drawn idle unit one forward. Transfers share nothing.
+/// evenly. An update takes no time, a drawn idle unit one forward. Transfers do not share links.
 struct FixedCost {
   Duration forward;
   Duration backward_input;
   Duration backward_weight;
   Duration transfer;   ///< of any pass, exchange or collective
-  HeldSms held_sms{};  ///< that communications hold; off
+  HeldSms held_sms{};  ///< held by communications; off
 
   Duration compute_time(const Schedule& schedule, TaskId id, const Cluster&) const {
     const Task& task = schedule.task(id);

@@ -1,5 +1,5 @@
-// What the communications of a folded schedule do to the links of the whole cluster, and whether folding is exact there.
-// Not: how a schedule is folded (schedule/fold.hpp).
+// The load of a folded schedule's communications on the links of the whole cluster, and whether folding is exact there.
+// Not: the folding itself (schedule/fold.hpp).
 #pragma once
 
 #include <algorithm>
@@ -21,8 +21,8 @@
 
 namespace tawpipe::inline v0 {
 
-/// `inner` for the schedule of a fold: each communication loads one link in place of all that see the same traffic, as often as
-/// images of it cross that link. Made by folded_cost(), which must not outlive what it was given.
+/// `inner` for the schedule of a fold: each communication loads one link in place of all links with the same traffic, as often as
+/// images of it cross that link. Made by folded_cost(); must not outlive its arguments.
 template <CostModel Inner>
 struct FoldedCost {
   const Inner* inner;
@@ -38,23 +38,23 @@ struct FoldedCost {
   const HeldSms* held_sms() const { return held_sms_of(*inner); }
 };
 
-/// A folded cost, or why there is none.
+/// A folded cost, or the reason why there is none.
 template <CostModel Inner>
 struct FoldOutcome {
   std::optional<FoldedCost<Inner>> cost;
-  std::string refusal;  ///< empty where there is a cost
+  std::string refusal;  ///< empty if there is a cost
 };
 
 namespace detail {
 
-/// The loads of all images of all kinds, and the links put into classes.
+/// The loads of all images of all kinds, and the classes of links.
 ///
-/// Two links are of one class where they have the same bandwidth and are loaded by the same: of each kind as many images, with
-/// the same weights. Folding is exact where all images of a kind have one latency and load the same set of classes. For then let
+/// Two links are in one class if they have the same bandwidth and the same load: for each kind the same number of images, with
+/// the same weights. Folding is exact if all images of a kind have one latency and load the same set of classes. Proof: let
 /// all flows of a kind start together. Give each the rate of the fair solution in which every class is one link that holds what
-/// each of its links holds: no link is overfull, and each flow crosses a link of its kind's bottleneck class, which is used
-/// up and on which nothing is faster. So these rates are the fair ones, of which there is one set only, and all flows of a kind
-/// end together; by induction over time nothing ever tells images apart.
+/// each of its links holds: no link is overloaded, and each flow crosses a link of its kind's bottleneck class, which is saturated
+/// and on which no flow is faster. So these rates are the fair ones, which are unique, and all flows of a kind
+/// end together; by induction over time images never differ.
 class LinkClasses {
  public:
   /// Adds the next image of kind `kind`; kinds come in order.
@@ -95,7 +95,7 @@ class LinkClasses {
     return found;
   }
 
-  /// What all images of `kind` do to one link of each of these classes; a link stands there once for each image that crosses it.
+  /// The load of all images of `kind` on one link of each of these classes; a link is listed once for each image that crosses it.
   std::vector<LinkLoad> loads(std::size_t kind, std::span<const LinkId> classes) const {
     std::vector<LinkLoad> all;
     const auto number = static_cast<std::uint32_t>(kind);
@@ -120,7 +120,7 @@ class LinkClasses {
   std::vector<LinkId> class_of_;        ///< [link] the first link of its class
 };
 
-/// The first computation that takes a copy another time than the kept rank; empty if there is none.
+/// The first computation whose time on a copy differs from that on the kept rank; empty if there is none.
 template <CostModel Inner>
 class UnequalComputation {
  public:
@@ -196,7 +196,7 @@ class UnequalComputation {
   std::vector<std::vector<Rank>> copies_;    ///< [kept rank] itself first
 };
 
-/// A collective of copies that only one of them is told to wait for, so that the others come sooner; empty if there is none.
+/// A collective of copies for which only one of them has to wait, so that the others arrive sooner; empty if there is none.
 inline std::string find_unequal_arrival(const FoldedSchedule& folded, const HeldSms& held) {
   const Schedule& schedule = folded.schedule;
   for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
@@ -218,7 +218,7 @@ inline std::string find_unequal_arrival(const FoldedSchedule& folded, const Held
 }  // namespace detail
 
 /// `inner` folded, if all images of each task take the same time and see the same traffic on `cluster`.
-/// @pre `inner` asks of a computation nothing but its rank, op, stage, step and bytes; FactoredCost asks which task it is
+/// @pre `inner` depends only on a computation's rank, op, stage, step and bytes; FactoredCost depends on the task
 /// Complexity: O(loads log loads) over all distinct communications of all ranks.
 template <CostModel Inner>
 FoldOutcome<Inner> folded_cost(const FoldedSchedule& folded, const Cluster& cluster, const Inner& inner) {

@@ -1,5 +1,5 @@
-// Which multiprocessors (SMs) communications hold while they wait and move data, and how fast a device computes with the rest.
-// Not: when that is (simulate/held_sms.hpp), nor what it cost (analysis/held_time.hpp).
+// The multiprocessors (SMs) that communications hold while they wait and transfer data, and a device's speed with the rest.
+// Not: the times (simulate/held_sms.hpp), nor the time lost (analysis/held_time.hpp).
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace tawpipe::inline v0 {
 
-/// How fast a device computes while so many CTAs of communications hold SMs: 1 is alone.
+/// A device's speed while that many CTAs of communications hold SMs, relative to none.
 struct HeldSpeed {
   int ctas = 0;
   double speed = 1;
@@ -22,7 +22,7 @@ struct HeldSpeed {
   bool operator==(const HeldSpeed&) const = default;
 };
 
-/// Speeds by the number of SMs held, as parts of a whole: exact where computation slows in proportion.
+/// Speeds by the number of SMs held, as fractions: exact if computation slows in proportion.
 struct SpeedTable {
   std::int64_t whole = 1;
   std::vector<std::int64_t> parts{1};  ///< [SMs held] up to all
@@ -34,36 +34,36 @@ struct SpeedTable {
 };
 
 /// An option of a cost model: a communication is a kernel that holds as many SMs as it has CTAs (thread blocks), on each of its
-/// ranks from the moment that the rank's stream reaches it to its end: also while it waits for a rank that has not come. What
-/// computes there at the same time goes on with the SMs that are left.
+/// ranks from the moment that the rank's stream reaches it until its end, including waits for ranks that have not arrived. Computation
+/// there at the same time continues with the remaining SMs.
 ///
-/// Source: a NCCL kernel has one CTA a channel, which shares its SM with nothing else (github.com/NVIDIA/nccl/issues/689), and
-/// runs from its launch until its peers have come and all has been moved (issues/1025). Not so where NCCL moves data by copy
-/// engines or in the NVLink switch: give those fewer CTAs.
+/// Source: a NCCL kernel has one CTA a channel, which has its SM to itself (github.com/NVIDIA/nccl/issues/689), and
+/// runs from its launch until its peers have arrived and all data is transferred (issues/1025). Not so where NCCL moves data by copy
+/// engines or in the NVLink switch: set fewer CTAs for those.
 struct HeldSms {
-  int pair_ctas = 0;        ///< of a message between two ranks, at each of them; 0: it holds nothing
+  int pair_ctas = 0;        ///< of a message between two ranks, at each of them; 0: it holds none
   int collective_ctas = 0;  ///< of a collective, at each member
-  int sms = 0;              ///< of each device; 0: as the cluster says
-  /// Measured, by ascending CTAs; linear between them, and from the last on to a stop where all SMs are held. Empty: in
-  /// proportion to the SMs that are left.
+  int sms = 0;              ///< of each device; 0: as in the cluster
+  /// Measured speeds, by ascending CTAs; linear between them, and from the last down to zero with all SMs held. Empty: in
+  /// proportion to the remaining SMs.
   std::vector<HeldSpeed> speeds{};
-  int measured_sms = 0;  ///< of the device on which that was; 0: not known
+  int measured_sms = 0;  ///< of the device of the measurement; 0: unknown
 
-  /// As many as the executor lets NCCL have at most (cuda::NcclOptions).
+  /// The maxima that the executor gives NCCL (cuda::NcclOptions).
   static HeldSms as_executed() { return {.pair_ctas = 8, .collective_ctas = 16}; }
 
   bool operator==(const HeldSms&) const = default;
   bool is_off() const { return pair_ctas <= 0 && collective_ctas <= 0; }
 
-  /// Of a task at each of its ranks. A computation, a host copy (which copy engines do) and a collective of one rank hold
-  /// nothing.
+  /// The SMs held by a task at each of its ranks. A computation, a host copy (done by copy engines) and a collective of one rank hold
+  /// none.
   int ctas_of(const Schedule& schedule, const Task& task) const {
     if (is_local(task.op)) return 0;
     if (!is_collective(task.op)) return pair_ctas;
     return schedule.group(task.group).size() > 1 ? collective_ctas : 0;
   }
 
-  /// @throws InputError  if the device's SMs are not known.
+  /// @throws InputError  if the device's SMs are unknown.
   int sms_of(const DeviceSpec& device) const {
     if (sms > 0) return sms;
     if (device.sms > 0) return device.sms;
@@ -71,7 +71,7 @@ struct HeldSms {
                             " has is not known; give its number, or \"sms\" of the device in the cluster's file"));
   }
 
-  /// @throws InputError  as sms_of(), or if the speeds were measured on a device with another number of SMs.
+  /// @throws InputError  as sms_of(), or if the speeds were measured on a device with a different number of SMs.
   void check(const DeviceSpec& device) const {
     const int all = sms_of(device);
     if (speeds.empty() || measured_sms == 0 || measured_sms == all) return;
@@ -83,7 +83,7 @@ struct HeldSms {
   SpeedTable table(int all) const {
     SpeedTable table{all, {}};
     if (!speeds.empty()) table.whole = 1'000'000;
-    std::size_t next = 0;  // the first measured with at least `held`
+    std::size_t next = 0;  // the first measured one with at least `held`
     for (int held = 0; held <= all; ++held) {
       if (speeds.empty()) {
         table.parts.push_back(all - held);
@@ -101,7 +101,7 @@ struct HeldSms {
   }
 };
 
-/// The model's option, where it has one that is on; otherwise null.
+/// The model's option, if it has one that is on; otherwise null.
 template <class Model>
 const HeldSms* held_sms_of(const Model& model) {
   if constexpr (requires { model.held_sms(); }) {

@@ -20,13 +20,13 @@
 
 namespace tawpipe::inline v0 {
 
-/// The curves of a compute capability; those of the nearest generation where it has none.
+/// The curves of a compute capability; those of the nearest generation if it has none.
 constexpr const DeviceCurves& curves_of(int sm) {
   return sm >= 100 && sm < 120 ? curves::blackwell : sm >= 90 && sm < 100 ? curves::hopper : curves::ampere;
 }
 
 /// Seconds of a batch of matrix products: [m, n] results in whole waves of tiles over the multiprocessors, the inner dimension
-/// split where that fills them better, and never faster than memory can feed it.
+/// split if that fills them better, and never faster than memory allows.
 inline double product_seconds(const Kernel& kernel, const DeviceCurves& curves, const DeviceSpec& device) {
   double peak = device.peak.value();
   double share = curves.products;
@@ -64,7 +64,7 @@ inline double product_seconds(const Kernel& kernel, const DeviceCurves& curves, 
   return std::max(best, moved / (device.memory_bandwidth.value() * curves.memory));
 }
 
-/// Seconds of causal fused attention: the peak's share grows with the size of a head and with the tiles of 256 rows there are.
+/// Seconds of causal fused attention: the fraction of the peak grows with the size of a head and with the number of tiles of 256 rows.
 inline double attention_seconds(const Kernel& kernel, const DeviceCurves& curves, const DeviceSpec& device) {
   const bool backward = kernel.kind == Kernel::Kind::attention_backward;
   const double tiles = static_cast<double>(kernel.batch) * static_cast<double>(kernel.m) / 256;
@@ -75,16 +75,16 @@ inline double attention_seconds(const Kernel& kernel, const DeviceCurves& curves
 }
 
 /// Times of kernels by generation (curves_of()). A pass of a stage takes the sum of its kernels, gaps between them included,
-/// and no less than the host takes to launch it, embedding and head as a layer each. Messages: as NCCL's table chooses for each
+/// and no less than the host takes to launch it, embedding and head as a layer each. Messages: as chosen by NCCL's table for each
 /// size (nccl_path()); sends take the route's latencies and share its links.
 ///
-/// A stage whose kernels are not known takes its operations at the rate of large products and its traffic at memory speed.
+/// A stage with unknown kernels takes its operations at the rate of large products and its traffic at memory speed.
 struct KernelCost {
-  std::vector<std::pair<double DeviceCurves::*, double>> changes = {};  ///< in place of the generation's figures
+  std::vector<std::pair<double DeviceCurves::*, double>> changes = {};  ///< replace the generation's figures
   Duration overhead{8'400'000};  ///< of starting a send: NCCL 2.28, graph/tuning.cc, ring of Simple
-  HeldSms held_sms{};            ///< that communications hold; off
+  HeldSms held_sms{};            ///< held by communications; off
 
-  /// The generation's, with the changes; products by the card's power (KnownDevice::sustained).
+  /// The generation's curves, with the changes; products by the card's power (KnownDevice::sustained).
   DeviceCurves curves(const DeviceSpec& device) const {
     DeviceCurves found = curves_of(detail::compute_capability(device));
     const auto [products, attention] = detail::device_shares(device);
@@ -107,7 +107,7 @@ struct KernelCost {
     if (work.kernels.empty()) return by_operations(work, passes, known, device);
     double sum = 0;
     double products = 0;
-    double in_pieces = 0;  // the products again, as so many smaller ones fill the device
+    double in_pieces = 0;  // the products again, as that many smaller ones, which fill the device less
     for (const Kernel& kernel : work.kernels) {
       if (!runs(kernel.pass, passes)) continue;
       const double time = kernel.count * kernel_seconds(kernel, known, device);

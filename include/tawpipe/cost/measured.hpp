@@ -1,5 +1,5 @@
-// Times measured on a machine: so much for a layer, the embedding and the head in each pass; messages by latency and bandwidth
-// of two kinds of link. Not: how they are found from a timeline (analysis/calibrate.hpp) nor their file
+// Times measured on a machine: a time for a layer, the embedding and the head in each pass; messages by latency and bandwidth
+// of two kinds of link. Not: their calibration from a timeline (analysis/calibrate.hpp) nor their file
 // (report/measured_json.hpp).
 #pragma once
 
@@ -35,7 +35,7 @@ struct MeasuredUpdate {
   bool operator==(const MeasuredUpdate&) const = default;
 };
 
-/// A kind of link as a lone message sees it.
+/// A kind of link as used by a single message.
 struct MeasuredLink {
   double latency = 0;  ///< seconds of each step
   double byte = 0;     ///< seconds each: one over the bandwidth; 0: the size does not matter
@@ -43,10 +43,10 @@ struct MeasuredLink {
   bool operator==(const MeasuredLink&) const = default;
 };
 
-/// What was run when the times were measured. They hold for any number of layers, but for nothing else.
+/// The work for which the times were measured. They hold for any number of layers, but for no other changes.
 struct MeasuredWork {
   Dtype dtype = Dtype::f32;
-  ParameterBytes parameter_bytes;  ///< that messages were counted with; not checked
+  ParameterBytes parameter_bytes;  ///< used for the sizes of messages; not checked
   std::int64_t hidden = 0;
   std::int64_t intermediate = 0;
   std::int64_t vocab = 0;
@@ -70,11 +70,11 @@ struct MeasuredWork {
 };
 
 /// Measured times. A computation takes layers * layer + embedding + head of its pass (the latter two where its stage has them),
-/// an update once + bytes * byte. Where `backward` was not measured it is the sum of its two parts.
+/// an update once + bytes * byte. If `backward` was not measured, it is the sum of its two halves.
 ///
-/// A message takes the latency of its kind of link (inside a node, or between nodes; of a collective the mean over its edges
-/// times its steps), then it is a flow that alone on its path reaches the kind's bandwidth. Links that are wider than the
-/// narrowest of the path have room for as many more flows, and flows that share a link share it max-min fair, as under
+/// A message takes the latency of its kind of link (inside a node, or between nodes; for a collective the mean over its edges
+/// times its steps), then it is a flow that by itself reaches the kind's bandwidth. Links wider than the
+/// narrowest of the path have capacity for proportionally more flows, and flows share links max-min fair, as under
 /// RooflineCost. All devices are equal.
 struct MeasuredCost {
   std::optional<MeasuredPass> forward;
@@ -84,12 +84,12 @@ struct MeasuredCost {
   std::optional<MeasuredUpdate> update;
   std::optional<MeasuredLink> intra_node;
   std::optional<MeasuredLink> inter_node;
-  std::optional<MeasuredWork> work;  ///< none: not known, so not checked
-  HeldSms held_sms{};                ///< that communications hold; off, and in no file of measured times
+  std::optional<MeasuredWork> work;  ///< none: unknown, so not checked
+  HeldSms held_sms{};                ///< held by communications; off, and not in files of measured times
 
   bool operator==(const MeasuredCost&) const = default;
 
-  /// @throws InputError  if the times were measured with other work than `workload`'s, naming the first difference.
+  /// @throws InputError  if the times were measured with work that differs from `workload`, naming the first difference.
   void check(const Workload& workload) const {
     if (workload.is_abstract()) throw InputError("measured times are those of layers; give the model that has them");
     if (!work) return;
@@ -155,7 +155,7 @@ struct MeasuredCost {
 
   /// Adds the loads of a message from `from` to `to`. @return its seconds of latency
   double add_edge(Path& path, Rank from, Rank to, double share, const Cluster& cluster) const {
-    if (from == host_memory || to == host_memory) {  // not measured: as the cluster says
+    if (from == host_memory || to == host_memory) {  // not measured: as in the cluster
       const Route route = cluster.route(from, to);
       for (const LinkId link : route.links) path.loads.push_back({link, share});
       return to_seconds(route.latency);

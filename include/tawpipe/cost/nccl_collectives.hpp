@@ -1,5 +1,5 @@
-// Collectives as NCCL's tuner would run them: the fastest of its algorithms and protocols for the group and the size, over as
-// many channels as the nodes have adapters. Not: the figures it decides by (cost/nccl_table.hpp).
+// Collectives as NCCL's tuner would run them: the fastest of its algorithms and protocols for the group and the size, with as
+// many channels as the nodes have adapters. Not: the figures on which it decides (cost/nccl_table.hpp).
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@ inline std::vector<std::pair<std::size_t, std::size_t>> nodes_of_members(std::sp
   return nodes;
 }
 
-/// Of the members of one node, the first at each adapter.
+/// The first member at each adapter, of the members in one node.
 inline std::vector<std::size_t> first_at_each_adapter(std::span<const Rank> members, std::pair<std::size_t, std::size_t> node,
                                                       const Cluster& cluster) {
   std::vector<std::size_t> first;
@@ -46,7 +46,7 @@ inline std::vector<std::size_t> first_at_each_adapter(std::span<const Rank> memb
 }
 
 /// [channel][place] the members in each channel's ring order: as many channels as each node has adapters, each leaving a node
-/// by another one. One inside a node.
+/// through a different adapter. One channel inside a node.
 inline std::vector<std::vector<Rank>> channel_orders(std::span<const Rank> members, const Cluster& cluster) {
   const auto nodes = nodes_of_members(members, cluster);
   if (nodes.size() < 2) return {{members.begin(), members.end()}};
@@ -61,7 +61,7 @@ inline std::vector<std::vector<Rank>> channel_orders(std::span<const Rank> membe
     for (std::size_t n = 0; n < nodes.size(); ++n) {
       const auto [begin, end] = nodes[n];
       const std::size_t size = end - begin;
-      // From the one behind the member that leaves the node, round to it.
+      // From the one after the member that leaves the node, round to it.
       for (std::size_t i = 1; i <= size; ++i) orders[c].push_back(members[begin + (leaving[n][c] - begin + i) % size]);
     }
   }
@@ -76,7 +76,7 @@ inline std::vector<LinkLoad> loads_of(const std::vector<std::pair<Rank, Rank>>& 
   return loads;
 }
 
-/// What each channel's shape loads, all of them together.
+/// The loads of all channels' shapes together.
 inline std::vector<LinkLoad> channel_loads(Op op, Algorithm algorithm, const std::vector<std::vector<Rank>>& orders, Rank root,
                                            const Cluster& cluster) {
   std::vector<LinkLoad> loads;
@@ -89,14 +89,14 @@ inline std::vector<LinkLoad> channel_loads(Op op, Algorithm algorithm, const std
   return loads;
 }
 
-/// Bytes a second of a flow that is alone.
+/// Bytes a second of a single flow.
 inline double alone_on(const std::vector<LinkLoad>& loads, const Cluster& cluster) {
   double rate = std::numeric_limits<double>::infinity();
   for (const LinkLoad& load : loads) rate = std::min(rate, cluster.link(load.link).bandwidth.value() / load.weight);
   return rate;
 }
 
-/// Compute capability of a device; 80 of one by no known name.
+/// Compute capability of a device; 80 for an unknown name.
 inline int compute_capability(const DeviceSpec& device) {
   for (const KnownDevice& known : known_devices()) {
     if (known.name == device.name) return known.sm;
@@ -104,7 +104,7 @@ inline int compute_capability(const DeviceSpec& device) {
   return 80;
 }
 
-/// KnownDevice::sustained and attention; 1 of a device by no known name.
+/// KnownDevice::sustained and attention; 1 for an unknown device.
 inline std::pair<double, double> device_shares(const DeviceSpec& device) {
   for (const KnownDevice& known : known_devices()) {
     if (known.name == device.name) return {known.sustained, known.attention};
@@ -114,8 +114,8 @@ inline std::pair<double, double> device_shares(const DeviceSpec& device) {
 
 }  // namespace detail
 
-/// What NCCL's table must know of the ring over `members`, which stand node by node. A hop's latency beyond what NCCL assumes for
-/// Simple (3.4 us by NVLink, 5.7 us by PCI Express, 14 us by the network) is extra; one below that is taken as NCCL has it.
+/// The input of NCCL's table for the ring over `members`, which are node by node. A hop's latency beyond the one NCCL assumes for
+/// Simple (3.4 us by NVLink, 5.7 us by PCI Express, 14 us by the network) is extra; a lower one is raised to NCCL's.
 /// @pre at least two members
 inline NcclRing nccl_ring(std::span<const Rank> members, const Cluster& cluster) {
   const auto orders = detail::channel_orders(members, cluster);
@@ -125,7 +125,7 @@ inline NcclRing nccl_ring(std::span<const Rank> members, const Cluster& cluster)
       detail::alone_on(detail::channel_loads(Op::all_gather, Algorithm::ring, orders, members[0], cluster), cluster);
   ring.low_latency_most = ll_most(detail::compute_capability(cluster.device(members[0])), ring.nodes);
   ring.same_channels = orders.size() == 1;
-  ring.nvlink = ring.ranks > ring.nodes;  // with one rank a node nothing says that LL128 would do
+  ring.nvlink = ring.ranks > ring.nodes;  // with one rank a node LL128 may be unavailable
   struct Hops {
     double latency = 0;
     int count = 0;
@@ -145,16 +145,16 @@ inline NcclRing nccl_ring(std::span<const Rank> members, const Cluster& cluster)
   return ring;
 }
 
-/// The way that NCCL would choose; it does not know of extra latencies.
+/// The algorithm and protocol that NCCL would choose, without knowledge of extra latencies.
 inline NcclWay nccl_choice(Op op, NcclRing ring, double bytes) {
   ring.extra_inside = 0;
   ring.extra_network = 0;
   return nccl_fastest(op, ring, bytes);
 }
 
-/// A collective of `bytes` among `members`, which stand node by node: the latency of the way that NCCL would choose, then one
-/// flow over the links of all its channels. Alone it reaches NCCL's bandwidth; a protocol that sends flags beside the data takes
-/// as much more of the links from others. Complexity: O(channels * members * links of a route).
+/// A collective of `bytes` among `members`, which are node by node: the latency of NCCL's choice, then one
+/// flow over the links of all its channels. By itself it reaches NCCL's bandwidth; a protocol that sends flags with the data takes
+/// proportionally more of shared links. Complexity: O(channels * members * links of a route).
 inline Path nccl_path(Op op, std::span<const Rank> members, Rank root, double bytes, const Cluster& cluster) {
   Path path;
   if (members.size() < 2) return path;

@@ -1,5 +1,5 @@
-// NCCL's own cost table: latency and bandwidth of each algorithm and protocol, and which one it would choose.
-// Not: the links that it loads then (cost/nccl_collectives.hpp).
+// NCCL's own cost table: latency and bandwidth of each algorithm and protocol, and NCCL's choice among them.
+// Not: the links loaded (cost/nccl_collectives.hpp).
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace tawpipe::inline v0 {
 
-/// How a collective's data travels: words with flags (LL: 8 bytes with 4 of data; LL128: 128 with 120), or whole chunks with a
+/// The protocol of a collective's data: words with flags (LL: 8 bytes with 4 of data; LL128: 128 with 120), or whole chunks with a
 /// fence.
 enum class NcclProtocol : std::uint8_t { ll, ll128, simple };
 inline constexpr int nccl_protocols = 3;
@@ -24,20 +24,20 @@ constexpr std::string_view name(NcclProtocol protocol) {
   return names[static_cast<int>(protocol)];
 }
 
-/// Where a collective runs. Bandwidths are bytes/s in one direction.
+/// The ranks and links of a collective. Bandwidths are bytes/s in one direction.
 struct NcclRing {
   int ranks = 2;
   int nodes = 1;
   bool nvlink = true;               ///< inside a node; otherwise PCI Express
   double bus_bandwidth = 0;         ///< of all channels together, at the ring's slowest link
-  double low_latency_most = 141e9;  ///< what LL reaches at most: 87.7e9 on A100, 141e9 on H100, 282e9 on B200; see ll_most()
-  bool same_channels = true;        ///< all channels visit the ranks in one order: a broadcast then pays one hop's latency
-  double extra_inside = 0;          ///< seconds that a hop inside a node takes beyond NCCL's figure, whatever the protocol
-  double extra_network = 0;         ///< and one between nodes
+  double low_latency_most = 141e9;  ///< the maximum of LL: 87.7e9 on A100, 141e9 on H100, 282e9 on B200; see ll_most()
+  bool same_channels = true;        ///< all channels visit the ranks in the same order: a broadcast then pays one hop's latency
+  double extra_inside = 0;          ///< seconds that a hop inside a node takes beyond NCCL's figure, for any protocol
+  double extra_network = 0;         ///< the same between nodes
 };
 
-/// What LL reaches at most, by compute capability (80, 90, 100) and number of nodes. Across nodes on a machine with Intel CPUs
-/// NCCL takes its oldest row.
+/// The maximum bandwidth of LL, by compute capability (80, 90, 100) and number of nodes. Across nodes on a machine with Intel CPUs
+/// NCCL uses its oldest row.
 /// Source: NCCL 2.28.9, src/graph/tuning.cc, llMaxBws.
 constexpr double ll_most(int sm, int nodes) {
   if (nodes == 1) return sm >= 100 ? 282e9 : sm >= 90 ? 141e9 : sm >= 80 ? 87.7e9 : 39e9;
@@ -52,7 +52,7 @@ struct NcclCost {
   double time(double bytes) const { return latency_s + bytes / bytes_per_second; }
 };
 
-/// Ring collectives: broadcast and reduce exist as nothing else; all-reduce, all-gather and reduce-scatter are rings for large
+/// Ring collectives: broadcast and reduce only exist as rings; all-reduce, all-gather and reduce-scatter are rings for large
 /// buffers. With n ranks a collective takes nsteps = 2(n-1) (all-reduce), n-1 (all-gather, reduce-scatter) or n (broadcast,
 /// reduce) steps:
 ///
@@ -63,7 +63,7 @@ struct NcclCost {
 /// | Simple | 8.4 | 3.4 | 5.7 | 14 | busBw |
 ///
 /// latency = base + (nsteps - nInter) intra + nInter network, nInter = nodes - 1 (twice for all-reduce); broadcast and reduce
-/// base + one step where all channels agree, else base + nsteps steps of the network (several nodes) or of the node.
+/// base + one step if all channels agree, otherwise base + nsteps steps of the network (several nodes) or of the node.
 /// bandwidth = bus * n / nsteps.
 /// @pre op is a collective, ranks >= 2
 /// Source: NCCL 2.28.9, src/graph/tuning.cc (baseLat, hwLat, ncclTopoTuneModel).
@@ -96,7 +96,7 @@ constexpr NcclCost nccl_ring_cost(Op op, NcclProtocol protocol, const NcclRing& 
   return cost;
 }
 
-/// The all-reduce by a double binary tree: chains inside the nodes, a tree between them, up and down, so half of the bus.
+/// The all-reduce by a double binary tree: chains inside the nodes, a tree between them, up and down, so half the bus bandwidth.
 ///
 /// | protocol | base us | a step on NVLink | PCI | network | bandwidth of the bus, of 0.92 busBw |
 /// |---|---|---|---|---|---|
@@ -132,7 +132,7 @@ constexpr NcclProtocol nccl_fastest_ring(Op op, const NcclRing& ring, double byt
   return best;
 }
 
-/// How NCCL runs a collective.
+/// An algorithm and protocol of NCCL for a collective.
 struct NcclWay {
   Algorithm algorithm = Algorithm::ring;
   NcclProtocol protocol = NcclProtocol::simple;
@@ -145,7 +145,7 @@ constexpr NcclCost nccl_cost(Op op, NcclWay way, const NcclRing& ring) {
   return way.algorithm == Algorithm::tree ? nccl_tree_cost(way.protocol, ring) : nccl_ring_cost(op, way.protocol, ring);
 }
 
-/// The way that NCCL's table gives the least time for `bytes`. NVLS, CollNet and PAT are left out.
+/// The choice with the least time for `bytes` in NCCL's table. NVLS, CollNet and PAT are left out.
 constexpr NcclWay nccl_fastest(Op op, const NcclRing& ring, double bytes) {
   NcclWay best{Algorithm::ring, nccl_fastest_ring(op, ring, bytes)};
   if (!detail::has_tree(op)) return best;

@@ -1,4 +1,4 @@
-// Times from data sheets: matrix products at a share of peak, the rest at memory bandwidth, messages over shared links.
+// Times from data sheets: matrix products at a fraction of peak, the rest at memory bandwidth, messages over shared links.
 // Not: times measured on a machine.
 #pragma once
 
@@ -12,7 +12,7 @@
 namespace tawpipe::inline v0 {
 
 /// A roofline. For a computation of f FLOPs and b bytes of memory-bound traffic:
-/// f / (peak * utilization) + b / (memory bandwidth * memory_utilization), one after the other as kernels run.
+/// f / (peak * utilization) + b / (memory bandwidth * memory_utilization), one after another, as kernels run.
 /// For a message: overhead + the route's latencies, then its bytes at the max-min fair share of the links it crosses.
 /// Source: Williams et al. 2009 (roofline); overhead: NCCL 2.28 graph/tuning.cc, base latency of ring/Simple, 8.4 us.
 struct RooflineCost {
@@ -21,7 +21,7 @@ struct RooflineCost {
   Duration overhead{8'400'000};     ///< of starting a transfer or collective
   Algorithm all_reduce = Algorithm::ring;
   bool nccl_collectives = false;  ///< collectives as NCCL's tuner would run each (nccl_path()), not as rings of Simple
-  HeldSms held_sms{};             ///< that communications hold; off
+  HeldSms held_sms{};             ///< held by communications; off
 
   Duration compute_time(const Schedule& schedule, TaskId id, const Cluster& cluster) const {
     const Task& task = schedule.task(id);

@@ -1,4 +1,4 @@
-// Where each buffer of a rank lies in one allocation of its device, or one of its host; transient ones share memory as far as the
+// The offset of each buffer of a rank in an allocation on its device, or on its host; transient ones share memory as far as the
 // order of tasks allows.
 // Not: the memory itself (execute/host/, execute/cuda/).
 #pragma once
@@ -18,15 +18,15 @@ namespace tawpipe::inline v0 {
 
 /// Offsets of one rank's buffers.
 struct BufferPlan {
-  std::vector<std::int64_t> offset;  ///< [buffer] bytes from the begin of the rank's memory, device or host; -1: another rank's
+  std::vector<std::int64_t> offset;  ///< [buffer] bytes from the start of the rank's memory, device or host; -1: another rank's
   Bytes bytes;                       ///< to allocate, alignment included
   Bytes host_bytes;                  ///< to allocate on the host
-  std::vector<ReuseWait> waits;      ///< that reuse needs in addition to those the program had
+  std::vector<ReuseWait> waits;      ///< that reuse needs in addition to those of the program
 };
 
 namespace detail {
 
-/// For one rank: which of its tasks have ended, whatever the times, before a task starts.
+/// For one rank: which of its tasks have always ended before a task starts, under any timing.
 class RankOrder {
  public:
   RankOrder(const Schedule& schedule, const Program& program) : lanes_{static_cast<std::size_t>(program.lanes())} {
@@ -65,7 +65,7 @@ class RankOrder {
 
   std::size_t lanes() const { return lanes_; }
   std::size_t lane(TaskId task) const { return lane_[index(task)]; }
-  /// Whether `earlier` has ended whenever `later` starts. Both are the rank's.
+  /// Whether `earlier` has ended whenever `later` starts. Both belong to the rank.
   bool before(TaskId earlier, TaskId later) const {
     return known_[static_cast<std::size_t>(row_[index(later)]) * lanes_ + lane_[index(earlier)]] >= place_[index(earlier)];
   }
@@ -76,17 +76,17 @@ class RankOrder {
   }
 
   std::size_t lanes_;
-  std::vector<std::int32_t> place_;  ///< [task] in its lane
+  std::vector<std::int32_t> place_;  ///< [task] index in its lane
   std::vector<std::uint8_t> lane_;   ///< [task]
-  std::vector<std::int32_t> row_;    ///< [task] in known_
-  std::vector<std::int32_t> known_;  ///< [row, lane] the last place that has ended when the task starts
+  std::vector<std::int32_t> row_;    ///< [task] row in known_
+  std::vector<std::int32_t> known_;  ///< [row, lane] the last index that has ended when the task starts
 };
 
 }  // namespace detail
 
 namespace detail {
 
-/// Places one rank's buffers of one memory: the device's or the host's.
+/// Places one rank's buffers in one memory: the device's or the host's.
 class BufferPlanner {
  public:
   BufferPlanner(const Schedule& schedule, const Program& program, Rank rank, std::int64_t alignment, const Timeline* timeline,
@@ -128,7 +128,7 @@ class BufferPlanner {
   std::int64_t aligned(Bytes bytes) const { return (bytes.value() + alignment_ - 1) / alignment_ * alignment_; }
   std::int64_t room(BufferId id) const { return aligned(std::max(schedule_.buffer(id).bytes, Bytes{1})); }
 
-  /// Transient buffers by first use: in the program's order, or in time.
+  /// Transient buffers by first use: in the program's order, or by time.
   void find_lives(const Program& program) {
     std::vector<TaskId> tasks;
     for (int lane = 0; lane < program.lanes(); ++lane) {
@@ -153,8 +153,8 @@ class BufferPlanner {
     std::stable_sort(order_.begin(), order_.end(), [&](BufferId a, BufferId b) { return start(a) < start(b); });
   }
 
-  /// Whether `use` is over when `first` starts, or may be waited for: it is over by then in the timeline. Of tasks at one moment
-  /// the schedule's order decides, so that waits never go in a circle.
+  /// Whether `use` is over when `first` starts, or can be waited for because it is over by then in the timeline. For tasks at the same
+  /// time the schedule's order decides, so that waits never form a cycle.
   bool over(TaskId use, TaskId first) const {
     if (known_.before(use, first)) return true;
     if (timeline_ == nullptr || timeline_->end_of(use) > timeline_->start_of(first)) return false;
@@ -166,10 +166,10 @@ class BufferPlanner {
     return std::all_of(uses.begin(), uses.end(), [&](TaskId use) { return over(use, first); });
   }
 
-  /// Each buffer at the lowest place that is free while it is in use.
+  /// Puts each buffer at the lowest offset that is free while it is in use.
   BufferPlan place_all(const std::vector<BufferId>& order) const {
     BufferPlan plan{persistent_, Bytes{base_}, {}, {}};
-    std::vector<Block> blocks;  // by place
+    std::vector<Block> blocks;  // by offset
     for (const BufferId id : order) {
       const std::int64_t bytes = room(id);
       std::int64_t at = base_;
@@ -185,7 +185,7 @@ class BufferPlanner {
     return plan;
   }
 
-  /// For the first use of each buffer, the last use in each lane of those that had its place before, if that is not known anyway.
+  /// For the first use of each buffer, adds waits for the last use, in each lane, of earlier buffers in its place, unless implied anyway.
   void find_waits(BufferPlan& plan) const {
     std::vector<TaskId> last(known_.lanes());
     for (const BufferId id : order_) {
@@ -216,22 +216,22 @@ class BufferPlanner {
   std::vector<std::int64_t> persistent_;  ///< [buffer] offsets; -1 for others
   std::int64_t base_ = 0;                 ///< after them
   std::vector<Life> lives_;               ///< [buffer]
-  std::vector<BufferId> order_;           ///< transient ones by first use
+  std::vector<BufferId> order_;           ///< transient buffers by first use
 };
 
 }  // namespace detail
 
-/// Lays out one rank's buffers in each memory: persistent ones one after another, then transient ones, each at the lowest place
-/// where no other is in use at the time; by size or by first use, whichever takes less.
+/// Lays out one rank's buffers in each memory: persistent ones one after another, then transient ones, each at the lowest offset
+/// where no other is in use at the time; by size or by first use, whichever needs less memory.
 ///
-/// Without a timeline that holds in any timing that the program allows: a message that may be late keeps its buffer. With one, a
-/// buffer may also follow on one that is over in that timeline, and the program gets the waits that make sure of it. It
-/// then takes the timeline's peak, but for gaps that buffers of different sizes leave, and a run that keeps to the timeline waits
-/// for nothing.
+/// Without a timeline this holds under any timing that the program allows: a message that may be late keeps its buffer. With one, a
+/// buffer may also reuse the memory of one that is over in that timeline, and the program gets the waits that ensure this. It
+/// then needs the timeline's peak, except for gaps between buffers of different sizes, and a run that follows the timeline never
+/// waits for them.
 /// @param alignment  of each buffer, a power of two
-/// @param timeline   expected of the schedule; may be null. Tasks by their start in it, then by id, are then an order in which
-///                   they can be issued; by id only no longer.
-/// @param lent       [buffer] not null: it lies elsewhere and takes no memory (ParameterStore::lent); may be empty
+/// @param timeline   expected for the schedule; may be null. Tasks by their start in it, then by id, are then an order in which
+///                   they can be issued; but not by id only.
+/// @param lent       [buffer] not null: it is elsewhere and takes no memory (ParameterStore::lent); may be empty
 /// Complexity: O(buffers^2).
 inline BufferPlan plan_buffers(const Schedule& schedule, Program& program, Rank rank, std::int64_t alignment = 64,
                                const Timeline* timeline = nullptr, std::span<std::byte* const> lent = {}) {

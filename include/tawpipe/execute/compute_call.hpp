@@ -1,5 +1,5 @@
-// A forward or a backward with all its arguments, found once from where its buffers lie.
-// Not: which buffers those are (execute/dataflow.hpp) nor the computation (backend/layer_compute.hpp).
+// A forward or a backward with all its arguments, resolved once from the addresses of its buffers.
+// Not: the choice of buffers (execute/dataflow.hpp) nor the computation (backend/layer_compute.hpp).
 #pragma once
 
 #include <array>
@@ -15,12 +15,12 @@
 
 namespace tawpipe::inline v0 {
 
-/// The same in each iteration, but for what its memory holds.
+/// The same in each iteration, except for the contents of its memory.
 struct ComputeCall {
   Op op = Op::forward;
-  ForwardArgs forward;                        ///< of a forward
-  BackwardArgs backward;                      ///< of others
-  std::vector<std::span<std::byte>> cleared;  ///< gradients to set to zero before
+  ForwardArgs forward;                        ///< for a forward
+  BackwardArgs backward;                      ///< for other computations
+  std::vector<std::span<std::byte>> cleared;  ///< gradients to set to zero first
 
   template <LayerCompute Layer>
   void run(Layer& layer) const {
@@ -34,7 +34,7 @@ struct ComputeCall {
 
 /// @param memory  of the task's rank: `weight_at(Place)` and `gradient_at(Place)` give addresses, `gradient_bytes()` the width of
 ///                a gradient, `memory(BufferId)` and `boundary(BufferId)` spans, `workspace()` a span, `tokens(microbatch)` and
-///                `targets(microbatch)` ids, `loss(microbatch)` where its loss goes
+///                `targets(microbatch)` ids, `loss(microbatch)` the address of its loss
 template <class Memory>
 ComputeCall compute_call(const Schedule& schedule, TaskId id, const ComputeFlow& flow, const Memory& memory) {
   const Task& task = schedule.task(id);
@@ -48,7 +48,7 @@ ComputeCall compute_call(const Schedule& schedule, TaskId id, const ComputeFlow&
   const auto gradients = at(flow.gradients, [&](const Place& place) { return memory.gradient_at(place); });
   ComputeCall call;
   call.op = task.op;
-  // What a forward and a backward have in common.
+  // The arguments common to forward and backward.
   const auto set = [&](auto& args) {
     args.stage = &stage;
     args.microbatch = task.microbatch;

@@ -1,5 +1,5 @@
-// What each task of a schedule does to memory: which part of which buffer it reads, writes, sends and adds to.
-// Not: how that is found (execute/detail/dataflow_builder.hpp) nor when it is done (execute/program.hpp).
+// The memory accesses of each task: which part of which buffer it reads, writes, sends and adds to.
+// Not: how they are found (execute/detail/dataflow_builder.hpp) nor their order (execute/program.hpp).
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 
 namespace tawpipe::inline v0 {
 
-/// A place in a buffer, in numbers (of the buffer's own type) from its begin.
+/// A place in a buffer, in numbers (of the buffer's own type) from its start.
 struct Place {
   BufferId buffer = none<BufferId>;
   std::int64_t offset = 0;
@@ -31,18 +31,18 @@ struct Run {
 enum class StagePart : std::uint8_t { layers, embedding, final_norm, output };
 inline constexpr int stage_parts = 4;
 
-/// A forward or backward. What a task does not have is none.
+/// A forward or backward. Parts that a task lacks are none.
 struct ComputeFlow {
   std::array<Place, stage_parts> weights{};
   std::array<Place, stage_parts> gradients{};
-  std::vector<Run> cleared;          ///< gradients to set to zero before
-  BufferId input = none<BufferId>;   ///< activation, or gradient of the output, that comes in
-  BufferId output = none<BufferId>;  ///< activation, or gradient of the input, that goes on; may equal `input`
+  std::vector<Run> cleared;          ///< gradients to set to zero first
+  BufferId input = none<BufferId>;   ///< activation, or gradient of the output, that it receives
+  BufferId output = none<BufferId>;  ///< activation, or gradient of the input, that it passes on; may equal `input`
   BufferId saved = none<BufferId>;   ///< from the forward to the backward
   BufferId stash = none<BufferId>;   ///< from backward_input to backward_weight
 };
 
-/// A piece of an update: parameters that lie in one run in each of the buffers.
+/// A piece of an update: parameters that are contiguous in each of the buffers.
 struct UpdatePiece {
   ParameterRange parameters;
   Place weights;
@@ -52,31 +52,31 @@ struct UpdatePiece {
   std::int64_t optimizer_parameters = 0;  ///< parameters of the whole optimizer buffer
 };
 
-/// A run of numbers that a message is made of, or goes to.
+/// A contiguous part of a message in a buffer.
 struct Segment {
   Place place;
-  std::int64_t packed = 0;  ///< its place in the packed message
+  std::int64_t packed = 0;  ///< its offset in the packed message
   std::int64_t count = 0;
-  bool add = false;  ///< added to what is there; otherwise stored
+  bool add = false;  ///< accumulated; otherwise stored
 };
 
 /// One rank's part in a communication.
 struct TransferEnd {
   Rank rank = none<Rank>;
-  std::vector<Segment> gives;  ///< what it puts into the packed message
-  std::vector<Segment> takes;  ///< what it gets out of it
+  std::vector<Segment> gives;  ///< the segments that it writes to the packed message
+  std::vector<Segment> takes;  ///< the segments that it reads from it
 };
 
-/// A communication. The packed message has all numbers in the order in which its collective takes them: an all_gather's and a
-/// reduce_scatter's by member.
+/// A communication. The packed message has all numbers in the order in which its collective expects them: for an all_gather and a
+/// reduce_scatter by member.
 struct TransferFlow {
   std::vector<TransferEnd> ends;           ///< by member; pass: source, destination
   std::vector<std::int64_t> member_begin;  ///< all_gather, reduce_scatter: [member] and the end: its part of the message;
                                            ///< all_to_all: [from * members + to] and the end: the block of each pair
-  std::int64_t count = 0;                  ///< numbers of the whole packed message; exchange: of each way
+  std::int64_t count = 0;                  ///< numbers of the whole packed message; exchange: in each direction
 };
 
-/// The whole schedule's. Made by `resolve_dataflow` (execute/detail/dataflow_builder.hpp).
+/// The dataflow of the whole schedule. Made by `resolve_dataflow` (execute/detail/dataflow_builder.hpp).
 struct Dataflow {
   std::vector<std::int32_t> flow_of_task;  ///< [task] index into one of the following, by op
   std::vector<ComputeFlow> computes;
@@ -84,7 +84,7 @@ struct Dataflow {
   std::vector<TransferFlow> transfers;
   std::vector<PackedParameters> contents;         ///< [buffer] of persistent ones: the parameters they hold
   std::vector<BufferId> workspace;                ///< [rank] may be none
-  std::vector<std::vector<UpdatePiece>> counted;  ///< [rank] pieces of its updates; over all ranks every parameter once
+  std::vector<std::vector<UpdatePiece>> counted;  ///< [rank] pieces of its updates; over all ranks, every parameter once
 
   const ComputeFlow& compute(TaskId task) const { return computes[at(task)]; }
   std::span<const UpdatePiece> update(TaskId task) const { return updates[at(task)]; }

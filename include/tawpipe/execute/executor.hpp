@@ -1,4 +1,4 @@
-// The concept that executors of all kinds model, and what is done with any of them.
+// The concept that all executors model, and functions for any of them.
 // Not: an executor (execute/host/executor.hpp, execute/mpi/executor.hpp, execute/cuda/nccl_executor.hpp, virtual_executor.hpp).
 #pragma once
 
@@ -20,7 +20,7 @@ namespace tawpipe::inline v0 {
 
 namespace detail {
 
-/// The smallest things that the concepts' functions take.
+/// Minimal arguments for the concepts' functions.
 struct NoTokens {
   void fetch(std::int64_t, std::int32_t, std::span<std::int32_t>, std::span<std::int32_t>) const {}
 };
@@ -45,8 +45,8 @@ struct AnyRank {
 
 }  // namespace detail
 
-/// A rank's parameters between iterations, as an executor shows them: each run of weights that it keeps, copies among them, with
-/// the numbers that it has them in, and each run of the optimizer's two moments as `Number`.
+/// A rank's parameters between iterations, as exposed by an executor: each run of weights that it keeps, including copies, in
+/// its number type, and each run of the optimizer's two moments as `Number`.
 template <class R, class Number>
 concept ExecutorRank = requires(R& rank) {
   { rank.rank() } -> std::same_as<Rank>;
@@ -56,12 +56,12 @@ concept ExecutorRank = requires(R& rank) {
   rank.read_moments(detail::SeenMoments<Number>{});
 };
 
-/// Trains by a schedule: one process's part of it, which may be one rank or all.
+/// Trains with a schedule: one process's part of it, which may be one rank or all.
 ///
-/// `run` does one iteration, all microbatches forward and backward, then the update. It throws what a layer, an optimizer or a
-/// source throws, and DeviceError where another rank or a device fails; who else must know is told by the FailureCallback of the
-/// executor's options or of its session. No executor takes a signal, prints, or ends the process. `for_each_rank` shows each rank
-/// of this process as an ExecutorRank; `gather` brings what each process knows to the root's `values`.
+/// `run` does one iteration: all microbatches forward and backward, then the update. It throws what a layer, an optimizer or a
+/// source throws, and DeviceError if another rank or a device fails; the program is told by the FailureCallback of the
+/// executor's options or of its session. No executor handles signals, prints, or ends the process. `for_each_rank` visits each rank
+/// of this process as an ExecutorRank; `gather` combines the values that each process knows into the root's `values`.
 template <class E>
 concept Executor = requires(E& executor, const E& constant, std::span<typename E::Number> values, std::span<const char> known) {
   { constant.schedule() } -> std::same_as<const Schedule&>;
@@ -73,7 +73,7 @@ concept Executor = requires(E& executor, const E& constant, std::span<typename E
 
 namespace detail {
 
-/// Rounds where `To` is narrower. Numbers of 16 bits are made of float and become float.
+/// Rounds if `To` is narrower. 16-bit numbers are converted from and to float.
 template <class From, class To>
 void convert(const std::byte* from, std::size_t count, std::byte* to) {
   using Wide = std::conditional_t<sizeof(From) == 8 && sizeof(To) == 8, double, float>;
@@ -102,7 +102,7 @@ void with_number(Dtype type, Use&& use) {
 
 }  // namespace detail
 
-/// Each run of weights of this process's ranks, to be set by `fill(range, numbers)` and rounded to what a rank has them in.
+/// Each run of weights of this process's ranks, set by `fill(range, numbers)` and rounded to the rank's type.
 template <Executor E, class Fill>
 void set_weights(E& executor, Fill&& fill) {
   using Number = typename E::Number;
@@ -118,7 +118,7 @@ void set_weights(E& executor, Fill&& fill) {
     });
   });
 }
-/// The same as they are, to `visit(range, numbers)`. Where a rank has weights in float32 and in fewer bits, the former come last.
+/// Passes the same, unchanged, to `visit(range, numbers)`. If a rank has weights in float32 and in fewer bits, the former come last.
 template <Executor E, class Visit>
 void read_weights(E& executor, Visit&& visit) {
   using Number = typename E::Number;
@@ -133,7 +133,7 @@ void read_weights(E& executor, Visit&& visit) {
     });
   });
 }
-/// Each run of the optimizer's moments, to be set by `fill(range, first, second)`, or as they are.
+/// Each run of the optimizer's moments, set by `fill(range, first, second)`, or unchanged.
 template <Executor E, class Fill>
 void set_moments(E& executor, Fill&& fill) {
   executor.for_each_rank([&](auto& rank) { rank.set_moments(fill); });

@@ -1,5 +1,5 @@
-// From which host each rank is on to groups of consecutive ranks.
-// Not: how that is found out (execute/mpi/session.hpp, execute/cuda/session.hpp).
+// Device groups of consecutive ranks from the host of each rank.
+// Not: how hosts are found (execute/mpi/session.hpp, execute/cuda/session.hpp).
 #pragma once
 
 #include <algorithm>
@@ -15,9 +15,9 @@
 
 namespace tawpipe::inline v0 {
 
-/// @param host_of  [rank] anything that is equal on one host
-/// @param advice   how the launcher is told to number ranks host by host
-/// @throws InputError  if ranks are not numbered host by host, as groups need it.
+/// @param host_of  [rank] any value that is equal on one host
+/// @param advice   how to make the launcher number ranks host by host
+/// @throws InputError  if ranks are not numbered host by host, as groups require.
 template <class Host>
 void check_host_by_host(const std::vector<Host>& host_of, std::string_view advice) {
   for (std::size_t r = 1; r < host_of.size(); ++r) {
@@ -29,7 +29,7 @@ void check_host_by_host(const std::vector<Host>& host_of, std::string_view advic
   }
 }
 
-/// The hosts as device groups; parameters and errors as of check_host_by_host().
+/// The hosts as device groups; parameters and errors as for check_host_by_host().
 template <class Host>
 DeviceGroups host_groups(const std::vector<Host>& host_of, std::string_view advice) {
   check_host_by_host(host_of, advice);

@@ -1,5 +1,5 @@
-// What every executor is given for an iteration, and what it gives back.
-// Not: how it is run (execute/executor.hpp names the executors).
+// The input and result of an iteration, for every executor.
+// Not: its execution (execute/executor.hpp names the executors).
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@
 
 namespace tawpipe::inline v0 {
 
-/// What a program does once its run has failed: told why, in one line, at most once, perhaps by a thread that the library owns.
-/// Returns soon and throws nothing. The program should then end: its other threads may wait for ever, in MPI, in NCCL, in a
+/// The program's reaction to a failed run: called with the reason, in one line, at most once, possibly by a thread of the library.
+/// It returns soon and throws nothing. The program should then end: its other threads may wait forever, in MPI, in NCCL, in a
 /// driver.
 using FailureCallback = std::function<void(const std::string& why)>;
 
-/// What an iteration is given in addition to its schedule.
+/// The input of an iteration in addition to its schedule.
 struct Iteration {
   std::int64_t step = 1;  ///< of the optimizer, from 1; also names the data
   double learning_rate = 0;
@@ -31,12 +31,12 @@ struct Iteration {
   std::function<int()> stop{};
 };
 
-/// What an iteration gives back.
+/// The result of an iteration.
 struct IterationResult {
   std::vector<double> losses;   ///< [microbatch] before the update
   Timeline timeline;            ///< measured, from the iteration's start
   std::vector<SentBytes> sent;  ///< [rank]
-  double gradient_norm = 0;     ///< before clipping; 0 where no clipping is asked for
+  double gradient_norm = 0;     ///< before clipping; 0 if no clipping was requested
   int stop = 0;                 ///< the largest that Iteration::stop gave on any rank, the same on all
 
   /// Mean over the microbatches.
@@ -47,7 +47,7 @@ struct IterationResult {
   }
 };
 
-/// What an exception says.
+/// The message of an exception.
 inline std::string message_of(const std::exception_ptr& failure) {
   try {
     std::rethrow_exception(failure);
@@ -58,7 +58,7 @@ inline std::string message_of(const std::exception_ptr& failure) {
   }
 }
 
-/// Sees each gradient that an update uses, before clipping: the mean over the iteration's microbatches.
+/// Is called with each gradient that an update uses, before clipping: the mean over the iteration's microbatches.
 template <class T>
 using GradientObserver = std::function<void(ParameterRange, std::span<const T>)>;
 

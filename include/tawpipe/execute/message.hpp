@@ -1,5 +1,5 @@
-// How one rank's part of a communication goes through memory: in place where its numbers lie as the message has them, otherwise
-// by way of a staging area.
+// How one rank's part of a communication goes through memory: in place if its numbers are laid out as in the message, otherwise
+// through a staging area.
 // Not: the communication itself (execute/mpi/transfer.hpp, execute/cuda/nccl_executor.hpp).
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace tawpipe::inline v0 {
 
-/// Numbers of a rank's buffer, or (buffer none) of the staging area of the lane at hand.
+/// Numbers of a rank's buffer, or (buffer none) of the current lane's staging area.
 struct Address {
   Place place;
 
@@ -27,7 +27,7 @@ struct Address {
 /// A place in the staging area.
 inline Address staging_address(std::int64_t offset) { return {{none<BufferId>, offset}}; }
 
-/// Something done to numbers of one rank.
+/// An operation on numbers of one rank.
 struct Move {
   enum class Kind : std::uint8_t { clear, copy, add };
   Kind kind = Kind::copy;
@@ -36,7 +36,7 @@ struct Move {
   std::int64_t count = 0;
 };
 
-/// Does a move of a host's numbers.
+/// Executes a move of a host's numbers.
 template <class T>
 void carry_out(const Move& move, T* to, const T* from) {
   switch (move.kind) {
@@ -49,11 +49,11 @@ void carry_out(const Move& move, T* to, const T* from) {
   }
 }
 
-/// One rank's part of a communication: moves before it, where it reads and writes, moves after it.
+/// One rank's part of a communication: moves before it, its source and destination, moves after it.
 struct MessagePlan {
   std::vector<Move> before;
-  std::optional<Address> from;  ///< of an all_gather: this member's part; none: the rank gives nothing
-  std::optional<Address> to;    ///< of a reduce_scatter: this member's part; none: the rank gets nothing
+  std::optional<Address> from;  ///< for an all_gather: this member's part; none: the rank gives nothing
+  std::optional<Address> to;    ///< for a reduce_scatter: this member's part; none: the rank gets nothing
   std::vector<Move> after;
   std::int64_t staging = 0;  ///< numbers of the staging area
 };
@@ -82,13 +82,13 @@ class MessagePlanner {
       } else if (role.takes == Part::whole) {
         take(0, flow_.count, plan_.from);
       } else if (!sum) {
-        plan_.to = plan_.from;  // a root keeps what it gives
+        plan_.to = plan_.from;  // a root keeps what it sends
       }
     }
     return std::move(plan_);
   }
 
-  /// Where messages go round a ring or along a chain: the whole message in one run, in which it is stored, summed and sent on.
+  /// For messages around a ring or along a chain: the whole message, contiguous, where it is stored, summed and forwarded.
   MessagePlan ring_plan() {
     const bool sum = is_sum(task_.op);
     if (const auto base = whole_in_place(sum)) {
@@ -116,8 +116,8 @@ class MessagePlanner {
     if (!source || both) take(source ? count : 0, count, std::nullopt);
   }
 
-  /// All that a member gives and all that it gets lies from the start of a buffer on (DataflowTransfers); its own block does not
-  /// travel.
+  /// All that a member gives and all that it receives is at the start of a buffer (DataflowTransfers); its own block is not
+  /// sent.
   void blocks() {
     const auto n = static_cast<std::int64_t>(flow_.ends.size());
     if (!end_.gives.empty()) plan_.from = Address{end_.gives.front().place};
@@ -129,7 +129,7 @@ class MessagePlanner {
     }
   }
 
-  /// Where the numbers [begin, begin + count) of the message lie, if all of them do, in one run; nothing of it is added.
+  /// The address of the numbers [begin, begin + count) of the message, if they are contiguous and none is accumulated.
   static std::optional<Address> in_one_run(std::span<const Segment> segments, std::int64_t begin, std::int64_t count) {
     if (segments.empty()) return std::nullopt;
     const Address base = Address{segments[0].place} + (begin - segments[0].packed);
@@ -152,18 +152,18 @@ class MessagePlanner {
     return area;
   }
 
-  /// What the rank gives, [begin, begin + count) of the message. @param sum  numbers it does not give are zeros
+  /// The part that the rank gives, [begin, begin + count) of the message. @param sum  numbers it does not give are zeros
   void give(std::span<const Segment> gives, std::int64_t begin, std::int64_t count, bool sum) {
     plan_.from = in_one_run(gives, begin, count);
     if (plan_.from) return;
     plan_.from = stage(count);
     pack(gives, begin, count, sum);
   }
-  /// The segments into the run at `from`.
+  /// Copies the segments to `from`.
   void pack(std::span<const Segment> gives, std::int64_t begin, std::int64_t count, bool sum) {
     std::int64_t given = 0;
     for (const Segment& segment : gives) given += segment.count;
-    const bool once = given == count;  // each number: segments of one rank do not overlap unless some number comes twice
+    const bool once = given == count;  // each number once: segments of one rank do not overlap unless a number is repeated
     if (sum && !once) plan_.before.push_back({Move::Kind::clear, *plan_.from, {}, count});
     for (const Segment& segment : gives) {
       plan_.before.push_back({sum && !once ? Move::Kind::add : Move::Kind::copy,
@@ -173,7 +173,7 @@ class MessagePlanner {
     }
   }
 
-  /// What the rank gets, [begin, begin + count) of the message. @param staged  where it may come if that is staging memory
+  /// The part that the rank receives, [begin, begin + count) of the message. @param staged  its address if that is staging memory
   void take(std::int64_t begin, std::int64_t count, std::optional<Address> staged) {
     plan_.to = in_one_run(end_.takes, begin, count);
     if (plan_.to) return;
@@ -187,7 +187,7 @@ class MessagePlanner {
     }
   }
 
-  /// Where the whole message can lie in the rank's own segments, so that nothing that it gives is overwritten before it is read.
+  /// The address for the whole message in the rank's own segments, if nothing that it gives is overwritten before it is read.
   std::optional<Address> whole_in_place(bool sum) const {
     const auto base = [](const Segment& s) { return Address{s.place} + -s.packed; };
     const auto covers = [this](std::vector<Segment> segments) {
@@ -219,7 +219,7 @@ class MessagePlanner {
       }
     }
     if (!covers(held) || (there > 0 && there < end_.gives.size())) return std::nullopt;
-    if (sum && (given != flow_.count || !covers(end_.gives))) return std::nullopt;  // each number once, or zeros and sums come in
+    if (sum && (given != flow_.count || !covers(end_.gives))) return std::nullopt;  // each number once, or with zeros and sums
     return place;
   }
 
@@ -227,7 +227,7 @@ class MessagePlanner {
     const std::int64_t own = part(member_);
     const std::int64_t own_count = part(member_ + 1) - own;
     const std::optional<Address> given = in_one_run(end_.gives, own, own_count);
-    // In place: all parts are taken in one run, or all but the own one, which lies there already.
+    // In place: all parts are taken contiguously, or all but its own one, which is already there.
     std::vector<Segment> whole{end_.takes};
     plan_.to = in_one_run(whole, 0, flow_.count);
     if (!plan_.to && given) {
@@ -267,13 +267,13 @@ inline MessagePlan message_plan(const Schedule& schedule, TaskId id, const Trans
   return detail::MessagePlanner{schedule.task(id), flow, *end, end - flow.ends.begin()}.plan();
 }
 
-/// The same for messages that go round a ring: `from` and `to` are the begin of the whole message, which lies in one run.
+/// The same for messages around a ring: `from` and `to` are the start of the whole message, which is contiguous.
 inline MessagePlan ring_message_plan(const Schedule& schedule, TaskId id, const TransferFlow& flow, Rank rank) {
   const auto end = std::find_if(flow.ends.begin(), flow.ends.end(), [&](const TransferEnd& one) { return one.rank == rank; });
   return detail::MessagePlanner{schedule.task(id), flow, *end, end - flow.ends.begin()}.ring_plan();
 }
 
-/// The moves that do a whole communication where all ends share one memory. Each address has its rank; staging memory is that
+/// The moves of a whole communication if all ends share one memory. Each address has its rank; staging memory is that
 /// of the first end.
 struct SharedMove {
   Move move;

@@ -1,5 +1,5 @@
-// Where the buffers of a rank lie: in memory that an executor owns, one run of it a device and one of its host, or in tensors
-// that a program lends it. Not: the offsets in that run (execute/buffer_plan.hpp) nor what is computed there.
+// The places of a rank's buffers: in memory that an executor owns, one block on the device and one on the host, or in tensors
+// that a program lends it. Not: the offsets in those blocks (execute/buffer_plan.hpp) nor the computations.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@
 
 namespace tawpipe::inline v0 {
 
-/// Memory of the program's own, in which an executor keeps parameters of a rank in place of memory that it allocates. It must
+/// Memory of the program, in which an executor keeps parameters of a rank instead of allocating memory for them. It must
 /// stay as long as the executor, and is read and written during iterations only. Gradients are set to zero when an iteration
 /// begins.
 struct LentParameters {
@@ -39,8 +39,8 @@ inline std::vector<ParameterRange> joined(std::span<const ParameterRange> ranges
 
 }  // namespace detail
 
-/// The parameters of which `rank` keeps weights, or gradients, from iteration to iteration: for each buffer that a program may
-/// lend memory for its ranges in order. @param kind  weights or gradients
+/// The parameters of which `rank` keeps weights, or gradients, between iterations: for each buffer that a program may
+/// lend memory for, its ranges in order. @param kind  weights or gradients
 inline std::vector<std::vector<ParameterRange>> kept_parameters(const Schedule& schedule, Rank rank, ContentKind kind) {
   std::vector<std::vector<ParameterRange>> kept;
   for (const Buffer& buffer : schedule.buffers()) {
@@ -54,8 +54,8 @@ inline std::vector<std::vector<ParameterRange>> kept_parameters(const Schedule& 
 /// The buffers of one rank by their addresses.
 class ParameterStore {
  public:
-  /// @param lent  by the program; of other ranks, too
-  /// @throws InputError  naming lent memory of this rank that has another size than its parameters, or that no buffer fits into.
+  /// @param lent  lent by the program, including that of other ranks
+  /// @throws InputError  naming lent memory of this rank that differs in size from its parameters, or matches no buffer.
   ParameterStore(const Schedule& schedule, const Dataflow& flow, Rank rank, std::span<const LentParameters> lent)
       : schedule_{&schedule}, flow_{&flow}, rank_{rank}, lent_(schedule.buffers().size()) {
     for (const LentParameters& one : lent) {
@@ -65,11 +65,11 @@ class ParameterStore {
 
   Rank rank() const { return rank_; }
   const BufferPlan& plan() const { return plan_; }
-  /// [buffer] null where it lies in memory of the executor
+  /// [buffer] null if it is in memory of the executor
   std::span<std::byte* const> lent() const { return lent_; }
   /// @param plan  of the rank, without the lent buffers
   void plan(BufferPlan plan) { plan_ = std::move(plan); }
-  /// @param begin  memory of the device of the plan's size. @param host  the same of the host
+  /// @param begin  device memory of the plan's size. @param host  the same on the host
   void place(std::byte* begin, std::byte* host) {
     begin_ = begin;
     host_ = host;
@@ -83,7 +83,7 @@ class ParameterStore {
   std::span<std::byte> memory(BufferId buffer) const {
     return {at(buffer), static_cast<std::size_t>(schedule_->buffer(buffer).bytes.value())};
   }
-  /// An activation that goes from stage to stage, or its gradient.
+  /// An activation that is passed from stage to stage, or its gradient.
   std::span<std::byte> boundary(BufferId buffer) const {
     return memory(buffer).first(static_cast<std::size_t>(schedule_->stage(StageId{0}).boundary.value()));
   }
@@ -96,7 +96,7 @@ class ParameterStore {
       if (buffer.persistent && buffer.kind() == kind && buffer.rank == rank_) visit(id<BufferId>(b));
     }
   }
-  /// Calls `visit(range, place, count)` for each run of parameters in such buffers; `count` are those of the whole buffer.
+  /// Calls `visit(range, place, count)` for each run of parameters in such buffers; `count` is the number in the whole buffer.
   template <class Visit>
   void for_each_run(BufferKind kind, Visit&& visit) const {
     for_each_persistent(kind, [&](BufferId buffer) {
@@ -110,7 +110,7 @@ class ParameterStore {
   }
 
  private:
-  /// By the first buffer that holds the same parameters and is not lent yet; copies come last.
+  /// Uses the first buffer with the same parameters that is not yet lent; copies come last.
   void adopt(const LentParameters& one) {
     const std::vector<ParameterRange> wanted = detail::joined(one.parameters);
     const std::int64_t count = parameters_in(wanted);

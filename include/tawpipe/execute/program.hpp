@@ -1,5 +1,5 @@
-// A schedule lowered for one rank: what each lane launches, what it waits for, and what others wait for.
-// Not: what a task does to memory (execute/dataflow.hpp).
+// A schedule lowered for one rank: the launches of each lane, its waits, and the signals to others.
+// Not: a task's memory accesses (execute/dataflow.hpp).
 #pragma once
 
 #include <algorithm>
@@ -28,29 +28,29 @@ struct Launch {
 /// A wait that no message carries: for the end of a task in which no member of the waiting task takes part.
 struct Notice {
   TaskId task = none<TaskId>;  ///< awaited: the one that must end; given: the one that waits
-  Rank rank = none<Rank>;      ///< who tells, or is told
+  Rank rank = none<Rank>;      ///< the rank that signals, or is signalled
 };
 
-/// A wait between two tasks of one rank that the schedule does not ask for, but memory that both use.
+/// A wait between two tasks of one rank that shared memory requires, not the schedule.
 struct ReuseWait {
   TaskId waiting = none<TaskId>;
   TaskId earlier = none<TaskId>;  ///< before `waiting` in the schedule's order
 };
 
-/// One rank's part of a schedule. Executors of all kinds run it: lanes are in-order queues, a wait is an event's.
+/// One rank's part of a schedule. All executors run it: lanes are in-order queues, and waits use events.
 class Program {
  public:
   int lanes() const { return static_cast<int>(launches_.size()); }
   std::span<const Launch> lane(int lane) const { return launches_[static_cast<std::size_t>(lane)]; }
-  /// Tasks of the rank's other lanes that must end first; what an earlier launch of the lane has waited for is not repeated.
+  /// Tasks of the rank's other lanes that must end first; waits of earlier launches on the lane are not repeated.
   std::span<const TaskId> waits(const Launch& launch) const { return part(waits_, launch.waits_begin, launch.waits_end); }
-  /// Notices from other ranks to wait for.
+  /// Signals from other ranks to wait for.
   std::span<const Notice> awaits(const Launch& launch) const { return part(awaits_, launch.awaits_begin, launch.awaits_end); }
-  /// Notices to give to other ranks at the task's end.
+  /// Signals to send to other ranks at the task's end.
   std::span<const Notice> notifies(const Launch& launch) const {
     return part(notifies_, launch.notifies_begin, launch.notifies_end);
   }
-  /// Lets tasks wait for others of the rank as well. @pre each is in a lane of this program
+  /// Adds waits for other tasks of the rank. @pre each is in a lane of this program
   /// Complexity: O(launches + waits log waits).
   void add(std::vector<ReuseWait> more) {
     const auto by_waiting = [](const ReuseWait& a, const ReuseWait& b) { return a.waiting < b.waiting; };
@@ -86,7 +86,7 @@ class Program {
   std::vector<Notice> notifies_;
 };
 
-/// Lowers a schedule; what all ranks share is found once.
+/// Lowers a schedule; common parts are computed once for all ranks.
 class Lowering {
  public:
   explicit Lowering(const Schedule& schedule) : schedule_{schedule} {
@@ -101,22 +101,22 @@ class Lowering {
                      [](const Foreign& a, const Foreign& b) { return a.waited_for < b.waited_for; });
   }
 
-  /// Whether any rank waits for a task that no message tells it of.
+  /// Whether any rank waits for a task of which no message informs it.
   bool has_notices() const { return !foreign_.empty(); }
 
-  /// The program of one rank. Complexity: O(its tasks + dependencies + notices of all).
+  /// The program of one rank. Complexity: O(its tasks + dependencies + signals of all).
   Program lower(Rank rank) const {
     Program program;
     const auto lanes = schedule_.lanes().size();
     program.launches_.resize(lanes);
-    std::vector<std::int32_t> place(schedule_.tasks().size(), -1);  // in its lane on this rank
+    std::vector<std::int32_t> place(schedule_.tasks().size(), -1);  // index in its lane on this rank
     for (std::size_t lane = 0; lane < lanes; ++lane) {
       const auto tasks = schedule_.program(rank, static_cast<int>(lane));
       for (std::size_t i = 0; i < tasks.size(); ++i) place[index(tasks[i])] = static_cast<std::int32_t>(i);
     }
     std::vector<char> recorded(schedule_.tasks().size(), 0);
     for (std::size_t lane = 0; lane < lanes; ++lane) {
-      std::vector<std::int32_t> seen(lanes, -1);  // the last place of each lane that has been waited for
+      std::vector<std::int32_t> seen(lanes, -1);  // the last index of each lane that has been waited for
       for (const TaskId task : schedule_.program(rank, static_cast<int>(lane))) {
         Launch launch{.task = task};
         launch.waits_begin = static_cast<std::uint32_t>(program.waits_.size());
@@ -173,8 +173,8 @@ class Lowering {
   }
 
   const Schedule& schedule_;
-  std::vector<Foreign> foreign_;  ///< by the waiting task
-  std::vector<Foreign> by_end_;   ///< by the task waited for
+  std::vector<Foreign> foreign_;  ///< sorted by the waiting task
+  std::vector<Foreign> by_end_;   ///< sorted by the task waited for
 };
 
 }  // namespace tawpipe

@@ -1,4 +1,4 @@
-// One rank's part in a communication as messages: rings and chains over the members in their order, or blocks from all to all.
+// One rank's part in a communication as messages: rings and chains over the members in order, or blocks from each to each.
 // Not: the messages themselves (execute/mpi/transfer.hpp).
 #pragma once
 
@@ -13,31 +13,31 @@
 
 namespace tawpipe::inline v0 {
 
-/// A run of the packed message that goes from one member to the next in one message.
+/// A run of the packed message sent from one member to the next in one message.
 struct Chunk {
   std::int64_t begin = 0;
   std::int64_t count = 0;
-  Rank other = none<Rank>;  ///< all_to_all: who sends or gets it; none: the neighbour
+  Rank other = none<Rank>;  ///< all_to_all: its source or destination; none: the neighbour
 };
 
-/// What one rank sends and receives in a communication, in order. It sends the chunks of `initial`, which it has, then the
-/// first `forwarded` of those it receives, each once it is there. The edges are those of NCCL's rings and chains, which
+/// What one rank sends and receives in a communication, in order. It sends the chunks of `initial`, which it already has, then the
+/// first `forwarded` of those it receives, each as soon as it has arrived. The edges are those of NCCL's rings and chains, which
 /// the simulator's routes take; sums are formed in the order of the ring, so every run gives the
 /// same bits.
 struct RingPlan {
-  Rank previous = none<Rank>;  ///< who sends to this rank
-  Rank next = none<Rank>;      ///< who receives from it
-  int previous_lane = 0;       ///< that the communication has there
+  Rank previous = none<Rank>;  ///< the sender to this rank
+  Rank next = none<Rank>;      ///< the receiver from it
+  int previous_lane = 0;       ///< the communication's lane there
   int next_lane = 0;
   std::vector<Chunk> initial;
   std::vector<Chunk> received;
-  std::size_t summed = 0;  ///< so many of `received`, the first ones, are added to what the rank has
+  std::size_t summed = 0;  ///< this many of `received`, the first ones, are added to the rank's data
   std::size_t forwarded = 0;
-  std::size_t numbers_sent = 0;  ///< in all
+  std::size_t numbers_sent = 0;  ///< total
 
   std::size_t sends() const { return initial.size() + forwarded; }
   const Chunk& sent(std::size_t i) const { return i < initial.size() ? initial[i] : received[i - initial.size()]; }
-  /// How many sends must be over before `received[i]` may be stored: it may replace what an earlier send still reads.
+  /// The number of sends that must be over before `received[i]` may be stored: it may overwrite data that an earlier send still reads.
   std::size_t sends_before(std::size_t i) const { return summed > 0 && i >= summed ? i - summed + 1 : 0; }
 };
 
@@ -105,7 +105,7 @@ class RingPlanner {
     if (gather) {
       for (std::size_t step = 0; step + 1 < n; ++step) part(1 + step, plan_.received);
     }
-    std::vector<Chunk> last;  // goes no further: the member's own sum, or the part of the member after it
+    std::vector<Chunk> last;  // not forwarded: the member's own sum, or the part of the member after it
     part(gather ? n - 1 : 0, last);
     return finish(plan_.received.size() - last.size());
   }
@@ -128,7 +128,7 @@ class RingPlanner {
 }  // namespace detail
 
 /// The part of `rank`, an end or member, in the communication `id`.
-/// @param chunk  the most numbers in one message, the same on all ranks; a point-to-point transfer goes on without waiting for
+/// @param chunk  the maximum of numbers in one message, the same on all ranks; a point-to-point transfer continues without waiting for
 ///               a part, so `chunk` only keeps its messages from being too long for MPI
 /// A host copy sends nothing. Complexity: O(chunks).
 inline RingPlan ring_plan(const Schedule& schedule, TaskId id, const TransferFlow& flow, Rank rank, std::int64_t chunk) {

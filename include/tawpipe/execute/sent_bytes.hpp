@@ -1,5 +1,5 @@
-// What an executor has sent, counted as messages go.
-// Not: what a schedule should send (analysis/traffic.hpp), with which it must agree.
+// The bytes that an executor has sent, counted per message.
+// Not: the bytes that a schedule should send (analysis/traffic.hpp), with which it must agree.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace tawpipe::inline v0 {
 
-/// Bytes that one rank sent in an iteration, over the edges that NCCL's rings and chains have.
+/// Bytes that one rank sent in an iteration, over the edges of NCCL's rings and chains.
 struct SentBytes {
   std::array<std::int64_t, payloads> by_payload{};
 
@@ -24,7 +24,7 @@ struct SentBytes {
   }
 };
 
-/// Adds what a communication that was done sent, by the numbers it really carried, over the edges of ring_plan().
+/// Adds the bytes of a finished communication, by the numbers it really carried, over the edges of ring_plan().
 /// @param sent  [rank]
 inline void count_sent(const Schedule& schedule, TaskId id, const TransferFlow& flow, std::size_t number_bytes,
                        std::vector<SentBytes>& sent) {

@@ -1,6 +1,6 @@
-// Watches over all ranks of a run, apart from their data: when one dies, is silent, fails or stalls, all are told which rank and
-// in which task. It prints nothing, takes no signal and ends no process: the program's callback does what is to be done then.
-// Not: who connects them (execute/mpi/session.hpp, execute/cuda/rendezvous.hpp); recovery: a run starts again from its
+// Watches over all ranks of a run, separately from their data: when one dies, is silent, fails or stalls, all are told which rank and
+// in which task. It does not print, handle signals or end processes: the program's callback decides what to do.
+// Not: their connections (execute/mpi/session.hpp, execute/cuda/rendezvous.hpp); recovery: a run restarts from its
 // checkpoint.
 #pragma once
 
@@ -32,29 +32,29 @@
 
 namespace tawpipe::inline v0 {
 
-/// How long the watch waits, and who is told.
+/// The time limits of the watch, and its callback.
 struct WatchOptions {
   bool on = true;
   double silence_seconds = 5;  ///< a rank not heard of for this long has failed
-  double task_seconds = 60;    ///< a task that goes on, or waits for its other ends, for this long has stalled
-  /// Called where another rank has failed, and where this one has and has not closed its watch 5 s later. Empty: executors throw
+  double task_seconds = 60;    ///< a task that runs, or waits for its other ends, for this long has stalled
+  /// Called if another rank has failed, or if this one has and has not closed its watch 5 s later. Empty: executors throw
   /// where they can.
   FailureCallback failed{};
 };
 
-/// A way to another rank.
+/// A connection to another rank.
 struct WatchPeer {
   int rank = 0;
   detail::Connection connection;
 };
 
-/// One of these on each rank, a thread each. Rank 0 has a TCP connection to every other rank. The operating system closes a
-/// dead rank's, which is seen at once; a rank that is stopped or whose host is gone is seen by its silence. Either way
+/// One on each rank, with a thread each. Rank 0 has a TCP connection to every other rank. The operating system closes a
+/// dead rank's, which is noticed at once; a rank that is stopped or whose host is gone is noticed by its silence. Either way
 /// WatchOptions::failed is called in all remaining processes, whatever their other threads wait for. Until it is closed the watch
-/// then goes on emptying its connections: closing one with something unread in it would take back what was just sent.
+/// then keeps reading its connections: closing one with unread data would discard what was just sent.
 class Watch {
  public:
-  /// @param peers  of rank 0: a connection to every other rank; of another: one to rank 0. Not used where the watch is off.
+  /// @param peers  on rank 0: a connection to every other rank; on another: one to rank 0. Not used if the watch is off.
   Watch(int rank, std::vector<WatchPeer> peers, const WatchOptions& options) : options_{options}, rank_{rank} {
     connecting(0);
     if (!options_.on) return;
@@ -63,7 +63,7 @@ class Watch {
     if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) throw DeviceError("no pipe can be made for the watch over ranks");
     wake_read_ = detail::Descriptor{ends[0]};
     wake_write_ = detail::Descriptor{ends[1]};
-    sigset_t all;  // signals are for the program's own threads
+    sigset_t all;  // signals go to the program's own threads
     sigset_t before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -74,7 +74,7 @@ class Watch {
   Watch& operator=(const Watch&) = delete;
   ~Watch() { close(); }
 
-  /// What the lanes do. @param task  any number; `describe` puts it in words
+  /// The current task of a lane. @param task  any number; `describe` gives its text
   void begin(int lane, std::int32_t task) {
     Activity& activity = activities_[static_cast<std::size_t>(lane)];
     activity.since.store(now(), std::memory_order_relaxed);
@@ -82,7 +82,7 @@ class Watch {
   }
   void end(int lane) { activities_[static_cast<std::size_t>(lane)].task.store(nothing, std::memory_order_release); }
 
-  /// How tasks are named, `describe(lane, task)`, and which compute, `computes(task)`; called by the watch's thread. Empty: by
+  /// Names of tasks, `describe(lane, task)`, and which of them compute, `computes(task)`; called by the watch's thread. Empty: by
   /// number, and those of lane 0.
   void describe_by(std::function<std::string(int, std::int32_t)> describe, std::function<bool(std::int32_t)> computes) {
     const std::lock_guard lock{mutex_};
@@ -90,12 +90,12 @@ class Watch {
     computes_ = std::move(computes);
   }
 
-  /// Tasks begun from here on may wait at least so many seconds for ranks that connect; 0: none do.
+  /// Tasks begun from here on may wait at least this many seconds for ranks that connect; 0: none do.
   void connecting(double seconds) {
     task_limit_.store(static_cast<std::int64_t>(std::max(seconds, options_.task_seconds) * 1e9));
   }
 
-  /// What fails here may be the echo of another rank's end: gives the watch time to hear of that first.
+  /// A failure here may be the consequence of another rank's end: gives the watch time to learn of that first.
   void await_news() const {
     if (thread_.joinable()) std::this_thread::sleep_for(std::chrono::seconds{2});
   }
@@ -110,15 +110,15 @@ class Watch {
     announced_condition_.wait_for(lock, std::chrono::seconds{2}, [&] { return announced_; });
   }
   bool failed() const { return failing_.load(); }
-  /// Whether who waits for another rank has to throw: the run has failed, and no callback ends the program.
+  /// Whether waits for other ranks must throw: the run has failed, and no callback ends the program.
   bool must_throw() const { return failed() && !options_.failed; }
-  /// Why the run has failed, once it has.
+  /// The reason for the failure, once the run has failed.
   std::string why() {
     const std::lock_guard lock{mutex_};
     return why_;
   }
 
-  /// Ends the watch in good order: all ranks must have come here (a barrier), or have failed.
+  /// Ends the watch normally: all ranks must have called it (a barrier), or have failed.
   void close() {
     if (!thread_.joinable()) return;
     closing_.store(true);
@@ -136,17 +136,17 @@ class Watch {
     std::atomic<std::int32_t> task{nothing};
     std::atomic<std::int64_t> since{0};
   };
-  struct Entry {  // of a heartbeat
+  struct Entry {  // part of a heartbeat
     std::int32_t lane;
     std::int32_t task;
-    std::int64_t nanoseconds;  // for so long
+    std::int64_t nanoseconds;  // duration so far
   };
   struct Peer {
     int rank = 0;
     detail::Connection connection;
     std::int64_t heard = 0;
     std::vector<Entry> entries;
-    bool left = false;  // in good order
+    bool left = false;  // ended normally
   };
 
   void wake() const {
@@ -168,7 +168,7 @@ class Watch {
       ::poll(fds.data(), fds.size(), 100);
       drain(fds[0]);
       const std::int64_t time = now();
-      if (time - last > second) {  // this process itself was stopped: the others may well have been, too
+      if (time - last > second) {  // this process itself was stopped: the others may have been, too
         paused_ = time - last;
         for (Peer& peer : peers_) peer.heard = time;
       }
@@ -216,7 +216,7 @@ class Watch {
     if (alive) return;
     peer.connection.close();
     if (!peer.left && !failing_.load()) {
-      const bool own_fault = static_cast<double>(paused_) > options_.silence_seconds * 1e9;  // the others have given it up
+      const bool own_fault = static_cast<double>(paused_) > options_.silence_seconds * 1e9;  // the others have given up on it
       stop(own_fault ? concat("it has been stopped for ", paused_ / second, " s, and the others have left")
                      : concat("rank ", peer.rank, " died; ", last_words(peer)),
            -1);
@@ -224,7 +224,7 @@ class Watch {
     peer.left = true;
   }
 
-  /// Whether this rank has failed by itself: then the others have been told, and the program is given time to end.
+  /// Whether this rank itself has failed: then the others have been told, and the program gets time to end.
   bool own_failure() {
     std::unique_lock lock{mutex_};
     if (failure_.empty() || told_) return false;
@@ -234,7 +234,7 @@ class Watch {
       why_ = failure_;
       for (Peer& peer : peers_) peer.connection.send(failure, failure_);
     }
-    // Rank 0 stays until the others have gone: its end would be news of its own.
+    // Rank 0 stays until the others have gone: its end would be reported as a failure.
     const bool gone = std::all_of(peers_.begin(), peers_.end(), [](const Peer& peer) { return !peer.connection.open(); });
     announced_ = announced_ || rank_ != 0 || gone || now() - failed_at_ > second / 2;
     if (announced_) announced_condition_.notify_all();
@@ -252,7 +252,7 @@ class Watch {
       if (task == nothing || went_on <= task_limit_.load()) continue;
       const std::string why = concat("rank ", rank_, " has stalled: ", words({static_cast<std::int32_t>(lane), task, went_on}));
       if (rank_ == 0) return stop(why + longest_computation(why), -1);
-      if (!reported_) peers_.front().connection.send(stalled, why);  // rank 0 knows what the others do, and tells all
+      if (!reported_) peers_.front().connection.send(stalled, why);  // rank 0 knows the others' tasks, and tells all
       if (reported_ && time - failed_at_ > 2 * second) stop(why, -1);
       if (!reported_) failed_at_ = time;
       reported_ = true;
@@ -307,14 +307,14 @@ class Watch {
     return concat("; at work for longest is rank ", who, ": ", words(longest));
   }
 
-  /// Tells the others and this program. Does nothing where this rank itself is the one that fails.
-  /// @param told_by  a rank that knows already; -1: none
+  /// Tells the others and this program. Does nothing if this rank itself has failed.
+  /// @param told_by  a rank that already knows; -1: none
   void stop(const std::string& why, int told_by) {
     {
       const std::lock_guard lock{mutex_};
       if (failing_.exchange(true)) return;
       why_ = why;
-      announced_ = true;  // nothing of this rank's own is to be told any more
+      announced_ = true;  // nothing of this rank is to be reported any more
     }
     announced_condition_.notify_all();
     if (rank_ == 0) {
@@ -332,7 +332,7 @@ class Watch {
 
   WatchOptions options_;
   int rank_ = 0;
-  std::vector<Peer> peers_;                 ///< of rank 0: all others; of another: rank 0
+  std::vector<Peer> peers_;                 ///< on rank 0: all others; on another: rank 0
   std::array<Activity, 256> activities_{};  ///< [lane]
   detail::Descriptor wake_read_;
   detail::Descriptor wake_write_;
@@ -340,14 +340,14 @@ class Watch {
   std::function<std::string(int, std::int32_t)> describe_;
   std::function<bool(std::int32_t)> computes_;
   std::string failure_;  ///< of this rank itself
-  std::string why_;      ///< the run has failed
-  bool told_ = false;    ///< the program
+  std::string why_;      ///< why the run has failed
+  bool told_ = false;    ///< whether the program was told
   bool announced_ = false;
   std::condition_variable announced_condition_;
   std::int64_t failed_at_ = 0;
-  std::int64_t paused_ = 0;  ///< how long this process stood still, when it last did
+  std::int64_t paused_ = 0;  ///< how long this process was last suspended
   std::atomic<std::int64_t> task_limit_{0};
-  bool reported_ = false;  ///< that a task of this rank has stalled
+  bool reported_ = false;  ///< whether a stalled task of this rank was reported
   std::atomic<bool> failing_{false};
   std::atomic<bool> closing_{false};
   std::thread thread_;

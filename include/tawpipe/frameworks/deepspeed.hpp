@@ -1,5 +1,5 @@
-// DeepSpeed's configuration and a plan, in both directions.
-// Not: JSON (json_settings.hpp), nor what a program says by calls: models, pipelines, recomputation.
+// Conversion between DeepSpeed's configuration and a plan.
+// Not: JSON (json_settings.hpp), nor what a program sets by calls: models, pipelines, recomputation.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace tawpipe::inline v0 {
 
-/// The settings that a plan knows, with DeepSpeed's defaults; 0 where it finds a value from others.
+/// The settings that a plan knows, with DeepSpeed's defaults; 0 where DeepSpeed derives the value from others.
 /// Source: deepspeedai/DeepSpeed, docs/_pages/config-json.md (0.18).
 struct DeepspeedSettings {
   std::int64_t batch = 0;
@@ -70,7 +70,7 @@ inline const SettingsTable<DeepspeedSettings>& deepspeed_table() {
   return table;
 }
 
-/// What DeepSpeed's settings say, on so many devices. @throws InputError  naming setting, line and what would be right
+/// The job that DeepSpeed's settings describe, on that many devices. @throws InputError  naming setting, line and what would be right
 inline FrameworkJob deepspeed_job(std::string_view text, std::string_view source, int devices) {
   ReadSettings<DeepspeedSettings> read = read_settings(deepspeed_table(), json_settings(text, source));
   const DeepspeedSettings& s = read.values;
@@ -116,7 +116,7 @@ inline FrameworkJob deepspeed_job(std::string_view text, std::string_view source
   return job;
 }
 
-/// Why DeepSpeed's configuration cannot say the job; nothing if it can.
+/// Why DeepSpeed's configuration cannot express the job; nothing if it can.
 inline std::vector<std::string> deepspeed_cannot(const FrameworkJob& job) {
   detail::Reasons reasons;
   const std::string& name = job.choice.schedule;
@@ -147,7 +147,7 @@ inline std::vector<std::string> deepspeed_cannot(const FrameworkJob& job) {
   return reasons.take();
 }
 
-/// The settings by which DeepSpeed runs the job. @pre deepspeed_cannot() is empty
+/// The settings with which DeepSpeed runs the job. @pre deepspeed_cannot() is empty
 inline DeepspeedSettings deepspeed_settings(const FrameworkJob& job) {
   DeepspeedSettings s;
   s.batch = job.global_batch;

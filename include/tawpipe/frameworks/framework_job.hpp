@@ -1,4 +1,4 @@
-// A training job as another framework's settings say it, in the terms of a plan.
+// A training job described by another framework's settings, in the terms of a plan.
 // Not: the settings themselves (megatron.hpp, torchtitan.hpp, deepspeed.hpp).
 #pragma once
 
@@ -16,14 +16,14 @@
 
 namespace tawpipe::inline v0 {
 
-/// One way to train, complete but for what the framework's settings cannot say.
+/// One way to train, complete except for what the framework's settings cannot express.
 struct FrameworkJob {
   Mesh mesh = {};  ///< over all devices
   ScheduleChoice choice = {};
   std::int64_t microbatch_size = 1;
-  std::int64_t sequence = 0;                ///< tokens; 0: not said
+  std::int64_t sequence = 0;                ///< tokens; 0: not given
   std::int64_t global_batch = 0;            ///< sequences
-  std::optional<Recompute> recompute = {};  ///< none: not said
+  std::optional<Recompute> recompute = {};  ///< none: not given
   bool sequence_parallel = true;
   StateSharding sharding = StateSharding::optimizer;  ///< over data- and context-parallel devices
   Reshard reshard = Reshard::automatic;
@@ -33,10 +33,10 @@ struct FrameworkJob {
   ContextExchange context_exchange = ContextExchange::all_gather;
   Offload offload = {};
   std::int64_t gradient_bytes = 4;
-  bool edges_count_as_layers = false;     ///< embedding and loss, where the model is cut into stages
-  std::optional<Transformer> model = {};  ///< where the settings say all of it
-  std::string model_lacks = {};           ///< or what they do not
-  std::vector<std::string> notes = {};    ///< what was read and is not modelled, with its line
+  bool edges_count_as_layers = false;     ///< embedding and loss, when the model is cut into stages
+  std::optional<Transformer> model = {};  ///< if the settings give all of it
+  std::string model_lacks = {};           ///< otherwise what is missing
+  std::vector<std::string> notes = {};    ///< what was read but is not modelled, with its line
 
   bool shards() const { return sharding != StateSharding::none; }
   /// Parts into which the batch is cut.
@@ -46,7 +46,7 @@ struct FrameworkJob {
   bool is_one_of(std::initializer_list<std::string_view> names) const {
     return std::find(names.begin(), names.end(), std::string_view{choice.schedule}) != names.end();
   }
-  /// Microbatches of an iteration, of a replica.
+  /// Microbatches of an iteration on one replica.
   std::int64_t microbatches() const { return global_batch / batch_parts() / microbatch_size; }
   int chunks() const {
     const auto found = choice.options.find("chunks");
@@ -55,7 +55,7 @@ struct FrameworkJob {
   PlanLayout layout() const { return {mesh, recompute.value_or(Recompute::none), microbatch_size}; }
 };
 
-/// A plan's choice as a job, with the switches of the problem that it is for.
+/// A plan's choice as a job, with the switches of its problem.
 /// @pre problem has a model
 inline FrameworkJob job_of(const Problem& problem, const PlanLayout& layout, const ScheduleChoice& choice) {
   return {.mesh = layout.mesh,
@@ -77,7 +77,7 @@ inline FrameworkJob job_of(const Problem& problem, const PlanLayout& layout, con
           .model = problem.model};
 }
 
-/// The problem that the job is, on the cluster and with the costs and the model of `base`.
+/// The job as a problem, on the cluster and with the costs and the model of `base`.
 /// @throws InputError  if the job's mesh is not over the cluster
 inline Problem problem_of(const FrameworkJob& job, Problem base) {
   base.mesh = job.mesh.over(base.cluster.ranks());
@@ -103,7 +103,7 @@ inline Problem problem_of(const FrameworkJob& job, Problem base) {
 
 namespace detail {
 
-/// Why a framework cannot run something: sentences, gathered.
+/// Collects sentences on why a framework cannot run something.
 class Reasons {
  public:
   void add_if(bool wrong, std::string why) {
@@ -115,7 +115,7 @@ class Reasons {
   std::vector<std::string> reasons_;
 };
 
-/// What any framework needs of the batch.
+/// Requirements of any framework on the batch.
 inline void need_whole_microbatches(Reasons& reasons, const FrameworkJob& job) {
   const std::int64_t unit = job.microbatch_size * job.batch_parts();
   reasons.add_if(job.global_batch % unit != 0, concat(job.global_batch, " sequences are no multiple of ", job.microbatch_size,
@@ -127,14 +127,14 @@ inline std::string option_of(const ScheduleChoice& choice, std::string_view key,
   return found == choice.options.end() ? std::string{standard} : found->second;
 }
 
-/// Whether the axes of more than one rank lie as in `order`.
+/// Whether the axes of more than one rank are ordered as in `order`.
 inline bool lies_as(const Mesh& mesh, std::string_view order) {
   Mesh wanted = mesh;
   wanted.order = parse_mesh_order(order);
   return places_of(mesh) == places_of(wanted);
 }
 
-/// What the layers are cut into where embedding and loss may count.
+/// The number of parts for the layers if embedding and loss may count.
 inline int slots_of(const FrameworkJob& job) { return job.model ? job.model->layers + (job.edges_count_as_layers ? 2 : 0) : 0; }
 
 /// Whether two models have the same matrices.
@@ -144,21 +144,21 @@ inline bool same_sizes(const Transformer& a, const Transformer& b) {
          a.head_size() == b.head_size();
 }
 
-/// @throws InputError  if a value is not within 0 and what sizes and batches can be
+/// @throws InputError  if a value is negative or beyond the limit of sizes and batches
 template <class Settings, class Number>
 void check_size(const ReadSettings<Settings>& read, std::string_view name, Number value, std::int64_t most) {
   if (value < 0 || value > most) read.fail(name, concat(value, " must be at most ", most, ", and not below 0"));
 }
 inline constexpr std::int64_t most_sequences = 1'000'000'000;
 
-/// The product of sizes, or any number above `most` that it exceeds.
+/// The product of sizes, or any number above `most` if it exceeds that.
 inline std::int64_t product_of(std::initializer_list<int> sizes, int most) {
   std::int64_t product = 1;
   for (const int size : sizes) product = product > most ? product : product * size;
   return product;
 }
 
-/// The devices' mesh with what `product` leaves to data parallelism.
+/// The devices' mesh with data parallelism over the devices that `product` leaves.
 template <class Settings>
 int left_to_data(const ReadSettings<Settings>& read, std::string_view name, std::int64_t product, int devices,
                  std::string_view what) {
@@ -166,7 +166,7 @@ int left_to_data(const ReadSettings<Settings>& read, std::string_view name, std:
   read.fail(name, concat(what, " = ", product, " does not divide the cluster's ", devices, " devices"));
 }
 
-/// The sequences of a microbatch, and of an iteration, checked against each other.
+/// The sequences of a microbatch and of an iteration, checked against each other.
 template <class Settings>
 void check_batch(const ReadSettings<Settings>& read, std::string_view name, const FrameworkJob& job) {
   const std::int64_t unit = job.microbatch_size * job.batch_parts();

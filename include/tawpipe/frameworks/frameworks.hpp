@@ -1,4 +1,4 @@
-// Other frameworks by name: reading their settings, writing a plan as theirs, and the plans that they can run.
+// Other frameworks by name: reading their settings, writing a plan as such settings, and finding the plans that they can run.
 // Not: their settings (megatron.hpp, torchtitan.hpp, deepspeed.hpp).
 #pragma once
 
@@ -20,7 +20,7 @@ constexpr std::string_view name(Framework framework) {
   constexpr std::string_view names[3] = {"megatron", "torchtitan", "deepspeed"};
   return names[static_cast<int>(framework)];
 }
-/// As its users call it: "Megatron-LM".
+/// The name that its users know: "Megatron-LM".
 constexpr std::string_view title(Framework framework) {
   constexpr std::string_view names[3] = {"Megatron-LM", "torchtitan", "DeepSpeed"};
   return names[static_cast<int>(framework)];
@@ -34,7 +34,7 @@ inline Framework parse_framework(std::string_view text) {
   throw InputError(unknown_name("framework", text, {"megatron", "torchtitan", "deepspeed"}));
 }
 
-/// Whose settings a text is: JSON is DeepSpeed's, TOML (a section, or a file that ends so) torchtitan's, a script Megatron-LM's.
+/// The framework of a text of settings: JSON is DeepSpeed's, TOML (a section, or a file that ends so) torchtitan's, a script Megatron-LM's.
 inline Framework framework_of(std::string_view text, std::string_view path) {
   if (path.ends_with(".json")) return Framework::deepspeed;
   if (path.ends_with(".toml")) return Framework::torchtitan;
@@ -50,8 +50,8 @@ inline Framework framework_of(std::string_view text, std::string_view path) {
   return Framework::megatron;
 }
 
-/// What a framework's settings say, on so many devices.
-/// @param layers  of the model that is given beside the text; 0: none is
+/// The job that a framework's settings describe, on that many devices.
+/// @param layers  of the model that is given in addition to the text; 0: none
 /// @throws InputError  naming the setting, its line and what would be right
 inline FrameworkJob read_job(Framework framework, std::string_view text, std::string_view source, int devices, int layers = 0) {
   switch (framework) {
@@ -65,7 +65,7 @@ inline FrameworkJob read_job(Framework framework, std::string_view text, std::st
   return {};  // unreachable
 }
 
-/// Why the framework cannot run the job, a sentence each; none if it can.
+/// The reasons why the framework cannot run the job, a sentence each; none if it can.
 inline std::vector<std::string> cannot_run(Framework framework, const FrameworkJob& job) {
   switch (framework) {
     case Framework::megatron:
@@ -78,7 +78,7 @@ inline std::vector<std::string> cannot_run(Framework framework, const FrameworkJ
   return {};  // unreachable
 }
 
-/// The job as the framework's settings, below comments of a line each. @pre cannot_run() is empty, and the job has a model
+/// The job as the framework's settings, after comments of a line each. @pre cannot_run() is empty, and the job has a model
 inline std::string write_job(Framework framework, const FrameworkJob& job, const std::vector<std::string>& comments = {}) {
   switch (framework) {
     case Framework::megatron:
@@ -91,7 +91,7 @@ inline std::string write_job(Framework framework, const FrameworkJob& job, const
   return {};  // unreachable
 }
 
-/// The job's settings in the framework's words, without those that are as they are by default. @pre the job has a model
+/// The job's settings in the framework's terms, without those that have their default. @pre the job has a model
 inline std::vector<WrittenSetting> settings_of(Framework framework, const FrameworkJob& job) {
   switch (framework) {
     case Framework::megatron:
@@ -104,7 +104,7 @@ inline std::vector<WrittenSetting> settings_of(Framework framework, const Framew
   return {};  // unreachable
 }
 
-/// The settings that make `after` of `before`, as a user would say it: "--micro-batch-size 2", "without --sequence-parallel".
+/// The settings that turn `before` into `after`, in a user's terms: "--micro-batch-size 2", "without --sequence-parallel".
 /// @pre both have a model
 inline std::vector<std::string> changed_settings(Framework framework, const FrameworkJob& before, const FrameworkJob& after) {
   const std::vector<WrittenSetting> old = settings_of(framework, before);
@@ -126,7 +126,7 @@ inline std::vector<std::string> changed_settings(Framework framework, const Fram
   return changes;
 }
 
-/// The schedules that a framework has, as a plan tries them.
+/// The schedules that a framework has, for a plan to try.
 inline std::vector<ScheduleChoice> framework_schedules(Framework framework) {
   std::vector<ScheduleChoice> choices{{"ddp"}};
   for (const char* reshard : {"on", "off"}) {
@@ -149,13 +149,13 @@ inline std::vector<ScheduleChoice> framework_schedules(Framework framework) {
   return choices;
 }
 
-/// Whether the framework can run a plan of that request: what PlanRequest::runs asks.
+/// Whether the framework can run a plan of that request: for PlanRequest::runs.
 template <Framework framework>
 bool framework_runs(const PlanRequest& request, const PlanLayout& layout, const ScheduleChoice& choice) {
   return cannot_run(framework, job_of(request.problem, layout, choice)).empty();
 }
 
-/// The request for the best plan among those that the framework can run, of the schedules that it has.
+/// The request for the best plan among those that the framework can run, with the framework's schedules.
 inline PlanRequest for_framework(Framework framework, PlanRequest request) {
   request.schedules = framework_schedules(framework);
   request.runs = framework == Framework::megatron     ? &framework_runs<Framework::megatron>
@@ -164,7 +164,7 @@ inline PlanRequest for_framework(Framework framework, PlanRequest request) {
   return request;
 }
 
-/// The problem with a framework's switches as it has them where they are at their best: what it always does, and overlaps that it
+/// The problem with a framework's switches at their best: what it always does, and overlaps that it
 /// can turn on.
 inline Problem with_best_switches(Framework framework, Problem problem) {
   const bool zero = framework == Framework::deepspeed;
@@ -172,7 +172,7 @@ inline Problem with_best_switches(Framework framework, Problem problem) {
   problem.overlap_gradients = true;
   problem.overlap_gathers = !zero;
   if (framework == Framework::torchtitan) problem.sharding = StateSharding::parameters;
-  // Transformer Engine has no such products in 4 bits, nor with a scale for each 32 numbers.
+  // Transformer Engine has no such products in 4 bits, nor with one scale for each 32 numbers.
   const ProductFormat products = problem.model ? problem.model->products : ProductFormat::bits16;
   problem.tensor_overlap = products != ProductFormat::nvfp4 && products != ProductFormat::mxfp8;
   if (!zero) problem.parameter_bytes.gradient = 4;

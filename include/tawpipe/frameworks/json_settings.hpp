@@ -1,4 +1,4 @@
-// The settings of a JSON text, each with the objects around it before it: "zero_optimization.stage".
+// The settings of a JSON text, each prefixed by the objects around it: "zero_optimization.stage".
 // Not: their meaning, nor lists of objects, which are one value.
 #pragma once
 
@@ -95,13 +95,13 @@ class JsonSettings {
 
 }  // namespace detail
 
-/// @throws InputError  for what is not JSON, or no object
+/// @throws InputError  for what is not JSON, or not an object
 inline SettingsText json_settings(std::string_view text, std::string_view source) {
   return detail::JsonSettings{text, source}.read();
 }
 
-/// Settings as JSON, an object for each name's first part. @pre settings of one object stand together
-/// @param comments  as the list "_comment", if there are any: JSON has no others, and DeepSpeed passes over a name that it does
+/// Settings as JSON, an object for each name's first part. @pre settings of one object are adjacent
+/// @param comments  as the list "_comment", if there are any: JSON has no comments, and DeepSpeed ignores a name that it does
 /// not know
 inline std::string json_text(const std::vector<WrittenSetting>& settings, const std::vector<std::string>& comments) {
   nlohmann::ordered_json json = nlohmann::ordered_json::object();

@@ -1,4 +1,4 @@
-// Megatron-LM's flags and a plan, in both directions.
+// Conversion between Megatron-LM's flags and a plan.
 // Not: the table of flags (megatron_flags.hpp), nor scripts (shell_script.hpp).
 #pragma once
 
@@ -16,7 +16,7 @@ namespace tawpipe::inline v0 {
 
 namespace detail {
 
-/// The model, or what is missing of it.
+/// The model, or what is missing from it.
 inline void read_megatron_model(const ReadSettings<MegatronFlags>& read, FrameworkJob& job) {
   const MegatronFlags& flags = read.values;
   for (const auto& [name, value] : {std::pair{"--num-layers", flags.layers},
@@ -91,7 +91,7 @@ inline std::optional<Recompute> megatron_recompute(ReadSettings<MegatronFlags>& 
 
 }  // namespace detail
 
-/// The model that Megatron-LM's flags say. @throws InputError  naming the flags that are missing
+/// The model that Megatron-LM's flags describe. @throws InputError  naming the flags that are missing
 inline Transformer megatron_model(std::string_view text, std::string_view source) {
   const ReadSettings<MegatronFlags> read = read_settings(megatron_table(), shell_settings(megatron_table(), text, source));
   FrameworkJob job;
@@ -101,7 +101,7 @@ inline Transformer megatron_model(std::string_view text, std::string_view source
   return *std::move(job.model);
 }
 
-/// What Megatron-LM's flags say, on so many devices.
+/// The job that Megatron-LM's flags describe, on that many devices.
 /// @throws InputError  naming flag, line and what would be right
 inline FrameworkJob megatron_job(std::string_view text, std::string_view source, int devices) {
   ReadSettings<MegatronFlags> read = read_settings(megatron_table(), shell_settings(megatron_table(), text, source));
@@ -211,7 +211,7 @@ inline std::vector<std::string> megatron_cannot(const FrameworkJob& job) {
                  concat("Megatron-LM has 1F1B, interleaved 1F1B, data parallelism and FSDP; it has no ", name));
   reasons.add_if(pipeline && job.mesh.pipeline == 1, concat(name, " of one device is ddp"));
   reasons.add_if(name == "1f1b" && detail::option_of(job.choice, "overlap", "off") != "off",
-                 "Megatron-LM's 1F1B has no sends and receives beside computation (overlap=off)");
+                 "Megatron-LM's 1F1B has no sends and receives that overlap computation (overlap=off)");
   reasons.add_if(name == "interleaved-1f1b" && job.chunks() == 1, "interleaved 1F1B of one chunk is 1f1b");
   reasons.add_if(name == "ddp" && job.mesh.pipeline > 1, "data parallelism is the mesh's: ddp of one device, --data-parallel");
   for (const auto& [key, value] : job.choice.options) {
@@ -251,7 +251,7 @@ inline std::vector<std::string> megatron_cannot(const FrameworkJob& job) {
   return reasons.take();
 }
 
-/// The flags by which Megatron-LM runs the job. @pre megatron_cannot() is empty, and the job has a model
+/// The flags with which Megatron-LM runs the job. @pre megatron_cannot() is empty, and the job has a model
 inline MegatronFlags megatron_flags(const FrameworkJob& job) {
   const Transformer& model = *job.model;
   const std::string& name = job.choice.schedule;
@@ -319,7 +319,7 @@ inline MegatronFlags megatron_flags(const FrameworkJob& job) {
   return flags;
 }
 
-/// The flags as an array of a shell script, below `comments`. @pre as megatron_flags()
+/// The flags as an array of a shell script, after `comments`. @pre as megatron_flags()
 inline std::string megatron_text(const FrameworkJob& job, const std::vector<std::string>& comments) {
   std::string text;
   for (const std::string& comment : comments) text += concat("# ", comment, "\n");

@@ -1,5 +1,5 @@
-// Settings of another framework, by name: a table says what each sets, and reads and writes them by it.
-// Not: the texts that they stand in (shell_script.hpp, toml_settings.hpp, json_settings.hpp) nor what they mean for a plan.
+// Settings of another framework, by name: a table maps each to a member, and they are read and written by it.
+// Not: the texts that contain them (shell_script.hpp, toml_settings.hpp, json_settings.hpp) nor what they mean for a plan.
 #pragma once
 
 #include <algorithm>
@@ -19,15 +19,15 @@
 
 namespace tawpipe::inline v0 {
 
-/// One setting as a text has it: `--micro-batch-size 4` in line 12.
+/// One setting in a text: `--micro-batch-size 4` in line 12.
 struct Setting {
   std::string name;
   std::vector<std::string> values;  ///< without quotes
   int line = 0;
-  std::string unknown = {};  ///< "$NAME" where a value holds a variable that the text does not set
+  std::string unknown = {};  ///< "$NAME" if a value has a variable that the text does not set
 };
 
-/// A text's settings, and what messages call it.
+/// A text's settings, and its name in messages.
 struct SettingsText {
   std::string source;
   std::vector<Setting> settings;
@@ -38,42 +38,42 @@ struct SettingsText {
   }
 };
 
-/// A setting that a table knows: a member of `Settings`, whose default is the framework's own.
+/// A setting in a table: a member of `Settings`, whose default is the framework's own.
 template <class Settings>
 struct SettingField {
   std::string_view name;
-  /// A bool is set by the name alone in a command line, and is true or false elsewhere.
+  /// A bool is set by the name only in a command line, and is true or false elsewhere.
   std::variant<int Settings::*, std::int64_t Settings::*, bool Settings::*, std::string Settings::*> member;
-  std::vector<std::string_view> words = {};  ///< what a text may be; none: anything
+  std::vector<std::string_view> words = {};  ///< the values that a text may have; none: any
 };
 
-/// A setting that says something of the layout, but nothing that a plan has.
+/// A setting that affects the layout, but that a plan does not have.
 struct ForeignSetting {
   std::string_view name;
-  std::string_view harmless;  ///< the values that change nothing, between spaces
+  std::string_view harmless;  ///< the values that change nothing, separated by spaces
   std::string_view why;
   bool refused = true;  ///< or read, with a note
 };
 
-/// What a framework's settings are, in both directions: what is not in it is unknown.
+/// The table of a framework's settings, for reading and writing; a name not in it is unknown.
 template <class Settings>
 struct SettingsTable {
   std::string_view kind;  ///< of a setting, for messages: "Megatron-LM flag"
-  bool flags = false;     ///< a bool is set by its name alone
+  bool flags = false;     ///< a bool is set by its name only
   std::vector<SettingField<Settings>> fields;
   std::vector<ForeignSetting> foreign;
-  std::string_view skipped;  ///< names that say nothing of the layout, between spaces; "job.*" for all of a section
-  std::vector<std::pair<std::string_view, std::string_view>> renamed = {};  ///< an old name, and what it is now
+  std::string_view skipped;  ///< names that do not affect the layout, separated by spaces; "job.*" for a whole section
+  std::vector<std::pair<std::string_view, std::string_view>> renamed = {};  ///< an old name, and its new name
 };
 
-/// Settings as read: their values, and where each stands.
+/// Settings as read: their values, and the line of each.
 template <class Settings>
 struct ReadSettings {
   Settings values;
   SettingsText text;
   std::vector<std::string> notes;  ///< what was read but is not modelled
 
-  /// The last setting of that name; null where there is none.
+  /// The last setting of that name; null if there is none.
   const Setting* find(std::string_view name) const {
     for (auto at = text.settings.rbegin(); at != text.settings.rend(); ++at) {
       if (at->name == name) return &*at;
@@ -81,7 +81,7 @@ struct ReadSettings {
     return nullptr;
   }
   bool has(std::string_view name) const { return find(name) != nullptr; }
-  /// @throws InputError  with the line of the setting of that name, or without one where the text has none
+  /// @throws InputError  with the line of the setting of that name, or without one if the text has none
   [[noreturn]] void fail(std::string_view name, std::string_view why) const {
     if (const Setting* at = find(name)) text.fail(at->line, concat(name, ": ", why));
     throw InputError(one_line(concat(text.source, ": ", name, ": ", why)));
@@ -211,7 +211,7 @@ struct WrittenSetting {
   bool is_text = false;
 };
 
-/// The settings that are not as the framework has them without any, in the table's order.
+/// The settings that differ from the framework's defaults, in the table's order.
 template <class Settings>
 std::vector<WrittenSetting> written_settings(const SettingsTable<Settings>& table, const Settings& settings) {
   std::vector<WrittenSetting> written;

@@ -1,5 +1,5 @@
 // The words of a shell script's commands: quotes, continuations, comments, variables and arrays that the script sets.
-// Not: running it: nothing is executed, and what only a run could tell is unknown.
+// Not: running it: nothing is executed, and values that only a run could determine are unknown.
 #pragma once
 
 #include <cctype>
@@ -18,14 +18,14 @@ namespace tawpipe::inline v0 {
 
 namespace detail {
 
-/// A word of a script, with its variables filled in.
+/// A word of a script, with its variables expanded.
 struct ShellWord {
   std::string text;
   int line = 0;
-  std::string unknown = {};  ///< "$NAME", where a part of it is not known
+  std::string unknown = {};  ///< "$NAME", if a part of it is unknown
 };
 
-/// Reads a script from its beginning to its end, and keeps what each command's words are.
+/// Reads a script from beginning to end, and keeps the words of each command.
 class ShellScript {
  public:
   ShellScript(std::string_view text, std::string_view source) : text_{without_byte_order_mark(text)}, source_{source} {
@@ -53,7 +53,7 @@ class ShellScript {
   static bool is_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
   static bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 
-  /// Spaces, continued lines and comments; with `newlines` also those.
+  /// Spaces, continued lines and comments; with `newlines` also newlines.
   void skip(bool newlines) {
     for (; at_ < text_.size(); next()) {
       if (peek() == '\\' && (peek(1) == '\n' || (peek(1) == '\r' && peek(2) == '\n'))) {
@@ -86,7 +86,7 @@ class ShellScript {
     if (!words.empty()) commands_.push_back(std::move(words));
   }
 
-  /// Conditions and loops: what is set in them is known only to a run.
+  /// Conditions and loops: variables set in them are known only at run time.
   void take_keyword(std::vector<ShellWord>& words) {
     if (words.size() != 1) return;
     const std::string& word = words.front().text;
@@ -108,7 +108,7 @@ class ShellScript {
     skip(false);
     const std::vector<ShellWord> words = read_word();
     if (!document || words.empty()) return;
-    while (peek() != '\n' && at_ < text_.size()) next();  // to the line of the document's end
+    while (peek() != '\n' && at_ < text_.size()) next();  // to the line that ends the document
     while (at_ < text_.size()) {
       next();
       const std::size_t begin = at_;
@@ -117,7 +117,7 @@ class ShellScript {
     }
   }
 
-  /// NAME=value, NAME+=value, NAME=(words). @return false, and nothing read, if it is none
+  /// NAME=value, NAME+=value, NAME=(words). @return false, and nothing read, if it is not an assignment
   bool read_assignment() {
     std::size_t end = at_;
     while (end < text_.size() && is_name(text_[end])) ++end;
@@ -139,7 +139,7 @@ class ShellScript {
       if (at_ >= text_.size()) fail(line, concat("the array ", name, "=( has no end"));
       next();
     } else if (std::string_view{" \t\r\n;&|"}.find(peek()) == std::string_view::npos && at_ < text_.size()) {
-      in_text_ = true;  // kept with its lines, which a later use without quotes splits
+      in_text_ = true;  // kept with its line breaks, at which a later unquoted use splits
       for (const ShellWord& word : read_word()) split_lines(word, words);
       in_text_ = false;
     }
@@ -168,7 +168,7 @@ class ShellScript {
     end();
   }
 
-  /// One word, or as many as a variable without quotes makes of it.
+  /// One word, or several if an unquoted variable expands to several.
   std::vector<ShellWord> read_word() {
     std::vector<ShellWord> words;
     ShellWord word{.text = {}, .line = line_};
@@ -220,7 +220,7 @@ class ShellScript {
     next();
   }
 
-  /// `$NAME`, `${NAME...}`, `$((...))`, `$(...)`: into the word, or, where it makes several, ends it and begins others.
+  /// `$NAME`, `${NAME...}`, `$((...))`, `$(...)`: expands into the word, or, if it gives several words, ends it and begins others.
   /// @return whether there is anything
   bool read_expansion(std::vector<ShellWord>& words, ShellWord& word, bool quoted) {
     const int line = line_;
@@ -311,7 +311,7 @@ class ShellScript {
     return !value.empty() || quoted;
   }
 
-  // Whole-number arithmetic of $((...)); nothing where a name is not known.
+  // Whole-number arithmetic of $((...)); nothing if a name is unknown.
   std::optional<std::int64_t> terms(std::string_view& text) const {
     std::optional<std::int64_t> sum = factors(text);
     for (text = trimmed(text); sum && (text.starts_with('+') || text.starts_with('-')); text = trimmed(text)) {
@@ -366,7 +366,7 @@ class ShellScript {
   int line_ = 1;
   int depth_ = 0;  ///< of conditions, loops and functions
   static constexpr std::size_t most_filled_in = 1 << 22;
-  std::size_t filled_in_ = 0;  ///< bytes that variables have brought
+  std::size_t filled_in_ = 0;  ///< bytes expanded from variables
   bool in_text_ = false;       ///< in the value of NAME=...: one text, with its lines
   std::map<std::string, Variable> variables_;
   std::vector<std::vector<ShellWord>> commands_;

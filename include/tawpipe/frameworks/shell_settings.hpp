@@ -13,8 +13,8 @@
 
 namespace tawpipe::inline v0 {
 
-/// The flags of the one command that has any of `known`, or, where no command has, of the script's arrays and texts.
-/// @throws InputError  naming the line: no such command or several, a quote without its end, a variable that may hold flags
+/// The flags of the one command that has any of `known`, or, if no command has any, of the script's arrays and texts.
+/// @throws InputError  naming the line: no such command or several, an unterminated quote, a variable that may hold flags
 template <class Settings>
 SettingsText shell_settings(const SettingsTable<Settings>& table, std::string_view text, std::string_view source) {
   const detail::ShellScript script{text, source};
@@ -28,7 +28,7 @@ SettingsText shell_settings(const SettingsTable<Settings>& table, std::string_vi
   std::vector<detail::ShellWord> words;
   int line = 0;
   for (const std::vector<detail::ShellWord>& command : script.commands()) {
-    const bool bare = command.front().text.starts_with("--");  // a file of flags, a line each
+    const bool bare = command.front().text.starts_with("--");  // a file of flags, one a line
     if (!bare && !has_known(command)) continue;
     if (line > 0 && !bare) {
       found.fail(command.front().line,

@@ -1,4 +1,4 @@
-// The settings of a TOML text, each with its section before it: "training.seq_len".
+// The settings of a TOML text, each prefixed by its section: "training.seq_len".
 // Not: all of TOML: dates are texts, and inline tables and arrays of tables are refused.
 #pragma once
 
@@ -90,7 +90,7 @@ class TomlReader {
     }
   }
 
-  /// @param depth  of the lists around it
+  /// @param depth  of nested lists
   std::vector<std::string> value(int depth = 0) {
     if (depth > 16) fail("lists stand more than 16 deep in each other");
     if (peek() == '{') fail("an inline table {...} is not read");
@@ -160,7 +160,7 @@ class TomlReader {
           found += peek();
           break;
         default:
-          found += '\\';  // kept as it is: a path or a pattern that no setting of a layout has
+          found += '\\';  // kept as is: a path or a pattern, which no layout setting has
           found += peek();
       }
     }
@@ -177,12 +177,12 @@ class TomlReader {
 
 }  // namespace detail
 
-/// @throws InputError  naming the line of what is not TOML, or not read
+/// @throws InputError  naming the line that is not TOML, or not supported
 inline SettingsText toml_settings(std::string_view text, std::string_view source) {
   return detail::TomlReader{text, source}.read();
 }
 
-/// Settings as TOML, a section for each name's first part. @pre settings of one section stand together
+/// Settings as TOML, a section for each name's first part. @pre settings of one section are adjacent
 inline std::string toml_text(const std::vector<WrittenSetting>& settings) {
   std::string text;
   std::string_view section;

@@ -1,4 +1,4 @@
-// torchtitan's configuration and a plan, in both directions.
+// Conversion between torchtitan's configuration and a plan.
 // Not: TOML (toml_settings.hpp).
 #pragma once
 
@@ -107,7 +107,7 @@ inline const SettingsTable<TorchtitanSettings>& torchtitan_table() {
 
 namespace detail {
 
-/// torchtitan's name of a pipeline, ours, and the chunks of a device: 0 where they may be chosen.
+/// torchtitan's name of a pipeline, ours, and the chunks of a device: 0 if they can be chosen.
 struct TorchtitanPipeline {
   std::string_view name;
   std::string_view ours;
@@ -123,7 +123,7 @@ inline constexpr TorchtitanPipeline torchtitan_pipelines[] = {
     {"DualPipeV", "dualpipe-v", 2},
 };
 
-/// Models that both know, by torchtitan's name and flavor.
+/// Models known to both, by torchtitan's name and flavor.
 struct TorchtitanModel {
   std::string_view name;
   std::string_view flavor;
@@ -172,8 +172,8 @@ inline ScheduleChoice read_torchtitan_schedule(const ReadSettings<TorchtitanSett
 
 }  // namespace detail
 
-/// What torchtitan's settings say, on so many devices.
-/// @param layers  of the model that is given in place of theirs; 0: none is
+/// The job that torchtitan's settings describe, on that many devices.
+/// @param layers  of the model that is given in place of theirs; 0: none
 /// @throws InputError  naming setting, line and what would be right
 inline FrameworkJob torchtitan_job(std::string_view text, std::string_view source, int devices, int layers) {
   ReadSettings<TorchtitanSettings> read = read_settings(torchtitan_table(), toml_settings(text, source));
@@ -250,7 +250,7 @@ inline FrameworkJob torchtitan_job(std::string_view text, std::string_view sourc
     job.choice = {"fsdp", {{"prefetch", "1"}, {"reshard", s.reshard == "never" ? "off" : "on"}}};
     job.mesh.data = s.replicate;
     job.mesh.order = parse_mesh_order("tcsd");
-    if (s.replicate > 1) job.sharding = StateSharding::none;  // of what the groups have
+    if (s.replicate > 1) job.sharding = StateSharding::none;  // nothing is sharded over the groups
   } else {
     job.choice = {"ddp"};
     job.mesh.order = parse_mesh_order("tcds");
@@ -316,9 +316,8 @@ inline std::vector<std::string> torchtitan_cannot(const FrameworkJob& job) {
                  "context parallelism is by all-gather or ring (--context-exchange)");
   reasons.add_if(job.mesh.tensor > 1 && !job.sequence_parallel, "tensor parallelism is with sequence parallelism");
   reasons.add_if(job.gradient_bytes != 4, "gradients are summed in float32 (--gradient-dtype)");
-  reasons.add_if(
-      !(job.overlap_gradients && (job.overlap_gathers || !job.shards())) && copies,
-      "sums of gradients and gathers of weights are beside computation (--overlap-grad-reduce, --overlap-param-gather)");
+  reasons.add_if(!(job.overlap_gradients && (job.overlap_gathers || !job.shards())) && copies,
+                 "sums of gradients and gathers of weights overlap computation (--overlap-grad-reduce, --overlap-param-gather)");
   reasons.add_if(job.offload.any(), "offload moves weights and gradients to the host too, which is not modelled");
   reasons.add_if(job.model && (job.model->dtype == Dtype::f64 || job.model->dtype == Dtype::f8),
                  "weights are bfloat16 or float32");
@@ -328,7 +327,7 @@ inline std::vector<std::string> torchtitan_cannot(const FrameworkJob& job) {
   return reasons.take();
 }
 
-/// The settings by which torchtitan runs the job. @pre torchtitan_cannot() is empty
+/// The settings with which torchtitan runs the job. @pre torchtitan_cannot() is empty
 inline TorchtitanSettings torchtitan_settings(const FrameworkJob& job) {
   TorchtitanSettings s;
   const std::string& name = job.choice.schedule;
@@ -370,7 +369,7 @@ inline TorchtitanSettings torchtitan_settings(const FrameworkJob& job) {
   return s;
 }
 
-/// The settings as TOML, below `comments`. @pre as torchtitan_settings()
+/// The settings as TOML, after `comments`. @pre as torchtitan_settings()
 inline std::string torchtitan_text(const FrameworkJob& job, const std::vector<std::string>& comments) {
   std::string text;
   for (const std::string& comment : comments) text += concat("# ", comment, "\n");

@@ -1,4 +1,4 @@
-// What schedules ask of graphs: an order in which to run them, or the shortest cycle that forbids one.
+// Graph algorithms for schedules: an order in which to run them, or the shortest cycle that prevents one.
 // Not: routes over a topology (topology/routing.hpp).
 #pragma once
 
@@ -11,8 +11,8 @@
 
 namespace tawpipe::inline v0 {
 
-/// The vertices in an order in which every edge points forward; of those free to come next always the smallest.
-/// Shorter than the graph if it has a cycle: then what lies on or behind one is missing.
+/// The vertices in an order in which every edge points forward; among candidates always the smallest.
+/// Shorter than the graph if it has a cycle: then vertices on or after a cycle are missing.
 /// Complexity: O(edges + vertices log vertices).
 inline std::vector<Digraph::Vertex> topological_order(const Digraph& graph) {
   std::vector<std::uint32_t> before(graph.vertices(), 0);
@@ -46,11 +46,11 @@ inline std::vector<std::int32_t> strong_components(const Digraph& graph) {
   struct Visit {
     std::size_t vertex;
     std::int32_t number;    ///< in the order in which vertices are first seen
-    std::size_t edges = 0;  ///< that have been followed
+    std::size_t edges = 0;  ///< followed so far
   };
   std::vector<std::int32_t> component(graph.vertices(), -1);
   std::vector<std::int32_t> lowest(graph.vertices(), -1);  // number of a vertex that can be reached; -1: not seen
-  std::vector<std::size_t> open;                           // seen, and in no component yet
+  std::vector<std::size_t> open;                           // seen, and not yet in a component
   std::vector<Visit> path;
   std::int32_t seen = 0;
   std::int32_t components = 0;
@@ -88,7 +88,7 @@ inline std::vector<std::int32_t> strong_components(const Digraph& graph) {
 
 /// The vertices of a shortest cycle in the order of its edges; empty if there is none.
 ///
-/// @param effort  edges to look at before the best cycle found so far is good enough; any cycle is found whatever the effort
+/// @param effort  edges to visit before the best cycle so far is accepted; some cycle is found whatever the effort
 /// Complexity: O(vertices + edges + min(effort, vertices * edges of the components)).
 inline std::vector<Digraph::Vertex> shortest_cycle(const Digraph& graph, std::size_t effort = 20'000'000) {
   const std::vector<std::int32_t> component = strong_components(graph);

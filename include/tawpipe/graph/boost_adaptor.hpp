@@ -1,5 +1,5 @@
 // Digraph as a model of Boost.Graph's VertexListGraph and IncidenceGraph, without a copy.
-// Not: algorithms (graph/algorithms.hpp); a user's own use of Boost.Graph on a schedule starts here.
+// Not: algorithms (graph/algorithms.hpp); to use Boost.Graph on a schedule, start here.
 #pragma once
 
 #include <boost/graph/graph_traits.hpp>

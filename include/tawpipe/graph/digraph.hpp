@@ -1,4 +1,4 @@
-// A directed graph as one immutable value: compressed sparse rows of successors.
+// A directed graph as an immutable value: compressed sparse rows of successors.
 // Not: what its vertices are (tasks, ranks), nor algorithms on it (graph/algorithms.hpp).
 #pragma once
 
@@ -16,7 +16,7 @@ class Digraph {
   using Vertex = std::int32_t;
 
   Digraph() = default;
-  /// Counts, then fills: `for_each_edge(visit)` must call `visit(from, to)` for the same edges each time it is called.
+  /// Counts, then fills: `for_each_edge(visit)` must call `visit(from, to)` for the same edges in each call.
   template <class ForEachEdge>
   Digraph(std::size_t vertices, ForEachEdge&& for_each_edge) : begin_(vertices + 1, 0) {
     for_each_edge([&](std::size_t from, std::size_t) { ++begin_[from + 1]; });

@@ -1,4 +1,4 @@
-// JSON read strictly: every value knows its document, and an error names the file and the value's path, as tasks[12].rank.
+// Strict reading of JSON: every value knows its document, and errors name the file and the value's path, such as tasks[12].rank.
 // Not: writing (nlohmann::ordered_json does).
 #pragma once
 
@@ -21,10 +21,10 @@
 
 namespace tawpipe::inline v0 {
 
-/// What a document may be like.
+/// Limits of a document.
 struct JsonLimits {
-  std::size_t depth = 16;      ///< of lists and objects in each other: whatever walks through one needs as much stack
-  bool repeated_keys = false;  ///< allowed in one object, the last one counting
+  std::size_t depth = 16;      ///< of nested lists and objects: a traversal needs proportional stack
+  bool repeated_keys = false;  ///< allowed in one object, the last one counts
 };
 
 namespace detail {
@@ -49,9 +49,9 @@ inline bool find_json_path(const nlohmann::json& json, const nlohmann::json* wan
   return false;
 }
 
-/// Builds a document while it is parsed, and refuses what the parser would let pass: depth, and a key that stands twice in one
+/// Builds a document while it is parsed, and rejects what the parser would accept: too much depth, and a duplicate key in an
 /// object. Models nlohmann's SAX interface.
-/// @tparam Keep  asked of each object when it is complete; false: not kept
+/// @tparam Keep  called for each object when it is complete; false: not kept
 template <class Keep>
 class JsonBuilder {
  public:
@@ -67,7 +67,7 @@ class JsonBuilder {
   bool number_unsigned(Json::number_unsigned_t value) { return add(value); }
   bool number_float(Json::number_float_t value, const Json::string_t&) { return add(value); }
   bool string(Json::string_t& value) { return add(std::move(value)); }
-  bool binary(Json::binary_t&) { return false; }  // not in a text
+  bool binary(Json::binary_t&) { return false; }  // not in text
   bool start_array(std::size_t) { return enter(Json::array()); }
   bool start_object(std::size_t) { return enter(Json::object()); }
   bool end_array() {
@@ -130,25 +130,25 @@ class JsonBuilder {
   Keep& keep_;
   Json root_;
   std::vector<Json*> open_;  ///< the lists and objects entered
-  Json* member_ = nullptr;   ///< where the value of the last key goes
+  Json* member_ = nullptr;   ///< the destination of the last key's value
 };
 
 }  // namespace detail
 
 class JsonValue;
 
-/// A value that was not read from JSON's text, such as a pickle.
+/// Wraps a value that was not read from JSON text, such as a pickle.
 struct JsonTree {
   nlohmann::json json;
 };
 
-/// A parsed text and what messages call it.
+/// A parsed text and its name in messages.
 class JsonDocument {
  public:
-  /// @throws InputError  naming line and column, or the key that stands twice.
+  /// @throws InputError  naming line and column, or the duplicate key.
   JsonDocument(std::string_view text, std::string_view source, JsonLimits limits = {})
       : JsonDocument{text, source, limits, [](const nlohmann::json&) { return true; }} {}
-  /// @param keep  called with each object when it is complete; false: it is not kept, so that a long text takes little memory
+  /// @param keep  called with each object when it is complete; false: it is dropped, so that a long text takes little memory
   template <class Keep>
   JsonDocument(std::string_view text, std::string_view source, JsonLimits limits, Keep keep) : source_{source} {
     try {
@@ -178,7 +178,7 @@ class JsonDocument {
   std::string source_;
 };
 
-/// A value of a document, which must outlive it. What is not as asked for is an InputError with file and path.
+/// A value of a document, which must outlive it. Unexpected contents give an InputError with file and path.
 class JsonValue {
  public:
   JsonValue(const nlohmann::json& json, const JsonDocument& document) : json_{&json}, document_{&document} {}
@@ -193,7 +193,7 @@ class JsonValue {
   bool is_list() const { return json_->is_array(); }
   bool is_object() const { return json_->is_object(); }
 
-  /// The value in a few words.
+  /// A short description of the value.
   std::string shown() const {
     if (is_object()) return "an object";
     if (is_list()) return "a list";
@@ -211,7 +211,7 @@ class JsonValue {
     if (!right) expected(concat("a whole number from ", least, " to ", most));
     return json_->get<Number>();
   }
-  /// An id of `count` things.
+  /// An id below `count`.
   std::int32_t id(std::size_t count, std::string_view what) const {
     if (!is_whole()) expected(concat("the number of a ", what));
     if (count == 0) fail(concat("there is no ", what, " ", shown(), "; there are none"));
@@ -219,7 +219,7 @@ class JsonValue {
     if (!fits) fail(concat("there is no ", what, " ", shown(), "; they are 0 to ", count - 1));
     return json_->get<std::int32_t>();
   }
-  /// Any number, also below zero.
+  /// Any number, including negative ones.
   double number() const {
     if (!is_number()) expected("a number");
     return json_->get<double>();
@@ -240,12 +240,12 @@ class JsonValue {
     if (!is_text()) expected("a text in quotes");
     return json_->get_ref<const std::string&>();
   }
-  /// A text that is shown to users: without control characters, which a terminal would obey.
+  /// Text to be shown to users: without control characters, which a terminal would obey.
   const std::string& label() const {
     if (one_line(text()) != text()) expected("a name without control characters");
     return text();
   }
-  /// What `parse` makes of the text; its InputError gets the path.
+  /// The result of `parse` on the text; its InputError gets the path.
   template <class Parse>
   auto parsed(Parse&& parse) const {
     const std::string& wanted = text();
@@ -286,7 +286,7 @@ class JsonValue {
   Iterator end() const { return {items().data() + items().size(), *document_}; }
   std::size_t size() const { return items().size(); }
   JsonValue operator[](std::size_t i) const { return {items()[i], *document_}; }
-  /// Itself, if it is a list of so many. @param example  what would be right
+  /// The value itself, if it is a list of that many items. @param example  a valid text, for the error
   const JsonValue& of_size(std::size_t size, std::string_view example) const {
     if (!is_list()) expected(example);
     if (items().size() != size) fail(concat("expected ", example, ", not a list of ", items().size()));
@@ -295,7 +295,7 @@ class JsonValue {
 
   // ---- objects ----
 
-  /// Checks that it is an object with no key but `known`.
+  /// Checks that it is an object without keys other than `known`.
   template <class... Keys>
   const JsonValue& only(const Keys&... keys) const {
     const std::string_view known[] = {std::string_view{keys}...};
@@ -313,7 +313,7 @@ class JsonValue {
     const auto found = object().find(key);
     return found == object().end() ? std::nullopt : std::optional<JsonValue>{{found->second, *document_}};
   }
-  /// As find(), for files in which null means that a key is not given.
+  /// As find(), for files in which null means an absent key.
   std::optional<JsonValue> find_given(std::string_view key) const {
     const auto found = find(key);
     return found && found->is_null() ? std::nullopt : found;

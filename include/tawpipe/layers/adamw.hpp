@@ -1,5 +1,5 @@
 // AdamW: one step of the optimizer on a run of parameters.
-// Not: which parameters decay (model/parameters.hpp) nor how large a step is (layers/learning_rate.hpp).
+// Not: which parameters decay (model/parameters.hpp) nor the size of a step (layers/learning_rate.hpp).
 #pragma once
 
 #include <cmath>
@@ -38,19 +38,19 @@ struct AdamW {
   }
 };
 
-/// What one step has of its own.
+/// Values specific to one step.
 struct AdamWStep {
-  std::int64_t number = 1;  ///< of the step, from 1 on
+  std::int64_t number = 1;  ///< number of the step, from 1 on
   double learning_rate = 0;
-  double gradient_scale = 1;  ///< gradients count this much, e.g. below 1 to clip their norm
+  double gradient_scale = 1;  ///< factor of gradients, e.g. below 1 to clip their norm
   bool decay = true;          ///< false for norms
 };
 
 /// weights <- weights (1 - lr wd); m <- b1 m + (1 - b1) g; v <- b2 v + (1 - b2) g^2;
-/// weights <- weights - lr (m / (1 - b1^n)) / (sqrt(v) / sqrt(1 - b2^n) + eps), for each number by itself: it does not matter how
+/// weights <- weights - lr (m / (1 - b1^n)) / (sqrt(v) / sqrt(1 - b2^n) + eps), for each number by itself: so it does not matter how
 /// parameters are cut into runs. `mean` (m) and `square` (v) are zero before the first step.
 /// T: float or double; factors of the step are computed in double.
-/// @pre all spans have one size; step.number >= 1; constants.check() passes
+/// @pre all spans have the same size; step.number >= 1; constants.check() passes
 /// Complexity: O(n), nothing allocated. Thread-safe on different memory.
 /// Source: Loshchilov and Hutter 2019, arXiv:1711.05101, algorithm 2, with decay before the step as PyTorch's AdamW.
 template <class T>

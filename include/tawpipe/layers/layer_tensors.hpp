@@ -1,5 +1,5 @@
-// Where the matrices of one decoder layer lie, and its tensors between forward and backward, by recomputation policy.
-// Not: what is computed with them (layers/host/decoder_layer.hpp, layers/cuda/decoder_layer.hpp).
+// The layout of one decoder layer's matrices, and of its tensors between forward and backward, by recomputation policy.
+// Not: the computations with them (layers/host/decoder_layer.hpp, layers/cuda/decoder_layer.hpp).
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace tawpipe::inline v0::layers {
 
-/// Hands out memory from front to back.
+/// Allocates memory from front to back.
 template <class T>
 class Cursor {
  public:
@@ -37,9 +37,9 @@ struct TokenWidths {
   explicit TokenWidths(const Transformer& model)
       : hidden{model.hidden}, query{model.query_width()}, key{model.key_width()}, inner{model.intermediate} {}
 
-  /// Of everything that the policy `none` keeps of a layer.
+  /// Numbers of all tensors that the policy `none` keeps of a layer.
   std::int64_t all() const { return 4 * hidden + 2 * query + 2 * key + 4 * inner; }
-  /// Of what a policy keeps of a layer.
+  /// Numbers of the tensors that a policy keeps of a layer.
   std::int64_t kept(Recompute recompute) const {
     if (recompute == Recompute::none) return all();
     if (recompute == Recompute::full) return hidden;
@@ -50,7 +50,7 @@ struct TokenWidths {
 /// The matrices and norms of one layer, or their gradients, in the order of model/parameters.hpp. P: T or const T.
 template <class P>
 struct LayerMatrices {
-  P* qkv;     ///< query, key and value are neighbours: one matrix [Q + 2K, H]
+  P* qkv;     ///< query, key and value are contiguous: one matrix [Q + 2K, H]
   P* output;  ///< [H, Q]
   P* gate;    ///< [I, H]
   P* down;    ///< [H, I]
@@ -68,12 +68,12 @@ struct LayerMatrices {
         ffn_norm{attention_norm + width.hidden} {}
 };
 
-/// The tensors of one layer for one microbatch, each [tokens, width]. What backward_input writes over them, for
-/// backward_weight, stands behind the arrow.
+/// The tensors of one layer for one microbatch, each [tokens, width]. The tensor that backward_input writes over them, for
+/// backward_weight, is given after the arrow.
 ///
-/// Norms' reciprocal roots and attention's row sums are not among them: both are computed again, from what is here.
-/// Policy `none` keeps all, in this order; `selective` keeps input, qkv, middle, gate and up; `full` the input. What is not kept
-/// is computed again into workspace, or into the stash where backward_weight runs by itself and needs it (all but the sigmoid).
+/// Norms' reciprocal roots and attention's row sums are not among them: both are recomputed from these.
+/// Policy `none` keeps all, in this order; `selective` keeps input, qkv, middle, gate and up; `full` the input. Tensors not kept
+/// are recomputed into workspace, or into the stash if backward_weight runs by itself and needs them (all but the sigmoid).
 template <class T>
 struct LayerTensors {
   using Sum = std::conditional_t<sizeof(T) < sizeof(float), float, T>;  ///< sums over tokens are at least float
@@ -85,19 +85,19 @@ struct LayerTensors {
   T* middle = nullptr;            ///< H: input + attention's projection -> its gradient
   T* ffn_norm = nullptr;          ///< H
   T* gate = nullptr;              ///< I -> its gradient
-  T* sigmoid = nullptr;           ///< I, of the gate -> gradients of the norms' weights (where not in the stash)
+  T* sigmoid = nullptr;           ///< I, of the gate -> gradients of the norms' weights (if not in the stash)
   T* up = nullptr;                ///< I -> its gradient
   T* product = nullptr;           ///< I: silu(gate) up
   Sum* norm_gradients = nullptr;  ///< 2 x H for all tokens: of the attention norm, of the feed-forward norm
-  T* behind_gradients = nullptr;  ///< memory that is free behind them in the last half of backward_input, and after it
+  T* behind_gradients = nullptr;  ///< free memory after them in the last half of backward_input, and later
 
-  /// How many T the room of `norm_gradients` is.
+  /// The size of the space of `norm_gradients`, in T.
   static std::int64_t norm_gradient_numbers(const TokenWidths& width) {
     return 2 * width.hidden * std::int64_t{sizeof(Sum) / sizeof(T)};
   }
 
-  /// Places a layer's tensors: what the policy keeps in `kept`, what backward_weight needs of the others in `rest`, the
-  /// remainder in `passing`. The three may be one and the same memory, but for `kept`.
+  /// Places a layer's tensors: those that the policy keeps in `kept`, others that backward_weight needs in `rest`, the
+  /// remainder in `passing`. `rest` and `passing` may be the same memory.
   LayerTensors(const TokenWidths& width, std::int64_t tokens, Recompute recompute, Cursor<T> kept, Cursor<T>& rest,
                Cursor<T>& passing) {
     const bool products = recompute != Recompute::full;  // results of matrix products are kept

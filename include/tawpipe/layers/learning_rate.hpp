@@ -1,5 +1,5 @@
 // The learning rate of each step: linear warm-up, then half a cosine down to a minimum.
-// Not: what a step does with it (layers/adamw.hpp).
+// Not: its use in a step (layers/adamw.hpp).
 #pragma once
 
 #include <cmath>
@@ -12,7 +12,7 @@
 namespace tawpipe::inline v0::layers {
 
 /// Rises over `warmup_steps` to `peak`, falls as half a cosine to `minimum` at `decay_steps`, and stays there.
-/// Both counts are of steps that ran before. With decay_steps 0 it stays at its peak.
+/// Both are counts of earlier steps. With decay_steps 0 it stays at its peak.
 /// Source: Karpathy, nanoGPT, train.py, get_lr.
 /// Example: `LearningRate{.peak = 1e-3, .minimum = 1e-4, .warmup_steps = 100, .decay_steps = 2000}.at(1)`
 struct LearningRate {
@@ -41,7 +41,7 @@ struct LearningRate {
     }
   }
 
-  /// Of step `number`, from 1 on. @pre check() passes
+  /// The rate of step `number`, from 1 on. @pre check() passes
   double at(std::int64_t number) const {
     const std::int64_t before = number - 1;
     if (before < warmup_steps) return peak * static_cast<double>(number) / static_cast<double>(warmup_steps + 1);

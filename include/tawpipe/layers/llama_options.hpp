@@ -1,4 +1,4 @@
-// What a LLaMA decoder is computed with beside the model's sizes, and which models can be computed at all.
+// Constants of a LLaMA decoder in addition to the model's sizes, and checks of which models can be computed.
 // Not: the computation (layers/host/llama.hpp, layers/cuda/llama.hpp).
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace tawpipe::inline v0::layers {
 
-/// What a model's sizes do not say.
+/// Constants that are not among a model's sizes.
 struct LlamaOptions {
   double rope_theta = 1e4;  ///< base of the rotary frequencies
   double norm_eps = 1e-5;   ///< added to the mean square inside RMSNorm's root
@@ -26,8 +26,8 @@ struct LlamaOptions {
 }
 
 /// The model, if code that computes in numbers of type `mine` can compute it within the bytes of model/activation.hpp.
-/// @throws InputError  as Transformer::check and Batch::check; if the model's dtype is another; if the head size is odd; if a
-/// microbatch is so small, or the hidden size so large beside the others, that activation.hpp's sizes do not hold it.
+/// @throws InputError  as Transformer::check and Batch::check; if the model's dtype differs; if the head size is odd; if a
+/// microbatch is so small, or the hidden size so large relative to the others, that activation.hpp's sizes are too small.
 inline Transformer checked_llama(Transformer model, const Batch& batch, const LlamaOptions& options, Dtype mine) {
   model.check();
   batch.check();
@@ -39,7 +39,7 @@ inline Transformer checked_llama(Transformer model, const Batch& batch, const Ll
                  concat("a head size of ", model.head_size(), " is odd; rotary embedding turns pairs and needs an even one"));
   }
   if (!(options.rope_theta > 0) || !(options.norm_eps > 0)) refuse_model(model, "rope_theta and norm_eps must be greater than 0");
-  // The gradients of both norms lie over a tensor [tokens, intermediate]; those of 16-bit models are float32.
+  // The gradients of both norms overlap a tensor [tokens, intermediate]; those of 16-bit models are float32.
   const std::int64_t times = 2 * std::max<std::int64_t>(1, 4 / size_bytes(mine));
   if (batch.tokens() * model.intermediate < times * model.hidden) {
     refuse_model(model,
@@ -48,7 +48,7 @@ inline Transformer checked_llama(Transformer model, const Batch& batch, const Ll
   }
   if (model.hidden > std::max(3 * std::int64_t{model.intermediate}, 2 * model.query_width() + 2 * model.key_width())) {
     refuse_model(model,
-                 concat("a hidden size of ", model.hidden, " is too large beside an intermediate size of ", model.intermediate,
+                 concat("a hidden size of ", model.hidden, " is too large for an intermediate size of ", model.intermediate,
                         "; three times the latter, or the width of query, key, value and output together, must reach it"));
   }
   return model;

@@ -42,7 +42,7 @@ void for_each_alike(const Transformer& model, ParameterRange range, Visit&& visi
   }
 }
 
-/// The optimizer that executors call (ParameterUpdate): AdamW in numbers of type T, with weight decay on matrices only.
+/// The optimizer for executors (ParameterUpdate): AdamW in numbers of type T, with weight decay on matrices only.
 template <class T>
 class AdamWUpdate {
  public:

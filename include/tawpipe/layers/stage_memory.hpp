@@ -1,4 +1,4 @@
-// How a stage of a decoder uses the memory that its caller gives: which layer's tensors lie where in it.
+// How a stage of a decoder uses its caller's memory: the places of each layer's tensors in it.
 // Not: one layer's tensors (layer_tensors.hpp) nor the head's, which differ by device (host/llama.hpp, cuda/decoder.hpp).
 #pragma once
 
@@ -15,14 +15,14 @@
 
 namespace tawpipe::inline v0::layers {
 
-/// Which part of a backward runs.
+/// The part of a backward to run.
 enum class BackwardPart : std::uint8_t { both, input, weight };
 
-/// Finds the places of one model's stages in numbers of type T.
+/// Computes the layout of one model's stages in numbers of type T.
 template <class T>
 class StageMemory {
  public:
-  /// @param layer_bytes  of `saved`, from one layer to the next
+  /// @param layer_bytes  distance in `saved` from one layer to the next
   StageMemory(const Transformer& model, const Batch& batch, Recompute recompute, std::int64_t layer_bytes)
       : recompute_{recompute},
         width_{model},
@@ -31,19 +31,19 @@ class StageMemory {
         layer_parameters_{model.layer_parameters()},
         layer_fits_lookup_{layer_fits_lookup_gradient(model, batch, recompute)} {}
 
-  /// What is kept of a layer, or after the last layer of the head.
+  /// The kept tensors of a layer, or, after the last layer, of the head.
   Cursor<T> kept(std::byte* saved, std::int64_t layer) const { return Cursor<T>{saved + layer * layer_bytes_}; }
 
-  /// Where the activation before layer `layer` belongs: the layer's or head's input, or the stage's output.
+  /// The address of the activation before layer `layer`: the layer's or head's input, or the stage's output.
   T* reached(const StageWork& stage, std::byte* saved, std::int64_t layer, std::span<std::byte> output) const {
     return layer < stage.layers || stage.head ? kept(saved, layer).take(0) : reinterpret_cast<T*>(output.data());
   }
 
-  /// The tensors of a layer in the forward, or where the backward runs as one; `scratch` moves behind those that lie there.
+  /// The tensors of a layer in the forward, or in an unsplit backward; `scratch` moves past those placed there.
   LayerTensors<T> tensors_of(std::byte* saved, std::int64_t layer, Cursor<T>& scratch) const {
     return {width_, tokens_, recompute_, kept(saved, layer), scratch, scratch};
   }
-  /// The tensors of a layer in the backward; `scratch` moves behind those that lie in workspace.
+  /// The tensors of a layer in the backward; `scratch` moves past those in workspace.
   LayerTensors<T> tensors_of(const BackwardArgs& args, BackwardPart part, std::int64_t layer, Cursor<T>& scratch) const {
     if (part == BackwardPart::both) return tensors_of(args.saved.data(), layer, scratch);
     Cursor<T> stash{args.stash.data()};
@@ -51,16 +51,16 @@ class StageMemory {
     return {width_, tokens_, recompute_, kept(args.saved.data(), layer), stash, scratch};
   }
 
-  /// Where backward_input leaves the embedding's gradient [tokens, hidden] for backward_weight.
+  /// The address at which backward_input leaves the embedding's gradient [tokens, hidden] for backward_weight.
   T* lookup_gradient(const BackwardArgs& args) const {
     if (args.stage->layers == 0 || !layer_fits_lookup_) return reinterpret_cast<T*>(args.stash.data());
     Cursor<T> nowhere{args.workspace.data()};
     return tensors_of(args, BackwardPart::weight, 0, nowhere).behind_gradients;
   }
 
-  /// A backward through a stage, the same on every device. @param copy  (from, to): [tokens, hidden], perhaps the same place
+  /// A backward through a stage, the same on every device. @param copy  (from, to): [tokens, hidden], possibly the same address
   /// @param head_input   (gradient, workspace). @param head_weight  ()
-  /// @param layer        (number, its tensors, gradient, workspace): both, or what `part` says
+  /// @param layer        (number, its tensors, gradient, workspace): both, or as given by `part`
   /// @param look_up      (gradient): adds it to the embedding's
   template <class Copy, class HeadInput, class HeadWeight, class Layer, class LookUp>
   void run_backward(const BackwardArgs& args, BackwardPart part, Copy&& copy, HeadInput&& head_input, HeadWeight&& head_weight,
@@ -69,7 +69,7 @@ class StageMemory {
     const bool inputs = part != BackwardPart::weight;
     const bool weights = part != BackwardPart::input;
     Cursor<T> workspace{args.workspace.data()};
-    // The gradient on its way back through the stage. A bare embedding only reads it.
+    // The gradient passing back through the stage. A stage with only the embedding just reads it.
     const bool passes = stage.layers > 0 || stage.head || !stage.embedding;
     T* const own = passes && stage.embedding ? workspace.take(tokens_ * width_.hidden) : nullptr;
     T* const gradient = stage.embedding ? own : reinterpret_cast<T*>(args.input_gradient.data());

@@ -11,10 +11,10 @@
 
 namespace tawpipe::inline v0 {
 
-/// What is kept of a decoder layer from its forward to its backward; the head is never computed again.
+/// Which activations of a decoder layer are kept from its forward to its backward; the head is never recomputed.
 /// Source: Korthikanti et al. 2022, arXiv:2205.05198, section 5, adapted to fused attention (docs/models.md).
 enum class Recompute : std::uint8_t {
-  none,       ///< everything that autograd keeps where attention is fused
+  none,       ///< everything that autograd keeps with fused attention
   selective,  ///< results of matrix products and residual sums; the attention core and elementwise work run again
   full,       ///< the layer's input; its whole forward runs again
 };
@@ -32,7 +32,7 @@ constexpr std::string_view name(Recompute recompute) {
   return "";  // unreachable: every enumerator returns above
 }
 
-/// A recomputation policy by name. @throws InputError  naming the nearest and all known names.
+/// Parses the name of a recomputation policy. @throws InputError  naming the nearest and all known names.
 inline Recompute parse_recompute(std::string_view text) {
   for (const auto recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
     if (text == name(recompute)) return recompute;
@@ -79,7 +79,7 @@ struct Batch {
   }
 
  private:
-  /// Complexity: O(sqrt(global_batch)), and only on the way to an error.
+  /// Complexity: O(sqrt(global_batch)), and only when reporting an error.
   [[noreturn]] void throw_indivisible() const {
     std::int64_t below = 0;
     std::int64_t above = 0;

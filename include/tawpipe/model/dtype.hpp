@@ -10,7 +10,7 @@
 
 namespace tawpipe::inline v0 {
 
-/// A floating-point format. f8 stands for either 8-bit one (E4M3, E5M2), which weigh the same.
+/// A floating-point format. f8 stands for either 8-bit one (E4M3, E5M2), which have the same size.
 enum class Dtype : std::uint8_t { f64, f32, bf16, f16, f8 };
 
 /// Bytes that one number takes.

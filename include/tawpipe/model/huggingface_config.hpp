@@ -1,4 +1,4 @@
-// A Transformer from the config.json that published models come with, or from any text that means a model.
+// A Transformer from the config.json that published models come with, or from any text that names a model.
 // Not: weights or tokenizers. The only header of the room that needs nlohmann/json.
 #pragma once
 
@@ -14,10 +14,10 @@ namespace tawpipe::inline v0 {
 ///
 /// Read: hidden_size, num_hidden_layers, num_attention_heads, intermediate_size, vocab_size; num_key_value_heads (default: as
 /// many as heads), head_dim (default: hidden_size / heads), tie_word_embeddings (default: false), torch_dtype or dtype
-/// (default: bfloat16). model_type must be llama, mistral or qwen2 where given. Left out of account: biases (a Qwen2 has
+/// (default: bfloat16). model_type must be llama, mistral or qwen2 where given. Ignored: biases (a Qwen2 has
 /// some, less than 0.01 % of its parameters), a sliding window (attention counts as full), quantization.
-/// @param source  what messages call the text, e.g. its path
-/// @param name    what the model is called
+/// @param source  the text's name in messages, e.g. its path
+/// @param name    the model's name
 /// @throws InputError  if the text is not JSON (naming line and column), a key is missing or of a wrong type, the model is a
 /// mixture of experts or of another type, or Transformer::check refuses its sizes.
 TAWPIPE_INLINE Transformer parse_huggingface_config(std::string_view text, std::string_view source, std::string_view name);
@@ -47,7 +47,7 @@ namespace tawpipe::inline v0 {
 
 namespace detail {
 
-/// Foreign text fit for a one-line message or a model's name: at most 60 bytes, anything but printable ASCII as '?'.
+/// External text made fit for a one-line message or a model's name: at most 60 bytes, anything but printable ASCII as '?'.
 inline std::string abbreviated(std::string_view text) {
   std::string out{text.substr(0, 60)};
   for (char& c : out) {
@@ -56,7 +56,7 @@ inline std::string abbreviated(std::string_view text) {
   return text.size() > 60 ? out + "..." : out;
 }
 
-/// Refuses what `Transformer` does not describe.
+/// Rejects models that `Transformer` cannot describe.
 inline void check_modelled(JsonValue config) {
   for (const std::string_view key : {"num_local_experts", "num_experts", "n_routed_experts", "moe_intermediate_size"}) {
     const auto value = config.find_given(key);
@@ -69,7 +69,7 @@ inline void check_modelled(JsonValue config) {
   }
 }
 
-/// Where a config.json may have anything besides what is read of it.
+/// Limits of a config.json, which may also contain anything that is not read.
 inline constexpr JsonLimits config_limits{.depth = 32};
 
 }  // namespace detail
@@ -89,7 +89,7 @@ TAWPIPE_INLINE Transformer parse_huggingface_config(std::string_view text, std::
   model.kv_heads = kv_heads ? kv_heads->whole<int>() : model.heads;
   if (const auto head_dim = config.find_given("head_dim")) model.head_dim = head_dim->whole<int>();
   auto dtype = config.find_given("torch_dtype");
-  if (!dtype) dtype = config.find_given("dtype");  // newer files call it so
+  if (!dtype) dtype = config.find_given("dtype");  // its name in newer files
   model.dtype = dtype ? dtype->parsed(parse_dtype) : Dtype::bf16;
   if (model.dtype == Dtype::f8) dtype->fail("8-bit floats are not modelled: a device's peak is of 16-bit ones; give bfloat16");
   try {

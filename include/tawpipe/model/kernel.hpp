@@ -1,4 +1,4 @@
-// Kernels: what a device runs for a stage, by shape.
+// The kernels that a device runs for a stage, by shape.
 // Not: which ones a model needs (model/transformer_kernels.hpp) nor how long they take (cost/kernel_cost.hpp).
 #pragma once
 
@@ -24,12 +24,12 @@ enum class ProductFormat : std::uint8_t {
 };
 inline constexpr int product_formats = 6;
 
-/// The name on the command line, "mxfp8".
+/// Its name on the command line, "mxfp8".
 constexpr std::string_view name(ProductFormat format) {
   constexpr std::string_view names[product_formats] = {"16bit", "32bit", "fp8", "fp8-block", "mxfp8", "nvfp4"};
   return names[static_cast<int>(format)];
 }
-/// A format by name. @throws InputError  naming the nearest and all known names.
+/// Parses the name of a format. @throws InputError  naming the nearest and all known names.
 inline ProductFormat parse_product_format(std::string_view text) {
   std::vector<std::string> known;
   for (int f = 0; f < product_formats; ++f) {
@@ -39,7 +39,7 @@ inline ProductFormat parse_product_format(std::string_view text) {
   }
   throw InputError(unknown_name("format of products", text, known));
 }
-/// Bytes of a number with its part of the scales.
+/// Bytes of a number including its share of the scales.
 constexpr double bytes_of(ProductFormat format) {
   constexpr double bytes[product_formats] = {2, 4, 1, 1 + 4.0 / 128, 1 + 1.0 / 32, 0.5 + 1.0 / 16};
   return bytes[static_cast<int>(format)];
@@ -51,7 +51,7 @@ constexpr bool is_narrow(ProductFormat format) { return format != ProductFormat:
 /// When a kernel runs.
 enum class KernelPass : std::uint8_t { forward, recompute, backward_input, backward_weight };
 
-/// One kernel of a stage, or several alike.
+/// One kernel of a stage, or several equal ones.
 struct Kernel {
   enum class Kind : std::uint8_t {
     product,             ///< [m, k] x [k, n], `batch` of them
@@ -65,9 +65,9 @@ struct Kernel {
   Kind kind = Kind::traffic;
   KernelPass pass = KernelPass::forward;
   ProductFormat format = ProductFormat::bits16;
-  Dimension by_tensor = Dimension::none;   ///< what tensor parallelism divides
-  Dimension by_context = Dimension::none;  ///< what context parallelism divides: the tokens
-  std::int32_t count = 1;                  ///< so often a microbatch: the stage's layers
+  Dimension by_tensor = Dimension::none;   ///< the dimension that tensor parallelism divides
+  Dimension by_context = Dimension::none;  ///< the dimension that context parallelism divides: the tokens
+  std::int32_t count = 1;                  ///< launches for a microbatch: one for each layer of the stage
   std::int32_t launches = 1;
   std::int64_t m = 0;
   std::int64_t n = 0;

@@ -1,4 +1,4 @@
-// A model as schedules see it: equal layers, what comes before the first and what comes after the last.
+// A model as schedules see it: equal layers, the part before the first and the part after the last.
 // Not: an architecture (model/transformer.hpp), nor its cut into stages (model/workload.hpp).
 #pragma once
 
@@ -18,38 +18,38 @@
 
 namespace tawpipe::inline v0 {
 
-/// What a model weighs for one microbatch, part by part. The maker of a model knows what the parts are; layer_stack() in
-/// model/transformer_work.hpp makes those of a LLaMA decoder, a program fills in its own:
+/// The sizes and operations of a model for one microbatch, part by part. The author of a model defines the parts; layer_stack() in
+/// model/transformer_work.hpp makes those of a LLaMA decoder; a program can fill in its own:
 ///
 ///     const LayerStack perceptrons{.name = "perceptrons", .layers = 4, .dtype = Dtype::f64,
 ///                                  .layer = {.parameters = 128, .saved = 384_B, .boundary = 384_B, .forward = Flops{1536}}};
 ///
-/// Of `embedding`, `layer` and `head` the sizes, operations and `parameters` count; which layers they are does not.
+/// Of `embedding`, `layer` and `head` the sizes, operations and `parameters` count; layer numbers do not.
 struct LayerStack {
   std::string name = {};
   std::int32_t layers = 0;
-  Dtype dtype = Dtype::bf16;           ///< of weights and activations
-  bool tied = false;                   ///< the embedding's parameters serve as the head's output matrix too
-  StageWork embedding = {};            ///< what the first stage does before its layers
-  StageWork layer = {};                ///< one layer; its `boundary` is what stages pass on
-  StageWork head = {};                 ///< what the last stage does after its layers, loss included; a tied matrix is not its own
-  std::int64_t norm_parameters = 0;    ///< so many of the head's, the first ones, are its norm's; the others its output matrix
-  bool lookup_waits_in_layer = false;  ///< `embedding.stash` takes no memory in a stage that has a layer
-  bool edges_count_as_layers = false;  ///< where it is cut into stages, embedding and head each count as a layer
-  Bytes keys = {};                     ///< of a layer's keys, as large as its values: what context parallelism passes on
-  std::int32_t token_ids = 0;          ///< ids of tokens are below this; 0: any
-  double utilization = 0;              ///< fraction of the matrix peak that its products reach; 0: unknown
+  Dtype dtype = Dtype::bf16;            ///< of weights and activations
+  bool tied = false;                    ///< the embedding's parameters also serve as the head's output matrix
+  StageWork embedding = {};             ///< work of the first stage before its layers
+  StageWork layer = {};                 ///< one layer; its `boundary` is what stages pass on
+  StageWork head = {};                  ///< work of the last stage after its layers, with the loss; without a tied matrix
+  std::int64_t norm_parameters = 0;     ///< the head's first parameters, its norm's; the others are its output matrix
+  bool lookup_waits_in_layer = false;   ///< `embedding.stash` takes no memory in a stage with a layer
+  bool edges_count_as_layers = false;   ///< when it is cut into stages, embedding and head each count as a layer
+  Bytes keys = {};                      ///< of a layer's keys, as large as its values: sent by context parallelism
+  std::int32_t token_ids = 0;           ///< ids of tokens are below this; 0: any
+  double utilization = 0;               ///< fraction of the matrix peak that its products reach; 0: unknown
   std::string utilization_source = {};  ///< where that was measured
-  /// What its maker calls its sizes, such as {"hidden", 4096}: to tell models apart, and for the maker itself.
+  /// Named sizes from the author, such as {"hidden", 4096}: they distinguish models, and serve the author.
   std::vector<std::pair<std::string, std::int64_t>> sizes = {};
 
   static constexpr std::int32_t max_layers = 1 << 12;
 
   std::int64_t layer_parameters() const { return layer.parameters; }
   std::int64_t embedding_parameters() const { return embedding.parameters; }
-  /// Those that the head alone has.
+  /// Parameters that only the head has.
   std::int64_t head_parameters() const { return head.parameters; }
-  /// All; a tied matrix counts once.
+  /// All parameters; a tied matrix counts once.
   std::int64_t parameters() const { return layers * layer.parameters + embedding.parameters + head.parameters; }
   ParameterBlocks blocks() const {
     return ParameterBlocks{{.embedding = embedding.parameters,
@@ -59,7 +59,7 @@ struct LayerStack {
                             .output = head.parameters - norm_parameters,
                             .tied = tied}};
   }
-  /// One of `sizes`; 0 if there is none of that name.
+  /// One of `sizes`; 0 if that name is missing.
   std::int64_t size(std::string_view key) const {
     const auto found = std::find_if(sizes.begin(), sizes.end(), [&](const auto& entry) { return entry.first == key; });
     return found == sizes.end() ? 0 : found->second;
@@ -85,7 +85,7 @@ struct LayerStack {
   }
 
   /// @throws InputError  if there is no layer or too many, if a size is below zero or beyond 64 bits over all layers, or if
-  /// layers pass nothing on.
+  /// layers send nothing to the next.
   void check() const {
     if (layers < 1 || layers > max_layers) fail(concat("the number of layers must be 1 to ", max_layers, ", not ", layers));
     for (const auto& [what, part] : {std::pair{"embedding", &embedding}, {"layer", &layer}, {"head", &head}}) {

@@ -24,7 +24,7 @@ namespace tawpipe::inline v0::models {
 /// Source: Touvron et al. 2023, LLaMA, arXiv:2302.13971, section 2.2; the multiple is its published code's default.
 constexpr int llama_intermediate(int hidden) { return static_cast<int>((std::int64_t{8} * hidden / 3 + 255) / 256 * 256); }
 
-/// `shape` with what it leaves out (zero or empty) filled in: as many key-value heads as heads, llama_intermediate(), a name.
+/// `shape` with missing values (zero or empty) filled in: as many key-value heads as heads, llama_intermediate(), a name.
 /// @throws InputError  as Transformer::check.
 /// Example: `models::llama({.layers = 48, .hidden = 1024, .heads = 32, .vocab = 32000})`
 inline Transformer llama(Transformer shape) {
@@ -39,15 +39,15 @@ inline Transformer llama(Transformer shape) {
 
 /// The family `llama-LxH`: L layers of hidden size H, vocabulary 32000, 16-bit floats, tied matrix, 32 heads; heads of 16
 /// where 32 would be narrower than that (H < 512), heads of 128 where they would be wider than 256 (H > 8192).
-/// @throws InputError  as Transformer::check, or if H is no multiple of 16 (H < 512), 32 or 128 (H > 8192).
+/// @throws InputError  as Transformer::check, or if H is not a multiple of 16 (H < 512), 32 or 128 (H > 8192).
 /// Source of the sizes: TawPipe, arXiv:2511.09741, section 5 and its published code.
 inline Transformer llama_family(int layers, int hidden) {
   Transformer model{.layers = layers, .hidden = hidden, .vocab = 32000, .tied = true, .dtype = Dtype::f16};
   const int multiple = hidden < 512 ? 16 : hidden <= 8192 ? 32 : 128;
   if (hidden > 0 && hidden <= Transformer::max_hidden && hidden % multiple != 0) {
     const int below = hidden / multiple * multiple;
-    throw InputError(concat("model 'llama-", layers, "x", hidden, "': a hidden size of ", hidden, " is no multiple of ", multiple,
-                            below > 0 ? concat("; the nearest are ", below, " and ") : std::string{"; the nearest is "},
+    throw InputError(concat("model 'llama-", layers, "x", hidden, "': a hidden size of ", hidden, " is not a multiple of ",
+                            multiple, below > 0 ? concat("; the nearest are ", below, " and ") : std::string{"; the nearest is "},
                             below + multiple));
   }
   model.heads = std::max(1, hidden < 512 ? hidden / 16 : hidden <= 8192 ? 32 : hidden / 128);
@@ -60,7 +60,7 @@ inline Transformer llama_family(int layers, int hidden) {
   return llama(std::move(model));
 }
 
-/// A model with a name of its own.
+/// A preset: a model with its own name.
 struct ModelPreset {
   std::string_view name;
   std::string_view description;
@@ -139,7 +139,7 @@ inline std::optional<Transformer> find(std::string_view text) {
   return std::nullopt;
 }
 
-/// The message for a name that is neither. @param else_known  what else would be right
+/// The message for a name that is neither. @param else_known  other valid inputs
 inline std::string unknown_model(std::string_view text, std::string_view else_known) {
   std::vector<std::string> known;
   for (const auto& preset : presets) known.emplace_back(preset.name);

@@ -1,4 +1,4 @@
-// Ranges of a model's parameters, and which of them each part of the model has, in one numbering of all.
+// Ranges of a model's parameters, and those of each part of the model, in a common numbering.
 // Not: the tensors in them (model/parameters.hpp) nor where a rank keeps them (schedule/task.hpp).
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace tawpipe::inline v0 {
 
-/// Parameters `begin` .. `end` - 1 of a model's numbering.
+/// Parameters `begin` .. `end` - 1 in a model's numbering.
 struct ParameterRange {
   std::int64_t begin = 0;
   std::int64_t end = 0;
@@ -19,14 +19,14 @@ struct ParameterRange {
   auto operator<=>(const ParameterRange&) const = default;
 };
 
-/// How many parameters ranges that do not overlap hold together.
+/// The number of parameters in ranges that do not overlap.
 inline std::int64_t parameters_in(std::span<const ParameterRange> ranges) {
   std::int64_t count = 0;
   for (const ParameterRange& range : ranges) count += range.count();
   return count;
 }
 
-/// Adds a range after others: nothing if it is empty, joined with the last where it goes on from there. A list built so has as
+/// Appends a range: nothing if it is empty, merged with the last if it continues that. A list built this way has as
 /// few ranges as its order allows.
 inline void append(std::vector<ParameterRange>& ranges, const ParameterRange& range) {
   if (range.count() == 0) return;
@@ -38,17 +38,17 @@ inline void append(std::vector<ParameterRange>& ranges, const ParameterRange& ra
 }
 
 /// A model's parameters as opaque blocks, in this order: embedding, each layer, final norm, output matrix. A block may be empty;
-/// what is in it is known to the model's maker and to the code that computes its stages.
+/// its contents are known to the model's author and to the code that computes its stages.
 class ParameterBlocks {
  public:
-  /// How many parameters each block has.
+  /// The number of parameters in each block.
   struct Sizes {
     std::int64_t embedding = 0;
-    std::int32_t layers = 0;  ///< so many
+    std::int32_t layers = 0;  ///< number of layers
     std::int64_t layer = 0;   ///< of each
     std::int64_t final_norm = 0;
     std::int64_t output = 0;
-    bool tied = false;  ///< the embedding serves as output matrix too; `output` does not count
+    bool tied = false;  ///< the embedding also serves as output matrix; `output` does not count
   };
 
   ParameterBlocks() = default;
@@ -70,16 +70,16 @@ class ParameterBlocks {
     const std::int64_t begin = final_norm().end;
     return {begin, begin + sizes_.output};
   }
-  /// Of all blocks.
+  /// The parameters of all blocks.
   std::int64_t count() const { return final_norm().end + (sizes_.tied ? 0 : sizes_.output); }
 
-  /// What the layers of a stage have; empty where it has none.
+  /// The parameters of a stage's layers; empty if it has none.
   std::vector<ParameterRange> layers_of(const StageWork& stage) const {
     if (stage.layers == 0) return {};
     return {layers(stage.first_layer, stage.layers)};
   }
-  /// Embedding, layers, final norm and output matrix of a stage, as far as it has them, in this order:
-  /// that of a buffer which holds them. A tied matrix stands once.
+  /// Embedding, layers, final norm and output matrix of a stage, those that it has, in this order,
+  /// which is also that of a buffer with them. A tied matrix occurs once.
   std::vector<ParameterRange> all_of(const StageWork& stage) const {
     std::vector<ParameterRange> ranges;
     if (stage.embedding) ranges.push_back(embedding());

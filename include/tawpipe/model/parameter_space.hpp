@@ -1,4 +1,4 @@
-// Which parameters each stage of a workload has, in one numbering of all.
+// The parameters of each stage of a workload, in a common numbering.
 // Not: the blocks of a whole model (model/parameter_blocks.hpp).
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace tawpipe::inline v0 {
 
-/// The parameters of stages as ranges in order, of which none touch. Without a model stages have theirs one after another.
+/// The parameters of stages as ordered ranges that do not touch. Without a model they are numbered stage by stage.
 class ParameterSpace {
  public:
   ParameterSpace() = default;
@@ -34,13 +34,13 @@ class ParameterSpace {
     if (order_->output() != order_->embedding()) append(edge_, order_->output());
   }
 
-  /// Of the whole model.
+  /// The parameters of the whole model.
   std::int64_t count() const { return count_; }
-  /// Of the stage's decoder layers.
+  /// The parameters of the stage's decoder layers.
   const std::vector<ParameterRange>& layers_of(int stage) const { return layers_[static_cast<std::size_t>(stage)]; }
-  /// Of its layers and of what it has of embedding, final norm and output matrix.
+  /// Those of its layers and of its embedding, final norm and output matrix, if any.
   const std::vector<ParameterRange>& all_of(int stage) const { return all_[static_cast<std::size_t>(stage)]; }
-  /// Embedding, final norm and output matrix.
+  /// The parameters of embedding, final norm and output matrix.
   const std::vector<ParameterRange>& edge() const { return edge_; }
 
  private:

@@ -15,10 +15,10 @@ namespace tawpipe::inline v0 {
 /// One named tensor of a model.
 struct ParameterTensor {
   std::string name;                 ///< e.g. "decoders.3.attention.wq.weight"
-  std::vector<std::int64_t> shape;  ///< [out, in] of a matrix, [hidden] of a norm
+  std::vector<std::int64_t> shape;  ///< [out, in] for a matrix, [hidden] for a norm
   ParameterRange range;
 
-  /// Matrices decay under AdamW, norms do not.
+  /// AdamW's weight decay applies to matrices, not to norms.
   bool decays() const { return shape.size() > 1; }
 };
 

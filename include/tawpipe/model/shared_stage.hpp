@@ -14,10 +14,10 @@
 
 namespace tawpipe::inline v0 {
 
-/// How the ranks that split a sequence bring queries, keys and values together.
+/// How the ranks that split a sequence exchange queries, keys and values.
 enum class ContextExchange : std::uint8_t {
   all_gather,  ///< keys and values are gathered before the attention (Grattafiori et al. 2024, arXiv:2407.21783, 3.3.2)
-  ring,        ///< keys and values go round while blocks of them are worked on (Liu et al. 2023, arXiv:2310.01889)
+  ring,        ///< keys and values circulate while blocks of them are processed (Liu et al. 2023, arXiv:2310.01889)
   all_to_all,  ///< each rank has all tokens of some heads (Ulysses: Jacobs et al. 2023, arXiv:2309.14509)
 };
 
@@ -27,7 +27,7 @@ constexpr std::string_view name(ContextExchange exchange) {
   return names[static_cast<int>(exchange)];
 }
 
-/// An exchange by name. @throws InputError  naming the nearest and all known names.
+/// Parses the name of an exchange. @throws InputError  naming the nearest and all known names.
 inline ContextExchange parse_context_exchange(std::string_view text) {
   for (const auto exchange : {ContextExchange::all_gather, ContextExchange::ring, ContextExchange::all_to_all}) {
     if (text == name(exchange)) return exchange;
@@ -35,7 +35,7 @@ inline ContextExchange parse_context_exchange(std::string_view text) {
   throw InputError(unknown_name("context exchange", text, {"all-gather", "ring", "all-to-all"}));
 }
 
-/// Into how many parts a stage is cut, and how.
+/// How a stage is split over ranks.
 struct Sharing {
   int tensor = 1;
   int context = 1;
@@ -48,12 +48,12 @@ struct Sharing {
   bool overlap = false;
 
   int ranks() const { return tensor * context; }
-  /// Parts into which norms, residuals and what they keep are cut.
+  /// The number of parts of norms, residuals and their saved activations.
   int token_parts() const { return sequence_parallel ? tensor * context : context; }
   bool operator==(const Sharing&) const = default;
 };
 
-/// One step of a stage's body: a computation of every rank that shares the stage, or a collective among those along an axis.
+/// One step of a stage's body: a computation of every rank that shares the stage, or a collective along an axis among those ranks.
 struct BodyStep {
   enum class Kind : std::uint8_t {
     compute,
@@ -69,9 +69,9 @@ struct BodyStep {
   bool gradients = false;   ///< a collective carries gradients of activations
   Flops flops{};            ///< a computation's, of one rank
   Bytes traffic{};          ///< a computation's memory-bound bytes, of one rank
-  std::int32_t pieces = 1;  ///< a computation's: into so many kernels its products are cut by tokens, of which it runs one
+  std::int32_t pieces = 1;  ///< a computation's: its products are cut by tokens into that many kernels, and it runs one
   Bytes bytes{};            ///< a collective's: the whole buffer (all_gather, reduce_scatter, all_reduce), or what one rank sends
-  /// Earlier steps that it waits for; -1: none. Computations also follow one another, and so do collectives of an axis.
+  /// Earlier steps that it waits for; -1: none. Computations also run in order, and so do collectives of an axis.
   std::array<std::int32_t, 2> after = {-1, -1};
 
   bool is_compute() const { return kind == Kind::compute; }
@@ -86,14 +86,14 @@ constexpr std::string_view name(BodyStep::Kind kind) {
   return names[static_cast<int>(kind)];
 }
 
-/// The steps of one pass through a stage, each after those it waits for.
+/// The steps of one pass through a stage, each after its dependencies.
 using StageBody = std::vector<BodyStep>;
 
-/// One rank's part of a stage. Without bodies a computation is one piece of work without exchanges.
+/// One rank's part of a stage. Without bodies a computation is a single task without communication.
 struct SharedStage {
   StageWork work;
   StageBody forward = {};
-  StageBody backward = {};         ///< both parts of it
+  StageBody backward = {};         ///< both parts together
   StageBody backward_input = {};   ///< by itself
   StageBody backward_weight = {};  ///< by itself
 };

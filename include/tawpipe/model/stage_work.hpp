@@ -1,4 +1,4 @@
-// What a stage of the model weighs for one microbatch: parameters, activations, operations.
+// The work of a model's stage for one microbatch: parameters, activations, operations.
 // Not: how they follow from a model (model/transformer_work.hpp).
 #pragma once
 
@@ -17,7 +17,7 @@ struct Share {
   std::int32_t denominator = 1;
 };
 
-/// What one stage weighs for one microbatch. Sizes are bytes on one device.
+/// The sizes and operations of one stage for one microbatch. Sizes are bytes on one device.
 struct StageWork {
   std::int32_t first_layer = 0;
   std::int32_t layers = 0;
@@ -32,8 +32,8 @@ struct StageWork {
   std::int64_t edge_parameters = 0;  ///< of the embedding, final norm and head that this stage holds
 
   Bytes saved = {};               ///< activations kept from forward to backward
-  Bytes stash = {};               ///< beside `saved`, kept from a backward_input to its backward_weight
-  Bytes boundary = {};            ///< activation handed to the next stage [microbatch, sequence, hidden]
+  Bytes stash = {};               ///< in addition to `saved`, kept from a backward_input to its backward_weight
+  Bytes boundary = {};            ///< activation sent to the next stage [microbatch, sequence, hidden]
   Bytes forward_workspace = {};   ///< held only while the forward runs
   Bytes backward_workspace = {};  ///< held only while the backward runs (recomputed activations, logits)
 
@@ -41,9 +41,9 @@ struct StageWork {
   Flops recompute = {};  ///< forward work done again before the backward
   Flops backward_input = {};
   Flops backward_weight = {};
-  Bytes forward_traffic = {};  ///< device-memory bytes of what is not a matrix product
+  Bytes forward_traffic = {};  ///< device-memory bytes of all but matrix products
   Bytes backward_traffic = {};
-  std::vector<Kernel> kernels = {};  ///< what all of that is made of; empty: not known
+  std::vector<Kernel> kernels = {};  ///< the kernels of all of that; empty: unknown
 };
 
 /// Bytes a parameter takes. Source of the defaults (16-bit training with Adam: 2 + 2 + 12):
@@ -56,7 +56,7 @@ struct ParameterBytes {
   bool operator==(const ParameterBytes&) const = default;
 };
 
-/// What training in `dtype` keeps of a parameter: gradients are summed in float32 at least, since
+/// Bytes that training in `dtype` keeps for a parameter: gradients are summed at least in float32, since
 /// sums over microbatches and ranks lose small ones in 16 bits; 16-bit weights have a copy in float32.
 constexpr ParameterBytes trained_bytes(Dtype dtype) {
   const std::int64_t width = size_bytes(dtype);

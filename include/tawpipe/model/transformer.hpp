@@ -1,4 +1,4 @@
-// A LLaMA-style decoder by its sizes, and how many parameters they make.
+// A LLaMA-style decoder by its sizes, and its number of parameters.
 // Not: operations and activations (model/transformer_work.hpp) nor known models (model/models.hpp).
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace tawpipe::inline v0 {
 
-/// A decoder of equal layers: RMSNorm, grouped-query attention with rotary embedding, RMSNorm, SwiGLU; no biases. A GPT is one
+/// A decoder of equal layers: RMSNorm, grouped-query attention with rotary embedding, RMSNorm, SwiGLU; no biases. A GPT is a model
 /// without the gate; its biases and learned positions are left out.
 ///
 /// Matrices of a layer, with H = hidden, Q = heads x head size, K = kv_heads x head size, I = intermediate:
@@ -30,19 +30,19 @@ struct Transformer {
   int kv_heads = 0;  ///< heads of key and value; equal to `heads` without grouping
   int intermediate = 0;
   int vocab = 0;
-  bool tied = false;  ///< one matrix [vocab, hidden] serves as token embedding and as output
+  bool tied = false;  ///< one matrix [vocab, hidden] serves as token embedding and output matrix
   Dtype dtype = Dtype::bf16;
   std::optional<int> head_dim = {};     ///< hidden / heads where not given
   double utilization = 0;               ///< fraction of the matrix peak reached at this hidden size; 0: unknown
   std::string utilization_source = {};  ///< where `utilization` was measured
-  /// Entries of the vocabulary that the head has logits of at a time; they are computed again in the backward. 0: all at once,
+  /// Number of vocabulary entries whose logits the head has at a time; they are recomputed in the backward. 0: all at once,
   /// kept.
   int loss_chunk = 0;
   bool loss_in_float32 = true;                     ///< cross entropy, as automatic mixed precision runs it; false: in `dtype`
-  ProductFormat products = ProductFormat::bits16;  ///< of the layers' matrix products; attention and head stay in `dtype`
-  bool edges_count_as_layers = false;              ///< where it is cut into stages, embedding and loss each count as a layer
+  ProductFormat products = ProductFormat::bits16;  ///< for the layers' matrix products; attention and head stay in `dtype`
+  bool edges_count_as_layers = false;              ///< when it is cut into stages, embedding and loss each count as a layer
   bool gated = true;                               ///< SwiGLU; false: up and down with one function between them, as GPT's GELU
-  bool fused_attention = true;  ///< scores stay on the chip; false: each [heads, S, S] is written, as up to 2022
+  bool fused_attention = true;  ///< scores stay on the chip; false: each [heads, S, S] is written, as before 2022
   bool fused_swiglu = false;    ///< one kernel from gate and up to their product: silu(gate) is never kept
   /// Key and value heads are copied for each query head before attention, so that context-parallel ranks exchange the copies.
   bool repeated_keys = false;
@@ -62,9 +62,9 @@ struct Transformer {
   /// K: width of all key heads, and of all value heads.
   std::int64_t key_width() const { return kv_heads * head_size(); }
 
-  /// Matrices of the MLP: gate, up and down, or without a gate two.
+  /// Matrices of the MLP: gate, up and down, or two without a gate.
   std::int64_t mlp_matrices() const { return gated ? 3 : 2; }
-  /// Parameters of one layer's matrices: 2HQ + 2HK + 3HI, without a gate 2HI.
+  /// Parameters of one layer's matrices: 2HQ + 2HK + 3HI, or 2HI without a gate.
   std::int64_t layer_matrix_parameters() const {
     return std::int64_t{hidden} * (2 * query_width() + 2 * key_width() + mlp_matrices() * intermediate);
   }

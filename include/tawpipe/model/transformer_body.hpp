@@ -1,4 +1,4 @@
-// The parts and bodies of a decoder's stages under tensor, sequence and context parallelism, as Megatron-LM and torchtitan run
+// The rank's parts and the bodies of a decoder's stages under tensor, sequence and context parallelism, as Megatron-LM and torchtitan run
 // them. Not: which ranks run them (schedule/compose.hpp) nor how long they take (cost/).
 #pragma once
 
@@ -30,7 +30,7 @@ namespace detail {
 /// the input A is gathered again; its reduce-scatter, during which the gradient of the weights is computed.
 /// Without sequence parallelism: an all-reduce in place of each reduce-scatter, and no all-gathers.
 /// With overlap: a product of gathered tokens begins with those of its own rank, and goes on as the others arrive, in pieces;
-/// one whose results are summed hands on each piece (Transformer Engine, user buffers: pipelined reduce-scatter, ring exchange).
+/// one whose results are summed sends each piece (Transformer Engine, user buffers: pipelined reduce-scatter, ring exchange).
 /// Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2; overlap: LinearWithGradAccumulationAndAsyncCommunication of
 /// Megatron-LM, core/tensor_parallel/layers.py.
 class BodyWriter {
@@ -63,7 +63,7 @@ class BodyWriter {
     head_norm_ = static_cast<double>(batch.tokens()) * element_ * hidden_;
   }
 
-  /// The first and the last step are computations, if need be of no time.
+  /// The first and the last step are computations, of zero time if need be.
   StageBody take() {
     if (!body_.back().is_compute()) compute(0, 0);
     return std::move(body_);
@@ -79,7 +79,7 @@ class BodyWriter {
       compute(0, 2 * head_norm_ / sharing_.token_parts());
       gather(false);
       compute(logits_, (static_cast<double>(head_.forward) - 2 * head_norm_) / sharing_.ranks());
-      // Of each token: the largest logit, the sum of exponentials and the target's logit, in float32.
+      // For each token: the largest logit, the sum of exponentials and the target's logit, in float32.
       if (sharing_.tensor > 1) collective(Kind::all_reduce, false, false, 12 * tokens_, last());
     }
   }
@@ -116,7 +116,7 @@ class BodyWriter {
   Bytes activation() const { return bytes(tokens_ * element_ * hidden_); }
   static Bytes bytes(double value) { return Bytes{static_cast<std::int64_t>(value + 0.5)}; }
 
-  /// A computation after `after`. Joined with the last step where that is a computation and nothing else is waited for.
+  /// Adds a computation after `after`. It is merged into the last step if that is a computation and the only dependency.
   std::int32_t compute(double flops, double traffic, std::initializer_list<std::int32_t> after) {
     const auto waits = [&](std::int32_t earlier) { return earlier >= 0 && earlier != last(); };
     if (!body_.empty() && body_.back().is_compute() && body_.back().pieces == 1 &&
@@ -139,14 +139,14 @@ class BodyWriter {
     body_.push_back({.kind = kind, .context = context, .gradients = gradients, .bytes = bytes(size), .after = {after, -1}});
     return last();
   }
-  /// All tokens of this context rank on each tensor-parallel rank; with sequence parallelism only. @return -1 where nothing is
+  /// Gathers all tokens of this context rank on each tensor-parallel rank; only with sequence parallelism. @return -1 if nothing is
   /// done
   std::int32_t gather(bool gradients) { return gather(gradients, last_compute()); }
   std::int32_t gather(bool gradients, std::int32_t after) {
     if (sharing_.tensor == 1 || !sharing_.sequence_parallel) return -1;
     return collective(Kind::all_gather, false, gradients, tokens_ * element_ * hidden_, after);
   }
-  /// The tensor-parallel ranks' partial sums put together. @return -1 where nothing is done
+  /// Sums the tensor-parallel ranks' partial results. @return -1 if nothing is done
   std::int32_t sum(bool gradients) {
     if (sharing_.tensor == 1) return -1;
     const Kind kind = sharing_.sequence_parallel ? Kind::reduce_scatter : Kind::all_reduce;
@@ -160,8 +160,8 @@ class BodyWriter {
 
   static constexpr int pieces = 4;
   bool overlaps() const { return sharing_.overlap && sharing_.tensor > 1 && sharing_.sequence_parallel; }
-  /// A product of tokens that all tensor-parallel ranks have a part of.
-  /// @param again  gather another input beside it, which the gradient of the weights needs. @return  that gather; -1: none
+  /// A product of tokens, of which all tensor-parallel ranks have a part.
+  /// @param again  gather another input at the same time, for the gradient of the weights. @return  that gather; -1: none
   std::int32_t gathered_product(bool gradients, double flops, double traffic, bool again = false) {
     const std::int32_t before = last_compute();
     if (!overlaps()) {
@@ -182,7 +182,7 @@ class BodyWriter {
     }
     return again ? collective(Kind::all_gather, false, false, tokens_ * element_ * hidden_, before) : -1;
   }
-  /// A product of which each tensor-parallel rank has a part of the sum, and the sum.
+  /// A product whose result is a sum over the tensor-parallel ranks, and that sum.
   void summed_product(double flops) {
     if (!overlaps()) {
       compute(flops, 0);
@@ -218,7 +218,7 @@ class BodyWriter {
     }
     const bool selective = recompute_ == Recompute::selective;
     const double branches = 9 * inner(hidden_);
-    // With the norms that selective recomputation computes again: 2H each.
+    // Includes the norms that selective recomputation runs again: 2H each.
     const double norm = (selective ? 8 : 6) * residual_;
     std::int32_t again = gathered_product(true, mlp_out_, 0, weight);
     const bool products = selective && model_.selective_products;
@@ -235,8 +235,8 @@ class BodyWriter {
     compute(0, norm, {summed});
   }
 
-  /// The attention between its products, with what the context-parallel ranks exchange for it.
-  /// @param ready  the step after which keys and values are there; -1: that before
+  /// The attention between its products, with the exchanges of the context-parallel ranks.
+  /// @param ready  the step that produces keys and values; -1: the previous one
   void attention(bool backward, std::int32_t ready = -1) {
     const bool selective = backward && recompute_ == Recompute::selective && !model_.selective_products;
     const double work = attention_ * (backward ? (selective ? 3 : 2) : 1);
@@ -253,7 +253,7 @@ class BodyWriter {
         return;
       case ContextExchange::ring: {
         // Each rank holds an early and a late piece of the sequence, so that all blocks are equal work. In the backward the
-        // gradients of keys and values go round with them, and once more, home.
+        // gradients of keys and values circulate with them, and one step further to their owner.
         const std::int32_t start = last();
         std::int32_t arrived = -1;
         for (int block = 0; block < sharing_.context; ++block) {
@@ -274,7 +274,7 @@ class BodyWriter {
       }
     }
   }
-  /// A computation that is not joined with the one before it.
+  /// Adds a computation that is not merged with the one before it.
   void compute_apart(double flops, double traffic, std::int32_t after) {
     body_.push_back({.flops = Flops{flops}, .traffic = bytes(traffic), .after = {after, -1}});
   }
@@ -304,8 +304,8 @@ class BodyWriter {
   StageBody body_ = {BodyStep{}};
 };
 
-/// One rank's part of what a stage weighs. Where tensor-parallel ranks split norms and residuals by tokens, all of it is a
-/// T x C-th, and a product's input [t, H] is gathered for it; otherwise each tensor rank has the residual stream whole.
+/// One rank's part of a stage's work. If tensor-parallel ranks split norms and residuals by tokens, all of it is a
+/// T x C-th, and a product's input [t, H] is gathered for it; otherwise each tensor rank has the whole residual stream.
 inline StageWork shared_work(StageWork work, const Transformer& model, const Batch& batch, Recompute recompute,
                              const Sharing& sharing) {
   const auto part = [](std::int64_t whole, std::int64_t parts) { return (whole + parts - 1) / parts; };
@@ -345,8 +345,8 @@ inline StageWork shared_work(StageWork work, const Transformer& model, const Bat
 
 }  // namespace detail
 
-/// One rank's part of each stage, with the bodies that its passes have.
-/// @throws InputError  if all-to-all is asked of more ranks than there are key and value heads for.
+/// One rank's part of each stage, with the bodies of its passes.
+/// @throws InputError  if all-to-all has more ranks than there are key and value heads.
 /// Complexity: O(layers).
 inline std::vector<SharedStage> share_stages(const Transformer& model, const Batch& batch, Recompute recompute,
                                              std::span<const StageWork> stages, const Sharing& sharing) {

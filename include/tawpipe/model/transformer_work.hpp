@@ -35,7 +35,7 @@ struct TrafficBytes {
 ///   rotary     read and write query and key   2(Q + K)     the same                                  2(Q + K)
 ///   SwiGLU     silu 2I, product 3I                  5I     product 2 x 3I, silu 3I                         9I
 ///   no gate    read up, write its activation        2I     read both, write a gradient                     3I
-/// The backward adds what is computed again: all of the forward (full), or norms and SwiGLU (selective).
+/// The backward includes recomputation: all of the forward (full), or norms and SwiGLU (selective).
 inline TrafficBytes layer_traffic(const Transformer& model, const Batch& batch, Recompute recompute) {
   const std::int64_t hidden = model.hidden;
   const std::int64_t inner = model.intermediate;
@@ -73,7 +73,7 @@ inline TrafficBytes head_traffic(const Transformer& model, const Batch& batch) {
 
 }  // namespace detail
 
-/// The work of `layers` layers from `first_layer` on, with or without the embedding before and the head behind, for one
+/// The work of `layers` layers from `first_layer` on, with or without the embedding before and the head after them, for one
 /// microbatch. Symbols: b sequences of S tokens, H hidden, Q and K as in Transformer, V vocabulary.
 ///
 /// Operations (a multiply-add counts as two): a product with a matrix of n parameters 2n a token in the forward, as much for
@@ -81,10 +81,10 @@ inline TrafficBytes head_traffic(const Transformer& model, const Batch& batch) {
 /// 4 S S Q / 2 a sequence in the forward (scores and their product with the values) and twice that in the backward, all of it
 /// in backward_input. The scores that fused attention computes a second time inside its backward kernel are counted
 /// nowhere: they are not model operations (MFU), so they belong to the rate that the kernel reaches.
-/// Recomputation is counted apart, in `recompute`: of decoder layers, and of the head where its loss is computed in chunks.
+/// Recomputation is counted separately, in `recompute`: of decoder layers, and of the head where its loss is computed in chunks.
 ///
-/// A tied output matrix counts in edge_parameters of the stage with the embedding, and again on a stage that has the head
-/// alone, where it is held a second time.
+/// A tied output matrix counts in edge_parameters of the stage with the embedding, and again on a stage that has only the head,
+/// where a second copy is held.
 /// @pre 0 <= first_layer, 0 <= layers, first_layer + layers <= model.layers
 /// @throws InputError  as Transformer::check and Batch::check.
 /// Complexity: O(1). Thread-safe.
@@ -153,7 +153,7 @@ inline StageWork transformer_work(const Transformer& model, const Batch& batch, 
   return work;
 }
 
-/// A LLaMA decoder as schedules see it. Its `sizes` are those of Transformer by name, for transformer_of().
+/// A LLaMA decoder as a LayerStack. Its `sizes` are those of Transformer by name, for transformer_of().
 /// @throws InputError  as transformer_work().
 inline LayerStack layer_stack(const Transformer& model, const Batch& batch, Recompute recompute) {
   LayerStack stack{.name = model.name, .layers = model.layers, .dtype = model.dtype, .tied = model.tied};
@@ -187,7 +187,7 @@ inline LayerStack layer_stack(const Transformer& model, const Batch& batch, Reco
   return stack;
 }
 
-/// The decoder that layer_stack() made `stack` from; none if another maker's sizes are in it.
+/// The decoder that layer_stack() made `stack` from; none if its sizes are from elsewhere.
 inline std::optional<Transformer> transformer_of(const LayerStack& stack) {
   for (const char* key : {"hidden", "heads", "kv_heads", "intermediate", "vocab"}) {
     if (stack.size(key) < 1 || stack.size(key) > Transformer::max_vocab) return std::nullopt;

@@ -1,4 +1,4 @@
-// One iteration's work as schedules see it: stages with their sizes and operation counts, and how many microbatches.
+// One iteration's work as schedules see it: stages with their sizes and operation counts, and the number of microbatches.
 // Not: which rank runs what (schedule/) nor how long it takes (cost/).
 #pragma once
 
@@ -26,14 +26,14 @@ class Workload {
   /// A LLaMA decoder. @throws InputError  if the model or batch is impossible (see Transformer::check, Batch::check).
   Workload(const Transformer& model, const Batch& batch, Recompute recompute = Recompute::none)
       : Workload{layer_stack(model, batch, recompute), batch, recompute} {}
-  /// A model of any kind. @param recompute  what its parts were made with
+  /// A model of any kind. @param recompute  the policy with which its parts were made
   /// @throws InputError  if the model or batch is impossible (see LayerStack::check, Batch::check).
   Workload(LayerStack model, const Batch& batch, Recompute recompute = Recompute::none)
       : model_{std::move(model)}, batch_{batch}, recompute_{recompute}, microbatches_{batch.microbatches()} {
     model_->check();
   }
 
-  /// No model: `devices` equal shares, `microbatches` in all. Every payload (a share's weights, gradient or activation)
+  /// No model: `devices` equal shares, `microbatches` in total. Every payload (a share's weights, gradient or activation)
   /// counts as 1 MB, so that traffic counts messages.
   static Workload abstract(int devices, std::int64_t microbatches) {
     if (devices < 1) throw InputError("a workload needs at least one device");
@@ -52,7 +52,7 @@ class Workload {
   Recompute recompute() const { return recompute_; }
   std::int64_t microbatches() const { return microbatches_; }
   const ParameterBytes& parameter_bytes() const { return parameter_bytes_; }
-  /// Other sizes than those of 16-bit training: an executor in float32 keeps 4 bytes of weight and gradient and 8 of states.
+  /// Sets sizes that differ from those of 16-bit training: an executor in float32 keeps 4 bytes of weight and gradient and 8 of states.
   /// @pre before a schedule is built from it
   Workload& parameter_bytes(const ParameterBytes& bytes) {
     parameter_bytes_ = bytes;
@@ -72,10 +72,10 @@ class Workload {
   /// Parameters of embedding, final norm and head together, a tied matrix counted once. 0 if abstract.
   std::int64_t edge_parameters() const { return model_ ? model_->embedding_parameters() + model_->head_parameters() : 0; }
 
-  /// The model cut into `stages`, as evenly as can be or as cut_by() says; the first looks up the embedding, the last holds the
-  /// head. Each of the two counts as a layer where the model says so. Stages without a layer occur where there are more stages
+  /// The model cut into `stages`, as evenly as possible or as set by cut_by(); the first looks up the embedding, the last holds the
+  /// head. Each of the two counts as a layer if the model says so. Stages without a layer occur if there are more stages
   /// than layers.
-  /// @throws InputError  if the stages or layers of a given cut are others.
+  /// @throws InputError  if a given cut has a different number of stages or layers.
   std::vector<StageWork> split(int stages) const {
     if (stages < 1) throw InputError(concat(stages, " stages are impossible; a model needs at least 1"));
     std::vector<StageWork> parts;
@@ -96,7 +96,7 @@ class Workload {
   }
 
   /// The units that sharded data parallelism gathers: embedding, each layer, head. Abstract: one a device.
-  /// @throws InputError  if stages are given: there are none to cut.
+  /// @throws InputError  if the stages were given: there is no model to split.
   std::vector<StageWork> units() const {
     if (!model_) return split(devices_);
     if (!cut_.layers.empty()) {
@@ -122,7 +122,7 @@ class Workload {
     return *this;
   }
 
-  /// How many devices the whole model is cut over: 1 / devices of its layers is one device's share, which fixed costs time.
+  /// The number of devices that share the whole model: 1 / devices of its layers is one device's share, the unit of fixed costs.
   Workload& over_devices(int devices) {
     devices_ = devices;
     return *this;
@@ -131,7 +131,7 @@ class Workload {
  private:
   Workload() = default;
 
-  /// [stage] where they are given or balanced; empty: cut()
+  /// [stage] if they are given or balanced; empty: cut()
   std::vector<std::int32_t> given_layers(int stages) const {
     if (!model_ || cut_.is_even()) return {};
     if (cut_.layers.empty()) return balanced_layers(model_->layers, stages, cut_.embedding, cut_.head);
@@ -147,7 +147,7 @@ class Workload {
     return cut_.layers;
   }
 
-  /// The first layer of a stage; of the one behind the last, the number of layers.
+  /// The first layer of a stage; for the index after the last, the number of layers.
   std::int32_t cut(int stage, int stages) const {
     const std::int64_t more = model_->edges_count_as_layers ? 2 : 0;
     const std::int64_t slot = std::int64_t{stage} * (model_->layers + more) / stages;

@@ -1,5 +1,5 @@
-// The times of a measured cost from a traced run of a pipeline: what the simulator needs to ask for another schedule or cluster.
-// Not: what profiles of a model's parts give (analysis/gpu_profile.hpp), nor questions to the run itself (what_if.hpp).
+// The times of a measured cost from a traced run of a pipeline: input for simulating another schedule or cluster.
+// Not: times from profiles of a model's parts (analysis/gpu_profile.hpp), nor what-if questions on the run itself (what_if.hpp).
 #pragma once
 
 #include <algorithm>
@@ -19,11 +19,11 @@ namespace tawpipe::inline v0 {
 
 /// Medians over the run: of each stage's forward and backward, of the update, and of a message's own time.
 ///
-/// A layer takes what the median of the stages takes, less the first and the last where there are others, divided by its layers;
-/// what the first stage takes more is the embedding's and what the last takes more the head's. A message takes its time whatever
-/// its size, as such traces note none.
-/// @param layers  of the model, cut evenly into the stages (chunks, where a rank holds several)
-/// @throws InputError  if the run notes no stages or no passes, or the layers cannot be cut evenly.
+/// A layer takes the median time of the stages, without the first and the last if there are others, divided by their layers;
+/// the additional time of the first stage is the embedding's, and that of the last the head's. A message takes its time whatever
+/// its size, as such traces do not record sizes.
+/// @param layers  of the model, cut evenly into the stages (chunks, if a rank holds several)
+/// @throws InputError  if the run records no stages or no passes, or the layers cannot be cut evenly.
 inline MeasuredCost measured_cost(const TracedRun& run, int layers) {
   std::map<std::pair<Op, StageId>, std::vector<double>> passes;
   std::vector<double> updates;

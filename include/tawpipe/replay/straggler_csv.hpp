@@ -1,4 +1,4 @@
-// Traces of operations in the columns of ByteDance's published straggler traces, read as a run that replays itself.
+// Traces of operations in the columns of ByteDance's published straggler traces, read as a run that can be replayed.
 // Not: the traces of PyTorch's profiler (report/kineto_run.hpp).
 #pragma once
 
@@ -30,14 +30,14 @@ struct StragglerRow {
   std::int32_t replica = 0;
   std::int32_t stage = 0;
   std::int32_t rank = 0;
-  std::int32_t type = 0;  ///< in the table of names
+  std::int32_t type = 0;  ///< index in the table of names
   double start = 0;
   double end = 0;
   std::int32_t chunk = -1;  ///< `gmc`, of the whole model
   std::int32_t microbatch = -1;
 };
 
-/// The events of one step: what waits for what, as the training framework orders it.
+/// The events of one step: and their dependencies in the training framework.
 class StragglerStep {
  public:
   StragglerStep(std::string name, const std::vector<std::string>& types, int replicas, int stages, std::vector<StragglerRow> rows,
@@ -127,13 +127,13 @@ class StragglerStep {
     Events all = events(rank, "forward-compute");
     const Events& backward = events(rank, "backward-compute");
     all.insert(all.end(), backward.begin(), backward.end());
-    std::sort(all.begin(), all.end());  // numbers follow starts
+    std::sort(all.begin(), all.end());  // numbers follow the order of starts
     return all;
   }
   TimePoint start(std::int32_t event) const { return recorder_->event(event).start; }
   TimePoint end(std::int32_t event) const { return recorder_->event(event).end; }
 
-  /// What the rank's events wait for.
+  /// The dependencies of the rank's events.
   void order(int rank) {
     const Events all = computations(rank);
     if (all.empty()) throw fail(concat(label(rank), " computes nothing; give all operations of each rank"));
@@ -173,8 +173,8 @@ class StragglerStep {
     }
   }
 
-  /// Finds the computation of each send and receive: the i-th of the pass for the i-th. Receives after the last computation
-  /// started and sends before the first ended were noted and never made, nor those beyond the ends of the model.
+  /// Finds the computation of each send and receive: the i-th message of a pass belongs to its i-th computation. Receives after the last computation
+  /// started, and sends before the first ended, were recorded but never made; neither were those beyond the model's ends.
   void match(int rank, const std::string& pass) {
     const Events& computations = events(rank, pass + "-compute");
     if (computations.empty()) return;
@@ -211,7 +211,7 @@ class StragglerStep {
     }
   }
 
-  /// Makes a message of each send of the stage and the receive of its peer.
+  /// Joins each send of the stage and the receive of its peer into a message.
   void pair(int replica, int stage, const std::string& pass, int peer) {
     if (stages_ < 2) return;
     const Events& sends = made_[{rank_of(replica, stage), pass + "-send"}];
@@ -224,7 +224,7 @@ class StragglerStep {
     for (std::size_t i = 0; i < sends.size(); ++i) recorder_->meet({sends[i], receives[i]}, Bytes{});
   }
 
-  /// Makes the i-th events of that type on these ranks one collective.
+  /// Joins the i-th events of that type on these ranks into a collective.
   void meet_all(const std::string& type, const std::vector<int>& ranks) {
     const std::size_t count = events(ranks.front(), type).size();
     for (const int rank : ranks) {
@@ -254,7 +254,7 @@ class StragglerStep {
   bool overlapped_ = false;
   TraceRecorder* recorder_ = nullptr;
   std::vector<std::map<std::string, Events>> of_rank_;  ///< [rank][type]
-  std::map<std::pair<int, std::string>, Events> made_;  ///< sends and receives that were made
+  std::map<std::pair<int, std::string>, Events> made_;  ///< sends and receives that really took place
 };
 
 class StragglerCsv {
@@ -302,7 +302,7 @@ class StragglerCsv {
     if (value && std::isfinite(*value)) return *value;
     throw lines_.fail(*place_[column], concat(CsvReader::shown(cell(column)), " is not a number"), names[column]);
   }
-  /// A whole number, also as "3.0"; `otherwise` where nothing or nan is written.
+  /// A whole number, also as "3.0"; `otherwise` if it is empty or nan.
   std::int32_t whole(Column column, std::int32_t most, std::optional<std::int32_t> otherwise = {}) const {
     const std::string_view text = cell(column);
     if (otherwise && (text.empty() || text == "nan" || text == "<NA>" || text == "None" || text == "-1" || text == "-1.0")) {
@@ -377,14 +377,14 @@ class StragglerCsv {
 }  // namespace detail
 
 /// Reads a trace in the columns of ByteDance's straggler traces: dp_rank, stage, rank, step, optype, start_ts, duration
-/// (seconds), and where there are any gmc and mb_id. Each step becomes one that replays itself from its first operation's start.
+/// (seconds), and, if present, gmc and mb_id. Each step can be replayed from its first operation's start.
 ///
-/// What waits for what follows from the framework (Megatron-LM): computations in order; a send for its computation, a
+/// Dependencies follow from the framework (Megatron-LM): computations in order; a send for its computation, a
 /// computation for its receive; gathers of parameters before a chunk's first forward, scatters of gradients after its last
-/// backward where a separate-grads-all-reduce shows that they overlap, and after all of them otherwise; then norms, embeddings,
-/// clipping and the optimizer, one after the other. Sends meet their receives by their order, collectives their members.
+/// backward if a separate-grads-all-reduce shows that they overlap, and after all of them otherwise; then norms, embeddings,
+/// clipping and the optimizer, one after another. Sends and receives are matched in order, and so are members of collectives.
 /// @param source  the file's name, for messages
-/// @throws InputError  naming line, step or rank: no such columns, cut off, no number, a missing rank, members that do not match.
+/// @throws InputError  naming line, step or rank: missing columns, a truncated line, an invalid number, a missing rank, members that do not match.
 /// Source: Lin et al. 2025, arXiv:2505.05713; ByteDance-Seed/StragglerAnalysis, readme.md, analyzer/dependency_model.py.
 inline TracedRun read_straggler_csv(std::string_view text, std::string_view source = "trace") {
   return detail::StragglerCsv{text, source}.read();

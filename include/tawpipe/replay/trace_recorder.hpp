@@ -1,5 +1,5 @@
-// Events of a trace with what they wait for, made into a step that replays itself.
-// Not: where events and waits come from (straggler_csv.hpp, report/kineto_run.hpp).
+// Turns events of a trace with their dependencies into a step that can be replayed.
+// Not: the source of events and waits (straggler_csv.hpp, report/kineto_run.hpp).
 #pragma once
 
 #include <algorithm>
@@ -18,19 +18,19 @@ namespace tawpipe::inline v0 {
 
 /// Collects the events of one step. Those of one lane of a rank wait for each other in the order of their starts.
 ///
-/// An event's delay is the time from the end of the last that it waits for to its start: the host, or what the trace does not
-/// show. A communication of several members starts for all when its last member starts; what each needs from then on is its own
-/// time, and what it waited before that is nobody's. A wait that the trace contradicts, as the earlier event ended after the
+/// An event's delay is the time from the end of its last dependency to its start: the host, or causes that the trace does not
+/// show. A communication of several members starts for all when its last member starts; the time of each from then on is its own
+/// time, and its earlier waiting counts for none. A wait that the trace contradicts, as the earlier event ended after the
 /// later one started, is left out and counted.
 class TraceRecorder {
  public:
-  /// @param stages  that events name; at least 1
+  /// @param stages  number of stages that events name; at least 1
   TraceRecorder(int ranks, int stages, std::int64_t microbatches)
       : ranks_{ranks}, builder_{"trace", Workload::abstract(ranks, std::max<std::int64_t>(microbatches, 1)), ranks, {"compute"}} {
     builder_.stages(std::vector<StageWork>(static_cast<std::size_t>(std::max(stages, 1))));
   }
 
-  /// The lane of that name; the first, "compute", is there from the start. @throws ScheduleError  beyond 256 lanes.
+  /// The lane of that name; the first, "compute", exists from the start. @throws ScheduleError  beyond 256 lanes.
   LaneId lane(std::string_view name) {
     const LaneId lane = builder_.lane(name);
     lanes_ = std::max(lanes_, index(lane) + 1);
@@ -38,7 +38,7 @@ class TraceRecorder {
   }
 
   /// @pre event.start <= event.end; a collective's events are on one lane
-  /// @return its number, for wait() and meet()
+  /// @return its index, for wait() and meet()
   std::int32_t add(TracedEvent event) {
     events_.push_back(std::move(event));
     waits_.emplace_back();
@@ -50,8 +50,8 @@ class TraceRecorder {
   void wait(std::int32_t event, std::int32_t earlier) {
     if (earlier >= 0 && earlier != event) waits_[at(event)].push_back(earlier);
   }
-  /// These, each of another rank, are one communication. Of a message: the sender's, then the receiver's; one that left before
-  /// its receiver asked for it kept nobody waiting, so the receiver waits for it as for any other event.
+  /// Declares that these events, each of another rank, are one communication. For a message: the sender's, then the receiver's; if it left before
+  /// its receiver asked for it, nothing waited for the receiver, so the receiver depends on it as on any other event.
   void meet(std::vector<std::int32_t> members, Bytes bytes) {
     if (members.size() == 2 && event(members[0]).op == Op::pass && event(members[0]).end + tolerance < event(members[1]).start) {
       wait(members[1], members[0]);
@@ -62,9 +62,9 @@ class TraceRecorder {
     bytes_.push_back(bytes);
   }
 
-  /// Waits that the trace contradicts; after build().
+  /// The number of waits that the trace contradicts; after build().
   std::size_t contradicted() const { return contradicted_; }
-  /// Of all collectives the longest time by which a member ended before its last member started; after build(). Large where the
+  /// The longest time, over all collectives, by which a member ended before the last member started; after build(). Large if the
   /// ranks' clocks are not aligned.
   Duration early_end() const { return early_end_; }
 
@@ -89,7 +89,7 @@ class TraceRecorder {
  private:
   static std::size_t at(std::int32_t number) { return static_cast<std::size_t>(number); }
 
-  /// One event of each communication or other event, in the order in which they start: a communication when its last member
+  /// One event of each communication or other event, in the order of their starts: a communication starts when its last member
   /// does.
   std::vector<std::int32_t> order() const {
     std::vector<std::int32_t> firsts;
@@ -122,7 +122,7 @@ class TraceRecorder {
   void place(const std::vector<std::int32_t>& members, Bytes bytes) {
     TimePoint begin;
     after_.clear();
-    std::vector<std::pair<std::size_t, std::size_t>> after_of;  // [member] its part of after_
+    std::vector<std::pair<std::size_t, std::size_t>> after_of;  // [member] its range in after_
     for (const std::int32_t e : members) {
       TracedEvent& event = events_[at(e)];
       TimePoint floor = last_end(event);
@@ -161,7 +161,7 @@ class TraceRecorder {
     for (const std::int32_t e : members) {
       TracedEvent& event = events_[at(e)];
       event.task = last_task_[at(e)] = task;
-      // All have one, as another question may make another member the fastest.
+      // All members have one, since another question may make another member the fastest.
       if (members.size() > 1) event.rest_task = last_task_[at(e)] = builder_.add(idle(event), {});
       last_end(event) = ended_[at(e)] = begin + event.own;
     }
@@ -192,7 +192,7 @@ class TraceRecorder {
     return task;
   }
 
-  static constexpr Duration tolerance{1'000'000};  // 1 us, as clocks of hosts and devices are that far apart
+  static constexpr Duration tolerance{1'000'000};  // 1 us, since the clocks of hosts and devices differ by that much
 
   int ranks_;
   std::size_t lanes_ = 1;

@@ -1,5 +1,5 @@
-// What a trace says of a training run: its steps as schedules that replay themselves, and how long each event took by itself.
-// Not: a trace's file (straggler_csv.hpp, report/kineto_run.hpp), nor how it becomes this (trace_recorder.hpp).
+// A traced training run: its steps as schedules that can be replayed, and the time that each event took by itself.
+// Not: a trace's file (straggler_csv.hpp, report/kineto_run.hpp), nor its conversion (trace_recorder.hpp).
 #pragma once
 
 #include <algorithm>
@@ -19,9 +19,9 @@
 
 namespace tawpipe::inline v0 {
 
-/// What an event of a trace spends its time on.
+/// The kinds of work in a trace's events.
 enum class TraceKind : std::uint8_t {
-  compute,        ///< a computation that is none of the next two
+  compute,        ///< a computation other than the next two
   matmul,         ///< a matrix product
   attention,      ///< a fused attention
   communication,  ///< a collective, or a message
@@ -37,28 +37,28 @@ constexpr std::string_view name(TraceKind kind) {
 
 /// One event of one rank. A communication has one on each member.
 ///
-/// It starts `delay` after the last that it waits for has ended, and a communication when its last member is there; it then
+/// It starts `delay` after its last dependency has ended, and a communication when its last member has arrived; it then
 /// takes `own`. So the wait for a late peer is in neither.
 struct TracedEvent {
-  Op op = Op::idle;  ///< which pass a computation belongs to; idle: none (the host); of a communication what it does
+  Op op = Op::idle;  ///< the pass of a computation; idle: none (the host); the operation of a communication
   TraceKind kind = TraceKind::compute;
   Rank rank{};
   LaneId lane{};
-  std::int32_t name = 0;    ///< in TracedRun::names
-  std::int32_t alike = -1;  ///< events with one number do the same work; -1: nothing is like it
+  std::int32_t name = 0;    ///< index in TracedRun::names
+  std::int32_t alike = -1;  ///< events with the same number do the same work; -1: unlike all others
   StageId stage = none<StageId>;
   std::int32_t microbatch = -1;
   TimePoint start;  ///< as traced, since the step's first event
   TimePoint end;
 
-  Duration delay{};  ///< found by the recorder, as all below
+  Duration delay{};  ///< set by the recorder, like all members below
   Duration own{};
   TaskId task = none<TaskId>;
-  TaskId delay_task = none<TaskId>;  ///< on its lane before `task`, as long as `delay`; none: there is no delay
-  TaskId rest_task = none<TaskId>;   ///< after it: what this member takes longer than the fastest; none: nothing
+  TaskId delay_task = none<TaskId>;  ///< on its lane before `task`, as long as `delay`; none: no delay
+  TaskId rest_task = none<TaskId>;   ///< after it: the additional time of this member over the fastest; none: nothing
 };
 
-/// What happened between one synchronisation of all ranks and another: mostly one optimizer step.
+/// The events between two synchronisations of all ranks: usually one optimizer step.
 struct TracedStep {
   std::string name;
   std::int32_t iterations = 1;  ///< optimizer steps in it
@@ -70,24 +70,24 @@ struct TracedStep {
 
 /// A rank of a traced run.
 struct TracedRank {
-  std::int32_t number = 0;    ///< as the trace calls it
+  std::int32_t number = 0;    ///< its number in the trace
   std::string label;          ///< "rank 3"
-  std::int32_t stage = -1;    ///< of its pipeline; -1: not known
-  std::int32_t replica = -1;  ///< data-parallel; -1: not known
+  std::int32_t stage = -1;    ///< of its pipeline; -1: unknown
+  std::int32_t replica = -1;  ///< data-parallel; -1: unknown
 };
 
 struct TracedRun {
   std::vector<TracedRank> ranks;
   std::vector<std::string> names;  ///< of events
   std::vector<TracedStep> steps;
-  std::vector<std::string> notes;  ///< what of the trace could not be understood, a sentence each
+  std::vector<std::string> notes;  ///< the parts of the trace that were not understood, a sentence each
 
   std::int32_t iterations() const {
     std::int32_t sum = 0;
     for (const TracedStep& step : steps) sum += step.iterations;
     return sum;
   }
-  /// Of all steps together.
+  /// The sum over all steps.
   Duration traced() const {
     Duration sum;
     for (const TracedStep& step : steps) sum += step.traced;
@@ -95,7 +95,7 @@ struct TracedRun {
   }
 };
 
-/// What a replay takes each event to need, in the order of TracedStep::events.
+/// The times of events in a replay, in the order of TracedStep::events.
 struct EventTimes {
   std::vector<Duration> own;
   std::vector<Duration> delay;
@@ -110,8 +110,8 @@ struct EventTimes {
   }
 };
 
-/// How long each task of the step's schedule takes then. A communication takes what its fastest member needs from when the
-/// last one came; what others need more follows on their lanes.
+/// The time of each task of the step's schedule. A communication takes the time that its fastest member needs after the
+/// last one has arrived; the additional time of others follows on their lanes.
 inline std::vector<Duration> task_times(const TracedStep& step, const EventTimes& times) {
   std::vector<Duration> of_task(step.schedule.tasks().size());
   for (std::size_t e = 0; e < step.events.size(); ++e) {
@@ -140,7 +140,7 @@ inline Timeline replay(const TracedStep& step, const EventTimes& times) {
   for (const Duration time : task_times(step, times)) kinds.push_back(known.find({time.value(), 0, -1, 0}));
   return detail::EngineRun{graph, detail::LaneOrder{step.schedule, graph, std::move(kinds)}}.run();
 }
-/// As it was traced.
+/// The times as traced.
 inline Timeline replay(const TracedStep& step) { return replay(step, EventTimes::of(step)); }
 
 }  // namespace tawpipe

@@ -1,4 +1,4 @@
-// Questions to a traced run: how long its steps would take without stragglers, with other speeds, without the host's gaps.
+// What-if questions about a traced run: how long its steps would take without stragglers, with other speeds, without the host's gaps.
 // Not: another schedule, cut or cluster, which the simulator answers from measured times (step_times.hpp).
 #pragma once
 
@@ -17,13 +17,13 @@
 
 namespace tawpipe::inline v0 {
 
-/// Events whose own time changes by a factor. What is not said does not matter.
+/// Events whose own time changes by a factor. Unset members do not restrict them.
 struct TimeScale {
   std::optional<Op> op{};
   std::optional<TraceKind> kind{};
-  bool computations = false;  ///< of any of the three kinds
-  std::vector<char> names{};  ///< [name of TracedRun::names] whether it is meant; empty: all are
-  double factor = 1;          ///< 0.5: twice as fast. Of the host also for the delays of all events
+  bool computations = false;  ///< any of the three kinds
+  std::vector<char> names{};  ///< [name of TracedRun::names] whether it is selected; empty: all
+  double factor = 1;          ///< 0.5: twice as fast. For the host also applied to the delays of all events
 
   bool takes(const TracedEvent& event) const {
     if (op && event.op != *op) return false;
@@ -33,22 +33,22 @@ struct TimeScale {
   }
 };
 
-/// What is asked; all of it at once.
+/// The question; all its parts apply at once.
 struct WhatIf {
-  /// How events are replaced by what is typical of those alike.
+  /// How events are replaced by typical events of their class.
   enum class Typical : std::uint8_t {
     none,
-    shared,  ///< a computation takes the mean of all ranks and steps, a communication the median: the work is spread evenly
-    peers,   ///< the median over the ranks that are not meant: these are as fast as their peers
+    shared,  ///< a computation takes the mean of all ranks and steps, a communication the median: work is spread evenly
+    peers,   ///< the median over the other ranks: the selected ones are as fast as their peers
   };
 
-  std::string name;  ///< in answers
+  std::string name;  ///< name in results
   Typical typical = Typical::none;
-  std::vector<char> ranks{};  ///< [rank] whether it is meant; empty: all are
+  std::vector<char> ranks{};  ///< [rank] whether it is selected; empty: all
   std::vector<TimeScale> scales{};
 };
 
-/// How long the steps would take.
+/// The times that the steps would take.
 struct WhatIfAnswer {
   std::string name;
   std::vector<Duration> steps;  ///< [step]
@@ -63,7 +63,7 @@ inline Duration scaled(Duration time, double factor) {
   return Duration{static_cast<std::int64_t>(value + 0.5)};
 }
 
-/// What is typical of each class of events that are alike; negative: it has none.
+/// The typical time of each class of equal events; negative: none.
 class TypicalTimes {
  public:
   TypicalTimes(const TracedRun& run, const WhatIf& question) {
@@ -101,7 +101,7 @@ class TypicalTimes {
     for (const std::int64_t time : times) sum += static_cast<double>(time);
     return std::llround(sum / static_cast<double>(times.size()));
   }
-  /// Of an even number the mean of the middle two.
+  /// For an even number, the mean of the middle two.
   static std::int64_t median_of(std::vector<std::int64_t>& times) {
     const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
     std::nth_element(times.begin(), middle, times.end());
@@ -115,7 +115,7 @@ class TypicalTimes {
 
 }  // namespace detail
 
-/// What the events of each step would take. Complexity: O(events).
+/// The times that the events of each step would take. Complexity: O(events).
 /// Source of Typical::shared: Lin et al. 2025, Understanding Stragglers in Large Model Training Using What-if Analysis,
 /// arXiv:2505.05713, section 3.2.
 inline std::vector<EventTimes> event_times(const TracedRun& run, const WhatIf& question) {
@@ -137,7 +137,7 @@ inline std::vector<EventTimes> event_times(const TracedRun& run, const WhatIf& q
   return all;
 }
 
-/// The answer to one question: every step replayed.
+/// Answers one question: replays every step.
 inline WhatIfAnswer ask(const TracedRun& run, const WhatIf& question) {
   WhatIfAnswer answer{question.name, {}, {}};
   const std::vector<EventTimes> times = event_times(run, question);
@@ -148,7 +148,7 @@ inline WhatIfAnswer ask(const TracedRun& run, const WhatIf& question) {
   return answer;
 }
 
-/// How much longer the computations and the host of each rank take than those alike: seconds over all steps, from the median of
+/// The additional time of each rank's computations and host over those of the same class: seconds over all steps, from the median of
 /// each class of events. Waiting and communication are not counted. @return [rank]
 inline std::vector<double> excess_of_ranks(const TracedRun& run) {
   const detail::TypicalTimes typical{run, {.name = {}, .typical = WhatIf::Typical::peers}};
@@ -162,7 +162,7 @@ inline std::vector<double> excess_of_ranks(const TracedRun& run) {
   return excess;
 }
 
-/// The ranks that exceed their peers most. @param count  of them @return [rank] whether it is one of them
+/// The ranks that exceed their peers most. @param count  their number @return [rank] whether it is one of them
 inline std::vector<char> worst_ranks(const TracedRun& run, std::size_t count) {
   const std::vector<double> excess = excess_of_ranks(run);
   std::vector<std::size_t> order(excess.size());

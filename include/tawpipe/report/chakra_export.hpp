@@ -18,18 +18,18 @@
 
 namespace tawpipe::inline v0 {
 
-/// What of a schedule the traces cannot say; counts of tasks.
+/// Features of a schedule that the traces cannot express; counts of tasks.
 struct ChakraLosses {
   std::int64_t reduces = 0;     ///< the format has reductions to one rank; ASTRA-sim refuses them
-  std::int64_t broadcasts = 0;  ///< ASTRA-sim replays their duration in place of simulating them
+  std::int64_t broadcasts = 0;  ///< ASTRA-sim replays their duration instead of simulating them
   std::int64_t repeated = 0;    ///< several messages in a row, written as one of their total size
   std::int64_t pair_sizes = 0;  ///< all_to_all with a size for each pair, written as even blocks
-  std::int64_t far_waits = 0;   ///< waits for a task of other ranks alone: each is a message of one byte
+  std::int64_t far_waits = 0;   ///< waits for a task of other ranks only: each becomes a message of one byte
 };
 
 namespace detail {
 
-/// The process groups by group and lane, in the order of their first use: collectives of two lanes are in no order.
+/// The process groups by group and lane, in the order of their first use: collectives of two lanes are unordered.
 inline std::map<std::pair<GroupId, LaneId>, std::int32_t> chakra_process_groups(const Schedule& schedule) {
   std::map<std::pair<GroupId, LaneId>, std::int32_t> numbers;
   for (const Task& task : schedule.tasks()) {
@@ -55,7 +55,7 @@ inline std::string chakra_groups_json(const Schedule& schedule) {
 
 namespace detail {
 
-/// The collective's number in Chakra.
+/// The collective's code in Chakra.
 constexpr ChakraCollective chakra_collective(Op op) {
   switch (traits(op).pattern) {
     case Pattern::chain_from_root:
@@ -118,7 +118,7 @@ class ChakraExporter {
   static bool has_two_nodes(const Task& task) { return traits(task.op).pattern == Pattern::both_ways; }
   static std::uint64_t node_id(TaskId task) { return 2 * static_cast<std::uint64_t>(index(task)); }
 
-  /// A wait for a task that no rank of the waiting one takes part in.
+  /// A wait for a task in which no rank of the waiting task takes part.
   struct FarWait {
     TaskId earlier;
     TaskId later;
@@ -164,7 +164,7 @@ class ChakraExporter {
     }
   }
 
-  /// One end of the message that says a wait.
+  /// One end of the message that expresses a wait.
   ChakraNode far_node(std::int32_t number, bool sends) const {
     const FarWait& wait = far_[static_cast<std::size_t>(number)];
     ChakraNode node;
@@ -255,7 +255,7 @@ class ChakraExporter {
     node.set(ChakraKey::comm_tag, tag);
   }
 
-  /// All of it but the ends of a message.
+  /// Everything except the ends of a message.
   void describe(ChakraNode& node, TaskId id, Rank rank) const {
     constexpr std::int64_t in_us = 1'000'000;
     const Task& task = schedule_.task(id);
@@ -274,7 +274,7 @@ class ChakraExporter {
       node.set(ChakraKey::tensor_size, bytes);
     } else if (is_collective(task.op)) {
       const auto members = static_cast<std::int64_t>(schedule_.group(task.group).size());
-      const bool gathers = traits(task.op).pattern == Pattern::ring_gather;  // there the size is that of a member's part
+      const bool gathers = traits(task.op).pattern == Pattern::ring_gather;  // here the size is that of a member's part
       node.type = static_cast<std::int32_t>(ChakraType::collective);
       node.set(ChakraKey::comm_type, static_cast<std::int64_t>(chakra_collective(task.op)));
       node.set(ChakraKey::comm_size, std::max<std::int64_t>(gathers ? (bytes + members - 1) / members : bytes, 1));
@@ -314,14 +314,14 @@ class ChakraExporter {
     if (passes.backward_input) traffic += stage.backward_traffic.value();
     if (flops.value() <= 0 && traffic <= 0) return;
     node.set(ChakraKey::num_ops, static_cast<std::int64_t>(std::min(flops.value(), 9e18)));
-    node.set(ChakraKey::tensor_size, std::max<std::int64_t>(traffic, 1));  // of no bytes ASTRA-sim leaves a node out
+    node.set(ChakraKey::tensor_size, std::max<std::int64_t>(traffic, 1));  // ASTRA-sim drops nodes of zero bytes
   }
 
   const Schedule& schedule_;
   const Timeline& timeline_;
   std::map<std::pair<GroupId, LaneId>, std::int32_t> process_groups_;
-  std::vector<std::pair<std::int32_t, std::int32_t>> tags_;  ///< [task] of rank -> peer, and of the way back
-  std::vector<std::int32_t> here_;                           ///< [task] the last rank that it was seen on
+  std::vector<std::pair<std::int32_t, std::int32_t>> tags_;  ///< [task] from rank to peer, and back
+  std::vector<std::int32_t> here_;                           ///< [task] the last rank on which it was seen
   std::vector<FarWait> far_;
   std::map<TaskId, std::vector<std::int32_t>> far_from_;  ///< by the task waited for
   std::map<TaskId, std::vector<std::int32_t>> far_to_;    ///< by the task that waits
@@ -330,9 +330,9 @@ class ChakraExporter {
 }  // namespace detail
 
 /// Calls `visit(rank, node)` for each node, rank by rank, those of a rank in an order in which they can run. A task on several
-/// ranks is a node on each. Nodes wait for what the task waits for on that rank, and for the task before it on its lane, which
-/// alone stands among the control dependencies too. Durations are those of `timeline`.
-/// @pre not has_bodies(schedule); the timeline is the schedule's
+/// ranks is a node on each. Nodes wait for the task's dependencies on that rank, and for the previous task on its lane; only the latter
+/// is also a control dependency. Durations are those of `timeline`.
+/// @pre not has_bodies(schedule); the timeline belongs to the schedule
 /// Complexity: O(ends and dependencies of tasks).
 template <class Visit>
 ChakraLosses export_chakra(const Schedule& schedule, const Timeline& timeline, Visit&& visit) {

@@ -10,12 +10,12 @@
 namespace tawpipe::inline v0 {
 
 /// The nodes of one rank's file. @param source  the file's name, for messages
-/// @throws InputError  naming the place of the message that is cut off, longer than the file or no node.
+/// @throws InputError  naming the position of the message that is truncated, longer than the file or not a node.
 ChakraRank parse_chakra(std::string_view bytes, std::string_view source);
 
-/// What a file begins with.
+/// The head of a file.
 std::string chakra_head();
-/// What a node adds to a file. parse_chakra() of the head and nodes gives equal nodes.
+/// The bytes of a node in a file. parse_chakra() of the head and nodes gives equal nodes.
 std::string chakra_bytes(const ChakraNode& node);
 
 }  // namespace tawpipe

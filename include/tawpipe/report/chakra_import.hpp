@@ -1,4 +1,4 @@
-// A Chakra trace as a schedule with known times, and as the calls of its ranks, which can be proven to end.
+// A Chakra trace as a schedule with known times, and as the calls of its ranks, whose order can be checked for hangs.
 // Not: the trace's bytes (chakra_file.hpp).
 #pragma once
 
@@ -24,13 +24,13 @@
 
 namespace tawpipe::inline v0 {
 
-/// A schedule of a trace.
+/// A schedule made from a trace.
 struct ImportedTrace {
   Schedule schedule;
   std::vector<Duration> times;  ///< [task] of computations; below 0: the trace gives operations, and the cost model the time
 };
 
-/// The process groups of a trace from ASTRA-sim's file of them: {"1": [0, 1, 2]}. @throws InputError  naming the place
+/// The process groups of a trace from ASTRA-sim's file: {"1": [0, 1, 2]}. @throws InputError  naming the place
 inline std::map<std::string, std::vector<std::int32_t>> parse_chakra_groups(std::string_view text, std::string_view source) {
   const JsonDocument json{text, source};
   std::map<std::string, std::vector<std::int32_t>> groups;
@@ -83,8 +83,8 @@ class ChakraImporter {
                                 cycle.size() > 6 ? ", ..." : "", "; tawpipe validate says more"));
   }
 
-  /// The lane of a task that names none: computations on the first; each process group and each pair of ranks on a lane of its
-  /// own where they share a rank, so that only the trace's own waits hold them up.
+  /// The lane of a task without one: computations on the first; each process group and each pair of ranks on a lane of its
+  /// own where they share a rank, so that only the trace's own waits delay them.
   class Lanes {
    public:
     explicit Lanes(std::size_t ranks) : taken_(ranks) {}
@@ -151,7 +151,7 @@ class ChakraImporter {
     }
     builder.stages(std::move(stages));
     Lanes lanes{graph_.ranks()};
-    std::vector<std::vector<TaskId>> stands_for(tasks_.size());  // itself; of a wait what is waited for
+    std::vector<std::vector<TaskId>> stands_for(tasks_.size());  // itself; for a wait, the node waited for
     std::vector<Duration> times;
     for (const std::int32_t t : order) {
       Joined& joined = tasks_[at(t)];
@@ -191,16 +191,16 @@ class ChakraImporter {
 }  // namespace detail
 
 /// The trace as a schedule: sends and receives joined into passes, the collectives of all ranks into one task. Tasks wait for
-/// what the trace says, and for the one before on their lane: a device computes one after another, in an order that the waits
-/// allow, and each process group and each pair of ranks communicates one after another. What tawpipe wrote comes back as it was:
+/// the dependencies in the trace, and for the previous one on their lane: a device computes one after another, in an order that the waits
+/// allow, and each process group and each pair of ranks communicates one after another. Traces written by tawpipe are restored:
 /// ops, stages, microbatches, lanes, sizes and times, but no buffers.
-/// @throws InputError  naming file and node of what is wrong, or has no counterpart; ScheduleError  for a trace that cannot end.
+/// @throws InputError  naming file and node of an error or of a missing counterpart; ScheduleError  for a trace that cannot end.
 /// Complexity: O(n log n) in nodes and waits.
 inline ImportedTrace import_chakra(const ChakraTrace& trace) { return detail::ChakraImporter{trace}.build(); }
 
-/// The trace as calls whose order can be proven (verify/prove.hpp). They stand on no stream: a call waits for what the trace
-/// says.
-/// @throws InputError  naming file and node of what is wrong in one rank's file.
+/// The trace as calls whose order can be checked (verify/prove.hpp). They are on no stream: a call waits for the dependencies in the
+/// trace.
+/// @throws InputError  naming file and node of an error in one rank's file.
 inline CommProgram chakra_calls(const ChakraTrace& trace) {
   const detail::ChakraGraph graph{trace};
   CommProgram program;

@@ -1,5 +1,5 @@
-// Execution traces of MLCommons Chakra as values: each rank's nodes with what they wait for, and the groups of ranks.
-// Not: their file (chakra_file.hpp), nor what becomes of them (chakra_import.hpp, chakra_export.hpp).
+// Execution traces of MLCommons Chakra as values: each rank's nodes with their dependencies, and the groups of ranks.
+// Not: their file (chakra_file.hpp), nor their conversion (chakra_import.hpp, chakra_export.hpp).
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace tawpipe::inline v0 {
 
-/// What a node is. The numbers are those of the format.
+/// The kind of a node. The numbers are those of the format.
 enum class ChakraType : std::int32_t {
   invalid = 0,
   metadata = 1,
@@ -25,7 +25,7 @@ enum class ChakraType : std::int32_t {
   collective = 7,
 };
 
-/// Which collective (`comm_type`). The numbers are those of the format.
+/// The kind of a collective (`comm_type`). The numbers are those of the format.
 enum class ChakraCollective : std::int64_t {
   all_reduce = 0,
   reduce = 1,
@@ -39,8 +39,8 @@ enum class ChakraCollective : std::int64_t {
   barrier = 9,
 };
 
-/// The attributes that are read and written; others are passed over. Those from `task` on are tawpipe's own, by which a
-/// schedule comes back as it was: other programs pass over them.
+/// The attributes that are read and written; others are ignored. Those from `task` on are tawpipe's own, from which a
+/// schedule is restored: other programs ignore them.
 enum class ChakraKey : std::uint8_t {
   is_cpu_op,
   num_ops,
@@ -52,7 +52,7 @@ enum class ChakraKey : std::uint8_t {
   comm_tag,
   pg_name,
   involved_dim,  ///< as text, a 0 or 1 for each dimension of the network
-  task,          ///< its number in the schedule
+  task,          ///< its id in the schedule
   op,
   payload,
   lane,
@@ -75,10 +75,10 @@ constexpr std::string_view name(ChakraKey key) {
   return names[static_cast<std::size_t>(key)];
 }
 
-/// `tawpipe_op` of a message that only stands for a wait between ranks.
+/// `tawpipe_op` of a message that only represents a wait between ranks.
 inline constexpr std::string_view chakra_wait = "wait";
 
-/// An attribute: a number, or a text where `is_text`.
+/// An attribute: a number, or a text if `is_text`.
 struct ChakraAttribute {
   ChakraKey key = ChakraKey::is_cpu_op;
   bool is_text = false;
@@ -97,7 +97,7 @@ struct ChakraNode {
   std::vector<std::uint64_t> data_deps;
   std::uint64_t start_us = 0;
   std::uint64_t duration_us = 0;
-  std::string inputs;  ///< of a metadata node of PyTorch: its process groups
+  std::string inputs;  ///< in a metadata node of PyTorch: its process groups
   std::vector<ChakraAttribute> attributes;
 
   bool is(ChakraType wanted) const { return type == static_cast<std::int32_t>(wanted); }
@@ -130,7 +130,7 @@ struct ChakraRank {
 /// A trace of all ranks.
 struct ChakraTrace {
   std::vector<ChakraRank> ranks;
-  std::map<std::string, std::vector<std::int32_t>> groups;  ///< by pg_name; one that is missing here, or "" and "0": all ranks
+  std::map<std::string, std::vector<std::int32_t>> groups;  ///< by pg_name; a missing one, or "" and "0": all ranks
 };
 
 }  // namespace tawpipe

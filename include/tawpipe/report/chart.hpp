@@ -1,4 +1,4 @@
-// Values over a range as a picture: lines with markers, or points alone, on linear or logarithmic axes.
+// Values over a range as a picture: lines with markers, or only points, on linear or logarithmic axes.
 // Not: the charts of a page (detail/page_common.hpp), nor the file's bytes (report/drawing.hpp).
 #pragma once
 
@@ -18,17 +18,17 @@ namespace tawpipe::inline v0 {
 
 struct ChartAxis {
   std::string name;
-  std::string (*tell)(double) = nullptr;  ///< a value as text; null: none of this axis is a number
-  bool logarithmic = false;               ///< only where all values are above 0
+  std::string (*tell)(double) = nullptr;  ///< a value as text; null: the axis has no numbers
+  bool logarithmic = false;               ///< only if all values are above 0
   bool from_zero = false;
-  double unit = 1;                   ///< that ticks are round in: 1/8 for bandwidths in bits
-  std::vector<std::string> names{};  ///< the values are places in this list; none: they are numbers
+  double unit = 1;                   ///< the unit in which ticks are round: 1/8 for bandwidths in bits
+  std::vector<std::string> names{};  ///< the values are indices into this list; none: they are numbers
 };
 
 struct ChartSeries {
   std::string name;
-  std::vector<std::pair<double, double>> points;  ///< x, y; others than numbers are left out
-  bool joined = true;                             ///< by a line
+  std::vector<std::pair<double, double>> points;  ///< x, y; values that are not numbers are left out
+  bool joined = true;                             ///< connected by a line
 };
 
 struct Chart {
@@ -41,7 +41,7 @@ struct Chart {
 
 namespace detail {
 
-/// Where a value stands between both ends of an axis.
+/// The position of a value between both ends of an axis.
 class ChartScale {
  public:
   ChartScale(const ChartAxis& axis, const std::vector<double>& values, double from, double to)

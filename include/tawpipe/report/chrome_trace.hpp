@@ -31,7 +31,7 @@ struct ChromeTraceOptions {
   const Cluster* cluster = nullptr;  ///< names each rank's node; at least as many ranks as the schedule
   bool arrows = true;                ///< from the source of each message to its destination, along the members of a collective
   bool counters = true;              ///< memory of each rank by kind; with a cluster also what each node sends
-  const HeldTime* held = nullptr;    ///< says of each computation by how much held SMs made it longer
+  const HeldTime* held = nullptr;    ///< the time that held SMs added to each computation
 };
 
 namespace detail {
@@ -57,7 +57,7 @@ inline std::string json_string(std::string_view text) {
   return out;
 }
 
-/// Collects events and hands them on in pieces, so that a trace of any length needs little memory.
+/// Collects events and passes them on in pieces, so that a trace of any length needs little memory.
 template <class Sink>
 class ChromeTraceWriter {
  public:
@@ -95,7 +95,7 @@ class ChromeTraceWriter {
     sink_(std::string_view{buffer_});
     buffer_.clear();
   }
-  /// Starts an event; what a JSON array wants between two.
+  /// Starts an event, with the separator of a JSON array.
   void begin_event() {
     if (buffer_.size() > 60'000) flush();
     add("{}", first_ ? "\n" : ",\n");
@@ -133,7 +133,7 @@ class ChromeTraceWriter {
     }
   }
 
-  /// Memory and links as they change: the iteration cut into parts, of each the fullest moment and the mean rate.
+  /// Memory and links over time: the iteration cut into parts, each with its peak memory and mean rate.
   /// @param draw_before  draws the tasks that start before a time
   template <class DrawBefore>
   void count(DrawBefore&& draw_before) {
@@ -172,7 +172,7 @@ class ChromeTraceWriter {
     add(R"(,"args":{{)");
   }
 
-  /// A process of its own, after the ranks, for what a node's links carry.
+  /// A process of its own, after the ranks, for the traffic on a node's links.
   void describe_node(std::size_t node) {
     const std::size_t process = static_cast<std::size_t>(schedule_.ranks()) + node;
     begin_event();
@@ -181,8 +181,8 @@ class ChromeTraceWriter {
     add(R"({{"ph":"M","name":"process_sort_index","pid":{0},"args":{{"sort_index":{0}}}}})", process);
   }
 
-  /// A task on each rank that takes part, and the arrow along them: of a pass from source to destination, of a sum to its root
-  /// the root last, of any other collective its first member or root first.
+  /// A task on each rank that takes part, and the arrow along them: for a pass from source to destination, for a sum to its root
+  /// the root last, for any other collective its first member or root first.
   void draw(TaskId id) {
     const Task& task = schedule_.task(id);
     std::vector<std::pair<Rank, int>> ends;
@@ -249,8 +249,8 @@ class ChromeTraceWriter {
 /// lane, and a slice for each end or member of each task, with arrows and counters, all in order of time. Times are microseconds,
 /// exact to the picosecond.
 ///
-/// @throws InputError  if the timeline is of another number of tasks, or the cluster has fewer ranks than the schedule.
-/// Complexity: O(tasks log tasks + ends and members) time; memory of an index of the tasks and one piece (64 KB).
+/// @throws InputError  if the timeline has a different number of tasks, or the cluster has fewer ranks than the schedule.
+/// Complexity: O(tasks log tasks + ends and members) time; memory for an index of the tasks and one piece (64 KB).
 /// Example:
 /// ```cpp
 /// std::FILE* file = std::fopen("trace.json", "wb");

@@ -1,4 +1,4 @@
-// Colours of operations, payloads and memory in pages and pictures: Okabe and Ito's, which colour-blind readers tell apart.
+// Colours of operations, payloads and memory in pages and pictures: Okabe and Ito's, which colour-blind readers can distinguish.
 // Not: those of trace viewers and of Graphviz (schedule/op_traits.hpp).
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace tawpipe::inline v0 {
 
-/// Of a computation; "" for a communication, which has its payload's.
+/// The colour of a computation; "" for a communication, which has its payload's.
 /// Source: Okabe and Ito, Color Universal Design, 2008.
 constexpr std::string_view op_color(Op op) {
   switch (op) {
@@ -42,7 +42,7 @@ constexpr std::string_view op_color(Op op) {
   return "";
 }
 
-/// Of a communication, by what it carries.
+/// The colour of a communication, by its payload.
 constexpr std::string_view payload_color(Payload payload) {
   switch (traits(payload).numbers) {
     case Numbers::weights:
@@ -60,11 +60,11 @@ constexpr std::string_view payload_color(Payload payload) {
   return "#999999";
 }
 
-/// [kind] Of what a buffer holds.
+/// [kind] The colours of buffers by content.
 inline constexpr std::array<std::string_view, buffer_kinds> memory_colors{"#e69f00", "#d55e00", "#8a8f98",
                                                                           "#56b4e9", "#f0e442", "#cc79a7"};
 
-/// Of the lines of a chart, in order; they differ in markers too.
+/// The colours of a chart's lines, in order; the lines also differ in markers.
 inline constexpr std::array<std::string_view, 8> series_colors{"#0072b2", "#e69f00", "#009e73", "#d55e00",
                                                                "#cc79a7", "#56b4e9", "#8a8f98", "#b59f00"};
 

@@ -1,5 +1,5 @@
-// Programs of calls as JSON: the neutral form in which any framework can ask whether its order ends.
-// Not: what it means (verify/prove.hpp). The keys: docs/hangs.md.
+// Programs of calls as JSON: a neutral form for checking the order of any framework.
+// Not: its meaning (verify/prove.hpp). The keys: docs/hangs.md.
 #pragma once
 
 #include <algorithm>
@@ -132,7 +132,7 @@ inline bool is_comm_program(std::string_view text) {
   }
 }
 
-/// Writes what parse_comm_program() reads.
+/// Writes the format that parse_comm_program() reads.
 inline std::string write_comm_program(const CommProgram& program) {
   nlohmann::ordered_json json;
   json["name"] = program.name;

@@ -1,5 +1,5 @@
 // Several schedules on one problem as a table, best first.
-// Not: the numbers for machines (summary_json.hpp).
+// Not: the numbers for programs (summary_json.hpp).
 #pragma once
 
 #include <fmt/core.h>
@@ -20,7 +20,7 @@ namespace tawpipe::inline v0 {
 
 namespace detail {
 
-/// The options as a reader needs them: those given or chosen, and whether communication waits.
+/// The options for a reader: those given or chosen, and whether communication waits.
 inline std::string notable_options(const Chosen& result) {
   std::string text;
   for (const auto& [key, value] : result.summary.options) {
@@ -32,7 +32,7 @@ inline std::string notable_options(const Chosen& result) {
   return text;
 }
 
-/// The schedule's name; where others have it too, with the options given or chosen that tell it from them: "tawpipe:stripe=on".
+/// The schedule's name; if others have the same name, with the given or chosen options that distinguish it: "tawpipe:stripe=on".
 inline std::string name_among(const std::vector<Chosen>& results, std::size_t of) {
   const Chosen& one = results[of];
   std::string text = one.summary.schedule;
@@ -51,14 +51,14 @@ inline std::string name_among(const std::vector<Chosen>& results, std::size_t of
 
 }  // namespace detail
 
-/// A number of tokens as the field writes it: "23.3 B" is 23.3 billion.
+/// A number of tokens in the usual notation of the field: "23.3 B" is 23.3 billion.
 inline std::string format_tokens(double tokens) {
   constexpr detail::UnitStep units[] = {{1, ""}, {1e3, "K"}, {1e6, "M"}, {1e9, "B"}, {1e12, "T"}};
   std::string text = detail::scaled(tokens, units, 3, false);
   return text.ends_with(' ') ? text.substr(0, text.size() - 1) : text;
 }
 
-/// Those that fit first, then the faster first; equals keep their order.
+/// Those that fit come first, then the faster ones; equal ones keep their order.
 inline std::vector<std::size_t> comparison_order(const std::vector<Chosen>& results) {
   std::vector<std::size_t> order(results.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -70,7 +70,7 @@ inline std::vector<std::size_t> comparison_order(const std::vector<Chosen>& resu
   return order;
 }
 
-/// A line for each result, in comparison_order(). @param recompute  says what each computes again
+/// A line for each result, in comparison_order(). @param recompute  shows what each recomputes
 /// @pre not empty
 inline std::string comparison_table(const std::vector<Chosen>& results, bool recompute, const TableStyle& style = {}) {
   const bool with_model = !results[0].summary.model.empty();

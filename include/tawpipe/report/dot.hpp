@@ -1,5 +1,5 @@
-// A schedule as a graph for Graphviz (dot): small ones, to be looked at.
-// Not: when its tasks run (report/chrome_trace.hpp).
+// A schedule as a graph for Graphviz (dot): for viewing small ones.
+// Not: the times of its tasks (report/chrome_trace.hpp).
 #pragma once
 
 #include <fmt/core.h>
@@ -18,7 +18,7 @@
 namespace tawpipe::inline v0 {
 
 struct DotOptions {
-  std::size_t max_tasks = 500;  ///< beyond it dot takes minutes, and nobody finds anything
+  std::size_t max_tasks = 500;  ///< beyond it dot takes minutes, and the picture is unreadable
   bool program_order = true;    ///< a dashed edge between neighbours in a lane
 };
 
@@ -46,7 +46,7 @@ class DotWriter {
     fmt::format_to(std::back_inserter(out_), format, std::forward<Values>(values)...);
   }
 
-  /// In DOT's quotes: only '"' and '\' have a meaning there; control characters become '?'.
+  /// In DOT's quotes: only '"' and '\' are special there; control characters become '?'.
   static std::string quoted(std::string_view text) {
     std::string out = "\"";
     for (const char c : one_line(std::string{text})) {
@@ -109,7 +109,7 @@ class DotWriter {
     });
   }
 
-  /// Between ends on one rank where there are such, so that the edge is short.
+  /// Between ends on the same rank if possible, so that the edge is short.
   void add_dependency(TaskId from, TaskId to) {
     Rank from_rank = schedule_.task(from).rank;
     Rank to_rank = schedule_.task(to).rank;
@@ -136,8 +136,8 @@ class DotWriter {
 
 }  // namespace detail
 
-/// The schedule in Graphviz's language: a box for each end of each task, coloured by op, in a frame a rank and one a lane;
-/// dependencies as arrows, the order of each lane dashed, the ends of a transfer or collective tied by a thick line.
+/// The schedule in Graphviz's language: a box for each end of each task, coloured by op, in a frame for each rank and lane;
+/// dependencies as arrows, the order of each lane dashed, the ends of a transfer or collective connected by a thick line.
 ///
 /// Assumes a schedule without structural findings (check_structure()).
 /// @throws InputError  if it has more tasks than the options allow.

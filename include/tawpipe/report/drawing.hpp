@@ -1,5 +1,5 @@
-// A picture as a value, boxes, lines, areas and words, and its text as SVG.
-// Not: what is drawn (report/gantt.hpp, report/chart.hpp).
+// A picture as a value made of boxes, lines, areas and words, and its text as SVG.
+// Not: its contents (report/gantt.hpp, report/chart.hpp).
 #pragma once
 
 #include <fmt/core.h>
@@ -28,16 +28,16 @@ struct Shape {
   };
   Kind kind = Kind::box;
   std::vector<double> points{};
-  std::string color{};  ///< "#rrggbb": of the filling, the line or the letters
-  double size = 0;      ///< of a line its width, of words the height of their letters
+  std::string color{};  ///< "#rrggbb": of the fill, the line or the letters
+  double size = 0;      ///< the width of a line, or the height of letters
   TextAnchor anchor = TextAnchor::start;
   bool dashed = false;   ///< a line
   bool upright = false;  ///< words that run upwards
   std::string text{};    ///< words
-  std::string data{};    ///< what a box stands for, for programs that read the picture
+  std::string data{};    ///< the meaning of a box, for programs that read the picture
 };
 
-/// Of words that have no colour of their own.
+/// The colour of words without their own.
 inline constexpr std::string_view ink = "#1a1a1a";
 
 /// A picture on white.
@@ -70,7 +70,7 @@ struct Drawing {
 
 namespace detail {
 
-/// At most two digits after the point, and none that say nothing.
+/// At most two decimal digits, without trailing zeros.
 inline std::string svg_number(double value) {
   std::string text = fmt::format("{:.2f}", value);
   text.erase(text.find_last_not_of('0') + 1);
@@ -103,7 +103,7 @@ inline std::string xml_text(std::string_view text) {
 
 }  // namespace detail
 
-/// The picture as an SVG file, a line a shape. The same picture gives the same bytes. A box's data stands in `data-of`.
+/// The picture as an SVG file, one shape a line. The same picture gives the same bytes. A box's data is in `data-of`.
 inline std::string svg(const Drawing& drawing) {
   const auto n = detail::svg_number;
   std::string out;

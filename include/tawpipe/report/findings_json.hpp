@@ -1,4 +1,4 @@
-// What a validation found, as JSON: the stable, documented form for machines (docs/validation.md).
+// The findings of a validation as JSON: the stable, documented form for machines (docs/validation.md).
 // Not: findings as text (Diagnostics::text).
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace tawpipe::inline v0 {
 
-/// An array of objects: severity, code, task, rank (null where there is none), message, help.
+/// An array of objects: severity, code, task, rank (null if there is none), message, help.
 inline nlohmann::ordered_json to_json(const Diagnostics& diagnostics) {
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   for (const Finding& finding : diagnostics.findings()) {

@@ -1,5 +1,5 @@
 // Dumps of PyTorch's flight recorder, as JSON or as pickle, joined into one record.
-// Not: what they tell (verify/flight_record.hpp).
+// Not: their analysis (verify/flight_record.hpp).
 #pragma once
 
 #include <algorithm>
@@ -21,11 +21,11 @@
 
 namespace tawpipe::inline v0 {
 
-/// Collects dumps rank by rank. Of each call only what the diagnosis needs is kept.
+/// Collects dumps rank by rank. Only the fields of each call that the diagnosis needs are kept.
 class FlightRecorderReader {
  public:
   /// @param bytes  a dump; @param source  its file's name, for messages
-  /// @throws InputError  in one line, if it is no dump, or the rank has one already.
+  /// @throws InputError  in one line, if it is not a dump, or the rank already has one.
   void add(std::int32_t rank, std::string_view bytes, std::string_view source) {
     const JsonDocument document = parse(bytes, source);
     for (const FlightDump& dump : record_.dumps) {
@@ -35,7 +35,7 @@ class FlightRecorderReader {
   }
 
   FlightRecord take() {
-    // The default group has all ranks; of another that no dump lists, those are known that called it.
+    // The default group has all ranks; for another that no dump lists, only the ranks that called it are known.
     for (const auto& [key, unlisted] : unlisted_) {
       auto& ranks = record_.groups[static_cast<std::size_t>(unlisted)].ranks;
       if (key.second == "default_pg") {
@@ -123,7 +123,7 @@ class FlightRecorderReader {
     const bool point_to_point = is_p2p && is_p2p->boolean();
     call.number = number(entry, point_to_point ? "p2p_seq_id" : "collective_seq_id");
     read_name(entry.at("profiling_name"), rank, call);
-    if (call.kind == "coalesced") {  // closes a batch, and alone knows how far it is
+    if (call.kind == "coalesced") {  // closes a batch, and only it has the batch's state
       for (std::size_t i = calls.size(); i-- > 0;) {
         if (calls[i].group != call.group || calls[i].number != call.number || calls[i].is_point_to_point() != point_to_point)
           break;
@@ -137,7 +137,7 @@ class FlightRecorderReader {
     calls.push_back(std::move(call));
   }
 
-  /// Gloo's recorder sees no device: a call that has ended is retired, and stays "scheduled".
+  /// Gloo's recorder does not see a device: a call that has ended is retired, and stays "scheduled".
   static std::string gloo_state(const Value& entry) {
     const auto retired = entry.find("retired");
     return retired && retired->boolean() ? "completed" : text(entry, "state");
@@ -198,7 +198,7 @@ class FlightRecorderReader {
   FlightRecord record_;
   std::map<std::pair<std::string, std::vector<std::int32_t>>, std::int32_t> groups_;
   std::map<std::pair<std::string, std::string>, std::int32_t> unlisted_;  ///< by name and description
-  std::map<std::string, std::int32_t> groups_of_dump_;                    ///< by the name in the dump at hand
+  std::map<std::string, std::int32_t> groups_of_dump_;                    ///< by the name in the current dump
 };
 
 }  // namespace tawpipe

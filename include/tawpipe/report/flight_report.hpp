@@ -1,5 +1,5 @@
-// What the flight recorder's dumps of a job tell: the dumps as files, the diagnosis as a page and as JSON (docs/hangs.md).
-// Not: the dumps' format (flight_recorder.hpp) nor how the culprit is found (verify/flight_record.hpp).
+// The diagnosis of a job from its flight recorder dumps: reads the dumps, and writes a page of text or JSON (docs/hangs.md).
+// Not: the dumps' format (flight_recorder.hpp) nor the search for the cause (verify/flight_record.hpp).
 #pragma once
 
 #include <fmt/format.h>
@@ -24,7 +24,7 @@ namespace tawpipe::inline v0 {
 
 namespace detail {
 
-/// A dump's file and its rank: the number at the end of the name, before any extension, as PyTorch writes it.
+/// A dump's file and its rank: the number at the end of the name, before any extension, as PyTorch names it.
 inline std::pair<std::int32_t, std::string> dump_with_rank(const std::filesystem::path& path) {
   std::string stem = path.filename().string();
   for (const std::string_view extension : {".json", ".pickle", ".pkl"}) {
@@ -58,7 +58,7 @@ inline std::string headline(const FlightDiagnosis& found) {
       return found.culprits.empty() ? "no hang: every recorded call has its counterparts"
                                     : "no hang: every recorded call has its counterparts, and a rank is late";
     case FlightVerdict::deadlock:
-      return "deadlock: calls wait for each other in a circle";
+      return "deadlock: calls wait for each other in a cycle";
     case FlightVerdict::mismatch:
       return "mismatch: calls that meet differ";
     case FlightVerdict::missing:
@@ -92,10 +92,10 @@ inline std::vector<std::pair<std::int32_t, std::string>> dump_files(const std::v
   return files;
 }
 
-/// A page of text. @param dumps  how many were read
+/// A page of text. @param dumps  number of dumps read
 inline std::string diagnosis_text(const FlightDiagnosis& found, std::size_t dumps) {
   std::string text = fmt::format("{} dumps\n{}\n", dumps, detail::headline(found));
-  constexpr std::size_t most = 24;  // lines of a kind, so that it stays a page
+  constexpr std::size_t most = 24;  // lines of a kind, so that it fits a page
   const auto cut = [&](std::size_t i, std::size_t size) {
     if (i == most) text += fmt::format("  and {} more (--json shows all)\n", size - most);
     return i >= most;
@@ -121,7 +121,7 @@ inline std::string diagnosis_text(const FlightDiagnosis& found, std::size_t dump
   return text;
 }
 
-/// The same for machines.
+/// The same for programs.
 inline nlohmann::ordered_json to_json(const FlightDiagnosis& found, std::size_t dumps) {
   nlohmann::ordered_json json;
   json["dumps"] = dumps;

@@ -18,7 +18,7 @@
 
 namespace tawpipe::inline v0 {
 
-/// What a terminal can show: block characters and "…", or plain ASCII only.
+/// The characters that a terminal can show: block characters and "…", or plain ASCII only.
 enum class Glyphs : std::uint8_t { unicode, ascii };
 
 namespace detail {
@@ -28,7 +28,7 @@ struct UnitStep {
   std::string_view name;
 };
 
-/// Digits after the point so that `value` shows `digits` significant ones, and never fewer than its whole part.
+/// Number of decimal digits with which `value` shows `digits` significant ones, and never fewer than its whole part.
 inline int decimals_for(double value, int digits) {
   int decimals = std::max(digits, 1) - 1;
   double limit = 10;
@@ -55,7 +55,7 @@ inline std::string scaled(double value, std::span<const UnitStep> units, int dig
   return fmt::format("{:.{}f} {}", value / units[at].factor, decimals, units[at].name);
 }
 
-/// The character that starts at `at`, which moves behind it; U+FFFD for a byte that is not UTF-8.
+/// The character that starts at `at`, which moves past it; U+FFFD for a byte that is not UTF-8.
 inline char32_t next_code_point(std::string_view text, std::size_t& at) {
   constexpr char32_t broken = 0xFFFD;
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
@@ -121,7 +121,7 @@ inline std::string printable(std::string_view text) {
 
 }  // namespace detail
 
-/// "601 us", "1.25 s", "3 min 20 s", "2 h 5 min"; with a sign where negative. Below a minute parse_duration reads it back.
+/// "601 us", "1.25 s", "3 min 20 s", "2 h 5 min"; with a sign if negative. Below a minute parse_duration can read it.
 /// @param digits  significant ones below a minute; above it seconds, minutes and hours are whole
 inline std::string format_duration(Duration duration, int digits = 3) {
   constexpr detail::UnitStep units[] = {{1, "ps"}, {1e3, "ns"}, {1e6, "us"}, {1e9, "ms"}, {1e12, "s"}, {60e12, "min"}};
@@ -148,7 +148,7 @@ inline std::string format_memory(Bytes bytes, int digits = 3) {
   return detail::scaled(static_cast<double>(bytes.value()), units, digits, true);
 }
 
-/// Bytes on the move, in powers of 1000: "25.2 MB".
+/// Bytes sent, in powers of 1000: "25.2 MB".
 inline std::string format_traffic(Bytes bytes, int digits = 3) {
   constexpr detail::UnitStep units[] = {{1, "B"}, {1e3, "KB"}, {1e6, "MB"}, {1e9, "GB"}, {1e12, "TB"}, {1e15, "PB"}};
   return detail::scaled(static_cast<double>(bytes.value()), units, digits, true);
@@ -180,7 +180,7 @@ inline std::string format_flops_rate(FlopsPerSecond rate, int digits = 3) {
   return detail::scaled(rate.value(), units, digits, false);
 }
 
-/// A count with its thousands apart: "13,629".
+/// A count with thousands separators: "13,629".
 inline std::string format_count(std::int64_t count) {
   std::string text = fmt::format("{}", count);
   const std::size_t first = count < 0 ? 1 : 0;
@@ -188,7 +188,7 @@ inline std::string format_count(std::int64_t count) {
   return text;
 }
 
-/// How many of something a second: "13,629 tokens/s", "1.25 iterations/s"; "n/a" where it is not finite.
+/// How many of something a second: "13,629 tokens/s", "1.25 iterations/s"; "n/a" if it is not finite.
 inline std::string format_rate(double per_second, std::string_view of, int digits = 3) {
   if (!std::isfinite(per_second) || std::fabs(per_second) > 9e18) return "n/a";
   const double magnitude = std::fabs(per_second);
@@ -196,7 +196,7 @@ inline std::string format_rate(double per_second, std::string_view of, int digit
   return fmt::format("{:.{}f} {}/s", per_second, detail::decimals_for(magnitude, digits), of);
 }
 
-/// A fraction as a share: 0.4501 is "45.0%"; "n/a" where it is not finite (a share of nothing).
+/// A fraction as a share: 0.4501 is "45.0%"; "n/a" if it is not finite (a share of nothing).
 inline std::string format_percent(double fraction, int decimals = 1) {
   if (!std::isfinite(fraction)) return "n/a";
   std::string text = fmt::format("{:.{}f}%", fraction * 100, decimals);
@@ -227,7 +227,7 @@ inline int display_width(std::string_view text) {
   return width;
 }
 
-/// `text` if it fits into `columns`, else its beginning and an ellipsis.
+/// `text` if it fits into `columns`, otherwise its beginning and an ellipsis.
 inline std::string truncated(std::string_view text, int columns, Glyphs glyphs = Glyphs::unicode) {
   if (display_width(text) <= columns) return std::string{text};
   const std::string_view ellipsis = glyphs == Glyphs::unicode ? "…" : "...";

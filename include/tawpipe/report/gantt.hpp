@@ -1,5 +1,5 @@
-// A timeline as a picture in the look of the papers: a row of cells for each rank, with what moves between them below.
-// Not: the page to zoom into (report/html_report.hpp), nor the file's bytes (report/drawing.hpp).
+// A timeline as a picture in the style of the papers: a row of cells for each rank, with transfers below.
+// Not: the zoomable page (report/html_report.hpp), nor the file's bytes (report/drawing.hpp).
 #pragma once
 
 #include <fmt/core.h>
@@ -30,7 +30,7 @@ namespace tawpipe::inline v0 {
 struct GanttOptions {
   const Cluster* cluster = nullptr;  ///< names each rank's node; at least as many ranks as the schedule
   std::string title{};               ///< above the picture; "": the schedule's name
-  std::size_t max_tasks = 20'000;    ///< more are no picture
+  std::size_t max_tasks = 20'000;    ///< the limit for a readable picture
 };
 
 namespace detail {
@@ -120,7 +120,7 @@ class GanttDrawer {
     for_each_end(schedule_, task, [&](Rank rank, int) { add_message(task, one, rank); });
   }
 
-  /// A cell with its microbatch, and where a rank has several stages the stage below it.
+  /// A cell with its microbatch, and, if a rank has several stages, the stage below it.
   void add_cell(TaskId task, const Task& one) {
     const double from = x(timeline_.start_of(task));
     const double wide = x(timeline_.end_of(task)) - from;
@@ -141,7 +141,7 @@ class GanttDrawer {
     }
   }
 
-  /// A bar below the row; what takes no time is a mark: down for what arrives, up for what leaves, a diamond in a collective.
+  /// A bar below the row; one without duration is a mark: down for arrivals, up for departures, a diamond for a collective.
   void add_message(TaskId task, const Task& one, Rank rank) {
     const std::string_view color = payload_color(one.payload);
     const double from = x(timeline_.start_of(task));
@@ -210,8 +210,8 @@ class GanttDrawer {
   double width_ = 0;  ///< of the longest row
   double scale_ = 0;  ///< points a picosecond
   bool moves_weights_ = false;
-  std::size_t most_stages_ = 0;  ///< of one rank
-  std::set<Op> computed_;        ///< that have a cell
+  std::size_t most_stages_ = 0;  ///< of any rank
+  std::set<Op> computed_;        ///< ops that have a cell
   std::set<Payload> seen_;       ///< of communications
   std::vector<double> rows_;     ///< [rank] y
   Drawing drawing_;
@@ -219,12 +219,12 @@ class GanttDrawer {
 
 }  // namespace detail
 
-/// The timeline as a picture: ranks from above, time to the right; of each computation a cell with its microbatch, whose data
-/// says rank, op, stage, microbatch, start and end (seconds, exact).
-/// @throws InputError  if the timeline is of another number of tasks, the cluster has fewer ranks than the schedule, or there
+/// The timeline as a picture: ranks from top to bottom, time to the right; for each computation a cell with its microbatch, whose data
+/// has rank, op, stage, microbatch, start and end (seconds, exact).
+/// @throws InputError  if the timeline has a different number of tasks, the cluster has fewer ranks than the schedule, or there
 ///   are more than options.max_tasks tasks.
 /// Complexity: O(ends and members of all tasks).
-/// Source: the look of figure 3 of arXiv:2511.09741 and of the pipelines in arXiv:2104.04473.
+/// Source: the style of figure 3 of arXiv:2511.09741 and of the pipelines in arXiv:2104.04473.
 /// Example: `const std::string file = svg(gantt(schedule, timeline, {.cluster = &cluster}));`
 inline Drawing gantt(const Schedule& schedule, const Timeline& timeline, const GanttOptions& options = {}) {
   check_timeline(schedule, timeline);

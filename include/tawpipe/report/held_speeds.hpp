@@ -1,5 +1,5 @@
-// Speeds of computation beside held SMs, as bench_gpu_beside measures them: read from its output, or from a result file of
-// tests/gpu/run.py that holds it. Not: what is made of them (cost/held_sms.hpp).
+// Speeds of computation while SMs are held, as measured by bench_gpu_beside: read from its output, or from a result file of
+// tests/gpu/run.py that contains it. Not: their use (cost/held_sms.hpp).
 #pragma once
 
 #include <algorithm>
@@ -15,15 +15,15 @@
 
 namespace tawpipe::inline v0 {
 
-/// Measured on one device.
+/// Speeds measured on one device.
 struct HeldSpeeds {
   std::vector<HeldSpeed> speeds;  ///< by ascending CTAs
-  int sms = 0;                    ///< of the device; 0: not known
+  int sms = 0;                    ///< of the device; 0: unknown
 };
 
 namespace detail {
 
-/// JSON lines as a list; anything else as it is.
+/// JSON lines as a list; anything else unchanged.
 inline std::string list_of_lines(std::string_view text) {
   const std::string_view first = trimmed(text.substr(0, text.find('\n')));
   if (first.size() < 2 || !first.starts_with('{') || !first.ends_with('}')) return std::string{text};
@@ -51,7 +51,7 @@ inline HeldSpeeds parse_held_speeds(std::string_view text, std::string_view sour
     const std::string& measured_at = line.at("priority").text();
     if (measured_at != "high" && measured_at != "low") line.at("priority").expected("\"high\" or \"low\"");
     if (measured_at != priority) continue;
-    // What is measured to be faster than alone is as fast: the rest is noise.
+    // Speeds measured above that of the computation by itself are set to it: the rest is noise.
     found.speeds.push_back({ctas->whole<int>(1, max_device_sms), std::min(1.0, line.at("speed").positive())});
   }
   if (found.speeds.empty()) {

@@ -1,4 +1,4 @@
-// A page that opens offline and shows what a command answers: tables and charts, timelines, memory, links, the cluster.
+// A page that opens offline and shows the result of a command: tables and charts, timelines, memory, links, the cluster.
 // Not: the page itself (detail/html_page.hpp, detail/page_*.hpp).
 #pragma once
 
@@ -35,8 +35,8 @@ namespace tawpipe::inline v0 {
 
 namespace detail {
 
-/// Numbers as the page's `unpack` takes them: base64 of little-endian numbers of the narrowest type, or places in a list of the
-/// distinct values where those are few.
+/// Numbers for the page's `unpack`: base64 of little-endian numbers of the narrowest type, or indices into a list of the
+/// distinct values if those are few.
 class PackedColumn {
  public:
   void reserve(std::size_t count) { values_.reserve(count); }
@@ -104,7 +104,7 @@ inline nlohmann::ordered_json packed_rows(const std::vector<std::vector<double>>
   return all;
 }
 
-/// "0, 3 to 5": the stages that each rank keeps the weights of.
+/// "0, 3 to 5": the stages whose weights each rank keeps.
 inline std::vector<std::string> owned_stages(const Schedule& schedule) {
   std::vector<std::vector<int>> stages(static_cast<std::size_t>(schedule.ranks()));
   for (const Buffer& buffer : schedule.buffers()) {
@@ -128,7 +128,7 @@ inline std::vector<std::string> owned_stages(const Schedule& schedule) {
   return texts;
 }
 
-/// The schedule's tasks and what waits for what, in columns.
+/// The schedule's tasks and its dependencies, in columns.
 inline void add_tasks(nlohmann::ordered_json& json, const Schedule& schedule, const Timeline& timeline) {
   constexpr std::array names{"start", "length", "op",    "payload",    "lane",  "peer_lane", "rank",
                              "peer",  "group",  "stage", "microbatch", "bytes", "waits",     "waited"};
@@ -155,7 +155,7 @@ inline void add_tasks(nlohmann::ordered_json& json, const Schedule& schedule, co
   for (std::size_t i = 0; i < columns.size(); ++i) json[names[i]] = columns[i].json();
 }
 
-/// "t0 p2": where each rank stands on the axes that have more than one place; empty without such axes.
+/// "t0 p2": the coordinates of each rank on axes of more than one rank; empty without such axes.
 inline std::vector<std::string> places_of(const Mesh& mesh, int ranks) {
   std::vector<std::string> places;
   if (mesh.is_plain()) return places;
@@ -179,7 +179,7 @@ inline nlohmann::ordered_json wiring_json(const Cluster& cluster) {
   for (const NodeType& type : cluster.kinds()) {
     Object devices = Object::array();
     for (const DeviceSpec& device : type.devices) devices.push_back(device.name);
-    std::map<std::int32_t, Object> adapters;  // by link, the devices that leave by it
+    std::map<std::int32_t, Object> adapters;  // by link, the devices that use it to leave
     for (std::size_t d = 0; d < type.to_network.size(); ++d) {
       if (!type.to_network[d].empty()) adapters[type.to_network[d].back()].push_back(d);
     }
@@ -224,7 +224,7 @@ inline nlohmann::ordered_json report_json(const ReportEntry& entry) {
   for (const TaskId task : critical_path(schedule, timeline).tasks) json["critical"].push_back(number(task));
   constexpr std::size_t parts = 400;
   json["memory"] = packed_rows(memory_over_time(schedule, timeline, parts));
-  // Of a folded schedule only some of the messages are there.
+  // A folded schedule has only some of the messages.
   const bool whole = summary.folding.factor <= 1;
   json["links"] =
       packed_rows(whole ? node_traffic_over_time(schedule, cluster, timeline, parts) : std::vector<std::vector<double>>{});
@@ -248,7 +248,7 @@ inline nlohmann::ordered_json report_json(const ReportEntry& entry) {
   return json;
 }
 
-/// JSON that may stand inside a script element: no "</script" and no "<!--".
+/// JSON that is safe inside a script element: no "</script" and no "<!--".
 inline std::string script_text(const nlohmann::ordered_json& json) {
   std::string text = json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
   for (std::size_t at = text.find('<'); at != std::string::npos; at = text.find('<', at + 1)) text.replace(at, 1, "\\u003c");
@@ -259,7 +259,7 @@ inline std::string script_text(const nlohmann::ordered_json& json) {
 
 /// Writes a page that opens offline to `sink`, which is called with pieces of text in order.
 /// @throws InputError  if the entries have more than max_report_tasks together.
-/// Complexity: O(tasks + uses + edges); some 25 to 60 bytes a task in the page.
+/// Complexity: O(tasks + uses + edges); about 25 to 60 bytes a task in the page.
 template <class Sink>
 requires std::invocable<Sink&, std::string_view>
 void write_html_report(const ReportPage& page, Sink&& sink) {

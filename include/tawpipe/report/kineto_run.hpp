@@ -1,5 +1,5 @@
-// PyTorch profiler (Kineto) traces of all ranks of a job, read as one run that replays itself.
-// Not: times of a model's parts from them (report/kineto_trace.hpp), nor questions to the run (replay/what_if.hpp).
+// PyTorch profiler (Kineto) traces of all ranks of a job, read as one run that can be replayed.
+// Not: times of a model's parts from them (report/kineto_trace.hpp), nor what-if questions (replay/what_if.hpp).
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@ namespace tawpipe::inline v0 {
 
 namespace detail {
 
-/// What happened on the ranks, put into one recorder.
+/// Puts the events of all ranks into one recorder.
 class KinetoJob {
  public:
   KinetoJob(std::vector<KinetoRank> ranks, std::vector<std::string>& notes)
@@ -64,7 +64,7 @@ class KinetoJob {
     if (added) names_.push_back(name);
     return found->second;
   }
-  /// The class of the n-th event of that name on a rank, which is that of other ranks' n-th. @param host  of its launch
+  /// The class of the n-th event of that name on a rank, which is also that of other ranks' n-th. @param host  for its launch
   std::int32_t alike(std::int32_t name, std::int32_t n, bool host) {
     return classes_.try_emplace({name, n, host}, static_cast<std::int32_t>(classes_.size())).first->second;
   }
@@ -73,8 +73,8 @@ class KinetoJob {
     const KinetoRank& rank = ranks_[at(r)];
     const auto& items = rank.items();
     const int main = rank.main_queue();
-    const double latency = rank.on_device() ? 20 : 500;  // microseconds from an event to what waited for it
-    // Numbers of items and their classes first, as launches are named after what they launch.
+    const double latency = rank.on_device() ? 20 : 500;  // microseconds from an event to its dependents
+    // Numbers of items and their classes first, since launches are named after the launched items.
     std::map<std::int32_t, std::int32_t> count;
     std::vector<std::int32_t> classes(items.size());
     std::vector<std::int32_t> launches(items.size());
@@ -149,7 +149,7 @@ class KinetoJob {
     item_events_.push_back(std::move(event_of));
   }
 
-  /// The last item of the computing queue that was launched before a communication, which waits for it; -1: none.
+  /// The last item of the computing queue that was launched before a communication, for which it waits; -1: none.
   static int last_computation(const std::vector<KinetoItem>& items, std::size_t i, int main) {
     for (std::size_t b = i; b-- > 0;) {
       if (items[b].queue != main || items[b].kind == TraceKind::communication) continue;
@@ -160,7 +160,7 @@ class KinetoJob {
     return -1;
   }
 
-  /// Where nothing known explains why an item starts no earlier, it waits for what ended just before it on another queue.
+  /// If no known dependency explains an item's start, it is assumed to wait for the item that ended just before it on another queue.
   template <class Wait>
   static void infer(const std::vector<KinetoItem>& items, const std::vector<std::size_t>& by_end, std::size_t i, double floor,
                     double latency, Wait&& wait) {
@@ -221,21 +221,21 @@ class KinetoJob {
 
 }  // namespace detail
 
-/// Collects the traces of a job, one for each rank, which export_chrome_trace of torch.profiler wrote.
+/// Collects the traces of a job, one for each rank, written by torch.profiler's export_chrome_trace.
 ///
-/// Items run on streams (of a GPU's trace) or on threads (without one). What waits for what: order in a stream; a launch before
-/// its kernel, and on a thread of the host one launch after the other, with the time between them as the host's; a wait of the
+/// Items run on streams (in a GPU's trace) or on threads (without a GPU). Dependencies: order in a stream; a launch before
+/// its kernel, and on a thread of the host one launch after another, with the time between them counted as the host's; a wait of the
 /// host for the device; a communication for the computations launched before it, and for its last member; with
-/// enable_cuda_sync_events, waits between streams as noted. Otherwise a call of cudaStreamWaitEvent before a computation is taken
-/// to be for the first communication that nothing waits for yet; and an item that starts within 20 us of the end of another
-/// stream's, and for no other reason, waits for that. Other waits that were over before they mattered are not seen.
+/// enable_cuda_sync_events, waits between streams as recorded. Otherwise a call of cudaStreamWaitEvent before a computation is assumed
+/// to be for the first communication that nothing waits for yet; and an item that starts within 20 us after the end of another
+/// stream's, and for no other reason, waits for that. Other waits, which caused no delay, are not detected.
 class KinetoRunReader {
  public:
-  /// @param partial  ranks may be missing: what they did in communications is then not known
+  /// @param partial  ranks may be missing: their part in communications is then unknown
   explicit KinetoRunReader(bool partial = false) : partial_{partial} {}
 
   /// @param source  the file's name, for messages
-  /// @throws InputError  as read_kineto_trace(), or if that rank was given already.
+  /// @throws InputError  as read_kineto_trace(), or if that rank was already given.
   void add(std::string_view text, std::string_view source) {
     detail::KinetoRank rank{detail::KinetoReader::read(text, source, true), std::string{source}};
     if (rank.items().empty())

@@ -1,5 +1,5 @@
-// Measured times as JSON: what `tawpipe calibrate` writes and --cost measured:FILE reads (docs/interchange.md).
-// Not: how they are found (analysis/calibrate.hpp).
+// Measured times as JSON: written by `tawpipe calibrate` and read by --cost measured:FILE (docs/interchange.md).
+// Not: how they are obtained (analysis/calibrate.hpp).
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ namespace detail {
 
 /// The keys of a measured cost's file, in its order.
 class MeasuredJson {
-  /// The passes by their keys, of a cost that is written or read.
+  /// The passes by their keys, of a cost to be written or read.
   template <class Cost>
   static auto passes(Cost& cost) {
     using Pass = std::pair<std::string_view, decltype(&cost.forward)>;
@@ -112,10 +112,10 @@ class MeasuredJson {
 
 }  // namespace detail
 
-/// The file's text: what was measured with, and all times in seconds. Numbers are written without loss.
+/// The file's text: the setup of the measurement, and all times in seconds. Numbers are written without loss.
 inline std::string measured_json(const MeasuredCost& cost) { return detail::MeasuredJson::write(cost).dump(2) + "\n"; }
 
-/// Reads measured times; times that were not measured are left out, `work` where it is not known.
+/// Reads measured times; unmeasured times may be missing, and so may `work` if unknown.
 /// @param source  the file's name, for messages
 /// @throws InputError  in one line, naming the key that is wrong.
 inline MeasuredCost parse_measured_json(std::string_view text, std::string_view source = "measured cost") {

@@ -1,5 +1,5 @@
-// The output of nccl-tests (all_reduce_perf and its kin) read, and latency and bandwidth fitted to it.
-// Not: the cluster that the figures go into (topology/cluster_file.hpp).
+// Reads the output of nccl-tests (all_reduce_perf etc.), and fits latency and bandwidth to it.
+// Not: the cluster that uses the figures (topology/cluster_file.hpp).
 #pragma once
 
 #include <algorithm>
@@ -38,7 +38,7 @@ inline const std::vector<std::string>& nccl_tests_programs() {
   return programs;
 }
 
-/// The program that a text names, as "all_reduce_perf" or, in a file's name, "all_reduce"; "" if none.
+/// The program that a text names, such as "all_reduce_perf" or, in a file's name, "all_reduce"; "" if none.
 inline std::string named_program(std::string_view text) {
   for (const auto& program : nccl_tests_programs()) {
     if (text.find(program + "_perf") != std::string_view::npos) return program;
@@ -51,10 +51,10 @@ inline std::string named_program(std::string_view text) {
 
 }  // namespace detail
 
-/// Reads the standard output of one program of nccl-tests: its lines "#  Rank ..." tell ranks and hosts, its rows the
+/// Reads the standard output of one program of nccl-tests: its lines "#  Rank ..." give ranks and hosts, its rows the
 /// out-of-place time of each size. The program is named by the output ("# Collective test starting: all_reduce_perf", since 2.17)
 /// or by `file`.
-/// @throws InputError  naming `file` if it is none, or does not tell which program wrote it.
+/// @throws InputError  naming `file` if it is not such an output, or the program is unknown.
 /// Source: NVIDIA nccl-tests, src/common.cu (the header and the format of rows), doc/PERFORMANCE.md.
 inline NcclTestsRun read_nccl_tests(std::string_view text, const std::string& file) {
   NcclTestsRun run;
@@ -87,7 +87,7 @@ inline NcclTestsRun read_nccl_tests(std::string_view text, const std::string& fi
   run.hosts = static_cast<int>(hosts.size());
   if (run.program.empty()) run.program = detail::named_program(file);
   if (run.points.size() < 2 || run.ranks < 2) {
-    throw InputError(concat(quote(one_line(file)), " is no output of nccl-tests on 2 ranks or more: it has ", run.ranks,
+    throw InputError(concat(quote(one_line(file)), " is not an output of nccl-tests on 2 ranks or more: it has ", run.ranks,
                             " lines '#  Rank' and ", run.points.size(), " rows of results"));
   }
   if (run.program.empty()) {
@@ -97,11 +97,11 @@ inline NcclTestsRun read_nccl_tests(std::string_view text, const std::string& fi
   return run;
 }
 
-/// What a run says of the link it is bound by.
+/// The link that limits a run, as fitted.
 struct FittedLink {
-  double latency_s = 0;         ///< a hop, beside the overhead of starting
+  double latency_s = 0;         ///< for each hop, in addition to the overhead of starting
   double bytes_per_second = 0;  ///< in one direction
-  double error = 0;             ///< mean relative, of the times that the two figures give
+  double error = 0;             ///< mean relative error of the times given by the two figures
 };
 
 /// Fits time = overhead + steps * latency + fraction * bytes / bandwidth by least squares of the relative errors, with the steps

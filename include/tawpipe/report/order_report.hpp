@@ -1,5 +1,5 @@
-// Whether an order of calls ends in every timing, and what would mend it, as a page and as JSON (docs/hangs.md).
-// Not: the proof (verify/prove.hpp) nor the search for a mend (verify/mend.hpp).
+// Whether an order of calls ends under every timing, and a fix if not, as a page and as JSON (docs/hangs.md).
+// Not: the proof (verify/prove.hpp) nor the search for a fix (verify/mend.hpp).
 #pragma once
 
 #include <fmt/format.h>
@@ -19,17 +19,17 @@
 
 namespace tawpipe::inline v0 {
 
-/// What was found of an order.
+/// The result of checking an order.
 struct OrderReport {
-  bool right = false;  ///< it ends, and each message meets its receive
+  bool right = false;  ///< it ends, and each message reaches the right receive
   std::string text;
   nlohmann::ordered_json json;
-  std::string mended;  ///< the order as a file, mended where a mend was found; empty where that was not asked for
+  std::string mended;  ///< the order as a file, fixed if a fix was found; empty if not requested
 };
 
 namespace detail {
 
-/// Where a call stands, as its text counts: the cell of a row, or only the rank.
+/// The place of a call in its text: the cell of a row, or only the rank.
 inline std::string place_of(const CommProgram& program, CallRef call) {
   const std::int32_t item = call_at(program, call).item;
   return item < 0 ? fmt::format("rank {}", call.rank) : fmt::format("rank {}, cell {}", call.rank, item + 1);
@@ -98,13 +98,13 @@ OrderReport prove_and_mend(const Order& order, bool with_mended, const Write& wr
 
 }  // namespace detail
 
-/// Proves the calls of ranks and looks for a mend. @param with_mended  whether the order is wanted as a file too
+/// Checks the calls of ranks and searches for a fix. @param with_mended  whether to return the order as a file too
 inline OrderReport report_order(const CommProgram& program, bool with_mended = false) {
   return detail::prove_and_mend(ProgramOrder{program}, with_mended,
                                 [](const ProgramOrder& order) { return write_comm_program(order.program()); });
 }
 
-/// The same of PyTorch's rows. Where they hold computations only, sends and receives are added as PyTorch adds them.
+/// The same for PyTorch's rows. If they have computations only, sends and receives are added as PyTorch adds them.
 /// @throws InputError  for rows that PyTorch would refuse; `source` names them
 inline OrderReport report_order(const PytorchSchedule& rows, const PytorchCallOptions& options = {},
                                 const std::string& source = "PyTorch CSV", bool with_mended = false) {

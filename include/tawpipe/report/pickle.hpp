@@ -1,5 +1,5 @@
 // Reads Python's pickle as data: lists, dictionaries, texts, numbers. Nothing in it is ever executed.
-// Not: a pickle of objects or functions, which is refused.
+// Not: pickles of objects or functions, which are refused.
 #pragma once
 
 #include <algorithm>
@@ -22,8 +22,8 @@ namespace detail {
 
 /// Pickle's machine with a stack, a memo and no imports. Protocols 2 to 5.
 ///
-/// What the memo brings back is a copy. Lists and dictionaries are filled after they are memorized, so theirs is taken when they
-/// leave the stack; of those only that are brought back at all (PyTorch's recorder shares the frames of a call stack).
+/// Values recalled from the memo are copies. Lists and dictionaries are filled after they are memoized, so they are copied when they
+/// leave the stack; but only those that are recalled at all (PyTorch's recorder shares the frames of a call stack).
 class PickleReader {
  public:
   explicit PickleReader(std::string_view bytes) : bytes_{bytes} { find_recalled(); }
@@ -183,8 +183,8 @@ class PickleReader {
     return std::bit_cast<double>(bits);
   }
 
-  /// Walks over the operations and notes which places of the memo are brought back. What is no operation ends the walk here,
-  /// and read() when it comes there.
+  /// Walks over the operations and records which memo entries are recalled. An invalid operation ends the walk here,
+  /// and read() when it gets there.
   void find_recalled() {
     try {
       while (at_ < bytes_.size()) {
@@ -230,13 +230,13 @@ class PickleReader {
           default:
             break;
         }
-        if (place && *place < bytes_.size()) {  // a place takes a byte at least
+        if (place && *place < bytes_.size()) {  // an entry takes at least one byte
           if (recalled_.size() <= *place) recalled_.resize(static_cast<std::size_t>(*place) + 1);
           recalled_[static_cast<std::size_t>(*place)] = true;
         }
       }
     } catch (const InputError&) {
-      // read() says where it ends
+      // read() reports where it ends
     }
     at_ = 0;
   }
@@ -246,7 +246,7 @@ class PickleReader {
     stack_.emplace_back(std::forward<Value>(value));
     place_.push_back(nowhere);
   }
-  /// The value at this height leaves the stack, and is whole.
+  /// The value at this height leaves the stack, and is complete.
   void finish(std::size_t height) {
     if (place_[height] == nowhere) return;
     Memorized& kept = memo_[place_[height]];
@@ -316,7 +316,7 @@ class PickleReader {
     if (place >= memo_.size()) fail("the memo has no such value");
     const Memorized& kept = memo_[place];
     const auto still = kept.whole ? place_.end() : std::find(place_.begin(), place_.end(), place);
-    if (still != place_.end()) {  // still on the stack: whole as well, but where a mark above it says that it is being filled
+    if (still != place_.end()) {  // still on the stack: also complete, unless a mark above it shows that it is being filled
       const auto height = static_cast<std::size_t>(still - place_.begin());
       if (std::find(marks_.begin(), marks_.end(), height + 1) == marks_.end()) finish(height);
     }
@@ -340,19 +340,19 @@ class PickleReader {
   std::size_t at_ = 0;
   std::vector<nlohmann::json> stack_;
   std::vector<std::size_t> marks_;
-  std::vector<std::size_t> place_;  ///< [height of stack_] in the memo, of a list or dictionary that is brought back later
+  std::vector<std::size_t> place_;  ///< [height of stack_] memo index of a list or dictionary that is recalled later
   std::vector<Memorized> memo_;
   std::vector<bool> recalled_;  ///< [place]
-  std::size_t copied_ = 0;      ///< values that were brought back
+  std::size_t copied_ = 0;      ///< values that were recalled
 };
 
 }  // namespace detail
 
-/// Whether the bytes begin as a pickle of protocol 2 or later does.
+/// Whether the bytes begin like a pickle of protocol 2 or later.
 inline bool is_pickle(std::string_view bytes) { return bytes.size() > 1 && bytes[0] == '\x80' && bytes[1] >= 2 && bytes[1] <= 5; }
 
-/// The value of a pickle that holds data only; tuples become lists, numbers as keys texts.
-/// @throws InputError  naming the byte, for whatever is not data.
+/// The value of a pickle that holds data only; tuples become lists, numeric keys become texts.
+/// @throws InputError  naming the byte, for anything that is not data.
 inline nlohmann::json parse_pickle(std::string_view bytes) { return detail::PickleReader{bytes}.read(); }
 
 }  // namespace tawpipe

@@ -1,5 +1,5 @@
-// One line on a terminal that says how far a long task is, drawn over itself.
-// Not: for log files (the caller says whether stderr is a terminal), nor thread-safe, nor a clock.
+// One line on a terminal that shows the progress of a long task, redrawn in place.
+// Not: for log files (the caller knows whether stderr is a terminal), nor thread-safe, nor a clock.
 #pragma once
 
 #include <algorithm>
@@ -16,10 +16,10 @@ namespace tawpipe::inline v0 {
 
 struct ProgressOptions {
   std::string label;
-  std::int64_t total = 0;  ///< steps in all; 0: unknown, so only the count is shown
-  bool enabled = false;    ///< false: nothing is ever written. Set it where stderr is a terminal
+  std::int64_t total = 0;  ///< total steps; 0: unknown, so only the count is shown
+  bool enabled = false;    ///< false: nothing is ever written. Set it if stderr is a terminal
   std::int64_t every = 0;  ///< steps from one drawing to the next; 0: a hundredth of `total`, at least 1
-  int max_width = 80;      ///< columns of the terminal; a longer line would not be drawn over
+  int max_width = 80;      ///< columns of the terminal; a longer line could not be overwritten
   Glyphs glyphs = Glyphs::unicode;
 };
 
@@ -53,7 +53,7 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
   ~Progress() { finish(); }
 
-  /// `steps` more are done.
+  /// Reports that `steps` more are done.
   void advance(std::int64_t steps = 1) {
     done_ += steps;
     if (options_.enabled && done_ >= next_) draw();

@@ -23,10 +23,10 @@
 
 namespace tawpipe::inline v0 {
 
-/// What carries the sends and receives of a pipeline.
+/// The backend for the sends and receives of a pipeline.
 enum class CallSemantics : std::uint8_t {
-  nccl,  ///< a call holds its stream until its counterpart runs; computations wait by events
-  gloo,  ///< sends and receives are posted and hold nothing; the host waits for what it needs
+  nccl,  ///< a call holds its stream until its counterpart runs; computations wait on events
+  gloo,  ///< sends and receives are posted and block nothing; the host waits for the messages it needs
   mpi,   ///< the same with requests of MPI_Isend and MPI_Irecv
 };
 inline constexpr int call_semantics = 3;
@@ -38,7 +38,7 @@ constexpr std::string_view name(CallSemantics semantics) {
 /// How many communicators, each with a stream of its own, the sends and receives of a pipeline use.
 enum class CallCommunicators : std::uint8_t {
   one,        ///< the pipeline's group, for everything: PyTorch's default
-  direction,  ///< forwards and backwards apart
+  direction,  ///< forwards and backwards separately
   pair,       ///< each directed pair of ranks
 };
 inline constexpr int call_communicators = 3;
@@ -181,7 +181,7 @@ class PytorchCalls {
     return wait;
   }
 
-  /// Under NCCL the current stream waits for the send, otherwise the host.
+  /// Under NCCL the current stream waits for the send, otherwise the host does.
   CommCall send_wait(int rank, std::size_t cell, const PytorchAction& action) {
     const bool forward = action.op == PytorchOp::wait_send_forward;
     const auto send =
@@ -209,7 +209,7 @@ class PytorchCalls {
     calls.push_back(std::move(call));
   }
 
-  /// The receives that a forward or backward waits for. What it needs of its own rank must stand before it.
+  /// The receives that a forward or backward waits for. Inputs from its own rank must come before it.
   std::vector<std::int32_t> needs(int rank, std::size_t cell, const PytorchAction& action) {
     const bool forward = action.op == PytorchOp::forward;
     const auto made = [forward](std::int32_t stage, std::int32_t microbatch) {
@@ -247,9 +247,9 @@ class PytorchCalls {
   std::map<std::int32_t, int> rank_of_stage_;
   std::int32_t compute_stream_ = 0;
   std::int32_t groups_ = 0;
-  std::map<Key, std::vector<std::int32_t>> sent_;      ///< of the rank at hand, and not waited for
-  std::map<Key, std::vector<std::int32_t>> received_;  ///< of the rank at hand
-  std::set<Key> computed_;                             ///< of the rank at hand; a backward by its part for the inputs
+  std::map<Key, std::vector<std::int32_t>> sent_;      ///< of the current rank, and not waited for
+  std::map<Key, std::vector<std::int32_t>> received_;  ///< of the current rank
+  std::set<Key> computed_;                             ///< of the current rank; a backward by its half for the inputs
 };
 
 }  // namespace detail
@@ -261,16 +261,16 @@ inline bool has_transfers(const PytorchSchedule& schedule) {
   return any;
 }
 
-/// What the rows make each rank's host launch. UNSHARD, RESHARD and REDUCE_GRAD act among replicas, which run the same rows.
-/// @pre has_transfers(schedule), or nothing moves between its ranks; add_communication() adds them as PyTorch does
-/// @throws InputError  in one line, naming line and cell: a computation without its receive before it, a send before what it
-///                     sends is computed, stages on two ranks.
+/// The calls that the rows make each rank's host launch. UNSHARD, RESHARD and REDUCE_GRAD act among replicas, which run the same rows.
+/// @pre has_transfers(schedule), or it has no messages between ranks; add_communication() adds them as PyTorch does
+/// @throws InputError  in one line, naming line and cell: a computation without its receive before it, a send before its data is
+///                     computed, stages on two ranks.
 inline CommProgram pytorch_calls(const PytorchSchedule& schedule, const PytorchCallOptions& options = {},
                                  std::string_view source = "PyTorch CSV") {
   return detail::PytorchCalls{schedule, options, source}.build();
 }
 
-/// Rows as an order to be mended; its items are cells.
+/// Rows as an order to be fixed; its items are cells.
 class PytorchOrder {
  public:
   PytorchOrder(PytorchSchedule schedule, PytorchCallOptions options, std::string source)
@@ -297,7 +297,7 @@ class PytorchOrder {
   }
   std::string_view group_word() const { return "BATCH_P2P"; }
 
-  /// The rows with the change; nothing where PyTorch would refuse them.
+  /// The rows with the change; nothing if PyTorch would refuse them.
   std::optional<PytorchOrder> edited(const OrderEdit& edit) const {
     using Kind = OrderEdit::Kind;
     PytorchSchedule changed = schedule_;
@@ -318,7 +318,7 @@ class PytorchOrder {
     }
   }
 
-  /// Sends and receives where PyTorch itself puts them.
+  /// Adds sends and receives where PyTorch itself puts them.
   std::optional<Mend<PytorchOrder>> in_one_order() const {
     PytorchSchedule computations{schedule_.grammar, {}};
     bool waits = false;

@@ -1,5 +1,5 @@
 // PyTorch's text form of a pipeline schedule (torch.distributed.pipelining): a row a rank, a cell an action.
-// Not: what the actions mean together (report/pytorch_pipeline.hpp).
+// Not: the meaning of the actions together (report/pytorch_pipeline.hpp).
 #pragma once
 
 #include <cstddef>
@@ -17,8 +17,8 @@
 
 namespace tawpipe::inline v0 {
 
-/// What an action of PyTorch's does. Sends and receives are named after the stage whose rank carries them out:
-/// `1SEND_F3` sends what stage 1 made of microbatch 3, `2RECV_F3` receives it for stage 2.
+/// The kinds of actions of PyTorch. Sends and receives are named after the stage whose rank carries them out:
+/// `1SEND_F3` sends the output of stage 1 for microbatch 3, `2RECV_F3` receives it for stage 2.
 enum class PytorchOp : std::uint8_t {
   forward,                ///< F
   backward,               ///< B: the whole backward; with a W of the same stage and microbatch, only its inputs (older files)
@@ -28,16 +28,16 @@ enum class PytorchOp : std::uint8_t {
   receive_forward,        ///< RECV_F
   send_backward,          ///< SEND_B
   receive_backward,       ///< RECV_B
-  wait_send_forward,      ///< WAIT_SEND_F: until the output that SEND_F sends has gone (PyTorch 2.15 on)
+  wait_send_forward,      ///< WAIT_SEND_F: until the output of SEND_F has been sent (PyTorch 2.15 on)
   wait_send_backward,     ///< WAIT_SEND_B
-  unshard,                ///< UNSHARD: gather the stage's sharded weights; of no microbatch
-  reshard,                ///< RESHARD: let them go; of no microbatch
-  reduce_gradients,       ///< REDUCE_GRAD: sum the stage's gradients over its replicas; of no microbatch
-  wait_reduce_gradients,  ///< WAIT_REDUCE_GRAD: until they are summed; of no microbatch (PyTorch 2.15 on)
+  unshard,                ///< UNSHARD: gather the stage's sharded weights; without a microbatch
+  reshard,                ///< RESHARD: release them; without a microbatch
+  reduce_gradients,       ///< REDUCE_GRAD: sum the stage's gradients over its replicas; without a microbatch
+  wait_reduce_gradients,  ///< WAIT_REDUCE_GRAD: until they are summed; without a microbatch (PyTorch 2.15 on)
 };
 inline constexpr int pytorch_ops = 14;
 
-/// The op as PyTorch writes it, e.g. "SEND_F".
+/// The op in PyTorch's spelling, e.g. "SEND_F".
 constexpr std::string_view name(PytorchOp op) {
   constexpr std::string_view names[pytorch_ops] = {
       "F",      "B",           "I",           "W",       "SEND_F",  "RECV_F",      "SEND_B",
@@ -47,18 +47,18 @@ constexpr std::string_view name(PytorchOp op) {
 
 /// Computes something: F, B, I or W.
 constexpr bool is_compute(PytorchOp op) { return op <= PytorchOp::backward_weight; }
-/// Moves something between ranks: SEND_F, RECV_F, SEND_B or RECV_B.
+/// Sends or receives data between ranks: SEND_F, RECV_F, SEND_B or RECV_B.
 constexpr bool is_transfer(PytorchOp op) { return op >= PytorchOp::send_forward && op <= PytorchOp::receive_backward; }
 /// Waits for a send: WAIT_SEND_F or WAIT_SEND_B.
 constexpr bool is_send_wait(PytorchOp op) { return op == PytorchOp::wait_send_forward || op == PytorchOp::wait_send_backward; }
-/// Is of one microbatch: everything but UNSHARD, RESHARD, REDUCE_GRAD and WAIT_REDUCE_GRAD.
+/// Has a microbatch: everything except UNSHARD, RESHARD, REDUCE_GRAD and WAIT_REDUCE_GRAD.
 constexpr bool has_microbatch(PytorchOp op) { return op < PytorchOp::unshard; }
 
 /// One action of one stage.
 struct PytorchAction {
   PytorchOp op = PytorchOp::forward;
   std::int32_t stage = 0;
-  std::int32_t microbatch = -1;  ///< -1 where the op has none
+  std::int32_t microbatch = -1;  ///< -1 if the op has none
 
   bool operator==(const PytorchAction&) const = default;
 };
@@ -71,13 +71,13 @@ struct PytorchCell {
   bool operator==(const PytorchCell&) const = default;
 };
 
-/// How an action is spelled.
+/// The spelling of an action.
 enum class PytorchGrammar : std::uint8_t {
   stage_first,  ///< `1F0`: stage, op, microbatch
-  op_first,     ///< `F0_s1`, in the first releases: op, microbatch, stage; computations alone
+  op_first,     ///< `F0_s1`, in the first releases: op, microbatch, stage; computations only
 };
 
-/// A schedule as PyTorch writes it down: each rank's cells in order.
+/// A schedule in PyTorch's form: each rank's cells in order.
 struct PytorchSchedule {
   PytorchGrammar grammar = PytorchGrammar::stage_first;
   std::vector<std::vector<PytorchCell>> ranks;  ///< [rank, step]
@@ -87,7 +87,7 @@ struct PytorchSchedule {
 
 namespace detail {
 
-/// Reads a text row by row. Everything that PyTorch would not have written is refused.
+/// Reads a text row by row. Anything that PyTorch would not write is refused.
 class PytorchCsvReader {
  public:
   PytorchCsvReader(std::string_view text, std::string_view source) : rows_{text, source} {}
@@ -141,7 +141,7 @@ class PytorchCsvReader {
     return read;
   }
 
-  /// @param cell  what to show in an error
+  /// @param cell  the text for errors
   PytorchAction read_action(std::string_view text, std::string_view cell) {
     const bool stage_first = !text.empty() && is_digit(text.front());
     if (!stage_first && (text.empty() || cell.front() == '(' || !looks_op_first(text))) {
@@ -166,11 +166,10 @@ class PytorchCsvReader {
     action.op = find_op(text.substr(0, end), cell);
     text.remove_prefix(end);
     if (has_microbatch(action.op)) {
-      if (text.empty()) fail(cell, concat("the microbatch is missing; expected a number behind ", name(action.op)));
+      if (text.empty()) fail(cell, concat("the microbatch is missing; expected a number after ", name(action.op)));
       action.microbatch = number(text, cell, "microbatch", max_microbatch);
     }
-    if (!text.empty())
-      fail(cell, concat("nothing may stand behind the ", has_microbatch(action.op) ? "microbatch" : "operation"));
+    if (!text.empty()) fail(cell, concat("nothing may follow the ", has_microbatch(action.op) ? "microbatch" : "operation"));
     return action;
   }
 
@@ -182,7 +181,7 @@ class PytorchCsvReader {
     if (!text.starts_with("_s")) fail(cell, "expected operation, microbatch and stage, such as F0_s1");
     text.remove_prefix(2);
     action.stage = number(text, cell, "stage", max_stage);
-    if (!text.empty()) fail(cell, "nothing may stand behind the stage");
+    if (!text.empty()) fail(cell, "nothing may follow the stage");
     return action;
   }
 
@@ -222,14 +221,14 @@ class PytorchCsvReader {
 
 /// Reads PyTorch's CSV in either grammar, with communication or without; blank cells are idle. A row is a rank.
 ///
-/// What actions mean together (each computed once, in an order that can run) is pipeline_program()'s to find out.
+/// pipeline_program() checks the actions together (each computed once, in an order that can run).
 /// @param source  the file's name, for messages
 /// @throws InputError  in one line, naming line and column, both from 1.
 inline PytorchSchedule parse_pytorch_csv(std::string_view text, std::string_view source = "PyTorch CSV") {
   return detail::PytorchCsvReader{text, source}.read();
 }
 
-/// The action as its cell holds it: "1F0", "3SEND_B2", "0UNSHARD"; or "F0_s1".
+/// The text of an action's cell: "1F0", "3SEND_B2", "0UNSHARD"; or "F0_s1".
 inline std::string pytorch_text(const PytorchAction& action, PytorchGrammar grammar = PytorchGrammar::stage_first) {
   if (grammar == PytorchGrammar::op_first) return concat(name(action.op), action.microbatch, "_s", action.stage);
   std::string text = concat(action.stage, name(action.op));
@@ -237,8 +236,8 @@ inline std::string pytorch_text(const PytorchAction& action, PytorchGrammar gram
   return text;
 }
 
-/// Writes what parse_pytorch_csv() reads; lines end in "\n", and the rows keep their lengths.
-/// @throws InputError  if the older grammar, which has computations alone, is asked for anything else, or if there is nothing.
+/// Writes the format that parse_pytorch_csv() reads; lines end in "\n", and the rows keep their lengths.
+/// @throws InputError  if the older grammar, which has only computations, is requested for anything else, or if the schedule is empty.
 inline std::string write_pytorch_csv(const PytorchSchedule& schedule) {
   const bool op_first = schedule.grammar == PytorchGrammar::op_first;
   std::string out;

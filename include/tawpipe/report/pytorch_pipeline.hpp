@@ -1,4 +1,4 @@
-// Between PyTorch's pipeline schedules and ours: checked and turned into a program or a schedule, and back.
+// Conversion between PyTorch's pipeline schedules and ours: they are checked and turned into a program or a schedule, and back.
 // Not: the text of the cells (report/pytorch_csv.hpp).
 #pragma once
 
@@ -25,12 +25,12 @@
 
 namespace tawpipe::inline v0 {
 
-/// What to write beside the computations.
+/// What to write in addition to the computations.
 struct PytorchOptions {
   bool communication = false;     ///< SEND and RECV, as PyTorch would add them: for its format compute_comms
-  bool merge_backward = false;    ///< an I with its W right behind becomes B, as PyTorch does when it loads compute_only
-  bool reduce_gradients = false;  ///< REDUCE_GRAD behind each stage's last backward: for stages with replicas
-  bool waits = false;             ///< add_waits(): PyTorch asks for them from 2.15 on, and cannot read them before
+  bool merge_backward = false;    ///< an I directly followed by its W becomes B, as in PyTorch when it loads compute_only
+  bool reduce_gradients = false;  ///< REDUCE_GRAD after each stage's last backward: for stages with replicas
+  bool waits = false;             ///< add_waits(): PyTorch requires them from 2.15 on, and cannot read them before
   PytorchGrammar grammar = PytorchGrammar::stage_first;
 };
 
@@ -46,17 +46,17 @@ constexpr PytorchOp pytorch_op_of(Op op, PytorchGrammar grammar) {
   const Passes passes = traits(op).passes;
   if (passes.forward) return PytorchOp::forward;
   if (!passes.backward_input) return PytorchOp::backward_weight;
-  // Of a backward in two halves the older form says B, and W for the rest.
+  // For a backward in two halves the older form has B, and W for the second half.
   const bool half = !passes.backward_weight && grammar == PytorchGrammar::stage_first;
   return half ? PytorchOp::backward_input : PytorchOp::backward;
 }
 
 }  // namespace detail
 
-/// The schedule with sends and receives: behind each computation whose result another rank needs stands its send, and at
-/// that moment its receive is appended to the other rank's row. Rows advance in turn by one cell; idle cells are turns, and go.
-/// That gives the rows that PyTorch itself makes when it loads computations alone.
-/// @throws InputError  if it has sends or receives already, does not fit together (pipeline_program()), or cannot run.
+/// The schedule with sends and receives: after each computation whose result another rank needs comes its send, and at
+/// that moment its receive is appended to the other rank's row. Rows advance in turn by one cell; idle cells count as turns, and are removed.
+/// These are the rows that PyTorch itself makes when it loads a file with computations only.
+/// @throws InputError  if it already has sends or receives, does not fit together (pipeline_program()), or cannot run.
 inline PytorchSchedule add_communication(const PytorchSchedule& schedule, std::string_view source = "PyTorch schedule") {
   const detail::PytorchShape shape = detail::PytorchCheck{schedule, source}.run();
   detail::for_each_action(schedule, [&](const PytorchAction& action, int rank, std::size_t cell) {
@@ -104,9 +104,9 @@ inline PytorchSchedule add_communication(const PytorchSchedule& schedule, std::s
   return out;
 }
 
-/// The schedule with a wait for each send and each sum of gradients that has none. The send of an output is waited for after
+/// The schedule with a wait for each send and each sum of gradients that lacks one. The send of an output is waited for after
 /// the stage's backward of that microbatch, which shows that it has arrived; the send of a gradient at the end of the row; a
-/// sum at once. PyTorch puts its waits there too.
+/// sum at once. PyTorch puts its waits in the same places.
 inline PytorchSchedule add_waits(const PytorchSchedule& schedule) {
   std::set<std::tuple<PytorchOp, std::int32_t, std::int32_t>> waited;
   detail::for_each_action(schedule, [&](const PytorchAction& action, int, std::size_t) {
@@ -139,7 +139,7 @@ inline PytorchSchedule add_waits(const PytorchSchedule& schedule) {
   return out;
 }
 
-/// The schedule with each I that has its W right behind it, idle cells aside, as one B; idle cells go.
+/// The schedule with each I directly followed by its W, apart from idle cells, joined into B; idle cells are removed.
 inline PytorchSchedule merge_backward(const PytorchSchedule& schedule) {
   PytorchSchedule out{schedule.grammar, {}};
   for (const auto& cells : schedule.ranks) {
@@ -162,13 +162,13 @@ inline PytorchSchedule merge_backward(const PytorchSchedule& schedule) {
   return out;
 }
 
-/// What each rank computes, in order; the rank of a stage is the row that computes it. Sends and receives, where there are
+/// The computations of each rank, in order; the rank of a stage is the row that computes it. Sends and receives, if there are
 /// any, are checked against those that the computations need, and then left to schedules::pipeline(); UNSHARD, RESHARD and
-/// REDUCE_GRAD are checked and left out, for they act among a stage's replicas.
+/// REDUCE_GRAD are checked and left out, since they act among a stage's replicas.
 ///
 /// @param source  the file's name, for messages
-/// @throws InputError  in one line, naming line and cell where there are any: a stage on two ranks or on none, a computation that
-/// is missing, stands twice or too early, a message not sent or not received or out of order, a stage used while sharded.
+/// @throws InputError  in one line, naming line and cell if known: a stage on two ranks or on none, a computation that
+/// is missing, duplicated or too early, a message not sent or not received or out of order, a stage used while sharded.
 inline schedules::PipelineProgram pipeline_program(const PytorchSchedule& schedule,
                                                    std::string_view source = "PyTorch schedule") {
   detail::PytorchShape shape = detail::PytorchCheck{schedule, source}.run();
@@ -188,9 +188,9 @@ inline schedules::PipelineProgram pipeline_program(const PytorchSchedule& schedu
   return program;
 }
 
-/// The schedule that runs a PyTorch pipeline here: simulated, validated and executed as any other.
-/// @param workload  what it trains; without: equal stages of no model, for fixed times
-/// @throws InputError  as pipeline_program(), or if the workload has another number of microbatches.
+/// The schedule that runs a PyTorch pipeline here: simulated, validated and executed like any other.
+/// @param workload  the model and batch; without: equal stages without a model, for fixed times
+/// @throws InputError  as pipeline_program(), or if the workload has a different number of microbatches.
 /// @throws ScheduleError  if the ranks' orders wait for each other.
 inline Schedule pytorch_pipeline(const PytorchSchedule& schedule, const std::optional<Workload>& workload = std::nullopt,
                                  const schedules::PipelineOptions& options = {}, std::string_view source = "PyTorch schedule") {
@@ -208,8 +208,8 @@ inline Schedule pytorch_pipeline(const PytorchSchedule& schedule, const std::opt
                              program, options, {{"overlap", OptionText<bool>::text(options.overlap)}});
 }
 
-/// The program as PyTorch's rows: an action a cell, or two that run as one block.
-/// @throws InputError  if it has two copies of a stage, which PyTorch has no rows for, does not fit together, as
+/// The program as PyTorch's rows: one action a cell, or two that run as one block.
+/// @throws InputError  if it has two copies of a stage, which PyTorch has no rows for, is inconsistent as in
 /// pipeline_program(), or the options cannot be written.
 inline PytorchSchedule pytorch_schedule(const schedules::PipelineProgram& program, const PytorchOptions& options = {},
                                         std::string_view source = "pipeline") {
@@ -248,10 +248,10 @@ inline PytorchSchedule pytorch_schedule(const schedules::PipelineProgram& progra
 
 namespace detail {
 
-/// Joins a forward and the backward behind it, or the other way round, whose first hands on its result only when both have
-/// ended. That shows in the pass of the result; of two blocks alike whose result stays on the rank, nothing shows.
+/// Joins a forward and the backward after it, or vice versa, if the first sends its result only when both have
+/// ended. This is visible from the pass of the result; it is not visible if the result stays on the rank.
 inline void join_blocks(const Schedule& schedule, schedules::PipelineProgram& program) {
-  using Key = std::tuple<bool, std::int32_t, std::int32_t>;  // forward, stage that makes it, microbatch
+  using Key = std::tuple<bool, std::int32_t, std::int32_t>;  // forward, producing stage, microbatch
   std::map<std::tuple<Op, std::int32_t, std::int32_t>, TaskId> computed;
   std::map<Key, TaskId> passes;
   for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
@@ -274,8 +274,8 @@ inline void join_blocks(const Schedule& schedule, schedules::PipelineProgram& pr
   }
 }
 
-/// DualPipeV's blocks at the ends of its V keep their results on their rank; where the computations are DualPipeV's and the
-/// blocks that show are its too, so are the others.
+/// DualPipeV's blocks at the ends of its V keep their results on their rank; if the computations are DualPipeV's and the
+/// visible blocks are also its, so are the others.
 inline void join_dualpipe_v_blocks(schedules::PipelineProgram& program, std::int64_t microbatches) {
   const auto ranks = static_cast<int>(program.actions.size());
   if (program.rank_of_stage.size() != 2 * program.actions.size()) return;
@@ -298,10 +298,10 @@ inline void join_dualpipe_v_blocks(schedules::PipelineProgram& program, std::int
 
 }  // namespace detail
 
-/// The program of a schedule that is an activation pipeline: each stage computed on one rank, and nothing moves between ranks
-/// but activations and their gradients (and, once, the gradient of a tied embedding, which PyTorch leaves to its user).
-/// Of forwards and backwards that run as one block, those are found whose first result goes to another rank, and DualPipeV's.
-/// @throws InputError  if it is none, naming what it moves instead.
+/// The program of a schedule that is an activation pipeline: each stage is computed on one rank, and nothing is sent between ranks
+/// except activations and their gradients (and, once, the gradient of a tied embedding, which PyTorch leaves to its user).
+/// Forwards and backwards that run as one block are recognized if the first result goes to another rank, or if they are DualPipeV's.
+/// @throws InputError  if it is not one, naming what it sends instead.
 inline schedules::PipelineProgram pipeline_program(const Schedule& schedule) {
   const auto refuse = [&](const std::string& why) {
     throw InputError(one_line(concat("schedule ", quote(schedule.name()), " is no activation pipeline: ", why,
@@ -337,7 +337,7 @@ inline schedules::PipelineProgram pipeline_program(const Schedule& schedule) {
   return program;
 }
 
-/// A schedule of ours as PyTorch's rows. @throws InputError  if it is no activation pipeline.
+/// A schedule of ours as PyTorch's rows. @throws InputError  if it is not an activation pipeline.
 inline PytorchSchedule pytorch_schedule(const Schedule& schedule, const PytorchOptions& options = {}) {
   return pytorch_schedule(pipeline_program(schedule), options, concat("schedule ", quote(schedule.name())));
 }

@@ -1,4 +1,4 @@
-// What a page for a browser shows, as a value: a command's answer and timelines.
+// The contents of a page for a browser, as a value: a command's result and timelines.
 // Not: the page (html_report.hpp).
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace tawpipe::inline v0 {
 
-/// More tasks than a browser draws fluently.
+/// The limit on tasks that a browser can draw fluently.
 inline constexpr std::size_t max_report_tasks = 2'500'000;
 
 /// One timeline of a report. What it refers to must outlive it.
@@ -23,8 +23,8 @@ struct ReportEntry {
   const Timeline* timeline = nullptr;
   const Summary* summary = nullptr;
   const Cluster* cluster = nullptr;
-  Mesh mesh{};                ///< whose axes the ranks stand on
-  bool limits_memory = true;  ///< whether the cluster's devices are those that it ran on
+  Mesh mesh{};                ///< the mesh of the ranks
+  bool limits_memory = true;  ///< whether it ran on the cluster's devices
   std::string note{};         ///< shown above the timeline
 
   static ReportEntry of(std::string label, const Prediction& prediction, const Problem& problem) {
@@ -32,14 +32,14 @@ struct ReportEntry {
   }
 };
 
-/// What a page shows.
+/// The contents of a page.
 struct ReportPage {
-  std::string command;                 ///< whose answer it is: simulate, compare, plan, sweep, train, doctor or what-if
+  std::string command;                 ///< the command: simulate, compare, plan, sweep, train, doctor or what-if
   std::string title;                   ///< "tawpipe on dgx-h100*4"
-  std::string problem;                 ///< lines that say what was asked, shown as they are
-  nlohmann::ordered_json answer;       ///< what the command's --json gives
-  std::vector<std::string> notes{};    ///< sentences, shown with the answer
-  std::vector<ReportEntry> entries{};  ///< timelines, one below the other on one clock
+  std::string problem;                 ///< lines that describe the problem, shown verbatim
+  nlohmann::ordered_json answer;       ///< the command's --json output
+  std::vector<std::string> notes{};    ///< sentences, shown with the result
+  std::vector<ReportEntry> entries{};  ///< timelines, below one another, on one clock
 };
 
 }  // namespace tawpipe

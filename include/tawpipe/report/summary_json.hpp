@@ -1,4 +1,4 @@
-// A summary as JSON: the stable, documented form for machines (docs/output.md).
+// A summary as JSON: the stable, documented form for programs (docs/output.md).
 // Not: the timeline itself (timeline_csv.hpp, chrome_trace.hpp).
 #pragma once
 

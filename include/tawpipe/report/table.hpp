@@ -1,5 +1,5 @@
 // A table of text in aligned columns, for terminals and log files.
-// Not: the decision whether colours or Unicode are wanted (the caller knows its terminal), nor Markdown or CSV.
+// Not: the choice of colours or Unicode (the caller knows its terminal), nor Markdown or CSV.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace tawpipe::inline v0 {
 
 enum class Align : std::uint8_t { left, right };
 
-/// How a row stands out where colours are on.
+/// The emphasis of a row when colours are on.
 enum class Emphasis : std::uint8_t { none, bold, dim };
 
 struct TableColumn {
@@ -31,7 +31,7 @@ struct TableStyle {
   int max_width = 0;  ///< columns of the terminal: no line is longer. 0: no limit
 };
 
-/// Rows of text under headers. Numbers go right, names left. Control characters in a cell become "?".
+/// Rows of text under headers. Numbers are right-aligned, names left-aligned. Control characters in a cell become "?".
 ///
 /// Example:
 /// ```cpp
@@ -56,7 +56,7 @@ class Table {
     rows_.push_back({std::move(cells), emphasis, false});
     return *this;
   }
-  /// Adds a line between the rows above and those below.
+  /// Adds a separator line after the rows so far.
   Table& rule() {
     rows_.push_back({{}, Emphasis::dim, true});
     return *this;
@@ -65,9 +65,9 @@ class Table {
   std::size_t columns() const { return columns_.size(); }
   bool empty() const { return rows_.empty(); }
 
-  /// The lines, each with its line end and without trailing spaces. Where they would be wider than style.max_width, the last
-  /// column of text is wrapped, in place where 30 columns are left for it and otherwise under its row; if that is not enough, the
-  /// columns that do not fit follow below, beside the first column again. Complexity: O(characters).
+  /// The lines, each with its line end and without trailing spaces. If they would be wider than style.max_width, the last
+  /// column of text is wrapped, in place if 30 columns are left for it and otherwise below its row; if that is not enough, the
+  /// columns that do not fit follow below, next to a repeated first column. Complexity: O(characters).
   std::string str(const TableStyle& style = {}) const {
     if (columns_.empty()) return "";
     std::vector<int> widths = natural_widths();
@@ -101,7 +101,7 @@ class Table {
 
  private:
   static constexpr int gap = 2;
-  static constexpr int least_room = 30;  ///< columns in which sentences are still wrapped beside others
+  static constexpr int least_room = 30;  ///< minimum width in which sentences are wrapped next to other columns
   static int add_gap(int sum, int width) { return sum + gap + width; }
 
   struct Row {
@@ -109,13 +109,13 @@ class Table {
     Emphasis emphasis;
     bool is_rule;
   };
-  /// Columns that stand beside each other.
+  /// Columns next to each other.
   struct Block {
     std::vector<std::size_t> columns;
-    bool ends_with_text;  ///< the table's last column stands under each row
+    bool ends_with_text;  ///< the table's last column is printed below each row
   };
 
-  /// [column] the widest cell
+  /// [column] width of the widest cell
   std::vector<int> natural_widths() const {
     std::vector<int> widths;
     for (std::size_t c = 0; c < columns_.size(); ++c) {

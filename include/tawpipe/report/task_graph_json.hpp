@@ -1,4 +1,4 @@
-// Plain task graphs as JSON, read strictly and written without loss: for programs that would rather not parse tg1.
+// Plain task graphs as JSON, read strictly and written without loss: for programs that prefer not to parse tg1.
 // Not: the format tg1 itself (simulate/task_graph_text.hpp), which is smaller and much faster.
 #pragma once
 
@@ -62,7 +62,7 @@ inline TaskGraph task_graph_from_json(std::string_view text, std::string_view so
   return graph;
 }
 
-/// Writes a graph as JSON, one line a task, in pieces of some 64 KiB: `write(text)` each.
+/// Writes a graph as JSON, one line a task, in pieces of about 64 KiB: `write(text)` each.
 template <class Write>
 void write_task_graph_json(const TaskGraph& graph, Write&& write) {
   std::string out = "{\n\"format\": \"tg1\",\n\"platform\": {";

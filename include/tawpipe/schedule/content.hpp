@@ -1,4 +1,4 @@
-// What the bytes of a buffer are: whose parameters, or the activations of which stage and microbatch.
+// What the bytes of a buffer are: which parameters, or the activations of which stage and microbatch.
 // Not: how long they are kept, and where (schedule/task.hpp).
 #pragma once
 
@@ -13,8 +13,8 @@ enum class ContentKind : std::uint8_t {
   weights,
   gradients,
   optimizer_state,
-  activation,           ///< what a stage's forward hands on
-  activation_gradient,  ///< what a stage's backward hands on: the gradient of its input
+  activation,           ///< what a stage's forward passes on
+  activation_gradient,  ///< what a stage's backward passes on: the gradient of its input
   saved,                ///< by a stage's forward for its backward
   stash,                ///< by a stage's backward_input for its backward_weight
   tokens,
@@ -31,12 +31,12 @@ constexpr std::string_view name(ContentKind kind) {
   return names[static_cast<int>(kind)];
 }
 
-/// Weights, gradients and optimizer states: the kinds that are of a set of parameters.
+/// Weights, gradients and optimizer states: the kinds that belong to a set of parameters.
 constexpr bool is_of_parameters(ContentKind kind) { return kind <= ContentKind::optimizer_state; }
-/// The kinds that are of a stage's computation for a microbatch.
+/// The kinds that belong to a stage's computation for a microbatch.
 constexpr bool is_of_microbatch(ContentKind kind) { return ContentKind::activation <= kind && kind <= ContentKind::tokens; }
 
-/// What bytes are. A *slot* holds now this, now that: it names no set of parameters, or no microbatch, and the task that fills
+/// What bytes are. A *slot* is reused for different contents: it names no set of parameters, or no microbatch, and the task that fills
 /// it says what it brings. Which part of it a rank has, where tensor or context parallelism cuts it, follows from the rank's
 /// place in the layout.
 class Content {
@@ -44,7 +44,7 @@ class Content {
   constexpr Content() : Content{ContentKind::workspace} {}
   constexpr explicit Content(ContentKind kind)
       : Content{kind, none<StageId>, std::int32_t{-1}} {}  // clang 14 takes -1 for 67108863
-  /// @param stage  whose parameters they are; none where they are of no one stage
+  /// @param stage  whose parameters they are; none if they belong to more than one stage
   constexpr Content(ContentKind kind, StageId stage, PiecesId parameters)
       : stage_{stage}, kind_{kind}, item_{static_cast<std::int32_t>(parameters)} {}
   /// @param stage  whose computation has made it
@@ -52,9 +52,9 @@ class Content {
 
   constexpr ContentKind kind() const { return kind_; }
   constexpr StageId stage() const { return stage_; }
-  /// The parameters; none of a slot, and of kinds that are not of parameters.
+  /// The parameters; none for a slot, and for kinds without parameters.
   constexpr PiecesId parameters() const { return is_of_parameters(kind_) ? PiecesId{item_} : none<PiecesId>; }
-  /// The microbatch; -1 of a slot, and of kinds that are not of one.
+  /// The microbatch; -1 for a slot, and for kinds without one.
   constexpr std::int32_t microbatch() const { return is_of_parameters(kind_) ? -1 : item_; }
   constexpr bool is_slot() const { return item_ < 0 && (is_of_parameters(kind_) || is_of_microbatch(kind_)); }
 

@@ -1,5 +1,5 @@
 // Tasks and buffers in words, for findings. Safe for tasks that are not well formed.
-// Not: labels of pictures (report/).
+// Not: labels in pictures (report/).
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Where a schedule's updates may hand on sums and weights before its end: which task makes a gradient whole, which needs weights.
+// When a schedule's updates may send sums and weights before its end: which task completes a gradient, which needs weights.
 // Not: the messages (schedule/compose.hpp).
 #pragma once
 
@@ -14,12 +14,12 @@
 
 namespace tawpipe::inline v0::detail {
 
-/// Updates by the task beside which their message stands, taken in the order of the tasks.
+/// Updates by the task at which their message is placed, taken in the order of the tasks.
 class MessagesAtTasks {
  public:
   void add(TaskId task, TaskId update) { all_.emplace_back(task, update); }
   void sort() { std::sort(all_.begin(), all_.end()); }
-  /// The updates whose message stands at `task`. @pre tasks come in order
+  /// The updates whose message is placed at `task`. @pre tasks come in order
   std::vector<TaskId> next(TaskId task) {
     std::vector<TaskId> found;
     for (; at_ < all_.size() && all_[at_].first == task; ++at_) found.push_back(all_[at_].second);

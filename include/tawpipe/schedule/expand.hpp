@@ -16,7 +16,7 @@ namespace tawpipe::inline v0 {
 
 namespace detail {
 
-/// The steps of a pass through a stage; none where it is one piece of work.
+/// The steps of a pass through a stage; none where it is a single computation.
 inline const StageBody* body_of(const Schedule& schedule, const Task& task) {
   const Passes passes = traits(task.op).passes;
   if (schedule.parts().bodies.empty() || !is_work(task.op) || !passes.any()) return nullptr;
@@ -73,7 +73,7 @@ inline Op op_of(BodyStep::Kind kind) {
   return Op::forward;
 }
 
-/// What each member of a ring sends to each: to the next one alone.
+/// The sizes of an all_to_all that is a ring: each member sends only to the next.
 inline std::vector<Bytes> ring_pairs(int members, Bytes bytes) {
   std::vector<Bytes> sizes(static_cast<std::size_t>(members) * static_cast<std::size_t>(members));
   for (int from = 0; from < members; ++from) sizes[static_cast<std::size_t>(from * members + (from + 1) % members)] = bytes;
@@ -82,7 +82,7 @@ inline std::vector<Bytes> ring_pairs(int members, Bytes bytes) {
 
 /// Writes a schedule anew. The copies of a shared computation are consecutive in a composed schedule; their steps are
 /// written together, in the order of the body. The first and the last step of a copy use what the computation uses, so that
-/// buffers live as long, and who waits for the computation waits for its last step.
+/// buffers live as long, and what waits for the computation waits for its last step.
 class BodyExpander {
  public:
   explicit BodyExpander(const Schedule& schedule) : from_{schedule}, mesh_{schedule.parts().mesh}, builder_{schedule} {
@@ -120,7 +120,7 @@ class BodyExpander {
   }
 
  private:
-  /// Behind the last copy of the computation that begins at `first`, of one replica.
+  /// Past the last copy of the computation that begins at `first`, of one replica.
   std::size_t end_of_copies(std::size_t first) const {
     const auto tasks = from_.tasks();
     const Task& task = tasks[first];
@@ -251,7 +251,7 @@ class BodyExpander {
   std::map<std::pair<Op, StageId>, std::vector<SplitId>> numbers_;
   std::vector<TaskId> first_;  ///< [task of the composed schedule] its first step
   std::vector<TaskId> last_;   ///< and its last
-  std::vector<TaskId> added_;  ///< [step * copies + copy] of the body in hand
+  std::vector<TaskId> added_;  ///< [step * copies + copy] of the current body
   std::vector<TaskId> after_;
 };
 

@@ -1,4 +1,4 @@
-// A composed schedule folded: one tensor-parallel rank, context part or replica stands for all of its axis, which do the same at
+// A composed schedule folded: one tensor-parallel rank, context part or replica stands for all those of its axis, which do the same at
 // the same time. Not: whether they do so on a given cluster (cost/folded_cost.hpp).
 #pragma once
 
@@ -28,17 +28,17 @@ struct FoldAxes {
   }
 };
 
-/// A composed schedule of which only the folded axes' first copies are written.
+/// A composed schedule with only the first copies along the folded axes.
 struct FoldedSchedule {
-  /// Ranks, groups and the bytes of messages are those of the whole; tasks, buffers and programs only those of the copies that
+  /// Ranks, groups and the bytes of messages are those of the whole schedule; tasks, buffers and programs only those of the copies that
   /// are kept. The tasks stand in the order of the whole.
   Schedule schedule;
   /// [rank] the kept rank that does the same.
   std::vector<Rank> same_as;
-  /// Devices that each kept one stands for; so often does the whole have each computation.
+  /// Devices that each kept one stands for; each computation occurs that often in the whole schedule.
   int factor = 1;
-  /// Its tasks are the communications of the whole, each kind once: of each distinct (op, rank, peer or group, bytes)
-  /// of `schedule` the images in all copies, itself first. A group that spans a folded axis has one image along it.
+  /// The communications of the whole schedule, each kind once: for each distinct (op, rank, peer or group, bytes)
+  /// of `schedule` its images in all copies, the original first. A group that spans a folded axis has one image along it.
   Schedule census;
   std::vector<std::uint32_t> begin;  ///< [kind] its first task in the census, and after the last kind the end
   using Kind = std::tuple<Op, Rank, std::int64_t, Bytes>;
@@ -47,7 +47,7 @@ struct FoldedSchedule {
   static Kind key(const Task& task) { return {task.op, task.rank, task.route(), task.bytes}; }
   /// The kind of a communication of `schedule`.
   std::size_t kind(const Task& task) const { return kinds.at(key(task)); }
-  /// A kind of the same ends, whatever its size.
+  /// A kind with the same ends, of any size.
   std::size_t kind_of_any_size(const Task& task) const {
     return kinds.lower_bound({task.op, task.rank, task.route(), Bytes{}})->second;
   }
@@ -83,7 +83,7 @@ class Census {
     parts_.groups = Rows<Rank>{std::move(group_begin_), std::move(members_)};
   }
 
-  /// Moves what was found. @param into  its schedule is the folded one
+  /// Moves the result out. @param into  its schedule is the folded one
   void finish(FoldedSchedule& into) {
     into.census = Schedule{folded_.workload(), std::move(parts_)};
     into.begin = std::move(begin_);
@@ -143,7 +143,7 @@ class Census {
 
 }  // namespace detail
 
-/// What compose() gives, of which the first copy along each of `axes` alone is ever made.
+/// What compose() gives, with only the first copy along each of `axes` ever built.
 inline Schedule compose_kept(const Schedule& logical, const Workload& whole, const Mesh& mesh, const Composition& with,
                              const FoldAxes& axes) {
   Mesh kept = mesh;

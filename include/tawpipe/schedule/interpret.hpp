@@ -1,5 +1,5 @@
-// Follows a schedule task by task: what each buffer has room for, and what each message carries from whom to whom.
-// Not: where in a message (execute/detail/dataflow_transfers.hpp), nor what is wrong with it (verify/check_contents.hpp).
+// Follows a schedule task by task: what each buffer has room for, and what each message carries and between which ranks.
+// Not: the offsets in a message (execute/detail/dataflow_transfers.hpp), nor what is wrong with it (verify/check_contents.hpp).
 #pragma once
 
 #include <algorithm>
@@ -27,18 +27,18 @@ struct ParameterMessage {
   Op op = Op::pass;
   std::span<const MessageEnd> ends;  ///< by member; pass: source, destination
   std::size_t root = 0;              ///< the end that is the task's own rank
-  std::span<const PiecesId> parts;   ///< one for each end where an end has a part of its own, otherwise one; or none: not said
+  std::span<const PiecesId> parts;   ///< one for each end if each has its own part, otherwise one; none if unknown
 
   const EndTraits& role_of(std::size_t end) const { return end == root ? traits(op).first : traits(op).other; }
-  /// Whether each end has a part of its own.
+  /// Whether each end has its own part.
   bool by_member() const { return traits(op).first.gives == Part::own || traits(op).first.takes == Part::own; }
-  /// Whether an end gives its numbers of a part. Of a sum all do that read any; the others add zeros.
+  /// Whether an end gives its numbers of a part. In a sum all ends that read do; the others add zeros.
   bool gives(std::size_t part, std::size_t end) const {
     return has(role_of(end).gives, part, end) && (!is_sum(op) || !ends[end].given.empty());
   }
-  /// Whether an end takes what comes of a part.
+  /// Whether an end takes what arrives of a part.
   bool takes(std::size_t part, std::size_t end) const { return has(role_of(end).takes, part, end); }
-  /// Whether what an end takes lies there already, as it gives it itself.
+  /// Whether what an end takes is already there because the end itself gives it.
   bool in_place(std::size_t part, std::size_t end, Access access) const {
     return !is_sum(op) && access == Access::read_write && gives(part, end);
   }
@@ -111,10 +111,10 @@ class MessageReader {
   ParameterMessage message_;
 };
 
-/// The parameters for which each buffer has room: those that it names; in a slot those that tasks bring.
+/// The parameters for which each buffer has room: those that it names; for a slot, those that tasks put there.
 ///
-/// A slot is laid out for all that it holds until it is written anew: a piece of a stage lies where an all_gather, which brings
-/// the others, leaves it.
+/// A slot is laid out for all that it holds until it is written anew: a shard of a stage lies where an all_gather, which brings
+/// the others, puts it.
 class Rooms {
  public:
   /// @param order  in which the tasks are to be followed; none: by id. Complexity: O(uses + ranges).
@@ -135,7 +135,7 @@ class Rooms {
   const PackedParameters& operator[](BufferId buffer) const { return *rooms_[index(buffer)]; }
   const PackedParameters& set(PiecesId set) const { return sets_[index(set)]; }
 
-  /// To be called for every task, in order, before it is looked at: the slots that it writes are for what it brings.
+  /// Call it for every task, in order, before using its slots: it lays them out for what the task writes.
   void run(TaskId task) {
     if (next_ == layouts_.size()) return;
     for (const Use& use : schedule_.uses(task)) {
@@ -170,7 +170,7 @@ class Rooms {
     }
   }
 
-  /// What a task leaves in a slot of a rank; nothing if it does not say so.
+  /// What a task leaves in a slot of a rank; nothing if the task does not say.
   const PackedParameters& brought(const Task& task, Rank rank) {
     if (task.split == none<SplitId> || is_all_pairs(task.op)) return nothing_;
     if (task.op == Op::all_gather) return whole(task.split);
@@ -196,7 +196,7 @@ class Rooms {
   const Schedule& schedule_;
   PackedParameters nothing_;
   std::vector<PackedParameters> sets_;            ///< [set]
-  std::map<SplitId, PackedParameters> wholes_;    ///< what gathers bring
+  std::map<SplitId, PackedParameters> wholes_;    ///< what gathers produce
   std::vector<const PackedParameters*> rooms_;    ///< [buffer]
   std::vector<const PackedParameters*> layouts_;  ///< of each write into a slot, in order
   std::size_t next_ = 0;                          ///< of layouts_

@@ -1,4 +1,4 @@
-// A device mesh with named axes: which rank stands where, who shares an axis with whom, and what lies in one node.
+// A device mesh with named axes: the coordinates of each rank, which ranks share an axis, and what lies in one node.
 // Not: what the ranks of an axis do together (schedule/compose.hpp).
 #pragma once
 
@@ -22,7 +22,7 @@ enum class MeshAxis : std::uint8_t {
   context,   ///< ranks that split the sequence
   expert,    ///< ranks that split the experts of a layer
   pipeline,  ///< the schedule's own ranks
-  data,      ///< replicas, each with its part of the batch
+  data,      ///< replicas, each with a part of the batch
 };
 inline constexpr int mesh_axes = 5;
 
@@ -71,7 +71,7 @@ inline std::vector<MeshAxis> parse_mesh_order(std::string_view text) {
 struct MeshPlace {
   int tensor = 0;
   int context = 0;
-  int pipeline = 0;  ///< rank of the schedule
+  int pipeline = 0;  ///< rank in the schedule
   int data = 0;
   int expert = 0;
 
@@ -105,7 +105,7 @@ struct Mesh {
   }
   /// The ranks that share one rank of the schedule.
   int shared() const { return tensor * context * expert; }
-  /// The ranks that do what one rank of the schedule does.
+  /// The ranks that do the work of one rank of the schedule.
   int copies() const { return shared() * data; }
   /// Whether it has the schedule's own ranks only.
   bool is_plain() const { return copies() == 1; }
@@ -139,7 +139,7 @@ struct Mesh {
 
   /// All its ranks. @pre over()
   int ranks() const { return copies() * pipeline; }
-  /// The rank at a place. @pre over()
+  /// The rank at given coordinates. @pre over()
   Rank rank(const MeshPlace& place) const {
     int rank = 0;
     int stride = 1;
@@ -149,7 +149,7 @@ struct Mesh {
     }
     return Rank{rank};
   }
-  /// The place of a rank. @pre over()
+  /// The coordinates of a rank. @pre over()
   MeshPlace place(Rank rank) const {
     MeshPlace place;
     int left = number(rank);
@@ -177,7 +177,7 @@ struct Mesh {
     return ranks;
   }
 
-  /// The cluster's nodes as one replica's schedule sees them: its ranks by the node of their first real rank. Where a node's are
+  /// The cluster's nodes as one replica's schedule sees them: its ranks by the node of their first real rank. Where a node's ranks are
   /// not consecutive, all count as one node. @param nodes  of all ranks. @pre over()
   DeviceGroups pipeline_nodes(const DeviceGroups& nodes) const {
     std::vector<std::int32_t> sizes;

@@ -1,5 +1,5 @@
-// Any schedule with activations, or optimizer states, in host memory while no computation needs them: transfers over each
-// device's link to its host. Not: recomputation, which drops activations instead (model/batch.hpp).
+// Adds transfers of activations or optimizer states to host memory, while no computation needs them, to any schedule. They use
+// the devices' links to their hosts. Not: recomputation, which drops activations instead (model/batch.hpp).
 #pragma once
 
 #include <algorithm>
@@ -21,8 +21,8 @@ namespace tawpipe::inline v0 {
 /// What lies in host memory between its uses.
 struct Offload {
   bool activations = false;  ///< what forwards save for backwards
-  bool optimizer = false;    ///< the optimizer's states, which come for each update and go back after it
-  int ahead = 1;             ///< so many computations before its use a copy back starts; so many copies out may be under way
+  bool optimizer = false;    ///< the optimizer's states, copied in for each update and back out after it
+  int ahead = 1;             ///< computations before its use at which a copy back starts; also the number of copies out in flight
 
   bool any() const { return activations || optimizer; }
   bool operator==(const Offload&) const = default;
@@ -35,7 +35,7 @@ inline std::string name(const Offload& offload) {
                 offload.optimizer ? "optimizer" : "");
 }
 
-/// What name() gives, in any order. @throws InputError  naming what it takes.
+/// Parses what name() gives, in any order. @throws InputError  naming the valid values.
 inline Offload parse_offload(std::string_view text) {
   Offload offload;
   if (text == "off") return offload;
@@ -74,7 +74,7 @@ class Offloader {
     for (const Buffer& buffer : buffers) now_.push_back(builder_.buffer(buffer));
     added_.assign(from_.tasks().size(), none<TaskId>);
     for (std::size_t t = 0; t < added_.size(); ++t) {
-      if (place_[t] >= 0 && fetched_with_[t] == none<TaskId>) fetch_for(id<TaskId>(t), {});  // too early for any other
+      if (place_[t] >= 0 && fetched_with_[t] == none<TaskId>) fetch_for(id<TaskId>(t), {});  // too early for any other task
       add(id<TaskId>(t));
       for (const TaskId next : triggers_[t]) fetch_for(next, added_[t]);
     }
@@ -85,8 +85,8 @@ class Offloader {
   /// Something that a rank keeps for a later computation.
   struct Value {
     BufferId device;
-    TaskId made = none<TaskId>;  ///< the forward that saves it; of states none
-    TaskId used = none<TaskId>;  ///< the first computation that reads it; of states the update
+    TaskId made = none<TaskId>;  ///< the forward that saves it; none for states
+    TaskId used = none<TaskId>;  ///< the first computation that reads it; for states the update
     bool states = false;
     BufferId host = none<BufferId>;
   };
@@ -143,7 +143,7 @@ class Offloader {
       values_.push_back(value);
     }
   }
-  /// Whether a value is out of the device for the length of a computation at least.
+  /// Whether a value is off the device for at least one computation.
   bool is_worth(const Value& value) const {
     if (value.made == none<TaskId>) return false;
     return place_[index(value.used)] - place_[index(value.made)] > static_cast<std::int32_t>(distance()) + 1;
@@ -160,7 +160,7 @@ class Offloader {
             .bytes = buffer.bytes};
   }
 
-  /// What a computation needs from the host, into buffers of the device. @param after  what must have ended first, or none
+  /// What a computation needs from the host, into device buffers. @param after  what must have ended first, or none
   void fetch_for(TaskId task, TaskId after) {
     for (const std::size_t v : needs_[index(task)]) {
       Value& value = values_[v];
@@ -174,7 +174,7 @@ class Offloader {
     }
   }
 
-  /// A task as it was, and what it leaves for later on its way to the host. It waits for such copies of the rank, but the last.
+  /// A task as it was, with copies to the host of what it leaves for later. It waits for the rank's earlier copies but the last.
   void add(TaskId task) {
     const Task& old = from_.task(task);
     std::vector<TaskId> after;
@@ -207,24 +207,24 @@ class Offloader {
   LaneId to_host_{};
   LaneId from_host_{};
   std::vector<OfRank> ranks_;
-  std::vector<std::int32_t> place_;              ///< [task] among its rank's computations; -1: none of them
-  std::vector<TaskId> fetched_with_;             ///< [computation] after which one its needs are fetched
-  std::vector<std::vector<TaskId>> triggers_;    ///< [computation] whose needs are fetched after it
+  std::vector<std::int32_t> place_;              ///< [task] among its rank's computations; -1: not a computation
+  std::vector<TaskId> fetched_with_;             ///< [computation] the one after which its inputs are fetched
+  std::vector<std::vector<TaskId>> triggers_;    ///< [computation] whose inputs are fetched after it
   std::vector<Value> values_;                    ///< that are offloaded
   std::vector<std::vector<std::size_t>> makes_;  ///< [task] values
   std::vector<std::vector<std::size_t>> needs_;  ///< [task] values
-  std::vector<BufferId> now_;                    ///< [old buffer] what stands for it at this point of the new schedule
+  std::vector<BufferId> now_;                    ///< [old buffer] its current replacement in the new schedule
   std::vector<TaskId> added_;                    ///< [old task]
   std::vector<Use> uses_;
 };
 
 }  // namespace detail
 
-/// `schedule` with copies to and from the host around the computations that it has already, on two lanes of their own.
+/// `schedule` with copies to and from the host around its existing computations, on two lanes of their own.
 ///
 /// What a forward saves leaves when the forward has ended and comes back `ahead` computations of its rank before the first
-/// backward that reads it; what would be away for less than one computation stays. Optimizer states are kept in host memory and
-/// visit the device for their update. A computation with something to send out waits until all but `ahead` of the rank's
+/// backward that reads it; what would be gone for less than one computation stays. Optimizer states are kept in host memory and
+/// are on the device only for their update. A computation with something to send out waits until all but `ahead` of the rank's
 /// earlier ones have left, so that the device holds no more than that of them.
 /// @throws InputError  for `ahead` below 1. Complexity: O(tasks + uses).
 /// Source: Rajbhandari et al. 2021, ZeRO-Infinity, arXiv:2104.07857, section 5.1 (states); Wan et al. 2025, PipeOffload,

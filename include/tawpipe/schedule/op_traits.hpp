@@ -1,5 +1,5 @@
-// What each operation and payload is: one row in a table, from which all others derive what they need to know of it.
-// Not: a task's place and order (schedule/task.hpp).
+// What each operation and payload is: one row in a table, from which all other code derives its properties.
+// Not: where and when a task runs (schedule/task.hpp).
 #pragma once
 
 #include <array>
@@ -29,7 +29,7 @@ enum class Op : std::uint8_t {
   copy_from_host,   ///< the host's memory -> the device's
 };
 
-/// What a communication carries. Each has a row in `detail::payload_row`.
+/// What a communication carries. Each payload has a row in `detail::payload_row`.
 enum class Payload : std::uint8_t {
   nothing,
   weights,
@@ -51,7 +51,7 @@ enum class Access : std::uint8_t {
 
 namespace detail {
 
-/// Which accesses a communication has to buffers of one rank, as bits.
+/// The accesses of a communication to one rank's buffers, as bits.
 enum AccessBits : std::uint8_t { no_access = 0, has_read = 1, has_write = 2, has_read_write = 4, has_accumulate = 8 };
 
 constexpr std::uint8_t access_bit(Access access) { return static_cast<std::uint8_t>(1U << static_cast<unsigned>(access)); }
@@ -67,10 +67,10 @@ enum class Ends : std::uint8_t {
   host,          ///< `rank` and the memory of its host
 };
 
-/// What of the message an end gives or takes.
+/// Which part of the message an end gives or takes.
 enum class Part : std::uint8_t {
   nothing,
-  own,  ///< of as many parts as the group has members, the member's
+  own,  ///< the member's part, of as many as the group has members
   whole,
 };
 
@@ -94,15 +94,15 @@ enum class Pattern : std::uint8_t {
 struct EndTraits {
   Part gives = Part::nothing;
   Part takes = Part::nothing;
-  std::uint8_t sends = detail::no_access;     ///< AccessBits, one of which must be there: it has something to send
-  std::uint8_t receives = detail::no_access;  ///< one of which must be there: it has somewhere to put it
-  std::uint8_t allowed = detail::no_access;   ///< that may be there
+  std::uint8_t sends = detail::no_access;     ///< AccessBits, at least one is required of an end that sends
+  std::uint8_t receives = detail::no_access;  ///< at least one is required of an end that receives
+  std::uint8_t allowed = detail::no_access;   ///< all that are permitted
 };
 
 /// Which parts of a stage's work a computation does.
 struct Passes {
   bool forward = false;
-  bool backward_input = false;  ///< after the forward again, where a stage recomputes it
+  bool backward_input = false;  ///< includes the forward again where a stage recomputes it
   bool backward_weight = false;
 
   constexpr bool any() const { return forward || backward_input || backward_weight; }
@@ -119,12 +119,12 @@ struct OpTraits {
   Pattern pattern = Pattern::none;
   Payload payload = Payload::nothing;  ///< what it carries unless a file says otherwise
   Passes passes{};
-  bool work = false;                 ///< a computation that is not a drawn bubble
+  bool work = false;                 ///< a computation other than a drawn bubble
   std::string_view trace_color{};    ///< of the palette of chrome://tracing (catapult, tracing/base/color_scheme.html)
   std::string_view picture_color{};  ///< as Graphviz takes it; light enough to read black text on
 };
 
-/// Whose numbers a payload has, which says how large they are.
+/// The kind of numbers in a payload, which determines their size.
 enum class Numbers : std::uint8_t {
   none,
   weights,      ///< of parameters
@@ -281,7 +281,7 @@ constexpr OpTraits op_row(Op op) {
               .trace_color = "cq_build_attempt_passed",  // olive green
               .picture_color = "#bde0fe"};
   }
-  return {};  // no op
+  return {};  // not an op
 }
 
 /// The table of payloads.
@@ -304,10 +304,10 @@ constexpr PayloadTraits payload_row(Payload payload) {
     case Payload::optimizer_states:
       return {"optimizer_states", Numbers::states};
   }
-  return {};  // no payload
+  return {};  // not a payload
 }
 
-/// How many rows there are: an enumerator without one ends them.
+/// The number of rows: the first enumerator without one ends the table.
 template <class Enum>
 constexpr int count_rows(auto row) {
   int count = 0;
@@ -328,7 +328,7 @@ inline constexpr auto op_table = [] {
   return table;
 }();
 
-/// The ops with something in common, a bit each: asking for it costs a shift.
+/// Sets of ops, one bit each: a membership test costs a shift.
 constexpr std::uint32_t ops_where(auto has) {
   static_assert(ops <= 32);
   std::uint32_t set = 0;
@@ -362,22 +362,22 @@ constexpr std::string_view name(Payload payload) { return traits(payload).name; 
 constexpr bool is_compute(Op op) { return detail::is_in(detail::compute_ops, op); }
 /// Moves bytes between the memory of a rank's device and that of its host.
 constexpr bool is_host_copy(Op op) { return detail::is_in(detail::host_ops, op); }
-/// Has ends on one rank only: a computation or a host copy. What is not sends messages between ranks.
+/// Has ends on one rank only: a computation or a host copy. All other ops send messages between ranks.
 constexpr bool is_local(Op op) { return detail::is_in(detail::compute_ops | detail::host_ops, op); }
-/// Has two ends.
+/// Has exactly two ends.
 constexpr bool is_point_to_point(Op op) { return detail::is_in(detail::pair_ops, op); }
 /// Has a group of members.
 constexpr bool is_collective(Op op) { return detail::is_in(detail::group_ops, op); }
 /// Has a group of members, of which one is the root.
 constexpr bool is_rooted(Op op) { return detail::is_in(detail::rooted_ops, op); }
-/// Sends from each member to each other, as much as the pair's size says.
+/// Sends from each member to each other, with a size for each pair.
 constexpr bool is_all_pairs(Op op) { return detail::is_in(detail::all_pairs_ops, op); }
 /// Counts as work: compute that is not a drawn bubble.
 constexpr bool is_work(Op op) { return detail::is_in(detail::work_ops, op); }
 /// Adds up what its ends give.
 constexpr bool is_sum(Op op) { return detail::is_in(detail::summing_ops, op); }
 
-/// Carries activations or their gradients: numbers of tokens, not of parameters.
+/// Carries activations or their gradients: values per token, not per parameter.
 constexpr bool is_of_tokens(Payload payload) { return traits(payload).numbers == Numbers::activations; }
 
 }  // namespace tawpipe

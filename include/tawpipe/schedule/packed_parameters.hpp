@@ -12,7 +12,7 @@
 
 namespace tawpipe::inline v0 {
 
-/// Ranges of a model's parameters packed without gaps, in the order given.
+/// Ranges of a model's parameters packed without gaps, in the given order.
 class PackedParameters {
  public:
   PackedParameters() = default;
@@ -27,12 +27,12 @@ class PackedParameters {
   std::int64_t count() const { return count_; }
   bool empty() const { return count_ == 0; }
 
-  /// Where `range` begins, if all of it lies here in one piece; -1 otherwise.
+  /// Where `range` begins, if it lies here as a whole and contiguous; -1 otherwise.
   std::int64_t find(ParameterRange range) const {
     for (std::size_t i = 0; i < ranges_.size(); ++i) {
       if (ranges_[i].begin <= range.begin && range.begin < ranges_[i].end) {
         const std::int64_t at = offsets_[i] + range.begin - ranges_[i].begin;
-        // A range may go on in the next one, where that continues it.
+        // A range may continue in the next one.
         std::int64_t reached = ranges_[i].end;
         for (std::size_t next = i + 1; reached < range.end && next < ranges_.size() && ranges_[next].begin == reached; ++next) {
           reached = ranges_[next].end;
@@ -43,7 +43,7 @@ class PackedParameters {
     return -1;
   }
 
-  /// Calls `visit(part, offset)` for each part of `range` that lies here, `offset` counted from the begin of the memory.
+  /// Calls `visit(part, offset)` for each part of `range` that lies here, `offset` counted from the start of the memory.
   template <class Visit>
   void for_each_part(ParameterRange range, Visit&& visit) const {
     for (std::size_t i = 0; i < ranges_.size(); ++i) {
@@ -52,7 +52,7 @@ class PackedParameters {
     }
   }
 
-  /// What both have, in this one's order.
+  /// The parameters in both, in this one's order.
   PackedParameters intersect(const PackedParameters& other) const {
     std::vector<ParameterRange> both;
     for (const ParameterRange& range : ranges_) {

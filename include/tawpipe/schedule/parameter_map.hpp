@@ -12,7 +12,7 @@
 
 namespace tawpipe::inline v0 {
 
-/// A value for each of some parameters. Its size, and what it costs to change it, follow the number of ranges.
+/// A value for each of some parameters. Its size and the cost of a change grow with the number of ranges.
 template <class Value>
 class ParameterMap {
  public:
@@ -21,7 +21,7 @@ class ParameterMap {
     Value value;
   };
 
-  /// In order; of two that touch the values differ.
+  /// In order; adjacent ranges have different values.
   std::span<const Piece> pieces() const { return pieces_; }
   bool empty() const { return pieces_.empty(); }
   void clear() { pieces_.clear(); }
@@ -41,7 +41,7 @@ class ParameterMap {
     if (reached < range.end) visit(ParameterRange{reached, range.end}, static_cast<const Value*>(nullptr));
   }
 
-  /// Gives each part of `range` the value that `change(part, old)` returns, an std::optional; `old` is a pointer, null where
+  /// Gives each part of `range` the value that `change(part, old)` returns, a std::optional; `old` is a pointer, null where
   /// there is none.
   template <class Change>
   void change(const ParameterRange& range, Change&& change) {
@@ -75,7 +75,7 @@ class ParameterMap {
   }
 
   std::vector<Piece> pieces_;
-  std::vector<Piece> changed_;  ///< in the making
+  std::vector<Piece> changed_;  ///< under construction
 };
 
 }  // namespace tawpipe

@@ -31,7 +31,7 @@ class Rows {
   }
   std::size_t size() const { return begin_.empty() ? 0 : begin_.size() - 1; }
   const std::vector<T>& items() const { return items_; }
-  /// Where each row begins in items(), and after the last row its end; unchecked where parts come from outside.
+  /// Where each row begins in items(), then the end of the last row; unchecked where parts come from outside.
   const std::vector<std::uint32_t>& begins() const { return begin_; }
   std::size_t bytes() const { return begin_.capacity() * sizeof(std::uint32_t) + items_.capacity() * sizeof(T); }
 
@@ -40,7 +40,7 @@ class Rows {
   std::vector<T> items_;
 };
 
-/// One iteration as data. Backends read it and choose no order of their own.
+/// One iteration as data. Backends read it and do not reorder it.
 ///
 /// Semantics: a task starts once all its `dependencies` and, on each of its lanes, the task before it in `program` have
 /// ended. Task ids are a topological order of both, so a schedule cannot contain a cycle.
@@ -52,10 +52,10 @@ class Schedule {
     std::vector<std::pair<std::string, std::string>> options;
     std::vector<std::string> lanes;
     int ranks = 0;
-    Mesh mesh;  ///< what each rank stands for where several share a computation or the batch (schedule/compose.hpp)
+    Mesh mesh;  ///< what each rank stands for where several ranks share a computation or the batch (schedule/compose.hpp)
     std::vector<StageWork> stages;
     std::vector<SharedStage> bodies;  ///< [stage] the steps of its passes, where ranks share it; empty: none
-    std::vector<StageWork> steps;     ///< [step] parts of stages' computations, of an expanded schedule (schedule/expand.hpp)
+    std::vector<StageWork> steps;     ///< [step] parts of stages' computations, in an expanded schedule (schedule/expand.hpp)
     std::vector<Task> tasks;
     Rows<TaskId> dependencies;  ///< [task]
     Rows<TaskId> program;       ///< [rank * lanes + lane]
@@ -69,7 +69,7 @@ class Schedule {
 
   Schedule(Workload workload, Parts parts) : workload_{std::move(workload)}, parts_{std::move(parts)} {}
 
-  /// The name in a registry, e.g. "tawpipe".
+  /// Its name in a registry, e.g. "tawpipe".
   const std::string& name() const { return parts_.name; }
   /// The options it was built with, all of them, defaults included.
   const std::vector<std::pair<std::string, std::string>>& options() const { return parts_.options; }
@@ -80,7 +80,7 @@ class Schedule {
   const std::vector<std::string>& lanes() const { return parts_.lanes; }
   std::span<const StageWork> stages() const { return parts_.stages; }
   const StageWork& stage(StageId stage) const { return parts_.stages[index(stage)]; }
-  /// The work of a computation other than an update: its stage's, or that of the step that it is.
+  /// The work of a computation other than an update: that of its stage, or of the one step that the task is.
   const StageWork& work(const Task& task) const {
     return parts_.steps.empty() || task.split == none<SplitId> ? stage(task.stage) : parts_.steps[index(task.split)];
   }
@@ -101,11 +101,11 @@ class Schedule {
   std::span<const Use> uses(TaskId task) const { return parts_.uses[index(task)]; }
 
   std::span<const ParameterRange> pieces(PiecesId pieces) const { return parts_.pieces[index(pieces)]; }
-  /// The parameters that a task carries. Of an all_gather: what each member gives, of a reduce_scatter: what each keeps, in the
-  /// group's order; otherwise one set. Of a backward: those whose gradient it leaves in a slot.
+  /// The parameters that a task carries. For an all_gather: what each member gives; for a reduce_scatter: what each keeps, in the
+  /// group's order; otherwise one set. For a backward: those whose gradient it leaves in a slot.
   std::span<const PiecesId> split(SplitId split) const { return parts_.splits[index(split)]; }
 
-  /// What each member of an all_to_all sends to each, by their places in the group: [from * members + to].
+  /// What each member of an all_to_all sends to each, by their indices in the group: [from * members + to].
   std::span<const Bytes> pair_sizes(SplitId split) const { return parts_.pair_sizes[index(split)]; }
 
   /// The lane a task occupies on `rank`, which must be one of its ends or members.

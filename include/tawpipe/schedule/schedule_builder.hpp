@@ -21,7 +21,7 @@
 namespace tawpipe::inline v0 {
 
 /// Collects tasks in a sequential order in which they would be right if run one by one; from the buffers they use, it
-/// derives what must wait for what when they run side by side (read after write, write after read, write after write).
+/// derives which task must wait for which when they run concurrently (read after write, write after read, write after write).
 /// Tasks of one lane keep the order in which they are added.
 class ScheduleBuilder {
  public:
@@ -35,7 +35,7 @@ class ScheduleBuilder {
     use_begin_.push_back(0);
   }
 
-  /// With all that the tasks of `schedule` name but its buffers, each under the id that it has there: to write it anew.
+  /// Starts with all that the tasks of `schedule` name except buffers, under the same ids: to rewrite it.
   explicit ScheduleBuilder(const Schedule& schedule)
       : ScheduleBuilder{schedule.name(), schedule.workload(), schedule.ranks(), schedule.lanes()} {
     const Schedule::Parts& parts = schedule.parts();
@@ -43,7 +43,7 @@ class ScheduleBuilder {
     stages(parts.stages);
     bodies(parts.bodies);
     mesh(parts.mesh);
-    // No two rows of these tables are equal, so that each keeps its number.
+    // No two rows of these tables are equal, so each keeps its id.
     for (std::size_t i = 0; i < parts.groups.size(); ++i) groups_.find<GroupId>({parts.groups[i].begin(), parts.groups[i].end()});
     for (std::size_t i = 0; i < parts.pieces.size(); ++i)
       pieces_.find<PiecesId>({parts.pieces[i].begin(), parts.pieces[i].end()});
@@ -55,13 +55,13 @@ class ScheduleBuilder {
 
   const Workload& workload() const { return workload_; }
   void option(std::string key, std::string value) { parts_.options.emplace_back(std::move(key), std::move(value)); }
-  /// Adds them all, in their order.
+  /// Adds them all, in the given order.
   void options(const std::vector<std::pair<std::string, std::string>>& more) {
     parts_.options.insert(parts_.options.end(), more.begin(), more.end());
   }
-  /// Of the others (0) no program is written: groups name them, and nothing else. @param written  [rank]
+  /// Ranks marked 0 get no program: groups may name them, and nothing else does. @param written  [rank]
   void written_ranks(std::vector<char> written) { written_ = std::move(written); }
-  /// Says what each rank stands for.
+  /// Sets what each rank stands for.
   void mesh(const Mesh& mesh) { parts_.mesh = mesh; }
   /// @throws ScheduleError  beyond max_stages.
   void stages(std::vector<StageWork> stages) {
@@ -88,7 +88,7 @@ class ScheduleBuilder {
   /// The parameters of the stages.
   const ParameterSpace& space() const { return space_; }
 
-  /// The lane of that name, which every rank has, added if there is none. @throws ScheduleError  beyond 256 lanes.
+  /// The lane of that name, which every rank has, added if it does not exist. @throws ScheduleError  beyond 256 lanes.
   LaneId lane(std::string_view name) {
     const auto at = std::find(parts_.lanes.begin(), parts_.lanes.end(), name) - parts_.lanes.begin();
     if (at == std::ssize(parts_.lanes)) {
@@ -123,13 +123,13 @@ class ScheduleBuilder {
   BufferId persistent_copy(int rank, const Content& content, Bytes bytes) {
     return buffer({.rank = Rank{rank}, .content = content, .copy = true, .bytes = bytes});
   }
-  /// A buffer held from its first use to its last; what it has of parameters is a copy.
+  /// A buffer held from its first use to its last; parameters in it are copies.
   BufferId transient(int rank, const Content& content, Bytes bytes) {
     return buffer(
         {.rank = Rank{rank}, .content = content, .persistent = false, .copy = is_of_parameters(content.kind()), .bytes = bytes});
   }
 
-  /// Adds a task after all earlier ones of its lanes. @param after  tasks to wait for in addition to what buffers ask
+  /// Adds a task after all earlier ones of its lanes. @param after  tasks to wait for in addition to those that buffers imply
   TaskId add(const Task& task, std::span<const Use> uses, std::span<const TaskId> after = {}) {
     const TaskId added = id<TaskId>(tasks_.size());
     tasks_.push_back(task);
@@ -155,7 +155,7 @@ class ScheduleBuilder {
   std::size_t size() const { return tasks_.size(); }
   const std::vector<Buffer>& buffers() const { return parts_.buffers; }
 
-  /// The builder is empty afterwards. At any moment it holds little more than the schedule itself will.
+  /// The builder is empty afterwards. Its peak memory is little more than that of the schedule.
   Schedule build() {
     state_ = std::vector<State>{};  // clear() would keep its memory
     readers_ = std::vector<Reader>{};
@@ -185,7 +185,7 @@ class ScheduleBuilder {
   template <class T>
   class DistinctRows {
    public:
-    /// The row with these items, added if there is none.
+    /// The row with these items, added if it does not exist.
     template <class Id>
     Id find(const std::vector<T>& row) {
       const auto [at, added] = ids_.try_emplace(row, static_cast<std::int32_t>(ids_.size()));
@@ -250,7 +250,7 @@ class ScheduleBuilder {
     state.writer = added;
   }
 
-  /// A place in readers_ for it, one that was given back if there is any.
+  /// An entry in readers_ for it, a free one if there is any.
   std::int32_t reader(const Reader& reader) {
     const std::int32_t place = free_reader_;
     if (place < 0) {
@@ -262,8 +262,8 @@ class ScheduleBuilder {
     return place;
   }
 
-  /// The tasks of each lane in the order in which they were added: a counting sort over parts_.tasks. A row's end first counts
-  /// its tasks, then is where the next task goes, and at last the next row's begin.
+  /// The tasks of each lane in the order in which they were added: a counting sort over parts_.tasks. A row's end counter first counts
+  /// its tasks, then holds where the next task goes, and finally the next row's start.
   Rows<TaskId> program() const {
     std::vector<std::uint32_t> begin(static_cast<std::size_t>(parts_.ranks) * parts_.lanes.size() + 2, 0);
     for (const Task& task : parts_.tasks) {
@@ -303,7 +303,7 @@ class ScheduleBuilder {
   DistinctRows<Bytes> pair_sizes_;
   std::vector<State> state_;
   std::vector<Reader> readers_;
-  std::int32_t free_reader_ = -1;  ///< a list of the places in readers_ that were given back
+  std::int32_t free_reader_ = -1;  ///< list of free entries in readers_
   std::vector<TaskId> wanted_;
 };
 

@@ -1,5 +1,5 @@
-// Which model states the ranks that hold the same parameters share out among them, and how often they bring them together.
-// Not: the messages of it (schedule/compose.hpp).
+// Which model states the ranks that hold the same parameters share among themselves, and how often they gather them.
+// Not: the messages (schedule/compose.hpp).
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace tawpipe::inline v0 {
 
-/// The model states of which each rank keeps a part; each choice includes those before it.
+/// The model states of which each rank keeps a shard; each choice includes those before it.
 /// Source: Rajbhandari et al. 2020, ZeRO, arXiv:1910.02054, section 5.
 enum class StateSharding : std::uint8_t {
   none,        ///< every rank keeps and updates all (DDP)
@@ -25,7 +25,7 @@ constexpr std::string_view name(StateSharding sharding) {
   return names[static_cast<int>(sharding)];
 }
 
-/// By name. @throws InputError  naming the nearest and all known names.
+/// Parses a name. @throws InputError  naming the nearest and all known names.
 inline StateSharding parse_state_sharding(std::string_view text) {
   for (const auto sharding :
        {StateSharding::none, StateSharding::optimizer, StateSharding::gradients, StateSharding::parameters}) {
@@ -34,9 +34,9 @@ inline StateSharding parse_state_sharding(std::string_view text) {
   throw InputError(unknown_name("sharding of states", text, {"none", "optimizer", "gradients", "parameters"}));
 }
 
-/// How long gathered parameters, and gradients that are not yet summed, stay whole.
+/// How long gathered parameters, and gradients that are not yet summed, are kept whole.
 enum class Reshard : std::uint8_t {
-  automatic,   ///< of parameters: step in a pipeline, as torchtitan has it; otherwise microbatch
+  automatic,   ///< for parameters: step in a pipeline, as in torchtitan; otherwise microbatch
   step,        ///< gathered before their first use, and summed after their last, once an iteration
   microbatch,  ///< gathered before each computation and summed after each backward
 };
@@ -47,7 +47,7 @@ constexpr std::string_view name(Reshard reshard) {
   return names[static_cast<int>(reshard)];
 }
 
-/// By name. @throws InputError  naming the nearest and all known names.
+/// Parses a name. @throws InputError  naming the nearest and all known names.
 inline Reshard parse_reshard(std::string_view text) {
   for (const auto reshard : {Reshard::automatic, Reshard::step, Reshard::microbatch}) {
     if (text == name(reshard)) return reshard;

@@ -16,7 +16,7 @@
 
 namespace tawpipe::inline v0 {
 
-/// The size of a message, and how many alike follow one another, as those of the layers of a stage do: 52 and 12 bits, as
+/// The size of a message, and how many equal messages follow one another, as those of the layers of a stage do: 52 and 12 bits, as
 /// schedules hold millions. A size beyond 2 PiB, which no schedule may have, counts as that.
 class Messages {
  public:
@@ -30,10 +30,10 @@ class Messages {
   constexpr operator Bytes() const { return Bytes{value()}; }
   constexpr std::int64_t value() const { return bits_ >> 12; }
   constexpr std::int32_t repeat() const { return static_cast<std::int32_t>(bits_ & max_repeat); }
-  /// Of all of them.
+  /// The size of all of them together.
   constexpr Bytes total() const { return Bytes{value() * repeat()}; }
 
-  /// As many messages of another size.
+  /// The same number of messages of another size.
   friend constexpr Messages operator*(Messages a, std::int64_t factor) { return {Bytes{a} * factor, a.repeat()}; }
   friend constexpr Messages operator/(Messages a, std::int64_t divisor) { return {Bytes{a} / divisor, a.repeat()}; }
 
@@ -58,35 +58,35 @@ class Messages {
 struct Task {
   Op op = Op::forward;
   Payload payload = Payload::nothing;
-  LaneId lane{};           ///< on `rank`; a collective's on every member
-  LaneId peer_lane{};      ///< on `peer` (pass, exchange)
-  Rank rank = none<Rank>;  ///< compute, host copy: where; pass: source; rooted collective: root; other collective: first member
-  Rank peer = none<Rank>;  ///< pass: destination; exchange: the other end
+  LaneId lane{};                  ///< on `rank`; a collective's on every member
+  LaneId peer_lane{};             ///< on `peer` (pass, exchange)
+  Rank rank = none<Rank>;         ///< compute, host copy: the rank; pass: source; rooted collective: root; others: first member
+  Rank peer = none<Rank>;         ///< pass: destination; exchange: the other end
   GroupId group = none<GroupId>;  ///< collectives: the members
   StageId stage = none<StageId>;  ///< the stage (shard) worked on or carried
-  std::int32_t microbatch = -1;   ///< numbered over the iteration; -1 where none is meant
-  std::int32_t step = -1;         ///< place in the schedule's lock-step picture; -1 where it has none
-  SplitId split = none<SplitId>;  ///< weights, gradients: the parameters carried; of a backward: those of a slot that it fills
+  std::int32_t microbatch = -1;   ///< numbered over the iteration; -1 where not applicable
+  std::int32_t step = -1;         ///< place in the schedule's lock-step picture; -1 if it has none
+  SplitId split = none<SplitId>;  ///< weights, gradients: the parameters carried; backward: those of a slot that it fills
                                   ///< (Schedule::split); none: all of the stage's. all_to_all: the size of each pair
-                                  ///< (Schedule::pair_sizes); none: even blocks. Of a computation of an expanded schedule:
+                                  ///< (Schedule::pair_sizes); none: even blocks. In an expanded schedule, of a computation:
                                   ///< which step of its stage's body (Schedule::work)
   Messages bytes{};  ///< pass, broadcast, reduce, host copy: the message; exchange: each way; all_to_all: the most that a
                      ///< member has for all members; other collectives: the whole (gathered) buffer; update: the
                      ///< model states it touches
 
-  /// The number of the peer or of the group, whichever the op has; -1 without either.
+  /// The number of the peer or of the group, whichever the op has; -1 if it has neither.
   constexpr std::int32_t partner() const { return is_collective(op) ? number(group) : number(peer); }
-  /// What the links of a communication depend on besides op and rank: its partner, of an all_to_all also the sizes of its pairs.
+  /// What the links of a communication depend on besides op and rank: its partner, for an all_to_all also the sizes of its pairs.
   constexpr std::int64_t route() const {
     return std::int64_t{partner()} << 32 | static_cast<std::uint32_t>(is_all_pairs(op) ? number(split) : -1);
   }
-  /// What `end`, a rank that takes part, does.
+  /// The role of `end`, a rank that takes part.
   constexpr const EndTraits& role_of(Rank end) const { return end == rank ? traits(op).first : traits(op).other; }
   /// The lane it occupies on a rank that takes part.
   constexpr int lane_on(Rank end) const { return number(is_point_to_point(op) && end == peer ? peer_lane : lane); }
 };
 
-/// A buffer a task touches. In four bytes, as schedules hold several of them a task.
+/// A buffer a task touches. Four bytes, since schedules hold several for each task.
 struct Use {
   constexpr Use() : Use{none<BufferId>, Access::read} {}
   constexpr Use(BufferId touched, Access how) : buffer(touched), access(how) {}
@@ -94,7 +94,7 @@ struct Use {
   BufferId buffer : 29;
   Access access : 3;
 };
-/// More buffers than this a Use cannot name; composed TawPipe of 700 million tasks has fewer.
+/// The limit on buffers that a Use can name; composed TawPipe of 700 million tasks has fewer.
 inline constexpr std::size_t max_buffers = std::size_t{1} << 28;
 
 /// The kinds of buffers by which memory is reported.
@@ -103,7 +103,7 @@ enum class BufferKind : std::uint8_t {
   gradients,
   optimizer,
   activations,
-  transfer,   ///< copies of weights and gradients on the move
+  transfer,   ///< copies of weights and gradients in transit
   workspace,  ///< held while a task runs; allocated once
 };
 inline constexpr int buffer_kinds = 6;
@@ -119,7 +119,7 @@ struct Buffer {
   Rank rank = none<Rank>;
   Content content;
   bool persistent = true;  ///< held for the whole iteration; otherwise from its first use's start to its last use's end
-  bool copy = false;       ///< of weights, gradients or optimizer states that another buffer keeps
+  bool copy = false;       ///< a copy of weights, gradients or optimizer states that another buffer keeps
   bool host = false;       ///< in the memory of the rank's host: only host copies use it
   Bytes bytes;
 

@@ -1,4 +1,4 @@
-// What the builders share: model states of a rank, tasks by name, options.
+// Shared by the builders: model states of a rank, tasks by name, options.
 // Not: any one schedule.
 #pragma once
 
@@ -17,7 +17,7 @@ namespace tawpipe::inline v0::schedules {
 /// The order in which a weight pipeline runs.
 enum class Order : std::uint8_t {
   eager,  ///< each task as soon as its inputs are there
-  paper,  ///< in the lock-step turns in which its paper draws it
+  paper,  ///< in lock-step turns, as drawn in the paper
 };
 constexpr std::array<std::string_view, 2> option_names(Order) { return {"eager", "paper"}; }
 
@@ -30,13 +30,13 @@ inline Use writes(BufferId buffer) { return {buffer, Access::write}; }
 inline Use changes(BufferId buffer) { return {buffer, Access::read_write}; }
 inline Use adds_to(BufferId buffer) { return {buffer, Access::accumulate}; }
 
-/// The field of an `overlap` that takes nothing but time from the compute lane.
+/// The field of an `overlap` option that only affects the time of the compute lane.
 template <auto overlap>
 auto overlap_field() {
   return option_field<overlap>("overlap", "off: communication takes the compute lane's time");
 }
 
-/// The buffers of `parameters` parameters that live on one rank.
+/// The persistent buffers for `parameters` parameters on one rank.
 struct States {
   BufferId weights;
   BufferId gradients;
@@ -44,7 +44,7 @@ struct States {
   Bytes bytes;  ///< of all three: what an update touches
 };
 
-/// @param stage  -1 where the parameters are of no one stage
+/// @param stage  -1 where the parameters belong to no single stage
 inline States add_states(ScheduleBuilder& builder, int rank, const std::vector<ParameterRange>& parameters, int stage) {
   const ParameterBytes& bytes = builder.workload().parameter_bytes();
   const std::int64_t count = parameters_in(parameters);
@@ -73,7 +73,7 @@ inline Task compute(Op op, int rank, int stage, std::int64_t microbatch, int ste
       .op = op, .rank = Rank{rank}, .stage = StageId{stage}, .microbatch = static_cast<std::int32_t>(microbatch), .step = step};
 }
 
-/// [stage] its layers' parameters as what a task carries.
+/// [stage] its layers' parameters as a split for tasks.
 inline std::vector<SplitId> layer_splits(ScheduleBuilder& builder) {
   std::vector<SplitId> splits;
   for (int s = 0; s < static_cast<int>(builder.stages().size()); ++s) {
@@ -87,7 +87,7 @@ inline Task update(int rank, int stage, Bytes touched) {
 }
 
 /// A copy of embedding, final norm and head on every rank: used by the first and last stage, summed over all ranks at the
-/// end of the iteration and updated everywhere. Weight pipelines keep it so; nothing is added where it has no parameters.
+/// end of the iteration and updated everywhere. Weight pipelines store it in this way; nothing is added where it has no parameters.
 class ReplicatedEdge {
  public:
   ReplicatedEdge(ScheduleBuilder& builder, int ranks) {

@@ -37,8 +37,8 @@ inline Schedule replicated_weights(const Workload& workload, const DeviceGroups&
 
 }  // namespace detail
 
-/// DDP: everything replicated. Gradients add up on each rank and are all-reduced once an iteration, a bucket for each unit
-/// (embedding, layer, head), while the last microbatch's backward goes on. Model states 16 bytes * parameters a rank.
+/// DDP: everything replicated. Gradients accumulate on each rank and are all-reduced once an iteration, in one bucket for each unit
+/// (embedding, layer, head), overlapping the last microbatch's backward. Model states 16 bytes * parameters a rank.
 ///
 /// A node sends, of W bytes of a layer, with P ranks in D equal nodes, 2W(P-1)/P in one ring and 2W(D-1)/D on two levels
 /// (reduce-scatter in the node, all-reduce between nodes, all-gather in the node).
@@ -47,7 +47,7 @@ inline Schedule data_parallel(const Workload& workload, const DeviceGroups& node
   return detail::replicated_weights(workload, nodes, options, "ddp", Scope::replicated, Scope::replicated);
 }
 
-/// ZeRO-1: as DDP, but optimizer states are cut over all ranks. Gradients are reduce-scattered once an iteration, each rank
+/// ZeRO-1: as DDP, but optimizer states are sharded over all ranks. Gradients are reduce-scattered once an iteration, each rank
 /// updates its shard, and new weights are all-gathered. Model states 4 + 12 / ranks bytes * parameters a rank.
 ///
 /// A node sends 2W(P-1)/P of a layer in one ring, 2W(D-1)/D on two levels: as DDP.
@@ -56,8 +56,8 @@ inline Schedule zero1(const Workload& workload, const DeviceGroups& nodes, const
   return detail::replicated_weights(workload, nodes, options, "zero1", Scope::replicated, Scope::all);
 }
 
-/// ZeRO-2: gradients are cut over all ranks, too, so each microbatch's are reduce-scattered. Model states 2 + 14 / ranks bytes
-/// * parameters a rank, and two units' whole gradients on their way.
+/// ZeRO-2: gradients are sharded over all ranks, too, so each microbatch's are reduce-scattered. Model states 2 + 14 / ranks bytes
+/// * parameters a rank, plus the whole gradients of two units in transit.
 ///
 /// A node sends, in A rounds, (A+1)W(P-1)/P of a layer in one ring, (A+1)W(D-1)/D on two levels.
 /// Source: Rajbhandari et al. 2020, ZeRO, arXiv:1910.02054, section 5.2; in each accumulation step: DeepSpeed,

@@ -1,5 +1,5 @@
 // DualPipe and DualPipeV: a forward of one microbatch overlaps a backward of another, so that each hides the other's
-// communication. Not: what the overlap gains, which a cost model would have to say.
+// communication. Not: the gain from the overlap, which is up to a cost model.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace tawpipe::inline v0::schedules {
 
 namespace detail {
 
-/// One rank's order, `depth` ranks from the turn being `place` = 0 .. depth-1, each side with `count` microbatches, in eight
+/// One rank's order, for `depth` ranks up to the turn and position `place` = 0 .. depth-1, each side with `count` microbatches, in eight
 /// phases. Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.1; the phases as deepseek-ai/DualPipe counts them.
 inline void dualpipe_order(TwoStageRank& rank, int depth, int place, int count) {
   const int rest = depth - 1 - place;
@@ -40,7 +40,7 @@ inline void dualpipe_order(TwoStageRank& rank, int depth, int place, int count) 
     rank.backward(1);
     rank.block(1, 0);
   }
-  for (int i = 0; i < 2 * (place + 1); ++i) {  // the second half of these are split
+  for (int i = 0; i < 2 * (place + 1); ++i) {  // the second half of these is split
     const int side = i % 2 == 0 ? 1 : 0;
     if (i <= place) {
       rank.backward(side);
@@ -58,7 +58,7 @@ inline void dualpipe_order(TwoStageRank& rank, int depth, int place, int count) 
 }  // namespace detail
 
 /// The order of dualpipe(). Even microbatches go down the ranks, odd ones up. Orders of fewer than 2p microbatches, or an odd
-/// number, are those of the next right number with the surplus taken out.
+/// number, are those of the next valid number, with the surplus removed.
 /// @throws InputError  unless `ranks` is even.
 inline PipelineProgram dualpipe_program(int ranks, std::int32_t microbatches) {
   if (ranks % 2 != 0) {
@@ -96,15 +96,15 @@ inline PipelineProgram dualpipe_v_program(int ranks, std::int32_t microbatches) 
 }
 
 /// DualPipe over an even number of ranks. Each stage lives on two ranks, whose gradients are summed at the end. An overlapped
-/// forward and backward is one block of the sum of their times (Action::joined). With hops of no latency and m >= 2p, an even
-/// number, a rank waits (p/2 - 1)(F&B + B - 3W) in all, F&B a block and B a whole backward; keeps p+1 activations.
+/// forward and backward is one block that takes the sum of their times (Action::joined). With hops of no latency and m >= 2p, an even
+/// number, a rank waits (p/2 - 1)(F&B + B - 3W) in all, where F&B is a block and B a whole backward; it holds p+1 activations.
 /// @throws InputError  unless `ranks` is even.
 /// Source: DeepSeek-AI 2024, DeepSeek-V3 Technical Report, arXiv:2412.19437, section 3.2.1 and table 2.
 inline Schedule dualpipe(const Workload& workload, int ranks) {
   return pipeline("dualpipe", workload, dualpipe_program(ranks, static_cast<std::int32_t>(workload.microbatches())), {});
 }
 
-/// DualPipeV over `ranks` ranks: DualPipe cut in half, its two ends on one rank, so that each stage lives once. Keeps 2p+1
+/// DualPipeV over `ranks` ranks: DualPipe cut in half, its two ends on one rank, so that each stage exists once. Holds 2p+1
 /// stages' activations, which are p + 1/2 microbatches'.
 /// Source: deepseek-ai/DualPipe, "cut in half" (Sea AI Lab 2025).
 inline Schedule dualpipe_v(const Workload& workload, int ranks) {

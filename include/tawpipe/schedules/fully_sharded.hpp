@@ -1,5 +1,5 @@
-// Fully sharded data parallelism: all model states cut over all ranks (ZeRO-3, FSDP), also with a copy in each node (hpZ).
-// Not: states cut inside the nodes only (schedules/hybrid_sharded.hpp).
+// Fully sharded data parallelism: all model states sharded over all ranks (ZeRO-3, FSDP), optionally with a copy in each node (hpZ).
+// Not: states sharded only inside nodes (schedules/hybrid_sharded.hpp).
 #pragma once
 
 #include <vector>
@@ -26,10 +26,10 @@ struct FullyShardedOptions {
 };
 
 /// FSDP (ZeRO-3): each unit (embedding, layer, head) is all-gathered before its forward and again before its backward, its
-/// gradient reduce-scattered after. Model states 16 bytes * parameters / ranks a rank.
+/// gradient reduce-scattered afterwards. Model states 16 bytes * parameters / ranks a rank.
 ///
 /// A node sends, of W bytes of a layer, with P ranks in D equal nodes and A rounds, 3AW(P-1)/P in one ring and 3AW(D-1)/D on
-/// two levels; A fewer gathers without resharding.
+/// two levels; without resharding A gathers fewer.
 /// @param nodes  for two-level collectives; they need not be equal
 /// @throws InputError  if an option is out of range.
 /// Source: Rajbhandari et al. 2020, ZeRO, arXiv:1910.02054; Zhao et al. 2023, PyTorch FSDP, arXiv:2304.11277.
@@ -45,7 +45,7 @@ inline Schedule fully_sharded(const Workload& workload, const DeviceGroups& node
 }
 
 struct NodeCopyOptions {
-  bool two_level = true;  ///< off: the forward's gathers and the gradients go round one ring of all ranks
+  bool two_level = true;  ///< off: the forward's gathers and the gradients use one ring of all ranks
   int prefetch = 0;
   bool overlap = true;
 
@@ -56,9 +56,9 @@ struct NodeCopyOptions {
   }
 };
 
-/// ZeRO++ hpZ: as FSDP, but each rank keeps, of what a forward gathers, its slice of a second copy of the weights in its node,
-/// and backwards gather from that copy: inside the node. Model states 16 bytes * parameters / ranks, and 2 bytes * parameters
-/// / the node's ranks for the copy (none where there is one node).
+/// ZeRO++ hpZ: as FSDP, but each rank keeps a slice of what a forward gathers, so that a node holds a second copy of the weights,
+/// and backwards gather from that copy, inside the node. Model states 16 bytes * parameters / ranks, and 2 bytes * parameters
+/// / the node's ranks for the copy (none if there is one node).
 ///
 /// A node sends 2AW(D-1)/D of a layer on two levels, 2AW(P-1)/P in one ring (as DeepSpeed does without its other parts).
 /// Not here: quantized weights and gradients (qwZ, qgZ).

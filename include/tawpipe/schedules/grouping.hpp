@@ -1,4 +1,4 @@
-// What a schedule takes as its groups: the nodes, all ranks as one, or a number of equal groups.
+// The groups of a schedule: the nodes, all ranks as one, or a number of equal groups.
 // Not: the groups themselves (topology/device_group.hpp).
 #pragma once
 
@@ -12,7 +12,7 @@
 namespace tawpipe::inline v0::schedules {
 
 struct Grouping {
-  int count = 0;  ///< of equal groups; 0: the nodes
+  int count = 0;  ///< number of equal groups; 0: the nodes
 
   static std::string values() { return "nodes|flat|N"; }
   static std::string expected() { return "nodes, flat (one group of all) or a number of equal groups, 1 or more"; }

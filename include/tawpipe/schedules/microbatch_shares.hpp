@@ -1,4 +1,4 @@
-// How many microbatches each rank runs in one round, by its speed, and which.
+// How many microbatches each rank runs in one round, according to its speed, and which.
 // Not: what a round is (schedules/tawpipe.hpp).
 #pragma once
 
@@ -21,8 +21,8 @@ namespace tawpipe::inline v0::schedules {
 
 /// How fast devices are relative to each other.
 struct Speeds {
-  std::vector<double> each{};  ///< of each group or each rank; empty: all alike
-  bool known = false;          ///< take those that are known of the devices
+  std::vector<double> each{};  ///< for each group or each rank; empty: all equal
+  bool known = false;          ///< use the known speeds of the devices
 
   Speeds() = default;
   Speeds(std::initializer_list<double> of_each) : each{of_each} {}
@@ -57,11 +57,11 @@ struct Speeds {
   }
 };
 
-/// Whole numbers in about the ratio of `speeds`, the lowest 1 or little more: the smallest that keep at least 95 % of all speed
-/// busy where ranks wait for each other after a round; with the lowest above 8, the best up to that.
+/// Whole numbers in about the ratio of `speeds`, the lowest 1 or slightly more: the smallest that keep at least 95 % of the total speed
+/// busy where ranks wait for each other after a round; if the lowest would exceed 8, the best up to that.
 ///
 /// Speeds 1 and 2 give 1 and 2, 1 and 1.5 give 2 and 3, 312 and 989 give 1 and 3.
-/// @param speeds  [rank] microbatches in some time
+/// @param speeds  [rank] microbatches in any fixed time
 /// @throws InputError  if a speed is not above zero, or one is over 64 times another.
 inline std::vector<int> microbatches_by_speed(const std::vector<double>& speeds) {
   std::vector<int> best;
@@ -90,8 +90,8 @@ inline std::vector<int> microbatches_by_speed(const std::vector<double>& speeds)
   return best;
 }
 
-/// [rank] microbatches of a round. @param speeds  of each group or of each rank, or none: one each
-/// @throws InputError  as above, or for another number of speeds.
+/// [rank] microbatches of a round. @param speeds  for each group or for each rank, or none: one each
+/// @throws InputError  as above, or for a wrong number of speeds.
 inline std::vector<int> microbatches_by_speed(const std::vector<double>& speeds, const DeviceGroups& groups) {
   const auto ranks = static_cast<std::size_t>(groups.ranks());
   if (speeds.empty()) return std::vector<int>(ranks, 1);
@@ -105,7 +105,7 @@ inline std::vector<int> microbatches_by_speed(const std::vector<double>& speeds,
   return microbatches_by_speed(of_ranks);
 }
 
-/// The microbatches of an iteration in rounds: in each, every rank takes one, then all that may take a second one, and so on.
+/// The microbatches of an iteration in rounds: in each, every rank takes one, then all ranks with a second one, and so on.
 /// A last round may be short.
 class MicrobatchShares {
  public:
@@ -133,7 +133,7 @@ class MicrobatchShares {
   }
   bool has_microbatch(int rank, std::int64_t round) const { return microbatch(rank, 0, round) >= 0; }
 
-  /// The counts as speeds: one number a group where the ranks of each are equal, otherwise one a rank; none where all are.
+  /// The counts as speeds: one number a group if ranks within groups are equal, otherwise one a rank; none if all are equal.
   Speeds speeds(const DeviceGroups& groups) const {
     Speeds speeds;
     if (are_equal()) return speeds;

@@ -1,4 +1,4 @@
-// How many foreign shards a node keeps for the rest of an iteration, and which.
+// How many shards of other nodes a node keeps for the rest of an iteration, and which.
 // Not: how kept shards change the messages (schedules/tawpipe.hpp).
 #pragma once
 
@@ -16,11 +16,11 @@
 
 namespace tawpipe::inline v0::schedules {
 
-/// What a node cache may take.
+/// The limit of a node cache.
 struct NodeCache {
   enum class Limit : std::uint8_t {
     shards,  ///< `shards` of all shards
-    bytes,   ///< as many as take at most `bytes` on each device
+    bytes,   ///< as many as fit in `bytes` on each device
     all,     ///< every shard
     fit,     ///< as many as the device's memory holds in addition to everything else
   };
@@ -28,7 +28,7 @@ struct NodeCache {
   int shards = 0;
   Bytes bytes{};
 
-  /// Whether no shard is to be kept.
+  /// Whether no shard is kept.
   bool is_off() const { return limit == Limit::shards && shards == 0; }
 
   static std::string values() { return "N|SIZE|all|auto"; }
@@ -70,8 +70,8 @@ inline std::vector<int> cache_order(const placements::Interleaved& placement, co
   return order;
 }
 
-/// How many shards, in cache_order(), can be kept with at most `left[rank]` more bytes on each rank.
-/// @param bytes  [shard] of a copy and its gradient
+/// How many shards, in cache_order(), can be kept with at most `left[rank]` additional bytes on each rank.
+/// @param bytes  [shard] bytes of a copy and its gradient
 inline int cached_within(const placements::Interleaved& placement, const DeviceGroups& groups, const std::vector<Bytes>& bytes,
                          std::vector<Bytes> left) {
   int count = 0;
@@ -88,10 +88,10 @@ inline int cached_within(const placements::Interleaved& placement, const DeviceG
 }
 
 /// How many shards `cache` allows.
-/// @param microbatches   [rank] in work at a time
+/// @param microbatches   [rank] in flight at a time
 /// @param builder        has the stages and all other buffers
-/// @param device_memory  of the smallest device; only Limit::fit asks
-/// @throws InputError  if there are not so many shards.
+/// @param device_memory  of the smallest device; used by Limit::fit only
+/// @throws InputError  if there are fewer shards.
 inline int cached_shards(const NodeCache& cache, const placements::Interleaved& placement, const DeviceGroups& groups,
                          const std::vector<int>& microbatches, const ScheduleBuilder& builder, Bytes device_memory) {
   const Workload& workload = builder.workload();
@@ -107,7 +107,7 @@ inline int cached_shards(const NodeCache& cache, const placements::Interleaved& 
   std::vector<Bytes> left(static_cast<std::size_t>(groups.ranks()), cache.bytes);
   if (cache.limit == NodeCache::Limit::fit) {
     if (device_memory <= Bytes{}) return shards;  // fixed costs: no memory is counted
-    // Beside its buffers a rank holds the activations of its microbatches, all shards of them between forward and backward.
+    // In addition to its buffers a rank holds the activations of its microbatches, for all shards between forward and backward.
     Bytes saved;
     for (const StageWork& work : builder.stages()) saved += work.saved;
     for (std::size_t r = 0; r < left.size(); ++r) left[r] = device_memory - saved * microbatches[r];

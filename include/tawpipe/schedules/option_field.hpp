@@ -1,5 +1,5 @@
-// Options as a table of fields, one for each schedule: by it texts are read, checked, listed and recorded.
-// Not: the options of any one schedule, which stand before its builder.
+// Options as a table of fields, one for each schedule: texts are read, checked, listed and recorded by it.
+// Not: the options of a particular schedule, which are declared before its builder.
 #pragma once
 
 #include <array>
@@ -25,23 +25,23 @@ namespace tawpipe::inline v0 {
 /// Options as a user writes them: `{"order", "paper"}`.
 using ScheduleOptions = std::map<std::string, std::string>;
 
-/// An option as a list of schedules shows it.
+/// An option as lists of schedules show it.
 struct OptionInfo {
   std::string name;
   std::string values;
-  std::string standard;  ///< its value where none is given
+  std::string standard;  ///< its default value
   std::string meaning;
-  std::vector<std::string> tried{};  ///< what `auto` chooses from; empty: the standard alone
-  bool own_auto = false;             ///< "auto" is one of its values, which the schedule itself reads
+  std::vector<std::string> tried{};  ///< the choices of `auto`; empty: only the standard
+  bool own_auto = false;             ///< "auto" is one of its values, which the schedule itself interprets
 };
 
 /// The whole numbers that an option takes.
 struct WholeRange {
   int low = 0;
   int high = std::numeric_limits<int>::max();
-  std::string_view reason{};  ///< why not more
+  std::string_view reason{};  ///< why there is this maximum
 
-  /// What an error asks for, after "the value must be".
+  /// The end of an error message, after "the value must be".
   std::string expected() const {
     if (high == std::numeric_limits<int>::max()) return concat("a whole number, ", low, " or more");
     return concat("a whole number from ", low, " to ", high, reason.empty() ? "" : ": ", reason);
@@ -59,9 +59,9 @@ struct WholeRange {
 /// enumeration only needs `option_names(E)`, an array of its values' names in their order.
 template <class T>
 struct OptionText {
-  /// As lists show what it takes: "on|off".
+  /// The valid values as shown in lists: "on|off".
   static std::string values() { return T::values(); }
-  /// What an error asks for, after "the value must be".
+  /// The end of an error message, after "the value must be".
   static std::string expected() { return T::expected(); }
   static std::string text(const T& value) { return value.text(); }
   /// Nothing if the text is not a value.
@@ -126,7 +126,7 @@ template <>
 struct OptionText<Bytes> {
   static std::string values() { return "SIZE"; }
   static std::string expected() { return "a size such as 4GiB"; }
-  /// The shortest that says it exactly.
+  /// The shortest text that gives the exact value.
   static std::string text(Bytes value) {
     std::string shortest = concat(value.value(), "B");
     std::int64_t size = 1;
@@ -153,7 +153,7 @@ struct OptionText<Bytes> {
   static std::string shorter(const std::string& one, const std::string& other) { return other.size() < one.size() ? other : one; }
 };
 
-/// Where none is given, the schedule chooses: by the workload, or by other options.
+/// If no value is given, the schedule chooses: by the workload, or by other options.
 template <class T>
 struct OptionText<std::optional<T>> {
   static std::string values() { return OptionText<T>::values(); }
@@ -165,29 +165,29 @@ struct OptionText<std::optional<T>> {
   }
 };
 
-/// One option: its name, what it takes, what it means, and its member of the options' struct.
+/// One option: its name, its values, its meaning, and its member of the options' struct.
 template <class Options>
 struct Field {
   std::string_view name;
   std::string_view meaning;
   std::string values;
   std::string expected;
-  std::string_view standard;  ///< the default in words; empty: the text of the struct's initial value
+  std::string_view standard;  ///< the default as a phrase; empty: the text of the struct's initial value
   WholeRange range{};
-  /// Whether the text is a value, which the member then has.
+  /// Whether the text is a valid value; if so, the member is set to it.
   bool (*read)(std::string_view text, const WholeRange& range, Options& options);
   std::string (*text)(const Options& options);
-  std::string_view tried{};  ///< "2|3": the values that `auto` chooses from, the one that takes least memory first
+  std::string_view tried{};  ///< "2|3": the values that `auto` chooses from, the one with the least memory first
 };
 
-/// The field with the values that `auto` chooses from: others cannot be faster, or only take memory. "2|3"
+/// The field with the values that `auto` chooses from: others cannot be faster, or only use more memory. "2|3"
 template <class Options>
 Field<Options> auto_tries(Field<Options> field, std::string_view values) {
   field.tried = values;
   return field;
 }
 
-/// The field of a member whose values are written as `Text` says.
+/// The field of a member whose values have the text form `Text`.
 template <auto member, class Text = OptionText<typename detail::MemberOf<decltype(member)>::Value>>
 auto option_field(std::string_view name, std::string_view meaning, std::string_view standard = {}) {
   using Options = typename detail::MemberOf<decltype(member)>::Options;
@@ -205,7 +205,7 @@ auto option_field(std::string_view name, std::string_view meaning, std::string_v
                         .text = [](const Options& options) { return Text::text(options.*member); }};
 }
 
-/// The field of a member that is a whole number, or none where the schedule chooses.
+/// The field of a member that is a whole number, or unset where the schedule chooses.
 template <auto member>
 requires std::constructible_from < typename detail::MemberOf<decltype(member)>::Value,
 int >
@@ -236,7 +236,7 @@ concept ScheduleOptionTable = std::default_initializable<Options> && requires {
   { Options::fields() } -> std::same_as<std::vector<Field<Options>>>;
 };
 
-/// Every option as text, in the table's order: what a schedule records.
+/// Every option as text, in the table's order: as recorded by a schedule.
 template <ScheduleOptionTable Options>
 std::vector<std::pair<std::string, std::string>> option_texts(const Options& options) {
   std::vector<std::pair<std::string, std::string>> texts;
@@ -271,9 +271,9 @@ void read_option(std::string_view schedule, const Field<Options>& field, std::st
 
 }  // namespace detail
 
-/// The options that the texts say; what they leave out, or leave to `auto`, is as the struct initialises it.
+/// The options given by the texts; those missing, or left to `auto`, keep their initial values.
 /// @param schedule  for errors
-/// @throws InputError  for an option that there is not, or a value that it does not take.
+/// @throws InputError  for an unknown option or an invalid value.
 template <ScheduleOptionTable Options>
 Options read_options(std::string_view schedule, const ScheduleOptions& texts) {
   Options options;
@@ -294,8 +294,8 @@ Options read_options(std::string_view schedule, const ScheduleOptions& texts) {
   return options;
 }
 
-/// Options that were not read from texts are held to the same table.
-/// @throws InputError  for a value that an option does not take.
+/// Checks options that were not read from texts against the same table.
+/// @throws InputError  for an invalid value.
 template <ScheduleOptionTable Options>
 void check_options(std::string_view schedule, const Options& options) {
   Options read;
@@ -305,7 +305,7 @@ void check_options(std::string_view schedule, const Options& options) {
   }
 }
 
-/// Of schedules that can be told nothing.
+/// For schedules without options.
 struct NoOptions {
   static std::vector<Field<NoOptions>> fields() { return {}; }
 };

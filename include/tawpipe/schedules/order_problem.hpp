@@ -1,4 +1,4 @@
-// The question of an order: stages on devices, what they take and hold, limits of memory; its lower bound; the time of an answer.
+// The problem of ordering a pipeline: stages on devices, their times and memory, memory limits; a lower bound; the time of an order.
 // Not: the search for a good answer (order_search.hpp), nor tasks (pipeline.hpp).
 #pragma once
 
@@ -13,25 +13,25 @@
 
 namespace tawpipe::inline v0::schedules {
 
-/// A stage: where it is, what its computations of one microbatch take, in any unit of time, and hold, in any unit of memory.
+/// A stage: its device, the times of its computations for one microbatch, in any unit, and the memory they hold, in any unit.
 struct OrderStage {
   int device = 0;
   std::int64_t forward = 1;
   std::int64_t backward_input = 1;
   std::int64_t backward_weight = 1;
-  std::int64_t hop = 0;    ///< time of a message between this stage and the next, either way
-  std::int64_t saved = 1;  ///< by a forward, from its start
-  std::int64_t kept = 1;   ///< of it, from the end of backward_input to that of backward_weight
+  std::int64_t hop = 0;    ///< time of a message between this stage and the next, in either direction
+  std::int64_t saved = 1;  ///< memory saved by a forward, from its start
+  std::int64_t kept = 1;   ///< of `saved`, from the end of backward_input to that of backward_weight
   std::int64_t stash = 0;  ///< in addition, from the start of backward_input to the end of backward_weight
 };
 
-/// Which order should each device compute in, so that the last computation ends as early as it can?
+/// In which order should each device compute, so that the last computation ends as early as possible?
 struct OrderProblem {
   std::vector<OrderStage> stages;    ///< in the order in which a microbatch meets them
-  std::int32_t microbatches = 1;     ///< each passes every stage forward, and back in two halves
-  std::vector<std::int64_t> limits;  ///< [device] of what its stages may hold at once
+  std::int32_t microbatches = 1;     ///< each passes every stage forward, then backward in two halves
+  std::vector<std::int64_t> limits;  ///< [device] of the memory that its stages may hold at once
 
-  /// @throws InputError  for a value that no pipeline can have, or a limit that does not let one microbatch pass.
+  /// @throws InputError  for a value that no pipeline can have, or a limit too small for one microbatch.
   void check() const {
     if (stages.empty() || microbatches < 1) throw InputError("an order needs at least one stage and one microbatch");
     std::vector<std::int64_t> one(limits.size());
@@ -66,17 +66,17 @@ namespace detail {
 
 /// forward, backward_input and backward_weight as indices; a step of an order is `stage * 3 + kind`.
 enum OrderKind : std::int32_t { order_forward, order_input, order_weight };
-/// [device] steps. A device meets the microbatches of one step in their order, so that their numbers need not be told.
+/// [device] steps. A device runs the microbatches of one step in order, so their numbers are implied.
 using OrderWords = std::vector<std::vector<std::int32_t>>;
 
 inline std::int64_t time_of(const OrderStage& stage, int kind) {
   return kind == order_forward ? stage.forward : kind == order_input ? stage.backward_input : stage.backward_weight;
 }
-/// What a computation needs in addition to what its device holds, while it runs.
+/// Memory that a computation needs while it runs, in addition to what its device holds.
 inline std::int64_t needs(const OrderStage& stage, int kind) {
   return kind == order_forward ? stage.saved : kind == order_input ? stage.stash : 0;
 }
-/// What a computation has added to what its device holds when it is done.
+/// The change of its device's memory after a computation.
 inline std::int64_t holds(const OrderStage& stage, int kind) {
   if (kind == order_forward) return stage.saved;
   return kind == order_input ? stage.stash + stage.kept - stage.saved : -stage.stash - stage.kept;
@@ -103,7 +103,7 @@ inline std::int64_t peak_held(const OrderProblem& problem, const std::vector<std
   return most;
 }
 
-/// Lets every computation of an order start as early as its device and its inputs allow.
+/// Times an order: every computation starts as early as its device and its inputs allow.
 class OrderClock {
  public:
   explicit OrderClock(const OrderProblem& problem)
@@ -153,7 +153,7 @@ class OrderClock {
   }
   std::int64_t start(std::size_t device, std::size_t i) const { return starts_[device][i]; }
   std::int32_t microbatch(std::size_t device, std::size_t i) const { return numbers_[device][i]; }
-  /// When a forward or backward_input has ended.
+  /// When a forward or backward_input ends.
   std::int64_t end(int kind, std::size_t stage, std::int32_t microbatch) const { return ends_[place(kind, stage, microbatch)]; }
 
  private:
@@ -161,7 +161,7 @@ class OrderClock {
     return (2 * stage + static_cast<std::size_t>(kind)) * microbatches_ + static_cast<std::size_t>(microbatch);
   }
 
-  /// Runs the device up to a computation whose input is not there. @return how many that were
+  /// Runs the device up to a computation whose input is not there. @return the number run
   std::size_t advance(const OrderWords& words, std::size_t device) {
     const auto& word = words[device];
     const std::size_t from = at_[device];
@@ -207,8 +207,8 @@ class OrderClock {
   std::int64_t sum_ = 0;
 };
 
-/// The most work of a device's backwards in a time in which no forward runs: of what it holds at its beginning.
-/// For `alive` stages' activations whose backward_input is to come, the rest of the memory holds such that wait for their
+/// The most backward work of a device while no forward runs: limited by the activations that it holds at the beginning.
+/// With `alive` activations of stages before their backward_input, the rest of the memory holds those that wait for their
 /// backward_weight.
 inline std::int64_t most_backward_work(std::int64_t limit, std::int64_t all, const OrderStage& least, const OrderStage& most) {
   std::int64_t best = 0;
@@ -223,12 +223,12 @@ inline std::int64_t most_backward_work(std::int64_t limit, std::int64_t all, con
 }  // namespace detail
 
 /// A time that no order of any kind can be faster than. The largest of:
-/// * one microbatch's way through all stages and back, and its last backward_weight;
-/// * for each device: its earliest start, its work, and what it must wait. Before the first backward can reach it, it runs no
+/// * one microbatch's path through all stages and back, and its last backward_weight;
+/// * for each device: its earliest start, its work, and its inevitable waits. Before the first backward can reach it, it runs no
 ///   more forwards than its memory holds; after the last forward that can still be followed by all that comes after it, no
-///   more backwards than of what its memory holds. What these two times are longer than that work, it waits. All forwards
-///   come before the one of these times, and all backwards after the other;
-/// * for each device: what all microbatches hold, times how long they must hold it, over the limit.
+///   more backwards than of what its memory holds. It waits for as long as these two times exceed that work. All forwards
+///   precede the one time, and all backwards follow the other;
+/// * for each device: the memory of all microbatches, times how long they must hold it, divided by the limit.
 /// Complexity: O(stages + devices * microbatches).
 inline std::int64_t order_bound(const OrderProblem& problem) {
   const auto& stages = problem.stages;
@@ -244,12 +244,12 @@ inline std::int64_t order_bound(const OrderProblem& problem) {
     if (own[d].empty()) continue;
     const auto first = static_cast<std::size_t>(own[d].front());
     const auto last = static_cast<std::size_t>(own[d].back());
-    OrderStage least = stages[first];  // what it keeps includes its stash
+    OrderStage least = stages[first];  // its kept part includes its stash
     least.kept += least.stash;
     OrderStage most = stages[first];
     std::int64_t work = 0;
     std::int64_t forward_work = 0;
-    double held = 0;  // memory times time, of one microbatch
+    double held = 0;  // memory times time for one microbatch
     for (const int place : own[d]) {
       const auto s = static_cast<std::size_t>(place);
       const OrderStage& stage = stages[s];
@@ -266,15 +266,15 @@ inline std::int64_t order_bound(const OrderProblem& problem) {
     }
     const std::int64_t all = static_cast<std::int64_t>(own[d].size()) * problem.microbatches;
     const std::int64_t limit = problem.limits[d];
-    // Before: from its earliest start to the earliest backward, which is that of its last stage.
+    // The time before: from its earliest start to the earliest backward, which is that of its last stage.
     const std::int64_t forwards = std::min(all, limit / least.saved) * most.forward;
     const std::int64_t wait_before = std::max<std::int64_t>(back[last] - head[first] - forwards, 0);
-    // After: a forward, at best of its last stage, ends so long before the end.
+    // The time after: a forward, at best of its last stage, ends at least this long before the end.
     const std::int64_t after = chain - head[last] - stages[last].forward;
     const std::int64_t wait_after = std::max<std::int64_t>(after - detail::most_backward_work(limit, all, least, most), 0);
     bound = std::max(bound, head[first] + work + std::max(wait_before, wait_after));
     bound = std::max({bound, head[first] + forward_work + after, back[last] + work - forward_work});
-    // Both waits count where the two times do not overlap.
+    // Both waits count if the two times do not overlap.
     if (bound >= back[last] + after) bound = std::max(bound, head[first] + work + wait_before + wait_after);
     const double memory = held * problem.microbatches / static_cast<double>(limit);
     bound = std::max(bound, head[first] + static_cast<std::int64_t>(memory * (1 - 1e-9)));

@@ -1,4 +1,4 @@
-// Activation pipelines from per-rank programs: where each stage lives and in which order each rank computes.
+// Activation pipelines from per-rank programs: the rank of each stage and the order in which each rank computes.
 // Not: any one pipeline's program (gpipe.hpp, one_f_one_b.hpp).
 #pragma once
 
@@ -50,7 +50,7 @@ class PipelineBuilder {
   using Item = PipelineItem;
   /// One message: the output of a stage's forward (to the next stage) or backward (to the one before).
   struct Slot {
-    std::int64_t ready = -1;  ///< when its user may start, once it can
+    std::int64_t ready = -1;  ///< the earliest start of its consumer, once known
     BufferId sent = none<BufferId>;
     BufferId received = none<BufferId>;
     TaskId arrived = none<TaskId>;  ///< the transfer
@@ -75,7 +75,7 @@ class PipelineBuilder {
     if (is_forward(producer.op)) return producer.stage + 1 < stages_ ? producer.stage + 1 : -1;
     return sends_back(producer.op) ? producer.stage - 1 : -1;
   }
-  /// What must have arrived before `action`: the forward of the stage before, or the backward of the next.
+  /// The message that must arrive before `action`: the forward of the stage before, or the backward of the next.
   Action input(const Action& action) const {
     return is_forward(action.op) ? Action{Op::forward, action.stage - 1, action.microbatch}
                                  : Action{Op::backward, action.stage + 1, action.microbatch};
@@ -111,7 +111,7 @@ class PipelineBuilder {
     }
     return items;
   }
-  /// The action as a message's name: the two forms of backward that send are one.
+  /// The action as a message's name: the two forms of backward that send count as one.
   static Action message(const Action& action) {
     return {is_forward(action.op) ? Op::forward : Op::backward, action.stage, action.microbatch};
   }
@@ -123,7 +123,7 @@ class PipelineBuilder {
     clock_.assign(items_.size(), 0);
     std::size_t left = 0;
     for (const auto& items : items_) left += items.size();
-    // Ranks whose next item can start, earliest first. A rank has one entry that counts, its latest; others are passed over.
+    // Ranks whose next item can start, earliest first. Only the latest entry of a rank counts; others are skipped.
     using Entry = std::pair<std::int64_t, std::size_t>;  // start, rank
     std::priority_queue<Entry, std::vector<Entry>, std::greater<>> startable;
     std::vector<std::int64_t> offered(items_.size(), -1);
@@ -146,7 +146,7 @@ class PipelineBuilder {
       }
       const Item item = *head(rank);
       left -= emit(rank, start);
-      // What may start now: the rank itself, who uses what it made, its partner, and who waits for the partner or it.
+      // Offers what may start now: the rank itself, consumers of its output, its partner, and ranks waiting for either.
       offer(rank);
       if (item.kind == Item::Kind::compute) {
         for (std::size_t i = item.action.joined ? next_[rank] - 2 : next_[rank] - 1; i < next_[rank]; ++i) {
@@ -162,7 +162,7 @@ class PipelineBuilder {
     }
   }
 
-  /// Offers the rank whose message the next item of `rank` receives.
+  /// Offers the rank from which the next item of `rank` receives.
   template <class Offer>
   void offer_sender(std::size_t rank, const Offer& offer) {
     const Item* item = head(rank);
@@ -171,7 +171,7 @@ class PipelineBuilder {
 
   const Item* head(std::size_t rank) const { return next_[rank] < items_[rank].size() ? &items_[rank][next_[rank]] : nullptr; }
 
-  /// When the input of `action` is there, or -1 while it is not.
+  /// When the input of `action` is there, or -1 if it is not.
   std::int64_t ready_of(const Action& action) {
     return lacks_forward(action) ? -1 : has_input(action) ? slot(input(action)).ready : 0;
   }
@@ -196,7 +196,7 @@ class PipelineBuilder {
     return matches ? std::max(clock_[rank], clock_[peer]) : -1;
   }
 
-  /// Emits the rank's next item and returns how many items that was.
+  /// Emits the rank's next item and returns the number of items emitted.
   std::size_t emit(std::size_t rank, std::int64_t start) {
     const Item item = items_[rank][next_[rank]++];
     if (item.kind == Item::Kind::compute) {
@@ -225,7 +225,7 @@ class PipelineBuilder {
     return 2;
   }
 
-  /// Passes on what `action` has made, once task `done` has ended.
+  /// Sends the output of `action`, once task `done` has ended.
   void hand_on(int rank, const Action& action, TaskId done) {
     const int to = consumer(action);
     if (to < 0) return;
@@ -234,7 +234,7 @@ class PipelineBuilder {
     if (!stays && options_.overlap) emit_transfer(action, nullptr, done);
   }
 
-  /// @param after  what it waits for in addition to its own input
+  /// @param after  dependencies in addition to its own input
   TaskId emit_compute(int rank, const Action& action, TaskId after = none<TaskId>) {
     const StageWork& work = builder_.stage(action.stage);
     const States& own = states(action.stage, rank);
@@ -345,7 +345,7 @@ class PipelineBuilder {
     return !is_forward(action.op) && kept_[at(action.stage, action.microbatch)] == none<BufferId>;
   }
 
-  /// Names a rank that waits: one that waits for itself before those that wait for it.
+  /// Names a waiting rank: one that waits for itself rather than those that wait for it.
   std::string stuck() const {
     std::size_t rank = items_.size();
     for (std::size_t r = items_.size(); r-- > 0;) {
@@ -367,13 +367,13 @@ class PipelineBuilder {
   PipelineOptions options_;
   int stages_;
   std::int32_t microbatches_;
-  std::vector<int> ranks_;                ///< [stage, microbatch] where it passes
+  std::vector<int> ranks_;                ///< [stage, microbatch] the rank it passes on
   std::vector<States> states_;            ///< [copy, stage]
-  std::vector<Slot> forward_;             ///< [stage, microbatch] what the forward hands on
-  std::vector<Slot> backward_;            ///< [stage, microbatch] what the backward hands on
-  std::vector<BufferId> released_;        ///< [stage, microbatch] what backward_input releases, if anything
-  std::vector<BufferId> kept_;            ///< [stage, microbatch] what is held to the end of the backward
-  std::vector<BufferId> stash_;           ///< [stage, microbatch] what backward_input leaves for backward_weight, if anything
+  std::vector<Slot> forward_;             ///< [stage, microbatch] the output of the forward
+  std::vector<Slot> backward_;            ///< [stage, microbatch] the output of the backward
+  std::vector<BufferId> released_;        ///< [stage, microbatch] the part that backward_input releases, if any
+  std::vector<BufferId> kept_;            ///< [stage, microbatch] the part held to the end of the backward
+  std::vector<BufferId> stash_;           ///< [stage, microbatch] the data from backward_input for backward_weight, if any
   std::vector<std::vector<Item>> items_;  ///< [rank]
   std::vector<std::size_t> next_;         ///< [rank] items emitted
   std::vector<std::int64_t> clock_;       ///< [rank] in units of one computation

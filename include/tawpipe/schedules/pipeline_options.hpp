@@ -1,4 +1,4 @@
-// What pipelines of activations can be told.
+// Options of activation pipelines.
 // Not: their orders (gpipe.hpp, one_f_one_b.hpp, ...), nor limits of memory (zero_bubble_options.hpp).
 #pragma once
 
@@ -15,8 +15,8 @@ struct PipelineOptions {
   bool overlap = true;  ///< off: a send or receive holds the compute lane until it is done, as in Megatron-LM by default
 };
 
-/// Of the pipelines that Megatron-LM has: its sends and receives hold the compute stream unless asked otherwise; closed forms,
-/// for which fixed times are, let them overlap.
+/// For the pipelines that Megatron-LM has: by default its sends and receives hold the compute stream. Closed forms,
+/// which fixed times are meant for, assume overlap.
 struct BlockingOptions {
   std::optional<bool> overlap{};
 
@@ -29,7 +29,7 @@ struct BlockingOptions {
   BlockingOptions resolved(const Workload& workload) const { return {overlap.value_or(workload.is_abstract())}; }
 };
 
-/// Of the pipelines that cut the model into several chunks a rank.
+/// For pipelines that cut the model into several chunks a rank.
 struct ChunkOptions {
   int chunks = 2;
 

@@ -25,25 +25,25 @@ struct ScheduleRequest {
   DeviceGroups nodes;  ///< the ranks of each node
   ScheduleOptions options;
   Bytes device_memory{};         ///< of the smallest device; 0 where memory is not counted
-  std::vector<double> speeds{};  ///< [rank] of its device relative to others'; empty where they are not known
-  Offload offload{};             ///< around whichever schedule it is
+  std::vector<double> speeds{};  ///< [rank] of its device relative to others; empty if unknown
+  Offload offload{};             ///< applied around any schedule
   bool own_adapters = false;     ///< every device has a network adapter that its node's other devices do not use
 };
 
-/// A schedule as lists show it.
+/// The description of a schedule in lists.
 struct ScheduleInfo {
   std::string name;
-  std::string description;            ///< what moves, and how
+  std::string description;            ///< what is sent, and how
   std::string source;                 ///< paper or code
   std::vector<OptionInfo> options{};  ///< from the table of fields; Registry::add fills them in
 };
 
-/// Schedules by name. A value: copy it, add your own, hand it on.
+/// Schedules by name. A value: copy it, add your own, pass it on.
 class Registry {
  public:
   /// Adds a schedule whose options are those of a struct with a table of fields.
   /// @param make  `Schedule(const ScheduleRequest&, const Options&)`
-  /// @throws InputError  for a name that there is already, or that a list of schedules could not hold.
+  /// @throws InputError  for a name that exists already, or that cannot stand in a list of schedules.
   template <ScheduleOptionTable Options, class Build>
   requires std::convertible_to<std::invoke_result_t<const Build&, const ScheduleRequest&, const Options&>, Schedule>
   void add(ScheduleInfo info, Build make) {
@@ -65,12 +65,12 @@ class Registry {
   /// The schedule of that name. @throws InputError  naming the nearest if there is none.
   const ScheduleInfo& info(std::string_view name) const { return schedules_[place(name)]; }
 
-  /// Finds fault with what can be found without building.
-  /// @throws InputError  for an unknown name or option, or a value that it does not take.
+  /// Checks whatever can be checked without building.
+  /// @throws InputError  for an unknown name or option, or an invalid value.
   void check(std::string_view name, const ScheduleOptions& options) const { builders_[place(name)].check(name, options); }
 
-  /// All combinations of what `options` leave open: of each option that is "auto" in them, unless the schedule reads that itself,
-  /// and with `all` of each that they leave out. What takes least memory comes first.
+  /// All combinations of the options left open: each that is "auto" in `options`, unless the schedule interprets that itself,
+  /// and with `all` each that is missing. The least memory comes first.
   /// @throws InputError  as check()
   std::vector<ScheduleOptions> variants(std::string_view name, const ScheduleOptions& options, bool all) const {
     check(name, options);
@@ -92,12 +92,12 @@ class Registry {
     return found;
   }
 
-  /// Builds the schedule of that name. Options that are "auto" have their standard value, unless the schedule reads that itself.
-  /// @throws InputError  for an unknown name or option, or a size that the schedule cannot have.
+  /// Builds the schedule of that name. Options that are "auto" get their default value, unless the schedule interprets that itself.
+  /// @throws InputError  for an unknown name or option, or an impossible size.
   Schedule build(std::string_view name, const ScheduleRequest& request) const {
     const Builder& builder = builders_[place(name)];
     const double ranks = request.nodes.ranks();
-    // Each rank or stage meets each microbatch in each direction.
+    // Each rank or stage processes each microbatch in each direction.
     const double stages = request.workload.is_abstract() ? ranks : std::max<double>(ranks, request.workload.model().layers);
     schedules::check_tasks(name, 2 * stages * static_cast<double>(request.workload.microbatches()), request.workload,
                            request.nodes.ranks());
@@ -141,7 +141,7 @@ class Registry {
   }
 
   std::vector<ScheduleInfo> schedules_;
-  std::vector<Builder> builders_;  ///< of each
+  std::vector<Builder> builders_;  ///< of each schedule
 };
 
 }  // namespace tawpipe

@@ -1,5 +1,5 @@
-// Pipelines whose order is searched, in place of the one that their paper draws: the options, and the question asked of the
-// search. Not: the search (order_search.hpp) nor any one pipeline (zero_bubble_v.hpp, v_schedules.hpp, zero_bubble.hpp, ...).
+// Pipelines whose order is searched instead of taken from their paper: the options, and the problem given to the
+// search. Not: the search (order_search.hpp) nor a particular pipeline (zero_bubble_v.hpp, v_schedules.hpp, zero_bubble.hpp, ...).
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 
 namespace tawpipe::inline v0::schedules {
 
-/// Of the saved activations on each rank; none: as much as the paper's order holds.
+/// The limit on saved activations of each rank; none: as much as the paper's order holds.
 struct OrderLimit {
   std::optional<MemoryLimit> limit{};
 
@@ -32,7 +32,7 @@ struct OrderLimit {
   }
 };
 
-/// Of pipelines that a paper draws and the search may improve; with a number of chunks a rank where that is free.
+/// For pipelines from a paper that the search may improve; with a number of chunks a rank where that can be chosen.
 template <bool has_chunks>
 struct SearchOptions {
   int chunks = 2;
@@ -61,7 +61,7 @@ using SearchedChunkOptions = SearchOptions<true>;
 
 namespace detail {
 
-/// What the stage's computations take, in the unit of `times`; without times in proportion to their operations, in millions.
+/// The times of the stage's computations, in the unit of `times`; without times, in proportion to their operations, in millions.
 inline void set_times(OrderStage& stage, const Workload& workload, const StageWork& work, const ZeroBubbleTimes& times) {
   if (times.are_given()) {
     stage.forward = times.forward;
@@ -75,8 +75,8 @@ inline void set_times(OrderStage& stage, const Workload& workload, const StageWo
   }
 }
 
-/// The question of the best order for stages so placed; without limits. Times of a device's share are those of each of its
-/// stages in a unit that is as many times smaller.
+/// The ordering problem for stages placed so, without limits. Times of a device's share are those of each of its
+/// stages in a unit smaller by the number of its stages.
 inline OrderProblem order_problem(const Workload& workload, const std::vector<int>& rank_of_stage, int ranks, const Share& kept,
                                   const ZeroBubbleTimes& times) {
   const std::vector<StageWork> works = workload.split(static_cast<int>(rank_of_stage.size()));
@@ -106,14 +106,14 @@ inline std::vector<std::int64_t> stash_on_devices(const OrderProblem& problem) {
   return most;
 }
 
-/// What one microbatch saves on each device.
+/// The memory that one microbatch saves on each device.
 inline std::vector<std::int64_t> saved_on_devices(const OrderProblem& problem) {
   std::vector<std::int64_t> saved(problem.limits.size());
   for (const OrderStage& stage : problem.stages) saved[static_cast<std::size_t>(stage.device)] += stage.saved;
   return saved;
 }
 
-/// A number of activations limits what forwards save, as papers count; a size limits all that is held.
+/// A number of activations limits what forwards save, as in papers; a size limits everything held.
 /// @throws InputError  if a device's limit is below one microbatch's activations.
 inline void set_limits(OrderProblem& problem, const MemoryLimit& limit) {
   if (limit.activations > 0) {
@@ -131,7 +131,7 @@ inline void set_limits(OrderProblem& problem, const MemoryLimit& limit) {
   }
 }
 
-/// What each device holds for good: weights, gradients and optimizer states of its stages.
+/// The memory that each device holds permanently: weights, gradients and optimizer states of its stages.
 inline std::vector<std::int64_t> states_on_devices(const Workload& workload, const OrderProblem& problem) {
   const ParameterBytes& bytes = workload.parameter_bytes();
   const std::vector<StageWork> works = workload.split(static_cast<int>(problem.stages.size()));
@@ -143,7 +143,7 @@ inline std::vector<std::int64_t> states_on_devices(const Workload& workload, con
   return states;
 }
 
-/// Every device may hold as much as the order holds on the device where it holds most, in proportion to what a microbatch
+/// Every device may hold as much as the order holds on the device where it holds most, in proportion to the memory that a microbatch
 /// saves and stashes there; but no more, with its states, than the fullest device with the order.
 inline void set_limits(OrderProblem& problem, const std::vector<std::vector<Action>>& order,
                        const std::vector<std::int64_t>& states) {
@@ -164,7 +164,7 @@ inline void set_limits(OrderProblem& problem, const std::vector<std::vector<Acti
   }
 }
 
-/// The pipeline of a paper's program, or of one searched from it. @throws InputError  for options that only a search has.
+/// The pipeline of a paper's program, or of one searched from it. @throws InputError  for options that only a search takes.
 template <bool has_chunks>
 Schedule paper_or_searched(const std::string& name, const Workload& workload, PipelineProgram program,
                            const SearchOptions<has_chunks>& options) {

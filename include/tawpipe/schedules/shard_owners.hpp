@@ -1,4 +1,4 @@
-// TawPipe's device-bound storage: shards dealt to the groups in turn, one owner a shard.
+// TawPipe's device-bound storage: shards dealt to the groups in turn, with one owner each.
 // Not: how shards travel (schedules/tawpipe.hpp).
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace tawpipe::inline v0::placements {
 
-/// Which rank owns each shard, and who stands in for the owner in another group.
+/// Which rank owns each shard, and its staging rank in another group.
 class Interleaved {
  public:
   Interleaved(std::vector<int> owners, DeviceGroups groups) : owners_{std::move(owners)}, groups_{std::move(groups)} {}
@@ -17,7 +17,7 @@ class Interleaved {
   int shards() const { return static_cast<int>(owners_.size()); }
   /// The rank that holds the shard, its gradient and its optimizer state.
   int owner(int shard) const { return owners_[static_cast<std::size_t>(shard)]; }
-  /// The rank of `group`, not the owner's, that receives the shard: the one at the owner's place, wrapped in smaller groups.
+  /// The rank of `group`, not the owner's, that receives the shard: the one at the owner's index, wrapped in smaller groups.
   int staging(int shard, int group) const {
     const int home = groups_.group_of(owner(shard));
     const int place = owner(shard) - groups_.first(home);
@@ -30,7 +30,7 @@ class Interleaved {
 };
 
 /// Deals `shards` to the groups in turn: in D equal groups of G the owner of shard k is (k mod D) * G + k div D. A group
-/// whose devices all have one drops out of the turn until every device has one; then a new deal starts.
+/// whose devices all have one is skipped until every device has one; then a new round starts.
 /// Source: arXiv:2511.09741, device-bound storage.
 inline Interleaved interleaved(int shards, const DeviceGroups& groups) {
   std::vector<int> owners;

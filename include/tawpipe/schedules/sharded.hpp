@@ -10,7 +10,7 @@ namespace tawpipe::inline v0::schedules {
 /// head); microbatch u * ranks + r runs on rank r in round u, and a last round may be short.
 ///
 /// In each round a unit is gathered from the weights' scope before its forward and again before its backward, and its
-/// gradient summed over the gradients' scope. In the last round each gradient is then summed to the optimizer's scope; updates
+/// gradient summed over the gradients' scope. In the last round each gradient is then reduced to the optimizer's scope; updates
 /// follow in the order of the units, and new weights are gathered back to the weights' scope.
 /// docs/sharded.md has the bytes and the memory of each step.
 /// @param nodes  the ranks of each node; they need not be equal

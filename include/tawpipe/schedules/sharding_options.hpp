@@ -1,5 +1,5 @@
-// The fields that options of sharded data parallelism have in common.
-// Not: the strategies that take them (data_parallel.hpp, fully_sharded.hpp, hybrid_sharded.hpp).
+// The option fields that strategies of sharded data parallelism have in common.
+// Not: the strategies that use them (data_parallel.hpp, fully_sharded.hpp, hybrid_sharded.hpp).
 #pragma once
 
 #include <array>

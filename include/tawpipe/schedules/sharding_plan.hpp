@@ -1,4 +1,4 @@
-// What sharded data parallelism is made of: over how many ranks each of the three model states is cut, and when it travels.
+// A plan of sharded data parallelism: over which ranks each of the three model states is sharded, and when it is sent.
 // Not: the named strategies (data_parallel.hpp, fully_sharded.hpp, hybrid_sharded.hpp).
 #pragma once
 
@@ -14,7 +14,7 @@ namespace tawpipe::inline v0::schedules {
 
 /// Which ranks share one copy of a model state.
 enum class Scope : std::uint8_t {
-  replicated,  ///< none: each rank has its own
+  replicated,  ///< each rank has its own
   node,        ///< the ranks of a node
   all,         ///< all ranks
 };
@@ -33,18 +33,18 @@ struct ShardingPlan {
   Scope weights = Scope::all;
   Scope gradients = Scope::all;
   Scope optimizer = Scope::all;
-  bool node_copy = false;     ///< weights over all: each node keeps what a forward gathers, and backwards gather from that
+  bool node_copy = false;     ///< weights over all ranks: each node keeps what a forward gathers, and backwards gather from that
   bool reduce_each = false;   ///< gradients and optimizer in the node: sum over the nodes in each round, not once an iteration
-  bool two_level = false;     ///< what spans all ranks goes between nodes and inside them in turn; otherwise one ring
+  bool two_level = false;     ///< collectives over all ranks run between and inside nodes in turn; otherwise one ring
   int prefetch = 0;           ///< units gathered ahead of the one computed; 0 gathers each when it is needed
   bool gather_first = false;  ///< a backward's next gather goes before the scatter of the last gradient, on one communicator
   bool reshard = true;        ///< off: a unit gathered for the forward stays until its backward
-  bool overlap = true;        ///< off: communication takes the compute lane's time
+  bool overlap = true;        ///< off: communication occupies the compute lane
 
-  std::string name = "sharded";                                ///< of the schedule
+  std::string name = "sharded";                                ///< name of the schedule
   std::vector<std::pair<std::string, std::string>> options{};  ///< recorded in the schedule
 
-  /// @throws InputError  if a state is spread wider than the next (weights, gradients, optimizer), or an option does not fit.
+  /// @throws InputError  if a state is spread wider than the next (weights, gradients, optimizer), or an option is out of range.
   void check() const {
     if (prefetch < 0) throw InputError(concat(name, " needs prefetch=0 or more"));
     if (weights > gradients || gradients > optimizer) {

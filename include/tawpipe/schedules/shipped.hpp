@@ -1,5 +1,5 @@
-// The schedules that the library ships, as a registry. It refers to every builder: a program of many files includes this in one
-// of them and hands the registry on.
+// The schedules that the library ships, as a registry. It refers to every builder: a program of many files includes this in a single
+// file and passes the registry on.
 // Not: how schedules are found by name (schedules/registry.hpp).
 #pragma once
 
@@ -126,7 +126,7 @@ inline void add_sharded(Registry& registry) {
       ByNodes<schedules::hybrid_sharded_optimizer>{});
   registry.add<schedules::DataParallelOptions>(
       {.name = "ddp",
-       .description = "data parallel, everything replicated: gradients summed once an iteration, layer by layer beside the last "
+       .description = "data parallel, everything replicated: gradients summed once an iteration, layer by layer during the last "
                       "backward",
        .source = "arXiv:2006.15704"},
       ByNodes<schedules::data_parallel>{});
@@ -195,7 +195,7 @@ inline void add_pipelines(Registry& registry) {
        .source = "arXiv:2405.15362"},
       ByRanks<schedules::v_min>{});
   registry.add({.name = "dualpipe",
-                .description = "activations move: from both ends, forwards beside backwards; each stage on two devices",
+                .description = "activations move: from both ends, forwards overlapping backwards; each stage on two devices",
                 .source = "arXiv:2412.19437"},
                ByRanks<schedules::dualpipe>{});
   registry.add({.name = "dualpipe-v",

@@ -1,5 +1,5 @@
-// How many tasks an iteration may have: what is refused before any is made.
-// Not: what a schedule takes at most of anything else.
+// How many tasks an iteration may have: larger requests are refused before any is made.
+// Not: limits on anything else.
 #pragma once
 
 #include <string_view>
@@ -21,7 +21,7 @@ inline void check_tasks(std::string_view schedule, double tasks, const Workload&
              ": more than 2^26 tasks, which take over 16 GB of memory; choose a larger microbatch or fewer devices"));
 }
 
-/// The same for an option that says how many pieces there are, which each microbatch meets.
+/// The same for an option that gives a number of pieces, each of which processes each microbatch.
 /// @param pieces  its name, such as "chunks"
 inline void check_tasks(std::string_view pieces, int count, double tasks, const Workload& workload, int ranks) {
   if (tasks <= max_tasks) return;

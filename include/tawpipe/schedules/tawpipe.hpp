@@ -20,7 +20,7 @@ namespace tawpipe::inline v0::schedules {
 
 namespace detail {
 
-/// Builds one TawPipe iteration. Every group walks the shards in one order, group g one step behind group g-1; in each of a
+/// Builds one TawPipe iteration. All groups go through the shards in the same order, group g one step after group g-1; in each of a
 /// group's steps the shard of its next one is delivered and the gradient of its last one is collected.
 class TawpipeBuilder {
  public:
@@ -69,12 +69,12 @@ class TawpipeBuilder {
   }
 
  private:
-  /// A shard that a group keeps: the copy and the sum of the group's gradients, on the group's staging rank for the shard.
+  /// A shard cached by a group: the copy and the sum of the group's gradients, on the group's staging rank for the shard.
   struct Copy {
     BufferId weights = none<BufferId>;  ///< none where the shard is not kept
     BufferId gradients = none<BufferId>;
     bool fetched = false;
-    bool summed = false;  ///< the gradient buffer holds a sum already
+    bool summed = false;  ///< the gradient buffer already holds a sum
   };
 
   const States& states(int shard) const { return states_[static_cast<std::size_t>(shard)]; }
@@ -138,14 +138,14 @@ class TawpipeBuilder {
     }
   }
 
-  /// Where `rank` finds the shard its group computes with.
+  /// The buffer in which `rank` finds the shard that its group computes with.
   BufferId weights_of(int rank, int shard, std::int64_t delivery) const {
     if (placement_.owner(shard) == rank) return states(shard).weights;
     if (keeps(rank, shard)) return copy(groups_.group_of(rank), shard).weights;
     return rank_[static_cast<std::size_t>(rank)].weights[static_cast<std::size_t>(delivery % options_.buffers)];
   }
 
-  /// Where `rank` puts a shard's gradient: the owner adds to its total, the keeper of a copy to its group's sum, others fill a
+  /// The buffer for a shard's gradient on `rank`: the owner adds to its total, the keeper of a copy to its group's sum, others fill a
   /// buffer that is then collected.
   BufferId gradient_of(int rank, int shard) const {
     if (placement_.owner(shard) == rank) return states(shard).gradients;
@@ -153,7 +153,7 @@ class TawpipeBuilder {
     return rank_[static_cast<std::size_t>(rank)].gradients[static_cast<std::size_t>(shard % 2)];
   }
 
-  /// Brings the shard of step + 1 into the group. A shard that the group has just used stays and is not sent again.
+  /// Delivers the shard of step + 1 to the group. A shard that the group has just used stays and is not sent again.
   void deliver(int group, std::int64_t step) {
     const TawpipePlace next = order_->place(step + 1, group);
     if (!next.active) return;
@@ -280,7 +280,7 @@ class TawpipeBuilder {
       uses_.clear();
       for (const Rank member : groups_.members(group)) {
         const int r = number(member);
-        // A member without a microbatch names no buffer and adds zeros; a sum kept at the root counts in any case.
+        // A member without a microbatch names no buffer and adds zeros; a sum kept at the root is always included.
         if (r != root && !shares_.has_microbatch(r, last.round)) continue;
         const BufferId buffer = gradient_of(r, last.shard);
         if (r != root) {
@@ -331,7 +331,7 @@ class TawpipeBuilder {
   }
 
   struct RankBuffers {
-    std::vector<BufferId> weights;        ///< [slot] shards of others
+    std::vector<BufferId> weights;        ///< [slot] shards of other ranks
     std::array<BufferId, 2> gradients{};  ///< [shard % 2] computed, not yet collected
     std::vector<BufferId> streams;        ///< [microbatch of the round] the hidden state (forward) or its gradient (backward)
     std::vector<BufferId> saved;          ///< [shard, microbatch of the round]
@@ -352,7 +352,7 @@ class TawpipeBuilder {
   std::optional<TawpipeStripes> stripes_;
   std::vector<Copy> copies_;             ///< [group, shard]
   std::vector<RankBuffers> rank_;        ///< [rank]
-  std::vector<std::int64_t> delivered_;  ///< [group] deliveries so far, less one
+  std::vector<std::int64_t> delivered_;  ///< [group] deliveries so far, minus one
   std::vector<int> held_;                ///< [group] the shard delivered last
   std::vector<Use> uses_;
   std::vector<BufferId> slots_;
@@ -362,14 +362,14 @@ class TawpipeBuilder {
 
 }  // namespace detail
 
-/// TawPipe: each shard has an owner for good, dealt so that every rank owns one (or as near as can be); a shard reaches each
+/// TawPipe: each shard has a fixed owner, assigned so that every rank owns one (as far as possible); a shard reaches each
 /// group once, by one point-to-point copy to a staging rank, and is broadcast inside the group; gradients are reduced in the
 /// group and sent to the owner.
 ///
-/// Striped, a shard and its gradient cross between two groups in a piece for each member, over all adapters side by side.
+/// Striped, a shard and its gradient are sent between two groups in one piece for each member, over all adapters concurrently.
 ///
 /// Microbatch u * ranks + r runs on rank r in round u; a last round may be short. With speeds a rank runs several microbatches of
-/// a round, each shard of all of them in one step (MicrobatchShares).
+/// a round, applying each shard to all of them in one step (MicrobatchShares).
 /// @param nodes  the groups, unless an option says otherwise
 /// @throws InputError  if an option is out of range.
 /// Source: arXiv:2511.09741, sections on device-bound storage, the group-based weight pipeline scheduler and

@@ -1,4 +1,4 @@
-// What TawPipe can be told.
+// Options of TawPipe.
 // Not: the schedule itself (schedules/tawpipe.hpp).
 #pragma once
 
@@ -18,7 +18,7 @@ namespace tawpipe::inline v0::schedules {
 /// When a group fetches its next shard. Without prefetching it does so after its computation, during which gradients travel.
 enum class Prefetch {
   on,        ///< during the step before, always
-  backward,  ///< ahead for backward steps only, as PyTorch's FSDP is set by default (BACKWARD_PRE, no forward prefetch)
+  backward,  ///< only ahead of backward steps, the default of PyTorch's FSDP (BACKWARD_PRE, no forward prefetch)
   off,
 };
 constexpr std::array<std::string_view, 3> option_names(Prefetch) { return {"on", "backward", "off"}; }
@@ -40,7 +40,7 @@ struct TawpipeOptions {
   Speeds speeds{};
   NodeCache cache{};
 
-  // Facts, which only options that leave the choice to them ask for.
+  // Facts used only by options that leave a choice to the schedule.
   Bytes device_memory{};                ///< of the smallest device
   std::vector<double> device_speeds{};  ///< [rank]
   bool own_adapters = false;            ///< each device has one
@@ -51,11 +51,11 @@ struct TawpipeOptions {
         option_field<&Options::order>("order", "each task when its inputs are there, or the turns as the paper draws them"),
         detail::overlap_field<&Options::overlap>(),
         option_field<&Options::prefetch>("prefetch",
-                                         "off: the next shard is fetched after the computation, gradients travel beside it; "
-                                         "backward: so in forward steps alone"),
+                                         "off: the next shard is fetched after the computation, gradients are sent meanwhile; "
+                                         "backward: so in forward steps only"),
         auto_tries(
             option_field<&Options::buffers>("buffers", {.low = 1, .high = 1024, .reason = "each takes the memory of a shard"},
-                                            "shards a device can hold beside its own"),
+                                            "shards a device can hold in addition to its own"),
             "2|3"),
         option_field<&Options::groups>("groups", "what shares a broadcast: each node, all devices, or N equal groups"),
         option_field<&Options::shards>("shards", {.low = 1, .high = 65536, .reason = "no model has more layers to cut"},

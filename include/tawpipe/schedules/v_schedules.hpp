@@ -15,15 +15,15 @@ namespace tawpipe::inline v0::schedules {
 
 namespace detail {
 
-/// A building block on a grid of equal slots: one microbatch's way down the first stages, up the second ones, and back. It
+/// A building block on a grid of equal slots: one microbatch's path down the first stages, up the second ones, and back. It
 /// repeats every six slots, so a rank's four computations need four different slots modulo six; the two backward_weights take
-/// the other two. How long a stage's activation lives between decides how many live at once.
+/// the other two. The lifetime of a stage's activation determines how many are live at once.
 struct VBlock {
   int down = 1;             ///< slots from one rank to the next, forward down
   int up = 1;               ///< forward up
   int back_down = 1;        ///< backward down
   int back_up = 1;          ///< backward up
-  int turn[3] = {0, 0, 0};  ///< slots waited where a way ends and the next begins
+  int turn[3] = {0, 0, 0};  ///< waiting slots where one pass ends and the next begins
   int period = 6;
 
   /// The slots on `rank`: first forward, second forward, second backward, first backward.
@@ -48,7 +48,7 @@ struct VBlock {
     return true;
   }
 
-  /// Waits as little as it must, so that the block repeats on each of `ranks` ranks.
+  /// Adds the least waiting for which the block can repeat on each of `ranks` ranks.
   void settle(int ranks) {
     for (int sum = 0; sum <= 3 * (period - 1); ++sum) {
       for (turn[0] = 0; turn[0] <= sum; ++turn[0]) {
@@ -62,8 +62,8 @@ struct VBlock {
   }
 };
 
-/// Repeats the block for each microbatch and lets everything start as early as the order allows. A backward_weight goes where
-/// a rank would wait, or in front of a forward that finds `limit` activations of a stage held.
+/// Repeats the block for each microbatch and lets everything start as early as the order allows. A backward_weight is placed where
+/// a rank would wait, or before a forward that finds `limit` activations of a stage held.
 inline PipelineProgram v_program(int ranks, std::int32_t microbatches, VBlock block, int limit) {
   block.settle(ranks);
   PipelineProgram program;
@@ -142,7 +142,7 @@ inline PipelineProgram v_min_program(int ranks, std::int32_t microbatches) {
   return detail::v_program(ranks, microbatches, {.down = 1, .up = 1, .back_down = 1, .back_up = 1}, (ranks + 4) / 3 * 2);
 }
 
-/// V-Half over `ranks` ranks and 2p stages: keeps (p+2)/2 microbatches' activations a rank, rounded down. With F = B = W and
+/// V-Half over `ranks` ranks and 2p stages: holds (p+2)/2 microbatches' activations a rank, rounded down. With F = B = W and
 /// hops of no latency it loses S(p/2 - 2/3) (p >= 3, m >= p), about half of what 1F1B loses.
 /// Source: Qi et al. 2024, Pipeline Parallelism with Controllable Memory, arXiv:2405.15362, section 3.
 inline Schedule v_half(const Workload& workload, int ranks, const SearchedOptions& options = {}) {
@@ -150,7 +150,7 @@ inline Schedule v_half(const Workload& workload, int ranks, const SearchedOption
                                    options);
 }
 
-/// V-Min over `ranks` ranks and 2p stages: keeps (p+4)/3 microbatches' activations a rank, rounded down. With F = B = W and
+/// V-Min over `ranks` ranks and 2p stages: holds (p+4)/3 microbatches' activations a rank, rounded down. With F = B = W and
 /// hops of no latency it loses about S 2p/3, less than 1F1B; with unequal times its steady state loses some too.
 /// Source: Qi et al. 2024, Pipeline Parallelism with Controllable Memory, arXiv:2405.15362, section 3.
 inline Schedule v_min(const Workload& workload, int ranks, const SearchedOptions& options = {}) {

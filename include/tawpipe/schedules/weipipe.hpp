@@ -31,7 +31,7 @@ enum class RingTurn : std::uint8_t {
 /// Builds one WeiPipe iteration of P ranks and A rounds. In turn t rank r holds chunk (t - r) mod P of the forward flow and,
 /// from turn P on, chunk (r - 1 - t) mod P of the backward flow, and uses it while it has microbatches left. Interleaved,
 /// forwards run in turns 0 .. AP+P-2 and backwards in turns P .. AP+2P-2. In the naive variant every other round of the
-/// flows goes by without a forward, and the rounds between without a backward.
+/// flows passes without a forward, and the rounds between without a backward.
 class WeipipeBuilder {
  public:
   WeipipeBuilder(const Workload& workload, int ranks, RingTurn kind, const WeipipeOptions& options)
@@ -75,13 +75,13 @@ class WeipipeBuilder {
     return chunks;
   }
   int wrap(std::int64_t value) const { return static_cast<int>(((value % ranks_) + ranks_) % ranks_); }
-  /// The chunk that `rank` owns and that seeds its forward flow in every round.
+  /// The chunk that `rank` owns and sends into its forward flow in every round.
   int seed(int rank) const { return wrap(-rank); }
   int owner(int chunk) const { return wrap(-chunk); }
   int forward_chunk(int rank, std::int64_t turn) const { return wrap(turn - rank); }
   int backward_chunk(int rank, std::int64_t turn) const { return wrap(rank - 1 - turn); }
   /// A forward or backward turn's place in the lock-step count of calls. Interleaved: P forwards, then backward and forward
-  /// by turns.
+  /// alternately.
   std::int32_t step(std::int64_t turn, bool forward) const {
     const std::int64_t interleaved = stride_ == 1 ? span_ - 1 : 0;
     if (turn < ranks_) return static_cast<std::int32_t>(turn);
@@ -100,7 +100,7 @@ class WeipipeBuilder {
   /// With one rank nothing travels, and the sum stays in one buffer.
   BufferId gradients(int rank, std::int64_t turn) const { return flows_.slot(Flow::gradients, rank, ranks_ == 1 ? 0 : turn); }
 
-  /// Each rank sends its chunk to the rank where the backward flow needs it first.
+  /// Each rank sends its chunk to the rank that needs it first in the backward flow.
   void seed_backward_flow() {
     for (const int r : flows_.alternating()) {
       const int to = wrap(seed(r) + 1);
@@ -123,8 +123,8 @@ class WeipipeBuilder {
     }
   }
 
-  /// After turn `turn` each gradient that has contributions moves on with its chunk and is added to what the next rank has
-  /// computed for it in the meantime; after the last turn it goes home.
+  /// After turn `turn` each gradient with contributions moves on with its chunk and is added to the one that the next rank has
+  /// computed for it in the meantime; after the last turn it returns to its owner.
   void pass_gradients(std::int64_t turn, bool last) {
     for (const int r : flows_.alternating()) {
       if (r > turn) continue;  // no rank has added to this chunk's gradient yet
@@ -139,8 +139,8 @@ class WeipipeBuilder {
     }
   }
 
-  /// The microbatch that `rank` works on in its turn `turn` of either direction; -1 before its first and after its last, and
-  /// in the rounds of the flow that it lets go by.
+  /// The microbatch that `rank` works on in its turn `turn` in either direction; -1 before its first and after its last, and
+  /// in the rounds of the flow that it skips.
   std::int64_t microbatch_at(int rank, std::int64_t turn) const {
     const std::int64_t local = turn - rank;
     if (local < 0 || local >= span_ || local / ranks_ % stride_ != 0) return -1;
@@ -148,7 +148,7 @@ class WeipipeBuilder {
     return microbatch < flows_.microbatches() ? microbatch : -1;
   }
 
-  /// One turn of all ranks, forward or backward. A rank is `rank` turns behind the first.
+  /// One turn of all ranks, forward or backward. A rank is `rank` turns later than the first.
   void compute_turn(std::int64_t turn, bool forward) {
     for (int r = 0; r < ranks_; ++r) {
       const std::int64_t microbatch = microbatch_at(r, turn);
@@ -171,19 +171,19 @@ class WeipipeBuilder {
   int ranks_;
   std::int64_t stride_;                   ///< rounds of a flow to each round of microbatches
   std::int64_t span_ = 0;                 ///< turns from a rank's first forward to its last
-  std::vector<BufferId> final_gradient_;  ///< [rank] where the update finds the sum over all microbatches
-  std::vector<TaskId> last_part_;         ///< [rank] the last computation before this part of a turn
+  std::vector<BufferId> final_gradient_;  ///< [rank] the sum over all microbatches, for the update
+  std::vector<TaskId> last_part_;         ///< [rank] the last computation before this half of a turn
   std::vector<TaskId> this_part_;
 };
 
 }  // namespace detail
 
-/// WeiPipe (interleaved): every rank computes all layers of its own microbatches while the chunks go round the ring.
+/// WeiPipe (interleaved): every rank computes all layers of its own microbatches while the chunks circulate on the ring.
 ///
-/// Chunk c lives on rank -c mod P, where it seeds the forward flow of every round. With `order=paper` each half of a
+/// Chunk c lives on rank -c mod P, where it enters the forward flow of every round. With `order=paper` each half of a
 /// turn (backward, forward) starts once the ring neighbour's half before has ended (makespan (AP + P - 1)(F + B) without
 /// communication cost); `order=eager` lets each start as soon as its chunks are there. The published code sends the backward
-/// weights the wrong way round and mixes the gradients of several chunks; here they travel rank r -> r+1 like the gradients, and
+/// weights in the wrong direction and mixes the gradients of several chunks; here they travel rank r -> r+1 like the gradients, and
 /// every sum is complete. Microbatch u * P + r runs on rank r in round u; a last round may be short. Source: WeiPipe, PPoPP 2025,
 /// interleaved variant.
 inline Schedule weipipe(const Workload& workload, int ranks, const WeipipeOptions& options = {}) {
@@ -192,12 +192,12 @@ inline Schedule weipipe(const Workload& workload, int ranks, const WeipipeOption
 }
 
 /// WeiPipe-Naive: the same ring, but a rank runs all forwards of a microbatch in one round of the flows and all backwards in
-/// the next, so that in every turn it uses one of the two weights that it is handed and lets the other go by.
+/// the next, so that in every turn it uses one of the two chunks that it receives and passes the other on.
 ///
 /// With `order=paper` a turn starts once the ring neighbour's turn before has ended: a turn is as long as the longest
 /// computation in it, and without communication cost the makespan is
 /// (P + A - 1)(F + B) + (2A - 1)(P - 1) max(F, B), where B is the whole backward. Twice the turns of weipipe() carry about
-/// twice its bytes. Source: WeiPipe, PPoPP 2025, naive variant; its message set, start and end are those of weipipe().
+/// twice its bytes. Source: WeiPipe, PPoPP 2025, naive variant; its messages, start and end are those of weipipe().
 inline Schedule weipipe_naive(const Workload& workload, int ranks, const WeipipeOptions& options = {}) {
   detail::check_flow_tasks("weipipe-naive", 8, workload, ranks);  // twice the turns
   return detail::WeipipeBuilder{workload, ranks, detail::RingTurn::forward_or_backward, options.resolved(workload)}.build();

@@ -1,4 +1,4 @@
-// Zero-bubble WeiPipe: split backwards, and chunks that start from their owner in every round, down lines of ranks.
+// Zero-bubble WeiPipe: split backwards, and chunks sent by their owner in every round, down lines of ranks.
 // Not: WeiPipe's closed ring (schedules/weipipe.hpp).
 #pragma once
 
@@ -18,7 +18,7 @@ namespace tawpipe::inline v0::schedules {
 
 namespace detail {
 
-/// The field of `split`; whole backwards need no memory for what a backward_input leaves to its backward_weight.
+/// The field of `split`; whole backwards need no memory for data from backward_input to backward_weight.
 template <auto split>
 auto split_field() {
   return option_field<split>("split", "backwards in two parts, which shortens lock-step turns and takes memory",
@@ -43,7 +43,7 @@ struct WeipipeZeroBubbleOptions {
   }
 };
 
-/// The same on several lines.
+/// The same for several lines.
 struct WeipipeLinesOptions {
   std::optional<Order> order{};
   bool overlap = true;
@@ -61,9 +61,9 @@ struct WeipipeLinesOptions {
 namespace detail {
 
 /// Builds an iteration of P ranks on lines. Rank i of its line runs computation j of its program in step i + j, one step
-/// behind the rank before it, from which it gets chunks and sums; the first of a line gets chunks from their owners, and the
-/// last sends sums home. Chunks are dealt to the lines in turn, and in eager order each line's steps, which are but the order
-/// of its messages, count from one later than those of the line before: at each moment lines ask owners in different lines.
+/// after the rank before it, from which it gets chunks and sums; the first of a line gets chunks from their owners, and the
+/// last returns sums to their owners. Chunks are dealt to the lines in turn, and in eager order each line's steps, which only set the order
+/// of its messages, start one later than those of the line before, so that at each moment lines use owners in different lines.
 class WeightLinesBuilder {
  public:
   WeightLinesBuilder(std::string name, const Workload& workload, const DeviceGroups& lines,
@@ -84,7 +84,7 @@ class WeightLinesBuilder {
   }
 
   Schedule build() {
-    const std::int64_t each = flows_.rounds() * ranks_;  // forwards of a rank; as many of either part of the backwards
+    const std::int64_t each = flows_.rounds() * ranks_;  // forwards of a rank; as many of each half of the backwards
     const std::int64_t steps = ranks_ + 3 * each + lines_.largest() - 1 + start(lines_.count() - 1);
     for (std::int64_t step = -1; step < steps; ++step) {
       for (const int r : flows_.alternating()) fetch(r, step);
@@ -115,8 +115,8 @@ class WeightLinesBuilder {
   int start(int line) const { return order_ == Order::eager ? line : 0; }
   int place(int rank) const { return rank - lines_.first(lines_.group_of(rank)); }
 
-  /// The program: P forwards, then backward_input, backward_weight and forward by turns, while there are any. A whole backward
-  /// stands in the place of its second part.
+  /// The program: P forwards, then backward_input, backward_weight and forward alternately, while any are left. A whole backward
+  /// takes the place of its second half.
   Item item_at(int rank, std::int64_t step) const {
     const std::int64_t j = step - place(rank) - start(lines_.group_of(rank));
     const std::int64_t i = j - ranks_;
@@ -139,16 +139,16 @@ class WeightLinesBuilder {
   BufferId weights(int rank, const Item& item) const {
     return owner(item) == rank ? flows_.own(rank).weights : flows_.slot(weights_of(item.op), rank, item.k);
   }
-  /// Whether no rank after `rank` in its line adds to the sum.
+  /// Whether no later rank of the line adds to the sum.
   bool ends_line(int rank, const Item& item) const {
     return rank + 1 == ranks_ || place(rank + 1) == 0 || item.microbatch + 1 >= flows_.microbatches();
   }
-  /// Where the sum that has come down the line to `rank` is kept.
+  /// The buffer of the sum that has come down the line to `rank`.
   BufferId sum(int rank, const Item& item) const {
     const bool at_home = owner(item) == rank && ends_line(rank, item);
     return at_home ? flows_.own(rank).gradients : flows_.slot(Flow::gradients, rank, item.k);
   }
-  /// A sum that goes into the owner's gradient: written the first time, added from then on.
+  /// Adds a sum to the owner's gradient: written the first time, accumulated from then on.
   Use into_home(int owner) {
     const BufferId home = flows_.own(owner).gradients;
     const bool first = !has_sum_[static_cast<std::size_t>(owner)];
@@ -156,14 +156,14 @@ class WeightLinesBuilder {
     return first ? writes(home) : adds_to(home);
   }
 
-  /// Brings the weights that `rank` uses in the next step, from the rank before it or from their owner.
+  /// Sends the weights for the next step of `rank`, from the rank before it or from their owner.
   void fetch(int rank, std::int64_t step) {
     const Item item = item_at(rank, step + 1);
     if (item.op == Op::idle || item.op == Op::backward_weight || owner(item) == rank) return;
     const int from = place(rank) > 0 ? rank - 1 : owner(item);
     const BufferId source = from == owner(item) ? flows_.own(from).weights : flows_.slot(weights_of(item.op), from, item.k);
-    // An owner is behind the first of its line, or ahead of it in the other lines: one lane each for what it sends on and for
-    // what it owns, so that neither waits for the other's turn.
+    // An owner is later than the first of its line and earlier than other lines: one lane each for what it forwards and for
+    // what it owns, so that neither waits for the other.
     WeightFlows::Lanes by = flows_.lanes_of(weights_of(item.op));
     if (place(rank) == 0) by.out = supply_lane_;
     flows_.pass(weights_of(item.op), by, from, rank, item.chunk, count(step), source, writes(weights(rank, item)));
@@ -181,7 +181,7 @@ class WeightLinesBuilder {
         const BufferId slot = sum(r, item);
         gradient = slot == flows_.own(r).gradients ? into_home(r) : writes(slot);
       }
-      // The weights of a backward_weight lie where its backward_input has read them.
+      // A backward_weight uses the weights from the buffer that its backward_input has read.
       done[static_cast<std::size_t>(r)] =
           flows_.compute(item.op, r, item.chunk, item.microbatch, count(step), weights(r, item), before, gradient);
     }
@@ -202,7 +202,7 @@ class WeightLinesBuilder {
     flows_.pass(Flow::gradients, by, rank, owner(item), item.chunk, count(step), sum(rank, item), into_home(owner(item)));
   }
 
-  /// Steps counted from the first message.
+  /// Steps, counted from the first message.
   static std::int32_t count(std::int64_t step) { return static_cast<std::int32_t>(step + 1); }
 
   placements::Interleaved placement_;
@@ -220,14 +220,14 @@ class WeightLinesBuilder {
 }  // namespace detail
 
 /// WeiPipe with split backwards on one line of ranks, in the spirit of the paper's first zero-bubble variant: P forwards
-/// ahead, then backward_input, backward_weight and forward by turns.
+/// ahead, then backward_input, backward_weight and forward alternately.
 ///
-/// On a closed ring a chunk comes back to the first rank only after P turns, which keeps the last rank P - 1 turns behind
-/// it. Here a chunk starts from its owner in each round, goes down the line and ends there, so that a rank need be only one
-/// computation behind the one before it. With `order=paper` it starts each computation once the rank before has ended its
+/// On a closed ring a chunk comes back to the first rank only after P turns, which makes the last rank P - 1 turns later than
+/// it. Here a chunk starts from its owner in each round, goes down the line and ends there, so that a rank need only be one
+/// computation later than the one before it. With `order=paper` it starts each computation once the rank before has ended its
 /// own: makespan AP(F + B + W) + (P - 1) max(F, B, W) without communication cost, where B and W are the two parts of the
 /// backward; with whole backwards B + W takes their place under max. `order=eager` waits only for messages; as no rank waits
-/// for another's backward_input, the split then only lets one run while its gradient's slot is still full.
+/// for another's backward_input, the split then only lets it run while its gradient's slot is still full.
 /// Source: the turns are ours; WeiPipe, PPoPP 2025, has a variant of this name and purpose.
 inline Schedule weipipe_zb1(const Workload& workload, int ranks, const WeipipeZeroBubbleOptions& options = {}) {
   detail::check_flow_tasks("weipipe-zb1", 6, workload, ranks);
@@ -235,8 +235,8 @@ inline Schedule weipipe_zb1(const Workload& workload, int ranks, const WeipipeZe
   return detail::WeightLinesBuilder{"weipipe-zb1", workload, DeviceGroups::even(ranks, 1), chosen, option_texts(chosen)}.build();
 }
 
-/// weipipe_zb1() on several lines at once, as a rule one a node: each chunk starts from its owner down every line, and each
-/// line's sum goes home. No rank is further behind than its line is long: makespan AP(F + B + W) + (G - 1) max(F, B, W) with
+/// weipipe_zb1() on several lines at once, usually one a node: each chunk is sent by its owner down every line, and each
+/// line's sum returns to the owner. No rank lags by more than the length of its line: makespan AP(F + B + W) + (G - 1) max(F, B, W) with
 /// lines of G ranks, and with lines of one rank no bubble at all; an owner sends its chunk once to each line.
 /// @param nodes  the lines, unless an option says otherwise
 /// Source: ours; WeiPipe, PPoPP 2025, has a second zero-bubble variant, with a smaller bubble than the first.

@@ -1,5 +1,5 @@
 // Automatic zero-bubble pipelines: the order with the shortest span that a heuristic finds under a memory limit.
-// Not: the heuristic (detail/zero_bubble_planner.hpp) nor the orders made by hand (zero_bubble.hpp).
+// Not: the heuristic (detail/zero_bubble_planner.hpp) nor the fixed orders (zero_bubble.hpp).
 #pragma once
 
 #include <algorithm>
@@ -32,11 +32,11 @@ class SplitMix {
 
 }  // namespace detail
 
-/// The order with the shortest span, first to last computation of any rank, among the heuristic's eight ways, then made
-/// shorter: `tries` times one to three choices of the best are turned round at random, and kept where nothing is lost. The same
+/// The order with the shortest span, first to last computation of any rank, among the eight variants of the heuristic, then made
+/// shorter: `tries` times one to three choices of the best are flipped at random, and kept if nothing is lost. The same
 /// arguments give the same order on every machine.
 ///
-/// @param hop  what a transfer takes, in the stages' unit of time
+/// @param hop  time of a transfer, in the stages' unit
 /// @throws InputError  if a stage's limit is below one activation.
 /// Complexity: O((8 + tries) * stages * microbatches); tries are bounded so that this stays below 2^26.
 inline PipelineProgram zb_auto_program(const std::vector<ZeroBubbleStage>& stages, std::int64_t hop, std::int32_t microbatches,
@@ -65,7 +65,7 @@ inline PipelineProgram zb_auto_program(const std::vector<ZeroBubbleStage>& stage
     std::size_t turned[3] = {};
     const std::size_t count = 1 + random.below(3);
     for (std::size_t t = 0; t < count; ++t) {
-      // half of the turns among the first choices, one a stage, which weigh most
+      // half of the flips among the first choices, one a stage, which matter most
       turned[t] = random.below(random.below(2) == 0 ? stages.size() : best.size());
       best.flip(turned[t]);
     }
@@ -94,7 +94,7 @@ inline std::vector<ZeroBubbleStage> zero_bubble_stages(const Workload& workload,
     stage.forward = times.forward;
     stage.backward_input = times.backward_input;
     stage.backward_weight = times.backward_weight;
-    // A stage without a layer saves nothing; the planner wants something to count. More than all is no limit.
+    // A stage without a layer saves nothing, but the planner needs something to count. A limit above the total is not a limit.
     stage.saved = std::max<std::int64_t>(work.saved.value(), 1);
     stage.kept = stage.saved * options.kept.numerator / options.kept.denominator;
     stage.limit = activations > 0 ? stage.saved * std::min<std::int64_t>(activations, workload.microbatches())
@@ -107,8 +107,8 @@ inline std::vector<ZeroBubbleStage> zero_bubble_stages(const Workload& workload,
 }  // namespace detail
 
 /// An automatic zero-bubble pipeline over `ranks` stages, one a rank. With a limit of p activations it takes ZB-H1's time,
-/// mS + (p-1)(F+B-W) + 4(p-1)c; from 2p on nearly none is lost, where backward_input releases much of an activation.
-/// A searched order has the shortest makespan found; the paper's, a short span of each rank.
+/// mS + (p-1)(F+B-W) + 4(p-1)c; from 2p on almost no time is lost if backward_input releases much of an activation.
+/// A searched order has the shortest makespan found; the paper's order has a short span of each rank.
 /// @throws InputError  if the limit is below one microbatch's activations.
 /// Source: Qi et al. 2024, arXiv:2401.10241, section 3 (ZB-1p, ZB-2p).
 inline Schedule zb_auto(const Workload& workload, int ranks, const ZeroBubbleOptions& options = {}) {

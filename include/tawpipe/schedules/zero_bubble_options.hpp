@@ -1,4 +1,4 @@
-// What an automatic zero-bubble pipeline can be told: a limit of memory, times to plan with, and how long to plan.
+// Options of automatic zero-bubble pipelines: a memory limit, times to plan with, and how long to plan.
 // Not: the plan (zero_bubble_auto.hpp).
 #pragma once
 
@@ -18,10 +18,10 @@
 
 namespace tawpipe::inline v0::schedules {
 
-/// Of the saved activations on each rank.
+/// A limit on the saved activations of each rank.
 struct MemoryLimit {
-  std::int64_t activations = 0;  ///< of one microbatch; 0: `bytes`
-  bool a_rank = false;           ///< so many for each rank that there is
+  std::int64_t activations = 0;  ///< in microbatches; 0: `bytes`
+  bool a_rank = false;           ///< that many times the number of ranks
   Bytes bytes{};
 
   static std::string values() { return "Np|N|SIZE"; }
@@ -38,7 +38,7 @@ struct MemoryLimit {
   }
 };
 
-/// Times to plan with, in any unit: of a device's whole share and one microbatch.
+/// Times for planning, in any unit: of a device's whole share for one microbatch.
 struct ZeroBubbleTimes {
   std::int64_t forward = 0;  ///< 0, and the next two: in proportion to the stages' operations, transfers free
   std::int64_t backward_input = 0;
@@ -95,7 +95,7 @@ struct FractionText {
 
 }  // namespace detail
 
-/// Where the order of a pipeline's computations comes from.
+/// The source of the order of a pipeline's computations.
 enum class OrderSource { paper, searched };
 constexpr std::array<std::string_view, 2> option_names(OrderSource) { return {"paper", "searched"}; }
 
@@ -108,7 +108,7 @@ auto search_moves() {
 
 struct ZeroBubbleOptions {
   MemoryLimit limit{.activations = 2, .a_rank = true};
-  Share kept = {};  ///< all of it is what frameworks keep today
+  Share kept = {};  ///< all of it, as frameworks do today
   ZeroBubbleTimes times{};
   int tries = 256;
   OrderSource order = OrderSource::paper;

@@ -1,5 +1,5 @@
-// How fast any schedule of any kind can be on a cluster: its work at the best rates there are, and what must cross each cut.
-// Not: what one layout or one schedule takes at least (search/layout_bound.hpp, search/lower_bound.hpp).
+// How fast any schedule of any kind can be on a cluster: its work at the best possible rates, and the data that must cross each cut.
+// Not: lower bounds for one layout or one schedule (search/layout_bound.hpp, search/lower_bound.hpp).
 #pragma once
 
 #include <algorithm>
@@ -15,9 +15,9 @@
 
 namespace tawpipe::inline v0 {
 
-/// What an iteration must do, and the rates that a device does it at in the cost model's best case.
+/// The work of an iteration, and a device's rates for it in the cost model's best case.
 struct BoundWork {
-  double products = 0;   ///< operations of matrix products, of all sequences; nothing recomputed
+  double products = 0;   ///< operations of matrix products, for all sequences; nothing recomputed
   double attention = 0;  ///< of fused attention, in the kernels' own count
   double traffic = 0;    ///< bytes of memory-bound work
   double update = 0;     ///< bytes that the optimizer reads and writes
@@ -26,25 +26,25 @@ struct BoundDevice {
   std::string name;
   int devices = 0;
   double products_per_s = 0;
-  double attention_per_s = 0;  ///< the kernels' operations over the time that they take at best, forwards and backwards together
+  double attention_per_s = 0;  ///< the kernels' operations over their best time, forwards and backwards together
   double bytes_per_s = 0;
-  double seconds = 0;   ///< that one of them would take for all sequences
+  double seconds = 0;   ///< time of one of them for all sequences
   double update_s = 0;  ///< and for the optimizer's step on all parameters
 };
 
-/// A cut of the cluster: some devices on one side, all others on the other, and what joins them.
+/// A cut of the cluster: some devices on one side, all others on the other, and the links between them.
 struct BoundCut {
   std::string side;        ///< "node 2" or "device 5"
   double bytes_per_s = 0;  ///< over all links of the cut, both directions together
-  double part_s = 0;       ///< that the devices of the side alone would take for all the work
-  double rest_s = 0;       ///< and the others
+  double part_s = 0;       ///< time of this side's devices for all the work
+  double rest_s = 0;       ///< time of the others
   double parameters = 0;   ///< bytes that cross if both sides compute whole tokens
   double activations = 0;  ///< bytes that cross if one side computed all tokens in part
-  double token_share = 1;  ///< a token's mean work over the most that one takes (the last of a sequence attends to all)
+  double token_share = 1;  ///< a token's mean work over the largest of any (the last of a sequence attends to all)
   double seconds = 0;      ///< no iteration is shorter
 };
 
-/// A bound with what it follows from, for a reader to check.
+/// A bound with its derivation, for checking.
 struct TrainingBound {
   double seconds = 0;  ///< no schedule is faster
   double compute_s = 0;
@@ -53,9 +53,9 @@ struct TrainingBound {
   double usable = 0;     ///< bytes
   BoundWork work;
   std::vector<BoundDevice> devices;  ///< each kind
-  std::vector<BoundCut> cuts;        ///< each kind of node and of device, as far as they are joined to others
+  std::vector<BoundCut> cuts;        ///< each kind of node and of device, as far as they are connected to others
 
-  /// "computation", or the cut that allows no less.
+  /// "computation", or the cut that gives the bound.
   std::string limit() const {
     for (const BoundCut& cut : cuts) {
       if (cut.seconds > compute_s && cut.seconds >= seconds) return cut.side;
@@ -66,7 +66,7 @@ struct TrainingBound {
 
 namespace detail {
 
-/// Kernels or operations of one sequence on one device: all layers and the head, nothing recomputed but a loss in chunks. Without
+/// Kernels or operations of one sequence on one device: all layers and the head, nothing recomputed except a loss in chunks. Without
 /// the embedding, whose lookup the simulator does not time where ranks share a stage of its own.
 inline StageWork work_of_sequence(const Problem& problem) {
   return Workload{*problem.model, Batch{problem.sequence, 1, 1}, Recompute::none}.stage(0, problem.model->layers, false, true);
@@ -131,13 +131,13 @@ inline double memory_rate(const Cost& cost, const DeviceSpec& device) {
   return device.memory_bandwidth.value() * std::get<RooflineCost>(cost).memory_utilization;
 }
 
-/// The least time in which the work can be shared so that what must cross the cut crosses it.
+/// The least time in which the work can be shared and the data that must cross the cut can cross it.
 ///
-/// A side that does a part x of the work either has a token whose layers it computes all, or none. If both sides have one, both
+/// A side that does a fraction x of the work either has a token all of whose layers it computes, or none. If both sides have one, both
 /// compute gradients of all layers: those of one side, and the new weights or the other's gradients, cross. If a side has none,
-/// each token that it computes a part of crosses once forwards and once backwards as a vector of the hidden size, and with N
-/// tokens it needs at least x N of them. Both only grow with x and with 1 - x, so that the least x that leaves the others no more
-/// than they can do in the time, and the most that the side can do, decide.
+/// each token of which it computes a part crosses once forwards and once backwards as a vector of the hidden size, and with N
+/// tokens it needs at least x N of them. Both only grow with x and with 1 - x, so the least x that leaves the others no more
+/// than they can do in the time, and the most that the side can do, are decisive.
 inline double cut_seconds(const BoundCut& cut, double compute) {
   const auto possible = [&](double time) {
     const double least = 1 - time / cut.rest_s;  // of the work, on this side
@@ -149,7 +149,7 @@ inline double cut_seconds(const BoundCut& cut, double compute) {
   };
   double low = compute;
   if (possible(low)) return low;
-  double high = std::min(cut.rest_s, cut.part_s);  // one side alone
+  double high = std::min(cut.rest_s, cut.part_s);  // one side only
   for (int i = 0; i < 100 && high - low > 1e-9 * high; ++i) {
     const double middle = (low + high) / 2;
     (possible(middle) ? high : low) = middle;
@@ -157,7 +157,7 @@ inline double cut_seconds(const BoundCut& cut, double compute) {
   return low;
 }
 
-/// Bandwidth of the links by which paths leave or enter, each once.
+/// Bandwidth of the links through which paths leave or enter, each once.
 inline double joint_bandwidth(const NodeType& type, const std::vector<LinkPath>& paths, bool last) {
   std::vector<std::int32_t> links;
   double sum = 0;
@@ -171,7 +171,7 @@ inline double joint_bandwidth(const NodeType& type, const std::vector<LinkPath>&
   return sum;
 }
 
-/// By which a device's messages leave, or enter.
+/// The links through which a device's messages leave, or enter.
 inline double device_bandwidth(const NodeType& type, std::size_t device, bool leaves) {
   const std::size_t count = type.devices.size();
   std::vector<LinkPath> paths;
@@ -184,9 +184,9 @@ inline double device_bandwidth(const NodeType& type, std::size_t device, bool le
 
 }  // namespace detail
 
-/// A time that no schedule of any kind is faster than: for a cluster, a model, a batch and a cost model, whatever the layout, the
-/// microbatches and the memory. Recomputation is not in it: one sequence at a time can be spread over all devices, so memory that
-/// holds the model's states forces none in general.
+/// A lower bound on the time of any schedule: for a cluster, a model, a batch and a cost model, whatever the layout, the
+/// microbatches and the memory. Recomputation is not included: one sequence at a time can be spread over all devices, so memory that
+/// holds the model's states never requires it.
 /// @throws InputError  without a model and a global batch, or for given or measured times.
 /// Complexity: O(devices).
 inline TrainingBound training_bound(const Problem& problem) {
@@ -213,7 +213,7 @@ inline TrainingBound training_bound(const Problem& problem) {
     bound.work.products = sequences * (work.forward + work.recompute + work.backward_input + work.backward_weight).value();
     bound.work.traffic = sequences * static_cast<double>((work.forward_traffic + work.backward_traffic).value());
   }
-  // Causal attention is half of what the last token's is: a token's work is at most the mean and its attention once more.
+  // Causal attention averages half of the last token's: a token's work is at most the mean plus its attention once more.
   const double of_layer = static_cast<double>(problem.sequence) * static_cast<double>(model.query_width());
   double attention = of_layer / (of_layer + static_cast<double>(model.layer_matrix_parameters()));  // its part of the work
   std::vector<double> rate;  // [rank] batches a second, without updates

@@ -1,5 +1,5 @@
-// The one call: a problem in, the best of what it leaves open with its timeline and summary out.
-// Not: the prediction of what is given (search/predict.hpp) nor the search for a layout (search/plan.hpp).
+// The one call: from a problem to the best choice of everything left open, with its timeline and summary.
+// Not: prediction of a given choice (search/predict.hpp) nor the search for a layout (search/plan.hpp).
 #pragma once
 
 #include <algorithm>
@@ -15,10 +15,10 @@ namespace tawpipe::inline v0 {
 
 namespace detail {
 
-/// As many tasks are looked at for one schedule (PlanRequest::budget).
+/// The budget of tasks for one schedule (PlanRequest::budget).
 inline constexpr std::int64_t choice_budget = 24'000'000;
 
-/// The problem as a plan of its own mesh, where a plan can be made of it.
+/// The problem as a plan with its own mesh, if that is possible.
 inline std::optional<PlanRequest> request_of(const Problem& problem, std::vector<ScheduleChoice> variants,
                                              std::vector<Recompute> recomputes) {
   const bool costs = std::holds_alternative<KernelCost>(problem.cost) || std::holds_alternative<RooflineCost>(problem.cost);
@@ -40,7 +40,7 @@ inline std::optional<PlanRequest> request_of(const Problem& problem, std::vector
   return request;
 }
 
-/// The options without those that were chosen to be as they are where nothing is said.
+/// The options without chosen values that equal the defaults.
 inline ScheduleChoice notable(ScheduleChoice chosen, const ScheduleChoice& asked, const Registry& registry) {
   for (const OptionInfo& option : registry.info(chosen.schedule).options) {
     const auto at = chosen.options.find(option.name);
@@ -51,7 +51,7 @@ inline ScheduleChoice notable(ScheduleChoice chosen, const ScheduleChoice& asked
   return chosen;
 }
 
-/// Of one variant, the best over the microbatch sizes.
+/// The best over the microbatch sizes for one variant.
 inline Chosen best_of(const Problem& problem, const ScheduleChoice& variant, const ScheduleChoice& asked,
                       const Registry& registry) {
   return {notable(variant, asked, registry), problem.recompute, Predictor{problem, registry}.best(variant).summary};
@@ -59,11 +59,11 @@ inline Chosen best_of(const Problem& problem, const ScheduleChoice& variant, con
 
 }  // namespace detail
 
-/// The best of what `choice` and the problem leave open: options (ScheduleChoice::automatic), recomputation, microbatch size: the
-/// fastest that fits, found as a plan is (PlanResult). Where nothing fits, or all is too large to look at, the variant that takes
+/// The best choice of what `choice` and the problem leave open: options (ScheduleChoice::automatic), recomputation, microbatch size: the
+/// fastest that fits, found like a plan (PlanResult). If nothing fits, or everything exceeds the budget, the variant that needs the
 /// least memory.
-/// @throws InputError  for an unknown schedule or option, or a size that the schedule cannot have.
-/// Complexity: that of a plan of at most 24 million tasks; where nothing is open, of one prediction for each microbatch size.
+/// @throws InputError  for an unknown schedule or option, or an impossible size.
+/// Complexity: that of a plan of at most 24 million tasks; if nothing is open, of one prediction for each microbatch size.
 inline Chosen choose(const Problem& problem, const ScheduleChoice& choice, const Registry& registry) {
   const std::vector<ScheduleChoice> variants = variants_of(registry, choice, problem.cluster);
   const std::vector<Recompute> recomputes =
@@ -98,7 +98,7 @@ inline Chosen choose(const Problem& problem, const ScheduleChoice& choice, const
   return *std::move(best);
 }
 
-/// The problem with all that was chosen for `choice` in place.
+/// The problem with all choices for `choice` filled in.
 inline Problem chosen_problem(Problem problem, const Chosen& chosen) {
   problem.schedules = {chosen.choice};
   problem.recomputes.clear();
@@ -107,9 +107,9 @@ inline Problem chosen_problem(Problem problem, const Chosen& chosen) {
   return problem;
 }
 
-/// The best over the problem's schedules and all that it leaves open (choose(), Predictor::best): the fastest of those that fit;
-/// where none fits, the first.
-/// @throws InputError  for a problem that cannot be, or an unknown schedule or option.
+/// The best over the problem's schedules and everything left open (choose(), Predictor::best): the fastest of those that fit;
+/// if none fits, the first.
+/// @throws InputError  for an invalid problem, or an unknown schedule or option.
 ///
 /// Example:
 /// ```cpp

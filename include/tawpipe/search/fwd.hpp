@@ -1,5 +1,5 @@
-// The one call's problem and answer: names for headers that only refer to them.
-// Not: how it is found (search/choose.hpp).
+// The problem and result of the one call: names for headers that only refer to them.
+// Not: the search (search/choose.hpp).
 #pragma once
 
 namespace tawpipe::inline v0 {

@@ -22,32 +22,32 @@ namespace tawpipe::inline v0 {
 /// A change that was kept.
 struct ImproveStep {
   std::string what;
-  std::int64_t count = 1;  ///< of such changes, one after the other
-  Duration makespan;       ///< with it
+  std::int64_t count = 1;  ///< number of such changes in a row
+  Duration makespan;       ///< with the change
 };
 
-/// How the search stands, for a display.
+/// The progress of the search, for a display.
 struct ImproveProgress {
   std::int64_t timed = 0;  ///< tasks, of the budget
   std::int64_t tried = 0;  ///< changes
   Duration before, now;    ///< makespans
 };
 
-/// The best schedule that was found, and how.
+/// The best schedule found, and its steps.
 struct Improvement {
   Schedule schedule;
   Timeline timeline;
   Duration before;                 ///< the makespan of the start
   std::vector<ImproveStep> steps;  ///< in order
   std::int64_t tried = 0;          ///< changes that were timed
-  bool finished = false;           ///< no single change that is tried is better; otherwise the budget or the caller ended it
+  bool finished = false;           ///< no single change tried is better; otherwise the budget or the caller ended it
 
-  /// What the makespan fell by, as a part of what it was.
+  /// The reduction of the makespan, as a fraction of the original.
   double gain() const { return before == Duration{} ? 0 : 1 - to_seconds(timeline.makespan()) / to_seconds(before); }
 };
 
 struct ImproveOptions {
-  std::vector<int> places = {};      ///< [rank] the same number for ranks that cannot be told apart; none: none is exchanged
+  std::vector<int> places = {};      ///< [rank] the same number for indistinguishable ranks; none: no exchanges
   std::int64_t budget = 50'000'000;  ///< tasks that are timed
 };
 
@@ -76,7 +76,7 @@ class ImproveSearch {
   }
 
  private:
-  /// Makespan first; of equal ones, that whose tasks end earlier.
+  /// Makespan first; ties: the one whose tasks end earlier.
   using Score = std::pair<Duration, std::uint64_t>;
   static Score score(const Timeline& timeline) {
     std::uint64_t sum = 0;
@@ -99,7 +99,7 @@ class ImproveSearch {
     return ended_;
   }
 
-  /// Takes `changed` if it is better, and proven.
+  /// Takes `changed` if it is better, and valid.
   bool take(MovableSchedule changed, const std::string& what) {
     Schedule schedule = changed.build();
     Timeline timeline = time_(schedule);
@@ -140,7 +140,7 @@ class ImproveSearch {
     }
   }
 
-  /// Calls `visit(first, second)` for communications of one rank that run at once, the first begun first.
+  /// Calls `visit(first, second)` for communications of one rank that run at once, the earlier one first.
   template <class Visit>
   void for_each_overlap(Visit&& visit) const {
     const Schedule& schedule = found_.schedule;
@@ -163,7 +163,7 @@ class ImproveSearch {
     }
   }
 
-  /// All neighbours of two kinds change places, or all communications of a kind wait for those of another that run at once.
+  /// All adjacent tasks of two kinds are swapped, or all communications of a kind wait for those of another that run at once.
   bool change_alike() {
     bool better = false;
     for (bool again = true; again && !over();) {
@@ -210,7 +210,7 @@ class ImproveSearch {
     return any && take(std::move(changed), what);
   }
 
-  /// When `task` could start if `ahead`, before it on a lane, were not there.
+  /// When `task` could start without `ahead`, which precedes it on a lane.
   TimePoint start_without(TaskId task, TaskId ahead) const {
     TimePoint latest;
     const auto after = [&](TaskId other) {
@@ -229,8 +229,8 @@ class ImproveSearch {
            start_without(task, ahead) < found_.timeline.start_of(task);
   }
 
-  /// Changes to what the makespan waits for: a task that its lane kept waiting goes first, where all of these two kinds do or it
-  /// alone; a communication beside one on the path waits for it.
+  /// Changes on the critical path: a task delayed by its lane goes first, either for all of these two kinds or for it
+  /// only; a communication that overlaps one on the path waits for it.
   bool change_one() {
     bool better = false;
     for (bool again = true; again && !over();) {
@@ -257,7 +257,7 @@ class ImproveSearch {
     return better;
   }
 
-  /// Each task that a neighbour of these kinds keeps waiting goes before it.
+  /// Each task delayed by a neighbour of these kinds goes before it.
   bool take_waiting(const std::pair<Kind, Kind>& kinds) {
     MovableSchedule changed = now_;
     int count = 0;
@@ -270,7 +270,7 @@ class ImproveSearch {
   }
 
   bool delay_one(const std::vector<char>& critical) {
-    std::vector<std::pair<TaskId, TaskId>> pairs;  // on the path, beside it
+    std::vector<std::pair<TaskId, TaskId>> pairs;  // on the path, overlapping it
     for_each_overlap([&](TaskId a, TaskId b) {
       if (critical[index(a)] != 0 && critical[index(b)] == 0) pairs.push_back({a, b});
       if (critical[index(b)] != 0 && critical[index(a)] == 0) pairs.push_back({b, a});
@@ -299,12 +299,12 @@ class ImproveSearch {
 
 }  // namespace detail
 
-/// A faster schedule of the same work, by changes to the task graph of `start`: two ranks exchange their parts; tasks change
-/// places on their lanes; a communication waits for another. First all pairs of two kinds at once, then single tasks on the
-/// critical path, each kept where the makespan falls (or stays, and tasks end earlier) and `accepts` agrees. Deterministic.
+/// A faster schedule of the same work, by changes to the task graph of `start`: two ranks exchange their work; tasks are
+/// swapped on their lanes; a communication waits for another. First all pairs of two kinds at once, then single tasks on the
+/// critical path, each kept if the makespan falls (or stays, and tasks end earlier) and `accepts` agrees. Deterministic.
 /// @param time     `time(schedule)`: its Timeline
-/// @param accepts  `accepts(schedule, timeline)`: whether it may be taken: is valid, and fits the devices' memory
-/// @param goes_on  `goes_on(ImproveProgress)` before each change; false ends the search with what was found so far
+/// @param accepts  `accepts(schedule, timeline)`: whether it is acceptable: valid, and within the devices' memory
+/// @param goes_on  `goes_on(ImproveProgress)` before each change; false ends the search with the best so far
 /// Complexity: by the budget, and O(tasks) for each change.
 ///
 /// Example:

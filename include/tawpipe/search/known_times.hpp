@@ -1,4 +1,4 @@
-// Predictions where the times of computations are known, as those of a trace are: the network alone is predicted.
+// Predictions with known times of computations, as from a trace: only the network is predicted.
 // Not: times by operation, which hold for other schedules too (cost/measured.hpp).
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace tawpipe::inline v0 {
 
-/// A cost model with the times of computations given: [task]; below 0: as `cost` says.
+/// A cost model with given times of computations: [task]; below 0: from `cost`.
 struct KnownTimes {
   const Cost& cost;
   std::span<const Duration> times;
@@ -35,9 +35,9 @@ struct KnownTimes {
 };
 static_assert(CostModel<KnownTimes>);
 
-/// What is predicted for `schedule` on the problem's cluster, its messages by the problem's cost model.
-/// @param times  of computations [task]; below 0: as the cost model says
-/// @throws InputError  if there are not as many times as tasks, or the schedule needs more ranks than there are.
+/// Predicts `schedule` on the problem's cluster, its messages by the problem's cost model.
+/// @param times  of computations [task]; below 0: from the cost model
+/// @throws InputError  if the number of times differs from that of tasks, or the schedule needs more ranks than there are.
 inline Prediction predict(const Problem& problem, Schedule schedule, std::span<const Duration> times) {
   if (times.size() != schedule.tasks().size())
     throw InputError("the times are not those of the schedule: give one for each task");

@@ -1,5 +1,5 @@
-// How fast a layout can be at best, whatever the schedule: the work of all its ranks shared out evenly, and a microbatch's chain.
-// Not: what one schedule takes at least (search/lower_bound.hpp).
+// The best time of a layout with any schedule: the work of all its ranks shared evenly, and the chain of one microbatch.
+// Not: the lower bounds of one schedule (search/lower_bound.hpp).
 #pragma once
 
 #include <algorithm>
@@ -19,13 +19,13 @@
 
 namespace tawpipe::inline v0 {
 
-/// Bounds of a request's layouts. Times of the whole model are found once for each way of sharing it.
+/// Bounds of a request's layouts. Times of the whole model are computed once for each way of sharing it.
 ///
 /// With M microbatches of the whole batch, each rank of a schedule computes parts of them: no iteration is shorter than M times a
-/// microbatch's forward and backward over the ranks of all replicas, faster ones taking more; and each parameter is updated once.
-/// Nor is it shorter than one microbatch's forward and gradients of inputs, which wait for each other layer by layer. The
-/// embedding is left out, and so is what ranks that share a layer wait for one another: how the time of a stage falls on its
-/// steps depends on how the model is cut.
+/// microbatch's forward and backward over the ranks of all replicas, with more work on faster ones; and each parameter is updated once.
+/// Nor is it shorter than one microbatch's forward and gradients of inputs, which depend on each other layer by layer. The
+/// embedding is left out, and so are waits between ranks that share a layer: the distribution of a stage's time over its
+/// steps depends on how the model is split.
 class LayoutBounds {
  public:
   explicit LayoutBounds(const PlanRequest& request) : request_{request} {
@@ -40,7 +40,7 @@ class LayoutBounds {
               static_cast<double>(bytes.weight + bytes.gradient + bytes.optimizer) / ranks;
   }
 
-  /// No schedule's iteration on this layout is shorter.
+  /// A lower bound on any schedule's iteration on this layout.
   Duration least_time(const PlanLayout& layout) {
     const Problem& problem = request_.problem;
     const std::vector<std::pair<Rank, int>>& ranks = classes(layout.mesh);
@@ -58,19 +58,19 @@ class LayoutBounds {
     return Duration{static_cast<std::int64_t>(std::min(time * (1 - 1e-6), 9e18))};  // rounding of steps to picoseconds
   }
 
-  /// Whether a replica's devices together can hold what any schedule must: the model's states once over all replicas, and of one
-  /// microbatch what all layers keep when the last one's forward ends. What goes to host memory may be any of it.
+  /// Whether a replica's devices together can hold the minimum for any schedule: the model's states once over all replicas, and, for one
+  /// microbatch, the activations that all layers keep when the last one's forward ends. Any of it may be offloaded to host memory.
   bool can_hold(const PlanLayout& layout) {
     return layout.offload.value_or(request_.problem.offload).any() || states_ + saved(layout) / layout.mesh.pipeline <= usable_;
   }
-  /// By how much the layers take longer than that where ranks share them and wait for one another: a guess.
+  /// The additional time of layers whose ranks share them and wait for each other: an estimate.
   double usual_wait(const PlanLayout& layout) {
     const Times& times = times_of(layout, classes(layout.mesh).front().first);
     return times.shared / (times.forward + times.backward);
   }
-  /// How full a device of usual schedules is beside what is usable: weights and gradients cut by the schedule's ranks and those
+  /// The memory of a device under usual schedules relative to the usable part: weights and gradients sharded over the schedule's ranks and those
   /// that share them, the optimizer's states by all, and one microbatch of all layers, or as many microbatches as there are
-  /// stages of its own. A guess by which layouts are ordered.
+  /// stages of its own. An estimate for ordering layouts.
   double usual_share(const PlanLayout& layout) {
     const ParameterBytes& bytes = request_.problem.parameter_bytes;
     const double kept =
@@ -86,18 +86,18 @@ class LayoutBounds {
     double forward = 0;
     double backward = 0;
     double input = 0;   ///< of the backward, the gradients of inputs
-    double shared = 0;  ///< forward and backward with what ranks that share layers wait for one another
+    double shared = 0;  ///< forward and backward including waits between ranks that share layers
     double update = 0;
-    double saved = 0;  ///< bytes that it keeps of the microbatch
+    double saved = 0;  ///< bytes that it keeps for the microbatch
   };
 
   double saved(const PlanLayout& layout) { return times_of(layout, classes(layout.mesh).front().first).saved; }
 
-  /// For each class of the schedule's ranks one of it, and how many there are.
+  /// One member of each class of the schedule's ranks, and the class's size.
   const std::vector<std::pair<Rank, int>>& classes(const Mesh& mesh) {
     if (known_mesh_ && *known_mesh_ == mesh) return known_classes_;
     const Cluster& cluster = request_.problem.cluster;
-    // Where all nodes are alike and nothing is shared between them, ranks at one place of their nodes are.
+    // If all nodes are equal and share nothing, ranks at the same index in their nodes are equal.
     const bool alike = cluster.kinds().size() == 1 && cluster.fabric().links.empty();
     detail::RankClasses classes{cluster, mesh};
     std::vector<std::size_t> at;  // [class] after known_classes_' first, its place
@@ -128,7 +128,7 @@ class LayoutBounds {
     return at->second;
   }
 
-  /// Without what the host takes at least for each layer: how often it launches the head depends on how the model is cut.
+  /// Without the host's minimum time for each layer: how often it launches the head depends on how the model is split.
   template <CostModel Cost>
   static Cost without_host(Cost cost) {
     if constexpr (std::is_same_v<Cost, KernelCost>) {
@@ -184,7 +184,7 @@ class LayoutBounds {
   double usable_ = 0;  ///< bytes of a device, mean
   double states_ = 0;  ///< bytes of the model's states, for each device
   std::optional<Mesh> known_mesh_;
-  std::vector<std::pair<Rank, int>> known_classes_;  ///< of known_mesh_
+  std::vector<std::pair<Rank, int>> known_classes_;  ///< for known_mesh_
   std::map<std::tuple<int, int, Recompute, std::int64_t, std::vector<std::int32_t>>, Times> times_;
 };
 

@@ -1,5 +1,5 @@
-// Bounds from below: how fast one schedule can be at best on a cluster, and how much memory it needs at least, without running
-// it. Not: the search that drops candidates by them (search/plan.hpp), nor what any schedule can reach (search/bound.hpp).
+// Lower bounds: the best time of one schedule on a cluster, and the least memory that it needs, without simulating
+// it. Not: the search that drops candidates by them (search/plan.hpp), nor bounds for all schedules (search/bound.hpp).
 #pragma once
 
 #include <algorithm>
@@ -20,18 +20,18 @@
 
 namespace tawpipe::inline v0 {
 
-/// What a schedule takes at least.
+/// The lower bounds of a schedule.
 struct LeastNeed {
   Duration time;           ///< of an iteration: no simulation of the schedule is shorter
-  Bytes memory;            ///< of the rank that is fullest beside its limit
-  bool fits = true;        ///< false: some rank needs more than is usable, whatever the timing
-  std::int64_t ends = 0;   ///< of all tasks that were looked at: what that took
-  std::int64_t steps = 0;  ///< tasks that a simulation of as much runs, bodies written out
+  Bytes memory;            ///< of the rank that is fullest relative to its limit
+  bool fits = true;        ///< false: some rank needs more than is usable, under any timing
+  std::int64_t ends = 0;   ///< of all tasks visited: the cost of the bound
+  std::int64_t steps = 0;  ///< tasks in the equivalent simulation, with bodies expanded
 };
 
 namespace detail {
 
-/// Kinds and places of ranks, and where a node ends, for a table. @param self  marked among them
+/// Kinds and places of ranks, and where a node ends, as a key for a table. @param self  marked in it
 inline void add_members(std::vector<std::int32_t>& key, std::span<const Rank> members, Rank self, const Cluster& cluster) {
   for (std::size_t i = 0; i < members.size(); ++i) {
     const bool same_node = i > 0 && cluster.same_node(members[i - 1], members[i]);
@@ -41,8 +41,8 @@ inline void add_members(std::vector<std::int32_t>& key, std::span<const Rank> me
   key.push_back(-1);
 }
 
-/// Ranks whose groups along a mesh's axes see the same devices and links: their communications and computations take equally
-/// long. Where links between nodes are shared (Cluster::fabric()) only a rank is like itself.
+/// Ranks whose groups along a mesh's axes have the same devices and links: their communications and computations take the same
+/// time. If links between nodes are shared (Cluster::fabric()) all ranks differ.
 class RankClasses {
  public:
   RankClasses(const Cluster& cluster, const Mesh& mesh) : cluster_{cluster}, mesh_{mesh} {}
@@ -73,7 +73,7 @@ class RankClasses {
   std::map<std::vector<std::int32_t>, int> classes_;
 };
 
-/// Times of large collectives, by what their members see: asked of a cost model once for all schedules of a search. May be
+/// Times of large collectives, by their members' devices and links: computed by a cost model once for all schedules of a search. May be
 /// shared between threads.
 class CollectiveTimes {
  public:
@@ -97,7 +97,7 @@ class CollectiveTimes {
   std::map<std::tuple<Op, std::vector<std::int32_t>, std::int64_t, std::int32_t>, std::int64_t> times_;
 };
 
-/// What a message takes where nothing else uses its links: the latencies, then its bytes at the slowest link's rate. Shared links
+/// The time of a message if nothing else uses its links: the latencies, then its bytes at the slowest link's rate. Shared links
 /// only make it longer. Rounded down by a picosecond, as the engine rounds.
 inline std::int64_t alone_time(const Path& path, const Messages& bytes, const Cluster& cluster) {
   double rate = std::numeric_limits<double>::infinity();
@@ -107,7 +107,7 @@ inline std::int64_t alone_time(const Path& path, const Messages& bytes, const Cl
   return std::max<std::int64_t>(0, latency + static_cast<std::int64_t>(std::min(flow, 9e18)) - 1);
 }
 
-/// Times of a composed schedule's computations and messages, each distinct one once. A computation that ranks share takes no
+/// Times of a composed schedule's computations and messages, each distinct one computed once. A computation that ranks share takes no
 /// less than the longest path through its body by itself: its first and its last step compute, and the steps of two
 /// computations of a rank do not mix.
 template <CostModel Cost>
@@ -140,14 +140,14 @@ class LeastTimes {
     return at->second;
   }
 
-  /// Of a computation, what its rank computes, without what its body waits for.
+  /// The computing time of its rank for a computation, without waits in its body.
   std::int64_t work_of(TaskId id) {
     const Task& task = schedule_.task(id);
     const StageBody* const body = body_of(schedule_, task);
     return body == nullptr ? of(id) : longest_path(*body, task, false);
   }
 
-  /// Tasks that simulating it takes, with its body written out.
+  /// The number of tasks in its simulation, with its body expanded.
   std::int64_t steps(const Task& task) const {
     const StageBody* const body = body_of(schedule_, task);
     return body == nullptr ? 1 : static_cast<std::int64_t>(body->size());
@@ -155,7 +155,7 @@ class LeastTimes {
 
  private:
   std::int64_t computation(TaskId id, const Task& task) {
-    // Stages of as many layers with as much before and after them weigh the same.
+    // Stages with the same number of layers, and the same parts before and after them, have equal work.
     const bool work = task.stage != none<StageId>;
     const StageWork* const stage = work ? &schedule_.stage(task.stage) : nullptr;
     const auto [at, added] = computations_.try_emplace(
@@ -169,7 +169,7 @@ class LeastTimes {
     return at->second;
   }
 
-  /// Of the steps of one computation, whose collectives have their links to themselves, or take nothing.
+  /// The time of one computation's steps, with collectives that have their links to themselves, or take no time.
   std::int64_t longest_path(const StageBody& body, const Task& task, bool collectives = true) const {
     const MeshPlace place = mesh_.place(task.rank);
     const std::array<std::vector<Rank>, 2> members{mesh_.group(place, {MeshAxis::tensor}),
@@ -248,7 +248,7 @@ class LeastTimes {
   std::map<std::tuple<Op, int, std::int32_t, int, std::int32_t, std::int64_t, std::int32_t>, std::int64_t> computations_;
 };
 
-/// The most that each rank holds at one of its own computations that takes time: persistent buffers, and those that it uses both
+/// The largest memory that each rank holds during one of its computations of nonzero time: persistent buffers, and those that it uses both
 /// before and after. @param need  gets the fullest rank's, and whether all fit
 template <CostModel Cost>
 void least_memory(const Schedule& schedule, const Cluster& cluster, double usable, LeastTimes<Cost>& times, LeastNeed& need) {
@@ -261,7 +261,7 @@ void least_memory(const Schedule& schedule, const Cluster& cluster, double usabl
   for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
     const Task& task = schedule.tasks()[t];
     if (!is_compute(task.op)) continue;
-    // One that takes no time lies between the one before it and the one after.
+    // One of zero time counts as part of its neighbours.
     std::int32_t& passed = computed[index(task.rank)];
     const std::int32_t first = passed;
     if (times.of(id<TaskId>(t)) > 0) ++passed;
@@ -302,14 +302,14 @@ void least_memory(const Schedule& schedule, const Cluster& cluster, double usabl
 
 }  // namespace detail
 
-/// What `schedule` takes at least: time by its longest path through dependencies and lanes, where each message has its links to
+/// Lower bounds of `schedule`: time by its longest path through dependencies and lanes, where each message has its links to
 /// itself and each shared computation its body; memory by the order of each rank's computations.
 ///
-/// Holds for simulate() with the same cost, and for any schedule of which `schedule` has some ranks' tasks whole, as the kept
-/// copies of a fold are (compose_folded()): waiting for the rest can only take longer. Not with noise, which may shorten times.
-/// @param schedule  composed, bodies not written out
-/// @param usable    fraction of a device's memory that may be needed; without a model memory is not looked at
-/// @param known     times that others found with the same cluster and cost, and what is found here; null: none
+/// Holds for simulate() with the same cost, and for any schedule of which `schedule` has all tasks of some ranks, like the kept
+/// copies of a fold (compose_folded()): waiting for the rest can only take longer. Not with noise, which may shorten times.
+/// @param schedule  composed, with bodies not expanded
+/// @param usable    fraction of a device's memory that may be needed; without a model memory is ignored
+/// @param known     cache of times for the same cluster and cost; null: none
 /// Complexity: O(tasks + dependencies + uses), and the cost model once for each distinct task.
 template <CostModel Cost>
 LeastNeed least_need(const Schedule& schedule, const Cluster& cluster, const Cost& cost, double usable = 1,

@@ -1,4 +1,4 @@
-// How to train: the fastest layout and schedule of a defined space, found by bounds that drop the rest and by exact simulation.
+// How to train: the fastest layout and schedule of a defined space, found by bounds that exclude the rest and by exact simulation.
 // Not: the space (search/plan_space.hpp) nor the bounds (search/layout_bound.hpp, search/lower_bound.hpp).
 #pragma once
 
@@ -11,11 +11,11 @@
 namespace tawpipe::inline v0 {
 
 /// The fastest way to train that the request leaves open: over all meshes, microbatch sizes, recomputations and schedules
-/// (planned_layouts(), planned_schedules()), by exact simulation (Predictor) of what no bound drops. Deterministic, also in the
-/// number of threads, unless it is told to stop.
+/// (planned_layouts(), planned_schedules()), by exact simulation (Predictor) of those that no bound excludes. Deterministic, for any
+/// number of threads, unless stopped.
 /// @param parallel  `parallel(count, run)` calls run(i) for each i below count, in any order and on any threads
-/// @param goes_on   `goes_on(PlanProgress)` between rounds; false ends the search with what was found so far
-/// @throws InputError  for a problem that cannot be, or an unknown schedule or option.
+/// @param goes_on   `goes_on(PlanProgress)` between rounds; false ends the search with the best so far
+/// @throws InputError  for an invalid problem, or an unknown schedule or option.
 /// Complexity: by request.budget.
 ///
 /// Example:
@@ -37,7 +37,7 @@ PlanResult plan(const PlanRequest& request, const Registry& registry, Parallel&&
   return detail::PlanSearch<std::remove_reference_t<Parallel>>{request, registry, parallel}.run(goes_on);
 }
 
-/// The same on this thread alone, to its end.
+/// The same on this thread only, to its end.
 inline PlanResult plan(const PlanRequest& request, const Registry& registry) {
   const auto one_by_one = [](std::size_t count, auto&& run) {
     for (std::size_t i = 0; i < count; ++i) run(i);

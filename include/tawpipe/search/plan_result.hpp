@@ -12,43 +12,43 @@
 
 namespace tawpipe::inline v0 {
 
-/// What is not faster by more than this part of its time is not looked for: many layouts differ by less.
+/// Improvements below this fraction of the time are not searched for: many layouts differ by less.
 inline constexpr double plan_tolerance = 1e-4;
 
-/// One way to train, and what is predicted for it.
+/// One way to train, and its prediction.
 struct Plan {
   PlanLayout layout;
   ScheduleChoice choice;
-  Duration bound;  ///< no simulation of it is shorter (least_need())
+  Duration bound;  ///< a lower bound on its simulated time (least_need())
   Summary summary;
 };
 
-/// What became of the candidates: layouts, each with every schedule.
+/// The outcome for the candidates: layouts, each with every schedule.
 struct PlanCounts {
   std::int64_t layouts = 0;
   std::int64_t candidates = 0;  ///< layouts times schedules
-  std::int64_t bounded = 0;     ///< of which a bound of their own was found
+  std::int64_t bounded = 0;     ///< those with an individual bound
   std::int64_t simulated = 0;
   // Why the others were not simulated.
   std::int64_t impossible = 0;  ///< the schedule does not exist for the layout
-  std::int64_t memory = 0;      ///< needs more than there is, whatever the timing
-  std::int64_t time = 0;        ///< cannot be faster than what was found
-  std::int64_t left = 0;        ///< not looked at: the budget was used up, or the search was stopped
+  std::int64_t memory = 0;      ///< needs more than available, under any timing
+  std::int64_t time = 0;        ///< cannot be faster than the best found
+  std::int64_t left = 0;        ///< not examined: the budget was used up, or the search was stopped
 };
 
 struct PlanResult {
-  /// Those simulated that fit, the fastest first; of those that are alike() the one found first.
+  /// The simulated ones that fit, the fastest first; of those that are alike() the first one found.
   std::vector<Plan> plans;
-  std::vector<Plan> closest;  ///< where none fits: the one simulated that lacks least
+  std::vector<Plan> closest;  ///< if none fits: the simulated one that exceeds memory least
   PlanCounts counts;
-  /// No candidate is faster: the best's own time, or the least bound of those that were left.
+  /// A lower bound on all candidates: the best's own time, or the least bound of those not examined.
   Duration bound;
-  bool proven_best = false;  ///< every candidate was simulated or dropped by a bound: none is faster, plan_tolerance aside
+  bool proven_best = false;  ///< every candidate was simulated or dropped by a bound: none is faster beyond plan_tolerance
   bool stopped = false;      ///< told to
 
-  /// By how much something that was not looked at may be faster: 0.05 is 5 %. @pre not plans.empty()
+  /// How much faster an unexamined candidate may be: 0.05 is 5 %. @pre not plans.empty()
   double gap() const { return plans.front().summary.makespan / std::max(bound, Duration{1}) - 1; }
-  /// Of `plans`, those that no other beats in time and memory at once, the fastest first.
+  /// The Pareto-optimal `plans` in time and memory, the fastest first.
   std::vector<std::size_t> pareto() const {
     std::vector<std::size_t> front;
     for (std::size_t i = 0; i < plans.size(); ++i) {
@@ -58,7 +58,7 @@ struct PlanResult {
   }
 };
 
-/// Whether two plans cannot be told apart: as fast, in as much memory, on axes of the same sizes with the same microbatches.
+/// Whether two plans are equivalent: the same time and memory, on axes of the same sizes with the same microbatches.
 inline bool alike(const Plan& a, const Plan& b) {
   return a.summary.makespan == b.summary.makespan && a.summary.fullest() == b.summary.fullest() &&
          a.layout.mesh.tensor == b.layout.mesh.tensor && a.layout.mesh.context == b.layout.mesh.context &&
@@ -66,9 +66,9 @@ inline bool alike(const Plan& a, const Plan& b) {
          a.layout.recompute == b.layout.recompute && a.layout.offload == b.layout.offload;
 }
 
-/// How the search stands, for a display.
+/// The progress of the search, for a display.
 struct PlanProgress {
-  std::int64_t done = 0;  ///< of groups of candidates
+  std::int64_t done = 0;  ///< groups of candidates
   std::int64_t groups = 0;
   const Plan* best = nullptr;  ///< null until something fits
 };

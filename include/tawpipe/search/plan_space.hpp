@@ -1,5 +1,5 @@
-// What a plan is chosen from: meshes over the cluster's devices, microbatch sizes, recomputation, schedules with their options.
-// Not: which of it is best (search/plan.hpp).
+// The search space of a plan: meshes over the cluster's devices, microbatch sizes, recomputation, schedules with their options.
+// Not: the search for the best (search/plan.hpp).
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 
 namespace tawpipe::inline v0 {
 
-/// A way to lay the work out, for any schedule.
+/// A layout of the work, for any schedule.
 struct PlanLayout {
   Mesh mesh;  ///< over all devices
   Recompute recompute = Recompute::full;
@@ -31,9 +31,9 @@ struct PlanLayout {
   bool is_variant() const { return sharding || offload || balanced_stages; }
 };
 
-/// What is to be trained and where, and what of the answer is given. What is not given is searched.
+/// What is to be trained and where, and the parts of the answer that are given. The others are searched.
 struct PlanRequest {
-  Problem problem;                       ///< its mesh, recomputation, sizes and schedules are those of the answer: not read
+  Problem problem;                       ///< its mesh, recomputation, sizes and schedules are results: not read
   std::array<int, mesh_axes> axes = {};  ///< [axis] the size that it must have; 0: any
   std::vector<std::vector<MeshAxis>> orders = {{MeshAxis::tensor, MeshAxis::context, MeshAxis::pipeline, MeshAxis::data},
                                                {MeshAxis::tensor, MeshAxis::context, MeshAxis::data, MeshAxis::pipeline}};
@@ -46,7 +46,7 @@ struct PlanRequest {
   bool balanced_stages = false;
   std::int64_t budget = 40'000'000;  ///< tasks that may be looked at: of bounds once, of simulations eight times
   bool cheapest_first = false;       ///< layouts of few tasks are looked at first, not those that look fastest
-  /// What else the answer must be, such as something that a framework can run (frameworks/); none: anything.
+  /// Additional conditions on the answer, such as that a framework can run it (frameworks/); none: any.
   bool (*runs)(const PlanRequest&, const PlanLayout&, const ScheduleChoice&) = nullptr;
 };
 
@@ -61,8 +61,8 @@ inline std::vector<int> divisors(int number) {
   return found;
 }
 
-/// Sizes that an axis may have, among the divisors of the devices: `tensor` as heads allow and inside the smallest node,
-/// `context` with 1,024 tokens of a sequence a device at least, experts where the model has any (none yet), replicas as the batch
+/// Sizes that an axis may have, among the divisors of the devices: `tensor` as allowed by heads and inside the smallest node,
+/// `context` with at least 1,024 tokens of a sequence a device, experts if the model has any (none yet), replicas as allowed by the batch
 /// allows.
 inline std::vector<int> axis_sizes(const PlanRequest& request, MeshAxis axis) {
   const int given = request.axes[static_cast<std::size_t>(axis)];
@@ -91,7 +91,7 @@ inline std::vector<int> axis_sizes(const PlanRequest& request, MeshAxis axis) {
   return sizes;
 }
 
-/// Whether an order of axes places ranks as an earlier one does: axes of one rank stand nowhere.
+/// Whether an order of axes places ranks as an earlier one does: axes of one rank do not count.
 inline std::vector<MeshAxis> places_of(const Mesh& mesh) {
   std::vector<MeshAxis> order;
   for (const MeshAxis axis : mesh.order) {
@@ -100,12 +100,12 @@ inline std::vector<MeshAxis> places_of(const Mesh& mesh) {
   return order;
 }
 
-/// The meshes over all devices. An axis that is added to MeshAxis is searched as axis_sizes() says.
+/// The meshes over all devices. An axis added to MeshAxis is searched according to axis_sizes().
 inline std::vector<Mesh> planned_meshes(const PlanRequest& request) {
   const int ranks = request.problem.cluster.ranks();
   std::vector<std::array<int, mesh_axes>> found{{1, 1, 1, 1, 1}};
   for (int a = 0; a < mesh_axes; ++a) {
-    if (static_cast<MeshAxis>(a) == MeshAxis::pipeline) continue;  // what the others leave
+    if (static_cast<MeshAxis>(a) == MeshAxis::pipeline) continue;  // the remainder of the others
     std::vector<std::array<int, mesh_axes>> next;
     for (const auto& sizes : found) {
       std::int64_t product = 1;
@@ -137,8 +137,8 @@ inline std::vector<Mesh> planned_meshes(const PlanRequest& request) {
 
 }  // namespace detail
 
-/// What `choice` leaves open, one choice each (Registry::variants), without those that are like another on this cluster: nothing
-/// to pass between nodes where there is one, no speeds to follow where all devices are alike.
+/// The variants of `choice` (Registry::variants), without those equal to another on this cluster: nothing
+/// to send between nodes if there is only one, no speeds to follow if all devices are equal.
 /// @throws InputError  for an unknown schedule, option or value.
 inline std::vector<ScheduleChoice> variants_of(const Registry& registry, const ScheduleChoice& choice, const Cluster& cluster) {
   const bool one_node = cluster.nodes() == 1;
@@ -161,7 +161,7 @@ inline std::vector<ScheduleChoice> variants_of(const Registry& registry, const S
   return found;
 }
 
-/// The schedules of a registry as a plan tries them: with all values of their options that are tried. Without zb-auto, whose own
+/// The schedules of a registry for a plan to try, with all tried values of their options. Without zb-auto, whose own
 /// search takes longer than all others together.
 inline std::vector<ScheduleChoice> planned_schedules(const Registry& registry) {
   std::vector<ScheduleChoice> choices;

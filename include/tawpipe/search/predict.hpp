@@ -1,5 +1,5 @@
-// What is predicted for a schedule with its options and microbatch sizes given: its timeline and summary.
-// Not: the problem (search/problem.hpp) nor what is chosen where it leaves more open (search/choose.hpp).
+// The prediction for a schedule with given options and microbatch sizes: its timeline and summary.
+// Not: the problem (search/problem.hpp) nor the choice of options left open (search/choose.hpp).
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace tawpipe::inline v0 {
 
 namespace detail {
 
-/// What SMs that communications hold cost, where the problem's cost model has them hold any.
+/// The cost of SMs held by communications, if the problem's cost model has them.
 inline std::optional<HeldTime> held_time_of(const Problem& problem, const Schedule& schedule, const Timeline& timeline,
                                             std::span<const Rank> same_as) {
   const HeldSms* const held = std::visit([](const auto& cost) { return held_sms_of(cost); }, problem.cost);
@@ -30,7 +30,7 @@ inline std::optional<HeldTime> held_time_of(const Problem& problem, const Schedu
   return held_time(schedule, problem.cluster, timeline, *held, same_as);
 }
 
-/// A cut by what embedding and head take beside a layer, forward and backward on the first device.
+/// A cut weighted by the times of embedding and head relative to a layer, forward and backward on the first device.
 inline StageCut balanced_cut(const Problem& problem, const Workload& work) {
   Schedule::Parts parts;
   parts.ranks = 1;
@@ -54,7 +54,7 @@ inline StageCut balanced_cut(const Problem& problem, const Workload& work) {
 
 }  // namespace detail
 
-/// What is predicted for `schedule`, as it is, on the problem's cluster: with its cost, noise and usable memory only. Stages that
+/// Predicts the given `schedule` on the problem's cluster, using only the problem's cost, noise and usable memory. Stages that
 /// ranks share are simulated step by step; the timeline has each computation from its first step to its last.
 /// @throws InputError  if it needs more ranks than there are, or the times were measured for other work.
 inline Prediction predict(const Problem& problem, Schedule schedule) {
@@ -80,10 +80,10 @@ inline Prediction predict(const Problem& problem, Schedule schedule) {
   return {std::move(schedule), std::move(timeline), std::move(summary)};
 }
 
-/// A problem with what follows from it, each derived once. May be shared between threads.
+/// A problem with derived data, each computed once. May be shared between threads.
 class Predictor {
  public:
-  /// Both must outlive it. @throws InputError  for a problem that cannot be (Problem::check).
+  /// Both must outlive it. @throws InputError  for an invalid problem (Problem::check).
   Predictor(const Problem& problem, const Registry& registry)
       : problem_{problem},
         registry_{registry},
@@ -104,8 +104,8 @@ class Predictor {
     if (problem.model) memory_ = usable_part(smallest_memory(problem.cluster), problem.usable_memory);
   }
 
-  /// The best over the problem's schedules: the fastest of those that fit; where none fits, the first.
-  /// @throws InputError  for a schedule or option that the registry does not know, or a size that a schedule cannot have.
+  /// The best over the problem's schedules: the fastest of those that fit; if none fits, the first.
+  /// @throws InputError  for an unknown schedule or option, or an impossible size.
   Prediction best() const {
     std::optional<Prediction> best;
     for (const ScheduleChoice& choice : problem_.schedules) keep_better(best, this->best(choice));
@@ -113,8 +113,8 @@ class Predictor {
     return *std::move(best);
   }
 
-  /// The best over the microbatch sizes: the fastest of those that fit; where none fits, the smallest. Sizes of an eighth of
-  /// the tasks that the problem allows, or more, are passed over.
+  /// The best over the microbatch sizes: the fastest of those that fit; if none fits, the smallest. Sizes with an eighth of
+  /// the tasks that the problem allows, or more, are skipped.
   /// @throws InputError  if all sizes have more, with the number.
   Prediction best(const ScheduleChoice& choice) const {
     std::optional<Prediction> best;
@@ -129,8 +129,8 @@ class Predictor {
     return *std::move(best);
   }
 
-  /// What the schedule takes at least with the smallest of the microbatch sizes, without simulating it.
-  /// @param known  as least_need() takes it
+  /// The schedule's lower bounds with the smallest of the microbatch sizes, without simulating it.
+  /// @param known  as for least_need()
   /// @throws InputError  as best()
   LeastNeed least(const ScheduleChoice& choice, detail::CollectiveTimes* known = nullptr) const {
     const Work& work = works_.front();
@@ -142,18 +142,18 @@ class Predictor {
   }
 
  private:
-  /// With one microbatch size, of all devices and of one replica.
+  /// The work with one microbatch size, of all devices and of one replica.
   struct Work {
     Workload whole;
     Workload replica;
   };
 
-  /// About as many computations as a schedule has: a forward and a backward of each stage and microbatch.
+  /// The approximate number of a schedule's computations: a forward and a backward of each stage and microbatch.
   double computations(const Work& work) const {
     const int stages = work.replica.is_abstract() ? mesh_.pipeline : std::min(mesh_.pipeline, work.replica.model().layers);
     return 2.0 * stages * static_cast<double>(work.replica.microbatches());
   }
-  /// As many as the schedule's tasks and the steps of its stages' bodies, of one copy.
+  /// The number of the schedule's tasks and of the steps of its stages' bodies, for one copy.
   static double steps(const Schedule& logical, const Composition& with) {
     double count = static_cast<double>(logical.tasks().size());
     if (with.stages.empty()) return count;
@@ -222,7 +222,7 @@ class Predictor {
     return full;
   }
 
-  /// What the mesh adds to a replica's schedule.
+  /// The additions of the mesh to a replica's schedule.
   Composition composition(const Schedule& logical) const {
     Composition with{.stages = {},
                      .sharding = problem_.sharding,
@@ -240,7 +240,7 @@ class Predictor {
     return with;
   }
 
-  /// The prediction by kept copies, if it is exact; otherwise `refusal` says why not.
+  /// The prediction by kept copies, if it is exact; otherwise `refusal` has the reason.
   std::optional<Prediction> predict_folded(const Schedule& logical, const Workload& whole, const Composition& with,
                                            std::string& refusal) const {
     if (!problem_.noise.is_none()) {
@@ -262,9 +262,9 @@ class Predictor {
   const Problem& problem_;
   const Registry& registry_;
   Mesh mesh_;
-  DeviceGroups nodes_;  ///< as a replica's schedule sees them
+  DeviceGroups nodes_;  ///< from the view of a replica's schedule
   bool own_adapters_;
-  std::vector<double> speeds_;  ///< [logical rank]; empty where times do not follow from the devices
+  std::vector<double> speeds_;  ///< [logical rank]; empty if times do not follow from the devices
   Bytes memory_;                ///< usable, of the smallest device; 0 without a model
   std::vector<Work> works_;     ///< by microbatch size
 };

@@ -1,5 +1,5 @@
-// What is to be predicted, and what was: a cluster, a model, a batch and schedules to choose from; the best of them.
-// Not: how it is found (search/predict.hpp, search/choose.hpp).
+// The input and result of a prediction: a cluster, a model, a batch and schedules to choose from; the best of them.
+// Not: the search (search/predict.hpp, search/choose.hpp).
 #pragma once
 
 #include <algorithm>
@@ -35,24 +35,24 @@ using Cost = std::variant<KernelCost, RooflineCost, FixedCost, MeasuredCost>;
 /// Whether copies that do the same are simulated once (simulate/folding.hpp).
 enum class Fold {
   off,
-  automatic,  ///< where it is exact
-  on,         ///< or an error that says why it is not
+  automatic,  ///< if it is exact
+  on,         ///< or an error with the reason why it is not exact
 };
 
-/// A schedule of a registry, with options other than its defaults.
+/// A schedule of a registry, with options that differ from its defaults.
 struct ScheduleChoice {
   std::string schedule;
   ScheduleOptions options = {};  ///< "auto": to be chosen (Registry::variants)
-  bool automatic = false;        ///< so are those left out
+  bool automatic = false;        ///< those left out are also chosen
 };
 
-/// One training iteration on a cluster, and what may be chosen for it.
+/// One training iteration on a cluster, and the choices for it.
 struct Problem {
   Cluster cluster;
   std::optional<Transformer> model = std::nullopt;  ///< none: equal stages; needs `microbatches` and a FixedCost
   std::int64_t sequence = 0;                        ///< tokens
   std::int64_t global_batch = 0;                    ///< sequences; with microbatches == 0
-  std::int64_t microbatches = 0;                    ///< in place of the global batch
+  std::int64_t microbatches = 0;                    ///< instead of the global batch
   std::vector<std::int64_t> microbatch_sizes = {};  ///< to choose from, ascending; empty: candidate_sizes()
   std::vector<ScheduleChoice> schedules = {};       ///< to choose from
   Cost cost = KernelCost{};
@@ -63,23 +63,23 @@ struct Problem {
   Mesh mesh = {};                          ///< tensor, context and data parallelism around the schedule
   bool sequence_parallel = true;           ///< tensor-parallel ranks split norms and residuals by tokens (Sharing)
   ContextExchange context_exchange = ContextExchange::all_gather;
-  bool tensor_overlap = false;  ///< of tensor-parallel collectives with the products beside them (Sharing::overlap)
+  bool tensor_overlap = false;  ///< of tensor-parallel collectives with adjacent products (Sharing::overlap)
   StateSharding sharding = StateSharding::optimizer;  ///< over the ranks that hold the same parameters (Composition)
   Reshard reshard = Reshard::automatic;
-  bool overlap_gradients = false;  ///< gradients are summed as soon as they are whole (Composition)
+  bool overlap_gradients = false;  ///< gradients are summed as soon as they are complete (Composition)
   bool overlap_gathers = false;    ///< new weights are gathered before their first use in the next iteration (Composition)
   ParameterBytes parameter_bytes = {};
   double usable_memory = usable_memory_share;  ///< fraction of a device's memory that may be needed
   Noise noise = {};
-  /// Of one iteration as it is simulated, some 256 bytes each; more are refused before any is made, and their microbatch size is
-  /// passed over from an eighth of it on where larger ones will do.
+  /// Limit on the tasks of a simulated iteration, about 256 bytes each; more are refused before any is made, and their microbatch size is
+  /// skipped from an eighth of it on if larger ones are possible.
   double max_tasks = 1 << 24;
   Fold fold = Fold::automatic;
 
   /// The work of all devices with `size` sequences a microbatch.
   Workload workload(std::int64_t size) const { return workload(size, 1); }
 
-  /// One replica's of `replicas`. @throws InputError  if the microbatches cannot be shared out equally.
+  /// The work of one replica of `replicas`. @throws InputError  if the microbatches cannot be shared out equally.
   Workload workload(std::int64_t size, int replicas) const {
     const std::int64_t count = microbatches_of(size);
     if (count % replicas != 0) {
@@ -94,12 +94,12 @@ struct Problem {
     return work;
   }
 
-  /// The microbatch sizes to try: those given, or the divisors of the global batch that give all replicas equally many.
+  /// The microbatch sizes to try: those given, or the divisors of the global batch that give all replicas the same number.
   std::vector<std::int64_t> candidate_sizes() const {
     if (!microbatch_sizes.empty()) return microbatch_sizes;
     if (microbatches > 0 || !model) return {1};
     std::vector<std::int64_t> sizes;
-    // Beyond this many tokens a microbatch no device holds even its logits; Batch refuses it.
+    // The limit on tokens in a microbatch: beyond it no device holds even its logits; Batch refuses it.
     const std::int64_t most = std::max<std::int64_t>(1, (std::int64_t{1} << 24) / std::max<std::int64_t>(1, sequence));
     for (std::int64_t size = 1; size <= std::min(most, global_batch); ++size) {
       if (global_batch % size == 0 && (size == 1 || global_batch / size % mesh.data == 0)) sizes.push_back(size);
@@ -107,7 +107,7 @@ struct Problem {
     return sizes;
   }
 
-  /// @throws InputError  naming what cannot be, before anything is computed.
+  /// @throws InputError  naming what is invalid, before anything is computed.
   void check() const {
     noise.check();
     mesh.over(cluster.ranks());
@@ -129,7 +129,7 @@ struct Problem {
 
 namespace detail {
 
-/// Whether each device leaves its node by an adapter that no other device of the node uses.
+/// Whether each device leaves its node through an adapter that no other device of the node uses.
 inline bool have_own_adapters(const Cluster& cluster) {
   for (const NodeType& type : cluster.kinds()) {
     std::vector<std::int32_t> adapters;
@@ -144,21 +144,21 @@ inline bool have_own_adapters(const Cluster& cluster) {
 
 /// A schedule with the timeline predicted for it.
 struct Prediction {
-  Schedule schedule;  ///< where it was folded (summary.folding), the kept copies only
+  Schedule schedule;  ///< if it was folded (summary.folding), only the kept copies
   Timeline timeline;
   Summary summary;
 
   bool fits() const { return summary.fits(); }
 };
 
-/// A schedule with all that was chosen for it.
+/// A schedule with all choices made for it.
 struct Chosen {
-  ScheduleChoice choice;  ///< what was given, and what was chosen of the open options
+  ScheduleChoice choice;  ///< the given options, and the choices for the open ones
   Recompute recompute = Recompute::full;
   Summary summary;
 };
 
-/// A layout that fits, and what is predicted for it.
+/// A layout that fits, and its prediction.
 struct FittingLayout {
   Mesh mesh;
   Recompute recompute = Recompute::full;

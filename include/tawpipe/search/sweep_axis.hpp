@@ -1,5 +1,5 @@
-// What a sweep varies: a parameter's name and the values it takes, from text.
-// Not: what a parameter changes (the command `tawpipe sweep`).
+// The axis of a sweep: a parameter's name and its values, from text.
+// Not: the effect of a parameter (the command `tawpipe sweep`).
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 
 namespace tawpipe::inline v0 {
 
-/// How a parameter's values are read.
+/// How a parameter's values are parsed.
 enum class AxisKind : std::uint8_t { count, bandwidth, duration, fraction, name };
 
 struct AxisInfo {
@@ -26,7 +26,7 @@ struct AxisInfo {
   std::string_view meaning;
 };
 
-/// Every parameter that can be varied, beside `option.KEY` for the schedules' options.
+/// Every parameter that can be varied, in addition to `option.KEY` for the schedules' options.
 inline constexpr std::array<AxisInfo, 17> sweep_parameters{{
     {"inter-node", AxisKind::bandwidth, "each network link's bandwidth in one direction"},
     {"inter-node-latency", AxisKind::duration, "each network link's latency"},
@@ -81,9 +81,9 @@ inline AxisKind axis_kind(const std::string& parameter) {
 
 }  // namespace detail
 
-/// "inter-node=1Gbps:100Gbps:log:16" (from, to, log or linear, how many), "hidden=1024,2048" or "option.groups=nodes,flat".
-/// Counts of a range are rounded, and equal neighbours dropped.
-/// @throws InputError  for an unknown parameter, or values that it cannot take.
+/// "inter-node=1Gbps:100Gbps:log:16" (from, to, log or linear, count), "hidden=1024,2048" or "option.groups=nodes,flat".
+/// Counts of a range are rounded, and duplicates dropped.
+/// @throws InputError  for an unknown parameter, or invalid values.
 inline SweepAxis parse_sweep_axis(std::string_view text) {
   const std::size_t equals = text.find('=');
   if (equals == std::string_view::npos || equals == 0 || equals + 1 == text.size()) {
@@ -125,8 +125,8 @@ inline SweepAxis parse_sweep_axis(std::string_view text) {
   return axis;
 }
 
-/// Between a and b where f changes its sign, by halving (in the logarithm if told) until b / a is within 0.1 %, or the whole
-/// numbers between them are used up. Returns the end on b's side.
+/// The point between a and b where f changes its sign, by bisection (in the logarithm if requested) until b / a is within 0.1 %, or the whole
+/// numbers between them are exhausted. Returns the end on b's side.
 /// @pre f(a) and f(b) differ in sign
 /// Complexity: O(log) calls of f.
 template <class Difference>

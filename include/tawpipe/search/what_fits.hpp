@@ -1,5 +1,5 @@
-// Where nothing fits the devices' memory: the smallest change of layout with which something does.
-// Not: the fastest layout there is.
+// If nothing fits the devices' memory: the smallest change of layout with which something does.
+// Not: the fastest of all layouts.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ inline std::vector<Mesh> wider_meshes(const Problem& problem) {
   return meshes;
 }
 
-/// The problem's schedule that is fastest with its options as they are chosen, of those that fit.
+/// The fastest of the problem's schedules that fit, with their options chosen.
 inline std::optional<FittingLayout> fastest_fitting(const Problem& problem, const Registry& registry) {
   std::optional<FittingLayout> best;
   for (const ScheduleChoice& choice : problem.schedules) {
@@ -38,7 +38,7 @@ inline std::optional<FittingLayout> fastest_fitting(const Problem& problem, cons
       Chosen next = choose(problem, choice, registry);
       if (!next.summary.fits() || (best && best->summary.makespan <= next.summary.makespan)) continue;
       best = FittingLayout{problem.mesh, next.recompute, problem.offload, std::move(next.summary)};
-    } catch (const InputError&) {  // the ranks or the batch cannot be cut so
+    } catch (const InputError&) {  // the ranks or the batch cannot be divided so
     }
   }
   return best;
@@ -46,10 +46,10 @@ inline std::optional<FittingLayout> fastest_fitting(const Problem& problem, cons
 
 }  // namespace detail
 
-/// Of the problem with more tensor parallelism, then context parallelism, all activations computed again, and last with optimizer
-/// states and activations in host memory: the first that fits in this order, with its fastest schedule. None without a model, or
-/// where none of these does. Complexity: that of at most about three dozen predictions for each schedule, most of them dropped by
-/// bounds where its options are open.
+/// The first variant that fits, with its fastest schedule: more tensor parallelism, then context parallelism, full recomputation, and last optimizer
+/// states and activations in host memory, in this order. None without a model, or
+/// if none of these fits. Complexity: that of at most about three dozen predictions for each schedule, most of them dropped by
+/// bounds if its options are open.
 inline std::optional<FittingLayout> find_fitting_layout(const Problem& problem, const Registry& registry) {
   if (!problem.model) return std::nullopt;
   Problem changed = problem;

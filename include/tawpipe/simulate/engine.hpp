@@ -33,10 +33,10 @@ struct EngineGraph {
   std::vector<std::uint32_t> successor_begin = {0};  ///< [task + 1]
   std::vector<std::int32_t> successors;
   std::vector<std::uint32_t> path_begin = {0};  ///< [path + 1]
-  std::vector<LinkLoad> loads;                  ///< of one path after the other
+  std::vector<LinkLoad> loads;                  ///< of the paths, one after another
   std::vector<double> capacities;               ///< [link] bytes a second
-  /// The engine counts in picoseconds divided by two to this power. 0 spans 106 days; 10 keeps the error of coupled flows, which
-  /// each other's rounding moves, a thousand times smaller, and spans two hours (finest_fraction_bits()).
+  /// The engine counts in picoseconds divided by two to this power. 0 spans 106 days; 10 keeps the error of coupled flows, whose rounding errors
+  /// affect each other, a thousand times smaller, and spans two hours (finest_fraction_bits()).
   int fraction_bits = 0;
 
   std::int32_t add_path(std::span<const LinkLoad> path) {
@@ -50,10 +50,10 @@ struct EngineGraph {
   }
 
   /// Sets the successors and counts the predecessors of all tasks.
-  /// @param for_each_edge  called twice with a `visit(from, to)` to call for each edge, the same ones both times
+  /// @param for_each_edge  called twice with a `visit(from, to)`, which it calls for each edge, the same edges both times
   template <class ForEachEdge>
   void connect(ForEachEdge&& for_each_edge) {
-    // Counting sort; a row's end first counts its edges, then is where the next edge goes, and at last the next row's begin.
+    // Counting sort; a row's end first counts its edges, then holds where the next edge goes, and finally the next row's start.
     successor_begin.assign(tasks.size() + 2, 0);
     for_each_edge([&](std::size_t from, std::size_t to) {
       ++successor_begin[from + 2];
@@ -66,10 +66,10 @@ struct EngineGraph {
     successor_begin.pop_back();
   }
 
-  /// The most fraction bits, up to 16, with which no run of this graph can leave the range of time.
+  /// The largest number of fraction bits, up to 16, with which no run of this graph can overflow the range of time.
   /// Complexity: O(tasks + loads).
   int finest_fraction_bits() const {
-    // While any task runs, a delay passes or a link is used up, so a run takes no longer than all of these one by one.
+    // While any task runs, a delay passes or a link is saturated, so a run takes no longer than all of these one by one.
     std::vector<double> seconds_per_byte;
     for (std::size_t path = 0; path + 1 < path_begin.size(); ++path) {
       double sum = 0;
@@ -98,7 +98,7 @@ struct EngineGraph {
 
 namespace detail {
 
-/// What may start when, of a graph's own tasks: each counts those that it still waits for.
+/// The start order for the graph's own dependencies: each task counts those that it still waits for.
 class SuccessorOrder {
  public:
   explicit SuccessorOrder(const EngineGraph& graph) : graph_{graph}, waits_for_(graph.tasks.size()) {
@@ -108,7 +108,7 @@ class SuccessorOrder {
   std::size_t tasks() const { return graph_.tasks.size(); }
   const EngineTask& task(std::int32_t task) const { return graph_.tasks[static_cast<std::size_t>(task)]; }
 
-  /// Calls `ready(task)` for each that waits for none.
+  /// Calls `ready(task)` for each task that waits for none.
   template <class Ready>
   void begin(Ready&& ready) {
     for (std::size_t t = 0; t < waits_for_.size(); ++t) {
@@ -130,13 +130,13 @@ class SuccessorOrder {
   std::vector<std::int32_t> waits_for_;
 };
 
-/// Computations that nothing slows: the delays of a graph pass as they are.
+/// Processors that nothing slows: delays take exactly their time.
 struct OwnProcessors {
   static constexpr bool shared = false;
 };
 
-/// One run of tasks over a graph's paths and links. `Order` has the tasks and says which may start, as SuccessorOrder does; in
-/// what order it names those that may start at one time does not matter. `Processors` says which delays pass more slowly, and
+/// One run of tasks over a graph's paths and links. `Order` has the tasks and determines which may start, as SuccessorOrder does; the order
+/// in which it names tasks that may start at the same time does not matter. `Processors` says which delays are slowed, and
 /// when (simulate/held_sms.hpp).
 template <class Order, class Processors = OwnProcessors>
 class EngineRun {
@@ -171,8 +171,8 @@ class EngineRun {
   }
 
  private:
-  /// When a flow will end as things stand, and the one of its events that counts. A flow that slows down keeps its event and
-  /// gets a later one when that comes up; one that becomes faster gets another, and the old one is void.
+  /// When a flow will end at current rates, and its valid event. A flow that slows down keeps its event and
+  /// gets a later one when that fires; one that becomes faster gets a new one, and the old one is void.
   struct Arrival {
     std::int64_t finish = -1;
     std::int64_t event = -1;  ///< -1: none
@@ -204,13 +204,13 @@ class EngineRun {
     }
   }
 
-  /// Gives computations on processors that are shared their speeds from now on.
+  /// Sets the speeds of computations on shared processors from now on.
   void settle() {
     if constexpr (Processors::shared) {
       processors_.settle(now_, [&](std::int32_t task, std::int64_t finish) { events_.push({finish, task}); });
     }
   }
-  /// Whether the task's event is void because it goes on.
+  /// Whether the task's event is void because it is still running.
   bool is_slowed(std::int32_t task) {
     if constexpr (Processors::shared) {
       return processors_.goes_on(task, now_, [&](std::int64_t finish) { events_.push({finish, task}); });
@@ -219,7 +219,7 @@ class EngineRun {
     }
   }
 
-  /// Now and `delay` picoseconds, in the graph's fractions. @throws InputError  if a time cannot hold that.
+  /// The time `delay` picoseconds from now, in the graph's fractions. @throws InputError  if that overflows.
   std::int64_t after(std::int64_t delay) const {
     constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
     if (delay >= (most - now_) >> graph_.fraction_bits) {
@@ -268,7 +268,7 @@ class EngineRun {
     tell_successors();
   }
 
-  /// Without recursion: a chain of tasks without length may be long.
+  /// Without recursion: a chain of tasks of zero length may be long.
   void tell_successors() {
     while (!ended_now_.empty()) {
       const std::int32_t ended = ended_now_.back();
@@ -294,7 +294,7 @@ class EngineRun {
   LinkSharing sharing_;
   EventQueue events_;
   std::vector<Arrival> arrivals_;        ///< [flow]
-  std::vector<std::int32_t> ended_now_;  ///< a stack: tasks whose successors are not yet told
+  std::vector<std::int32_t> ended_now_;  ///< a stack: tasks whose successors are not yet notified
   Timeline times_;
   std::size_t ended_ = 0;
   std::int64_t now_ = 0;  ///< in the graph's fractions of a picosecond
@@ -303,12 +303,12 @@ class EngineRun {
 
 }  // namespace detail
 
-/// Runs a graph. Equal times are ordered by number, so the same graph gives the same times on every machine and with every
+/// Runs a graph. Equal times are ordered by task number, so the same graph gives the same times on every machine and with every
 /// compiler (that does not fuse multiplications and additions: -ffp-contract=off).
 ///
 /// Complexity: O(tasks log tasks) plus, for each start or end of a flow, the links whose flows change their rates.
 /// @throws ScheduleError  if some tasks wait for each other and never start; the message names one.
-/// @throws InputError  if a flow would last longer than a time can hold.
+/// @throws InputError  if a flow would last longer than the range of time.
 inline Timeline run_engine(const EngineGraph& graph) { return detail::EngineRun{graph, detail::SuccessorOrder{graph}}.run(); }
 
 }  // namespace tawpipe

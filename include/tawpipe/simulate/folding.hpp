@@ -1,5 +1,5 @@
-// Composed schedules simulated by as few of their copies as is exact.
-// Not: when it is (cost/folded_cost.hpp) nor how the kept copies are made (schedule/fold.hpp).
+// Simulates composed schedules by the fewest copies for which the result is exact.
+// Not: when it is exact (cost/folded_cost.hpp) nor how the kept copies are made (schedule/fold.hpp).
 #pragma once
 
 #include <algorithm>
@@ -19,13 +19,13 @@ struct FoldedRun {
   Timeline timeline;
 };
 
-/// A folded run, or why there is none.
+/// A folded run, or the reason why there is none.
 struct FoldedSimulation {
   std::optional<FoldedRun> run;
-  std::string refusal;  ///< of folding most, where a run folds less; empty where nothing was refused
+  std::string refusal;  ///< why more was not folded; empty if nothing was refused
 };
 
-/// The ways to fold a layout, those that fold more first.
+/// The ways to fold a layout, largest folds first.
 inline std::vector<FoldAxes> fold_choices(const Mesh& mesh) {
   std::vector<FoldAxes> choices;
   for (int bits = 7; bits > 0; --bits) {
@@ -40,7 +40,7 @@ inline std::vector<FoldAxes> fold_choices(const Mesh& mesh) {
 
 /// Simulates compose(logical, whole, mesh) on `cluster` without making it: with one copy for each folded axis, where all
 /// copies provably do the same at the same time. Folds the axes that leave least to simulate.
-/// @pre as folded_cost(): `cost` does not ask which task a computation is
+/// @pre as folded_cost(): `cost` does not depend on a computation's task
 template <CostModel Cost>
 FoldedSimulation simulate_folded(const Schedule& logical, const Workload& whole, const Mesh& mesh, const Composition& with,
                                  const Cluster& cluster, const Cost& cost) {

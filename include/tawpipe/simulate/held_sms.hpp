@@ -1,5 +1,5 @@
-// Computations slowed by the SMs that communications hold beside them, in exact parts of a tick.
-// Not: who holds how many (cost/held_sms.hpp), nor the engine's other half, links (simulate/link_sharing.hpp).
+// Computations slowed by SMs that overlapping communications hold, exact to fractions of a tick.
+// Not: how many SMs are held (cost/held_sms.hpp), nor the engine's other half, links (simulate/link_sharing.hpp).
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 
 namespace tawpipe::inline v0 {
 
-/// What tasks of an engine's graph hold of devices, and which tasks' delays are computations there.
+/// The SMs that tasks of an engine's graph hold, and which tasks' delays are computations on devices.
 struct EngineHolds {
   /// SMs of a device, held from the start of one task to the end of another.
   struct Hold {
@@ -26,18 +26,18 @@ struct EngineHolds {
   };
   std::vector<SpeedTable> tables;
   std::vector<std::int32_t> table_of;     ///< [device]
-  std::vector<std::int32_t> device_of;    ///< [task] on which its delay is a computation, at a speed; -1: on none
+  std::vector<std::int32_t> device_of;    ///< [task] where its delay is a computation with a speed; -1: none
   std::vector<Hold> holds;                ///< hold h begins when task device_of.size() + h starts
-  std::vector<std::uint32_t> hold_begin;  ///< [task of device_of + 1] those that its end gives back
+  std::vector<std::uint32_t> hold_begin;  ///< [task of device_of + 1] the holds that its end releases
 };
 
 namespace detail {
 
-/// Computations on devices whose SMs are shared: how far each has come, and when it will end as things stand. Models the
+/// Computations on devices whose SMs are shared: their progress, and when they will end at current speeds. Models the
 /// Processors of an EngineRun.
 ///
-/// The work left of a computation is kept in ticks at full speed and parts of one, so that a change of speed rounds nothing: it
-/// ends at the first tick at which all is done.
+/// The work left of a computation is kept in ticks at full speed and fractions of a tick, so that a change of speed rounds nothing: it
+/// ends at the first tick with no work left.
 class SharedProcessors {
  public:
   static constexpr bool shared = true;
@@ -67,8 +67,8 @@ class SharedProcessors {
     change(device);
   }
 
-  /// Gives each computation of a device that has changed its speed from `now` on: `expect(task, finish)` where that needs an
-  /// event. @throws InputError  if a computation would last longer than a time can hold.
+  /// Sets the speed of each computation on a changed device from `now` on: calls `expect(task, finish)` if that needs a new
+  /// event. @throws InputError  if a computation would last longer than the range of time.
   template <class Expect>
   void settle(std::int64_t now, Expect&& expect) {
     for (const std::int32_t device : changes_) {
@@ -88,8 +88,8 @@ class SharedProcessors {
     changes_.clear();
   }
 
-  /// Whether the event of a task is void: it has slowed down since, and `again(finish)` is its next one, or it has ended.
-  /// Otherwise a computation ends here.
+  /// Whether the event of a task is void: the task has slowed down since, and `again(finish)` is its next event, or it has ended.
+  /// Otherwise the computation ends now.
   template <class Again>
   bool goes_on(std::int32_t task, std::int64_t now, Again&& again) {
     if (!computes(task)) return false;
@@ -105,7 +105,7 @@ class SharedProcessors {
     return false;
   }
 
-  /// @throws ScheduleError  if a computation stands because others hold all SMs.
+  /// @throws ScheduleError  if a computation cannot proceed because others hold all SMs.
   void require_none_stopped() const {
     for (std::size_t device = 0; device < running_.size(); ++device) {
       for (const Running& running : running_[device]) {
@@ -121,11 +121,11 @@ class SharedProcessors {
   struct Running {
     std::int32_t task = -1;
     std::int64_t left = 0;        ///< ticks at full speed, at `updated`
-    std::int64_t left_parts = 0;  ///< and parts of one
+    std::int64_t left_parts = 0;  ///< and fractions of one
     std::int64_t updated = 0;
-    std::int64_t speed = -1;   ///< in parts of the whole
-    std::int64_t finish = -1;  ///< as things stand; -1: never
-    std::int64_t event = -1;   ///< its one that counts; -1: none
+    std::int64_t speed = -1;   ///< as a fraction of full speed
+    std::int64_t finish = -1;  ///< at the current speed; -1: never
+    std::int64_t event = -1;   ///< its valid one; -1: none
   };
 
   static std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
@@ -136,7 +136,7 @@ class SharedProcessors {
     changes_.push_back(device);
   }
 
-  /// Takes off what was done since `updated`: exact, and without a product that could overflow.
+  /// Subtracts the work done since `updated`: exact, and without a product that could overflow.
   static void advance(Running& running, std::int64_t now, std::int64_t whole) {
     const std::int64_t passed = now - running.updated;
     running.updated = now;
@@ -154,7 +154,7 @@ class SharedProcessors {
     const std::int64_t turns = running.left / running.speed;
     if (turns >= (std::numeric_limits<std::int64_t>::max() - running.updated) / whole - 2) {
       throw InputError(concat("the computation of task ", running.task,
-                              " would take too long beside so many held SMs: ", "a simulation may span 106 days"));
+                              " would take too long with so many held SMs: ", "a simulation may span 106 days"));
     }
     const std::int64_t rest = running.left % running.speed * whole + running.left_parts;
     return running.updated + turns * whole + (rest + running.speed - 1) / running.speed;
@@ -183,8 +183,8 @@ void for_each_edge(const Schedule& schedule, Visit&& visit) {
 }
 
 /// The timeline of a schedule whose communications hold SMs.
-/// @param graph  whose tasks are the kinds of task that there are
-/// @param kinds  [task of the schedule] which of these it is
+/// @param graph  whose tasks are the distinct kinds of task
+/// @param kinds  [task of the schedule] its kind
 inline Timeline simulate_holding(const Schedule& schedule, const Cluster& cluster, const HeldSms& held, EngineGraph graph,
                                  const std::vector<std::int32_t>& kinds) {
   const std::size_t count = kinds.size();

@@ -1,5 +1,5 @@
-// Which of a schedule's tasks may start when: those first in all their lanes whose dependencies have ended.
-// Not: when that is (simulate/engine.hpp).
+// Which of a schedule's tasks may start when: those that are first in all their lanes and whose dependencies have ended.
+// Not: the times (simulate/engine.hpp).
 #pragma once
 
 #include <bit>
@@ -15,13 +15,13 @@
 
 namespace tawpipe::inline v0::detail {
 
-/// The order of a schedule, for EngineRun, read from the schedule itself: a list of each task's successors would take as much
-/// memory again. A task waits first until no other is before it in its lanes, then for one dependency after the other: no more
+/// The order of a schedule, for EngineRun, read from the schedule itself: a list of each task's successors would take as much memory
+/// again. A task first waits until it is first in its lanes, then for one dependency after another: no more
 /// tasks than there are lanes wait for a dependency at any time.
 class LaneOrder {
  public:
-  /// @param graph  whose tasks are the kinds of task that there are
-  /// @param kinds  [task of the schedule] which of these it is
+  /// @param graph  whose tasks are the distinct kinds of task
+  /// @param kinds  [task of the schedule] its kind
   LaneOrder(const Schedule& schedule, const EngineGraph& graph, std::vector<std::int32_t> kinds)
       : schedule_{schedule},
         graph_{graph},
@@ -39,7 +39,7 @@ class LaneOrder {
     const Rows<TaskId>& program = schedule_.parts().program;
     for (const TaskId task : program.items()) --progress_[index(task)];
     for (std::size_t t = 0; t < kinds_.size(); ++t) {
-      if (progress_[t] == 0) await_dependencies(static_cast<std::int32_t>(t), ready);  // in no lane
+      if (progress_[t] == 0) await_dependencies(static_cast<std::int32_t>(t), ready);  // not in any lane
     }
     for (std::size_t row = 0; row < program.size(); ++row) {
       if (!program[row].empty()) become_first(number(program[row][0]), ready);
@@ -50,7 +50,7 @@ class LaneOrder {
   void end(std::int32_t task, Ready&& ready) {
     ended_[at(task)] = true;
     for_each_end(schedule_, TaskId{task}, [&](Rank rank, int lane) {
-      const auto program = schedule_.program(rank, lane);  // empty where a folded schedule does not write the rank
+      const auto program = schedule_.program(rank, lane);  // empty if a folded schedule leaves out the rank
       std::uint32_t& head = head_[index(rank) * schedule_.lanes().size() + static_cast<std::size_t>(lane)];
       if (head == program.size() || program[head] != TaskId{task}) return;
       if (++head < program.size()) become_first(number(program[head]), ready);
@@ -64,7 +64,7 @@ class LaneOrder {
   }
 
  private:
-  /// A task that waits for a dependency, in a list of those that wait for the same.
+  /// A task that waits for a dependency, in a list of those that wait for the same task.
   struct Waiting {
     std::int32_t task;
     std::int32_t next;
@@ -72,13 +72,13 @@ class LaneOrder {
 
   static std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
 
-  /// Nothing is before the task any more in one of its lanes.
+  /// The task has become first in one of its lanes.
   template <class Ready>
   void become_first(std::int32_t task, Ready&& ready) {
     if (++progress_[at(task)] == 0) await_dependencies(task, ready);
   }
 
-  /// Goes on to the first dependency that has not ended.
+  /// Advances to the first dependency that has not ended.
   template <class Ready>
   void await_dependencies(std::int32_t task, Ready&& ready) {
     const auto dependencies = schedule_.dependencies(TaskId{task});
@@ -102,20 +102,20 @@ class LaneOrder {
   const Schedule& schedule_;
   const EngineGraph& graph_;
   std::vector<std::int32_t> kinds_;
-  std::vector<std::int32_t> progress_;       ///< below 0: lanes in which others are before it; then: dependencies passed
-  std::vector<std::int32_t> first_waiting_;  ///< [task] in waiting_, of those that wait for it; -1: none
+  std::vector<std::int32_t> progress_;       ///< below 0: lanes in which it is not first; then: dependencies that have ended
+  std::vector<std::int32_t> first_waiting_;  ///< [task] head of its list in waiting_; -1: none
   std::vector<bool> ended_;
-  std::vector<std::uint32_t> head_;  ///< [rank * lanes + lane] how many of its tasks have ended
+  std::vector<std::uint32_t> head_;  ///< [rank * lanes + lane] number of its tasks that have ended
   std::vector<Waiting> waiting_;
-  std::vector<std::int32_t> free_;  ///< places in waiting_
+  std::vector<std::int32_t> free_;  ///< free entries in waiting_
 };
 
-/// Tasks of the engine, those with the same times and path once.
+/// Engine tasks without duplicates: those with the same times and path occur once.
 class TaskKinds {
  public:
   explicit TaskKinds(EngineGraph& graph) : graph_{graph} {}
 
-  /// The number in the graph of the tasks that are like this one.
+  /// The index in the graph of tasks equal to this one.
   std::int32_t find(const EngineTask& task) {
     const std::uint64_t hash =
         (static_cast<std::uint64_t>(task.delay) + std::bit_cast<std::uint64_t>(task.bytes)) * 0xd1342543de82ef95U;

@@ -1,4 +1,4 @@
-// Flows over shared links: rates are max-min fair, solved anew for what a start or an end changes.
+// Flows over shared links: rates are max-min fair, recomputed where a start or an end changes them.
 // Not: when tasks become ready (simulate/engine.hpp).
 #pragma once
 
@@ -20,10 +20,10 @@ namespace tawpipe::inline v0 {
 /// Max-min fair sharing of links among flows. A flow of rate x uses x * weight of each link it loads; no flow can be made
 /// faster without slowing one that is not faster.
 ///
-/// Every flow has a bottleneck: a link whose capacity is used up and on which no flow is faster; the rate of the fastest is
-/// the link's level. That holds for one set of rates only, the fair ones. After a change it is mended by one sweep over the
+/// Every flow has a bottleneck: a saturated link on which no flow is faster; the rate of the fastest is
+/// the link's level. Only one set of rates, the fair one, has this property. After a change it is restored by one sweep over the
 /// levels from low to high, as progressive filling would, but a link is opened only when a flow that crosses it has a new
-/// rate: what lies below the change, or behind a bottleneck that stays, is not looked at.
+/// rate: links below the change, or beyond an unchanged bottleneck, are not visited.
 ///
 /// Source: Bertsekas and Gallager, Data Networks, 2nd ed., section 6.5.2 (bottlenecks, progressive filling).
 class LinkSharing {
@@ -60,7 +60,7 @@ class LinkSharing {
     return index;
   }
 
-  /// Ends a flow; what shared a link with it may become faster at the next solve().
+  /// Ends a flow; flows that shared a link with it may become faster at the next solve().
   void finish(FlowIndex index) {
     Flow& flow = flows_[at(index)];
     for (const LinkLoad& load : flow.loads) {
@@ -79,9 +79,9 @@ class LinkSharing {
     free_.push_back(index);
   }
 
-  /// Solves what changed since the last call and reports each flow whose rate is new:
-  /// `report(flow, task, finish)` with the finish if rates stay as they are.
-  /// @throws InputError  if a flow would last longer than a time can hold.
+  /// Updates the rates after changes since the last call and reports each flow with a new rate:
+  /// `report(flow, task, finish)` with its finish at these rates.
+  /// @throws InputError  if a flow would last longer than the range of time.
   template <class Report>
   void solve(std::int64_t now, Report&& report) {
     if (started_.empty() && freed_.empty()) return;
@@ -106,7 +106,7 @@ class LinkSharing {
 
  private:
   static constexpr double endless = std::numeric_limits<double>::infinity();
-  /// Rates this close are one: sums in another order differ by less, and must not spread as if something had changed.
+  /// Rates this close are equal: sums in another order differ by less, and must not spread as if something had changed.
   static constexpr double same = 1e-13;
 
   struct Member {
@@ -115,9 +115,9 @@ class LinkSharing {
   };
   struct Link {
     double capacity = 0;
-    double level = endless;   ///< the fastest rate on it if its capacity is used up
-    double share = 0;         ///< in this sweep: the level it would get as things stand; only rises, or is computed anew
-    std::uint32_t sweep = 0;  ///< in which it was opened last
+    double level = endless;   ///< the fastest rate on it if it is saturated
+    double share = 0;         ///< in this sweep: the level it would get in the current state; only rises, or is recomputed
+    std::uint32_t sweep = 0;  ///< the sweep in which it was last opened
     std::uint32_t entry = 0;  ///< the valid one in the queue
     bool released = false;    ///< in this sweep: the flows it held back may become faster
     bool settled = false;     ///< in this sweep: its level is final
@@ -135,7 +135,7 @@ class LinkSharing {
     LinkId bottleneck = none<LinkId>;
     std::int32_t task = -1;
   };
-  /// An open link in the queue of a sweep, by the level at which something happens to it.
+  /// An open link in the queue of a sweep, by the level of its next event.
   struct Entry {
     double key;
     LinkId link;
@@ -152,14 +152,14 @@ class LinkSharing {
   Link& link_at(LinkId id) { return links_[index(id)]; }
   bool is_open(const Link& link) const { return link.sweep == sweep_; }
   bool is_decided(const Flow& flow) const { return flow.decided == sweep_; }
-  /// Whether the flow may become faster than it was, as far as link `id` is concerned.
+  /// Whether link `id` lets the flow become faster than it was.
   bool is_free(const Flow& flow, LinkId id) const {
     return flow.bottleneck == id || flow.bottleneck == none<LinkId> || flow.freed == sweep_;
   }
-  /// The level at which the sweep must look at an open link: its own, or the one above which its flows become faster.
+  /// The level at which the sweep must visit an open link: its own, or the one above which its flows become faster.
   static double key(const Link& link) { return link.released ? link.share : std::min(link.share, link.level); }
 
-  /// Progressive filling from the lowest level that changes, over the links that a change reaches.
+  /// Progressive filling from the lowest level that changes, over the links affected by a change.
   void sweep() {
     ++sweep_;
     opened_.clear();
@@ -176,7 +176,7 @@ class LinkSharing {
     started_.clear();
     freed_.clear();
     double reached = 0;
-    double level = endless;  // of the links that are used up at `reached`
+    double level = endless;  // of the links that are saturated at `reached`
     while (!queue_.empty()) {
       const Entry first = queue_.front();
       std::pop_heap(queue_.begin(), queue_.end(), Entry::later);
@@ -188,12 +188,12 @@ class LinkSharing {
       Link& link = link_at(first.link);
       if (link.settled || link.entry != first.number) continue;
       if (link.stale) compute_share(first.link);
-      if (key(link) > first.key) {  // flows were decided below it, and left it more
+      if (key(link) > first.key) {  // flows decided below it left it more capacity
         push(first.link);
       } else if (!link.released && link.share > link.level * (1 + same)) {
         release(first.link);
       } else {
-        // Below what the sweep has reached, and just above it, there is only rounding: a link that decided flows have used up
+        // Below the level reached by the sweep, and just above it, differences are only rounding: a link that decided flows have saturated
         // exactly, or one of equal links, another of which has decided a flow of both. All get the very same level, so that it
         // does not matter which comes first.
         if (level == endless) level = close(reached, link.level) ? link.level : reached;
@@ -238,7 +238,7 @@ class LinkSharing {
 
   void push(LinkId id) {
     Link& link = link_at(id);
-    ++link.entry;  // voids the one before
+    ++link.entry;  // invalidates the previous entry
     if (key(link) == endless) return;
     queue_.push_back({key(link), id, link.entry});
     std::push_heap(queue_.begin(), queue_.end(), Entry::later);
@@ -254,9 +254,9 @@ class LinkSharing {
     push(id);
   }
 
-  /// The rate at which the link's capacity is used up: decided flows keep theirs, free ones take as much as they get, and the
-  /// others no more than they have, as another link holds them back. Where that is the share itself, both are held back and it
-  /// does not matter which link is to blame: they are shared with like free ones, so that the share has the same bits.
+  /// The rate at which the link is saturated: decided flows keep theirs, free ones take as much as they can, and the
+  /// others no more than they have, since another link limits them. Where that equals the share, both links limit them and it
+  /// does not matter which counts: they share like free flows, so that the share has the same bits.
   void compute_share(LinkId id) {
     Link& link = link_at(id);
     link.stale = false;
@@ -290,7 +290,7 @@ class LinkSharing {
     }
   }
 
-  /// The sweep has passed the level that `id` had: the flows it held back become faster, which their other links must know.
+  /// The sweep has passed the level of `id`: the flows it limited become faster, and their other links must be updated.
   void release(LinkId id) {
     Link& link = link_at(id);
     link.released = true;
@@ -298,7 +298,7 @@ class LinkSharing {
     for (const Member& member : link.members) {
       Flow& flow = flows_[at(member.flow)];
       if (flow.bottleneck != id || is_decided(flow)) continue;
-      // Only rounding can have settled one of its links below: then it stays as it is.
+      // Only rounding can have settled one of its links at a lower level: then it stays unchanged.
       const bool held = std::any_of(flow.loads.begin(), flow.loads.end(), [&](const LinkLoad& load) {
         return is_open(link_at(load.link)) && link_at(load.link).settled;
       });
@@ -325,7 +325,7 @@ class LinkSharing {
     push(id);
   }
 
-  /// The link is used up at `level`: every flow on it that is not slower for another reason has that rate.
+  /// The link is saturated at `level`: every flow on it that is not slower for another reason has that rate.
   void settle(LinkId id, double level) {
     Link& link = link_at(id);
     link.settled = true;
@@ -351,7 +351,7 @@ class LinkSharing {
   std::vector<Flow> flows_;
   std::vector<FlowIndex> free_;
   std::vector<FlowIndex> started_;  ///< since the last solution
-  std::vector<LinkId> freed_;       ///< used-up links that a flow has left since then
+  std::vector<LinkId> freed_;       ///< saturated links that a flow has left since then
   std::uint32_t sweep_ = 0;         ///< at most two for each task: 32 bits are enough
   std::vector<LinkId> opened_;
   std::vector<FlowIndex> decided_;

@@ -1,4 +1,4 @@
-// What an even prediction leaves out: kernels that vary, slow devices, computation slowed by communication beside it.
+// Noise that an ideal prediction leaves out: varying kernels, slow devices, computation slowed by overlapping communication.
 // Not: the simulation itself (simulate/simulate.hpp).
 #pragma once
 
@@ -23,15 +23,15 @@ namespace tawpipe::inline v0 {
 /// Disturbances of one run, drawn from a seed: the same seed gives the same run on every machine and compiler.
 struct Noise {
   double jitter = 0;        ///< standard deviation of each computation's and each route's time, relative; mean 1
-  double stragglers = 0;    ///< the probability of a device to be slow for the whole run
-  double slowdown = 2;      ///< how many times longer a slow device computes
-  double interference = 0;  ///< how much longer a computation takes while its device communicates: 0.05 is 5 %
+  double stragglers = 0;    ///< the probability that a device is slow for the whole run
+  double slowdown = 2;      ///< factor of a slow device's computing time
+  double interference = 0;  ///< extra time of a computation while its device communicates: 0.05 is 5 %
   std::uint64_t seed = 1;
 
   bool is_random() const { return jitter > 0 || stragglers > 0; }
   bool is_none() const { return !is_random() && interference <= 0; }
 
-  /// @throws InputError  if a figure cannot be.
+  /// @throws InputError  if a value is out of range.
   void check() const {
     if (!(jitter >= 0 && jitter <= 0.3)) throw InputError("--jitter must be a fraction from 0 to 0.3, such as 0.03");
     if (!(stragglers >= 0 && stragglers <= 1 && slowdown >= 1 && slowdown <= 1000)) {
@@ -59,10 +59,10 @@ inline void parse_stragglers(std::string_view text, Noise& noise) {
 
 namespace detail {
 
-/// Uniform in 0 .. 1, of 53 bits.
+/// Uniform in 0 .. 1, with 53 bits.
 constexpr double noise_uniform(std::uint64_t x) { return static_cast<double>(splitmix64(x) >> 11) * 0x1p-53; }
 
-/// Nearly normal (the sum of twelve uniforms less six): sums alone, so the same bits everywhere. Within -6 .. 6.
+/// Nearly normal (the sum of twelve uniforms minus six): only sums, so the same bits everywhere. Within -6 .. 6.
 constexpr double noise_normal(std::uint64_t x) {
   double sum = -6;
   for (std::uint64_t i = 0; i < 12; ++i) sum += noise_uniform(x * 12 + i);
@@ -71,13 +71,13 @@ constexpr double noise_normal(std::uint64_t x) {
 
 }  // namespace detail
 
-/// A time's factor with mean 1, never below a tenth. @param key  what varies: equal keys vary alike
+/// A factor for a time, with mean 1 and at least 0.1. @param key  what varies: equal keys give equal factors
 constexpr double jitter_factor(const Noise& noise, std::uint64_t key) {
   if (noise.jitter <= 0) return 1;
   return std::max(0.1, 1 + noise.jitter * detail::noise_normal(splitmix64(noise.seed) ^ key));
 }
 
-/// A device's factor: `slowdown` for a straggler, else 1.
+/// A device's factor: `slowdown` for a straggler, otherwise 1.
 constexpr double straggler_factor(const Noise& noise, Rank rank) {
   const std::uint64_t key = splitmix64(noise.seed ^ 0x5354524147474c45U) + static_cast<std::uint64_t>(number(rank));
   return detail::noise_uniform(key) < noise.stragglers ? noise.slowdown : 1.0;
@@ -100,14 +100,14 @@ inline double message_factor(const Noise& noise, const Task& task) {
                                   part(number(task.group)) * 64 + static_cast<std::uint64_t>(task.op));
 }
 
-/// Multiplies into `factors` what a run with `timeline` says of computations beside communication: one that had data in flight
-/// on its device for a part x of its time takes 1 + interference * x times as long.
-/// @param overlap  [task] that part
+/// Multiplies into `factors` the slowdown of computations that overlap communication in `timeline`: one with data in flight
+/// on its device for a fraction x of its time takes 1 + interference * x times as long.
+/// @param overlap  [task] that fraction
 inline void add_interference(std::vector<double>& factors, const std::vector<double>& overlap, double interference) {
   for (std::size_t t = 0; t < factors.size(); ++t) factors[t] *= 1 + interference * overlap[t];
 }
 
-/// [task] of a computation's time, the part during which its device sent or received. Communications have 0.
+/// [task] the fraction of a computation's time during which its device sent or received; 0 for communications.
 /// Complexity: O(tasks log tasks + members).
 inline std::vector<double> communication_beside(const Schedule& schedule, const Timeline& timeline) {
   using Span = std::pair<std::int64_t, std::int64_t>;
@@ -125,7 +125,7 @@ inline std::vector<double> communication_beside(const Schedule& schedule, const 
       busy[index(tasks[t].peer)].push_back(span(t));
     }
   }
-  for (auto& spans : busy) {  // joined, so that what overlaps counts once
+  for (auto& spans : busy) {  // merged, so that overlaps count once
     std::sort(spans.begin(), spans.end());
     std::size_t kept = 0;
     for (const Span& next : spans) {
@@ -151,7 +151,7 @@ inline std::vector<double> communication_beside(const Schedule& schedule, const 
   return part;
 }
 
-/// As simulate(), disturbed by `noise`. Interference changes when tasks meet, and so itself: it is counted anew three times.
+/// As simulate(), disturbed by `noise`. Interference changes which tasks overlap, and so itself: it is recomputed three times.
 template <CostModel Cost>
 Timeline simulate(const Schedule& schedule, const Cluster& cluster, const Cost& cost, const Noise& noise) {
   if (noise.is_none()) return simulate(schedule, cluster, cost);

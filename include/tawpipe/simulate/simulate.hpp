@@ -20,7 +20,7 @@ namespace tawpipe::inline v0 {
 
 namespace detail {
 
-/// The distinct paths of a schedule's communications, each asked of the cost model once: found by op, rank and Task::route(), and
+/// The distinct paths of a schedule's communications, each requested from the cost model once: keyed by op, rank and Task::route(), and
 /// by the size where the model's paths depend on it.
 template <CostModel Cost>
 class PathTable {
@@ -30,7 +30,7 @@ class PathTable {
     Rank rank;
     std::int64_t route;
     std::int64_t size;  ///< of a message; 0 where paths do not depend on it
-    std::int32_t path;  ///< of the engine; -1: none, it takes `latency` alone
+    std::int32_t path;  ///< of the engine; -1: none, it only takes `latency`
     std::int64_t latency;
     double fraction;
   };
@@ -67,7 +67,7 @@ class PathTable {
   std::vector<Entry> entries_;
 };
 
-/// Times of a schedule's computations; those alike asked of the cost model once, where it allows that.
+/// Times of a schedule's computations; equal ones are requested from the cost model once, where it allows that.
 template <CostModel Cost>
 class ComputeTimes {
  public:

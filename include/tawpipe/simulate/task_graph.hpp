@@ -1,4 +1,4 @@
-// Plain task graphs: computations, messages between devices, and what waits for what; a format other simulators can run too.
+// Plain task graphs: computations, messages between devices, and dependencies; a format that other simulators can run too.
 // Not: the text they are read from (task_graph_text.hpp) nor schedules (schedule/schedule.hpp).
 #pragma once
 
@@ -19,8 +19,8 @@
 
 namespace tawpipe::inline v0 {
 
-/// The machine of a plain task graph: equal nodes of equal devices. Inside a node each device has its own way out and in;
-/// between nodes each node has one way out and one in. The two kinds share nothing.
+/// The machine of a plain task graph: equal nodes of equal devices. Inside a node each device has its own link out and in;
+/// between nodes each node has one link out and one in. The two kinds share nothing.
 struct TaskGraphPlatform {
   std::int32_t nodes = 1;
   std::int32_t devices_per_node = 1;
@@ -35,9 +35,9 @@ struct TaskGraphPlatform {
 
 /// A plain task graph, as columns. Tasks are numbered from 0 and wait for earlier ones only, so there is no cycle.
 ///
-/// Semantics: a task starts when the last it waits for has ended. A computation then takes its time; nothing else slows it, and
-/// those of one device are expected to wait for each other. A message waits for the latency of its kind, then is one flow over
-/// its sender's way out and its receiver's way in; rates are max-min fair with equal weights.
+/// Semantics: a task starts when the last of its dependencies has ended. A computation then takes its time; nothing slows it, and
+/// computations of one device are expected to depend on each other. A message waits for the latency of its kind, then is one flow over
+/// its sender's outgoing link and its receiver's incoming link; rates are max-min fair with equal weights.
 class TaskGraph {
  public:
   TaskGraphPlatform platform;
@@ -51,7 +51,7 @@ class TaskGraph {
   std::int32_t destination(std::size_t task) const { return destination_[task]; }
   /// Seconds of a computation, bytes of a message, as written.
   double amount(std::size_t task) const { return amount_[task]; }
-  /// What the task waits for, as written.
+  /// The task's dependencies, as written.
   std::span<const std::int32_t> dependencies(std::size_t task) const {
     return std::span{dependencies_}.subspan(begin_[task], begin_[task + 1] - begin_[task]);
   }
@@ -69,7 +69,7 @@ class TaskGraph {
   void message(std::int32_t source, std::int32_t destination, double bytes, std::span<const std::int32_t> after = {}) {
     add(source, destination, bytes, after);
   }
-  /// Adds a task, a message if `destination` is not negative; what it waits for is added by wait_for().
+  /// Adds a task, a message if `destination` is not negative; dependencies are added by wait_for().
   void add(std::int32_t device, std::int32_t destination, double amount) {
     device_.push_back(device);
     destination_.push_back(destination);
@@ -104,7 +104,7 @@ class TaskGraph {
 
 namespace detail {
 
-/// What is wrong with a platform, or "".
+/// The error in a platform, or "".
 inline std::string platform_fault(const TaskGraphPlatform& platform) {
   const auto cannot_be = [](double value) { return !(value >= 0 && value < 1e300); };
   if (platform.nodes < 1 || platform.devices_per_node < 1) return "nodes and devices per node must be at least 1";
@@ -120,7 +120,7 @@ inline std::string platform_fault(const TaskGraphPlatform& platform) {
   return {};
 }
 
-/// What is wrong with a task, or "".
+/// The error in a task, or "".
 inline std::string task_fault(const TaskGraph& graph, std::size_t task) {
   const std::int32_t devices = graph.platform.devices();
   const auto missing = [&](std::int32_t device) {
@@ -167,7 +167,7 @@ class LinkPairs {
 
 /// The graph as the engine runs it. Links: out of and into each device, then out of and into each node.
 /// Complexity: O(tasks + edges).
-/// @throws InputError  if a device, time, size or dependency cannot be; the message names the platform or the task.
+/// @throws InputError  if a device, time, size or dependency is invalid; the message names the platform or the task.
 inline EngineGraph to_engine(const TaskGraph& graph) {
   const TaskGraphPlatform& platform = graph.platform;
   if (const auto fault = detail::platform_fault(platform); !fault.empty()) throw InputError(concat("platform: ", fault));

@@ -1,4 +1,4 @@
-// A schedule on a cluster as a plain task graph, as far as such a graph can say it.
+// A schedule on a cluster as a plain task graph, as far as such a graph can represent it.
 // Not: the graph's text (task_graph_text.hpp) nor the schedule's own simulation (simulate.hpp).
 #pragma once
 
@@ -57,7 +57,7 @@ class TaskGraphExport {
   }
 
  private:
-  /// What all messages of one kind, inside or between nodes, must have in common.
+  /// The values that all messages of one kind, inside or between nodes, must share.
   struct Kind {
     std::string_view name;
     bool timed = false;  ///< latency is set
@@ -85,7 +85,7 @@ class TaskGraphExport {
 
   void set_speeds() {
     TaskGraphPlatform& platform = out_.graph.platform;
-    // Where nothing moves, any speed will do.
+    // If nothing is sent, any speed will do.
     const auto or_any = [](BytesPerSecond found) { return found > BytesPerSecond{} ? found : BytesPerSecond{1e9}; };
     platform.intra_bandwidth = or_any(inside_.bandwidth);
     platform.intra_latency_s = to_seconds(inside_.latency);
@@ -112,11 +112,11 @@ class TaskGraphExport {
       parts.push_back(static_cast<std::int32_t>(out_.graph.tasks()));
       out_.graph.message(number(from), number(to), moved, after_);
     }
-    // One task that ends when all parts have: successors need not name each of them.
+    // One task that ends when all parts have ended: successors need not name each of them.
     if (parts.size() != 1) out_.graph.compute(number(task.rank), 0, parts.empty() ? after_ : parts);
   }
 
-  /// Notes and checks what the platform must say for messages on this way. Whether their bytes count.
+  /// Records and checks the platform's values for messages on this route. @return whether their bytes count
   bool prepare(Rank from, Rank to) {
     const auto [known, added] = loaded_.try_emplace({from, to}, false);
     if (!added) return known->second;
@@ -172,17 +172,17 @@ class TaskGraphExport {
 /// computation of no length on its first rank that ends it.
 ///
 /// Lost: the edges of a collective share links each for itself here, and as one flow in the simulator; a collective waits for one
-/// message's latency, not for all its steps; a message of a model without links has no bytes, only its latency. What the tasks
-/// are for (ops, stages, buffers) is not in the graph. So the times are the simulator's own for schedules of passes only.
+/// message's latency, not for all its steps; a message of a model without links has no bytes, only its latency. The purpose
+/// of tasks (ops, stages, buffers) is not in the graph. So the times equal the simulator's for schedules of passes only.
 ///
-/// @throws InputError  if communications hold SMs (HeldSms), if the nodes are unequal, or messages of a kind have not one
-/// latency, one bandwidth, and one link out and one in for each device (inside nodes) or node (between them), which the platform
-/// of a plain graph cannot say.
+/// @throws InputError  if communications hold SMs (HeldSms), if the nodes are unequal, or messages of a kind do not have one
+/// latency, one bandwidth, and one link out and one in for each device (inside nodes) or node (between them), as the platform
+/// of a plain graph requires.
 /// Complexity: O(tasks + edges), with a look-up for each message.
 template <CostModel Cost>
 ExportedTaskGraph export_task_graph(const Schedule& schedule, const Cluster& cluster, const Cost& cost) {
   if (held_sms_of(cost) != nullptr) {
-    throw InputError("a plain task graph cannot say that communications hold SMs beside computations; export it without that");
+    throw InputError("a plain task graph cannot express SMs that communications hold; export it without them");
   }
   return detail::TaskGraphExport<Cost>{schedule, cluster, cost}.run();
 }

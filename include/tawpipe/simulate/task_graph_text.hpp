@@ -31,7 +31,7 @@ class TaskGraphReader {
     finish_line();
     read_platform(graph.platform);
     const std::size_t tasks = read_count();
-    // A line has at least "C 0 0 0\n", less the last line's end: a count that cannot be is found before memory is taken for it.
+    // A line has at least "C 0 0 0\n", minus the last line's end: an impossible count is found before memory is allocated for it.
     if (tasks > static_cast<std::size_t>(end_ - at_ + 1) / 8) throw fail(concat("the file is too short for ", tasks, " tasks"));
     graph.reserve(tasks, tasks * 2);
     for (std::size_t t = 0; t < tasks; ++t) read_task(graph, t, tasks);
@@ -64,7 +64,7 @@ class TaskGraphReader {
     ++at_;
     ++line_;
   }
-  /// A word as a message shows it: short and on one line.
+  /// A word as shown in messages: short and on one line.
   static std::string shown(std::string_view word) {
     return quote(one_line(concat(word.substr(0, 40), word.size() > 40 ? "..." : "")));
   }
@@ -157,7 +157,7 @@ inline TaskGraph parse_task_graph(std::string_view text, std::string_view source
   return detail::TaskGraphReader{text, source}.read();
 }
 
-/// Writes a graph as tg1 in pieces of some 64 KiB, `write(text)` each; parse_task_graph() of it gives an equal graph.
+/// Writes a graph as tg1 in pieces of about 64 KiB, `write(text)` each; parse_task_graph() of the text gives an equal graph.
 template <class Write>
 void write_task_graph(const TaskGraph& graph, Write&& write) {
   std::string out = "tg1\nplatform ";

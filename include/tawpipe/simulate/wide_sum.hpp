@@ -4,7 +4,7 @@
 
 namespace tawpipe::inline v0 {
 
-/// Sums doubles with what each addition rounds off kept beside, so that terms in any order give the same bits.
+/// Sums doubles and keeps the rounding error of each addition, so that terms in any order give the same bits.
 /// Source: Ogita, Rump and Oishi 2005, Accurate Sum and Dot Product, algorithm 4.4 (Sum2); Knuth's two-sum.
 class WideSum {
  public:
@@ -14,14 +14,14 @@ class WideSum {
     sum_ = sum;
   }
   double value() const { return sum_ + rest_; }
-  /// `whole` without the sum.
+  /// Subtracts the sum from `whole`.
   double left_of(double whole) const {
     const double left = whole - sum_;
     return left + (lost(whole, -sum_, left) - rest_);
   }
 
  private:
-  /// What rounding took from `sum` of a and b.
+  /// The rounding error of `sum`, the sum of a and b.
   static double lost(double a, double b, double sum) {
     const double kept = sum - a;
     return (a - (sum - kept)) + (b - kept);

@@ -1,5 +1,5 @@
-// Whether a timeline is one of a schedule.
-// Not: whether its times can be (analysis/compare_timelines.hpp).
+// Checks that a timeline belongs to a schedule.
+// Not: whether its times are plausible (analysis/compare_timelines.hpp).
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace tawpipe::inline v0 {
 
-/// @throws InputError  if the timeline is of another number of tasks than the schedule.
+/// @throws InputError  if the timeline has a different number of tasks from the schedule.
 inline void check_timeline(const Schedule& schedule, const Timeline& timeline) {
   const std::size_t tasks = schedule.tasks().size();
   if (timeline.start.size() == tasks && timeline.end.size() == tasks) return;

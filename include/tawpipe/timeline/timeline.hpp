@@ -10,7 +10,7 @@
 
 namespace tawpipe::inline v0 {
 
-/// Start and end of every task. Predicted and measured timelines have this one type, so they can be subtracted.
+/// Start and end of every task. Predicted and measured timelines have this same type, so they can be subtracted.
 struct Timeline {
   std::vector<TimePoint> start;  ///< [task]
   std::vector<TimePoint> end;    ///< [task]

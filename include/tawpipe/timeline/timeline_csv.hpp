@@ -1,4 +1,4 @@
-// A timeline as CSV, one row a task, written and read without loss: what happened when, for any program to plot.
+// A timeline as CSV, one row a task, written and read without loss: what happened when, for plotting by any program.
 // Not: the schedule itself (its dependencies, buffers and lanes' names are not in it).
 #pragma once
 
@@ -37,13 +37,13 @@ namespace detail {
 
 inline constexpr std::size_t timeline_csv_columns = 12;
 
-/// A number's digits; an id that is none is an empty cell.
+/// A number's digits; an absent id is an empty cell.
 inline void append_cell(std::string& out, std::int64_t value, bool present = true) {
   if (present) out += std::to_string(value);
   out += ',';
 }
 
-/// Seconds with 12 digits after the point: exact, as a picosecond is the twelfth.
+/// Seconds with 12 decimal digits: exact, since the last one is a picosecond.
 inline void append_seconds(std::string& out, TimePoint time) {
   const std::int64_t picoseconds = time.picoseconds();
   const bool negative = picoseconds < 0;
@@ -57,7 +57,7 @@ inline void append_seconds(std::string& out, TimePoint time) {
   out += fraction;
 }
 
-/// A row up to and with the comma before its times.
+/// A row up to and including the comma before its times.
 inline void append_task(std::string& out, std::size_t index_of_task, const Task& task) {
   append_cell(out, static_cast<std::int64_t>(index_of_task));
   out += name(task.op);
@@ -132,7 +132,7 @@ class TimelineCsvReader {
     throw fail(column, concat(shown(cells()[column]), " is no ", kind, "; known: ", join(known, ", ")));
   }
 
-  /// Digits alone, without leading zeros, at most `most`; -1 if they are anything else.
+  /// Only digits, without leading zeros, at most `most`; -1 if they are anything else.
   static std::int64_t whole(std::string_view digits, std::int64_t most) {
     if (digits.empty() || digits.front() == '-' || (digits.size() > 1 && digits.front() == '0')) return -1;
     const auto value = to_number<std::int64_t>(digits);
@@ -154,7 +154,7 @@ class TimelineCsvReader {
     const auto point = digits.find('.');
     if (point != std::string_view::npos && digits.size() - point == 13) {
       const std::int64_t seconds_part = whole(digits.substr(0, point), Duration::max().value() / second);
-      // A leading 1 keeps the fraction's zeros apart from forbidden ones.
+      // A leading 1 distinguishes the fraction's zeros from forbidden leading ones.
       const std::int64_t fraction = whole(concat("1", digits.substr(point + 1)), 2 * second - 1) - second;
       const bool fits = seconds_part >= 0 && fraction >= 0 && seconds_part * second <= Duration::max().value() - fraction;
       if (const std::int64_t value = fits ? seconds_part * second + fraction : 0; fits && !(negative && value == 0)) {
@@ -171,10 +171,10 @@ class TimelineCsvReader {
 }  // namespace detail
 
 /// Writes one row for each task to `sink`, which is called with pieces of text in order. Times are seconds, exact to the
-/// picosecond; a rank, peer, group, stage or microbatch that a task has not is an empty cell.
+/// picosecond; a rank, peer, group, stage or microbatch that a task lacks is an empty cell.
 ///
-/// @throws InputError  if the timeline is of another number of tasks than the schedule.
-/// Complexity: O(tasks) time; memory of one piece (64 KB).
+/// @throws InputError  if the timeline has a different number of tasks from the schedule.
+/// Complexity: O(tasks) time; memory for one piece (64 KB).
 template <class Sink>
 requires std::invocable<Sink&, std::string_view>
 void write_timeline_csv(const Schedule& schedule, const Timeline& timeline, Sink&& sink) {
@@ -196,7 +196,7 @@ void write_timeline_csv(const Schedule& schedule, const Timeline& timeline, Sink
   sink(std::string_view{piece});
 }
 
-/// The whole CSV as one text. @see write_timeline_csv, for long ones
+/// The whole CSV as one text. @see write_timeline_csv, for long timelines
 inline std::string timeline_csv(const Schedule& schedule, const Timeline& timeline) {
   std::string out;
   write_timeline_csv(schedule, timeline, [&](std::string_view text) { out += text; });
@@ -212,7 +212,7 @@ inline RecordedTimeline parse_timeline_csv(std::string_view text, std::string_vi
 }
 
 /// Reads the timeline of `schedule`: its tasks must be the file's.
-/// @throws InputError  naming the first line and column where the file tells of another schedule.
+/// @throws InputError  naming the first line and column where the file belongs to another schedule.
 inline Timeline parse_timeline_csv(std::string_view text, const Schedule& schedule, std::string_view source = "timeline") {
   RecordedTimeline recorded = parse_timeline_csv(text, source);
   const std::size_t tasks = schedule.tasks().size();

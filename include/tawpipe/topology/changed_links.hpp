@@ -1,4 +1,4 @@
-// A cluster with other links: faster, slower, or of a given speed.
+// A cluster with changed links: faster, slower, or of a given speed.
 // Not: other paths between devices (topology/cluster_builder.hpp).
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace tawpipe::inline v0 {
 
-/// `cluster` after `change(link)` of each of its links, the same devices and paths.
+/// `cluster` with `change(link)` applied to each of its links; same devices and paths.
 /// @param change  called with a Link&, once for each link of each kind of node and of the fabric
 /// @throws InputError  if a link loses its bandwidth.
 template <class Change>

@@ -1,5 +1,5 @@
 // A cluster: nodes, their devices, and the links that a message from one device to another crosses.
-// Not: how it is described (cluster_builder, routing, importers) nor what runs on it.
+// Not: its description (cluster_builder, routing, importers) nor the work on it.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 
 namespace tawpipe::inline v0 {
 
-/// In place of a rank, the memory of the other end's host.
+/// Stands for the memory of the other end's host, in place of a rank.
 inline constexpr Rank host_memory = none<Rank>;
 
 /// A path inside a node: indices into NodeType::links, in order.
@@ -33,22 +33,22 @@ struct NodeType {
   std::vector<LinkPath> paths;         ///< [source * devices + destination]; empty on the diagonal
   std::vector<LinkPath> to_network;    ///< [device] up to and including an adapter's sending direction
   std::vector<LinkPath> from_network;  ///< [device] from an adapter's receiving direction on
-  std::vector<LinkPath> to_host;       ///< [device] to the memory of the host; empty: not known
+  std::vector<LinkPath> to_host;       ///< [device] to the memory of the host; empty: unknown
   std::vector<LinkPath> from_host;     ///< [device] the way back
 
   bool operator==(const NodeType&) const = default;
 };
 
-/// The links that a message crosses, in order, and the latency they add up to.
+/// The links that a message crosses, in order, and their total latency.
 struct Route {
   std::vector<LinkId> links;
   Duration latency;
 };
 
-/// A switch above the adapters that is not simply non-blocking: extra links between each ordered pair of nodes.
+/// A network above the adapters that is not simply non-blocking: extra links between each ordered pair of nodes.
 struct Fabric {
   std::vector<Link> links;
-  std::vector<LinkPath> paths;  ///< [source node * nodes + destination node] into `links`; empty: none crossed
+  std::vector<LinkPath> paths;  ///< [source node * nodes + destination node] into `links`; empty: no links crossed
 
   bool operator==(const Fabric&) const = default;
 };
@@ -68,7 +68,7 @@ inline void check_links(const std::vector<Link>& links, std::string_view owner) 
   }
 }
 
-/// `paths` must hold `expected` of them (`what`), of links below `links`.
+/// `paths` must hold `expected` paths (`what`), with link indices below `links`.
 inline void check_paths(const std::vector<LinkPath>& paths, std::size_t expected, std::size_t links, std::string_view what,
                         std::string_view owner) {
   if (paths.size() != expected) {
@@ -104,7 +104,7 @@ class Cluster {
  public:
   /// @param kinds   the kinds of node that occur
   /// @param nodes   [node] index into `kinds`
-  /// @throws InputError  if there is no device, a path or speed that cannot be, or several nodes and one without an adapter.
+  /// @throws InputError  if there is no device, an invalid path or speed, or several nodes of which one has no adapter.
   Cluster(std::string name, std::vector<NodeType> kinds, std::vector<std::int32_t> nodes, Fabric fabric = {})
       : name_{std::move(name)}, kinds_{std::move(kinds)}, fabric_{std::move(fabric)} {
     for (const auto& type : kinds_) detail::check_node_type(type);
@@ -146,7 +146,7 @@ class Cluster {
   bool same_node(Rank a, Rank b) const { return node_of(a) == node_of(b); }
   Rank first_rank(NodeId node) const { return Rank{nodes_[index(node)].first_rank}; }
   int devices_in(NodeId node) const { return static_cast<int>(kind_of(node).devices.size()); }
-  /// The rank's place within its node, 0 .. devices_in(node)-1.
+  /// The rank's index within its node, 0 .. devices_in(node)-1.
   int local_index(Rank rank) const { return number(rank) - number(first_rank(node_of(rank))); }
   const DeviceSpec& device(Rank rank) const {
     return kind_of(node_of(rank)).devices[static_cast<std::size_t>(local_index(rank))];
@@ -154,7 +154,7 @@ class Cluster {
   /// The kinds of node that occur, and which of them a node is.
   const std::vector<NodeType>& kinds() const { return kinds_; }
   int kind_index(NodeId node) const { return nodes_[index(node)].kind; }
-  /// The links above the adapters; empty where the network is non-blocking.
+  /// The links above the adapters; empty if the network is non-blocking.
   const Fabric& fabric() const { return fabric_; }
   const NodeType& kind_of(NodeId node) const { return kinds_[static_cast<std::size_t>(nodes_[index(node)].kind)]; }
 
@@ -172,8 +172,8 @@ class Cluster {
   }
 
   /// The links from `source` to `destination`: inside the node, or out of one adapter, through the fabric, into the other; where
-  /// one of them is host_memory, those between the other and its host.
-  /// @throws InputError  if the cluster does not say how that device reaches its host. Complexity: O(links on the path).
+  /// one of them is host_memory, the links between the other and its host.
+  /// @throws InputError  if the cluster does not describe how that device reaches its host. Complexity: O(links on the path).
   Route route(Rank source, Rank destination) const {
     Route route;
     if (source == destination) return route;

@@ -1,4 +1,4 @@
-// Builds regular clusters: nodes of like devices, each device with its own port into a non-blocking switch.
+// Builds regular clusters: nodes of equal devices, each device with its own port into a non-blocking switch.
 // Not: irregular nodes (topology/routing.hpp) nor named ones (topology/clusters.hpp).
 #pragma once
 
@@ -18,10 +18,10 @@ struct LinkSpec {
   Duration latency;
 };
 
-/// The most devices one node may have: the paths of a node take 60 bytes for each ordered pair.
+/// The limit on devices in a node: the paths of a node take 60 bytes for each ordered pair.
 inline constexpr int max_devices_per_node = 2048;
 
-/// Builds a regular Cluster. Unset parts have no default speed: build() says what is missing.
+/// Builds a regular Cluster. Unset parts have no default speed: build() names what is missing.
 ///
 /// Example:
 /// ```cpp
@@ -67,13 +67,13 @@ class ClusterBuilder {
     inter_ = link;
     return *this;
   }
-  /// Adapters a node has (default 1). Device i uses adapter i * adapters / devices.
+  /// Number of adapters of a node (default 1). Device i uses adapter i * adapters / devices.
   ClusterBuilder& adapters_per_node(int count) {
     adapters_ = count;
     return *this;
   }
 
-  /// Each device's own link, in each direction, to the memory of its host. Unset: not known, so that nothing can be copied there.
+  /// Each device's own link, in each direction, to the memory of its host. Unset: unknown, so that nothing can be copied there.
   ClusterBuilder& host_link(LinkSpec link, LinkClass kind = LinkClass::pcie) {
     host_ = link;
     host_kind_ = kind;
@@ -103,7 +103,7 @@ class ClusterBuilder {
   }
 
  private:
-  /// Every pair of devices of a kind of node has a path: refuses what would not fit in memory, before building any.
+  /// Every pair of devices in a kind of node has a path: refuses numbers that would not fit in memory, before building any.
   static void require_room_for_paths(std::vector<std::int32_t> sizes) {
     std::sort(sizes.begin(), sizes.end());
     sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
@@ -132,7 +132,7 @@ class ClusterBuilder {
     type.name = device_.name;
     type.devices.assign(static_cast<std::size_t>(devices), device_);
     // Links: a port out and a port in for each device, then an adapter out and in for each adapter.
-    // A hop's latency stands on the sending port; the receiving port adds none.
+    // A hop's latency is on the sending port; the receiving port adds none.
     for (int i = 0; i < devices && devices > 1; ++i) {
       type.links.push_back({intra_kind_, LinkEnd::inside, intra_.bandwidth, intra_.latency});
       type.links.push_back({intra_kind_, LinkEnd::inside, intra_.bandwidth, Duration{}});

@@ -1,4 +1,4 @@
-// Clusters from their size alone: "3x8" nodes by devices, "8+8+4" unequal nodes.
+// Clusters given only by their size: "3x8" nodes by devices, "8+8+4" unequal nodes.
 // Not: clusters with names (topology/clusters.hpp) or files (topology/cluster_file.hpp).
 #pragma once
 
@@ -18,7 +18,7 @@
 
 namespace tawpipe::inline v0 {
 
-/// The most devices a cluster may have.
+/// The limit on devices in a cluster.
 inline constexpr int max_cluster_devices = 1'000'000;
 
 /// @throws InputError  if `nodes` times `devices_per_node` is below one or above max_cluster_devices.
@@ -48,7 +48,7 @@ inline InputError wrong_dimensions(std::string_view text) {
 
 }  // namespace detail
 
-/// "NAME*NODES" cut in two; the number is 0 where there is no "*". @throws InputError  if it is no number or below one.
+/// "NAME*NODES" split in two; the number is 0 where there is no "*". @throws InputError  if it is not a number or is below one.
 inline std::pair<std::string_view, int> split_node_count(std::string_view text) {
   const auto star = text.rfind('*');
   if (star == std::string_view::npos) return {text, 0};
@@ -72,8 +72,8 @@ inline bool looks_like_dimensions(std::string_view text) {
   return text.find_first_of("x+") != std::string_view::npos && text.find_first_not_of("0123456789x+") == std::string_view::npos;
 }
 
-/// A cluster of that size out of A100-80G at the speeds of a DGX A100: NVLink 12 x 20 GB/s, an adapter of 24 GB/s (200 Gb/s
-/// behind a gen 4 slot) for each device, and a gen 4 slot of its own to the host. `device` names another one
+/// A cluster of that size of A100-80G devices at the speeds of a DGX A100: NVLink 12 x 20 GB/s, an adapter of 24 GB/s (200 Gb/s
+/// limited by a gen 4 slot) for each device, and a gen 4 slot of its own to the host. `device` names another type
 /// (topology/devices.hpp).
 /// @param text  "3x8": 3 nodes of 8 devices; "8+8+4": three nodes of these sizes.
 /// @throws InputError  for anything else, sizes below one, and more than max_cluster_devices devices.

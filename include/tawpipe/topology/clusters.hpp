@@ -77,7 +77,7 @@ inline Cluster dgx_a100(int nodes) {
   return of_nodes(hgx_node("dgx-a100", "A100-80G", 12, 2, socket_speed("x86_64", "AuthenticAMD", 23, 49)), nodes);
 }
 
-// DGX H100 user guide: 18 NVLinks a GPU, a 400 Gb/s ConnectX-7 beside each GPU on one gen 5 switch, 2 x Sapphire Rapids.
+// DGX H100 user guide: 18 NVLinks a GPU, a 400 Gb/s ConnectX-7 together with each GPU on one gen 5 switch, 2 x Sapphire Rapids.
 // 18 x 20.6 = 370.8 GB/s a direction; the adapter's 50 GB/s leaves by an x16 gen 5 slot of 48.
 inline Cluster dgx_h100(int nodes) {
   return of_nodes(hgx_node("dgx-h100", "H100-80G", 18, 1, socket_speed("x86_64", "GenuineIntel", 6, 143)), nodes);
@@ -118,12 +118,12 @@ inline Cluster l40s_pcie(int nodes) {
 
 }  // namespace detail
 
-/// A named cluster, as `tawpipe list clusters` shows it.
+/// A named cluster, as shown by `tawpipe list clusters`.
 struct ClusterPreset {
   std::string_view name;
   std::string_view description;
   std::string_view source;
-  int nodes;                   ///< of the cluster as named; NAME*NODES replaces it
+  int nodes;                   ///< of the named cluster; NAME*NODES replaces it
   Cluster (*make)(int nodes);  ///< builds it with that many nodes
 };
 
@@ -154,7 +154,7 @@ inline std::vector<std::string> names() {
   return names;
 }
 
-/// The preset of that name; null where there is none.
+/// The preset of that name; null if there is none.
 inline const ClusterPreset* find(std::string_view name) {
   for (const auto& preset : all()) {
     if (preset.name == name) return &preset;
@@ -172,8 +172,8 @@ inline Cluster named(std::string_view name) {
 }  // namespace clusters
 
 /// The preset that `text` names and its number of nodes, with another number if the text ends in one: "dgx-h100", "dgx-h100*16"
-/// or "dgx-h100x16". Null where there is none of that name.
-/// @throws InputError  for a number of nodes that cannot be.
+/// or "dgx-h100x16". Null if there is no such preset.
+/// @throws InputError  for an impossible number of nodes.
 inline std::pair<const clusters::ClusterPreset*, int> find_sized_cluster(std::string_view text) {
   if (const clusters::ClusterPreset* const preset = clusters::find(text)) return {preset, preset->nodes};
   const auto [name, nodes] = split_node_count(text);
@@ -184,7 +184,7 @@ inline std::pair<const clusters::ClusterPreset*, int> find_sized_cluster(std::st
 }
 
 /// A preset, with another number of nodes if `text` ends in one. @see find_sized_cluster
-/// @throws InputError  for an unknown name, or a number of nodes that cannot be.
+/// @throws InputError  for an unknown name, or an impossible number of nodes.
 inline Cluster cluster_named(std::string_view text) {
   const auto [preset, nodes] = find_sized_cluster(text);
   if (preset == nullptr) throw InputError(unknown_name("cluster", split_node_count(text).first, clusters::names()));

@@ -1,5 +1,5 @@
-// What one device (GPU) is: memory and peak rates, from its data sheet.
-// Not: where it sits (topology/cluster.hpp) nor how well it is used (cost/roofline.hpp).
+// A device (GPU): memory and peak rates, from its data sheet.
+// Not: its place in a cluster (topology/cluster.hpp) nor its utilization (cost/roofline.hpp).
 #pragma once
 
 #include <string>
@@ -8,18 +8,18 @@
 
 namespace tawpipe::inline v0 {
 
-/// More multiprocessors than this no device has.
+/// An upper limit on the multiprocessors of any device.
 inline constexpr int max_device_sms = 4096;
 
-/// A device as its data sheet states it.
+/// A device according to its data sheet.
 struct DeviceSpec {
   std::string name{};
   Bytes memory{};                     ///< total device memory
   FlopsPerSecond peak{};              ///< dense 16-bit matrix peak (no sparsity)
-  FlopsPerSecond peak_fp8{};          ///< dense 8-bit one; 0: it has none
-  FlopsPerSecond peak_fp4{};          ///< dense 4-bit one; 0: it has none
+  FlopsPerSecond peak_fp8{};          ///< dense 8-bit one; 0: none
+  FlopsPerSecond peak_fp4{};          ///< dense 4-bit one; 0: none
   BytesPerSecond memory_bandwidth{};  ///< device memory, read plus write
-  int sms = 0;                        ///< multiprocessors; 0: not known
+  int sms = 0;                        ///< multiprocessors; 0: unknown
 
   bool operator==(const DeviceSpec&) const = default;
 };

@@ -1,4 +1,4 @@
-// Consecutive ranks in groups, equal or not: the nodes of a cluster, or what a schedule uses in their place.
+// Consecutive ranks in groups, equal or not: the nodes of a cluster, or groups that a schedule uses instead.
 // Not: a communicator of arbitrary ranks (schedule/schedule.hpp).
 #pragma once
 
@@ -26,7 +26,7 @@ class DeviceGroups {
     }
   }
 
-  /// `ranks` cut into `groups`, as evenly as can be. @throws InputError  if there are more groups than ranks.
+  /// `ranks` cut into `groups`, as evenly as possible. @throws InputError  if there are more groups than ranks.
   static DeviceGroups even(int ranks, int groups) {
     if (groups < 1 || groups > ranks) {
       throw InputError(concat(groups, " groups cannot be cut from ", ranks, " ranks; choose 1 to ", ranks));

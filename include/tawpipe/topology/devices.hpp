@@ -1,5 +1,5 @@
 // Devices by name, with the numbers of their data sheets.
-// Not: how they are joined (topology/clusters.hpp) nor how much of the peak a program reaches (cost/).
+// Not: how they are connected (topology/clusters.hpp) nor what fraction of the peak a program reaches (cost/).
 #pragma once
 
 #include <span>
@@ -13,21 +13,21 @@
 
 namespace tawpipe::inline v0 {
 
-/// A device of the table, how it is recognised, and the document its numbers come from.
+/// A device of the table, how it is recognised, and the source of its numbers.
 struct KnownDevice {
   std::string_view name;
   int memory_gib;
-  double teraflops;  ///< dense bf16 (fp16 on V100, P100) with fp32 accumulation; sheets often print twice that, for sparsity
+  double teraflops;  ///< dense bf16 (fp16 on V100, P100) with fp32 accumulation; sheets often state twice that, for sparsity
   double fp8;        ///< dense 8-bit; 0: none
   double fp4;        ///< dense 4-bit; 0: none
   double gigabytes_per_second;
   int sm;   ///< compute capability, 80 is 8.0
-  int sms;  ///< multiprocessors: NVIDIA's architecture white papers; B200: its 18,944 cores, 128 of them an SM; its kin as B200
+  int sms;  ///< multiprocessors: NVIDIA's architecture white papers; B200: its 18,944 cores, 128 of them an SM; variants as B200
   std::string_view source;
-  /// Of the rate of products that the usual card of the same peak sustains, by the limit of power. An A100 reaches 271.2 TFLOPS
+  /// Fraction of the product rate that the usual card of the same peak sustains, due to its power limit. An A100 reaches 271.2 TFLOPS
   /// at 400 W and 252.9 at 300 W (stas00/ml-engineering, maximum achievable matmul FLOPS): the 0.24th power.
   double sustained = 1;
-  /// Of the rate of fused attention's forward: Blackwell Ultra's exponentials are twice as fast, and attention's forward 1.35
+  /// Factor on the rate of fused attention's forward: Blackwell Ultra's exponentials are twice as fast, and attention's forward 1.35
   /// times (NVIDIA, Making Softmax More Efficient with NVIDIA Blackwell Ultra).
   double attention = 1;
 };

@@ -1,4 +1,4 @@
-// A network drawn as a graph: nodes attached to switches, switches joined by links of limited speed.
+// A network as a graph: nodes attached to switches, switches connected by links of limited speed.
 // Not: the paths through it (make_fabric() in topology/routing.hpp).
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace tawpipe::inline v0 {
 
-/// Switches between nodes. Vertices 0 .. nodes-1 are the nodes, the switches follow. A node's attachment costs nothing
+/// Switches between nodes. Vertices 0 .. nodes-1 are the nodes, the switches follow. A node's attachment has no cost
 /// of its own: the capacity of that cable is the node's adapter.
 struct FabricGraph {
   struct Attachment {
@@ -46,12 +46,12 @@ struct FabricGraph {
   void connect(int a, int b, LinkSpec link) { edges.push_back({a, b, link}); }
 };
 
-/// The most nodes a fabric may join: it keeps a path for each ordered pair.
+/// The limit on nodes in a fabric: it keeps a path for each ordered pair.
 inline constexpr int max_fabric_nodes = 2048;
 
 namespace detail {
 
-/// @throws InputError  if finding the paths from each of `sources` over all of `links` would take more than some seconds.
+/// @throws InputError  if finding the paths from each of `sources` over all of `links` would take more than a few seconds.
 inline void check_routing_work(std::int64_t sources, std::int64_t links, std::string_view what) {
   constexpr std::int64_t most = std::int64_t{1} << 24;
   if (links <= most / std::max<std::int64_t>(sources, 1)) return;

@@ -9,7 +9,7 @@
 
 namespace tawpipe::inline v0 {
 
-/// What a link is made of; traffic is reported by these classes.
+/// The technology of a link; traffic is reported by these classes.
 enum class LinkClass : std::uint8_t {
   nvlink,   ///< NVLink, through an NVSwitch or direct
   pcie,     ///< PCI Express, switch or root port
@@ -24,13 +24,13 @@ constexpr std::string_view name(LinkClass kind) {
   return names[static_cast<int>(kind)];
 }
 
-/// Where a link stands, seen from a node.
+/// The position of a link relative to a node.
 enum class LinkEnd : std::uint8_t {
   inside,       ///< within a node
   adapter_out,  ///< an adapter's sending direction
   adapter_in,   ///< an adapter's receiving direction
   fabric,       ///< between nodes: a switch's uplink
-  host,         ///< a device's own to the memory of its host
+  host,         ///< a device's own link to the memory of its host
 };
 
 inline constexpr int link_ends = 5;
@@ -45,7 +45,7 @@ constexpr std::string_view name(LinkEnd end) {
 struct Link {
   LinkClass kind = LinkClass::nvlink;
   LinkEnd end = LinkEnd::inside;
-  BytesPerSecond bandwidth;  ///< effective, in this direction, shared max-min fairly by what crosses it
+  BytesPerSecond bandwidth;  ///< effective, in this direction, shared max-min fairly by the transfers that cross it
   Duration latency;          ///< added once to each message that crosses it
 
   bool operator==(const Link&) const = default;

@@ -1,5 +1,5 @@
 // How fast links really are: the effective speeds NCCL assumes for NVLink, PCI Express and the links between sockets.
-// Not: the devices themselves (topology/devices.hpp) nor how transfers share a link.
+// Not: the devices themselves (topology/devices.hpp) nor the sharing of links by transfers.
 #pragma once
 
 #include <cstdint>
@@ -43,11 +43,11 @@ constexpr BytesPerSecond socket_speed(std::string_view arch, std::string_view ve
   return BytesPerSecond{10e9};
 }
 
-/// The speeds, in each direction, that a topology without numbers (`nvidia-smi topo -m`) is given, and what a hop costs.
+/// The speeds, in each direction, that a topology without numbers (`nvidia-smi topo -m`) is given, and the latency of a hop.
 ///
 /// The latencies are NCCL's for one step of a ring with the Simple protocol (src/graph/tuning.cc: NVLink 3.4 us,
 /// PCI 5.7, network 14), divided over the links of a path: an NVLink port has half of 3.4, a device's PCI link half of
-/// 5.7, each further PCI or socket link 0.1 (what a PCI Express switch adds), an adapter what is left of 14.
+/// 5.7, each further PCI or socket link 0.1 (what a PCI Express switch adds), an adapter the rest of 14.
 struct LinkSpeeds {
   BytesPerSecond nvlink{20e9};   ///< one NVLink
   BytesPerSecond pcie{24e9};     ///< an x16 slot

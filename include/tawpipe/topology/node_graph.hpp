@@ -1,5 +1,5 @@
-// A node drawn as a graph: devices, switches, sockets and adapters, joined by full-duplex links.
-// Not: the routes through it (topology/routing.hpp), which are all that a Cluster keeps.
+// A node as a graph: devices, switches, sockets and adapters, connected by full-duplex links.
+// Not: the routes through it (topology/routing.hpp); a Cluster keeps only these.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace tawpipe::inline v0 {
 
-/// What stands at a vertex of a node's graph.
+/// The kind of a vertex in a node's graph.
 enum class VertexKind : std::uint8_t {
   device,   ///< a GPU: routes start and end here, none passes through
   switch_,  ///< an NVSwitch or a PCI Express switch
@@ -29,7 +29,7 @@ constexpr std::string_view name(VertexKind kind) {
   return names[static_cast<int>(kind)];
 }
 
-/// A vertex of a NodeGraph. `device` has a meaning for devices, `network` (the adapter's own port) for adapters.
+/// A vertex of a NodeGraph. `device` is used for devices, `network` (the adapter's own port) for adapters.
 struct NodeVertex {
   VertexKind kind = VertexKind::device;
   std::string name;
@@ -37,7 +37,7 @@ struct NodeVertex {
   LinkSpec network = {};
 };
 
-/// A full-duplex link between vertices `a` and `b`; `link` holds in each direction.
+/// A full-duplex link between vertices `a` and `b`; `link` applies in each direction.
 struct NodeEdge {
   int a = 0;
   int b = 0;

@@ -1,5 +1,5 @@
-// Reads the matrix that `nvidia-smi topo -m` prints, and makes a node of it.
-// Not: NCCL's XML (topology/nccl_topology_xml.hpp), which says more and should be preferred where there is a choice.
+// Reads the matrix that `nvidia-smi topo -m` prints, and builds a node from it.
+// Not: NCCL's XML (topology/nccl_topology_xml.hpp), which has more detail and should be preferred if both are available.
 #pragma once
 
 #include <algorithm>
@@ -21,24 +21,24 @@
 
 namespace tawpipe::inline v0 {
 
-/// What `nvidia-smi topo -m` shows: who is joined to whom, in its own words. Column c is gpus[c], or nics[c - gpus].
+/// What `nvidia-smi topo -m` shows: which devices are connected, in its own terms. Column c is gpus[c], or nics[c - gpus].
 struct SmiTopology {
   std::vector<std::string> gpus;        ///< "GPU0", ...
-  std::vector<std::string> nics;        ///< "NIC0", or "mlx5_0" where old drivers print that; the legend's name where given
-  std::vector<std::string> affinities;  ///< [gpu] the first affinity column, such as "0-23,48-71"; empty where blank
+  std::vector<std::string> nics;        ///< "NIC0", or "mlx5_0" if an old driver prints that; the legend's name if given
+  std::vector<std::string> affinities;  ///< [gpu] the first affinity column, such as "0-23,48-71"; empty if blank
   std::vector<SmiCell> cells;           ///< [row * size() + column]; `unknown` between adapters whose rows are missing
 
   std::size_t size() const { return gpus.size() + nics.size(); }
   const SmiCell& cell(std::size_t row, std::size_t column) const { return cells[row * size() + column]; }
 };
 
-/// What the matrix does not say.
+/// Settings that the matrix does not contain.
 struct SmiOptions {
   std::optional<DeviceSpec> device;  ///< default: H100-80G where a pair has 18 NVLinks, A100-80G otherwise
   std::optional<LinkSpeeds> speeds;  ///< default: link_speeds() of the device's generation
 };
 
-/// Parses the text. Takes tabs or spaces, escape codes, cells glued together where a terminal wrapped, NIC or mlx5
+/// Parses the text. Takes tabs or spaces, escape codes, cells run together where a terminal wrapped, NIC or mlx5
 /// columns, missing or cut-off NIC rows, any affinity columns or none, and text before and after the matrix.
 /// @param source  the file's name, for messages.
 /// @throws InputError  naming line and cell.
@@ -81,7 +81,7 @@ inline SmiTopology parse_nvidia_smi_topology(std::string_view text, std::string_
     auto parsed = detail::smi_cells(cells, columns.size());
     while (parsed.cells.size() < columns.size() && parsed.rest.empty() && line + 1 < lines.size() &&
            detail::continues_row(lines[line + 1])) {
-      cells += concat(" ", lines[++line]);  // a row that a terminal broke in two
+      cells += concat(" ", lines[++line]);  // a row that a terminal wrapped
       parsed = detail::smi_cells(cells, columns.size());
     }
     const std::size_t needed = gpu ? topology.gpus.size() : 0;
@@ -112,8 +112,8 @@ inline SmiTopology parse_nvidia_smi_topology(std::string_view text, std::string_
   return topology;
 }
 
-/// Draws the node. GPUs and adapters joined by PIX or PXB share a switch and its uplink; what is joined by PHB or NODE
-/// meets in one CPU, each by a slot of its own, and so do GPUs joined by NVLink, which hides their PCI Express, whose CPU
+/// Builds the node's graph. GPUs and adapters connected by PIX or PXB share a switch and its uplink; those connected by PHB or NODE
+/// meet in one CPU, each through its own slot, and so do GPUs connected by NVLink, which hides their PCI Express, whose CPU
 /// affinities are equal; SYS crosses from CPU to CPU (each pair of CPUs has a link, as in NCCL).
 /// NVLinks that add up to more than 18 a GPU if they were direct are one NVSwitch with a port of # links for each GPU;
 /// fewer are direct links. @throws InputError  if a GPU has NVLinks of several counts to an NVSwitch's GPUs.
@@ -134,7 +134,7 @@ inline NodeGraph make_node_graph(const SmiTopology& topology, const SmiOptions& 
   return graph;
 }
 
-/// Both steps and the routes: text to node. @throws InputError  as they do.
+/// Both steps and the routes: from text to node. @throws InputError  as they do.
 inline NodeType node_type_from_nvidia_smi(std::string_view text, const SmiOptions& options = {},
                                           std::string_view source = "nvidia-smi topo -m") {
   return make_node_type(std::string{source}, make_node_graph(parse_nvidia_smi_topology(text, source), options));

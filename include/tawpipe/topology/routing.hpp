@@ -1,5 +1,5 @@
 // Routes through irregular nodes and irregular networks, by Boost.Graph's Dijkstra.
-// Not: regular clusters (topology/cluster_builder.hpp), nor who uses a route when.
+// Not: regular clusters (topology/cluster_builder.hpp), nor the use of routes.
 #pragma once
 
 #include <algorithm>
@@ -17,8 +17,8 @@
 
 namespace tawpipe::inline v0 {
 
-/// What a route pays for one link, an integer so that equal routes are exactly equal: the picoseconds that one gigabyte
-/// takes (at most 1e14), one for the hop, and 1000 where it enters a CPU, so that of two routes of like speed the one
+/// The weight of one link in a route, an integer so that equal routes are exactly equal: the picoseconds that one gigabyte
+/// takes (at most 1e14), one for the hop, and 1000 where it enters a CPU, so that of two routes of similar speed the one
 /// that stays below the host bridge wins.
 inline std::int64_t route_weight(BytesPerSecond bandwidth, VertexKind entered) {
   const double picoseconds = std::min(1e21 / bandwidth.value(), 1e14);
@@ -84,7 +84,7 @@ inline LinkPath path_to(int vertex, const PathTree& tree, const std::vector<Arc>
   return path;
 }
 
-/// The same path the other way round.
+/// The same path in the reverse direction.
 inline LinkPath reversed(LinkPath path) {
   std::reverse(path.begin(), path.end());
   for (auto& arc : path) arc ^= 1;
@@ -110,11 +110,11 @@ inline std::vector<int> spread_over_adapters(const std::vector<std::vector<int>>
 
 }  // namespace detail
 
-/// The node that `graph` draws: every full-duplex link becomes two directed ones, and every pair of devices gets its
+/// The node that `graph` describes: every full-duplex link becomes two directed ones, and every pair of devices gets its
 /// cheapest route (see route_weight), the same both ways, never through another device. Each device leaves the node by
 /// its nearest adapter; devices spread evenly over equally near ones. It reaches the memory of its host by its nearest CPU, if
-/// every device reaches one. Link 2e is edge e from a to b, 2e+1 the way back;
-/// the adapters' own links follow, out and in, with the latency on the way out.
+/// every device reaches one. Link 2e is edge e from a to b, 2e+1 the reverse;
+/// the adapters' own links follow, out and in, with the latency on the outgoing one.
 ///
 /// @throws InputError  naming the device that cannot be reached, or the link or adapter without a speed.
 /// Complexity: O(devices (vertices + edges) log vertices).
@@ -208,9 +208,9 @@ inline NodeType make_node_type(std::string name, const NodeGraph& graph) {
   return type;
 }
 
-/// The fabric that `graph` draws: for each ordered pair of nodes a cheapest path over the switches' links. Of equally
+/// The fabric that `graph` describes: for each ordered pair of nodes a cheapest path over the switches' links. Of equally
 /// cheap next hops, the one numbered destination modulo their count is taken (d-mod-k routing), so that the spines of a
-/// leaf-spine network share the destinations evenly. Link 2e is edge e from a to b, 2e+1 the way back.
+/// leaf-spine network share the destinations evenly. Link 2e is edge e from a to b, 2e+1 the reverse.
 ///
 /// @throws InputError  naming the node that cannot be reached, or the link without a speed.
 /// Complexity: O(nodes (vertices + edges) log vertices + nodes^2 hops).
@@ -249,7 +249,7 @@ inline Fabric make_fabric(const FabricGraph& graph) {
   fabric.paths.resize(nodes * nodes);
   for (int destination = 0; destination < graph.nodes; ++destination) {
     const auto left = search.from(destination).distance;                // links are the same both ways
-    std::vector<int> next_arc(static_cast<std::size_t>(vertices), -1);  // [vertex] towards the destination, once it was asked
+    std::vector<int> next_arc(static_cast<std::size_t>(vertices), -1);  // [vertex] towards the destination, filled on first use
     for (int source = 0; source < graph.nodes; ++source) {
       if (source == destination) continue;
       if (left[static_cast<std::size_t>(source)] == detail::PathTree::unreachable) {

@@ -29,7 +29,7 @@
 
 namespace tawpipe::inline v0::training {
 
-/// What a checkpoint keeps of each parameter.
+/// The values that a checkpoint keeps for each parameter.
 enum class ParameterValue : std::uint8_t { weight, first_moment, second_moment };
 
 /// One part of a checkpoint, within one tensor of the model's order (model/parameters.hpp).
@@ -38,7 +38,7 @@ struct CheckpointPart {
   ParameterRange range;
 };
 
-/// The parts that write_checkpoint() asks for, in its order: a rank that does not write can send its own accordingly.
+/// The parts that write_checkpoint() asks for, in its order: other ranks can send theirs accordingly.
 /// Complexity: O(tensors + parameters / 2^20).
 inline std::vector<CheckpointPart> checkpoint_parts(const Transformer& model) {
   constexpr std::int64_t most = std::int64_t{1} << 20;
@@ -62,7 +62,7 @@ using GivePart = std::function<void(const CheckpointPart&, std::span<std::byte>)
 ///
 /// The folder holds model.safetensors (weights by name), optimizer.safetensors (`m/<name>`, `v/<name>`), config.json (the
 /// model), state.json, and checksums.json with a sum for each tensor and each value of these. One process calls this; the others
-/// may know from checkpoint_parts() what is asked for.
+/// can tell from checkpoint_parts() what it requests.
 /// @return the path of the checkpoint
 /// @throws InputError  naming file and reason, e.g. a full disk, or if the dtype is neither f32 nor f64; what `give` throws.
 inline std::string write_checkpoint(const std::string& run, const Transformer& model, const DecoderConstants& constants,
@@ -119,10 +119,10 @@ inline std::string write_checkpoint(const std::string& run, const Transformer& m
 /// A checkpoint open for reading. Any number of ranks may read what they own, at the same time.
 class Checkpoint {
  public:
-  /// @param path  a checkpoint, or a run's folder: then the one that its file `latest` names (open_checkpoint() takes an older
-  /// one where that is damaged)
+  /// @param path  a checkpoint, or a run's folder for the one that its file `latest` names (open_checkpoint() takes an older
+  /// one if that is damaged)
   /// @throws InputError  if there is none; a file is missing, cut off or broken; files come from different checkpoints; or the
-  /// tensors are not those of the model in its config.json. The tensors' numbers are verify()'s.
+  /// tensors are not those of the model in its config.json. verify() checks the tensors' numbers.
   explicit Checkpoint(const std::string& path)
       : path_{find_checkpoint(path)},
         state_{detail::read_state(path_ + "/state.json")},
@@ -147,8 +147,8 @@ class Checkpoint {
     check_count(optimizer_, 2 * tensors_.size());
   }
 
-  /// Reads all of it and compares it with the checksums that were written. Complexity: O(bytes).
-  /// @throws InputError  naming the file, and in it the tensor or value, that is not what was written.
+  /// Reads all of it and compares it with the stored checksums. Complexity: O(bytes).
+  /// @throws InputError  naming the file, and the tensor or value in it, that differs.
   void verify() const {
     const detail::Checksums sums{path_ + "/checksums.json"};
     sums.check_json(path_, "state.json");
@@ -158,13 +158,13 @@ class Checkpoint {
   }
 
   const std::string& path() const { return path_; }
-  /// Drawn when it was written: copies of a checkpoint have one id.
+  /// Drawn at random when it was written: copies of a checkpoint have the same id.
   const std::string& id() const { return state_.id; }
   const TrainingState& state() const { return state_.state; }
   const Transformer& model() const { return config_.model; }
   const DecoderConstants& constants() const { return config_.constants; }
 
-  /// @throws InputError  if the checkpoint is of a model of other sizes, naming the first that differs.
+  /// @throws InputError  if the checkpoint is of a model with other sizes, naming the first that differs.
   void expect(const Transformer& wanted) const {
     const Transformer& found = config_.model;
     const auto compare = [&](std::string_view what, std::int64_t there, std::int64_t here) {
@@ -182,9 +182,9 @@ class Checkpoint {
     compare("tied embedding", found.tied ? 1 : 0, wanted.tied ? 1 : 0);
   }
 
-  /// Any range of the model's parameters, also over several tensors, converted to `Number`.
+  /// Any range of the model's parameters, possibly over several tensors, converted to `Number`.
   /// @pre the range is within the model, and `numbers` has its size
-  /// @throws InputError  if a file cannot be read any more.
+  /// @throws InputError  if a file can no longer be read.
   template <class Number>
   void read(ParameterValue value, ParameterRange range, std::span<Number> numbers) const {
     TAWPIPE_ASSERT(
@@ -223,14 +223,14 @@ class Checkpoint {
   SafetensorsFile optimizer_;
 };
 
-/// A checkpoint that is what was written, and what is wrong with newer ones.
+/// A verified checkpoint, and the errors of newer ones.
 struct OpenedCheckpoint {
   Checkpoint checkpoint;
   std::vector<std::string> passed_over;  ///< a sentence each, the newest first
 };
 
-/// Opens and verifies the checkpoint that a path means: itself if it is one, else the newest of a run's folder that is whole.
-/// @throws InputError  if there is none, or what is wrong with it; of a run's folder, with the newest.
+/// Opens and verifies the checkpoint at a path: itself if it is one, otherwise the newest intact one of a run's folder.
+/// @throws InputError  if there is none, or naming its error; for a run's folder, the newest one's.
 inline OpenedCheckpoint open_checkpoint(const std::string& path) {
   std::vector<std::string> passed_over;
   for (const std::string& candidate : checkpoint_candidates(path)) {

@@ -1,4 +1,4 @@
-// The folders of a run's checkpoints: which is the last good one, how a new one takes its place, which are deleted.
+// The folders of a run's checkpoints: which one is the last good one, how a new one replaces it, and which are deleted.
 // Not: what a checkpoint holds (training/checkpoint.hpp).
 #pragma once
 
@@ -30,7 +30,7 @@ inline std::string checkpoint_name(std::int64_t step) {
 
 namespace detail {
 
-/// The step of a checkpoint's folder by its name; nothing for any other name.
+/// The step in the name of a checkpoint's folder; nothing for any other name.
 inline std::optional<std::int64_t> checkpoint_step(std::string_view name) {
   if (!name.starts_with("step-") || name.size() < 11 || name.size() > 5 + 18) return std::nullopt;
   std::int64_t step = 0;
@@ -53,8 +53,8 @@ inline std::vector<std::int64_t> checkpoint_steps(const std::filesystem::path& f
   return steps;
 }
 
-/// The step that the file `latest` of a run's folder names; nothing where there is no such file.
-/// @throws InputError  if it names none.
+/// The step that the file `latest` of a run's folder names; nothing if there is no such file.
+/// @throws InputError  if it does not name one.
 inline std::optional<std::int64_t> latest_step(const std::filesystem::path& folder) {
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(folder / "latest", ignored)) return std::nullopt;
@@ -73,11 +73,11 @@ inline void throw_folder_error(const char* what, const std::filesystem::path& pa
 }  // namespace detail
 
 /// A checkpoint of one step being written into `step-N.partial` of a run's folder. commit() renames it to `step-N`, names it in
-/// the file `latest`, and only then deletes older ones. Destroyed before, it removes what was written; killed at any moment, it
-/// leaves the last good checkpoint as it was. One process at a time writes into a run's folder.
+/// the file `latest`, and only then deletes older ones. Its destructor removes what was written unless it was committed; killed at any moment, it
+/// leaves the last good checkpoint unchanged. One process at a time writes into a run's folder.
 class CheckpointFolder {
  public:
-  /// Makes the run's folder where there is none, and removes what an interrupted process left half written.
+  /// Makes the run's folder if there is none, and removes partial files of an interrupted process.
   /// @throws InputError  if a folder cannot be made or removed.
   CheckpointFolder(const std::string& run, std::int64_t step)
       : run_{run}, step_{step}, final_{run_ / checkpoint_name(step)}, partial_{final_.string() + ".partial"} {
@@ -101,11 +101,11 @@ class CheckpointFolder {
   /// Path of the checkpoint once it is complete.
   std::string path() const { return final_.string(); }
 
-  /// @param keep  how many checkpoints stay, this one among them; later steps, of a run that went back, are not counted
-  /// @pre every file is complete and on the disk (DurableFile)
+  /// @param keep  how many checkpoints are kept, including this one; later steps, of a run that was rolled back, are not counted
+  /// @pre every file is complete and on disk (DurableFile)
   /// @throws InputError  if the system refuses.
   void commit(int keep) {
-    // One of the same step makes way first, under a name that find_checkpoint() knows should the process end here.
+    // One of the same step is renamed first, to a name that find_checkpoint() knows in case the process ends here.
     const std::filesystem::path replaced = final_.string() + ".replaced";
     std::error_code error;
     if (std::filesystem::exists(final_, error)) {
@@ -153,7 +153,7 @@ class CheckpointFolder {
     std::sort(older.begin(), older.end());
     const std::size_t stay = keep > 1 ? static_cast<std::size_t>(keep) - 1 : 0;
     for (std::size_t i = 0; i + stay < older.size(); ++i) {
-      // Renamed first: half deleted, it must not look like a checkpoint.
+      // Renamed first: a half-deleted folder must not look like a checkpoint.
       const std::filesystem::path doomed = run_ / checkpoint_name(older[i]);
       const std::filesystem::path renamed = doomed.string() + ".partial";
       rename(doomed, renamed);
@@ -168,8 +168,8 @@ class CheckpointFolder {
   bool complete_ = false;
 };
 
-/// The checkpoints that a path may mean, the newest first: itself if it is one, else those of a run's folder, from the one
-/// that its file `latest` names. One that was just replaced counts where the new one is not there.
+/// The candidate checkpoints of a path, the newest first: itself if it is one, otherwise those of a run's folder, from the one
+/// that its file `latest` names. A just replaced one counts if the new one is missing.
 /// @throws InputError  if there is none.
 inline std::vector<std::string> checkpoint_candidates(const std::string& path) {
   namespace fs = std::filesystem;
@@ -182,7 +182,7 @@ inline std::vector<std::string> checkpoint_candidates(const std::string& path) {
   std::vector<std::int64_t> steps = detail::checkpoint_steps(folder);
   std::sort(steps.begin(), steps.end(), std::greater<>{});
   std::vector<std::string> found;
-  // There is no `latest` where the process ended just after the first rename. A run that went back has later steps.
+  // `latest` is missing if the process ended just after the first rename. A run that was rolled back has later steps.
   if (const std::optional<std::int64_t> latest = detail::latest_step(folder)) {
     std::erase_if(steps, [&](std::int64_t step) { return step >= *latest; });
     const std::string named = (folder / checkpoint_name(*latest)).string();
@@ -194,7 +194,7 @@ inline std::vector<std::string> checkpoint_candidates(const std::string& path) {
   throw InputError(concat("folder ", quote(one_line(path)), " holds no checkpoint (no 'latest', no 'step-...')"));
 }
 
-/// The first of checkpoint_candidates(). @throws InputError  if there is none, or `latest` names one that is not there.
+/// The first of checkpoint_candidates(). @throws InputError  if there is none, or `latest` names one that does not exist.
 inline std::string find_checkpoint(const std::string& path) {
   const std::string found = checkpoint_candidates(path).front();
   std::error_code ignored;

@@ -1,4 +1,4 @@
-// A file that is complete and on the disk, or not there at all.
+// A file that is either complete and on disk, or absent.
 // Not: folders of several files (training/checkpoint.hpp).
 #pragma once
 
@@ -20,19 +20,19 @@
 
 namespace tawpipe::inline v0::training {
 
-/// Makes a folder's list of names survive a power cut: files made in it, renamed or removed.
+/// Makes a folder's list of names survive a power failure: files created, renamed or removed in it.
 /// @throws InputError  if the system refuses.
 inline void sync_folder(const std::string& folder) {
   const int descriptor = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  // A file system that cannot sync folders answers EINVAL: there is nothing more to be done on it.
+  // A file system that cannot sync folders answers EINVAL: nothing more can be done there.
   const bool done = descriptor >= 0 && (::fsync(descriptor) == 0 || errno == EINVAL);
   const int reason = errno;
   if (descriptor >= 0) ::close(descriptor);
   if (!done) throw InputError(concat("cannot write to folder ", quote(one_line(folder)), ": ", std::strerror(reason)));
 }
 
-/// A file being written as `<path>.partial` beside its place. commit() brings it to the disk and then to its place in one
-/// step, so what was at `path` before stays whole until then. Destroyed before commit(), it removes what it wrote.
+/// A file being written as `<path>.partial` next to its target. commit() syncs it to disk and then moves it to its target in one
+/// step, so what was at `path` before stays whole until then. Destroyed without commit(), it removes what it wrote.
 class DurableFile {
  public:
   /// @throws InputError  if the file cannot be made.
@@ -63,7 +63,7 @@ class DurableFile {
   }
   void write(std::string_view text) { write(std::as_bytes(std::span{text.data(), text.size()})); }
 
-  /// Brings it to the disk and to its place. Nothing may be written afterwards.
+  /// Syncs it to disk and moves it to its target. Nothing may be written afterwards.
   /// @throws InputError  as write(); what was at the path before is untouched.
   void commit() {
     if (::fsync(descriptor_) != 0) fail(errno);
@@ -87,7 +87,7 @@ class DurableFile {
   int descriptor_ = -1;
 };
 
-/// Writes a whole text by DurableFile.
+/// Writes a whole text as a DurableFile.
 inline void write_durably(const std::string& path, std::string_view text) {
   DurableFile file{path};
   file.write(text);

@@ -1,5 +1,5 @@
 // The same microbatches at every step, as reference runs record them.
-// Not: for training on a text (training/token_windows.hpp).
+// Not: for training on text (training/token_windows.hpp).
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 
 namespace tawpipe::inline v0::training {
 
-/// A file with `tokens` and `targets`, whole numbers [microbatches, microbatch size, sequence], given at every step.
+/// A file with `tokens` and `targets`, whole numbers [microbatches, microbatch size, sequence], repeated at every step.
 class FixedMicrobatches final : public MicrobatchSource {
  public:
   /// @param vocab  each token must be below it

@@ -1,4 +1,4 @@
-// Files and folders that one process at a time writes to: a lock that the system frees when the process ends, however it ends.
+// Locks for files and folders that only one process at a time may write: the system releases them however the process ends.
 // Not: a lock between threads.
 #pragma once
 
@@ -17,8 +17,8 @@
 
 namespace tawpipe::inline v0::training {
 
-/// Opens a file for reading and writing that no other process has open this way; made where there is none, never through a
-/// link, and not cut. The lock goes with the descriptor.
+/// Opens a file for reading and writing that no other process has open in this way; created if missing, never through a
+/// link, and not truncated. The lock belongs to the descriptor.
 /// @return the descriptor, or -1 with the reason in errno: EWOULDBLOCK where another process holds the file
 inline int open_locked(const std::string& path) {
   while (true) {
@@ -28,7 +28,7 @@ inline int open_locked(const std::string& path) {
     struct stat named = {};
     const bool locked = ::flock(descriptor, LOCK_EX | LOCK_NB) == 0;
     const int reason = errno;
-    // Its holder may have renamed or removed it in between: then the name means another file now.
+    // Its holder may have renamed or removed it in between: then the name refers to another file now.
     const bool same = ::fstat(descriptor, &opened) == 0 && ::lstat(path.c_str(), &named) == 0 && opened.st_dev == named.st_dev &&
                       opened.st_ino == named.st_ino;
     if (locked && same) return descriptor;
@@ -39,12 +39,12 @@ inline int open_locked(const std::string& path) {
   }
 }
 
-/// Holds a folder for as long as it lives: another process that wants to hold it is refused. Of two processes on different
-/// hosts this holds where the file system has locks between hosts (NFS 4, Lustre with flock).
+/// Locks a folder during its lifetime: other processes that try to lock it are refused. For two processes on different
+/// hosts this works if the file system has locks between hosts (NFS 4, Lustre with flock).
 class FolderLock {
  public:
-  /// @param folder  must be there
-  /// @throws InputError  if another process holds it, naming that, or if the lock cannot be made.
+  /// @param folder  must exist
+  /// @throws InputError  if another process holds it, naming it, or if the lock cannot be made.
   explicit FolderLock(const std::string& folder) : path_{folder + "/lock"}, descriptor_{open_locked(path_)} {
     const int reason = errno;
     if (descriptor_ < 0 && reason == EWOULDBLOCK) {
@@ -55,7 +55,7 @@ class FolderLock {
     char host[256] = {};
     ::gethostname(host, sizeof host - 1);
     const std::string text = concat("process ", ::getpid(), " on ", host, "\n");
-    // What it says helps people only: a full disk does not matter.
+    // Its text is only for people: a full disk does not matter.
     if (::ftruncate(descriptor_, 0) != 0 || ::write(descriptor_, text.data(), text.size()) < 0) return;
   }
   ~FolderLock() {

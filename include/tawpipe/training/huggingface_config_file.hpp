@@ -1,5 +1,5 @@
 // A LLaMA's config.json, as `transformers` reads and writes it.
-// Not: the sizes alone, of any supported model (model/huggingface_config.hpp), nor weights.
+// Not: only the sizes of a supported model (model/huggingface_config.hpp), nor weights.
 #pragma once
 
 #include <cstdint>
@@ -46,13 +46,13 @@ inline std::string huggingface_config_text(const Transformer& model, const Decod
   return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
-/// What a config.json says that a computation needs.
+/// The values of a config.json that a computation needs.
 struct DecoderConfig {
   Transformer model;
   DecoderConstants constants;
 };
 
-/// Reads the config.json of weights that are going to be computed with: everything must be what the decoder computes.
+/// Reads the config.json of weights for computation: everything must match what the decoder computes.
 /// @throws InputError  as read_huggingface_config(); or if the model has biases, scaled rotary embedding or another activation.
 inline DecoderConfig read_decoder_config(const std::string& path) {
   DecoderConfig config{.model = read_huggingface_config(path), .constants = {}};
@@ -66,7 +66,7 @@ inline DecoderConfig read_decoder_config(const std::string& path) {
   const auto activation = json.find_given("hidden_act");
   if (activation && activation->text() != "silu") activation->expected("'silu'");
   DecoderConstants& constants = config.constants;
-  constants = {.rope_theta = 10000, .norm_epsilon = 1e-6, .positions = 2048};  // as LlamaConfig
+  constants = {.rope_theta = 10000, .norm_epsilon = 1e-6, .positions = 2048};  // as in LlamaConfig
   if (const auto theta = json.find_given("rope_theta")) constants.rope_theta = theta->positive();
   if (const auto epsilon = json.find_given("rms_norm_eps")) constants.norm_epsilon = epsilon->positive_or_zero();
   if (const auto positions = json.find_given("max_position_embeddings")) constants.positions = positions->whole<std::int32_t>();

@@ -1,5 +1,5 @@
 // Weights under the names and in the layout that Hugging Face's `transformers` uses for LLaMA: writing, and reading any range.
-// Not: checkpoints to go on from (training/checkpoint.hpp), nor config.json alone (training/huggingface_config_file.hpp).
+// Not: checkpoints to resume from (training/checkpoint.hpp), nor config.json by itself (training/huggingface_config_file.hpp).
 #pragma once
 
 #include <algorithm>
@@ -27,24 +27,24 @@
 
 namespace tawpipe::inline v0::training {
 
-/// A tensor of ours, and how Hugging Face keeps it.
+/// One of our tensors, and how Hugging Face stores it.
 struct HuggingFaceTensor {
   ParameterTensor ours;
   std::string name;
-  /// Rows of a head whose order differs, of query and key; 0 of all others. See rotated_row().
+  /// Number of rows of a head, for query and key, whose order differs; 0 for all others. See rotated_row().
   std::int64_t head_rows = 0;
 };
 
-/// The row of ours that is row `row` of theirs, in one head of `head_rows` rows.
+/// Our row that is row `row` of theirs, in one head of `head_rows` rows.
 ///
-/// Rotary embedding turns pairs of a head's coordinates by one angle each. Ours are neighbours (0, 1), (2, 3), .. as in Meta's
-/// LLaMA; theirs lie half a head apart, (0, h/2), (1, h/2 + 1), .. So their rows 0 .. h/2 - 1 are our even ones, the others our
+/// Rotary embedding rotates pairs of a head's coordinates by one angle each. Ours are adjacent (0, 1), (2, 3), .. as in Meta's
+/// LLaMA; theirs are half a head apart, (0, h/2), (1, h/2 + 1), .. So their rows 0 .. h/2 - 1 are our even ones, the others our
 /// odd ones. Source: transformers, models/llama/convert_llama_weights_to_hf.py, `permute`.
 constexpr std::int64_t rotated_row(std::int64_t row, std::int64_t head_rows) {
   const std::int64_t half = head_rows / 2;
   return row < half ? 2 * row : 2 * (row - half) + 1;
 }
-/// The reverse: where our row `row` lies in theirs.
+/// The reverse: the index of our row `row` in theirs.
 constexpr std::int64_t unrotated_row(std::int64_t row, std::int64_t head_rows) {
   return row % 2 == 0 ? row / 2 : head_rows / 2 + row / 2;
 }
@@ -88,7 +88,7 @@ inline std::vector<HuggingFaceTensor> huggingface_tensors(const Transformer& mod
 /// Fills numbers with a range of the model's parameters.
 using GiveNumbers = std::function<void(ParameterRange, std::span<double>)>;
 
-/// Writes model.safetensors and config.json into a folder, which is made where there is none.
+/// Writes model.safetensors and config.json into a folder, which is created if missing.
 /// @param format  F64, F32, F16 or BF16
 /// @throws InputError  as SafetensorsWriter, huggingface_tensors() and `give`, or for another format.
 inline void write_huggingface(const std::string& folder, const Transformer& model, const DecoderConstants& constants,
@@ -108,14 +108,14 @@ inline void write_huggingface(const std::string& folder, const Transformer& mode
 
   std::vector<NewTensor> files_tensors;
   for (const HuggingFaceTensor& tensor : tensors) files_tensors.push_back({tensor.name, format, tensor.ours.shape});
-  // `transformers` refuses files that do not say which framework's layout they have.
+  // `transformers` refuses files that do not name their framework.
   SafetensorsWriter file{folder + "/model.safetensors", std::move(files_tensors), {{"format", "pt"}}};
   constexpr std::int64_t most = std::int64_t{1} << 20;
   std::vector<double> numbers;
   std::vector<double> rotated;
   for (const HuggingFaceTensor& tensor : tensors) {
     const std::int64_t width = tensor.ours.shape.back();
-    const std::int64_t piece = tensor.head_rows > 0 ? tensor.head_rows * width : most;  // a head, or what fits
+    const std::int64_t piece = tensor.head_rows > 0 ? tensor.head_rows * width : most;  // one head, or as much as fits
     for (std::int64_t at = tensor.ours.range.begin; at < tensor.ours.range.end; at += piece) {
       const std::int64_t end = std::min(at + piece, tensor.ours.range.end);
       numbers.resize(static_cast<std::size_t>(end - at));
@@ -134,12 +134,12 @@ inline void write_huggingface(const std::string& folder, const Transformer& mode
   write_durably(folder + "/config.json", huggingface_config_text(stored, constants));
 }
 
-/// Published weights of a LLaMA, in one file or in several behind an index; any number of ranks may read at once.
+/// Published weights of a LLaMA, in one file or in several with an index; any number of ranks may read at once.
 class HuggingFaceWeights {
  public:
   /// @param folder  with config.json, and model.safetensors or model.safetensors.index.json
   /// @throws InputError  if one is missing or broken, a tensor of the model is missing or has another shape, or there are
-  /// tensors that the model has not, such as biases.
+  /// tensors that the model lacks, such as biases.
   explicit HuggingFaceWeights(const std::string& folder)
       : folder_{folder}, config_{read_decoder_config(folder + "/config.json")}, tensors_{huggingface_tensors(config_.model)} {
     std::map<std::string, std::size_t> file_of = open_files();
@@ -151,7 +151,7 @@ class HuggingFaceWeights {
       file_of.erase(found);
     }
     for (const auto& [name, file] : file_of) {
-      const bool derived = name.ends_with("rotary_emb.inv_freq");  // older files carry what rope_theta says
+      const bool derived = name.ends_with("rotary_emb.inv_freq");  // older files store what rope_theta defines
       if (derived || (config_.model.tied && name == "lm_head.weight")) continue;
       fail(concat("have a tensor that is not computed: ", quote(one_line(name))));
     }
@@ -162,7 +162,7 @@ class HuggingFaceWeights {
 
   /// Any range of our numbering (model/parameters.hpp), converted to `Number`.
   /// @pre the range is within the model, and `numbers` has its size
-  /// @throws InputError  if a file cannot be read any more, or holds 8-bit floats.
+  /// @throws InputError  if a file can no longer be read, or holds 8-bit floats.
   template <class Number>
   void read(ParameterRange range, std::span<Number> numbers) const {
     TAWPIPE_ASSERT(range.begin >= 0 && range.end <= tensors_.back().ours.range.end &&
@@ -175,7 +175,7 @@ class HuggingFaceWeights {
       const std::int64_t end = std::min(range.end, tensor->ours.range.end);
       const SafetensorsFile& file = files_[file_index_[static_cast<std::size_t>(tensor - tensors_.begin())]];
       const std::int64_t width = tensor->ours.shape.back();
-      while (at < end) {  // at once, or row by row where rows lie elsewhere
+      while (at < end) {  // at once, or row by row if rows are reordered
         const std::int64_t row = (at - begin) / width;
         const std::int64_t next = tensor->head_rows > 0 ? std::min(end, begin + (row + 1) * width) : end;
         const std::int64_t theirs =
@@ -195,7 +195,7 @@ class HuggingFaceWeights {
     throw InputError(concat("the weights in ", quote(one_line(folder_)), " ", why));
   }
 
-  /// @return which file holds each tensor
+  /// @return the file of each tensor
   std::map<std::string, std::size_t> open_files() {
     std::map<std::string, std::size_t> file_of;
     const std::string path = folder_ + "/model.safetensors.index.json";
@@ -224,7 +224,7 @@ class HuggingFaceWeights {
   DecoderConfig config_;
   std::vector<HuggingFaceTensor> tensors_;
   std::vector<SafetensorsFile> files_;
-  std::vector<std::size_t> file_index_;  ///< of each of `tensors_`
+  std::vector<std::size_t> file_index_;  ///< for each of `tensors_`
 };
 
 }  // namespace tawpipe::training

@@ -1,4 +1,4 @@
-// Random initial parameters, each a function of a seed and its own number, so that any rank can make those it holds.
+// Random initial parameters, each a function of a seed and its index, so that any rank can make those that it holds.
 // Not: parameters from files (training/checkpoint.hpp, training/huggingface_weights.hpp).
 #pragma once
 
@@ -43,12 +43,12 @@ class InitialWeights {
   }
 
  private:
-  /// The `counter`-th number of SplitMix64's sequence from the seed on, within (0, 1].
+  /// The `counter`-th number of SplitMix64's sequence starting at the seed, within (0, 1].
   double uniform(std::uint64_t counter) const {
     const std::uint64_t z = splitmix64(seed_ * 0xd1342543de82ef95U + counter * splitmix64_step);
     return (static_cast<double>(z >> 11) + 1.0) / 9007199254740992.0;
   }
-  /// Box and Muller's.
+  /// The Box-Muller transform.
   double normal(std::uint64_t parameter) const {
     return std::sqrt(-2.0 * std::log(uniform(2 * parameter))) * std::cos(2.0 * std::numbers::pi * uniform(2 * parameter + 1));
   }

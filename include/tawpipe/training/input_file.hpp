@@ -1,5 +1,5 @@
-// A file that is read by position.
-// Not: mapped into memory, where a file cut off meanwhile would end the program instead of giving an error.
+// A file for random access.
+// Not: memory mapping, where a file truncated meanwhile would kill the program instead of giving an error.
 #pragma once
 
 #include <fcntl.h>
@@ -23,7 +23,7 @@ namespace tawpipe::inline v0::training {
 /// A regular file open for reading. read_at() may be called by several threads at once.
 class InputFile {
  public:
-  /// @throws InputError  if the file cannot be opened or is no regular file.
+  /// @throws InputError  if the file cannot be opened or is not a regular file.
   explicit InputFile(std::string path) : path_{std::move(path)}, descriptor_{::open(path_.c_str(), O_RDONLY | O_CLOEXEC)} {
     if (descriptor_ < 0) throw InputError(concat("cannot read ", shown_path(), ": ", std::strerror(errno)));
     struct stat status = {};
@@ -43,9 +43,9 @@ class InputFile {
   InputFile& operator=(const InputFile&) = delete;
 
   const std::string& path() const { return path_; }
-  /// Bytes when it was opened.
+  /// Its size in bytes when it was opened.
   std::int64_t size() const { return size_; }
-  /// The path as messages show it.
+  /// The path as shown in messages.
   std::string shown_path() const { return quote(one_line(path_)); }
 
   /// Bytes `begin` .. `begin + bytes.size()` - 1.

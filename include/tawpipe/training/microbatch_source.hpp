@@ -1,5 +1,5 @@
-// Where an executor gets the tokens and targets of a microbatch from.
-// Not: any data; token_windows.hpp draws from a file, fixed_microbatches.hpp repeats the same.
+// The source from which an executor gets the tokens and targets of a microbatch.
+// Not: data itself; token_windows.hpp draws from a file, fixed_microbatches.hpp repeats the same.
 #pragma once
 
 #include <cstdint>
@@ -7,14 +7,14 @@
 
 namespace tawpipe::inline v0::training {
 
-/// Gives each rank any microbatch of any step, without communication: what it gives depends on step and microbatch alone.
+/// Gives each rank any microbatch of any step, without communication: the result depends only on step and microbatch.
 class MicrobatchSource {
  public:
   MicrobatchSource() = default;
   virtual ~MicrobatchSource() = default;
 
   /// Fills one microbatch; several threads may call at once.
-  /// @param step  steps done before, from 0
+  /// @param step  number of earlier steps, from 0
   /// @param microbatch  in the whole iteration, over all ranks, from 0
   /// @param tokens  [microbatch_size, sequence]
   /// @param targets  the same shape: the token that follows each

@@ -1,4 +1,4 @@
-// The number formats that tensor files hold, and their conversion from and to C++ numbers.
+// The number formats of tensor files, and their conversion from and to C++ numbers.
 // Not: what models compute in (model/dtype.hpp), nor files (training/safetensors.hpp).
 #pragma once
 
@@ -28,7 +28,7 @@ enum class NumberFormat : std::uint8_t { f64, f32, f16, bf16, i64, i32, i16, i8,
 namespace detail {
 
 struct NumberFormatFacts {
-  std::string_view name;  ///< as safetensors writes it
+  std::string_view name;  ///< as in safetensors
   std::int64_t size_bytes;
 };
 /// In the order of NumberFormat.
@@ -48,7 +48,7 @@ inline constexpr std::array<NumberFormatFacts, 15> number_formats{{{"F64", 8},
                                                                    {"F8_E5M2", 1},
                                                                    {"F8_E4M3", 1}}};
 
-/// `value` as a float whose last bit is set where rounding lost something ("round to odd"), so that rounding it once more to
+/// `value` as a float whose last bit is set if rounding lost something ("round to odd"), so that rounding it once more to
 /// 16 bits gives what rounding `value` at once would.
 inline float narrowed_to_odd(double value) {
   const auto nearest = static_cast<float>(value);
@@ -58,7 +58,7 @@ inline float narrowed_to_odd(double value) {
   return std::bit_cast<float>(bits | 1);
 }
 
-/// Calls `use(Number{})` with the C++ type whose bytes `format` has.
+/// Calls `use(Number{})` with the C++ type of `format`.
 template <class Use>
 void with_number_of(NumberFormat format, const Use& use) {
   switch (format) {
@@ -133,7 +133,7 @@ constexpr std::optional<NumberFormat> find_number_format(std::string_view text) 
   return std::nullopt;
 }
 
-/// The format whose bytes are those of a C++ number.
+/// The format of a C++ number type.
 template <class Number>
 constexpr NumberFormat format_of() {
   static_assert(std::is_arithmetic_v<Number> && !std::is_same_v<Number, bool> && sizeof(Number) <= 8);
@@ -158,7 +158,7 @@ void decode(NumberFormat format, std::span<const std::byte> bytes, std::span<Num
 }
 
 /// The bytes of a file from numbers: the reverse of decode().
-/// @pre `bytes` has room for `numbers.size()` numbers of `format`
+/// @pre `bytes` has the size of `numbers.size()` numbers of `format`
 /// @throws InputError  as decode().
 template <class Number>
 void encode(NumberFormat format, std::span<const Number> numbers, std::span<std::byte> bytes) {

@@ -1,4 +1,4 @@
-// Files of named tensors in the safetensors format: reading any part, writing one tensor after the other.
+// Files of named tensors in the safetensors format: reading any part, writing one tensor after another.
 // Not: which tensors a model has (model/parameters.hpp) nor folders of several files (training/checkpoint.hpp).
 #pragma once
 
@@ -32,12 +32,12 @@ namespace tawpipe::inline v0::training {
 /// Example: `const auto weights = SafetensorsFile{"model.safetensors"}.read<float>("norm.weight");`
 class SafetensorsFile {
  public:
-  /// The longest header that is read, the limit of the format's own reader.
+  /// The limit on the header's length, as in the format's own reader.
   static constexpr std::int64_t max_header_bytes = 100'000'000;
 
-  /// @throws InputError  if the file cannot be read, or is none of this format: too short, a header longer than the file,
-  /// no JSON, a name that stands twice, an unknown dtype, a shape that does not fit its bytes, tensors that overlap or leave
-  /// bytes between or behind them, or bytes that are missing. One sentence names the file, the tensor and what is wrong.
+  /// @throws InputError  if the file cannot be read, or is not of this format: too short, a header longer than the file,
+  /// not JSON, a duplicate name, an unknown dtype, a shape that does not fit its bytes, tensors that overlap or leave
+  /// bytes between or after them, or bytes that are missing. One sentence names the file, the tensor and what is wrong.
   explicit SafetensorsFile(const std::string& path) : file_{path}, header_{read_header(file_)} {
     for (const TensorEntry& tensor : header_.tensors) by_name_.emplace(tensor.name, &tensor);
   }
@@ -55,11 +55,11 @@ class SafetensorsFile {
     for (const TensorEntry& tensor : header_.tensors) names.push_back(tensor.name);
     return names;
   }
-  /// What "__metadata__" holds.
+  /// The contents of "__metadata__".
   const std::map<std::string, std::string>& metadata() const { return header_.metadata; }
-  /// Where the tensors' numbers begin.
+  /// The offset of the tensors' numbers.
   std::int64_t data_begin() const { return header_.tensors.empty() ? file_.size() : header_.tensors.front().begin; }
-  /// Bytes of the file as they are. @throws InputError  if it cannot be read, or ends before them.
+  /// Bytes of the file unchanged. @throws InputError  if it cannot be read, or ends before them.
   void read_bytes(std::int64_t begin, std::span<std::byte> bytes) const { file_.read_at(begin, bytes); }
   bool contains(std::string_view name) const { return by_name_.find(name) != by_name_.end(); }
 
@@ -72,7 +72,7 @@ class SafetensorsFile {
                             close.empty() ? "" : concat("; did you mean ", quote(one_line(close)), "?")));
   }
 
-  /// That tensor, of that shape.
+  /// The tensor of that name and shape.
   /// @throws InputError  if it is missing or has another shape.
   const TensorEntry& tensor(std::string_view name, const std::vector<std::int64_t>& shape) const {
     const TensorEntry& entry = tensor(name);
@@ -81,7 +81,7 @@ class SafetensorsFile {
                             shape_text(entry.shape), "; ", shape_text(shape), " is needed"));
   }
 
-  /// Numbers `first` .. `first + numbers.size()` - 1 of a tensor, row-major, converted from what the file holds.
+  /// Numbers `first` .. `first + numbers.size()` - 1 of a tensor, row-major, converted from the file's format.
   /// @throws InputError  if the tensor is missing or shorter, or as decode().
   template <class Number>
   void read(std::string_view name, std::int64_t first, std::span<Number> numbers) const {
@@ -140,7 +140,7 @@ class SafetensorsFile {
   std::map<std::string, const TensorEntry*, std::less<>> by_name_;
 };
 
-/// A tensor that is going to be written.
+/// A tensor to be written.
 struct NewTensor {
   std::string name;
   NumberFormat format = NumberFormat::f32;
@@ -153,11 +153,11 @@ struct NewTensor {
   }
 };
 
-/// Writes a safetensors file, tensors one behind the other in the order given. The file is whole or absent (DurableFile);
-/// every function throws InputError naming the file if the system refuses, and then what was there before is untouched.
+/// Writes a safetensors file, tensors contiguous in the order given. The file is whole or absent (DurableFile);
+/// every function throws InputError naming the file if the system refuses, and the previous file is then untouched.
 class SafetensorsWriter {
  public:
-  /// @throws InputError  if a name is empty, stands twice or is "__metadata__", or the file cannot be made.
+  /// @throws InputError  if a name is empty, is a duplicate or is "__metadata__", or the file cannot be made.
   SafetensorsWriter(const std::string& path, std::vector<NewTensor> tensors,
                     const std::map<std::string, std::string>& metadata = {})
       : tensors_{std::move(tensors)}, file_{path} {
@@ -213,8 +213,8 @@ class SafetensorsWriter {
     file_.write(bytes);
   }
 
-  /// Brings the file to the disk and to its place.
-  /// @pre every tensor has been written whole
+  /// Syncs the file to disk and moves it to its target.
+  /// @pre every tensor is completely written
   void finish() {
     skip_complete();
     TAWPIPE_ASSERT(at_ == tensors_.size(), "tensors are missing");

@@ -1,4 +1,4 @@
-// A file of tokens: text as bytes, or 16-bit tokens as nanoGPT and llm.c keep them.
+// A file of tokens: text as bytes, or 16-bit tokens as in nanoGPT and llm.c.
 // Not: which tokens make a microbatch (training/token_windows.hpp), nor a tokenizer.
 #pragma once
 
@@ -27,14 +27,14 @@ struct TokenRange {
   auto operator<=>(const TokenRange&) const = default;
 };
 
-/// How a file holds tokens. `by_name`: a name that ends in ".bin" means uint16, any other means bytes.
+/// The format of a token file. `by_name`: a name that ends in ".bin" means uint16, any other means bytes.
 enum class TokenFormat : std::uint8_t { by_name, bytes, uint16 };
 
 /// A file of tokens, read by position; several threads may read at once.
 ///
 /// bytes: each byte of the file is a token, 0 .. 255, so UTF-8 text needs no tokenizer.
-/// uint16: little-endian 16-bit tokens, either plain (nanoGPT) or behind a header of 256 int32: 20240520, 1, count of tokens
-/// (llm.c). The first number tells which: plain tokens would have to begin with 55432, 308.
+/// uint16: little-endian 16-bit tokens, either plain (nanoGPT) or after a header of 256 int32: 20240520, 1, count of tokens
+/// (llm.c). The first number distinguishes them: plain tokens would have to begin with 55432, 308.
 /// Sources: https://github.com/karpathy/nanoGPT data/*/prepare.py; https://github.com/karpathy/llm.c dev/data/data_common.py.
 class TokenFile {
  public:
@@ -53,7 +53,7 @@ class TokenFile {
   const InputFile& file() const { return file_; }
   /// Tokens in the file.
   std::int64_t count() const { return count_; }
-  /// The number of tokens that can occur: 256 of bytes, 65536 of uint16.
+  /// The number of tokens that can occur: 256 for bytes, 65536 for uint16.
   std::int32_t most_tokens() const { return width_ == 1 ? 256 : 65536; }
 
   /// Tokens `first` .. `first + tokens.size()` - 1.

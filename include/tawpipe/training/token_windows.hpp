@@ -1,5 +1,5 @@
-// Microbatches cut from a file of tokens, at random places or one after the other.
-// Not: the file (training/token_data.hpp). Nothing here remembers what was drawn: step and microbatch say it.
+// Microbatches cut from a file of tokens, at random positions or one after another.
+// Not: the file (training/token_data.hpp). It keeps no state: step and microbatch determine the result.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ namespace tawpipe::inline v0::training {
 
 /// Where the sequences of a microbatch begin.
 enum class DataOrder : std::uint8_t {
-  random,      ///< anywhere, independently of each other, as nanoGPT's get_batch
-  sequential,  ///< one behind the other, from the start again at the end; a rest shorter than a sequence is left out
+  random,      ///< anywhere, independently of each other, as in nanoGPT's get_batch
+  sequential,  ///< one after another, restarting at the end; a remainder shorter than a sequence is left out
 };
 
 constexpr std::string_view name(DataOrder order) { return order == DataOrder::random ? "random" : "sequential"; }
@@ -35,11 +35,11 @@ inline DataOrder parse_data_order(std::string_view text) {
   throw InputError(unknown_name("data order", text, {"random", "sequential"}));
 }
 
-/// What TokenWindows cuts.
+/// The shape of TokenWindows.
 struct WindowOptions {
   std::int32_t microbatch_size = 1;  ///< sequences of a microbatch
   std::int32_t sequence = 0;         ///< tokens of a sequence
-  std::int32_t microbatches = 1;     ///< of one step, over all ranks; sequential order needs it
+  std::int32_t microbatches = 1;     ///< of one step, over all ranks; used by sequential order
   std::int32_t vocab = 256;
   std::uint64_t seed = 0;
   DataOrder order = DataOrder::random;
@@ -86,14 +86,14 @@ class TokenWindows final : public MicrobatchSource {
   /// First token of a sequence, counted from the start of the range: 0 .. count - sequence - 1.
   std::int64_t start(std::int64_t step, std::int32_t microbatch, std::int32_t row) const {
     if (options_.order == DataOrder::random) {
-      // Drawn from all places by remainder: one place is preferred to another by less than count / 2^64.
+      // Drawn from all positions by remainder: the bias towards any position is below count / 2^64.
       std::uint64_t state = splitmix64(options_.seed);
       state = splitmix64(state ^ static_cast<std::uint64_t>(step));
       state = splitmix64(state ^ static_cast<std::uint64_t>(microbatch));
       state = splitmix64(state ^ static_cast<std::uint64_t>(row));
       return static_cast<std::int64_t>(state % static_cast<std::uint64_t>(range_.count() - options_.sequence));
     }
-    // Remainders first: the product stays within 64 bits, however many steps there were.
+    // Remainders first: the product stays within 64 bits, for any number of steps.
     const auto count = static_cast<std::uint64_t>(windows());
     const auto size = static_cast<std::uint64_t>(options_.microbatch_size);
     const std::uint64_t before =
@@ -107,7 +107,7 @@ class TokenWindows final : public MicrobatchSource {
     if (value < 1) throw InputError(concat(before, value, after, " is impossible; it must be at least 1"));
   }
 
-  /// Sequences in the range that do not overlap and have a token behind them.
+  /// Sequences in the range that do not overlap and have a token after them.
   std::int64_t windows() const { return (range_.count() - 1) / options_.sequence; }
 
   std::shared_ptr<const TokenFile> file_;

@@ -1,4 +1,4 @@
-// What a run must know beside its parameters in order to go on: the step, the data, the optimizer's settings.
+// What a run needs to resume, in addition to its parameters: the step, the data, the optimizer's settings.
 // Not: parameters (training/checkpoint.hpp).
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace tawpipe::inline v0::training {
 
-/// Constants of a LLaMA decoder that are no sizes.
+/// Constants of a LLaMA decoder other than sizes.
 struct DecoderConstants {
   double rope_theta = 10000;      ///< base of the rotary embedding's frequencies
   double norm_epsilon = 1e-5;     ///< inside the root of RMSNorm
@@ -22,7 +22,7 @@ struct DecoderConstants {
   bool operator==(const DecoderConstants&) const = default;
 };
 
-/// Which microbatches a run sees. They depend on these and the step alone, so the position in the data is the step.
+/// Which microbatches a run sees. They depend only on these and the step, so the step is the position in the data.
 struct DataPosition {
   std::string source = {};  ///< path of the data, for people
   DataOrder order = DataOrder::random;
@@ -41,7 +41,7 @@ struct TrainingState {
   DataPosition data = {};
   layers::AdamW optimizer = {};
   layers::LearningRate learning_rate = {};
-  std::map<std::string, std::string> settings = {};  ///< whatever else the trainer wants back
+  std::map<std::string, std::string> settings = {};  ///< any other values for the trainer
 
   bool operator==(const TrainingState&) const = default;
 };

@@ -1,5 +1,5 @@
-// Whether the iteration is all there (V701, V702, V708): each microbatch meets each stage once forward and once backward.
-// Not: whether it meets them with the right data (verify/check_contents.hpp).
+// Whether the iteration is complete (V701, V702, V708): each microbatch passes each stage once forward and once backward.
+// Not: whether it does so with the right data (verify/check_contents.hpp).
 #pragma once
 
 #include <algorithm>
@@ -19,11 +19,11 @@ namespace tawpipe::inline v0 {
 
 /// Adds a finding for each stage and microbatch without its forward or backward, or with more than one, on each of the tensor-
 /// and context-parallel ranks that share it. A backward may be split: then backward_input comes before backward_weight.
-/// @param order  all tasks, each after what it waits for; or none, to leave out that last check
+/// @param order  all tasks, each after what it waits for; or empty, to skip that last check
 /// Complexity: O(tasks log tasks + stages * microbatches), the latter at most the number of tasks.
 inline void check_completeness(const Schedule& schedule, std::span<const TaskId> order, Diagnostics& out) {
   struct Meeting {
-    std::int64_t key;  // (stage * microbatches + microbatch) * sharing + place among those that share it
+    std::int64_t key;  // (stage * microbatches + microbatch) * sharing + index among those that share it
     TaskId task;
   };
   constexpr std::array<Op, 4> works = {Op::forward, Op::backward, Op::backward_input, Op::backward_weight};
@@ -68,7 +68,7 @@ inline void check_completeness(const Schedule& schedule, std::span<const TaskId>
         "run each stage once forward and once backward for each microbatch");
   };
   // Walks all stages and microbatches along the sorted meetings; where there are far more of them than tasks, the end is
-  // clear before that.
+  // certain before that.
   std::array<std::size_t, 4> at{};
   const auto has = [&](Op op, std::int64_t key) {
     const auto& meetings = met[static_cast<std::size_t>(op)];

@@ -1,5 +1,5 @@
 // What buffers hold when tasks use them (V5xx), and whether every update sees the whole gradient once (V703 to V709).
-// Not: data in no order at all (verify/check_races.hpp), nor tasks that are missing (verify/check_completeness.hpp).
+// Not: unordered accesses (verify/check_races.hpp), nor tasks that are missing (verify/check_completeness.hpp).
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ namespace tawpipe::inline v0 {
 
 namespace detail {
 
-/// Activations that a task writes and none reads.
+/// Finds activations that a task writes and no task reads.
 inline void check_unread(const Schedule& schedule, Diagnostics& out) {
   std::vector<TaskId> writer(schedule.buffers().size(), none<TaskId>);
   std::vector<char> read(schedule.buffers().size(), 0);
@@ -35,18 +35,18 @@ inline void check_unread(const Schedule& schedule, Diagnostics& out) {
         [&] {
           return concat(describe(schedule, writer[b]), " fills ", describe(schedule, id<BufferId>(b)), ", which nothing reads");
         },
-        "let the backward read what its forward saved, and the next stage what this one hands on");
+        "let the backward read what its forward saved, and the next stage this one's output");
   }
 }
 
 }  // namespace detail
 
-/// Follows `schedule` over typed values and adds what does not fit: reads of nothing, weights of another stage, missing pieces,
-/// wrong activations, gradients that are incomplete, doubled or foreign at their update.
+/// Follows `schedule` with typed values and adds findings: reads of unwritten data, weights of another stage, missing pieces,
+/// wrong activations, gradients that are incomplete, duplicated or foreign at their update.
 ///
-/// Each parameter in a buffer has a value, kept by ranges of equal value: of weights whether they are updated and whose part they
-/// are, of a gradient a sum of random numbers, one for each stage and microbatch (detail/contents.hpp). Activations carry what
-/// made them, their stage and microbatch. Where no two tasks race, every order of running gives what this one gives.
+/// Each parameter in a buffer has a value, kept by ranges of equal value: for weights, whether they are updated and which rank's part they
+/// are, for a gradient, a sum of random numbers, one for each stage and microbatch (detail/contents.hpp). Activations carry their
+/// producer, stage and microbatch. Where no two tasks race, every execution order gives the same result.
 /// @param order  all tasks, each after what it waits for (check_cycles gives one)
 /// Complexity: O(uses * ranges of a buffer + stages * microbatches).
 inline void check_contents(const Schedule& schedule, std::span<const TaskId> order, Diagnostics& out) {

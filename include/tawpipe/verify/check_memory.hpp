@@ -1,5 +1,5 @@
 // Device memory against what a schedule must hold (V8xx).
-// Not: the peak over time (analysis/memory.hpp), which can be handed in.
+// Not: the peak over time (analysis/memory.hpp), which can be passed in.
 #pragma once
 
 #include <algorithm>
@@ -15,15 +15,15 @@
 
 namespace tawpipe::inline v0 {
 
-/// Bytes that each rank holds at some moment however the tasks' times fall: its persistent buffers, and the transient ones
-/// that one lane uses both up to and from one of its tasks on. A true peak is as large or larger.
+/// Bytes that each rank holds at some moment, whatever the tasks' times: its persistent buffers, and the transient ones
+/// that one lane uses both before and after one of its tasks. A true peak is at least as large.
 /// @return [rank], `schedule.ranks()` long. Complexity: O(uses + buffers).
 inline std::vector<Bytes> least_memory(const Schedule& schedule) {
   std::vector<Bytes> least(static_cast<std::size_t>(schedule.ranks()));
   for (const Buffer& buffer : schedule.buffers()) {
     if (buffer.persistent && !buffer.host) least[index(buffer.rank)] += buffer.bytes;
   }
-  std::vector<std::int64_t> last_use(schedule.buffers().size(), -1);  // place in the lane looked at
+  std::vector<std::int64_t> last_use(schedule.buffers().size(), -1);  // position in the current lane
   std::vector<char> held(schedule.buffers().size(), 0);
   for (int rank = 0; rank < schedule.ranks(); ++rank) {
     Bytes most;
@@ -59,7 +59,7 @@ inline std::vector<Bytes> least_memory(const Schedule& schedule) {
 }
 
 /// Adds a finding for each rank whose device has less memory than the schedule needs.
-/// @param peaks  [rank] known peaks, e.g. of a simulation; otherwise least_memory, which only a schedule that fits never exceeds
+/// @param peaks  [rank] known peaks, e.g. from a simulation; otherwise least_memory, a lower bound
 inline void check_memory(const Schedule& schedule, const Cluster& cluster, std::span<const Bytes> peaks, Diagnostics& out) {
   if (schedule.ranks() > cluster.ranks()) {
     out.error(

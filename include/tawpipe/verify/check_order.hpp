@@ -1,5 +1,5 @@
 // Findings about order (V2xx, V6xx): tasks that wait for each other, communicators used in different orders, and launches
-// that block each other. Not: data that is used in no order at all (verify/check_races.hpp).
+// that block each other. Not: unordered accesses to data (verify/check_races.hpp).
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ inline std::string list_cycle(const Schedule& schedule, const std::vector<Digrap
   return out;
 }
 
-/// Whether the cycle holds because a communication blocks the lane that it waits in.
+/// Whether the cycle exists because a communication blocks the lane in which it waits.
 inline bool blocks_a_lane(const Schedule& schedule, const std::vector<Digraph::Vertex>& cycle) {
   for (std::size_t i = 0; i < cycle.size(); ++i) {
     const TaskId from = id<TaskId>(cycle[i]);
@@ -59,10 +59,10 @@ inline Digraph launch_graph(const Schedule& schedule) {
 
 }  // namespace detail
 
-/// Adds a finding for tasks that wait for each other, named by one shortest cycle, and for ids that are not an order.
+/// Adds a finding for tasks that wait for each other, named by one shortest cycle, and for ids that are not a topological order.
 ///
 /// A transfer or collective is one vertex: it holds the heads of all its lanes until all its ends are there, which is how
-/// NCCL's kernels in streams and MPI's blocking calls behave. A cycle is a deadlock, and there is no deadlock without one.
+/// NCCL's kernels in streams and MPI's blocking calls behave. A cycle is a deadlock, and every deadlock is a cycle.
 /// @return an order in which the tasks can run; shorter than the tasks if there is a cycle
 inline std::vector<TaskId> check_cycles(const Schedule& schedule, Diagnostics& out) {
   std::vector<TaskId> order = detail::run_order(schedule);
@@ -98,16 +98,16 @@ inline std::vector<TaskId> check_cycles(const Schedule& schedule, Diagnostics& o
   return order;
 }
 
-/// Adds a finding for each communicator whose operations two of its ranks issue in different orders. Needs no acyclic graph.
+/// Adds a finding for each communicator whose operations two of its ranks issue in different orders. The graph may have cycles.
 ///
 /// The communicator of a collective is its group and lane; that of a transfer, its two ends in order with their lanes.
-/// Complexity: O(tasks of communication * log communicators).
+/// Complexity: O(communications * log communicators).
 inline void check_communicator_order(const Schedule& schedule, Diagnostics& out) {
   struct Communicator {
     Task like;                   // of its kind
     std::vector<TaskId> issued;  // by the first end
-    Rank rank = none<Rank>;      // that issues now
-    std::size_t next = 0;        // of what the first end issued
+    Rank rank = none<Rank>;      // the rank that issues now
+    std::size_t next = 0;        // index into the issues of the first end
     bool reported = false;
   };
   std::vector<Communicator> communicators;

@@ -1,4 +1,4 @@
-// Findings about sets of parameters (V102, V112, V305): they exist, lie within the model, and fit buffers, groups and messages.
+// Findings about sets of parameters (V102, V112, V305): they exist, are inside the model, and fit buffers, groups and messages.
 // Not: whether a buffer holds the parameters that a task needs (verify/check_contents.hpp).
 #pragma once
 
@@ -57,7 +57,7 @@ class ParametersCheck {
 
   void count(std::size_t set) {
     const Workload& workload = schedule_.workload();
-    // Without a model the stages are numbered one after another.
+    // Without a model, parameters are numbered stage by stage.
     std::int64_t all = workload.is_abstract() ? 0 : workload.model().parameters();
     for (const StageWork& stage : schedule_.stages()) all += workload.is_abstract() ? stage.parameters * parts_.mesh.tensor : 0;
     std::vector<ParameterRange> sorted(parts_.pieces[set].begin(), parts_.pieces[set].end());
@@ -76,7 +76,7 @@ class ParametersCheck {
         "ranges of a set are not empty, do not overlap, and count from 0 up to the model's parameters");
   }
   void add_up(std::size_t split) {
-    constexpr std::int64_t most = std::int64_t{1} << 55;  // whatever stands in a file, bytes of it do not overflow
+    constexpr std::int64_t most = std::int64_t{1} << 55;  // whatever a file contains, its bytes do not overflow
     std::int64_t sum = 0;
     for (const PiecesId set : parts_.splits[split]) {
       if (below(set, sizes_.size())) {
@@ -90,7 +90,7 @@ class ParametersCheck {
     carried_.push_back(sum);
   }
 
-  /// Of matrices that tensor parallelism cuts, a rank has its part.
+  /// A rank has its part of matrices that tensor parallelism shards.
   std::int64_t part(std::int64_t bytes) const { return (bytes + parts_.mesh.tensor - 1) / parts_.mesh.tensor; }
   std::int64_t bytes_each(ContentKind kind) const {
     const ParameterBytes& bytes = schedule_.workload().parameter_bytes();
@@ -147,13 +147,13 @@ class ParametersCheck {
   const Schedule& schedule_;
   const Schedule::Parts& parts_;
   Diagnostics& out_;
-  std::vector<std::int64_t> sizes_;    ///< [set] parameters
+  std::vector<std::int64_t> sizes_;    ///< [set] number of parameters
   std::vector<std::int64_t> carried_;  ///< [split] parameters of all members
 };
 
 }  // namespace detail
 
-/// Adds what is wrong with the sets of parameters that buffers hold and messages carry.
+/// Adds findings about the sets of parameters that buffers hold and messages carry.
 /// @pre check_structure() finds nothing. Complexity: O(parts).
 inline void check_parameters(const Schedule& schedule, Diagnostics& out) { detail::ParametersCheck{schedule, out}.run(); }
 

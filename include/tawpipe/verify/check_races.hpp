@@ -1,5 +1,5 @@
-// Data races (V4xx): two tasks that use one buffer, at least one changing it, in no order; two computations of a rank at once.
-// Not: a wrong order that is an order (verify/check_contents.hpp).
+// Data races (V4xx): two tasks that use one buffer, at least one changing it, unordered; two computations of a rank at once.
+// Not: tasks that are ordered wrongly (verify/check_contents.hpp).
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace tawpipe::inline v0 {
 
 /// Adds each pair of unordered uses of a buffer, last writer against its next users and readers against the next writer.
 /// A buffer's tasks all take part on its rank, so "before" is one comparison with a clock. A rank computes one thing at a time:
-/// two of its computations in no order are one pair more. So is a buffer that one task names twice.
+/// two unordered computations of it are also such a pair. So is a buffer that one task names twice.
 ///
 /// @param order  all tasks, each after what it waits for (check_cycles gives one)
 /// Complexity: for_each_clock plus O(uses * lanes).
@@ -24,7 +24,7 @@ namespace tawpipe::inline v0 {
 inline void check_races(const Schedule& schedule, std::span<const TaskId> order, Diagnostics& out) {
   struct Visit {
     TaskId task = none<TaskId>;
-    std::int32_t at = 0;  // clock of its own lane when it ended
+    std::int32_t at = 0;  // its own lane's clock when it ended
     std::uint32_t chain = 0;
   };
   struct Reader {
@@ -86,7 +86,7 @@ inline void check_races(const Schedule& schedule, std::span<const TaskId> order,
         while (*link >= 0 && readers[static_cast<std::size_t>(*link)].place.chain != chain) {
           link = &readers[static_cast<std::size_t>(*link)].next;
         }
-        if (*link >= 0) {  // the lane's later reader stands for the earlier one
+        if (*link >= 0) {  // the lane's later reader replaces the earlier one
           if (readers[static_cast<std::size_t>(*link)].place.task == t) twice();
           readers[static_cast<std::size_t>(*link)].place = here;
         } else if (!free.empty()) {

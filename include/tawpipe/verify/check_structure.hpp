@@ -19,7 +19,7 @@ namespace tawpipe::inline v0 {
 
 namespace detail {
 
-/// Looks at parts of unknown origin: reads nothing by an id that it has not compared with its range before.
+/// Checks parts of unknown origin: never uses an id as an index before it has checked the id's range.
 class StructureCheck {
  public:
   StructureCheck(const Schedule& schedule, Diagnostics& out) : schedule_{schedule}, parts_{schedule.parts()}, out_{out} {}
@@ -98,7 +98,7 @@ class StructureCheck {
     rows("pair_sizes", parts_.pair_sizes, parts_.pair_sizes.size());
   }
 
-  /// Stages have the model's layers in order, each once, the first the embedding and the last the head.
+  /// Stages have the model's layers in order, each layer once; the first has the embedding and the last the head.
   void stages() {
     if (schedule_.workload().is_abstract()) return;
     const std::size_t count = parts_.stages.size();
@@ -339,7 +339,7 @@ class StructureCheck {
 
 }  // namespace detail
 
-/// Adds what is wrong with the form of `schedule`, whatever its parts hold. The other checks need a schedule without such
+/// Adds findings about the structure of `schedule`, whatever its parts hold. The other checks need a schedule without such
 /// findings. Complexity: O(parts), times the logarithm of a group's size for collectives (its size where members do not ascend).
 inline void check_structure(const Schedule& schedule, Diagnostics& out) { detail::StructureCheck{schedule, out}.run(); }
 

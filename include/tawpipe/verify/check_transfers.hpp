@@ -1,4 +1,4 @@
-// Transfers and collectives against the buffers they name (V3xx): every end takes part in the right way and in size.
+// Transfers and collectives against the buffers they name (V3xx): every end takes part in the right way, and sizes match.
 // Not: what the buffers hold at that time (verify/check_contents.hpp).
 #pragma once
 
@@ -17,7 +17,7 @@ namespace tawpipe::inline v0 {
 
 namespace detail {
 
-/// Whether the whole message passes through a buffer used so: then it must fit. (Of a gather, through one a rank.)
+/// Whether the whole message passes through a buffer used so, and must fit. (For a gather, through one buffer a rank.)
 inline bool carries_message(const Task& task, Access access) {
   if (is_all_pairs(task.op) && task.split != none<SplitId>) return false;
   const EndTraits& role = traits(task.op).first;
@@ -26,7 +26,7 @@ inline bool carries_message(const Task& task, Access access) {
   return true;
 }
 
-/// What the member of an all_to_all that gives most gives; 0 where the blocks are even.
+/// The most that any member of an all_to_all gives; 0 if the blocks are even.
 inline Bytes most_given(const Schedule& schedule, const Task& task) {
   if (!is_all_pairs(task.op) || task.split == none<SplitId>) return Bytes{};
   const auto sizes = schedule.pair_sizes(task.split);
@@ -51,7 +51,7 @@ inline void check_host_copy(const Schedule& schedule, TaskId id, Diagnostics& ou
     if (use.access == Access::read) source = &use;
     if (use.access == Access::write) target = &use;
   }
-  if (source == nullptr || target == nullptr) return;  // found by what every end must do
+  if (source == nullptr || target == nullptr) return;  // found by the check of each end
   const bool fits = uses.size() == 2 && schedule.buffer(source->buffer).host != out_of_device &&
                     schedule.buffer(target->buffer).host == out_of_device;
   if (!fits) {
@@ -77,10 +77,10 @@ inline void check_host_copy(const Schedule& schedule, TaskId id, Diagnostics& ou
 }  // namespace detail
 
 /// Adds a finding for each end of a communication that sends from nothing, receives into nothing or uses a buffer in a way
-/// that its op does not have, and for messages larger than their buffers. Complexity: O(uses + ends).
+/// that its op does not allow, and for messages larger than their buffers. Complexity: O(uses + ends).
 inline void check_transfers(const Schedule& schedule, Diagnostics& out) {
-  std::vector<std::uint8_t> bits(static_cast<std::size_t>(schedule.ranks()), 0);  // [rank] of the task looked at
-  const auto gathers_elsewhere = [&](TaskId id, Rank rank) {  // a rank may keep its own part apart from the whole
+  std::vector<std::uint8_t> bits(static_cast<std::size_t>(schedule.ranks()), 0);  // [rank] of the current task
+  const auto gathers_elsewhere = [&](TaskId id, Rank rank) {  // a rank may keep its own part separately from the whole
     for (const Use& use : schedule.uses(id)) {
       const Buffer& buffer = schedule.buffer(use.buffer);
       if (use.access != Access::read && buffer.rank == rank && buffer.bytes >= schedule.task(id).bytes) return true;

@@ -1,4 +1,4 @@
-// What each rank's host launches, call by call: communication, computation, waits, on streams and in groups.
+// The calls that each rank's host launches: communication, computation and waits, on streams and in groups.
 // Not: a schedule (schedule/schedule.hpp), in which a send and its receive are one task.
 #pragma once
 
@@ -10,12 +10,12 @@
 
 namespace tawpipe::inline v0 {
 
-/// What a call does.
+/// The kind of a call.
 enum class CommOp : std::uint8_t {
   send,
   receive,
   compute,  ///< ends by itself
-  wait,     ///< ends when what it waits for has ended
+  wait,     ///< ends when the calls it waits for have ended
   all_reduce,
   all_gather,
   reduce_scatter,
@@ -23,7 +23,7 @@ enum class CommOp : std::uint8_t {
   reduce,
   all_to_all,
   barrier,
-  comm_init,  ///< makes a communicator: a collective of its ranks
+  comm_init,  ///< creates a communicator: a collective of its ranks
 };
 inline constexpr int comm_ops = 12;
 
@@ -35,11 +35,11 @@ constexpr std::string_view name(CommOp op) {
   return names[static_cast<int>(op)];
 }
 
-/// Has one other end.
+/// Has exactly one peer.
 constexpr bool is_point_to_point(CommOp op) { return op == CommOp::send || op == CommOp::receive; }
-/// Needs nobody else.
+/// Needs no other rank.
 constexpr bool is_local(CommOp op) { return op == CommOp::compute || op == CommOp::wait; }
-/// Meets a call of each rank of its communicator.
+/// Is matched by a call of each rank of its communicator.
 constexpr bool is_meeting(CommOp op) { return !is_point_to_point(op) && !is_local(op); }
 
 /// One call of one rank.
@@ -48,14 +48,14 @@ struct CommCall {
   CommOp op = CommOp::compute;
   std::int32_t peer = -1;               ///< send, recv: the other rank
   std::int32_t communicator = -1;       ///< of send, recv and collectives: index into CommProgram::communicators
-  std::int32_t stream = -1;             ///< index into CommProgram::streams; -1: in no order with others (a request of MPI)
-  std::int32_t group = -1;              ///< neighbours of one number are launched as one; -1: none
-  std::vector<std::int32_t> waits_for;  ///< earlier calls of the rank (events), by their place on it
-  bool blocks_host = false;             ///< the host launches nothing more until it has ended
-  std::int64_t bytes = 0;               ///< 0: not known
+  std::int32_t stream = -1;             ///< index into CommProgram::streams; -1: unordered (a request of MPI)
+  std::int32_t group = -1;              ///< adjacent calls with the same number are launched together; -1: none
+  std::vector<std::int32_t> waits_for;  ///< earlier calls of the rank (events), by their index on it
+  bool blocks_host = false;             ///< the host launches nothing else until it has ended
+  std::int64_t bytes = 0;               ///< 0: unknown
   std::int64_t tag = 0;                 ///< MPI's
-  std::string data;                     ///< what is carried, by any name; "": not known
-  std::int32_t item = -1;               ///< place in the text that it comes from (a cell); -1: its own
+  std::string data;                     ///< what is carried, under any name; "": unknown
+  std::int32_t item = -1;               ///< position in the source text (a cell); -1: its own
 };
 
 /// A communicator and its ranks.
@@ -70,8 +70,8 @@ struct CommProgram {
   std::vector<CommGroup> communicators;
   std::vector<std::string> streams;
   std::vector<std::vector<CommCall>> ranks;  ///< [rank, call]
-  std::int32_t slots = 0;                    ///< communication calls that a device can run at once; 0: any number
-  bool cold = false;                         ///< no connection of two ranks is made yet
+  std::int32_t slots = 0;                    ///< number of communication calls that a device can run at once; 0: unlimited
+  bool cold = false;                         ///< no two ranks are connected yet
 
   std::size_t calls() const {
     std::size_t count = 0;
@@ -80,7 +80,7 @@ struct CommProgram {
   }
 };
 
-/// A call by its place.
+/// A reference to a call: its rank and index.
 struct CallRef {
   std::int32_t rank = 0;
   std::int32_t call = 0;

@@ -1,4 +1,4 @@
-// Calls as the ranks of a job recorded them, and what keeps the job from going on.
+// The calls recorded by the ranks of a job, and why the job hangs.
 // Not: reading a dump (report/flight_recorder.hpp).
 #pragma once
 
@@ -19,10 +19,10 @@
 
 namespace tawpipe::inline v0 {
 
-/// How far a recorded call came.
+/// The progress of a recorded call.
 enum class FlightState : std::uint8_t { scheduled, started, completed };
 
-/// One call of one rank. Calls of a batch have one number.
+/// One call of one rank. Calls of a batch share a number.
 struct FlightCall {
   std::int32_t group = 0;     ///< index into FlightRecord::groups
   std::int64_t number = 0;    ///< counts the group's collectives, or its point-to-point launches
@@ -36,7 +36,7 @@ struct FlightCall {
   bool is_open() const { return state != FlightState::completed; }
 };
 
-/// A process group: the same name and ranks on all of them.
+/// A process group, with the same name and ranks on all its ranks.
 struct FlightGroup {
   std::string name;
   std::string description;
@@ -45,10 +45,10 @@ struct FlightGroup {
   const std::string& shown() const { return description.empty() || description == "undefined" ? name : description; }
 };
 
-/// What one rank recorded, oldest first; the oldest may have been dropped.
+/// The calls that one rank recorded, oldest first; the oldest may have been dropped.
 struct FlightDump {
   std::int32_t rank = 0;
-  bool whole = true;  ///< from the first call on
+  bool whole = true;  ///< it goes back to the first call
   std::vector<FlightCall> calls;
 };
 
@@ -58,12 +58,12 @@ struct FlightRecord {
   std::vector<FlightDump> dumps;
 };
 
-/// What keeps a job from going on.
+/// The reason why a job hangs.
 enum class FlightVerdict : std::uint8_t {
-  ends,       ///< nothing: every call has its counterparts; ranks may be late
-  deadlock,   ///< calls wait for each other in a circle
-  mismatch,   ///< calls that meet differ
-  missing,    ///< a rank does not make a call that others wait for
+  ends,       ///< none: every call has its counterparts; ranks may be late
+  deadlock,   ///< calls wait for each other in a cycle
+  mismatch,   ///< matching calls differ
+  missing,    ///< a rank does not issue a call that others wait for
   undecided,  ///< the rank that others wait for has no dump
 };
 inline constexpr int flight_verdicts = 5;
@@ -72,7 +72,7 @@ constexpr std::string_view name(FlightVerdict verdict) {
   return names[static_cast<int>(verdict)];
 }
 
-/// A rank to be blamed, and for which call.
+/// A rank that causes the hang, and its call.
 struct FlightCulprit {
   std::int32_t rank = 0;
   std::string group;
@@ -82,23 +82,23 @@ struct FlightCulprit {
   auto operator<=>(const FlightCulprit&) const = default;
 };
 
-/// What one rank waits for.
+/// The calls and ranks that one rank waits for.
 struct FlightWait {
   std::int32_t rank = 0;
   std::string text;
-  std::vector<std::int32_t> on;  ///< the ranks that have not come to those calls, in order
+  std::vector<std::int32_t> on;  ///< the ranks that have not reached those calls, in order
 };
 
 struct FlightDiagnosis {
   FlightVerdict verdict = FlightVerdict::ends;
   std::vector<FlightCulprit> culprits;
   std::vector<std::string> circle;  ///< deadlock: each waits for the next
-  std::vector<FlightWait> waits;    ///< by rank; those that wait for nothing are left out
+  std::vector<FlightWait> waits;    ///< by rank; ranks that wait for nothing are left out
 };
 
 namespace detail {
 
-/// Joins the records of all ranks into one program of the calls that have not ended, and looks at what holds it.
+/// Joins the records of all ranks into one program of the calls that have not ended, and finds why it is stuck.
 class FlightDoctor {
  public:
   explicit FlightDoctor(const FlightRecord& record) : record_{record} {
@@ -122,7 +122,7 @@ class FlightDoctor {
         std::string text;
         for (const CallRef& call : calls) {
           text += (text.empty() ? "" : " + ") + call_at(program_, call).id;
-          blame(call.rank, *call_of_[at(call.rank)][at(call.call)], "waits in a circle");
+          blame(call.rank, *call_of_[at(call.rank)][at(call.call)], "waits in a cycle");
         }
         out_.circle.push_back(concat("rank ", calls[0].rank, ": ", text));
       }
@@ -172,7 +172,7 @@ class FlightDoctor {
     }
   }
 
-  /// A call that one of its ends saw complete has ended on all of them: the record of the others is late.
+  /// A call that is complete on one rank has ended on all: the records of the others are late.
   void find_ended() {
     for (const auto& [meeting, made] : meetings_) {
       const bool done = std::any_of(made.begin(), made.end(), [](const Made& one) { return !one.call->is_open(); });
@@ -181,7 +181,7 @@ class FlightDoctor {
     }
     for (const auto& [way, ends] : ways_) {
       const auto& [group, from, to] = way;
-      // Counted from the first call where both ranks have it, else from the last that completed.
+      // Counted from the first call where both ranks have it, otherwise from the last completed call.
       const bool whole = is_whole(from) && is_whole(to);
       const auto completed = [](const std::vector<const FlightCall*>& calls) {
         std::size_t last = 0;
@@ -215,7 +215,7 @@ class FlightDoctor {
     std::sort(out_.waits.begin(), out_.waits.end(), [](const auto& a, const auto& b) { return a.rank < b.rank; });
   }
 
-  /// Whom a call of a rank waits for: the other end, or the members of its group that have not made the call or started it.
+  /// The ranks that a call waits for: the other end, or the members of its group that have not issued or started it.
   std::set<std::int32_t> absent_from(std::int32_t rank, const FlightCall& call) const {
     if (call.is_point_to_point()) return {call.peer};
     const std::vector<std::int32_t>& members = group_of(call).ranks;
@@ -227,13 +227,13 @@ class FlightDoctor {
     return absent;
   }
 
-  /// Calls of one number in one group that differ in kind, size or type. The fewer differ from the more.
+  /// Calls of one number in one group that differ in kind, size or type. The minority differs from the majority.
   bool find_mismatch() {
     for (const auto& [meeting, made] : meetings_) {
       if (ended_.contains(made[0].call)) continue;
       std::map<std::tuple<std::string, std::int64_t, std::string>, std::vector<Made>> forms;
       for (const Made& one : made) {
-        // These may differ in size from rank to rank.
+        // The sizes of these may differ between ranks.
         const std::string& kind = one.call->kind;
         const bool uneven = kind == "all_to_all" || kind == "gather" || kind == "scatter" || kind == "barrier";
         forms[{kind, uneven ? 0 : one.call->elements, uneven ? "" : one.call->type}].push_back(one);
@@ -253,12 +253,12 @@ class FlightDoctor {
           blame(one.rank, *one.call, std::move(why));
         }
       }
-      return true;  // what follows the first mismatch follows from it
+      return true;  // later mismatches follow from the first one
     }
     return false;
   }
 
-  /// What has not ended, as a program: one stream for each communicator.
+  /// The calls that have not ended, as a program: one stream for each communicator.
   const CommProgram& program() {
     program_.ranks.resize(at(ranks_));
     call_of_.resize(at(ranks_));
@@ -286,10 +286,10 @@ class FlightDoctor {
     return program_;
   }
 
-  /// Who does not make the calls that others wait for: those that wait for nobody themselves. If all of them do, hosts wait in
-  /// a circle.
+  /// The ranks that do not issue the calls that others wait for: those that do not wait themselves. If all do, hosts wait in
+  /// a cycle.
   void find_missing(const HangVerdict& verdict) {
-    std::map<std::int32_t, const FlightCall*> absent;  // rank, the first call that it does not make
+    std::map<std::int32_t, const FlightCall*> absent;  // rank, the first call that it does not issue
     for (const CallRef& ref : verdict.missing) {
       const FlightCall& call = *call_of_[at(ref.rank)][at(ref.call)];
       if (call.is_point_to_point()) {
@@ -302,12 +302,12 @@ class FlightDoctor {
         if (!made.contains(rank)) absent.try_emplace(rank, &call);
       }
     }
-    std::set<std::int32_t> waiting;  // for a call that is not made
+    std::set<std::int32_t> waiting;  // for a call that is not issued
     for (const CallRef& ref : verdict.missing) waiting.insert(ref.rank);
     bool known = false;
     for (const auto& [rank, call] : absent) {
       const bool dumped = dump_of_[at(rank)] != nullptr;
-      if (dumped && waiting.contains(rank)) continue;  // it is held itself
+      if (dumped && waiting.contains(rank)) continue;  // it is blocked itself
       known = known || dumped;
       blame(rank, *call, dumped ? concat("never calls ", call->kind) : "has no dump");
     }
@@ -315,10 +315,10 @@ class FlightDoctor {
     out_.verdict = known ? FlightVerdict::missing : FlightVerdict::undecided;
   }
 
-  /// Each rank that does not make the call of others stands in a call of its own, that others do not make: where calls hold the
-  /// host, as Gloo's do, nobody comes to record the call that would show the circle.
+  /// Each rank that does not issue the call of others waits in a call of its own that others do not issue: where calls block the
+  /// host, as Gloo's do, no rank gets to record the call that would show the cycle.
   void find_circle_of_hosts(const HangVerdict& verdict) {
-    std::map<std::int32_t, const FlightCall*> stands;  // rank, its first call that is not answered
+    std::map<std::int32_t, const FlightCall*> stands;  // rank, its first call without a counterpart
     for (const CallRef& ref : verdict.missing) stands.try_emplace(ref.rank, call_of_[at(ref.rank)][at(ref.call)]);
     const auto waits_for = [&](std::int32_t rank) {
       const FlightCall& call = *stands.at(rank);
@@ -339,12 +339,12 @@ class FlightDoctor {
     out_.verdict = FlightVerdict::deadlock;
     for (auto one = std::find(path.begin(), path.end(), rank); one != path.end(); ++one) {
       const FlightCall& call = *stands.at(*one);
-      blame(*one, call, "waits in a circle");
+      blame(*one, call, "waits in a cycle");
       out_.circle.push_back(concat("rank ", *one, ": ", text(call)));
     }
   }
 
-  /// Ranks of a collective that have not started what others have, though nothing stands before it.
+  /// Ranks of a collective that have not started it although others have, and nothing precedes it.
   void find_late() {
     for (const auto& [meeting, made] : meetings_) {
       if (ended_.contains(made[0].call)) continue;
@@ -370,10 +370,10 @@ class FlightDoctor {
 
 }  // namespace detail
 
-/// What keeps the job from going on, from what its ranks recorded.
+/// Finds why the job hangs, from the records of its ranks.
 ///
-/// Each communicator is a stream on each rank, as PyTorch has it; which computation a call waits for is not recorded.
-/// @pre calls name groups and ranks that are there
+/// Each communicator is a stream on each rank, as in PyTorch; which computation a call waits for is not recorded.
+/// @pre calls name groups and ranks that exist
 /// Complexity: O(calls log calls).
 inline FlightDiagnosis diagnose(const FlightRecord& record) { return detail::FlightDoctor{record}.run(); }
 

@@ -1,4 +1,4 @@
-// Findings of schedules and of orders from elsewhere: names for headers that only refer to them.
+// Findings about schedules and about imported orders: names for headers that only refer to them.
 // Not: templates, options of single checks and private helpers.
 #pragma once
 

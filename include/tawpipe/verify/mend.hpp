@@ -1,4 +1,4 @@
-// The smallest change of an order that makes it end: calls swapped, moved or put into one group.
+// The smallest change of an order that removes a hang: calls swapped, moved or joined into one group.
 // Not: the verdict (verify/prove.hpp).
 #pragma once
 
@@ -19,13 +19,13 @@
 
 namespace tawpipe::inline v0 {
 
-/// A change of one rank's order. Items are what can be moved: units of a program, cells of a row.
+/// A change of one rank's order. Items are the movable parts: units of a program, cells of a row.
 struct OrderEdit {
   enum class Kind : std::uint8_t {
-    swap,    ///< the two change places
-    move,    ///< the second goes before the first
+    swap,    ///< the two items are exchanged
+    move,    ///< the second is moved before the first
     join,    ///< both become one group, at the place of the first
-    remove,  ///< the first goes
+    remove,  ///< the first is removed
   };
   Kind kind = Kind::swap;
   std::int32_t rank = 0;
@@ -33,14 +33,14 @@ struct OrderEdit {
   std::int32_t second = 0;
 };
 
-/// An order that ends, and how it differs.
+/// An order that ends, and its difference from the original.
 template <class Order>
 struct Mend {
-  std::string text;  ///< in a line
+  std::string text;  ///< in one line
   Order order;
 };
 
-/// A program of calls as an order to be mended; its items are its units.
+/// A program of calls as an order to be fixed; its items are its units.
 class ProgramOrder {
  public:
   explicit ProgramOrder(CommProgram program) : program_{std::move(program)} {
@@ -70,7 +70,7 @@ class ProgramOrder {
   }
   std::string_view group_word() const { return "group"; }
 
-  /// The order with the change; nothing if a call would stand before what it waits for.
+  /// The order with the change; nothing if a call would come before one that it waits for.
   std::optional<ProgramOrder> edited(const OrderEdit& edit) const {
     using Kind = OrderEdit::Kind;
     std::vector<std::int32_t> order;
@@ -109,7 +109,7 @@ class ProgramOrder {
     return ProgramOrder{std::move(program)};
   }
 
-  /// All communication in one order on all ranks, with its text; nothing where data waits for itself in a circle.
+  /// All communication in one order on all ranks, with its text; nothing if data depends on itself in a cycle.
   std::optional<Mend<ProgramOrder>> in_one_order() const {
     if (auto found = in_one_order(program_, "")) return found;
     CommProgram eager = program_;
@@ -121,7 +121,7 @@ class ProgramOrder {
     return in_one_order(eager, ", receives as early as that order has them");
   }
 
-  /// Puts calls into another order. @return false if one would stand before what it waits for
+  /// Puts calls into another order. @return false if one would come before a call that it waits for
   static bool reorder(std::vector<CommCall>& rank, const std::vector<std::int32_t>& order) {
     std::vector<std::int32_t> place(rank.size(), -1);
     std::vector<CommCall> calls;
@@ -148,11 +148,11 @@ class ProgramOrder {
 
   static std::optional<Mend<ProgramOrder>> in_one_order(const CommProgram& from, std::string_view how);
 
-  /// [call] of each send the receive that wants its data, and the other way; by their order where data is not named.
+  /// [call] for each send the receive that wants its data, and vice versa; matched in order if data is not named.
   static std::vector<std::int32_t> partners_by_data(const detail::CommUnits& units);
 
   CommProgram program_;
-  std::vector<std::vector<std::int32_t>> begins_;  ///< [rank, item] its first call, and the end
+  std::vector<std::vector<std::int32_t>> begins_;  ///< [rank, item] its first call, then the end
 };
 
 inline std::vector<std::int32_t> ProgramOrder::partners_by_data(const detail::CommUnits& units) {
@@ -181,8 +181,8 @@ inline std::vector<std::int32_t> ProgramOrder::partners_by_data(const detail::Co
 }
 
 inline std::optional<Mend<ProgramOrder>> ProgramOrder::in_one_order(const CommProgram& from, std::string_view how) {
-  // A node is a call with all that it meets. It follows what its calls wait for, what they follow between the same two
-  // ranks or on the same communicator, and computations those before them on their stream.
+  // A node is a call with all calls that match it. It follows the calls it waits for, those before it between the same two
+  // ranks or on the same communicator, and a computation follows those before it on its stream.
   const detail::CommUnits units{from};
   const auto count = static_cast<std::int32_t>(units.calls());
   const std::vector<std::int32_t> partners = partners_by_data(units);
@@ -262,11 +262,11 @@ inline std::optional<Mend<ProgramOrder>> ProgramOrder::in_one_order(const CommPr
 
 namespace detail {
 
-/// Looks for a mend edit by edit: those of one change first, then those that need more.
+/// Searches for a fix: single changes first, then combinations of several.
 template <class Order>
 class MendSearch {
  public:
-  /// So many orders are proven at most.
+  /// The limit on orders checked.
   static constexpr int max_proofs = 400;
 
   std::optional<Mend<Order>> run(const Order& order, const HangVerdict& verdict) {
@@ -310,7 +310,7 @@ class MendSearch {
     return "";
   }
 
-  /// Changes of what takes part in the hang, or carries the wrong data.
+  /// Changes to items that take part in the hang, or carry the wrong data.
   static std::vector<OrderEdit> edits(const Order& order, const HangVerdict& verdict) {
     using Kind = OrderEdit::Kind;
     std::set<std::pair<std::int32_t, std::int32_t>> items;
@@ -344,16 +344,16 @@ class MendSearch {
     return edits;
   }
 
-  static constexpr std::int32_t reach = 3;  ///< items around those in the hang that are tried too
+  static constexpr std::int32_t reach = 3;  ///< number of items around those in the hang that are also tried
 
   int proofs_ = 0;
 };
 
 }  // namespace detail
 
-/// The smallest change that is found to make the order end with each message at the right receive.
-/// @param verdict  that of `order.program()`; @return nothing if it is right already, or none is found
-/// Complexity: at most some hundred proofs.
+/// The smallest change found with which the order ends and each message reaches the right receive.
+/// @param verdict  of `order.program()`; @return nothing if it is already right, or no fix is found
+/// Complexity: at most a few hundred proofs.
 template <class Order>
 std::optional<Mend<Order>> mend(const Order& order, const HangVerdict& verdict) {
   if (verdict.is_right()) return std::nullopt;

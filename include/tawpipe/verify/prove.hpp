@@ -1,5 +1,5 @@
-// Proves that a program of calls ends in every timing, or shows the circle in which it hangs.
-// Not: how to mend it (verify/mend.hpp). The rules and their sources: docs/hangs.md.
+// Proves that a program of calls ends under every timing, or shows the cycle in which it hangs.
+// Not: how to fix it (verify/mend.hpp). The rules and their sources: docs/hangs.md.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@
 
 namespace tawpipe::inline v0 {
 
-/// What prove() finds.
+/// The result of prove().
 struct HangVerdict {
-  bool ends = false;                            ///< in every timing
+  bool ends = false;                            ///< under every timing
   std::vector<std::vector<CallRef>> circle;     ///< each waits for the next, the last for the first; members of a group together
-  std::vector<CallRef> missing;                 ///< calls that nobody answers
-  std::vector<std::vector<CallRef>> differing;  ///< calls of one collective that do not fit together
-  std::vector<std::pair<CallRef, CallRef>> crossed;  ///< send and receive that meet and mean different data
+  std::vector<CallRef> missing;                 ///< calls without a counterpart
+  std::vector<std::vector<CallRef>> differing;  ///< calls of one collective that do not match
+  std::vector<std::pair<CallRef, CallRef>> crossed;  ///< matching send and receive that mean different data
 
   bool is_right() const { return ends && crossed.empty(); }
 };
@@ -29,10 +29,10 @@ struct HangVerdict {
 /// Whether the program ends whatever the timing.
 ///
 /// A send and its receive hold their streams until both run, whatever their size. A collective holds the streams of all its
-/// ranks until all run. Calls of a group go on independently of each other. Moves only enable moves, so that one order of
-/// them decides; with `slots`, all orders are looked at.
-/// @throws InputError  if a call names what is not there; if there are too many states to look at (slots).
-/// Complexity: O(calls + circles' search); with slots exponential, and bounded.
+/// ranks until all run. Calls of a group go on independently of each other. Steps only enable further steps, so checking one order of
+/// them is enough; with `slots`, all orders are searched.
+/// @throws InputError  if a call refers to something that does not exist, or if there are too many states to search (slots).
+/// Complexity: O(calls + search for cycles); with slots exponential, and bounded.
 inline HangVerdict prove(const CommProgram& program) {
   const detail::CommUnits units{program};
   detail::CommRun run{units};
@@ -69,7 +69,7 @@ inline HangVerdict prove(const CommProgram& program) {
     }
     if (!meeting.alike) {
       verdict.differing.push_back(std::move(made));
-    } else if (made.size() < meeting.calls.size()) {  // a rank makes no call: nobody answers those who do
+    } else if (made.size() < meeting.calls.size()) {  // a rank makes no call: the others' calls have no counterpart
       verdict.missing.insert(verdict.missing.end(), made.begin(), made.end());
     }
   }
@@ -81,7 +81,7 @@ inline HangVerdict prove(const CommProgram& program) {
   return verdict;
 }
 
-/// "0:send1 + 0:recv1": the calls of one member of a circle.
+/// "0:send1 + 0:recv1": the calls of one member of a cycle.
 inline std::string unit_text(const CommProgram& program, const std::vector<CallRef>& calls) {
   std::string text;
   for (const CallRef& call : calls) text += (text.empty() ? "" : " + ") + call_text(program, call);

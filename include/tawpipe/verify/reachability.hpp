@@ -1,4 +1,4 @@
-// What comes before what: for each task, how far each lane of each rank has come when the task ends.
+// Which task precedes which: for each task, the progress of each lane of each rank when the task ends.
 // Not: when (timeline).
 #pragma once
 
@@ -14,19 +14,19 @@ namespace tawpipe::inline v0 {
 
 /// Visits the tasks in `order` with their vector clocks: `visit(TaskId, std::span<const std::int32_t> clock)`, where
 /// `clock[rank * lanes + lane]` counts the tasks of that lane that have ended when the task ends, itself included. So an
-/// earlier task at place p of a lane comes before this one, by dependencies and lanes, exactly if clock[lane] > p.
+/// earlier task at index p of a lane precedes this one, by dependencies and lanes, if and only if clock[lane] > p.
 ///
-/// A clock is kept until the task's last successor has been visited, so memory is O(tasks in flight * ranks * lanes). What a task
-/// knows already is not added up again.
+/// A clock is kept until the task's last successor has been visited, so memory is O(tasks in flight * ranks * lanes). Counts that a task
+/// already includes are not merged again.
 /// @param order  all tasks, each after what it waits for
-/// Complexity: O(edges * ranks * lanes) additions of integers that lie side by side.
+/// Complexity: O(edges * ranks * lanes) additions of contiguous integers.
 /// Source: Mattern 1989, Virtual time and global states of distributed systems (vector clocks).
 template <class Visit>
 void for_each_clock(const Schedule& schedule, std::span<const TaskId> order, Visit&& visit) {
   const std::size_t lanes = schedule.lanes().size();
   const std::size_t chains = static_cast<std::size_t>(schedule.ranks()) * lanes;
   constexpr std::uint32_t nowhere = ~std::uint32_t{0};
-  std::vector<std::uint32_t> waiting(schedule.tasks().size(), 0);  // successors by dependency that are still to come
+  std::vector<std::uint32_t> waiting(schedule.tasks().size(), 0);  // successors by dependency not yet visited
   for (std::size_t t = 0; t < waiting.size(); ++t) {
     for (const TaskId earlier : schedule.dependencies(id<TaskId>(t))) ++waiting[index(earlier)];
   }
@@ -38,8 +38,8 @@ void for_each_clock(const Schedule& schedule, std::span<const TaskId> order, Vis
   std::vector<std::uint32_t> free;
   struct Slot {
     std::vector<std::int32_t> clock;
-    std::size_t chain;  ///< a lane of the task that the clock is of
-    std::int32_t at;    ///< and the task's place there
+    std::size_t chain;  ///< a lane of the clock's task
+    std::int32_t at;    ///< and the task's index there
   };
   std::vector<Slot> slots;
   std::vector<TaskId> last(chains, none<TaskId>);
@@ -52,7 +52,7 @@ void for_each_clock(const Schedule& schedule, std::span<const TaskId> order, Vis
       if (tip != none<TaskId>) before.push_back(tip);
       tip = t;
     });
-    // A predecessor that nobody else waits for gives its clock away.
+    // A predecessor without other successors gives up its clock.
     std::uint32_t slot = nowhere;
     for (const TaskId earlier : before) {
       if (--waiting[index(earlier)] == 0 && slot == nowhere) slot = slot_of[index(earlier)];

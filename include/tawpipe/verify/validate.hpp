@@ -1,4 +1,4 @@
-// Proves a schedule before it runs: all checks, all findings at once.
+// Proves a schedule correct before it runs: all checks, all findings at once.
 // Not: how good it is (analysis/bubble.hpp, critical_path.hpp); docs/validation.md lists the codes.
 #pragma once
 
@@ -13,21 +13,21 @@
 namespace tawpipe::inline v0 {
 
 struct ValidateOptions {
-  std::size_t keep = 100;             ///< findings of one code that are kept; all are counted
-  std::span<const Bytes> peaks = {};  ///< [rank] peak memory where it is known (analysis/memory.hpp); else a lower bound
+  std::size_t keep = 100;             ///< findings kept for each code; all are counted
+  std::span<const Bytes> peaks = {};  ///< [rank] peak memory if known (analysis/memory.hpp); otherwise a lower bound
 };
 
-/// Everything that is wrong with `schedule`, whatever its parts hold and in whatever order.
+/// All errors in `schedule`, whatever its parts hold and in whatever order.
 ///
-/// Where its form is broken (V1xx) the other checks are left out; where tasks wait for each other, those that need an
-/// order. A schedule that passes cannot deadlock, has no data race, and trains on every microbatch exactly once: under the
+/// If its structure is broken (V1xx) the other checks are skipped; if tasks wait for each other, so are those that need an
+/// order. A schedule that passes cannot deadlock, has no data race, and trains on every microbatch exactly once, under the
 /// rules of docs/validation.md.
-/// Of a composed schedule (schedule/compose.hpp) tensor-parallel ranks hold parts of a stage, context-parallel ranks parts of a
+/// In a composed schedule (schedule/compose.hpp) tensor-parallel ranks hold parts of a stage, context-parallel ranks parts of a
 /// microbatch's tokens, and replicas share the microbatches: every update sees the sum over all of them.
-/// Complexity: O(edges * ranks * lanes), in additions of integers side by side. Thread-safe.
+/// Complexity: O(edges * ranks * lanes), in additions of contiguous integers. Thread-safe.
 TAWPIPE_INLINE Diagnostics validate(const Schedule& schedule, const ValidateOptions& options = {});
 
-/// As above, and whether the ranks and their memory fit the cluster.
+/// As above, and checks that the ranks and their memory fit the cluster.
 TAWPIPE_INLINE Diagnostics validate(const Schedule& schedule, const Cluster& cluster, const ValidateOptions& options = {});
 
 }  // namespace tawpipe

@@ -131,7 +131,7 @@ TEST_CASE("a few late tasks do not matter") {
 }
 
 TEST_CASE("messages that share a link are left to the simulator") {
-  // Two ranks send to two others at once, over one adapter: each takes twice its time; a third message goes alone.
+  // Two ranks send to two others at once, over one adapter: each takes twice its time; a third message has its links to itself.
   const Cluster cluster = support::cluster(4, 2);
   const tawpipe::Workload workload = support::transformer(1, 1);
   tawpipe::ScheduleBuilder builder{"test", workload, 4, {"compute"}};

@@ -20,7 +20,7 @@ TEST_CASE("a lane counts its own transfers, as a mean over the ranks") {
   CHECK(two.schedule.lanes()[1] == "send_next");
   CHECK(found.lane_busy_s[0] == 0);                        // computes
   CHECK(found.lane_busy_s[1] == doctest::Approx(0.5));     // rank 0 sends 1 s, rank 1 nothing
-  CHECK(found.lane_exposed_s[1] == doctest::Approx(0.5));  // nobody computes
+  CHECK(found.lane_exposed_s[1] == doctest::Approx(0.5));  // no rank computes
 }
 
 TEST_CASE("what computation hides is busy and not exposed") {
@@ -30,7 +30,7 @@ TEST_CASE("what computation hides is busy and not exposed") {
   const FixedCost cost{
       .forward = seconds(2), .backward_input = seconds(2), .backward_weight = seconds(1), .transfer = seconds(1)};
   const Communication found = communication(schedule, simulate(schedule, two.cluster, cost));
-  // Rank 0 sends 2 s, of which the second hop (4 .. 5 s) stands alone.
+  // Rank 0 sends 2 s, of which the second hop (4 .. 5 s) is exposed.
   CHECK(found.lane_busy_s[1] == doctest::Approx(1));
   CHECK(found.lane_exposed_s[1] == doctest::Approx(0.5));
   CHECK(found.exposed_s < found.busy_s);

@@ -71,7 +71,7 @@ TEST_CASE("errors are relative to what was measured, over the means of each kind
 }
 
 TEST_CASE("tasks that changed places on a lane are found") {
-  // Tasks 1 and 2 in turn; the pass has a lane of its own.
+  // Tasks 1 and 2 in turn; the pass has its own lane.
   const TimelineComparison found = compare_timelines(tasks(), predicted, timeline({{0, 1}, {3, 4}, {1, 3}, {4, 6}, {1, 1.5}}));
   CHECK(found.error == 0);
   REQUIRE(found.order.size() == 1);

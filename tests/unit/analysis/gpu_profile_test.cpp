@@ -62,7 +62,7 @@ TEST_CASE("latency and bandwidth come out of collectives of two sizes, however l
       // All-reduce of 4 in 2 nodes: 6 steps, half of its edges between nodes: 3 of 2 us and 3 of 20 us; 1.5 buffers an edge.
       profile.collectives.push_back({Op::all_reduce, ranks(0, 4), whole, 3 * 2e-6 + 3 * 20e-6 + 1.5 * bytes / 10e9 + wait});
     }
-    // Beside another it took longer, and less: not used where some were alone.
+    // Overlapping another it took longer, and less: not used if some ran by themselves.
     profile.collectives.push_back({Op::all_gather, ranks(0, 2), whole, 1e-9, false});
   }
   const auto found = of(profile).calibration;

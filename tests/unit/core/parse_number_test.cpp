@@ -1,4 +1,4 @@
-// Numbers from text: what is one, and what messages say of what is none.
+// Numbers from text: what is one, and what messages say of what is not one.
 #include "tawpipe/core/parse_number.hpp"
 
 #include <doctest/doctest.h>

@@ -19,7 +19,7 @@ namespace {
 
 const FixedCost fixed{.forward = 12_s, .backward_input = 24_s, .backward_weight = 36_s, .transfer = 5_s};
 
-/// A task alone in a schedule of `stages` stages for 2 devices.
+/// A single task in a schedule of `stages` stages for 2 devices.
 tawpipe::Schedule only(const Task& task, int stages) {
   tawpipe::ScheduleBuilder builder{"test", tawpipe::Workload::abstract(2, 1), 2, {"compute"}};
   builder.stages(builder.workload().split(stages));

@@ -52,7 +52,7 @@ double seconds_of(const MeasuredCost& cost, Op op, int stage, std::int64_t bytes
 
 Path path_of(const Task& task) { return measured().path(three_stages(), task, support::cluster(4, 2)); }
 
-/// Seconds a byte of the whole message takes alone: links of 1 GB/s in tests, so a rate of x uses x * weight of 1e9.
+/// Seconds a byte of the whole message takes by itself: links of 1 GB/s in tests, so a rate of x uses x * weight of 1e9.
 double seconds_per_byte(const Path& path) {
   double largest = 0;
   for (const auto& load : path.loads) largest = std::max(largest, load.weight / 1e9);

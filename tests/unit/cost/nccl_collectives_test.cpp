@@ -47,7 +47,7 @@ std::vector<Rank> first_ranks(int count) {
   return ranks;
 }
 
-/// Seconds of a flow that is alone, latency included.
+/// Seconds of a single flow, latency included.
 double seconds_alone(const Path& path, double bytes, const Cluster& cluster) {
   return tawpipe::to_seconds(path.latency) + path.fraction * bytes / tawpipe::detail::alone_on(path.loads, cluster);
 }
@@ -130,7 +130,7 @@ TEST_CASE("a route that is slower to begin than NCCL assumes adds to its latency
 }
 
 TEST_CASE("sizes of one group have paths of their own, and two flows still share") {
-  // Two all-gathers on groups of two that are alone, then two that share the adapter between the nodes.
+  // Two all-gathers on separate groups of two, then two that share the adapter between the nodes.
   const Cluster cluster = h100(2, 1);
   tawpipe::RooflineCost cost;
   cost.nccl_collectives = true;

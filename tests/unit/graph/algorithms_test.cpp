@@ -39,7 +39,7 @@ TEST_CASE("the topological order takes the smallest that is free") {
   CHECK(topological_order(graph(4, {{3, 0}, {0, 1}})) == Order{2, 3, 0, 1});
   CHECK(topological_order(graph(3, {})) == Order{0, 1, 2});
   CHECK(topological_order(Digraph{}).empty());
-  CHECK(topological_order(graph(4, {{0, 1}, {1, 2}, {2, 1}, {2, 3}})) == Order{0});  // 3 is behind the cycle
+  CHECK(topological_order(graph(4, {{0, 1}, {1, 2}, {2, 1}, {2, 3}})) == Order{0});  // 3 is after the cycle
 }
 
 TEST_CASE("a shortest cycle is named in its order") {

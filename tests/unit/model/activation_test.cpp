@@ -107,7 +107,7 @@ TEST_CASE("activations grow with the dtype, statistics in fp32 do not") {
 }
 
 TEST_CASE("a large LLaMA layer keeps 37.3 bytes per token and hidden element, comparable to the published 34") {
-  // multi-head, I = 8H/3: 2 x (4 + 2 + 2 + 32/3) = 37.33 H; eq. 1 of arXiv:2205.05198 has 34 H beside the softmax, with a
+  // multi-head, I = 8H/3: 2 x (4 + 2 + 2 + 32/3) = 37.33 H; eq. 1 of arXiv:2205.05198 has 34 H in addition to the softmax, with a
   // plain MLP of width 4H and dropout
   const Transformer model{.name = "m",
                           .layers = 1,

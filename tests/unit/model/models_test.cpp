@@ -79,16 +79,16 @@ TEST_CASE("any llama-LxH is a model of that family") {
 
 TEST_CASE("impossible sizes of llama-LxH are refused") {
   CHECK_THROWS_WITH_AS(models::named("llama-24x500"),
-                       "model 'llama-24x500': a hidden size of 500 is no multiple of 16; the nearest are 496 and 512",
+                       "model 'llama-24x500': a hidden size of 500 is not a multiple of 16; the nearest are 496 and 512",
                        InputError);
   CHECK_THROWS_WITH_AS(models::named("llama-24x1000"),
-                       "model 'llama-24x1000': a hidden size of 1000 is no multiple of 32; the nearest are 992 and 1024",
+                       "model 'llama-24x1000': a hidden size of 1000 is not a multiple of 32; the nearest are 992 and 1024",
                        InputError);
   CHECK_THROWS_WITH_AS(models::named("llama-24x8200"),
-                       "model 'llama-24x8200': a hidden size of 8200 is no multiple of 128; the nearest are 8192 and 8320",
+                       "model 'llama-24x8200': a hidden size of 8200 is not a multiple of 128; the nearest are 8192 and 8320",
                        InputError);
   CHECK_THROWS_WITH_AS(models::named("llama-24x3"),
-                       "model 'llama-24x3': a hidden size of 3 is no multiple of 16; the nearest is 16", InputError);
+                       "model 'llama-24x3': a hidden size of 3 is not a multiple of 16; the nearest is 16", InputError);
   CHECK_THROWS_WITH_AS(models::named("llama-0x512"), "model 'llama-0x512': the number of layers must be 1 to 4096, not 0",
                        InputError);
   CHECK_THROWS_WITH_AS(models::named("llama-4x0"), "model 'llama-4x0': the hidden size must be 1 to 131072, not 0", InputError);

@@ -1,5 +1,5 @@
 // Tests of sim/papers/megatron_iteration.hpp.
-// Not: how well it holds against measurements that are not in the repository (docs/accuracy.md), but where they are at hand.
+// Not: how well it holds against measurements that are not in the repository (docs/accuracy.md), but if available.
 #include "papers/megatron_iteration.hpp"
 
 #include <doctest/doctest.h>

@@ -119,7 +119,7 @@ TEST_CASE("dumps of Gloo's recorder list no groups, and a call that has ended is
   CHECK(found.verdict == FlightVerdict::missing);
   CHECK(blamed(found) == std::set<std::int32_t>{2});
   CHECK(diagnosed({dump_of(first), dump_of(first), dump_of(first)}).waits.empty());
-  // Of a group that is not the default one, those are known that called it: rank 2 is none.
+  // For a group other than the default one, only ranks that called it are known: rank 2 is not one.
   const std::string pair = gloo(0, "1", "tp", "all_reduce", false);
   found = diagnosed({dump_of(pair), dump_of(pair), dump_of(first)});
   CHECK(found.verdict == FlightVerdict::ends);

@@ -1,4 +1,4 @@
-// Tests of report/kineto_trace.hpp: a trace made with known times, small traces of special cases, and files that are none.
+// Tests of report/kineto_trace.hpp: a trace made with known times, small traces of special cases, and invalid files.
 // Not: the fit (unit/analysis/gpu_profile_test.cpp).
 #include "tawpipe/report/kineto_trace.hpp"
 
@@ -86,7 +86,7 @@ TEST_CASE("collectives have operation, members, bytes and time; matrix products 
     CHECK(one.members == std::vector<Rank>{Rank{0}, Rank{1}});
     CHECK((one.bytes == 2'000'000 || one.bytes == 64'000'000));
   }
-  CHECK(gathers == 4);  // one of each pair by its operator alone, as older versions write it
+  CHECK(gathers == 4);  // one of each pair by its operator only, as in older versions
   // In each step 3 products of each of 2 layers, of 4096, 1024 and 4096, 100 us each; 3 of the head, half as large, of 50 us.
   const double layer = 2.0 * 4096 * 1024 * 4096;
   CHECK(profile.products == 18);

@@ -56,8 +56,8 @@ TEST_CASE("the link that made the times is found again") {
   CHECK(link.error < 0.01);
 }
 
-TEST_CASE("what is no output of nccl-tests is refused") {
-  CHECK_THROWS_WITH_AS(read_nccl_tests("hello\n", "a.txt"), doctest::Contains("is no output of nccl-tests"), InputError);
+TEST_CASE("what is not an output of nccl-tests is refused") {
+  CHECK_THROWS_WITH_AS(read_nccl_tests("hello\n", "a.txt"), doctest::Contains("is not an output of nccl-tests"), InputError);
   CHECK_THROWS_WITH_AS(read_nccl_tests(all_reduce_output(1, 1), "a.txt"), doctest::Contains("which program"), InputError);
   NcclTestsRun flat{.program = "sendrecv", .ranks = 2, .hosts = 1, .points = {{1e6, 100}, {1e6, 100}}};
   CHECK_THROWS_AS(fit_link(flat), InputError);

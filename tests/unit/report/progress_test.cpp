@@ -75,7 +75,7 @@ TEST_CASE("a shorter line covers the longer one before") {
   Progress progress{{.label = "left", .enabled = true}, Capture{&out}};
   progress.advance(1000);
   out.clear();
-  progress.advance(-500);  // draws nothing: it is behind what was drawn
+  progress.advance(-500);  // draws nothing: it is before the drawn position
   CHECK(out.empty());
   progress.finish();
   CHECK(out == "\r" + std::string(11, ' ') + "\r");

@@ -81,10 +81,10 @@ TEST_CASE("errors name line and cell") {
                        "WAIT_REDUCE_GRAD"));
   CHECK(
       csv_error("0SENDF1").starts_with("s.csv, line 1, column 1: '0SENDF1': unknown operation 'SENDF'; did you mean 'SEND_F'?"));
-  CHECK(csv_error("0F") == "s.csv, line 1, column 1: '0F': the microbatch is missing; expected a number behind F");
-  CHECK(csv_error("0F1x") == "s.csv, line 1, column 1: '0F1x': nothing may stand behind the microbatch");
-  CHECK(csv_error("0F1 2") == "s.csv, line 1, column 1: '0F1 2': nothing may stand behind the microbatch");
-  CHECK(csv_error("0UNSHARD3") == "s.csv, line 1, column 1: '0UNSHARD3': nothing may stand behind the operation");
+  CHECK(csv_error("0F") == "s.csv, line 1, column 1: '0F': the microbatch is missing; expected a number after F");
+  CHECK(csv_error("0F1x") == "s.csv, line 1, column 1: '0F1x': nothing may follow the microbatch");
+  CHECK(csv_error("0F1 2") == "s.csv, line 1, column 1: '0F1 2': nothing may follow the microbatch");
+  CHECK(csv_error("0UNSHARD3") == "s.csv, line 1, column 1: '0UNSHARD3': nothing may follow the operation");
   CHECK(csv_error("0F0,7").starts_with("s.csv, line 1, column 2: '7': unknown operation ''"));
   CHECK(csv_error("F0") == "s.csv, line 1, column 1: 'F0': expected operation, microbatch and stage, such as F0_s1");
   CHECK(csv_error("hello") == "s.csv, line 1, column 1: 'hello': expected stage, operation and microbatch, such as 2F0");
@@ -119,7 +119,7 @@ TEST_CASE("the two grammars do not mix") {
   CHECK(csv_error("0F0,F1_s0") == "s.csv, line 1, column 2: 'F1_s0': one file has either the form 1F0 or F0_s1, not both");
   CHECK(csv_error("F1_s0\n0F0") == "s.csv, line 2, column 1: '0F0': one file has either the form 1F0 or F0_s1, not both");
   CHECK(csv_error("F0_s0,(0F1;0B0)OVERLAP_F_B").ends_with("the older form, F0_s1, has no brackets"));
-  CHECK(csv_error("F0_s0x").ends_with("nothing may stand behind the stage"));
+  CHECK(csv_error("F0_s0x").ends_with("nothing may follow the stage"));
   CHECK(csv_error("I0_s0").ends_with("such as 2F0"));  // the older form had no I
 }
 

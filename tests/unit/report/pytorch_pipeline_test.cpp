@@ -1,4 +1,4 @@
-// PyTorch's schedules as programs and schedules of ours, and back; the published artifacts where they are at hand.
+// PyTorch's schedules as programs and schedules of ours, and back; the published artifacts if available.
 // Not: the grammar of the cells (pytorch_csv_test.cpp).
 #include "tawpipe/report/pytorch_pipeline.hpp"
 
@@ -106,12 +106,12 @@ TEST_CASE("messages must be those that the computations need") {
     text.replace(text.find(from), from.size(), to);
     return program_error(text);
   };
-  CHECK(with("0SEND_F1,", "") == "s.csv: line 1, cell 3: '0F1': line 1 lacks '0SEND_F1', which hands on what it makes");
+  CHECK(with("0SEND_F1,", "") == "s.csv: line 1, cell 3: '0F1': line 1 lacks '0SEND_F1', which sends its output");
   CHECK(with("1RECV_F1,", "") == "s.csv: line 2, cell 5: '1F1': line 2 lacks '1RECV_F1', which brings what it needs");
   CHECK(with("1I1,1SEND_B1", "1SEND_B1,1I1") ==
         "s.csv: line 2, cell 8: '1I1': '1SEND_B1' stands before it, though it sends what this makes");
   CHECK(with("0RECV_B0,0B0", "0B0,0RECV_B0") ==
-        "s.csv: line 1, cell 5: '0B0': '0RECV_B0' stands behind it, though it brings what this needs");
+        "s.csv: line 1, cell 5: '0B0': '0RECV_B0' comes after it, although this needs it");
   CHECK(with("0SEND_F0", "0SEND_F0,0SEND_F0") == "s.csv: line 1, cell 3: '0SEND_F0': it stands twice");
   CHECK(with("0SEND_F0", "0SEND_F0,0SEND_F7") == "s.csv: line 1, cell 3: '0SEND_F7': there are only 2 microbatches");
   CHECK(with("0SEND_F0", "0SEND_F0,0SEND_B0") ==
@@ -133,7 +133,7 @@ TEST_CASE("a sharded stage is computed only while it is gathered") {
   CHECK(program_error("0UNSHARD,0UNSHARD,0F0,0B0\n") == "s.csv: line 1, cell 2: '0UNSHARD': the stage is unsharded already");
   CHECK(program_error("0RESHARD,0F0,0B0\n") == "s.csv: line 1, cell 1: '0RESHARD': the stage is not unsharded here");
   CHECK(program_error("0F0,0REDUCE_GRAD,0B0\n") ==
-        "s.csv: line 1, cell 3: '0B0': the stage's REDUCE_GRAD stands before it; it must stand behind the last backward");
+        "s.csv: line 1, cell 3: '0B0': the stage's REDUCE_GRAD comes before it; it must come after the last backward");
   CHECK(program_error("0F0,0B0,0REDUCE_GRAD,0REDUCE_GRAD\n") == "s.csv: line 1, cell 4: '0REDUCE_GRAD': it stands twice");
 }
 

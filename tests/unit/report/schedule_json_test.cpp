@@ -266,7 +266,7 @@ TEST_CASE("sets of parameters by hand: listed, or written where they are used; t
   CHECK(error(R"("pieces": [[[5, 5]]], )" + tasks) == "s.json: pieces[0][0][1]: expected a whole number from 6 to 856, not 5");
   CHECK(error(R"("pieces": [[[0, 9], [8, 10]]], )" + tasks) == "s.json: pieces[0]: parameter 8 stands twice");
   CHECK(error(R"("pieces": [[[0]]], )" + tasks) ==
-        "s.json: pieces[0][0]: expected the first parameter and the one behind the last, such as [0, 512], not a list of 1");
+        "s.json: pieces[0][0]: expected the first parameter and the one after the last, such as [0, 512], not a list of 1");
   CHECK(error(R"("splits": [[0]], )" + tasks) == "s.json: splits[0][0]: there is no set of parameters 0; there are none");
   CHECK(error(R"("pieces": [[]], "splits": [[1]], )" + tasks) ==
         "s.json: splits[0][0]: there is no set of parameters 1; they are 0 to 0");

@@ -181,7 +181,7 @@ TEST_CASE("a file cut short anywhere but behind a row is refused") {
   const std::string text = header + forward + pass;
   for (std::size_t size = 0; size < text.size(); ++size) {
     CAPTURE(size);
-    // Behind the header's text and behind a row's last digit or line end, the file is whole.
+    // After the header's text and after a row's last digit or line end, the file is whole.
     const bool whole = size == header.size() - 1 || size == header.size() || size == header.size() + forward.size() - 1 ||
                        size == header.size() + forward.size() || size == text.size() - 1;
     CHECK((error_of(text.substr(0, size), "t.csv") == "no error") == whole);

@@ -44,7 +44,7 @@ TEST_CASE("DDP's sums run beside the last backward") {
   // 4 units, 2 rounds: 8 forwards and 8 backwards take 24 s; of 4 sums of 1 s only the last shows
   const Workload work = Workload::abstract(4, 8);
   CHECK(makespan(data_parallel(work, DeviceGroups::even(4, 1)), 1_s) == 25_s);
-  // of 3 s: the first sum starts after 8 + 8 + 2 s and all four run one after the other
+  // of 3 s: the first sum starts after 8 + 8 + 2 s and all four run one after another
   CHECK(makespan(data_parallel(work, DeviceGroups::even(4, 1)), 3_s) == 30_s);
   CHECK(makespan(data_parallel(work, DeviceGroups::even(4, 1), {.overlap = false}), 1_s) == 28_s);
 }

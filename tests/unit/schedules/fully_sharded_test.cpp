@@ -61,11 +61,11 @@ TEST_CASE("on one rank nothing is gathered") {
 
 TEST_CASE("a gather hides behind computation once a unit is prefetched") {
   // 3 units, one round. Without prefetch nothing overlaps: 6 gathers of 1 s, forwards of 1 s, backwards of 2 s; scatters run
-  // beside, the last after all: 6 + 3 + 6 + 1 = 16. With one unit ahead only the first gather shows: 1 + 3 + 6 + 1 = 11.
+  // overlapping, the last after all: 6 + 3 + 6 + 1 = 16. With one unit ahead only the first gather shows: 1 + 3 + 6 + 1 = 11.
   CHECK(makespan(sharded(3, 1, 3, {.prefetch = 0}), 1_s) == 16_s);
   CHECK(makespan(sharded(3, 1, 3, {.prefetch = 1}), 1_s) == 11_s);
   CHECK(makespan(sharded(3, 1, 3, {.prefetch = 2}), 1_s) == 11_s);
-  // one communicator, the next gather before each scatter: the same, as no scatter is longer than the backward beside it
+  // one communicator, the next gather before each scatter: the same, as no scatter is longer than the backward that overlaps it
   CHECK(makespan(sharded(3, 1, 3, {.gather_first = true}), 1_s) == 16_s);
   CHECK_THROWS_AS(sharded(3, 1, 3, {.prefetch = 1, .gather_first = true}), tawpipe::InputError);
   // no overlap: all of 6 gathers, 3 scatters, 9 s of work

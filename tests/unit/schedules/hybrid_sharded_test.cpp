@@ -80,7 +80,7 @@ TEST_CASE("one node has nothing to sum over, and nodes of one rank nothing to ga
 
 TEST_CASE("a node without a microbatch in the last round gathers nothing") {
   const DeviceGroups nodes = DeviceGroups::even(4, 2);
-  const Schedule schedule = hybrid_sharded(Workload::abstract(4, 6), nodes);  // the second round has ranks 0 and 1 alone
+  const Schedule schedule = hybrid_sharded(Workload::abstract(4, 6), nodes);  // the second round has only ranks 0 and 1
   CHECK(count(schedule, nodes, Op::all_gather, true) == 4 * 2 * (2 + 1));
 }
 

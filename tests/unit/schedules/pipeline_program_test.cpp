@@ -71,7 +71,7 @@ TEST_CASE("microbatches that meet the same stage on two ranks leave gradients th
   CHECK(count(Op::all_reduce, Payload::gradients) == 2);  // one a stage
   CHECK(count(Op::update, Payload::nothing) == 4);        // two copies of two stages
   CHECK(count(Op::pass, Payload::activations) == 2);
-  // 30, hop, 30, 60, hop, 60: both microbatches at once, then two sums of 1 s one after the other
+  // 30, hop, 30, 60, hop, 60: both microbatches at once, then two sums of 1 s one after another
   CHECK(support::run_pipeline(schedule, hops).makespan == 184_s);
 }
 

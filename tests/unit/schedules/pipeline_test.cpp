@@ -138,7 +138,7 @@ TEST_CASE("two stages on one rank hand over without a transfer") {
                   {{Op::forward, 2, 0}, {Op::backward, 2, 0}}}};
   const Schedule schedule = pipeline("folded", Workload::abstract(2, 1), program, {});
   CHECK(count(schedule, Op::pass) == 2);
-  // 2 devices' shares in 3 stages: 2/3 of 30 s and of 60 s each; six computations one after the other, two hops of 1 s
+  // 2 devices' shares in 3 stages: 2/3 of 30 s and of 60 s each; six computations one after another, two hops of 1 s
   CHECK(simulate(schedule, support::cluster(2), costs_with_short_hops[0]).makespan() == 20_s * 3 + 40_s * 3 + 2_s);
 }
 
@@ -147,7 +147,7 @@ TEST_CASE("a backward in two halves sends after the first and adds its gradient 
                                 .actions = {{{Op::forward, 0, 0}, {Op::backward_input, 0, 0}, {Op::backward_weight, 0, 0}},
                                             {{Op::forward, 1, 0}, {Op::backward_input, 1, 0}, {Op::backward_weight, 1, 0}}}};
   const Schedule schedule = pipeline("split", Workload::abstract(2, 1), program, {});
-  // 30, hop, 30, 40, hop, 40, 20: rank 1's 20 s run beside the hop and rank 0's 40 s
+  // 30, hop, 30, 40, hop, 40, 20: rank 1's 20 s overlap the hop and rank 0's 40 s
   CHECK(simulate(schedule, support::cluster(2), costs_with_short_hops[0]).makespan() == 162_s);
 }
 

@@ -1,4 +1,4 @@
-// Tests of schedules/registry.hpp: schedules of one's own beside those that ship, and errors.
+// Tests of schedules/registry.hpp: your own schedules next to the shipped ones, and errors.
 // Not: the schedules that ship (shipped_test.cpp).
 #include "tawpipe/schedules/registry.hpp"
 

@@ -227,7 +227,7 @@ struct SpeedCost {
 
 TEST_CASE("with speeds each rank runs microbatches in proportion, and a round takes as long as its slowest rank") {
   // Two groups of two, the first twice as fast: rounds of 2+2+1+1 = 6 microbatches, 4 shards. A step takes 1 s forward and 2 s
-  // backward, whoever runs it: 4 x 3 s a round. Equal rounds have 4 microbatches and take as long.
+  // backward, whichever rank runs it: 4 x 3 s a round. Equal rounds have 4 microbatches and take as long.
   const SpeedCost cost{unit, {2, 2, 1, 1}};
   const auto cluster = support::cluster(4, 2);
   for (const int rounds : {2, 4, 10}) {
@@ -246,7 +246,7 @@ TEST_CASE("ranks of one group may differ in speed, and a last round may be short
     if (task.op == Op::forward) ++forwards[tawpipe::index(task.rank)];
   }
   CHECK(forwards == std::vector<int>{2 * 5, 2 * 2});  // of each shard: 2 + 2 + 1 and 1 + 1 + 0
-  // rounds of 2 x 3 s, and 2 x 3 / 2 s for the last microbatch alone
+  // rounds of 2 x 3 s, and 2 x 3 / 2 s for the last microbatch only
   const auto cluster = support::cluster(2);
   CHECK(simulate(schedule, cluster, SpeedCost{unit, {2, 1}}).makespan() == 1_s * (6 + 6 + 3));
 }

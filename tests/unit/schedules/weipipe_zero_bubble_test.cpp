@@ -91,7 +91,7 @@ TEST_CASE("with equal times no rank waits between its first and its last computa
       last[r] = std::max(last[r], timeline.end[t]);
     }
     for (std::size_t r = 0; r < first.size(); ++r) {
-      CHECK(first[r] - tawpipe::TimePoint{} == 1_s * static_cast<std::int64_t>(r));  // one forward behind the rank before
+      CHECK(first[r] - tawpipe::TimePoint{} == 1_s * static_cast<std::int64_t>(r));  // one forward later than the previous rank
       CHECK(last[r] - first[r] == 9_s * p);  // three microbatches of P chunks of F, B and W
     }
   }
@@ -158,7 +158,7 @@ TEST_CASE("with recomputation a split backward keeps a stash, a whole one does n
       return !buffer.persistent && buffer.kind() == tawpipe::BufferKind::activations;
     });
   };
-  // What forwards save, and beside it what backward_inputs leave: each of 2p microbatches in p chunks.
+  // The data that forwards save, plus the data that backward_inputs leave: each of 2p microbatches in p chunks.
   CHECK(kept(false) == 2 * p * p);
   CHECK(kept(true) == 4 * p * p);
 }

@@ -35,7 +35,7 @@ TEST_CASE("a task without a length ends when it starts, and a chain of them at o
 }
 
 TEST_CASE("a flow's delay comes first and uses no link") {
-  // 10 bytes at 10 B/s after 2 s; the other, alone until then, has moved 20 of 30: both then at 5. The first ends at 4, the
+  // 10 bytes at 10 B/s after 2 s; the other, by itself until then, has moved 20 of 30: both then at 5. The first ends at 4, the
   // second has none left then either.
   GraphBuilder graph{{10}};
   graph.flow(2, 10, {0}).flow(0, 30, {0});

@@ -1,4 +1,4 @@
-// Tests of simulate/held_sms.hpp: computations beside communications that hold SMs, in closed form, and what
+// Tests of simulate/held_sms.hpp: computations overlapping communications that hold SMs, in closed form, and what
 // analysis/held_time.hpp says of them. Not: random graphs (oracle/held_sms_test.cpp).
 #include "tawpipe/simulate/held_sms.hpp"
 

@@ -85,7 +85,7 @@ TEST_CASE("tasks that wait for each other are refused, and the first is named") 
   parts.ranks = 1;
   parts.lanes = {"compute"};
   for (int t = 0; t < 3; ++t) parts.tasks.push_back({.op = Op::forward, .rank = Rank{0}});
-  parts.dependencies = {{0, 0, 1, 1}, {TaskId{2}}};  // task 1 waits for task 2, which is behind it
+  parts.dependencies = {{0, 0, 1, 1}, {TaskId{2}}};  // task 1 waits for task 2, which is after it
   parts.program = {{0, 3}, {TaskId{0}, TaskId{1}, TaskId{2}}};
   const Schedule schedule{Workload::abstract(1, 1), std::move(parts)};
   EngineGraph kinds;

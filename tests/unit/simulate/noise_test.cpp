@@ -75,7 +75,7 @@ TEST_CASE("factors stretch computations, and interference those that have data i
   // 4 microbatches of 3 s on one rank, each twice as long
   const auto timeline = tawpipe::simulate(schedule, cluster, Cost{cost, twice, message});
   CHECK(timeline.makespan() == seconds(24));
-  // nothing travels on one rank: no computation has anything beside it
+  // one rank sends nothing: no computation overlaps communication
   for (const double part : tawpipe::communication_beside(schedule, timeline)) CHECK(part == 0);
   std::vector<double> factors{1, 2};
   tawpipe::add_interference(factors, {0.5, 0}, 0.2);

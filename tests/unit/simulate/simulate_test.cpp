@@ -35,7 +35,7 @@ TEST_CASE("lanes run in order, whether or not tasks share a buffer") {
   b.add(pass(0, 1, 1_GB), {});
   b.add(pass(0, 1, 1_GB), {});
   const Timeline timeline = simulate(b.build(), support::cluster(2), no_overhead);
-  // 1 GB at 1 GB/s after 1 us, one after the other
+  // 1 GB at 1 GB/s after 1 us, one after another
   CHECK(timeline.end_of(TaskId{0}) == TimePoint{1_s + 1_us});
   CHECK(timeline.start_of(TaskId{1}) == TimePoint{1_s + 1_us});
   CHECK(timeline.makespan() == 2_s + 2_us);

@@ -46,10 +46,10 @@ TEST_CASE("the A800 cluster of the paper has 160 GB/s NVLink and one 10 GbE adap
 TEST_CASE("DGX nodes reach NCCL's speeds: NVSwitch inside, the adapter's slot between") {
   const Cluster a100 = cluster_named("dgx-a100*2");
   CHECK(bottleneck(a100, 0, 7) == 240e9);
-  CHECK(bottleneck(a100, 0, 8) == doctest::Approx(24e9));  // 25 GB/s of HDR behind a gen 4 slot
+  CHECK(bottleneck(a100, 0, 8) == doctest::Approx(24e9));  // 25 GB/s of HDR limited by a gen 4 slot
   const Cluster h100 = cluster_named("dgx-h100*2");
   CHECK(bottleneck(h100, 0, 7) == doctest::Approx(370.8e9));
-  CHECK(bottleneck(h100, 0, 8) == doctest::Approx(48e9));  // 50 GB/s of NDR behind a gen 5 slot
+  CHECK(bottleneck(h100, 0, 8) == doctest::Approx(48e9));  // 50 GB/s of NDR limited by a gen 5 slot
   CHECK(bottleneck(cluster_named("hgx-b200"), 0, 7) == doctest::Approx(18 * 40.1e9));
 }
 

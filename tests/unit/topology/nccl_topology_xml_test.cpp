@@ -11,7 +11,7 @@ using samples::ours;
 
 namespace {
 
-/// The speed in GB/s of the link between two vertices; 0 where there is none.
+/// The speed in GB/s of the link between two vertices; 0 if there is none.
 double speed(const NodeGraph& graph, const std::string& a, const std::string& b) {
   for (const auto& edge : graph.edges) {
     const auto& from = graph.vertices[static_cast<std::size_t>(edge.a)].name;

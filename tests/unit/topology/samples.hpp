@@ -29,7 +29,7 @@ inline std::string read(const std::string& path) {
 inline std::string path(const std::string& name) { return std::string(TAWPIPE_TEST_DATA) + "/topology/" + name; }
 inline std::string ours(const std::string& name) { return read(path(name)); }
 
-/// Real machines' files, in a folder that is not always at hand.
+/// Real machines' files, in a folder that is not always available.
 inline std::vector<std::string> reference(const std::string& folder) {
   std::vector<std::string> paths;
   const std::filesystem::path root = std::string(TAWPIPE_SHARED) + "/reference/topology/" + folder;
@@ -52,7 +52,7 @@ inline std::vector<std::string> all_ours(const std::string& ending) {
   return paths;
 }
 
-/// What the InputError says; "" when there is none. One line, always.
+/// The InputError's message; "" when there is none. One line, always.
 template <class Call>
 std::string error_of(const Call& call) {
   try {

@@ -1,5 +1,5 @@
 // Tests of training/huggingface_config_file.hpp: what is written is read again, by both readers.
-// Not: what is refused beside weights (huggingface_weights_test.cpp).
+// Not: what is refused together with weights (huggingface_weights_test.cpp).
 #include "tawpipe/training/huggingface_config_file.hpp"
 
 #include <doctest/doctest.h>

@@ -27,7 +27,7 @@ using tawpipe::training::SafetensorsWriter;
 
 namespace {
 
-/// A file with this header and so many bytes of data behind it.
+/// A file with this header and that many bytes of data after it.
 std::string with_header(std::string_view header, std::size_t data_bytes) {
   const std::uint64_t length = header.size();
   std::string bytes(8, '\0');
@@ -171,7 +171,7 @@ TEST_CASE("each kind of broken file has its own message") {
   check_refused(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[8,0]}})", 8,
                 "has a broken tensor 'a': it ends at byte 0, before its begin at 8");
   check_refused("{" + entry + "}", 7, "is cut off: tensor 'a' ends at byte 8 of the data, the file has 7");
-  check_refused("{" + entry + "}", 9, "has 1 bytes behind its last tensor that belong to none");
+  check_refused("{" + entry + "}", 9, "has 1 bytes after its last tensor that belong to none");
   check_refused("{" + entry + R"(,"b":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})", 8,
                 "has overlapping tensors: 'a' and 'b'");
   check_refused("{" + entry + R"(,"b":{"dtype":"U8","shape":[4],"data_offsets":[9,13]}})", 13,

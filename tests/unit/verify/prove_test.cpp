@@ -61,7 +61,7 @@ TEST_CASE("a host that is held launches nothing more") {
   held.ranks[0][0].communicator = 1;
   held.ranks[1][1].communicator = 1;
   for (auto& calls : held.ranks) calls[1].stream = 1;
-  CHECK(prove(held).ends);  // each communicator on a stream of its own
+  CHECK(prove(held).ends);  // each communicator on a separate stream
   held.ranks[0][0].blocks_host = true;
   held.ranks[1][0].blocks_host = true;
   CHECK(!prove(held).ends);

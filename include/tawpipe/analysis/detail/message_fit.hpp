@@ -1,4 +1,4 @@
-// Latency and bandwidth of both kinds of link from the times of communications.
+// Fits latency and bandwidth of both kinds of link to the times of communications.
 // Not: public; the calibrations use it.
 #pragma once
 
@@ -23,7 +23,7 @@ class MessageFit {
  public:
   explicit MessageFit(const Cluster& cluster) : cluster_{cluster} {}
 
-  /// @pre the schedule has no more ranks than the cluster, the timeline all its tasks
+  /// @pre the schedule has no more ranks than the cluster, the timeline has all its tasks
   void add(const Schedule& schedule, const Timeline& timeline) {
     std::map<std::tuple<Op, Rank, std::int64_t>, Probe> probes;
     struct Flow {
@@ -68,7 +68,7 @@ class MessageFit {
   void finish(Calibration& result) {
     const auto steps_inside = [](const Message& message) { return message.intra_steps > 0; };
     if (inside_.empty() && std::any_of(between_.begin(), between_.end(), steps_inside)) {
-      // Collectives that cross both kinds of link, and nothing that stays inside: the kinds cannot be told apart.
+      // Collectives that cross both kinds of link, and no message inside a node: the kinds cannot be separated.
       result.cost.inter_node = fit_messages(result, "messages between nodes", between_, [](const Message& message) {
         return Sample{{std::max(message.intra_bytes, message.inter_bytes), message.intra_steps + message.inter_steps}, 0};
       });
@@ -89,7 +89,7 @@ class MessageFit {
   }
 
  private:
-  /// What a communication's time depends on, at a latency of 1 s and a bandwidth of 1 byte/s of either kind of link.
+  /// The features of a communication's time, at a latency of 1 s and a bandwidth of 1 byte/s of either kind of link.
   struct Probe {
     double intra_steps;
     double inter_steps;
@@ -105,7 +105,7 @@ class MessageFit {
     double seconds;
     bool alone;
   };
-  /// What a message's time is fitted by, and seconds of it that are known already.
+  /// The features by which a message's time is fitted, and the known seconds of it.
   struct Sample {
     NonnegativeFit<2>::Features features;
     double known;
@@ -129,7 +129,7 @@ class MessageFit {
       most = std::max(most, sample.features[0]);
     }
     auto found = fit.solve();
-    // Sizes close to each other, and times that scatter more than the sizes tell: a slope would be noise.
+    // Sizes close to each other, and times that scatter more than the sizes explain: a slope would be noise.
     if (most < 4 * least && fit.relative_error(found) > 0.01) found = bytes_only.solve();
     result.classes.push_back({std::move(class_name), messages.size(), fit.size(), fit.mean(), fit.relative_error(found)});
     return {.latency = found[1], .byte = found[0]};

@@ -1,4 +1,4 @@
-// Least squares with a few coefficients, none of them negative, over medians of what was measured alike.
+// Least squares with a few coefficients, none of them negative, over medians of equal measurements.
 // Not: public; analysis/calibrate.hpp uses it.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace tawpipe::inline v0::detail {
 
-/// Seconds as a sum of n features, each times a coefficient of 0 or more. Measurements with equal features count by their
+/// Seconds as a sum of n features, each times a nonnegative coefficient. Measurements with equal features count by their
 /// median, so that a few late ones do not matter; errors count relative to what was measured.
 template <std::size_t n>
 class NonnegativeFit {
@@ -22,7 +22,7 @@ class NonnegativeFit {
 
   void add(const Features& features, double value) { samples_[features].push_back(value); }
   bool empty() const { return samples_.empty(); }
-  /// How many were measured, and their mean.
+  /// The number of measurements, and their mean.
   std::size_t size() const {
     std::size_t count = 0;
     for (const auto& sample : samples_) count += sample.second.size();
@@ -34,7 +34,7 @@ class NonnegativeFit {
     return empty() ? 0 : sum / static_cast<double>(size());
   }
 
-  /// The best coefficients; where several sets fit equally well, the fewest and of those the first are above 0.
+  /// The best coefficients; where several sets fit equally well, the one with the fewest nonzero coefficients, then the first.
   /// Complexity: O(2^n measurements).
   Features solve() {
     points_.clear();
@@ -44,7 +44,7 @@ class NonnegativeFit {
     }
     Features best{};
     double least = residual(best);
-    const double noise = least * 1e-20;  // what rounding leaves of a perfect fit
+    const double noise = least * 1e-20;  // the rounding error of a perfect fit
     for (std::size_t size = 1; size <= n; ++size) {
       for (unsigned set = 1; set < (1U << n); ++set) {
         if (members(set).size() != size) continue;
@@ -109,7 +109,7 @@ class NonnegativeFit {
     return indices;
   }
 
-  /// Least squares over the features `used` alone, by the normal equations with columns scaled to length 1.
+  /// Least squares over the features `used` only, by the normal equations with columns scaled to length 1.
   /// @return false if the features depend on each other, or a coefficient would be negative
   bool solve(const std::vector<std::size_t>& used, Features& found) const {
     const std::size_t size = used.size();
@@ -127,7 +127,7 @@ class NonnegativeFit {
         rows[i][size] += scaled * point.value;
       }
     }
-    for (std::size_t step = 0; step < size; ++step) {  // Gauss and Jordan; the matrix is positive definite
+    for (std::size_t step = 0; step < size; ++step) {  // Gauss-Jordan elimination; the matrix is positive definite
       if (rows[step][step] < 1e-12) return false;
       for (std::size_t i = 0; i < size; ++i) {
         if (i == step) continue;

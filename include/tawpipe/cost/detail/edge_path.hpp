@@ -1,5 +1,5 @@
-// The path of a message over the edges of its shape: what cost models share that price links by their routes.
-// Not: what measured or tuned links cost (cost/measured.hpp, cost/nccl_collectives.hpp).
+// The path of a message over the edges of its shape: shared by cost models that charge links by their routes.
+// Not: the costs of measured or tuned links (cost/measured.hpp, cost/nccl_collectives.hpp).
 #pragma once
 
 #include <cstddef>

@@ -10,7 +10,7 @@
 
 namespace tawpipe::inline v0::detail {
 
-/// Joins the loads of each link into one, in order of links.
+/// Merges the loads of each link into one, in order of links.
 inline void merge_loads(std::vector<LinkLoad>& loads) {
   std::sort(loads.begin(), loads.end(), [](const LinkLoad& a, const LinkLoad& b) { return a.link < b.link; });
   std::size_t kept = 0;

@@ -1,4 +1,4 @@
-// What a computation's passes take of a stage's work, for cost models that price operations and traffic.
+// The part of a stage's work in a computation's passes, for cost models that charge operations and traffic.
 // Not: rates (cost/roofline.hpp, cost/kernel_cost.hpp).
 #pragma once
 

@@ -43,8 +43,8 @@ inline std::string place(std::string_view file, int line) {
 
 }  // namespace detail
 
-/// `check(cudaMalloc(&at, bytes), "cudaMalloc")`. The runtime's last error is cleared, so that no later call is blamed for it.
-/// File and line are the caller's by builtins: clang 14 has no std::source_location.
+/// `check(cudaMalloc(&at, bytes), "cudaMalloc")`. The runtime's last error is cleared, so that it is not attributed to a later call.
+/// File and line are the caller's, from builtins: clang 14 has no std::source_location.
 /// @throws CudaError  unless `status` is success.
 inline void check(cudaError_t status, std::string_view call, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   if (status == cudaSuccess) return;
@@ -54,7 +54,7 @@ inline void check(cudaError_t status, std::string_view call, const char* file = 
       status};
 }
 
-/// @param comm  whose last words are added; null: none
+/// @param comm  whose last error is added; null: none
 /// @throws NcclError  unless `status` is success, or in progress, as calls on non-blocking communicators may be.
 inline void check(ncclResult_t status, std::string_view call, ncclComm_t comm = nullptr, const char* file = __builtin_FILE(),
                   int line = __builtin_LINE()) {

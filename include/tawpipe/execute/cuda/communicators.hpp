@@ -1,5 +1,5 @@
-// Which communicators a schedule needs: one for each group and lane, and as few as can be for sends and receives.
-// Not: how they are made (nccl_executor.hpp, by splitting the communicator of all ranks).
+// Which communicators a schedule needs: one for each group and lane, and as few as possible for sends and receives.
+// Not: their creation (nccl_executor.hpp, by splitting the communicator of all ranks).
 #pragma once
 
 #include <algorithm>
@@ -20,23 +20,23 @@ namespace tawpipe::inline v0::cuda {
 
 /// The communicators of a schedule, the same on all ranks.
 ///
-/// What is called on one communicator does not overtake there, whatever the stream. So that lanes, which are streams, do not wait
+/// Calls on one communicator keep their order, whatever the stream. So that lanes, which are streams, do not wait
 /// for each other, every communicator is used by one lane of each of its ranks. Messages between two ranks share communicators
-/// as far as that allows: each holds memory of the GPU.
+/// as far as that allows: each takes GPU memory.
 struct CommunicatorPlan {
   std::vector<std::vector<Rank>> members;  ///< [communicator] in their order
   std::vector<Traffic> traffic;            ///< [communicator]
   std::vector<std::int32_t> of_task;       ///< [task] -1: it sends nothing to another rank
   /// Each round is one split of all ranks: its communicators have no rank in common.
   std::vector<std::vector<std::int32_t>> rounds;
-  std::int32_t notices = -1;  ///< all ranks, for what no message says; -1: nothing of the kind
+  std::int32_t notices = -1;  ///< all ranks, for signals that no message carries; -1: none needed
 
-  /// The number of a rank in a communicator that it belongs to.
+  /// The index of a rank in a communicator to which it belongs.
   int member_of(std::int32_t communicator, Rank rank) const {
     const auto& all = members[static_cast<std::size_t>(communicator)];
     return static_cast<int>(std::find(all.begin(), all.end(), rank) - all.begin());
   }
-  /// The one that is made in a round and has this rank; -1 if there is none.
+  /// The communicator created in a round that has this rank; -1 if there is none.
   std::int32_t in_round(std::size_t round, Rank rank) const {
     for (const std::int32_t one : rounds[round]) {
       const auto& all = members[static_cast<std::size_t>(one)];
@@ -48,7 +48,7 @@ struct CommunicatorPlan {
 
 namespace detail {
 
-/// Messages from a lane of a rank to a lane of another; of an exchange both ways.
+/// Messages from a lane of a rank to a lane of another; for an exchange in both directions.
 struct Way {
   Rank rank;
   std::int32_t lane;
@@ -60,7 +60,7 @@ struct Way {
   }
 };
 
-/// Ways of messages put into communicators, each into the first that has no other lane of its ranks, nor the way back.
+/// Assigns directions of messages to communicators, each to the first that has no other lane of its ranks, nor the reverse direction.
 class SharedWays {
  public:
   explicit SharedWays(std::int32_t ranks) : count_(static_cast<std::size_t>(ranks), 0) {}
@@ -74,7 +74,7 @@ class SharedWays {
     all_[c].ways.insert({way.rank, way.peer});
     return static_cast<std::int32_t>(c);
   }
-  /// The most communicators of a rank.
+  /// The largest number of communicators of any rank.
   int most() const { return *std::max_element(count_.begin(), count_.end()); }
 
  private:
@@ -99,8 +99,8 @@ class SharedWays {
   std::vector<One> all_;
 };
 
-/// The fewest communicators a rank that some orders of pairs of lanes lead to: which comes first decides much. Every rank finds
-/// the same. @return the communicator of each way, from 0
+/// The fewest communicators a rank over several orders of pairs of lanes, which matter much. Every rank finds
+/// the same. @return the communicator of each direction, from 0
 inline std::map<Way, std::int32_t> share(const std::set<Way>& ways, std::int32_t ranks) {
   std::map<std::pair<std::int32_t, std::int32_t>, std::vector<Way>> by_lanes;
   for (const Way& way : ways) by_lanes[{way.lane, way.peer_lane}].push_back(way);
@@ -108,7 +108,7 @@ inline std::map<Way, std::int32_t> share(const std::set<Way>& ways, std::int32_t
   for (const auto& one : by_lanes) order.push_back(one.first);
   std::map<Way, std::int32_t> best;
   int fewest = std::numeric_limits<int>::max();
-  constexpr std::size_t budget = 200'000;  // ways put somewhere: tens of milliseconds
+  constexpr std::size_t budget = 200'000;  // assignments tried: tens of milliseconds
   std::size_t tried = 0;
   do {
     SharedWays shared{ranks};
@@ -125,8 +125,8 @@ inline std::map<Way, std::int32_t> share(const std::set<Way>& ways, std::int32_t
 
 }  // namespace detail
 
-/// @param with_notices  whether any rank waits for a task that no message tells it of
-/// Complexity: O(tasks log ways + ways * communicators), where a way is a pair of lanes of two ranks.
+/// @param with_notices  whether any rank waits for a task of which no message informs it
+/// Complexity: O(tasks log ways + ways * communicators), where a way is an ordered pair of lanes of two ranks.
 inline CommunicatorPlan plan_communicators(const Schedule& schedule, const Dataflow& flow, bool with_notices) {
   CommunicatorPlan plan;
   const auto make = [&](Traffic traffic) {

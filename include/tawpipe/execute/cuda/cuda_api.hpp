@@ -1,4 +1,4 @@
-// A real device as execute/cuda/device_api.hpp asks for it: CUDA's runtime.
+// A real device with the interface of execute/cuda/device_api.hpp: CUDA's runtime.
 // Not: communicators (nccl_api.hpp); device code (kernels.hpp).
 #pragma once
 
@@ -18,12 +18,12 @@
 
 namespace tawpipe::inline v0::cuda {
 
-/// A GPU. What it has made it frees, waiting for work under way.
+/// A GPU. It frees what it has created, after waiting for work in progress.
 class CudaDevice {
  public:
   using Stream = cudaStream_t;
   using Graph = cudaGraphExec_t;
-  /// A mark for order and, if its time is wanted, one for that: within a capture, one event cannot be both.
+  /// An event for ordering and, if its time is wanted, a second for that: within a capture, one event cannot be both.
   struct Event {
     cudaEvent_t order = nullptr;
     cudaEvent_t time = nullptr;
@@ -54,7 +54,7 @@ class CudaDevice {
     for (std::byte* const at : memory_) cudaFree(at);
     for (std::byte* const at : host_memory_) cudaFreeHost(at);
     cudaSetDevice(before);
-    cudaGetLastError();  // a failure has been told by the call that met it
+    cudaGetLastError();  // the failing call has already reported it
   }
 
   int index() const { return index_; }
@@ -135,7 +135,7 @@ class CudaDevice {
   }
 
   void begin_capture(Stream stream) {
-    // Of this thread only: other threads, such as NCCL's own, may call what a capture would not allow.
+    // For this thread only: other threads, such as NCCL's own, may make calls that a capture would not allow.
     check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
     capturing_ = stream;
   }
@@ -144,7 +144,7 @@ class CudaDevice {
     cudaGraph_t graph = nullptr;
     check(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
     cudaGraphExec_t ready = nullptr;
-    // Each node with the priority of the stream that it was captured in, not all with that of the launch.
+    // Each node gets the priority of the stream in which it was captured, rather than that of the launch.
     const cudaError_t status = cudaGraphInstantiate(&ready, graph, cudaGraphInstantiateFlagUseNodePriority);
     cudaGraphDestroy(graph);
     check(status, "cudaGraphInstantiate");
@@ -210,7 +210,7 @@ class CudaDevice {
 
   int index_ = 0;
   cudaStream_t capturing_ = nullptr;  ///< the first of them
-  bool abandoned_ = false;            ///< its streams do not come to their ends
+  bool abandoned_ = false;            ///< its streams do not finish
   double* partials_ = nullptr;        ///< scratch of add_squares on streams of others
   std::vector<OwnStream> streams_;
   std::vector<Event> events_;

@@ -1,5 +1,5 @@
-// What the CUDA executors ask of a device and of communicators: concepts that CUDA and NCCL, and an emulation, model.
-// Not: their implementations (cuda_api.hpp, nccl_api.hpp) nor what is done with them (virtual_executor.hpp, nccl_executor.hpp).
+// The interface of devices and communicators for CUDA executors: concepts modelled by CUDA and NCCL, and by an emulation.
+// Not: their implementations (cuda_api.hpp, nccl_api.hpp) nor their users (virtual_executor.hpp, nccl_executor.hpp).
 #pragma once
 
 #include <concepts>
@@ -16,29 +16,29 @@
 
 namespace tawpipe::inline v0::cuda {
 
-/// Which of two streams with work a device turns to first. Work that runs is not interrupted.
+/// Which of two streams with work a device serves first. Running work is not interrupted.
 enum class Priority : std::uint8_t { normal, high };
 
-/// A device: memory, in-order streams, events between them, and the few kernels that executors need besides layers.
+/// A device: memory, in-order streams, events between them, and the few kernels that executors need in addition to layers.
 ///
 /// - Stream, Event and Graph are small handles, copied freely. The device owns what its `make_`, `allocate_` and `end_capture`
-///   functions returned and frees it when it is destroyed; handles of others (a framework's stream) it only uses.
-/// - Work on one stream runs in the order in which it was put there; work on different streams in any order but for events.
-///   `record` puts a mark into a stream; `wait` makes all later work of a stream start behind the last mark recorded before the
+///   functions returned and frees it when it is destroyed; foreign handles (a framework's stream) are only used.
+/// - Work on one stream runs in the order in which it was enqueued; work on different streams in any order except for events.
+///   `record` puts a mark into a stream; `wait` makes all later work of a stream start after the last mark recorded before the
 ///   call. A wait for an event never recorded waits for nothing. Streams never wait for the legacy default stream.
-/// - Only the functions named as such may block the host: those that make and allocate, and `use`. Executors call them before an
-///   iteration and never in one. All others put work into a stream and return.
+/// - Only some functions may block the host: those that create and allocate, and `use`. Executors call them before an
+///   iteration and never during one. All others enqueue work in a stream and return.
 /// - Memory is not cleared. Copies and additions are of memory that does not overlap, or is the same.
-/// - Between `begin_capture` and `end_capture` on its first stream, work put into this stream, and into streams that wait for
-///   events recorded in it, becomes part of a graph instead of running. All of them must have been waited for by the first stream
+/// - Between `begin_capture` and `end_capture` on its first stream, work enqueued in this stream, and into streams that wait for
+///   events recorded in it, becomes part of a graph instead of running. The first stream must have waited for all of them
 ///   when the capture ends. Timed events are recorded anew by every launch of the graph and can be read after it.
-/// - A stream takes so many pieces of work (CUDA: about 1,000), then the call that brings the next one blocks the host.
+/// - A stream holds a limited number of work items (CUDA: about 1,000); then the next call blocks the host.
 /// - Every function throws DeviceError if the device fails; work that failed earlier may be reported by a later call.
 /// - One host thread at a time uses a device, after calling `use()` in it. A second one may call `finished` and
-///   `seconds_between` meanwhile.
+///   `seconds_between` at the same time.
 /// - After a failure, `drop_graphs` ends a capture and drops all graphs, running ones included; `settle` gives streams some
 /// seconds
-///   to come to their ends. Where they do not, nothing of the device is freed any more, which would wait for them.
+///   to finish. If they do not, nothing on the device is freed any more, since that would wait for them.
 template <class D>
 concept DeviceApi = std::movable<D> &&
     requires(D& device, typename D::Stream stream, typename D::Event event, typename D::Graph graph, std::byte* to,
@@ -57,12 +57,12 @@ concept DeviceApi = std::movable<D> &&
 
   { device.clear(to, bytes, stream) } -> std::same_as<void>;            ///< to zero
   { device.copy(to, from, bytes, stream) } -> std::same_as<void>;       ///< on the device, or to or from page-locked memory
-  { device.upload(to, from, bytes, stream) } -> std::same_as<void>;     ///< page-locked `from` is read when its turn comes
-  { device.download(to, from, bytes, stream) } -> std::same_as<void>;   ///< page-locked `to` is written when its turn comes
+  { device.upload(to, from, bytes, stream) } -> std::same_as<void>;     ///< page-locked `from` is read when the copy runs
+  { device.download(to, from, bytes, stream) } -> std::same_as<void>;   ///< page-locked `to` is written when the copy runs
   { device.add(to, from, count, type, stream) } -> std::same_as<void>;  ///< to[i] += from[i] (f32, bf16, f16, f64)
   /// *sum += the sum of the squares, in an order that is the same in every run. Calls on one stream only.
   { device.add_squares(sum, from, count, type, stream) } -> std::same_as<void>;
-  /// *scale = min(1, clip / sqrt(*square)), where clip is scalars->gradient_clip; 1 if clip is 0; 0 of an infinite norm, NaN of a
+  /// *scale = min(1, clip / sqrt(*square)), where clip is scalars->gradient_clip; 1 if clip is 0; 0 for an infinite norm, NaN for a
   /// NaN. Arguments: scale, square.
   { device.clip_scale(sum, sum, scalars, stream) } -> std::same_as<void>;
 
@@ -72,35 +72,35 @@ concept DeviceApi = std::movable<D> &&
 
   { device.free_memory() } -> std::same_as<std::size_t>;  ///< bytes
   { device.drop_graphs() } -> std::same_as<void>;         ///< throws nothing
-  { device.settle(double{}) } -> std::same_as<bool>;      ///< whether all streams have come to their ends; throws nothing
+  { device.settle(double{}) } -> std::same_as<bool>;      ///< whether all streams have finished; throws nothing
 };
 
-/// A communicator has failed, which may well be another rank's doing.
+/// A communicator has failed, possibly because of another rank.
 class PeerError : public DeviceError {
   using DeviceError::DeviceError;
 };
 
-/// How an all-reduce puts numbers together.
+/// The reduction of an all-reduce.
 enum class Reduction : std::uint8_t { sum, maximum };
 
-/// What a communicator is made for: sends and receives only need less of a device.
+/// The purpose of a communicator: one for sends and receives only needs fewer device resources.
 enum class Traffic : std::uint8_t { pairs, collectives };
 
-/// A communicator of some ranks, this process's (or object's) among them. Modelled on NCCL's.
+/// A communicator of some ranks, including this process's (or object's). Modelled on NCCL's.
 ///
-/// - All functions but `split`, `allocate`, `enroll`, `check` and `abort_all` put a communication into `stream` and return; the
+/// - All functions but `split`, `allocate`, `enroll`, `check` and `abort_all` enqueue a communication in `stream` and return; the
 /// first use of a peer or
 ///   collective may block the host until its peers use it too. On one communicator all members call the same collectives in the
-///   same order with the same count, type and root; a send meets the receive of its peer in order, without tags; calls on one
-///   communicator do not overtake each other, whatever their streams.
+///   same order with the same count, type and root; sends and receives of peers are matched in order, without tags; calls on one
+///   communicator run in order, whatever their streams.
 /// - Calls between `group_begin` and `group_end` (of any communicator of the process) start together and must not depend on each
-///   other. A send and a receive of which each waits for the other's peer belong into one group.
-/// - Pointers are device memory. `from` equal to `to` works in place; of all_gather at its own member's place in `to`, of
-///   reduce_scatter at its own member's place in `from`. A count of 0 is never passed.
+///   other. A send and a receive that each wait for the other's peer belong in one group.
+/// - Pointers are device memory. `from` equal to `to` works in place; for all_gather with `from` at the member's place in `to`, for
+///   reduce_scatter with `to` at the member's place in `from`. A count of 0 is never passed.
 /// - Sums of bf16 and f16 are rounded to the type. Members are numbered from 0 by `split`'s key.
-/// - Every function throws DeviceError, PeerError among them, if the communicator fails; it can then only be aborted and
+/// - Every function throws DeviceError, possibly PeerError, if the communicator fails; it can then only be aborted and
 ///   destroyed.
-/// - A thread other than the one that calls all else may call `check`.
+/// - `check` may be called from a thread other than the one that makes all other calls.
 template <class C, class S>
 concept CommunicatorApi = std::movable<C> &&
     requires(C& comm, S stream, std::byte* to, const std::byte* from, std::int64_t count, Dtype type, int member) {
@@ -118,20 +118,20 @@ concept CommunicatorApi = std::movable<C> &&
   { comm.all_gather(from, to, count, type, stream) } -> std::same_as<void>;         ///< count: of each member's part
   { comm.reduce_scatter(from, to, count, type, stream) } -> std::same_as<void>;     ///< count: of each member's part
   { comm.all_reduce(from, to, count, type, Reduction::sum, stream) } -> std::same_as<void>;
-  /// Memory of the current device, aligned to 256 bytes, that messages may go from and to without copies between; freed with
-  /// its last owner. Null where there is none of the kind: then it is any device memory.
-  { C::enrolls } -> std::convertible_to<bool>;  ///< whether there ever is any
+  /// Memory of the current device, aligned to 256 bytes, which messages may use without intermediate copies; freed with
+  /// its last owner. Null if there is no such memory: then any device memory is used.
+  { C::enrolls } -> std::convertible_to<bool>;  ///< whether such memory exists at all
   { C::allocate(std::size_t{}) } -> std::same_as<std::shared_ptr<std::byte>>;
-  /// Messages of this communicator go from and to such memory from here on, and no others, on all members. It stays until the
+  /// From now on messages of this communicator use only such memory, on all members. It stays until the
   /// communicator is gone.
   { comm.enroll(to, std::size_t{}) } -> std::same_as<void>;
   { comm.check() } -> std::same_as<void>;  ///< throws if a communication under way has failed; does not wait
-  /// What is under way on all of them ends, unfinished; blocks until it has, and until no graph has any of it: one by one they
+  /// Ends all communication in progress, unfinished; blocks until it has ended, and until no graph has any of it: aborted one by one they
   /// would wait for each other. Throws nothing.
   { C::abort_all(std::vector<C>{}) } -> std::same_as<void>;
 };
 
-/// A move whose addresses are found.
+/// A move with resolved addresses.
 struct ResolvedMove {
   Move::Kind kind;
   std::byte* to;
@@ -139,7 +139,7 @@ struct ResolvedMove {
   std::int64_t count;
 };
 
-/// Puts a move of numbers of `type` into a stream.
+/// Enqueues a move of numbers of `type` in a stream.
 template <DeviceApi Device>
 void carry_out(const ResolvedMove& move, Dtype type, Device& device, typename Device::Stream stream) {
   const auto bytes = static_cast<std::size_t>(move.count * size_bytes(type));

@@ -1,5 +1,5 @@
-// Where each rank's GPU is and which others it reaches by NVLink, and the device groups that follow from it.
-// Not: how that is found out (nvlink.hpp, session.hpp).
+// The location of each rank's GPU, which others it reaches by NVLink, and the device groups that follow.
+// Not: how that is detected (nvlink.hpp, session.hpp).
 #pragma once
 
 #include <algorithm>
@@ -19,17 +19,17 @@ namespace tawpipe::inline v0::cuda {
 
 /// A rank's GPU.
 struct GpuPlace {
-  std::string host;                  ///< as Introduction::host
-  std::string gpu;                   ///< a name of its own, its UUID; empty: not known
-  std::vector<std::string> reaches;  ///< names of the GPUs that it reaches by NVLink, directly or by a switch; not itself
+  std::string host;                  ///< as in Introduction::host
+  std::string gpu;                   ///< its UUID; empty: unknown
+  std::vector<std::string> reaches;  ///< GPUs that it reaches by NVLink, directly or through a switch; without itself
 
   bool operator==(const GpuPlace&) const = default;
 };
 
 namespace detail {
 
-/// [rank] the lowest rank of its island: the ranks of one host that NVLink connects, perhaps by others of them. A host on which
-/// it connects no two ranks is one island: there what its GPUs have instead is the same for all of them.
+/// [rank] the lowest rank of its island: the ranks of one host that NVLink connects, possibly through others. A host on which
+/// it connects no two ranks is one island: the connection that its GPUs use instead is the same for all.
 inline std::vector<std::size_t> islands(const std::vector<GpuPlace>& ranks) {
   std::vector<std::size_t> island(ranks.size());
   for (std::size_t r = 0; r < ranks.size(); ++r) island[r] = r;
@@ -74,7 +74,7 @@ inline std::string words(const std::vector<GpuPlace>& ranks, const std::vector<s
 
 }  // namespace detail
 
-/// Which ranks lie where, group by group, in words: "ranks 0-3 of a; ranks 4-7 of a".
+/// The locations of ranks, group by group, as text: "ranks 0-3 of a; ranks 4-7 of a".
 inline std::string describe(const std::vector<GpuPlace>& ranks) {
   const std::vector<std::size_t> island = detail::islands(ranks);
   std::vector<std::string> all;
@@ -84,10 +84,10 @@ inline std::string describe(const std::vector<GpuPlace>& ranks) {
   return join(all, "; ");
 }
 
-/// Groups of ranks with a fast way to each other: those of a host that NVLink connects, or where it connects none, of a host.
+/// Groups of ranks with fast connections: those of a host that NVLink connects, or all of a host if it connects none.
 /// @param ranks   [rank]
-/// @param advice  how the launcher is told to number ranks host by host
-/// @throws InputError  if the ranks of a host, or of a group, are not consecutive, as groups need it: says which lie where.
+/// @param advice  how to make the launcher number ranks host by host
+/// @throws InputError  if the ranks of a host, or of a group, are not consecutive, as groups require: lists the locations.
 /// Complexity: O(ranks^2 * GPUs of a host).
 inline DeviceGroups link_groups(const std::vector<GpuPlace>& ranks, std::string_view advice) {
   std::vector<std::string> hosts;

@@ -1,5 +1,5 @@
-// What both CUDA executors need around an iteration: options, times of tasks by events, waiting for the end, access to weights.
-// Not: which work is done in which order (virtual_executor.hpp, nccl_executor.hpp).
+// Common to both CUDA executors, around an iteration: options, times of tasks by events, waiting for the end, access to weights.
+// Not: the order of work (virtual_executor.hpp, nccl_executor.hpp).
 #pragma once
 
 #include <algorithm>
@@ -28,29 +28,29 @@
 
 namespace tawpipe::inline v0::cuda {
 
-/// How a CUDA executor runs.
+/// The options of a CUDA executor.
 struct ExecutorOptions {
-  /// Every iteration but the first is one launch of a captured graph. The first runs as it is: it connects communicators and
-  /// loads kernels, which a capture must not. A change between clipping and none captures again.
+  /// Every iteration but the first is one launch of a captured graph. The first runs directly: it connects communicators and
+  /// loads kernels, which a capture must not do. Switching clipping on or off captures anew.
   bool graph = false;
-  bool timeline = true;                 ///< measure it: two timed events a task
-  Priority compute = Priority::normal;  ///< of the stream that computes
-  /// Of all others, with their copies and sums: communications take few processors, and what others wait for should have them
+  bool timeline = true;                 ///< measure it, with two timed events a task
+  Priority compute = Priority::normal;  ///< of the compute stream
+  /// Priority of all other streams, with their copies and sums: communications take few processors, and work that others wait for should get them
   /// as soon as any is free.
   Priority communicate = Priority::high;
-  /// Of the schedule: memory is laid out for it (plan_buffers) and tasks are issued in its order; the same on all ranks. Null:
+  /// The schedule's expected timeline: memory is laid out for it (plan_buffers) and tasks are issued in its order; the same on all ranks. Null:
   /// for any timing, in the order of their ids.
   const Timeline* expected = nullptr;
-  std::span<const LentParameters> lent{};  ///< device memory; of other ranks, too; read by the constructor only
-  double time_limit = 0;                   ///< seconds that an iteration may take before DeviceError; 0: any
+  std::span<const LentParameters> lent{};  ///< device memory, including that of other ranks; read by the constructor only
+  double time_limit = 0;                   ///< seconds that an iteration may take before DeviceError; 0: no limit
 
-  // ---- of NcclExecutor only
+  // ---- for NcclExecutor only
 
-  double task_limit = 0;       ///< the same of a task, which is named; 0: any. Needs the timeline
-  double connect_limit = 600;  ///< the same of a task of the first iteration, in which communicators connect
-  double abort_limit = 4;      ///< seconds that an abort may take: then all is left as it is, and the error thrown
-  Watch* watch = nullptr;      ///< is told what each lane is at, and ends the iteration where another rank has failed
-  FailureCallback failed{};    ///< told before communicators are aborted, and of a task that is over its limit
+  double task_limit = 0;       ///< the same for a task, which is named; 0: no limit. Needs the timeline
+  double connect_limit = 600;  ///< the same for a task of the first iteration, in which communicators connect
+  double abort_limit = 4;      ///< seconds that an abort may take: then everything is left as it is, and the error is thrown
+  Watch* watch = nullptr;      ///< is told the current task of each lane, and ends the iteration if another rank has failed
+  FailureCallback failed{};    ///< called before communicators are aborted, and for a task over its limit
 };
 
 /// The order in which tasks are issued, the same on all ranks and topological: by their expected start, then by id.
@@ -68,7 +68,7 @@ class TaskClock {
  public:
   using Stream = typename Device::Stream;
 
-  /// @param timed  whether the task of this number is measured here
+  /// @param timed  whether the task of this id is measured here
   template <class Timed>
   TaskClock(Device& device, std::size_t tasks, Timed&& timed)
       : begin_{device.make_event(true)}, armed_{device.make_event(true)}, before_{device.make_event(true)}, at_(tasks, -1) {
@@ -80,7 +80,7 @@ class TaskClock {
     recorded_ = std::make_unique<std::atomic<std::uint32_t>[]>(events_.size() + 1);
   }
 
-  /// All times count from here.
+  /// Sets the origin of all times.
   void begin(Device& device, Stream stream) const {
     device.record(begin_, stream);
     recorded_[events_.size()].store(iteration_);
@@ -93,10 +93,10 @@ class TaskClock {
     device.record(of(task).end, stream);
     recorded_[place(task)].store(iteration_);
   }
-  /// The iteration is a launch of a graph, which records all events.
+  /// To be called if the iteration is a launch of a graph, which records all events.
   void launched() { launched_.store(iteration_); }
 
-  /// What is not measured here starts and ends at 0. @pre the iteration has ended
+  /// Tasks not measured here start and end at 0. @pre the iteration has ended
   Timeline read(Device& device) const {
     Timeline timeline;
     timeline.start.resize(at_.size());
@@ -108,7 +108,7 @@ class TaskClock {
     }
     return timeline;
   }
-  /// To be called before an iteration is put into the streams: `ended` counts from here.
+  /// To be called before an iteration is enqueued: `ended` refers to it from then on.
   void arm(Device& device, Stream stream) {
     ++iteration_;
     std::swap(armed_, before_);
@@ -116,9 +116,9 @@ class TaskClock {
     ever_armed_ = true;
     device.record(armed_, stream);
   }
-  /// Whether the iteration has begun since `arm`: all ranks have come. This and `ended` may be asked by a second thread.
+  /// Whether the iteration has begun since `arm`: all ranks have arrived. This and `ended` may be called by a second thread.
   bool begun(Device& device) const { return reached(device, begin_, events_.size()); }
-  /// Whether the task's end has been reached since `arm`. True of what is not measured here.
+  /// Whether the task's end has been reached since `arm`. True for tasks not measured here.
   bool ended(Device& device, TaskId task) const { return at_[index(task)] < 0 || reached(device, of(task).end, place(task)); }
   /// The first of these tasks that has not ended since `arm`; none if all have.
   TaskId first_unfinished(Device& device, std::span<const Launch> lane) const {
@@ -133,8 +133,8 @@ class TaskClock {
     typename Device::Event start;
     typename Device::Event end;
   };
-  /// A graph's events are recorded anew only when their turn comes, and until then have the times of the launch before. Times are
-  /// asked for forwards only, from the arming before the last: no event here is older.
+  /// A graph's events are recorded anew only when they run, and until then have the times of the previous launch. Times are
+  /// queried forwards only, from the arming before the last: no event here is older.
   bool reached(Device& device, typename Device::Event event, std::size_t place) const {
     if (recorded_[place].load() != iteration_ && launched_.load() != iteration_) return false;  // not issued so far
     return device.finished(armed_) && device.finished(event) &&
@@ -146,16 +146,16 @@ class TaskClock {
 
   typename Device::Event begin_;
   typename Device::Event armed_;   ///< before the last iteration
-  typename Device::Event before_;  ///< before the one before it, or where the first was armed
+  typename Device::Event before_;  ///< before the previous one, or where the first was armed
   bool ever_armed_ = false;
-  std::vector<std::int32_t> at_;  ///< [task] in events_; -1: not measured
+  std::vector<std::int32_t> at_;  ///< [task] index in events_; -1: not measured
   std::vector<Events> events_;
   std::uint32_t iteration_ = 0;
-  std::unique_ptr<std::atomic<std::uint32_t>[]> recorded_;  ///< [event] in which iteration; last the begin
+  std::unique_ptr<std::atomic<std::uint32_t>[]> recorded_;  ///< [event] the iteration that recorded it; last entry: the start
   std::atomic<std::uint32_t> launched_{0};                  ///< the last iteration that was a graph's launch
 };
 
-/// Waits until an event is reached, without taking a core from others. `poll` is called now and then and may throw.
+/// Waits until an event is reached, without occupying a core. `poll` is called now and then and may throw.
 /// @return false after `limit` seconds (0: never)
 template <DeviceApi Device, class Poll>
 bool await(Device& device, typename Device::Event event, double limit, Poll&& poll) {
@@ -173,7 +173,7 @@ bool await(Device& device, typename Device::Event event, double limit, Poll&& po
   return true;
 }
 
-/// What to say of an iteration that takes too long. @param each  calls its argument with rank, lane and the first task there that
+/// The message for an iteration that takes too long. @param each  calls its argument with rank, lane and the first task there that
 /// has not ended, or none
 template <class Each>
 std::string late_message(const Schedule& schedule, const ExecutorOptions& options, Each&& each) {
@@ -187,7 +187,7 @@ std::string late_message(const Schedule& schedule, const ExecutorOptions& option
   return message;
 }
 
-/// @throws InputError  where clipping is asked for and the schedule has no sum of squares over its ranks.
+/// @throws InputError  if clipping is requested and the schedule has no sum of squares over its ranks.
 inline void check_clipping(const Schedule& schedule, double gradient_clip) {
   if (gradient_clip <= 0 || schedule.ranks() == 1) return;
   const auto tasks = schedule.tasks();
@@ -195,7 +195,7 @@ inline void check_clipping(const Schedule& schedule, double gradient_clip) {
   throw InputError("clipping needs the norm of the whole gradient; build the schedule with with_gradient_norm()");
 }
 
-/// What each rank sends in an iteration: the same in all. @return [rank]
+/// The bytes that each rank sends in an iteration, the same in all. @return [rank]
 inline std::vector<SentBytes> sent_of(const Schedule& schedule, const Dataflow& flow, const NumberTypes& types) {
   std::vector<SentBytes> sent(static_cast<std::size_t>(schedule.ranks()));
   for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
@@ -207,7 +207,7 @@ inline std::vector<SentBytes> sent_of(const Schedule& schedule, const Dataflow& 
   return sent;
 }
 
-/// Brings numbers between host and device, outside of iterations, through a page-locked window.
+/// Copies numbers between host and device, between iterations, through a page-locked buffer.
 template <DeviceApi Device>
 class HostWindow {
  public:
@@ -278,8 +278,8 @@ class RankParameters {
     window_.read(device_, bytes, memory_.memory(buffer).data(), stream_);
   }
 
-  /// Calls `fill(range, type, bytes)` for every run of weights that the rank keeps, copies among them, and where the optimizer
-  /// has weights in f32, for each run of those; `bytes` become the numbers of `range` in `type`.
+  /// Calls `fill(range, type, bytes)` for every run of weights that the rank keeps, including copies, and, if the optimizer
+  /// has weights in f32, for each run of those; `fill` sets `bytes` to the numbers of `range` in `type`.
   template <class Fill>
   void set_weights(Fill&& fill) const {
     memory_.for_each_weight([&](const ParameterRange& range, std::byte* at) { put(range, types().weight, at, fill); });
@@ -287,8 +287,8 @@ class RankParameters {
       if (states.master != nullptr) put(range, Dtype::f32, bytes_of(states.master), fill);
     });
   }
-  /// Calls `visit(range, type, bytes)` for every run of weights that the rank keeps, copies among them; then, where there are
-  /// weights in f32, for those, which are the more exact.
+  /// Calls `visit(range, type, bytes)` for every run of weights that the rank keeps, including copies; then, if there are
+  /// weights in f32, for those, which are more exact.
   template <class Visit>
   void read_weights(Visit&& visit) const {
     memory_.for_each_weight([&](const ParameterRange& range, const std::byte* at) { get(range, types().weight, at, visit); });

@@ -1,5 +1,5 @@
 // Which rank this process is, from the variables that torchrun, Slurm and MPI's launchers set.
-// Not: the environment itself, which is given (a library reads none); how ranks find each other (execute/cuda/rendezvous.hpp).
+// Not: the environment itself, which is passed in (a library reads none); how ranks find each other (execute/cuda/rendezvous.hpp).
 #pragma once
 
 #include <charconv>
@@ -18,7 +18,7 @@ namespace tawpipe::inline v0::cuda {
 /// A process's environment: name and value.
 using Environment = std::map<std::string, std::string>;
 
-/// Reads what a process finds as `environ`: texts "NAME=value", then null.
+/// Reads the format of a process's `environ`: texts "NAME=value", then null.
 inline Environment read_environment(const char* const* texts) {
   Environment all;
   for (; *texts != nullptr; ++texts) {
@@ -29,21 +29,21 @@ inline Environment read_environment(const char* const* texts) {
   return all;
 }
 
-/// Where a launcher has put this process.
+/// The place of this process as set by a launcher.
 struct ProcessPlace {
   int rank = 0;
   int ranks = 1;
-  std::optional<int> local_rank;     ///< among the ranks of its host; what the launcher did not say the rendezvous finds out
+  std::optional<int> local_rank;     ///< among the ranks of its host; if not set by the launcher, by the rendezvous
   std::string launcher;              ///< "torchrun", "Open MPI", "Slurm" or "PMI"; empty: none, one process by itself
   std::string master = "127.0.0.1";  ///< host name or address of rank 0
   std::uint16_t port = 29577;        ///< of rank 0's rendezvous
-  std::string job;                   ///< what the launcher calls the run; processes of two runs do not mix
-  std::string token;                 ///< TAWPIPE_TOKEN: what nobody but the run's ranks knows; never shown
+  std::string job;                   ///< the launcher's name of the run; processes of two runs do not mix
+  std::string token;                 ///< TAWPIPE_TOKEN: a secret of the run's ranks; never shown
 };
 
 namespace detail {
 
-/// The variable's value; empty where it is not set.
+/// The variable's value; empty if it is not set.
 inline std::string_view variable(const Environment& environment, const std::string& name) {
   const auto found = environment.find(name);
   return found == environment.end() ? std::string_view{} : std::string_view{found->second};
@@ -74,7 +74,7 @@ inline std::string first_host(std::string_view nodes) {
   return host + (rest.empty() || rest.front() == ',' ? std::string{} : first_host(rest));
 }
 
-/// The names by which one launcher tells a process its place.
+/// The variables by which one launcher tells a process its place.
 struct LauncherNames {
   const char* launcher;
   const char* rank;
@@ -82,7 +82,7 @@ struct LauncherNames {
   const char* local_rank;
 };
 
-/// Slurm sets its variables in a batch script, too, of which there is one: only a step's processes are ranks.
+/// Slurm also sets its variables in a batch script, which runs once: only a step's processes are ranks.
 inline bool started_by(const LauncherNames& names, const Environment& environment) {
   if (variable(environment, names.rank).empty() && variable(environment, names.ranks).empty()) return false;
   if (std::string_view{names.launcher} != "Slurm") return true;
@@ -91,11 +91,11 @@ inline bool started_by(const LauncherNames& names, const Environment& environmen
 
 }  // namespace detail
 
-/// Reads RANK and WORLD_SIZE (torchrun and most frameworks), else OMPI_COMM_WORLD_*, SLURM_*, PMI_*; with none of them this is
-/// a process by itself. MASTER_ADDR and MASTER_PORT say where rank 0 is, whatever the launcher; without them it is the first
-/// host of Slurm's step, or this host where all ranks are on one. torchrun's agent listens on MASTER_PORT itself
-/// (TORCHELASTIC_USE_AGENT_STORE=True): then the next port is used. TAWPIPE_TOKEN is asked of every rank where it is set.
-/// @throws InputError  for a number that is none, a rank without a world size, and several hosts without MASTER_ADDR.
+/// Reads RANK and WORLD_SIZE (torchrun and most frameworks), otherwise OMPI_COMM_WORLD_*, SLURM_*, PMI_*; with none of them this is
+/// a single process. MASTER_ADDR and MASTER_PORT give rank 0's address under any launcher; without them it is the first
+/// host of Slurm's step, or this host if all ranks are on one. torchrun's agent listens on MASTER_PORT itself
+/// (TORCHELASTIC_USE_AGENT_STORE=True): then the next port is used. TAWPIPE_TOKEN, if set, is required of every rank.
+/// @throws InputError  for an invalid number, a rank without a world size, and several hosts without MASTER_ADDR.
 inline ProcessPlace place_of(const Environment& environment) {
   static constexpr detail::LauncherNames known[] = {
       {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK"},
@@ -145,10 +145,10 @@ inline ProcessPlace place_of(const Environment& environment) {
   return place;
 }
 
-/// How many GPUs a process uses that no launcher has started: a thread for each of them; where it is one, that has all ranks.
-/// @param visible  GPUs that it sees, at least one. @param asked  0: as many as there are ranks
+/// The number of GPUs used by a process that no launcher has started, with a thread for each; a single one has all ranks.
+/// @param visible  GPUs that it sees, at least one. @param asked  0: as many as ranks
 /// @param ranks    of the schedule; 0: a rank for each GPU
-/// @throws InputError  if more are asked for than are visible, or ranks and GPUs are not equally many.
+/// @throws InputError  if more are requested than are visible, or the numbers of ranks and GPUs differ.
 inline int gpus_without_launcher(int visible, std::int64_t asked, int ranks) {
   if (asked > visible) {
     throw InputError(concat(asked, " GPUs are asked for, and this process sees ", visible,

@@ -1,5 +1,5 @@
-// Communicators as execute/cuda/device_api.hpp asks for them: NCCL's, never blocking, with a time limit of our own.
-// Not: how ranks find each other (rendezvous.hpp); who watches over a run (execute/watch.hpp).
+// Communicators with the interface of execute/cuda/device_api.hpp: NCCL's, non-blocking, with our own time limit.
+// Not: how ranks find each other (rendezvous.hpp); the watch over a run (execute/watch.hpp).
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -24,7 +24,7 @@
 #include "tawpipe/execute/cuda/device_api.hpp"
 #include "tawpipe/execute/detail/clock.hpp"
 
-// The NCCL that a program runs with may be older than the one that it was built with.
+// The NCCL at run time may be older than the one at build time.
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
 #pragma weak ncclMemAlloc
 #pragma weak ncclMemFree
@@ -37,17 +37,17 @@
 
 namespace tawpipe::inline v0::cuda {
 
-/// How NCCL is used.
+/// Options for NCCL.
 struct NcclOptions {
-  /// Most blocks, each a processor of the GPU, that a communication takes from computation while it runs or waits; 0: 8 for
-  /// sends and receives, 16 for collectives, about what one NVLink's GPU needs.
+  /// The maximum of blocks, each on a processor of the GPU, that a communication takes from computation while it runs or waits; 0: 8 for
+  /// sends and receives, 16 for collectives, about what a GPU with NVLink needs.
   int max_ctas = 0;
-  double seconds = 600;  ///< a communicator that is not ready for the next call for so long has failed
-  /// Of ranks that are threads: true once one of them has failed (RankThreads::failed). Null: nobody else is in this process.
+  double seconds = 600;  ///< a communicator not ready for the next call after this time has failed
+  /// For ranks that are threads: true once one of them has failed (RankThreads::failed). Null: no other ranks in this process.
   const std::atomic<bool>* stop = nullptr;
 };
 
-/// The bytes by which the ranks of a new communicator know each other; one rank makes them and tells all others.
+/// The bytes that identify a new communicator; one rank makes them and sends them to all others.
 /// @throws NcclError  if no network interface can be used.
 inline std::string new_communicator_id() {
   ncclUniqueId id;
@@ -59,7 +59,7 @@ inline std::string new_communicator_id() {
 class NcclCommunicator {
  public:
   /// Collective over `ranks` callers, each with its GPU current.
-  /// @throws NcclError  if NCCL fails. DeviceError  if a rank does not come in time.
+  /// @throws NcclError  if NCCL fails. DeviceError  if a rank does not arrive in time.
   NcclCommunicator(const std::string& id, int rank, int ranks, const NcclOptions& options = {}) : options_{options} {
     ncclUniqueId unique;
     if (id.size() != sizeof unique.internal) {
@@ -71,9 +71,9 @@ class NcclCommunicator {
     start([&] { return ncclCommInitRankConfig(&comm_, ranks, unique, rank, &config); }, "ncclCommInitRankConfig");
     learn();
   }
-  /// Uses a communicator that a framework owns: it is never finalized, destroyed or aborted here. Where an iteration fails, what
-  /// is under way on it is revoked (NCCL 2.28.9 and later; before, it stays until its owner aborts it); it can then only be
-  /// destroyed. Its calls may block if it was made so; then this library's time limit does not hold for it.
+  /// Uses a communicator that a framework owns: it is never finalized, destroyed or aborted here. If an iteration fails, communication
+  /// in progress on it is revoked (NCCL 2.28.9 and later; before, it stays until its owner aborts it); it can then only be
+  /// destroyed. Its calls may block if it was created blocking; then this library's time limit does not apply.
   static NcclCommunicator adopt(ncclComm_t comm, const NcclOptions& options = {}) {
     if (comm == nullptr) throw DeviceError("a null NCCL communicator cannot be used");
     NcclCommunicator one{options};
@@ -86,7 +86,7 @@ class NcclCommunicator {
     swap(other);
     return *this;
   }
-  /// In good order where nothing has failed: all members come here. Graphs with its communications must be gone.
+  /// An orderly end if nothing has failed: all members call it. Graphs with its communications must be gone.
   ~NcclCommunicator() {
     if (comm_ == nullptr) return;
     dismiss();
@@ -100,7 +100,7 @@ class NcclCommunicator {
         failed_ = true;
       }
     }
-    ncclCommAbort(comm_);  // of a failed one that nobody has aborted with all others
+    ncclCommAbort(comm_);  // for a failed one that has not been aborted with all others
   }
 
   ncclComm_t get() const { return comm_; }
@@ -111,8 +111,8 @@ class NcclCommunicator {
     NcclCommunicator part{options_};
     part.calls_ = calls_;
     ncclConfig_t config = configuration(traffic);
-    // NCCL writes the handle from a thread of its own, when the parent is ready again; what the call returns says nothing of
-    // that.
+    // NCCL writes the handle from a thread of its own, when the parent is ready again; the call's return value does not tell
+    // this.
     auto handle = std::make_unique<ncclComm_t>(nullptr);
     cuda::check(
         locked([&] { return ncclCommSplit(comm_, colour < 0 ? NCCL_SPLIT_NOCOLOR : colour, key, handle.get(), &config); }),
@@ -120,7 +120,7 @@ class NcclCommunicator {
     try {
       wait_for(ncclInProgress, "ncclCommSplit");
     } catch (const DeviceError&) {
-      handle.release();  // that thread may still come to it
+      handle.release();  // that thread may still write it
       throw;
     }
     if (*handle == nullptr) return std::nullopt;
@@ -165,8 +165,8 @@ class NcclCommunicator {
     done("ncclAllReduce", [&] { return ncclAllReduce(from, to, size(count), kind(type), op, comm_, stream); });
   }
 
-  static constexpr bool enrolls = true;  ///< memory of `allocate` is worth to be told of
-  /// By ncclMemAlloc, with NCCL 2.23 and later: before, only some collectives took it, and only where it lay alike on all ranks.
+  static constexpr bool enrolls = true;  ///< registering memory of `allocate` is useful
+  /// By ncclMemAlloc, with NCCL 2.23 and later: before, only some collectives used it, and only with the same layout on all ranks.
   static std::shared_ptr<std::byte> allocate(std::size_t bytes) {
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
     int version = 0;
@@ -185,7 +185,7 @@ class NcclCommunicator {
 #endif
   }
 
-  /// Where another thread is in a call of this rank's, it looks at nothing: ncclCommGetAsyncError completes such calls.
+  /// If another thread is in a call of this rank, it does nothing: ncclCommGetAsyncError completes such calls.
   void check() const {
     look_for_stop();
     const std::unique_lock lock{*calls_, std::try_to_lock};
@@ -195,7 +195,7 @@ class NcclCommunicator {
     cuda::check(state, "a communication", comm_);
   }
   static void abort_all(std::vector<NcclCommunicator> all) {
-    // All are told to end first; what ends is waited for at the end of the group, and by threads.
+    // First all are told to end; their ends are awaited at the end of the group, and by threads.
     std::vector<std::jthread> revoking;
     for (const NcclCommunicator& one : all) {
       if (one.comm_ != nullptr && !one.own_) revoking.emplace_back([comm = one.comm_] { revoke(comm); });
@@ -208,7 +208,7 @@ class NcclCommunicator {
   }
 
  private:
-  struct Group {  // what this thread has open between group_begin and group_end
+  struct Group {  // this thread's open group between group_begin and group_end
     int depth = 0;
     std::vector<NcclCommunicator*> used;
   };
@@ -225,11 +225,11 @@ class NcclCommunicator {
     config.minCTAs = 1;
     config.maxCTAs = options_.max_ctas > 0 ? options_.max_ctas : traffic == Traffic::pairs ? 8 : 16;
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
-    if (traffic == Traffic::pairs) config.nvlsCTAs = 1;  // the least: NVLink SHARP, and its memory, is for collectives
+    if (traffic == Traffic::pairs) config.nvlsCTAs = 1;  // the minimum: NVLink SHARP, and its memory, is for collectives
 #endif
     return config;
   }
-  /// Calls of one rank's communicators come one at a time.
+  /// Calls of one rank's communicators are made one at a time.
   template <class Call>
   ncclResult_t locked(Call&& call) const {
     const std::lock_guard lock{*calls_};
@@ -284,7 +284,7 @@ class NcclCommunicator {
     cuda::check(status, name, comm_);
     if (std::find(group.used.begin(), group.used.end(), this) == group.used.end()) group.used.push_back(this);
   }
-  /// Until the communicator takes the next call. @throws DeviceError  after the time limit
+  /// Waits until the communicator accepts the next call. @throws DeviceError  after the time limit
   void wait_for(ncclResult_t status, std::string_view call) {
     ncclResult_t state = status;
     const std::int64_t begun = tawpipe::detail::now();
@@ -299,7 +299,7 @@ class NcclCommunicator {
         throw PeerError(concat(call, " on rank ", rank_, " of a communicator of ", ranks_, " has not come about for ",
                                static_cast<std::int64_t>(options_.seconds), " s; a rank has not come, or has ended"));
       }
-      if (now - begun < 1'000'000) {  // where nothing has to connect, a call is soon done
+      if (now - begun < 1'000'000) {  // without connections to set up, a call is soon done
         std::this_thread::yield();
       } else {
         std::this_thread::sleep_for(std::chrono::microseconds{50});
@@ -324,10 +324,10 @@ class NcclCommunicator {
   }
 
   NcclOptions options_;
-  std::shared_ptr<std::mutex> calls_ = std::make_shared<std::mutex>();  ///< shared with those that are split from this one
+  std::shared_ptr<std::mutex> calls_ = std::make_shared<std::mutex>();  ///< shared with those split from this one
   ncclComm_t comm_ = nullptr;
   bool own_ = false;
-  void* enrolled_ = nullptr;  ///< by what NCCL knows the memory
+  void* enrolled_ = nullptr;  ///< NCCL's handle of the memory
   bool failed_ = false;
   int rank_ = 0;
   int ranks_ = 1;

@@ -29,14 +29,14 @@
 
 namespace tawpipe::inline v0::cuda {
 
-/// Trains one rank of a schedule; every rank makes one from the same schedule and runs the same iterations.
+/// Trains one rank of a schedule; every rank creates one from the same schedule and runs the same iterations.
 ///
 /// One host thread issues the rank's tasks in an order that is topological and the same on all ranks (issue_order): on every
-/// communicator all members call in one order, and the first communication that has not ended can always go on. A receive is
-/// issued at the same place of that order as its send. An exchange is one group. A wait that no message carries is a number sent
+/// communicator all members call in the same order, and the first communication that has not ended can always proceed. A receive is
+/// issued at the same position in that order as its send. An exchange is one group. A wait that no message carries is a number sent
 /// on a stream and communicator of its own.
 ///
-/// Messages go from and to the buffers where their numbers lie in one run there, otherwise through a staging area. Memory is one
+/// Messages use the buffers directly if their numbers are contiguous there, otherwise a staging area. Memory is one
 /// allocation, made by the constructor, which communicators use directly if they can; an iteration allocates nothing.
 template <DeviceApi Device, CommunicatorApi<typename Device::Stream> Communicator, DeviceLayer<typename Device::Stream> Layer,
           DeviceUpdate<typename Device::Stream> Optimizer>
@@ -45,10 +45,10 @@ class NcclExecutor {
   using Stream = typename Device::Stream;
   using Event = typename Device::Event;
 
-  /// Collective: all ranks of `world` come here, and split it.
-  /// @param world    of all ranks of the schedule, numbered as they are; a framework's may be adopted
-  /// @param compute  a framework's stream to compute on; it is used, not owned
-  /// @throws ScheduleError  if the schedule cannot be executed. InputError  as number_types, or if its ranks are not those of
+  /// Collective: all ranks of `world` call it, and split it.
+  /// @param world    all ranks of the schedule, with the same numbers; a framework's may be adopted
+  /// @param compute  a framework's stream for computation; it is used, not owned
+  /// @throws ScheduleError  if the schedule cannot be executed. InputError  as number_types, or if its ranks differ from those of
   /// `world`. DeviceError  if device or communicator fails.
   template <class MakeLayer>
   NcclExecutor(const Schedule& schedule, Device device, Communicator world, MakeLayer&& make_layer, Optimizer optimizer,
@@ -91,21 +91,21 @@ class NcclExecutor {
   NcclExecutor(const NcclExecutor&) = delete;
   NcclExecutor& operator=(const NcclExecutor&) = delete;
 
-  using Number = float;  ///< of what gather() brings together, and of moments
+  using Number = float;  ///< type of the values of gather(), and of moments
   const Schedule& schedule() const { return schedule_; }
   const Dataflow& dataflow() const { return flow_; }
   const NumberTypes& types() const { return memory_.types(); }
   /// Device memory of this rank.
   Bytes allocated() const { return Bytes{memory_.bytes()}; }
-  /// Communicators of this rank besides the one of all ranks.
+  /// Communicators of this rank in addition to the one of all ranks.
   std::size_t communicators() const { return communicators_.size(); }
-  /// Memory of the device that was free before they were made, and after the first iteration, which connects them. What others
-  /// take on the same device meanwhile counts too. Zeros before that iteration has ended.
+  /// Free device memory before they were created, and after the first iteration, which connects them. Memory that others
+  /// take on the same device meanwhile counts too. Zero before that iteration has ended.
   ConnectionMemory connection_memory() const { return connection_memory_; }
   /// Whether this process is the one that reports and writes: rank 0.
   bool is_root() const { return number(rank_) == 0; }
 
-  /// Calls `visit(RankParameters<Device>&)` for each rank of this process: the one. Between iterations only.
+  /// Calls `visit(RankParameters<Device>&)` for the one rank of this process. Between iterations only.
   template <class Visit>
   void for_each_rank(Visit&& visit) {
     device_.use();
@@ -113,8 +113,8 @@ class NcclExecutor {
     visit(parameters);
   }
 
-  /// Brings what each rank knows to all: `values` are then right wherever any rank's are. Collective.
-  /// @param known  [values] whether the number is right here
+  /// Combines the values that each rank knows: each is then right on all ranks if it was on any. Collective.
+  /// @param known  [values] whether the value is right here
   void gather(std::span<float> values, std::span<const char> known) {
     for (std::size_t i = 0; i < values.size(); ++i) {
       if (known[i] == 0) values[i] = -std::numeric_limits<float>::infinity();
@@ -123,10 +123,10 @@ class NcclExecutor {
   }
 
   /// One iteration: all microbatches forward and backward, then the update. Collective. Losses, bytes sent and the timeline are
-  /// those of all ranks, the same on each; the timeline counts from where all ranks have come, by each rank's own clock.
+  /// those of all ranks, the same on each; the timeline counts from the time when all ranks have arrived, by each rank's own clock.
   /// @throws InputError  naming a token that is not in the vocabulary. DeviceError  if the device or a communicator fails or a
-  /// limit passes. ExecutorOptions::failed is told then, and all communicators are aborted: the program should end. What does not
-  /// end by that within ExecutorOptions::abort_limit is left as it is, its memory and threads with it.
+  /// limit passes. Then ExecutorOptions::failed is called, and all communicators are aborted: the program should end. Work that does not
+  /// thereby end within ExecutorOptions::abort_limit is left as it is, its memory and threads with it.
   template <MicrobatchTokens Source>
   IterationResult run(const Source& source, const Iteration& args) {
     start(source, args);
@@ -137,7 +137,7 @@ class NcclExecutor {
     return result;
   }
 
-  /// The first half of `run`: puts the iteration into the streams. Blocks only where communicators connect.
+  /// The first half of `run`: enqueues the iteration in the streams. Blocks only while communicators connect.
   template <MicrobatchTokens Source>
   void start(const Source& source, const Iteration& args) {
     check_clipping(schedule_, args.gradient_clip);
@@ -159,7 +159,7 @@ class NcclExecutor {
       device_.record(ended_, lanes_[0]);
     });
   }
-  /// The second half: waits for the end and tells what came of it. The timeline has only this rank's tasks.
+  /// The second half: waits for the end and returns the result. The timeline has only this rank's tasks.
   IterationResult finish() {
     IterationResult result;
     guarded([&] {
@@ -176,16 +176,16 @@ class NcclExecutor {
     return result;
   }
 
-  /// Puts one iteration's work into the streams, with the input of the last `start`: what a run costs the host without the data.
+  /// Enqueues one iteration's work, with the input of the last `start`: the host's cost of a run, without the data.
   void issue(bool clip) {
     work_->begin(device_, lanes_[0]);
-    if (options_.timeline) {  // all ranks come to this place of their streams
+    if (options_.timeline) {  // all ranks reach this point in their streams
       communicators_.world().all_reduce(memory_.notice_out(), memory_.notice_in(), 1, Dtype::f32, Reduction::sum, lanes_[0]);
     }
     clock_.begin(device_, lanes_[0]);
     device_.record(begun_, lanes_[0]);
     for (const Stream& stream : side_) device_.wait(stream, begun_);
-    bool square = clip && schedule_.ranks() == 1;  // one rank needs no sum, so its schedule has no task for it
+    bool square = clip && schedule_.ranks() == 1;  // a single rank needs no sum, so its schedule has no task for it
     for (const Step& step : steps_.steps()) {
       if (square && step.op == Op::update) {
         work_->put_square(device_, lanes_[0]);
@@ -234,7 +234,7 @@ class NcclExecutor {
     begun_ = device_.make_event(false);
     joined_ = device_.make_event(false);
     ended_ = device_.make_event(false);
-    device_.clear(memory_.begin(), bytes, lanes_[0]);  // states begin as zeros
+    device_.clear(memory_.begin(), bytes, lanes_[0]);  // states start as zeros
     device_.record(ended_, lanes_[0]);
     await(device_, ended_, 0, [] {});
   }
@@ -286,7 +286,7 @@ class NcclExecutor {
     captured_clip_ = clip_;
   }
 
-  /// From here on lanes and communicators are looked at by another thread, if anybody is told of them.
+  /// From here on another thread inspects lanes and communicators, if anything uses the results.
   void observe() {
     const double limit = warm_ ? options_.task_limit : std::max(options_.task_limit, options_.connect_limit);
     const bool limited = options_.task_limit > 0;
@@ -295,7 +295,7 @@ class NcclExecutor {
     if (options_.watch != nullptr) options_.watch->connecting(warm_ ? 0 : options_.connect_limit);
     observer_.begin();
   }
-  /// By the observer's thread.
+  /// Called by the observer's thread.
   void look() {
     device_.use();
     try {
@@ -316,7 +316,7 @@ class NcclExecutor {
     };
     const bool ended = await(device_, ended_, options_.time_limit, poll);
     observer_.end();
-    progress_.begin(0);  // nobody is at any task now
+    progress_.begin(0);  // no lane is in a task now
     if (ended) return;
     throw DeviceError(late_message(schedule_, options_, [&](auto&& visit) {
       for (int lane = 0; lane < program_.lanes(); ++lane) {
@@ -324,7 +324,7 @@ class NcclExecutor {
       }
     }));
   }
-  /// What all ranks do together: where it fails on one, nothing of it may stay under way.
+  /// Runs an operation of all ranks: if it fails on one, nothing of it may stay in progress.
   template <class Do>
   void guarded(Do&& act) {
     if (failed_) throw DeviceError("this executor has failed; the program should end");
@@ -382,7 +382,7 @@ class NcclExecutor {
   std::vector<Stream> side_;  ///< all streams but that of lane 0
   Stream notice_stream_{};
   RankSteps<Device> steps_;
-  std::vector<SentBytes> sent_;  ///< [rank] of each iteration
+  std::vector<SentBytes> sent_;  ///< [rank] in each iteration
   Event begun_{};
   Event joined_{};
   Event ended_{};
@@ -391,7 +391,7 @@ class NcclExecutor {
   bool failed_ = false;
   std::optional<typename Device::Graph> graph_;
   bool captured_clip_ = false;
-  Observer observer_;  ///< last: it looks at all the others
+  Observer observer_;  ///< last: it inspects all the others
 };
 
 }  // namespace tawpipe::cuda

@@ -1,5 +1,5 @@
-// Which numbers each kind of memory holds on a device: weights and activations of the model's dtype, states in f32.
-// Not: their sizes in a schedule (model/workload.hpp), from which this is read.
+// The number types of each kind of memory on a device: weights and activations in the model's dtype, states in f32.
+// Not: their sizes in a schedule (model/workload.hpp), from which they follow.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@
 
 namespace tawpipe::inline v0::cuda {
 
-/// The numbers of a training. Optimizer states are f32.
+/// The number types of a training. Optimizer states are f32.
 struct NumberTypes {
-  Dtype weight = Dtype::f32;    ///< also of activations and their gradients
-  Dtype gradient = Dtype::f32;  ///< of gradients of parameters
+  Dtype weight = Dtype::f32;    ///< also for activations and their gradients
+  Dtype gradient = Dtype::f32;  ///< for gradients of parameters
   bool master = false;          ///< the optimizer keeps the weights in f32 as its first state
 
-  /// What a communication carries; a sum of squares is f32.
+  /// The type that a communication carries; a sum of squares is f32.
   Dtype of(Payload payload) const {
     switch (traits(payload).numbers) {
       case Numbers::none:
@@ -35,7 +35,7 @@ struct NumberTypes {
   }
 };
 
-/// @throws InputError  if the workload has sizes that no numbers of a device have, and says which it could have.
+/// @throws InputError  if the workload has sizes that match no types of a device; names the possible ones.
 inline NumberTypes number_types(const Workload& work) {
   const Dtype type = work.model().dtype;
   const ParameterBytes& bytes = work.parameter_bytes();

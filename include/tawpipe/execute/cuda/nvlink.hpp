@@ -1,4 +1,4 @@
-// Which GPUs of this machine one reaches by NVLink: NVML says so, which comes with the driver and is loaded where it is there.
+// Which GPUs of this machine can reach each other by NVLink, according to NVML, which comes with the driver and is loaded if present.
 // Not: the groups that follow (gpu_places.hpp).
 #pragma once
 
@@ -13,7 +13,7 @@ namespace tawpipe::inline v0::cuda {
 
 namespace detail {
 
-/// The library, called by name: its header is not needed to build, nor itself to run.
+/// The library, loaded by name: neither its header is needed to build, nor itself to run.
 class Nvml {
  public:
   using Gpu = void*;  ///< nvmlDevice_t
@@ -27,7 +27,7 @@ class Nvml {
   }
 
   bool ready() const { return ready_; }
-  /// Arguments are of the function's own types; its enumerations are int. @return whether there is such a function and it
+  /// Arguments have the function's own types; its enumerations are int. @return whether the function exists and
   /// succeeds
   template <class... Arguments>
   bool call(const char* function, Arguments... arguments) const {
@@ -35,7 +35,7 @@ class Nvml {
     const auto found = reinterpret_cast<int (*)(Arguments...)>(::dlsym(library_, function));
     return found != nullptr && found(arguments...) == 0;
   }
-  /// Its UUID; empty where there is none.
+  /// Its UUID; empty if there is none.
   std::string name(Gpu gpu) const {
     std::array<char, 96> text{};  // NVML_DEVICE_UUID_V2_BUFFER_SIZE
     return call("nvmlDeviceGetUUID", gpu, text.data(), static_cast<unsigned>(text.size())) ? text.data() : "";
@@ -48,10 +48,10 @@ class Nvml {
 
 }  // namespace detail
 
-/// Fills `place.gpu` and `place.reaches` for the GPU at a PCI bus id; leaves them empty where NVML does not tell. Other GPUs that
+/// Fills `place.gpu` and `place.reaches` for the GPU at a PCI bus id; leaves them empty if NVML does not tell. Other GPUs that
 /// this process must not see (a container's or Slurm's limits) are not among those reached.
 /// @param file  NVML's; null: this program itself
-/// Source: nvmlDeviceGetP2PStatus with NVML_P2P_CAPS_INDEX_NVLINK, as `nvidia-smi topo -p2p n` prints it.
+/// Source: nvmlDeviceGetP2PStatus with NVML_P2P_CAPS_INDEX_NVLINK, as printed by `nvidia-smi topo -p2p n`.
 inline void find_nvlink(const std::string& bus, GpuPlace& place, const char* file = "libnvidia-ml.so.1") {
   constexpr int by_nvlink = 2;
   const detail::Nvml nvml{file};

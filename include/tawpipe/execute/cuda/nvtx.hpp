@@ -1,4 +1,4 @@
-// Names for stretches of the host's time, as Nsight Systems shows them.
+// Named ranges of the host's time, shown by Nsight Systems.
 // Not: times of tasks on the device (iteration.hpp).
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace tawpipe::inline v0::cuda {
 
-/// A named stretch, from its making to its end; costs next to nothing where no profiler is attached.
+/// A named range, for the object's lifetime; costs next to nothing if no profiler is attached.
 class NvtxRange {
  public:
   explicit NvtxRange(const std::string& name) { nvtxRangePushA(name.c_str()); }

@@ -1,5 +1,5 @@
-// A thread that looks after an iteration under way, since the one that issues it may be held in a launch.
-// Not: what is looked at (lane_progress.hpp); the watch over other ranks (execute/watch.hpp).
+// A thread that monitors an iteration in progress, since the issuing thread may be blocked in a launch.
+// Not: what is monitored (lane_progress.hpp); the watch over other ranks (execute/watch.hpp).
 #pragma once
 
 #include <atomic>
@@ -15,11 +15,11 @@
 
 namespace tawpipe::inline v0::cuda {
 
-/// Calls a function again and again while an iteration is under way. Made, told and destroyed by one thread.
+/// Calls a function repeatedly while an iteration is in progress. Created, controlled and destroyed by one thread.
 class Observer {
  public:
-  /// @param look    called by the observer's thread; what it throws ends its work
-  /// @param failed  told why by that thread; may be empty
+  /// @param look    called by the observer's thread; an exception from it ends the monitoring
+  /// @param failed  called with the reason by that thread; may be empty
   Observer(std::function<void()> look, FailureCallback failed) : look_{std::move(look)}, failed_{std::move(failed)} {}
   Observer(const Observer&) = delete;
   Observer& operator=(const Observer&) = delete;
@@ -41,12 +41,12 @@ class Observer {
     if (!thread_.joinable()) thread_ = std::thread{[this] { run(); }};
     changed_.notify_all();
   }
-  /// When it returns, nothing is looked at any more.
+  /// After its return `look` is no longer called.
   void end() {
     const std::lock_guard lock{mutex_};
     on_ = false;
   }
-  /// @throws what was thrown by `look`.
+  /// @throws what `look` has thrown.
   void check() const {
     if (!threw_.load()) return;
     const std::lock_guard lock{mutex_};
@@ -75,7 +75,7 @@ class Observer {
 
   std::function<void()> look_;
   FailureCallback failed_;
-  mutable std::mutex mutex_;  ///< held while it looks
+  mutable std::mutex mutex_;  ///< held during `look`
   std::condition_variable changed_;
   bool on_ = false;
   bool closing_ = false;

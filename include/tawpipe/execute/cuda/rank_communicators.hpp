@@ -1,5 +1,5 @@
-// One rank's communicators, made for a schedule, and the calls on them that its steps are.
-// Not: which communicators there are (communicators.hpp) nor when a step's turn comes (nccl_executor.hpp).
+// One rank's communicators, created for a schedule, and the calls on them for its steps.
+// Not: the choice of communicators (communicators.hpp) nor the order of steps (nccl_executor.hpp).
 #pragma once
 
 #include <algorithm>
@@ -23,13 +23,13 @@
 
 namespace tawpipe::inline v0::cuda {
 
-/// Free memory of a device around the making of communicators.
+/// Free memory of a device before and after the creation of communicators.
 struct ConnectionMemory {
   Bytes before;
   Bytes after;
 };
 
-/// The communicator of all ranks and those that are split from it.
+/// The communicator of all ranks and those split from it.
 template <DeviceApi Device, CommunicatorApi<typename Device::Stream> Communicator>
 class RankCommunicators {
  public:
@@ -44,27 +44,27 @@ class RankCommunicators {
   }
 
   Communicator& world() { return world_; }
-  /// Beside the one of all ranks.
+  /// The number in addition to the one of all ranks.
   std::size_t size() const { return own_.size(); }
 
-  /// The memory that all messages go from and to, once, before `split`: of the communicators' own kind if they have one.
+  /// Allocates the memory for all messages, once, before `split`: of the communicators' own kind if they have one.
   std::byte* allocate(Device& device, std::size_t bytes) {
     direct_ = Communicator::allocate(bytes);
     bytes_ = bytes;
     return direct_ ? direct_.get() : device.allocate(bytes);
   }
-  /// Whether that is of their own kind.
+  /// Whether that memory is of their own kind.
   bool is_direct() const { return direct_ != nullptr; }
-  /// Tells them of it, if all messages of all ranks go from and to such memory: some may not.
+  /// Registers it with them, if all messages of all ranks use such memory: some may not.
   void enroll(bool all) {
     if (!all) return;
     world_.enroll(direct_.get(), bytes_);
     for (Communicator& one : own_) one.enroll(direct_.get(), bytes_);
   }
-  /// Where the device does not come to an end: that memory is never freed.
+  /// For a device that does not finish: that memory is never freed.
   void leave_memory() { static_cast<void>(new std::shared_ptr<std::byte>{std::move(direct_)}); }
 
-  /// Collective, once. @return [communicator of the plan] its index on this rank, as steps name it; -1: not this rank's
+  /// Collective, once. @return [communicator of the plan] its index on this rank, as used by steps; -1: not this rank's
   std::vector<std::int32_t> split(const CommunicatorPlan& plan) {
     const Rank rank{world_.rank()};
     std::vector<std::int32_t> index(plan.members.size(), -1);
@@ -79,7 +79,7 @@ class RankCommunicators {
     return index;
   }
 
-  /// Puts a step's communication into its stream. @param parts  of a step whose parts are uneven; otherwise none
+  /// Enqueues a step's communication in its stream. @param parts  of a step with uneven parts; otherwise none
   void communicate(const Step& step, std::span<const Part> parts, Device& device) {
     if (step.communicator < 0) {  // a group of one, or a host copy
       const bool moves = step.from != nullptr && step.to != nullptr && step.from != step.to;
@@ -114,14 +114,14 @@ class RankCommunicators {
     }
   }
 
-  /// By what a rank brings numbers to the others outside of iterations.
+  /// The means by which a rank exchanges numbers with others between iterations.
   struct Exchange {
     const HostWindow<Device>& window;
-    std::span<std::byte> memory;  ///< of the device
+    std::span<std::byte> memory;  ///< on the device
     typename Device::Stream stream;
   };
   /// Puts the largest of all ranks' numbers in the place of each. Collective.
-  /// @param wait  waits for the end of what is in the stream
+  /// @param wait  waits for the end of the work in the stream
   template <class T, class Wait>
   void largest(Device& device, const Exchange& by, std::span<T> values, Wait&& wait) {
     constexpr Dtype type = sizeof(T) == sizeof(double) ? Dtype::f64 : Dtype::f32;
@@ -136,12 +136,12 @@ class RankCommunicators {
     }
   }
 
-  /// @throws DeviceError  if a communication under way has failed; does not wait.
+  /// @throws DeviceError  if a communication in progress has failed; does not wait.
   void check() {
     world_.check();
     for (Communicator& one : own_) one.check();
   }
-  /// Aborts all of them, once. @return whether that has come to its end within so many seconds; if not, a thread goes on with it
+  /// Aborts all of them, once. @return whether that has finished within that many seconds; if not, a thread continues it
   bool abort(double seconds) {
     std::vector<Communicator> all = std::exchange(own_, {});
     all.push_back(std::move(world_));
@@ -154,7 +154,7 @@ class RankCommunicators {
   }
 
  private:
-  /// An all_gather or reduce_scatter; where parts are uneven, as a broadcast or reduce of each.
+  /// An all_gather or reduce_scatter; if parts are uneven, as a broadcast or reduce of each.
   void by_member(const Step& step, std::span<const Part> parts, Communicator& by) {
     const bool gather = !is_sum(step.op);
     if (parts.empty()) {
@@ -173,7 +173,7 @@ class RankCommunicators {
     by.group_end();
   }
 
-  /// An all_to_all: a message each way between each pair of members.
+  /// An all_to_all: a message in each direction between each pair of members.
   void blocks(const Step& step, std::span<const Part> parts, Communicator& by) {
     const std::size_t members = parts.size() / 2;
     by.group_begin();

@@ -1,5 +1,5 @@
-// One rank's part of a device's memory: the schedule's buffers by its buffer plan, and what else an executor needs.
-// Not: the allocation itself (virtual_executor.hpp, nccl_executor.hpp) nor what is computed in it (rank_work.hpp).
+// One rank's part of a device's memory: the schedule's buffers by its buffer plan, and the executor's own.
+// Not: the allocation itself (virtual_executor.hpp, nccl_executor.hpp) nor the computations in it (rank_work.hpp).
 #pragma once
 
 #include <algorithm>
@@ -21,19 +21,19 @@
 
 namespace tawpipe::inline v0::cuda {
 
-/// Where everything of one rank lies, from one address on. Pure arithmetic: nothing is touched.
+/// The layout of all memory of one rank, from one address on. Pure arithmetic: no memory is accessed.
 ///
-/// Behind the schedule's buffers: workspace of computations where the schedule has none, the sum of twin gradients, for each
-/// lane a staging area for messages that cannot be sent or received in place, what an iteration is given (tokens, targets,
-/// scalars) and what it gives back (losses, the gradient's square, the scale of clipping).
+/// After the schedule's buffers: workspace of computations if the schedule has none, the sum of tied gradients, for each
+/// lane a staging area for messages that cannot be sent or received in place, an iteration's input (tokens, targets,
+/// scalars) and its results (losses, the gradient's square, the scale of clipping).
 class RankMemory {
  public:
   static constexpr std::int64_t alignment = 256;  ///< of every buffer
 
-  /// @param program   of the rank, which gets the waits that its buffers' places need. @param expected  as plan_buffers() takes
-  /// it
+  /// @param program   of the rank; gets the waits that the layout of its buffers needs. @param expected  as for plan_buffers()
+  ///
   /// @param staging   [lane] bytes
-  /// @param exchange  bytes through which ranks tell each other what they know
+  /// @param exchange  bytes through which ranks exchange values
   /// @throws InputError  as number_types
   RankMemory(const Schedule& schedule, const Dataflow& flow, ParameterStore store, Program& program, const Timeline* expected,
              std::span<const std::int64_t> staging, std::int64_t exchange = 0)
@@ -64,11 +64,11 @@ class RankMemory {
 
   Rank rank() const { return store_.rank(); }
   const NumberTypes& types() const { return types_; }
-  /// Of the whole part, a multiple of the alignment.
+  /// Size of the whole part, a multiple of the alignment.
   std::int64_t bytes() const { return end_; }
-  /// Of the buffers in host memory.
+  /// Size of the buffers in host memory.
   std::int64_t host_bytes() const { return store_.plan().host_bytes.value(); }
-  /// Before it all addresses count from null. @param begin  memory of bytes(), aligned. @param host  of host_bytes(), page-locked
+  /// Before this call all addresses are relative to null. @param begin  memory of bytes(), aligned. @param host  of host_bytes(), page-locked
   void place(std::byte* begin, std::byte* host) {
     begin_ = begin;
     store_.place(begin, host);
@@ -85,25 +85,25 @@ class RankMemory {
   std::byte* twin_sum() const { return begin_ + twin_sum_.begin; }
   std::byte* staging(int lane) const { return begin_ + staging_[static_cast<std::size_t>(lane)].begin; }
 
-  /// What is uploaded before an iteration, as one run.
+  /// The data uploaded before an iteration, contiguous.
   std::span<std::byte> input() const { return span(input_); }
   const StepScalars* scalars() const { return reinterpret_cast<const StepScalars*>(begin_ + input_.begin); }
-  /// Ids of a microbatch; where no stage of the rank reads them, memory of their size.
+  /// Ids of a microbatch; if no stage of the rank reads them, memory of their size.
   std::span<const std::int32_t> tokens(std::int32_t microbatch) const { return ids(token_slot_, microbatch); }
   std::span<const std::int32_t> targets(std::int32_t microbatch) const { return ids(target_slot_, microbatch); }
-  /// What is downloaded after it, as one run: the losses, then the square of the gradient's norm.
+  /// The data downloaded after it, contiguous: the losses, then the square of the gradient's norm.
   std::span<std::byte> output() const { return span(output_); }
   double* loss(std::int32_t microbatch) const { return losses() + microbatch; }
   double* losses() const { return reinterpret_cast<double*>(begin_ + output_.begin); }
   float* square() const { return reinterpret_cast<float*>(begin_ + output_.begin + output_.bytes - alignment); }
   float* gradient_scale() const { return reinterpret_cast<float*>(begin_ + scale_.begin); }
 
-  /// A number to send as a notice, and a place for one that comes.
+  /// A number to send as a signal, and space for a received one.
   std::byte* notice_out() const { return begin_ + notice_.begin; }
   std::byte* notice_in() const { return notice_out() + alignment; }
   std::span<std::byte> exchange() const { return span(exchange_); }
 
-  /// Writes what `input` shall hold into memory of the same size on the host.
+  /// Writes the contents of `input` to memory of the same size on the host.
   /// @throws InputError  naming a token or target that is not in the vocabulary.
   template <MicrobatchTokens Source>
   void fill_input(const Source& source, const Iteration& args, std::byte* host) const {
@@ -136,7 +136,7 @@ class RankMemory {
   void for_each_persistent(BufferKind kind, Visit&& visit) const {
     store_.for_each_persistent(kind, visit);
   }
-  /// Calls `visit(range, address)` for every run of weights that the rank keeps between iterations, copies among them.
+  /// Calls `visit(range, address)` for every run of weights that the rank keeps between iterations, including copies.
   template <class Visit>
   void for_each_weight(Visit&& visit) const {
     store_.for_each_run(BufferKind::weights,
@@ -152,7 +152,7 @@ class RankMemory {
 
   /// The optimizer's states of a run of parameters.
   struct States {
-    float* master = nullptr;  ///< weights in f32; null where none are kept
+    float* master = nullptr;  ///< weights in f32; null if none are kept
     float* first_moment = nullptr;
     float* second_moment = nullptr;
   };
@@ -179,7 +179,7 @@ class RankMemory {
     return {begin_ + region.begin, static_cast<std::size_t>(region.bytes)};
   }
 
-  /// Microbatches whose tokens or targets a task reads get a slot; the largest sum of twin gradients is found.
+  /// Microbatches whose tokens or targets a task reads get a slot; and finds the largest sum of tied gradients.
   void count_input(TaskId id, std::int64_t& twin) {
     const Task& task = schedule_->task(id);
     const auto microbatches = static_cast<std::size_t>(schedule_->workload().microbatches());

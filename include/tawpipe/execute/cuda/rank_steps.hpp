@@ -1,4 +1,4 @@
-// One rank's tasks in the order of their issue, with all addresses, streams, events and communicators found.
+// One rank's tasks in the order of their issue, with resolved addresses, streams, events and communicators.
 // Not: their issue (nccl_executor.hpp).
 #pragma once
 
@@ -50,7 +50,7 @@ class RankSteps {
     std::int64_t begin;
     std::int64_t count;
   };
-  /// A task of this rank, or a notice, with all its addresses, streams and events.
+  /// A task of this rank, or a signal, with all its addresses, streams and events.
   struct Step {
     TaskId task = none<TaskId>;
     Op op = Op::idle;
@@ -60,9 +60,9 @@ class RankSteps {
     Dtype type = Dtype::f32;
     Stream stream{};
     Event done{};
-    std::int32_t communicator = -1;  ///< index into communicators_; -1: what it gives it gets itself
+    std::int32_t communicator = -1;  ///< index into communicators_; -1: it is sender and receiver
     int peer = 0;                    ///< or root
-    std::int64_t count = 0;          ///< of the message; of each member's part
+    std::int64_t count = 0;          ///< of the message, or of each member's part
     const std::byte* from = nullptr;
     std::byte* to = nullptr;
     std::uint32_t waits_begin = 0;
@@ -70,17 +70,17 @@ class RankSteps {
     std::uint32_t before_begin = 0;  ///< moves before the communication, then those after it
     std::uint32_t before_end = 0;
     std::uint32_t after_end = 0;
-    std::uint32_t parts_begin = 0;  ///< of what is uneven
+    std::uint32_t parts_begin = 0;  ///< parts of an uneven collective
     std::uint32_t parts_end = 0;
   };
 
-  /// What steps are planned with; all of it must stay until the constructor returns.
+  /// The inputs for planning steps; all must stay valid until the constructor returns.
   struct Setting {
     const Schedule& schedule;
     const Dataflow& flow;
     const Program& program;
-    std::vector<TaskId> order;  ///< of issue, of all ranks' tasks
-    const RankMemory& memory;   ///< at its place
+    std::vector<TaskId> order;  ///< issue order of all ranks' tasks
+    const RankMemory& memory;   ///< with its address set
     const CommunicatorPlan& communicators;
     const std::vector<std::int32_t>& own;  ///< [communicator of the plan] its index on this rank; -1: none
     const std::vector<Stream>& lanes;
@@ -97,7 +97,7 @@ class RankSteps {
   std::span<const Event> waits(const Step& step) const { return part(waits_, step.waits_begin, step.waits_end); }
   std::span<const ResolvedMove> before(const Step& step) const { return part(moves_, step.before_begin, step.before_end); }
   std::span<const ResolvedMove> after(const Step& step) const { return part(moves_, step.before_end, step.after_end); }
-  /// Of an all-gather or reduce-scatter whose parts are uneven; otherwise none.
+  /// The parts of an uneven all-gather or reduce-scatter; otherwise none.
   std::span<const Part> parts(const Step& step) const { return part(parts_, step.parts_begin, step.parts_end); }
 
  private:
@@ -116,7 +116,7 @@ class RankSteps {
       const Launch* launch;
       int lane;
     };
-    // A notice: this rank tells `rank` that its tasks `ended` have ended, or is told so by it.
+    // A signal: this rank tells `rank` that its tasks `ended` have ended, or the reverse.
     struct Told {
       TaskId waiting;
       Rank rank;
@@ -137,7 +137,7 @@ class RankSteps {
         }
       }
     }
-    std::vector<std::size_t> place(set_->order.size());  // [task] in the order of issue
+    std::vector<std::size_t> place(set_->order.size());  // [task] position in the order of issue
     for (std::size_t i = 0; i < place.size(); ++i) place[index(set_->order[i])] = i;
     const auto place_of = [&](TaskId task) { return place[index(task)]; };
     std::sort(launches.begin(), launches.end(),
@@ -147,7 +147,7 @@ class RankSteps {
     });
     std::vector<Event> done(set_->schedule.tasks().size());
     std::size_t next = 0;
-    std::vector<Event> arrived;  // notices that the task at hand waits for
+    std::vector<Event> arrived;  // signals that the current task waits for
     const auto add_notices = [&](std::size_t until) {
       arrived.clear();
       while (next < told.size() && place_of(told[next].waiting) <= until) {
@@ -241,7 +241,7 @@ class RankSteps {
     step.parts_end = size32(parts_);
   }
 
-  /// Those that go to each member, in order, then those that come from each; the own ones are empty.
+  /// The blocks to each member, in order, then those from each; the rank's own are empty.
   void add_blocks(const TransferFlow& flow, Step& step) {
     const std::size_t n = flow.ends.size();
     std::size_t me = 0;
@@ -259,7 +259,7 @@ class RankSteps {
     step.parts_end = size32(parts_);
   }
 
-  Device* device_ = nullptr;      ///< while the constructor runs
+  Device* device_ = nullptr;      ///< only while the constructor runs
   const Setting* set_ = nullptr;  ///< the same
   std::vector<Step> steps_;
   std::vector<Event> waits_;

@@ -1,4 +1,4 @@
-// Ranks that are threads of one process: what each tells all, and the first failure, which ends all of them.
+// Ranks that are threads of one process: their exchange of messages, and the first failure, which ends all of them.
 // Not: ranks that are processes (rendezvous.hpp, execute/watch.hpp); what a rank does (session.hpp).
 #pragma once
 
@@ -20,14 +20,14 @@
 
 namespace tawpipe::inline v0::cuda {
 
-/// One for all ranks of a process, made before them. Its functions may be called by any of its threads.
+/// One for all ranks of a process, created before them. Its functions may be called by any of its threads.
 ///
-/// A thread cannot die by itself, so there is nobody to watch over: what can go wrong in one is an exception, and the others
-/// learn of it by `failed()`, which whoever waits for another rank looks at.
+/// A thread cannot die by itself, so no watch is needed: a failure in one is an exception, and the others
+/// learn of it from `failed()`, which is checked in every wait for another rank.
 class RankThreads {
  public:
-  /// @param stuck    called by `run` where a rank has failed and some have not ended so many seconds later: they wait in a driver
-  ///                 for what will not come, and no call ends a thread. Empty: `run` waits for them
+  /// @param stuck    called by `run` if a rank has failed and some have not ended that many seconds later: they wait in a driver
+  ///                 for an event that will not come, and no call ends a thread. Empty: `run` waits for them
   /// @throws InputError  unless there is at least one rank.
   explicit RankThreads(int ranks, FailureCallback stuck = {}, double seconds = 8)
       : stuck_{std::move(stuck)}, seconds_{seconds}, said_(static_cast<std::size_t>(std::max(ranks, 0))), errors_(said_.size()) {
@@ -37,11 +37,11 @@ class RankThreads {
   RankThreads& operator=(const RankThreads&) = delete;
 
   int ranks() const { return static_cast<int>(said_.size()); }
-  /// Becomes true when a rank fails and stays so: the others should give up what they wait for and throw.
+  /// Becomes true when a rank fails and stays so: the others should stop waiting and throw.
   const std::atomic<bool>& failed() const { return failed_; }
 
-  /// What each rank says, to all. Collective: blocks until the last rank has spoken. @return [rank]
-  /// @throws DeviceError  where another rank fails or ends instead.
+  /// Exchanges a text from each rank. Collective: blocks until the last rank has called it. @return [rank]
+  /// @throws DeviceError  if another rank fails or ends instead.
   std::vector<std::string> exchange(int rank, std::string own) {
     std::unique_lock lock{mutex_};
     said_[static_cast<std::size_t>(rank)] = std::move(own);
@@ -54,11 +54,11 @@ class RankThreads {
       return heard_;
     }
     changed_.wait(lock, [&] { return round_ != round || failed_.load() || ended_ > 0; });
-    if (round_ != round) return heard_;  // as it is until this rank, too, speaks again
+    if (round_ != round) return heard_;  // unchanged until this rank calls again, too
     throw DeviceError(failed_.load() ? "another rank of this process has failed" : "another rank of this process has ended");
   }
 
-  /// Tells all ranks that one has failed. The first to say so is the one that is blamed.
+  /// Tells all ranks that one has failed. The first to call it is reported.
   void fail(int rank, const std::string& why) {
     const std::lock_guard lock{mutex_};
     if (first_ < 0) {
@@ -70,7 +70,7 @@ class RankThreads {
   }
 
   /// Calls `work(rank)` in a thread for each rank and returns when all have ended. Once.
-  /// @throws InputError, DeviceError  the first failure, naming its rank; where all ranks fail alike, as it is.
+  /// @throws InputError, DeviceError  the first failure, naming its rank; unchanged if all ranks fail alike.
   template <class Work>
   void run(Work&& work) {
     {
@@ -117,7 +117,7 @@ class RankThreads {
     try {
       std::rethrow_exception(error);
     } catch (const std::exception& known) {
-      return one_line(known.what());  // as fail() keeps it
+      return one_line(known.what());  // as stored by fail()
     } catch (...) {
       return "an exception of an unknown type";
     }
@@ -142,9 +142,9 @@ class RankThreads {
   std::vector<std::string> heard_;  ///< [rank] in the last
   std::size_t spoken_ = 0;
   std::size_t round_ = 0;
-  std::size_t ended_ = 0;  ///< ranks
+  std::size_t ended_ = 0;  ///< number of ranks
   int first_ = -1;         ///< the rank that failed first; -1: none
-  std::string why_;        ///< it did
+  std::string why_;        ///< its failure
   std::atomic<bool> failed_{false};
   std::vector<std::exception_ptr> errors_;  ///< [rank]
 };

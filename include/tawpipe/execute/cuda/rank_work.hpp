@@ -1,5 +1,5 @@
-// What one rank computes, with all addresses found beforehand: computations of stages, updates, the gradient's square.
-// Not: messages (message.hpp) nor when and on which stream it runs (virtual_executor.hpp, nccl_executor.hpp).
+// The computations of one rank, with all addresses resolved beforehand: computations of stages, updates, the gradient's square.
+// Not: messages (message.hpp) nor their order and streams (virtual_executor.hpp, nccl_executor.hpp).
 #pragma once
 
 #include <cstddef>
@@ -18,11 +18,11 @@
 
 namespace tawpipe::inline v0::cuda {
 
-/// One rank's work besides messages. All functions put work into a stream and return.
+/// One rank's work except messages. All functions enqueue work in a stream and return.
 class RankWork {
  public:
-  /// @pre memory has its place, and stays there
-  /// @throws ScheduleError  if a computation is not on lane 0, the only one that computes.
+  /// @pre memory has its address, and stays there
+  /// @throws ScheduleError  if a computation is not on lane 0, the only compute lane.
   RankWork(const Schedule& schedule, const Dataflow& flow, const Program& program, const RankMemory& memory)
       : memory_{&memory}, call_(schedule.tasks().size(), -1) {
     for (int lane = 0; lane < program.lanes(); ++lane) {
@@ -44,7 +44,7 @@ class RankWork {
     find_norm(schedule);
   }
 
-  /// Before everything else of an iteration: gradients and losses are zero.
+  /// Sets gradients and losses to zero, before everything else in an iteration.
   template <DeviceApi Device>
   void begin(Device& device, typename Device::Stream stream) const {
     for (const std::span<std::byte> buffer : gradients_) device.clear(buffer.data(), buffer.size(), stream);
@@ -70,7 +70,7 @@ class RankWork {
     }
   }
 
-  /// This rank's part of the sum of the gradient's squares, put where the sum over the ranks finds it.
+  /// This rank's part of the sum of the gradient's squares, written where the sum over the ranks reads it.
   template <DeviceApi Device>
   void put_square(Device& device, typename Device::Stream stream) const {
     device.clear(reinterpret_cast<std::byte*>(norm_), sizeof(float), stream);
@@ -78,7 +78,7 @@ class RankWork {
       device.add_squares(norm_, summed(one, device, stream).data(), one.count, memory_->types().gradient, stream);
     }
   }
-  /// Once the sum over all ranks is there: what clipping scales the gradient by.
+  /// After the sum over all ranks: the factor of clipping for the gradient.
   template <DeviceApi Device>
   void find_scale(Device& device, typename Device::Stream stream) const {
     device.clip_scale(memory_->gradient_scale(), norm_, memory_->scalars(), stream);
@@ -88,7 +88,7 @@ class RankWork {
   }
 
  private:
-  /// Gradients of some parameters, perhaps in two places whose sum is meant.
+  /// Gradients of some parameters, possibly in two places whose sum is used.
   struct Gradient {
     std::byte* at = nullptr;
     std::byte* twin = nullptr;
@@ -133,7 +133,7 @@ class RankWork {
     return calls;
   }
 
-  /// Where the sum of squares lies: in the buffer that its all-reduce sums, or, of a single rank, where it is read.
+  /// The address of the sum of squares: in the buffer that its all-reduce sums, or, for a single rank, where it is read.
   void find_norm(const Schedule& schedule) {
     norm_ = memory_->square();
     for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
@@ -150,7 +150,7 @@ class RankWork {
   std::vector<ComputeCall> computes_;
   std::vector<std::vector<UpdateCall>> updates_;
   std::vector<Gradient> squares_;
-  std::vector<std::span<std::byte>> gradients_;  ///< persistent ones
+  std::vector<std::span<std::byte>> gradients_;  ///< persistent gradients
   float* norm_ = nullptr;
 };
 

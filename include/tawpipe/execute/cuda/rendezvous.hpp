@@ -1,4 +1,4 @@
-// Ranks find each other by TCP: all tell rank 0 of themselves, and each learns what all have told.
+// Ranks find each other by TCP: all introduce themselves to rank 0, and each learns all introductions.
 // Not: which rank this process is (execute/cuda/launcher.hpp); training data; encryption: tokens travel in clear text.
 #pragma once
 
@@ -26,23 +26,23 @@
 
 namespace tawpipe::inline v0::cuda {
 
-/// What a rank tells of itself.
+/// The data that a rank sends about itself.
 struct Introduction {
-  std::string host;      ///< what people call it; two hosts may have one name
-  std::string boot;      ///< with the name: equal for the ranks of one host, and for no others; empty where that is not known
+  std::string host;      ///< its name for people; two hosts may have the same name
+  std::string boot;      ///< together with the name equal exactly for the ranks of one host; empty if unknown
   std::string software;  ///< versions that must be the same on all ranks
   std::string token;     ///< any bytes, at most 60,000; rank 0's is NCCL's unique id
 };
 
-/// What a rank knows when all have met.
+/// The result of the rendezvous on each rank.
 struct Meeting {
   std::vector<Introduction> ranks;  ///< [rank]
-  std::vector<WatchPeer> peers;     ///< connections that stay open: of rank 0 to every other rank, of another to rank 0
+  std::vector<WatchPeer> peers;     ///< connections that stay open: from rank 0 to every other rank, from another to rank 0
 };
 
 namespace detail {
 
-inline constexpr std::uint32_t introduce = 0x7461'7701;  ///< these kinds are not numbers that another program sends by chance
+inline constexpr std::uint32_t introduce = 0x7461'7701;  ///< kinds that another program is unlikely to send by chance
 inline constexpr std::uint32_t welcome = 0x7461'7702;
 inline constexpr std::uint32_t refuse = 0x7461'7703;
 
@@ -62,10 +62,10 @@ inline bool take(std::string_view& in, std::string& field) {
   return true;
 }
 
-/// Longer than this no introduction is.
+/// The limit on the length of an introduction.
 inline constexpr std::size_t max_introduction_bytes = 65'536;
 
-/// What one that has connected to rank 0 says it is.
+/// The introduction of a process that has connected to rank 0.
 struct Caller {
   int rank = -1;
   int ranks = 0;
@@ -88,7 +88,7 @@ inline bool read(std::string_view text, Caller& caller) {
          take(text, told.software) && take(text, told.token) && text.empty();
 }
 
-/// In a time that does not tell where they differ.
+/// In a time that does not reveal where they differ.
 inline bool same_secret(std::string_view a, std::string_view b) {
   if (a.size() != b.size()) return false;
   unsigned difference = 0;
@@ -96,7 +96,7 @@ inline bool same_secret(std::string_view a, std::string_view b) {
   return difference == 0;
 }
 
-/// Rank 0: listens, and answers when all have come.
+/// Rank 0: listens, and answers when all have arrived.
 class Host {
  public:
   Host(const ProcessPlace& place, Introduction own, double seconds) : place_{place}, seconds_{seconds} {
@@ -118,7 +118,7 @@ class Host {
       if (tawpipe::detail::now() >= deadline) fail(concat("after ", static_cast<std::int64_t>(seconds_), " s ", absent()));
       await_any(strangers);
       strangers.listen([&](const tawpipe::detail::Frame& frame, tawpipe::detail::Connection& connection) {
-        Caller caller;  // or something that tries ports
+        Caller caller;  // or a port scanner
         if (frame.kind == introduce && read(frame.text, caller)) admit(caller, connection);
       });
       watch_admitted();
@@ -168,7 +168,7 @@ class Host {
   void admit(const Caller& caller, tawpipe::detail::Connection& connection) {
     const std::string who = concat("rank ", caller.rank, " on ", caller.told.host);
     const auto send_away = [&](const std::string& words) { connection.send_whole(refuse, words, 1000); };
-    if (caller.job != place_.job) {  // it is not one of us: we go on
+    if (caller.job != place_.job) {  // not one of this run: continue
       return send_away(concat(who, " belongs to the run ", quote(caller.job), ", and port ", place_.port, " of rank 0 to ",
                               quote(place_.job), "; give each run its own MASTER_PORT"));
     }
@@ -209,7 +209,7 @@ class Host {
     last.send_whole(refuse, why, 1000);
     fail(why);
   }
-  /// Nobody shall wait for what will not come.
+  /// Rejects, so that no rank waits in vain.
   [[noreturn]] void fail(const std::string& why) {
     for (tawpipe::detail::Connection& one : connections_) one.send_whole(refuse, why, 1000);
     throw DeviceError(one_line(why));
@@ -218,10 +218,10 @@ class Host {
   const ProcessPlace& place_;
   double seconds_;
   std::vector<Introduction> known_;                       ///< [rank]
-  std::vector<tawpipe::detail::Connection> connections_;  ///< [rank] not open: has not come; rank 0: never
+  std::vector<tawpipe::detail::Connection> connections_;  ///< [rank] not open: has not arrived; rank 0: never
 };
 
-/// Tries all addresses of rank 0's host until one answers. @return not open at the deadline; `why` then says what was wrong last
+/// Tries all addresses of rank 0's host until one answers. @return not open at the deadline; `why` then has the last error
 inline tawpipe::detail::Descriptor reach(const ProcessPlace& place, std::int64_t deadline, std::string& why) {
   while (true) {
     addrinfo wanted{};
@@ -239,7 +239,7 @@ inline tawpipe::detail::Descriptor reach(const ProcessPlace& place, std::int64_t
     }
     if (found != nullptr) ::freeaddrinfo(found);
     if (socket.open() || tawpipe::detail::now() >= deadline) return socket;
-    std::this_thread::sleep_for(std::chrono::milliseconds{50});  // rank 0 may not have begun
+    std::this_thread::sleep_for(std::chrono::milliseconds{50});  // rank 0 may not have started
   }
 }
 
@@ -260,7 +260,7 @@ inline Meeting join_host(const ProcessPlace& place, const Introduction& own, dou
   for (const std::string* field : {&place.job, &place.token, &own.host, &own.boot, &own.software, &own.token}) put(text, *field);
   connection.send_whole(introduce, text, 5000);
   tawpipe::detail::Frame answer;
-  // Rank 0 says itself when it gives up waiting; it may have begun later than this rank.
+  // Rank 0 itself reports when it gives up waiting; it may have started later than this rank.
   const auto patience = static_cast<int>((seconds + 10) * 1000);
   const bool heard = connection.await_frame(answer, patience);
   if (heard && answer.kind == refuse) throw DeviceError(one_line(answer.text));
@@ -283,16 +283,16 @@ inline Meeting join_host(const ProcessPlace& place, const Introduction& own, dou
 
 }  // namespace detail
 
-/// Brings all ranks of a run together. Collective; blocks until the last has come.
+/// Connects all ranks of a run. Collective; blocks until the last has arrived.
 /// @param seconds  how long ranks wait for each other
-/// @throws DeviceError  on all ranks that have come, with one message: a rank is missing, has ended, was started twice or with
+/// @throws DeviceError  on all ranks that have arrived, with the same message: a rank is missing, has ended, was started twice or with
 ///         another world size or other versions; the port is taken or rank 0 cannot be reached.
 inline Meeting meet(const ProcessPlace& place, const Introduction& own, double seconds = 120) {
   if (place.ranks == 1) return Meeting{{own}, {}};
   return place.rank == 0 ? detail::Host{place, own, seconds}.meet() : detail::join_host(place, own, seconds);
 }
 
-/// The ranks' hosts by names of which each stands for one: of hosts with one name that were started separately (by their boot
+/// The ranks' hosts by unique names: of hosts with the same name that were booted separately (by their boot
 /// ids) the second is called "name#2". @return [rank]
 inline std::vector<std::string> host_names(const std::vector<Introduction>& ranks) {
   std::map<std::string, std::vector<std::string>> boots;  // of each name, in the order of ranks
@@ -306,8 +306,8 @@ inline std::vector<std::string> host_names(const std::vector<Introduction>& rank
   return names;
 }
 
-/// What each rank says, to all, over the connections of a meeting. Collective. @return [rank]
-/// @throws DeviceError  naming a rank that has ended or says nothing for so long.
+/// Exchanges a text from each rank over the connections of a rendezvous. Collective. @return [rank]
+/// @throws DeviceError  naming a rank that has ended or is silent for that long.
 inline std::vector<std::string> exchange(Meeting& meeting, int rank, const std::string& own, double seconds) {
   std::vector<std::string> said(meeting.ranks.size());
   said[static_cast<std::size_t>(rank)] = own;

@@ -1,5 +1,5 @@
-// One rank of a run on GPUs, a process or a thread: who else takes part, which GPU it has, the communicator of all, the watch.
-// Not: a schedule's execution (nccl_executor.hpp); the launcher, which started this process (launcher.hpp).
+// One rank of a run on GPUs, a process or a thread: the other ranks, its GPU, the communicator of all, the watch.
+// Not: a schedule's execution (nccl_executor.hpp); the launcher that started this process (launcher.hpp).
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -41,7 +41,7 @@ inline int visible_devices() {
              "it"));
 }
 
-/// By what ranks of one host know each other: NCCL_HOSTID, as NCCL takes it, or the host's name and the id of its last start.
+/// How ranks of one host recognize each other: NCCL_HOSTID, as used by NCCL, or the host's name and boot id.
 inline Introduction introduce_host(const Environment& environment) {
   Introduction own;
   if (const std::string_view given = detail::variable(environment, "NCCL_HOSTID"); !given.empty()) {
@@ -54,8 +54,8 @@ inline Introduction introduce_host(const Environment& environment) {
   return own;
 }
 
-/// A launch may wait in the driver, whose locks a process's threads share, for room in a GPU's queue, while the launch of another
-/// rank, which it needs, waits for those locks.
+/// A launch may wait in the driver, whose locks a process's threads share, for space in a GPU's queue, while the launch of another
+/// rank, on which it depends, waits for those locks.
 /// @throws InputError  with that reason.
 [[noreturn]] inline void refuse_graph_of_threads() {
   throw InputError(
@@ -64,15 +64,15 @@ inline Introduction introduce_host(const Environment& environment) {
       "mpirun), or leave --graph out");
 }
 
-/// How a run on GPUs begins and is watched over.
+/// The start of a run on GPUs, and its watch.
 struct SessionOptions {
   double meeting_seconds = 120;  ///< how long ranks wait for each other at the start
   WatchOptions watch{};
   NcclOptions nccl{};
 };
 
-/// One for a rank, made and destroyed by the thread that runs its executor: first the ranks meet; then, once all have agreed that
-/// they can begin, come GPU and communicator. Ranks are the processes of a launcher, which meet by TCP and are watched over, or
+/// One for each rank, created and destroyed by the thread that runs its executor: first the ranks meet; then, once all have agreed that
+/// they can start, GPU and communicator follow. Ranks are the processes of a launcher, which meet by TCP and are watched, or
 /// threads of this process.
 class Session {
  public:
@@ -101,7 +101,7 @@ class Session {
   }
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
-  /// Where a process leaves by an exception of its own, all others are told (of a thread RankThreads::run does so).
+  /// If a process leaves by its own exception, all others are told (for threads RankThreads::run does so).
   ~Session() {
     if (!watch_) return;
     if (!together_ && std::uncaught_exceptions() > exceptions_) fail("it ended with an error of its own");
@@ -113,7 +113,7 @@ class Session {
   const ProcessPlace& place() const { return place_; }
   /// [rank]
   const std::vector<std::string>& hosts() const { return hosts_; }
-  /// Among the ranks of its host.
+  /// Its index among the ranks of its host.
   int local_rank() const {
     const auto own = hosts_.begin() + rank();
     return place_.local_rank ? *place_.local_rank : static_cast<int>(std::count(hosts_.begin(), own, *own));
@@ -121,7 +121,7 @@ class Session {
   /// The GPU that this rank uses: its local rank, modulo those that it sees. @throws DeviceError  if it sees none.
   int device() const { return local_rank() % visible_devices(); }
 
-  /// Where each rank's GPU is, as far as is known: only a host where it has no GPU. Collective, before `connect`. @return [rank]
+  /// The location of each rank's GPU, as far as known: only a host if it has no GPU. Collective, before `connect`. @return [rank]
   std::vector<GpuPlace> places() {
     std::string own;
     const GpuPlace found = own_place();
@@ -137,8 +137,8 @@ class Session {
     }
     return all;
   }
-  /// Before a run: where any rank cannot begin, none does. Collective, before `connect`.
-  /// @param problem  what keeps this rank from beginning, or empty
+  /// Before a run: if any rank cannot start, none does. Collective, before `connect`.
+  /// @param problem  what prevents this rank from starting, or empty
   /// @throws InputError  on all ranks, with the lowest such rank's problem.
   void agree(const std::string& problem) {
     const std::vector<std::string> problems = exchanged(problem);
@@ -148,15 +148,15 @@ class Session {
       throw InputError(problems.size() == 1 ? problems[r] : concat("rank ", r, " on ", hosts_[r], ": ", problems[r]));
     }
   }
-  /// What rank 0 says. Collective, before `connect`. @param own  what this rank would say
+  /// Rank 0's text, on all ranks. Collective, before `connect`. @param own  this rank's text
   std::string from_root(const std::string& own) { return exchanged(own).front(); }
   /// The communicator of all ranks, and the watch over processes from here on. Collective, once; the rank's GPU must be current.
   NcclCommunicator connect() {
     if (threads_ == nullptr) watch_.emplace(rank(), std::move(meeting_.peers), options_.watch);
     return NcclCommunicator{meeting_.ranks.front().token, rank(), ranks(), options_.nccl};
   }
-  /// With what sees a task that stalls: the watch, or for threads the executor itself; and with who is told of a failure. By
-  /// graph only where all ranks share a host: in a graph, what a message to another host needs of the host is a part of it that
+  /// Adds the detection of stalled tasks: by the watch, or for threads by the executor itself; and the callback for failures. By
+  /// graph only if all ranks share a host: in a graph, the host's part of a message to another host is a node that
   /// waits for the host's threads. @pre connect() was called
   /// @throws InputError  as refuse_graph_of_threads, for graphs of ranks that are threads.
   ExecutorOptions watched(ExecutorOptions options = {}) {
@@ -169,7 +169,7 @@ class Session {
     return options;
   }
   bool one_host() const { return std::count(hosts_.begin(), hosts_.end(), hosts_.front()) == std::ssize(hosts_); }
-  /// Tells all ranks that this one has failed and why: processes by WatchOptions::failed, threads by an exception in whatever
+  /// Tells all ranks that this one has failed and why: processes by WatchOptions::failed, threads by an exception in the next thing
   /// they do together. The caller then ends as well.
   void fail(const std::string& why) {
     if (watch_) watch_->fail(why);
@@ -177,7 +177,7 @@ class Session {
   }
 
  private:
-  /// What each rank says, to all. Collective, before `connect`. @return [rank]
+  /// Exchanges a text from each rank. Collective, before `connect`. @return [rank]
   std::vector<std::string> exchanged(const std::string& own) {
     return threads_ != nullptr ? threads_->exchange(rank(), own) : exchange(meeting_, rank(), own, options_.meeting_seconds);
   }
@@ -189,7 +189,7 @@ class Session {
         cudaDeviceGetPCIBusId(bus.data(), static_cast<int>(bus.size()), local_rank() % count) == cudaSuccess) {
       find_nvlink(bus.data(), place);
     }
-    cudaGetLastError();  // `device` tells of it
+    cudaGetLastError();  // `device` reports it
     return place;
   }
   static std::string software() {
@@ -203,7 +203,7 @@ class Session {
   ProcessPlace place_;
   Meeting meeting_;
   std::vector<std::string> hosts_;
-  bool together_ = false;  ///< all ranks end by one exception
+  bool together_ = false;  ///< all ranks end by the same exception
   int exceptions_ = std::uncaught_exceptions();
   std::optional<Watch> watch_;
 };

@@ -24,9 +24,9 @@
 
 namespace tawpipe::inline v0::cuda {
 
-/// Trains with virtual ranks: a schedule of any number of ranks runs on one device and gives the numbers that it gives on as many
+/// Trains with virtual ranks: a schedule of any number of ranks runs on one device, with the same results as on that many
 /// devices. One host thread issues all tasks in one topological order (issue_order); streams and events do the rest.
-/// A communication runs on the stream of its first end, after the work of all its ends so far, which go on after it.
+/// A communication runs on the stream of its first end, after the work of all its ends so far, and their later work follows it.
 ///
 /// Memory is one allocation of the device for all ranks, made by the constructor; an iteration allocates nothing.
 template <DeviceApi Device, DeviceLayer<typename Device::Stream> Layer, DeviceUpdate<typename Device::Stream> Optimizer>
@@ -62,7 +62,7 @@ class VirtualExecutor {
   VirtualExecutor(const VirtualExecutor&) = delete;
   VirtualExecutor& operator=(const VirtualExecutor&) = delete;
 
-  using Number = float;  ///< of what gather() brings together, and of moments
+  using Number = float;  ///< type of the values of gather(), and of moments
 
   const Schedule& schedule() const { return schedule_; }
   const Dataflow& dataflow() const { return flow_; }
@@ -71,7 +71,7 @@ class VirtualExecutor {
   Bytes allocated() const { return allocated_; }
   /// Whether this process is the one that reports and writes.
   bool is_root() const { return true; }
-  /// Brings what each process knows to the root: `known[i]` says whether values[i] is right here. One process knows all.
+  /// Combines the values that each process knows on the root: `known[i]` tells whether values[i] is right here. One process knows all.
   void gather(std::span<float> values, std::span<const char> known) const {
     static_cast<void>(values);
     static_cast<void>(known);
@@ -98,7 +98,7 @@ class VirtualExecutor {
     return result;
   }
 
-  /// The first half of `run`: puts the iteration into the streams. Waits for nothing.
+  /// The first half of `run`: enqueues the iteration in the streams, without waiting.
   template <MicrobatchTokens Source>
   void start(const Source& source, const Iteration& args) {
     check_clipping(schedule_, args.gradient_clip);
@@ -122,7 +122,7 @@ class VirtualExecutor {
     }
     device_.record(ended_, origin());
   }
-  /// The second half: waits for the end and tells what came of it.
+  /// The second half: waits for the end and returns the result.
   IterationResult finish() {
     device_.use();
     if (!await(device_, ended_, options_.time_limit, [] {})) throw DeviceError(late());
@@ -137,13 +137,13 @@ class VirtualExecutor {
     return result;
   }
 
-  /// Puts one iteration's work into the streams, with the input of the last `run`: what a run costs the host without the data.
+  /// Enqueues one iteration's work, with the input of the last `run`: the host's cost of a run, without the data.
   void issue(bool clip) {
     for (const RankWork& work : work_) work.begin(device_, origin());
     clock_.begin(device_, origin());
     device_.record(begun_, origin());
     for (std::size_t i = 1; i < lanes_.size(); ++i) device_.wait(lanes_[i].stream, begun_);
-    bool square = clip && schedule_.ranks() == 1;  // one rank needs no sum, so its schedule has no task for it
+    bool square = clip && schedule_.ranks() == 1;  // a single rank needs no sum, so its schedule has no task for it
     for (const Step& step : steps_) {
       if (square && step.op == Op::update) {
         work_.front().put_square(device_, step.stream);
@@ -241,7 +241,7 @@ class VirtualExecutor {
         lanes_.push_back({device_.make_stream(l == 0 ? options_.compute : options_.communicate), device_.make_event(false)});
       }
     }
-    // States begin as zeros.
+    // States start as zeros.
     device_.clear(memory_.front().begin(), static_cast<std::size_t>(total), origin());
     device_.record(lanes_.front().ready, origin());
     await(device_, lanes_.front().ready, 0, [] {});
@@ -377,7 +377,7 @@ class VirtualExecutor {
   std::vector<Wait> waits_;
   std::vector<Join> joins_;
   std::vector<ResolvedMove> moves_;
-  std::vector<SentBytes> sent_;  ///< [rank] of each iteration
+  std::vector<SentBytes> sent_;  ///< [rank] in each iteration
   Event begun_;
   Event ended_;
   bool warm_ = false;

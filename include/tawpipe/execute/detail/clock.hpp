@@ -1,4 +1,4 @@
-// This host's clock, by which executors measure and waits end.
+// This host's clock, for measurements and time limits of executors.
 // Not: clocks of several hosts (execute/mpi/clock.hpp).
 #pragma once
 

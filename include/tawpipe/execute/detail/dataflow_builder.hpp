@@ -1,5 +1,5 @@
-// Walks a schedule's tasks once and finds for each what it does to memory.
-// Not: what comes out (execute/dataflow.hpp); transfers (dataflow_transfers.hpp).
+// Walks a schedule's tasks once and finds the memory accesses of each.
+// Not: the result (execute/dataflow.hpp); transfers (dataflow_transfers.hpp).
 #pragma once
 
 #include <algorithm>
@@ -162,7 +162,7 @@ class DataflowBuilder {
     if (weights == none<BufferId> || optimizer == none<BufferId> || gradients.empty()) {
       fail(id, "an update names weights, a gradient and optimizer states");
     }
-    // A tied matrix that two stages of one rank have: each of its copies is updated by the sum of both gradients.
+    // A tied matrix in two stages of one rank: each of its copies is updated by the sum of both gradients.
     const StageId own = schedule_.buffer(weights).stage();
     for (const BufferId other : gradients_[index(schedule_.task(id).rank)]) {
       if (schedule_.buffer(other).stage() != own) gradients.push_back(other);
@@ -192,7 +192,7 @@ class DataflowBuilder {
     return pieces;
   }
 
-  /// Names the twin of the begin of `piece`, and shortens the piece to where that holds.
+  /// Finds the second gradient (of the tied matrix) for the start of `piece`, and shortens the piece to the part that has it.
   void find_twin(const std::vector<BufferId>& others, UpdatePiece& piece) const {
     for (const BufferId other : others) {
       rooms_[other].for_each_part(piece.parameters, [&](ParameterRange part, std::int64_t at) {
@@ -206,7 +206,7 @@ class DataflowBuilder {
     }
   }
 
-  /// Adds to what the rank counts the parameters of an update that none has counted before.
+  /// Counts for the rank the parameters of an update that were not counted before.
   void count_once(Rank rank, const std::vector<UpdatePiece>& pieces) {
     for (const UpdatePiece& piece : pieces) {
       counted_.change(piece.parameters, [&](const ParameterRange& range, const char* counted) {
@@ -222,7 +222,7 @@ class DataflowBuilder {
     }
   }
 
-  /// What a task brings into a slot has room there.
+  /// Checks that a slot is large enough for what a task writes.
   void check_slots(TaskId id) const {
     const ParameterBytes& bytes = schedule_.workload().parameter_bytes();
     for (const Use& use : schedule_.uses(id)) {
@@ -241,17 +241,17 @@ class DataflowBuilder {
   ParameterBlocks order_;
   Rooms rooms_;
   DataflowTransfers transfers_;
-  std::vector<std::vector<BufferId>> gradients_;  ///< [rank] persistent ones
+  std::vector<std::vector<BufferId>> gradients_;  ///< [rank] persistent gradients
   ParameterMap<char> counted_;
   Dataflow flow_;
 };
 
 }  // namespace detail
 
-/// What each task of `schedule` does to memory.
-/// @param only  the only rank whose part is found: places of its messages, its computations and its updates; none: all
+/// The memory accesses of each task of `schedule`.
+/// @param only  the only rank to resolve: its messages, its computations and its updates; none: all
 /// @throws InputError  if the schedule has no model. ScheduleError  naming the task, if it cannot be executed: weights that
-///                     are not where it reads them, two buffers for one thing, a tensor-parallel part.
+///                     are missing where it reads them, two buffers for the same purpose, a tensor-parallel part.
 /// Complexity: O(uses * ranges of a buffer + members of collectives squared).
 inline Dataflow resolve_dataflow(const Schedule& schedule, Rank only = none<Rank>) {
   if (schedule.workload().is_abstract()) {

@@ -1,4 +1,4 @@
-// What communications carry: which numbers leave which buffer, and where they go.
+// The data of communications: which numbers leave which buffer, and their destinations.
 // Not: computations and updates (dataflow_builder.hpp).
 #pragma once
 
@@ -17,10 +17,10 @@
 
 namespace tawpipe::inline v0::detail {
 
-/// Finds the places of what passes, exchanges and collectives carry.
+/// Finds the places of the data of passes, exchanges and collectives.
 class DataflowTransfers {
  public:
-  /// @param only  the rank whose places are wanted; none: all
+  /// @param only  the only rank to resolve; none: all
   DataflowTransfers(const Schedule& schedule, const Rooms& rooms, Rank only)
       : schedule_{schedule}, rooms_{rooms}, only_{only}, messages_{schedule} {}
 
@@ -50,8 +50,8 @@ class DataflowTransfers {
   }
   bool is_wanted(Rank rank) const { return only_ == none<Rank> || rank == only_; }
 
-  /// Where the numbers of `set` lie in `buffer`, with their places in the message from `packed` on.
-  /// @return how many of them were found
+  /// The places of the numbers of `set` in `buffer`, and their offsets in the message from `packed` on.
+  /// @return the number found
   std::int64_t locate(const PackedParameters& set, std::int64_t packed, BufferId buffer, bool add,
                       std::vector<Segment>& out) const {
     std::int64_t found = 0;
@@ -118,13 +118,13 @@ class DataflowTransfers {
     const Bytes bytes = schedule_.buffer(end.given[0]).bytes;
     check_holds(id, end.taken[0].buffer, bytes.value());
     TransferFlow flow;
-    // Up to whole numbers: a buffer takes a multiple of its alignment (plan_buffers).
+    // Rounded up to whole numbers: a buffer takes a multiple of its alignment (plan_buffers).
     flow.count = (bytes.value() + number_size(task.payload) - 1) / number_size(task.payload);
     flow.ends.push_back(
         {end.rank, {{{end.given[0], 0}, 0, flow.count, false}}, {{{end.taken[0].buffer, 0}, 0, flow.count, false}}});
     return flow;
   }
-  /// Of a number of what a host copy carries, in memory. Optimizer states are of 4 bytes or the model's larger numbers.
+  /// Bytes of a number in a host copy. Optimizer states have 4 bytes or the model's wider type.
   std::int64_t number_size(Payload payload) const {
     const std::int64_t size = size_bytes(schedule_.workload().model().dtype);
     switch (traits(payload).numbers) {
@@ -154,7 +154,7 @@ class DataflowTransfers {
     return flow;
   }
 
-  /// all_to_all: a member's buffer has its block for each member in the group's order, and gets those from each in that order.
+  /// all_to_all: a member's buffer has its block for each member in the group's order, and receives those from each in that order.
   TransferFlow blocks(TaskId id, const ParameterMessage& message) const {
     const Task& task = schedule_.task(id);
     const std::size_t n = message.ends.size();

@@ -1,5 +1,5 @@
-// TCP connections between ranks apart from their data: connect and accept with a time limit, messages with a kind and a length.
-// Not: what they say (execute/watch.hpp).
+// TCP connections between ranks, separate from their training data: connect and accept with a time limit, messages with kind and length.
+// Not: their contents (execute/watch.hpp).
 #pragma once
 
 #include <arpa/inet.h>
@@ -58,20 +58,20 @@ inline bool await(int fd, short events, int milliseconds) {
   return ready > 0;
 }
 
-/// A message as the watch sends it.
+/// A message of the watch.
 struct Frame {
   std::uint32_t kind = 0;
   std::string text;
 };
 
-/// What a message between ranks may be long at most, unless a connection says otherwise: rank 0's answer to a million ranks fits.
+/// The default limit on a message's length: rank 0's answer to a million ranks fits.
 inline constexpr std::size_t max_frame_bytes = std::size_t{1} << 30U;
 
 /// A connection to one rank.
 class Connection {
  public:
   Connection() = default;
-  /// From now on a longer message, or one that says that it is, counts as the end of the connection.
+  /// From now on a longer message, or one that announces such a length, counts as the end of the connection.
   void limit_frames(std::size_t bytes) { max_bytes_ = bytes; }
   explicit Connection(Descriptor socket) : socket_{std::move(socket)} {
     const int on = 1;
@@ -82,7 +82,7 @@ class Connection {
   int fd() const { return socket_.get(); }
   void close() { socket_.close(); }
 
-  /// Never waits: messages are few and short, and who does not read them is about to be given up.
+  /// Never waits: messages are few and short, and a peer that does not read them will be given up.
   void send(std::uint32_t kind, std::string_view text) {
     if (!open()) return;
     const std::uint32_t head[2] = {kind, static_cast<std::uint32_t>(text.size())};
@@ -92,7 +92,7 @@ class Connection {
     static_cast<void>(sent);
   }
 
-  /// Waits until all of it is on its way. @return false if the other end does not take it in time, or is gone
+  /// Waits until all of it is sent. @return false if the other end does not accept it in time, or is gone
   bool send_whole(std::uint32_t kind, std::string_view text, int milliseconds) {
     if (!open()) return false;
     const std::uint32_t head[2] = {kind, static_cast<std::uint32_t>(text.size())};
@@ -109,7 +109,7 @@ class Connection {
     return true;
   }
 
-  /// Reads what is there, up to one message of the longest. @return false once the other end is closed, or its message is too
+  /// Reads the available data, up to one message of maximum length. @return false once the other end is closed, or its message is too
   /// long
   bool receive() {
     char bytes[4096];
@@ -131,7 +131,7 @@ class Connection {
     inbox_.erase(0, sizeof head + head[1]);
     return true;
   }
-  /// Waits for one message. @return false if it has not come, whole, in time
+  /// Waits for one message. @return false if it has not arrived completely in time
   bool await_frame(Frame& frame, int milliseconds) {
     const std::int64_t deadline = now() + std::int64_t{milliseconds} * 1'000'000;
     while (!next(frame)) {
@@ -212,7 +212,7 @@ inline Descriptor listen_on(std::uint16_t port, int backlog, int& error) {
   return {};
 }
 
-/// @return not open if the connection does not come about in time; `error` then says why
+/// @return not open if the connection is not established in time; `error` then says why
 inline Descriptor connect_to(const sockaddr* address, socklen_t size, int milliseconds, int& error) {
   Descriptor socket{::socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
   error = 0;
@@ -228,7 +228,7 @@ inline Descriptor connect_to(const sockaddr* address, socklen_t size, int millis
   }
   return {};
 }
-/// To an IPv4 address in network order. @return not open if the connection does not come about in time
+/// Connects to an IPv4 address in network order. @return not open if the connection is not established in time
 inline Descriptor connect_to(std::uint32_t host, std::uint16_t port, int milliseconds) {
   sockaddr_in address{};
   address.sin_family = AF_INET;

@@ -1,5 +1,5 @@
-// Those that connect to an open port and have not yet said who they are: none of them holds up the others or takes much memory.
-// Not: who belongs to the run (execute/cuda/rendezvous.hpp, execute/mpi/watch_peers.hpp).
+// Connections to an open port that are not yet identified: none of them delays the others or takes much memory.
+// Not: the identification (execute/cuda/rendezvous.hpp, execute/mpi/watch_peers.hpp).
 #pragma once
 
 #include <poll.h>
@@ -18,22 +18,22 @@ namespace tawpipe::inline v0::detail {
 /// The callers at a listening socket until their first message.
 class Strangers {
  public:
-  /// So many are heard at once; when more come, the first of them is sent away.
+  /// The limit on open ones; when more connect, the oldest is closed.
   static constexpr std::size_t max_waiting = 256;
-  static constexpr int backlog = 1024;                     ///< what a listening socket holds for it; the system may hold less
-  static constexpr std::int64_t patience = 5'000'000'000;  ///< ns until a silent one is sent away
+  static constexpr int backlog = 1024;                     ///< backlog of a listening socket; the system may use less
+  static constexpr std::int64_t patience = 5'000'000'000;  ///< ns until a silent one is closed
 
   /// @param max_bytes  of a first message
   Strangers(int listener, std::size_t max_bytes) : listener_{listener}, max_bytes_{max_bytes} {}
 
-  /// Adds what poll(2) has to wait for.
+  /// Adds the descriptors for poll(2).
   void add_to(std::vector<pollfd>& all) const {
     all.push_back({listener_, POLLIN, 0});
     for (const Stranger& one : waiting_) all.push_back({one.connection.fd(), POLLIN, 0});
   }
 
-  /// Takes who has come and hears what they say, without waiting.
-  /// @param heard  `(const Frame&, Connection&)`, for each first message; what it does not move from is closed
+  /// Accepts connections and reads first messages, without waiting.
+  /// @param heard  `(const Frame&, Connection&)`, for each first message; connections not moved from are closed
   template <class Heard>
   void listen(Heard&& heard) {
     while (true) {
@@ -61,7 +61,7 @@ class Strangers {
 
   int listener_;
   std::size_t max_bytes_;
-  std::vector<Stranger> waiting_;  ///< in the order in which they came
+  std::vector<Stranger> waiting_;  ///< in the order of connection
 };
 
 }  // namespace tawpipe::detail

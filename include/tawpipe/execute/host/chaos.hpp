@@ -1,4 +1,4 @@
-// Random delays before tasks, to bring out races: a schedule's result must not depend on when its tasks run.
+// Random delays before tasks, to expose races: a schedule's result must not depend on when its tasks run.
 // Not: a model of a slow machine (simulate/).
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace tawpipe::inline v0::host {
 
-/// How an executor is disturbed.
+/// The delays of an executor.
 struct Chaos {
   std::uint64_t seed = 0;
   std::int64_t longest_microseconds = 0;  ///< each delay is from 0 to this; 0: none
@@ -26,7 +26,7 @@ class ChaosDelay {
     if (longest_ > 0) random_.seed(seeds);
   }
 
-  /// Sleeps, or half of the time only lets others run.
+  /// Sleeps, or half of the time only yields.
   void delay() {
     if (longest_ <= 0) return;
     const std::uint64_t drawn = random_();

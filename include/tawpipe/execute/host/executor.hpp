@@ -1,5 +1,5 @@
 // Runs a schedule for real in one process: threads run the lanes of all ranks, messages are copies in memory.
-// Not: several processes (execute/mpi/executor.hpp); what a rank computes (execute/host/rank_state.hpp).
+// Not: several processes (execute/mpi/executor.hpp); a rank's computations (execute/host/rank_state.hpp).
 #pragma once
 
 #include <algorithm>
@@ -26,25 +26,25 @@
 
 namespace tawpipe::inline v0::host {
 
-/// How the host executor runs.
+/// The options of the host executor.
 struct HostOptions {
-  Chaos chaos{};                       ///< random delays, to bring out races
-  const Timeline* expected = nullptr;  ///< of the schedule: memory is laid out for it (plan_buffers); null: for any timing
-  int threads = 0;  ///< at most, the caller's among them; 0: as many as there are cores, or with chaos one a lane
-  std::span<const LentParameters> lent{};  ///< of all ranks; read by the constructor only
-  FailureCallback failed{};                ///< told of a layer, source or optimizer that throws, before `run` does
+  Chaos chaos{};                           ///< random delays, to expose races
+  const Timeline* expected = nullptr;      ///< of the schedule: memory is laid out for it (plan_buffers); null: for any timing
+  int threads = 0;                         ///< at most, including the caller's; 0: the number of cores, or with chaos one a lane
+  std::span<const LentParameters> lent{};  ///< memory lent to all ranks; read by the constructor only
+  FailureCallback failed{};                ///< called if a layer, source or optimizer throws, before `run` does
 };
 
 /// Trains in this process. Every lane of every rank launches its tasks in order, on whichever thread is free; a task with several
-/// ends is done by the end that comes last. Sums are formed in the order of the group's members, so every run gives the same
-/// bits. Layers that wait for something other than the processor (Paced) need a thread for each lane that shall run at once.
+/// ends is executed by the end that arrives last. Sums are formed in the order of the group's members, so every run gives the same
+/// bits. Layers that wait for something other than the processor (Paced) need a thread for each lane that is to run concurrently.
 template <class T, LayerCompute Layer, ParameterUpdate Optimizer>
 class HostExecutor {
  public:
   using Number = T;
 
   /// @param make_layer  called once a rank
-  /// @throws ScheduleError  if the schedule cannot be executed. InputError  for lent memory that fits no buffer.
+  /// @throws ScheduleError  if the schedule cannot be executed. InputError  for lent memory that matches no buffer.
   template <class MakeLayer>
   HostExecutor(const Schedule& schedule, MakeLayer&& make_layer, Optimizer optimizer, HostOptions options = {})
       : schedule_{schedule},
@@ -81,7 +81,7 @@ class HostExecutor {
   }
   /// Whether this process is the one that reports and writes.
   bool is_root() const { return true; }
-  /// Brings what each process knows to the root: `known[i]` says whether values[i] is right here. One process knows all.
+  /// Combines the values that each process knows on the root: `known[i]` tells whether values[i] is right here. One process knows all.
   void gather(std::span<T> values, std::span<const char> known) const {
     static_cast<void>(values);
     static_cast<void>(known);
@@ -127,15 +127,15 @@ class HostExecutor {
  private:
   using Clock = std::chrono::steady_clock;
 
-  /// A lane of a rank, and where it stands.
+  /// A lane of a rank, and its progress.
   struct LaneRun {
     Rank rank = none<Rank>;
     int lane = 0;
-    std::size_t next = 0;    ///< launch
-    std::size_t waited = 0;  ///< so many of its waits are over
-    bool arrived = false;    ///< the launch waits for its own task, which another end does
+    std::size_t next = 0;    ///< index of the next launch
+    std::size_t waited = 0;  ///< number of its waits that are over
+    bool arrived = false;    ///< the launch waits for its own task, which another end executes
     ChaosDelay chaos{{}, Rank{0}, 0, 0};
-    std::vector<T> message = {};  ///< memory of messages that are not in one piece
+    std::vector<T> message = {};  ///< memory for messages that are not contiguous
   };
 
   int threads() const {
@@ -145,7 +145,7 @@ class HostExecutor {
     return std::min(std::max(static_cast<int>(std::thread::hardware_concurrency()), 1), all);
   }
 
-  /// Runs the lane from where it stands until it must wait or is through.
+  /// Continues the lane until it must wait or has finished.
   template <class Source>
   void run_lane(int number, const Source& source, const Iteration& args, const GradientObserver<T>& observe) {
     LaneRun& lane = lanes_[static_cast<std::size_t>(number)];
@@ -163,7 +163,7 @@ class HostExecutor {
         }
         lane.chaos.delay();
         if (is_gradient_norm(schedule_.task(task))) ranks_[index(lane.rank)].put_gradient_square(task);
-        lane.arrived = true;  // before another thread may take the lane on
+        lane.arrived = true;  // before another thread may take over the lane
         if (!queue_.arrives_last(task, number_of_ends(schedule_, schedule_.task(task)), number)) return;
         lane.arrived = false;
         result_->timeline.start[index(task)] = since_begin();
@@ -217,9 +217,9 @@ class HostExecutor {
   std::vector<Program> programs_;          ///< [rank]
   std::deque<RankState<T>> ranks_;         ///< [rank]
   std::deque<Layer> layers_;               ///< [rank]
-  std::vector<LaneRun> lanes_;             ///< of all ranks, those that have tasks
+  std::vector<LaneRun> lanes_;             ///< those of all ranks that have tasks
   std::vector<SharedTransfer> transfers_;  ///< as in flow_
-  std::vector<SentBytes> sent_;            ///< [rank] of each iteration
+  std::vector<SentBytes> sent_;            ///< [rank] in each iteration
   LaneQueue queue_;
   Clock::time_point begin_;
   std::mutex failure_mutex_;

@@ -1,5 +1,5 @@
-// Which lanes of an iteration can go on, for the threads that run them.
-// Not: what their tasks do (execute/host/executor.hpp) nor what a lane waits for (execute/program.hpp).
+// The lanes of an iteration that can proceed, for the threads that run them.
+// Not: the tasks (execute/host/executor.hpp) nor the waits of a lane (execute/program.hpp).
 #pragma once
 
 #include <condition_variable>
@@ -13,14 +13,14 @@
 
 namespace tawpipe::inline v0::host {
 
-/// A lane that must wait is put aside, and handed to any thread once the task that it waits for has ended. So a few threads run
-/// many lanes, and one that has work never gives its core away: a wait that yields costs a time slice for each try where other
-/// programs want the core. Thread-safe but for reset(); what a task left in memory is seen by those that waited for it.
+/// A lane that must wait is parked, and given to any thread once the task that it waits for has ended. So a few threads run
+/// many lanes, and one with work never gives up its core: a yielding wait costs a time slice for each try if other
+/// programs want the core. Thread-safe except reset(); memory written by a task is visible to those that waited for it.
 class LaneQueue {
  public:
   explicit LaneQueue(std::size_t tasks) : ended_(tasks), arrived_(tasks), first_waiting_(tasks) {}
 
-  /// Before an iteration: lanes 0 .. lanes - 1 can go on, no task has ended.
+  /// Before an iteration: lanes 0 .. lanes - 1 can proceed, no task has ended.
   void reset(int lanes) {
     ended_.assign(ended_.size(), 0);
     arrived_.assign(arrived_.size(), 0);
@@ -33,7 +33,7 @@ class LaneQueue {
     stopped_ = stuck_ = false;
   }
 
-  /// A lane that can go on; waits for one. -1: none will, since all are through, they wait for each other, or stop() was called.
+  /// A lane that can proceed; waits for one. -1: none will, since all have finished, they wait for each other, or stop() was called.
   int take() {
     std::unique_lock lock{mutex_};
     ++idle_;
@@ -45,7 +45,7 @@ class LaneQueue {
     ready_.pop_front();
     return lane;
   }
-  /// Whether the task has ended. If not, the lane is put aside until it has; false also after stop(). @pre the lane was taken
+  /// Whether the task has ended. If not, the lane is parked until it has; false also after stop(). @pre the lane was taken
   bool has_ended(TaskId task, int lane) {
     const std::lock_guard lock{mutex_};
     if (stopped_) return false;
@@ -53,7 +53,7 @@ class LaneQueue {
     put_aside(task, lane);
     return false;
   }
-  /// Whether the lane is the last of the task's `ends` to come to it. If not, it is put aside until the task has ended.
+  /// Whether the lane is the last of the task's `ends` to arrive. If not, it is parked until the task has ended.
   bool arrives_last(TaskId task, std::size_t ends, int lane) {
     if (ends == 1) return true;
     const std::lock_guard lock{mutex_};
@@ -69,20 +69,20 @@ class LaneQueue {
       if (idle_ > 0) changed_.notify_one();
     }
   }
-  /// The lane that a thread took is through.
+  /// The lane that a thread took has finished.
   void leave() {
     const std::lock_guard lock{mutex_};
     --running_;
     --unfinished_;
     if (over()) changed_.notify_all();
   }
-  /// No lane goes on.
+  /// No lane proceeds any more.
   void stop() {
     const std::lock_guard lock{mutex_};
     stopped_ = true;
     changed_.notify_all();
   }
-  /// Whether the iteration ended since every lane that was left waited for another.
+  /// Whether the iteration ended because every remaining lane waited for another.
   bool stuck() const { return stuck_; }
 
  private:
@@ -100,9 +100,9 @@ class LaneQueue {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<char> ended_;             ///< [task]
-  std::vector<std::uint32_t> arrived_;  ///< [task] ends that have come to it
-  std::vector<int> first_waiting_;      ///< [task] the last lane put aside for it; -1: none
-  std::vector<int> next_waiting_;       ///< [lane] the one put aside before it for the same task
+  std::vector<std::uint32_t> arrived_;  ///< [task] ends that have arrived
+  std::vector<int> first_waiting_;      ///< [task] the last lane parked for it; -1: none
+  std::vector<int> next_waiting_;       ///< [lane] the previous lane parked for the same task
   std::deque<int> ready_;
   int unfinished_ = 0;  ///< lanes
   int running_ = 0;     ///< lanes that were taken

@@ -1,4 +1,4 @@
-// Layers held to the speed of a slower device, so that ranks that share processor cores do not slow each other down.
+// Layers slowed to the speed of a slower device, so that ranks that share processor cores do not slow each other down.
 // Not: what the layers compute, nor a model of a device's time (cost/).
 #pragma once
 
@@ -11,12 +11,12 @@
 
 namespace tawpipe::inline v0::host {
 
-/// `Layer`, each of whose computations takes at least its floating-point operations over `speed`: what is left is slept.
-/// For measuring schedules on fewer cores than ranks; a computation that takes longer by itself is not cut.
+/// `Layer`, each of whose computations takes at least its floating-point operations over `speed`: it sleeps for the rest.
+/// For measuring schedules on fewer cores than ranks; a computation that takes longer is not shortened.
 template <LayerCompute Layer>
 class Paced {
  public:
-  /// @param speed  0: as fast as it goes
+  /// @param speed  0: as fast as possible
   Paced(Layer layer, FlopsPerSecond speed) : layer_{std::move(layer)}, speed_{speed} {}
 
   void forward(const ForwardArgs& args) {
@@ -37,7 +37,7 @@ class Paced {
   }
 
  private:
-  /// At its end, sleeps until the operations would be done.
+  /// Its destructor sleeps until the operations would be done.
   class Pause {
    public:
     Pause(const Paced& paced, Flops work) : begin_{Clock::now()}, seconds_{0} {

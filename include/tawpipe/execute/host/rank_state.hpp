@@ -1,5 +1,5 @@
 // One rank's memory on a host, and its computations and updates in it.
-// Not: when they run (execute/host/executor.hpp, execute/mpi/executor.hpp), nor messages.
+// Not: their order (execute/host/executor.hpp, execute/mpi/executor.hpp), nor messages.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@
 
 namespace tawpipe::inline v0::host {
 
-/// The buffers of one rank and what is computed in them. Numbers are of type T throughout.
+/// The buffers of one rank and the computations in them. Numbers are of type T throughout.
 /// Thread-safe between tasks that the schedule orders; no two computations of one rank at once.
 template <class T>
 class RankState {
@@ -32,7 +32,7 @@ class RankState {
   static constexpr Dtype dtype = sizeof(T) == 8 ? Dtype::f64 : Dtype::f32;
 
   /// @pre the schedule was built with `ParameterBytes{sizeof(T), sizeof(T), 2 * sizeof(T)}` and activations of T.
-  /// @param program  of the rank, which gets the waits that its buffers' places need. @param expected  as plan_buffers() takes it
+  /// @param program  of the rank; gets the waits that the layout of its buffers needs. @param expected  as for plan_buffers()
   RankState(const Schedule& schedule, const Dataflow& flow, ParameterStore store, Program& program, const Timeline* expected)
       : schedule_{&schedule}, flow_{&flow}, store_{std::move(store)} {
     BufferPlan plan = plan_buffers(schedule, program, rank(), alignment, expected, store_.lent());
@@ -69,7 +69,7 @@ class RankState {
   std::span<std::byte> memory(BufferId buffer) const { return store_.memory(buffer); }
   T* at(Place place) const { return reinterpret_cast<T*>(store_.at(place.buffer)) + place.offset; }
 
-  // What compute_call() asks for.
+  // The interface required by compute_call().
   std::byte* weight_at(Place place) const { return reinterpret_cast<std::byte*>(at(place)); }
   std::byte* gradient_at(Place place) const { return weight_at(place); }
   std::int64_t gradient_bytes() const { return sizeof(T); }
@@ -79,7 +79,7 @@ class RankState {
   std::span<const std::int32_t> targets(std::int32_t) const { return targets_; }
   double* loss(std::int32_t) const { return nullptr; }  // each iteration has its own
 
-  /// Gradients of the last iteration are forgotten.
+  /// Clears the gradients of the last iteration.
   void begin_iteration() {
     norm_ = -1;
     store_.for_each_persistent(BufferKind::gradients, [&](BufferId buffer) {
@@ -89,7 +89,7 @@ class RankState {
   }
 
   /// A forward, backward, backward_input or backward_weight.
-  /// @param losses  [microbatch] the head's forward sets its own
+  /// @param losses  [microbatch] the head's forward sets its entry
   template <LayerCompute Layer, MicrobatchTokens Source>
   void compute(TaskId id, Layer& layer, const Source& source, std::int64_t step, std::span<double> losses) {
     const Task& task = schedule_->task(id);
@@ -131,12 +131,12 @@ class RankState {
     }
   }
 
-  /// Before a sum over all ranks (schedule/gradient_norm.hpp): puts this rank's own where the task sums.
+  /// Before a sum over all ranks (schedule/gradient_norm.hpp): writes this rank's own where the task sums.
   void put_gradient_square(TaskId id) { *norm_number(id) = static_cast<T>(gradient_square()); }
-  /// The norm of the whole gradient that the last iteration's updates saw; 0 if none was asked for.
+  /// The norm of the whole gradient used by the last iteration's updates; 0 if none was requested.
   double gradient_norm() const { return std::max(norm_, 0.0); }
 
-  /// Calls `visit(range, numbers)` for every run of weights that the rank keeps between iterations, copies among them.
+  /// Calls `visit(range, numbers)` for every run of weights that the rank keeps between iterations, including copies.
   template <class Visit>
   void for_each_weight(Visit&& visit) {
     store_.for_each_run(BufferKind::weights, [&](const ParameterRange& range, Place place, std::int64_t) {
@@ -152,7 +152,7 @@ class RankState {
     });
   }
 
-  // As ExecutorRank has them, whatever a rank's numbers are and wherever they lie.
+  // As in ExecutorRank, for any number type and any place of a rank's memory.
 
   template <class Fill>
   void set_weights(Fill&& fill) {
@@ -188,7 +188,7 @@ class RankState {
     }
     return sum;
   }
-  /// The number that a task sums over the ranks, or that an update reads; null where it has none.
+  /// The number that a task sums over the ranks, or that an update reads; null if it has none.
   T* norm_number(TaskId id) {
     for (const Use& use : schedule_->uses(id)) {
       const Buffer& buffer = schedule_->buffer(use.buffer);
@@ -209,7 +209,7 @@ class RankState {
     void operator()(std::byte* bytes) const { ::operator delete (bytes, std::align_val_t{alignment}); }
   };
   using Memory = std::unique_ptr<std::byte, Free>;
-  /// Zeros.
+  /// Sets to zero.
   static Memory allocated(Bytes bytes) {
     const auto size = static_cast<std::size_t>(bytes.value());
     Memory memory{static_cast<std::byte*>(::operator new (size + alignment, std::align_val_t{alignment}))};
@@ -220,13 +220,13 @@ class RankState {
   const Schedule* schedule_;
   const Dataflow* flow_;
   ParameterStore store_;
-  std::map<TaskId, ComputeCall> calls_;  ///< found when each is run first
+  std::map<TaskId, ComputeCall> calls_;  ///< resolved when each first runs
   Memory bytes_;
   Memory host_bytes_;
   std::vector<T> own_workspace_;
   std::span<std::byte> workspace_;
-  std::vector<T> sum_;  ///< of twin gradients
-  double norm_ = -1;    ///< of the whole gradient; -1: not known yet in this iteration
+  std::vector<T> sum_;  ///< of tied gradients
+  double norm_ = -1;    ///< of the whole gradient; -1: not yet known in this iteration
   std::vector<std::int32_t> tokens_;
   std::vector<std::int32_t> targets_;
 };

@@ -1,8 +1,8 @@
-// The door to MPI: its C functions, and their failures as exceptions.
+// The interface to MPI: its C functions, with failures as exceptions.
 // Not: what is sent (execute/mpi/transfer.hpp).
 #pragma once
 
-// Open MPI and MPICH would bring C++ classes that their standard gave up.
+// Open MPI and MPICH would include C++ classes that the MPI standard removed.
 #define OMPI_SKIP_MPICXX 1
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
@@ -20,7 +20,7 @@
 
 namespace tawpipe::inline v0::mpi {
 
-/// @param call  the function's name. @throws DeviceError  with MPI's words, unless `status` is success.
+/// @param call  the function's name. @throws DeviceError  with MPI's message, unless `status` is success.
 inline void check(int status, std::string_view call) {
   if (status == MPI_SUCCESS) return;
   std::array<char, MPI_MAX_ERROR_STRING + 1> text{};
@@ -29,8 +29,8 @@ inline void check(int status, std::string_view call) {
   throw DeviceError(concat(call, " failed: ", one_line(std::string(text.data(), static_cast<std::size_t>(length)))));
 }
 
-/// What to do between two looks at MPI when nothing has come: first let others run, then sleep, longer and longer. With more
-/// ranks than cores a rank that only looks takes the time of those that compute.
+/// Waiting between two polls of MPI without progress: first yield, then sleep, longer and longer. With more
+/// ranks than cores a rank that only polls takes time from those that compute.
 class Backoff {
  public:
   /// @param longest  of one sleep
@@ -56,7 +56,7 @@ class Backoff {
   int looks_ = 0;
 };
 
-/// Waits for a request without taking a core.
+/// Waits for a request without occupying a core.
 inline void wait(MPI_Request& request) {
   Backoff backoff;
   for (int done = 0;;) {
@@ -66,7 +66,7 @@ inline void wait(MPI_Request& request) {
   }
 }
 
-/// Waits for all ranks without taking a core.
+/// Waits for all ranks without occupying a core.
 inline void barrier(MPI_Comm comm) {
   MPI_Request request = MPI_REQUEST_NULL;
   check(MPI_Ibarrier(comm, &request), "MPI_Ibarrier");

@@ -24,12 +24,12 @@
 
 namespace tawpipe::inline v0::mpi {
 
-/// How the MPI executor runs.
+/// The options of the MPI executor.
 struct MpiOptions {
-  std::int64_t chunk_bytes = 256 * 1024;   ///< of one message of a ring or chain
+  std::int64_t chunk_bytes = 256 * 1024;   ///< size of one message in a ring or chain
   const Timeline* expected = nullptr;      ///< of the schedule: memory is laid out for it (plan_buffers); null: for any timing
   bool gather_timeline = true;             ///< the whole timeline on every rank; otherwise only this rank's tasks have times
-  std::span<const LentParameters> lent{};  ///< of this rank's, others are left out; read by the constructor only
+  std::span<const LentParameters> lent{};  ///< memory lent to this rank; others are ignored; read by the constructor only
 };
 
 /// @throws InputError  unless the schedule has as many ranks as the session.
@@ -39,10 +39,10 @@ inline void check_ranks(const Schedule& schedule, const Session& session) {
                           " processes; start mpirun with -np ", schedule.ranks()));
 }
 
-/// Trains on the ranks of a session. Every rank makes one from the same schedule and runs the same iterations.
+/// Trains on the ranks of a session. Every rank creates one from the same schedule and runs the same iterations.
 ///
 /// Collectives are rings and chains of point-to-point messages over the members in order (execute/ring_plan.hpp), so they use
-/// the edges that `sent` counts, the same run gives the same bits, whatever the MPI library would choose, and no communicator
+/// the edges that `sent` counts, the same run gives the same bits, whatever algorithms the MPI library has, and no communicator
 /// is needed for a group. Messages between two ranks match by their lanes: tag = lane of the sender * lanes + lane of the
 /// receiver; on one pair of lanes, both ranks have the same order.
 template <class T, LayerCompute Layer, ParameterUpdate Optimizer>
@@ -51,7 +51,7 @@ class MpiExecutor {
   using Number = T;
 
   /// Collective. @param make_layer  called once
-  /// @throws ScheduleError  if the schedule cannot be executed. InputError  if its ranks are not those of the session.
+  /// @throws ScheduleError  if the schedule cannot be executed. InputError  if its number of ranks differs from the session's.
   template <class MakeLayer>
   MpiExecutor(const Schedule& schedule, Session& session, MakeLayer&& make_layer, Optimizer optimizer, MpiOptions options = {})
       : schedule_{schedule},
@@ -85,7 +85,7 @@ class MpiExecutor {
   const Dataflow& dataflow() const { return flow_; }
   /// This process's rank.
   host::RankState<T>& state() { return state_; }
-  /// Calls `visit(RankState<T>&)` for each rank of this process: the one.
+  /// Calls `visit(RankState<T>&)` for the one rank of this process.
   template <class Visit>
   void for_each_rank(Visit&& visit) {
     visit(state_);
@@ -93,8 +93,8 @@ class MpiExecutor {
   /// Whether this process is the one that reports and writes: rank 0.
   bool is_root() const { return session_.rank() == 0; }
 
-  /// Brings what each process knows to rank 0, whose `values` are then right wherever any rank's are. Collective.
-  /// @param known  [values] whether the number is right here
+  /// Combines the values that each process knows on rank 0: each is then right there if it was on any rank. Collective.
+  /// @param known  [values] whether the value is right here
   void gather(std::span<T> values, std::span<const char> known) {
     guarded([&] {
       if (is_root()) {
@@ -106,10 +106,10 @@ class MpiExecutor {
     });
   }
 
-  /// One iteration: all microbatches forward and backward, then the update. Collective. Losses, bytes sent and, if asked for,
+  /// One iteration: all microbatches forward and backward, then the update. Collective. Losses, bytes sent and, if requested,
   /// the timeline are those of all ranks, the same on each. A communication starts when its last end is ready, and ends when
-  /// its last end is done: of a short message the sender's part may end, and its next task start, before.
-  /// @param observe  sees the gradients that this rank's updates use
+  /// its last end is done: for a short message the sender's part may end earlier, and its next task start.
+  /// @param observe  called with the gradients that this rank's updates use
   /// @throws what a layer or source throws on this rank, after telling all other ranks (WatchOptions::failed); the
   ///         program should end. DeviceError  if MPI fails, or another rank and there is no such callback.
   template <MicrobatchTokens Source>
@@ -203,7 +203,7 @@ class MpiExecutor {
       session_.fail(concat("an unknown exception", where));
     }
   }
-  /// What all ranks do together between iterations: where it fails on one, all must know.
+  /// Runs an operation of all ranks between iterations: if it fails on one, all must know.
   template <class Do>
   auto guarded(Do&& act) {
     try {
@@ -274,7 +274,7 @@ class MpiExecutor {
     }
     if (timed > 0) times[2 * tasks] = -(begin + offset);
     std::vector<std::int64_t> all(own.size());
-    barrier(session_.control());  // waits for the slowest rank without taking a core, as the next line would
+    barrier(session_.control());  // waits for the slowest rank without occupying a core, as the next line would
     check(MPI_Allreduce(own.data(), all.data(), static_cast<int>(own.size()), MPI_INT64_T, MPI_MAX, session_.control()),
           "MPI_Allreduce");
 
@@ -312,9 +312,9 @@ class MpiExecutor {
   Layer layer_;
   Optimizer optimizer_;
   Lanes<T> lanes_;
-  std::vector<Rank> teller_;  ///< [microbatch] whose head gives its loss
+  std::vector<Rank> teller_;  ///< [microbatch] the rank whose head computes its loss
   std::vector<double> losses_;
-  TaskId at_ = none<TaskId>;  ///< of the computing thread
+  TaskId at_ = none<TaskId>;  ///< the computing thread's current task
   std::mutex failure_mutex_;
   std::exception_ptr failure_;
 };

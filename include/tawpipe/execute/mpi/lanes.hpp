@@ -1,5 +1,5 @@
 // The lanes of one rank during an iteration: its communications, driven by one thread while another computes.
-// Not: what is computed (execute/mpi/executor.hpp) nor the messages of one communication (execute/mpi/transfer.hpp).
+// Not: computation (execute/mpi/executor.hpp) nor the messages of one communication (execute/mpi/transfer.hpp).
 #pragma once
 
 #include <algorithm>
@@ -30,9 +30,9 @@ struct RankTimes {
   std::vector<std::int64_t> end;    ///< [task]
 };
 
-/// Every lane is an in-order queue. Lane 0 belongs to the computing thread, which hands the communications on it over and
-/// waits; all other lanes belong to the communicating thread, the only one to call MPI. The two meet in a mutex and two
-/// conditions; what a task left in memory is handed over by them.
+/// Every lane is an in-order queue. Lane 0 belongs to the computing thread, which passes its communications on and
+/// waits; all other lanes belong to the communicating thread, the only one to call MPI. They share a mutex and two
+/// conditions; these also publish the memory written by tasks.
 template <class T>
 class Lanes {
  public:
@@ -66,7 +66,7 @@ class Lanes {
     MPI_Wait(&notice_request_, MPI_STATUS_IGNORE);
   }
 
-  /// Before both threads start.
+  /// To be called before both threads start.
   void reset() {
     for (auto& flag : ended_) flag.store(false, std::memory_order_relaxed);
     for (auto& flag : arrived_) flag.store(false, std::memory_order_relaxed);
@@ -84,7 +84,7 @@ class Lanes {
 
   // ---- for the computing thread ----
 
-  /// Waits for what `launch` of lane 0 waits for. @return false if the iteration is stopped
+  /// Waits for the dependencies of `launch` on lane 0. @return false if the iteration is stopped
   bool await_ready(const Launch& launch) {
     std::unique_lock lock{mutex_};
     for_compute_.wait(lock, [&] { return stopped_.load() || ready(launch); });
@@ -104,7 +104,7 @@ class Lanes {
     }
     for_communication_.notify_one();
   }
-  /// Has the communication done that is the launch number `place` of lane 0. @return false if the iteration is stopped
+  /// Has the other thread execute launch number `place` of lane 0, a communication. @return false if the iteration is stopped
   bool communicate(std::size_t place) {
     const Launch& launch = lanes_[0].launches[place];
     std::unique_lock lock{mutex_};
@@ -127,7 +127,7 @@ class Lanes {
 
   // ---- for the communicating thread ----
 
-  /// Until every lane has come to its end.
+  /// Runs until every lane has finished.
   void drive() {
     Backoff backoff;
     while (!stopped_.load()) {
@@ -148,8 +148,8 @@ class Lanes {
       } else if (active || expects_notices_) {
         backoff.idle();
       } else {
-        // Nothing of this rank is on its way: only a computation's end can bring more. MPI is looked after now and then all the
-        // same: what it has buffered may still have to leave.
+        // Nothing of this rank is in progress: only a computation's end can start more. MPI is still polled now and then,
+        // since buffered data may still have to be sent.
         std::unique_lock lock{mutex_};
         for_communication_.wait_for(lock, std::chrono::milliseconds{1}, [&] { return stopped_.load() || can_launch(); });
         lock.unlock();
@@ -167,7 +167,7 @@ class Lanes {
   struct Lane {
     std::span<const Launch> launches;
     std::size_t next = 0;
-    bool active = false;  ///< launches[next] is on its way
+    bool active = false;  ///< launches[next] is in progress
     Transfer<T> transfer;
   };
   struct Outgoing {
@@ -183,7 +183,7 @@ class Lanes {
            std::all_of(awaits.begin(), awaits.end(),
                        [&](const Notice& notice) { return arrived_[index(notice.task)].load(std::memory_order_acquire); });
   }
-  /// Whether a lane that stands still may go on. The mutex is held.
+  /// Whether a waiting lane may proceed. The mutex is held.
   bool can_launch() const {
     for (std::size_t l = 0; l < lanes_.size(); ++l) {
       const Lane& lane = lanes_[l];
@@ -246,7 +246,7 @@ class Lanes {
     }
   }
 
-  // A rank is told of a task's end once, however many of its tasks wait for it.
+  // A task's end is signalled to a rank once, however many of its tasks wait for it.
   void give_notices(const Launch& launch) {
     const auto notices = program_.notifies(launch);
     for (std::size_t i = 0; i < notices.size(); ++i) {
@@ -293,11 +293,11 @@ class Lanes {
 
   const Schedule& schedule_;
   const Program& program_;
-  std::map<TaskId, TransferPlan> plans_;  ///< of the communications in which the rank takes part
+  std::map<TaskId, TransferPlan> plans_;  ///< for the communications in which the rank takes part
   Session& session_;
   std::vector<Lane> lanes_;
-  std::vector<std::atomic<bool>> ended_;    ///< [task] of this rank, set for those that another lane waits for
-  std::vector<std::atomic<bool>> arrived_;  ///< [task] of another rank: its notice is here
+  std::vector<std::atomic<bool>> ended_;    ///< [task] of this rank; set for those that another lane waits for
+  std::vector<std::atomic<bool>> arrived_;  ///< [task] of another rank: its signal has arrived
   SentBytes sent_;
   std::deque<Outgoing> outgoing_;
   bool expects_notices_ = false;
@@ -307,7 +307,7 @@ class Lanes {
   std::condition_variable for_compute_;
   std::condition_variable for_communication_;
   std::size_t computed_ = 0;     ///< launches of lane 0 that are over
-  std::size_t handed_over_ = 0;  ///< launches of lane 0 up to the one that is to be communicated
+  std::size_t handed_over_ = 0;  ///< launches of lane 0 up to the next communication
   std::atomic<bool> stopped_{false};
 };
 

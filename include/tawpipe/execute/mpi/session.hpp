@@ -1,4 +1,4 @@
-// This process as one rank of an MPI job: start and end of MPI, the communicators, which rank is on which host, the watch.
+// This process as one rank of an MPI job: start and end of MPI, the communicators, the hosts of ranks, the watch.
 // Not: a schedule's execution (execute/mpi/executor.hpp).
 #pragma once
 
@@ -21,7 +21,7 @@
 
 namespace tawpipe::inline v0::mpi {
 
-/// A duplicate of a communicator: messages in it meet no others, and errors come back as codes.
+/// A duplicate of a communicator: its messages match no others, and errors are returned as codes.
 class Communicator {
  public:
   Communicator() = default;
@@ -45,7 +45,7 @@ class Communicator {
   ~Communicator() = default;
 
   MPI_Comm get() const { return comm_; }
-  /// Collective; not done where the run has failed, since others may be gone.
+  /// Collective; skipped if the run has failed, since others may be gone.
   void free() {
     if (comm_ != MPI_COMM_NULL) MPI_Comm_free(&comm_);
   }
@@ -55,11 +55,11 @@ class Communicator {
   MPI_Comm comm_ = MPI_COMM_NULL;
 };
 
-/// One for a process, made and destroyed by the thread that runs the executor. MPI is used by one thread at a time
+/// One for each process, created and destroyed by the thread that runs the executor. MPI is used by one thread at a time
 /// (MPI_THREAD_SERIALIZED): by this one between iterations, by the executor's own during one.
 class Session {
  public:
-  /// Starts MPI, or joins it where the program has started it. Collective over all processes of the job.
+  /// Starts MPI, or joins it if the program has started it. Collective over all processes of the job.
   /// @throws DeviceError  if MPI cannot be used from a second thread, or ranks cannot reach rank 0 by TCP.
   explicit Session(const WatchOptions& options = {}) {
     int running = 0;
@@ -73,7 +73,7 @@ class Session {
     }
     open(MPI_COMM_WORLD, level, options);
   }
-  /// On the ranks of `comm`, in a program that has started MPI itself. Collective over `comm`.
+  /// Uses the ranks of `comm`, in a program that has started MPI itself. Collective over `comm`.
   explicit Session(MPI_Comm comm, const WatchOptions& options = {}) {
     int level = MPI_THREAD_SINGLE;
     check(MPI_Query_thread(&level), "MPI_Query_thread");
@@ -82,7 +82,7 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  /// Collective, unless the run has failed: then nobody is waited for, and the program should end.
+  /// Collective, unless the run has failed: then it does not wait, and the program should end.
   ~Session() {
     if (!together_ && std::uncaught_exceptions() > exceptions_) fail("it ended with an error of its own");
     if (watch_->failed()) return;
@@ -95,17 +95,17 @@ class Session {
       host_.free();
       if (own_) MPI_Finalize();
     } catch (const Error&) {
-      watch_->close();  // MPI itself fails: there is nothing to leave in order
+      watch_->close();  // MPI itself fails: no orderly end is possible
     }
   }
 
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
-  /// For this library's own agreements between iterations.
+  /// The communicator for this library's own use between iterations.
   MPI_Comm control() const { return control_.get(); }
-  /// For what a schedule's communications carry.
+  /// The communicator for a schedule's communications.
   MPI_Comm messages() const { return messages_.get(); }
-  /// For the waits that no communication carries.
+  /// The communicator for waits that no communication carries.
   MPI_Comm notices() const { return notices_.get(); }
   /// The ranks of this host.
   MPI_Comm host() const { return host_.get(); }
@@ -113,9 +113,9 @@ class Session {
   const std::vector<int>& host_of() const { return host_of_; }
   Watch& watch() { return *watch_; }
 
-  /// Before a run: where any rank cannot begin, none does. Collective.
-  /// @param problem  what keeps this rank from beginning, or empty
-  /// @throws InputError  on all ranks, with the lowest such rank's problem; the program then ends in good order.
+  /// Before a run: if any rank cannot start, none does. Collective.
+  /// @param problem  what prevents this rank from starting, or empty
+  /// @throws InputError  on all ranks, with the lowest such rank's problem; the program then ends normally.
   void agree(const std::string& problem) {
     int first = problem.empty() ? ranks_ : rank_;
     check(MPI_Allreduce(MPI_IN_PLACE, &first, 1, MPI_INT, MPI_MIN, control_.get()), "MPI_Allreduce");
@@ -124,15 +124,15 @@ class Session {
     together_ = true;
     throw InputError(words);
   }
-  /// What rank 0 says. Collective. @param own  what this rank would say
+  /// Rank 0's text, on all ranks. Collective. @param own  this rank's text
   std::string from_root(const std::string& own) { return broadcast(own, 0); }
 
-  /// Tells all ranks that this one has failed and why (WatchOptions::failed). To be called where this rank cannot go on for a
-  /// reason of its own, such as a file that cannot be written; the caller then ends as well.
+  /// Tells all ranks that this one has failed and why (WatchOptions::failed). To be called if this rank cannot continue for a
+  /// local reason, such as a file that cannot be written; the caller then ends as well.
   void fail(const std::string& why) { watch_->fail(why); }
 
  private:
-  /// What `root` says, on all ranks. Collective.
+  /// The text of `root`, on all ranks. Collective.
   std::string broadcast(std::string words, int root) {
     auto length = static_cast<int>(words.size());
     check(MPI_Bcast(&length, 1, MPI_INT, root, control_.get()), "MPI_Bcast");
@@ -158,7 +158,7 @@ class Session {
   }
 
   bool own_ = false;
-  bool together_ = false;  ///< all ranks end by one exception
+  bool together_ = false;  ///< all ranks end by the same exception
   int exceptions_ = std::uncaught_exceptions();
   int rank_ = 0;
   int ranks_ = 1;
@@ -171,7 +171,7 @@ class Session {
 };
 
 /// The hosts as device groups. @param host_of  [rank] the lowest rank on its host
-/// @throws InputError  if ranks are not numbered host by host, as groups need it.
+/// @throws InputError  if ranks are not numbered host by host, as groups require.
 inline DeviceGroups nodes_of(const std::vector<int>& host_of) {
   return host_groups(host_of, "start with mpirun --map-by slot (or ppr:N:node with --rank-by slot)");
 }

@@ -1,5 +1,5 @@
-// One rank's part in one communication while it goes on: non-blocking messages to and from its neighbours.
-// Not: which messages those are (execute/ring_plan.hpp), nor when it starts (execute/mpi/executor.hpp).
+// One rank's part in a communication in progress: non-blocking messages to and from its neighbours.
+// Not: the choice of messages (execute/ring_plan.hpp), nor its start (execute/mpi/executor.hpp).
 #pragma once
 
 #include <algorithm>
@@ -22,12 +22,12 @@ namespace tawpipe::inline v0::mpi {
 /// This rank's part in a communication, the same in each iteration.
 struct TransferPlan {
   RingPlan ring;
-  MessagePlan message;  ///< in one run
+  MessagePlan message;  ///< contiguous
   int tag_in = 0;
   int tag_out = 0;
 };
 
-/// @param chunk  the most numbers in a message of a collective
+/// @param chunk  the maximum of numbers in a message of a collective
 inline TransferPlan transfer_plan(const Schedule& schedule, TaskId id, const TransferFlow& flow, Rank rank, std::int64_t chunk) {
   const Task& task = schedule.task(id);
   constexpr std::int64_t longest = std::int64_t{1} << 27;  // numbers of a point-to-point message: below MPI's limit in bytes
@@ -45,7 +45,7 @@ inline TransferPlan transfer_plan(const Schedule& schedule, TaskId id, const Tra
 template <class T>
 class Transfer {
  public:
-  /// What stays the same from one to the next.
+  /// The state that stays the same between communications.
   struct Setting {
     MPI_Comm comm = MPI_COMM_NULL;
     host::RankState<T>* state = nullptr;
@@ -63,7 +63,7 @@ class Transfer {
     post();
   }
 
-  /// Goes on as far as can be without waiting. @return whether anything has happened
+  /// Proceeds as far as possible without waiting. @return whether anything has happened
   bool advance() {
     bool moved = false;
     while (receives_.done < receives_.posted && ended(receives_)) {
@@ -86,14 +86,14 @@ class Transfer {
 
   bool done() const { return receives_.done == plan_->ring.received.size() && sends_.done == plan_->ring.sends(); }
 
-  /// Puts what came to where it is wanted. @return bytes this rank has sent
+  /// Stores the received data. @return bytes this rank has sent
   std::int64_t finish() {
     do_all(plan_->message.after);
     return static_cast<std::int64_t>(plan_->ring.numbers_sent * sizeof(T));
   }
 
  private:
-  static constexpr std::size_t window = 4;  // messages of each way that MPI has at once: the next is there when one ends
+  static constexpr std::size_t window = 4;  // messages in each direction posted at once: the next is ready when one ends
 
   struct Queue {
     std::array<MPI_Request, window> requests{};

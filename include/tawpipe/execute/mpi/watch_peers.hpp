@@ -1,4 +1,4 @@
-// The TCP connections of the watch over an MPI job: every rank to rank 0, agreed on by MPI.
+// The TCP connections of the watch over an MPI job: from every rank to rank 0, set up through MPI.
 // Not: what is sent over them (execute/watch.hpp).
 #pragma once
 
@@ -23,7 +23,7 @@ namespace watch_detail {
 
 inline constexpr std::uint32_t hello = 0;
 
-/// Takes the connections of all other ranks. @return false if they have not all come within 10 s
+/// Accepts the connections of all other ranks. @return false if they have not all arrived within 10 s
 inline bool accept_all(int listener, int ranks, std::uint64_t secret, std::vector<WatchPeer>& peers) {
   const std::int64_t deadline = now() + 10'000'000'000;
   constexpr std::size_t bytes = sizeof secret + sizeof(WatchPeer::rank);

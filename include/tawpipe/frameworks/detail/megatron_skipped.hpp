@@ -1,4 +1,4 @@
-// Megatron-LM's flags that a plan does not have: those that say something of a layout, and those that do not.
+// Megatron-LM's flags that a plan does not have: those that affect the layout, and those that do not.
 // Not: the flags that a plan has (frameworks/megatron.hpp).
 #pragma once
 
@@ -15,7 +15,7 @@ inline std::vector<ForeignSetting> megatron_foreign() {
   constexpr std::string_view unequal = "stages of given numbers of layers are not modelled; they are equal";
   constexpr std::string_view layers = "layers of other kinds than a decoder's are not modelled";
   constexpr std::string_view states = "the optimizer's states are simulated in 12 bytes a parameter";
-  constexpr std::string_view parts = "simulated as if all collectives of tensor parallelism were beside products";
+  constexpr std::string_view parts = "simulated as if all collectives of tensor parallelism overlapped products";
   return {
       {"--expert-model-parallel-size", "1", experts},
       {"--num-experts", "0", experts},
@@ -42,7 +42,7 @@ inline std::vector<ForeignSetting> megatron_foreign() {
       {"--rampup-batch-size", "", "simulated at the full --global-batch-size", false},
       {"--quick-geglu", "", "simulated without a gate", false},
       {"--window-size", "", "simulated with attention to all tokens before", false},
-      {"--no-overlap-p2p-communication", "", "simulated with sends and receives of interleaved 1F1B beside computation", false},
+      {"--no-overlap-p2p-communication", "", "simulated with overlapped sends and receives of interleaved 1F1B", false},
       {"--microbatch-group-size-per-virtual-pipeline-stage", "", "simulated in groups of as many microbatches as stages", false},
       {"--overlap-param-gather-with-optimizer-step", "", "simulated with gathers after the whole update", false},
       {"--disable-tp-comm-overlap-ag", "", parts, false},
@@ -67,7 +67,7 @@ inline std::vector<ForeignSetting> megatron_foreign() {
       {"--attention-backend", "auto flash fused", "simulated with fused attention", false}};
 }
 
-/// Source: as megatron_foreign(); a few are of earlier versions.
+/// Source: as megatron_foreign(); a few are from earlier versions.
 inline constexpr std::string_view megatron_skipped =
     // kernels and numbers
     "--fp8-margin --fp8-interval --fp8-amax-history-len --fp8-amax-compute-algo --no-fp8-wgrad --fp8-quantizer-factory "
@@ -85,7 +85,7 @@ inline constexpr std::string_view megatron_skipped =
     "--train-sync-interval --use-torch-optimizer-for-cpu-offload --overlap-cpu-optimizer-d2h-h2d --no-pin-cpu-grads "
     "--no-pin-cpu-params --dump-param-to-param-group-map --wgrad-deferral-limit --no-clone-scatter-output-in-embedding "
     "--kitchen-config-file --kitchen-recipe-number "
-    // communication that changes no layout
+    // communication that does not change the layout
     "--tp-comm-overlap-cfg --tp-comm-overlap-rs-dgrad --tp-comm-bootstrap-backend --pipeline-model-parallel-comm-backend "
     "--high-priority-stream-groups --overlap-p2p-communication-warmup-flush --distributed-backend --distributed-timeout-minutes "
     "--distributed-timeout-seconds-after-init --no-align-grad-reduce --no-align-param-gather --ddp-num-buckets --ddp-bucket-size "

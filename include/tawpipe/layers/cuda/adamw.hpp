@@ -1,4 +1,4 @@
-// AdamW on an NVIDIA GPU, with a loss scale for float16, as executors call it.
+// AdamW on an NVIDIA GPU, with a loss scale for float16, with the executors' interface.
 // Not: its arithmetic (adamw_bodies.hpp, layers/adamw.hpp).
 #pragma once
 
@@ -21,10 +21,10 @@
 
 namespace tawpipe::inline v0::layers::cuda {
 
-/// The loss scale of all ranks of one device, in memory of the one that is current when it is made.
+/// The loss scale of all ranks of one device, in memory of the device that is current at its construction.
 ///
-/// Layers multiply gradients by it (Llama::use_loss_scale) and AdamW divides by it. All ranks must skip the same steps, those of
-/// other devices too, whose scales move alike: so what they decide by is the norm of the whole gradient, an all-reduce of the
+/// Layers multiply gradients by it (Llama::use_loss_scale) and AdamW divides by it. All ranks must skip the same steps, including those of
+/// other devices, whose scales change identically: so the decision depends on the norm of the whole gradient, an all-reduce of the
 /// schedule. Give the iteration a gradient_clip above 0 (1e30 to clip nothing).
 class LossScale {
  public:
@@ -48,13 +48,13 @@ class LossScale {
 };
 
 /// AdamW on parameters of type T with moments, and perhaps weights, kept in float32. Models DeviceUpdate.
-/// The ranks of a device may share one object, on several streams, while all of them take the same step with the same scale of
+/// The ranks of a device may share one object, on several streams, as long as all of them take the same step with the same scale of
 /// clipping.
 template <class T>
 class DeviceAdamW {
  public:
-  /// @param loss_scale  what gradients were multiplied by, or null; must outlive this
-  /// @throws InputError  as AdamW::check. @throws DeviceError  if memory is not to be had.
+  /// @param loss_scale  the factor of gradients, or null; must outlive this
+  /// @throws InputError  as AdamW::check. @throws DeviceError  if memory is exhausted.
   DeviceAdamW(Transformer model, const AdamW& constants, const LossScale* loss_scale = nullptr)
       : model_{std::move(model)}, constants_{constants}, loss_scale_{loss_scale}, factors_{sizeof(AdamWFactors)} {
     constants.check();

@@ -12,7 +12,7 @@
 
 namespace tawpipe::inline v0::layers::cuda {
 
-/// How a loss scale moves.
+/// The adaptation of a loss scale.
 struct LossScaleOptions {
   float initial = 65536;
   std::int32_t growth_interval = 2000;  ///< steps without overflow before it doubles
@@ -20,21 +20,21 @@ struct LossScaleOptions {
   bool operator==(const LossScaleOptions&) const = default;
 };
 
-/// A loss scale in device memory, one for all ranks of a device. Gradients are made with `scale` and divided by it in the update;
+/// A loss scale in device memory, one for all ranks of a device. Gradients are computed with `scale` and divided by it in the update;
 /// a step whose gradients are not all finite is skipped and halves the scale.
 ///
-/// What follows from a step is worked out anew, from where the step before it ended, by every update that takes part in it, and
-/// all of them write the same: so it does not matter how many there are, on which streams and in which order.
+/// The state after a step is recomputed, from that after the previous step, by every update that takes part, and
+/// all of them write the same values: so their number, streams and order do not matter.
 /// Source: Micikevicius et al. 2018, arXiv:1710.03740, section 3.2; the defaults are PyTorch's GradScaler's.
 struct LossScaleState {
-  /// As a step leaves it.
+  /// The state after a step.
   struct After {
     std::int64_t step = 0;
-    std::int64_t skipped = 0;     ///< steps, in all
+    std::int64_t skipped = 0;     ///< skipped steps in total
     float scale = 1;              ///< for the next gradients
-    std::int32_t good_steps = 0;  ///< since it changed
+    std::int32_t good_steps = 0;  ///< since its last change
   };
-  float scale = 1;  ///< for the next gradients: what layers read
+  float scale = 1;  ///< for the next gradients; read by layers
   After after[2];   ///< the last two steps
 
   explicit LossScaleState(float initial) : scale{initial} { after[0].scale = after[1].scale = initial; }
@@ -43,19 +43,19 @@ struct LossScaleState {
   static constexpr float most = 16777216;  ///< 2^24
 };
 
-/// What AdamW's kernel reads of a step.
+/// The factors of a step that AdamW's kernel reads.
 struct AdamWFactors {
-  float kept = 1;  ///< of weights that decay
+  float kept = 1;  ///< factor of weights that decay
   float rate = 0;  ///< learning rate / (1 - beta1^n)
   float root = 1;  ///< 1 / sqrt(1 - beta2^n)
   float gradient_scale = 1;
   std::int32_t skip = 0;
 };
 
-/// Makes a step's factors, and moves the loss scale. Steps are numbered upwards. One thread.
+/// Computes a step's factors, and adapts the loss scale. Step numbers ascend. One thread.
 ///
-/// `gradient_scale` is what clipping asks for, min(1, clip / norm) of the gradients as they are, so with a loss scale s >= 1 of
-/// them s times as large; then min(1 / s, that) is 1 / s times what clipping asks for of the true ones. It is not above 0 where
+/// `gradient_scale` is the factor of clipping, min(1, clip / norm), for the gradients as stored, so with a loss scale s >= 1 for
+/// gradients s times as large; then min(1 / s, that) is 1 / s times the factor for the true ones. It is not above 0 if
 /// their norm is not finite: all ranks see the same norm, and skip the same steps.
 struct PrepareAdamW {
   AdamW constants;
@@ -73,7 +73,7 @@ struct PrepareAdamW {
     std::int32_t skip = 0;
     if (loss_scale != nullptr) {
       LossScaleState& state = *loss_scale;
-      // The place of this step is either taken by another of its updates or the older one.
+      // The entry for this step: one already written by another of its updates, or the older one.
       const bool second = state.after[1].step == scalars->step ||
                           (state.after[0].step != scalars->step && state.after[1].step < state.after[0].step);
       const LossScaleState::After before = state.after[second ? 0 : 1];
@@ -108,8 +108,8 @@ struct PrepareAdamW {
   }
 };
 
-/// One step on [count] parameters, in float: `weights` are roundings of `master` where it is given. G: float or T.
-/// Source: as layers/adamw.hpp, whose arithmetic this is.
+/// One step on [count] parameters, in float: `weights` are rounded from `master` if it is given. G: float or T.
+/// Source: as layers/adamw.hpp, with the same arithmetic.
 template <class T, class G>
 struct AdamWBody {
   T* weights;

@@ -1,5 +1,5 @@
-// A block of threads, which the bodies of GPU kernels are written against, and the one that runs them on the host.
-// Not: the bodies (norm_bodies.hpp and the others beside it) nor a GPU's block (launch.cuh).
+// The thread-block interface of GPU kernel bodies, and its implementation on the host.
+// Not: the bodies (norm_bodies.hpp etc.) nor a GPU's block (launch.cuh).
 #pragma once
 
 #include <cstddef>
@@ -10,27 +10,27 @@
 
 namespace tawpipe::inline v0::layers::cuda {
 
-/// How many blocks a body runs in, and what each has. A body is a struct of arguments with `Grid grid() const` and
+/// The grid of a body: its blocks and their memory. A body is a struct of arguments with `Grid grid() const` and
 /// `template <class Block> void operator()(Block&) const`, which every thread of every block calls.
 ///
-/// Block: `index()` of `count()` blocks, `row()` of the grid's second direction, `thread()` of `threads()`; `sum(x)` (of a float,
-/// a double or a Pair) and `largest(x)` over the block's threads, given to all of them; `sync()`; `shared()`: memory of the
+/// Block: `index()` of `count()` blocks, `row()` in the grid's second dimension, `thread()` of `threads()`; `sum(x)` (of a float,
+/// a double or a Pair) and `largest(x)` over the block's threads, returned to all of them; `sync()`; `shared()`: memory of the
 /// block's threads, uninitialised. All threads of a block call sum, largest and sync in the same order.
 struct Grid {
   std::int64_t blocks = 1;
   int threads = 1;
-  int rows = 1;             ///< second direction
-  std::int64_t shared = 0;  ///< floats of memory in common
+  int rows = 1;             ///< second dimension
+  std::int64_t shared = 0;  ///< floats of shared memory
 };
 
-/// Two sums that a block finds in one go.
+/// Two sums that a block computes at once.
 struct Pair {
   float first = 0;
   float second = 0;
   TAWPIPE_HOST_DEVICE friend Pair operator+(Pair a, Pair b) { return {a.first + b.first, a.second + b.second}; }
 };
 
-/// Of a block: with more of them, none could have more than 64 registers.
+/// The limit on threads of a block: with more, none could have more than 64 registers.
 inline constexpr int most_threads = 512;
 
 /// Threads for `work` pieces a block: whole warps.
@@ -81,7 +81,7 @@ class HostBlock {
   float* shared_;
 };
 
-/// Runs a body on host memory, one block after the other.
+/// Runs a body on host memory, one block after another.
 template <class Body>
 void run_on_host(const Body& body) {
   const Grid grid = body.grid();

@@ -1,4 +1,4 @@
-// What a CUDA library says becomes an exception, and what it made is ended with its owner.
+// Errors of CUDA libraries as exceptions, and owners of their objects.
 // Not: the executors' own calls (execute/cuda/).
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace tawpipe::inline v0::layers::cuda {
 
-/// @throws DeviceError  naming the call and what CUDA says of it; its last error is cleared.
+/// @throws DeviceError  naming the call and CUDA's message; its last error is cleared.
 inline void check(cudaError_t status, const char* call) {
   if (status == cudaSuccess) return;
   static_cast<void>(cudaGetLastError());
@@ -25,7 +25,7 @@ inline void check(cublasStatus_t status, const char* call) {
   throw DeviceError(concat(call, " failed: ", cublasLtGetStatusString(status), " (", static_cast<int>(status), ")"));
 }
 
-/// A library's object, which `destroy` ends. Move-only.
+/// A library's object, freed by `destroy`. Move-only.
 template <class Handle, auto destroy>
 class Owned {
  public:
@@ -45,11 +45,11 @@ class Owned {
   Handle handle_{};
 };
 
-/// Device memory of an object, aligned to 256 bytes, freed with it.
+/// Device memory owned by an object, aligned to 256 bytes, freed with it.
 class DeviceMemory {
  public:
   DeviceMemory() = default;
-  /// @throws DeviceError  if there is not as much.
+  /// @throws DeviceError  if there is not enough.
   explicit DeviceMemory(std::int64_t bytes) : bytes_{bytes} {
     if (bytes > 0) check(cudaMalloc(&memory_, static_cast<std::size_t>(bytes)), "cudaMalloc");
   }
@@ -67,10 +67,10 @@ class DeviceMemory {
   P* as() const {
     return static_cast<P*>(memory_);
   }
-  /// Fills it from the host, before it returns. @pre bytes fit
+  /// Fills it from the host; complete when it returns. @pre bytes fit
   void fill(const void* from, std::int64_t bytes) {
     check(cudaMemcpy(memory_, from, static_cast<std::size_t>(bytes), cudaMemcpyHostToDevice), "cudaMemcpy");
-    check(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");  // a copy may return before it is all there
+    check(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");  // a copy may return before it is complete
   }
 
  private:

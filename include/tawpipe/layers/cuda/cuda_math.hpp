@@ -1,4 +1,4 @@
-// What a decoder computes with on an NVIDIA GPU: cuBLASLt's products, cuDNN's attention or our own, our kernels.
+// The operations of a decoder on an NVIDIA GPU: cuBLASLt's products, cuDNN's attention or our own, our kernels.
 // Not: the decoder (decoder.hpp) nor the kernels' code (launch.cuh).
 #pragma once
 
@@ -27,7 +27,7 @@
 
 namespace tawpipe::inline v0::layers::cuda {
 
-/// Models DecoderMath on the current device, in the stream that use_stream() named last; the default stream before. Allocates in
+/// Models DecoderMath on the current device, in the stream last set by use_stream(), initially the default stream. Allocates in
 /// its constructor and in reserve_attention(). T: float, Bfloat16 or Half; G: T or float.
 template <class T, class G>
 class CudaMath {
@@ -35,8 +35,8 @@ class CudaMath {
   using Number = T;
   using Gradient = G;
 
-  /// @throws InputError  if no attention takes the head size. @throws DeviceError  if the device or its memory is not to be had.
-  /// @param choices  algorithms of products are tried here, and shared with whoever has the same; null: none are
+  /// @throws InputError  if no attention supports the head size. @throws DeviceError  if the device or memory is unavailable.
+  /// @param choices  algorithms of products are tried here, and shared with all users of the same object; null: none are
   CudaMath(const Transformer& model, const Batch& batch, const LlamaOptions& options, ProductChoices* choices = nullptr)
       : layout_{batch.sequence, batch.microbatch_size, model.heads, model.kv_heads, model.head_size()},
         products_{choices},
@@ -44,7 +44,7 @@ class CudaMath {
         partial_{RmsNormBackward<T>::blocks(batch.tokens()) * model.hidden * std::int64_t{sizeof(float)}} {
     const std::vector<float> table = cuda::rotary_table(batch.sequence, model.head_size(), options.rope_theta);
     table_.fill(table.data(), table_.bytes());
-    // cuDNN wants every tensor aligned to 16 bytes: all widths and the rows of a microbatch must come in eights.
+    // cuDNN requires every tensor to be aligned to 16 bytes: all widths and the rows of a microbatch must be multiples of eight.
     if (!std::is_same_v<T, float> && batch.tokens() % 8 == 0 && model.hidden % 8 == 0 && model.intermediate % 8 == 0) {
       cudnnHandle_t handle = nullptr;
       check(cudnnCreate(&handle), "cudnnCreate");
@@ -63,7 +63,7 @@ class CudaMath {
     if (cudnn_.get() != nullptr) check(cudnnSetStream(cudnn_.get(), stream), "cudnnSetStream");
   }
   bool has_fused_attention() const { return fused_.has_value(); }
-  /// Device memory that it holds itself.
+  /// The device memory that it owns.
   std::int64_t own_bytes() const {
     return MatrixProducts::workspace_bytes + table_.bytes() + partial_.bytes() + attention_.bytes();
   }
@@ -93,7 +93,7 @@ class CudaMath {
         stream_);
   }
 
-  /// Takes memory of its own where attention needs more than the rooms that it will be given.
+  /// Allocates memory if attention needs more than the scratch areas that it will get.
   void reserve_attention(std::int64_t forward_room, std::int64_t backward_room) {
     const std::int64_t forward = fused_ ? fused_->forward_workspace() : 0;
     const std::int64_t backward = fused_ ? fused_->backward_workspace() : layout_.tokens() * layout_.heads * 4;
@@ -123,7 +123,7 @@ class CudaMath {
   float* norm_partial() { return partial_.template as<float>(); }
 
  private:
-  static constexpr std::int64_t slack = 256;  ///< lost where a room begins between multiples of it
+  static constexpr std::int64_t slack = 256;  ///< lost if an area is not aligned to it
 
   static Product projection(std::int64_t tokens, std::int64_t in, std::int64_t out, bool add) {
     return {.m = tokens, .n = out, .k = in, .b_transposed = true, .add = add, .inputs = dtype_of<T>, .result = dtype_of<T>};
@@ -138,12 +138,12 @@ class CudaMath {
     product.at_once = 2;
     return product;
   }
-  /// Numbers from the first to the second.
+  /// The distance in numbers from the first to the second.
   template <class P>
   static std::int64_t step(Two<P> two) {
     return two.second - two.first;
   }
-  /// All of a layer and of the head.
+  /// Adds all products of a layer and of the head.
   void prepare_products(const Transformer& model, std::int64_t tokens) {
     const std::int64_t hidden = model.hidden;
     const std::int64_t inner = model.intermediate;

@@ -1,5 +1,5 @@
-// A graph of cuDNN operations through its backend interface: tensors, operations, and the plan that an engine makes of them.
-// Not: which graph attention is (fused_attention.hpp).
+// A graph of cuDNN operations through its backend interface: tensors, operations, and an engine's plan for them.
+// Not: the graph of attention (fused_attention.hpp).
 #pragma once
 
 #include <cudnn.h>
@@ -20,7 +20,7 @@
 
 namespace tawpipe::inline v0::layers::cuda {
 
-/// @throws DeviceError  naming the call and what cuDNN says of it.
+/// @throws DeviceError  naming the call and cuDNN's message.
 inline void check(cudnnStatus_t status, const char* call) {
   if (status == CUDNN_STATUS_SUCCESS) return;
   char detail[512] = {};
@@ -51,20 +51,20 @@ class CudnnDescriptor {
     check(cudnnBackendSetAttribute(get(), name, type, static_cast<std::int64_t>(values.size()), values.data()),
           "cudnnBackendSetAttribute");
   }
-  /// @throws DeviceError  if what was set makes no sense together.
+  /// @throws DeviceError  if the attributes are inconsistent.
   void finalize() { check(cudnnBackendFinalize(get()), "cudnnBackendFinalize"); }
 
  private:
   Owned<cudnnBackendDescriptor_t, cudnnBackendDestroyDescriptor> descriptor_;
 };
 
-/// What a plan is made for: the device of a handle, or one described in JSON, which need not be there.
+/// The target of a plan: the device of a handle, or one described in JSON, which need not exist.
 struct CudnnTarget {
   cudnnHandle_t handle = nullptr;
-  std::string_view device_json = {};  ///< of cuDNN's CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION; where there is no handle
+  std::string_view device_json = {};  ///< for cuDNN's CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION; used without a handle
 };
 
-/// An engine's way to compute a graph. Made once, run any number of times.
+/// An engine's plan to compute a graph. Created once, run any number of times.
 class CudnnPlan {
  public:
   CudnnPlan(CudnnDescriptor plan, std::vector<CudnnDescriptor> kept) : plan_{std::move(plan)}, kept_{std::move(kept)} {
@@ -75,7 +75,7 @@ class CudnnPlan {
   }
   std::int64_t workspace() const { return workspace_; }  ///< bytes
 
-  /// Puts it into the handle's stream. [i] is the memory of tensor `ids[i]`; constants lie on the host.
+  /// Enqueues it in the handle's stream. [i] is the memory of tensor `ids[i]`; constants are on the host.
   template <std::size_t N>
   void run(cudnnHandle_t handle, const std::array<std::int64_t, N>& ids, const std::array<void*, N>& memory, void* workspace) {
     CudnnDescriptor pack{CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR};
@@ -88,24 +88,24 @@ class CudnnPlan {
 
  private:
   CudnnDescriptor plan_;
-  std::vector<CudnnDescriptor> kept_;  ///< what it was made of
+  std::vector<CudnnDescriptor> kept_;  ///< the descriptors it uses
   std::int64_t workspace_ = 0;
 };
 
-/// Builds a graph: operations name tensors by the numbers that `tensor` and the operations give.
+/// Builds a graph: operations refer to tensors by the indices returned by `tensor` and the operations.
 class CudnnGraph {
  public:
   using Shape = std::array<std::int64_t, 4>;
-  using Tensor = std::size_t;  ///< place in tensors_; its cuDNN id is one more
+  using Tensor = std::size_t;  ///< index in tensors_; its cuDNN id is one more
 
   static std::int64_t id(Tensor tensor) { return static_cast<std::int64_t>(tensor) + 1; }
 
   /// A tensor in memory.
   Tensor tensor(cudnnDataType_t type, const Shape& dims, const Shape& strides) { return make(type, dims, strides, false, false); }
-  /// A tensor that is never in memory, dense.
+  /// A virtual tensor (never in memory), dense.
   Tensor passing(cudnnDataType_t type, const Shape& dims) { return make(type, dims, dense(dims), true, false); }
   Tensor passing(cudnnDataType_t type, const Shape& dims, const Shape& strides) { return make(type, dims, strides, true, false); }
-  /// A number [1, 1, 1, 1] that the host gives.
+  /// A number [1, 1, 1, 1] supplied by the host.
   Tensor constant() { return make(CUDNN_DATA_FLOAT, {1, 1, 1, 1}, {1, 1, 1, 1}, false, true); }
 
   /// y = mode(x), mode(x, b) or, with t, t ? x : b.
@@ -156,7 +156,7 @@ class CudnnGraph {
     add(std::move(operation));
   }
 
-  /// The first plan of the heuristic's that can be made; nothing where no engine takes the graph. Ends the graph.
+  /// The heuristic's first plan that can be built; nothing if no engine supports the graph. Finalizes the graph.
   /// @throws DeviceError  if the graph is not well formed.
   std::optional<CudnnPlan> plan(const CudnnTarget& target) {
     Query query = ask(target);
@@ -178,11 +178,11 @@ class CudnnGraph {
     return {};
   }
 
-  /// How many ways engines offer to compute the graph, of those that they check that they can. Needs no device, but libcuda.
+  /// The number of engine configurations offered for the graph that pass their support check. Needs no device, but libcuda.
   std::int64_t offered(const CudnnTarget& target) const { return std::ssize(ask(target).configs); }
 
  private:
-  /// The heuristic's answer, with what it was asked about.
+  /// The heuristic's result, with its input.
   struct Query {
     CudnnDescriptor graph{CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR};
     CudnnDescriptor heuristic{CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR};
@@ -215,7 +215,7 @@ class CudnnGraph {
     results(0, nullptr);
     std::vector<cudnnBackendDescriptor_t> raw;
     for (std::int64_t i = 0; i < count; ++i) raw.push_back(query.configs.emplace_back(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR).get());
-    if (count > 0) results(count, raw.data());  // fills in those that can be, and says how many they are
+    if (count > 0) results(count, raw.data());  // fills in the valid ones, and returns their number
     query.configs.erase(query.configs.begin() + static_cast<std::ptrdiff_t>(count), query.configs.end());
     return query;
   }

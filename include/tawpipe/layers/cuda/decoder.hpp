@@ -1,5 +1,5 @@
-// A LLaMA decoder whose work is put into a stream: computes any stage of it in memory that its caller gives.
-// Not: the computations (cuda_math.hpp, and on a host in the tests) nor one layer's order (decoder_layer.hpp).
+// A LLaMA decoder whose work is enqueued in a stream: computes any stage of it in memory given by its caller.
+// Not: the computations (cuda_math.hpp, and on a host in the tests) nor the order within a layer (decoder_layer.hpp).
 #pragma once
 
 #include <algorithm>
@@ -25,13 +25,13 @@ namespace tawpipe::inline v0::layers::cuda {
 /// Computes stages of a LLaMA decoder with a Math: the same mathematics, cuts, splits and recomputation as host::Llama, in the
 /// same memory: `saved`, `stash` and both workspaces as model/activation.hpp computes them.
 ///
-/// `saved` holds the layers one behind the other (LayerTensors, then with Recompute::none softmax's sums [sequences, heads,
+/// `saved` holds the layers contiguously (LayerTensors, then with Recompute::none softmax's sums [sequences, heads,
 /// sequence] in float), each as long as layer_activations().saved; then the head's input [tokens, hidden] (after backward_input
 /// it begins with the gradient of the final norm, in float), its normed input, the logarithms of the logits' sums [tokens] in
-/// float, and the logits [tokens, vocab] (then their gradient). With Transformer::loss_chunk the logits of a chunk lie in
-/// workspace and their gradients, where the backward is split, in the stash, chunk after chunk; the gradient of the head's input
+/// float, and the logits [tokens, vocab] (then their gradient). With Transformer::loss_chunk the logits of a chunk are in
+/// workspace and their gradients, if the backward is split, in the stash, chunk after chunk; the gradient of the head's input
 /// is then rounded to T after each chunk. All sums over tokens or a row are in float. All policies, cuts and splits give the same
-/// bits where the Math's products and attention do.
+/// bits if the Math's products and attention do.
 template <DecoderMath Math>
 class Decoder {
  public:
@@ -106,7 +106,7 @@ class Decoder {
   static const T* weights_of(const std::byte* at) { return reinterpret_cast<const T*>(at); }
   static G* gradients_of(std::byte* at) { return reinterpret_cast<G*>(at); }
 
-  /// Where a layer's sums of attention lie: behind what is kept, or next in scratch.
+  /// The address of a layer's attention sums: after the kept tensors, or next in scratch.
   float* sums_of(std::byte* saved, std::int64_t layer, Cursor<T>& scratch) const {
     if (recompute_ != Recompute::none) return reinterpret_cast<float*>(scratch.take(sums_));
     Cursor<T> behind = memory_.kept(saved, layer);
@@ -120,7 +120,7 @@ class Decoder {
     auto* const sums = reinterpret_cast<float*>(cursor.take(tokens_ * std::int64_t{sizeof(float) / sizeof(T)}));
     return {input, normed, sums, cursor.take(0)};
   }
-  /// [tokens, hidden] from one place to another, perhaps the same.
+  /// [tokens, hidden] from one address to another, possibly the same.
   void copy(const void* from, T* to) {
     if (from != to) math_.run(CopyNumbers<T>{static_cast<const T*>(from), to, tokens_ * width_.hidden});
   }
@@ -159,7 +159,7 @@ class Decoder {
       visit(begin, std::min<std::int64_t>(chunk, model_.vocab - begin));
     }
   }
-  /// Where the gradient of a chunk's logits lies between a backward_input and a backward_weight that run apart.
+  /// The address of the gradient of a chunk's logits between a backward_input and a separate backward_weight.
   T* stashed(const BackwardArgs& args, std::int64_t begin) const {
     const std::int64_t before = stash_bytes(model_, batch_, recompute_, args.stage->layers, args.stage->embedding);
     return reinterpret_cast<T*>(args.stash.data() + before) + tokens_ * begin;
@@ -191,7 +191,7 @@ class Decoder {
       math_.project_back(logits, weights, scratch, tokens_, width_.hidden, count, begin > 0);
       if (chunked() && part == Part::both) add_output_gradient(args, logits, begin, count);
     });
-    // The norm reads its input to the end before the first sums are written over it.
+    // The norm reads all of its input before the first sums overwrite it.
     layer_.norm_backward(math_, head.input, weights_of(args.weights.final_norm), scratch, nullptr, gradient, nullptr,
                          reinterpret_cast<float*>(head.input));
   }
@@ -218,7 +218,7 @@ class Decoder {
   TokenWidths width_;
   std::int64_t tokens_;
   StageMemory<T> memory_;
-  std::int64_t sums_;  ///< T that softmax's sums take
+  std::int64_t sums_;  ///< size of softmax's sums, in T
   DecoderLayer<Math> layer_;
   Math math_;
   const float* loss_scale_ = nullptr;

@@ -1,4 +1,4 @@
-// What a decoder computes on a GPU beside products, norms and attention: rotation, SwiGLU, and the embedding's lookup.
+// A decoder's GPU kernels other than products, norms and attention: rotation, SwiGLU, and the embedding's lookup.
 // Not: norms (norm_bodies.hpp), the loss (loss_bodies.hpp), launches (launch.cuh).
 #pragma once
 
@@ -12,7 +12,7 @@ namespace tawpipe::inline v0::layers::cuda {
 
 TAWPIPE_HOST_DEVICE inline float sigmoid_of(float x) { return 1.0F / (1.0F + expf(-x)); }
 
-/// Turns neighbouring pairs of the first `turned` columns of `from` [tokens, columns] by their token's position and stores them
+/// Rotates adjacent pairs of the first `turned` columns of `from` [tokens, columns] by their token's position and stores them
 /// in `to`, which may be `from`; copies the others up to `stored`. One block a token. Source: Su et al. 2021, RoFormer,
 /// arXiv:2104.09864, equation 34.
 template <class T>
@@ -24,9 +24,9 @@ struct Rotate {
   std::int64_t columns;
   std::int64_t turned;    ///< a multiple of size
   std::int64_t stored;    ///< turned, or columns
-  std::int64_t sequence;  ///< tokens of one
+  std::int64_t sequence;  ///< tokens of one sequence
   std::int32_t size;      ///< of a head
-  float direction;        ///< 1, or -1 to turn back
+  float direction;        ///< 1, or -1 to rotate back
   bool packs = in_packs(columns, from, to) && in_packs(size, from, to, table);
 
   Grid grid() const { return {.blocks = tokens, .threads = threads_for(stored / (packs ? pack_size<T> : 2))}; }
@@ -58,7 +58,7 @@ struct Rotate {
   }
 };
 
-/// A number of neighbours, for the compiler.
+/// A number of adjacent elements, as a compile-time constant.
 template <int W>
 struct Width {
   static constexpr int value = W;
@@ -182,9 +182,9 @@ struct LookUpBackward {
   bool packs = in_packs(hidden, gradient, table);
 
   static constexpr int block_threads = 256;
-  static constexpr int ahead = 8;  ///< ids that a thread looks at between two votes
+  static constexpr int ahead = 8;  ///< ids that a thread checks between two votes
 
-  std::int64_t columns() const { return block_threads * (packs ? pack_size<T> : 1); }  ///< of a block
+  std::int64_t columns() const { return block_threads * (packs ? pack_size<T> : 1); }  ///< columns of a block
   Grid grid() const {
     return {.blocks = tokens, .threads = block_threads, .rows = static_cast<int>((hidden + columns() - 1) / columns())};
   }

@@ -1,5 +1,5 @@
-// One decoder layer on a GPU for one microbatch: what is called, in which order, on which memory.
-// Not: the calls themselves (a Math: cuda_math.hpp) nor where memory comes from (decoder.hpp).
+// One decoder layer on a GPU for one microbatch: the calls, their order and their memory.
+// Not: the calls themselves (a Math: cuda_math.hpp) nor the source of memory (decoder.hpp).
 #pragma once
 
 #include <algorithm>
@@ -18,23 +18,23 @@
 
 namespace tawpipe::inline v0::layers::cuda {
 
-/// Of two matrices of one shape.
+/// Two matrices of the same shape.
 template <class P>
 struct Two {
   P* first;
   P* second;
 };
 
-/// What a decoder computes with: on a GPU, or on a host to prove the decoder. T: weights and activations, G: gradients of
+/// The operations of a decoder: on a GPU, or on a host to test the decoder. T: weights and activations, G: gradients of
 /// weights. All matrices are row-major and all calls happen in order.
 ///
 /// - project:             y [tokens, out] = x [tokens, in] weight^T [in, out] + addend (null: 0), which may not be y
 /// - project_back:        dx [tokens, in] = dy [tokens, out] weight [out, in] (+ dx if `add`)
 /// - add_weight_gradient: gradient [out, in] += dy^T x
-/// - project_two, add_two_weight_gradients: the same for two matrices of one input, whose second is nowhere before its first
-/// - attention, attention_backward: as PlainAttention and the bodies behind it; `qkv_gradient` is other memory than qkv. `room`
+/// - project_two, add_two_weight_gradients: the same for two matrices with the same input, the second at a higher address than the first
+/// - attention, attention_backward: as PlainAttention and the bodies after it; `qkv_gradient` must not be qkv. `room`
 /// is
-///   free memory of as many bytes as reserve_attention was told.
+///   free memory of as many bytes as given to reserve_attention.
 /// - run:                 a body (block.hpp)
 template <class M>
 concept DecoderMath = is_number<typename M::Number> && is_number<typename M::Gradient> &&
@@ -50,10 +50,10 @@ concept DecoderMath = is_number<typename M::Number> && is_number<typename M::Gra
   math.attention(from, to, floats, room);
   math.attention_backward(from, from, from, floats, to, room);
   { math.rotary_table() } -> std::same_as<const float*>;  ///< [sequence, head size]: cosine and sine of each pair
-  { math.norm_partial() } -> std::same_as<float*>;        ///< [RmsNormBackward::blocks(tokens), hidden], of the layer's own
+  { math.norm_partial() } -> std::same_as<float*>;        ///< [RmsNormBackward::blocks(tokens), hidden], owned by the layer
 };
 
-/// What of a layer is 4 bytes wide whatever T: softmax's sums of the attention core, [sequences, heads, sequence].
+/// The part of a layer that is 4 bytes wide for any T: softmax's sums of the attention core, [sequences, heads, sequence].
 inline std::int64_t attention_sums_bytes(const Transformer& model, const Batch& batch) {
   return batch.tokens() * model.heads * std::int64_t{sizeof(float)};
 }
@@ -72,16 +72,16 @@ class DecoderLayer {
         head_size_{static_cast<std::int32_t>(model.head_size())},
         epsilon_{static_cast<float>(norm_epsilon)} {}
 
-  /// Bytes that attention may use of scratch memory while nothing else is there: in the forward, whose workspace has two tensors
-  /// [tokens, hidden] to spare, and in the backward beside its own gradients.
+  /// Bytes of scratch memory that attention may use while nothing else is there: in the forward, whose workspace has two tensors
+  /// [tokens, hidden] to spare, and in the backward in addition to its own gradients.
   std::int64_t forward_room() const { return tokens_ * 2 * width_.hidden * element; }
   std::int64_t backward_room() const {
     const std::int64_t used = 2 * width_.query + 2 * width_.key;
     return tokens_ * (std::max(3 * width_.inner, used) - used) * element;
   }
 
-  /// Computes what a layer holds from its input, all but its output. `with_products` false: the results of matrix products and
-  /// the residual sum are there already, and only the rest is computed.
+  /// Computes a layer's tensors from its input, all but its output. `with_products` false: the results of matrix products and
+  /// the residual sum exist already, and only the rest is computed.
   void compute(Math& math, const LayerMatrices<const T>& w, const LayerTensors<T>& x, float* sums, std::byte* scratch,
                bool with_products = true) const {
     const std::int64_t hidden = width_.hidden;
@@ -102,7 +102,7 @@ class DecoderLayer {
     math.project(x.product, w.down, y, tokens_, width_.inner, width_.hidden, x.middle);
   }
 
-  /// `gradient` [tokens, hidden] of the output becomes that of the input; the tensors become what LayerTensors says.
+  /// `gradient` [tokens, hidden] of the output becomes that of the input; the tensors change as described in LayerTensors.
   void backward_input(Math& math, const LayerMatrices<const T>& w, const LayerTensors<T>& x, const float* sums, T* gradient,
                       std::byte* scratch_memory) const {
     const std::int64_t hidden = width_.hidden;

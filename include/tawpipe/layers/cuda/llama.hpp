@@ -1,4 +1,4 @@
-// A LLaMA decoder on an NVIDIA GPU, as executors call it.
+// A LLaMA decoder on an NVIDIA GPU, with the executors' interface.
 // Not: its computations (decoder.hpp, cuda_math.hpp) nor the update of its weights (adamw.hpp).
 #pragma once
 
@@ -17,19 +17,19 @@
 
 namespace tawpipe::inline v0::layers::cuda {
 
-/// Computes stages of a LLaMA decoder on the device that is current when it is made. T: Bfloat16, Half or float, of weights and
-/// activations; G: float or T, of the gradients of weights. Sums are float32 everywhere, as are norms, softmax and the loss.
+/// Computes stages of a LLaMA decoder on the device that is current at construction. T: Bfloat16, Half or float, for weights and
+/// activations; G: float or T, for the gradients of weights. Sums are float32 everywhere, as are norms, softmax and the loss.
 ///
-/// Models DeviceLayer. Every call puts its work into the stream of use_stream() and returns; nothing waits or allocates, but the
-/// first product of each shape asks cuBLASLt's heuristic, so let one microbatch run before capturing a graph. With fused
-/// attention the last bits of gradients vary from run to run (fused_attention.hpp); all else is the same in every run. The
+/// Models DeviceLayer. Every call enqueues its work in the stream of use_stream() and returns; nothing waits or allocates, except that the
+/// first product of each shape queries cuBLASLt's heuristic, so let one microbatch run before capturing a graph. With fused
+/// attention the last bits of gradients vary between runs (fused_attention.hpp); all else is reproducible. The
 /// kernels come from launch.cuh: link one .cu file that includes it.
 template <class T, class G = float>
 class Llama {
  public:
-  /// @param choices  of all layers of a program, outlives them: the algorithms of their products are found by trial, here, which
-  /// takes memory for the time and may give other bits in another run; null: cuBLASLt's heuristic chooses
-  /// @throws InputError  as Decoder and CudaMath. @throws DeviceError  if the device, a library or memory is not to be had.
+  /// @param choices  shared by all layers of a program, which it must outlive: the algorithms of their products are found by trial, here, which
+  /// takes memory temporarily and may give other bits in another run; null: cuBLASLt's heuristic chooses
+  /// @throws InputError  as Decoder and CudaMath. @throws DeviceError  if the device, a library or memory is unavailable.
   Llama(Transformer model, const Batch& batch, Recompute recompute, const LlamaOptions& options = {},
         ProductChoices* choices = nullptr)
       : decoder_{model, batch, recompute, options,
@@ -46,7 +46,7 @@ class Llama {
 
   /// Whether cuDNN computes attention; otherwise a plain kernel does, far slower.
   bool has_fused_attention() { return decoder_.math().has_fused_attention(); }
-  /// Device memory that it holds itself, beside what its caller gives.
+  /// The device memory that it owns, in addition to its caller's.
   std::int64_t own_bytes() { return decoder_.math().own_bytes(); }
 
  private:

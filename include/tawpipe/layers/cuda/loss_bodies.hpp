@@ -11,8 +11,8 @@
 namespace tawpipe::inline v0::layers::cuda {
 
 /// sums[row] = log(sum(exp(logits))) of each row of logits [rows, vocab], in one pass over them, and wanted[row] the logit of its
-/// target. Or of a part of the vocabulary: entries from `begin` on, whose sum is added to what there is unless they are the
-/// first, and whose targets alone are looked at. One block a row.
+/// target. Or for a part of the vocabulary: entries from `begin` on, whose sum is added to the existing one unless they are the
+/// first, and only whose targets are used. One block a row.
 template <class T>
 struct LogSumExp {
   const T* logits;
@@ -83,7 +83,7 @@ struct MeanLoss {
 template <class T>
 struct CrossEntropyBackward {
   T* logits;
-  const float* sums;  ///< of LogSumExp
+  const float* sums;  ///< from LogSumExp
   const std::int32_t* targets;
   std::int64_t rows;
   std::int64_t vocab;

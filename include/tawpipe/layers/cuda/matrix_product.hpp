@@ -23,15 +23,15 @@
 
 namespace tawpipe::inline v0::layers::cuda {
 
-/// D = op(A) op(B) + C, all row-major without gaps: op(A) is [m, k], op(B) [k, n], C and D [m, n]. Or several of them at once,
-/// of one shape.
+/// D = op(A) op(B) + C, all row-major without gaps: op(A) is [m, k], op(B) [k, n], C and D [m, n]. Or several at once,
+/// of the same shape.
 struct Product {
   std::int64_t m = 0;
   std::int64_t n = 0;
   std::int64_t k = 0;
-  bool a_transposed = false;  ///< A lies in memory as [k, m]
-  bool b_transposed = false;  ///< B lies in memory as [n, k]
-  bool add = false;           ///< C counts; otherwise it is not read
+  bool a_transposed = false;  ///< A is stored as [k, m]
+  bool b_transposed = false;  ///< B is stored as [n, k]
+  bool add = false;           ///< add C; otherwise it is not read
   Dtype inputs = Dtype::bf16;
   Dtype result = Dtype::bf16;  ///< of C and D: of the inputs, or f32
   std::int32_t at_once = 1;
@@ -39,22 +39,22 @@ struct Product {
   auto operator<=>(const Product&) const = default;
 };
 
-/// Where a product's matrices lie. Of several at once: how many numbers lie from one to the next; 0: one serves all.
+/// The addresses of a product's matrices. For several at once: the distance in numbers between them; 0: one for all.
 struct Matrices {
   const void* a = nullptr;
   const void* b = nullptr;
-  const void* c = nullptr;  ///< as far apart as d
+  const void* c = nullptr;  ///< with the distance of d
   void* d = nullptr;
   std::int64_t a_step = 0;
   std::int64_t b_step = 0;
   std::int64_t d_step = 0;
 };
 
-/// Algorithms found by trial, for all MatrixProducts that share this: a product has the same bits in all of them. Which is found
+/// Algorithms found by trial, for all MatrixProducts that share this: a product has the same bits in all of them. The choice
 /// depends on measured times, so bits may differ from one run of a program to the next. Any thread may use it.
 class ProductChoices {
  public:
-  /// The algorithm for a product on a kind of GPU. @param find  finds it where nobody has; called by one thread at a time
+  /// The algorithm for a product on a kind of GPU. @param find  finds it if not yet known; called by one thread at a time
   template <class Find>
   cublasLtMatmulAlgo_t get(const std::string& gpu, const Product& product, Find&& find) {
     const std::lock_guard lock{mutex_};
@@ -68,16 +68,16 @@ class ProductChoices {
   std::map<std::pair<std::string, Product>, cublasLtMatmulAlgo_t> known_;
 };
 
-/// Multiplies with sums in float32 (never TF32). An object belongs to one stream at a time, whose products share its workspace.
+/// Multiplies with sums in float32 (never TF32). An object is used by one stream at a time, whose products share its workspace.
 ///
-/// The first product of a shape asks cuBLASLt's heuristic, on the host, and keeps its answer: run a shape once before capturing
-/// it into a graph. Rows are read from any alignment; 16 bytes are needed for speed, and more is not asked for.
+/// The first product of a shape queries cuBLASLt's heuristic, on the host, and keeps its result: run a shape once before capturing
+/// it into a graph. Rows may have any alignment; 16 bytes are needed for speed, and no more.
 class MatrixProducts {
  public:
-  static constexpr std::int64_t workspace_bytes = std::int64_t{32} << 20;  ///< what Hopper's algorithms ask for
+  static constexpr std::int64_t workspace_bytes = std::int64_t{32} << 20;  ///< as needed by Hopper's algorithms
 
-  /// @param choices  outlives this; null: no trials (`prepare`), the heuristic's first answer always
-  /// @throws DeviceError  if cuBLASLt or memory is not to be had.
+  /// @param choices  must outlive this; null: no trials (`prepare`), always the heuristic's first result
+  /// @throws DeviceError  if cuBLASLt or memory is unavailable.
   explicit MatrixProducts(ProductChoices* choices = nullptr) : choices_{choices}, workspace_{workspace_bytes} {
     cublasLtHandle_t handle = nullptr;
     check(cublasLtCreate(&handle), "cublasLtCreate");
@@ -90,15 +90,15 @@ class MatrixProducts {
     gpu_ = concat(properties.name, " of ", properties.multiProcessorCount);
   }
 
-  /// c may be d. @throws DeviceError  if no algorithm takes the product, or it fails to start.
+  /// c may be d. @throws DeviceError  if no algorithm supports the product, or it fails to start.
   void multiply(const Product& product, const void* a, const void* b, const void* c, void* d, cudaStream_t stream) {
     multiply(product, Matrices{a, b, c, d}, stream);
   }
   void multiply(const Product& product, const Matrices& on, cudaStream_t stream) { run(plan_of(product, on), on, stream); }
 
-  /// Where choices are shared: tries the heuristic's answers for a product in memory of its own, if nobody has, and from here on
-  /// takes the fastest. Waits for the device. Without memory to try in, or from addresses that are not aligned to 16 bytes, the
-  /// first answer stays.
+  /// If choices are shared: tries the heuristic's results for a product in its own memory, if not yet done, and from then on
+  /// takes the fastest. Waits for the device. Without memory for trials, or for addresses that are not aligned to 16 bytes, the
+  /// first result is kept.
   void prepare(const Product& product) {
     if (choices_ == nullptr || known(product, most_alignment) != nullptr) return;
     Plan plan = describe(product, most_alignment);
@@ -118,7 +118,7 @@ class MatrixProducts {
     std::uint32_t alignment = 0;
     Operation operation;
     Layout a, b, result;
-    std::array<std::int64_t, 3> steps{};  ///< that the layouts have
+    std::array<std::int64_t, 3> steps{};  ///< of the layouts
     cublasLtMatmulAlgo_t algorithm{};
   };
 
@@ -168,7 +168,7 @@ class MatrixProducts {
     const float one = 1;
     const float beta = plan.product.add ? 1 : 0;
     const void* const c = plan.product.add ? on.c : on.d;
-    // Row-major matrices are the transposes of what cuBLASLt sees: D^T = op(B)^T op(A)^T + C^T.
+    // Row-major matrices are the transposes of those cuBLASLt sees: D^T = op(B)^T op(A)^T + C^T.
     return cublasLtMatmul(handle_.get(), plan.operation.get(), &one, on.b, plan.b.get(), on.a, plan.a.get(), &beta, c,
                           plan.result.get(), on.d, plan.result.get(), &algorithm, workspace_.as<void>(),
                           static_cast<std::size_t>(workspace_bytes), stream);
@@ -191,7 +191,7 @@ class MatrixProducts {
     plans_.push_back(std::move(plan));
     return plans_.back();
   }
-  /// Without an algorithm, which is asked for with all matrices one after the other, whatever lies between them later.
+  /// Without an algorithm, which is queried with all matrices contiguous, whatever their later distance.
   Plan describe(const Product& product, std::uint32_t alignment) const {
     Plan plan;
     plan.product = product;
@@ -211,7 +211,7 @@ class MatrixProducts {
     set_steps(plan, {product.m * product.k, product.k * product.n, product.m * product.n});
     return plan;
   }
-  /// The heuristic's answers, the best guess first. @return at least one
+  /// The heuristic's results, the best guess first. @return at least one
   std::vector<cublasLtMatmulHeuristicResult_t> answers(const Plan& plan, int most) const {
     cublasLtMatmulPreference_t made = nullptr;
     check(cublasLtMatmulPreferenceCreate(&made), "cublasLtMatmulPreferenceCreate");
@@ -236,7 +236,7 @@ class MatrixProducts {
     return all;
   }
 
-  /// Of the heuristic's answers, by the least time of some runs each.
+  /// The best of the heuristic's results, by the least time of several runs each.
   cublasLtMatmulAlgo_t fastest(Plan& plan) {
     const std::vector<cublasLtMatmulHeuristicResult_t> all = answers(plan, 8);
     const Product& product = plan.product;

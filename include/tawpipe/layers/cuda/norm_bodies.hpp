@@ -48,12 +48,12 @@ struct RmsNorm {
   }
 };
 
-/// Given the gradient [rows, hidden] of RMSNorm's output, writes to `to` the sum of `residual` and of the gradient of its input
-/// x, and to `partial` [blocks(rows), hidden] the gradient of the weights, each block's own sum. Where `keep` is given, what `to`
-/// held is stored there first. `to` and `keep` may be x; `residual` is null or another tensor.
+/// Given the gradient [rows, hidden] of RMSNorm's output, writes to `to` the sum of `residual` and the gradient of its input
+/// x, and to `partial` [blocks(rows), hidden] the gradient of the weights, each block's own sum. If `keep` is given, the previous contents of `to`
+/// are stored there first. `to` and `keep` may be x; `residual` is null or another tensor.
 ///
-/// A block goes over its rows. A thread has the same columns of each, up to two packs of them, so their sums and what is read
-/// twice of a row are in its registers. Wider rows have their sums in the block's memory, or in `partial` itself.
+/// A block loops over its rows. A thread has the same columns of each, up to two packs, so their sums and the data read
+/// twice from a row are in its registers. For wider rows the sums are in the block's memory, or in `partial` itself.
 template <class T>
 struct RmsNormBackward {
   const T* x;
@@ -68,9 +68,9 @@ struct RmsNormBackward {
   float epsilon;
   bool packs = in_packs(hidden, x, gain, gradient, residual, to, keep, partial);
 
-  static constexpr int together = 2;  ///< blocks that a processor holds: a thread has up to 64 registers
+  static constexpr int together = 2;  ///< blocks per processor: a thread has up to 64 registers
   static constexpr std::int64_t most_blocks = 512;
-  static constexpr std::int64_t most_shared = 11 * 1024;  ///< floats, within the 48 KiB that every block may have
+  static constexpr std::int64_t most_shared = 11 * 1024;  ///< floats, within the 48 KiB available to every block
 
   static std::int64_t blocks(std::int64_t rows) { return rows < most_blocks ? rows : most_blocks; }
   Grid grid() const {

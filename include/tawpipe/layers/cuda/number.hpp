@@ -1,5 +1,5 @@
-// Numbers of GPU layers: float, and the 16-bit floats that are widened to float for every computation; runs of them side by side.
-// Not: what is computed with them (the bodies beside this file).
+// Numbers of GPU layers: float, and the 16-bit floats that are widened to float for every computation; packs of them.
+// Not: the computations (the bodies in this folder).
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@
 
 namespace tawpipe::inline v0::layers::cuda {
 
-/// Numbers that a decoder computes in.
+/// The number types of a decoder.
 template <class T>
 inline constexpr bool is_number = std::is_same_v<T, float> || std::is_same_v<T, Bfloat16> || std::is_same_v<T, Half>;
 
@@ -65,7 +65,7 @@ TAWPIPE_HOST_DEVICE inline T narrow(float x) {
   }
 }
 
-/// Numbers that one thread loads at once where memory allows it.
+/// Numbers that one thread loads at once if the alignment allows it.
 template <class T>
 inline constexpr int pack_size = 16 / int{sizeof(T)};
 
@@ -86,7 +86,7 @@ struct Floats {
   float at[W];
 };
 
-/// W numbers as they lie in memory: in 16 bits half the registers of Floats.
+/// W numbers as stored in memory: 16-bit numbers need half the registers of Floats.
 template <int W, class T>
 struct Packed {
   T at[W];
@@ -98,7 +98,7 @@ struct Packed {
   }
 };
 
-/// Reads from[0] .. from[W - 1]: in loads of 16 bytes where they make that many. @pre then `from` is aligned to 16 bytes
+/// Reads from[0] .. from[W - 1]: in loads of 16 bytes if they fill them. @pre then `from` is aligned to 16 bytes
 template <int W, class T>
 TAWPIPE_HOST_DEVICE inline Packed<W, T> load_packed(const T* from) {
   Packed<W, T> packed;
@@ -118,7 +118,7 @@ TAWPIPE_HOST_DEVICE inline Floats<W> load(const T* from) {
   return load_packed<W>(from).floats();
 }
 
-/// Writes to[0] .. to[W - 1], as `load` reads.
+/// Writes to[0] .. to[W - 1], in the same way as `load`.
 template <int W, class T>
 TAWPIPE_HOST_DEVICE inline void store(T* to, const Floats<W>& floats) {
   if constexpr (on_device && W * sizeof(T) % 16 == 0) {
@@ -135,8 +135,8 @@ TAWPIPE_HOST_DEVICE inline void store(T* to, const Floats<W>& floats) {
   }
 }
 
-/// Whether rows of `count` numbers that begin at these places, or at multiples of `count` behind them, can be read in loads of 16
-/// bytes. Null is no place.
+/// Whether rows of `count` numbers that begin at these places, or at multiples of `count` after them, can be read in loads of 16
+/// bytes. Null is ignored.
 template <class... P>
 bool in_packs(std::int64_t count, const P*... places) {
   const auto fits = [count](const auto* place) {

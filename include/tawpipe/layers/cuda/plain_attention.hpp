@@ -10,7 +10,7 @@
 
 namespace tawpipe::inline v0::layers::cuda {
 
-/// Where heads lie in a matrix qkv [tokens, Q + 2K] of all query, key and value heads of a token side by side.
+/// The layout of heads in a matrix qkv [tokens, Q + 2K] with all query, key and value heads of a token contiguous.
 struct HeadLayout {
   std::int64_t sequence;
   std::int64_t sequences;
@@ -30,7 +30,7 @@ struct HeadLayout {
 namespace detail {
 
 constexpr int attention_threads = 128;
-constexpr int attention_tile = 128;  ///< keys or queries that a block treats together
+constexpr int attention_tile = 128;  ///< keys or queries that a block processes together
 
 /// a . b, [size].
 template <class A, class B>
@@ -42,7 +42,7 @@ TAWPIPE_HOST_DEVICE inline float dot(const A* a, const B* b, std::int64_t size) 
 
 }  // namespace detail
 
-/// output [tokens, Q] and the logarithms of softmax's sums [sequences, heads, sequence] of the rotated qkv. One block a query: it
+/// output [tokens, Q] and the logarithms of softmax's sums [sequences, heads, sequence] of the rotated qkv. One block for each query: it
 /// passes over the keys in tiles, with the largest score so far.
 template <class T>
 struct PlainAttention {
@@ -91,7 +91,7 @@ struct PlainAttention {
         sum += weights[j];
       });
       const float shrink = expf(most - larger);
-      total = total * shrink + block.sum(sum);  // the weights of all threads are there behind a sum
+      total = total * shrink + block.sum(sum);  // the weights of all threads are complete after a sum
       most = larger;
       each_in_row<1>(block, size, [&](std::int64_t i) {
         float value = sum_of_values[i] * shrink;
@@ -170,7 +170,7 @@ struct PlainAttentionQueries {
   }
 };
 
-/// The keys' and values' parts of `qkv_gradient`. One block a key, which passes over the queries of its group behind it.
+/// The keys' and values' parts of `qkv_gradient`. One block for each key, which passes over the later queries of its group.
 /// @pre PlainAttentionQueries ran
 template <class T>
 struct PlainAttentionKeys {

@@ -1,5 +1,5 @@
 // Causal grouped-query attention with rotary embedding of one layer, forward and backward, in blocks of query rows.
-// Not: the projections before and behind it (layers/host/decoder_layer.hpp).
+// Not: the projections before and after it (layers/host/decoder_layer.hpp).
 #pragma once
 
 #include <algorithm>
@@ -14,12 +14,12 @@
 
 namespace tawpipe::inline v0::layers::host {
 
-/// The attention core on a matrix qkv [tokens, Q + 2K]: all query heads, key heads and value heads of a token side by side.
+/// The attention core on a matrix qkv [tokens, Q + 2K]: all query heads, key heads and value heads of a token contiguous.
 ///
-/// Scores are held for one head and one block of query rows at a time; the backward computes them again, and with them the
-/// row sums that fused kernels save. A block's rows follow from the model and the batch alone, so that the numbers do not
-/// depend on how the model is cut.
-/// Source: Su et al. 2021, RoFormer, arXiv:2104.09864, equation 34 (rotation of neighbouring pairs); Ainslie et al. 2023,
+/// Scores are held for one head and one block of query rows at a time; the backward recomputes them, and with them the
+/// row sums that fused kernels save. A block's rows follow only from the model and the batch, so that the numbers do not
+/// depend on how the model is split.
+/// Source: Su et al. 2021, RoFormer, arXiv:2104.09864, equation 34 (rotation of adjacent pairs); Ainslie et al. 2023,
 /// arXiv:2305.13245 (groups); Dao et al. 2022, arXiv:2205.14135, appendix B.2 (gradients).
 template <class T>
 class Attention {
@@ -48,12 +48,12 @@ class Attention {
     }
   }
 
-  /// Numbers of workspace that forward() takes.
+  /// The workspace of forward(), in numbers.
   std::int64_t forward_workspace() const { return rows_ * sequence_; }
-  /// Numbers of workspace that backward() takes.
+  /// The workspace of backward(), in numbers.
   std::int64_t backward_workspace() const { return 2 * rows_ * sequence_ + 2 * sequence_ * size_; }
 
-  /// Turns queries and keys by their position.
+  /// Rotates queries and keys by their position.
   void rotate(T* qkv) const { turn(qkv, T{1}); }
 
   /// `output` [tokens, Q] of the rotated qkv.
@@ -84,7 +84,7 @@ class Attention {
         for (std::int64_t g = 0; g < group(); ++g) {
           backward_of_head(qkv, gradient, b, kv_head * group() + g, key_gradient, value_gradient, scores);
         }
-        for (std::int64_t s = 0; s < sequence_; ++s) {  // all queries of the group have seen them
+        for (std::int64_t s = 0; s < sequence_; ++s) {  // all queries of the group have used them
           std::copy_n(key_gradient + s * size_, size_, keys(qkv, b, kv_head) + s * width_);
           std::copy_n(value_gradient + s * size_, size_, values(qkv, b, kv_head) + s * width_);
         }

@@ -1,5 +1,5 @@
 // One decoder layer for one microbatch: forward, the gradients of its input, the gradients of its weights.
-// Not: which layers there are and where their memory comes from (layers/host/llama.hpp).
+// Not: the layers and the source of their memory (layers/host/llama.hpp).
 #pragma once
 
 #include <algorithm>
@@ -37,8 +37,8 @@ class DecoderLayer {
   DecoderLayer(const Transformer& model, const Batch& batch, double rope_theta, double norm_epsilon)
       : width_{model}, tokens_{batch.tokens()}, epsilon_{static_cast<T>(norm_epsilon)}, attention_{model, batch, rope_theta} {}
 
-  /// Computes what a layer holds from its input, all but its output. `with_products` false: the results of matrix products and
-  /// the residual sum are there already, and only the rest is computed.
+  /// Computes a layer's tensors from its input, all but its output. `with_products` false: the results of matrix products and
+  /// the residual sum exist already, and only the rest is computed.
   void compute(const LayerMatrices<const T>& w, const LayerTensors<T>& x, T* scratch, bool with_products = true) const {
     const std::int64_t hidden = width_.hidden;
     rms_norm(x.input, w.attention_norm, x.attention_norm, tokens_, hidden, epsilon_);
@@ -65,7 +65,7 @@ class DecoderLayer {
     project(x.product, w.down, y, tokens_, width_.inner, width_.hidden, T{1});
   }
 
-  /// `gradient` [tokens, hidden] of the output becomes that of the input; the tensors become what LayerTensors says.
+  /// `gradient` [tokens, hidden] of the output becomes that of the input; the tensors change as described in LayerTensors.
   void backward_input(const LayerMatrices<const T>& w, const LayerTensors<T>& x, T* gradient, T* scratch) const {
     const std::int64_t hidden = width_.hidden;
     const std::int64_t numbers = tokens_ * hidden;
@@ -97,9 +97,9 @@ class DecoderLayer {
     add_to(g.attention_norm, x.norm_gradients, hidden);
   }
 
-  /// Numbers of scratch that compute() takes.
+  /// The scratch memory of compute(), in numbers.
   std::int64_t forward_scratch() const { return attention_.forward_workspace(); }
-  /// Numbers of scratch that backward_input() takes.
+  /// The scratch memory of backward_input(), in numbers.
   std::int64_t backward_scratch() const {
     return std::max(tokens_ * std::max(width_.inner, width_.hidden), tokens_ * width_.query + attention_.backward_workspace());
   }

@@ -1,4 +1,4 @@
-// What a decoder computes beside matrix products and attention: norms, SwiGLU, cross entropy, lookup.
+// A decoder's operations other than matrix products and attention: norms, SwiGLU, cross entropy, lookup.
 // Not: matrix products (layers/host/blas.hpp) nor attention (layers/host/attention.hpp).
 #pragma once
 
@@ -11,7 +11,7 @@
 namespace tawpipe::inline v0::layers::host {
 
 /// e to the power of x. Float: a polynomial without branches or comparisons of floats, so that compilers turn loops over it
-/// into vector code; within 2 units in the last place; beyond -87 and 87 as there; NaN of what is not finite.
+/// into vector code; within 2 units in the last place; clamped beyond -87 and 87; NaN for arguments that are not finite.
 /// Source of the coefficients: Moshier, Cephes library, expf.c.
 inline float exponential(float x) {
   constexpr std::int32_t magnitude = 0x7fffffff;
@@ -34,7 +34,7 @@ inline float exponential(float x) {
 }
 inline double exponential(double x) { return std::exp(x); }
 
-/// term(0) + ... + term(n - 1) in eight sums side by side, which compilers turn into vector code.
+/// term(0) + ... + term(n - 1) in eight parallel sums, which compilers turn into vector code.
 template <class T, class Term>
 T sum_of(std::int64_t n, Term term) {
   T lane[8] = {};
@@ -48,7 +48,7 @@ T sum_of(std::int64_t n, Term term) {
 
 /// The largest of x[0] .. x[n - 1]. @pre n > 0
 inline double largest_of(const double* x, std::int64_t n) { return *std::max_element(x, x + n); }
-/// As integers, which compare like the floats they stand for once the negative ones are turned round: vector code again.
+/// As integers, which compare like the floats they represent once negative ones are flipped: vector code again.
 inline float largest_of(const float* x, std::int64_t n) {
   const auto turned = [](std::int32_t bits) { return bits ^ ((bits >> 31) & 0x7fffffff); };
   std::int32_t most = std::numeric_limits<std::int32_t>::min();
@@ -152,8 +152,8 @@ double cross_entropy(T* logits, const std::int32_t* targets, std::int64_t tokens
 }
 
 /// Softmax [tokens, vocab] becomes the gradient of the logits, of the mean loss times `scale`.
-/// Of a part of the vocabulary: logits [tokens, count] of entries from `begin` on. Adds the logarithm of their sum to sums
-/// [tokens], or begins there with the first part. @return the targets' logits among them, summed
+/// For a part of the vocabulary: logits [tokens, count] of entries from `begin` on. Adds the logarithm of their sum to sums
+/// [tokens], or starts it with the first part. @return the targets' logits among them, summed
 template <class T>
 double add_to_cross_entropy(const T* logits, const std::int32_t* targets, T* sums, std::int64_t tokens, std::int64_t begin,
                             std::int64_t count) {

@@ -19,7 +19,7 @@
 
 namespace tawpipe::inline v0::detail {
 
-/// An order in which `count` things can run, the smallest key first of those that could be next; those on a cycle, and all that
+/// An order in which `count` things can run, the smallest key first among those that could be next; those on a cycle, and all that
 /// wait for them, are left out. @param waits  [thing] the things it waits for
 template <class Key>
 std::vector<std::int32_t> topological_order(const std::vector<std::vector<std::int32_t>>& waits, const std::vector<Key>& keys) {
@@ -68,7 +68,7 @@ inline std::vector<std::int32_t> cycle_of(const std::vector<std::vector<std::int
   return {path.begin() + place[static_cast<std::size_t>(at)], path.end()};
 }
 
-/// A node that does something, with what it is.
+/// A node with an effect, and its properties.
 struct ChakraStep {
   const ChakraNode* node = nullptr;
   ChakraType type = ChakraType::compute;
@@ -84,7 +84,7 @@ struct ChakraProcessGroup {
   std::vector<std::int32_t> ranks;
 };
 
-/// Checks a trace. What it holds points into the trace.
+/// Checks a trace. It refers to the trace.
 class ChakraGraph {
  public:
   /// @throws InputError  naming the file and node that is wrong
@@ -115,7 +115,7 @@ class ChakraGraph {
     return InputError(concat(place(rank, node), ": ", what));
   }
 
-  /// Nodes that do nothing are left out; who waits for them waits for what they wait for.
+  /// Nodes without effect are left out; their dependents wait for their dependencies.
   void read(std::size_t r) {
     const std::vector<ChakraNode>& nodes = trace_.ranks[r].nodes;
     std::vector<std::pair<std::uint64_t, std::int32_t>> places;  // by id
@@ -245,7 +245,7 @@ class ChakraGraph {
     return found->second;
   }
 
-  /// PyTorch's record of its process groups, a list within quotes: "[{\"pg_name\": \"1\", \"ranks\": [0, 1]}]".
+  /// PyTorch's record of its process groups, a list in quotes: "[{\"pg_name\": \"1\", \"ranks\": [0, 1]}]".
   void read_groups(const ChakraRank& rank, const ChakraNode& node) {
     const auto begin = node.inputs.find("[{");
     const auto end = node.inputs.rfind("}]");
@@ -263,7 +263,7 @@ class ChakraGraph {
   const ChakraTrace& trace_;
   std::map<std::string, std::vector<std::int32_t>> declared_;
   std::vector<std::vector<ChakraStep>> steps_;      ///< [rank]
-  std::vector<ChakraProcessGroup> groups_;          ///< that are used
+  std::vector<ChakraProcessGroup> groups_;          ///< the groups that are used
   std::vector<std::vector<std::int32_t>> members_;  ///< [group] sorted
   std::map<std::string, std::int32_t> group_numbers_;
 };

@@ -1,4 +1,4 @@
-// The tasks of a Chakra trace: messages with both ends, collectives with all members, each with what its attributes say.
+// The tasks of a Chakra trace: messages with both ends, collectives with all members, each with the data of its attributes.
 // Not: their order and lanes (report/chakra_import.hpp).
 #pragma once
 
@@ -29,14 +29,14 @@ class ChakraTasks {
     std::int32_t step = 0;
   };
   struct Joined {
-    std::vector<End> ends;  ///< of a message the sender's first; of an exchange its two messages'
+    std::vector<End> ends;  ///< for a message the sender's first; for an exchange those of its two messages
     Task task;
     Duration time{};
-    std::string lanes[2];  ///< of rank and peer; "": not said
-    bool is_wait = false;  ///< a message that only says that one rank waits for another
+    std::string lanes[2];  ///< of rank and peer; "": not given
+    bool is_wait = false;  ///< a message that only expresses that one rank waits for another
   };
 
-  /// @throws InputError  naming the node that nobody meets, or that cannot be what it says
+  /// @throws InputError  naming the node without a counterpart, or with inconsistent attributes
   explicit ChakraTasks(const ChakraTrace& trace) : graph_{trace}, task_of_(graph_.ranks()) {
     for (std::size_t r = 0; r < graph_.ranks(); ++r) task_of_[r].assign(graph_.steps(r).size(), -1);
     join_messages();
@@ -53,9 +53,9 @@ class ChakraTasks {
 
   const ChakraGraph& graph() const { return graph_; }
   std::vector<Joined>& tasks() { return tasks_; }
-  /// The task that a rank's step is an end of.
+  /// The task of which a rank's step is an end.
   std::int32_t task_of(std::int32_t rank, std::int32_t step) const { return task_of_[at(rank)][at(step)]; }
-  /// How many stages the tasks name.
+  /// The number of stages that the tasks name.
   std::int32_t stages() const { return stages_; }
 
   static std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
@@ -71,7 +71,7 @@ class ChakraTasks {
     tasks_.push_back({std::move(ends), {}, {}, {}, false});
   }
 
-  /// The n-th send of a rank to another with one tag meets the n-th receive.
+  /// The n-th send of a rank to another with a tag matches the n-th receive.
   void join_messages() {
     std::map<std::tuple<std::int32_t, std::int32_t, std::int64_t>, std::pair<std::vector<End>, std::vector<End>>> ways;
     for (std::size_t r = 0; r < graph_.ranks(); ++r) {
@@ -83,7 +83,7 @@ class ChakraTasks {
             .push_back({static_cast<std::int32_t>(r), static_cast<std::int32_t>(s)});
       }
     }
-    std::map<std::int64_t, std::int32_t> exchanges;  // by their number in the schedule that was written
+    std::map<std::int64_t, std::int32_t> exchanges;  // by their id in the original schedule
     for (const auto& [way, ends] : ways) {
       const auto& [sends, receives] = ends;
       if (sends.size() != receives.size()) {
@@ -106,7 +106,7 @@ class ChakraTasks {
           if (!added) {
             Joined& known = tasks_[at(found->second)];
             if (known.ends.size() != 2 || known.ends[0].rank != both[1].rank || known.ends[1].rank != both[0].rank) {
-              throw fail(sends[i], "it is no part of an exchange, as its attribute tawpipe_op says");
+              throw fail(sends[i], "it is not part of an exchange, contrary to its attribute tawpipe_op");
             }
             for (const End& end : both) {
               task_of_[at(end.rank)][at(end.step)] = found->second;
@@ -125,7 +125,7 @@ class ChakraTasks {
     }
   }
 
-  /// The n-th collective of a rank on a process group meets the n-th of the others.
+  /// The n-th collective of a rank on a process group matches the n-th of the others.
   void join_collectives() {
     std::vector<std::vector<std::vector<std::int32_t>>> calls(graph_.groups().size());  // [group][rank]
     for (auto& group : calls) group.resize(graph_.ranks());
@@ -160,7 +160,7 @@ class ChakraTasks {
     }
   }
 
-  /// A number that tawpipe wrote. @throws InputError  if it is none that it could have written
+  /// A number that tawpipe wrote. @throws InputError  if it cannot be one of those
   std::int32_t own(End end, ChakraKey key, std::int32_t missing, std::int32_t most) const {
     const std::int64_t value = node(end).number(key).value_or(missing);
     if (value != missing && (value < 0 || value > most))
@@ -178,7 +178,7 @@ class ChakraTasks {
     throw fail(end, concat("its ", name(key), " ", quote(one_line(std::string{text.substr(0, 40)})), " is not known"));
   }
 
-  /// What the format alone says of a node's operation.
+  /// The operation of a node, from the format's own fields only.
   Op plain_op(End end) const {
     switch (step(end).type) {
       case ChakraType::load:
@@ -192,7 +192,7 @@ class ChakraTasks {
         break;
       case ChakraType::invalid:
       case ChakraType::metadata:
-      case ChakraType::compute:  // the host's are no work of the device
+      case ChakraType::compute:  // the host's are not work of the device
         return node(end).number(ChakraKey::is_cpu_op).value_or(0) != 0 ? Op::idle : Op::forward;
     }
     switch (static_cast<ChakraCollective>(*node(end).number(ChakraKey::comm_type))) {
@@ -216,7 +216,7 @@ class ChakraTasks {
     return Op::all_reduce;
   }
 
-  /// Whether an operation that tawpipe wrote is one of those that the format's own fields stand for.
+  /// Whether an operation that tawpipe wrote agrees with the format's own fields.
   static bool stands_for(Op plain, Op op, std::size_t ends) {
     if (plain == Op::pass) return op == (ends == 4 ? Op::exchange : Op::pass);
     return is_compute(plain) ? is_compute(op) : op == plain;
@@ -252,7 +252,7 @@ class ChakraTasks {
     const std::int32_t repeat = std::max(1, own(end, ChakraKey::repeat, 1, Messages::max_repeat));
     const auto size = node(end).number(is_host_copy(task.op) ? ChakraKey::tensor_size : ChakraKey::comm_size).value_or(0);
     const std::int64_t parts =
-        task.op == Op::all_gather ? static_cast<std::int64_t>(joined.ends.size()) : 1;  // there the size is that of a part
+        task.op == Op::all_gather ? static_cast<std::int64_t>(joined.ends.size()) : 1;  // here the size is that of a part
     const std::int64_t whole = is_compute(task.op) ? 0 : saturating_multiply(size, parts);
     const std::int64_t bytes = node(end).number(ChakraKey::bytes).value_or(whole);
     if (bytes < 0 || bytes > std::int64_t{1} << 50) throw fail(end, concat("its ", bytes, " bytes are not from 0 to 1 PiB"));
@@ -275,7 +275,7 @@ class ChakraTasks {
     joined.time = Duration{exact >= 0 ? exact : static_cast<std::int64_t>(from.duration_us) * in_us};
     const std::int64_t work = from.number(ChakraKey::num_ops).value_or(0);
     if (exact >= 0 || from.duration_us > 0 || work <= 0) return;
-    joined.time = Duration{-1};  // the cost model's
+    joined.time = Duration{-1};  // from the cost model
     joined.task.op = Op::forward;
     joined.task.stage = none<StageId>;
   }

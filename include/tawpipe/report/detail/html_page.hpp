@@ -1,5 +1,5 @@
-// The page of a report: its elements and their style, with @DATA@ and @SCRIPT@ where those go.
-// Not: what is drawn (page_*.hpp) nor from what (html_report.hpp).
+// The page of a report: its elements and their style, with @DATA@ and @SCRIPT@ as placeholders.
+// Not: the drawing (page_*.hpp) nor its data (html_report.hpp).
 #pragma once
 
 namespace tawpipe::inline v0::detail {

@@ -1,4 +1,4 @@
-// The events of a PyTorch profiler trace out of its JSON: operators, annotations, kernels, and the calls that launched them.
+// The events of a PyTorch profiler trace from its JSON: operators, annotations, kernels, and the calls that launched them.
 // Not: what they mean (report/kineto_trace.hpp, report/kineto_run.hpp).
 #pragma once
 
@@ -22,7 +22,7 @@
 
 namespace tawpipe::inline v0::detail {
 
-/// What PyTorch notes of a collective: on its kernel, or in older versions on the operator record_param_comms only.
+/// What PyTorch records about a collective: on its kernel, or in older versions only on the operator record_param_comms.
 struct KinetoCollective {
   std::string name{};         ///< allreduce, _allgather_base, reduce_scatter, ...
   std::string dtype{};        ///< BFloat16, Half, Float, ...
@@ -30,8 +30,8 @@ struct KinetoCollective {
   std::int64_t group_size = 0;
   std::string ranks{};         ///< "[0, 1, 2, 3]"; long ones end with "..."
   std::string group{};         ///< the process group's name
-  std::int64_t sequence = -1;  ///< "Seq" in the group, which newer versions note; -1: not noted
-  std::int64_t source = -1;    ///< of a message between two, where noted
+  std::int64_t sequence = -1;  ///< "Seq" in the group, recorded by newer versions; -1: not recorded
+  std::int64_t source = -1;    ///< of a message between two ranks, if recorded
   std::int64_t destination = -1;
 };
 
@@ -41,10 +41,10 @@ struct KinetoHostEvent {
   double start = 0;
   double end = 0;
   int thread = 0;
-  int parent = -1;             ///< index of the event around it on its thread
-  std::int64_t sequence = -1;  ///< of the autograd node that it makes (forward) or runs (backward)
-  bool forward = false;        ///< may have made that node
-  bool annotation = false;     ///< of the program or the profiler, no operator
+  int parent = -1;             ///< index of the enclosing event on its thread
+  std::int64_t sequence = -1;  ///< of the autograd node that it creates (forward) or runs (backward)
+  bool forward = false;        ///< may have created that node
+  bool annotation = false;     ///< of the program or the profiler, not an operator
   std::vector<std::vector<std::int64_t>> dims{};
   std::optional<KinetoCollective> collective{};
 };
@@ -57,7 +57,7 @@ struct KinetoKernel {
   std::int64_t device = 0;
   std::int64_t external = -1;  ///< "External id" of the operator that launched it
   std::int64_t stream = 0;
-  std::int64_t correlation = -1;  ///< of the call that launched it; they grow in the order of the calls
+  std::int64_t correlation = -1;  ///< of the call that launched it; ascending in the order of the calls
   std::optional<KinetoCollective> collective{};
 };
 
@@ -68,12 +68,12 @@ struct KinetoCall {
   std::int64_t correlation = -1;
   int thread = 0;
   bool synchronizes = false;  ///< waits for the device
-  bool waits = false;         ///< makes a stream wait for an event; which is not said
+  bool waits = false;         ///< makes a stream wait for an unnamed event
 };
 
-/// A stream that waits for an event of another, as noted with enable_cuda_sync_events.
+/// A stream that waits for an event of another, as recorded with enable_cuda_sync_events.
 struct KinetoWait {
-  std::int64_t stream = 0;  ///< that waits, with what is launched on it after `correlation`
+  std::int64_t stream = 0;  ///< the stream that waits, for work launched on it after `correlation`
   std::int64_t correlation = -1;
   std::int64_t earlier_stream = 0;
   std::int64_t recorded = -1;  ///< correlation of the event's record
@@ -86,18 +86,18 @@ struct KinetoEvents {
   std::vector<KinetoHostEvent> host;
   std::map<std::int64_t, int> by_external;  ///< index into host
   std::vector<KinetoKernel> kernels;
-  std::vector<KinetoCall> calls;  ///< those that launch or synchronize; where asked for, as `waits`
+  std::vector<KinetoCall> calls;  ///< those that launch or synchronize; only on request, like `waits`
   std::vector<KinetoWait> waits;
-  std::int64_t base = 0;  ///< nanoseconds that all times count from
+  std::int64_t base = 0;  ///< in nanoseconds: the origin of all times
 };
 
-/// Reads the events while the JSON is parsed, so that a trace takes little more memory than what is kept of it.
+/// Reads the events while the JSON is parsed, so that a trace takes little more memory than the part that is kept.
 class KinetoReader {
  public:
   static constexpr int most_ranks = 1 << 20;
 
   /// @param source  the file's name, for messages
-  /// @param order  also what launched and what waited
+  /// @param order  whether to read launches and waits as well
   static KinetoEvents read(std::string_view text, std::string_view source, bool order = false) {
     if (text.starts_with("\x1f\x8b")) throw InputError(one_line(concat(source, ": compressed; unpack it first, as with gunzip")));
     KinetoReader reader;
@@ -268,14 +268,14 @@ inline bool is_communication(const KinetoKernel& kernel) {
   return kernel.name.starts_with("nccl") || kernel.collective.has_value();
 }
 
-/// What the kernel or the operator that launched it notes of a collective.
+/// The collective recorded on a kernel or on the operator that launched it.
 inline const std::optional<KinetoCollective>& collective_of(const KinetoEvents& events, const KinetoKernel& kernel) {
   const auto launched = events.by_external.find(kernel.external);
   if (kernel.collective || launched == events.by_external.end()) return kernel.collective;
   return events.host[static_cast<std::size_t>(launched->second)].collective;
 }
 
-/// What a collective of PyTorch is here; none: no such (all_to_all, barrier, send, recv).
+/// The op of a PyTorch collective; none: no counterpart (all_to_all, barrier, send, recv).
 inline std::optional<Op> op_of(std::string_view name) {
   std::string plain;
   for (const char c : name) {
@@ -299,7 +299,7 @@ inline std::int64_t bytes_of(std::string_view dtype) {
   return 0;
 }
 
-/// The group's ranks: as written, a long list continued by the step of its first two; or the process group's; or all.
+/// The group's ranks: as written, with a truncated list continued by the step of its first two; or the process group's; or all.
 inline std::vector<Rank> members_of(const KinetoEvents& events, const KinetoCollective& collective) {
   std::vector<std::int64_t> ranks;
   for (std::string_view text = collective.ranks; !text.empty();) {
@@ -318,7 +318,7 @@ inline std::vector<Rank> members_of(const KinetoEvents& events, const KinetoColl
   return members;
 }
 
-/// Finds each host event's parent: the one around it on its thread.
+/// Finds each host event's parent: the enclosing one on its thread.
 inline void nest(KinetoEvents& events) {
   const auto host = [&](int event) -> KinetoHostEvent& { return events.host[static_cast<std::size_t>(event)]; };
   std::vector<int> order(events.host.size());

@@ -1,5 +1,5 @@
 // The threads of a rank's host, from a PyTorch profiler trace: stretches that end with a launch or with a wait for the device.
-// Not: what the device did with it (kineto_rank.hpp).
+// Not: the device's work (kineto_rank.hpp).
 #pragma once
 
 #include <algorithm>
@@ -20,13 +20,13 @@ struct KinetoStretch {
   double end = 0;
   int thread = 0;       ///< numbered by their first calls
   int before = -1;      ///< the stretch of another thread that it follows; -1: none
-  int after_item = -1;  ///< that it waits for; -1: none
+  int after_item = -1;  ///< the item that it waits for; -1: none
   int launched = -1;    ///< the first item that the call launched
-  int call = -1;        ///< that launched it
+  int call = -1;        ///< the call at its end
 };
 
-/// The host's threads, cut where they launch and where they wait; in the order of their calls. A thread that was idle goes on
-/// from the last call of another one, as the thread that runs backwards does from the program's own.
+/// The host's threads, cut where they launch and where they wait; in the order of their calls. An idle thread continues
+/// from the last call of another thread, as the backward thread does from the program's main thread.
 inline std::vector<KinetoStretch> host_stretches(const KinetoRank& rank) {
   const auto at = [](int number) { return static_cast<std::size_t>(number); };
   const auto& items = rank.items();
@@ -39,8 +39,8 @@ inline std::vector<KinetoStretch> host_stretches(const KinetoRank& rank) {
   std::sort(ends.begin(), ends.end());
   std::vector<KinetoStretch> stretches;
   std::map<int, int> threads;
-  std::vector<double> last;      // [thread] its last stretch's end
-  std::vector<int> last_number;  // and number
+  std::vector<double> last;      // [thread] the end of its last stretch
+  std::vector<int> last_number;  // and its index
   for (const auto& [start, number] : rank.calls()) {
     const KinetoCall& call = rank.call(number);
     const int thread = threads.try_emplace(call.thread, static_cast<int>(threads.size())).first->second;
@@ -50,7 +50,7 @@ inline std::vector<KinetoStretch> host_stretches(const KinetoRank& rank) {
     }
     const auto found = launched.find(number);
     KinetoStretch stretch{.start = last[at(thread)], .thread = thread, .call = number};
-    for (std::size_t other = 0; other < last.size(); ++other) {  // a thread goes on where another one has waked it
+    for (std::size_t other = 0; other < last.size(); ++other) {  // a thread continues where another one woke it
       if (last[other] > stretch.start && last[other] <= start) {
         stretch.start = last[other];
         stretch.before = last_number[other];
@@ -67,13 +67,13 @@ inline std::vector<KinetoStretch> host_stretches(const KinetoRank& rank) {
       }
       stretch.launched = found->second.front();
       stretch.end = std::max(stretch.end, first);
-      if (end <= call.end) blocked = call.end;  // a copy that the host waits for
+      if (end <= call.end) blocked = call.end;  // a copy for which the host waits
     }
     last_number[at(thread)] = static_cast<int>(stretches.size());
     last[at(thread)] = stretch.end;
     stretches.push_back(stretch);
     if (blocked < 0) continue;
-    // What the device ended last before the call returned is what it waited for.
+    // The host waited for the device's last item that ended before the call returned.
     const auto after = std::upper_bound(ends.begin(), ends.end(), std::pair{blocked, std::numeric_limits<int>::max()});
     KinetoStretch wait{.start = stretch.end, .end = std::max(stretch.end, blocked), .thread = thread, .call = -1};
     if (after != ends.begin() && std::prev(after)->first > stretch.end) {

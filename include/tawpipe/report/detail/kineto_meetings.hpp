@@ -1,5 +1,5 @@
-// What ranks did together, from their PyTorch profiler traces: which events are one communication, and how far apart their
-// clocks are. Not: what each rank did by itself (kineto_rank.hpp).
+// Matches events of PyTorch profiler traces between ranks: which of them are one communication, and how far apart their
+// clocks are. Not: the work of single ranks (kineto_rank.hpp).
 #pragma once
 
 #include <algorithm>
@@ -34,13 +34,13 @@ class KinetoMeetings {
   }
 
   const KinetoItem& item(Place place) const { return ranks_[at(place.first)].items()[at(place.second)]; }
-  /// Of a message who sends and who receives.
+  /// The sender and the receiver of a message.
   const std::vector<std::vector<Place>>& all() const { return meetings_; }
 
  private:
   static std::size_t at(int number) { return static_cast<std::size_t>(number); }
 
-  /// Which items of which ranks are one communication. Those that some traced member lacks stay alone.
+  /// Which items of which ranks form a communication. Those that some traced member lacks stay single.
   void find_meetings() {
     std::map<std::string, std::vector<Place>> by_name;
     std::map<int, int> place_of;
@@ -87,9 +87,9 @@ class KinetoMeetings {
   /// Moves each rank's clock so that its communications end when those of the others do, by the median over all of them.
   void align(std::vector<std::string>& notes) {
     for (KinetoRank& rank : ranks_) rank.move(static_cast<double>(rank.base() - ranks_.front().base()) * 1e-3);
-    std::vector<std::vector<std::pair<int, double>>> later(ranks_.size());  // [rank] a peer, by how much it ends later than it
+    std::vector<std::vector<std::pair<int, double>>> later(ranks_.size());  // [rank] a peer, and how much later it ends
     for (const auto& members : meetings_) {
-      for (std::size_t m = 1; m < members.size(); ++m) {  // neighbours in the group are enough
+      for (std::size_t m = 1; m < members.size(); ++m) {  // adjacent members of the group are enough
         const Place a = members[m - 1];
         const Place b = members[m];
         const double difference = item(b).end - item(a).end;
@@ -110,7 +110,7 @@ class KinetoMeetings {
       for (auto& [peer, values] : differences) {
         const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
         std::nth_element(values.begin(), middle, values.end());
-        // `difference` is by how much `from` ends later: the peer's clock goes on by that.
+        // `difference` is how much later `from` ends: the peer's clock is advanced by that.
         shift[at(peer)] = shift[at(from)] + *middle;
         known[at(peer)] = 1;
         todo.push_back(peer);

@@ -1,5 +1,5 @@
-// One rank's PyTorch profiler trace as what ran on its streams (or, without a GPU, threads), and who launched it.
-// Not: what the ranks did together (report/kineto_run.hpp).
+// One rank's PyTorch profiler trace as the items on its streams (or, without a GPU, threads), and their launches.
+// Not: communication between the ranks (report/kineto_run.hpp).
 #pragma once
 
 #include <algorithm>
@@ -21,23 +21,23 @@
 
 namespace tawpipe::inline v0::detail {
 
-/// Something that ran on a stream or thread of the rank. Times are microseconds.
+/// An item that ran on a stream or thread of the rank. Times are microseconds.
 struct KinetoItem {
   std::string name;
   double start = 0;
   double end = 0;
-  int queue = 0;            ///< which stream of which device, or which thread
-  std::int64_t order = -1;  ///< of launching; -1: not known
-  int call = -1;            ///< that launched it; -1: none is known
-  Op op = Op::forward;      ///< of a computation its pass, of a communication what it does
+  int queue = 0;            ///< the stream of a device, or the thread
+  std::int64_t order = -1;  ///< order of launching; -1: unknown
+  int call = -1;            ///< the call that launched it; -1: unknown
+  Op op = Op::forward;      ///< a computation's pass, or a communication's operation
   TraceKind kind = TraceKind::compute;
-  std::string meeting{};       ///< the communication that it is part of, as all members call it; "": none that can be told
-  std::vector<int> members{};  ///< of that communication; of a message who sends and who receives
+  std::string meeting{};       ///< the name of its communication, the same on all members; "": unknown
+  std::vector<int> members{};  ///< of that communication; for a message sender and receiver
   std::string group{};         ///< its process group
   std::int64_t bytes = 0;
 };
 
-/// Reads a rank's events: which pass and kind each belongs to, what communication it is.
+/// Reads a rank's events: the pass, kind and communication of each.
 class KinetoRank {
  public:
   KinetoRank(KinetoEvents events, std::string source) : events_{std::move(events)}, source_{std::move(source)} {
@@ -77,7 +77,7 @@ class KinetoRank {
   /// Those that launched an item or synchronize, by start: [start, call].
   const std::vector<std::pair<double, int>>& calls() const { return calls_; }
   int queues() const { return static_cast<int>(queues_.size()); }
-  /// The queue that computes longest.
+  /// The queue with the most computation.
   int main_queue() const {
     std::vector<double> busy(queues_.size() + 1, 0);
     for (const KinetoItem& item : items_) {
@@ -85,7 +85,7 @@ class KinetoRank {
     }
     return static_cast<int>(std::max_element(busy.begin(), busy.end()) - busy.begin());
   }
-  /// The communication that item `i` waits for, as the calls before its launch let expect; -1: none.
+  /// The communication that item `i` waits for, inferred from the calls before its launch; -1: none.
   int expected_wait(std::size_t i) const {
     const auto found = expected_.find(static_cast<int>(i));
     return found == expected_.end() ? -1 : found->second;
@@ -96,8 +96,8 @@ class KinetoRank {
     for (const auto& [start, number] : calls_) last = std::max(last, call(number).end);
     return last;
   }
-  /// The item that ended last of those that item `i` waits for as noted: its stream waited, after the item before it there, for
-  /// an event that was recorded on another one after it. -1: none.
+  /// The last to end of the items that item `i` is recorded to wait for: its stream waited, after the previous item there, for
+  /// an event recorded after it on another stream. -1: none.
   int noted_wait(std::size_t i) const {
     const KinetoItem& item = items_[i];
     const auto waits = waits_.find(item.queue);
@@ -118,8 +118,8 @@ class KinetoRank {
     }
     return found;
   }
-  /// A name for the lane of a communication, the same on all its members, and on ranks in groups of that shape. A message's is
-  /// another on the two.
+  /// A name for the lane of a communication, the same on all its members, and on ranks in groups of that shape. For a message it
+  /// differs on the two.
   std::string lane_of(const KinetoItem& item) const {
     const std::vector<int>& members = item.members;
     if (item.op == Op::pass) {
@@ -151,7 +151,7 @@ class KinetoRank {
     return queues_.try_emplace({device, stream}, static_cast<int>(queues_.size())).first->second;
   }
 
-  /// The pass of each host event: what the nearest event around it that says one says.
+  /// The pass of each host event: that of the nearest enclosing event with one.
   void read_passes() {
     passes_.assign(events_.host.size(), Op::idle);
     std::vector<int> chain;
@@ -223,7 +223,7 @@ class KinetoRank {
     }
   }
 
-  /// Without a GPU: operators that no other operator called, and what Gloo notes of its collectives.
+  /// Without a GPU: operators that no other operator called, and Gloo's records of its collectives.
   void read_threads() {
     for (std::size_t e = 0; e < events_.host.size(); ++e) {
       const KinetoHostEvent& event = events_.host[e];
@@ -259,7 +259,7 @@ class KinetoRank {
     item.bytes = noted.elements * bytes_of(noted.dtype);
     if (noted.name.empty() || name == "coalesced") return;
     std::vector<int> members;
-    // A send notes to whom, a receive from whom (PyTorch, torch/csrc/profiler/util.cpp, saveNcclMeta).
+    // A send records its destination, a receive its source (PyTorch, torch/csrc/profiler/util.cpp, saveNcclMeta).
     if (passes && (sends ? noted.destination : noted.source) >= 0) {
       members = {sends ? rank() : static_cast<int>(noted.source), sends ? static_cast<int>(noted.destination) : rank()};
     } else {
@@ -269,13 +269,13 @@ class KinetoRank {
       }
       std::sort(members.begin(), members.end());
       if (passes && members.size() == 2 && (members.front() == rank()) != sends) std::swap(members[0], members[1]);
-      if (passes && members.size() != 2) members.clear();  // to whom is not noted
+      if (passes && members.size() != 2) members.clear();  // the destination is not recorded
     }
     if (members.size() < 2 || std::find(members.begin(), members.end(), rank()) == members.end()) return;
     item.meeting = concat(passes ? "message" : name, " in ", noted.group.empty() ? "" : concat("group ", noted.group, " "), "[");
     for (std::size_t m = 0; m < members.size() && m < 8; ++m) item.meeting += concat(m > 0 ? ", " : "", members[m]);
     item.meeting += concat(members.size() > 8 ? concat(", ... of ", members.size()) : std::string{}, "]");
-    // Messages are numbered on each rank by itself, so that only their order between the two counts.
+    // Messages are numbered on each rank by itself, so only their order between the two matters.
     if (noted.sequence >= 0 && !passes) item.meeting += concat(" with sequence number ", noted.sequence);
     item.members = std::move(members);
     item.group = noted.group;
@@ -299,9 +299,9 @@ class KinetoRank {
     }
   }
 
-  /// Calls that make a stream wait do not say for what. One before the launch of a computation is taken to be for the
-  /// communication that was launched first of those that nothing waits for yet, as programs wait for them in their order; sends
-  /// come last, as nothing needs their end soon.
+  /// Calls that make a stream wait do not name the event. One before the launch of a computation is assumed to wait for the
+  /// earliest launched communication that nothing waits for yet, since programs wait for them in order; sends
+  /// come last, since nothing needs their end soon.
   void expect_waits(int main) {
     std::vector<std::pair<std::int64_t, int>> launched;  // order, item
     for (std::size_t i = 0; i < items_.size(); ++i) {
@@ -334,7 +334,7 @@ class KinetoRank {
     }
   }
 
-  /// Numbers the communications that are called alike, in their order.
+  /// Numbers the communications of the same name, in order.
   void name_meetings() {
     std::map<std::string, int> count;
     for (KinetoItem& item : items_) {
@@ -344,7 +344,7 @@ class KinetoRank {
     }
   }
 
-  /// A wait of a stream: after what was launched on it before `order`, for what was on `queue` before `recorded`.
+  /// A wait of a stream: after the work launched on it before `order`, for the work on `queue` before `recorded`.
   struct Waited {
     std::int64_t order;
     int queue;

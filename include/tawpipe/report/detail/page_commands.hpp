@@ -1,4 +1,4 @@
-// The last part of a page's script: what each command answers, as tables and charts.
+// The last part of a page's script: the results of each command as tables and charts.
 // Not: timelines (page_timeline.hpp).
 #pragma once
 
@@ -112,7 +112,7 @@ const COMMANDS = {
   },
 
   doctor() {
-    const words = { ends: "No hang: every recorded call has its counterparts.", deadlock: "Deadlock: calls wait for each other in a circle.", mismatch: "Mismatch: calls that meet differ.", missing: "Missing: a rank does not make a call that others wait for.", undecided: "Undecided: the rank that others wait for has no dump." };
+    const words = { ends: "No hang: every recorded call has its counterparts.", deadlock: "Deadlock: calls wait for each other in a cycle.", mismatch: "Mismatch: calls that meet differ.", missing: "Missing: a rank does not make a call that others wait for.", undecided: "Undecided: the rank that others wait for has no dump." };
     section("Verdict", el("p", { id: "verdict" }, words[answer.verdict] || answer.verdict));
     cards([["verdict", answer.verdict], ["ranks to blame", String(new Set(answer.culprits.map((c) => c.rank)).size), [...new Set(answer.culprits.map((c) => c.rank))].slice(0, 8).join(", ")], ["ranks that wait", String(answer.waits.length)]]);
     if (answer.cycle.length) $("outcome").append(el("ol", {}, ...answer.cycle.map((line) => el("li", {}, line))));

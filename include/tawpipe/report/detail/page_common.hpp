@@ -1,5 +1,5 @@
 // The first part of a page's script: its data, numbers as text, colours, tables and charts.
-// Not: timelines (page_timeline.hpp) nor what a command shows (page_commands.hpp).
+// Not: timelines (page_timeline.hpp) nor the results of a command (page_commands.hpp).
 #pragma once
 
 namespace tawpipe::inline v0::detail {

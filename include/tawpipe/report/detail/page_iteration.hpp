@@ -1,5 +1,5 @@
-// The second part of a page's script: an iteration, what its tasks wait for and what they are called.
-// Not: how it is drawn (page_timeline.hpp).
+// The second part of a page's script: an iteration, the dependencies of its tasks and their labels.
+// Not: its drawing (page_timeline.hpp).
 #pragma once
 
 namespace tawpipe::inline v0::detail {

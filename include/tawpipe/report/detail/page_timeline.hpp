@@ -1,5 +1,5 @@
 // The third part of a page's script: timelines on one clock, with mouse and keyboard.
-// Not: the iterations (page_iteration.hpp) nor what is drawn below them (page_panels.hpp).
+// Not: the iterations (page_iteration.hpp) nor the panels below them (page_panels.hpp).
 #pragma once
 
 namespace tawpipe::inline v0::detail {

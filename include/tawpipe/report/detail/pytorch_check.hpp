@@ -1,5 +1,5 @@
 // Checks that the actions of a PyTorch schedule fit together: each computed once, in order, each message sent and received.
-// Not: public; report/pytorch_pipeline.hpp is the door. Nor whether the ranks could wait for each other (schedules::pipeline).
+// Not: public; report/pytorch_pipeline.hpp is the public interface. Nor whether the ranks could wait for each other (schedules::pipeline).
 #pragma once
 
 #include <algorithm>
@@ -30,11 +30,11 @@ void for_each_action(const PytorchSchedule& schedule, Visit&& visit) {
   }
 }
 
-/// What a checked schedule turns out to be.
+/// The result of checking a schedule.
 struct PytorchShape {
   std::vector<int> rank_of_stage;
   std::int32_t microbatches = 0;
-  /// [stage * microbatches + microbatch] whether a W follows the backward, which then is of the inputs alone
+  /// [stage * microbatches + microbatch] whether a W follows the backward, which is then of the inputs only
   std::vector<bool> split;
 
   int stages() const { return static_cast<int>(rank_of_stage.size()); }
@@ -64,14 +64,14 @@ class PytorchCheck {
   }
 
  private:
-  /// An action and where it stands; `order` counts the actions of its row.
+  /// An action and its cell; `order` counts the actions of its row.
   struct Placed {
     PytorchAction action;
     int rank;
     std::size_t cell;
     std::int64_t order;
   };
-  /// Where a message is sent and received: the order in its row, or -1.
+  /// The positions of a message's send and receive in their rows, or -1.
   struct Ends {
     std::int64_t sent = -1;
     std::int64_t received = -1;
@@ -111,7 +111,7 @@ class PytorchCheck {
     });
   }
 
-  /// Of each stage and microbatch one forward, and then one backward or one of the inputs and one of the weights.
+  /// Each stage and microbatch has one forward, and then one backward, or one of the inputs and one of the weights.
   void match_computations() {
     std::int64_t order = 0;
     for_each_action(schedule_, [&](const PytorchAction& action, int rank, std::size_t cell) {
@@ -150,12 +150,12 @@ class PytorchCheck {
     shape_.split.push_back(split);
   }
 
-  /// If there are sends or receives: each message that crosses ranks is sent behind what makes it and received before what
-  /// needs it, once, and two ranks send and receive in one order. None: PyTorch adds them when it loads the file.
+  /// If there are sends or receives: each message that crosses ranks is sent after its producer and received before its
+  /// consumer, once, and two ranks send and receive in the same order. If there are none, PyTorch adds them when it loads the file.
   void match_messages() {
     std::int64_t order = 0;
     const std::size_t pairs = shape_.split.size();
-    std::array<std::vector<Ends>, 2> messages;  // [forward] [stage that makes it, microbatch]
+    std::array<std::vector<Ends>, 2> messages;  // [forward] [producing stage, microbatch]
     bool any = false;
     for_each_action(schedule_, [&](const PytorchAction& action, int rank, std::size_t cell) {
       const std::int64_t here = order++;
@@ -193,8 +193,7 @@ class PytorchCheck {
     if (shape_.sends(stage, forward)) {
       const PytorchAction send{forward ? PytorchOp::send_forward : PytorchOp::send_backward, stage, m};
       const std::int64_t sent = all[shape_.at(stage, m)].sent;
-      if (sent < 0)
-        fail(at, concat("line ", at.rank + 1, " lacks ", quote(pytorch_text(send)), ", which hands on what it makes"));
+      if (sent < 0) fail(at, concat("line ", at.rank + 1, " lacks ", quote(pytorch_text(send)), ", which sends its output"));
       if (sent < at.order) fail(at, concat(quote(pytorch_text(send)), " stands before it, though it sends what this makes"));
     }
     const int from = forward ? stage - 1 : stage + 1;
@@ -203,8 +202,7 @@ class PytorchCheck {
     const std::int64_t received = all[shape_.at(from, m)].received;
     if (received < 0)
       fail(at, concat("line ", at.rank + 1, " lacks ", quote(pytorch_text(receive)), ", which brings what it needs"));
-    if (received > at.order)
-      fail(at, concat(quote(pytorch_text(receive)), " stands behind it, though it brings what this needs"));
+    if (received > at.order) fail(at, concat(quote(pytorch_text(receive)), " comes after it, although this needs it"));
   }
 
   /// Messages from one rank to another arrive in the order in which they are sent.
@@ -220,9 +218,9 @@ class PytorchCheck {
     }
   }
 
-  /// Where there are waits, each send has one after it; a rank sums the gradients of one stage at a time.
+  /// If there are waits, each send has one after it; a rank sums the gradients of one stage at a time.
   void check_waits() const {
-    std::map<std::tuple<PytorchOp, std::int32_t, std::int32_t>, std::optional<Placed>> sends;  // what is not waited for yet
+    std::map<std::tuple<PytorchOp, std::int32_t, std::int32_t>, std::optional<Placed>> sends;  // sends without a wait so far
     std::optional<Placed> sum;
     bool any = false;
     int row = 0;
@@ -250,7 +248,7 @@ class PytorchCheck {
     }
   }
 
-  /// A stage with UNSHARD is computed only between it and RESHARD; REDUCE_GRAD stands once, behind the last backward.
+  /// A stage with UNSHARD is computed only between it and RESHARD; REDUCE_GRAD occurs once, after the last backward.
   void check_sharding() const {
     std::vector<bool> sharded(shape_.rank_of_stage.size());
     for_each_action(schedule_, [&](const PytorchAction& action, int, std::size_t) {
@@ -262,7 +260,7 @@ class PytorchCheck {
       const auto s = static_cast<std::size_t>(action.stage);
       if (is_compute(action.op) && sharded[s] && !gathered[s]) fail(rank, cell, action, "the stage is not unsharded here");
       if ((action.op == PytorchOp::backward || action.op == PytorchOp::backward_weight) && reduced[s]) {
-        fail(rank, cell, action, "the stage's REDUCE_GRAD stands before it; it must stand behind the last backward");
+        fail(rank, cell, action, "the stage's REDUCE_GRAD comes before it; it must come after the last backward");
       }
       if (action.op == PytorchOp::unshard && gathered[s]) fail(rank, cell, action, "the stage is unsharded already");
       if (action.op == PytorchOp::reshard && !gathered[s]) fail(rank, cell, action, "the stage is not unsharded here");

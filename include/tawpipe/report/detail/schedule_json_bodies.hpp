@@ -1,5 +1,5 @@
-// The bodies of shared stages in a schedule's JSON: written, and read with all that a simulator relies on.
-// Not: public; report/schedule_json.hpp is the door.
+// The bodies of shared stages in a schedule's JSON: written, and read with all checks that a simulator relies on.
+// Not: public; report/schedule_json.hpp is the public interface.
 #pragma once
 
 #include <cstddef>
@@ -78,7 +78,7 @@ inline BodyStep read_body_step(JsonValue value, std::size_t place) {
   return step;
 }
 
-/// [stage] the bodies. @param parts  with its stages
+/// [stage] the bodies. @param parts  of a schedule, with its stages
 inline std::vector<SharedStage> read_bodies(JsonValue value, const Schedule::Parts& parts) {
   if (value.size() != parts.stages.size()) value.fail(concat("expected one for each of the ", parts.stages.size(), " stages"));
   std::vector<SharedStage> stages;

@@ -1,5 +1,5 @@
-// What a schedule's JSON leaves out, and what stands for it: shared by its writer and its reader.
-// Not: public; report/schedule_json.hpp is the door.
+// Defaults for values that a schedule's JSON leaves out: shared by its writer and its reader.
+// Not: public; report/schedule_json.hpp is the public interface.
 #pragma once
 
 #include <cstddef>
@@ -25,15 +25,15 @@ inline constexpr std::int64_t max_json_bytes = 4'000'000'000'000'000'000;  ///< 
 inline constexpr Bytes max_json_message{std::int64_t{1} << 50};
 inline constexpr std::int64_t max_json_parameters = 1'000'000'000'000'000;  ///< of all stages
 inline constexpr std::int64_t max_json_share = 1 << 24;
-inline constexpr std::size_t max_json_program_items = std::size_t{1} << 24;  ///< ends of tasks: validated in some seconds
+inline constexpr std::size_t max_json_program_items = std::size_t{1} << 24;  ///< ends of tasks: validated in a few seconds
 
-/// Whether a task of this kind may name parameters: a communication what it carries, a backward whose gradient it leaves.
+/// Whether a task of this kind may name parameters: a communication those it carries, a backward those whose gradient it leaves.
 constexpr bool has_split(Op op) { return !is_local(op) || op == Op::backward || op == Op::backward_weight; }
 
-/// The lane of a task unless it says so: computation on the first, communication on the second if there is one.
+/// The lane of a task by default: computation on the first, communication on the second if there is one.
 constexpr LaneId default_lane(Op op, std::size_t lanes) { return LaneId{!is_compute(op) && lanes > 1}; }
 
-/// The size of what a task carries unless it says so: that of its stage, or of the first stage for activations.
+/// The size of what a task carries by default: that of its stage, or of the first stage for activations.
 inline Bytes default_bytes(const Task& task, std::span<const StageWork> stages, const Workload& workload) {
   const ParameterBytes& bytes = workload.parameter_bytes();
   const StageWork* const stage = task.stage == none<StageId> ? nullptr : &stages[index(task.stage)];

@@ -1,5 +1,5 @@
-// Reads what a schedule's JSON says of parameters: the sets that buffers hold, and what each member of a collective gives or
-// keeps. Not: public; report/schedule_json.hpp is the door.
+// Reads the parameters in a schedule's JSON: the sets that buffers hold, and those that each member of a collective gives or
+// keeps. Not: public; report/schedule_json.hpp is the public interface.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace tawpipe::inline v0::detail {
 /// Collects sets and splits: those listed under "pieces" and "splits" in their order, then those written where they are used.
 class ParameterSetsReader {
  public:
-  /// @param parts  with its stages and layout: without a model parameters count on from stage to stage
+  /// @param parts  with its stages and layout: without a model, parameters are numbered stage by stage
   void read_lists(JsonValue root, const Workload& workload, const Schedule::Parts& parts) {
     if (!workload.is_abstract()) count_ = workload.model().parameters();
     for (const StageWork& stage : parts.stages) {
@@ -43,7 +43,7 @@ class ParameterSetsReader {
   PiecesId read_pieces(JsonValue value) {
     return PiecesId{value.is_list() ? sets_.find(ranges(value)) : value.id(sets_.size(), "set of parameters")};
   }
-  /// A split by its number, or as sets. @param members  how many there must be: of an all_gather or reduce_scatter its group's
+  /// A split by its number, or as sets. @param members  how many there must be: for an all_gather or reduce_scatter the group's size
   SplitId read_split(JsonValue value, std::size_t members) {
     const std::int32_t split = value.is_list() ? splits_.find(sets(value)) : value.id(splits_.size(), "split");
     const std::size_t found = splits_.row_size(split);
@@ -51,14 +51,14 @@ class ParameterSetsReader {
     return SplitId{split};
   }
 
-  /// Leaves nothing behind.
+  /// The collector is empty afterwards.
   void finish(Schedule::Parts& parts) {
     parts.pieces = sets_.rows();
     parts.splits = splits_.rows();
   }
 
  private:
-  /// Rows in order; one that is written where it is used is looked for among the others first.
+  /// Rows in order; one that is written where it is used is first searched among the others.
   template <class T>
   class FoundRows {
    public:
@@ -89,7 +89,7 @@ class ParameterSetsReader {
     std::vector<ParameterRange> ranges;
     for (const JsonValue value : set) {
       if (count_ == 0) value.fail("no stage has parameters");
-      value.of_size(2, "the first parameter and the one behind the last, such as [0, 512]");
+      value.of_size(2, "the first parameter and the one after the last, such as [0, 512]");
       const std::int64_t begin = value[0].whole<std::int64_t>(0, count_ - 1);
       ranges.push_back({begin, value[1].whole<std::int64_t>(begin + 1, count_)});
     }
@@ -106,7 +106,7 @@ class ParameterSetsReader {
     return sets;
   }
 
-  std::int64_t count_ = 0;  ///< parameters of the model, or of all stages where there is none
+  std::int64_t count_ = 0;  ///< parameters of the model, or of all stages if there is none
   FoundRows<ParameterRange> sets_;
   FoundRows<PiecesId> splits_;
 };

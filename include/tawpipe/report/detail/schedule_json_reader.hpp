@@ -1,5 +1,5 @@
-// Reads a schedule from JSON: strictly, with defaults for what a hand-written file leaves out.
-// Not: public; report/schedule_json.hpp is the door.
+// Reads a schedule from JSON: strictly, with defaults for values that a hand-written file leaves out.
+// Not: public; report/schedule_json.hpp is the public interface.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@ class ScheduleJsonReader {
  public:
   explicit ScheduleJsonReader(JsonValue root) : root_{root} {}
 
-  /// @throws InputError  with the path of what is wrong.
+  /// @throws InputError  with the path of the error.
   Schedule read() {
     root_.only("tawpipe_schedule", "name", "options", "workload", "ranks", "lanes", "stages", "layout", "bodies", "groups",
                "pieces", "splits", "pair_sizes", "buffers", "tasks", "program");
@@ -61,7 +61,7 @@ class ScheduleJsonReader {
   }
 
  private:
-  /// Pairs in order, as the writer leaves them; or an object, whose order is lost.
+  /// Pairs in order, as written by the writer; or an object, whose order is lost.
   void read_options(JsonValue value) {
     if (value.is_object()) {
       for (const auto& [key, option] : value.members()) parts_.options.emplace_back(key, option.label());
@@ -74,7 +74,7 @@ class ScheduleJsonReader {
     }
   }
 
-  // ---- how much there is of everything ----
+  // ---- sizes ----
 
   /// The largest number under `key` in each object of a list, or in each element if there is no key; -1 if there is none.
   std::int64_t largest(std::string_view list, std::string_view key, std::int64_t limit) const {
@@ -86,7 +86,7 @@ class ScheduleJsonReader {
       const auto value = key.empty() ? item : item.find(key);
       if (value && value->is_list()) {
         for (const JsonValue member : *value) look(member);
-      } else if (value && key != "group") {  // a group's number says nothing of ranks
+      } else if (value && key != "group") {  // a group's number does not imply ranks
         look(*value);
       }
     }
@@ -313,7 +313,7 @@ class ScheduleJsonReader {
     const auto add = [&](JsonValue earlier) { after_.push_back(TaskId{refer(task_names_, earlier, task_count_, "task")}); };
     const auto after = task.find("after");
     if (after && !after->is_list()) {
-      add(*after);  // one, without brackets
+      add(*after);  // a single one, without brackets
     } else if (after) {
       for (const JsonValue earlier : *after) add(earlier);
     }

@@ -1,5 +1,5 @@
-// Reads what a schedule's JSON says of the work: the workload and the stages.
-// Not: public; report/schedule_json.hpp is the door.
+// Reads the work in a schedule's JSON: the workload and the stages.
+// Not: public; report/schedule_json.hpp is the public interface.
 #pragma once
 
 #include <cstddef>
@@ -67,7 +67,7 @@ inline void read_stage_number(JsonValue value, std::int64_t& into) { into = valu
 inline void read_stage_number(JsonValue value, Bytes& into) { into = read_bytes(value); }
 inline void read_stage_number(JsonValue value, Flops& into) { into = Flops{value.positive_or_zero()}; }
 
-/// The parts of a model of any kind, as the writer leaves them.
+/// The parts of a model of any kind, as written by the writer.
 inline LayerStack read_layer_stack(JsonValue value) {
   value.only("name", "layers", "dtype", "tied", "lookup_waits_in_layer", "norm_parameters", "keys", "token_ids", "utilization",
              "utilization_source", "sizes", "embedding", "layer", "head");
@@ -103,7 +103,7 @@ inline LayerStack read_layer_stack(JsonValue value) {
   return model;
 }
 
-/// The kernels of a decoder that was written as its parts.
+/// The kernels of a decoder that was written part by part.
 inline void add_kernels(LayerStack& stack, const Batch& batch, Recompute recompute) {
   const std::optional<Transformer> decoder = transformer_of(stack);
   if (!decoder) return;
@@ -115,7 +115,7 @@ inline void add_kernels(LayerStack& stack, const Batch& batch, Recompute recompu
 }
 
 /// {"devices", "microbatches"}, or {"model", "batch", "recompute", "devices", "parameter_bytes"}.
-/// @param ranks  the devices where it does not say
+/// @param ranks  the devices if it does not name them
 inline Workload read_workload(JsonValue value, int ranks) {
   int devices = ranks;
   const auto read_devices = [&] {
@@ -182,7 +182,7 @@ inline StageWork read_stage(JsonValue value) {
   return stage;
 }
 
-/// The kernels of a stage that is as the workload makes it: they are not written. Those of any other stage are not known.
+/// The kernels of a stage that equals the workload's own: they are not written. Those of any other stage are unknown.
 inline void add_kernels(StageWork& stage, const Workload& workload) {
   if (workload.is_abstract() || stage.layers > workload.model().layers - stage.first_layer) return;
   StageWork made = workload.stage(stage.first_layer, stage.layers, stage.embedding, stage.head);
@@ -193,7 +193,7 @@ inline void add_kernels(StageWork& stage, const Workload& workload) {
   stage.kernels = std::move(made.kernels);
 }
 
-/// A list of stages; or how many, the workload cut as evenly as can be; or "units", as sharded data parallelism cuts it.
+/// A list of stages; or their number, with the workload cut as evenly as possible; or "units", the cut of sharded data parallelism.
 inline std::vector<StageWork> read_stages(JsonValue value, const Workload& workload) {
   if (value.is_whole()) return workload.split(value.whole<int>(1, max_json_stages));
   if (value.is_text()) {

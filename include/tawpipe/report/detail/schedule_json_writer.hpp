@@ -1,5 +1,5 @@
 // Writes a schedule as JSON, a line for each stage, buffer and task, in pieces of text.
-// Not: public; report/schedule_json.hpp is the door.
+// Not: public; report/schedule_json.hpp is the public interface.
 #pragma once
 
 #include <fmt/core.h>
@@ -24,7 +24,7 @@
 
 namespace tawpipe::inline v0::detail {
 
-/// For each rank and lane the tasks in the order of their ids: the program that a file need not spell out.
+/// For each rank and lane the tasks in the order of their ids: the default program, which a file need not list.
 /// Calls `visit(row, task)`. @pre ids, lanes and groups exist
 template <class Visit>
 void for_each_program_place(const Schedule::Parts& parts, Visit&& visit) {
@@ -89,7 +89,7 @@ class ScheduleJsonWriter {
         concat("the schedule cannot be written: ", what, " ", at, " does not fit together with the rest; validate it"));
   }
 
-  // ---- nothing is written of parts that do not fit together ----
+  // ---- inconsistent parts are not written ----
 
   template <class Id>
   static bool below(Id id, std::size_t count) {
@@ -155,7 +155,7 @@ class ScheduleJsonWriter {
     return task.stage == none<StageId> || below(task.stage, parts_.stages.size());
   }
 
-  // ---- what stands before the lists ----
+  // ---- before the lists ----
 
   void write_options() {
     if (parts_.options.empty()) return;
@@ -170,7 +170,7 @@ class ScheduleJsonWriter {
     const Workload& workload = schedule_.workload();
     add(",\n\"workload\":{{");
     if (workload.is_abstract()) {
-      // Of one whole stage the share is that of all devices: the one place where their number can be seen.
+      // For a single whole stage the share is that of all devices: the only place that shows their number.
       add(R"("devices":{},"microbatches":{}}})", workload.split(1)[0].share.numerator, workload.microbatches());
       return;
     }
@@ -184,7 +184,7 @@ class ScheduleJsonWriter {
     buffer_ += '}';
   }
 
-  /// What schedules know of a model: its parts' costs and parameters, and what its maker calls its sizes.
+  /// A model as seen by schedules: its parts' costs and parameters, and its author's named sizes.
   void write_model(const LayerStack& model) {
     add(R"("model":{{"name":{},"layers":{},"dtype":"{}")", json_string(model.name), model.layers, name(model.dtype));
     if (model.tied) add(R"(,"tied":true)");
@@ -258,7 +258,7 @@ class ScheduleJsonWriter {
     buffer_ += ']';
   }
 
-  /// A key and value of an object, if the value is not what stands for nothing.
+  /// A key and value of an object, unless the value is the default.
   void field(std::string_view key, std::int64_t value, std::int64_t unsaid = 0) {
     if (value != unsaid) add(R"(,"{}":{})", key, value);
   }
@@ -303,7 +303,7 @@ class ScheduleJsonWriter {
     field("step", task.step, -1);
     field(is_all_pairs(task.op) ? "pair_sizes" : "split", number(task.split), -1);
     field("repeat", task.bytes.repeat(), 1);
-    const bool has_bytes = !is_compute(task.op) || task.op == Op::update;  // has a size if it does not say so
+    const bool has_bytes = !is_compute(task.op) || task.op == Op::update;  // has a size by default
     if (has_bytes || task.bytes != Bytes{}) add(R"(,"bytes":{})", task.bytes.value());
     const auto after = parts_.dependencies[t];
     if (!after.empty()) {

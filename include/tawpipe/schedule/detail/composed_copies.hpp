@@ -1,4 +1,4 @@
-// Where the copies of a logical schedule's ranks, buffers and tasks stand in the composed one.
+// Where the copies of a logical schedule's ranks, buffers and tasks are in the composed one.
 // Not: what the copies do (schedule/compose.hpp).
 #pragma once
 
@@ -11,10 +11,10 @@
 
 namespace tawpipe::inline v0::detail {
 
-/// Copies are numbered tensor fastest, then context, then data; of each axis the first ones are kept, or all.
+/// Copies are numbered tensor fastest, then context, then data; along each axis either all are kept or the first ones.
 class ComposedCopies {
  public:
-  /// @param kept  tensor, context and data: that many of each are written
+  /// @param kept  tensor, context and data: how many of each are written
   ComposedCopies(const Schedule& logical, const Mesh& mesh, const Mesh& kept)
       : mesh_{mesh}, kept_{kept}, tasks_(logical.tasks().size() * static_cast<std::size_t>(count()), none<TaskId>) {}
 
@@ -27,12 +27,12 @@ class ComposedCopies {
   BufferId buffer(BufferId logical, int copy) const { return id<BufferId>(place(index(logical), copy)); }
   TaskId& task(TaskId logical, int copy) { return tasks_[place(index(logical), copy)]; }
   TaskId task(TaskId logical, int copy) const { return tasks_[place(index(logical), copy)]; }
-  /// Its memory goes back.
+  /// Frees its memory.
   void forget() { tasks_ = std::vector<TaskId>{}; }
 
   /// The ranks that hold the same parameters.
   int holders() const { return mesh_.data * mesh_.context; }
-  /// The place of a copy among them: context fastest.
+  /// The index of a copy among them: context fastest.
   std::size_t holder(int copy) const {
     return static_cast<std::size_t>(copy / kept_.tensor % kept_.context + mesh_.context * data(copy));
   }

@@ -1,4 +1,4 @@
-// What the ranks that hold the same parameters send each other: sums of gradients, gathers of weights, and who waits for them.
+// What the ranks that hold the same parameters send each other: sums of gradients, gathers of weights, and the tasks that wait for them.
 // Not: the computations between them (schedule/compose.hpp).
 #pragma once
 
@@ -23,13 +23,13 @@ struct StateTravel {
   bool early_gathers = false;    ///< of new weights: before the next iteration's first use
 };
 
-/// Adds messages before and after a logical task's copies, and says which buffers these use in place of those that are cut.
+/// Adds messages before and after a logical task's copies, and says which buffers these use in place of the sharded ones.
 ///
 /// Gathered weights and gradients that are not yet summed are buffers of their own. Where each computation has its own, a gather
 /// waits for the computation before the last, and a backward for the sum of the gradient before the last: two of each at most.
 class StateMessages {
  public:
-  /// @param pieces  [logical set] the builder's, to be filled before the first message
+  /// @param pieces  [logical set] the builder's sets, filled before the first message
   StateMessages(const Schedule& logical, ScheduleBuilder& builder, const ComposedCopies& copies,
                 const std::vector<PiecesId>& pieces, int tensor, const StateTravel& travel)
       : logical_{logical},
@@ -50,7 +50,7 @@ class StateMessages {
     ranks_.resize(static_cast<std::size_t>(logical.ranks()));
   }
 
-  /// Leaves a copy of a logical buffer the part that its rank keeps.
+  /// Reduces a copy of a logical buffer to the part that its rank keeps.
   void keep_part(BufferId logical, int copy, Buffer& real) {
     if (!shards_.cut(logical)) return;
     const PiecesId all = logical_.buffer(logical).content.parameters();
@@ -58,7 +58,7 @@ class StateMessages {
     real.content = {real.content.kind(), real.content.stage(), own};
     real.bytes = bytes_of(all, size_of(real.content.kind()), copies_.holders());
   }
-  /// What an update touches, where it is shared; otherwise `whole`.
+  /// The bytes that an update touches, where it is sharded; otherwise `whole`.
   Messages updated_bytes(TaskId update, Messages whole) {
     const PiecesId updated = shards_.of_update(update);
     if (updated == none<PiecesId>) return whole;
@@ -81,7 +81,7 @@ class StateMessages {
       add_gather(renewed, weights, {});
     }
   }
-  /// And after it.
+  /// The messages after it.
   void after(TaskId task) {
     if (copies_.holders() == 1) return;
     for (const TaskId summed : early_.sums.next(task)) {
@@ -137,7 +137,7 @@ class StateMessages {
     BufferId first = none<BufferId>;  ///< of copy 0; the others follow
     int begun = 0;                    ///< copies whose gradient has been written to
     std::int64_t computation = -2;    ///< of its rank, the last that read it
-    std::int32_t microbatch = -1;     ///< and that one's
+    std::int32_t microbatch = -1;     ///< and its microbatch
   };
   /// What a logical rank did last.
   struct Recent {
@@ -152,7 +152,7 @@ class StateMessages {
     const ParameterBytes& sizes = builder_.workload().parameter_bytes();
     return kind == ContentKind::weights ? sizes.weight : kind == ContentKind::gradients ? sizes.gradient : sizes.optimizer;
   }
-  /// Bytes of one of so many equal parts of a logical set, on one tensor-parallel rank. The last are padded.
+  /// Bytes of one of that many equal parts of a logical set, on one tensor-parallel rank. The last are padded.
   Bytes bytes_of(PiecesId logical, std::int64_t each, int parts) const {
     const std::int64_t count = parameters_in(logical_.pieces(logical));
     return Bytes{up((count + parts - 1) / parts * each)};
@@ -174,7 +174,7 @@ class StateMessages {
   bool is_moved(const Use& use, ContentKind kind) const {
     return logical_.buffer(use.buffer).content.kind() == kind && shards_.cut(use.buffer);
   }
-  /// A buffer of each copy with all of what a logical one has.
+  /// A buffer of each copy with the whole content of a logical one.
   BufferId add_whole(BufferId logical) {
     const Content& content = logical_.buffer(logical).content;
     const Content all{content.kind(), content.stage(), pieces_[index(content.parameters())]};
@@ -203,7 +203,7 @@ class StateMessages {
     }
   }
 
-  /// The gradient that an update reads, summed over the ranks that hold the same parameters; to each its part where they share
+  /// The gradient that an update reads, summed over the ranks that hold the same parameters; each gets its part where they share
   /// the update.
   void add_sum(TaskId update) {
     const BufferId gradient = used(update, ContentKind::gradients);
@@ -275,7 +275,7 @@ class StateMessages {
     return sums;
   }
 
-  /// Weights of which each rank has its part, or has renewed it, to all that hold them.
+  /// Gathers weights of which each rank holds, or has updated, a part, to all ranks that hold them.
   void add_gather(TaskId task, BufferId weights, const std::vector<TaskId>& after_of) {
     if (!shards_.has(weights)) return;
     const bool cut = shards_.cut(weights);

@@ -1,4 +1,4 @@
-// Which updates of a schedule the ranks that hold the same parameters share, and the part of each of them.
+// Which updates of a schedule are shared by the ranks that hold the same parameters, and the part of each rank.
 // Not: the sums and gathers around such an update (detail/state_messages.hpp).
 #pragma once
 
@@ -16,8 +16,8 @@ namespace tawpipe::inline v0::detail {
 
 inline bool is_tied(const Schedule& schedule) { return !schedule.workload().is_abstract() && schedule.workload().model().tied; }
 
-/// The updates that are cut: those of one optimizer's states, with a gradient and weights of the same parameters. A schedule
-/// that cuts its updates itself keeps them as they are, and so does a rank with a tied matrix in two stages: each copy is updated
+/// The updates that are sharded: those of one optimizer's states, with a gradient and weights of the same parameters. A schedule
+/// that shards its updates itself keeps them as they are, and so does a rank with a tied matrix in two stages: each copy is updated
 /// by both gradients, of which it then must have the same part.
 class UpdateShards {
  public:
@@ -58,12 +58,12 @@ class UpdateShards {
     }
   }
 
-  /// Whether a logical buffer is of an update that is shared.
+  /// Whether a logical buffer belongs to a sharded update.
   bool has(BufferId logical) const { return sharded_[index(logical)] != 0; }
-  /// Whether each rank keeps a part of it only.
+  /// Whether each rank keeps only a part of it.
   bool cut(BufferId logical) const { return cut_[index(logical)] != 0; }
 
-  /// The parameters that a logical task renews, where it is a shared update.
+  /// The parameters that a logical task updates, where it is a sharded update.
   PiecesId of_update(TaskId logical) const {
     if (logical_.task(logical).op != Op::update) return none<PiecesId>;
     for (const Use& use : logical_.uses(logical)) {

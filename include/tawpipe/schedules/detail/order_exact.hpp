@@ -1,5 +1,5 @@
-// The shortest order of a small pipeline, by going through all that could be shorter than one that is known.
-// Not: for large ones, where it gives up (schedules/order_search.hpp).
+// The shortest order of a small pipeline, by enumerating all orders that could be shorter than a known one.
+// Not: for large pipelines, where it gives up (schedules/order_search.hpp).
 #pragma once
 
 #include <algorithm>
@@ -13,8 +13,8 @@
 
 namespace tawpipe::inline v0::schedules::detail {
 
-/// Branch and bound, one computation a level. Two beginnings of orders that have run the same computations have the same left
-/// to do and hold the same; one whose devices and messages are all no later than the other's makes the other superfluous.
+/// Branch and bound, one computation a level. Two prefixes of orders that have run the same computations have the same left
+/// to do and hold the same; a prefix whose devices and messages are all no later dominates the other.
 class ExactOrder {
  public:
   enum class Verdict { proven, found, gave_up };
@@ -33,8 +33,8 @@ class ExactOrder {
     }
   }
 
-  /// Looks for an order shorter than `makespan`, at most `most` beginnings of orders at a time.
-  /// @return proven: there is none; found: words() is the shortest there is; gave_up: there were too many
+  /// Looks for an order shorter than `makespan`, keeping at most `most` prefixes at a time.
+  /// @return proven: there is none; found: words() is the shortest; gave_up: there were too many prefixes
   Verdict run(std::int64_t makespan, std::size_t most) {
     const std::size_t computations = 3 * stages_ * microbatches_;
     Node root;
@@ -92,7 +92,7 @@ class ExactOrder {
     if (next >= microbatches_) return -1;
     const std::int64_t clock = node.clock[static_cast<std::size_t>(problem_.stages[s].device)];
     if (kind != order_forward && node.done[3 * s + static_cast<std::size_t>(kind) - 1] <= next) return -1;
-    const std::size_t from = kind == order_forward ? s - 1 : s + 1;  // wraps round where there is none
+    const std::size_t from = kind == order_forward ? s - 1 : s + 1;  // wraps round at the ends
     if (kind == order_weight || from >= stages_) return clock;
     const std::int64_t end = node.ends[place(kind, from, next)];
     return end < 0 ? -1 : std::max(clock, end + problem_.stages[std::min(s, from)].hop);
@@ -109,7 +109,7 @@ class ExactOrder {
     return held <= problem_.limits[static_cast<std::size_t>(problem_.stages[stage].device)];
   }
 
-  /// No end of this beginning is earlier.
+  /// A lower bound on the end of any order with this prefix.
   std::int64_t bound(const Node& node) const {
     std::vector<std::int64_t> ends = node.clock;
     std::int64_t bound = 0;
@@ -131,7 +131,7 @@ class ExactOrder {
   void expand(const Node& node, std::size_t parent, std::int64_t makespan, std::vector<Node>& next,
               std::map<std::vector<std::uint16_t>, std::vector<std::size_t>>& same) const {
     if (node.superfluous) return;
-    // What only frees memory and fits before another computation of its device can start may as well come first.
+    // What only frees memory and fits before another computation of its device can start may as well be first.
     std::vector<std::int64_t> fits(problem_.limits.size(), INT64_MAX);
     for (std::size_t s = 0; s < stages_; ++s) {
       for (const int kind : {order_input, order_weight}) {
@@ -172,7 +172,7 @@ class ExactOrder {
     next.push_back(std::move(child));
   }
 
-  /// Of two that have run the same: all devices and all messages not yet used of the one are no later than the other's.
+  /// For two prefixes that have run the same computations: whether all devices and all messages not yet used of one are no later than the other's.
   bool is_no_later(const Node& one, const Node& other) const {
     for (std::size_t d = 0; d < one.clock.size(); ++d) {
       if (one.clock[d] > other.clock[d]) return false;
@@ -196,7 +196,7 @@ class ExactOrder {
   const OrderProblem& problem_;
   std::size_t stages_;
   std::size_t microbatches_;
-  std::vector<std::int64_t> tails_;  ///< [stage][forward, input] from its start to the end of all that must follow
+  std::vector<std::int64_t> tails_;  ///< [stage][forward, input] from its start to the end of all that must follow it
   std::vector<std::vector<Node>> levels_;
   OrderWords words_;
 };

@@ -1,5 +1,5 @@
-// The search of an order: good patterns, and moves of single computations along the longest path.
-// Not: the question and the answer as callers know them (schedules/order_search.hpp).
+// The search for an order: good patterns, and moves of single computations along the longest path.
+// Not: the problem and the result as callers see them (schedules/order_search.hpp).
 #pragma once
 
 #include <algorithm>
@@ -30,7 +30,7 @@ class OrderRandom {
   std::uint64_t state_ = 1;
 };
 
-/// The search: orders given, then patterns, then moves of single computations of the best.
+/// The search: given orders, then patterns, then moves of single computations in the best.
 class OrderSearch {
  public:
   OrderSearch(const OrderProblem& problem, std::int64_t bound)
@@ -48,7 +48,7 @@ class OrderSearch {
     computation_ = std::max<std::int64_t>(most_work_ * static_cast<std::int64_t>(own.size()) / computations_, 1);
   }
 
-  /// Takes the order if it keeps the limits, runs, and is better than the best so far.
+  /// Takes the order if it respects the limits, can run, and beats the best so far.
   bool offer(const OrderWords& words) {
     ++moves_;
     for (std::size_t d = 0; d < words.size(); ++d) {
@@ -57,8 +57,8 @@ class OrderSearch {
     return clock_.run(words) && take(clock_, words);
   }
 
-  /// Patterns that do well, and some drawn at random; then each of the best few is changed a little again and again, and then
-  /// the best of these.
+  /// Patterns that do well, and some drawn at random; then small changes are tried on each of the best few, and then
+  /// on the best of these.
   void try_patterns(std::int64_t moves) {
     std::vector<Tried> best;  // shortest first
     const std::int64_t drawn_ones = std::max<std::int64_t>(moves / 4, 1);
@@ -76,11 +76,11 @@ class OrderSearch {
         moves / 4);
   }
 
-  /// Forgets what the moves begin with, though not the best.
+  /// Drops the starting points of the moves, but keeps the best.
   void begin_round() { round_ = {}; }
 
   /// Moves computations along the longest path of this round's best order, each a few places earlier or later on its device. What
-  /// makes the order longer is taken too, by less and less, so that it gets over what looks like the best from near.
+  /// makes the order longer is also accepted, with a shrinking margin, to escape local optima.
   void move_computations(std::int64_t moves) {
     if (round_.words.empty() || is_done()) return;
     OrderWords words = round_.words;
@@ -106,7 +106,7 @@ class OrderSearch {
     }
   }
 
-  /// Nothing is left to gain: no order has a shorter makespan, none a shorter span.
+  /// Nothing can be gained: no order has a shorter makespan, none a shorter span.
   bool is_done() const { return best_.time == Time{bound_, most_work_}; }
   const OrderWords& best() const { return best_.words; }
   std::int64_t makespan() const { return best_.time.first; }
@@ -116,7 +116,7 @@ class OrderSearch {
  private:
   static constexpr std::int64_t heights = 4096;  ///< steps of height() a unit of time
   static constexpr std::size_t few = 4;
-  /// Steps of one slot down and up a V, of two down and one up, and between these.
+  /// Forms of a V: steps of one slot down and up, of two down and one up, and between these.
   static constexpr std::array<OrderPattern, 5> known{{
       {},
       {.lead = 12},
@@ -139,7 +139,7 @@ class OrderSearch {
     std::size_t at;
   };
 
-  /// Of the pattern's order, which is taken if it is the best so far.
+  /// The score of the pattern's order, which is kept if it is the best so far.
   Time time(const OrderPattern& pattern) {
     const OrderWords words = planner_.lay(pattern);
     ++moves_;
@@ -164,7 +164,7 @@ class OrderSearch {
     return true;
   }
 
-  /// What moves lower: the makespan, and a little of the devices' mean end, which shows a gain before the makespan does.
+  /// The objective of the moves: the makespan, and a little of the devices' mean end, which shows a gain before the makespan does.
   std::int64_t height(const OrderClock& clock) const {
     return clock.makespan() * heights + clock.sum_of_ends() * 4 / static_cast<std::int64_t>(problem_.limits.size());
   }
@@ -173,7 +173,7 @@ class OrderSearch {
     OrderPattern pattern;
     const std::int32_t down = 8 * random_.between(1, 7);
     const std::int32_t up = 8 * random_.between(1, 7);
-    const bool alike = random_.below(2) == 0;  // backwards as far apart as forwards
+    const bool alike = random_.below(2) == 0;  // backwards spaced like forwards
     for (int i = 0; i < 4; ++i) pattern.slope[i] = alike ? (i % 2 == 0 ? down : up) : 8 * random_.between(1, 7);
     for (auto& turn : pattern.turn) turn = random_.between(-1, 5);
     pattern.lead = drawn_lead();
@@ -219,7 +219,7 @@ class OrderSearch {
     return pattern;
   }
 
-  /// Goes back from the last end: each computation starts when the one before it on its device ends, or when its input comes.
+  /// Follows the longest path back from the last end: each computation starts when its predecessor on the device ends, or its input arrives.
   void walk_longest_path(const OrderWords& words) {
     const std::size_t stages = problem_.stages.size();
     const auto microbatches = static_cast<std::size_t>(problem_.microbatches);
@@ -242,7 +242,7 @@ class OrderSearch {
       const std::int32_t microbatch = clock_.microbatch(at.device, at.at);
       const auto s = static_cast<std::size_t>(step / 3);
       const int kind = step % 3;
-      const std::size_t from = kind == order_forward ? s - 1 : s + 1;  // wraps round where there is none
+      const std::size_t from = kind == order_forward ? s - 1 : s + 1;  // wraps round at the ends
       bool waited = false;
       if (kind != order_weight && from < stages) {
         waited = clock_.end(kind, from, microbatch) + problem_.stages[std::min(s, from)].hop == start;
@@ -262,7 +262,7 @@ class OrderSearch {
     }
   }
 
-  /// Draws a device and another order of its computations, changed_word_.
+  /// Draws a device and a changed order of its computations, changed_word_.
   std::size_t draw_move(const OrderWords& words) {
     const Place place = path_[static_cast<std::size_t>(random_.below(static_cast<std::int64_t>(path_.size())))];
     std::size_t device = place.device;
@@ -271,9 +271,9 @@ class OrderSearch {
     std::int64_t from = at;
     std::int64_t to = at;
     const std::int64_t kind = random_.below(12);
-    if (kind < 5) {  // one of the path comes earlier
+    if (kind < 5) {  // a computation on the path moves earlier
       to = at - 1 - random_.below(kind < 3 ? 1 : 6);
-    } else if (kind < 8) {  // one before it comes later
+    } else if (kind < 8) {  // one before it moves later
       from = at - 1 - random_.below(3);
       to = at + random_.below(random_.below(4) == 0 ? 30 : 8);
     } else if (kind < 10) {  // any other moves
@@ -285,7 +285,7 @@ class OrderSearch {
     }
     const auto& word = words[device];
     changed_word_ = word;
-    if (kind >= 10) {  // two neighbours change places, and the same two in the microbatches around
+    if (kind >= 10) {  // two neighbours swap, and the same pair in adjacent microbatches
       const std::int64_t many = std::int64_t{12} << random_.below(6);
       swap_neighbours(place.at, place.at > static_cast<std::size_t>(many) ? place.at - static_cast<std::size_t>(many) : 0,
                       place.at + static_cast<std::size_t>(many));
@@ -296,7 +296,7 @@ class OrderSearch {
     return device;
   }
 
-  /// Of changed_word_, at `at` and the one before, and wherever else from `begin` to `end` the same two follow each other.
+  /// Swaps two neighbours in changed_word_, at `at` and before it, and wherever from `begin` to `end` the same two are adjacent.
   void swap_neighbours(std::size_t at, std::size_t begin, std::size_t end) {
     if (at == 0) return;
     const std::int32_t first = changed_word_[at - 1];
@@ -323,9 +323,9 @@ class OrderSearch {
   OrderClock clock_;
   OrderClock next_;
   OrderRandom random_;
-  std::int64_t most_work_ = 0;     ///< of a device
-  std::int64_t computations_ = 0;  ///< of all devices
-  std::int64_t computation_ = 1;   ///< takes so long on the mean
+  std::int64_t most_work_ = 0;     ///< of one device
+  std::int64_t computations_ = 0;  ///< on all devices
+  std::int64_t computation_ = 1;   ///< mean duration of a computation
   Timed best_;
   Timed round_;
   std::int64_t moves_ = 0;

@@ -17,14 +17,14 @@ namespace tawpipe::inline v0::schedules::detail {
 struct OrderPattern {
   static constexpr std::int32_t never = 1 << 20;
 
-  /// Forwards of a device's even and odd stages, then their backwards: what one stage is late after the one before, in
+  /// Forwards of a device's even and odd stages, then their backwards: the delay of one stage after the one before, in
   /// sixteenths of a computation.
   std::int32_t slope[4] = {16, 16, 16, 16};
-  /// Where a way through all devices ends and the next begins, forward; from forward to backward; in the backward: what is
-  /// waited in addition, in slots.
+  /// Where one pass through all devices ends and the next begins, in the forward, from forward to backward, and in the backward:
+  /// the additional delay, in slots.
   std::int32_t turn[3] = {0, 0, 0};
-  bool even = true;             ///< all computations last one slot; else as long as they take
-  std::int32_t weight = never;  ///< how late backward_weights are due, in sixteenths of a period; `never`: only where a gap is
+  bool even = true;             ///< all computations last one slot; otherwise their real times
+  std::int32_t weight = never;  ///< how late backward_weights are due, in sixteenths of a period; `never`: only in gaps
   std::int32_t lead = never;    ///< how far a computation may run ahead of one that is due, in twelfths of a period
   /// How long a device waits for a computation that is due earlier than what it could run, in sixteenths of the latter.
   std::int32_t wait = 8;
@@ -59,7 +59,7 @@ class OrderPlanner {
     ends_.resize(2 * problem.stages.size() * microbatches_);
   }
 
-  /// @return nothing if each device waits for another, as a short `lead` may have it
+  /// @return nothing if the devices wait for each other, which a short `lead` can cause
   OrderWords lay(const OrderPattern& pattern) {
     draw(pattern);
     const std::size_t stages = problem_.stages.size();
@@ -93,7 +93,7 @@ class OrderPlanner {
     std::int32_t step = -1;
     std::int64_t until = endless;  ///< if there is no step: when to look again
   };
-  /// The computation due first of some.
+  /// The computation due first of those given.
   struct Due {
     std::int32_t step = -1;
     std::int64_t due = endless;
@@ -112,7 +112,7 @@ class OrderPlanner {
     const std::int64_t slot = period / (3 * static_cast<std::int64_t>(chunks_));
     const auto& stages = problem_.stages;
     const auto late = [&](std::int64_t time, std::int32_t slope) {
-      // at most `longest_` + a hop, so the product fits where times do
+      // at most `longest_` + a hop, so the product fits if times do
       const std::int64_t grid =
           pattern.even ? slot : static_cast<std::int64_t>(static_cast<double>(time) / static_cast<double>(longest_) * period);
       return grid * slope / 16;
@@ -138,7 +138,7 @@ class OrderPlanner {
     }
   }
 
-  /// What the stage holds now.
+  /// Memory that the stage holds now.
   std::int64_t held_by(std::size_t s) const {
     const OrderStage& stage = problem_.stages[s];
     return (done_[3 * s] - done_[3 * s + 1]) * stage.saved + (done_[3 * s + 1] - done_[3 * s + 2]) * (stage.kept + stage.stash);
@@ -162,7 +162,7 @@ class OrderPlanner {
     return held_[device] + problem_.stages[stage].stash <= problem_.limits[device];
   }
 
-  /// When the input of the stage's next computation of this kind is there; `endless` while that is not known.
+  /// When the input of the stage's next computation of this kind is there; `endless` while unknown.
   std::int64_t arrival(int kind, std::size_t s) const {
     const std::int32_t next = done_[3 * s + static_cast<std::size_t>(kind)];
     if (next >= problem_.microbatches) return endless;
@@ -176,7 +176,7 @@ class OrderPlanner {
 
   Choice choose(std::size_t device, std::int64_t now, const OrderPattern& pattern) const {
     Due ready;   // can start
-    Due coming;  // can start later, at a time that is known
+    Due coming;  // can start later, at a known time
     Due weight;
     std::int64_t soonest = endless;
     std::int64_t latest = endless;  // what is due later may not start
@@ -231,7 +231,7 @@ class OrderPlanner {
     held_[device] += holds(stage, kind);
     if (kind != order_weight) {
       ends_[place(kind, s, done)] = clock_[device];
-      const std::size_t to = kind == order_forward ? s + 1 : s - 1;  // wraps round where the way ends
+      const std::size_t to = kind == order_forward ? s + 1 : s - 1;  // wraps round at the ends
       if (to < problem_.stages.size() && done == done_[3 * to + static_cast<std::size_t>(kind)]) {
         const auto other = static_cast<std::size_t>(problem_.stages[to].device);
         const std::int64_t there = clock_[device] + problem_.stages[std::min(s, to)].hop;
@@ -245,7 +245,7 @@ class OrderPlanner {
   std::size_t microbatches_;
   std::vector<std::vector<int>> own_;  ///< [device] stages
   std::vector<std::size_t> rank_in_device_;
-  std::vector<std::int64_t> stash_;  ///< [device] the most of a stage
+  std::vector<std::int64_t> stash_;  ///< [device] the largest of its stages
   std::size_t chunks_ = 1;
   std::int64_t longest_ = 0;  ///< work of one microbatch on a device
   std::vector<std::int64_t> due_;

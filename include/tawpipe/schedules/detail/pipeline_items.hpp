@@ -1,4 +1,4 @@
-// The lanes of a pipeline, the steps of its ranks where transfers hold the compute lane, and which of these are one exchange.
+// The lanes of a pipeline, the steps of its ranks where transfers occupy the compute lane, and which of these are one exchange.
 // Not: when they run (schedules/pipeline.hpp).
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace tawpipe::inline v0::schedules::detail {
 
-/// The lanes of messages up and down the ring of ranks; without overlap all are the one that computes.
+/// The lanes of messages up and down the ring of ranks; without overlap all are the compute lane.
 struct PipelineLanes {
   PipelineLanes(ScheduleBuilder& builder, bool overlap) {
     if (!overlap) return;
@@ -33,13 +33,13 @@ struct PipelineLanes {
 /// A step of one rank: a computation, or without overlap also its end of a transfer.
 struct PipelineItem {
   enum class Kind : std::uint8_t { compute, send, receive, exchange } kind = Kind::compute;
-  Action action;    ///< computed; or what produced the message sent
-  Action received;  ///< what produced the message received
+  Action action;    ///< computed; or the producer of the message sent
+  Action received;  ///< the producer of the message received
   int peer = -1;
 };
 
-/// Joins a send and a receive that stand together on both ends into one exchange, as batched sends and receives do;
-/// left apart, each of the two ranks would wait for the other to receive. @param items  [rank] steps
+/// Joins a send and a receive that are adjacent on both ends into one exchange, as batched sends and receives do;
+/// kept separate, each of the two ranks would wait for the other to receive. @param items  [rank] steps
 inline void fuse_exchanges(std::vector<std::vector<PipelineItem>>& items) {
   using Kind = PipelineItem::Kind;
   const auto key = [](const Action& message) { return std::tuple{message.op, message.stage, message.microbatch}; };

@@ -11,24 +11,24 @@
 namespace tawpipe::inline v0::schedules::detail {
 
 /// A gather waits for the unit computed `prefetch` + 1 units before, on the nodes it spans, so that no more than `prefetch`
-/// units are ready besides the one computed.
+/// units are ready in addition to the one being computed.
 class PrefetchWindow {
  public:
   PrefetchWindow(int nodes, int prefetch)
       : ahead_{static_cast<std::size_t>(prefetch) + 1}, computed_(static_cast<std::size_t>(nodes)) {}
 
-  /// A node has computed one more unit.
+  /// Records that a node has computed one more unit.
   void computed(std::size_t node, std::vector<TaskId> tasks) {
     auto& units = computed_[node];
     units.push_back(std::move(tasks));
     if (units.size() > ahead_) units.erase(units.begin());
   }
 
-  /// What a gather inside a node must wait for.
+  /// The task that a gather inside a node must wait for.
   std::vector<TaskId> of(std::size_t node) const {
     return computed_[node].size() < ahead_ ? std::vector<TaskId>{} : computed_[node].front();
   }
-  /// What a gather over all nodes must wait for.
+  /// The tasks that a gather over all nodes must wait for.
   std::vector<TaskId> all() const {
     std::vector<TaskId> tasks;
     for (std::size_t node = 0; node < computed_.size(); ++node) {
@@ -40,7 +40,7 @@ class PrefetchWindow {
 
  private:
   std::size_t ahead_;
-  std::vector<std::vector<std::vector<TaskId>>> computed_;  ///< [node] the last units, as many as count
+  std::vector<std::vector<std::vector<TaskId>>> computed_;  ///< [node] as many of the last units as matter
 };
 
 }  // namespace tawpipe::schedules::detail

@@ -1,4 +1,4 @@
-// Who holds which part of a unit when it is cut inside nodes and between them, and the rails along which parts travel.
+// Which rank holds which part of a unit that is sharded inside nodes and between them, and the rails along which parts travel.
 // Not: buffers (detail/sharded_states.hpp) nor a schedule's sets of parameters (detail/shard_sets.hpp).
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace tawpipe::inline v0::schedules::detail {
 
-/// A part of something, exact.
+/// An exact fraction.
 struct Fraction {
   std::int64_t part = 1;
   std::int64_t whole = 1;
@@ -21,18 +21,18 @@ struct Fraction {
   constexpr std::int64_t floor_of(std::int64_t amount) const { return amount * part / whole; }
 };
 
-/// Ranks that hold like parts, one a node, and what their parts make up: the piece of a unit between `from` and `to`.
+/// Ranks that hold corresponding parts, one a node, and the piece of a unit, from `from` to `to`, that these parts form.
 struct Rail {
   std::vector<Rank> members;  ///< [node]
-  std::vector<char> keeps;    ///< [node] some of the rail is in the member's shard
-  Fraction from;              ///< all rails together make up the unit
+  std::vector<char> keeps;    ///< [node] the member's shard has some of the rail
+  Fraction from;              ///< all rails together form the unit
   Fraction to;
 
-  /// What the rail carries of consecutive parameters that are cut together.
+  /// The part that the rail carries of consecutive parameters sharded together.
   ParameterRange of(const ParameterRange& run) const {
     return {run.begin + from.floor_of(run.count()), run.begin + to.floor_of(run.count())};
   }
-  /// What the member in `node` keeps of that: all who keep something keep equally much, in the order of the nodes.
+  /// The part of that which the member in `node` keeps: all that keep something keep the same amount, in the order of the nodes.
   ParameterRange kept(const ParameterRange& run, std::size_t node) const {
     const ParameterRange whole = of(run);
     const auto first = keeps.begin();
@@ -43,7 +43,7 @@ struct Rail {
   }
 };
 
-/// A unit cut on two levels: each node holds all of it, a rank its *slice*; along a rail the like parts of slices are cut
+/// A unit sharded on two levels: each node holds all of it, a rank its *slice*; along a rail corresponding parts of slices are cut
 /// again, so that all ranks together hold it once, a rank its *shard*.
 ///
 /// Nodes of one size G (D nodes, P ranks): slices of 1/G, shards of 1/P, G rails of D members. Two ways to treat others:
@@ -51,7 +51,7 @@ struct Rail {
 ///             is l modulo s: 8+8+4 gives slices of 3/20 and 2/20 in the nodes of 8, of 5/20 in the node of 4.
 ///   by_slice  every slice is 1/s of its node's size s. The rails are the pieces between all nodes' cuts, each divided evenly
 ///             among its members, so that every node holds 1/D of the shards: 8+8+4 gives shards of 1/24 and 1/12.
-/// Either way a rank of a smaller node stands in several rails. Shards that one ring of all ranks makes and uses follow the ranks
+/// Either way a rank of a smaller node is in several rails. Shards that one ring of all ranks produces and uses follow the ranks
 /// instead: of n parameters in a row, rank r has n*r/P to n*(r+1)/P.
 class ShardLayout {
  public:
@@ -92,18 +92,18 @@ class ShardLayout {
     return layout;
   }
 
-  /// The same slices; shards follow the ranks.
+  /// The same slices; shards in the order of the ranks.
   ShardLayout with_shards_by_rank() && {
     by_rank_ = true;
     return std::move(*this);
   }
 
   const std::vector<Rail>& rails() const { return rails_; }
-  /// What the rank holds of its node's copy. @param runs  consecutive parameters that are cut together
+  /// The part of its node's copy that the rank holds. @param runs  consecutive parameters that are sharded together
   std::vector<ParameterRange> slice(int rank, const std::vector<ParameterRange>& runs) const {
     return part(rank, runs, [](const Rail& rail, const ParameterRange& run, std::size_t) { return rail.of(run); });
   }
-  /// What it holds of the one copy that all ranks share.
+  /// The part that it holds of the one copy that all ranks share.
   std::vector<ParameterRange> shard(int rank, const std::vector<ParameterRange>& runs) const {
     if (!by_rank_) {
       return part(rank, runs, [](const Rail& rail, const ParameterRange& run, std::size_t node) { return rail.kept(run, node); });
@@ -117,7 +117,7 @@ class ShardLayout {
   }
 
  private:
-  /// A rank's place in a rail.
+  /// A rank's position in a rail.
   struct Place {
     std::size_t rail;
     std::size_t node;
@@ -144,8 +144,8 @@ class ShardLayout {
   bool by_rank_ = false;
 };
 
-/// How a plan cuts units. One ring gives all ranks like shards; so do two levels where the weights are in shards, for the
-/// gathers' sake. Shards that no rail has a part in follow the ring. @param one_level  what spans all ranks is one ring
+/// How a plan shards units. One ring gives all ranks equal shards; so do two levels where the weights are in shards, because of the
+/// gathers. Shards that are in no rail follow the ring. @param one_level  collectives over all ranks are one ring
 inline ShardLayout layout_of(const ShardingPlan& plan, const DeviceGroups& groups, bool one_level) {
   const bool by_place = plan.weights == Scope::all || (plan.weights == Scope::replicated && !plan.two_level);
   ShardLayout layout = by_place ? ShardLayout::by_place(groups) : ShardLayout::by_slice(groups);

@@ -1,5 +1,5 @@
-// The parameters of units and of what shares their states, and the sets in which a schedule names their parts.
-// Not: how a unit is cut (detail/shard_layout.hpp) nor the buffers (detail/sharded_states.hpp).
+// The parameters of units and of all that shares their states, and the sets by which a schedule names their parts.
+// Not: how a unit is sharded (detail/shard_layout.hpp) nor the buffers (detail/sharded_states.hpp).
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace tawpipe::inline v0::schedules::detail {
 
-/// Lists of *runs*: consecutive parameters that are cut together. A unit's list has what its computation needs; a tied head's
-/// has two runs, final norm and embedding, so that the embedding is cut alike for both units that use it.
+/// Lists of *runs*: consecutive parameters that are sharded together. A unit's list has what its computation needs; a tied head's
+/// has two runs, final norm and embedding, so that the embedding is sharded alike for both units that use it.
 class ShardSets {
  public:
   ShardSets(ScheduleBuilder& builder, const ShardLayout& layout, const DeviceGroups& nodes)
@@ -22,23 +22,23 @@ class ShardSets {
     for (int unit = 0; unit < static_cast<int>(builder.stages().size()); ++unit) lists_.push_back(builder.space().all_of(unit));
   }
 
-  /// Adds a list to those of the units, and gives its number.
+  /// Adds a list to those of the units, and returns its index.
   int add(std::vector<ParameterRange> runs) {
     lists_.push_back(std::move(runs));
     return static_cast<int>(lists_.size()) - 1;
   }
-  /// @param list  a unit, or what add() gave
+  /// @param list  a unit, or the index from add()
   const std::vector<ParameterRange>& runs(int list) const { return lists_[static_cast<std::size_t>(list)]; }
   std::int64_t count(int list) const { return parameters_in(runs(list)); }
   /// How many of them a rail carries.
   std::int64_t carries(int list, std::size_t rail) const { return parameters_in(on_rail(list, rail)); }
 
-  /// What a rank has of a list.
+  /// The part of a list that a rank has.
   std::vector<ParameterRange> share(Scope scope, int rank, int list) const {
     if (scope == Scope::replicated) return runs(list);
     return scope == Scope::node ? layout_.slice(rank, runs(list)) : layout_.shard(rank, runs(list));
   }
-  /// The set of all of a list.
+  /// The whole list as one set.
   PiecesId all(int list) { return builder_.pieces(runs(list)); }
 
   /// Each rank's shard.
@@ -59,7 +59,7 @@ class ShardSets {
       return sets;
     });
   }
-  /// What each member of a rail keeps of it.
+  /// The part of a rail that each member keeps.
   SplitId kept(int list, std::size_t rail) {
     return split(list, 1 + nodes() + 2 * rail, [&] {
       std::vector<PiecesId> sets;
@@ -88,7 +88,7 @@ class ShardSets {
     for (const ParameterRange& run : runs(list)) append(ranges, layout_.rails()[rail].of(run));
     return ranges;
   }
-  /// Made when first asked for: rounds and microbatches ask for the same again.
+  /// Built on first use: rounds and microbatches use the same again.
   template <class Sets>
   SplitId split(int list, std::size_t which, Sets&& sets) {
     const auto [at, added] = splits_.try_emplace({list, which}, none<SplitId>);

@@ -20,7 +20,7 @@
 namespace tawpipe::inline v0::schedules::detail {
 
 /// Rounds of forwards and backwards over the units, with gathers before and reductions after them; in the last round each
-/// unit's gradient is brought to the optimizer's scope, then updates, then weights from there to their own scope.
+/// unit's gradient is reduced to the optimizer's scope; then come updates, then gathers of weights to their own scope.
 class ShardedBuilder {
  public:
   ShardedBuilder(const Workload& workload, const DeviceGroups& groups, const ShardingPlan& plan)
@@ -68,9 +68,9 @@ class ShardedBuilder {
 
  private:
   struct RankBuffers {
-    std::vector<BufferId> full;      ///< [unit] the gathered weights; none: all of them are in the states
+    std::vector<BufferId> full;      ///< [unit] the gathered weights; none: the states have all of them
     std::vector<BufferId> copy;      ///< [unit] the slice of the node's copy
-    std::vector<BufferId> gradient;  ///< [unit] the whole gradient, or a slice of the node's sum, on its way
+    std::vector<BufferId> gradient;  ///< [unit] the whole gradient, or a slice of the node's sum, in transit
     std::vector<BufferId> saved;     ///< [unit]
     BufferId stream = none<BufferId>;
     std::array<TaskId, 2> reductions{none<TaskId>, none<TaskId>};  ///< of the last two units, where the rank took part
@@ -83,7 +83,7 @@ class ShardedBuilder {
 
   RankBuffers& at(Rank rank) { return rank_[index(rank)]; }
   static std::size_t at_unit(int unit) { return static_cast<std::size_t>(unit); }
-  /// The weights of a unit or part, or their gradient; in a message along a rail those that it carries.
+  /// The weights of a unit or part, or their gradient; for a message along a rail, those that it carries.
   Bytes weights_of(int list) const { return weight_bytes(builder_.workload(), sets_.count(list)); }
   Bytes weights_of(int list, std::size_t rail) const { return weight_bytes(builder_.workload(), sets_.carries(list, rail)); }
   Bytes gradient_of(int list) const { return gradient_bytes(builder_.workload(), sets_.count(list)); }
@@ -112,7 +112,7 @@ class ShardedBuilder {
     }
   }
 
-  /// Adds a collective with the uses collected, and forgets them.
+  /// Adds a collective with the uses collected, and clears them.
   TaskId collect(Op op, Payload payload, LaneId lane, int unit, const std::vector<Rank>& members, Bytes bytes, SplitId split,
                  std::span<const TaskId> after = {}) {
     const TaskId task = builder_.add({.op = op,
@@ -138,7 +138,7 @@ class ShardedBuilder {
                       std::span<const TaskId> after = {}) {
     collect(Op::all_gather, Payload::weights, lanes_.gather, label(unit), members, bytes, split, after);
   }
-  /// A reduction of gradients of one round; the ranks' next backwards but one wait for it.
+  /// A reduction of gradients of one round; the ranks' backwards after the next wait for it.
   void reduce_gradients(Op op, LaneId lane, int unit, const std::vector<Rank>& members, Bytes bytes, SplitId split) {
     const TaskId task = collect(op, Payload::gradients, lane, label(unit), members, bytes, split);
     for (const Rank rank : members) at(rank).reductions[1] = task;
@@ -238,7 +238,7 @@ class ShardedBuilder {
           uses_.push_back(reads(rank.saved[u]));
           leave_gradient(member, unit);
         }
-        // A backward waits for the reduction of two units before, so that a rank holds two whole gradients at most.
+        // A backward waits for the reduction of two units earlier, so that a rank holds two whole gradients at most.
         const std::span<const TaskId> after{rank.reductions.data(), forward ? 0U : 1U};
         done.push_back(builder_.add(compute(forward ? Op::forward : Op::backward, number(member), unit, first_ + number(member)),
                                     uses_, after));
@@ -248,7 +248,7 @@ class ShardedBuilder {
     }
   }
 
-  /// Into the rank's states where they hold all of it; otherwise into a buffer that is then reduced.
+  /// Goes into the rank's states where they hold all of it; otherwise into a buffer that is then reduced.
   void leave_gradient(Rank rank, int unit) {
     if (states_.part_of(unit) < 0) return;
     const bool whole = plan_.gradients == Scope::replicated || (plan_.gradients == Scope::node && alone(rank) && !each_);
@@ -261,7 +261,7 @@ class ShardedBuilder {
   // ---- gradients: reduced in each round -----------------------------------------------------------------------------
 
   /// Sums a unit's gradient over its scope and adds it to the states. A rank without a microbatch adds zeros and names no
-  /// buffer, unless it holds a part of its node's sum; a node without one takes no part inside.
+  /// buffer, unless it holds a part of its node's sum; a node without one takes no part in its inner collectives.
   void reduce(int unit) {
     for (auto& rank : rank_) rank.reductions = {rank.reductions[1], none<TaskId>};
     if (plan_.gradients == Scope::replicated || states_.part_of(unit) < 0 || ranks_ == 1) return;
@@ -283,7 +283,7 @@ class ShardedBuilder {
           add_to_states(rank, unit);
         } else if (works(rank)) {
           uses_.push_back(changes(at(rank).gradient[at_unit(unit)]));
-        } else {  // without a microbatch of its own, it still holds its part of the node's sum
+        } else {  // has no microbatch but holds a part of the node's sum
           const auto slice = sets_.share(Scope::node, number(rank), unit);
           at(rank).gradient[at_unit(unit)] =
               builder_.transient(number(rank), {ContentKind::gradients, StageId{unit}, builder_.pieces(slice)},
@@ -314,7 +314,7 @@ class ShardedBuilder {
 
   // ---- once an iteration --------------------------------------------------------------------------------------------
 
-  /// Brings the gradient of a part that all rounds have added to from its scope to the optimizer's, in place.
+  /// Reduces the gradient of a part, to which all rounds have added, from its scope to the optimizer's, in place.
   void complete(int unit) {
     const int part = states_.part_of(unit);
     if (plan_.gradients == Scope::all || each_ || ranks_ == 1 || part < 0 || states_.unit(part) != unit) return;
@@ -341,7 +341,7 @@ class ShardedBuilder {
     });
   }
 
-  /// Brings a part's new weights from the optimizer's scope to their own, in place.
+  /// Gathers a part's new weights from the optimizer's scope to their own, in place.
   void spread(int part) {
     if (plan_.optimizer == plan_.weights || ranks_ == 1) return;
     const int list = states_.list(part);
@@ -379,7 +379,7 @@ class ShardedBuilder {
   DeviceGroups groups_;
   ShardingPlan plan_;
   int ranks_;
-  bool one_level_;  ///< what spans all ranks is one ring
+  bool one_level_;  ///< collectives over all ranks are one ring
   bool copies_;     ///< each node keeps a copy for its backwards
   bool each_;       ///< gradients are summed over the nodes in each round
   ShardLayout layout_;
@@ -392,7 +392,7 @@ class ShardedBuilder {
   std::vector<std::vector<Rank>> nodes_;
   std::vector<RankBuffers> rank_;
   PrefetchWindow window_;
-  std::vector<Use> uses_;  ///< of the task in the making
+  std::vector<Use> uses_;  ///< of the task under construction
 };
 
 }  // namespace tawpipe::schedules::detail

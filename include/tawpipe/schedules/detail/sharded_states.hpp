@@ -1,5 +1,5 @@
-// The model states of sharded data parallelism: one buffer a rank and kind, or one for each unit where units end one by one.
-// Not: what is gathered or summed on the way (detail/sharded_builder.hpp).
+// The model states of sharded data parallelism: one buffer a rank and kind, or one for each unit where units finish one by one.
+// Not: gathers and sums (detail/sharded_builder.hpp).
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace tawpipe::inline v0::schedules::detail {
 
-/// Persistent buffers by *part*: a unit's parameters or, where all states are cut over all ranks, the whole model.
-/// A tied output matrix is the embedding's, and then the final norm lies with it: the head's part is the embedding's.
+/// Persistent buffers by *part*: a unit's parameters or, where all states are sharded over all ranks, the whole model.
+/// A tied output matrix is the embedding's, and then the final norm is with it: the head's part is the embedding's.
 class ShardedStates {
  public:
   ShardedStates(ScheduleBuilder& builder, ShardSets& sets, const ShardingPlan& plan, int ranks)
@@ -47,9 +47,9 @@ class ShardedStates {
   }
 
   int parts() const { return static_cast<int>(parts_.size()); }
-  /// What a unit's computation reads and adds to; -1 if it has no parameters.
+  /// The part that a unit's computation reads and adds to; -1 if it has no parameters.
   int part_of(int unit) const { return part_of_[static_cast<std::size_t>(unit)]; }
-  /// The list of its parameters in ShardSets.
+  /// The index of its parameters in ShardSets.
   int list(int part) const { return parts_[static_cast<std::size_t>(part)].list; }
   /// The unit whose backward comes last; -1 for the whole model.
   int unit(int part) const { return parts_[static_cast<std::size_t>(part)].unit; }

@@ -1,5 +1,5 @@
 // The lanes on which sharded data parallelism communicates.
-// Not: what goes on them (detail/sharded_builder.hpp).
+// Not: the messages on them (detail/sharded_builder.hpp).
 #pragma once
 
 #include "tawpipe/schedule/schedule_builder.hpp"
@@ -8,7 +8,7 @@
 namespace tawpipe::inline v0::schedules::detail {
 
 /// One lane each for gathers, for sums (the same with gather_first: one communicator), and for sums over the nodes where others
-/// run inside them; without overlap all are the one that computes.
+/// run inside them; without overlap all are the compute lane.
 struct ShardingLanes {
   ShardingLanes(ScheduleBuilder& builder, const ShardingPlan& plan) {
     if (!plan.overlap) return;

@@ -10,7 +10,7 @@
 
 namespace tawpipe::inline v0::schedules::detail {
 
-/// A computation and its slot. No two of a rank share one.
+/// A computation and its slot. No two of one rank share a slot.
 struct Slotted {
   std::int64_t slot;
   Action action;

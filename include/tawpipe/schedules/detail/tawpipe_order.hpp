@@ -1,4 +1,4 @@
-// TawPipe's steps: which shard a group works on when, and in which order all groups' steps come.
+// TawPipe's steps: which shard a group works on at which step, and the order of all groups' steps.
 // Not: the tasks of a step (schedules/tawpipe.hpp).
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace tawpipe::inline v0::schedules::detail {
 
-/// A group's work at one of its steps: which shard, which way, in which round.
+/// A group's work at one of its steps: which shard, direction and round.
 struct TawpipePlace {
   bool active = false;
   bool forward = true;
@@ -28,16 +28,16 @@ struct TawpipeEvent {
 };
 
 /// The steps of one iteration. A group's round is `shards` forwards, first to last, and as many backwards, last to first, in each
-/// of which every rank runs all its microbatches of the round; each group is one step behind the one before it.
+/// of which every rank runs all its microbatches of the round; each group is one step later than the group before it.
 class TawpipeOrder {
  public:
-  /// @param work   of one shard, for how long a backward takes relative to a forward
+  /// @param work   of one shard: the ratio of backward to forward time
   /// @param drawn  with the idle units that the paper draws
   TawpipeOrder(const DeviceGroups& groups, int shards, const MicrobatchShares& shares, const StageWork& work, bool drawn)
       : groups_{groups}, shards_{shards}, shares_{shares}, backward_{backward_units(work)}, drawn_{drawn ? 1 : 0} {}
 
-  /// All groups' steps in the order in which they come when transfers take no time. The lanes of an owner that serves
-  /// several groups keep this order; in lock-step order a group still in its forward would wait for one in its backward.
+  /// All groups' steps in the order of their times when transfers take no time. The lanes of an owner that serves
+  /// several groups keep this order; in lock-step order a group still in its forward would wait for another in its backward.
   std::vector<TawpipeEvent> events() const {
     const std::int64_t steps = 2 * shards_ * shares_.rounds();
     std::vector<TawpipeEvent> events;
@@ -67,8 +67,8 @@ class TawpipeOrder {
     return place;
   }
 
-  /// Units drawn idle before a group's step. The paper draws group g's start g units late, and one unit between forward and
-  /// backward (after the last backward in the first group), where dependencies ask for none.
+  /// Idle units drawn before a group's step. The paper draws group g's start g units late, and one unit between forward and
+  /// backward (after the last backward in the first group), which dependencies do not require.
   int idle_units(std::int64_t step, int group) const {
     if (drawn_ == 0) return 0;
     const TawpipePlace now = place(step, group);
@@ -80,7 +80,7 @@ class TawpipeOrder {
   }
 
  private:
-  /// How many forwards one backward takes, about: 2, or 3 where it recomputes the forward.
+  /// The approximate time of a backward in forwards: 2, or 3 where it recomputes the forward.
   static std::int64_t backward_units(const StageWork& work) {
     if (work.forward.value() <= 0) return 2;
     const double ratio = (work.recompute + work.backward_input + work.backward_weight) / work.forward;

@@ -1,4 +1,4 @@
-// Shards that cross between TawPipe's groups in pieces, one over each device's own adapter, instead of whole from their owner.
+// Sends shards between TawPipe's groups in pieces, one over each device's own adapter, instead of whole from their owner.
 // Not: which shard goes where and when (schedules/tawpipe.hpp).
 #pragma once
 
@@ -38,16 +38,16 @@ struct TawpipeLanes {
   LaneId gather{};
 };
 
-/// Brings shards to groups and gradients home in as many pieces as the group has members: piece j belongs to member j and
-/// travels between it and its mirror, the device at place j (wrapped) of the owner's group.
+/// Sends shards to groups, and gradients back to owners, in as many pieces as the group has members: piece j belongs to member j and
+/// travels between it and its counterpart, the device at index j (wrapped) of the owner's group.
 ///
-/// Weights: the owner scatters the pieces to the mirrors, which send them to the members, which gather them; mirrors keep
-/// theirs for the groups that ask next. Gradients: reduce-scattered in the group, sent to the mirrors, and from these added to
-/// the owner's.
+/// Weights: the owner scatters the pieces to the counterparts; these send them to the members, which gather them. Counterparts keep
+/// theirs for the groups that need them next. Gradients: reduce-scattered in the group, sent to the counterparts, and added to
+/// the owner's gradient there.
 class TawpipeStripes {
  public:
-  /// @param states   [shard] of the owners
-  /// @param buffers  shards of which a mirror can hold its pieces at a time
+  /// @param states   [shard] states of the owners
+  /// @param buffers  the number of shards whose pieces a counterpart can hold at a time
   TawpipeStripes(ScheduleBuilder& builder, const TawpipeLanes& lanes, const DeviceGroups& groups,
                  const placements::Interleaved& placement, const std::vector<States>& states, int buffers)
       : builder_{builder}, lanes_{lanes}, groups_{groups}, placement_{placement}, states_{states}, buffers_{buffers} {
@@ -58,15 +58,15 @@ class TawpipeStripes {
     add_relays();
   }
 
-  /// Whether the shard crosses to the group in pieces: both groups have several devices, and there is a parameter for each.
+  /// Whether the shard is sent to the group in pieces: both groups have several devices, and there is a parameter for each.
   bool cuts(int shard, int group) const {
     const int home = home_of(shard);
     return home != group && groups_.size(home) > 1 && groups_.size(group) > 1 &&
            ranges_[static_cast<std::size_t>(shard)].count() >= groups_.size(group);
   }
 
-  /// Brings the shard into the group.
-  /// @param slots  [member] where it is put; each receives its piece at its place, and the others from its mates
+  /// Sends the shard to the group.
+  /// @param slots  [member] its buffer for the shard; each member receives its piece at its offset, and the others from its group
   void deliver(int shard, int group, std::span<const BufferId> slots, std::int32_t step, std::span<const TaskId> after) {
     const int owner = placement_.owner(shard);
     const int pieces = groups_.size(group);
@@ -89,9 +89,9 @@ class TawpipeStripes {
   }
 
   /// Sums the shard's gradient in the group and adds it to its owner's.
-  /// @param gradients  [member] where each has its own; is left with the sum of its piece
+  /// @param gradients  [member] its gradient; afterwards it holds the sum of its piece
   /// @param computed   [member] whether it has one; otherwise it adds zeros
-  /// @param sent       receives the tasks in which the group takes part
+  /// @param sent       gets the tasks in which the group takes part
   void collect(int shard, int group, std::span<const BufferId> gradients, const std::vector<char>& computed, std::int32_t step,
                std::vector<TaskId>& sent) {
     const int owner = placement_.owner(shard);
@@ -125,13 +125,13 @@ class TawpipeStripes {
   }
 
  private:
-  /// What a device holds of shards whose pieces it passes on.
+  /// Buffers for pieces of shards that a device forwards between groups.
   struct Relay {
-    std::vector<BufferId> weights;    ///< [slot] its pieces of a shard of a mate
+    std::vector<BufferId> weights;    ///< [slot] its pieces of a shard owned in its group
     std::vector<BufferId> gradients;  ///< one piece each
-    std::size_t next = 0;             ///< of gradients
+    std::size_t next = 0;             ///< index into gradients
   };
-  /// The cut of a shard that a group's mirrors hold in a slot.
+  /// Which pieces of a shard a group's devices hold in a slot.
   struct Cut {
     int shard = -1;
     int pieces = 0;
@@ -155,7 +155,7 @@ class TawpipeStripes {
     const ParameterRange& all = ranges_[static_cast<std::size_t>(shard)];
     return {all.begin + all.count() * piece / pieces, all.begin + all.count() * (piece + 1) / pieces};
   }
-  /// The pieces that the device at `place` of the owner's group passes on.
+  /// The pieces that the device at index `place` of the owner's group forwards.
   std::vector<ParameterRange> share_of(int shard, int place, int pieces) const {
     std::vector<ParameterRange> share;
     for (int j = place; j < pieces; j += groups_.size(home_of(shard))) share.push_back(piece_of(shard, j, pieces));
@@ -174,7 +174,7 @@ class TawpipeStripes {
 
   void add_relays() {
     const auto ranks = static_cast<std::size_t>(groups_.ranks());
-    std::vector<std::int64_t> share(ranks, 0);  // parameters of the largest share and piece that a rank passes on
+    std::vector<std::int64_t> share(ranks, 0);  // of the largest share and piece that a rank forwards
     std::vector<std::int64_t> piece(ranks, 0);
     std::vector<std::size_t> pieces(ranks, 0);  // of one shard
     for (int k = 0; k < placement_.shards(); ++k) {
@@ -207,7 +207,7 @@ class TawpipeStripes {
     }
   }
 
-  /// Sees that the owner's mates have their pieces. @return the slot in which they hold them
+  /// Sends the pieces to the devices of the owner's group, if they lack them. @return the slot that holds them
   std::size_t scatter(int shard, int pieces, std::int32_t step, std::span<const TaskId> after) {
     const int owner = placement_.owner(shard);
     const int home = home_of(shard);

@@ -1,5 +1,5 @@
-// What WeiPipe's variants share: a rank's buffers and lanes, messages that carry a chunk on, computations of a chunk.
-// Not: who sends which chunk to whom, and when (schedules/weipipe.hpp, weipipe_zero_bubble.hpp).
+// Shared by WeiPipe's variants: a rank's buffers and lanes, messages that pass a chunk on, computations of a chunk.
+// Not: which rank sends which chunk where and when (schedules/weipipe.hpp, weipipe_zero_bubble.hpp).
 #pragma once
 
 #include <algorithm>
@@ -18,24 +18,24 @@
 
 namespace tawpipe::inline v0::schedules::detail {
 
-/// The field of the order of a weight pipeline whose paper draws turns.
+/// The `order` field of a weight pipeline whose paper draws turns.
 template <auto order>
 auto turns_field() {
   return option_field<order>("order", "each task when its inputs are there, or lock-step turns",
                              "eager (paper with fixed times)");
 }
-/// Fixed times are for checking closed forms, which are those of the drawn turns.
+/// Fixed times are for checking closed forms, which hold for the drawn turns.
 inline Order turns(const std::optional<Order>& order, const Workload& workload) {
   return order.value_or(workload.is_abstract() ? Order::paper : Order::eager);
 }
 
 /// @param each  tasks of a rank and turn: the three flows cross every rank in every turn
-/// @throws InputError  if there would be too many.
+/// @throws InputError  if there are too many.
 inline void check_flow_tasks(std::string_view schedule, int each, const Workload& workload, int ranks) {
   check_tasks(schedule, 1.0 * each * ranks * (static_cast<double>(workload.microbatches()) + ranks), workload, ranks);
 }
 
-/// What travels; each has its own lanes and, on every rank, two slots as large as the largest chunk.
+/// The messages; each kind has its own lanes and, on every rank, two slots as large as the largest chunk.
 enum class Flow : std::uint8_t {
   forward,    ///< weights for forwards
   backward,   ///< weights for backwards
@@ -46,7 +46,7 @@ enum class Flow : std::uint8_t {
 class WeightFlows {
  public:
   /// @param chunks   [rank] the chunk that it owns
-  /// @param overlap  off: all lanes are the one that computes
+  /// @param overlap  off: all lanes are the compute lane
   WeightFlows(std::string name, const Workload& workload, const std::vector<int>& chunks, bool overlap)
       : builder_{std::move(name), workload, static_cast<int>(chunks.size())}, ranks_{static_cast<int>(chunks.size())} {
     if (overlap) {
@@ -82,10 +82,10 @@ class WeightFlows {
   ScheduleBuilder& builder() { return builder_; }
   int ranks() const { return ranks_; }
   std::int64_t microbatches() const { return builder_.workload().microbatches(); }
-  /// Rounds in which every rank has one microbatch; in the last some may have none.
+  /// Rounds in which every rank has one microbatch; in the last round some may have none.
   std::int64_t rounds() const { return (microbatches() + ranks_ - 1) / ranks_; }
 
-  /// What the rank owns.
+  /// The model states that the rank owns.
   const States& own(int rank) const { return states_[static_cast<std::size_t>(rank)]; }
   BufferId slot(Flow flow, int rank, std::int64_t i) const {
     return rank_[static_cast<std::size_t>(rank)].slots[static_cast<std::size_t>(flow)][static_cast<std::size_t>(i % 2)];
@@ -99,14 +99,14 @@ class WeightFlows {
     return order;
   }
 
-  /// The lanes that a message takes at its two ends.
+  /// The lanes of a message at its two ends.
   struct Lanes {
     LaneId out{};
     LaneId in{};
   };
   const Lanes& lanes_of(Flow flow) const { return lanes_[static_cast<std::size_t>(flow)]; }
 
-  /// One chunk from one rank to another.
+  /// Sends one chunk from one rank to another.
   void pass(Flow flow, int from, int to, int chunk, std::int32_t step, BufferId source, Use destination) {
     pass(flow, lanes_of(flow), from, to, chunk, step, source, destination);
   }
@@ -127,8 +127,8 @@ class WeightFlows {
                  {reads(source), destination});
   }
 
-  /// One computation of a chunk for a microbatch: a forward, or a backward whole or in its two parts.
-  /// @param after     what it waits for in addition to its data
+  /// Adds one computation of a chunk for a microbatch: a forward, or a backward whole or in its two parts.
+  /// @param after     dependencies in addition to its data
   /// @param gradient  where a backward or backward_weight leaves the gradient of the weights
   TaskId compute(Op op, int rank, int chunk, std::int64_t microbatch, std::int32_t step, BufferId weights, TaskId after,
                  Use gradient = {}) {
@@ -175,7 +175,7 @@ class WeightFlows {
 
  private:
   struct RankBuffers {
-    std::array<std::array<BufferId, 2>, 3> slots{};  ///< [flow][two in turn]
+    std::array<std::array<BufferId, 2>, 3> slots{};  ///< [flow][two, used alternately]
     BufferId forward_stream = none<BufferId>;
     BufferId backward_stream = none<BufferId>;
     std::vector<BufferId> saved;  ///< [round % 2 * ranks + chunk]

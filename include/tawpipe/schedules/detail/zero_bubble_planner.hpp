@@ -11,24 +11,24 @@
 
 namespace tawpipe::inline v0::schedules {
 
-/// What a stage's computations take, in any unit of time, and hold, in any unit of memory.
+/// The times of a stage's computations, in any unit, and the memory they hold, in any unit.
 struct ZeroBubbleStage {
   std::int64_t forward = 1;
   std::int64_t backward_input = 1;
   std::int64_t backward_weight = 1;
-  std::int64_t saved = 1;  ///< by a forward
-  std::int64_t kept = 1;   ///< of it, from the end of backward_input to that of backward_weight
-  std::int64_t limit = 1;  ///< of what the stage may hold
+  std::int64_t saved = 1;  ///< memory saved by a forward
+  std::int64_t kept = 1;   ///< of `saved`, from the end of backward_input to that of backward_weight
+  std::int64_t limit = 1;  ///< of the memory that the stage may hold
 };
 
 }  // namespace tawpipe::schedules
 
 namespace tawpipe::inline v0::schedules::detail {
 
-/// The places where the heuristic may go either way, each with the way it goes.
+/// The choices of the heuristic, each with the option taken.
 class ZeroBubbleChoices {
  public:
-  /// Every place of a kind goes one way.
+  /// All choices of a kind take the same option.
   ZeroBubbleChoices(std::size_t stages, std::int32_t microbatches, bool wait, bool skip, bool fill)
       : stages_{stages}, steps_{2 * static_cast<std::size_t>(microbatches)} {
     ways_.insert(ways_.end(), stages_, wait);
@@ -36,11 +36,11 @@ class ZeroBubbleChoices {
     ways_.insert(ways_.end(), stages_ * steps_, fill);
   }
 
-  /// Before its first backward the stage waits rather than start a forward that delays it.
+  /// Before its first backward the stage waits rather than starting a forward that delays it.
   bool wait_for_first(std::size_t stage) const { return ways_[stage]; }
-  /// A stage well ahead of the next leaves its forward of this step for later, if that costs nothing.
+  /// A stage well ahead of the next postpones its forward of this step, if that costs nothing.
   bool skip_forward(std::size_t stage, std::int32_t step) const { return ways_[stages_ + at(stage, step)]; }
-  /// A backward_weight longer than the gap before this step goes in, though a longer wait elsewhere hides the gap.
+  /// A backward_weight longer than the gap before this step is placed there even where a longer wait elsewhere hides the gap.
   bool fill_gap(std::size_t stage, std::int32_t step) const { return ways_[stages_ * (1 + steps_) + at(stage, step)]; }
 
   std::size_t size() const { return ways_.size(); }
@@ -57,7 +57,7 @@ class ZeroBubbleChoices {
 
 /// The heuristic of Qi et al. 2024, arXiv:2401.10241, section 3.1. First each stage runs as many forwards as memory and the
 /// first backward's arrival allow, always one more than the next stage. Then rounds of one forward (down the stages) and one
-/// backward_input (up the stages); backward_weights fill the gaps that waiting leaves, and make room where memory is full.
+/// backward_input (up the stages); backward_weights fill the remaining gaps, and free memory where it is full.
 class ZeroBubblePlanner {
  public:
   ZeroBubblePlanner(const std::vector<ZeroBubbleStage>& stages, std::int64_t hop, std::int32_t microbatches,
@@ -98,13 +98,13 @@ class ZeroBubblePlanner {
 
  private:
   enum Kind : std::uint8_t { forward, input, weight };
-  /// A stage and what has been laid on it.
+  /// A stage and its computations so far.
   struct Line {
     ZeroBubbleStage work;
     std::vector<std::int64_t> ends[3] = {};  ///< [kind][microbatch]
     std::vector<Kind> order = {};
     std::int64_t clock = 0;
-    std::int64_t waited = 0;  ///< since its first forward
+    std::int64_t waited = 0;  ///< idle time since its first forward
     std::int64_t held = 0;
 
     std::int32_t done(Kind kind) const { return static_cast<std::int32_t>(ends[kind].size()); }
@@ -142,8 +142,8 @@ class ZeroBubblePlanner {
     line.held += line.needs(kind);
   }
 
-  /// Puts backward_weights in front of the next `kind`: as many as memory asks for, then those that fit before its input
-  /// comes, then one that does not fit, where the wait would make the longest of all waits longer.
+  /// Inserts backward_weights before the next `kind`: as many as memory requires, then those that fit before its input
+  /// arrives, then one that does not fit, if the wait would otherwise become the longest of all.
   void put_behind_weights(Line& line, Kind kind) {
     while (line.has_weight() && line.held + line.needs(kind) > line.work.limit) put(line, weight);
     const std::int64_t there = arrival(line, kind);
@@ -158,7 +158,7 @@ class ZeroBubblePlanner {
   void warm_up() {
     for (Line& line : lines_) put(line, forward);
     std::vector<std::int32_t> more(lines_.size());
-    std::int64_t first_backward = 0;  // of the next stage, its end
+    std::int64_t first_backward = 0;  // the end of the next stage's
     for (std::size_t s = lines_.size(); s-- > 0;) {
       const Line& line = lines_[s];
       std::int64_t clock = line.clock;
@@ -195,7 +195,7 @@ class ZeroBubblePlanner {
     if (is_last(line) || !choices_.skip_forward(place(line), step(line))) return true;
     const Line& next = lines_[place(line) + 1];
     if (line.done(forward) < next.done(forward) + 2) return true;
-    // The next stage can do without: it has a forward left. When does it send back its next backward, at the earliest?
+    // The next stage does not need it yet: it has a forward left. This is the earliest time at which it sends back its next backward.
     const std::int64_t back = next.clock + next.work.forward + next.work.backward_input + hop_;
     if (line.clock >= back) return false;
     std::int64_t clock = line.clock + line.work.forward;
@@ -211,7 +211,7 @@ class ZeroBubblePlanner {
   void backward_round() {
     for (std::size_t s = lines_.size(); s-- > 0;) {
       Line& line = lines_[s];
-      // The first stage has nobody to send to: with its forwards done, backward_weights in hand come first.
+      // No stage waits for the first one: once its forwards are done, pending backward_weights come first.
       const bool flush = s == 0 && line.done(forward) == microbatches_;
       while (flush && line.has_weight()) put(line, weight);
       put_behind_weights(line, input);

@@ -1,5 +1,5 @@
-// A schedule whose tasks can change places: what must stay before what, and the schedule of another order.
-// Not: which order is better (search/improve.hpp).
+// A schedule whose tasks can be reordered: which must precede which, and the schedule of a new order.
+// Not: the choice of an order (search/improve.hpp).
 #pragma once
 
 #include <algorithm>
@@ -13,8 +13,8 @@
 
 namespace tawpipe::inline v0::detail {
 
-/// Tasks are numbered as in the schedule that it was made of. Two tasks keep their order where one needs the other: by the
-/// schedule's dependencies, and where both touch a buffer and not both only read it or add to it.
+/// Tasks are numbered as in the original schedule. Two tasks keep their order if one needs the other: by the
+/// schedule's dependencies, and if both use a buffer, unless both only read it or add to it.
 class MovableSchedule {
  public:
   /// Complexity: O(uses + dependencies), times the readers between two writes.
@@ -29,10 +29,10 @@ class MovableSchedule {
 
   std::size_t size() const { return order_.size(); }
   const Task& task(std::uint32_t number) const { return parts_.tasks[number]; }
-  /// The task that is `place`-th, as build() numbers it.
+  /// The task that is `place`-th, as numbered by build().
   std::uint32_t at(TaskId place) const { return order_[index(place)]; }
 
-  /// Puts `task`, and what it needs, before `other`. False, and nothing moved, where it needs `other` or is before it.
+  /// Puts `task`, and what it needs, before `other`. False, without a change, if it needs `other` or is before it.
   bool hoist(std::uint32_t task, std::uint32_t other) {
     const std::size_t first = position_[other];
     const std::size_t last = position_[task];
@@ -54,7 +54,7 @@ class MovableSchedule {
     return true;
   }
 
-  /// Has `task` wait for `other`, with which it shares a rank, in place of what else it was told to wait for. False where `other`
+  /// Makes `task` wait for `other`, with which it shares a rank, replacing its previous added wait. False if `other`
   /// needs `task`.
   bool wait(std::uint32_t task, std::uint32_t other) {
     if (waits_[task] == other || !share_rank(task, other)) return false;
@@ -63,7 +63,7 @@ class MovableSchedule {
     return true;
   }
 
-  /// Has each of two ranks do what the other did. @pre a plain mesh
+  /// Exchanges the work of two ranks. @pre a plain mesh
   void swap_ranks(Rank a, Rank b) {
     const auto swapped = [&](Rank rank) { return rank == a ? b : rank == b ? a : rank; };
     for (Task& task : parts_.tasks) {
@@ -76,12 +76,12 @@ class MovableSchedule {
     parts_.groups = {parts_.groups.begins(), std::move(members)};
   }
 
-  /// The schedule of the order as it is: its tasks are numbered by their places. Complexity: O(tasks + needs).
+  /// The schedule of the current order: its tasks are numbered by position. Complexity: O(tasks + needs).
   Schedule build() const {
     const std::size_t count = size();
     Schedule::Parts out = parts_;
     std::vector<std::vector<std::uint32_t>> chained(count);
-    for (std::vector<std::uint32_t> sum : sums_) {  // additions to a buffer go one after the other
+    for (std::vector<std::uint32_t> sum : sums_) {  // additions to a buffer are ordered
       std::sort(sum.begin(), sum.end(), [&](std::uint32_t a, std::uint32_t b) { return position_[a] < position_[b]; });
       for (std::size_t i = 1; i < sum.size(); ++i) {
         if (!share_lane(sum[i - 1], sum[i])) chained[sum[i]].push_back(sum[i - 1]);
@@ -125,7 +125,7 @@ class MovableSchedule {
     return Schedule{workload_, std::move(out)};
   }
 
-  /// Whether the order itself has them one after the other.
+  /// Whether the order itself already orders them.
   bool share_lane(std::uint32_t a, std::uint32_t b) const {
     return any_end(
         a, [&](Rank rank, int lane) { return any_end(b, [&](Rank other, int its) { return rank == other && lane == its; }); });
@@ -150,9 +150,9 @@ class MovableSchedule {
     if (waits_[t] != nothing) visit(waits_[t]);
   }
 
-  /// What was done to a buffer last.
+  /// The last uses of a buffer.
   struct Touched {
-    std::vector<std::uint32_t> before;   ///< what the tasks of `changed` came after, where they add
+    std::vector<std::uint32_t> before;   ///< the predecessors of the tasks of `changed`, if these add
     std::vector<std::uint32_t> changed;  ///< a write, or additions, whose order is free
     std::vector<std::uint32_t> read;     ///< since then
     bool adding = false;
@@ -171,7 +171,7 @@ class MovableSchedule {
     for (std::size_t t = 0; t < size(); ++t) {
       const auto number = static_cast<std::uint32_t>(t);
       found.clear();
-      std::vector<std::uint32_t> free;  // added before to a buffer that this one adds to
+      std::vector<std::uint32_t> free;  // earlier additions to a buffer that this one adds to
       for (const Use use : parts_.uses[t]) {
         Touched& buffer = buffers[index(static_cast<BufferId>(use.buffer))];
         if (use.access == Access::read) {
@@ -208,11 +208,11 @@ class MovableSchedule {
   Schedule::Parts parts_;
   Workload workload_;
   std::vector<std::size_t> need_begin_;           ///< [task], into needs_
-  std::vector<std::uint32_t> needs_;              ///< tasks that must be before it
+  std::vector<std::uint32_t> needs_;              ///< tasks that must precede it
   std::vector<std::vector<std::uint32_t>> sums_;  ///< additions to one buffer whose order is free
   std::vector<std::uint32_t> order_;              ///< [place] task
   std::vector<std::uint32_t> position_;           ///< [task] place
-  std::vector<std::uint32_t> waits_;              ///< [task] that it waits for in addition; nothing: none
+  std::vector<std::uint32_t> waits_;              ///< [task] the task of its added wait; nothing: none
 };
 
 }  // namespace tawpipe

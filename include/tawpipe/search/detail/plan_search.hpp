@@ -24,8 +24,8 @@ struct PlanCandidate {
   LeastNeed need = {};
 };
 
-/// Best first: layouts by how fast they look, candidates by their bounds. Work is done in rounds of a fixed number of items, and
-/// their results are taken in order, so that the answer does not depend on how many threads there are.
+/// Best first: layouts by estimated time, candidates by their bounds. Work is done in rounds of a fixed number of items, and
+/// their results are taken in order, so that the result does not depend on the number of threads.
 template <class Parallel>
 class PlanSearch {
  public:
@@ -74,7 +74,7 @@ class PlanSearch {
   PlanProgress progress() const {
     return {static_cast<std::int64_t>(next_), static_cast<std::int64_t>(order_.size()), best_ ? &*best_ : nullptr};
   }
-  /// Cheap candidates come first only to have something: those a little better are passed over for the best of all.
+  /// Cheap candidates come first only to have a result: slightly better ones are skipped for the best of all.
   bool worth_simulating() const {
     if (open_.empty()) return false;
     return !request_.cheapest_first || !best_ || open_.back().need.time < best_->summary.makespan * 9 / 10;
@@ -82,7 +82,7 @@ class PlanSearch {
   bool may_win(Duration bound) const { return !best_ || bound < least_worth(best_->summary.makespan); }
   static Duration least_worth(Duration best) { return best - best / static_cast<std::int64_t>(1 / plan_tolerance); }
 
-  /// By the bound, and guesses of what a pipeline's fill adds, of whether it fits and what looking costs; they order and
+  /// By the bound, and estimates of a pipeline's fill time, of whether it fits and of the search's cost; they only order and
   /// drop nothing.
   void order_layouts() {
     // One of each family first, then the others.
@@ -126,7 +126,7 @@ class PlanSearch {
 
   /// Two simulations of more tasks than this run at once, before more bounds are found that may be better.
   static constexpr std::int64_t many_tasks = 100'000;
-  /// More tasks than this at once would take more memory than a plan may.
+  /// The limit on tasks at once, for the memory of a plan.
   static constexpr double most_tasks = 1'500'000;
 
   /// Of choices_, those of a group.
@@ -158,7 +158,7 @@ class PlanSearch {
     std::optional<Predictor> predictor;
     try {
       predictor.emplace(problem, registry_);
-    } catch (const InputError&) {  // the ranks or the batch cannot be cut so
+    } catch (const InputError&) {  // the ranks or the batch cannot be divided so
       result_.counts.impossible += count;
       return;
     }
@@ -216,7 +216,7 @@ class PlanSearch {
     left_ = std::min(left_, least_[layout]);
   }
 
-  /// Simulates the `count` candidates of the least bounds.
+  /// Simulates the `count` candidates with the least bounds.
   void simulate_some(std::size_t count) {
     drop_slow();
     std::vector<Outcome> outcomes;
@@ -283,7 +283,7 @@ class PlanSearch {
     result_.plans.push_back(std::move(plan));
   }
 
-  /// Candidates that what was found since beats. @pre open_ has the least bound last
+  /// Drops candidates that later results beat. @pre open_ has the least bound last
   void drop_slow() {
     const auto slow = std::find_if(open_.begin(), open_.end(), [&](const PlanCandidate& c) { return may_win(c.need.time); });
     result_.counts.time += slow - open_.begin();

@@ -1,5 +1,5 @@
 // The JSON cluster format: its regular form, its graph form and the exact dump.
-// Not: public; topology/cluster_file.hpp is the door.
+// Not: public; topology/cluster_file.hpp is the public interface.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ namespace tawpipe::inline v0::detail {
 
 inline constexpr std::size_t longest_list = 1'000'000;
 
-/// A rate either as text with its unit under `key`, or exact as a number under `exact_key`, whose name is the unit.
+/// A rate, either as text with its unit under `key`, or as an exact number under `exact_key`, whose name is the unit.
 template <class Rate>
 Rate read_rate(JsonValue object, std::string_view key, std::string_view exact_key, Rate (*parse)(std::string_view)) {
   if (const auto exact = object.find(exact_key)) return Rate{exact->positive()};
@@ -35,7 +35,7 @@ inline BytesPerSecond read_bandwidth(JsonValue object) {
   return read_rate(object, "bandwidth", "bytes_per_second", parse_bandwidth);
 }
 inline constexpr Duration longest_latency = 1000_s;
-/// A duration as text under "latency", or in picoseconds under "latency_ps"; zero where both are missing.
+/// A duration as text under "latency", or in picoseconds under "latency_ps"; zero if both are missing.
 inline Duration read_latency(JsonValue object) {
   if (const auto exact = object.find("latency_ps")) return Duration{exact->whole<std::int64_t>(0, longest_latency.value())};
   const auto text = object.find("latency");
@@ -72,7 +72,7 @@ inline DeviceSpec read_device(JsonValue json) {
           .sms = sms ? sms->whole<int>(1, max_device_sms) : 0};
 }
 
-/// A list of at most `most`.
+/// A list of at most `most` items.
 inline JsonValue read_list(JsonValue object, std::string_view key, std::size_t most) {
   const JsonValue list = object.at(key);
   if (list.size() > most) list.fail(concat("a list of ", list.size(), " is too long; at most ", most, " fit"));
@@ -136,13 +136,13 @@ inline Cluster read_regular_cluster(JsonValue json) {
 
 // ---- the graph form ----
 
-/// The place of a name among those of a list.
+/// The index of a name in a list.
 inline int read_place(JsonValue name, std::string_view what, const std::vector<std::string>& names) {
   const auto found = std::find(names.begin(), names.end(), name.text());
   if (found == names.end()) name.fail(unknown_name(what, name.text(), names));
   return static_cast<int>(found - names.begin());
 }
-/// The places in `names` of an edge's two ends.
+/// The indices in `names` of an edge's two ends.
 inline std::pair<int, int> read_ends(JsonValue edge, const std::vector<std::string>& names) {
   const JsonValue ends = edge.at("between");
   ends.of_size(2, "the names of two vertices, such as [\"GPU0\", \"switch\"]");
@@ -240,7 +240,7 @@ inline NodeType read_node_type(JsonValue json) {
   return type;
 }
 
-/// The types of the nodes: a number of nodes of the only type, or each node's type by name or place.
+/// The types of the nodes: a number of nodes of the only type, or each node's type by name or index.
 inline std::vector<std::int32_t> read_nodes(JsonValue json, const std::vector<NodeType>& types) {
   const auto nodes = json.find("nodes");
   if (!nodes) return {0};

@@ -1,5 +1,5 @@
-// Walks the elements of NCCL's topology XML and draws them as a graph.
-// Not: public; topology/nccl_topology_xml.hpp is the door.
+// Walks the elements of NCCL's topology XML and builds a graph from them.
+// Not: public; topology/nccl_topology_xml.hpp is the public interface.
 #pragma once
 
 #include <algorithm>
@@ -22,16 +22,16 @@
 
 namespace tawpipe::inline v0 {
 
-/// What NCCL's XML may leave open.
+/// Settings for what NCCL's XML may leave open.
 struct NcclXmlOptions {
-  std::optional<DeviceSpec> device;  ///< default: by the GPU's PCI device id, else by its `sm`, else A100-80G
-  /// NVLinks of each GPU to an NVSwitch, for hint files, which leave NVLink to detection; 0 draws none.
+  std::optional<DeviceSpec> device;  ///< default: by the GPU's PCI device id, otherwise by its `sm`, otherwise A100-80G
+  /// NVLinks of each GPU to an NVSwitch, for hint files, which leave NVLink to detection; 0: none.
   int nvlinks = 0;
 };
 
 namespace detail {
 
-/// The line, from 1, of a byte offset.
+/// The line number, from 1, of a byte offset.
 inline std::size_t line_at(std::string_view text, std::ptrdiff_t offset) {
   const auto end = std::clamp<std::ptrdiff_t>(offset, 0, static_cast<std::ptrdiff_t>(text.size()));
   return 1 + static_cast<std::size_t>(std::count(text.begin(), text.begin() + end, '\n'));
@@ -98,7 +98,7 @@ class NcclXmlReader {
         one_line(concat(source_, ", line ", line_at(text_, node.offset_debug()), ", <", node.name(), ">: ", message)));
   }
 
-  /// An integer attribute; `fallback` where it is missing or empty.
+  /// An integer attribute; `fallback` if it is missing or empty.
   int number(const pugi::xml_node& node, const char* key, int fallback, int least, int most) const {
     const std::string_view value = node.attribute(key).value();
     if (value.empty()) return fallback;
@@ -117,7 +117,7 @@ class NcclXmlReader {
     return pci.child("nic") || has_class(pci, "0x0200") || has_class(pci, "0x0207");
   }
 
-  /// The slot's speed. As NCCL: a missing or unknown rate is gen 3, a width of 0 or none is 16.
+  /// The slot's speed. As in NCCL, a missing or unknown rate means gen 3, and a missing or zero width 16.
   BytesPerSecond slot_speed(const pugi::xml_node& pci) const {
     const std::string_view value = pci.attribute("link_speed").value();
     std::string_view unit = value;
@@ -218,7 +218,7 @@ class NcclXmlReader {
     }
   }
 
-  /// One port hangs on the slot itself; several ports share it behind a switch.
+  /// A single port is attached to the slot itself; several ports share it through a switch.
   void place_nic(const pugi::xml_node& pci, int above, LinkSpec slot) {
     const auto nic = pci.child("nic");
     const auto nets = std::distance(nic.children("net").begin(), nic.children("net").end());
@@ -231,21 +231,21 @@ class NcclXmlReader {
     read_nic(nic, shared, nullptr);
   }
 
-  /// @param slot  the way to the only port; null where a port is limited by its own speed alone.
+  /// @param slot  the path to the only port; null if a port is limited only by its own speed.
   void read_nic(const pugi::xml_node& nic, int above, const LinkSpec* slot) {
     const auto add = [&](std::string name, BytesPerSecond speed) {
       const int adapter = graph_.add_adapter(std::move(name), {speed, speeds_.network_latency});
       graph_.connect(adapter, above, LinkClass::pcie, slot != nullptr ? *slot : LinkSpec{speed, speeds_.hop_latency});
     };
     for (const auto& net : nic.children("net")) {
-      // Megabits a second; as NCCL, none known is 10000.
+      // Megabits a second; as in NCCL, an unknown speed means 10000.
       const int megabits = number(net, "speed", 0, -1'000'000'000, 1'000'000'000);
       const std::string_view name = net.attribute("name").value();
       add(name.empty() ? concat("NIC", adapters_) : std::string{name},
           BytesPerSecond{1.25e5 * (megabits <= 0 ? 10000 : megabits)});
       ++adapters_;
     }
-    // A hint names the adapter's slot only: that is then the most it can carry.
+    // A hint names the adapter's slot only: that then limits its speed.
     if (!nic.child("net") && slot != nullptr) add(concat("NIC", adapters_++), slot->bandwidth);
   }
 
@@ -310,7 +310,7 @@ class NcclXmlReader {
   std::string_view text_;
   std::string_view source_;
   const NcclXmlOptions& options_;
-  LinkSpeeds speeds_;  // latencies only: every bandwidth stands in the file
+  LinkSpeeds speeds_;  // latencies only: every bandwidth is in the file
   NodeGraph graph_;
   std::vector<Gpu> gpus_;
   std::vector<Cpu> cpus_;

@@ -1,5 +1,5 @@
 // Cheapest paths from one vertex by Boost.Graph's Dijkstra, with vertices that no path may pass through.
-// Not: public; topology/routing.hpp turns its answers into links.
+// Not: public; topology/routing.hpp turns its results into links.
 #pragma once
 
 #include <boost/graph/adjacency_list.hpp>
@@ -13,14 +13,14 @@
 
 namespace tawpipe::inline v0::detail {
 
-/// A directed, weighted connection; its id is its place in the list.
+/// A directed, weighted connection; its id is its index in the list.
 struct Arc {
   int from = 0;
   int to = 0;
   std::int64_t weight = 0;
 };
 
-/// The answer for one source. A vertex that cannot be reached has distance `unreachable`.
+/// The result for one source. A vertex that cannot be reached has distance `unreachable`.
 struct PathTree {
   static constexpr std::int64_t unreachable = std::numeric_limits<std::int64_t>::max();
   std::vector<std::int64_t> distance;  ///< [vertex]
@@ -35,7 +35,7 @@ class ShortestPaths {
   using Graph = boost::adjacency_list<boost::vecS, boost::vecS, boost::directedS, boost::no_property, ArcProperty>;
   using Edge = boost::graph_traits<Graph>::edge_descriptor;
 
-  /// Keeps the arcs that leave the source or a vertex that may be passed through.
+  /// Keeps the arcs that leave the source or a passable vertex.
   struct MayLeave {
     const std::vector<char>* passable = nullptr;
     std::size_t source = 0;
@@ -61,14 +61,14 @@ class ShortestPaths {
     }
   }
 
-  /// Deterministic: equal paths are told apart by the order of the arcs. Complexity: O((vertices + arcs) log vertices).
+  /// Deterministic: ties between equal paths are broken by the order of the arcs. Complexity: O((vertices + arcs) log vertices).
   PathTree from(int source) const {
     PathTree tree;
     tree.distance.assign(passable_.size(), PathTree::unreachable);
     tree.last_arc.assign(passable_.size(), -1);
     const auto start = static_cast<std::size_t>(source);
     const boost::filtered_graph<Graph, MayLeave> view{graph_, MayLeave{&passable_, start}};
-    // No raw pointer as the map: once reverse_graph.hpp (strong components) came first, Boost 1.74 finds no get() for one.
+    // No raw pointer as the map: once reverse_graph.hpp (strong components) is included first, Boost 1.74 finds no get() for one.
     const auto distance = boost::make_iterator_property_map(tree.distance.begin(), get(boost::vertex_index, graph_));
     boost::dijkstra_shortest_paths(view, start,
                                    boost::weight_map(get(&ArcProperty::weight, graph_))

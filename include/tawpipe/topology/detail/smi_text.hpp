@@ -1,5 +1,5 @@
-// The words and lines of `nvidia-smi topo -m`, and how its matrix becomes switches and sockets.
-// Not: public; topology/nvidia_smi_topology.hpp is the door.
+// Parses the words and lines of `nvidia-smi topo -m`, and turns its matrix into switches and sockets.
+// Not: public; topology/nvidia_smi_topology.hpp is the public interface.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 
 namespace tawpipe::inline v0 {
 
-/// How two of a node's GPUs or adapters are joined, nearest first.
+/// How two of a node's GPUs or adapters are connected, nearest first.
 enum class SmiConnection : std::uint8_t { self, nvlink, pix, pxb, phb, node, sys, unknown };
 
 /// A cell of the matrix. `nvlinks` is the # of "NV#", otherwise 0.
@@ -30,7 +30,7 @@ struct SmiCell {
 
 namespace detail {
 
-/// The lines without escape codes and carriage returns.
+/// The lines, without escape codes and carriage returns.
 inline std::vector<std::string> smi_lines(std::string_view text) {
   std::vector<std::string> lines(1);
   text = without_byte_order_mark(text);
@@ -79,7 +79,7 @@ inline bool is_smi_header(std::string_view line) {
   return all[1].substr(0, 3) == "GPU" || all[1].substr(0, 3) == "NIC" || all[1] == "CPU" || all[1].substr(0, 4) == "mlx5";
 }
 
-/// The columns of the matrix, up to the affinities. Glued names are cut: "NIC0NIC1".
+/// The columns of the matrix, up to the affinities. Names run together are split: "NIC0NIC1".
 inline std::vector<std::string> smi_columns(std::string_view header) {
   std::vector<std::string> columns;
   for (std::string_view word : words(header)) {
@@ -100,10 +100,10 @@ inline std::vector<std::string> smi_columns(std::string_view header) {
 
 struct SmiRow {
   std::vector<SmiCell> cells;
-  std::string rest;  ///< the first word that is no connection of the matrix; empty at the line's end
+  std::string rest;  ///< the first word that is not a connection of the matrix; empty at the line's end
 };
 
-/// The connection at the front of `word` and its length; length 0 if there is none.
+/// The connection at the start of `word` and its length; length 0 if there is none.
 inline std::pair<SmiCell, std::size_t> smi_cell(std::string_view word) {
   constexpr std::pair<std::string_view, SmiConnection> names[] = {
       {"X", SmiConnection::self},    {"PIX", SmiConnection::pix}, {"PXB", SmiConnection::pxb}, {"PHB", SmiConnection::phb},
@@ -113,7 +113,7 @@ inline std::pair<SmiCell, std::size_t> smi_cell(std::string_view word) {
     if (word.substr(0, name.size()) == name) return {SmiCell{kind, 0}, name.size()};
   }
   if (word.size() >= 3 && word.substr(0, 2) == "NV" && is_digit(word[2]) && word[2] != '0') {
-    // At most two digits: no GPU has a hundred NVLinks, and an affinity may be glued behind them.
+    // At most two digits: no GPU has a hundred NVLinks, and an affinity may follow without a space.
     const bool two = word.size() > 3 && is_digit(word[3]);
     const int count = two ? (word[2] - '0') * 10 + (word[3] - '0') : word[2] - '0';
     return {SmiCell{SmiConnection::nvlink, count}, two ? std::size_t{4} : std::size_t{3}};
@@ -121,7 +121,7 @@ inline std::pair<SmiCell, std::size_t> smi_cell(std::string_view word) {
   return {SmiCell{}, 0};
 }
 
-/// At most `columns` connections from the front of `text`; "PXBNODE" is two.
+/// At most `columns` connections from the start of `text`; "PXBNODE" is two.
 inline SmiRow smi_cells(std::string_view text, std::size_t columns) {
   SmiRow row;
   for (std::string_view word : words(text)) {
@@ -144,7 +144,7 @@ inline bool continues_row(std::string_view line) {
   return !all.empty() && smi_cell(all.front()).second > 0 && (all.size() < 2 || all[1] != "=");
 }
 
-/// Fills what one half of the matrix lacks from the other, and refuses halves that differ.
+/// Fills gaps in one half of the matrix from the other, and rejects halves that differ.
 template <class Topology, class Fail>
 void complete_smi_matrix(Topology& topology, const std::vector<std::size_t>& line_of, const Fail& fail) {
   const std::size_t size = topology.size();
@@ -178,7 +178,7 @@ inline void apply_smi_legend(const std::vector<std::string>& lines, std::vector<
   }
 }
 
-/// Groups of members that `joined(i, j)`, j < i, puts together: [member] the smallest member of its group.
+/// Groups of members connected by `joined(i, j)`, j < i: [member] the smallest member of its group.
 template <class Joined>
 std::vector<std::size_t> smi_groups(std::size_t size, const Joined& joined) {
   std::vector<std::size_t> group(size);
@@ -194,7 +194,7 @@ std::vector<std::size_t> smi_groups(std::size_t size, const Joined& joined) {
   return group;
 }
 
-/// NVLinks: an NVSwitch where direct links would need more than the 18 a GPU has at most, direct links otherwise.
+/// NVLinks: an NVSwitch where direct links would need more than the maximum of 18 per GPU, direct links otherwise.
 template <class Topology>
 void connect_smi_nvlinks(const Topology& topology, const LinkSpeeds& speeds, NodeGraph& graph) {
   constexpr int most_links_of_a_gpu = 18;  // H100, B200; an A100 has 12
@@ -229,7 +229,7 @@ void connect_smi_nvlinks(const Topology& topology, const LinkSpeeds& speeds, Nod
   }
 }
 
-/// Whether two members meet at `level` or below: 0 one switch, 1 several switches, 2 one CPU.
+/// Whether two members are connected at `level` or below: 0 one switch, 1 several switches, 2 one CPU.
 template <class Topology>
 bool smi_meet(const Topology& topology, std::size_t i, std::size_t j, int level) {
   const auto kind = topology.cell(i, j).kind;
@@ -243,7 +243,7 @@ bool smi_meet(const Topology& topology, std::size_t i, std::size_t j, int level)
 /// PCI Express: switches for PIX groups, a switch above them for PXB groups, a CPU above that, links between the CPUs.
 template <class Topology>
 void connect_smi_pcie(const Topology& topology, const LinkSpeeds& speeds, NodeGraph& graph) {
-  std::vector<int> top(topology.size());  // [member] the vertex that stands for it at the level reached
+  std::vector<int> top(topology.size());  // [member] the vertex that represents it at the current level
   for (std::size_t i = 0; i < top.size(); ++i) top[i] = static_cast<int>(i);
   const auto join = [&](const std::vector<int>& below, int parent) {
     for (const int vertex : below) {
@@ -256,7 +256,7 @@ void connect_smi_pcie(const Topology& topology, const LinkSpeeds& speeds, NodeGr
   for (int level = 0; level <= 2; ++level) {
     const auto group = smi_groups(topology.size(), [&](auto i, auto j) { return smi_meet(topology, i, j, level); });
     for (std::size_t first = 0; first < group.size(); ++first) {
-      std::vector<int> below;  // the distinct vertices that stand for the group so far
+      std::vector<int> below;  // the distinct vertices that represent the group so far
       for (std::size_t i = first; i < group.size(); ++i) {
         if (group[i] == first && std::find(below.begin(), below.end(), top[i]) == below.end()) below.push_back(top[i]);
       }

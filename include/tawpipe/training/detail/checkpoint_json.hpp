@@ -1,4 +1,4 @@
-// state.json and config.json of a checkpoint: texts from values, and values from texts.
+// state.json and config.json of a checkpoint: conversion between texts and values.
 // Not: parameters, nor when files are written (training/checkpoint.hpp).
 #pragma once
 
@@ -18,7 +18,7 @@ namespace tawpipe::inline v0::training::detail {
 inline constexpr std::int64_t checkpoint_version = 2;
 inline constexpr std::string_view checkpoint_format = "tawpipe-checkpoint";
 
-/// 16 hexadecimal digits that tell texts apart: FNV-1a.
+/// 16 hexadecimal digits that distinguish texts: FNV-1a.
 inline std::string fingerprint(std::string_view text) {
   std::uint64_t hash = 0xcbf29ce484222325;
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
@@ -72,7 +72,7 @@ struct ReadState {
   std::string id;
 };
 
-/// @throws InputError  if the file is missing, no JSON, of another format or version, or lacks a key.
+/// @throws InputError  if the file is missing, not JSON, of another format or version, or lacks a key.
 inline ReadState read_state(const std::string& path) {
   const JsonDocument document = read_json_file(path, "file", 1);
   const JsonValue json = document.root();

@@ -1,5 +1,5 @@
-// checksums.json of a checkpoint: what each tensor and each value of its other files was when it was written.
-// Not: a protection against somebody who changes both (CRC-32).
+// checksums.json of a checkpoint: checksums of each tensor and of each value of its other files.
+// Not: protection against deliberate changes (CRC-32).
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@
 
 namespace tawpipe::inline v0::training::detail {
 
-/// CRC-32 of bytes that come in parts, as zlib and Ethernet have it.
+/// CRC-32 of bytes that come in parts, as in zlib and Ethernet.
 class Checksum {
  public:
   void add(std::span<const std::byte> bytes) { crc_.process_bytes(bytes.data(), bytes.size()); }
@@ -37,13 +37,13 @@ inline std::uint32_t checksum_of(std::string_view text) {
   return sum.value();
 }
 
-/// The sums of a file's parts by their names: tensors, or paths of a JSON's values.
+/// The checksums of a file's parts by name: tensors, or paths of a JSON's values.
 using FileChecksums = std::map<std::string, std::uint32_t>;
 
-/// The name under which a whole text, or all of a tensor file before its numbers, is summed.
+/// The name of the checksum of a whole text, or of all of a tensor file before its numbers.
 inline constexpr std::string_view whole_name = "(all)";
 
-/// A sum for each value of a JSON text, by its path, and one for all of the text.
+/// A checksum for each value of a JSON text, by its path, and one for the whole text.
 inline FileChecksums json_checksums(std::string_view text) {
   FileChecksums sums;
   const nlohmann::json flat = nlohmann::json::parse(text).flatten();
@@ -52,7 +52,7 @@ inline FileChecksums json_checksums(std::string_view text) {
   return sums;
 }
 
-/// All that a tensor file holds before its tensors' numbers.
+/// The part of a tensor file before its tensors' numbers.
 inline std::uint32_t header_checksum(const SafetensorsFile& file) {
   Checksum sum;
   std::vector<std::byte> header(static_cast<std::size_t>(file.data_begin()));
@@ -61,7 +61,7 @@ inline std::uint32_t header_checksum(const SafetensorsFile& file) {
   return sum.value();
 }
 
-/// The sum of a tensor's numbers as the file holds them.
+/// The checksum of a tensor's numbers as stored in the file.
 inline std::uint32_t tensor_checksum(const SafetensorsFile& file, const TensorEntry& tensor, std::vector<std::byte>& block) {
   constexpr std::int64_t most = std::int64_t{1} << 22;
   Checksum sum;
@@ -78,7 +78,7 @@ inline std::uint32_t tensor_checksum(const SafetensorsFile& file, const TensorEn
 class Checksums {
  public:
   Checksums() = default;
-  /// @throws InputError  if the file is missing, no JSON, or of another format.
+  /// @throws InputError  if the file is missing, not JSON, or of another format.
   explicit Checksums(const std::string& path) : path_{path} {
     const JsonDocument document = read_json_file(path, "file", 256);
     const JsonValue json = document.root();
@@ -94,7 +94,7 @@ class Checksums {
     write_durably(path, json.dump(1) + "\n");
   }
 
-  /// @throws InputError  naming the value of the JSON file that is not what it was.
+  /// @throws InputError  naming the value of the JSON file that has changed.
   void check_json(const std::string& folder, const std::string& file) const {
     const std::string path = concat(folder, "/", file);
     const FileChecksums found = json_checksums(read_text_file(path, "file", 1));
@@ -107,7 +107,7 @@ class Checksums {
     if (found != kept) changed(path, "its text");
   }
 
-  /// Reads the whole file. @throws InputError  naming the tensor whose numbers are not what they were.
+  /// Reads the whole file. @throws InputError  naming the tensor whose numbers have changed.
   void check_tensors(const SafetensorsFile& file, const std::string& name) const {
     const FileChecksums& kept = of(name);
     std::vector<std::byte> block;

@@ -1,4 +1,4 @@
-// The JSON header of a safetensors file: parsed, and every claim in it checked against the file's size.
+// The JSON header of a safetensors file: parsed, with every claim in it checked against the file's size.
 // Not: the tensors' numbers (training/safetensors.hpp).
 #pragma once
 
@@ -24,11 +24,11 @@ namespace tawpipe::inline v0::training {
 struct TensorEntry {
   std::string name;
   NumberFormat format = NumberFormat::f32;
-  std::vector<std::int64_t> shape = {};  ///< empty of a single number
+  std::vector<std::int64_t> shape = {};  ///< empty for a single number
   std::int64_t begin = 0;                ///< first byte, from the start of the file
   std::int64_t end = 0;                  ///< one past the last byte
 
-  /// How many numbers it holds.
+  /// The number of its elements.
   std::int64_t count() const { return (end - begin) / size_bytes(format); }
 };
 
@@ -41,9 +41,9 @@ inline std::string shape_text(const std::vector<std::int64_t>& shape) {
 
 namespace detail {
 
-inline constexpr std::int64_t safetensors_length_bytes = 8;  ///< of the header's length at the start of the file
+inline constexpr std::int64_t safetensors_length_bytes = 8;  ///< size of the header's length at the start of the file
 
-/// What a safetensors header says, in the order of the tensors' bytes.
+/// The contents of a safetensors header, in the order of the tensors' bytes.
 struct SafetensorsHeader {
   std::vector<TensorEntry> tensors;
   std::map<std::string, std::string> metadata;
@@ -52,7 +52,7 @@ struct SafetensorsHeader {
 class SafetensorsHeaderReader {
  public:
   /// @param text  the header, without its length
-  /// @param file  what messages call the file
+  /// @param file  the file's name in messages
   /// @param file_size  in bytes
   SafetensorsHeaderReader(std::string_view text, std::string file, std::int64_t file_size)
       : file_{std::move(file)},
@@ -118,7 +118,7 @@ class SafetensorsHeaderReader {
     return join(names, ", ");
   }
 
-  /// Tensors lie one behind the other and fill the file.
+  /// Tensors are contiguous and fill the file.
   void check_bytes() {
     auto& tensors = header_.tensors;
     std::sort(tensors.begin(), tensors.end(), [](const TensorEntry& a, const TensorEntry& b) {
@@ -133,7 +133,7 @@ class SafetensorsHeaderReader {
       before = &tensor;
     }
     if (at < data_begin_ + data_bytes_) {
-      fail(concat("has ", data_begin_ + data_bytes_ - at, " bytes behind its last tensor that belong to none"));
+      fail(concat("has ", data_begin_ + data_bytes_ - at, " bytes after its last tensor that belong to none"));
     }
   }
 

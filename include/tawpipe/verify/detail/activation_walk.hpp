@@ -1,4 +1,4 @@
-// What computations do with activations: where they start from, what they hand on, save, and leave for later.
+// How computations use activations: their inputs, what they pass on, save, and leave for later.
 // Not: parameters (compute_walk.hpp).
 #pragma once
 
@@ -58,7 +58,7 @@ class ActivationWalk {
             return concat(describe(schedule_, t), " reads ", found.inputs, " activations and writes ", found.outputs,
                           "; it has one of each at most");
           },
-          "name one buffer that it starts from, and one for what it hands on");
+          "name one buffer that it starts from, and one for its output");
     }
     if (!found.unwritten) expect(t, found);
     sizes(t, found);
@@ -69,19 +69,19 @@ class ActivationWalk {
   }
 
  private:
-  /// What a computation names of activations.
+  /// The activations that a computation uses.
   struct Found {
     const Use* input = nullptr;
     const Use* output = nullptr;
     int inputs = 0;
     int outputs = 0;
-    std::int64_t saved = 0;  ///< bytes of its own that it reads, or writes
+    std::int64_t saved = 0;  ///< bytes of its saved activations that it reads or writes
     std::int64_t stash = 0;
-    bool unwritten = false;  ///< reported; what should have been there is not worth a second finding
-    std::string seen;        ///< what was there in place of what is missing
+    bool unwritten = false;  ///< reported already; no second finding for the missing value
+    std::string seen;        ///< what was there instead of the missing value
   };
 
-  /// A buffer of what the task's own forward saved, or its backward_input left.
+  /// A buffer with what the task's own forward saved, or its backward_input left.
   void kept(TaskId t, const Use& use, Made made, Found& found) {
     const Task& task = schedule_.task(t);
     std::int64_t& bytes = made == Made::saved ? found.saved : found.stash;
@@ -94,7 +94,7 @@ class ActivationWalk {
     held.finished = held.finished || (own && task.op == Op::backward_weight);
   }
 
-  /// Whether a computation of `stage` has made it, of the task's microbatch, on the task's own place among tensor- and
+  /// Whether it comes from a computation of `stage` for the task's microbatch, at the task's own coordinates among tensor- and
   /// context-parallel ranks.
   bool is_of(const Activation& held, std::int32_t stage, const Task& task) const {
     const MeshPlace& place = walk_.model().place(task.rank);
@@ -148,7 +148,7 @@ class ActivationWalk {
       lacks("backward_input left", found.stash, work.stash,
             "name the buffer in which the backward_input of its stage and microbatch left activations");
     }
-    // A backward_input may have read a part that is released then.
+    // A backward_input may have read a part that is then released.
     if (found.saved == 0 || (task.op != Op::backward_weight && found.saved < work.saved.value())) {
       lacks("forward saved", found.saved, work.saved,
             "run the forward before, and name the buffers in which it left its activations");
@@ -156,7 +156,7 @@ class ActivationWalk {
     if (complete && !found.seen.empty()) foreign();
   }
 
-  /// What the task writes has room for it.
+  /// Checks that the buffers written by the task are large enough.
   void sizes(TaskId t, const Found& found) {
     const Task& task = schedule_.task(t);
     const StageWork& work = schedule_.stage(task.stage);
@@ -173,7 +173,7 @@ class ActivationWalk {
       check(bytes, output_bytes(task), "what it hands on");
     }
   }
-  /// Bytes of what a computation hands on; 0 of the last.
+  /// Bytes that a computation passes on; 0 for the last.
   std::int64_t output_bytes(const Task& task) const {
     const auto stages = static_cast<std::int32_t>(schedule_.stages().size());
     const std::int32_t before = task.op == Op::forward ? number(task.stage) : number(task.stage) - 1;

@@ -1,5 +1,5 @@
-// Runs a program as far as it goes: every move only enables others, so that one order of moves decides.
-// Not: scarce slots, where the order matters (comm_slots.hpp), nor why nothing moves (comm_standstill.hpp).
+// Runs a program as far as possible: every step only enables others, so checking one order of steps is enough.
+// Not: scarce slots, where the order matters (comm_slots.hpp), nor why the program is stuck (comm_standstill.hpp).
 #pragma once
 
 #include <algorithm>
@@ -15,16 +15,16 @@
 
 namespace tawpipe::inline v0::detail {
 
-/// How far a unit is.
+/// The progress of a unit.
 enum class UnitState : std::uint8_t {
-  waiting,     ///< the host has not come to it
-  connecting,  ///< the host makes the connections that it is the first to need
+  waiting,     ///< the host has not reached it
+  connecting,  ///< the host sets up the connections that it is the first to need
   launched,    ///< it waits for its stream or for events
-  started,     ///< it waits for others
+  started,     ///< it waits for other ranks
   ended,
 };
 
-/// A state of the program. Copies are states to go on from.
+/// A state of the program. It can be copied to continue from it.
 class CommRun {
  public:
   explicit CommRun(const CommUnits& units)
@@ -50,7 +50,7 @@ class CommRun {
   bool has_ended() const {
     return std::all_of(state_.begin(), state_.end(), [](UnitState s) { return s == UnitState::ended; });
   }
-  /// The unit that holds a rank's host, or -1.
+  /// The unit that blocks a rank's host, or -1.
   std::int32_t holds_host(std::size_t rank) const {
     const std::int32_t next = next_[rank];
     if (next < units_->first_unit(rank + 1) && state_[at(next)] == UnitState::connecting) return next;
@@ -61,22 +61,22 @@ class CommRun {
   /// The unit that a rank's host launches next; the end of its units if there is none.
   std::int32_t next_unit(std::size_t rank) const { return next_[rank]; }
 
-  /// Whether all that the unit waits for on its own rank has ended.
+  /// Whether everything that the unit waits for on its own rank has ended.
   bool is_ready(std::int32_t unit) const {
     if (state_[at(unit)] != UnitState::launched || events_[at(unit)] > 0) return false;
     const std::int32_t before = units_->unit(unit).before;
     return before < 0 || state_[at(before)] == UnitState::ended;
   }
-  /// Communication that runs on a rank's device.
+  /// The communication units that run on a rank's device.
   int running(std::int32_t rank) const { return running_[at(rank)]; }
 
-  /// Runs until nothing moves. @param slots  whether units that communicate are left to start()
+  /// Runs until nothing can proceed. @param slots  whether communicating units are left to start()
   void run(bool slots = false) {
     slots_ = slots;
     for (std::size_t r = 0; r < next_.size(); ++r) launch(static_cast<std::int32_t>(r));
     settle();
   }
-  /// Starts a unit that is ready and communicates, and runs on. @pre run(true) was called
+  /// Starts a unit that is ready and communicates, and continues. @pre run(true) was called
   void start(std::int32_t unit) {
     begin(unit);
     settle();
@@ -112,7 +112,7 @@ class CommRun {
     return {text.communicator, sends ? rank : text.peer, sends ? text.peer : rank};
   }
 
-  /// The host goes on as far as it can.
+  /// Lets the host continue as far as it can.
   void launch(std::int32_t rank) {
     const std::int32_t end = units_->first_unit(at(rank) + 1);
     while (next_[at(rank)] < end && holds_host(at(rank)) < 0) {
@@ -138,7 +138,7 @@ class CommRun {
     begun_.push_back(unit);
   }
 
-  /// Follows what started units bring about.
+  /// Applies the consequences of started units.
   void settle() {
     do {
       while (!begun_.empty()) {
@@ -181,8 +181,8 @@ class CommRun {
     launch(cut.rank);
   }
 
-  /// Lets the hosts go on whose new connections all stand: those of the largest set of ranks in which every connection that
-  /// one makes is made by its other end too. @return whether any did
+  /// Releases the hosts whose new connections are all established: those of the largest set of ranks in which every connection that
+  /// one sets up is also set up by its other end. @return whether there were any
   bool connect() {
     if (!connected_) return false;
     const std::size_t ranks = next_.size();
@@ -229,12 +229,12 @@ class CommRun {
   const CommUnits* units_;
   std::vector<UnitState> state_;       ///< [unit]
   std::vector<std::int32_t> left_;     ///< [unit] calls that have not ended
-  std::vector<std::int32_t> events_;   ///< [unit] that it waits for still
+  std::vector<std::int32_t> events_;   ///< [unit] that it still waits for
   std::vector<std::int32_t> next_;     ///< [rank] the unit that its host launches next
   std::vector<int> running_;           ///< [rank]
-  std::vector<std::int32_t> arrived_;  ///< [one call of those that meet] how many of them have started
-  std::vector<std::int32_t> begun_;    ///< started units of which the consequences are to be followed
-  std::optional<std::set<std::pair<std::int32_t, Connection>>> connected_;  ///< rank and connection, where it is cold
+  std::vector<std::int32_t> arrived_;  ///< [first of the matching calls] how many of them have started
+  std::vector<std::int32_t> begun_;    ///< started units whose consequences are still to be applied
+  std::optional<std::set<std::pair<std::int32_t, Connection>>> connected_;  ///< rank and connection, if the program is cold
   bool slots_ = false;
 };
 

@@ -1,5 +1,5 @@
-// Scarce slots: which communication a device starts first can decide, so all states are looked at.
-// Not: programs with room for everything (comm_run.hpp).
+// Scarce slots: the result can depend on which communication a device starts first, so all states are searched.
+// Not: programs with enough slots (comm_run.hpp).
 #pragma once
 
 #include <optional>
@@ -12,11 +12,11 @@
 
 namespace tawpipe::inline v0::detail {
 
-/// More states than this are not looked at.
+/// The limit on states searched.
 inline constexpr std::size_t max_comm_states = 200'000;
 
-/// A state in which nothing can move though not all has ended, if some order of starts leads there.
-/// @throws InputError  where there are more states than max_comm_states.
+/// A state in which nothing can proceed although not everything has ended, if some order of starts leads there.
+/// @throws InputError  if there are more than max_comm_states states.
 inline std::optional<CommRun> find_hang_with_slots(const CommUnits& units) {
   const int slots = units.program().slots;
   CommRun begin{units};

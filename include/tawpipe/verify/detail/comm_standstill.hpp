@@ -1,5 +1,5 @@
-// Why nothing moves: who waits for whom at a standstill, and the shortest circle among them.
-// Not: how it came to stand (comm_run.hpp).
+// Why a program is stuck: which units wait for each other in a hang, and the shortest cycle among them.
+// Not: how the hang was reached (comm_run.hpp).
 #pragma once
 
 #include <algorithm>
@@ -12,12 +12,12 @@
 
 namespace tawpipe::inline v0::detail {
 
-/// Who waits for whom, unit by unit.
+/// The wait-for graph of units.
 class CommStandstill {
  public:
   explicit CommStandstill(const CommRun& run) : run_{run}, units_{run.units()} {}
 
-  /// The units that keep `unit` from ending.
+  /// The units that prevent `unit` from ending.
   std::vector<std::int32_t> waits_of(std::int32_t unit) const {
     std::vector<std::int32_t> waits;
     const CommUnit& cut = units_.unit(unit);
@@ -50,7 +50,7 @@ class CommStandstill {
     return waits;
   }
 
-  /// The shortest circle of units that wait for each other; empty where there is none.
+  /// The shortest cycle of units that wait for each other; empty if there is none.
   std::vector<std::int32_t> circle() const {
     std::vector<std::int32_t> best;
     const std::size_t count = units_.units().size();
@@ -58,7 +58,7 @@ class CommStandstill {
     std::vector<std::vector<std::int32_t>> waits(count);
     std::vector<char> known(count, 0);
     for (std::size_t root = 0; root < count; ++root) {
-      // Each circle has a unit that has started, or one that holds a host.
+      // Each cycle has a unit that has started, or one that blocks a host.
       const UnitState state = run_.states()[root];
       const bool holds = run_.holds_host(static_cast<std::size_t>(units_.units()[root].rank)) == static_cast<std::int32_t>(root);
       if (state != UnitState::started && !holds) continue;
@@ -92,7 +92,7 @@ class CommStandstill {
   }
 
  private:
-  /// Units of `rank` that are to make a connection and have not come to it.
+  /// Units of `rank` that will set up a connection but have not been reached.
   void add_connections(std::int32_t communicator, std::int32_t from, std::int32_t to, std::int32_t rank,
                        std::vector<std::int32_t>& waits) const {
     const auto r = static_cast<std::size_t>(rank);
@@ -105,7 +105,7 @@ class CommStandstill {
     }
   }
 
-  /// What runs on a device whose slots are taken.
+  /// The units on a device whose slots are all in use.
   void add_running(std::int32_t rank, std::vector<std::int32_t>& waits) const {
     const auto r = static_cast<std::size_t>(rank);
     for (std::int32_t unit = units_.first_unit(r); unit < units_.first_unit(r + 1); ++unit) {
@@ -113,7 +113,7 @@ class CommStandstill {
     }
   }
 
-  /// The units of those that a started call waits for and that have not started.
+  /// The units, not yet started, of the calls for which a started call waits.
   void add_others(std::int32_t call, std::vector<std::int32_t>& waits) const {
     const auto add = [&](std::int32_t other) {
       if (other >= 0 && run_.state(units_.unit_of(other)) < UnitState::started) waits.push_back(units_.unit_of(other));

@@ -1,4 +1,4 @@
-// A program's calls cut into what is launched as one, and who meets whom.
+// Groups a program's calls into units launched together, and matches calls with each other.
 // Not: what can run (comm_run.hpp).
 #pragma once
 
@@ -17,13 +17,13 @@
 
 namespace tawpipe::inline v0::detail {
 
-/// Calls of one rank that are launched as one: a group, or a single call.
+/// Calls of one rank that are launched together: a group, or a single call.
 struct CommUnit {
   std::int32_t rank = 0;
   std::int32_t begin = 0;  ///< its calls on the rank
   std::int32_t end = 0;
-  std::int32_t before = -1;  ///< the unit before it on its stream
-  std::int32_t after = -1;   ///< the unit after it on its stream
+  std::int32_t before = -1;  ///< the previous unit on its stream
+  std::int32_t after = -1;   ///< the next unit on its stream
   bool blocks_host = false;
   bool communicates = false;
   std::vector<std::int32_t> waits_for;  ///< units
@@ -32,15 +32,15 @@ struct CommUnit {
 
 /// A collective: the n-th call of each rank of a communicator.
 struct CommMeeting {
-  std::vector<std::int32_t> calls;  ///< [rank of the communicator] numbered over the program; -1: it makes none
+  std::vector<std::int32_t> calls;  ///< [rank of the communicator] numbered over the program; -1: it has no such call
   std::int32_t first = -1;          ///< one of them
-  bool alike = true;                ///< those that are made do the same with as many bytes
+  bool alike = true;                ///< the existing calls have the same op and bytes
 };
 
-/// All that follows from the text.
+/// Everything that follows from the program's text.
 class CommUnits {
  public:
-  /// @throws InputError  naming the call that names what is not there.
+  /// @throws InputError  naming the call that refers to something that does not exist.
   explicit CommUnits(const CommProgram& program) : program_{program} {
     for (const CommGroup& communicator : program.communicators) {
       auto& places = places_.emplace_back();
@@ -67,9 +67,9 @@ class CommUnits {
   const CommCall& call(std::int32_t call) const { return call_at(program_, ref(call)); }
   std::int32_t number(std::int32_t rank, std::int32_t call) const { return first_call_[at(rank)] + call; }
   std::int32_t unit_of(std::int32_t call) const { return unit_of_[at(call)]; }
-  /// Of a send its receive, of a receive its send; -1 if nobody makes it.
+  /// The receive of a send, or the send of a receive; -1 if there is none.
   std::int32_t partner(std::int32_t call) const { return partner_[at(call)]; }
-  /// Of a collective.
+  /// The matching calls of a collective.
   const CommMeeting& meeting(std::int32_t call) const { return meetings_[at(meeting_of_[at(call)])]; }
   const std::vector<CommMeeting>& meetings() const { return meetings_; }
 
@@ -115,8 +115,8 @@ class CommUnits {
     first_unit_[at(rank) + 1] = static_cast<std::int32_t>(units_.size());
   }
 
-  /// The n-th send from one rank to another with one tag on a communicator meets the n-th receive; the n-th collective of a
-  /// rank on a communicator the n-th of the others, whatever it is.
+  /// The n-th send from one rank to another with one tag on a communicator matches the n-th receive; the n-th collective of a
+  /// rank on a communicator matches the n-th of the others, whatever its op.
   void match() {
     using Way = std::tuple<std::int32_t, std::int32_t, std::int32_t, std::int64_t>;  // communicator, from, to, tag
     struct Open {
@@ -179,7 +179,7 @@ class CommUnits {
   }
 
   const CommProgram& program_;
-  std::vector<std::vector<std::pair<std::int32_t, std::int32_t>>> places_;  ///< [communicator] rank, place; by rank
+  std::vector<std::vector<std::pair<std::int32_t, std::int32_t>>> places_;  ///< [communicator] rank, index; by rank
   std::vector<CommUnit> units_;
   std::vector<std::int32_t> first_unit_;  ///< [rank] and the end
   std::vector<CallRef> refs_;             ///< [call]

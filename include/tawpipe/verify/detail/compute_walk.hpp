@@ -1,4 +1,4 @@
-// What computations do with parameters: the weights that they need, and the gradients that they leave.
+// How computations use parameters: the weights that they need, and the gradients that they produce.
 // Not: activations (activation_walk.hpp).
 #pragma once
 
@@ -35,7 +35,7 @@ class ComputeWalk {
  private:
   // ---- weights ----------------------------------------------------------------------------------------------------------
 
-  /// Each run of parameters that the task needs lies in one of the buffers that it reads, which is of weights, all of them there.
+  /// Each run of parameters that the task needs must be complete in one of the weight buffers that it reads.
   void weights(TaskId t) {
     const Task& task = schedule_.task(t);
     for (const ParameterRange& need : walk_.model().needs(task.stage)) {
@@ -52,7 +52,7 @@ class ComputeWalk {
     }
   }
 
-  /// Whether the weights of `need` in a buffer are there, of the rank's own part and not updated.
+  /// Whether the weights of `need` in a buffer exist, belong to the rank's own part and are not updated.
   bool arrived(TaskId t, const ParameterRange& need, const Use& use) {
     const Task& task = schedule_.task(t);
     const int tensor = walk_.model().place(task.rank).tensor;

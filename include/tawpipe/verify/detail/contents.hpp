@@ -1,4 +1,4 @@
-// What a buffer holds while a schedule is followed: values of its parameters, or whose activations.
+// The contents of a buffer while a schedule is followed: values of its parameters, or the origin of its activations.
 // Not: the walk over the tasks (contents_walk.hpp).
 #pragma once
 
@@ -18,30 +18,30 @@ namespace tawpipe::inline v0::detail {
 /// The value of a parameter in a buffer of weights or gradients.
 struct ParameterValue {
   std::uint64_t sum = 0;           ///< gradients: of the contributions' random numbers
-  std::int32_t contributions = 0;  ///< gradients: how many they are, for messages
-  std::int32_t tensor = 0;         ///< weights: of which tensor-parallel rank
+  std::int32_t contributions = 0;  ///< gradients: how many there are, for messages
+  std::int32_t tensor = 0;         ///< weights: the tensor-parallel rank
   bool updated = false;            ///< weights: after their update
 
   bool operator==(const ParameterValue&) const = default;
 };
 using ParameterValues = ParameterMap<ParameterValue>;
 
-/// What a computation has made of activations.
+/// The kinds of activations that a computation produces.
 enum class Made : std::uint8_t { nothing, unknown, forward_output, backward_output, saved, stash };
 
-/// What a buffer of activations holds.
+/// The contents of a buffer of activations.
 struct Activation {
   Made made = Made::nothing;
   bool used = false;        ///< a backward has read it
-  bool finished = false;    ///< its backward_weight has
-  std::int32_t stage = -1;  ///< whose computation has made it
+  bool finished = false;    ///< its backward_weight has read it
+  std::int32_t stage = -1;  ///< of the computation that produced it
   std::int32_t microbatch = -1;
-  std::int32_t tensor = 0;   ///< on which tensor-parallel rank
-  std::int32_t context = 0;  ///< and on which context-parallel rank
-  std::int64_t bytes = 0;    ///< what a message must have to carry all of it; 0: unknown
+  std::int32_t tensor = 0;   ///< the tensor-parallel rank
+  std::int32_t context = 0;  ///< and the context-parallel rank
+  std::int64_t bytes = 0;    ///< the size of a message that carries all of it; 0: unknown
 
   bool is_of_forward() const { return made == Made::forward_output || made == Made::saved; }
-  /// "the forward's result of stage 3, microbatch 1", as messages name what a buffer holds.
+  /// "the forward's result of stage 3, microbatch 1", as used in messages.
   std::string words() const {
     const std::string of_both = concat(" of stage ", stage, ", microbatch ", microbatch);
     switch (made) {
@@ -62,14 +62,14 @@ struct Activation {
   }
 };
 
-/// What a schedule says about its parameters and ranks as a whole.
+/// Facts about a schedule's parameters and ranks as a whole.
 class WholeModel {
  public:
   explicit WholeModel(const Schedule& schedule) : tensor{schedule.parts().mesh.tensor}, context{schedule.parts().mesh.context} {
     const Mesh mesh = schedule.parts().mesh.over(schedule.ranks());
     for (int r = 0; r < schedule.ranks(); ++r) places_.push_back(mesh.place(Rank{r}));
     std::vector<StageWork> stages{schedule.stages().begin(), schedule.stages().end()};
-    // Sets name whole matrices, of which a tensor-parallel rank has its part.
+    // Sets name whole matrices, of which a tensor-parallel rank has a part.
     for (StageWork& stage : stages) stage.parameters *= schedule.workload().is_abstract() ? tensor : 1;
     const ParameterSpace space{schedule.workload(), stages};
     for (int s = 0; s < static_cast<int>(stages.size()); ++s) {
@@ -91,13 +91,13 @@ class WholeModel {
 
   int tensor;                ///< ranks that share a logical rank's computations by matrix
   int context;               ///< and by tokens
-  bool has_weights = false;  ///< some buffer is for them; otherwise they are not followed
+  bool has_weights = false;  ///< some buffer holds them; otherwise they are not followed
   bool has_activations = false;
 
   const MeshPlace& place(Rank rank) const { return places_[index(rank)]; }
-  /// The parameters that a stage computes with, as ranges of which each must lie in one piece.
+  /// The parameters that a stage computes with, as ranges, each of which must be contiguous.
   const std::vector<ParameterRange>& needs(StageId stage) const { return needs_[index(stage)]; }
-  /// The first stage that computes with a parameter; -1 if none does.
+  /// The first stage that computes with a parameter; -1 if there is none.
   std::int32_t stage_of(std::int64_t parameter) const {
     for (std::size_t s = 0; s < needs_.size(); ++s) {
       for (const ParameterRange& range : needs_[s]) {
@@ -107,8 +107,8 @@ class WholeModel {
     return -1;
   }
   /// A random number for the gradient that one microbatch gives a stage's part of one tensor-parallel rank, from the tokens of
-  /// one context-parallel rank. A sum of them modulo 2^64 tells which were added, however the sum was formed and in O(1) an
-  /// addition: one missing, doubled or foreign leaves the right sum with probability 2^-64.
+  /// one context-parallel rank. A sum of them modulo 2^64 identifies the set of terms, in any order of additions and in O(1) for each
+  /// addition: with a term missing, duplicated or foreign it is still right only with probability 2^-64.
   std::uint64_t contribution(std::int64_t stage, std::int64_t microbatch, int of_tensor, int of_context) const {
     const auto row = static_cast<std::uint64_t>(stage * tensor + of_tensor);
     const auto column = static_cast<std::uint64_t>(microbatch * context + of_context);

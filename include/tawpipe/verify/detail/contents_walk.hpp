@@ -1,4 +1,4 @@
-// The contents of all buffers while a schedule is followed, and what every kind of task may find wrong with them.
+// The contents of all buffers while a schedule is followed, with the checks that all kinds of tasks share.
 // Not: the values themselves (contents.hpp); what tasks do with them (compute_walk.hpp, message_walk.hpp, update_walk.hpp).
 #pragma once
 
@@ -30,8 +30,7 @@ class ContentsWalk {
       if (kind == ContentKind::weights || kind == ContentKind::gradients) {
         place_.push_back(static_cast<std::uint32_t>(values_.size()));
         values_.emplace_back();
-        if (!buffer.persistent || buffer.copy)
-          continue;  // owners' weights, and sums that begin with zeros, are there at the start
+        if (!buffer.persistent || buffer.copy) continue;  // owners' weights, and sums that begin with zeros, exist at the start
         const bool weights = kind == ContentKind::weights;
         const ParameterValue start{.tensor = weights ? model_.place(buffer.rank).tensor : 0};
         for (const ParameterRange& range : rooms_[id<BufferId>(b)].ranges()) values_.back().set(range, start);
@@ -60,9 +59,9 @@ class ContentsWalk {
   /// @pre is_activation(buffer)
   Activation& activation(BufferId buffer) { return activations_[place_[index(buffer)]]; }
 
-  /// Optimizer states in a buffer: whose, and whether they are those after the update.
+  /// Optimizer states in a buffer: their owner, and whether they are updated.
   struct States {
-    BufferId owner = none<BufferId>;  ///< that keeps them between iterations; none: nothing has been copied there
+    BufferId owner = none<BufferId>;  ///< the buffer that keeps them between iterations; none: nothing was copied there
     bool updated = false;
   };
   /// @pre kind(buffer) == ContentKind::optimizer_state
@@ -70,7 +69,7 @@ class ContentsWalk {
   /// Keeps weights, gradients or optimizer states between iterations, and is not a copy of others.
   bool is_owner(BufferId buffer) const { return schedule_.buffer(buffer).persistent && !schedule_.buffer(buffer).copy; }
 
-  /// To be called for every task before it is looked at.
+  /// Call it for every task before checking the task.
   void begin(TaskId t) { rooms_.run(t); }
 
   template <class Message>
@@ -102,7 +101,7 @@ class ContentsWalk {
         "write activations, or read and write them in place");
   }
 
-  /// Puts what a computation or message brings into a buffer of activations.
+  /// Writes the result of a computation or message into a buffer of activations.
   void put(TaskId t, const Use& use, const Activation& made) {
     const Content& content = schedule_.buffer(use.buffer).content;
     if (!content.is_slot() && (content.microbatch() != made.microbatch || number(content.stage()) != made.stage ||
@@ -125,7 +124,7 @@ class ContentsWalk {
         "make the buffer as large as what its tasks put into it");
   }
 
-  /// A slot has room for the parameters that a task brings.
+  /// Checks that a slot is large enough for the parameters that a task writes.
   void room(TaskId t, const Use& use) {
     const Buffer& buffer = schedule_.buffer(use.buffer);
     if (!buffer.content.is_slot()) return;

@@ -1,4 +1,4 @@
-// What communications do to the contents of buffers: each parameter's value, or activation, on its way from end to end.
+// The effect of communications on the contents of buffers: moves each parameter's value, or activation, from end to end.
 // Not: computations (contents_walk.hpp).
 #pragma once
 
@@ -87,7 +87,7 @@ class MessageWalk {
         "move the update after the last transfer of its weights");
   }
 
-  /// Whether some of what is carried is of the task's stage: a tied head's norm travels with the embedding.
+  /// Whether some of what is carried belongs to the task's stage: a tied head's norm travels with the embedding.
   bool labelled(const Task& task, const ParameterMessage& message) const {
     if (task.stage == none<StageId>) return true;
     bool carries = false;
@@ -103,7 +103,7 @@ class MessageWalk {
   }
   static bool takes(const ParameterMessage& message, std::size_t end) { return message.role_of(end).takes != Part::nothing; }
 
-  /// Puts into carried_ what the message's parts are worth: the values of the one end that gives each, or their sum.
+  /// Sets carried_ to the values of the message's parts: those of the one end that gives each part, or the sum of all ends.
   void collect(TaskId t, const ParameterMessage& message) {
     carried_.clear();
     all_.clear();
@@ -133,7 +133,7 @@ class MessageWalk {
     return walk_.rooms().set(message.parts[part]).ranges();
   }
 
-  /// Adds what a buffer has of some parameters to carried_. @return how many parameters that were
+  /// Adds a buffer's values of some parameters to carried_. @return the number of parameters
   std::int64_t give(const std::vector<ParameterRange>& ranges, BufferId buffer, bool sums) {
     std::int64_t found = 0;
     for (const ParameterRange& range : ranges) {
@@ -163,7 +163,7 @@ class MessageWalk {
           "let each piece arrive before it is sent on, and the task's split name what is there");
   }
 
-  /// Puts what an end takes of the message into one of its buffers, as far as that has room for it.
+  /// Writes what an end takes from the message into one of its buffers, as far as it fits.
   void deliver(TaskId t, const ParameterMessage& message, std::size_t end, const Use& use) {
     ParameterValues& target = walk_.values(use.buffer);
     const PackedParameters& room = walk_.rooms()[use.buffer];
@@ -194,7 +194,7 @@ class MessageWalk {
 
   // ---- activations ------------------------------------------------------------------------------------------------------
 
-  /// Passes, exchanges and all_to_alls: one buffer each way.
+  /// Passes, exchanges and all_to_alls: one buffer in each direction.
   void activations(TaskId t, const ParameterMessage& message) {
     const Task& task = schedule_.task(t);
     if (is_collective(task.op) && !is_all_pairs(task.op)) {
@@ -227,7 +227,7 @@ class MessageWalk {
       check_source(t, {end.given[0], Access::read}, end.rank, sent_.back());
     }
     for (std::size_t e = 0; e < message.ends.size(); ++e) {
-      // Labels of all members of an all_to_all are alike, whichever blocks come.
+      // All members of an all_to_all have the same labels, whichever blocks arrive.
       const std::size_t from = is_all_pairs(task.op) ? 0 : 1 - e;
       for (const Use& use : message.ends[e].taken) {
         if (use.access == Access::accumulate) walk_.added(t, use);
@@ -240,7 +240,7 @@ class MessageWalk {
   void check_source(TaskId t, const Use& use, Rank rank, const Activation& held) {
     const Task& task = schedule_.task(t);
     if (held.made == Made::nothing) return walk_.unwritten(t, use);
-    const bool returned = task.op == Op::exchange && rank == task.peer;  // the way back has no labels of its own
+    const bool returned = task.op == Op::exchange && rank == task.peer;  // the reverse direction has no labels of its own
     const bool output = held.made == Made::forward_output || held.made == Made::backward_output;
     const Made wanted = task.payload == Payload::activations ? Made::forward_output : Made::backward_output;
     bool labelled = held.made == Made::unknown || (returned ? output : held.made == wanted);
@@ -266,7 +266,7 @@ class MessageWalk {
 
   // ---- host copies ------------------------------------------------------------------------------------------------------
 
-  /// All that a buffer holds, into one of the same kind. @pre check_transfers() says what is wrong with its form
+  /// Copies all that a buffer holds into one of the same kind. @pre check_transfers() reports errors in its form
   void copy(TaskId t) {
     const Task& task = schedule_.task(t);
     const Use* source = nullptr;
@@ -311,7 +311,7 @@ class MessageWalk {
     }
     return false;  // unreachable
   }
-  /// States go to a copy of them, and back to the buffer that keeps them.
+  /// States are copied out, and back to the buffer that keeps them.
   void copy_states(TaskId t, const Use& source, const Use& target) {
     const auto states = walk_.states(source.buffer);
     if (states.owner == none<BufferId>) return walk_.unwritten(t, source);
@@ -327,7 +327,7 @@ class MessageWalk {
 
   // ---- others -----------------------------------------------------------------------------------------------------------
 
-  /// A number is summed, and nothing is carried by nothing.
+  /// Checks the sum of a number; an empty payload carries nothing.
   void others(TaskId t) {
     for (const Use& use : schedule_.uses(t)) {
       const bool fits = schedule_.task(t).payload == Payload::scalar && walk_.kind(use.buffer) == ContentKind::scalar;
@@ -353,9 +353,9 @@ class MessageWalk {
   const Schedule& schedule_;
   ContentsWalk& walk_;
   MessageReader messages_;
-  ParameterValues carried_;          ///< by the message looked at
-  std::vector<ParameterRange> all_;  ///< of a sum: what it carries
-  bool updated_ = false;             ///< some of it are weights after their update
+  ParameterValues carried_;          ///< by the current message
+  std::vector<ParameterRange> all_;  ///< for a sum: the parameters that it carries
+  bool updated_ = false;             ///< includes weights after their update
   std::vector<Activation> sent_;     ///< [end]
 };
 

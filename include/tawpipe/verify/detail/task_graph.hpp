@@ -35,7 +35,7 @@ inline bool ids_in_order(const Schedule& schedule) {
   return in_order;
 }
 
-/// An order in which the tasks can run: by id where ids are one. Shorter than the tasks if there is a cycle.
+/// An order in which the tasks can run: by id if that is such an order. Shorter than the tasks if there is a cycle.
 inline std::vector<TaskId> run_order(const Schedule& schedule) {
   std::vector<TaskId> order;
   order.reserve(schedule.tasks().size());

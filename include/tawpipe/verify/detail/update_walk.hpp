@@ -1,4 +1,4 @@
-// What updates find: the whole gradient of every parameter, once, and model states that are kept (V703 to V709, V515).
+// Checks what updates use: the whole gradient of every parameter, once, and persistent model states (V703 to V709, V515).
 // Not: how gradients got there (message_walk.hpp).
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace tawpipe::inline v0::detail {
 
-/// Checks the updates during a walk, and what is left at its end.
+/// Checks the updates during a walk, and the final state at its end.
 class UpdateWalk {
  public:
   UpdateWalk(const Schedule& schedule, ContentsWalk& walk)
@@ -31,7 +31,7 @@ class UpdateWalk {
     Named gradient;
     for (const Use& use : schedule_.uses(t)) {
       const ContentKind kind = walk_.kind(use.buffer);
-      // Weights may be written anew: the optimizer states have a copy of full precision.
+      // Weights may be overwritten: the optimizer states include a copy in full precision.
       const bool changed = use.access == Access::read_write || (use.access == Access::write && kind == ContentKind::weights);
       if (kind == ContentKind::weights || kind == ContentKind::optimizer_state) {
         (kind == ContentKind::weights ? weights : optimizer).add(use.buffer, changed);
@@ -76,7 +76,7 @@ class UpdateWalk {
     change(t, weights.buffer, optimizer.buffer);
   }
 
-  /// Weights and optimizer states that no update has changed, or more than one.
+  /// Reports weights and optimizer states changed by no update, or by more than one.
   void finish() {
     for (std::size_t b = 0; b < updates_.size(); ++b) {
       const BufferId id = tawpipe::id<BufferId>(b);
@@ -111,7 +111,7 @@ class UpdateWalk {
   }
 
  private:
-  /// What an update names of one kind.
+  /// The buffers of one kind that an update uses.
   struct Named {
     BufferId buffer = none<BufferId>;
     int count = 0;
@@ -123,7 +123,7 @@ class UpdateWalk {
       changed = changed || changes;
     }
   };
-  /// What the gradient of a parameter must be.
+  /// The required gradient of a parameter.
   struct Expected {
     std::uint64_t sum = 0;
     std::int64_t contributions = 0;
@@ -139,7 +139,7 @@ class UpdateWalk {
         "every rank updates what it owns once, reading and writing the optimizer states in place");
   }
 
-  /// Optimizer states are changed where they are kept, or in a copy of them that goes back there.
+  /// Optimizer states must be changed where they are kept, or in a copy that is copied back.
   void change_states(TaskId t, const Use& use) {
     if (!schedule_.buffer(use.buffer).copy) kept(t, use);
     auto& states = walk_.states(use.buffer);
@@ -148,7 +148,7 @@ class UpdateWalk {
     states.updated = true;
   }
 
-  /// What an update changes must be there in the next iteration.
+  /// Data that an update changes must persist to the next iteration.
   void kept(TaskId t, const Use& use) {
     const Buffer& buffer = schedule_.buffer(use.buffer);
     if (buffer.persistent && !buffer.copy) return;
@@ -181,7 +181,7 @@ class UpdateWalk {
   }
 
   void compare(TaskId t, BufferId optimizer, BufferId gradient, StageId stage) {
-    // With more microbatches than tasks most are missing, and their sum would take too long.
+    // With more microbatches than tasks, most contributions are missing, and their sum would take too long.
     if (schedule_.workload().microbatches() > static_cast<std::int64_t>(schedule_.tasks().size())) return;
     const Rank rank = schedule_.task(t).rank;
     const ParameterMap<Expected>& expected = this->expected(walk_.model().place(rank).tensor);
@@ -192,7 +192,7 @@ class UpdateWalk {
         if (value != nullptr) found_.set(part, {value->sum, value->contributions});
       });
     }
-    // Of a tied matrix of which the rank has two copies, each is updated by the sum of both gradients.
+    // If a rank has two copies of a tied matrix, each is updated by the sum of both gradients.
     for (const BufferId other : gradients_[index(rank)]) {
       if (schedule_.buffer(other).stage() != stage) add_twin(states, other);
     }
@@ -208,7 +208,7 @@ class UpdateWalk {
     }
   }
 
-  /// Adds what another gradient of the rank has of the same parameters.
+  /// Adds another gradient of the rank for the same parameters.
   void add_twin(const PackedParameters& states, BufferId other) {
     for (const ParameterRange& room : walk_.rooms()[other].ranges()) {
       states.for_each_part(room, [&](const ParameterRange& both, std::int64_t) {
@@ -223,7 +223,7 @@ class UpdateWalk {
     }
   }
 
-  /// Reports a gradient that is not what it must be.
+  /// Reports a gradient that is not the required one.
   void differs(TaskId t, const ParameterRange& range, const Expected* found, const Expected& wanted) {
     const bool too_much = found != nullptr && found->contributions >= wanted.contributions;
     walk_.error(
@@ -238,7 +238,7 @@ class UpdateWalk {
                  : "bring the gradient of every microbatch into the owner's sum before its update");
   }
 
-  /// Names the one contribution that explains the difference of two sums, if one does.
+  /// Names the single contribution that explains the difference of two sums, if there is one.
   std::string single(TaskId t, const ParameterRange& range, std::uint64_t difference) const {
     const WholeModel& model = walk_.model();
     const int tensor = model.place(schedule_.task(t).rank).tensor;
@@ -259,7 +259,7 @@ class UpdateWalk {
     return {};
   }
 
-  /// The weights of which there are optimizer states are new now.
+  /// Marks as updated the weights that have optimizer states.
   void change(TaskId t, BufferId weights, BufferId optimizer) {
     std::int64_t updated = 0;
     for (const ParameterRange& range : walk_.rooms()[optimizer].ranges()) {
@@ -281,10 +281,10 @@ class UpdateWalk {
 
   const Schedule& schedule_;
   ContentsWalk& walk_;
-  std::vector<std::uint32_t> updates_;            ///< [buffer] of weights and optimizer states
+  std::vector<std::uint32_t> updates_;            ///< [buffer] number of updates of weights and optimizer states
   std::vector<ParameterMap<Expected>> expected_;  ///< [tensor-parallel rank]
-  ParameterMap<Expected> found_;                  ///< of the update looked at
-  std::vector<std::vector<BufferId>> gradients_;  ///< [rank] persistent ones
+  ParameterMap<Expected> found_;                  ///< of the current update
+  std::vector<std::vector<BufferId>> gradients_;  ///< [rank] persistent gradients
 };
 
 }  // namespace tawpipe::detail

@@ -44,7 +44,7 @@ struct Outcome {
   std::vector<std::string> errors;
 };
 
-/// Runs each in a thread of its own.
+/// Runs each in a separate thread.
 Outcome meet_all(const std::vector<std::pair<ProcessPlace, Introduction>>& who, double seconds) {
   Outcome outcome;
   outcome.meetings.resize(who.size());

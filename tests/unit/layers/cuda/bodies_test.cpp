@@ -47,7 +47,7 @@ constexpr double unit = std::is_same_v<T, float>  ? 0x1p-17
                         : std::is_same_v<T, Half> ? 0x1p-11
                                                   : 0x1p-8;
 
-/// Within T's rounding of the number and of a number `scale` beside it.
+/// Within T's rounding of the number and of an additional number `scale`.
 template <class A, class B>
 void check_near(const std::vector<A>& ours, const std::vector<B>& wanted, double scale = 1) {
   REQUIRE(ours.size() == wanted.size());
@@ -244,7 +244,7 @@ void check_attention(const cuda::HeadLayout& layout) {
       cuda::PlainAttentionKeys<T>{qkv.data(), gradient.data(), sums.data(), products.data(), back.data(), layout}, 3);
   std::vector<T> turned_back(back.size());
   cuda::run_on_host(rotate(back.data(), turned_back.data(), layout.width(), -1));
-  check_near(turned_back, exact, 2);  // a rounding before the rotation, and one behind it
+  check_near(turned_back, exact, 2);  // a rounding before the rotation, and one after it
 }
 
 template <class T>
@@ -413,7 +413,7 @@ TEST_CASE("a loss scale moves alike however far another update of the step has c
     const cuda::LossScaleState whole = state;
     const cuda::AdamWFactors expected = factors;
     for (const bool numbered :
-         {false, true}) {  // of the place of this step, the number may have come before the rest or behind it
+         {false, true}) {  // of the place of this step, the number may have come before the rest or after it
       state = before;
       const int place = whole.after[0].step == scalars.step ? 0 : 1;
       if (numbered) {

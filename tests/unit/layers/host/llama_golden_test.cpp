@@ -190,7 +190,7 @@ TEST_CASE("losses and gradients of configurations A and B in float64") {
 TEST_CASE("activations between layers of configuration A, and their derivatives, in float64") {
   const Case test{"A"};
   const auto model = test.model(Dtype::f64);
-  // x0 | layer | x1 | ... | x4 | head: each boundary is an output of its own.
+  // x0 | layer | x1 | ... | x4 | head: each boundary is a separate output.
   std::vector<Piece> pieces(6, Piece{.layers = 1});
   pieces.front() = {.embedding = true};
   pieces.back() = {.head = true};

@@ -312,7 +312,7 @@ TEST_CASE("models that it cannot compute are refused in one sentence") {
   model = grouped();
   model.hidden = 100;
   CHECK(refusal(model, two_of_nine()) ==
-        "model 'grouped': a hidden size of 100 is too large beside an intermediate size of 28; three times the latter, or the "
+        "model 'grouped': a hidden size of 100 is too large for an intermediate size of 28; three times the latter, or the "
         "width of query, key, value and output together, must reach it");
   CHECK(refusal(grouped(), two_of_nine(), {.norm_eps = 0}) == "model 'grouped': rope_theta and norm_eps must be greater than 0");
 }

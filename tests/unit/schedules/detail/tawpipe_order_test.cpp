@@ -64,7 +64,7 @@ TEST_CASE("idle units are drawn where the paper draws them, and otherwise nowher
   CHECK(drawn.idle_units(0, 2) == 2);  // starts late
   CHECK(drawn.idle_units(2, 2) == 1);  // turns
   CHECK(drawn.idle_units(2, 0) == 0);
-  CHECK(drawn.idle_units(4, 0) == 1);  // the first group's stands behind its last backward
+  CHECK(drawn.idle_units(4, 0) == 1);  // the first group's comes after its last backward
   CHECK(drawn.idle_units(1, 1) == 0);
   const TawpipeOrder eager = order({1, 1, 1}, 2, 3, false);
   for (int group = 0; group < 3; ++group) {
