@@ -1,6 +1,7 @@
-// How long does a question about 24 ranks take, from a workload in memory to the figures that a user reads? Milliseconds.
-// Each schedule on 3 nodes of 8, 48 layers, 96 microbatches: built, simulated, summarized, as `tawpipe compare` does for one size
-// of the microbatch. Not: starting the program, reading files, printing.
+// How long does a question about 24 ranks take, from a workload in memory to the figures that a
+// user reads? Milliseconds. Each schedule on 3 nodes of 8, 48 layers, 96 microbatches: built,
+// simulated, summarized, as `tawpipe compare` does for one size of the microbatch.
+// Not: starting the program, reading files, printing.
 #include <benchmark/benchmark.h>
 
 #include <string>

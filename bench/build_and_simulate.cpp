@@ -1,6 +1,7 @@
 // How fast are schedules built and simulated? Tasks a second, and bytes of memory a task.
-// On 24 ranks in 3 nodes, a model of 48 layers and 1536 microbatches: each schedule; and TawPipe and 1F1B on 256 ranks in 32
-// nodes. Not: how good the schedules are.
+// On 24 ranks in 3 nodes, a model of 48 layers and 1536 microbatches: each schedule; and TawPipe
+// and 1F1B on 256 ranks in 32 nodes.
+// Not: how good the schedules are.
 #include <benchmark/benchmark.h>
 
 #include <cstdint>

@@ -1,7 +1,8 @@
 // How many tasks a second does the engine run, and in how many bytes of memory a task?
-// `bench_engine [--json FILE|-] [GRAPH...]`: each GRAPH is a file of format tg1 or a name (bench/peers/graphs.hpp), by default
-// the large three. The least of three runs counts, in seconds of processor time. Not: schedules (build_and_simulate.cpp), other
-// simulators (peers/).
+// `bench_engine [--json FILE|-] [GRAPH...]`: each GRAPH is a file of format tg1 or a name
+// (bench/peers/graphs.hpp), by default the large three. The least of three runs counts, in seconds
+// of processor time.
+// Not: schedules (build_and_simulate.cpp), other simulators (peers/).
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -18,7 +19,8 @@ namespace {
 
 using tawpipe::TaskGraph;
 
-/// Processor time of this program, which has one thread: what else runs on the machine disturbs it less than the clock's time.
+/// Processor time of this program, which has one thread: what else runs on the machine disturbs it
+/// less than the clock's time.
 class Stopwatch {
  public:
   double seconds() const { return static_cast<double>(std::clock() - begin_) / CLOCKS_PER_SEC; }

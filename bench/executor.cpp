@@ -1,4 +1,5 @@
-// The cost of an iteration of the host executor in addition to its layers and transfers, on the model of docs/training.md.
+// The cost of an iteration of the host executor in addition to its layers and transfers, on the
+// model of docs/training.md.
 // Not: the layers themselves (layers.cpp) nor several hosts (accuracy/).
 #include <benchmark/benchmark.h>
 
@@ -25,8 +26,8 @@ struct Constant {
   }
 };
 
-/// Iterations of `name` on one rank: nothing overlaps, so all time that no task takes is the executor's.
-/// overhead: that share of the iteration; tasks: how many it has.
+/// Iterations of `name` on one rank: nothing overlaps, so all time that no task takes is the
+/// executor's. overhead: that share of the iteration; tasks: how many it has.
 void overhead(benchmark::State& state, const std::string& name) {
   Transformer model = models::named("llama-4x128");
   model.vocab = 256;

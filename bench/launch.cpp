@@ -1,4 +1,5 @@
-// What the CUDA executors cost the host for each task, on a device that does nothing: waits, records and calls, no driver.
+// What the CUDA executors cost the host for each task, on a device that does nothing: waits,
+// records and calls, no driver.
 // Not: what CUDA and NCCL add to each of those (tests/gpu).
 #include <benchmark/benchmark.h>
 

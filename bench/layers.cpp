@@ -1,6 +1,7 @@
-// How fast does the CPU decoder compute? Tokens a second of a layer and of the head, forward and with backward, and which share
-// of the rate of a plain matrix product of the same sizes that is.
-// Float32, one thread, in processor time; `of_product` 1 would be the rate of that product. Not: several ranks.
+// How fast does the CPU decoder compute? Tokens a second of a layer and of the head, forward and
+// with backward, and which share of the rate of a plain matrix product of the same sizes that is.
+// Float32, one thread, in processor time; `of_product` 1 would be the rate of that product.
+// Not: several ranks.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>

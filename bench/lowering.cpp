@@ -1,4 +1,5 @@
-// What it takes to lower a large model's schedule for one rank: its places in memory, its messages and its program.
+// What it takes to lower a large model's schedule for one rank: its places in memory, its messages
+// and its program.
 // Not: what a task costs when it runs (executor.cpp, launch.cpp).
 #include <benchmark/benchmark.h>
 #include <sys/resource.h>

@@ -1,7 +1,8 @@
-// Compares the orders that the search finds with those of the published generators in their memory. A table.
-// `bench_orders [FILE [MOVES]]`; FILE is tests/data/zero_bubble/generators.csv unless said otherwise. `bench_orders places`: the
-// gap to the bound for other places of stages. Not: a test (tests/oracle/order_search_test.cpp); and no time of this is counted
-// as a benchmark's.
+// Compares the orders that the search finds with those of the published generators in their memory.
+// A table. `bench_orders [FILE [MOVES]]`; FILE is tests/data/zero_bubble/generators.csv unless said
+// otherwise. `bench_orders places`: the gap to the bound for other places of stages.
+// Not: a test (tests/oracle/order_search_test.cpp); and no time of this is counted as a
+// benchmark's.
 #include <sys/resource.h>
 
 #include <algorithm>

@@ -1,6 +1,7 @@
-// Do time and memory grow linearly with a schedule's tasks, and what does folding save? Processor time and peak memory, from a
-// workload in memory to the summary. TawPipe on groups of 4 nodes, 8 shards a node, each shard's device 8 tensor-parallel ones;
-// data-parallel replicas of that: up to 131,072 devices and 100 million tasks.
+// Do time and memory grow linearly with a schedule's tasks, and what does folding save? Processor
+// time and peak memory, from a workload in memory to the summary. TawPipe on groups of 4 nodes, 8
+// shards a node, each shard's device 8 tensor-parallel ones; data-parallel replicas of that: up to
+// 131,072 devices and 100 million tasks.
 //   bench_scale                            the table, each row in a separate process
 //   bench_scale full|folded DATA MICROBATCHES    one row
 // Not: how fast single parts are (build_and_simulate.cpp, engine.cpp).

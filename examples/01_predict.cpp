@@ -15,7 +15,8 @@ int main() {
                            .inter_node({.bandwidth = 10_Gbps, .latency = 30_us})
                            .build();
 
-  // One iteration: 1536 sequences of 16384 tokens in microbatches of 4; activations are computed again in the backward.
+  // One iteration: 1536 sequences of 16384 tokens in microbatches of 4; activations are computed
+  // again in the backward.
   const tawpipe::Workload work{tawpipe::models::named("llama-48x1024"),
                                {.sequence = 16384, .microbatch_size = 4, .global_batch = 1536},
                                tawpipe::Recompute::full};

@@ -1,5 +1,5 @@
-// Your own pipeline schedule, from each rank's computations in order. Sends, receives, optimizer and
-// all dependencies follow automatically.
+// Your own pipeline schedule, from each rank's computations in order. Sends, receives, optimizer
+// and all dependencies follow automatically.
 #include <cstdint>
 #include <cstdio>
 #include <utility>
@@ -14,7 +14,8 @@ int main() {
   constexpr int ranks = 4;
   constexpr std::int32_t microbatches = 8;
 
-  // Microbatches in pairs: two forwards, then their two backwards. Keeps two activations a rank, at the price of a bubble.
+  // Microbatches in pairs: two forwards, then their two backwards. Keeps two activations a rank, at
+  // the price of a bubble.
   tawpipe::schedules::PipelineProgram program;
   for (int rank = 0; rank < ranks; ++rank) {
     program.rank_of_stage.push_back(rank);
@@ -27,7 +28,8 @@ int main() {
     }
   }
 
-  // Without a model: four equal shares, each forward 1 ms, each backward 2 ms, each transfer 100 us.
+  // Without a model: four equal shares, each forward 1 ms, each backward 2 ms, each transfer 100
+  // us.
   const auto work = tawpipe::Workload::abstract(ranks, microbatches);
   const auto cluster = tawpipe::cluster_from_dimensions("1x4");
   const tawpipe::FixedCost cost{.forward = 1_ms, .backward_input = 1_ms, .backward_weight = 1_ms, .transfer = 100_us};
@@ -40,7 +42,8 @@ int main() {
                 100 * bubble.ratio);
   }
 
-  // A program that cannot run is refused, naming the rank and its unmet dependency: here the last rank starts with a backward.
+  // A program that cannot run is refused, naming the rank and its unmet dependency: here the last
+  // rank starts with a backward.
   std::swap(program.actions[ranks - 1].front(), program.actions[ranks - 1][2]);
   try {
     tawpipe::schedules::pipeline("stuck", work, program, {});

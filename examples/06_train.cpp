@@ -16,7 +16,8 @@ namespace {
 
 using Executor = tawpipe::host::HostExecutor<double, tawpipe::layers::host::Llama<double>, tawpipe::layers::AdamWUpdate<double>>;
 
-// Data: anything that gives the same tokens for the same step and microbatch. These count upwards, so they can be learnt.
+// Data: anything that gives the same tokens for the same step and microbatch. These count upwards,
+// so they can be learnt.
 struct Counting {
   void fetch(std::int64_t step, std::int32_t microbatch, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) const {
     for (std::size_t i = 0; i < tokens.size(); ++i) {
@@ -28,7 +29,8 @@ struct Counting {
 
 // Trains for some steps; returns the first step's gradient.
 std::vector<double> train(const tawpipe::Transformer& model, const tawpipe::Schedule& schedule, int steps) {
-  // The program's own tensors, one for each buffer of weights that a rank keeps: the executor trains them in place.
+  // The program's own tensors, one for each buffer of weights that a rank keeps: the executor
+  // trains them in place.
   std::vector<std::vector<double>> tensors;
   std::vector<tawpipe::LentParameters> lent;
   for (std::int32_t r = 0; r < schedule.ranks(); ++r) {

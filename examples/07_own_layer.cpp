@@ -1,5 +1,6 @@
-// Trains another architecture: residual two-layer perceptrons, with plain gradient descent. All that
-// a schedule needs of a model and an executor of its layers is here; neither sees ranks, messages or schedules.
+// Trains another architecture: residual two-layer perceptrons, with plain gradient descent. All
+// that a schedule needs of a model and an executor of its layers is here; neither sees ranks,
+// messages or schedules.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -48,9 +49,9 @@ auto v(Byte* layers, int l) {
   return u(layers, l) + inner * width;
 }
 
-// Layer: y = x + V tanh(U x), with U [inner, width] and V [width, inner] one after another among the layer's parameters.
-// Before the layers: x = E[token]. After them: logits = O x, softmax cross entropy. Saved: the input of each layer and of the
-// head.
+// Layer: y = x + V tanh(U x), with U [inner, width] and V [width, inner] one after another among
+// the layer's parameters. Before the layers: x = E[token]. After them: logits = O x, softmax cross
+// entropy. Saved: the input of each layer and of the head.
 class Perceptrons {
  public:
   // What a schedule has to know of it, for one microbatch.
@@ -128,7 +129,8 @@ class Perceptrons {
 
  private:
   static const Row* saved(const BackwardArgs& args, int l) { return rows(args.saved.data()) + l * tokens; }
-  // The gradient of layer l's input (l = 0) or of the output of the layer before. In a stash where the two backwards run apart.
+  // The gradient of layer l's input (l = 0) or of the output of the layer before. In a stash where
+  // the two backwards run apart.
   Row* kept(const BackwardArgs& args, int l) {
     const int place = l > 0 ? l - 1 : args.stage->layers;
     if (!args.stash.empty()) return rows(args.stash.data()) + place * tokens;

@@ -1,6 +1,6 @@
 // A schedule from scratch, task by task: rank 0 keeps all weights, sends each stage to the workers
-// before they use it, and sums their gradients. Dependencies follow from the buffers that tasks use;
-// the order on each lane is ours.
+// before they use it, and sums their gradients. Dependencies follow from the buffers that tasks
+// use; the order on each lane is ours.
 #include <cstdio>
 #include <vector>
 
@@ -12,7 +12,8 @@ using namespace tawpipe;
 
 namespace {
 
-/// Worker r runs microbatch r - 1 through all stages. @param slots  stages that it can hold at a time
+/// Worker r runs microbatch r - 1 through all stages. @param slots  stages that it can hold at a
+/// time
 Schedule server(const Workload& work, int workers, int stages, int slots) {
   ScheduleBuilder builder{"server", work, workers + 1};
   builder.stages(work.split(stages));

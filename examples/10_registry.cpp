@@ -24,7 +24,8 @@ struct WaveOptions {
   }
 };
 
-/// Waves of `width` forwards, then their backwards. Keeps `width` activations a rank, at the price of a bubble for each wave.
+/// Waves of `width` forwards, then their backwards. Keeps `width` activations a rank, at the price
+/// of a bubble for each wave.
 tawpipe::Schedule waves(const tawpipe::ScheduleRequest& request, const WaveOptions& options) {
   tawpipe::schedules::PipelineProgram program;
   const auto microbatches = static_cast<std::int32_t>(request.workload.microbatches());

@@ -1,5 +1,6 @@
-// A type-erased executor for the commands: each kind is compiled in one file, and the commands once for each number
-// type. Not: an executor, nor the work it executes (execution_model.hpp).
+// A type-erased executor for the commands: each kind is compiled in one file, and the commands once
+// for each number type.
+// Not: an executor, nor the work it executes (execution_model.hpp).
 #pragma once
 
 #include <cstddef>
@@ -41,7 +42,8 @@ class AnyExecutor {
   virtual ~AnyExecutor() = default;
   virtual const Schedule& schedule() const = 0;
   virtual bool is_root() const = 0;
-  /// Combines the values that each process knows on the root. @param known  [values] whether the value is right here
+  /// Combines the values that each process knows on the root. @param known  [values] whether the
+  /// value is right here
   virtual void gather(std::span<T> values, std::span<const char> known) = 0;
   /// For a rank over NCCL; otherwise none.
   struct GpuMemory {

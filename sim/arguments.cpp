@@ -21,8 +21,9 @@ struct ConfigLine {
   std::size_t number = 0;  ///< from 1
 };
 
-/// Reads the part of TOML that flags need: comments, [command], and key = value, with a word, a number, a quoted text, or a
-/// list of these on one line. Anything else is refused, and so is a duplicate key.
+/// Reads the part of TOML that flags need: comments, [command], and key = value, with a word, a
+/// number, a quoted text, or a list of these on one line. Anything else is refused, and so is a
+/// duplicate key.
 class ConfigReader {
  public:
   explicit ConfigReader(const std::string& path) : path_{path}, text_{read_text(path, "configuration file", 1)} {}
@@ -144,7 +145,8 @@ bool is_given(const std::vector<std::string>& arguments, const std::string& flag
                      [&](const std::string& argument) { return argument == flag || argument.starts_with(flag + "="); });
 }
 
-/// The command that the arguments name, down to the deepest level, and its name: "tawpipe topology show".
+/// The command that the arguments name, down to the deepest level, and its name: "tawpipe topology
+/// show".
 std::pair<const CLI::App*, std::string> named_command(const CLI::App& root, const std::vector<std::string>& arguments) {
   std::pair<const CLI::App*, std::string> named{&root, "tawpipe"};
   for (const auto& argument : arguments) {

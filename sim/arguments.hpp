@@ -11,7 +11,8 @@ namespace tawpipe::sim {
 /// The command of that name below `app`; null if there is none.
 const CLI::App* find_command(const CLI::App& app, const std::string& name);
 
-/// Puts the flags of a --config FILE before those of the command line, which override them (--option adds).
+/// Puts the flags of a --config FILE before those of the command line, which override them
+/// (--option adds).
 /// @throws InputError  naming the file and the key that is wrong
 std::vector<std::string> with_config(const CLI::App& root, std::vector<std::string> arguments);
 
@@ -21,10 +22,12 @@ std::string explain(const CLI::App& root, const std::vector<std::string>& argume
 /// The message, and the --help to consult.
 std::string with_hint(const std::string& message, const CLI::App& root, const std::vector<std::string>& arguments);
 
-/// @throws InputError  if a flag of the command that was parsed has an empty value, as with `--json "$UNSET"`
+/// @throws InputError  if a flag of the command that was parsed has an empty value, as with
+/// `--json "$UNSET"`
 void refuse_empty(const CLI::App& root);
 
-/// @throws InputError  if one of `others` is given in addition to `flag`, which makes it meaningless
+/// @throws InputError  if one of `others` is given in addition to `flag`, which makes it
+/// meaningless
 void refuse_beside(const CLI::App& command, const std::string& flag, const std::vector<std::string>& others);
 /// The same for all the command's flags except `but`.
 void refuse_all_beside(const CLI::App& command, const std::string& flag, const std::vector<std::string>& but);

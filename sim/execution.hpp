@@ -9,7 +9,8 @@
 
 namespace tawpipe::sim {
 
-/// Calls `use(executor)` with the executor of `request`. @tparam T  float or double. @return what `use` returns
+/// Calls `use(executor)` with the executor of `request`. @tparam T  float or double. @return what
+/// `use` returns
 template <class T>
 int with_executor(const ExecutionRequest& request, ExecutionModel model, const UseExecutor<T>& use);
 

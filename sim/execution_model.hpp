@@ -44,15 +44,17 @@ DeviceGroups resolve_groups(const std::string& cluster);
 /// @throws InputError  if it cannot be built; ScheduleError  if it is not valid.
 Schedule execution_schedule(const ExecutionRequest& request, ExecutionModel& model, const DeviceGroups& nodes);
 
-/// @throws InputError  if weights, gradients and both moments of the ranks of this host are more than its memory.
+/// @throws InputError  if weights, gradients and both moments of the ranks of this host are more
+/// than its memory.
 /// @param share  of the model that these ranks hold, at least
 void check_host_memory(const ExecutionModel& model, Dtype dtype, double share);
 
 /// The execution's flags that must be equal on all ranks, before `request.identity`.
 RunIdentity identity_of(const ExecutionRequest& request);
 
-/// Before a run over several ranks: if one cannot start, or was started with different flags from rank 0, none starts.
-/// Collective. @param prepare  this rank's part, may throw. @throws InputError  on all ranks, with the lowest such rank's reason.
+/// Before a run over several ranks: if one cannot start, or was started with different flags from
+/// rank 0, none starts. Collective. @param prepare  this rank's part, may throw. @throws InputError
+/// on all ranks, with the lowest such rank's reason.
 template <class Session, class Prepare>
 void agree_on_run(Session& session, const ExecutionRequest& request, Prepare&& prepare) {
   std::string problem = request.problem;
@@ -66,7 +68,8 @@ void agree_on_run(Session& session, const ExecutionRequest& request, Prepare&& p
   session.agree(difference(own, session.from_root(to_text(own)), session.rank()));
 }
 
-/// When each task of the schedule runs on `cluster` according to the simulator: the same on all ranks.
+/// When each task of the schedule runs on `cluster` according to the simulator: the same on all
+/// ranks.
 Timeline expected_timeline(const std::string& cluster, const Schedule& schedule);
 
 }  // namespace tawpipe::sim

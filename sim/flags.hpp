@@ -1,5 +1,6 @@
 // The flags that commands share, and the layout of their help.
-// Not: the meaning of the flags (request.hpp) nor the flags of each command (main.cpp, instruments.cpp).
+// Not: the meaning of the flags (request.hpp) nor the flags of each command (main.cpp,
+// instruments.cpp).
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -1,4 +1,5 @@
-// The commands that measure predictions rather than make one: reproduce, sweep, sensitivity, calibrate.
+// The commands that measure predictions rather than make one: reproduce, sweep, sensitivity,
+// calibrate.
 // Not: the other commands (main.cpp).
 #pragma once
 

@@ -8,7 +8,8 @@ namespace tawpipe::sim {
 
 inline volatile std::sig_atomic_t interrupted = 0;
 
-/// During its lifetime, Ctrl-C sets `interrupted` and does not end the command; a second one ends the command.
+/// During its lifetime, Ctrl-C sets `interrupted` and does not end the command; a second one ends
+/// the command.
 class InterruptEndsSearch {
  public:
   InterruptEndsSearch() {

@@ -1,5 +1,7 @@
-// How a process of a failed multi-process run exits: one line, exit code 3, at the same time on a host.
-// Not: the detection (execute/watch.hpp), which does not end processes. For the command, and programs that tests start.
+// How a process of a failed multi-process run exits: one line, exit code 3, at the same time on a
+// host.
+// Not: the detection (execute/watch.hpp), which does not end processes. For the command, and
+// programs that tests start.
 #pragma once
 
 #include <sys/time.h>
@@ -32,7 +34,8 @@ inline void terminate(int) {
   std::signal(SIGTERM, SIG_DFL);
   std::raise(SIGTERM);
 }
-/// SIGALRM comes in so many milliseconds, unless the process leaves already. May be called in a signal's handler.
+/// SIGALRM comes in so many milliseconds, unless the process leaves already. May be called in a
+/// signal's handler.
 inline void alarm_in(int milliseconds) {
   if (leaving.load()) return;
   const itimerval time{{0, 0}, {milliseconds / 1000, milliseconds % 1000 * 1000}};
@@ -42,11 +45,13 @@ inline void on_terminate(int) { alarm_in(500); }
 
 }  // namespace leave_detail
 
-/// The last action of a process that exits, possibly from a signal: a function without locks and allocation.
+/// The last action of a process that exits, possibly from a signal: a function without locks and
+/// allocation.
 inline void clean_up_by(void (*clean_up)()) { leave_detail::clean_up = clean_up; }
 
-/// A FailureCallback: prints `tawpipe: why` and ends the process with code 3, without waiting for any thread, 0.3 to 0.8 s later:
-/// all ranks of a host exit at the same time, since Open MPI's mpirun kills the rest as soon as two have exited.
+/// A FailureCallback: prints `tawpipe: why` and ends the process with code 3, without waiting for
+/// any thread, 0.3 to 0.8 s later: all ranks of a host exit at the same time, since Open MPI's
+/// mpirun kills the rest as soon as two have exited.
 inline void leave(const std::string& why) {
   if (leave_detail::leaving.exchange(true)) return;
   ::alarm(3);  // in case even these few lines do not finish
@@ -73,7 +78,8 @@ inline void leave_within(int seconds) {
   }}.detach();
 }
 
-/// Exits with `why` if it lives longer than that many seconds: for a start that nothing else monitors.
+/// Exits with `why` if it lives longer than that many seconds: for a start that nothing else
+/// monitors.
 class LeaveAfter {
  public:
   LeaveAfter(double seconds, std::string why)
@@ -88,8 +94,9 @@ class LeaveAfter {
   std::jthread thread_;
 };
 
-/// If the program has not set up SIGTERM itself, it ends the process half a second late from now on: launchers send it to all
-/// ranks at once when one has died; in the meantime they find out which one.
+/// If the program has not set up SIGTERM itself, it ends the process half a second late from now
+/// on: launchers send it to all ranks at once when one has died; in the meantime they find out
+/// which one.
 inline void delay_terminate() {
   struct sigaction now_set {};
   if (::sigaction(SIGTERM, nullptr, &now_set) != 0 || now_set.sa_handler != SIG_DFL) return;

@@ -1,4 +1,5 @@
-// Executors whose libraries a machine may lack (MPI; CUDA, NCCL, cuDNN, cuBLASLt): modules, loaded when a run asks for them.
+// Executors whose libraries a machine may lack (MPI; CUDA, NCCL, cuDNN, cuBLASLt): modules, loaded
+// when a run asks for them.
 // Not: the contents of a module (modules/).
 #pragma once
 

@@ -11,9 +11,10 @@
 
 namespace tawpipe::sim {
 
-/// A file being written, or standard output for "-". A regular file is written under a temporary name next to its target and renamed when finished,
-/// so it is whole or absent, even if a signal ends the command; others (a pipe, a device) are written in place. Every
-/// function throws InputError naming the file and the system's reason.
+/// A file being written, or standard output for "-". A regular file is written under a temporary
+/// name next to its target and renamed when finished, so it is whole or absent, even if a signal
+/// ends the command; others (a pipe, a device) are written in place. Every function throws
+/// InputError naming the file and the system's reason.
 class OutputFile {
  public:
   /// Opens at once, so that an unwritable path is detected before anything is computed.
@@ -43,11 +44,13 @@ bool any_standard_output(std::initializer_list<OutputFlag> outputs);
 /// @throws InputError  if two of them would write to the same file
 void check_outputs(std::initializer_list<OutputFlag> outputs);
 
-/// A whole file, without a byte order mark; "-" is standard input. @param kind  for messages: "schedule file"
+/// A whole file, without a byte order mark; "-" is standard input. @param kind  for messages:
+/// "schedule file"
 /// @throws InputError  if it cannot be read or is larger than `mebibytes`
 std::string read_text(const std::string& path, std::string_view kind, std::int64_t mebibytes = 1024);
 
-/// Removes unfinished files, for a process that ends without its destructors. Safe in a signal's handler.
+/// Removes unfinished files, for a process that ends without its destructors. Safe in a signal's
+/// handler.
 void remove_unfinished_files();
 
 /// Writes a whole text at once.

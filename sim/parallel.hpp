@@ -1,5 +1,6 @@
 // Runs many predictions on all cores, with progress.
-// Not: the predictions; results are stored by the caller's index, so they do not depend on the number of threads.
+// Not: the predictions; results are stored by the caller's index, so they do not depend on the
+// number of threads.
 #pragma once
 
 #include <algorithm>
@@ -18,8 +19,8 @@
 
 namespace tawpipe::sim {
 
-/// Calls run(i) for each i below `count` on that many threads. The first failure, by index among those started, is thrown when all
-/// have ended.
+/// Calls run(i) for each i below `count` on that many threads. The first failure, by index among
+/// those started, is thrown when all have ended.
 template <class Run>
 void on_threads(std::size_t threads, std::size_t count, Run&& run) {
   std::atomic<std::size_t> next{0};

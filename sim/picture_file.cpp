@@ -13,8 +13,8 @@ namespace tawpipe::sim {
 
 namespace {
 
-/// The functions used from libcairo.so.2, whose functions keep their types over all its versions (cairographics.org/manual). Loaded, not
-/// linked: the command starts without it.
+/// The functions used from libcairo.so.2, whose functions keep their types over all its versions
+/// (cairographics.org/manual). Loaded, not linked: the command starts without it.
 class Cairo {
  public:
   struct Surface;

@@ -1,4 +1,5 @@
-// Resolves the shared flags. Not: their declaration (flags.cpp) nor the prediction (search/predict.hpp).
+// Resolves the shared flags.
+// Not: their declaration (flags.cpp) nor the prediction (search/predict.hpp).
 #include "request.hpp"
 
 #include <unistd.h>
@@ -188,8 +189,9 @@ Request with_known(Request request, const Workload& known) {
   return request;
 }
 
-/// The values with which the times were measured, unless a flag overrides them: sequence and microbatch, number format and, for a model by
-/// name, the vocabulary. Differences are detected during prediction (MeasuredCost::check).
+/// The values with which the times were measured, unless a flag overrides them: sequence and
+/// microbatch, number format and, for a model by name, the vocabulary. Differences are detected
+/// during prediction (MeasuredCost::check).
 void take_measured_work(const MeasuredWork& work, Request& request, std::optional<Transformer>& model) {
   if (request.sequence == 0) request.sequence = work.sequence;
   if (request.microbatch.empty()) request.microbatch = std::to_string(work.microbatch_size);

@@ -83,12 +83,15 @@ double machine_memory();
 HeldSms parse_hold_sms(const std::string& text);
 
 /// The schedule that the request names. @param others  alternative flags, for the message
-/// @throws InputError  if it names none or an unknown one, or if an option is not key=value; before anything is computed.
+/// @throws InputError  if it names none or an unknown one, or if an option is not key=value; before
+/// anything is computed.
 ScheduleChoice named_schedule(const Request& request, std::string_view others = "");
 
-/// The best of the problem's schedules, among those that the library ships; compiled once for all commands.
+/// The best of the problem's schedules, among those that the library ships; compiled once for all
+/// commands.
 Prediction predict(const Problem& problem);
-/// The best choice of what the problem and `choice` leave open (search/choose.hpp), compiled once as well.
+/// The best choice of what the problem and `choice` leave open (search/choose.hpp), compiled once
+/// as well.
 Chosen choose(const Problem& problem, const ScheduleChoice& choice);
 /// A layout that fits if none of the problem's schedules does (search/what_fits.hpp).
 std::optional<FittingLayout> find_fitting_layout(const Problem& problem);
@@ -100,7 +103,8 @@ Prediction predict(const Problem& problem, Schedule schedule, const std::vector<
 /// The problem as text, a line each for cluster, model and cost.
 /// @param work  the work if the problem has no model
 std::string describe(const Problem& problem, const Workload* work = nullptr);
-/// The cost model in one line: "roofline: 34 % of matrix peak, …". @param device  the device of the curves
+/// The cost model in one line: "roofline: 34 % of matrix peak, …". @param device  the device of the
+/// curves
 std::string describe(const Cost& cost, const DeviceSpec& device);
 
 int run_list(const std::string& what, const std::string& json);

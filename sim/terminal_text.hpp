@@ -7,15 +7,17 @@
 
 namespace tawpipe::sim {
 
-/// Columns of the terminal on standard output, or of COLUMNS in the environment; 0 if there is neither.
+/// Columns of the terminal on standard output, or of COLUMNS in the environment; 0 if there is
+/// neither.
 int terminal_width();
 
-/// The text with lines of at most `width` columns. Sentences are broken at spaces, under their first word; commands (lines that
-/// begin with `tawpipe`) are broken with a backslash, so that a shell still accepts them. 0: unchanged.
+/// The text with lines of at most `width` columns. Sentences are broken at spaces, under their
+/// first word; commands (lines that begin with `tawpipe`) are broken with a backslash, so that a
+/// shell still accepts them. 0: unchanged.
 std::string fit(std::string_view text, int width);
 
-/// Formats CLI11's --help: one blank line between its parts, and flags' descriptions rewrapped between column 34 and
-/// `width`.
+/// Formats CLI11's --help: one blank line between its parts, and flags' descriptions rewrapped
+/// between column 34 and `width`.
 std::string help_text(std::string_view text, int width);
 
 /// Writes to standard output, fitted to the terminal if it is one.

@@ -1,6 +1,7 @@
-// One commit's processor time for building, simulating, validating and lowering schedules, and bytes of a task: lines of
-// `phase/case seconds tasks bytes_a_task`. Compiled against the headers of any commit (compare.py); older ones had other paths.
-// Under callgrind each runs once, and only its instructions are collected (--collect-atstart=no).
+// One commit's processor time for building, simulating, validating and lowering schedules, and
+// bytes of a task: lines of `phase/case seconds tasks bytes_a_task`. Compiled against the headers
+// of any commit (compare.py); older ones had other paths. Under callgrind each runs once, and only
+// its instructions are collected (--collect-atstart=no).
 // Not: how fast each part is (build_and_simulate.cpp, lowering.cpp).
 #include <algorithm>
 #include <cstdint>

@@ -1,4 +1,5 @@
-// What the GPU benchmarks share: a decoder of a given shape under a schedule on one GPU, measured peaks. They print JSON lines.
+// What the GPU benchmarks share: a decoder of a given shape under a schedule on one GPU, measured
+// peaks. They print JSON lines.
 // Not: benchmarks. They need only the CUDA toolkit, so no Google Benchmark and no JSON library.
 #pragma once
 
@@ -102,7 +103,8 @@ class Run {
   }
   Executor& executor() { return executor_; }
   tawpipe::IterationResult step() { return executor_.run(tokens_, {.step = ++step_, .learning_rate = 1e-4}); }
-  /// Seconds of the quickest of `times` iterations by the host's clock, after one to warm up (by graph: two).
+  /// Seconds of the quickest of `times` iterations by the host's clock, after one to warm up (by
+  /// graph: two).
   double quickest(int times) {
     for (int i = 0; i < 2; ++i) step();
     double best = std::numeric_limits<double>::infinity();
@@ -136,10 +138,12 @@ inline double seconds_of(tawpipe::cuda::CudaDevice& device, cudaStream_t stream,
   return best;
 }
 
-/// By what a benchmark divides sizes and repetitions: its first argument, so that it can be tried without a GPU; 1 without one.
+/// By what a benchmark divides sizes and repetitions: its first argument, so that it can be tried
+/// without a GPU; 1 without one.
 inline int divisor(int argc, char** argv) { return argc > 1 ? std::max(1, std::atoi(argv[1])) : 1; }
 
-/// What the GPU reaches, measured: a bf16 product of 8192 x 8192 x 8192 with sums in f32, and a copy of 2 GiB.
+/// What the GPU reaches, measured: a bf16 product of 8192 x 8192 x 8192 with sums in f32, and a
+/// copy of 2 GiB.
 struct Peaks {
   double flops = 0;  ///< a second
   double bytes = 0;  ///< a second, read and written
@@ -178,7 +182,8 @@ inline std::string device_json() {
                          ", \"multiprocessors\": ", properties.multiProcessorCount, ", \"cuda_of_driver\": ", driver);
 }
 
-/// Runs a benchmark where there is a GPU, with the environment that the command has. @return the program's exit code
+/// Runs a benchmark where there is a GPU, with the environment that the command has. @return the
+/// program's exit code
 inline int run(const std::function<void()>& benchmark) {
   tawpipe::cuda::prepare_environment();
   try {

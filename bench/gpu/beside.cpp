@@ -1,5 +1,6 @@
-// Forward and backward of one decoder layer while a kernel holds 8, 16, 32 or 96 SMs and waits, at low and at high
-// priority: the speed of the layer, as input for --hold-sms speeds=FILE. Not: while data is transferred (nccl-tests does that).
+// Forward and backward of one decoder layer while a kernel holds 8, 16, 32 or 96 SMs and waits, at
+// low and at high priority: the speed of the layer, as input for --hold-sms speeds=FILE.
+// Not: while data is transferred (nccl-tests does that).
 #include <cstdio>
 
 #include "bench.hpp"
@@ -60,7 +61,8 @@ class Spinner {
   cudaStream_t commands_ = nullptr;
 };
 
-/// The layer in the middle of three on three virtual ranks: it has neither embedding nor head, and no other overlaps it.
+/// The layer in the middle of three on three virtual ranks: it has neither embedding nor head, and
+/// no other overlaps it.
 class Layer {
  public:
   explicit Layer(int divisor)

@@ -1,5 +1,6 @@
-// Why a layer is as fast as it is: each product, attention and each kernel of a decoder layer by itself, with its share of the
-// matrix peak or of the copy's speed. Not: the layer as a whole (layer.cpp).
+// Why a layer is as fast as it is: each product, attention and each kernel of a decoder layer by
+// itself, with its share of the matrix peak or of the copy's speed.
+// Not: the layer as a whole (layer.cpp).
 #include <cstdio>
 #include <string>
 

@@ -1,5 +1,6 @@
-// Forward and backward of one decoder layer in bf16, hidden size 4096, sequence 16384: seconds, share of the measured matrix
-// peak; then a roofline fitted to this shape predicts three others. Not: PyTorch's layer of the same shape (layer_pytorch.py).
+// Forward and backward of one decoder layer in bf16, hidden size 4096, sequence 16384: seconds,
+// share of the measured matrix peak; then a roofline fitted to this shape predicts three others.
+// Not: PyTorch's layer of the same shape (layer_pytorch.py).
 #include <cmath>
 #include <cstdio>
 
@@ -24,8 +25,8 @@ struct Times {
   StageWork work;
 };
 
-/// Three stages of a layer each on three virtual ranks, one microbatch: the one in the middle has neither embedding nor head, and
-/// nothing runs at the same time.
+/// Three stages of a layer each on three virtual ranks, one microbatch: the one in the middle has
+/// neither embedding nor head, and nothing runs at the same time.
 Times measure(const Shape& shape, int divisor) {
   const auto part = [&](int size) { return std::max(1, size / divisor); };
   const Transformer model =

@@ -32,7 +32,8 @@ void spin(int ctas, int threads, const int* stop, int* begun, std::uint64_t nano
   int device = 0;
   tawpipe::cuda::check(cudaGetDevice(&device), "cudaGetDevice");
   tawpipe::cuda::check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
-  // A block has 1 KiB in addition to what it requests, so with the most that it may have an SM is full.
+  // A block has 1 KiB in addition to what it requests, so with the most that it may have an SM is
+  // full.
   const int shared = threads > 32 ? static_cast<int>(properties.sharedMemPerBlockOptin) : 0;
   tawpipe::cuda::check(cudaFuncSetAttribute(spin_until, cudaFuncAttributeMaxDynamicSharedMemorySize, shared),
                        "cudaFuncSetAttribute");

@@ -1,5 +1,6 @@
-// TawPipe with 8 virtual ranks on one GPU against the same microbatches one after another, eager and by graph; and what it
-// costs the host to launch an iteration. Not: speed over several GPUs, which one GPU cannot show.
+// TawPipe with 8 virtual ranks on one GPU against the same microbatches one after another, eager
+// and by graph; and what it costs the host to launch an iteration.
+// Not: speed over several GPUs, which one GPU cannot show.
 #include <algorithm>
 #include <cstdio>
 #include <limits>
@@ -23,8 +24,8 @@ Speeds measure(const Schedule& schedule, int times) {
   return speeds;
 }
 
-/// Seconds of the host to put one iteration into the streams, where layers and optimizer launch nothing: waits, records and the
-/// copies that messages are. By graph: one launch.
+/// Seconds of the host to put one iteration into the streams, where layers and optimizer launch
+/// nothing: waits, records and the copies that messages are. By graph: one launch.
 double launch_seconds(const Schedule& schedule, bool graph, int times) {
   cuda::VirtualExecutor<cuda::CudaDevice, support::NullLayer, support::NullUpdate> executor{
       schedule, cuda::CudaDevice{0}, [] { return support::NullLayer{}; }, {}, {.graph = graph, .timeline = false}};

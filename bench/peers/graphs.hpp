@@ -16,8 +16,8 @@
 
 namespace peers {
 
-/// A generator's settings. In each step every device computes, and every node fetches the next step's shard from the node before
-/// it over its one adapter and spreads it inside.
+/// A generator's settings. In each step every device computes, and every node fetches the next
+/// step's shard from the node before it over its one adapter and spreads it inside.
 struct GraphOptions {
   std::string mode = "star";  ///< how it spreads: "star", all copies at once from one device; "chain", from device to device;
                               ///< "mix": a star, and between nodes `extra` messages a node and step, of random size and way
@@ -106,8 +106,8 @@ class GraphGenerator {
     }
   }
 
-  /// The shard of the next step to every device, as soon as the sender holds its own and the receiver is done with the one
-  /// before.
+  /// The shard of the next step to every device, as soon as the sender holds its own and the
+  /// receiver is done with the one before.
   void spread(int step, const std::vector<std::int32_t>& before) {
     std::vector<std::int32_t> delivered(delivered_.size(), none);
     for (int node = 0; node < options_.nodes; ++node) {

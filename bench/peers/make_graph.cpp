@@ -1,5 +1,6 @@
-// Writes a task graph of bench/peers/graphs.hpp as tg1 to standard output: `make_graph mix-100k`, or
-// `make_graph --mode mix --nodes 32 --devices 8 --steps 157 --extra 4 --compute 0.06 --seed 1`. Not: a benchmark.
+// Writes a task graph of bench/peers/graphs.hpp as tg1 to standard output: `make_graph mix-100k`,
+// or `make_graph --mode mix --nodes 32 --devices 8 --steps 157 --extra 4 --compute 0.06 --seed 1`.
+// Not: a benchmark.
 #include <cstdio>
 #include <cstdlib>
 #include <string>

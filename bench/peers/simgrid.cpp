@@ -1,5 +1,6 @@
-// Runs one task graph (tg1, by name of its file) in SimGrid and prints makespan and seconds as one line of JSON; with a second
-// argument also `id start end` of each task into that file. Not: part of the library, which never sees SimGrid.
+// Runs one task graph (tg1, by name of its file) in SimGrid and prints makespan and seconds as one
+// line of JSON; with a second argument also `id start end` of each task into that file.
+// Not: part of the library, which never sees SimGrid.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -26,8 +27,9 @@ namespace {
 namespace sg = simgrid::s4u;
 using tawpipe::TaskGraph;
 
-/// The platform: in each node a link out of and one into each device, and a router that costs nothing; between the routers one
-/// link out of and one into each node. Latencies stand on the ways out.
+/// The platform: in each node a link out of and one into each device, and a router that costs
+/// nothing; between the routers one link out of and one into each node. Latencies stand on the ways
+/// out.
 std::vector<sg::Host*> make_platform(const tawpipe::TaskGraphPlatform& platform) {
   std::vector<sg::Host*> hosts;
   auto* const world = sg::create_star_zone("world");
@@ -69,7 +71,8 @@ std::vector<sg::Host*> make_platform(const tawpipe::TaskGraphPlatform& platform)
   return hosts;
 }
 
-/// Activities are made when they are ready: declaring them all at once takes time quadratic in their number.
+/// Activities are made when they are ready: declaring them all at once takes time quadratic in
+/// their number.
 class Run {
  public:
   Run(const TaskGraph& graph, std::vector<sg::Host*> hosts)
@@ -148,7 +151,8 @@ class Run {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // The plain fluid model, recomputed in full: the default, Lazy, is wrong when several flows start at one instant.
+  // The plain fluid model, recomputed in full: the default, Lazy, is wrong when several flows start
+  // at one instant.
   std::vector<std::string> words = {argv[0],
                                     "--cfg=network/model:CM02",
                                     "--cfg=network/optim:Full",

@@ -1,4 +1,5 @@
-// torch::nn modules with autograd as layers that an executor runs, and tensors as memory that it trains in place.
+// torch::nn modules with autograd as layers that an executor runs, and tensors as memory that it
+// trains in place.
 // Not: part of the library, which knows no framework: copy it. Nor a model (train.cpp has one).
 #pragma once
 
@@ -31,7 +32,8 @@
 
 namespace tawpipe_torch {
 
-/// A module and how it is called. Its parameters lie one after another in the order of module->parameters().
+/// A module and how it is called. Its parameters lie one after another in the order of
+/// module->parameters().
 struct Part {
   std::shared_ptr<torch::nn::Module> module;
   std::function<torch::Tensor(const torch::Tensor&)> forward;
@@ -125,7 +127,8 @@ inline tawpipe::LayerStack layer_stack(const Model& model) {
   return stack;
 }
 
-/// The parameters of `parts` (embedding, layers in order, head) in one run, as the library numbers them.
+/// The parameters of `parts` (embedding, layers in order, head) in one run, as the library numbers
+/// them.
 inline torch::Tensor flattened(std::span<const Part> parts) {
   std::vector<torch::Tensor> all;
   for (const Part& part : parts) {
@@ -134,7 +137,8 @@ inline torch::Tensor flattened(std::span<const Part> parts) {
   return torch::cat(all);
 }
 
-/// The tensor's memory for an executor to keep those parameters of a rank in: one entry of kept_parameters().
+/// The tensor's memory for an executor to keep those parameters of a rank in: one entry of
+/// kept_parameters().
 /// @throws InputError  if the tensor is of another dtype or size, or not contiguous.
 inline tawpipe::LentParameters lend(const torch::Tensor& tensor, const Model& model, tawpipe::Rank rank,
                                     tawpipe::ContentKind kind, std::vector<tawpipe::ParameterRange> parameters) {
@@ -150,9 +154,10 @@ inline tawpipe::LentParameters lend(const torch::Tensor& tensor, const Model& mo
   return {rank, kind, std::move(parameters), {static_cast<std::byte*>(tensor.data_ptr()), bytes}};
 }
 
-/// LayerCompute by autograd, for any schedule: weights are wherever the schedule has them at the moment, so modules take them
-/// by from_blob for each call. A layer's forward keeps its input, and its backward runs it again: modules must give the same
-/// twice, so no dropout. On a device (TAWPIPE_TORCH_CUDA) it models DeviceLayer, without capture into a graph.
+/// LayerCompute by autograd, for any schedule: weights are wherever the schedule has them at the
+/// moment, so modules take them by from_blob for each call. A layer's forward keeps its input, and
+/// its backward runs it again: modules must give the same twice, so no dropout. On a device
+/// (TAWPIPE_TORCH_CUDA) it models DeviceLayer, without capture into a graph.
 class TorchLayers {
  public:
   explicit TorchLayers(const Model& model, torch::Device device = torch::kCPU)
@@ -236,7 +241,8 @@ class TorchLayers {
     return loss;
   }
 
-  /// The gradient of `y` by its input `x` (where that is asked for), and by the part's parameters, added to `gradients`.
+  /// The gradient of `y` by its input `x` (where that is asked for), and by the part's parameters,
+  /// added to `gradients`.
   torch::Tensor gradient(const Part& part, const torch::Tensor& y, const torch::Tensor& dy, const torch::Tensor& x, bool input,
                          std::byte* gradients) const {
     std::vector<torch::Tensor> by;
@@ -252,7 +258,8 @@ class TorchLayers {
     return input ? found.back() : torch::Tensor{};
   }
 
-  /// Last layer first. Without `input`, the gradients of the layers' outputs are those that the call for the input has kept.
+  /// Last layer first. Without `input`, the gradients of the layers' outputs are those that the
+  /// call for the input has kept.
   void differentiate(const tawpipe::BackwardArgs& args, bool input, bool weights) {
     [[maybe_unused]] const auto guard = on_stream();
     const auto leaf = [&](int place) { return kept(args.saved, place).detach().requires_grad_(input); };

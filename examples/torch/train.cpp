@@ -1,5 +1,6 @@
-// Trains a model of torch::nn modules by schedules of this library, in tensors that the program lends, and holds losses,
-// gradients and weights against the same training in plain LibTorch. Not: the adapter (torch_layers.hpp).
+// Trains a model of torch::nn modules by schedules of this library, in tensors that the program
+// lends, and holds losses, gradients and weights against the same training in plain LibTorch.
+// Not: the adapter (torch_layers.hpp).
 #include <cmath>
 #include <cstdio>
 #include <map>
@@ -76,7 +77,8 @@ struct Descent {
   }
 };
 
-/// What a training leaves: losses [step], the first step's gradient and the last weights [parameter].
+/// What a training leaves: losses [step], the first step's gradient and the last weights
+/// [parameter].
 struct Trained {
   std::vector<double> losses;
   torch::Tensor gradient;
@@ -115,7 +117,8 @@ Trained train_plainly(const std::vector<tawpipe_torch::Part>& parts, const tawpi
   return trained;
 }
 
-/// By a schedule, in tensors of this program's: for each rank those that hold the weights and the gradients it keeps.
+/// By a schedule, in tensors of this program's: for each rank those that hold the weights and the
+/// gradients it keeps.
 Trained train_by(const char* name, const std::vector<std::int32_t>& nodes, const tawpipe_torch::Model& model,
                  const torch::Tensor& initial, int steps) {
   tawpipe::Workload work{tawpipe_torch::layer_stack(model),

@@ -1,5 +1,6 @@
-// One rank of a schedule on a GPU with torch::nn modules, on a communicator and a stream that the program had before: those of a
-// framework are used, not owned. Not: the adapter (torch_layers.hpp) nor a comparison of many schedules (train.cpp).
+// One rank of a schedule on a GPU with torch::nn modules, on a communicator and a stream that the
+// program had before: those of a framework are used, not owned.
+// Not: the adapter (torch_layers.hpp) nor a comparison of many schedules (train.cpp).
 //
 //   for r in 0 1; do RANK=$r WORLD_SIZE=2 LOCAL_RANK=$r build-torch/train_gpu tawpipe /tmp/nccl-id & done; wait
 #include <c10/cuda/CUDAStream.h>

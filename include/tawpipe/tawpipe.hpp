@@ -1,4 +1,5 @@
-// Everything that needs only the standard library: clusters, models, schedules, costs, the simulator and its analyses.
+// Everything that needs only the standard library: clusters, models, schedules, costs, the
+// simulator and its analyses.
 // Not: named clusters and importers (Boost.Graph, JSON), text reports (fmt), the command line.
 #pragma once
 

@@ -1,4 +1,5 @@
-// Between the library's values and Python's: JSON as objects, arrays as NumPy views that copy nothing, errors.
+// Between the library's values and Python's: JSON as objects, arrays as NumPy views that copy
+// nothing, errors.
 // Not: the classes that Python sees (module.cpp).
 #pragma once
 

@@ -1,4 +1,5 @@
-// tawpipe._core: the library's values and calls for Python. What Python's users see is python/tawpipe/__init__.py.
+// tawpipe._core: the library's values and calls for Python. What Python's users see is
+// python/tawpipe/__init__.py.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
@@ -42,7 +43,8 @@ namespace {
 
 using namespace nb::literals;
 
-/// numpy.dtype of Task: its fields by name, where they lie in its 40 bytes. `messages` holds a size and a count (Messages).
+/// numpy.dtype of Task: its fields by name, where they lie in its 40 bytes. `messages` holds a size
+/// and a count (Messages).
 nb::object task_dtype() {
   static_assert(std::is_standard_layout_v<Task>);
   nb::list names;
@@ -127,7 +129,8 @@ sim::PlanFlags named(sim::PlanFlags flags) {
   return flags;
 }
 
-/// The answer's JSON, its text, and why there is no plan. Ctrl-C ends the search with the best so far.
+/// The answer's JSON, its text, and why there is no plan. Ctrl-C ends the search with the best so
+/// far.
 nb::tuple planned(const sim::PlanFlags& given) {
   nlohmann::ordered_json json;
   std::string text;
@@ -444,8 +447,8 @@ struct Exceptions {
   PyObject* schedule;
 };
 
-/// The command's words for an argument in Python's: "--global-batch is missing" is "global_batch is missing". What stands in a
-/// line of a file is said as it stands there.
+/// The command's words for an argument in Python's: "--global-batch is missing" is "global_batch is
+/// missing". What stands in a line of a file is said as it stands there.
 std::string in_python_words(std::string_view text) {
   if (text.find(", line ") != text.npos) return std::string{text};
   std::string words;

@@ -11,7 +11,8 @@
 
 namespace tawpipe::sim {
 
-/// A lower bound in seconds on the time of any schedule; none without a model, with noise, or with given or measured times.
+/// A lower bound in seconds on the time of any schedule; none without a model, with noise, or with
+/// given or measured times.
 std::optional<double> bound_of(const Problem& problem);
 
 /// A line with the distance of `best` from it.

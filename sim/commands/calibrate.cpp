@@ -1,4 +1,5 @@
-// `tawpipe calibrate`: the links of a cluster file from the output of nccl-tests, or a measured cost from timelines.
+// `tawpipe calibrate`: the links of a cluster file from the output of nccl-tests, or a measured
+// cost from timelines.
 #include <fmt/format.h>
 
 #include <list>
@@ -96,7 +97,8 @@ int run_calibrate(const CalibrateRequest& request) {
     const NcclTestsRun run = read_nccl_tests(read_text(path, "output of nccl-tests"), path);
     const FittedLink link = fit_link(run);
     Kind& kind = kinds[run.hosts > 1 ? 1 : 0];
-    // From several runs over one kind of link: the largest bandwidth (the others share it with more traffic), the mean latency.
+    // From several runs over one kind of link: the largest bandwidth (the others share it with more
+    // traffic), the mean latency.
     kind.bandwidth = std::max(kind.bandwidth, link.bytes_per_second);
     kind.latency = (kind.latency * kind.runs + link.latency_s) / (kind.runs + 1);
     ++kind.runs;

@@ -70,7 +70,8 @@ std::set<int> ranks_with_files(const std::string& prefix) {
   return ranks;
 }
 
-/// Bytes a second and latency of the path from one device to another, with the narrowest link shared by those that use it.
+/// Bytes a second and latency of the path from one device to another, with the narrowest link
+/// shared by those that use it.
 struct Way {
   double bandwidth = 0;
   double latency_s = 0;
@@ -98,7 +99,8 @@ Way way_between(const Cluster& cluster, Rank from, Rank to, int step, int device
   return way;
 }
 
-/// ASTRA-sim's analytical network: devices of a node on one switch, nodes on another. Empty: it cannot express the cluster.
+/// ASTRA-sim's analytical network: devices of a node on one switch, nodes on another. Empty: it
+/// cannot express the cluster.
 std::string network_yaml(const Cluster& cluster, int ranks) {
   const int devices = cluster.devices_in(NodeId{0});
   for (int node = 0; node < cluster.nodes(); ++node) {

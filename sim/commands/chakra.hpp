@@ -10,7 +10,8 @@
 
 namespace tawpipe::sim {
 
-/// The interface of the module tawpipe-chakra, under the name `tawpipe_chakra_codec` (report/chakra_file.hpp).
+/// The interface of the module tawpipe-chakra, under the name `tawpipe_chakra_codec`
+/// (report/chakra_file.hpp).
 struct ChakraCodec {
   ChakraRank (*parse)(std::string_view bytes, std::string_view source);
   std::string (*head)();
@@ -25,8 +26,9 @@ bool is_chakra_path(std::string_view path);
 /// @throws InputError  naming the rank whose file is missing, or the error in one
 ChakraTrace read_chakra(const std::string& path, const std::string& groups);
 
-/// `tawpipe export --chakra NAME`: writes NAME.RANK.et of each rank, NAME.json (process groups) and, if the cluster can be
-/// expressed so, NAME.network.yml and NAME.system.json for ASTRA-sim's analytical network, and prints what the files cannot express.
+/// `tawpipe export --chakra NAME`: writes NAME.RANK.et of each rank, NAME.json (process groups)
+/// and, if the cluster can be expressed so, NAME.network.yml and NAME.system.json for ASTRA-sim's
+/// analytical network, and prints what the files cannot express.
 int run_chakra_export(const Request& request, const std::string& prefix);
 
 }  // namespace tawpipe::sim

@@ -1,4 +1,5 @@
-// `tawpipe check-numerics`: trains a recorded run under any schedule and compares every recorded number.
+// `tawpipe check-numerics`: trains a recorded run under any schedule and compares every recorded
+// number.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -24,7 +25,8 @@ namespace {
 using training::NumericsCheck;
 using training::ReferenceRun;
 
-/// Losses of all steps and one evaluation after them, the first gradient, parameters after the first and the last step.
+/// Losses of all steps and one evaluation after them, the first gradient, parameters after the
+/// first and the last step.
 template <class T, class Executor>
 std::vector<NumericsCheck> compare(Executor& executor, const ReferenceRun& reference) {
   load_weights(executor, std::span<const T>{reference.initial<T>()});

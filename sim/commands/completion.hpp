@@ -1,4 +1,5 @@
-// `tawpipe completion SHELL`: scripts with which shells query the command for completions, and the answers.
+// `tawpipe completion SHELL`: scripts with which shells query the command for completions, and the
+// answers.
 // Not: the flags themselves.
 #pragma once
 

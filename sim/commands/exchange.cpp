@@ -1,4 +1,5 @@
-// `tawpipe export`, and --schedule-file: schedules as JSON, as PyTorch's CSV, and as graphs for Graphviz.
+// `tawpipe export`, and --schedule-file: schedules as JSON, as PyTorch's CSV, and as graphs for
+// Graphviz.
 #include "exchange.hpp"
 
 #include <algorithm>

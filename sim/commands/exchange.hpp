@@ -30,8 +30,9 @@ struct ExportRequest {
 /// @throws InputError  for an unknown format, or a schedule that the format cannot hold.
 int run_export(const Request& request, const ExportRequest& how);
 
-/// A schedule file as read: our complete JSON; PyTorch's rows, which need a workload to become a schedule; calls of ranks, which
-/// can be checked for hangs but are not a schedule; or a Chakra trace, which is both.
+/// A schedule file as read: our complete JSON; PyTorch's rows, which need a workload to become a
+/// schedule; calls of ranks, which can be checked for hangs but are not a schedule; or a Chakra
+/// trace, which is both.
 struct ScheduleFile {
   std::string path;
   std::optional<Schedule> schedule;
@@ -45,17 +46,19 @@ struct ScheduleFile {
   const Workload* workload() const { return schedule ? &schedule->workload() : nullptr; }
 };
 
-/// Reads a file of any of these kinds, detected by its content, a Chakra trace by its name (NAME.0.et, of all ranks); "-" is standard
-/// input. @param groups  for a Chakra trace: the file of its process groups; "": NAME.json, if it exists
+/// Reads a file of any of these kinds, detected by its content, a Chakra trace by its name
+/// (NAME.0.et, of all ranks); "-" is standard input. @param groups  for a Chakra trace: the file of
+/// its process groups; "": NAME.json, if it exists
 /// @throws InputError  if it cannot be read, or with line and cell, or path, of the error.
 ScheduleFile read_schedule_file(const std::string& path, const std::string& groups = "");
 
 /// The file's schedule for the problem: PyTorch's rows get its model and batch. JSON keeps its own.
-/// @throws InputError  if the batch has a different number of microbatches, or the schedule more ranks than the cluster, or if it holds no model
-/// to compute times from and the cost is not fixed.
+/// @throws InputError  if the batch has a different number of microbatches, or the schedule more
+/// ranks than the cluster, or if it holds no model to compute times from and the cost is not fixed.
 Schedule make_schedule(ScheduleFile file, const Problem& problem, bool times_are_known = false);
 
-/// The problem of the request's schedule file, and its schedule. Its workload is used unless a flag gives another.
+/// The problem of the request's schedule file, and its schedule. Its workload is used unless a flag
+/// gives another.
 struct FileProblem {
   Problem problem;
   Schedule schedule;
@@ -64,7 +67,8 @@ struct FileProblem {
 FileProblem load_schedule_file(const Request& request);
 FileProblem load_schedule_file(const Request& request, ScheduleFile file);
 
-/// @throws ScheduleError  naming the first finding, if the schedule cannot be simulated. Validation finds all errors.
+/// @throws ScheduleError  naming the first finding, if the schedule cannot be simulated. Validation
+/// finds all errors.
 void require_runnable(const Schedule& schedule);
 
 }  // namespace tawpipe::sim

@@ -34,7 +34,8 @@ struct Start {
   Prediction prediction;
 };
 
-/// The best of the schedules that the flags name, with all devices. @throws InputError  if none fits
+/// The best of the schedules that the flags name, with all devices. @throws InputError  if none
+/// fits
 Start catalogue_best(Problem& problem, const std::vector<ScheduleChoice>& all) {
   std::vector<Chosen> found(all.size());
   in_parallel(all.size(), "simulating", [&](std::size_t i) { found[i] = choose(problem, all[i]); });

@@ -24,14 +24,17 @@ struct ReproduceRequest {
   double usable_memory = usable_memory_share;  ///< --usable-memory FRACTION; for the TawPipe paper only
 };
 
-/// Every published cell of the TawPipe paper, predicted. @throws InputError  for a file that is not a table of its cells.
+/// Every published cell of the TawPipe paper, predicted. @throws InputError  for a file that is not
+/// a table of its cells.
 int run_reproduce_tawpipe(const ReproduceRequest& request);
-/// Tables of measured runs, predicted: with the accuracy for each source, and which rows cannot be expressed.
+/// Tables of measured runs, predicted: with the accuracy for each source, and which rows cannot be
+/// expressed.
 /// @throws InputError  for a file that is not one, naming line and column.
 int run_reproduce_truth(const ReproduceRequest& request);
 /// vTrain's measured iterations, predicted. @throws InputError  for a file without its columns.
 int run_reproduce_vtrain(const ReproduceRequest& request);
-/// The same by the closed form of papers/megatron_iteration.hpp, which has its own figures. @pre data is given
+/// The same by the closed form of papers/megatron_iteration.hpp, which has its own figures. @pre
+/// data is given
 int run_reproduce_vtrain_closed_form(const ReproduceRequest& request);
 
 struct SweepRequest {
@@ -59,7 +62,8 @@ struct ImproveRequest {
   std::int64_t budget = 0;  ///< --budget; 0: the search's own
 };
 
-/// A faster task graph than that of the best schedule. @throws InputError  if nothing fits, or everything is too large.
+/// A faster task graph than that of the best schedule. @throws InputError  if nothing fits, or
+/// everything is too large.
 int run_improve(const ImproveRequest& request);
 
 struct CalibrateRequest {
@@ -73,7 +77,8 @@ struct CalibrateRequest {
   std::string out;                     ///< --out FILE|-: the measured times
 };
 
-/// Latency and bandwidth of each kind of link from nccl-tests, or a measured cost from timelines or profiler traces.
+/// Latency and bandwidth of each kind of link from nccl-tests, or a measured cost from timelines or
+/// profiler traces.
 /// @throws InputError  for an invalid file, or flags of several kinds.
 int run_calibrate(const CalibrateRequest& request);
 /// A measured cost from the traces of PyTorch's profiler. @throws InputError  for an invalid file.
@@ -87,7 +92,8 @@ struct DoctorRequest {
   std::string report;              ///< --report FILE.html
 };
 
-/// Finds why a job hangs. @throws InputError  for a file that is not a dump, or whose name has no rank.
+/// Finds why a job hangs. @throws InputError  for a file that is not a dump, or whose name has no
+/// rank.
 int run_doctor(const DoctorRequest& request);
 
 struct CompareTimelinesRequest {
@@ -96,7 +102,8 @@ struct CompareTimelinesRequest {
   std::string json;       ///< --json FILE|-
 };
 
-/// The difference of a predicted timeline from a measured one. @throws InputError  if they are of different tasks.
+/// The difference of a predicted timeline from a measured one. @throws InputError  if they are of
+/// different tasks.
 int run_compare_timelines(const CompareTimelinesRequest& request);
 
 }  // namespace tawpipe::sim

@@ -19,7 +19,8 @@ struct MeasureRequest {
 /// `tawpipe_measure` of the module. @throws DeviceError  if there is no such GPU, or it fails.
 using MeasureDevice = void(int gpu, std::int64_t largest, MeasuredDevice& measured);
 
-/// Times of kernels on a GPU, and the figures of its curves that follow. @throws InputError  for a device that is not known.
+/// Times of kernels on a GPU, and the figures of its curves that follow. @throws InputError  for a
+/// device that is not known.
 int run_measure(const MeasureRequest& request);
 
 }  // namespace tawpipe::sim

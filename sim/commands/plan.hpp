@@ -26,13 +26,16 @@ struct PlanFlags {
   unsigned threads = 0;                ///< --threads; 0: all cores
 };
 
-/// The global batch of --tokens or --global-batch. @throws InputError  naming the nearest whole numbers of sequences
+/// The global batch of --tokens or --global-batch. @throws InputError  naming the nearest whole
+/// numbers of sequences
 std::int64_t batch_of_tokens(const PlanFlags& flags);
 
-/// A lower bound on the time of any schedule for the problem of the flags. @throws InputError  for anything missing or impossible.
+/// A lower bound on the time of any schedule for the problem of the flags. @throws InputError  for
+/// anything missing or impossible.
 int run_bound(const PlanFlags& flags);
 
-/// The fastest way to train that the flags leave open. @throws InputError  for anything missing or impossible.
+/// The fastest way to train that the flags leave open. @throws InputError  for anything missing or
+/// impossible.
 int run_plan(const PlanFlags& flags);
 
 }  // namespace tawpipe::sim

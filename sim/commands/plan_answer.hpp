@@ -1,4 +1,5 @@
-// The answer to a plan: the search, today's run for comparison, settings for another framework; as text and JSON.
+// The answer to a plan: the search, today's run for comparison, settings for another framework; as
+// text and JSON.
 // Not: the command's files and signals (plan.cpp).
 #pragma once
 
@@ -13,7 +14,8 @@
 
 namespace tawpipe::sim {
 
-/// Called between rounds of a search with its progress and name, "planning"; false ends it with the best so far.
+/// Called between rounds of a search with its progress and name, "planning"; false ends it with the
+/// best so far.
 using PlanWatch = std::function<bool(const PlanProgress&, std::string_view)>;
 
 struct PlanAnswer {
@@ -33,7 +35,8 @@ struct PlanAnswer {
 PlanRequest resolve_plan(const PlanFlags& flags);
 /// One search. @param what  its name, for `watch`
 Planned search_plan(const PlanFlags& flags, PlanRequest request, std::string_view what, const PlanWatch& watch);
-/// Everything that the flags request except --devices. @throws InputError  for anything missing or impossible
+/// Everything that the flags request except --devices. @throws InputError  for anything missing or
+/// impossible
 PlanAnswer answer_plan(PlanFlags flags, const PlanWatch& watch);
 
 }  // namespace tawpipe::sim

@@ -32,7 +32,8 @@ struct Today {
 /// @throws InputError  naming setting and line, or if a flag and a setting contradict each other
 TodayFile read_today(PlanFlags& flags);
 
-/// Puts a framework's switches into the flags that are not given: what it always does, and overlaps that it can turn on.
+/// Puts a framework's switches into the flags that are not given: what it always does, and overlaps
+/// that it can turn on.
 void take_best_switches(Framework framework, PlanFlags& flags);
 
 /// Simulates today's run on the cluster of `planned`, and each single change of its settings.

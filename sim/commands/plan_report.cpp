@@ -1,4 +1,5 @@
-// Plans as text and JSON: the limits of the best, why the others are slower, the command that simulates each.
+// Plans as text and JSON: the limits of the best, why the others are slower, the command that
+// simulates each.
 // Not: the search (plan.cpp).
 #include "plan_report.hpp"
 

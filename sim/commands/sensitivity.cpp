@@ -1,4 +1,5 @@
-// `tawpipe sensitivity`: the gain from a tenth more of each speed, and the spread of the figures under noise.
+// `tawpipe sensitivity`: the gain from a tenth more of each speed, and the spread of the figures
+// under noise.
 #include <fmt/format.h>
 
 #include <algorithm>

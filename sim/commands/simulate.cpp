@@ -117,7 +117,8 @@ struct Outputs {
   std::optional<OutputFile> json;
 };
 
-/// Reports a schedule from a file that can run but is invalid. @return its errors; none if it is too large to check in addition
+/// Reports a schedule from a file that can run but is invalid. @return its errors; none if it is
+/// too large to check in addition
 std::optional<std::size_t> complain_of_findings(const std::string& path, const Schedule& schedule) {
   const double clocks =
       static_cast<double>(schedule.tasks().size()) * schedule.ranks() * static_cast<double>(schedule.lanes().size());

@@ -273,7 +273,8 @@ class Sweep {
     return row;
   }
 
-  /// Negative where the first is faster. The work at one point is the same, so times compare like speeds.
+  /// Negative where the first is faster. The work at one point is the same, so times compare like
+  /// speeds.
   double lead(const Point& point, const ScheduleChoice& first, const ScheduleChoice& second) const {
     return row_at(point, first).makespan_s - row_at(point, second).makespan_s;
   }

@@ -147,7 +147,8 @@ bool text_is_wanted(const TrainRequest& request) {
                                {"--report", request.report}});
 }
 
-/// The page: the last step as it was measured above what the simulator makes of the times of the step before.
+/// The page: the last step as it was measured above what the simulator makes of the times of the
+/// step before.
 void write_train_page(ReportFile& file, const TrainRequest& request, const Run& run, const Schedule& schedule,
                       const Timeline& before, const Timeline& last, std::int64_t step, nlohmann::ordered_json answer) {
   const std::string nodes = request.execution.cluster.empty() ? concat("1x", schedule.ranks()) : request.execution.cluster;
@@ -268,7 +269,8 @@ int train(Executor& executor, const TrainRequest& request, const Run& run) {
     }
   }
   const int code = signal != 0 ? 128 + signal : ok;
-  // Launchers end who is left once one has ended with a code that is not 0: nobody ends before the root has written.
+  // Launchers end who is left once one has ended with a code that is not 0: nobody ends before the
+  // root has written.
   const auto end = [&] {
     std::vector<T> none(1);
     if (code != ok) executor.gather(none, std::vector<char>{1});

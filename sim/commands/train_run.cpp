@@ -56,7 +56,8 @@ void resolve_model_of(const TrainRequest& request, Run& run) {
     return;
   }
   run.model.model = resolve_model(request.model);
-  // A named model has the vocabulary of its own tokenizer; trained from scratch, it uses that of the data.
+  // A named model has the vocabulary of its own tokenizer; trained from scratch, it uses that of
+  // the data.
   const bool named = request.model.starts_with("llama-") && !std::filesystem::exists(path, ignored);
   if (named) run.model.model.vocab = std::min(run.model.model.vocab, run.file->most_tokens());
 }

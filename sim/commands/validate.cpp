@@ -32,7 +32,8 @@ nlohmann::ordered_json report_json(const Schedule& schedule, const Diagnostics& 
   return json;
 }
 
-/// The findings for a predicted schedule. Without a model sizes are meaningless, so memory is not checked against the devices.
+/// The findings for a predicted schedule. Without a model sizes are meaningless, so memory is not
+/// checked against the devices.
 Diagnostics validate(const Problem& problem, const Prediction& prediction) {
   if (!problem.model) return tawpipe::validate(prediction.schedule);
   std::vector<Bytes> peaks;

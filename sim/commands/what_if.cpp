@@ -1,4 +1,5 @@
-// `tawpipe what-if`: traces replayed, and how long their steps would take under other circumstances.
+// `tawpipe what-if`: traces replayed, and how long their steps would take under other
+// circumstances.
 #include "what_if.hpp"
 
 #include <fmt/format.h>
@@ -101,7 +102,8 @@ WhatIf without(const TracedRun& run, const std::string& who) {
   if (who == "all") return {.name = "all ranks share the work evenly", .typical = WhatIf::Typical::shared};
   WhatIf question{.name = {}, .typical = WhatIf::Typical::peers, .ranks = ranks_meant(run, who)};
   if (who.starts_with("stage:")) {
-    // A stage has no peers that do the same: its part of the work is spread over all, as in ByteDance's metric.
+    // A stage has no peers that do the same: its part of the work is spread over all, as in
+    // ByteDance's metric.
     question.typical = WhatIf::Typical::shared;
     question.name = concat(who == "stage:last" ? std::string{"the last stage"} : concat("stage ", who.substr(6)),
                            " takes what stages take on average");

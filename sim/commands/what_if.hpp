@@ -23,7 +23,8 @@ struct WhatIfRequest {
   std::string gantt;                    ///< --gantt FILE.svg|.png
 };
 
-/// How long traced steps would take under other circumstances. @throws InputError  for invalid traces or ones that do not match.
+/// How long traced steps would take under other circumstances. @throws InputError  for invalid
+/// traces or ones that do not match.
 int run_what_if(const WhatIfRequest& request);
 
 }  // namespace tawpipe::sim

@@ -1,4 +1,5 @@
-// The module tawpipe-cuda: runs on GPUs, all ranks on one, or one each over NCCL, as processes or threads.
+// The module tawpipe-cuda: runs on GPUs, all ranks on one, or one each over NCCL, as processes or
+// threads.
 // Not: the model and data of training (commands/).
 #include <unistd.h>
 
@@ -177,7 +178,8 @@ int train_in_its_numbers(const ExecutionRequest& request, const ExecutionModel& 
   }
 }
 
-/// The schedule on the groups that the ranks' GPUs form, which then become the request's, or those of --cluster.
+/// The schedule on the groups that the ranks' GPUs form, which then become the request's, or those
+/// of --cluster.
 Schedule schedule_for(ExecutionRequest& request, ExecutionModel& model, const std::vector<cuda::GpuPlace>& places) {
   if (!request.cluster.empty()) return execution_schedule(request, model, resolve_groups(request.cluster));
   DeviceGroups groups{{1}};
@@ -225,8 +227,9 @@ int gpus_of(const ExecutionRequest& request) {
   }
 }
 
-/// Calls `use` with a run on the GPU that the launcher gave this process. If no launcher started it: with one for each GPU, at
-/// in concurrent threads, or with all ranks on one GPU (gpus_without_launcher).
+/// Calls `use` with a run on the GPU that the launcher gave this process. If no launcher started
+/// it: with one for each GPU, at in concurrent threads, or with all ranks on one GPU
+/// (gpus_without_launcher).
 /// @param use  `is_root()` is true in one of its calls, which writes the output
 /// @return the result of `use` for the root. @throws DeviceError  if there is no GPU.
 int run(const ExecutionRequest& given, ExecutionModel model, const UseExecutor<float>& use) {

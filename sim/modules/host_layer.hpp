@@ -16,7 +16,8 @@ using HostLayer = host::Paced<layers::host::Llama<T>>;
 template <class T>
 using HostOptimizer = layers::AdamWUpdate<T>;
 
-/// Makes a rank's layer, after execution_schedule() has set `model`'s number format; `model` must outlive it.
+/// Makes a rank's layer, after execution_schedule() has set `model`'s number format; `model` must
+/// outlive it.
 template <class T>
 auto host_layers(const ExecutionRequest& request, const ExecutionModel& model) {
   const FlopsPerSecond pace = request.pace.empty() ? FlopsPerSecond{} : parse_flops_rate(request.pace);

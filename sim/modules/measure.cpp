@@ -67,7 +67,8 @@ class KernelBench {
   }
   static Bfloat16* numbers(std::byte* at) { return reinterpret_cast<Bfloat16*>(at); }
 
-  /// Seconds of one call where it is called over and over: the middle of five runs, after one to warm up.
+  /// Seconds of one call where it is called over and over: the middle of five runs, after one to
+  /// warm up.
   template <class Call>
   double seconds_of(int calls, const Call& call) {
     const auto begin = device_.make_event(true);
@@ -87,7 +88,8 @@ class KernelBench {
 
   device_layers::CopyNumbers<Bfloat16> copy(std::int64_t count) const { return {numbers(a_), numbers(b_), count}; }
 
-  /// What the host takes for a launch, and the device between two kernels: so many of them against one that does as much.
+  /// What the host takes for a launch, and the device between two kernels: so many of them against
+  /// one that does as much.
   void launches() {
     constexpr int many = 16;
     const std::int64_t part = std::max<std::int64_t>(largest_ * largest_ / 64, 8);

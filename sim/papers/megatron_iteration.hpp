@@ -1,4 +1,5 @@
-// The time of one Megatron-LM iteration on A100 (tensor, data and pipeline parallel, 1F1B), in closed form.
+// The time of one Megatron-LM iteration on A100 (tensor, data and pipeline parallel, 1F1B), in
+// closed form.
 // Not: a schedule (schedule/); for LLaMA-style models and other schedules use the simulator.
 #pragma once
 
@@ -41,9 +42,10 @@ struct MegatronRun {
   }
 };
 
-/// One curve or figure for each kind of operation. Data sheets: A100 SXM 312 TFLOPS fp16, 2039 GB/s, NVLink 240 GB/s a direction
-/// as NCCL counts it. The rest was fitted once, by least mean absolute error, on 30 of the 807 published rows (20 of one node,
-/// 10 of several; every 37th and every 6th).
+/// One curve or figure for each kind of operation. Data sheets: A100 SXM 312 TFLOPS fp16, 2039
+/// GB/s, NVLink 240 GB/s a direction as NCCL counts it. The rest was fitted once, by least mean
+/// absolute error, on 30 of the 807 published rows (20 of one node, 10 of several; every 37th and
+/// every 6th).
 struct MegatronCosts {
   double peak = 312e12;
   double memory = 2039e9;

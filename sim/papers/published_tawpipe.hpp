@@ -13,8 +13,8 @@
 
 namespace tawpipe::inline v0::published {
 
-/// One published cell: 24 A800 in 3 nodes, 48 layers, fp16, full recomputation, 1536 sequences an iteration.
-/// A figure of 0 was not published.
+/// One published cell: 24 A800 in 3 nodes, 48 layers, fp16, full recomputation, 1536 sequences an
+/// iteration. A figure of 0 was not published.
 struct Cell {
   std::string table;     ///< main, ablation or communication
   std::string schedule;  ///< the paper's name, as in a TawpipeVariant
@@ -27,8 +27,8 @@ struct Cell {
   double nccl_s = 0;           ///< NCCL kernels' time on a GPU in one iteration
 };
 
-/// The cells of arXiv:2511.09741: throughput and memory of the main table, the analysis of communication, and the ablation
-/// of its components.
+/// The cells of arXiv:2511.09741: throughput and memory of the main table, the analysis of
+/// communication, and the ablation of its components.
 inline std::vector<Cell> tawpipe_cells() {
   return {{"main", "1f1b", 1024, 4096, 7212},
           {"main", "fsdp", 1024, 4096, 10559},
@@ -100,8 +100,9 @@ inline const TawpipeVariant& tawpipe_variant(std::string_view name) {
   throw InputError(unknown_name("schedule of the paper", name, names));
 }
 
-/// The fraction of the A800's 312 TFLOPS that matrix products reach, one for each hidden size and all schedules: that at
-/// which the paper's full TawPipe, which hides its communication, comes out right.
+/// The fraction of the A800's 312 TFLOPS that matrix products reach, one for each hidden size and
+/// all schedules: that at which the paper's full TawPipe, which hides its communication, comes out
+/// right.
 inline double tawpipe_efficiency(int hidden) {
   if (hidden == 1024) return 0.335;
   if (hidden == 2048) return 0.465;
@@ -109,19 +110,21 @@ inline double tawpipe_efficiency(int hidden) {
   throw InputError(concat("no efficiency is known for a hidden size of ", hidden, "; the paper has 1024, 2048 and 4096"));
 }
 
-/// Sequences of a microbatch where the published memory tells: 4 at hidden 4096 (twice as many would not fit, half as many
-/// would take a third less), for all but zb-1 and zb-2, which have none published. 0: not told; the fastest power of two that
-/// fits and has no more tokens than tawpipe_microbatch_tokens.
+/// Sequences of a microbatch where the published memory tells: 4 at hidden 4096 (twice as many
+/// would not fit, half as many would take a third less), for all but zb-1 and zb-2, which have none
+/// published. 0: not told; the fastest power of two that fits and has no more tokens than
+/// tawpipe_microbatch_tokens.
 inline int tawpipe_microbatch(std::string_view variant, int hidden) {
   return hidden == 4096 && !variant.starts_with("zb-") ? 4 : 0;
 }
 
-/// The most tokens of a microbatch: 4 sequences of 16,384, which is what the memory at hidden 4096 tells, and the most that the
-/// published scripts name anywhere.
+/// The most tokens of a microbatch: 4 sequences of 16,384, which is what the memory at hidden 4096
+/// tells, and the most that the published scripts name anywhere.
 inline constexpr std::int64_t tawpipe_microbatch_tokens = 65536;
 
-/// Cells from a file with the columns table, schedule, hidden, sequence, throughput_tokens_per_gpu_s, peak_memory_gb,
-/// nccl_time_share and nccl_time_s. @throws InputError  naming what is wrong with it.
+/// Cells from a file with the columns table, schedule, hidden, sequence,
+/// throughput_tokens_per_gpu_s, peak_memory_gb, nccl_time_share and nccl_time_s. @throws InputError
+/// naming what is wrong with it.
 inline std::vector<Cell> read_tawpipe_cells(const CsvTable& file) {
   std::vector<Cell> cells;
   for (std::size_t row = 0; row < file.rows(); ++row) {

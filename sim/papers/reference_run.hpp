@@ -1,4 +1,5 @@
-// A recorded training run: a model's initial parameters, its data, and the losses, gradients and parameters that must follow.
+// A recorded training run: a model's initial parameters, its data, and the losses, gradients and
+// parameters that must follow.
 // Not: running it (execute/) nor recording one.
 #pragma once
 
@@ -35,14 +36,17 @@ struct NumericsCheck {
   bool passes() const { return difference <= tolerance; }  // false for NaN
 };
 
-/// A folder with `*.config.json`, `*.init.safetensors`, `*.data.safetensors` and `*.expect.safetensors`.
+/// A folder with `*.config.json`, `*.init.safetensors`, `*.data.safetensors` and
+/// `*.expect.safetensors`.
 ///
-/// config.json: dim, n_layers, n_heads, n_kv_heads, head_dim, hidden (of SwiGLU), vocab_size, seq, micro_batch, n_micro, tied,
-/// norm_eps, rope_theta, lr, beta1, beta2, eps, weight_decay, steps. init: the parameters by name. data: int32 tokens and
-/// targets [n_micro, micro_batch, seq], the same at every step. expect: `loss.f64` [steps + 1] and `loss_mb.f64`
-/// [steps + 1, n_micro] before each step's update (the last: after all); `grad0/NAME`; `step1/NAME`, `stepS/NAME` (S = steps);
-/// `check/{grad0,step1,stepS}.{sum,l2,maxabs,proj}` for every parameter in order, where proj is the sum of r_j v_j with
-/// r_j = ((j + 1) 2654435761 mod 2^32) / 2^32 - 1/2. Absent values are not compared.
+/// config.json: dim, n_layers, n_heads, n_kv_heads, head_dim, hidden (of SwiGLU), vocab_size, seq,
+/// micro_batch, n_micro, tied, norm_eps, rope_theta, lr, beta1, beta2, eps, weight_decay, steps.
+/// init: the parameters by name. data: int32 tokens and targets [n_micro, micro_batch, seq], the
+/// same at every step. expect: `loss.f64` [steps + 1] and `loss_mb.f64` [steps + 1, n_micro] before
+/// each step's update (the last: after all); `grad0/NAME`; `step1/NAME`, `stepS/NAME` (S = steps);
+/// `check/{grad0,step1,stepS}.{sum,l2,maxabs,proj}` for every parameter in order, where proj is the
+/// sum of r_j v_j with r_j = ((j + 1) 2654435761 mod 2^32) / 2^32 - 1/2. Absent values are not
+/// compared.
 class ReferenceRun {
  public:
   /// @throws InputError  naming the file that is missing or broken, or the size that does not fit.
@@ -139,7 +143,8 @@ class ReferenceRun {
     out.push_back(each);
   }
 
-  /// Compares one value a parameter, in the model's numbering, with `what`: "grad0", "step1" or "step" and the number of steps.
+  /// Compares one value a parameter, in the model's numbering, with `what`: "grad0", "step1" or
+  /// "step" and the number of steps.
   template <class T>
   void check_parameters(const std::string& what, std::span<const T> values, std::vector<NumericsCheck>& out) const {
     const SafetensorsFile file{expect_};
@@ -217,7 +222,8 @@ class ReferenceRun {
     check.worst = where;
   }
 
-  /// sum, l2, maxabs and proj of one tensor. Errors of sums grow with its l2 norm: times sqrt(n) for a plain sum.
+  /// sum, l2, maxabs and proj of one tensor. Errors of sums grow with its l2 norm: times sqrt(n)
+  /// for a plain sum.
   template <class T>
   static void check_sums(const SafetensorsFile& file, const std::string& what, std::size_t t, const ParameterTensor& tensor,
                          std::span<const T> found, NumericsCheck& check) {

@@ -67,7 +67,8 @@ double memory_gib(const Summary& summary) {
   return static_cast<double>(most.value()) / (1 << 30);
 }
 
-/// NCCL's kernels on a rank: the time that its lanes of communication are busy, mean over the ranks.
+/// NCCL's kernels on a rank: the time that its lanes of communication are busy, mean over the
+/// ranks.
 double nccl_seconds(const Summary& summary) {
   double total = 0;
   for (std::size_t lane = 1; lane < summary.communication.lane_busy_s.size(); ++lane) {

@@ -1,4 +1,5 @@
-// `tawpipe reproduce FILE...` and `reproduce vtrain`: published training runs and their predictions.
+// `tawpipe reproduce FILE...` and `reproduce vtrain`: published training runs and their
+// predictions.
 // Not: the mapping of their columns (truth.cpp), nor the figures of a source (truth_scores.hpp).
 #include <fmt/format.h>
 
@@ -24,7 +25,8 @@ namespace {
 
 constexpr double gib = 1024.0 * 1024 * 1024;
 
-/// The longest time of a rank from its first task to its last: a step where ranks do not wait for each other between steps.
+/// The longest time of a rank from its first task to its last: a step where ranks do not wait for
+/// each other between steps.
 Duration longest_rank(const Prediction& prediction) {
   const Schedule& schedule = prediction.schedule;
   std::vector<TimePoint> first(static_cast<std::size_t>(schedule.ranks()));
@@ -83,7 +85,8 @@ std::vector<TruthOutcome> predict_rows(const std::vector<TruthRow>& rows, const 
   return outcomes;
 }
 
-/// The same without a fitted figure: those on devices of its generation again, the others as they are.
+/// The same without a fitted figure: those on devices of its generation again, the others as they
+/// are.
 std::vector<TruthOutcome> predict_without(const FittedFigure& figure, std::vector<TruthOutcome> outcomes,
                                           const KernelCost& cost) {
   in_parallel(outcomes.size(), "predicting", [&](std::size_t i) {

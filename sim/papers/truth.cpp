@@ -25,8 +25,8 @@ std::string lower(std::string_view text) {
 
 bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
-/// Whether a row ran on PyTorch's FSDP, which shares states over the data and context ranks; torchtitan says torch_compile
-/// where it has one rank of either.
+/// Whether a row ran on PyTorch's FSDP, which shares states over the data and context ranks;
+/// torchtitan says torch_compile where it has one rank of either.
 bool is_torchtitan(const TruthRow& row) { return has(lower(row.zero), "fsdp2") || has(row.overlap, "torch_compile"); }
 bool is_fsdp(const TruthRow& row) { return has(lower(row.zero), "fsdp") || is_torchtitan(row); }
 
@@ -112,8 +112,8 @@ Cluster cluster_of(const TruthRow& row, const DeviceSpec& device) {
       .build();
 }
 
-/// The decoder: its sizes, and whether it has a gate and a tied output by the number of parameters that the row prints (without
-/// one: a gate unless the MLP is four times as wide, untied).
+/// The decoder: its sizes, and whether it has a gate and a tied output by the number of parameters
+/// that the row prints (without one: a gate unless the MLP is four times as wide, untied).
 std::variant<Transformer, std::string> model_of(const TruthRow& row) {
   std::vector<std::string> missing;
   const auto need = [&](int value, const char* name) {
@@ -338,7 +338,8 @@ std::variant<Problem, std::string> truth_problem(const TruthRow& row) {
   problem.parameter_bytes = trained_bytes(problem.model->dtype);
   // NeMo's and Megatron-Bridge's performance recipes in 8 and 4 bits: grad_reduce_in_fp32 = False.
   if (is_narrow(problem.model->products) && !fsdp) problem.parameter_bytes.gradient = 2;
-  // Megatron-LM in float16: gradients are float16, and the optimizer has a float32 copy of them (dist_optimizer.md: 20 bytes).
+  // Megatron-LM in float16: gradients are float16, and the optimizer has a float32 copy of them
+  // (dist_optimizer.md: 20 bytes).
   if (problem.model->dtype == Dtype::f16) problem.parameter_bytes = {.weight = 2, .gradient = 2, .optimizer = 16};
   // What the source says; otherwise as frameworks with a distributed optimizer do since 2023.
   const std::string overlap = lower(row.overlap);
@@ -351,8 +352,8 @@ std::variant<Problem, std::string> truth_problem(const TruthRow& row) {
                      : fsdp && has(zero, "optimizer and gradients sharded") ? StateSharding::gradients
                      : fsdp                                                 ? StateSharding::parameters
                                                                             : StateSharding::optimizer;
-  // PyTorch's pipelines sum gradients after the last backward, and so did Llama 3 (arXiv:2407.21783, section 3.3.2: accumulated
-  // over microbatches, then scattered).
+  // PyTorch's pipelines sum gradients after the last backward, and so did Llama 3
+  // (arXiv:2407.21783, section 3.3.2: accumulated over microbatches, then scattered).
   if (fsdp && row.pp > 1) problem.reshard = Reshard::step;
   problem.overlap_gradients = said("overlap_grad_reduce", modern);
   problem.overlap_gathers = said("overlap_param_gather", modern);
@@ -368,7 +369,8 @@ std::variant<Problem, std::string> truth_problem(const TruthRow& row) {
 double measured_seconds(const TruthRow& row, const Problem& problem) {
   if (row.step_time_s > 0 || row.tflops_per_gpu <= 0) return row.step_time_s;
   const Workload work{*problem.model, Batch{problem.sequence, 1, problem.global_batch}};
-  // model_flops() counts causal attention at half; utilization is defined with all pairs (PaLM, arXiv:2204.02311, appendix B).
+  // model_flops() counts causal attention at half; utilization is defined with all pairs (PaLM,
+  // arXiv:2204.02311, appendix B).
   const double tokens = static_cast<double>(problem.global_batch) * static_cast<double>(problem.sequence);
   const double other_half = 6.0 * problem.model->layers * static_cast<double>(problem.sequence) *
                             static_cast<double>(problem.model->query_width()) * tokens;

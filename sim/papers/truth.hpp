@@ -1,4 +1,5 @@
-// Published training runs, one a row: what was run, what was measured, and the problem that it poses.
+// Published training runs, one a row: what was run, what was measured, and the problem that it
+// poses.
 // Not: how well the predictions hold (truth_scores.hpp).
 #pragma once
 
@@ -47,25 +48,27 @@ struct TruthRow {
   double tflops_per_gpu = 0;
   double peak_memory_gib = 0;
 
-  /// Whether ranks begin their next step without waiting for the others, as ZB-1p and ZB-2p do, which check gradients after the
-  /// update; a row that ran them with the usual all-reduce says "_sync".
+  /// Whether ranks begin their next step without waiting for the others, as ZB-1p and ZB-2p do,
+  /// which check gradients after the update; a row that ran them with the usual all-reduce says
+  /// "_sync".
   bool checks_after_update() const { return schedule.starts_with("ZB-") && row.find("_sync") == std::string::npos; }
   /// Replicas: what the other degrees leave of the GPUs.
   int dp() const { return gpus / (tp * cp * pp); }
 };
 
 /// The rows of a table with the columns of docs/accuracy.md; others are left alone.
-/// @throws InputError  naming line and column of a missing column, or of a cell that is no number or impossible.
+/// @throws InputError  naming line and column of a missing column, or of a cell that is no number
+/// or impossible.
 std::vector<TruthRow> read_truth_rows(const std::string& file);
 /// vTrain's measurements, in its own columns. @throws InputError  as above.
 std::vector<TruthRow> read_vtrain_rows(const std::string& file);
 
-/// The problem that a row poses, or why the library cannot express it. All sources by one mapping, which docs/accuracy.md lists;
-/// it looks at nothing that was measured.
+/// The problem that a row poses, or why the library cannot express it. All sources by one mapping,
+/// which docs/accuracy.md lists; it looks at nothing that was measured.
 std::variant<Problem, std::string> truth_problem(const TruthRow& row);
 
-/// What a row measured: its step time, or the FLOPs that utilization is defined by over its printed FLOP/s; 0 where it has
-/// neither.
+/// What a row measured: its step time, or the FLOPs that utilization is defined by over its printed
+/// FLOP/s; 0 where it has neither.
 double measured_seconds(const TruthRow& row, const Problem& problem);
 
 }  // namespace tawpipe::sim

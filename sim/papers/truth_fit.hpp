@@ -1,4 +1,5 @@
-// The figures that were fitted to published runs, each with the rows it was fitted to and what it would be without.
+// The figures that were fitted to published runs, each with the rows it was fitted to and what it
+// would be without.
 // Not: the figures that were measured on kernels (cost/curves/).
 #pragma once
 

@@ -79,7 +79,8 @@ inline double correlation(const std::vector<double>& a, const std::vector<double
   return of_a > 0 && of_b > 0 ? both / std::sqrt(of_a * of_b) : 0;
 }
 
-/// Whether two rows of a source are one job run in two ways: everything except layout, schedule and recomputation is the same.
+/// Whether two rows of a source are one job run in two ways: everything except layout, schedule and
+/// recomputation is the same.
 inline bool same_job(const TruthRow& a, const TruthRow& b) {
   return a.source == b.source && a.model == b.model && a.layers == b.layers && a.hidden == b.hidden && a.hardware == b.hardware &&
          a.gpus == b.gpus && a.global_batch == b.global_batch && a.sequence == b.sequence && a.precision == b.precision;
@@ -87,7 +88,8 @@ inline bool same_job(const TruthRow& a, const TruthRow& b) {
 
 }  // namespace detail
 
-/// Counts the jobs with several measured layouts, and those whose fastest is among the best predicted.
+/// Counts the jobs with several measured layouts, and those whose fastest is among the best
+/// predicted.
 inline void count_jobs(const std::vector<const TruthOutcome*>& outcomes, TruthScore& score) {
   constexpr double close = 1.03;
   std::vector<bool> counted(outcomes.size());

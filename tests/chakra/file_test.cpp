@@ -63,9 +63,9 @@ TEST_CASE("what is written is read") {
 }
 
 TEST_CASE("the bytes are those of Chakra's schema") {
-  // Head {version (1): "0.0.4"}; node {id (1): 300, name (2): "ag", type (3): 7, data_deps (5, packed): 1 2, duration (7): 9,
-  // attr (10): {name (1): "comm_type", int64_val (9): 2}, {name: "is_cpu_op", bool_val (27): false}, one unknown, and one of a
-  // list of booleans (28)}.
+  // Head {version (1): "0.0.4"}; node {id (1): 300, name (2): "ag", type (3): 7, data_deps (5,
+  // packed): 1 2, duration (7): 9, attr (10): {name (1): "comm_type", int64_val (9): 2}, {name:
+  // "is_cpu_op", bool_val (27): false}, one unknown, and one of a list of booleans (28)}.
   const std::string attributes =
       std::string{
           "\x52\x0d\x0a\x09"

@@ -1,4 +1,5 @@
-// Tests of report/chakra_import.hpp: traces of others as schedules and as calls, and what is wrong in a trace.
+// Tests of report/chakra_import.hpp: traces of others as schedules and as calls, and what is wrong
+// in a trace.
 // Not: traces that tawpipe wrote (round_trip_test.cpp).
 #include "tawpipe/report/chakra_import.hpp"
 
@@ -74,7 +75,8 @@ std::string fault(const ChakraTrace& trace) {
 }
 
 TEST_CASE("computations, messages and collectives become tasks that wait as the trace says") {
-  // Rank 0: 0 (5 us) -> 1 send -> 4 all_gather; rank 1: 7 receive -> 8 (2 us) -> 9 all_gather. Node 3 does nothing.
+  // Rank 0: 0 (5 us) -> 1 send -> 4 all_gather; rank 1: 7 receive -> 8 (2 us) -> 9 all_gather. Node
+  // 3 does nothing.
   const ChakraTrace trace = trace_of(
       {{compute(0, 5), send(1, 1, {0}), node(3, ChakraType::metadata, {1}), collective(4, ChakraCollective::all_gather, "", {3})},
        {receive(7, 0), compute(8, 2, {7}), collective(9, ChakraCollective::all_gather, "0", {8})}});

@@ -1,4 +1,5 @@
-// Every schedule of the catalogue, and random ones, as Chakra traces and back: the same tasks, order and times.
+// Every schedule of the catalogue, and random ones, as Chakra traces and back: the same tasks,
+// order and times.
 // Not: the traces' bytes (file_test.cpp).
 #include <doctest/doctest.h>
 
@@ -101,7 +102,8 @@ TEST_CASE("a schedule of the catalogue comes back from its traces as it was") {
   }
 }
 
-/// Any operation between any ranks, in an order in which they can run, with waits for earlier tasks of any rank.
+/// Any operation between any ranks, in an order in which they can run, with waits for earlier tasks
+/// of any rank.
 Schedule random_schedule(support::Random& random) {
   const int ranks = random.between(2, 5);
   ScheduleBuilder builder{"random", Workload::abstract(ranks, 3), ranks, {"compute", "up", "down"}};

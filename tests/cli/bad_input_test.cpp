@@ -1,4 +1,5 @@
-// What the command refuses: one line that names the fault and what would be right, exit code 2, no crash, soon.
+// What the command refuses: one line that names the fault and what would be right, exit code 2, no
+// crash, soon.
 // Not: files that cannot be written (files_test.cpp).
 #include <doctest/doctest.h>
 
@@ -17,7 +18,8 @@ namespace {
 
 const std::string data = TAWPIPE_TEST_DATA;
 
-/// `tawpipe simulate --schedule tawpipe` on a problem that is right, with the given flags in place of its own.
+/// `tawpipe simulate --schedule tawpipe` on a problem that is right, with the given flags in place
+/// of its own.
 support::Result with(const std::vector<std::pair<std::string, std::string>>& replaced) {
   std::vector<std::pair<std::string, std::string>> flags{{"--schedule", "tawpipe"},
                                                          {"--cluster", "3x2"},

@@ -1,5 +1,5 @@
-// Orders proven and dumps explained by the command: verdicts, exit codes, files. Not: the verdicts of all cases
-// (oracle/hangs_test).
+// Orders proven and dumps explained by the command: verdicts, exit codes, files.
+// Not: the verdicts of all cases (oracle/hangs_test).
 #include <doctest/doctest.h>
 
 #include <nlohmann/json.hpp>

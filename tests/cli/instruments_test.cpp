@@ -1,4 +1,5 @@
-// The commands that measure predictions: sweep, sensitivity, spread, calibrate, vtrain's iterations.
+// The commands that measure predictions: sweep, sensitivity, spread, calibrate, vtrain's
+// iterations.
 // Not: the TawPipe paper's cells (reproduce_test.cpp).
 #include <doctest/doctest.h>
 
@@ -23,7 +24,8 @@ TEST_CASE("a sweep has a row for each point and schedule, and the crossover betw
   const std::string sweep = "sweep --schedules tawpipe,1f1b --vary inter-node=1Mbps:1Tbps:log:5" + of_24_sequences;
   const json answer = parsed(run(sweep + " --json -"));
   REQUIRE(answer.at("points").size() == 10);
-  // Weights are heavier than activations of one short sequence: with slow links 1F1B wins, with fast ones TawPipe.
+  // Weights are heavier than activations of one short sequence: with slow links 1F1B wins, with
+  // fast ones TawPipe.
   CHECK(answer.at("points")[0].at("schedule") == "tawpipe");
   CHECK(answer.at("points")[0].at("makespan_s").get<double>() > answer.at("points")[1].at("makespan_s").get<double>());
   CHECK(answer.at("points")[8].at("makespan_s").get<double>() < answer.at("points")[9].at("makespan_s").get<double>());
@@ -76,7 +78,8 @@ TEST_CASE("with computation alone, a tenth more of each of its kinds buys a tent
   const json answer =
       parsed(run("sensitivity --schedule gpipe --cluster 1x2 --microbatches 4 --json - "
                  "--cost fixed:forward=1s,backward_input=1s,backward_weight=1s,transfer=0s"));
-  // 2 ranks, 4 microbatches of F = 1 s, B + W = 2 s: (4 + 1) * 3 = 15 s, of which forwards 5 s and backwards 10 s.
+  // 2 ranks, 4 microbatches of F = 1 s, B + W = 2 s: (4 + 1) * 3 = 15 s, of which forwards 5 s and
+  // backwards 10 s.
   CHECK(answer.at("makespan_s").get<double>() == doctest::Approx(15));
   REQUIRE(answer.at("gains").size() >= 2);
   CHECK(answer.at("gains")[0].at("what") == "computation: backward");
@@ -98,7 +101,8 @@ TEST_CASE("noise is seeded: the same seed gives the same run, stragglers and int
   const json first = parsed(run(simulate + " --jitter 0.05 --seed 3"));
   CHECK(first == parsed(run(simulate + " --jitter 0.05 --seed 3")));
   CHECK(first.at("makespan_ps") != parsed(run(simulate + " --jitter 0.05 --seed 4")).at("makespan_ps"));
-  // All devices twice as slow, and nothing but computation: 2 ranks, 4 microbatches of 3 s take (4 + 1) * 3 = 15 s, then 30 s.
+  // All devices twice as slow, and nothing but computation: 2 ranks, 4 microbatches of 3 s take
+  // (4 + 1) * 3 = 15 s, then 30 s.
   const json slow =
       parsed(run("simulate --schedule gpipe --cluster 1x2 --microbatches 4 --stragglers 1x2 --json - "
                  "--cost fixed:forward=1s,backward_input=1s,backward_weight=1s,transfer=0s"));
@@ -109,7 +113,8 @@ TEST_CASE("noise is seeded: the same seed gives the same run, stragglers and int
 }
 
 TEST_CASE("collectives can be charged as NCCL's tuner would run them") {
-  // Two-level FSDP on nodes of 8 adapters: a flat ring of Simple goes by one of them, NCCL's channels by all.
+  // Two-level FSDP on nodes of 8 adapters: a flat ring of Simple goes by one of them, NCCL's
+  // channels by all.
   const std::string ask =
       "simulate --schedule fsdp --cluster dgx-h100*2 --model llama-12x512 --sequence 512 --global-batch 32 --json -";
   const json simple = parsed(run(ask + " --cost roofline"));

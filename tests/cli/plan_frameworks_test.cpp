@@ -1,5 +1,6 @@
 // `tawpipe plan --today` and `--emit`: other frameworks' settings in and out.
-// Not: what single settings mean (unit/frameworks), nor that all plans parse back (properties/frameworks_test.cpp).
+// Not: what single settings mean (unit/frameworks), nor that all plans parse back
+// (properties/frameworks_test.cpp).
 #include <doctest/doctest.h>
 
 #include <nlohmann/json.hpp>

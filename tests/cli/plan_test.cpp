@@ -1,4 +1,5 @@
-// `tawpipe plan` and `tawpipe bound`: what they print, that the command they give does what they say, and what they refuse.
+// `tawpipe plan` and `tawpipe bound`: what they print, that the command they give does what they
+// say, and what they refuse.
 // Not: whether the answer is the best (unit/search/plan_test.cpp).
 #include <doctest/doctest.h>
 

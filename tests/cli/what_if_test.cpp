@@ -1,4 +1,5 @@
-// `tawpipe what-if`: traces of both kinds replayed by the command, questions to them, invalid files.
+// `tawpipe what-if`: traces of both kinds replayed by the command, questions to them, invalid
+// files.
 #include <doctest/doctest.h>
 
 #include <cmath>

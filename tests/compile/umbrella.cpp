@@ -1,4 +1,5 @@
-// The umbrella as others include it: after hostile macros, by g++, clang++ and, as a .cu file, nvcc.
+// The umbrella as others include it: after hostile macros, by g++, clang++ and, as a .cu file,
+// nvcc.
 // Not: a test of behaviour.
 #define TAWPIPE_HEADER_OF_base
 #include "compile/hostile_macros.hpp"

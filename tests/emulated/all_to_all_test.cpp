@@ -1,5 +1,6 @@
-// An all_to_all by the executors for GPUs over emulated devices: every number is where it belongs, whatever the sizes of the
-// pairs. Not: the calls that it makes (communicators_test.cpp).
+// An all_to_all by the executors for GPUs over emulated devices: every number is where it belongs,
+// whatever the sizes of the pairs.
+// Not: the calls that it makes (communicators_test.cpp).
 #include <doctest/doctest.h>
 
 #include <cstddef>

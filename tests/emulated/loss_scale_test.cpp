@@ -1,5 +1,6 @@
-// A loss scale under schedules: shared by virtual ranks of one device, or one on each of several that move alike. An overflow on
-// one rank skips the step on all, and the steps that are taken leave the bits that they leave without a loss scale.
+// A loss scale under schedules: shared by virtual ranks of one device, or one on each of several
+// that move alike. An overflow on one rank skips the step on all, and the steps that are taken
+// leave the bits that they leave without a loss scale.
 #include <doctest/doctest.h>
 
 #include <cstdint>

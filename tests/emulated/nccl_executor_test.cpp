@@ -1,4 +1,5 @@
-// Every schedule of the catalogue by ranks with emulated devices and communicators that run in random orders: the host's bits.
+// Every schedule of the catalogue by ranks with emulated devices and communicators that run in
+// random orders: the host's bits.
 #include "tawpipe/execute/cuda/nccl_executor.hpp"
 
 #include <doctest/doctest.h>

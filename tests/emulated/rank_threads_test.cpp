@@ -1,4 +1,5 @@
-// One process with a thread and an emulated device for each rank, as a process that no launcher started runs on its GPUs.
+// One process with a thread and an emulated device for each rank, as a process that no launcher
+// started runs on its GPUs.
 #include "tawpipe/execute/cuda/rank_threads.hpp"
 
 #include <doctest/doctest.h>
@@ -57,7 +58,8 @@ ToyBits train_f32_by_rank_threads(const Schedule& schedule, int steps, std::uint
   family->stop = &threads.failed();
   std::deque<EmulatedCommunicator> worlds;
   for (int rank = 0; rank < schedule.ranks(); ++rank) worlds.emplace_back(machine, family, rank, schedule.ranks());
-  // Executors outlive the threads: work of a rank that has failed is still in the emulation, which any thread runs.
+  // Executors outlive the threads: work of a rank that has failed is still in the emulation, which
+  // any thread runs.
   std::vector<std::unique_ptr<ToyNcclExecutor>> executors(ranks);
   std::vector<IterationResult> last(ranks);
   std::mutex mutex;

@@ -1,4 +1,5 @@
-// Every schedule of the catalogue by virtual ranks on an emulated device whose streams run in random orders: bits as on the host.
+// Every schedule of the catalogue by virtual ranks on an emulated device whose streams run in
+// random orders: bits as on the host.
 #include "tawpipe/execute/cuda/virtual_executor.hpp"
 
 #include <doctest/doctest.h>

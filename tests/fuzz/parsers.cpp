@@ -1,6 +1,8 @@
-// Each parser of foreign text under libFuzzer: what it takes is used, what it refuses is refused by an Error of ours. The
-// environment's TAWPIPE_FUZZ names the parser. Seeds: tests/data and corpus/, by tests/fuzz/run.
-// Not: the command line; files that can only be read through a path are written to a scratch file first.
+// Each parser of foreign text under libFuzzer: what it takes is used, what it refuses is refused by
+// an Error of ours. The environment's TAWPIPE_FUZZ names the parser. Seeds: tests/data and corpus/,
+// by tests/fuzz/run.
+// Not: the command line; files that can only be read through a path are written to a scratch file
+// first.
 #include <unistd.h>
 
 #include <cstddef>
@@ -187,7 +189,8 @@ void framework(Framework which, std::string_view text) {
 }
 
 #if TAWPIPE_FUZZ_CHAKRA
-/// One rank's file, and the same as that of two; what becomes a schedule is written, and becomes the same again.
+/// One rank's file, and the same as that of two; what becomes a schedule is written, and becomes
+/// the same again.
 void chakra_trace(std::string_view text) {
   const ChakraRank rank = parse_chakra(text, "fuzz");
   for (const std::size_t ranks : {1, 2}) {

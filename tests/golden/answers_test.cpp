@@ -1,9 +1,11 @@
-// What the command answers to the questions of answers.txt, byte for byte: since every build compares with the same file, each
-// compiler and build type that runs this test gives the same bytes.
+// What the command answers to the questions of answers.txt, byte for byte: since every build
+// compares with the same file, each compiler and build type that runs this test gives the same
+// bytes.
 //
-// A line is a hash of the answer and the question. Where an answer is meant to change, record again with
-// `TAWPIPE_RECORD=1 <this program>`, and explain in the commit why.
-// Not: a proof that they are right; to compare several builds, tools/check_same_bytes.sh shows which differ.
+// A line is a hash of the answer and the question. Where an answer is meant to change, record again
+// with `TAWPIPE_RECORD=1 <this program>`, and explain in the commit why.
+// Not: a proof that they are right; to compare several builds, tools/check_same_bytes.sh shows
+// which differ.
 #include <doctest/doctest.h>
 
 #include <cinttypes>

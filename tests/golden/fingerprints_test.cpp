@@ -1,7 +1,9 @@
-// Fingerprints of each schedule's timeline on small clusters against those recorded in fingerprints.txt: nothing changes unseen.
+// Fingerprints of each schedule's timeline on small clusters against those recorded in
+// fingerprints.txt: nothing changes unseen.
 //
-// A fingerprint that differs says that some task now has another place, start or end. Where that is meant, record again with
-// `TAWPIPE_RECORD=1 <this program>`, and explain in the commit why the timelines changed and how that was checked.
+// A fingerprint that differs says that some task now has another place, start or end. Where that is
+// meant, record again with `TAWPIPE_RECORD=1 <this program>`, and explain in the commit why the
+// timelines changed and how that was checked.
 // Not: a proof that they are right (properties/, oracle/).
 #include <doctest/doctest.h>
 

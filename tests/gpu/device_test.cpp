@@ -90,7 +90,8 @@ void scales(gpu::Checks& checks, Bench& bench) {
   }
 }
 
-/// A graph of two streams does what its work does by itself, every time it is launched, and its times can be read.
+/// A graph of two streams does what its work does by itself, every time it is launched, and its
+/// times can be read.
 void graphs(gpu::Checks& checks, Bench& bench) {
   CudaDevice& device = bench.device;
   const auto side = device.make_stream(cuda::Priority::high);

@@ -1,4 +1,5 @@
-// cuDNN takes attention's graphs on an H100 and an A100 that are only described: needs libcuda (a stub will do), but no GPU.
+// cuDNN takes attention's graphs on an H100 and an A100 that are only described: needs libcuda (a
+// stub will do), but no GPU.
 // Not: their numbers (layers_products_test.cpp).
 #include <dlfcn.h>
 

@@ -1,4 +1,5 @@
-// The whole decoder on a GPU: float32 against golden numbers, every policy and split, 16 bits, a captured graph, AdamW.
+// The whole decoder on a GPU: float32 against golden numbers, every policy and split, 16 bits, a
+// captured graph, AdamW.
 // Not: its kernels one by one (layers_kernels_test.cpp).
 #include <cstring>
 #include <fstream>
@@ -58,7 +59,8 @@ struct Result {
   std::vector<double> gradients;
 };
 
-/// All microbatches of the first step, as one stage. @param loss_chunk  0: algorithms of products are not tried either
+/// All microbatches of the first step, as one stage. @param loss_chunk  0: algorithms of products
+/// are not tried either
 template <class T, class G>
 Result first_step(Recompute recompute, bool split, bool captured, int loss_chunk) {
   auto model = model_of(cuda::dtype_of<T>);

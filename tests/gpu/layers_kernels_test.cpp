@@ -1,4 +1,5 @@
-// Every kernel of the GPU layers against its own body on the host, in all numbers, with and without loads of 16 bytes.
+// Every kernel of the GPU layers against its own body on the host, in all numbers, with and without
+// loads of 16 bytes.
 // Not: whether the body is right (tests/unit/layers/cuda/bodies_test.cpp).
 #include "layers_support.hpp"
 #include "tawpipe/layers/cuda/adamw_bodies.hpp"

@@ -1,4 +1,5 @@
-// cuBLASLt's products and attention on a GPU against the plain code. Not: the host's exactness (tests/unit/layers/).
+// cuBLASLt's products and attention on a GPU against the plain code.
+// Not: the host's exactness (tests/unit/layers/).
 #include "layers_support.hpp"
 #include "tawpipe/layers/cuda/cuda_math.hpp"
 

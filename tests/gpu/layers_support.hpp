@@ -1,5 +1,6 @@
-// What the GPU layers' tests have in common: arrays on the device, comparison with the host, the end with 77 where there is no
-// GPU. Not: a test framework; nothing here needs a package besides CUDA.
+// What the GPU layers' tests have in common: arrays on the device, comparison with the host, the
+// end with 77 where there is no GPU.
+// Not: a test framework; nothing here needs a package besides CUDA.
 #pragma once
 
 #include <cuda_runtime_api.h>

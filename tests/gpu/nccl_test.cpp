@@ -1,9 +1,12 @@
-// One rank of a run over NCCL, started by ranks.py: every collective, then a recorded run under some schedules, eager and by
-// graph. nccl_test REFERENCE NODES SCHEDULE... (NODES as 2+2), or nccl_test REFERENCE NODES HOW RANK SCHEDULE: trains until
-// ended. HOW: --forever (RANK is not looked at), --graph (the same by graph), --stall (a forward of RANK never ends), --pending
-// (and 1,500 launches stand after it), --throw (RANK throws in its fifth step, by graph). Without a callback that ends the
-// process: --abort (as --throw: all aborts must come to their ends), --adopt (as that, eager, and communicator and stream are
-// not the executor's), --deadline (as --stall: aborts that do not end are left). Not: virtual ranks (virtual_test.cpp).
+// One rank of a run over NCCL, started by ranks.py: every collective, then a recorded run under
+// some schedules, eager and by graph. nccl_test REFERENCE NODES SCHEDULE... (NODES as 2+2), or
+// nccl_test REFERENCE NODES HOW RANK SCHEDULE: trains until ended. HOW: --forever (RANK is not
+// looked at), --graph (the same by graph), --stall (a forward of RANK never ends), --pending (and
+// 1,500 launches stand after it), --throw (RANK throws in its fifth step, by graph). Without a
+// callback that ends the process: --abort (as --throw: all aborts must come to their ends), --adopt
+// (as that, eager, and communicator and stream are not the executor's), --deadline (as --stall:
+// aborts that do not end are left).
+// Not: virtual ranks (virtual_test.cpp).
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -36,7 +39,8 @@ std::vector<std::int32_t> parse_nodes(const std::string& text) {
   return nodes;
 }
 
-/// Small whole numbers in memory, which T holds exactly, each collective once; the expected result is computed in parallel.
+/// Small whole numbers in memory, which T holds exactly, each collective once; the expected result
+/// is computed in parallel.
 template <class T>
 void collectives(gpu::Checks& checks, cuda::CudaDevice& device, cuda::NcclCommunicator& world) {
   constexpr std::int64_t count = 1000;
@@ -57,7 +61,8 @@ void collectives(gpu::Checks& checks, cuda::CudaDevice& device, cuda::NcclCommun
     }
   };
   const auto value = [](int of, std::int64_t i) { return static_cast<float>((of * 31 + i * 7) % 17); };
-  /// Fills `from`, calls, and compares `to`, all of [ranks * count] or its first `expected` numbers.
+  /// Fills `from`, calls, and compares `to`, all of [ranks * count] or its first `expected`
+  /// numbers.
   const auto test = [&](const char* what, std::int64_t expected, auto&& call, auto&& wanted) {
     auto* const numbers = reinterpret_cast<T*>(window);
     for (std::int64_t i = 0; i < count * ranks; ++i) numbers[i] = static_cast<T>(value(rank, i));

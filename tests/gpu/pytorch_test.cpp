@@ -1,5 +1,6 @@
-// A decoder in bf16 with fused attention, trained by schedules on virtual ranks, against what PyTorch computes on this machine in
-// float64: off by no more than twice what PyTorch's bf16 is off by. pytorch_test FILE, which pytorch_numbers.py writes.
+// A decoder in bf16 with fused attention, trained by schedules on virtual ranks, against what
+// PyTorch computes on this machine in float64: off by no more than twice what PyTorch's bf16 is off
+// by. pytorch_test FILE, which pytorch_numbers.py writes.
 // Not: float32 (virtual_test.cpp).
 #include <algorithm>
 #include <cmath>

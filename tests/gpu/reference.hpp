@@ -1,4 +1,5 @@
-// A recorded run as reference.py writes it, for programs that have no JSON; and what f32 may differ from it.
+// A recorded run as reference.py writes it, for programs that have no JSON; and what f32 may differ
+// from it.
 // Not: the recording itself (sim/papers/reference_run.hpp reads it).
 #pragma once
 
@@ -77,7 +78,8 @@ class Reference {
     }
     return all;
   }
-  /// The largest difference of the losses over what is allowed for one microbatch (1e-5) and a step's mean (2e-6).
+  /// The largest difference of the losses over what is allowed for one microbatch (1e-5) and a
+  /// step's mean (2e-6).
   double losses_off(const std::vector<std::vector<double>>& losses) const {
     const auto each = read<double>("loss_mb.f64", "f64");
     const auto means = read<double>("loss.f64", "f64");
@@ -93,7 +95,8 @@ class Reference {
     }
     return worst;
   }
-  /// The same of parameters after `step`: of an entry (3e-4) and of a tensor's l2 norm, relative to it (3e-5).
+  /// The same of parameters after `step`: of an entry (3e-4) and of a tensor's l2 norm, relative to
+  /// it (3e-5).
   double parameters_off(int step, std::span<const float> found) const {
     double worst = 0;
     for (const tawpipe::ParameterTensor& tensor : tawpipe::ParameterOrder{model}.tensors()) {

@@ -1,6 +1,8 @@
-// One process with a thread for each GPU over NCCL: a recorded run's numbers, and a rank that fails. threads_test REFERENCE
-// SCHEDULE..., or threads_test REFERENCE --pending SCHEDULE: a rank is held in a launch, and the process leaves with code 3.
-// Skips where there is one GPU: NCCL refuses two ranks of a process on one. Not: ranks as processes (nccl_test.cpp).
+// One process with a thread for each GPU over NCCL: a recorded run's numbers, and a rank that
+// fails. threads_test REFERENCE SCHEDULE..., or threads_test REFERENCE --pending SCHEDULE: a rank
+// is held in a launch, and the process leaves with code 3. Skips where there is one GPU: NCCL
+// refuses two ranks of a process on one.
+// Not: ranks as processes (nccl_test.cpp).
 #include <cstdio>
 #include <optional>
 #include <span>

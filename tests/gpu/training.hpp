@@ -54,7 +54,8 @@ struct Failing {
 /// A layer one of whose forwards never ends.
 class Stalling {
  public:
-  /// @param forwards  the last of so many; 0: none. @param launches  that it puts into its stream after it
+  /// @param forwards  the last of so many; 0: none. @param launches  that it puts into its stream
+  /// after it
   Stalling(Layer layer, int forwards, int launches = 0) : layer_{std::move(layer)}, forwards_{forwards}, launches_{launches} {}
   void use_stream(cudaStream_t stream) {
     layer_.use_stream(stream);
@@ -106,7 +107,8 @@ struct Trained {
   bool operator==(const Trained&) const = default;
 };
 
-/// @param gather    brings [parameter] values and which of them are right here to the process that compares
+/// @param gather    brings [parameter] values and which of them are right here to the process that
+/// compares
 /// @param bad_step  in which the rank throws; 0: in none
 template <class Executor, class Gather>
 Trained train(Executor& executor, const Reference& reference, Gather&& gather, std::int64_t bad_step = 0) {

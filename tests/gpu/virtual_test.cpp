@@ -1,5 +1,5 @@
-// Every schedule with 1, 4, 6 and 8 virtual ranks on one GPU gives a recorded run's numbers; a graph's replay gives an eager
-// run's bits. virtual_test REFERENCE [SCHEDULE]...
+// Every schedule with 1, 4, 6 and 8 virtual ranks on one GPU gives a recorded run's numbers; a
+// graph's replay gives an eager run's bits. virtual_test REFERENCE [SCHEDULE]...
 // Not: several processes (nccl_test.cpp).
 #include <string>
 #include <vector>

@@ -1,4 +1,5 @@
-// An all_to_all between MPI processes: every number is where it belongs, whatever the sizes of the pairs.
+// An all_to_all between MPI processes: every number is where it belongs, whatever the sizes of the
+// pairs.
 // Not: its messages (unit/execute/ring_plan_test.cpp).
 #include <doctest/doctest.h>
 

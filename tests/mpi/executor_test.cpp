@@ -1,4 +1,5 @@
-// Every schedule of the catalogue, executed by MPI processes on a toy model: what one device computes, and what threads send.
+// Every schedule of the catalogue, executed by MPI processes on a toy model: what one device
+// computes, and what threads send.
 // Not: failing ranks (mpi/failure/failure_test.cpp).
 #include "tawpipe/execute/mpi/executor.hpp"
 

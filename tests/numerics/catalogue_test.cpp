@@ -1,4 +1,5 @@
-// A recorded LLaMA decoder, trained under every schedule of the catalogue: every loss, gradient and parameter as recorded.
+// A recorded LLaMA decoder, trained under every schedule of the catalogue: every loss, gradient and
+// parameter as recorded.
 // Not: the toy model (unit/execute), with which more sizes and options are tried.
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
-// The recorded LLaMA decoder in f32 by the CUDA executors on emulated devices: under every schedule of the catalogue every loss,
-// gradient and parameter as recorded.
+// The recorded LLaMA decoder in f32 by the CUDA executors on emulated devices: under every schedule
+// of the catalogue every loss, gradient and parameter as recorded.
 // Not: CUDA's layers (tests/gpu).
 #include <doctest/doctest.h>
 
@@ -37,7 +37,8 @@ Workload work_of(const ReferenceRun& reference, Recompute recompute) {
   return work;
 }
 
-/// Trains by `step(args)`, which gives the losses of one, and compares; `each_rank(visit)` visits all ranks.
+/// Trains by `step(args)`, which gives the losses of one, and compares; `each_rank(visit)` visits
+/// all ranks.
 template <class Step, class EachRank>
 void check_training(const ReferenceRun& reference, std::vector<float>& values, Step&& step, EachRank&& each_rank) {
   const std::vector<float> initial = reference.initial<float>();

@@ -1,4 +1,5 @@
-// An all_to_all through everything that reads schedules, against numbers by hand and a count pair by pair.
+// An all_to_all through everything that reads schedules, against numbers by hand and a count pair
+// by pair.
 // Not: its messages over MPI (unit/execute/ring_plan_test.cpp).
 #include <doctest/doctest.h>
 
@@ -27,7 +28,8 @@ using namespace tawpipe::literals;
 
 namespace {
 
-/// One all_to_all over all ranks in a mixed order; of each rank a buffer that it gives and one that it gets.
+/// One all_to_all over all ranks in a mixed order; of each rank a buffer that it gives and one that
+/// it gets.
 struct Exchange {
   int ranks;
   Bytes bytes;

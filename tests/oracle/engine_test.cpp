@@ -22,7 +22,8 @@ using tawpipe::Timeline;
 
 namespace {
 
-/// A graph of up to `most` tasks: two in three are flows over one to three of a few links, some of them twice or by half.
+/// A graph of up to `most` tasks: two in three are flows over one to three of a few links, some of
+/// them twice or by half.
 GraphBuilder random_graph(support::Random& random, int most) {
   const int links = random.between(1, 6);
   std::vector<double> capacities;
@@ -85,7 +86,8 @@ TEST_CASE("the engine's times are the naive engine's, on small random graphs") {
 }
 
 TEST_CASE("at any moment the engine's rates are max-min fair: no flow can be faster without slowing one that is not") {
-  // One start of many flows: until the first ends, each has a link that is full and on which no flow is faster.
+  // One start of many flows: until the first ends, each has a link that is full and on which no
+  // flow is faster.
   support::Random random{7};
   for (int i = 0; i < 100; ++i) {
     CAPTURE(i);
@@ -136,20 +138,23 @@ TEST_CASE("two runs give the same picoseconds") {
 }
 
 TEST_CASE("task graphs read from text: 30 s and 11 s by hand") {
-  // A computation of 2 s; then 100 and 50 bytes out of node 0 at 10 B/s together after 1 s: 5 each from 3 on, 50 there at 13, 100
-  // at 18; 1000 bytes inside node 1 at 100 B/s after 0.5 s: 28.5; 1.5 s of work: 30.
+  // A computation of 2 s; then 100 and 50 bytes out of node 0 at 10 B/s together after 1 s: 5 each
+  // from 3 on, 50 there at 13, 100 at 18; 1000 bytes inside node 1 at 100 B/s after 0.5 s: 28.5;
+  // 1.5 s of work: 30.
   std::istringstream first{
       "tg1 platform 2 2 100 0.5 10 1 tasks 5 C 0 2.0 0 X 0 2 100 1 0 X 1 3 50 1 0 X 2 3 1000 1 1 C 3 1.5 2 2 3"};
   CHECK(run_engine(support::read_task_graph(first).build()).makespan() == tawpipe::seconds(30));
-  // 2 -> 3 is the only flow out of 2; 3 -> 1 and 3 -> 2 share the way out of 3: 5 each after 1 s, 50 bytes: 11.
+  // 2 -> 3 is the only flow out of 2; 3 -> 1 and 3 -> 2 share the way out of 3: 5 each after 1 s,
+  // 50 bytes: 11.
   std::istringstream second{"tg1 platform 4 1 100 0.5 10 1 tasks 3 X 2 3 50 0 X 3 1 50 0 X 3 2 50 0"};
   const auto times = run_engine(support::read_task_graph(second).build());
   CHECK(support::to_seconds(times.end) == std::vector<double>{6, 11, 11});
 }
 
 TEST_CASE("recorded task graphs with an exact answer for every task") {
-  // `mix` is the hard case: what its flows share magnifies any error, so that the rounding of every event to a whole picosecond
-  // (5e-13 s) grows to 4e-9 of the makespan. In fractions of a picosecond all are within 1e-9.
+  // `mix` is the hard case: what its flows share magnifies any error, so that the rounding of every
+  // event to a whole picosecond (5e-13 s) grows to 4e-9 of the makespan. In fractions of a
+  // picosecond all are within 1e-9.
   struct Case {
     std::string name;
     int fraction_bits;

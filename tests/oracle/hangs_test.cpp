@@ -1,5 +1,6 @@
-// Orders of calls whose verdicts are known, every export of the catalogue, and a thousand mutations held against a walk through
-// every interleaving. Not: the parts of the prover (unit/verify).
+// Orders of calls whose verdicts are known, every export of the catalogue, and a thousand mutations
+// held against a walk through every interleaving.
+// Not: the parts of the prover (unit/verify).
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -73,7 +74,8 @@ std::vector<PytorchSchedule> exports(int ranks, std::int64_t microbatches) {
   return all;
 }
 
-/// Two neighbouring cells of a row change places, or become one batch; rows that PyTorch would refuse are left as they were.
+/// Two neighbouring cells of a row change places, or become one batch; rows that PyTorch would
+/// refuse are left as they were.
 PytorchOrder mutated(PytorchOrder order, support::Random& random, int edits) {
   for (int i = 0; i < edits; ++i) {
     const std::int32_t rank = random.between(0, static_cast<int>(order.schedule().ranks.size()) - 1);

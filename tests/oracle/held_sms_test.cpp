@@ -1,4 +1,5 @@
-// Computations with held SMs against the naive engine on random graphs; and that holding more never ends a chain sooner.
+// Computations with held SMs against the naive engine on random graphs; and that holding more never
+// ends a chain sooner.
 // Not: hand-made cases (unit/simulate/held_sms_test.cpp).
 #include <doctest/doctest.h>
 
@@ -31,8 +32,8 @@ std::vector<int> some_of(support::Random& random, int below, int most) {
   return some;
 }
 
-/// Computations of three devices, waits, and flows over a few links that hold SMs of one or two devices from when earlier tasks
-/// have ended.
+/// Computations of three devices, waits, and flows over a few links that hold SMs of one or two
+/// devices from when earlier tasks have ended.
 GraphBuilder random_graph(support::Random& random) {
   std::vector<double> capacities;
   for (int i = random.between(1, 4); i > 0; --i) capacities.push_back(random.between(1, 20));

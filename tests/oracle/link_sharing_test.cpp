@@ -1,4 +1,5 @@
-// Link sharing against the definition of max-min fairness, over long random sequences of starts and ends.
+// Link sharing against the definition of max-min fairness, over long random sequences of starts and
+// ends.
 // Not: hand-made cases (unit/simulate/link_sharing_test.cpp).
 #include "tawpipe/simulate/link_sharing.hpp"
 
@@ -24,8 +25,8 @@ struct Active {
   std::vector<LinkLoad> loads;
 };
 
-/// Why the rates are not max-min fair, or "": no link carries more than it can, and each flow has a link that is used up and on
-/// which no flow is faster.
+/// Why the rates are not max-min fair, or "": no link carries more than it can, and each flow has a
+/// link that is used up and on which no flow is faster.
 std::string unfair(const LinkSharing& sharing, const std::deque<Active>& flows, const std::vector<double>& capacities) {
   constexpr double rounding = 1e-9;
   std::vector<double> used(capacities.size());
@@ -51,7 +52,8 @@ std::string unfair(const LinkSharing& sharing, const std::deque<Active>& flows, 
   return {};
 }
 
-/// Starts and ends flows for `steps` solutions, about `most` at a time; `draw(random)` gives a new flow's loads.
+/// Starts and ends flows for `steps` solutions, about `most` at a time; `draw(random)` gives a new
+/// flow's loads.
 template <class Draw>
 void churn(support::Random& random, const std::vector<double>& capacities, int steps, int most, Draw&& draw) {
   LinkSharing sharing{capacities};

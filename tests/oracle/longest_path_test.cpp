@@ -60,7 +60,8 @@ struct RandomCost {
 using Weight = boost::property<boost::edge_weight_t, std::int64_t>;
 using Graph = boost::adjacency_list<boost::vecS, boost::vecS, boost::directedS, boost::no_property, Weight>;
 
-/// When each task ends: one vertex a task and a source before all; an edge into a task weighs its length, negated.
+/// When each task ends: one vertex a task and a source before all; an edge into a task weighs its
+/// length, negated.
 std::vector<std::int64_t> longest_ends(const std::vector<std::vector<std::size_t>>& before,
                                        const std::vector<std::int64_t>& lengths) {
   const std::size_t count = before.size();

@@ -1,6 +1,8 @@
-// At the memory of every order that the published generators of zero-bubble pipelines were measured with, the search is not
-// slower. Not: the search in general (unit/schedules/order_search_test.cpp). Source: sail-sg/zero-bubble-pipeline-parallelism,
-// its schedulers zb, zbv and zbv_greedy, and Megatron-LM's interleaved 1F1B.
+// At the memory of every order that the published generators of zero-bubble pipelines were measured
+// with, the search is not slower.
+// Not: the search in general (unit/schedules/order_search_test.cpp). Source:
+// sail-sg/zero-bubble-pipeline-parallelism, its schedulers zb, zbv and zbv_greedy, and
+// Megatron-LM's interleaved 1F1B.
 #include "tawpipe/schedules/order_search.hpp"
 
 #include <doctest/doctest.h>

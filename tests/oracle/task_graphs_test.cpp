@@ -1,4 +1,5 @@
-// Plain task graphs, as `tawpipe simulate --graph` runs them, against recorded exact answers for every task.
+// Plain task graphs, as `tawpipe simulate --graph` runs them, against recorded exact answers for
+// every task.
 // Not: the engine without fractions of a picosecond (engine_test.cpp).
 #include <doctest/doctest.h>
 

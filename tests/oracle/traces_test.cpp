@@ -1,4 +1,5 @@
-// The messages of TawPipe and WeiPipe against traces recorded from runs of the published implementations (data/traces).
+// The messages of TawPipe and WeiPipe against traces recorded from runs of the published
+// implementations (data/traces).
 // Not: when messages travel, which the traces do not say beyond a lock-step count.
 #include <doctest/doctest.h>
 
@@ -27,7 +28,8 @@ using tawpipe::schedules::TawpipeOptions;
 
 namespace {
 
-/// A message as one line: "step what shard source -> destinations". A set in which none may occur twice.
+/// A message as one line: "step what shard source -> destinations". A set in which none may occur
+/// twice.
 using Lines = std::set<std::string>;
 
 void insert(Lines& lines, const std::string& line) { CHECK_MESSAGE(lines.insert(line).second, "twice: " << line); }
@@ -214,8 +216,9 @@ TEST_CASE("TawPipe's volumes in closed form, for other sizes") {
         CAPTURE(n);
         CAPTURE(g);
         CAPTURE(a);
-        // Each group needs a shard N times in its first forwards and, since the turning shards stay, N-1 times in each of the
-        // other 2a-1 passes; each of its N a gradients is collected once. A group of one device has no collectives.
+        // Each group needs a shard N times in its first forwards and, since the turning shards
+        // stay, N-1 times in each of the other 2a-1 passes; each of its N a gradients is collected
+        // once. A group of one device has no collectives.
         const std::int64_t deliveries = n + (n - 1) * (2 * a - 1);
         const std::int64_t size = n / g;
         const std::int64_t collectives = size > 1 ? g : 0;
@@ -237,8 +240,9 @@ TEST_CASE("WeiPipe's volumes as they were counted in the recorded runs") {
     int ranks, rounds;
     std::int64_t weights, gradients, zeros;
   };
-  // Forward + backward weights, gradients, and of those the all-zero ones that the published code sends while the ranks have
-  // nothing to add yet: 20 + 28, 28 and 32 + 44, 44 with 0 + 1 + 2 + 3 = 6 zeros; six ranks: 0 + ... + 5 = 15 zeros.
+  // Forward + backward weights, gradients, and of those the all-zero ones that the published code
+  // sends while the ranks have nothing to add yet: 20 + 28, 28 and 32 + 44, 44 with 0 + 1 + 2 + 3 =
+  // 6 zeros; six ranks: 0 + ... + 5 = 15 zeros.
   const Counted runs[] = {{4, 1, 48, 28, 6}, {4, 2, 76, 44, 6}, {6, 1, 54 + 66, 66, 15}, {6, 2, 84 + 102, 102, 15}};
   for (const Counted& counted : runs) {
     CAPTURE(counted.ranks);

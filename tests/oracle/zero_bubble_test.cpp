@@ -1,6 +1,7 @@
 // The 72 bubble rates of table 5 of the zero-bubble paper, each to its four digits.
 // Not: how its schedules behave elsewhere (unit/schedules/).
-// Source: Qi et al. 2024, arXiv:2401.10241, table 5 (times measured, rates computed) and table 3 (hidden size, heads).
+// Source: Qi et al. 2024, arXiv:2401.10241, table 5 (times measured, rates computed) and table 3
+// (hidden size, heads).
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -38,8 +39,9 @@ class Setting {
     const auto us = [&](const char* column) { return tawpipe::Duration{number(column) * 1'000'000}; };
     return {us("forward_us"), us("backward_input_us"), us("backward_weight_us"), us("transfer_us")};
   }
-  /// The paper's memory of a layer, s = 1024 tokens, a heads, hidden h, a microbatch of b: a forward keeps sb(34h + 5as), of
-  /// which backward_weight needs 32sbh. Without that release, 2p activations would hold no more than 2p forwards.
+  /// The paper's memory of a layer, s = 1024 tokens, a heads, hidden h, a microbatch of b: a
+  /// forward keeps sb(34h + 5as), of which backward_weight needs 32sbh. Without that release, 2p
+  /// activations would hold no more than 2p forwards.
   ZeroBubbleOptions planned(int limit) const {
     const auto h = static_cast<std::int32_t>(number("hidden"));
     const auto a = static_cast<std::int32_t>(number("heads"));
@@ -68,8 +70,8 @@ std::vector<Setting> table() {
   return settings;
 }
 
-/// The schedule without the dependencies on messages between the last rank and the first, but for the first microbatch of
-/// each group of p.
+/// The schedule without the dependencies on messages between the last rank and the first, but for
+/// the first microbatch of each group of p.
 Schedule without_most_wraps(const Schedule& schedule) {
   auto parts = schedule.parts();
   const int ranks = schedule.ranks();
@@ -118,8 +120,8 @@ TEST_CASE("interleaved 1F1B has the published bubble rates once most of its mess
     const Schedule schedule = interleaved_one_f_one_b(setting.workload(), p, setting.chunks());
     const auto relaxed = support::run_pipeline(without_most_wraps(schedule), cost);
     setting.check("1f1b_i", relaxed.span_rate);
-    // What the table leaves out is p hops, no more: with every dependency kept the span is longer by p c. Chunk times are
-    // rounded down to a picosecond, by which m v chunks may be short.
+    // What the table leaves out is p hops, no more: with every dependency kept the span is longer
+    // by p c. Chunk times are rounded down to a picosecond, by which m v chunks may be short.
     const auto kept = support::run_pipeline(schedule, cost);
     const auto missing = kept.span - relaxed.span - cost.transfer * p;
     CHECK(std::abs(missing.value()) <= 2 * setting.number("microbatches") * setting.chunks());

@@ -1,4 +1,5 @@
-// A file of a program as all its files are, and, with OTHER_FILE, another: with TAWPIPE_COMPILED both, neither, or, wrongly, one.
+// A file of a program as all its files are, and, with OTHER_FILE, another: with TAWPIPE_COMPILED
+// both, neither, or, wrongly, one.
 // Not: two versions of the library, which may be in one program (two_versions.cpp).
 #include <tawpipe/tawpipe.hpp>
 #include <tawpipe/verify/validate.hpp>

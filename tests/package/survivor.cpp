@@ -1,5 +1,6 @@
-// A program with a SIGTERM handler of its own around an executor of which a rank fails: it is told, its handler stays, it trains
-// on. Not: ranks that are processes (mpi/failure/).
+// A program with a SIGTERM handler of its own around an executor of which a rank fails: it is told,
+// its handler stays, it trains on.
+// Not: ranks that are processes (mpi/failure/).
 #include <csignal>
 #include <stdexcept>
 #include <string>

@@ -1,5 +1,5 @@
-// Compiled twice, with two versions of the library, and linked into one program that uses both: nothing of the one is taken for
-// the other's.
+// Compiled twice, with two versions of the library, and linked into one program that uses both:
+// nothing of the one is taken for the other's.
 // Not: two versions in one file, whose macros would meet.
 #include <exception>
 #include <string>

@@ -1,5 +1,6 @@
-// No simulation is faster than the bounds of its schedule, its layout and its cluster, nor needs less memory: on random draws
-// (TAWPIPE_DRAWS=50000 for more). Not: what the plan does with them (unit/search/plan_test.cpp).
+// No simulation is faster than the bounds of its schedule, its layout and its cluster, nor needs
+// less memory: on random draws (TAWPIPE_DRAWS=50000 for more).
+// Not: what the plan does with them (unit/search/plan_test.cpp).
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -1,6 +1,7 @@
-// Mutants of every schedule of the catalogue, by all mistakes: whatever trains something else, or aborts, must be found.
-// Whether it does is decided without the validator: by hashes in several orders (support/symbolic_run.hpp), and by what an
-// executor computes in f64, against one rank (support/sequential_run.hpp).
+// Mutants of every schedule of the catalogue, by all mistakes: whatever trains something else, or
+// aborts, must be found. Whether it does is decided without the validator: by hashes in several
+// orders (support/symbolic_run.hpp), and by what an executor computes in f64, against one rank
+// (support/sequential_run.hpp).
 // Not: more options of each schedule, and composed ones (mutation_test.cpp).
 //
 // TAWPIPE_MUTANTS=20000 test_properties -tc='*of the catalogue that train*' makes as many.

@@ -1,5 +1,6 @@
-// Folded equals unfolded: random composed schedules, simulated by one copy an axis and in full, give the same summary to the
-// byte (TAWPIPE_DRAWS=1000 for more). Not: that either is right (simulate/, analysis/).
+// Folded equals unfolded: random composed schedules, simulated by one copy an axis and in full,
+// give the same summary to the byte (TAWPIPE_DRAWS=1000 for more).
+// Not: that either is right (simulate/, analysis/).
 #include <doctest/doctest.h>
 
 #include <algorithm>

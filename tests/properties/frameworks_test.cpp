@@ -1,4 +1,5 @@
-// Properties of frameworks/: what is written of a plan reads back as the same plan, in every framework, for many plans.
+// Properties of frameworks/: what is written of a plan reads back as the same plan, in every
+// framework, for many plans.
 // Not: what single settings mean (unit/frameworks).
 #include "tawpipe/frameworks/frameworks.hpp"
 
@@ -17,7 +18,8 @@ namespace framework_properties {
 
 namespace {
 
-/// The problem of a job, as far as it decides what is simulated: the mesh's order where it matters, switches where they act.
+/// The problem of a job, as far as it decides what is simulated: the mesh's order where it matters,
+/// switches where they act.
 std::string decisive(const FrameworkJob& job) {
   std::string text = concat("t", job.mesh.tensor, " c", job.mesh.context, " p", job.mesh.pipeline, " d", job.mesh.data, " ");
   for (const MeshAxis axis : detail::places_of(job.mesh)) text += concat(name(axis), "-");

@@ -1,4 +1,5 @@
-// Schedules from files, each with one mistake that trains something else or overruns memory: refused by the right finding.
+// Schedules from files, each with one mistake that trains something else or overruns memory:
+// refused by the right finding.
 // Not: mistakes made at random (catalogue_mutants_test.cpp, mutation_test.cpp).
 #include <doctest/doctest.h>
 

@@ -1,6 +1,7 @@
-// Mutants: every change to a schedule that changes what it computes, or lets it hang, must be found by validate().
-// Whether a mutant changes anything is decided without the validator: its tasks are run in many orders on hashes, and the
-// final weights are compared with those of the schedule it came from.
+// Mutants: every change to a schedule that changes what it computes, or lets it hang, must be found
+// by validate(). Whether a mutant changes anything is decided without the validator: its tasks are
+// run in many orders on hashes, and the final weights are compared with those of the schedule it
+// came from.
 // Not: what each finding says (tests/unit/analysis/).
 #include <doctest/doctest.h>
 
@@ -43,7 +44,8 @@ std::vector<Bytes> bytes_of(const Schedule& schedule) {
   return bytes;
 }
 
-/// Whether some order of the mutant ends in other weights than the schedule it came from, or does not end.
+/// Whether some order of the mutant ends in other weights than the schedule it came from, or does
+/// not end.
 bool changes_behaviour(const Schedule& mutant, const Draft& draft, const std::vector<Bytes>& bytes,
                        const std::vector<std::vector<std::uint64_t>>& expected, Mersenne& random) {
   if (!Interpreter::well_formed(mutant)) return true;

@@ -1,4 +1,5 @@
-// What every activation pipeline must do, on sizes drawn at random and on all small ones: run, be valid, and be complete.
+// What every activation pipeline must do, on sizes drawn at random and on all small ones: run, be
+// valid, and be complete.
 // Not: how long it takes (unit/schedules/).
 #include <doctest/doctest.h>
 
@@ -60,7 +61,8 @@ Schedule build(const Entry& entry, const Workload& workload, int ranks, int chun
   return tawpipe::build_schedule(entry.name, {workload, DeviceGroups::even(ranks, 1), std::move(options)});
 }
 
-/// Each microbatch meets each stage once forward and once backward, whole or in two halves in order.
+/// Each microbatch meets each stage once forward and once backward, whole or in two halves in
+/// order.
 void check_complete(const Schedule& schedule, int stages) {
   const auto microbatches = static_cast<std::size_t>(schedule.workload().microbatches());
   REQUIRE(schedule.stages().size() == static_cast<std::size_t>(stages));
@@ -97,7 +99,8 @@ TEST_CASE("every pipeline is complete, valid and runs, for 1 to 16 ranks and few
         check_complete(schedule, p * chunks);
         const tawpipe::FixedCost cost{30_s, 40_s, 20_s, 1_s};
         const auto run = support::run_pipeline(schedule, cost);
-        // all work and the last microbatch's way through all stages take their time; chunks' times round down
+        // all work and the last microbatch's way through all stages take their time; chunks' times
+        // round down
         CHECK(run.makespan.value() + 3 * m * chunks >= support::whole(cost).value() * (entry.even ? (m + 1) / 2 : m));
         CHECK(run.makespan <= support::whole(cost) * (2 * m + 4 * p));
       }

@@ -1,5 +1,7 @@
-// The plan is never slower than the best of 500 random ways to train that fit (TAWPIPE_DRAWS for more or fewer). The cases of the
-// suite are small; TAWPIPE_PLAN_CASES=70b,405b-1024,405b-16384,1024,2048,4096,7b runs large ones and prints what they found.
+// The plan is never slower than the best of 500 random ways to train that fit (TAWPIPE_DRAWS for
+// more or fewer). The cases of the suite are small;
+// TAWPIPE_PLAN_CASES=70b,405b-1024,405b-16384,1024,2048,4096,7b runs large ones and prints what
+// they found.
 // Not: that it is the best of all (unit/search/plan_test.cpp), nor how long the command takes.
 #include <doctest/doctest.h>
 

@@ -1,5 +1,6 @@
-// Every schedule on 40 random draws of cluster, model, batch, options and layout: valid by validate(), and by a slow checker
-// that shares nothing with it (TAWPIPE_DRAWS=1000 for more). Not: faults that validate() must find (mutation_test.cpp).
+// Every schedule on 40 random draws of cluster, model, batch, options and layout: valid by
+// validate(), and by a slow checker that shares nothing with it (TAWPIPE_DRAWS=1000 for more).
+// Not: faults that validate() must find (mutation_test.cpp).
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -123,7 +124,8 @@ Draw draw(Random& random, const ScheduleInfo& info) {
   drawn.microbatch_size = random.between(1, 2);
   drawn.recompute = one_of<Recompute>(random, {Recompute::none, Recompute::selective, Recompute::full});
   const int logical = std::max(1, drawn.ranks() / (drawn.mesh.copies()));
-  // Some schedules ask for twice as many microbatches as ranks, or a multiple of them: meet that half of the time.
+  // Some schedules ask for twice as many microbatches as ranks, or a multiple of them: meet that
+  // half of the time.
   drawn.microbatches = random.between(0, 1) == 0 ? random.between(1, 12) : logical * random.between(1, logical > 4 ? 2 : 3);
   for (const OptionInfo& option : info.options) {
     if (random.between(0, 2) == 0) drawn.options[option.name] = draw_value(random, option);
@@ -223,7 +225,8 @@ TEST_CASE("brute force finds every communication that is left out, and every com
       CAPTURE(removed);
       const bool found = !BruteForce(mutant, map).run(1, 1).empty();
       CHECK(found == !validate(mutant).ok());
-      // With so few shards a slot may still hold the one that arrives: its message makes no difference.
+      // With so few shards a slot may still hold the one that arrives: its message makes no
+      // difference.
       const bool weights = schedule.tasks()[t].payload == Payload::weights && schedule.tasks()[t].op != Op::all_gather;
       CHECK((found || weights));
     }

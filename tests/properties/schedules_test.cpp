@@ -1,4 +1,5 @@
-// What every schedule must do, on many sizes: order, hazards, and that every number is where it is needed.
+// What every schedule must do, on many sizes: order, hazards, and that every number is where it is
+// needed.
 // Not: how long it takes (unit/schedule/) nor how much is sent (traffic_test.cpp).
 #include <doctest/doctest.h>
 
@@ -38,7 +39,8 @@ void find(Findings& findings, const std::string& what) {
   if (findings.size() < 10) findings.push_back(what);
 }
 
-/// Each task stands, once, on each lane where it has an end and nowhere else; ids grow along every lane and dependency.
+/// Each task stands, once, on each lane where it has an end and nowhere else; ids grow along every
+/// lane and dependency.
 Findings check_structure(const Schedule& schedule) {
   Findings findings;
   const std::size_t count = schedule.tasks().size();
@@ -81,8 +83,8 @@ Findings check_structure(const Schedule& schedule) {
   return findings;
 }
 
-/// Each microbatch meets each stage once forward and once backward, in order. A backward may be split: its first part is what
-/// others wait for.
+/// Each microbatch meets each stage once forward and once backward, in order. A backward may be
+/// split: its first part is what others wait for.
 Findings check_microbatches(const Schedule& schedule, const support::Ancestors& ancestors) {
   Findings findings;
   const std::size_t stages = schedule.stages().size();
@@ -171,7 +173,8 @@ struct Size {
   int ranks() const { return std::accumulate(groups.begin(), groups.end(), 0); }
 };
 
-/// All ways to cut 1 .. 9 ranks evenly, some uneven ones, each with microbatches that do and do not divide.
+/// All ways to cut 1 .. 9 ranks evenly, some uneven ones, each with microbatches that do and do not
+/// divide.
 std::vector<Size> sizes() {
   std::vector<Size> all;
   const auto add = [&](const std::vector<std::int32_t>& groups, std::initializer_list<std::int64_t> counts) {
@@ -194,7 +197,8 @@ std::vector<Size> sizes() {
   return all;
 }
 
-/// Calls `check(workload, groups)` for each size with an abstract workload, and for some with a small model.
+/// Calls `check(workload, groups)` for each size with an abstract workload, and for some with a
+/// small model.
 template <class Check>
 void for_each_workload(Check&& check) {
   for (const Size& size : sizes()) {

@@ -1,4 +1,5 @@
-// Sharded data parallelism, parameter by parameter: which of them each buffer holds and each collective carries.
+// Sharded data parallelism, parameter by parameter: which of them each buffer holds and each
+// collective carries.
 // Not: bytes on links and memory against closed forms (properties/sharded_test.cpp).
 #include <doctest/doctest.h>
 
@@ -25,7 +26,8 @@ using tawpipe::schedules::ShardingPlan;
 
 namespace {
 
-/// Sizes that few numbers of ranks divide: a layer has 4*8*8 + 3*8*4 + 2*8 = 368 parameters, the embedding 88, the norm 8.
+/// Sizes that few numbers of ranks divide: a layer has 4*8*8 + 3*8*4 + 2*8 = 368 parameters, the
+/// embedding 88, the norm 8.
 Workload small_model(std::int64_t microbatches, bool tied, Recompute recompute = Recompute::none) {
   const tawpipe::Transformer model{
       .name = "small", .layers = 3, .hidden = 8, .heads = 2, .kv_heads = 2, .intermediate = 4, .vocab = 11, .tied = tied};
@@ -136,7 +138,8 @@ TEST_CASE("under every plan each computation finds its parameters and each is up
         CAPTURE(plan.node_copy);
         CAPTURE(plan.reduce_each);
         CAPTURE(plan.reshard);
-        // two rounds; in the last one some ranks, and where there are more than two nodes a whole node, have nothing to do
+        // two rounds; in the last one some ranks, and where there are more than two nodes a whole
+        // node, have nothing to do
         const std::int64_t microbatches = nodes.ranks() + nodes.ranks() / 2 + 1;
         check(tawpipe::schedules::sharded(small_model(microbatches, tied), nodes, plan), nodes, plan.optimizer);
       }

@@ -1,5 +1,5 @@
-// Sharded data parallelism, every strategy: bytes that leave a node and memory against their closed forms; and the
-// validator.
+// Sharded data parallelism, every strategy: bytes that leave a node and memory against their closed
+// forms; and the validator.
 // Not: single strategies' tasks and times (unit/schedules/).
 #include <doctest/doctest.h>
 
@@ -42,7 +42,8 @@ struct Strategy {
   Scope weights;
   Scope gradients;
   Scope optimizer;
-  /// Bytes that leave a node in an iteration, of W bytes of weights, with P ranks in D nodes and A microbatches a rank.
+  /// Bytes that leave a node in an iteration, of W bytes of weights, with P ranks in D nodes and A
+  /// microbatches a rank.
   Ratio (*egress)(std::int64_t p, std::int64_t d, std::int64_t a);
   /// Model states of a rank, in bytes a parameter, with G ranks a node.
   Ratio (*states)(std::int64_t p, std::int64_t g);
@@ -217,7 +218,8 @@ std::string text(const Strategy& strategy) {
   return built;
 }
 
-/// Every part of it (embedding, layer, head) has a number of parameters that 192 divides, so no share is rounded.
+/// Every part of it (embedding, layer, head) has a number of parameters that 192 divides, so no
+/// share is rounded.
 Workload divisible(std::int64_t microbatches) {
   const tawpipe::Transformer model{
       .name = "divisible", .layers = 2, .hidden = 192, .heads = 4, .kv_heads = 4, .intermediate = 192, .vocab = 192};

@@ -55,7 +55,8 @@ Schedule fully_sharded(int p, int d, int a, bool two_level) {
 
 TEST_CASE("flat FSDP: each node sends 3A(P-1)/P of each layer") {
   for_each_size([](int p, int d, int a) {
-    // two gathers and a scatter, each W(P-1)/P over every edge of the ring, of which one leaves a node; P layers
+    // two gathers and a scatter, each W(P-1)/P over every edge of the ring, of which one leaves a
+    // node; P layers
     for (const double node : support::bytes_leaving_nodes(fully_sharded(p, d, a, false), support::cluster(p, d))) {
       CHECK(node / shard / p == Approx(3.0 * a * (p - 1) / p).epsilon(1e-12));
     }
@@ -64,8 +65,9 @@ TEST_CASE("flat FSDP: each node sends 3A(P-1)/P of each layer") {
 
 TEST_CASE("two-level FSDP: each node sends 3A(D-1)/D of each layer") {
   for_each_size([](int p, int d, int a) {
-    // P/D rails of D members, each with D of the P pieces of W, (D-1)/D of which every edge carries. A rail's bytes are whole
-    // numbers: 1e6 x D / P is rounded down, by less than one in 40 000
+    // P/D rails of D members, each with D of the P pieces of W, (D-1)/D of which every edge
+    // carries. A rail's bytes are whole numbers: 1e6 x D / P is rounded down, by less than one in
+    // 40 000
     for (const double node : support::bytes_leaving_nodes(fully_sharded(p, d, a, true), support::cluster(p, d))) {
       CHECK(node / shard / p == Approx(3.0 * a * (d - 1) / d).epsilon(3e-5));
     }
@@ -78,7 +80,8 @@ TEST_CASE("TawPipe: all nodes send (D-1)(P + (P-1)(2A-1)) shards and (D-1)PA gra
     const Schedule schedule = tawpipe::schedules::tawpipe(Workload::abstract(p, std::int64_t{a} * p), cluster.groups_by_node());
     const double found = sum(support::bytes_leaving_nodes(schedule, cluster)) / shard;
     CHECK(found == (d - 1) * (p + (p - 1) * (2 * a - 1)) + (d - 1) * p * a);
-    // a node and layer: (D-1)(3PA - (2A-1)) / (DP), below the limit by the shards that stay where a round turns
+    // a node and layer: (D-1)(3PA - (2A-1)) / (DP), below the limit by the shards that stay where a
+    // round turns
     const double limit = 3.0 * a * (d - 1) / d;
     CHECK(found / d / p <= limit);
     CHECK(found / d / p == Approx(limit - (2.0 * a - 1) * (d - 1) / d / p).epsilon(1e-12));
@@ -105,8 +108,9 @@ TEST_CASE("TawPipe with some shards kept: each kept one goes once where another 
       CAPTURE(kept);
       const Schedule schedule = tawpipe::schedules::tawpipe(Workload::abstract(p, std::int64_t{a} * p), cluster.groups_by_node(),
                                                             {.cache = {.shards = kept}});
-      // Kept are first those of node 0 (0, 3, 6, 9), then of node 1 (1, 4, 7, 10), then of node 2. Shard 0 stays where a round
-      // turns to the next (A-1 times) and shard 11 from each last forward to the first backward (A times) in any case.
+      // Kept are first those of node 0 (0, 3, 6, 9), then of node 1 (1, 4, 7, 10), then of node 2.
+      // Shard 0 stays where a round turns to the next (A-1 times) and shard 11 from each last
+      // forward to the first backward (A times) in any case.
       int expected = 0;
       for (int k = 0; k < p; ++k) {
         const bool is_kept = k % d * (p / d) + k / d < kept;
@@ -123,12 +127,13 @@ TEST_CASE("WeiPipe: a node sends about 3(A+1) of each layer") {
     const Cluster cluster = support::cluster(p, d);
     const Schedule schedule = tawpipe::schedules::weipipe(Workload::abstract(p, std::int64_t{a} * p), p);
     const double found = sum(support::bytes_leaving_nodes(schedule, cluster)) / shard;
-    // On the link out of a node's last rank r: AP+P-2 hand-overs of backward weights, as many of forward weights but one in P,
-    // A in all, as many of gradients but the first r.
+    // On the link out of a node's last rank r: AP+P-2 hand-overs of backward weights, as many of
+    // forward weights but one in P, A in all, as many of gradients but the first r.
     const int size = p / d;
     std::int64_t expected = 0;
     for (int r = size - 1; r < p; r += size) expected += 3 * (a * p + p - 2) - a - r;
-    // Swaps that seed the backward flow (r with 1 - r) and bring the gradients home (r with -1 - r).
+    // Swaps that seed the backward flow (r with 1 - r) and bring the gradients home (r with -1 -
+    // r).
     for (int r = 0; r < p; ++r) {
       if (r / size != (p + 1 - r) % p / size) ++expected;
       if (r / size != (p - 1 - r) / size) ++expected;
@@ -145,8 +150,9 @@ TEST_CASE("zero-bubble WeiPipe: lines of a node send what TawPipe sends but for 
     const auto leaving = [&](const Schedule& schedule) { return sum(support::bytes_leaving_nodes(schedule, cluster)) / shard; };
     // Each line gets each chunk of other nodes twice a round, and sends its sum home once.
     CHECK(leaving(tawpipe::schedules::weipipe_zb2(work, cluster.groups_by_node())) == 3.0 * a * (d - 1) * p);
-    // Down one line, each way: the chunks of other nodes come to its first rank, P - P/D; over each of D-1 borders go all
-    // chunks except that of the rank after it. Sums: over each border P, then back from the last node P - P/D.
+    // Down one line, each way: the chunks of other nodes come to its first rank, P - P/D; over each
+    // of D-1 borders go all chunks except that of the rank after it. Sums: over each border P, then
+    // back from the last node P - P/D.
     const int size = p / d;
     const int weights = (p - size) + (d - 1) * (p - 1);
     const int sums = (d - 1) * p + (p - size);

@@ -1,7 +1,7 @@
 // libcublasLt on the host: those of its functions that the library calls, as cuBLAS documents them.
-// Not: an algorithm of cuBLAS; there are three, which read and write as their descriptors say and sum in float32. The first
-// takes SOFTWARE_GPU_CUBLAS_FIRST_MS milliseconds more than the second, which sums in two halves and so has other bits; the third
-// does not start.
+// Not: an algorithm of cuBLAS; there are three, which read and write as their descriptors say and
+// sum in float32. The first takes SOFTWARE_GPU_CUBLAS_FIRST_MS milliseconds more than the second,
+// which sums in two halves and so has other bits; the third does not start.
 #include <cublasLt.h>
 
 #include <algorithm>
@@ -153,8 +153,9 @@ struct Work {
 
 bool aligned(const void* memory, std::uint64_t bytes) { return reinterpret_cast<std::uintptr_t>(memory) % bytes == 0; }
 
-/// Whether both, from their first number to their last, have bytes in common. Of a batch what lies between counts, too: it is
-/// another matrix of the same tensor, or this library's callers have no need of it.
+/// Whether both, from their first number to their last, have bytes in common. Of a batch what lies
+/// between counts, too: it is another matrix of the same tensor, or this library's callers have no
+/// need of it.
 bool overlap(const Layout& x, const void* at_x, const Layout& y, const void* at_y) {
   const auto end = [](const Layout& layout, const void* at) {
     return static_cast<const std::byte*>(at) +

@@ -1,5 +1,6 @@
-// CUDA's runtime over host memory and threads, in place of libcudart: the functions that tawpipe calls, as strict as it asks of a
-// GPU. Not: devices and errors (devices.cpp); launches of kernels (launches.cpp).
+// CUDA's runtime over host memory and threads, in place of libcudart: the functions that tawpipe
+// calls, as strict as it asks of a GPU.
+// Not: devices and errors (devices.cpp); launches of kernels (launches.cpp).
 #include <algorithm>
 #include <cstdio>
 #include <cstring>

@@ -1,4 +1,5 @@
-// libcudnn on the host: the functions of its backend interface that the library calls, as cuDNN documents them.
+// libcudnn on the host: the functions of its backend interface that the library calls, as cuDNN
+// documents them.
 // Not: what finalizing checks (cudnn_checks.cpp) nor what a graph computes (cudnn_program.cpp).
 #include <cudnn.h>
 

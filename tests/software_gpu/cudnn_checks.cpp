@@ -1,4 +1,5 @@
-// What cudnnBackendFinalize checks: attributes that are missing, types and dims that do not fit, graphs that cannot be computed.
+// What cudnnBackendFinalize checks: attributes that are missing, types and dims that do not fit,
+// graphs that cannot be computed.
 // Not: the computation (cudnn_program.cpp).
 #include <algorithm>
 #include <cstdlib>
@@ -220,7 +221,8 @@ std::shared_ptr<const Program> program_of(const Descriptor& graph) {
   return program;
 }
 
-/// Our engine reads and writes 16 bytes at once of rows of 16-bit numbers, as cuDNN's attention does: heads of a multiple of 8.
+/// Our engine reads and writes 16 bytes at once of rows of 16-bit numbers, as cuDNN's attention
+/// does: heads of a multiple of 8.
 void check_supported(const Program& program) {
   for (const auto& [id, tensor] : program.tensors) {
     if (tensor.passing || bytes_of(tensor.type) != 2) continue;

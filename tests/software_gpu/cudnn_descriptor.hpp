@@ -83,7 +83,8 @@ struct Descriptor {
   std::shared_ptr<const Program> program;  ///< of an operation graph
 };
 
-/// Checks a descriptor as cudnnBackendFinalize does; makes the program of an operation graph. @throws Refusal
+/// Checks a descriptor as cudnnBackendFinalize does; makes the program of an operation graph.
+/// @throws Refusal
 void finalize(Descriptor& descriptor);
 
 }  // namespace software_cudnn

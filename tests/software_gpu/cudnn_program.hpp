@@ -1,5 +1,7 @@
-// What a graph of cuDNN's operations computes, in the order in which it can be computed, and how that is done on the host.
-// Not: the descriptors that it was made of (cudnn_descriptor.hpp) nor their checks (cudnn_checks.cpp).
+// What a graph of cuDNN's operations computes, in the order in which it can be computed, and how
+// that is done on the host.
+// Not: the descriptors that it was made of (cudnn_descriptor.hpp) nor their checks
+// (cudnn_checks.cpp).
 #pragma once
 
 #include <cudnn.h>
@@ -47,8 +49,9 @@ struct Program {
 
   std::int64_t workspace = 0;  ///< bytes that it wants, and overwrites
 
-  /// Computes it on the memory of all tensors that are not virtual; those are kept in their own memory, rounded to their type.
-  /// Overwrites the workspace before each step, so that what else lies there is lost.
+  /// Computes it on the memory of all tensors that are not virtual; those are kept in their own
+  /// memory, rounded to their type. Overwrites the workspace before each step, so that what else
+  /// lies there is lost.
   void run(std::map<std::int64_t, std::byte*> memory, void* at_workspace) const;
 };
 

@@ -1,4 +1,5 @@
-// What CUDA's functions on the software GPU share: this thread's device, its last error, memory, the way into a stream.
+// What CUDA's functions on the software GPU share: this thread's device, its last error, memory,
+// the way into a stream.
 // Not: the functions (devices.cpp, cudart.cpp, launches.cpp).
 #pragma once
 

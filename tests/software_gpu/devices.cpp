@@ -1,5 +1,6 @@
-// Devices and errors of the software GPU, in place of libcudart's: SOFTWARE_GPUS of them (1), each with SOFTWARE_GPU_MEMORY bytes
-// (8 GiB). Not: what is done on them (cudart.cpp).
+// Devices and errors of the software GPU, in place of libcudart's: SOFTWARE_GPUS of them (1), each
+// with SOFTWARE_GPU_MEMORY bytes (8 GiB).
+// Not: what is done on them (cudart.cpp).
 #include <atomic>
 #include <cstdio>
 #include <utility>

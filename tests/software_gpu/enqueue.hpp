@@ -11,8 +11,9 @@
 
 namespace software_gpu {
 
-/// `work()` runs once in the stream's turn; where the stream is being captured, once in each launch of the graph. Captured work
-/// is kept until the process ends, since nothing tells when its graph does.
+/// `work()` runs once in the stream's turn; where the stream is being captured, once in each launch
+/// of the graph. Captured work is kept until the process ends, since nothing tells when its graph
+/// does.
 template <class Work>
 cudaError_t enqueue(cudaStream_t stream, Work work) {
   cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;

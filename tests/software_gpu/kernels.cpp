@@ -1,5 +1,7 @@
-// What tawpipe's kernels do on the software GPU: the bodies of layers/cuda block by block, those of execute/cuda written out
-// again. Not: a GPU's order of sums, nor its threads (tests/unit/layers/cuda/bodies_test.cpp runs bodies by several).
+// What tawpipe's kernels do on the software GPU: the bodies of layers/cuda block by block, those of
+// execute/cuda written out again.
+// Not: a GPU's order of sums, nor its threads (tests/unit/layers/cuda/bodies_test.cpp runs bodies
+// by several).
 #include "software_gpu/kernels.hpp"
 
 #include <cxxabi.h>

@@ -11,7 +11,8 @@
 
 namespace software_gpu {
 
-/// One launch: what `<<<grid, block, shared>>>` says, and the addresses of the arguments, which are gone after the call.
+/// One launch: what `<<<grid, block, shared>>>` says, and the addresses of the arguments, which are
+/// gone after the call.
 struct Launch {
   dim3 grid;
   dim3 block;

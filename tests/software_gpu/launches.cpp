@@ -1,5 +1,7 @@
-// How nvcc's code registers and launches kernels: the functions behind `kernel<<<...>>>(...)`, in place of libcudart's.
-// Not: what kernels compute (kernels.cpp). Source: crt/host_runtime.h and crt/device_functions.h of the toolkit.
+// How nvcc's code registers and launches kernels: the functions behind `kernel<<<...>>>(...)`, in
+// place of libcudart's.
+// Not: what kernels compute (kernels.cpp). Source: crt/host_runtime.h and crt/device_functions.h of
+// the toolkit.
 #include <cuda_runtime_api.h>
 #include <cxxabi.h>
 

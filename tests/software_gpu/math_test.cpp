@@ -1,5 +1,7 @@
-// The software cuBLASLt and cuDNN refuse what a GPU's would fault at or get wrong, and compute a captured graph at each launch.
-// Not: that the library's products and attention are right (tests/gpu/layers_products_test.cpp, which runs over them).
+// The software cuBLASLt and cuDNN refuse what a GPU's would fault at or get wrong, and compute a
+// captured graph at each launch.
+// Not: that the library's products and attention are right (tests/gpu/layers_products_test.cpp,
+// which runs over them).
 #include <doctest/doctest.h>
 
 #include <cstdlib>

@@ -1,7 +1,9 @@
-// libnccl.so.2 of the software GPU: NCCL's functions, as tawpipe calls them, with NCCL's promises and no more than those. What a
-// non-blocking communicator is told goes into streams a little later, by a thread; a second call before is refused, as is a
-// handle that was freed. SOFTWARE_GPU_SEED chooses the delays. Not: speed, topology, or what NCCL does when a network fails:
-// members that have died are waited for until ncclCommAbort.
+// libnccl.so.2 of the software GPU: NCCL's functions, as tawpipe calls them, with NCCL's promises
+// and no more than those. What a non-blocking communicator is told goes into streams a little
+// later, by a thread; a second call before is refused, as is a handle that was freed.
+// SOFTWARE_GPU_SEED chooses the delays.
+// Not: speed, topology, or what NCCL does when a network fails: members that have died are waited
+// for until ncclCommAbort.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>

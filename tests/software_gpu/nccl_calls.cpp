@@ -74,7 +74,8 @@ struct Group {  // of one thread
 };
 thread_local Group group;
 
-/// Once a process, at its first send or receive: SOFTWARE_GPU_CONNECT_SECONDS, as where a network is slow to come up.
+/// Once a process, at its first send or receive: SOFTWARE_GPU_CONNECT_SECONDS, as where a network
+/// is slow to come up.
 void connect_slowly() {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -115,7 +116,8 @@ ncclResult_t problem_of(const Operation& what, const Communicator::Place& place)
   return ncclSuccess;
 }
 
-/// Where any member's memory of an operation is registered, all members' must be (NCCL's manual, user buffer registration).
+/// Where any member's memory of an operation is registered, all members' must be (NCCL's manual,
+/// user buffer registration).
 Operation with_registration(Operation what, const Communicator& by) {
   const auto ranks = static_cast<std::size_t>(by.place().ranks);
   const bool root = what.peer == by.place().rank;

@@ -1,4 +1,5 @@
-// What the software GPU's NCCL functions share: communicators by handle, calls that come about later, groups, new communicators.
+// What the software GPU's NCCL functions share: communicators by handle, calls that come about
+// later, groups, new communicators.
 // Not: the functions (nccl.cpp) nor what a communicator does (nccl_communicator.hpp).
 #pragma once
 
@@ -25,9 +26,11 @@ std::string& last_words();
 ncclResult_t refuse(ncclResult_t why, const std::string& words);
 
 void begin_group();
-/// Where it is the outermost of this thread's: puts its operations into their streams, or has a thread do so.
+/// Where it is the outermost of this thread's: puts its operations into their streams, or has a
+/// thread do so.
 ncclResult_t end_group();
-/// Ends what the communicator does at once; blocks, in a group at its end, until nothing of it is left.
+/// Ends what the communicator does at once; blocks, in a group at its end, until nothing of it is
+/// left.
 ncclResult_t abort(ncclComm_t comm);
 /// One operation, as its own group if none is open.
 ncclResult_t enqueue(const Operation& what, ncclComm_t comm, const char* call);

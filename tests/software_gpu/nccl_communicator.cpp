@@ -23,8 +23,9 @@ extern "C" void __tsan_release(void* at);
 namespace software_gpu {
 namespace {
 
-/// What one member has done before it gave its part comes before what another does once it has that part, and nothing more does:
-/// the thread sanitizer sees no order in sockets, and so finds memory that ranks of one process use at once.
+/// What one member has done before it gave its part comes before what another does once it has that
+/// part, and nothing more does: the thread sanitizer sees no order in sockets, and so finds memory
+/// that ranks of one process use at once.
 void mark_order([[maybe_unused]] const std::string& meeting, [[maybe_unused]] bool gives) {
 #ifdef __SANITIZE_THREAD__
   static char marks[1 << 20];
@@ -33,7 +34,8 @@ void mark_order([[maybe_unused]] const std::string& meeting, [[maybe_unused]] bo
 #endif
 }
 
-/// Whether all operations of a process on one GPU start in the order of their calls. Source: NCCL 2.26, src/enqueue.cc.
+/// Whether all operations of a process on one GPU start in the order of their calls. Source: NCCL
+/// 2.26, src/enqueue.cc.
 bool ordered() {
   static const bool value = [] {
     const char* const text = std::getenv("NCCL_LAUNCH_ORDER_IMPLICIT");

@@ -18,7 +18,8 @@
 
 namespace software_gpu {
 
-/// Kept by whoever still needs it: its handle, its operations in streams, its calls in the background.
+/// Kept by whoever still needs it: its handle, its operations in streams, its calls in the
+/// background.
 class Communicator : public std::enable_shared_from_this<Communicator> {
  public:
   struct Place {
@@ -58,7 +59,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   void fail(ncclResult_t why, const std::string& words);
   /// Ends all that waits for other members, now and from now on.
   void abort();
-  /// Blocks until all its operations have left their streams, with what was put there before them, and no graph has any.
+  /// Blocks until all its operations have left their streams, with what was put there before them,
+  /// and no graph has any.
   void await_gone();
   /// Blocks likewise.
   void finalize();
@@ -83,15 +85,17 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   };
   /// Takes all seats, without waiting. @see collect
   void attend(std::vector<Call>& calls);
-  /// Waits for all members of each; forever, for those that have died. @return false: this communicator was aborted
+  /// Waits for all members of each; forever, for those that have died. @return false: this
+  /// communicator was aborted
   bool collect(std::vector<Call>& calls);
-  /// Both, for the next meeting of this purpose of all members. @return [rank] their heads; empty: aborted
+  /// Both, for the next meeting of this purpose of all members. @return [rank] their heads; empty:
+  /// aborted
   std::vector<std::string> exchange(const std::string& purpose, const std::string& head);
 
   // ---- operations
 
-  /// The meetings that first uses need: of both members for a send, of all for a kind of collective. Where operations are being
-  /// captured it fails instead.
+  /// The meetings that first uses need: of both members for a send, of all for a kind of
+  /// collective. Where operations are being captured it fails instead.
   std::vector<Call> connections(const std::vector<Operation>& operations);
   /// Fails where members have made different calls.
   void compare(const std::vector<Call>& calls);
@@ -102,7 +106,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   struct Launch;
   static void CUDART_CB run(void* launch);
   static void forget(void* launch);
-  /// Where operations of a process keep one order, when its turn has come. @param time  of a captured one: its launches by now
+  /// Where operations of a process keep one order, when its turn has come. @param time  of a
+  /// captured one: its launches by now
   void await_turn(const Launch& launch, std::uint64_t time);
   void carry_out(const std::vector<Operation>& operations);
   /// The next meeting, of this purpose, of those that take part in the operation.

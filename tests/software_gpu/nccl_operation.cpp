@@ -138,7 +138,8 @@ void complete(const Operation& operation, int rank, const std::vector<Part>& par
   const auto put = [&](std::size_t part, std::size_t at) {
     const std::string& data = parts[part].data;
     char* const to = static_cast<char*>(operation.to) + at;
-    // What is in its place already is not written: others may read it meanwhile, as root's weights in a broadcast.
+    // What is in its place already is not written: others may read it meanwhile, as root's weights
+    // in a broadcast.
     if (!data.empty() && to != operation.from) std::memcpy(to, data.data(), data.size());
   };
   switch (operation.kind) {

@@ -51,7 +51,8 @@ bool fit(const std::string& one, const std::string& other);
 /// What this member sends. @param rank, ranks  of it and of all
 Part part_of(const Operation& operation, int rank, int ranks);
 
-/// Writes what comes of all parts. 16-bit sums are rounded after each addend, in the order of ranks.
+/// Writes what comes of all parts. 16-bit sums are rounded after each addend, in the order of
+/// ranks.
 /// @param parts  [rank]; of send and receive [0] is the sender's
 void complete(const Operation& operation, int rank, const std::vector<Part>& parts);
 

@@ -1,4 +1,5 @@
-// What the software GPU's NCCL promises, and what it refuses, by two ranks that are threads with a GPU each.
+// What the software GPU's NCCL promises, and what it refuses, by two ranks that are threads with a
+// GPU each.
 // Not: tawpipe's use of it (tests/gpu/nccl_test.cpp, threads_test.cpp).
 #include <cuda_runtime_api.h>
 #include <doctest/doctest.h>
@@ -229,8 +230,8 @@ TEST_CASE("an abort waits until no graph has anything of the communicator") {
 }
 
 TEST_CASE("operations of two communicators in crossed order stop, but where the order of calls is kept") {
-  // 40 processors, 32 blocks an operation. Rank 0 is late with its first: without an order its second has the processors, while
-  // those of rank 1 are with its first.
+  // 40 processors, 32 blocks an operation. Rank 0 is late with its first: without an order its
+  // second has the processors, while those of rank 1 are with its first.
   const char* const order = std::getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
   const bool kept = order != nullptr && std::string{order} == "1";
   std::atomic<bool> stopped = false;
@@ -261,7 +262,8 @@ TEST_CASE("operations of two communicators in crossed order stop, but where the 
     thread.join();
     cudaStreamDestroy(side);
   };
-  // Threads may come so late on a busy machine that nothing crosses: without an order it stops in one of some attempts.
+  // Threads may come so late on a busy machine that nothing crosses: without an order it stops in
+  // one of some attempts.
   for (int attempt = 0; attempt < (kept ? 1 : 10) && !stopped; ++attempt) for_two(cross);
   CHECK(stopped == !kept);
 }

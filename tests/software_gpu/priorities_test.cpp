@@ -1,4 +1,5 @@
-// Priorities of streams on the software GPU, that a graph of the library keeps them, and which streams hold each other up.
+// Priorities of streams on the software GPU, that a graph of the library keeps them, and which
+// streams hold each other up.
 // Not: which streams have which (tests/emulated/communicators_test.cpp).
 #include <dlfcn.h>
 #include <doctest/doctest.h>

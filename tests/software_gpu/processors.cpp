@@ -1,4 +1,5 @@
-// The processors of each device of the software GPU, which kernels and communications hold while they run.
+// The processors of each device of the software GPU, which kernels and communications hold while
+// they run.
 // Not: who takes them (launches.cpp, nccl_communicator.cpp).
 #include <algorithm>
 #include <condition_variable>

@@ -1,4 +1,5 @@
-// Streams, events and graphs of the software GPU: a stream is a thread that does its work in order, with its own timing.
+// Streams, events and graphs of the software GPU: a stream is a thread that does its work in order,
+// with its own timing.
 // Not: CUDA's functions (cudart.cpp) nor what kernels compute (kernels.cpp).
 #pragma once
 
@@ -55,8 +56,9 @@ inline int& priority_of_work() {
   return priority;
 }
 
-/// One of a device's queues, of which there are CUDA_DEVICE_MAX_CONNECTIONS (8). What is put into one starts in that order: work
-/// whose stream is not there yet holds up that of the other streams after it.
+/// One of a device's queues, of which there are CUDA_DEVICE_MAX_CONNECTIONS (8). What is put into
+/// one starts in that order: work whose stream is not there yet holds up that of the other streams
+/// after it.
 class Connection {
  public:
   /// The next of so many that the device's streams have in turn.
@@ -84,7 +86,8 @@ class Connection {
   std::uint64_t started_ = 0;
 };
 
-/// Work in order, done by a thread. SOFTWARE_GPU_SEED other than 0: with pauses in between, different for each seed.
+/// Work in order, done by a thread. SOFTWARE_GPU_SEED other than 0: with pauses in between,
+/// different for each seed.
 class Stream {
  public:
   Stream(int device, int priority) : device_{device}, priority_{priority}, connection_{Connection::next_of(device)} {
@@ -185,7 +188,8 @@ struct Graph {
   std::size_t chains = 0;
   std::vector<std::shared_ptr<void>> held;  ///< as long as the graph, what was made of it, and its launches
 
-  /// @param own_priorities  each node has its captured stream's; otherwise all have that of the stream they are launched in
+  /// @param own_priorities  each node has its captured stream's; otherwise all have that of the
+  /// stream they are launched in
   void run(bool own_priorities) const {
     const int launched = priority_of_work();
     std::vector<Mark> done(nodes.size());

@@ -1,4 +1,5 @@
-// Two all_to_alls, there and back, between buffers of activations, and which numbers they must leave.
+// Two all_to_alls, there and back, between buffers of activations, and which numbers they must
+// leave.
 // Not: any executor.
 #pragma once
 
@@ -14,11 +15,13 @@
 
 namespace support {
 
-/// Each rank keeps two buffers of numbers, A and B. A's blocks go to the other members' B, then B's blocks to their A, each block
-/// to where it is laid by the order of the senders. Numbers that no block covers stay as they are.
+/// Each rank keeps two buffers of numbers, A and B. A's blocks go to the other members' B, then B's
+/// blocks to their A, each block to where it is laid by the order of the senders. Numbers that no
+/// block covers stay as they are.
 class AllToAllRun {
  public:
-  /// @param seed  0: even blocks; otherwise sizes drawn from it for each pair and each way, many of them none
+  /// @param seed  0: even blocks; otherwise sizes drawn from it for each pair and each way, many of
+  /// them none
   AllToAllRun(tawpipe::Workload work, int ranks, std::uint64_t seed) : work_{std::move(work)}, seed_{seed} {
     Random random{seed + 1};
     for (int i = 0; i < ranks; ++i) members_.push_back(static_cast<std::size_t>((2 * ranks - 2 - i) % ranks));  // a mixed order

@@ -19,8 +19,9 @@
 
 namespace support {
 
-/// Checks a schedule by what its parts mean: no cycle, no unordered uses, no deadlock, one order a communicator, and in some
-/// random orders of running the right contents in every buffer. Quadratic in the tasks, in time and memory.
+/// Checks a schedule by what its parts mean: no cycle, no unordered uses, no deadlock, one order a
+/// communicator, and in some random orders of running the right contents in every buffer. Quadratic
+/// in the tasks, in time and memory.
 class BruteForce {
  public:
   /// @param map  which copy of which logical rank each rank is
@@ -32,7 +33,8 @@ class BruteForce {
     }
   }
 
-  /// What is wrong, empty if nothing. @param orders  in how many random orders the contents are followed
+  /// What is wrong, empty if nothing. @param orders  in how many random orders the contents are
+  /// followed
   std::vector<std::string> run(std::uint64_t seed, int orders) {
     find_cycle();
     if (!found_.empty()) return found_;
@@ -140,8 +142,8 @@ class BruteForce {
     }
   }
 
-  /// Lanes as queues. A task runs when it heads the queue of each of its ends and all it depends on has run; nothing is
-  /// buffered, so a send stays at its head until its receiver is there.
+  /// Lanes as queues. A task runs when it heads the queue of each of its ends and all it depends on
+  /// has run; nothing is buffered, so a send stays at its head until its receiver is there.
   void run_blocking() {
     std::vector<std::deque<std::size_t>> queues;
     std::vector<std::vector<std::size_t>> queues_of(after_.size());

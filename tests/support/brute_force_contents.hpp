@@ -1,4 +1,5 @@
-// What every buffer of a schedule holds, spelled out: whose gradients, which shards, whose activations, in plain sets.
+// What every buffer of a schedule holds, spelled out: whose gradients, which shards, whose
+// activations, in plain sets.
 // Not: sums of random numbers, nor any shortcut; support/brute_force.hpp runs it in many orders.
 #pragma once
 
@@ -20,11 +21,12 @@ namespace support {
 
 /// Runs tasks one by one on sets of labels.
 ///
-/// A gradient is a count for each (parameters, microbatch, piece, tensor rank, context rank). Pieces are what collectives
-/// leave with one rank: a rank's share where one ring spans all ranks; else a rail, a group whose messages carry a part of the
-/// stage; or the parts into which a stage is cut for its point-to-point messages. Weights are the persistent buffers from which
-/// they came, by such parts. Activations are (direction, stage, microbatch, context
-/// rank) and which tensor- and context-parallel ranks' parts they contain.
+/// A gradient is a count for each (parameters, microbatch, piece, tensor rank, context rank).
+/// Pieces are what collectives leave with one rank: a rank's share where one ring spans all ranks;
+/// else a rail, a group whose messages carry a part of the stage; or the parts into which a stage
+/// is cut for its point-to-point messages. Weights are the persistent buffers from which they came,
+/// by such parts. Activations are (direction, stage, microbatch, context rank) and which tensor-
+/// and context-parallel ranks' parts they contain.
 class BruteContents {
  public:
   BruteContents(const tawpipe::Schedule& schedule, const CopyMap& map) : schedule_{schedule}, map_{map}, layout_{schedule, map} {
@@ -133,7 +135,8 @@ class BruteContents {
     return content;
   }
 
-  /// Every stage and microbatch once forward and once backward, on each tensor- and context-parallel rank.
+  /// Every stage and microbatch once forward and once backward, on each tensor- and
+  /// context-parallel rank.
   void check_completeness() {
     const auto count = [&](Op op, int s, int m, int t, int c) { return computed_[{op, s, m, t, c}]; };
     for (int s = 0; s < layout_.stages; ++s) {
@@ -433,7 +436,8 @@ class BruteContents {
       if (edges && layout_.stage(i).edge_parameters > 0 && layout_.stage(i).head) wanted.insert(head_gradient);
       all += (covered ? layout_.parameters(i) : 0) + (edges && layout_.edge_copies ? layout_.stage(i).edge_parameters : 0);
     }
-    // A tied matrix has two gradients. Two copies on different ranks need both; on one rank it is one matrix.
+    // A tied matrix has two gradients. Two copies on different ranks need both; on one rank it is
+    // one matrix.
     const std::int64_t matrix = layout_.tied ? schedule_.workload().model().embedding_parameters() / map_.tensor : 0;
     if (wanted.contains(embedding_gradient) && wanted.contains(head_gradient)) all -= matrix;  // held once
     const bool has_edge = wanted.contains(embedding_gradient) || wanted.contains(head_gradient);

@@ -29,8 +29,8 @@ struct CopyMap {
   const tawpipe::MeshPlace& of(tawpipe::Rank rank) const { return places[tawpipe::index(rank)]; }
 };
 
-/// Who has which weights, and the pieces in which collectives move them: a rank's share where one ring spans all ranks; else a
-/// rail, a group whose messages carry a part of the stage.
+/// Who has which weights, and the pieces in which collectives move them: a rank's share where one
+/// ring spans all ranks; else a rail, a group whose messages carry a part of the stage.
 class BruteLayout {
  public:
   static constexpr std::int64_t slack = 16;  ///< bytes lost where sizes are rounded
@@ -78,7 +78,8 @@ class BruteLayout {
     return ranks;
   }
 
-  /// Whether a task carries a piece of its stage; of a collective, the piece that it takes from a member or leaves there.
+  /// Whether a task carries a piece of its stage; of a collective, the piece that it takes from a
+  /// member or leaves there.
   bool carries(const tawpipe::Task& task, tawpipe::Rank member, int piece) const {
     if (!striped || task.split == tawpipe::none<tawpipe::SplitId> || number(task.stage) < 0) return true;
     const auto split = schedule_.split(task.split);
@@ -87,7 +88,8 @@ class BruteLayout {
       const auto members = schedule_.group(task.group);
       at = static_cast<std::size_t>(std::find(members.begin(), members.end(), member) - members.begin());
     }
-    // The parameter in the middle of the piece. Without a model stages are numbered one after another.
+    // The parameter in the middle of the piece. Without a model stages are numbered one after
+    // another.
     const tawpipe::Workload& workload = schedule_.workload();
     std::int64_t begin = 0;
     std::int64_t count = stage(number(task.stage)).parameters * map_.tensor;

@@ -1,4 +1,5 @@
-// Runs the command as a child process, as a shell would: its exit code, its output, and its own folder.
+// Runs the command as a child process, as a shell would: its exit code, its output, and its own
+// folder.
 // Not: a shell; arguments are passed as they are.
 #pragma once
 
@@ -121,7 +122,8 @@ inline std::vector<std::string> words(const std::string& line) {
 
 inline Result run(const std::string& line, const RunOptions& options = {}) { return run(words(line), options); }
 
-/// What everything that goes wrong must look like: the code, nothing on standard output, one line on standard error.
+/// What everything that goes wrong must look like: the code, nothing on standard output, one line
+/// on standard error.
 inline void check_complaint(const Result& result, int code, const std::vector<std::string>& parts) {
   CAPTURE(result.err);
   CHECK(result.code == code);

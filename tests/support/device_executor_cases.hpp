@@ -1,4 +1,5 @@
-// What holds of every executor for devices, whichever way its ranks are run: the host executor's bits under every schedule.
+// What holds of every executor for devices, whichever way its ranks are run: the host executor's
+// bits under every schedule.
 // Not: how a trainer runs them (toy_device_training.hpp).
 #pragma once
 

@@ -1,4 +1,5 @@
-// Every schedule of the catalogue in several sizes, for tests that hold of all; with its paper's order and a searched one.
+// Every schedule of the catalogue in several sizes, for tests that hold of all; with its paper's
+// order and a searched one.
 // Not: the schedules' other options.
 #pragma once
 
@@ -22,8 +23,8 @@ inline std::vector<tawpipe::ScheduleOptions> options_of(const tawpipe::ScheduleI
   return options;
 }
 
-/// Calls `visit(schedule)` for each of the catalogue's schedules on each list of group sizes, but for those that it refuses.
-/// Those whose order can be searched are visited with such an order too.
+/// Calls `visit(schedule)` for each of the catalogue's schedules on each list of group sizes, but
+/// for those that it refuses. Those whose order can be searched are visited with such an order too.
 template <class Visit>
 void for_each_schedule(const tawpipe::Workload& work, const std::vector<std::vector<std::int32_t>>& sizes, Visit&& visit) {
   int built = 0;

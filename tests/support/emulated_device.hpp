@@ -1,5 +1,6 @@
 // A device over host memory, for tests of the CUDA executors where there is no GPU.
-// Not: the order in which its streams run (emulated_machine.hpp); layers on it (emulated_layers.hpp).
+// Not: the order in which its streams run (emulated_machine.hpp); layers on it
+// (emulated_layers.hpp).
 #pragma once
 
 #include <cmath>

@@ -1,5 +1,6 @@
-// A machine of devices over host memory, for tests of the CUDA executors where there is no GPU: streams run lazily, in a random
-// order that keeps only what streams, events and communications promise.
+// A machine of devices over host memory, for tests of the CUDA executors where there is no GPU:
+// streams run lazily, in a random order that keeps only what streams, events and communications
+// promise.
 // Not: fast; the interface that executors use (emulated_device.hpp).
 #pragma once
 
@@ -27,8 +28,8 @@ namespace support {
 /// Which of the orders that are allowed the emulation takes.
 struct EmulatedOrder {
   std::uint64_t seed = 1;
-  /// Work of one device starts in the order in which it was issued, as with one hardware queue: what waits holds up everything
-  /// after it. What does not hang here hangs on no device.
+  /// Work of one device starts in the order in which it was issued, as with one hardware queue:
+  /// what waits holds up everything after it. What does not hang here hangs on no device.
   bool in_issue_order = false;
   bool threads = false;  ///< ranks are threads: that nothing can run does not mean that nothing will
 };
@@ -75,7 +76,8 @@ class EmulatedMachine {
     item.event = event;
     put(stream, std::move(item));
   }
-  /// Runs something, then says whether the event's last mark is reached. @throws DeviceError  if it never will be.
+  /// Runs something, then says whether the event's last mark is reached. @throws DeviceError  if it
+  /// never will be.
   bool finished(int event) {
     const Lock lock{mutex_};
     const int mark = events_[static_cast<std::size_t>(event)];

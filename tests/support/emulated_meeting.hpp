@@ -24,7 +24,8 @@ struct EmulatedCall {
   int member;
 };
 
-/// Pairs up the calls of one communicator: a send with its receive, a collective when its last member has come.
+/// Pairs up the calls of one communicator: a send with its receive, a collective when its last
+/// member has come.
 class EmulatedMeeting {
  public:
   /// Makes room for a member.

@@ -52,7 +52,8 @@ class GraphBuilder {
     nodes_.back().device = device;
     return *this;
   }
-  /// Behind all tasks that are not holds, and those of one `until` together, in its order. `until` waits for it.
+  /// Behind all tasks that are not holds, and those of one `until` together, in its order. `until`
+  /// waits for it.
   GraphBuilder& hold(int device, int sms, int until, std::vector<int> after = {}) {
     nodes_[static_cast<std::size_t>(until)].after.push_back(static_cast<int>(nodes_.size()));
     nodes_.push_back({0, 0, {}, std::move(after), device, sms, until});

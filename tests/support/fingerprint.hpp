@@ -1,4 +1,5 @@
-// One number for a schedule and its timeline: FNV-1a over every task's op, rank, stage, microbatch, start and end.
+// One number for a schedule and its timeline: FNV-1a over every task's op, rank, stage, microbatch,
+// start and end.
 // Not: a hash to look things up by.
 #pragma once
 

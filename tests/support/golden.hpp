@@ -1,4 +1,5 @@
-// The golden numbers of tests/data/llama_golden: a configuration with its parameters, data and expected tensors.
+// The golden numbers of tests/data/llama_golden: a configuration with its parameters, data and
+// expected tensors.
 // Not: what is computed from them (support/llama_run.hpp).
 #pragma once
 

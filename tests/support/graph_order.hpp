@@ -18,7 +18,8 @@ inline std::string describe(const tawpipe::Schedule& schedule, std::size_t task)
                          ", rank ", number(t.rank), ")");
 }
 
-/// [task] the tasks that it waits for directly: its dependencies and the task before it on each of its lanes.
+/// [task] the tasks that it waits for directly: its dependencies and the task before it on each of
+/// its lanes.
 inline std::vector<std::vector<std::size_t>> direct_predecessors(const tawpipe::Schedule& schedule) {
   std::vector<std::vector<std::size_t>> before(schedule.tasks().size());
   for (std::size_t t = 0; t < before.size(); ++t) {

@@ -28,7 +28,8 @@ inline tawpipe::ScheduleBuilder compute_and_pass(std::vector<std::string> lanes 
   return builder;
 }
 
-/// Without overhead: on clusters.hpp's clusters a message takes its bytes over bandwidth plus 1 us a route.
+/// Without overhead: on clusters.hpp's clusters a message takes its bytes over bandwidth plus 1 us
+/// a route.
 inline const tawpipe::RooflineCost no_overhead{.overhead = tawpipe::Duration{}};
 
 /// `ranks` ranks with a lane for computations and one for messages, and no task yet.

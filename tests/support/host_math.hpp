@@ -1,4 +1,5 @@
-// The GPU decoder's Math on a host: products by CBLAS in float, the kernels' bodies one block after the other.
+// The GPU decoder's Math on a host: products by CBLAS in float, the kernels' bodies one block after
+// the other.
 // Not: a way to train (layers/host/llama.hpp is exact and faster).
 #pragma once
 

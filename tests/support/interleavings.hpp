@@ -28,7 +28,8 @@ class Interleavings {
     }
   }
 
-  /// Whether no order leads to a state in which calls are left and none can move. @param most  states
+  /// Whether no order leads to a state in which calls are left and none can move. @param most
+  /// states
   bool always_ends(std::size_t most = 300'000) {
     std::vector<std::string> open{settled(std::string(size_, waiting))};
     std::set<std::string> seen(open.begin(), open.end());
@@ -45,7 +46,8 @@ class Interleavings {
     return true;
   }
 
-  /// Whether in every state from which nothing moves, each unit named waits for one that has not ended, in a ring.
+  /// Whether in every state from which nothing moves, each unit named waits for one that has not
+  /// ended, in a ring.
   bool hangs_at(const std::vector<std::vector<CallRef>>& circle) {
     std::string state = settled(std::string(size_, waiting));
     for (std::vector<std::string> next = successors(state); !next.empty(); next = successors(state)) state = next.front();

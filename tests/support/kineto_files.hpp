@@ -62,8 +62,9 @@ class KinetoFile {
   std::string events_;
 };
 
-/// The traces of a pipeline that ran as `timeline` says, with messages on separate streams and launches just before their
-/// kernels. A receive is launched as soon as its stream is free, and waits.
+/// The traces of a pipeline that ran as `timeline` says, with messages on separate streams and
+/// launches just before their kernels. A receive is launched as soon as its stream is free, and
+/// waits.
 inline std::vector<std::string> kineto_traces(const tawpipe::Schedule& schedule, const tawpipe::Timeline& timeline) {
   std::vector<KinetoFile> files;
   for (int rank = 0; rank < schedule.ranks(); ++rank) files.emplace_back(rank, schedule.ranks());

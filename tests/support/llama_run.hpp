@@ -1,4 +1,5 @@
-// Runs a LLaMA decoder stage by stage as an executor would, in memory that shows every touch beyond its ends.
+// Runs a LLaMA decoder stage by stage as an executor would, in memory that shows every touch beyond
+// its ends.
 // Not: an executor; everything happens in order on one thread.
 #pragma once
 
@@ -73,7 +74,8 @@ struct Result {
   std::vector<std::vector<T>> boundary_gradients;
 };
 
-/// A model with its parameters and gradients in the order of ParameterOrder, run as `pieces`. T: of weights and activations;
+/// A model with its parameters and gradients in the order of ParameterOrder, run as `pieces`. T: of
+/// weights and activations;
 /// Layer: what computes; G: of gradients of parameters.
 template <class T, class Layer = tawpipe::layers::host::Llama<T>, class G = T>
 class Runner {

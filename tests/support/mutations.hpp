@@ -353,7 +353,8 @@ inline bool wrong_copy(Draft& draft, Mersenne& random) {
   buffer.copy = !buffer.copy;
   return true;
 }
-/// Another kind of contents, stage, microbatch or set of parameters than the buffer's tasks put there.
+/// Another kind of contents, stage, microbatch or set of parameters than the buffer's tasks put
+/// there.
 inline bool wrong_content(Draft& draft, Mersenne& random) {
   Buffer& buffer = pick_buffer(draft, random);
   const Content old = buffer.content;

@@ -1,4 +1,5 @@
-// The engine's semantics written as plainly as possible: after every event all rates are recomputed, from scratch, in doubles.
+// The engine's semantics written as plainly as possible: after every event all rates are
+// recomputed, from scratch, in doubles.
 // Not: fast; quadratic and worse.
 #pragma once
 
@@ -15,7 +16,8 @@ struct NaiveTimes {
   std::vector<double> end;
 };
 
-/// Max-min fair rates of `flows` (indices into `nodes`): the link with the least share for its unsettled flows settles them.
+/// Max-min fair rates of `flows` (indices into `nodes`): the link with the least share for its
+/// unsettled flows settles them.
 inline std::vector<double> naive_rates(const std::vector<GraphBuilder::Node>& nodes, const std::vector<std::size_t>& flows,
                                        const std::vector<double>& capacities) {
   std::vector<double> rates(flows.size(), -1);
@@ -49,7 +51,8 @@ inline std::vector<double> naive_rates(const std::vector<GraphBuilder::Node>& no
   }
 }
 
-/// [device] the speed at which it computes while nodes that have begun, and are not given back, hold some of its SMs.
+/// [device] the speed at which it computes while nodes that have begun, and are not given back,
+/// hold some of its SMs.
 inline std::vector<double> naive_speeds(const std::vector<GraphBuilder::Node>& nodes, const NaiveTimes& times,
                                         const std::vector<tawpipe::SpeedTable>& tables) {
   std::vector<double> speeds;

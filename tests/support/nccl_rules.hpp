@@ -1,4 +1,5 @@
-// The calls that ranks make on communicators, checked against the rules without which NCCL hangs or mixes up messages.
+// The calls that ranks make on communicators, checked against the rules without which NCCL hangs or
+// mixes up messages.
 // Not: an execution of them (emulated_meeting.hpp).
 #pragma once
 
@@ -15,7 +16,8 @@
 
 namespace support {
 
-/// Logs all calls in the order in which each rank makes them. `at(rank)` names the rank whose calls come next.
+/// Logs all calls in the order in which each rank makes them. `at(rank)` names the rank whose calls
+/// come next.
 class NcclLog {
  public:
   struct Entry {
@@ -73,7 +75,8 @@ class NcclLog {
   }
   std::size_t size(int communicator) const { return members_[static_cast<std::size_t>(communicator)].size(); }
 
-  /// What is in a group starts in any order: no collective together with a pair, nothing written that another call reads or writes.
+  /// What is in a group starts in any order: no collective together with a pair, nothing written
+  /// that another call reads or writes.
   void check_group(int rank, const Entry& entry, std::vector<std::string>& found) const {
     const auto complain = [&](const std::string& what) {
       found.push_back(tawpipe::concat("rank ", rank, ", a group on communicator ", entry.communicator, ": ", what));
@@ -126,7 +129,8 @@ class NcclLog {
     }
   }
 
-  /// Sends and receives of each pair match in order, count and type; where two ranks send to each other, in one group.
+  /// Sends and receives of each pair match in order, count and type; where two ranks send to each
+  /// other, in one group.
   void check_pairs(std::vector<std::string>& found) const {
     std::map<std::tuple<int, int, int>, std::pair<std::vector<CommunicatorCall>, std::vector<CommunicatorCall>>> ways;
     std::map<std::pair<int, int>, std::pair<bool, bool>> alone;  // communicator, member: an ungrouped send, an ungrouped receive
@@ -175,7 +179,8 @@ class NcclLog {
     }
   }
 
-  /// One order for all communicators: even if every call blocked its rank until all its peers have come, all would end.
+  /// One order for all communicators: even if every call blocked its rank until all its peers have
+  /// come, all would end.
   void check_one_order(std::vector<std::string>& found) const {
     std::vector<std::size_t> next(ranks_.size(), 0);
     for (bool moved = true; moved;) {

@@ -1,4 +1,5 @@
-// Questions of orders for tests: stages laid on devices in every way that pipelines lay them, and the published generators'.
+// Questions of orders for tests: stages laid on devices in every way that pipelines lay them, and
+// the published generators'.
 // Not: their answers (tawpipe/schedules/order_search.hpp).
 #pragma once
 
@@ -20,8 +21,8 @@
 
 namespace support {
 
-/// [stage] its device. Places are line (one a device), loop (round and round), v (down and up again and again; with four a
-/// device a W), pairs (neighbours together).
+/// [stage] its device. Places are line (one a device), loop (round and round), v (down and up again
+/// and again; with four a device a W), pairs (neighbours together).
 inline std::vector<int> lay_stages(const std::string& place, int devices, int a_device) {
   std::vector<int> laid;
   for (int s = 0; s < devices * a_device; ++s) {
@@ -36,7 +37,8 @@ inline std::vector<int> lay_stages(const std::string& place, int devices, int a_
   return laid;
 }
 
-/// Equal stages, messages of `hop` between different devices, limits that hold `held` stages' activations.
+/// Equal stages, messages of `hop` between different devices, limits that hold `held` stages'
+/// activations.
 inline tawpipe::schedules::OrderProblem equal_stages(const std::vector<int>& laid, std::int32_t microbatches,
                                                      const tawpipe::schedules::OrderStage& stage, std::int64_t hop,
                                                      std::int64_t held) {
@@ -51,7 +53,8 @@ inline tawpipe::schedules::OrderProblem equal_stages(const std::vector<int>& lai
   return problem;
 }
 
-/// A row of tests/data/zero_bubble/generators.csv. Its times are doubled, so that a stage's share of them is whole.
+/// A row of tests/data/zero_bubble/generators.csv. Its times are doubled, so that a stage's share
+/// of them is whole.
 struct PublishedOrder {
   std::string name, size, times, memory;  ///< as published: memory in microbatches' activations
   tawpipe::schedules::OrderProblem problem;

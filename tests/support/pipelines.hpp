@@ -64,7 +64,8 @@ inline bool parse_action(const std::string& text, tawpipe::schedules::Action& ac
   return true;
 }
 
-/// The computations of each rank in a file of PyTorch's, one line a rank; "(0F7;7B3)OVERLAP_F_B" is a joined block.
+/// The computations of each rank in a file of PyTorch's, one line a rank; "(0F7;7B3)OVERLAP_F_B" is
+/// a joined block.
 inline std::vector<std::vector<tawpipe::schedules::Action>> read_orders(std::istream& file) {
   std::vector<std::vector<tawpipe::schedules::Action>> orders;
   for (std::string line; std::getline(file, line);) {
@@ -84,7 +85,8 @@ inline std::vector<std::vector<tawpipe::schedules::Action>> read_orders(std::ist
   return orders;
 }
 
-/// As PyTorch writes an order with transfers: the two halves of a backward that stand together are one.
+/// As PyTorch writes an order with transfers: the two halves of a backward that stand together are
+/// one.
 inline std::vector<tawpipe::schedules::Action> merged(const std::vector<tawpipe::schedules::Action>& order) {
   std::vector<tawpipe::schedules::Action> out;
   for (const auto& action : order) {

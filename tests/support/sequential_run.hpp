@@ -1,5 +1,6 @@
-// Trains on the toy model by what the executors make of a schedule, one task after another in memory that shows what was never
-// written. Not: an executor; nothing runs at once.
+// Trains on the toy model by what the executors make of a schedule, one task after another in
+// memory that shows what was never written.
+// Not: an executor; nothing runs at once.
 #pragma once
 
 #include <algorithm>
@@ -20,11 +21,13 @@
 
 namespace tawpipe::test {
 
-/// What a schedule trains in f64. Each buffer has its own memory, so two that share bytes by mistake of a plan are not seen.
+/// What a schedule trains in f64. Each buffer has its own memory, so two that share bytes by
+/// mistake of a plan are not seen.
 class SequentialRun {
  public:
-  /// The parameters after two iterations, then how often each had an update; empty if the schedule cannot run: refused, blocked,
-  /// beyond the end of a buffer, or with copies of a parameter that differ. @param latest  of several tasks that are ready
+  /// The parameters after two iterations, then how often each had an update; empty if the schedule
+  /// cannot run: refused, blocked, beyond the end of a buffer, or with copies of a parameter that
+  /// differ. @param latest  of several tasks that are ready
   static std::vector<double> weights(const Schedule& schedule, bool latest) {
     const std::vector<TaskId> order = run_order(schedule, latest);
     if (order.size() != schedule.tasks().size()) return {};
@@ -59,7 +62,8 @@ class SequentialRun {
     targets_ = tokens_;
   }
 
-  /// An order in which the tasks can run, by id or against it; shorter than the tasks where they block each other.
+  /// An order in which the tasks can run, by id or against it; shorter than the tasks where they
+  /// block each other.
   static std::vector<TaskId> run_order(const Schedule& schedule, bool latest) {
     const std::size_t count = schedule.tasks().size();
     std::vector<std::vector<std::size_t>> next(count);

@@ -1,4 +1,5 @@
-// A decoder small enough to write to files in a test, and numbers for its parameters that tell each of them apart.
+// A decoder small enough to write to files in a test, and numbers for its parameters that tell each
+// of them apart.
 // Not: weights that compute anything sensible.
 #pragma once
 
@@ -9,8 +10,8 @@
 
 namespace support {
 
-/// 2 layers, hidden 8, 2 heads of 4, 1 key-value head, intermediate 12, vocabulary 10: 2 (8 (16 + 8 + 36) + 16) + 80 + 8
-/// = 1080 parameters, 80 more where the output matrix is its own.
+/// 2 layers, hidden 8, 2 heads of 4, 1 key-value head, intermediate 12, vocabulary 10: 2 (8 (16 +
+/// 8 + 36) + 16) + 80 + 8 = 1080 parameters, 80 more where the output matrix is its own.
 inline tawpipe::Transformer small_decoder(bool tied = true) {
   return {.name = "small decoder",
           .layers = 2,

@@ -1,4 +1,5 @@
-// A straggler trace made from simulated 1F1B pipelines: what a training run with a slow rank would have noted.
+// A straggler trace made from simulated 1F1B pipelines: what a training run with a slow rank would
+// have noted.
 // Not: a trace of PyTorch's profiler (support/kineto_files.hpp).
 #pragma once
 
@@ -17,8 +18,8 @@
 
 namespace support {
 
-/// Replicas of a 1F1B pipeline, one rank of which may be slow, with the step's end: gradients summed over the replicas of each
-/// stage, one number over all, the optimizer.
+/// Replicas of a 1F1B pipeline, one rank of which may be slow, with the step's end: gradients
+/// summed over the replicas of each stage, one number over all, the optimizer.
 struct StragglerRun {
   int replicas = 2;
   int stages = 4;
@@ -48,7 +49,8 @@ struct StragglerRun {
   static constexpr double clip = 0.001;
   static constexpr double optimizer = 0.005;
 
-  /// Lines of one step, the run's first event at `begin` seconds. @param end  set to how long it takes
+  /// Lines of one step, the run's first event at `begin` seconds. @param end  set to how long it
+  /// takes
   std::string step(int number, double begin, double& end) const {
     using tawpipe::concat;
     const tawpipe::Schedule run = schedule();

@@ -1,4 +1,5 @@
-// Runs a schedule on hashes in one of many orders: whether two schedules compute the same, decided without the validator.
+// Runs a schedule on hashes in one of many orders: whether two schedules compute the same, decided
+// without the validator.
 // Not: what is wrong where they differ (brute_force_contents.hpp, contents.hpp).
 #pragma once
 
@@ -29,8 +30,8 @@ inline std::uint64_t mix(Values... values) {
   return h;
 }
 
-/// What a buffer holds: a value that is added up (gradients) or hashed, the part of it that belongs to embedding and head,
-/// and pieces of weights by owner.
+/// What a buffer holds: a value that is added up (gradients) or hashed, the part of it that belongs
+/// to embedding and head, and pieces of weights by owner.
 struct Symbol {
   std::uint64_t value = 0;
   std::uint64_t edge = 0;
@@ -53,8 +54,9 @@ struct Symbol {
   }
 };
 
-/// Runs a schedule in one order of many: a task starts when it heads all its lanes and its dependencies have ended.
-/// Where TawPipe's shards travel in pieces, it follows one parameter of each stage; other runs follow the others.
+/// Runs a schedule in one order of many: a task starts when it heads all its lanes and its
+/// dependencies have ended. Where TawPipe's shards travel in pieces, it follows one parameter of
+/// each stage; other runs follow the others.
 class Interpreter {
  public:
   /// @param part  which parameter: at this share of the stage's
@@ -82,7 +84,8 @@ class Interpreter {
         for_each_end(schedule, id<TaskId>(t),
                      [&](Rank rank, int) { on_end = on_end || rank == schedule.buffer(use.buffer).rank; });
         const Task& task = schedule.tasks()[t];
-        // An exchange among the ranks of a logical rank stands for those of all layers, one after another.
+        // An exchange among the ranks of a logical rank stands for those of all layers, one after
+        // another.
         const bool layers = is_collective(task.op) && task.microbatch >= 0;
         const bool shared = task.op == Op::all_gather || task.op == Op::reduce_scatter || layers;
         if (!on_end || (!is_compute(task.op) && !shared && task.bytes > schedule.buffer(use.buffer).bytes)) return false;
@@ -91,7 +94,8 @@ class Interpreter {
     return true;
   }
 
-  /// Hashes of the final model states, [persistent weights and optimizer buffers]; empty if the tasks block each other.
+  /// Hashes of the final model states, [persistent weights and optimizer buffers]; empty if the
+  /// tasks block each other.
   std::vector<std::uint64_t> run(unsigned policy, Mersenne& random) {
     start();
     const std::size_t count = schedule_.tasks().size();
@@ -179,7 +183,8 @@ class Interpreter {
     for (std::size_t i = 0; i < uses.size(); ++i) {
       const Buffer& buffer = schedule_.buffer(uses[i].buffer);
       if (!reads(uses[i].access) || adds(uses[i])) continue;
-      // The first stage starts from tokens and the last from the loss: what their streams hold does not matter.
+      // The first stage starts from tokens and the last from the loss: what their streams hold does
+      // not matter.
       const ContentKind kind = buffer.content.kind();
       const bool input = kind == ContentKind::activation || kind == ContentKind::activation_gradient;
       if (input && (from_batch || task.op == Op::backward_weight)) continue;

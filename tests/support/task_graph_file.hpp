@@ -1,5 +1,5 @@
-// Reads task graphs of the text format "tg1": nodes of devices, each device with a port up and down, each node with one adapter
-// out and in; computations and messages.
+// Reads task graphs of the text format "tg1": nodes of devices, each device with a port up and
+// down, each node with one adapter out and in; computations and messages.
 // Not: a format of the library.
 #pragma once
 
@@ -13,8 +13,9 @@
 
 namespace support {
 
-/// tg1, `platform nodes devices bandwidth latency bandwidth latency` (inside a node; between), `tasks n`, and a line a task:
-/// `C device seconds n ids...` or `X source destination bytes n ids...`.
+/// tg1, `platform nodes devices bandwidth latency bandwidth latency` (inside a node; between),
+/// `tasks n`, and a line a task: `C device seconds n ids...` or
+/// `X source destination bytes n ids...`.
 inline GraphBuilder read_task_graph(std::istream& file) {
   std::string word;
   file >> word;

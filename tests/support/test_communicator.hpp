@@ -36,9 +36,10 @@ struct CommunicatorCall {
   bool is_pair() const { return kind == Kind::send || kind == Kind::receive; }
 };
 
-/// CommunicatorApi whose calls go to `Sink::communicate(communicator, member, calls, stream number)`, those of a group together.
-/// Keys of a split number its members from 0 without gaps; all members have split before any of them calls: members that are
-/// threads wait for each other in a split of the communicator of all ranks.
+/// CommunicatorApi whose calls go to
+/// `Sink::communicate(communicator, member, calls, stream number)`, those of a group together. Keys
+/// of a split number its members from 0 without gaps; all members have split before any of them
+/// calls: members that are threads wait for each other in a split of the communicator of all ranks.
 template <class Sink, class Stream>
 class TestCommunicator {
  public:

@@ -1,4 +1,5 @@
-// Runs a GPU kernel's body with several threads a block on the host, so that its shares of work and its waits are proven.
+// Runs a GPU kernel's body with several threads a block on the host, so that its shares of work and
+// its waits are proven.
 // Not: fast, nor a GPU's order of sums.
 #pragma once
 

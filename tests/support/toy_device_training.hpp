@@ -1,4 +1,5 @@
-// Runs a schedule on the toy model in f32: by the host executor, and by the CUDA executors over emulated devices.
+// Runs a schedule on the toy model in f32: by the host executor, and by the CUDA executors over
+// emulated devices.
 // Not: the toy (toy_layer.hpp), nor the emulation (emulated_device.hpp).
 #pragma once
 

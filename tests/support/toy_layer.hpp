@@ -1,4 +1,5 @@
-// A model of products and sums that every parameter takes part in, for tests of executors that need no real decoder.
+// A model of products and sums that every parameter takes part in, for tests of executors that need
+// no real decoder.
 // Not: fast.
 #pragma once
 
@@ -13,7 +14,8 @@
 
 namespace support {
 
-/// Layer: y[t, j] = x[t, j] (1 + sum over the layer's parameters i with i % hidden = j of w[i] / 8). Embedding: x = E[token].
+/// Layer: y[t, j] = x[t, j] (1 + sum over the layer's parameters i with i % hidden = j of w[i] /
+/// 8). Embedding: x = E[token].
 /// Head: loss = mean over tokens of sum_j x[t, j] g[j] O[target, j].
 template <class T>
 class ToyLayer {
@@ -78,7 +80,8 @@ class ToyLayer {
     return gain;
   }
 
-  /// The gradients of all layers' outputs are placed after the saved inputs, or in the stash, for backward_weight.
+  /// The gradients of all layers' outputs are placed after the saved inputs, or in the stash, for
+  /// backward_weight.
   void run(const tawpipe::BackwardArgs& args, bool input, bool weight) const {
     const std::size_t tokens = args.tokens.size();
     const std::size_t all = tokens * hidden_;

@@ -1,4 +1,5 @@
-// Runs a schedule on the toy model by the host executor, and brings what it computed into one array.
+// Runs a schedule on the toy model by the host executor, and brings what it computed into one
+// array.
 // Not: the toy itself (toy_layer.hpp).
 #pragma once
 

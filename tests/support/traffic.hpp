@@ -10,7 +10,8 @@
 
 namespace support {
 
-/// [node] bytes sent to other nodes in one iteration; collectives as rings and chains in the order of their members.
+/// [node] bytes sent to other nodes in one iteration; collectives as rings and chains in the order
+/// of their members.
 inline std::vector<double> bytes_leaving_nodes(const tawpipe::Schedule& schedule, const tawpipe::Cluster& cluster) {
   std::vector<double> leaving(static_cast<std::size_t>(cluster.nodes()));
   const auto send = [&](tawpipe::Rank from, tawpipe::Rank to, double bytes) {

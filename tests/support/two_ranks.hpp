@@ -1,4 +1,5 @@
-// A schedule small enough to work out by hand: two ranks of two nodes, one microbatch, one activation there and one back.
+// A schedule small enough to work out by hand: two ranks of two nodes, one microbatch, one
+// activation there and one back.
 // Not: any schedule of the catalogue.
 #pragma once
 

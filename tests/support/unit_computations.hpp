@@ -1,4 +1,5 @@
-// What sharded and data-parallel schedules are asked in many tests: tasks of a kind, and their time when a forward takes 1 s.
+// What sharded and data-parallel schedules are asked in many tests: tasks of a kind, and their time
+// when a forward takes 1 s.
 // Not: pipelines (pipelines.hpp).
 #pragma once
 

@@ -18,9 +18,11 @@ struct Bubble {
   std::vector<Duration> busy;  ///< [rank] work, optimizer included
 };
 
-/// Idle time of `timeline`. Drawn idle units and transfers that hold the compute lane count as idle.
-/// Source of span_rate: Qi et al. 2024, Zero Bubble Pipeline Parallelism, arXiv:2401.10241 (bubble rate).
-/// @param same_as  [rank] an earlier rank that does the same (FoldedSchedule::same_as); empty: all differ
+/// Idle time of `timeline`. Drawn idle units and transfers that hold the compute lane count as
+/// idle. Source of span_rate: Qi et al. 2024, Zero Bubble Pipeline Parallelism, arXiv:2401.10241
+/// (bubble rate).
+/// @param same_as  [rank] an earlier rank that does the same (FoldedSchedule::same_as); empty: all
+/// differ
 /// Complexity: O(tasks).
 inline Bubble bubble(const Schedule& schedule, const Timeline& timeline, std::span<const Rank> same_as = {}) {
   struct Span {

@@ -105,16 +105,19 @@ class Calibrator {
 
 }  // namespace detail
 
-/// The measured cost that fits the runs best: for each class of tasks, least squares over the medians of equal tasks,
-/// with nonnegative times. Only messages that shared no link with another while they ran are used, if there are any: the
-/// simulator adds the cost of sharing. A message's time must not include the wait for its other end; an executor's starts when
-/// its last end is ready.
+/// The measured cost that fits the runs best: for each class of tasks, least squares over the
+/// medians of equal tasks, with nonnegative times. Only messages that shared no link with another
+/// while they ran are used, if there are any: the simulator adds the cost of sharing. A message's
+/// time must not include the wait for its other end; an executor's starts when its last end is
+/// ready.
 ///
-/// Times that one timeline cannot separate (a layer from the embedding where each stage has one of both) go to the layer; messages of
-/// a single size, or of sizes within a factor of 4 with scattered times, count as bandwidth only; two kinds of link measured only by
-/// collectives over both get the same values.
+/// Times that one timeline cannot separate (a layer from the embedding where each stage has one of
+/// both) go to the layer; messages of a single size, or of sizes within a factor of 4 with
+/// scattered times, count as bandwidth only; two kinds of link measured only by collectives over
+/// both get the same values.
 /// @param cluster  where the runs were measured: it tells which ranks share a node, and their links
-/// @throws InputError  if there are no runs, or a run does not match its timeline, the cluster, or the work of the previous run.
+/// @throws InputError  if there are no runs, or a run does not match its timeline, the cluster, or
+/// the work of the previous run.
 /// Complexity: O(tasks (links of a path + log tasks)).
 /// Example:
 /// ```cpp

@@ -63,7 +63,8 @@ inline std::int64_t overlap(const Intervals& a, const Intervals& b) {
 }  // namespace detail
 
 /// Communication time of `timeline`.
-/// @param same_as  [rank] an earlier rank that does the same (FoldedSchedule::same_as); empty: all differ
+/// @param same_as  [rank] an earlier rank that does the same (FoldedSchedule::same_as); empty: all
+/// differ
 /// Complexity: O(tasks log tasks), one rank's intervals in memory at a time.
 inline Communication communication(const Schedule& schedule, const Timeline& timeline, std::span<const Rank> same_as = {}) {
   Communication result;

@@ -1,4 +1,5 @@
-// How far a predicted timeline is from a measured one: the whole, each kind of task, the order on each lane.
+// How far a predicted timeline is from a measured one: the whole, each kind of task, the order on
+// each lane.
 // Not: the times that a prediction uses (analysis/calibrate.hpp).
 #pragma once
 
@@ -74,8 +75,8 @@ inline std::vector<std::size_t> in_order_of_start(std::vector<std::size_t> tasks
 
 }  // namespace detail
 
-/// Compares two timelines of the same tasks. A transfer counts on the lane of its source, a collective on that of its first
-/// member or root: as in a timeline's CSV.
+/// Compares two timelines of the same tasks. A transfer counts on the lane of its source, a
+/// collective on that of its first member or root: as in a timeline's CSV.
 /// @param tasks  [task] tasks of the schedule of both timelines
 /// @throws InputError  if a timeline has a different number of tasks.
 /// Complexity: O(tasks log tasks).

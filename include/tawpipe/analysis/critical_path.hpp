@@ -11,14 +11,15 @@
 
 namespace tawpipe::inline v0 {
 
-/// A chain of tasks, each starting when the one before ends, from the start to the end of the iteration.
+/// A chain of tasks, each starting when the one before ends, from the start to the end of the
+/// iteration.
 struct CriticalPath {
   std::vector<TaskId> tasks;               ///< in time order
   std::array<Duration, ops> time_of_op{};  ///< [op] time on the path; gaps in the timeline are not included
 };
 
-/// The critical path of `timeline`: from the task that ends last back through the predecessor (dependency or previous task
-/// of a lane) that ended last. Complexity: O(tasks + edges).
+/// The critical path of `timeline`: from the task that ends last back through the predecessor
+/// (dependency or previous task of a lane) that ended last. Complexity: O(tasks + edges).
 inline CriticalPath critical_path(const Schedule& schedule, const Timeline& timeline) {
   CriticalPath path;
   if (schedule.tasks().empty()) return path;

@@ -1,5 +1,6 @@
 // The figures of a device's curves from kernels that were measured on it, each by itself.
-// Not: the measurement (the command's module for CUDA), nor times of whole steps (analysis/calibrate.hpp).
+// Not: the measurement (the command's module for CUDA), nor times of whole steps
+// (analysis/calibrate.hpp).
 #pragma once
 
 #include <algorithm>
@@ -81,7 +82,8 @@ class CurveFit {
     changes_.emplace_back(member, value);
   }
 
-  /// The share of a peak with which half of the kernels are faster than predicted and half slower, at most 1.
+  /// The share of a peak with which half of the kernels are faster than predicted and half slower,
+  /// at most 1.
   template <class Takes>
   double best_share(double DeviceCurves::*member, Takes&& takes) {
     curves_.*member = 1;
@@ -102,7 +104,8 @@ class CurveFit {
     if (found > 0) change(member, found);
   }
 
-  /// A share and the size at which it is halved, or that a start costs: the pair with the least error over sizes from 8 to 1,024.
+  /// A share and the size at which it is halved, or that a start costs: the pair with the least
+  /// error over sizes from 8 to 1,024.
   template <class Takes>
   void with_ramp(double DeviceCurves::*member, double DeviceCurves::*ramp, Takes&& takes) {
     const DeviceCurves before = curves_;
@@ -136,8 +139,9 @@ class CurveFit {
 
 }  // namespace detail
 
-/// Fits the curves of `device` to what was measured on one: memory speed, large products and what their start costs, gradients of
-/// weights, attention and its heads, gaps. Figures of which nothing was measured stay the generation's.
+/// Fits the curves of `device` to what was measured on one: memory speed, large products and what
+/// their start costs, gradients of weights, attention and its heads, gaps. Figures of which nothing
+/// was measured stay the generation's.
 inline FittedCurves fit_curves(const MeasuredDevice& measured, const DeviceSpec& device) {
   return detail::CurveFit{measured, device}.fit();
 }

@@ -1,5 +1,6 @@
-// A profile of training on one device: computations of the model's parts, collectives, matrix products; and the times
-// of a MeasuredCost found from it. Not: a profiler's files (report/kineto_trace.hpp), nor executors' timelines (calibrate.hpp).
+// A profile of training on one device: computations of the model's parts, collectives, matrix
+// products; and the times of a MeasuredCost found from it.
+// Not: a profiler's files (report/kineto_trace.hpp), nor executors' timelines (calibrate.hpp).
 #pragma once
 
 #include <algorithm>
@@ -110,7 +111,8 @@ class ProfileCalibrator {
 
  private:
   using PassFit = NonnegativeFit<3>;
-  /// Kernels of one operation, group and size. Those that waited for a peer took longer, so the shortest is the best estimate.
+  /// Kernels of one operation, group and size. Those that waited for a peer took longer, so the
+  /// shortest is the best estimate.
   struct Alike {
     std::size_t count = 0;
     std::optional<double> alone;
@@ -175,10 +177,11 @@ class ProfileCalibrator {
 
 }  // namespace detail
 
-/// The measured cost that fits profiles of one or more devices: for each part and pass the median, for each collective, group and
-/// size the shortest kernel, since the others waited for a peer; of those that overlapped no other communication, if there are
-/// any. Latency and bandwidth are then fitted as from timelines. The time of an update holds for one optimizer step of the
-/// device, whatever its size.
+/// The measured cost that fits profiles of one or more devices: for each part and pass the median,
+/// for each collective, group and size the shortest kernel, since the others waited for a peer; of
+/// those that overlapped no other communication, if there are any. Latency and bandwidth are then
+/// fitted as from timelines. The time of an update holds for one optimizer step of the device,
+/// whatever its size.
 /// @param cluster  where they were taken: rank r of a profile is its device r
 /// @throws InputError  if there is no profile, or one has a rank that the cluster lacks.
 /// Complexity: O(n log n) in the number of records.

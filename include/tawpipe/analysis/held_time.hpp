@@ -64,8 +64,10 @@ inline std::vector<std::vector<HeldChange>> held_changes(const Schedule& schedul
 
 }  // namespace detail
 
-/// The cost of `held` in `timeline`. Where several communications hold SMs at once, each is charged for its share of them.
-/// @param same_as  [rank] an earlier rank that does the same (FoldedSchedule::same_as); empty: all differ
+/// The cost of `held` in `timeline`. Where several communications hold SMs at once, each is charged
+/// for its share of them.
+/// @param same_as  [rank] an earlier rank that does the same (FoldedSchedule::same_as); empty: all
+/// differ
 /// Complexity: O((tasks + members) log members), and for each computation the changes during it.
 inline HeldTime held_time(const Schedule& schedule, const Cluster& cluster, const Timeline& timeline, const HeldSms& held,
                           std::span<const Rank> same_as = {}) {

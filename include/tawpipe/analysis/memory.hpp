@@ -1,5 +1,6 @@
 // Memory over time: each rank's peak on its device, its breakdown, and its peak in host memory.
-// Not: allocator waste, nor the buffers of NCCL and libraries, for which a plan leaves room (usable_memory_share).
+// Not: allocator waste, nor the buffers of NCCL and libraries, for which a plan leaves room
+// (usable_memory_share).
 #pragma once
 
 #include <algorithm>
@@ -41,8 +42,9 @@ struct BufferLife {
   std::int64_t to = -1;
 };
 
-/// Calls `visit(rank, persistent, changes)` for each rank that differs from all earlier ones: the memory it holds throughout, and
-/// the changes in time order. At the same instant, ending uses release before starting ones allocate, as in a stream-ordered allocator.
+/// Calls `visit(rank, persistent, changes)` for each rank that differs from all earlier ones: the
+/// memory it holds throughout, and the changes in time order. At the same instant, ending uses
+/// release before starting ones allocate, as in a stream-ordered allocator.
 /// Complexity: O(uses + buffers log buffers), one rank's changes in memory at a time.
 template <class Visit>
 void for_each_memory(const Schedule& schedule, const Timeline& timeline, std::span<const Rank> same_as, Visit&& visit) {
@@ -95,9 +97,10 @@ void for_each_memory(const Schedule& schedule, const Timeline& timeline, std::sp
 
 }  // namespace detail
 
-/// The peak of each rank while `schedule` runs as in `timeline`. A persistent buffer is held throughout, a transient one
-/// from its first use's start to its last use's end.
-/// @param same_as  [rank] an earlier rank that does the same (FoldedSchedule::same_as); empty: all differ
+/// The peak of each rank while `schedule` runs as in `timeline`. A persistent buffer is held
+/// throughout, a transient one from its first use's start to its last use's end.
+/// @param same_as  [rank] an earlier rank that does the same (FoldedSchedule::same_as); empty: all
+/// differ
 /// @return [rank], `schedule.ranks()` long.
 /// Complexity: O(uses + buffers log buffers), one rank's changes in memory at a time.
 inline std::vector<PeakMemory> peak_memory(const Schedule& schedule, const Timeline& timeline,
@@ -126,7 +129,8 @@ inline std::vector<PeakMemory> peak_memory(const Schedule& schedule, const Timel
   return peaks;
 }
 
-/// What each rank holds over time, for a picture: the iteration cut into `parts` equal parts, each with its peak.
+/// What each rank holds over time, for a picture: the iteration cut into `parts` equal parts, each
+/// with its peak.
 /// @return [rank][part * buffer_kinds + kind] bytes. @pre parts > 0
 inline std::vector<std::vector<double>> memory_over_time(const Schedule& schedule, const Timeline& timeline, std::size_t parts) {
   std::vector<std::vector<double>> all(static_cast<std::size_t>(schedule.ranks()));
@@ -155,8 +159,9 @@ inline std::vector<std::vector<double>> memory_over_time(const Schedule& schedul
   return all;
 }
 
-/// The fraction of a device's memory that a plan may count on: the rest is for memory that no peak counts (the driver, CUDA's
-/// context, NCCL, library workspaces, allocator waste, temporaries). docs/accuracy.md has the reasons for the figure.
+/// The fraction of a device's memory that a plan may count on: the rest is for memory that no peak
+/// counts (the driver, CUDA's context, NCCL, library workspaces, allocator waste, temporaries).
+/// docs/accuracy.md has the reasons for the figure.
 inline constexpr double usable_memory_share = 0.85;
 
 /// `fraction` of `memory`, rounded down. @param fraction  above 0, at most 1

@@ -127,7 +127,8 @@ inline Summary summarize(const Schedule& schedule, const Cluster& cluster, const
   return detail::summarize(schedule, cluster, timeline, traffic(schedule, cluster), usable_memory, {});
 }
 
-/// Summarizes the whole schedule from the timeline of the kept part: the same summary except `folding`.
+/// Summarizes the whole schedule from the timeline of the kept part: the same summary except
+/// `folding`.
 /// Complexity: O(kept tasks log kept tasks + ranks).
 inline Summary summarize(const FoldedSchedule& folded, const Cluster& cluster, const Timeline& timeline,
                          double usable_memory = 1) {

@@ -37,8 +37,8 @@ struct Traffic {
 
 namespace detail {
 
-/// Adds up traffic. `images(task, visit)` calls visit(schedule, image) for each communication that a task represents, and
-/// `multiplicity(task)` is the number of tasks it represents.
+/// Adds up traffic. `images(task, visit)` calls visit(schedule, image) for each communication that
+/// a task represents, and `multiplicity(task)` is the number of tasks it represents.
 template <class Images, class Multiplicity>
 Traffic traffic_of(const Schedule& schedule, const Cluster& cluster, Algorithm all_reduce, Images&& images,
                    Multiplicity&& multiplicity) {
@@ -89,7 +89,8 @@ Traffic traffic_of(const Schedule& schedule, const Cluster& cluster, Algorithm a
 
 }  // namespace detail
 
-/// The traffic of `schedule` on `cluster`, exact up to rounding each edge's part of a collective to a whole byte.
+/// The traffic of `schedule` on `cluster`, exact up to rounding each edge's part of a collective to
+/// a whole byte.
 /// Complexity: O(tasks + edges of the distinct communications) lookups.
 inline Traffic traffic(const Schedule& schedule, const Cluster& cluster, Algorithm all_reduce = Algorithm::ring) {
   return detail::traffic_of(
@@ -107,8 +108,8 @@ inline Traffic traffic(const FoldedSchedule& folded, const Cluster& cluster, Alg
       [&](const Task& task) { return folded.multiplicity(task); });
 }
 
-/// Bytes that leave each node and bytes sent inside it over time, for a picture: the iteration cut into `parts` equal parts. A
-/// communication's bytes are spread evenly over its time.
+/// Bytes that leave each node and bytes sent inside it over time, for a picture: the iteration cut
+/// into `parts` equal parts. A communication's bytes are spread evenly over its time.
 /// @return [2 * node + inside][part] bytes, inside 0 or 1. @pre parts > 0
 inline std::vector<std::vector<double>> node_traffic_over_time(const Schedule& schedule, const Cluster& cluster,
                                                                const Timeline& timeline, std::size_t parts) {

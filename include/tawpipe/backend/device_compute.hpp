@@ -1,4 +1,5 @@
-// Concepts for code that computes on a device: layers and optimizers that enqueue their work in a stream and return.
+// Concepts for code that computes on a device: layers and optimizers that enqueue their work in a
+// stream and return.
 // Not: the computation itself (layers/cuda/) nor the device (execute/cuda/device_api.hpp).
 #pragma once
 
@@ -12,16 +13,18 @@
 
 namespace tawpipe::inline v0 {
 
-/// Values specific to one training step. They are in device memory and are written before each iteration, so that a captured
-/// graph, whose launches have fixed arguments, uses each step's values.
+/// Values specific to one training step. They are in device memory and are written before each
+/// iteration, so that a captured graph, whose launches have fixed arguments, uses each step's
+/// values.
 struct StepScalars {
   double learning_rate = 0;
   double gradient_clip = 0;  ///< largest norm of the whole gradient; 0: any
   std::int64_t step = 1;     ///< of the optimizer, from 1
 };
 
-/// One step of the optimizer on parameters that are contiguous in each buffer. All pointers are to device memory; parameters begin
-/// anywhere in their buffers, so pointers are aligned to their numbers only.
+/// One step of the optimizer on parameters that are contiguous in each buffer. All pointers are to
+/// device memory; parameters begin anywhere in their buffers, so pointers are aligned to their
+/// numbers only.
 struct DeviceUpdateArgs {
   ParameterRange parameters;              ///< their range in the model
   std::span<std::byte> weights;           ///< [parameters] of the model's dtype
@@ -35,23 +38,27 @@ struct DeviceUpdateArgs {
 };
 
 /// LayerCompute on a device with streams of type S. The differences from a host's layer:
-/// - every pointer of ForwardArgs and BackwardArgs (including tokens, targets and loss) is device memory, aligned to 256 bytes but for
-///   parameters and their gradients, which are aligned to their numbers;
-/// - weights and activations are of the model's dtype; gradients of parameters are f32 where Workload::parameter_bytes() gives
-///   them 4 bytes, otherwise of the model's dtype;
-/// - a call enqueues its work in the stream that `use_stream` named last and returns: it neither waits for the device nor allocates
-///   nor synchronises, so that it can be captured into a graph. Its inputs may be written by work that is still queued before it in
-///   the stream, so pointers may be kept but their data not inspected;
+/// - every pointer of ForwardArgs and BackwardArgs (including tokens, targets and loss) is device
+///   memory, aligned to 256 bytes but for parameters and their gradients, which are aligned to
+///   their numbers;
+/// - weights and activations are of the model's dtype; gradients of parameters are f32 where
+///   Workload::parameter_bytes() gives them 4 bytes, otherwise of the model's dtype;
+/// - a call enqueues its work in the stream that `use_stream` named last and returns: it neither
+///   waits for the device nor allocates nor synchronises, so that it can be captured into a graph.
+///   Its inputs may be written by work that is still queued before it in the stream, so pointers
+///   may be kept but their data not inspected;
 /// - scratch memory beyond `workspace` is allocated by the constructor;
-/// - ids are in the vocabulary. `tokens` always has its size, and valid ids if the stage has the embedding; `targets` has valid ids
-///   if the stage has the head.
-/// One object serves one rank: all its calls name one stream, so calls do not overlap on the device either.
+/// - ids are in the vocabulary. `tokens` always has its size, and valid ids if the stage has the
+///   embedding; `targets` has valid ids if the stage has the head.
+/// One object serves one rank: all its calls name one stream, so calls do not overlap on the device
+/// either.
 template <class L, class S>
 concept DeviceLayer = LayerCompute<L> && requires(L& layer, S stream) {
   { layer.use_stream(stream) } -> std::same_as<void>;
 };
 
-/// An optimizer with two states a parameter on a device. `update` enqueues its work in the stream and returns, as a layer does.
+/// An optimizer with two states a parameter on a device. `update` enqueues its work in the stream
+/// and returns, as a layer does.
 template <class O, class S>
 concept DeviceUpdate = requires(const O& optimizer, const DeviceUpdateArgs& args, S stream) {
   { optimizer.update(args, stream) } -> std::same_as<void>;

@@ -1,4 +1,5 @@
-// The arguments that an executor passes to the code that computes a stage, and the concept of that code.
+// The arguments that an executor passes to the code that computes a stage, and the concept of that
+// code.
 // Not: the computation itself (layers/) nor when it runs (execute/).
 #pragma once
 
@@ -12,8 +13,9 @@
 
 namespace tawpipe::inline v0 {
 
-/// Pointers to a stage's parameters, or to their gradients: the blocks of model/parameter_blocks.hpp. Null if the stage has none
-/// of the kind. The shapes given are those of a LLaMA decoder; the blocks of another model may contain anything.
+/// Pointers to a stage's parameters, or to their gradients: the blocks of
+/// model/parameter_blocks.hpp. Null if the stage has none of the kind. The shapes given are those
+/// of a LLaMA decoder; the blocks of another model may contain anything.
 template <class Byte>
 struct StageParameters {
   Byte* layers = nullptr;      ///< all decoder layers of the stage, contiguous, in the order of model/parameter_blocks.hpp
@@ -22,7 +24,8 @@ struct StageParameters {
   Byte* output = nullptr;      ///< [vocab, hidden]; a tied model's embedding, possibly the same memory
 };
 
-/// One forward. Memory is aligned to 64 bytes except for parameters, which are aligned to their numbers.
+/// One forward. Memory is aligned to 64 bytes except for parameters, which are aligned to their
+/// numbers.
 struct ForwardArgs {
   const StageWork* stage = nullptr;
   std::int32_t microbatch = 0;
@@ -76,10 +79,12 @@ concept MicrobatchTokens = requires(const S& source, std::int64_t step, std::int
   { source.fetch(step, microbatch, tokens, tokens) } -> std::same_as<void>;
 };
 
-/// Code that computes stages for an executor. It sees memory and sizes, never ranks or a framework's types.
+/// Code that computes stages for an executor. It sees memory and sizes, never ranks or a
+/// framework's types.
 ///
-/// `backward` is what `backward_input` and `backward_weight` do together; the two run in this order, other stages' and
-/// microbatches' computations between them. One object serves one rank: calls do not overlap.
+/// `backward` is what `backward_input` and `backward_weight` do together; the two run in this
+/// order, other stages' and microbatches' computations between them. One object serves one rank:
+/// calls do not overlap.
 template <class L>
 concept LayerCompute = requires(L& layer, const ForwardArgs& forward, const BackwardArgs& backward) {
   { layer.forward(forward) } -> std::same_as<void>;

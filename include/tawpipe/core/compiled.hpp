@@ -1,9 +1,11 @@
-// How to write functions that a program of many files compiles once, in the library tawpipe::compiled, instead of in each file.
+// How to write functions that a program of many files compiles once, in the library
+// tawpipe::compiled, instead of in each file.
 // Not: needed by a program of few files, which can use the headers only.
 #pragma once
 
-// A header with such functions declares them with TAWPIPE_INLINE. Their bodies, and the includes that only these need, come
-// after `#if TAWPIPE_BODIES`. tawpipe::compiled defines TAWPIPE_COMPILED for its users; src/compiled/ also TAWPIPE_COMPILING.
+// A header with such functions declares them with TAWPIPE_INLINE. Their bodies, and the includes
+// that only these need, come after `#if TAWPIPE_BODIES`. tawpipe::compiled defines TAWPIPE_COMPILED
+// for its users; src/compiled/ also TAWPIPE_COMPILING.
 #ifndef TAWPIPE_COMPILED
 #define TAWPIPE_BODIES 1
 #define TAWPIPE_INLINE inline
@@ -17,8 +19,9 @@
 
 namespace tawpipe::inline v0::detail {
 
-// Files with and without TAWPIPE_COMPILED must not be linked into one program: their functions are defined twice. A linker refuses a
-// name that is thread-local in one file and not in another, and names it.
+// Files with and without TAWPIPE_COMPILED must not be linked into one program: their functions are
+// defined twice. A linker refuses a name that is thread-local in one file and not in another, and
+// names it.
 #ifdef TAWPIPE_COMPILED
 [[gnu::used]] inline thread_local char all_files_of_a_program_link_tawpipe_compiled_or_none = 0;
 #else

@@ -15,15 +15,16 @@
 
 namespace tawpipe::inline v0 {
 
-/// The lines of a text one after another, with their cells and their position for messages. A byte order mark and carriage
-/// returns, as Windows writes them, are skipped. A cell that begins with '"' ends with one, may hold commas, and doubles each
-/// quotation mark inside.
+/// The lines of a text one after another, with their cells and their position for messages. A byte
+/// order mark and carriage returns, as Windows writes them, are skipped. A cell that begins with
+/// '"' ends with one, may hold commas, and doubles each quotation mark inside.
 class CsvReader {
  public:
   /// @param source  the file's name, for messages
   CsvReader(std::string_view text, std::string_view source) : rest_{without_byte_order_mark(text)}, source_{source} {}
 
-  /// Goes to the next line; false after the last. @throws InputError  for a quoted cell that does not end.
+  /// Goes to the next line; false after the last. @throws InputError  for a quoted cell that does
+  /// not end.
   bool next() {
     if (rest_.empty()) return false;
     const std::size_t end = std::min(rest_.find('\n'), rest_.size());
@@ -84,11 +85,13 @@ class CsvReader {
   std::size_t number_ = 0;
 };
 
-/// Rows of text under named columns. Empty lines and lines that start with '#' are left out; spaces around cells are removed.
+/// Rows of text under named columns. Empty lines and lines that start with '#' are left out; spaces
+/// around cells are removed.
 class CsvTable {
  public:
   /// @param what  the file's name, for messages
-  /// @param key  a column it must have: the first line that has it names the columns, lines above it are skipped
+  /// @param key  a column it must have: the first line that has it names the columns, lines above
+  /// it are skipped
   /// @throws InputError  if no line has the key, or a row has another number of cells.
   CsvTable(std::string what, std::string_view text, std::string_view key) : what_{std::move(what)} {
     for (CsvReader reader{text, what_}; reader.next();) {
@@ -118,7 +121,8 @@ class CsvTable {
   }
   const std::string& text(std::size_t row, std::size_t column) const { return rows_[row][column]; }
 
-  /// A cell as a number; 0 where it is empty. @throws InputError  naming line and column if it is not a number.
+  /// A cell as a number; 0 where it is empty. @throws InputError  naming line and column if it is
+  /// not a number.
   double number(std::size_t row, std::size_t column) const {
     const std::string& cell = rows_[row][column];
     if (cell.empty()) return 0;

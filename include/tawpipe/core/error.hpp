@@ -1,5 +1,6 @@
 // The exceptions of the library: bad input, an impossible request, a failing device.
-// Not: findings about a schedule (verify/diagnostics.hpp), nor the caller's own bugs (core/config.hpp).
+// Not: findings about a schedule (verify/diagnostics.hpp), nor the caller's own bugs
+// (core/config.hpp).
 #pragma once
 
 #include <stdexcept>
@@ -7,7 +8,8 @@
 
 namespace tawpipe::inline v0 {
 
-/// Base of everything the library throws on purpose. The message is one line and names what is wrong and what would be right.
+/// Base of everything the library throws on purpose. The message is one line and names what is
+/// wrong and what would be right.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

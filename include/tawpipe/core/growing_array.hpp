@@ -9,8 +9,9 @@
 
 namespace tawpipe::inline v0 {
 
-/// Items of a plain type, added one by one and taken as one vector of exactly their size. A vector that grows is held twice while it
-/// moves, and half empty afterwards; this one grows by pieces, each freed as soon as it is copied into the vector taken.
+/// Items of a plain type, added one by one and taken as one vector of exactly their size. A vector
+/// that grows is held twice while it moves, and half empty afterwards; this one grows by pieces,
+/// each freed as soon as it is copied into the vector taken.
 template <class T>
 class GrowingArray {
  public:
@@ -40,7 +41,8 @@ class GrowingArray {
     return all;
   }
 
-  /// A power of two, at least 32 MiB: the C library returns such a block to the system when it is freed.
+  /// A power of two, at least 32 MiB: the C library returns such a block to the system when it is
+  /// freed.
   static constexpr std::size_t piece_items = std::bit_ceil((std::size_t{32} << 20) / sizeof(T));
 
  private:

@@ -12,7 +12,8 @@ namespace tawpipe::inline v0 {
 /// Items numbered from 0 in the order in which they were added. Open addressing; at most half full.
 class HashIndex {
  public:
-  /// The number of the item that `same(number)` accepts, or that of the item that `add()` makes now.
+  /// The number of the item that `same(number)` accepts, or that of the item that `add()` makes
+  /// now.
   /// @param hash  equal for equal items; need not be mixed well
   template <class Same, class Add>
   std::int32_t find_or_add(std::uint64_t hash, Same&& same, Add&& add) {

@@ -21,7 +21,8 @@ enum class TaskId : std::int32_t {};
 enum class BufferId : std::int32_t {};
 /// A set of ranks that communicate together (a communicator).
 enum class GroupId : std::int32_t {};
-/// A stage of the model: consecutive layers scheduled, stored or sent together. A weight pipeline's stage is its shard.
+/// A stage of the model: consecutive layers scheduled, stored or sent together. A weight pipeline's
+/// stage is its shard.
 enum class StageId : std::int32_t {};
 /// A set of parameters: what a buffer holds, or a communication carries.
 enum class PiecesId : std::int32_t {};

@@ -1,4 +1,5 @@
-// Text to numbers: the one place that converts, so that all users accept the same input and report errors alike.
+// Text to numbers: the one place that converts, so that all users accept the same input and report
+// errors alike.
 // Not: numbers with units (core/parse_units.hpp).
 #pragma once
 
@@ -15,7 +16,8 @@
 
 namespace tawpipe::inline v0 {
 
-/// Takes the number that `text` begins with, as JSON writes it: no sign '+', no space before it, no infinity.
+/// Takes the number that `text` begins with, as JSON writes it: no sign '+', no space before it, no
+/// infinity.
 /// @return nothing, and `text` as it was, if there is none or it does not fit.
 template <class Number>
 std::optional<Number> take_number(std::string_view& text) {

@@ -55,7 +55,8 @@ inline Bytes parse_bytes(std::string_view text) {
   return Bytes{static_cast<std::int64_t>(value + 0.5)};
 }
 
-/// A bandwidth in one direction such as "25GBps" (bytes) or "10Gbps" (bits). @throws InputError as above; zero is refused.
+/// A bandwidth in one direction such as "25GBps" (bytes) or "10Gbps" (bits). @throws InputError as
+/// above; zero is refused.
 inline BytesPerSecond parse_bandwidth(std::string_view text) {
   static constexpr detail::UnitName units[] = {{"MBps", 1e6},     {"GBps", 1e9},    {"TBps", 1e12},   {"MB/s", 1e6},
                                                {"GB/s", 1e9},     {"TB/s", 1e12},   {"Mbps", 1.25e5}, {"Gbps", 1.25e8},

@@ -1,5 +1,6 @@
 // SplitMix64: numbers that look random, the same on every machine.
-// Not: a distribution; callers build one from sums and products, so that results are the same bits with every standard library.
+// Not: a distribution; callers build one from sums and products, so that results are the same bits
+// with every standard library.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,8 @@ namespace tawpipe::inline v0 {
 /// What each number adds to SplitMix64's state.
 inline constexpr std::uint64_t splitmix64_step = 0x9e3779b97f4a7c15U;
 
-/// The number that SplitMix64 gives next in state `state`: every bit of it depends on every bit of the state.
+/// The number that SplitMix64 gives next in state `state`: every bit of it depends on every bit of
+/// the state.
 /// Source: Steele, Lea and Flood 2014, "Fast splittable pseudorandom number generators", section 4.
 /// Example: `std::uint64_t z = splitmix64(state); state += splitmix64_step;`
 constexpr std::uint64_t splitmix64(std::uint64_t state) {

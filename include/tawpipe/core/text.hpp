@@ -31,8 +31,9 @@ std::string concat(const Parts&... parts) {
 /// `text` in single quotes, as messages show what a user wrote.
 inline std::string quote(std::string_view text) { return concat("'", text, "'"); }
 
-/// The text with each control character replaced by '?': fit for a one-line message and a terminal, whatever a user's file or
-/// path holds. Those beyond ASCII (C1) take two bytes of UTF-8, 0xc2 and 0x80 to 0x9f.
+/// The text with each control character replaced by '?': fit for a one-line message and a terminal,
+/// whatever a user's file or path holds. Those beyond ASCII (C1) take two bytes of UTF-8, 0xc2 and
+/// 0x80 to 0x9f.
 inline std::string one_line(std::string text) {
   unsigned char before = 0;
   for (char& c : text) {
@@ -100,7 +101,8 @@ inline std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-/// The candidate closest to `name` by edit distance, whatever the case of letters, or "" when none is close enough to be meant.
+/// The candidate closest to `name` by edit distance, whatever the case of letters, or "" when none
+/// is close enough to be meant.
 inline std::string nearest(std::string_view name, const std::vector<std::string>& candidates) {
   std::string best;
   std::size_t best_distance = std::max<std::size_t>(2, name.size() / 2) + 1;

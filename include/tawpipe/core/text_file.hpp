@@ -16,7 +16,8 @@
 
 namespace tawpipe::inline v0 {
 
-/// What is left of a stream, without a byte order mark; nothing where it cannot be read (errno says why).
+/// What is left of a stream, without a byte order mark; nothing where it cannot be read (errno says
+/// why).
 /// @param what  for messages: "the schedule file 'a.json'"
 /// @throws InputError  if it is larger than `mebibytes`.
 inline std::optional<std::string> read_stream(std::FILE* stream, std::string_view what, std::int64_t mebibytes) {

@@ -11,8 +11,8 @@
 
 namespace tawpipe::inline v0 {
 
-/// Sum, difference and product that stop at the ends of the type's range, where whole numbers would wrap: what a file or a flag
-/// can make too large stays too large, and is refused or shown as such.
+/// Sum, difference and product that stop at the ends of the type's range, where whole numbers would
+/// wrap: what a file or a flag can make too large stays too large, and is refused or shown as such.
 template <class Rep>
 constexpr Rep saturating_add(Rep a, Rep b) {
   if constexpr (!std::is_integral_v<Rep>)
@@ -44,8 +44,8 @@ constexpr Rep saturating_multiply(Rep a, Rep b) {
   }
 }
 
-/// A number with a unit. Sums, scalings and ratios compile; mixing units does not, unless physics allows it (below). Whole
-/// numbers saturate.
+/// A number with a unit. Sums, scalings and ratios compile; mixing units does not, unless physics
+/// allows it (below). Whole numbers saturate.
 template <class Unit, class Rep>
 class Quantity {
  public:
@@ -83,7 +83,8 @@ class Quantity {
 
 /// Bytes, a 64-bit integer.
 using Bytes = Quantity<struct BytesUnit, std::int64_t>;
-/// A span of time in integer picoseconds: range ±106 days, equal times compare equal on every machine.
+/// A span of time in integer picoseconds: range ±106 days, equal times compare equal on every
+/// machine.
 using Duration = Quantity<struct PicosecondsUnit, std::int64_t>;
 /// Floating-point operations (a multiply-add counts as two).
 using Flops = Quantity<struct FlopsUnit, double>;
@@ -132,7 +133,8 @@ constexpr Duration operator/(Bytes bytes, BytesPerSecond rate) {
 /// Time to compute `flops` at `rate`. @throws InputError as seconds().
 constexpr Duration operator/(Flops flops, FlopsPerSecond rate) { return seconds(flops.value() / rate.value()); }
 
-/// `80_GiB`, `25_GBps`, `10_Gbps`, `312_TFLOPS`, `2_us`: decimal and binary prefixes, bits and bytes kept apart.
+/// `80_GiB`, `25_GBps`, `10_Gbps`, `312_TFLOPS`, `2_us`: decimal and binary prefixes, bits and
+/// bytes kept apart.
 inline namespace literals {
 
 constexpr Bytes operator""_B(unsigned long long v) { return Bytes{static_cast<std::int64_t>(v)}; }

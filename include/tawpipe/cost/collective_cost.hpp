@@ -1,5 +1,6 @@
-// Communications as NCCL runs them: the edges between ranks that they use, how much of the buffer each edge carries, and the
-// number of latency steps. Not: the links under those edges (topology/cluster.hpp).
+// Communications as NCCL runs them: the edges between ranks that they use, how much of the buffer
+// each edge carries, and the number of latency steps.
+// Not: the links under those edges (topology/cluster.hpp).
 #pragma once
 
 #include <cstdint>
@@ -80,7 +81,8 @@ inline CollectiveShape tree_shape(std::span<const Rank> members, const Cluster& 
 
 namespace detail {
 
-/// Each pair's own edge, all busy at once. @param sizes  [from * members + to] in any unit; empty: all equal
+/// Each pair's own edge, all busy at once. @param sizes  [from * members + to] in any unit; empty:
+/// all equal
 inline CollectiveShape pairs_shape(std::span<const Rank> members, std::span<const Bytes> sizes) {
   CollectiveShape shape;
   const std::size_t n = members.size();
@@ -103,9 +105,11 @@ inline CollectiveShape pairs_shape(std::span<const Rank> members, std::span<cons
 
 /// The edges of a collective among `members`, which are in ring order (node by node).
 ///
-/// Per edge, for a whole buffer of B bytes among n members: all_gather and reduce_scatter B(n-1)/n over each of n edges;
-/// all_reduce 2B(n-1)/n; broadcast and reduce B over each of n-1 edges; all_to_all B/n over each of n(n-1).
-/// Source: NCCL 2.28 graph/tuning.cc (steps per collective); Thakur et al. 2005 for the ring volumes.
+/// Per edge, for a whole buffer of B bytes among n members: all_gather and reduce_scatter B(n-1)/n
+/// over each of n edges; all_reduce 2B(n-1)/n; broadcast and reduce B over each of n-1 edges;
+/// all_to_all B/n over each of n(n-1).
+/// Source: NCCL 2.28 graph/tuning.cc (steps per collective); Thakur et al. 2005 for the ring
+/// volumes.
 inline CollectiveShape collective_shape(Op op, Algorithm algorithm, std::span<const Rank> members, Rank root,
                                         const Cluster& cluster) {
   if (detail::has_tree(op) && algorithm == Algorithm::tree) return detail::tree_shape(members, cluster);
@@ -126,8 +130,8 @@ inline CollectiveShape collective_shape(Op op, Algorithm algorithm, std::span<co
   return shape;
 }
 
-/// The edges of any communication: one for a pass or host copy, one each way for an exchange, weighted by the sizes of its
-/// pairs for an all_to_all, and as above for other collectives.
+/// The edges of any communication: one for a pass or host copy, one each way for an exchange,
+/// weighted by the sizes of its pairs for an all_to_all, and as above for other collectives.
 inline CollectiveShape communication_shape(const Schedule& schedule, const Task& task, Algorithm all_reduce,
                                            const Cluster& cluster) {
   if (is_all_pairs(task.op) && task.split != none<SplitId>) {

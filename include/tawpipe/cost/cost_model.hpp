@@ -13,23 +13,26 @@
 
 namespace tawpipe::inline v0 {
 
-/// The multiplicity of a link in a path: a rate of x bytes/s uses x * weight of the link's bandwidth.
+/// The multiplicity of a link in a path: a rate of x bytes/s uses x * weight of the link's
+/// bandwidth.
 struct LinkLoad {
   LinkId link = none<LinkId>;
   double weight = 1;
 };
 
-/// The network load of a communication, for any message size: after `latency`, once for each of its repetitions, it is one flow
-/// of `fraction` times the task's bytes over all `loads` at once. Without loads it takes `latency`, for any size.
+/// The network load of a communication, for any message size: after `latency`, once for each of its
+/// repetitions, it is one flow of `fraction` times the task's bytes over all `loads` at once.
+/// Without loads it takes `latency`, for any size.
 struct Path {
   Duration latency;
   double fraction = 1;
   std::vector<LinkLoad> loads;
 };
 
-/// A cost model. compute_time() is called for each computation of the schedule, by its id. path() is called once for each distinct
-/// (op, rank, Task::route()), for any such task, possibly one that the schedule does not have: it must depend on nothing else
-/// of the task, except as declared by paths_by_size().
+/// A cost model. compute_time() is called for each computation of the schedule, by its id. path()
+/// is called once for each distinct (op, rank, Task::route()), for any such task, possibly one that
+/// the schedule does not have: it must depend on nothing else of the task, except as declared by
+/// paths_by_size().
 template <class Model>
 concept CostModel = requires(const Model& model, const Schedule& schedule, TaskId computation, const Task& message,
                              const Cluster& cluster) {
@@ -47,8 +50,8 @@ constexpr bool paths_by_size(const Model& model) {
   }
 }
 
-/// Whether compute_time() depends on nothing but a task's rank, op, stage, split and bytes: the result of a model's own
-/// times_by_work().
+/// Whether compute_time() depends on nothing but a task's rank, op, stage, split and bytes: the
+/// result of a model's own times_by_work().
 template <CostModel Model>
 constexpr bool times_by_work(const Model& model) {
   if constexpr (requires { model.times_by_work(); }) {

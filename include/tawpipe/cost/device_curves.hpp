@@ -1,4 +1,5 @@
-// The fractions of its data sheet that a device reaches, by kind and shape of kernel: the figures of one generation.
+// The fractions of its data sheet that a device reaches, by kind and shape of kernel: the figures
+// of one generation.
 // Not: the generations (cost/curves/), nor the times that follow (cost/kernel_cost.hpp).
 #pragma once
 
@@ -28,8 +29,8 @@ struct DeviceCurves {
 
   double memory = 0.85;      ///< of the bandwidth, by memory-bound kernels
   double kernel_gap = 2e-6;  ///< s from a kernel's end to the next one's start
-  /// Seconds that the host takes to launch a layer's forward (and what is recomputed), and its backward, which autograd runs; a
-  /// pass is not faster.
+  /// Seconds that the host takes to launch a layer's forward (and what is recomputed), and its
+  /// backward, which autograd runs; a pass is not faster.
   double host_layer = 0;
   double host_backward = 0;
   double host_collective = 0;  ///< and for each collective of a pass that ranks share

@@ -1,4 +1,5 @@
-// Fixed times: each kind of computation takes the time it is given, each transfer one hop's time, whatever its size.
+// Fixed times: each kind of computation takes the time it is given, each transfer one hop's time,
+// whatever its size.
 // Not: a prediction from a model and a cluster (cost/roofline.hpp).
 #pragma once
 
@@ -7,8 +8,9 @@
 
 namespace tawpipe::inline v0 {
 
-/// Times for one microbatch and a device's whole share of the model; a schedule with several chunks a device divides them
-/// evenly. An update takes no time, a drawn idle unit one forward. Transfers do not share links.
+/// Times for one microbatch and a device's whole share of the model; a schedule with several chunks
+/// a device divides them evenly. An update takes no time, a drawn idle unit one forward. Transfers
+/// do not share links.
 struct FixedCost {
   Duration forward;
   Duration backward_input;

@@ -1,4 +1,5 @@
-// The load of a folded schedule's communications on the links of the whole cluster, and whether folding is exact there.
+// The load of a folded schedule's communications on the links of the whole cluster, and whether
+// folding is exact there.
 // Not: the folding itself (schedule/fold.hpp).
 #pragma once
 
@@ -21,8 +22,9 @@
 
 namespace tawpipe::inline v0 {
 
-/// `inner` for the schedule of a fold: each communication loads one link in place of all links with the same traffic, as often as
-/// images of it cross that link. Made by folded_cost(); must not outlive its arguments.
+/// `inner` for the schedule of a fold: each communication loads one link in place of all links with
+/// the same traffic, as often as images of it cross that link. Made by folded_cost(); must not
+/// outlive its arguments.
 template <CostModel Inner>
 struct FoldedCost {
   const Inner* inner;
@@ -49,12 +51,13 @@ namespace detail {
 
 /// The loads of all images of all kinds, and the classes of links.
 ///
-/// Two links are in one class if they have the same bandwidth and the same load: for each kind the same number of images, with
-/// the same weights. Folding is exact if all images of a kind have one latency and load the same set of classes. Proof: let
-/// all flows of a kind start together. Give each the rate of the fair solution in which every class is one link that holds what
-/// each of its links holds: no link is overloaded, and each flow crosses a link of its kind's bottleneck class, which is saturated
-/// and on which no flow is faster. So these rates are the fair ones, which are unique, and all flows of a kind
-/// end together; by induction over time images never differ.
+/// Two links are in one class if they have the same bandwidth and the same load: for each kind the
+/// same number of images, with the same weights. Folding is exact if all images of a kind have one
+/// latency and load the same set of classes. Proof: let all flows of a kind start together. Give
+/// each the rate of the fair solution in which every class is one link that holds what each of its
+/// links holds: no link is overloaded, and each flow crosses a link of its kind's bottleneck class,
+/// which is saturated and on which no flow is faster. So these rates are the fair ones, which are
+/// unique, and all flows of a kind end together; by induction over time images never differ.
 class LinkClasses {
  public:
   /// Adds the next image of kind `kind`; kinds come in order.
@@ -95,7 +98,8 @@ class LinkClasses {
     return found;
   }
 
-  /// The load of all images of `kind` on one link of each of these classes; a link is listed once for each image that crosses it.
+  /// The load of all images of `kind` on one link of each of these classes; a link is listed once
+  /// for each image that crosses it.
   std::vector<LinkLoad> loads(std::size_t kind, std::span<const LinkId> classes) const {
     std::vector<LinkLoad> all;
     const auto number = static_cast<std::uint32_t>(kind);
@@ -120,7 +124,8 @@ class LinkClasses {
   std::vector<LinkId> class_of_;        ///< [link] the first link of its class
 };
 
-/// The first computation whose time on a copy differs from that on the kept rank; empty if there is none.
+/// The first computation whose time on a copy differs from that on the kept rank; empty if there is
+/// none.
 template <CostModel Inner>
 class UnequalComputation {
  public:
@@ -196,7 +201,8 @@ class UnequalComputation {
   std::vector<std::vector<Rank>> copies_;    ///< [kept rank] itself first
 };
 
-/// A collective of copies for which only one of them has to wait, so that the others arrive sooner; empty if there is none.
+/// A collective of copies for which only one of them has to wait, so that the others arrive sooner;
+/// empty if there is none.
 inline std::string find_unequal_arrival(const FoldedSchedule& folded, const HeldSms& held) {
   const Schedule& schedule = folded.schedule;
   for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
@@ -217,8 +223,10 @@ inline std::string find_unequal_arrival(const FoldedSchedule& folded, const Held
 
 }  // namespace detail
 
-/// `inner` folded, if all images of each task take the same time and see the same traffic on `cluster`.
-/// @pre `inner` depends only on a computation's rank, op, stage, step and bytes; FactoredCost depends on the task
+/// `inner` folded, if all images of each task take the same time and see the same traffic on
+/// `cluster`.
+/// @pre `inner` depends only on a computation's rank, op, stage, step and bytes; FactoredCost
+/// depends on the task
 /// Complexity: O(loads log loads) over all distinct communications of all ranks.
 template <CostModel Inner>
 FoldOutcome<Inner> folded_cost(const FoldedSchedule& folded, const Cluster& cluster, const Inner& inner) {

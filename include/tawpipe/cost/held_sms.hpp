@@ -1,4 +1,5 @@
-// The multiprocessors (SMs) that communications hold while they wait and transfer data, and a device's speed with the rest.
+// The multiprocessors (SMs) that communications hold while they wait and transfer data, and a
+// device's speed with the rest.
 // Not: the times (simulate/held_sms.hpp), nor the time lost (analysis/held_time.hpp).
 #pragma once
 
@@ -33,19 +34,21 @@ struct SpeedTable {
   double speed(std::int64_t held) const { return static_cast<double>(at(held)) / static_cast<double>(whole); }
 };
 
-/// An option of a cost model: a communication is a kernel that holds as many SMs as it has CTAs (thread blocks), on each of its
-/// ranks from the moment that the rank's stream reaches it until its end, including waits for ranks that have not arrived. Computation
-/// there at the same time continues with the remaining SMs.
+/// An option of a cost model: a communication is a kernel that holds as many SMs as it has CTAs
+/// (thread blocks), on each of its ranks from the moment that the rank's stream reaches it until
+/// its end, including waits for ranks that have not arrived. Computation there at the same time
+/// continues with the remaining SMs.
 ///
-/// Source: a NCCL kernel has one CTA a channel, which has its SM to itself (github.com/NVIDIA/nccl/issues/689), and
-/// runs from its launch until its peers have arrived and all data is transferred (issues/1025). Not so where NCCL moves data by copy
-/// engines or in the NVLink switch: set fewer CTAs for those.
+/// Source: a NCCL kernel has one CTA a channel, which has its SM to itself
+/// (github.com/NVIDIA/nccl/issues/689), and runs from its launch until its peers have arrived and
+/// all data is transferred (issues/1025). Not so where NCCL moves data by copy engines or in the
+/// NVLink switch: set fewer CTAs for those.
 struct HeldSms {
   int pair_ctas = 0;        ///< of a message between two ranks, at each of them; 0: it holds none
   int collective_ctas = 0;  ///< of a collective, at each member
   int sms = 0;              ///< of each device; 0: as in the cluster
-  /// Measured speeds, by ascending CTAs; linear between them, and from the last down to zero with all SMs held. Empty: in
-  /// proportion to the remaining SMs.
+  /// Measured speeds, by ascending CTAs; linear between them, and from the last down to zero with
+  /// all SMs held. Empty: in proportion to the remaining SMs.
   std::vector<HeldSpeed> speeds{};
   int measured_sms = 0;  ///< of the device of the measurement; 0: unknown
 
@@ -55,8 +58,8 @@ struct HeldSms {
   bool operator==(const HeldSms&) const = default;
   bool is_off() const { return pair_ctas <= 0 && collective_ctas <= 0; }
 
-  /// The SMs held by a task at each of its ranks. A computation, a host copy (done by copy engines) and a collective of one rank hold
-  /// none.
+  /// The SMs held by a task at each of its ranks. A computation, a host copy (done by copy engines)
+  /// and a collective of one rank hold none.
   int ctas_of(const Schedule& schedule, const Task& task) const {
     if (is_local(task.op)) return 0;
     if (!is_collective(task.op)) return pair_ctas;
@@ -71,7 +74,8 @@ struct HeldSms {
                             " has is not known; give its number, or \"sms\" of the device in the cluster's file"));
   }
 
-  /// @throws InputError  as sms_of(), or if the speeds were measured on a device with a different number of SMs.
+  /// @throws InputError  as sms_of(), or if the speeds were measured on a device with a different
+  /// number of SMs.
   void check(const DeviceSpec& device) const {
     const int all = sms_of(device);
     if (speeds.empty() || measured_sms == 0 || measured_sms == all) return;

@@ -1,4 +1,5 @@
-// Times of kernels by their shapes: a computation takes the sum of its kernels, messages run as NCCL would run them.
+// Times of kernels by their shapes: a computation takes the sum of its kernels, messages run as
+// NCCL would run them.
 // Not: the shapes (model/transformer_kernels.hpp) nor the figures of a generation (cost/curves/).
 #pragma once
 
@@ -25,8 +26,9 @@ constexpr const DeviceCurves& curves_of(int sm) {
   return sm >= 100 && sm < 120 ? curves::blackwell : sm >= 90 && sm < 100 ? curves::hopper : curves::ampere;
 }
 
-/// Seconds of a batch of matrix products: [m, n] results in whole waves of tiles over the multiprocessors, the inner dimension
-/// split if that fills them better, and never faster than memory allows.
+/// Seconds of a batch of matrix products: [m, n] results in whole waves of tiles over the
+/// multiprocessors, the inner dimension split if that fills them better, and never faster than
+/// memory allows.
 inline double product_seconds(const Kernel& kernel, const DeviceCurves& curves, const DeviceSpec& device) {
   double peak = device.peak.value();
   double share = curves.products;
@@ -64,7 +66,8 @@ inline double product_seconds(const Kernel& kernel, const DeviceCurves& curves, 
   return std::max(best, moved / (device.memory_bandwidth.value() * curves.memory));
 }
 
-/// Seconds of causal fused attention: the fraction of the peak grows with the size of a head and with the number of tiles of 256 rows.
+/// Seconds of causal fused attention: the fraction of the peak grows with the size of a head and
+/// with the number of tiles of 256 rows.
 inline double attention_seconds(const Kernel& kernel, const DeviceCurves& curves, const DeviceSpec& device) {
   const bool backward = kernel.kind == Kernel::Kind::attention_backward;
   const double tiles = static_cast<double>(kernel.batch) * static_cast<double>(kernel.m) / 256;
@@ -74,17 +77,20 @@ inline double attention_seconds(const Kernel& kernel, const DeviceCurves& curves
   return kernel.flops() * (1 + fill / tiles) / (device.peak.value() * share);
 }
 
-/// Times of kernels by generation (curves_of()). A pass of a stage takes the sum of its kernels, gaps between them included,
-/// and no less than the host takes to launch it, embedding and head as a layer each. Messages: as chosen by NCCL's table for each
-/// size (nccl_path()); sends take the route's latencies and share its links.
+/// Times of kernels by generation (curves_of()). A pass of a stage takes the sum of its kernels,
+/// gaps between them included, and no less than the host takes to launch it, embedding and head as
+/// a layer each. Messages: as chosen by NCCL's table for each size (nccl_path()); sends take the
+/// route's latencies and share its links.
 ///
-/// A stage with unknown kernels takes its operations at the rate of large products and its traffic at memory speed.
+/// A stage with unknown kernels takes its operations at the rate of large products and its traffic
+/// at memory speed.
 struct KernelCost {
   std::vector<std::pair<double DeviceCurves::*, double>> changes = {};  ///< replace the generation's figures
   Duration overhead{8'400'000};  ///< of starting a send: NCCL 2.28, graph/tuning.cc, ring of Simple
   HeldSms held_sms{};            ///< held by communications; off
 
-  /// The generation's curves, with the changes; products by the card's power (KnownDevice::sustained).
+  /// The generation's curves, with the changes; products by the card's power
+  /// (KnownDevice::sustained).
   DeviceCurves curves(const DeviceSpec& device) const {
     DeviceCurves found = curves_of(detail::compute_capability(device));
     const auto [products, attention] = detail::device_shares(device);

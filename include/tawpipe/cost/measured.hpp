@@ -1,5 +1,6 @@
-// Times measured on a machine: a time for a layer, the embedding and the head in each pass; messages by latency and bandwidth
-// of two kinds of link. Not: their calibration from a timeline (analysis/calibrate.hpp) nor their file
+// Times measured on a machine: a time for a layer, the embedding and the head in each pass;
+// messages by latency and bandwidth of two kinds of link.
+// Not: their calibration from a timeline (analysis/calibrate.hpp) nor their file
 // (report/measured_json.hpp).
 #pragma once
 
@@ -43,7 +44,8 @@ struct MeasuredLink {
   bool operator==(const MeasuredLink&) const = default;
 };
 
-/// The work for which the times were measured. They hold for any number of layers, but for no other changes.
+/// The work for which the times were measured. They hold for any number of layers, but for no other
+/// changes.
 struct MeasuredWork {
   Dtype dtype = Dtype::f32;
   ParameterBytes parameter_bytes;  ///< used for the sizes of messages; not checked
@@ -69,13 +71,15 @@ struct MeasuredWork {
   bool operator==(const MeasuredWork&) const = default;
 };
 
-/// Measured times. A computation takes layers * layer + embedding + head of its pass (the latter two where its stage has them),
-/// an update once + bytes * byte. If `backward` was not measured, it is the sum of its two halves.
+/// Measured times. A computation takes layers * layer + embedding + head of its pass (the latter
+/// two where its stage has them), an update once + bytes * byte. If `backward` was not measured, it
+/// is the sum of its two halves.
 ///
-/// A message takes the latency of its kind of link (inside a node, or between nodes; for a collective the mean over its edges
-/// times its steps), then it is a flow that by itself reaches the kind's bandwidth. Links wider than the
-/// narrowest of the path have capacity for proportionally more flows, and flows share links max-min fair, as under
-/// RooflineCost. All devices are equal.
+/// A message takes the latency of its kind of link (inside a node, or between nodes; for a
+/// collective the mean over its edges times its steps), then it is a flow that by itself reaches
+/// the kind's bandwidth. Links wider than the narrowest of the path have capacity for
+/// proportionally more flows, and flows share links max-min fair, as under RooflineCost. All
+/// devices are equal.
 struct MeasuredCost {
   std::optional<MeasuredPass> forward;
   std::optional<MeasuredPass> backward;
@@ -89,7 +93,8 @@ struct MeasuredCost {
 
   bool operator==(const MeasuredCost&) const = default;
 
-  /// @throws InputError  if the times were measured with work that differs from `workload`, naming the first difference.
+  /// @throws InputError  if the times were measured with work that differs from `workload`, naming
+  /// the first difference.
   void check(const Workload& workload) const {
     if (workload.is_abstract()) throw InputError("measured times are those of layers; give the model that has them");
     if (!work) return;

@@ -1,5 +1,6 @@
-// Collectives as NCCL's tuner would run them: the fastest of its algorithms and protocols for the group and the size, with as
-// many channels as the nodes have adapters. Not: the figures on which it decides (cost/nccl_table.hpp).
+// Collectives as NCCL's tuner would run them: the fastest of its algorithms and protocols for the
+// group and the size, with as many channels as the nodes have adapters.
+// Not: the figures on which it decides (cost/nccl_table.hpp).
 #pragma once
 
 #include <algorithm>
@@ -45,8 +46,8 @@ inline std::vector<std::size_t> first_at_each_adapter(std::span<const Rank> memb
   return first;
 }
 
-/// [channel][place] the members in each channel's ring order: as many channels as each node has adapters, each leaving a node
-/// through a different adapter. One channel inside a node.
+/// [channel][place] the members in each channel's ring order: as many channels as each node has
+/// adapters, each leaving a node through a different adapter. One channel inside a node.
 inline std::vector<std::vector<Rank>> channel_orders(std::span<const Rank> members, const Cluster& cluster) {
   const auto nodes = nodes_of_members(members, cluster);
   if (nodes.size() < 2) return {{members.begin(), members.end()}};
@@ -114,8 +115,9 @@ inline std::pair<double, double> device_shares(const DeviceSpec& device) {
 
 }  // namespace detail
 
-/// The input of NCCL's table for the ring over `members`, which are node by node. A hop's latency beyond the one NCCL assumes for
-/// Simple (3.4 us by NVLink, 5.7 us by PCI Express, 14 us by the network) is extra; a lower one is raised to NCCL's.
+/// The input of NCCL's table for the ring over `members`, which are node by node. A hop's latency
+/// beyond the one NCCL assumes for Simple (3.4 us by NVLink, 5.7 us by PCI Express, 14 us by the
+/// network) is extra; a lower one is raised to NCCL's.
 /// @pre at least two members
 inline NcclRing nccl_ring(std::span<const Rank> members, const Cluster& cluster) {
   const auto orders = detail::channel_orders(members, cluster);
@@ -152,9 +154,10 @@ inline NcclWay nccl_choice(Op op, NcclRing ring, double bytes) {
   return nccl_fastest(op, ring, bytes);
 }
 
-/// A collective of `bytes` among `members`, which are node by node: the latency of NCCL's choice, then one
-/// flow over the links of all its channels. By itself it reaches NCCL's bandwidth; a protocol that sends flags with the data takes
-/// proportionally more of shared links. Complexity: O(channels * members * links of a route).
+/// A collective of `bytes` among `members`, which are node by node: the latency of NCCL's choice,
+/// then one flow over the links of all its channels. By itself it reaches NCCL's bandwidth; a
+/// protocol that sends flags with the data takes proportionally more of shared links. Complexity:
+/// O(channels * members * links of a route).
 inline Path nccl_path(Op op, std::span<const Rank> members, Rank root, double bytes, const Cluster& cluster) {
   Path path;
   if (members.size() < 2) return path;

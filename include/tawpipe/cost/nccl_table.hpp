@@ -1,4 +1,5 @@
-// NCCL's own cost table: latency and bandwidth of each algorithm and protocol, and NCCL's choice among them.
+// NCCL's own cost table: latency and bandwidth of each algorithm and protocol, and NCCL's choice
+// among them.
 // Not: the links loaded (cost/nccl_collectives.hpp).
 #pragma once
 
@@ -13,8 +14,8 @@
 
 namespace tawpipe::inline v0 {
 
-/// The protocol of a collective's data: words with flags (LL: 8 bytes with 4 of data; LL128: 128 with 120), or whole chunks with a
-/// fence.
+/// The protocol of a collective's data: words with flags (LL: 8 bytes with 4 of data; LL128: 128
+/// with 120), or whole chunks with a fence.
 enum class NcclProtocol : std::uint8_t { ll, ll128, simple };
 inline constexpr int nccl_protocols = 3;
 
@@ -36,8 +37,8 @@ struct NcclRing {
   double extra_network = 0;         ///< the same between nodes
 };
 
-/// The maximum bandwidth of LL, by compute capability (80, 90, 100) and number of nodes. Across nodes on a machine with Intel CPUs
-/// NCCL uses its oldest row.
+/// The maximum bandwidth of LL, by compute capability (80, 90, 100) and number of nodes. Across
+/// nodes on a machine with Intel CPUs NCCL uses its oldest row.
 /// Source: NCCL 2.28.9, src/graph/tuning.cc, llMaxBws.
 constexpr double ll_most(int sm, int nodes) {
   if (nodes == 1) return sm >= 100 ? 282e9 : sm >= 90 ? 141e9 : sm >= 80 ? 87.7e9 : 39e9;
@@ -52,9 +53,9 @@ struct NcclCost {
   double time(double bytes) const { return latency_s + bytes / bytes_per_second; }
 };
 
-/// Ring collectives: broadcast and reduce only exist as rings; all-reduce, all-gather and reduce-scatter are rings for large
-/// buffers. With n ranks a collective takes nsteps = 2(n-1) (all-reduce), n-1 (all-gather, reduce-scatter) or n (broadcast,
-/// reduce) steps:
+/// Ring collectives: broadcast and reduce only exist as rings; all-reduce, all-gather and
+/// reduce-scatter are rings for large buffers. With n ranks a collective takes nsteps = 2(n-1)
+/// (all-reduce), n-1 (all-gather, reduce-scatter) or n (broadcast, reduce) steps:
 ///
 /// | protocol | base us | a step on NVLink | PCI | network | bandwidth of the bus |
 /// |---|---|---|---|---|---|
@@ -62,9 +63,9 @@ struct NcclCost {
 /// | LL128 | 14 | 1.9 | 2.5 | 4.0 | 0.92 busBw; NVLink only |
 /// | Simple | 8.4 | 3.4 | 5.7 | 14 | busBw |
 ///
-/// latency = base + (nsteps - nInter) intra + nInter network, nInter = nodes - 1 (twice for all-reduce); broadcast and reduce
-/// base + one step if all channels agree, otherwise base + nsteps steps of the network (several nodes) or of the node.
-/// bandwidth = bus * n / nsteps.
+/// latency = base + (nsteps - nInter) intra + nInter network, nInter = nodes - 1 (twice for
+/// all-reduce); broadcast and reduce base + one step if all channels agree, otherwise base + nsteps
+/// steps of the network (several nodes) or of the node. bandwidth = bus * n / nsteps.
 /// @pre op is a collective, ranks >= 2
 /// Source: NCCL 2.28.9, src/graph/tuning.cc (baseLat, hwLat, ncclTopoTuneModel).
 constexpr NcclCost nccl_ring_cost(Op op, NcclProtocol protocol, const NcclRing& ring) {
@@ -96,7 +97,8 @@ constexpr NcclCost nccl_ring_cost(Op op, NcclProtocol protocol, const NcclRing& 
   return cost;
 }
 
-/// The all-reduce by a double binary tree: chains inside the nodes, a tree between them, up and down, so half the bus bandwidth.
+/// The all-reduce by a double binary tree: chains inside the nodes, a tree between them, up and
+/// down, so half the bus bandwidth.
 ///
 /// | protocol | base us | a step on NVLink | PCI | network | bandwidth of the bus, of 0.92 busBw |
 /// |---|---|---|---|---|---|
@@ -104,8 +106,9 @@ constexpr NcclCost nccl_ring_cost(Op op, NcclProtocol protocol, const NcclRing& 
 /// | LL128 | 14 | 1.25 | 1.9 | 8.5 | 7/9 in one node, else 120/128; NVLink only |
 /// | Simple | 8.4 | 4.0 | 4.0 | 14 | all |
 ///
-/// latency = base + 2 ((ranks / nodes - 1) intra + log2(nodes) network), quotient and logarithm rounded down. NCCL's caps for
-/// each channel, by generation, are left out: with several nodes of InfiniBand it estimates up to a quarter less.
+/// latency = base + 2 ((ranks / nodes - 1) intra + log2(nodes) network), quotient and logarithm
+/// rounded down. NCCL's caps for each channel, by generation, are left out: with several nodes of
+/// InfiniBand it estimates up to a quarter less.
 /// Source: as nccl_ring_cost.
 constexpr NcclCost nccl_tree_cost(NcclProtocol protocol, const NcclRing& ring) {
   constexpr std::array<double, nccl_protocols> base{6.8e-6, 14e-6, 8.4e-6};

@@ -1,4 +1,5 @@
-// Times from data sheets: matrix products at a fraction of peak, the rest at memory bandwidth, messages over shared links.
+// Times from data sheets: matrix products at a fraction of peak, the rest at memory bandwidth,
+// messages over shared links.
 // Not: times measured on a machine.
 #pragma once
 
@@ -12,9 +13,11 @@
 namespace tawpipe::inline v0 {
 
 /// A roofline. For a computation of f FLOPs and b bytes of memory-bound traffic:
-/// f / (peak * utilization) + b / (memory bandwidth * memory_utilization), one after another, as kernels run.
-/// For a message: overhead + the route's latencies, then its bytes at the max-min fair share of the links it crosses.
-/// Source: Williams et al. 2009 (roofline); overhead: NCCL 2.28 graph/tuning.cc, base latency of ring/Simple, 8.4 us.
+/// f / (peak * utilization) + b / (memory bandwidth * memory_utilization), one after another, as
+/// kernels run. For a message: overhead + the route's latencies, then its bytes at the max-min fair
+/// share of the links it crosses.
+/// Source: Williams et al. 2009 (roofline); overhead: NCCL 2.28 graph/tuning.cc, base latency of
+/// ring/Simple, 8.4 us.
 struct RooflineCost {
   double utilization = 0.5;         ///< of the device's matrix peak, reached by matrix products and attention
   double memory_utilization = 0.8;  ///< of the device's memory bandwidth, reached by elementwise kernels

@@ -1,4 +1,5 @@
-// A cost model under factors: each computation's time and each message's size multiplied by its own factor.
+// A cost model under factors: each computation's time and each message's size multiplied by its own
+// factor.
 // Not: the source of the factors (simulate/noise.hpp).
 #pragma once
 

@@ -1,5 +1,5 @@
-// The offset of each buffer of a rank in an allocation on its device, or on its host; transient ones share memory as far as the
-// order of tasks allows.
+// The offset of each buffer of a rank in an allocation on its device, or on its host; transient
+// ones share memory as far as the order of tasks allows.
 // Not: the memory itself (execute/host/, execute/cuda/).
 #pragma once
 
@@ -153,8 +153,9 @@ class BufferPlanner {
     std::stable_sort(order_.begin(), order_.end(), [&](BufferId a, BufferId b) { return start(a) < start(b); });
   }
 
-  /// Whether `use` is over when `first` starts, or can be waited for because it is over by then in the timeline. For tasks at the same
-  /// time the schedule's order decides, so that waits never form a cycle.
+  /// Whether `use` is over when `first` starts, or can be waited for because it is over by then in
+  /// the timeline. For tasks at the same time the schedule's order decides, so that waits never
+  /// form a cycle.
   bool over(TaskId use, TaskId first) const {
     if (known_.before(use, first)) return true;
     if (timeline_ == nullptr || timeline_->end_of(use) > timeline_->start_of(first)) return false;
@@ -185,7 +186,8 @@ class BufferPlanner {
     return plan;
   }
 
-  /// For the first use of each buffer, adds waits for the last use, in each lane, of earlier buffers in its place, unless implied anyway.
+  /// For the first use of each buffer, adds waits for the last use, in each lane, of earlier
+  /// buffers in its place, unless implied anyway.
   void find_waits(BufferPlan& plan) const {
     std::vector<TaskId> last(known_.lanes());
     for (const BufferId id : order_) {
@@ -221,17 +223,21 @@ class BufferPlanner {
 
 }  // namespace detail
 
-/// Lays out one rank's buffers in each memory: persistent ones one after another, then transient ones, each at the lowest offset
-/// where no other is in use at the time; by size or by first use, whichever needs less memory.
+/// Lays out one rank's buffers in each memory: persistent ones one after another, then transient
+/// ones, each at the lowest offset where no other is in use at the time; by size or by first use,
+/// whichever needs less memory.
 ///
-/// Without a timeline this holds under any timing that the program allows: a message that may be late keeps its buffer. With one, a
-/// buffer may also reuse the memory of one that is over in that timeline, and the program gets the waits that ensure this. It
-/// then needs the timeline's peak, except for gaps between buffers of different sizes, and a run that follows the timeline never
+/// Without a timeline this holds under any timing that the program allows: a message that may be
+/// late keeps its buffer. With one, a buffer may also reuse the memory of one that is over in that
+/// timeline, and the program gets the waits that ensure this. It then needs the timeline's peak,
+/// except for gaps between buffers of different sizes, and a run that follows the timeline never
 /// waits for them.
 /// @param alignment  of each buffer, a power of two
-/// @param timeline   expected for the schedule; may be null. Tasks by their start in it, then by id, are then an order in which
+/// @param timeline   expected for the schedule; may be null. Tasks by their start in it, then by
+/// id, are then an order in which
 ///                   they can be issued; but not by id only.
-/// @param lent       [buffer] not null: it is elsewhere and takes no memory (ParameterStore::lent); may be empty
+/// @param lent       [buffer] not null: it is elsewhere and takes no memory (ParameterStore::lent);
+/// may be empty
 /// Complexity: O(buffers^2).
 inline BufferPlan plan_buffers(const Schedule& schedule, Program& program, Rank rank, std::int64_t alignment = 64,
                                const Timeline* timeline = nullptr, std::span<std::byte* const> lent = {}) {

@@ -1,5 +1,6 @@
 // A forward or a backward with all its arguments, resolved once from the addresses of its buffers.
-// Not: the choice of buffers (execute/dataflow.hpp) nor the computation (backend/layer_compute.hpp).
+// Not: the choice of buffers (execute/dataflow.hpp) nor the computation
+// (backend/layer_compute.hpp).
 #pragma once
 
 #include <array>
@@ -32,7 +33,8 @@ struct ComputeCall {
   }
 };
 
-/// @param memory  of the task's rank: `weight_at(Place)` and `gradient_at(Place)` give addresses, `gradient_bytes()` the width of
+/// @param memory  of the task's rank: `weight_at(Place)` and `gradient_at(Place)` give addresses,
+/// `gradient_bytes()` the width of
 ///                a gradient, `memory(BufferId)` and `boundary(BufferId)` spans, `workspace()` a span, `tokens(microbatch)` and
 ///                `targets(microbatch)` ids, `loss(microbatch)` the address of its loss
 template <class Memory>

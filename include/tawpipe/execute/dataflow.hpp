@@ -1,5 +1,6 @@
 // The memory accesses of each task: which part of which buffer it reads, writes, sends and adds to.
-// Not: how they are found (execute/detail/dataflow_builder.hpp) nor their order (execute/program.hpp).
+// Not: how they are found (execute/detail/dataflow_builder.hpp) nor their order
+// (execute/program.hpp).
 #pragma once
 
 #include <array>
@@ -67,8 +68,8 @@ struct TransferEnd {
   std::vector<Segment> takes;  ///< the segments that it reads from it
 };
 
-/// A communication. The packed message has all numbers in the order in which its collective expects them: for an all_gather and a
-/// reduce_scatter by member.
+/// A communication. The packed message has all numbers in the order in which its collective expects
+/// them: for an all_gather and a reduce_scatter by member.
 struct TransferFlow {
   std::vector<TransferEnd> ends;           ///< by member; pass: source, destination
   std::vector<std::int64_t> member_begin;  ///< all_gather, reduce_scatter: [member] and the end: its part of the message;
@@ -76,7 +77,8 @@ struct TransferFlow {
   std::int64_t count = 0;                  ///< numbers of the whole packed message; exchange: in each direction
 };
 
-/// The dataflow of the whole schedule. Made by `resolve_dataflow` (execute/detail/dataflow_builder.hpp).
+/// The dataflow of the whole schedule. Made by `resolve_dataflow`
+/// (execute/detail/dataflow_builder.hpp).
 struct Dataflow {
   std::vector<std::int32_t> flow_of_task;  ///< [task] index into one of the following, by op
   std::vector<ComputeFlow> computes;

@@ -1,5 +1,6 @@
 // The concept that all executors model, and functions for any of them.
-// Not: an executor (execute/host/executor.hpp, execute/mpi/executor.hpp, execute/cuda/nccl_executor.hpp, virtual_executor.hpp).
+// Not: an executor (execute/host/executor.hpp, execute/mpi/executor.hpp,
+// execute/cuda/nccl_executor.hpp, virtual_executor.hpp).
 #pragma once
 
 #include <algorithm>
@@ -45,8 +46,9 @@ struct AnyRank {
 
 }  // namespace detail
 
-/// A rank's parameters between iterations, as exposed by an executor: each run of weights that it keeps, including copies, in
-/// its number type, and each run of the optimizer's two moments as `Number`.
+/// A rank's parameters between iterations, as exposed by an executor: each run of weights that it
+/// keeps, including copies, in its number type, and each run of the optimizer's two moments as
+/// `Number`.
 template <class R, class Number>
 concept ExecutorRank = requires(R& rank) {
   { rank.rank() } -> std::same_as<Rank>;
@@ -58,10 +60,12 @@ concept ExecutorRank = requires(R& rank) {
 
 /// Trains with a schedule: one process's part of it, which may be one rank or all.
 ///
-/// `run` does one iteration: all microbatches forward and backward, then the update. It throws what a layer, an optimizer or a
-/// source throws, and DeviceError if another rank or a device fails; the program is told by the FailureCallback of the
-/// executor's options or of its session. No executor handles signals, prints, or ends the process. `for_each_rank` visits each rank
-/// of this process as an ExecutorRank; `gather` combines the values that each process knows into the root's `values`.
+/// `run` does one iteration: all microbatches forward and backward, then the update. It throws what
+/// a layer, an optimizer or a source throws, and DeviceError if another rank or a device fails; the
+/// program is told by the FailureCallback of the executor's options or of its session. No executor
+/// handles signals, prints, or ends the process. `for_each_rank` visits each rank of this process
+/// as an ExecutorRank; `gather` combines the values that each process knows into the root's
+/// `values`.
 template <class E>
 concept Executor = requires(E& executor, const E& constant, std::span<typename E::Number> values, std::span<const char> known) {
   { constant.schedule() } -> std::same_as<const Schedule&>;
@@ -102,7 +106,8 @@ void with_number(Dtype type, Use&& use) {
 
 }  // namespace detail
 
-/// Each run of weights of this process's ranks, set by `fill(range, numbers)` and rounded to the rank's type.
+/// Each run of weights of this process's ranks, set by `fill(range, numbers)` and rounded to the
+/// rank's type.
 template <Executor E, class Fill>
 void set_weights(E& executor, Fill&& fill) {
   using Number = typename E::Number;
@@ -118,7 +123,8 @@ void set_weights(E& executor, Fill&& fill) {
     });
   });
 }
-/// Passes the same, unchanged, to `visit(range, numbers)`. If a rank has weights in float32 and in fewer bits, the former come last.
+/// Passes the same, unchanged, to `visit(range, numbers)`. If a rank has weights in float32 and in
+/// fewer bits, the former come last.
 template <Executor E, class Visit>
 void read_weights(E& executor, Visit&& visit) {
   using Number = typename E::Number;
@@ -143,7 +149,8 @@ void read_moments(E& executor, Visit&& visit) {
   executor.for_each_rank([&](auto& rank) { rank.read_moments(visit); });
 }
 
-/// Sets all weights of the executor's ranks from `all`, one number a parameter in the model's numbering.
+/// Sets all weights of the executor's ranks from `all`, one number a parameter in the model's
+/// numbering.
 template <Executor E>
 void load_weights(E& executor, std::span<const typename E::Number> all) {
   set_weights(executor, [&](const ParameterRange& range, std::span<typename E::Number> numbers) {

@@ -15,9 +15,9 @@
 
 namespace tawpipe::inline v0 {
 
-/// The program's reaction to a failed run: called with the reason, in one line, at most once, possibly by a thread of the library.
-/// It returns soon and throws nothing. The program should then end: its other threads may wait forever, in MPI, in NCCL, in a
-/// driver.
+/// The program's reaction to a failed run: called with the reason, in one line, at most once,
+/// possibly by a thread of the library. It returns soon and throws nothing. The program should then
+/// end: its other threads may wait forever, in MPI, in NCCL, in a driver.
 using FailureCallback = std::function<void(const std::string& why)>;
 
 /// The input of an iteration in addition to its schedule.
@@ -25,9 +25,9 @@ struct Iteration {
   std::int64_t step = 1;  ///< of the optimizer, from 1; also names the data
   double learning_rate = 0;
   double gradient_clip = 0;  ///< largest norm of the whole gradient; 0: any
-  /// Asked once by each process at the iteration's end: why the run should stop here, any number above 0, or 0 for no reason.
-  /// All ranks are given the largest (IterationResult::stop), so that one that was told to stop takes the others with it, after
-  /// the same step. Empty: no reason.
+  /// Asked once by each process at the iteration's end: why the run should stop here, any number
+  /// above 0, or 0 for no reason. All ranks are given the largest (IterationResult::stop), so that
+  /// one that was told to stop takes the others with it, after the same step. Empty: no reason.
   std::function<int()> stop{};
 };
 
@@ -58,7 +58,8 @@ inline std::string message_of(const std::exception_ptr& failure) {
   }
 }
 
-/// Is called with each gradient that an update uses, before clipping: the mean over the iteration's microbatches.
+/// Is called with each gradient that an update uses, before clipping: the mean over the iteration's
+/// microbatches.
 template <class T>
 using GradientObserver = std::function<void(ParameterRange, std::span<const T>)>;
 

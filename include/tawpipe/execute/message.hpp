@@ -1,5 +1,5 @@
-// How one rank's part of a communication goes through memory: in place if its numbers are laid out as in the message, otherwise
-// through a staging area.
+// How one rank's part of a communication goes through memory: in place if its numbers are laid out
+// as in the message, otherwise through a staging area.
 // Not: the communication itself (execute/mpi/transfer.hpp, execute/cuda/nccl_executor.hpp).
 #pragma once
 
@@ -88,7 +88,8 @@ class MessagePlanner {
     return std::move(plan_);
   }
 
-  /// For messages around a ring or along a chain: the whole message, contiguous, where it is stored, summed and forwarded.
+  /// For messages around a ring or along a chain: the whole message, contiguous, where it is
+  /// stored, summed and forwarded.
   MessagePlan ring_plan() {
     const bool sum = is_sum(task_.op);
     if (const auto base = whole_in_place(sum)) {
@@ -116,8 +117,8 @@ class MessagePlanner {
     if (!source || both) take(source ? count : 0, count, std::nullopt);
   }
 
-  /// All that a member gives and all that it receives is at the start of a buffer (DataflowTransfers); its own block is not
-  /// sent.
+  /// All that a member gives and all that it receives is at the start of a buffer
+  /// (DataflowTransfers); its own block is not sent.
   void blocks() {
     const auto n = static_cast<std::int64_t>(flow_.ends.size());
     if (!end_.gives.empty()) plan_.from = Address{end_.gives.front().place};
@@ -129,7 +130,8 @@ class MessagePlanner {
     }
   }
 
-  /// The address of the numbers [begin, begin + count) of the message, if they are contiguous and none is accumulated.
+  /// The address of the numbers [begin, begin + count) of the message, if they are contiguous and
+  /// none is accumulated.
   static std::optional<Address> in_one_run(std::span<const Segment> segments, std::int64_t begin, std::int64_t count) {
     if (segments.empty()) return std::nullopt;
     const Address base = Address{segments[0].place} + (begin - segments[0].packed);
@@ -152,7 +154,8 @@ class MessagePlanner {
     return area;
   }
 
-  /// The part that the rank gives, [begin, begin + count) of the message. @param sum  numbers it does not give are zeros
+  /// The part that the rank gives, [begin, begin + count) of the message. @param sum  numbers it
+  /// does not give are zeros
   void give(std::span<const Segment> gives, std::int64_t begin, std::int64_t count, bool sum) {
     plan_.from = in_one_run(gives, begin, count);
     if (plan_.from) return;
@@ -173,7 +176,8 @@ class MessagePlanner {
     }
   }
 
-  /// The part that the rank receives, [begin, begin + count) of the message. @param staged  its address if that is staging memory
+  /// The part that the rank receives, [begin, begin + count) of the message. @param staged  its
+  /// address if that is staging memory
   void take(std::int64_t begin, std::int64_t count, std::optional<Address> staged) {
     plan_.to = in_one_run(end_.takes, begin, count);
     if (plan_.to) return;
@@ -187,7 +191,8 @@ class MessagePlanner {
     }
   }
 
-  /// The address for the whole message in the rank's own segments, if nothing that it gives is overwritten before it is read.
+  /// The address for the whole message in the rank's own segments, if nothing that it gives is
+  /// overwritten before it is read.
   std::optional<Address> whole_in_place(bool sum) const {
     const auto base = [](const Segment& s) { return Address{s.place} + -s.packed; };
     const auto covers = [this](std::vector<Segment> segments) {
@@ -261,20 +266,22 @@ class MessagePlanner {
 
 }  // namespace detail
 
-/// The part of `rank`, an end or member, in the communication `id`. Complexity: O(segments log segments).
+/// The part of `rank`, an end or member, in the communication `id`. Complexity: O(segments log
+/// segments).
 inline MessagePlan message_plan(const Schedule& schedule, TaskId id, const TransferFlow& flow, Rank rank) {
   const auto end = std::find_if(flow.ends.begin(), flow.ends.end(), [&](const TransferEnd& one) { return one.rank == rank; });
   return detail::MessagePlanner{schedule.task(id), flow, *end, end - flow.ends.begin()}.plan();
 }
 
-/// The same for messages around a ring: `from` and `to` are the start of the whole message, which is contiguous.
+/// The same for messages around a ring: `from` and `to` are the start of the whole message, which
+/// is contiguous.
 inline MessagePlan ring_message_plan(const Schedule& schedule, TaskId id, const TransferFlow& flow, Rank rank) {
   const auto end = std::find_if(flow.ends.begin(), flow.ends.end(), [&](const TransferEnd& one) { return one.rank == rank; });
   return detail::MessagePlanner{schedule.task(id), flow, *end, end - flow.ends.begin()}.ring_plan();
 }
 
-/// The moves of a whole communication if all ends share one memory. Each address has its rank; staging memory is that
-/// of the first end.
+/// The moves of a whole communication if all ends share one memory. Each address has its rank;
+/// staging memory is that of the first end.
 struct SharedMove {
   Move move;
   Rank to;

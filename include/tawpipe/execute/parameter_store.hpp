@@ -1,5 +1,6 @@
-// The places of a rank's buffers: in memory that an executor owns, one block on the device and one on the host, or in tensors
-// that a program lends it. Not: the offsets in those blocks (execute/buffer_plan.hpp) nor the computations.
+// The places of a rank's buffers: in memory that an executor owns, one block on the device and one
+// on the host, or in tensors that a program lends it.
+// Not: the offsets in those blocks (execute/buffer_plan.hpp) nor the computations.
 #pragma once
 
 #include <cstddef>
@@ -18,9 +19,9 @@
 
 namespace tawpipe::inline v0 {
 
-/// Memory of the program, in which an executor keeps parameters of a rank instead of allocating memory for them. It must
-/// stay as long as the executor, and is read and written during iterations only. Gradients are set to zero when an iteration
-/// begins.
+/// Memory of the program, in which an executor keeps parameters of a rank instead of allocating
+/// memory for them. It must stay as long as the executor, and is read and written during iterations
+/// only. Gradients are set to zero when an iteration begins.
 struct LentParameters {
   Rank rank = none<Rank>;
   ContentKind kind = ContentKind::weights;      ///< or gradients
@@ -39,8 +40,8 @@ inline std::vector<ParameterRange> joined(std::span<const ParameterRange> ranges
 
 }  // namespace detail
 
-/// The parameters of which `rank` keeps weights, or gradients, between iterations: for each buffer that a program may
-/// lend memory for, its ranges in order. @param kind  weights or gradients
+/// The parameters of which `rank` keeps weights, or gradients, between iterations: for each buffer
+/// that a program may lend memory for, its ranges in order. @param kind  weights or gradients
 inline std::vector<std::vector<ParameterRange>> kept_parameters(const Schedule& schedule, Rank rank, ContentKind kind) {
   std::vector<std::vector<ParameterRange>> kept;
   for (const Buffer& buffer : schedule.buffers()) {
@@ -55,7 +56,8 @@ inline std::vector<std::vector<ParameterRange>> kept_parameters(const Schedule& 
 class ParameterStore {
  public:
   /// @param lent  lent by the program, including that of other ranks
-  /// @throws InputError  naming lent memory of this rank that differs in size from its parameters, or matches no buffer.
+  /// @throws InputError  naming lent memory of this rank that differs in size from its parameters,
+  /// or matches no buffer.
   ParameterStore(const Schedule& schedule, const Dataflow& flow, Rank rank, std::span<const LentParameters> lent)
       : schedule_{&schedule}, flow_{&flow}, rank_{rank}, lent_(schedule.buffers().size()) {
     for (const LentParameters& one : lent) {
@@ -96,7 +98,8 @@ class ParameterStore {
       if (buffer.persistent && buffer.kind() == kind && buffer.rank == rank_) visit(id<BufferId>(b));
     }
   }
-  /// Calls `visit(range, place, count)` for each run of parameters in such buffers; `count` is the number in the whole buffer.
+  /// Calls `visit(range, place, count)` for each run of parameters in such buffers; `count` is the
+  /// number in the whole buffer.
   template <class Visit>
   void for_each_run(BufferKind kind, Visit&& visit) const {
     for_each_persistent(kind, [&](BufferId buffer) {

@@ -25,7 +25,8 @@ struct Launch {
   std::uint32_t notifies_end = 0;
 };
 
-/// A wait that no message carries: for the end of a task in which no member of the waiting task takes part.
+/// A wait that no message carries: for the end of a task in which no member of the waiting task
+/// takes part.
 struct Notice {
   TaskId task = none<TaskId>;  ///< awaited: the one that must end; given: the one that waits
   Rank rank = none<Rank>;      ///< the rank that signals, or is signalled
@@ -37,12 +38,14 @@ struct ReuseWait {
   TaskId earlier = none<TaskId>;  ///< before `waiting` in the schedule's order
 };
 
-/// One rank's part of a schedule. All executors run it: lanes are in-order queues, and waits use events.
+/// One rank's part of a schedule. All executors run it: lanes are in-order queues, and waits use
+/// events.
 class Program {
  public:
   int lanes() const { return static_cast<int>(launches_.size()); }
   std::span<const Launch> lane(int lane) const { return launches_[static_cast<std::size_t>(lane)]; }
-  /// Tasks of the rank's other lanes that must end first; waits of earlier launches on the lane are not repeated.
+  /// Tasks of the rank's other lanes that must end first; waits of earlier launches on the lane are
+  /// not repeated.
   std::span<const TaskId> waits(const Launch& launch) const { return part(waits_, launch.waits_begin, launch.waits_end); }
   /// Signals from other ranks to wait for.
   std::span<const Notice> awaits(const Launch& launch) const { return part(awaits_, launch.awaits_begin, launch.awaits_end); }
@@ -151,7 +154,8 @@ class Lowering {
     Rank teller;
   };
 
-  /// Whether a rank takes part in both tasks, so that the order of its own lanes and events is enough.
+  /// Whether a rank takes part in both tasks, so that the order of its own lanes and events is
+  /// enough.
   bool meet(TaskId a, TaskId b) const {
     bool found = false;
     for_each_end(schedule_, a,

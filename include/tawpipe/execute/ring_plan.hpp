@@ -1,4 +1,5 @@
-// One rank's part in a communication as messages: rings and chains over the members in order, or blocks from each to each.
+// One rank's part in a communication as messages: rings and chains over the members in order, or
+// blocks from each to each.
 // Not: the messages themselves (execute/mpi/transfer.hpp).
 #pragma once
 
@@ -20,10 +21,10 @@ struct Chunk {
   Rank other = none<Rank>;  ///< all_to_all: its source or destination; none: the neighbour
 };
 
-/// What one rank sends and receives in a communication, in order. It sends the chunks of `initial`, which it already has, then the
-/// first `forwarded` of those it receives, each as soon as it has arrived. The edges are those of NCCL's rings and chains, which
-/// the simulator's routes take; sums are formed in the order of the ring, so every run gives the
-/// same bits.
+/// What one rank sends and receives in a communication, in order. It sends the chunks of `initial`,
+/// which it already has, then the first `forwarded` of those it receives, each as soon as it has
+/// arrived. The edges are those of NCCL's rings and chains, which the simulator's routes take; sums
+/// are formed in the order of the ring, so every run gives the same bits.
 struct RingPlan {
   Rank previous = none<Rank>;  ///< the sender to this rank
   Rank next = none<Rank>;      ///< the receiver from it
@@ -37,7 +38,8 @@ struct RingPlan {
 
   std::size_t sends() const { return initial.size() + forwarded; }
   const Chunk& sent(std::size_t i) const { return i < initial.size() ? initial[i] : received[i - initial.size()]; }
-  /// The number of sends that must be over before `received[i]` may be stored: it may overwrite data that an earlier send still reads.
+  /// The number of sends that must be over before `received[i]` may be stored: it may overwrite
+  /// data that an earlier send still reads.
   std::size_t sends_before(std::size_t i) const { return summed > 0 && i >= summed ? i - summed + 1 : 0; }
 };
 
@@ -128,7 +130,8 @@ class RingPlanner {
 }  // namespace detail
 
 /// The part of `rank`, an end or member, in the communication `id`.
-/// @param chunk  the maximum of numbers in one message, the same on all ranks; a point-to-point transfer continues without waiting for
+/// @param chunk  the maximum of numbers in one message, the same on all ranks; a point-to-point
+/// transfer continues without waiting for
 ///               a part, so `chunk` only keeps its messages from being too long for MPI
 /// A host copy sends nothing. Complexity: O(chunks).
 inline RingPlan ring_plan(const Schedule& schedule, TaskId id, const TransferFlow& flow, Rank rank, std::int64_t chunk) {

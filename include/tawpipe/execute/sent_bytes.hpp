@@ -24,7 +24,8 @@ struct SentBytes {
   }
 };
 
-/// Adds the bytes of a finished communication, by the numbers it really carried, over the edges of ring_plan().
+/// Adds the bytes of a finished communication, by the numbers it really carried, over the edges of
+/// ring_plan().
 /// @param sent  [rank]
 inline void count_sent(const Schedule& schedule, TaskId id, const TransferFlow& flow, std::size_t number_bytes,
                        std::vector<SentBytes>& sent) {

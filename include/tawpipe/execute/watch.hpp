@@ -1,7 +1,8 @@
-// Watches over all ranks of a run, separately from their data: when one dies, is silent, fails or stalls, all are told which rank and
-// in which task. It does not print, handle signals or end processes: the program's callback decides what to do.
-// Not: their connections (execute/mpi/session.hpp, execute/cuda/rendezvous.hpp); recovery: a run restarts from its
-// checkpoint.
+// Watches over all ranks of a run, separately from their data: when one dies, is silent, fails or
+// stalls, all are told which rank and in which task. It does not print, handle signals or end
+// processes: the program's callback decides what to do.
+// Not: their connections (execute/mpi/session.hpp, execute/cuda/rendezvous.hpp); recovery: a run
+// restarts from its checkpoint.
 #pragma once
 
 #include <fcntl.h>
@@ -37,8 +38,8 @@ struct WatchOptions {
   bool on = true;
   double silence_seconds = 5;  ///< a rank not heard of for this long has failed
   double task_seconds = 60;    ///< a task that runs, or waits for its other ends, for this long has stalled
-  /// Called if another rank has failed, or if this one has and has not closed its watch 5 s later. Empty: executors throw
-  /// where they can.
+  /// Called if another rank has failed, or if this one has and has not closed its watch 5 s later.
+  /// Empty: executors throw where they can.
   FailureCallback failed{};
 };
 
@@ -48,13 +49,15 @@ struct WatchPeer {
   detail::Connection connection;
 };
 
-/// One on each rank, with a thread each. Rank 0 has a TCP connection to every other rank. The operating system closes a
-/// dead rank's, which is noticed at once; a rank that is stopped or whose host is gone is noticed by its silence. Either way
-/// WatchOptions::failed is called in all remaining processes, whatever their other threads wait for. Until it is closed the watch
-/// then keeps reading its connections: closing one with unread data would discard what was just sent.
+/// One on each rank, with a thread each. Rank 0 has a TCP connection to every other rank. The
+/// operating system closes a dead rank's, which is noticed at once; a rank that is stopped or whose
+/// host is gone is noticed by its silence. Either way WatchOptions::failed is called in all
+/// remaining processes, whatever their other threads wait for. Until it is closed the watch then
+/// keeps reading its connections: closing one with unread data would discard what was just sent.
 class Watch {
  public:
-  /// @param peers  on rank 0: a connection to every other rank; on another: one to rank 0. Not used if the watch is off.
+  /// @param peers  on rank 0: a connection to every other rank; on another: one to rank 0. Not used
+  /// if the watch is off.
   Watch(int rank, std::vector<WatchPeer> peers, const WatchOptions& options) : options_{options}, rank_{rank} {
     connecting(0);
     if (!options_.on) return;
@@ -82,25 +85,28 @@ class Watch {
   }
   void end(int lane) { activities_[static_cast<std::size_t>(lane)].task.store(nothing, std::memory_order_release); }
 
-  /// Names of tasks, `describe(lane, task)`, and which of them compute, `computes(task)`; called by the watch's thread. Empty: by
-  /// number, and those of lane 0.
+  /// Names of tasks, `describe(lane, task)`, and which of them compute, `computes(task)`; called by
+  /// the watch's thread. Empty: by number, and those of lane 0.
   void describe_by(std::function<std::string(int, std::int32_t)> describe, std::function<bool(std::int32_t)> computes) {
     const std::lock_guard lock{mutex_};
     describe_ = std::move(describe);
     computes_ = std::move(computes);
   }
 
-  /// Tasks begun from here on may wait at least this many seconds for ranks that connect; 0: none do.
+  /// Tasks begun from here on may wait at least this many seconds for ranks that connect; 0: none
+  /// do.
   void connecting(double seconds) {
     task_limit_.store(static_cast<std::int64_t>(std::max(seconds, options_.task_seconds) * 1e9));
   }
 
-  /// A failure here may be the consequence of another rank's end: gives the watch time to learn of that first.
+  /// A failure here may be the consequence of another rank's end: gives the watch time to learn of
+  /// that first.
   void await_news() const {
     if (thread_.joinable()) std::this_thread::sleep_for(std::chrono::seconds{2});
   }
 
-  /// Tells all ranks that this one has failed, so that they end; this process itself must end within seconds.
+  /// Tells all ranks that this one has failed, so that they end; this process itself must end
+  /// within seconds.
   void fail(const std::string& why) {
     if (!thread_.joinable()) return;
     std::unique_lock lock{mutex_};
@@ -110,7 +116,8 @@ class Watch {
     announced_condition_.wait_for(lock, std::chrono::seconds{2}, [&] { return announced_; });
   }
   bool failed() const { return failing_.load(); }
-  /// Whether waits for other ranks must throw: the run has failed, and no callback ends the program.
+  /// Whether waits for other ranks must throw: the run has failed, and no callback ends the
+  /// program.
   bool must_throw() const { return failed() && !options_.failed; }
   /// The reason for the failure, once the run has failed.
   std::string why() {
@@ -224,7 +231,8 @@ class Watch {
     peer.left = true;
   }
 
-  /// Whether this rank itself has failed: then the others have been told, and the program gets time to end.
+  /// Whether this rank itself has failed: then the others have been told, and the program gets time
+  /// to end.
   bool own_failure() {
     std::unique_lock lock{mutex_};
     if (failure_.empty() || told_) return false;
@@ -288,7 +296,8 @@ class Watch {
     for (const Entry& entry : peer.entries) all.push_back(words(entry));
     return all.empty() ? "it was last heard of between iterations" : concat("last heard of in ", join(all, "; "));
   }
-  /// On rank 0: who computes for longest, which is what a rank that reports a wait may wait for; "" if that is what is reported.
+  /// On rank 0: who computes for longest, which is what a rank that reports a wait may wait for; ""
+  /// if that is what is reported.
   std::string longest_computation(std::string_view reported) {
     int who = rank_;
     Entry longest{0, nothing, 0};

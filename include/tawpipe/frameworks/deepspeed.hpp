@@ -1,5 +1,6 @@
 // Conversion between DeepSpeed's configuration and a plan.
-// Not: JSON (json_settings.hpp), nor what a program sets by calls: models, pipelines, recomputation.
+// Not: JSON (json_settings.hpp), nor what a program sets by calls: models, pipelines,
+// recomputation.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,8 @@
 
 namespace tawpipe::inline v0 {
 
-/// The settings that a plan knows, with DeepSpeed's defaults; 0 where DeepSpeed derives the value from others.
+/// The settings that a plan knows, with DeepSpeed's defaults; 0 where DeepSpeed derives the value
+/// from others.
 /// Source: deepspeedai/DeepSpeed, docs/_pages/config-json.md (0.18).
 struct DeepspeedSettings {
   std::int64_t batch = 0;
@@ -70,7 +72,8 @@ inline const SettingsTable<DeepspeedSettings>& deepspeed_table() {
   return table;
 }
 
-/// The job that DeepSpeed's settings describe, on that many devices. @throws InputError  naming setting, line and what would be right
+/// The job that DeepSpeed's settings describe, on that many devices. @throws InputError  naming
+/// setting, line and what would be right
 inline FrameworkJob deepspeed_job(std::string_view text, std::string_view source, int devices) {
   ReadSettings<DeepspeedSettings> read = read_settings(deepspeed_table(), json_settings(text, source));
   const DeepspeedSettings& s = read.values;

@@ -1,4 +1,5 @@
-// Other frameworks by name: reading their settings, writing a plan as such settings, and finding the plans that they can run.
+// Other frameworks by name: reading their settings, writing a plan as such settings, and finding
+// the plans that they can run.
 // Not: their settings (megatron.hpp, torchtitan.hpp, deepspeed.hpp).
 #pragma once
 
@@ -34,7 +35,8 @@ inline Framework parse_framework(std::string_view text) {
   throw InputError(unknown_name("framework", text, {"megatron", "torchtitan", "deepspeed"}));
 }
 
-/// The framework of a text of settings: JSON is DeepSpeed's, TOML (a section, or a file that ends so) torchtitan's, a script Megatron-LM's.
+/// The framework of a text of settings: JSON is DeepSpeed's, TOML (a section, or a file that ends
+/// so) torchtitan's, a script Megatron-LM's.
 inline Framework framework_of(std::string_view text, std::string_view path) {
   if (path.ends_with(".json")) return Framework::deepspeed;
   if (path.ends_with(".toml")) return Framework::torchtitan;
@@ -78,7 +80,8 @@ inline std::vector<std::string> cannot_run(Framework framework, const FrameworkJ
   return {};  // unreachable
 }
 
-/// The job as the framework's settings, after comments of a line each. @pre cannot_run() is empty, and the job has a model
+/// The job as the framework's settings, after comments of a line each. @pre cannot_run() is empty,
+/// and the job has a model
 inline std::string write_job(Framework framework, const FrameworkJob& job, const std::vector<std::string>& comments = {}) {
   switch (framework) {
     case Framework::megatron:
@@ -91,7 +94,8 @@ inline std::string write_job(Framework framework, const FrameworkJob& job, const
   return {};  // unreachable
 }
 
-/// The job's settings in the framework's terms, without those that have their default. @pre the job has a model
+/// The job's settings in the framework's terms, without those that have their default. @pre the job
+/// has a model
 inline std::vector<WrittenSetting> settings_of(Framework framework, const FrameworkJob& job) {
   switch (framework) {
     case Framework::megatron:
@@ -104,7 +108,8 @@ inline std::vector<WrittenSetting> settings_of(Framework framework, const Framew
   return {};  // unreachable
 }
 
-/// The settings that turn `before` into `after`, in a user's terms: "--micro-batch-size 2", "without --sequence-parallel".
+/// The settings that turn `before` into `after`, in a user's terms: "--micro-batch-size 2",
+/// "without --sequence-parallel".
 /// @pre both have a model
 inline std::vector<std::string> changed_settings(Framework framework, const FrameworkJob& before, const FrameworkJob& after) {
   const std::vector<WrittenSetting> old = settings_of(framework, before);
@@ -155,7 +160,8 @@ bool framework_runs(const PlanRequest& request, const PlanLayout& layout, const 
   return cannot_run(framework, job_of(request.problem, layout, choice)).empty();
 }
 
-/// The request for the best plan among those that the framework can run, with the framework's schedules.
+/// The request for the best plan among those that the framework can run, with the framework's
+/// schedules.
 inline PlanRequest for_framework(Framework framework, PlanRequest request) {
   request.schedules = framework_schedules(framework);
   request.runs = framework == Framework::megatron     ? &framework_runs<Framework::megatron>

@@ -101,8 +101,8 @@ inline SettingsText json_settings(std::string_view text, std::string_view source
 }
 
 /// Settings as JSON, an object for each name's first part. @pre settings of one object are adjacent
-/// @param comments  as the list "_comment", if there are any: JSON has no comments, and DeepSpeed ignores a name that it does
-/// not know
+/// @param comments  as the list "_comment", if there are any: JSON has no comments, and DeepSpeed
+/// ignores a name that it does not know
 inline std::string json_text(const std::vector<WrittenSetting>& settings, const std::vector<std::string>& comments) {
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
   if (!comments.empty()) json["_comment"] = comments;

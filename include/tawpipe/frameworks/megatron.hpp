@@ -91,7 +91,8 @@ inline std::optional<Recompute> megatron_recompute(ReadSettings<MegatronFlags>& 
 
 }  // namespace detail
 
-/// The model that Megatron-LM's flags describe. @throws InputError  naming the flags that are missing
+/// The model that Megatron-LM's flags describe. @throws InputError  naming the flags that are
+/// missing
 inline Transformer megatron_model(std::string_view text, std::string_view source) {
   const ReadSettings<MegatronFlags> read = read_settings(megatron_table(), shell_settings(megatron_table(), text, source));
   FrameworkJob job;
@@ -251,7 +252,8 @@ inline std::vector<std::string> megatron_cannot(const FrameworkJob& job) {
   return reasons.take();
 }
 
-/// The flags with which Megatron-LM runs the job. @pre megatron_cannot() is empty, and the job has a model
+/// The flags with which Megatron-LM runs the job. @pre megatron_cannot() is empty, and the job has
+/// a model
 inline MegatronFlags megatron_flags(const FrameworkJob& job) {
   const Transformer& model = *job.model;
   const std::string& name = job.choice.schedule;

@@ -1,5 +1,6 @@
 // The flags of Megatron-LM that a plan knows, as a table.
-// Not: what they mean for a plan (megatron.hpp), nor flags that do not affect the layout (detail/megatron_skipped.hpp).
+// Not: what they mean for a plan (megatron.hpp), nor flags that do not affect the layout
+// (detail/megatron_skipped.hpp).
 #pragma once
 
 #include <cstdint>

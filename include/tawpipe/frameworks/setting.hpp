@@ -1,5 +1,7 @@
-// Settings of another framework, by name: a table maps each to a member, and they are read and written by it.
-// Not: the texts that contain them (shell_script.hpp, toml_settings.hpp, json_settings.hpp) nor what they mean for a plan.
+// Settings of another framework, by name: a table maps each to a member, and they are read and
+// written by it.
+// Not: the texts that contain them (shell_script.hpp, toml_settings.hpp, json_settings.hpp) nor
+// what they mean for a plan.
 #pragma once
 
 #include <algorithm>
@@ -81,7 +83,8 @@ struct ReadSettings {
     return nullptr;
   }
   bool has(std::string_view name) const { return find(name) != nullptr; }
-  /// @throws InputError  with the line of the setting of that name, or without one if the text has none
+  /// @throws InputError  with the line of the setting of that name, or without one if the text has
+  /// none
   [[noreturn]] void fail(std::string_view name, std::string_view why) const {
     if (const Setting* at = find(name)) text.fail(at->line, concat(name, ": ", why));
     throw InputError(one_line(concat(text.source, ": ", name, ": ", why)));
@@ -198,7 +201,8 @@ std::string value_text(Number value) {
 
 }  // namespace detail
 
-/// The values of a text's settings. @throws InputError  naming the setting, its line, what is wrong and the nearest name
+/// The values of a text's settings. @throws InputError  naming the setting, its line, what is wrong
+/// and the nearest name
 template <class Settings>
 ReadSettings<Settings> read_settings(const SettingsTable<Settings>& table, SettingsText text) {
   return detail::SettingsReader<Settings>{table, std::move(text)}.read();

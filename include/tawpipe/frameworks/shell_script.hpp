@@ -1,4 +1,5 @@
-// The words of a shell script's commands: quotes, continuations, comments, variables and arrays that the script sets.
+// The words of a shell script's commands: quotes, continuations, comments, variables and arrays
+// that the script sets.
 // Not: running it: nothing is executed, and values that only a run could determine are unknown.
 #pragma once
 
@@ -117,7 +118,8 @@ class ShellScript {
     }
   }
 
-  /// NAME=value, NAME+=value, NAME=(words). @return false, and nothing read, if it is not an assignment
+  /// NAME=value, NAME+=value, NAME=(words). @return false, and nothing read, if it is not an
+  /// assignment
   bool read_assignment() {
     std::size_t end = at_;
     while (end < text_.size() && is_name(text_[end])) ++end;
@@ -220,7 +222,8 @@ class ShellScript {
     next();
   }
 
-  /// `$NAME`, `${NAME...}`, `$((...))`, `$(...)`: expands into the word, or, if it gives several words, ends it and begins others.
+  /// `$NAME`, `${NAME...}`, `$((...))`, `$(...)`: expands into the word, or, if it gives several
+  /// words, ends it and begins others.
   /// @return whether there is anything
   bool read_expansion(std::vector<ShellWord>& words, ShellWord& word, bool quoted) {
     const int line = line_;

@@ -13,8 +13,10 @@
 
 namespace tawpipe::inline v0 {
 
-/// The flags of the one command that has any of `known`, or, if no command has any, of the script's arrays and texts.
-/// @throws InputError  naming the line: no such command or several, an unterminated quote, a variable that may hold flags
+/// The flags of the one command that has any of `known`, or, if no command has any, of the script's
+/// arrays and texts.
+/// @throws InputError  naming the line: no such command or several, an unterminated quote, a
+/// variable that may hold flags
 template <class Settings>
 SettingsText shell_settings(const SettingsTable<Settings>& table, std::string_view text, std::string_view source) {
   const detail::ShellScript script{text, source};

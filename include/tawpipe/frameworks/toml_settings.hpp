@@ -182,7 +182,8 @@ inline SettingsText toml_settings(std::string_view text, std::string_view source
   return detail::TomlReader{text, source}.read();
 }
 
-/// Settings as TOML, a section for each name's first part. @pre settings of one section are adjacent
+/// Settings as TOML, a section for each name's first part. @pre settings of one section are
+/// adjacent
 inline std::string toml_text(const std::vector<WrittenSetting>& settings) {
   std::string text;
   std::string_view section;

@@ -15,7 +15,8 @@
 namespace tawpipe::inline v0 {
 
 /// The settings that a plan knows, with torchtitan's defaults.
-/// Source: pytorch/torchtitan, torchtitan/config/job_config.py (0.2.2, the last version whose configuration is TOML).
+/// Source: pytorch/torchtitan, torchtitan/config/job_config.py (0.2.2, the last version whose
+/// configuration is TOML).
 struct TorchtitanSettings {
   std::string model = "llama3";
   std::string flavor = "debugmodel";

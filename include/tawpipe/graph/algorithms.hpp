@@ -1,4 +1,5 @@
-// Graph algorithms for schedules: an order in which to run them, or the shortest cycle that prevents one.
+// Graph algorithms for schedules: an order in which to run them, or the shortest cycle that
+// prevents one.
 // Not: routes over a topology (topology/routing.hpp).
 #pragma once
 
@@ -11,8 +12,9 @@
 
 namespace tawpipe::inline v0 {
 
-/// The vertices in an order in which every edge points forward; among candidates always the smallest.
-/// Shorter than the graph if it has a cycle: then vertices on or after a cycle are missing.
+/// The vertices in an order in which every edge points forward; among candidates always the
+/// smallest. Shorter than the graph if it has a cycle: then vertices on or after a cycle are
+/// missing.
 /// Complexity: O(edges + vertices log vertices).
 inline std::vector<Digraph::Vertex> topological_order(const Digraph& graph) {
   std::vector<std::uint32_t> before(graph.vertices(), 0);
@@ -40,7 +42,8 @@ inline std::vector<Digraph::Vertex> topological_order(const Digraph& graph) {
   return order;
 }
 
-/// The strong component of each vertex. Complexity: O(vertices + edges), without recursion: a chain of tasks may be long.
+/// The strong component of each vertex. Complexity: O(vertices + edges), without recursion: a chain
+/// of tasks may be long.
 /// Source: Tarjan 1972, Depth-first search and linear graph algorithms.
 inline std::vector<std::int32_t> strong_components(const Digraph& graph) {
   struct Visit {
@@ -88,7 +91,8 @@ inline std::vector<std::int32_t> strong_components(const Digraph& graph) {
 
 /// The vertices of a shortest cycle in the order of its edges; empty if there is none.
 ///
-/// @param effort  edges to visit before the best cycle so far is accepted; some cycle is found whatever the effort
+/// @param effort  edges to visit before the best cycle so far is accepted; some cycle is found
+/// whatever the effort
 /// Complexity: O(vertices + edges + min(effort, vertices * edges of the components)).
 inline std::vector<Digraph::Vertex> shortest_cycle(const Digraph& graph, std::size_t effort = 20'000'000) {
   const std::vector<std::int32_t> component = strong_components(graph);

@@ -16,7 +16,8 @@ class Digraph {
   using Vertex = std::int32_t;
 
   Digraph() = default;
-  /// Counts, then fills: `for_each_edge(visit)` must call `visit(from, to)` for the same edges in each call.
+  /// Counts, then fills: `for_each_edge(visit)` must call `visit(from, to)` for the same edges in
+  /// each call.
   template <class ForEachEdge>
   Digraph(std::size_t vertices, ForEachEdge&& for_each_edge) : begin_(vertices + 1, 0) {
     for_each_edge([&](std::size_t from, std::size_t) { ++begin_[from + 1]; });

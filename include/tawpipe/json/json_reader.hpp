@@ -1,4 +1,5 @@
-// Strict reading of JSON: every value knows its document, and errors name the file and the value's path, such as tasks[12].rank.
+// Strict reading of JSON: every value knows its document, and errors name the file and the value's
+// path, such as tasks[12].rank.
 // Not: writing (nlohmann::ordered_json does).
 #pragma once
 
@@ -49,8 +50,8 @@ inline bool find_json_path(const nlohmann::json& json, const nlohmann::json* wan
   return false;
 }
 
-/// Builds a document while it is parsed, and rejects what the parser would accept: too much depth, and a duplicate key in an
-/// object. Models nlohmann's SAX interface.
+/// Builds a document while it is parsed, and rejects what the parser would accept: too much depth,
+/// and a duplicate key in an object. Models nlohmann's SAX interface.
 /// @tparam Keep  called for each object when it is complete; false: not kept
 template <class Keep>
 class JsonBuilder {
@@ -148,7 +149,8 @@ class JsonDocument {
   /// @throws InputError  naming line and column, or the duplicate key.
   JsonDocument(std::string_view text, std::string_view source, JsonLimits limits = {})
       : JsonDocument{text, source, limits, [](const nlohmann::json&) { return true; }} {}
-  /// @param keep  called with each object when it is complete; false: it is dropped, so that a long text takes little memory
+  /// @param keep  called with each object when it is complete; false: it is dropped, so that a long
+  /// text takes little memory
   template <class Keep>
   JsonDocument(std::string_view text, std::string_view source, JsonLimits limits, Keep keep) : source_{source} {
     try {
@@ -178,7 +180,8 @@ class JsonDocument {
   std::string source_;
 };
 
-/// A value of a document, which must outlive it. Unexpected contents give an InputError with file and path.
+/// A value of a document, which must outlive it. Unexpected contents give an InputError with file
+/// and path.
 class JsonValue {
  public:
   JsonValue(const nlohmann::json& json, const JsonDocument& document) : json_{&json}, document_{&document} {}
@@ -286,7 +289,8 @@ class JsonValue {
   Iterator end() const { return {items().data() + items().size(), *document_}; }
   std::size_t size() const { return items().size(); }
   JsonValue operator[](std::size_t i) const { return {items()[i], *document_}; }
-  /// The value itself, if it is a list of that many items. @param example  a valid text, for the error
+  /// The value itself, if it is a list of that many items. @param example  a valid text, for the
+  /// error
   const JsonValue& of_size(std::size_t size, std::string_view example) const {
     if (!is_list()) expected(example);
     if (items().size() != size) fail(concat("expected ", example, ", not a list of ", items().size()));

@@ -1,5 +1,6 @@
 // AdamW: one step of the optimizer on a run of parameters.
-// Not: which parameters decay (model/parameters.hpp) nor the size of a step (layers/learning_rate.hpp).
+// Not: which parameters decay (model/parameters.hpp) nor the size of a step
+// (layers/learning_rate.hpp).
 #pragma once
 
 #include <cmath>
@@ -13,8 +14,8 @@
 
 namespace tawpipe::inline v0::layers {
 
-/// The constants of AdamW. Defaults: those of the language models that Llama follows (Touvron et al. 2023, arXiv:2302.13971,
-/// section 2.3).
+/// The constants of AdamW. Defaults: those of the language models that Llama follows (Touvron et
+/// al. 2023, arXiv:2302.13971, section 2.3).
 struct AdamW {
   double beta1 = 0.9;   ///< decay of the mean of gradients
   double beta2 = 0.95;  ///< decay of the mean of their squares
@@ -22,7 +23,8 @@ struct AdamW {
   double weight_decay = 0.1;
 
   bool operator==(const AdamW&) const = default;
-  /// @throws InputError  unless both betas lie in [0, 1), epsilon is above 0 and weight_decay is not negative.
+  /// @throws InputError  unless both betas lie in [0, 1), epsilon is above 0 and weight_decay is
+  /// not negative.
   void check() const {
     check_beta(beta1, "beta1");
     check_beta(beta2, "beta2");
@@ -46,13 +48,15 @@ struct AdamWStep {
   bool decay = true;          ///< false for norms
 };
 
-/// weights <- weights (1 - lr wd); m <- b1 m + (1 - b1) g; v <- b2 v + (1 - b2) g^2;
-/// weights <- weights - lr (m / (1 - b1^n)) / (sqrt(v) / sqrt(1 - b2^n) + eps), for each number by itself: so it does not matter how
-/// parameters are cut into runs. `mean` (m) and `square` (v) are zero before the first step.
+/// weights <- weights (1 - lr wd); m <- b1 m + (1 - b1) g; v <- b2 v + (1 - b2) g^2; weights <-
+/// weights - lr (m / (1 - b1^n)) / (sqrt(v) / sqrt(1 - b2^n) + eps), for each number by itself: so
+/// it does not matter how parameters are cut into runs. `mean` (m) and `square` (v) are zero before
+/// the first step.
 /// T: float or double; factors of the step are computed in double.
 /// @pre all spans have the same size; step.number >= 1; constants.check() passes
 /// Complexity: O(n), nothing allocated. Thread-safe on different memory.
-/// Source: Loshchilov and Hutter 2019, arXiv:1711.05101, algorithm 2, with decay before the step as PyTorch's AdamW.
+/// Source: Loshchilov and Hutter 2019, arXiv:1711.05101, algorithm 2, with decay before the step as
+/// PyTorch's AdamW.
 template <class T>
 void adamw_step(const AdamW& constants, const AdamWStep& step, std::span<T> weights, std::span<const T> gradients,
                 std::span<T> mean, std::span<T> square) {

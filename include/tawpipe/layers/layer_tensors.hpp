@@ -1,4 +1,5 @@
-// The layout of one decoder layer's matrices, and of its tensors between forward and backward, by recomputation policy.
+// The layout of one decoder layer's matrices, and of its tensors between forward and backward, by
+// recomputation policy.
 // Not: the computations with them (layers/host/decoder_layer.hpp, layers/cuda/decoder_layer.hpp).
 #pragma once
 
@@ -47,7 +48,8 @@ struct TokenWidths {
   }
 };
 
-/// The matrices and norms of one layer, or their gradients, in the order of model/parameters.hpp. P: T or const T.
+/// The matrices and norms of one layer, or their gradients, in the order of model/parameters.hpp.
+/// P: T or const T.
 template <class P>
 struct LayerMatrices {
   P* qkv;     ///< query, key and value are contiguous: one matrix [Q + 2K, H]
@@ -68,12 +70,13 @@ struct LayerMatrices {
         ffn_norm{attention_norm + width.hidden} {}
 };
 
-/// The tensors of one layer for one microbatch, each [tokens, width]. The tensor that backward_input writes over them, for
-/// backward_weight, is given after the arrow.
+/// The tensors of one layer for one microbatch, each [tokens, width]. The tensor that
+/// backward_input writes over them, for backward_weight, is given after the arrow.
 ///
-/// Norms' reciprocal roots and attention's row sums are not among them: both are recomputed from these.
-/// Policy `none` keeps all, in this order; `selective` keeps input, qkv, middle, gate and up; `full` the input. Tensors not kept
-/// are recomputed into workspace, or into the stash if backward_weight runs by itself and needs them (all but the sigmoid).
+/// Norms' reciprocal roots and attention's row sums are not among them: both are recomputed from
+/// these. Policy `none` keeps all, in this order; `selective` keeps input, qkv, middle, gate and
+/// up; `full` the input. Tensors not kept are recomputed into workspace, or into the stash if
+/// backward_weight runs by itself and needs them (all but the sigmoid).
 template <class T>
 struct LayerTensors {
   using Sum = std::conditional_t<sizeof(T) < sizeof(float), float, T>;  ///< sums over tokens are at least float
@@ -96,8 +99,8 @@ struct LayerTensors {
     return 2 * width.hidden * std::int64_t{sizeof(Sum) / sizeof(T)};
   }
 
-  /// Places a layer's tensors: those that the policy keeps in `kept`, others that backward_weight needs in `rest`, the
-  /// remainder in `passing`. `rest` and `passing` may be the same memory.
+  /// Places a layer's tensors: those that the policy keeps in `kept`, others that backward_weight
+  /// needs in `rest`, the remainder in `passing`. `rest` and `passing` may be the same memory.
   LayerTensors(const TokenWidths& width, std::int64_t tokens, Recompute recompute, Cursor<T> kept, Cursor<T>& rest,
                Cursor<T>& passing) {
     const bool products = recompute != Recompute::full;  // results of matrix products are kept

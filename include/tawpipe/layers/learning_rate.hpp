@@ -11,10 +11,11 @@
 
 namespace tawpipe::inline v0::layers {
 
-/// Rises over `warmup_steps` to `peak`, falls as half a cosine to `minimum` at `decay_steps`, and stays there.
-/// Both are counts of earlier steps. With decay_steps 0 it stays at its peak.
+/// Rises over `warmup_steps` to `peak`, falls as half a cosine to `minimum` at `decay_steps`, and
+/// stays there. Both are counts of earlier steps. With decay_steps 0 it stays at its peak.
 /// Source: Karpathy, nanoGPT, train.py, get_lr.
-/// Example: `LearningRate{.peak = 1e-3, .minimum = 1e-4, .warmup_steps = 100, .decay_steps = 2000}.at(1)`
+/// Example:
+/// `LearningRate{.peak = 1e-3, .minimum = 1e-4, .warmup_steps = 100, .decay_steps = 2000}.at(1)`
 struct LearningRate {
   double peak = 1e-3;
   double minimum = 0;
@@ -22,7 +23,8 @@ struct LearningRate {
   std::int64_t decay_steps = 0;
 
   bool operator==(const LearningRate&) const = default;
-  /// @throws InputError  unless 0 <= minimum <= peak, counts are not negative, and the decay does not end within the warm-up.
+  /// @throws InputError  unless 0 <= minimum <= peak, counts are not negative, and the decay does
+  /// not end within the warm-up.
   void check() const {
     if (!(peak >= 0) || !std::isfinite(peak)) {
       throw InputError(concat("a learning rate of ", peak, " is impossible; it must be a number of at least 0"));

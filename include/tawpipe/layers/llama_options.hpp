@@ -1,4 +1,5 @@
-// Constants of a LLaMA decoder in addition to the model's sizes, and checks of which models can be computed.
+// Constants of a LLaMA decoder in addition to the model's sizes, and checks of which models can be
+// computed.
 // Not: the computation (layers/host/llama.hpp, layers/cuda/llama.hpp).
 #pragma once
 
@@ -25,9 +26,11 @@ struct LlamaOptions {
   throw InputError(concat("model ", quote(model.name.empty() ? "(unnamed)" : model.name), ": ", why));
 }
 
-/// The model, if code that computes in numbers of type `mine` can compute it within the bytes of model/activation.hpp.
-/// @throws InputError  as Transformer::check and Batch::check; if the model's dtype differs; if the head size is odd; if a
-/// microbatch is so small, or the hidden size so large relative to the others, that activation.hpp's sizes are too small.
+/// The model, if code that computes in numbers of type `mine` can compute it within the bytes of
+/// model/activation.hpp.
+/// @throws InputError  as Transformer::check and Batch::check; if the model's dtype differs; if the
+/// head size is odd; if a microbatch is so small, or the hidden size so large relative to the
+/// others, that activation.hpp's sizes are too small.
 inline Transformer checked_llama(Transformer model, const Batch& batch, const LlamaOptions& options, Dtype mine) {
   model.check();
   batch.check();
@@ -39,7 +42,8 @@ inline Transformer checked_llama(Transformer model, const Batch& batch, const Ll
                  concat("a head size of ", model.head_size(), " is odd; rotary embedding turns pairs and needs an even one"));
   }
   if (!(options.rope_theta > 0) || !(options.norm_eps > 0)) refuse_model(model, "rope_theta and norm_eps must be greater than 0");
-  // The gradients of both norms overlap a tensor [tokens, intermediate]; those of 16-bit models are float32.
+  // The gradients of both norms overlap a tensor [tokens, intermediate]; those of 16-bit models are
+  // float32.
   const std::int64_t times = 2 * std::max<std::int64_t>(1, 4 / size_bytes(mine));
   if (batch.tokens() * model.intermediate < times * model.hidden) {
     refuse_model(model,

@@ -15,8 +15,8 @@
 
 namespace tawpipe::inline v0::layers {
 
-/// Calls `visit(part, decays)` for the parts of a range that decay or do not. Matrices decay: embedding, those of a layer, output
-/// matrix. Norms do not.
+/// Calls `visit(part, decays)` for the parts of a range that decay or do not. Matrices decay:
+/// embedding, those of a layer, output matrix. Norms do not.
 template <class Visit>
 void for_each_alike(const Transformer& model, ParameterRange range, Visit&& visit) {
   const ParameterOrder order{model};
@@ -42,7 +42,8 @@ void for_each_alike(const Transformer& model, ParameterRange range, Visit&& visi
   }
 }
 
-/// The optimizer for executors (ParameterUpdate): AdamW in numbers of type T, with weight decay on matrices only.
+/// The optimizer for executors (ParameterUpdate): AdamW in numbers of type T, with weight decay on
+/// matrices only.
 template <class T>
 class AdamWUpdate {
  public:

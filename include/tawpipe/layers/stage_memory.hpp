@@ -1,5 +1,6 @@
 // How a stage of a decoder uses its caller's memory: the places of each layer's tensors in it.
-// Not: one layer's tensors (layer_tensors.hpp) nor the head's, which differ by device (host/llama.hpp, cuda/decoder.hpp).
+// Not: one layer's tensors (layer_tensors.hpp) nor the head's, which differ by device
+// (host/llama.hpp, cuda/decoder.hpp).
 #pragma once
 
 #include <cstddef>
@@ -34,12 +35,14 @@ class StageMemory {
   /// The kept tensors of a layer, or, after the last layer, of the head.
   Cursor<T> kept(std::byte* saved, std::int64_t layer) const { return Cursor<T>{saved + layer * layer_bytes_}; }
 
-  /// The address of the activation before layer `layer`: the layer's or head's input, or the stage's output.
+  /// The address of the activation before layer `layer`: the layer's or head's input, or the
+  /// stage's output.
   T* reached(const StageWork& stage, std::byte* saved, std::int64_t layer, std::span<std::byte> output) const {
     return layer < stage.layers || stage.head ? kept(saved, layer).take(0) : reinterpret_cast<T*>(output.data());
   }
 
-  /// The tensors of a layer in the forward, or in an unsplit backward; `scratch` moves past those placed there.
+  /// The tensors of a layer in the forward, or in an unsplit backward; `scratch` moves past those
+  /// placed there.
   LayerTensors<T> tensors_of(std::byte* saved, std::int64_t layer, Cursor<T>& scratch) const {
     return {width_, tokens_, recompute_, kept(saved, layer), scratch, scratch};
   }
@@ -51,14 +54,16 @@ class StageMemory {
     return {width_, tokens_, recompute_, kept(args.saved.data(), layer), stash, scratch};
   }
 
-  /// The address at which backward_input leaves the embedding's gradient [tokens, hidden] for backward_weight.
+  /// The address at which backward_input leaves the embedding's gradient [tokens, hidden] for
+  /// backward_weight.
   T* lookup_gradient(const BackwardArgs& args) const {
     if (args.stage->layers == 0 || !layer_fits_lookup_) return reinterpret_cast<T*>(args.stash.data());
     Cursor<T> nowhere{args.workspace.data()};
     return tensors_of(args, BackwardPart::weight, 0, nowhere).behind_gradients;
   }
 
-  /// A backward through a stage, the same on every device. @param copy  (from, to): [tokens, hidden], possibly the same address
+  /// A backward through a stage, the same on every device. @param copy  (from, to): [tokens,
+  /// hidden], possibly the same address
   /// @param head_input   (gradient, workspace). @param head_weight  ()
   /// @param layer        (number, its tensors, gradient, workspace): both, or as given by `part`
   /// @param look_up      (gradient): adds it to the embedding's

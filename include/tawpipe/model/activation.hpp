@@ -1,5 +1,7 @@
-// Bytes a decoder layer and the head hold for one microbatch: kept for the backward, or only while running.
-// Not: operations and traffic (model/transformer_work.hpp) nor when the bytes live (analysis/memory.hpp).
+// Bytes a decoder layer and the head hold for one microbatch: kept for the backward, or only while
+// running.
+// Not: operations and traffic (model/transformer_work.hpp) nor when the bytes live
+// (analysis/memory.hpp).
 #pragma once
 
 #include <algorithm>
@@ -11,7 +13,8 @@
 
 namespace tawpipe::inline v0 {
 
-/// Bytes of activations on one device for one microbatch. Token ids and targets (8 bytes a token) are left out.
+/// Bytes of activations on one device for one microbatch. Token ids and targets (8 bytes a token)
+/// are left out.
 struct ActivationBytes {
   std::int64_t saved = 0;               ///< kept from forward to backward
   std::int64_t forward_workspace = 0;   ///< in addition to `saved`, at the forward's peak
@@ -20,17 +23,19 @@ struct ActivationBytes {
 
 namespace detail {
 
-/// Tensors of the width I that the MLP's matrices read or write: gate, silu(gate) where it is a tensor, up, product; without a
-/// gate two.
+/// Tensors of the width I that the MLP's matrices read or write: gate, silu(gate) where it is a
+/// tensor, up, product; without a gate two.
 inline std::int64_t mlp_tensors(const Transformer& model) { return !model.gated ? 2 : model.fused_swiglu ? 3 : 4; }
 
-/// Bytes a token that autograd keeps of one layer with fused attention and fused norms, in the order they appear:
-/// layer input H, its rstd (4 bytes), normed H, query Q, key K, value K (rotated), attention output Q, log-sum-exp of each
-/// head (4 bytes), residual sum H, its rstd (4 bytes), normed H, gate I, silu(gate) I, up I, their product I; without a gate up I
-/// and its activation I. For products in 8 or 4 bits the inputs (both normed H, the attention's output Q, the product I) are kept
-/// in their format, and the attention's output also in 16 bits, which its own backward reads. Unfused attention keeps for each
-/// head and pair of tokens softmax (2), its dropout's mask (1) and result (2): 5 heads S bytes a token, which `selective` then
-/// drops, and nothing else.
+/// Bytes a token that autograd keeps of one layer with fused attention and fused norms, in the
+/// order they appear: layer input H, its rstd (4 bytes), normed H, query Q, key K, value K
+/// (rotated), attention output Q, log-sum-exp of each head (4 bytes), residual sum H, its rstd (4
+/// bytes), normed H, gate I, silu(gate) I, up I, their product I; without a gate up I and its
+/// activation I. For products in 8 or 4 bits the inputs (both normed H, the attention's output Q,
+/// the product I) are kept in their format, and the attention's output also in 16 bits, which its
+/// own backward reads. Unfused attention keeps for each head and pair of tokens softmax (2), its
+/// dropout's mask (1) and result (2): 5 heads S bytes a token, which `selective` then drops, and
+/// nothing else.
 inline std::int64_t layer_token_bytes(const Transformer& model, std::int64_t sequence, Recompute recompute) {
   const std::int64_t element = size_bytes(model.dtype);
   const std::int64_t hidden = model.hidden;
@@ -60,12 +65,13 @@ inline std::int64_t layer_token_bytes(const Transformer& model, std::int64_t seq
 
 /// Activations of one decoder layer.
 ///
-/// Forward workspace: what the policy does not keep of a layer, all of it at once (an upper bound), and two tensors
-/// [microbatch, sequence, hidden] under construction. Backward workspace: the same tensors computed again, the gradient of the
-/// residual stream, and the wider of the gradients in flight inside the layer: of silu(gate), up and product (3I), or of
-/// query, key, value and attention output (2Q + 2K).
-/// Source: Korthikanti et al. 2022, arXiv:2205.05198, eq. 1 and 2, for RMSNorm, rotary embedding, grouped-query attention,
-/// SwiGLU and fused attention, without dropout.
+/// Forward workspace: what the policy does not keep of a layer, all of it at once (an upper bound),
+/// and two tensors [microbatch, sequence, hidden] under construction. Backward workspace: the same
+/// tensors computed again, the gradient of the residual stream, and the wider of the gradients in
+/// flight inside the layer: of silu(gate), up and product (3I), or of query, key, value and
+/// attention output (2Q + 2K).
+/// Source: Korthikanti et al. 2022, arXiv:2205.05198, eq. 1 and 2, for RMSNorm, rotary embedding,
+/// grouped-query attention, SwiGLU and fused attention, without dropout.
 inline ActivationBytes layer_activations(const Transformer& model, const Batch& batch, Recompute recompute) {
   const std::int64_t element = size_bytes(model.dtype);
   const std::int64_t kept = detail::layer_token_bytes(model, batch.sequence, recompute);
@@ -77,20 +83,21 @@ inline ActivationBytes layer_activations(const Transformer& model, const Batch& 
           .backward_workspace = batch.tokens() * (not_kept + element * gradients)};
 }
 
-/// Whether the gradient [microbatch, sequence, hidden] that an embedding waits for fits among a layer's tensors after its
-/// norms' gradients: not over saved activations of I < H + 2H/T, or H + 4H/T of 16-bit numbers, whose norms' gradients are held
-/// in float32.
+/// Whether the gradient [microbatch, sequence, hidden] that an embedding waits for fits among a
+/// layer's tensors after its norms' gradients: not over saved activations of I < H + 2H/T, or H +
+/// 4H/T of 16-bit numbers, whose norms' gradients are held in float32.
 inline bool layer_fits_lookup_gradient(const Transformer& model, const Batch& batch, Recompute recompute) {
   const std::int64_t norms = 2 * std::max<std::int64_t>(1, 4 / size_bytes(model.dtype));
   return recompute != Recompute::none || batch.tokens() * model.intermediate >= (batch.tokens() + norms) * model.hidden;
 }
 
-/// Data that a separate backward_input keeps for its backward_weight in addition to `saved`: for each layer the inputs of its
-/// matrices and the gradients of their outputs, [microbatch, sequence] of 4H + 2Q + 2K + 4I. With Recompute::none they fit over
-/// saved activations that are not read again; otherwise recomputed ones must be held. An embedding waits for the gradient of its
-/// output [microbatch, sequence, hidden], which lies among a layer's where there is one and it fits. A head whose loss is
-/// computed in chunks leaves the gradient of all logits [microbatch, sequence, vocab], after all others. Source: the layout of
-/// layers/layer_tensors.hpp.
+/// Data that a separate backward_input keeps for its backward_weight in addition to `saved`: for
+/// each layer the inputs of its matrices and the gradients of their outputs, [microbatch, sequence]
+/// of 4H + 2Q + 2K + 4I. With Recompute::none they fit over saved activations that are not read
+/// again; otherwise recomputed ones must be held. An embedding waits for the gradient of its output
+/// [microbatch, sequence, hidden], which lies among a layer's where there is one and it fits. A
+/// head whose loss is computed in chunks leaves the gradient of all logits [microbatch, sequence,
+/// vocab], after all others. Source: the layout of layers/layer_tensors.hpp.
 inline std::int64_t stash_bytes(const Transformer& model, const Batch& batch, Recompute recompute, std::int64_t layers,
                                 bool embedding, bool head = false) {
   const std::int64_t hidden = model.hidden;
@@ -103,16 +110,17 @@ inline std::int64_t stash_bytes(const Transformer& model, const Batch& batch, Re
   return batch.tokens() * size_bytes(model.dtype) * (layers * layer + (embedding && !fits ? hidden : 0) + logits);
 }
 
-/// Activations of the final norm, output matrix and cross entropy, as PyTorch's eager mode with automatic mixed precision
-/// runs them: cross entropy in float32 (the autocast list of its documentation), so for a 16-bit model and each token and
-/// vocabulary entry
+/// Activations of the final norm, output matrix and cross entropy, as PyTorch's eager mode with
+/// automatic mixed precision runs them: cross entropy in float32 (the autocast list of its
+/// documentation), so for a 16-bit model and each token and vocabulary entry
 ///   forward peak   10 bytes: logits (2), their float32 copy (4), log-softmax (4, kept);
 ///   backward peak  14 bytes: logits (2, still referred to by the caller), log-softmax (4, kept), the float32 gradients of
 ///                  log-softmax (4) and of the logits (4).
 /// Without loss_in_float32: 4 and 8 bytes, as nothing is copied.
-/// In addition [microbatch, sequence, hidden]: input and normed input kept, two gradients in the backward.
-/// With Transformer::loss_chunk, as the layers of this library run it: a number for each token is kept, the logarithm of its
-/// logits' sum; the logits of one chunk exist at a time, in the forward together with a number for each token.
+/// In addition [microbatch, sequence, hidden]: input and normed input kept, two gradients in the
+/// backward. With Transformer::loss_chunk, as the layers of this library run it: a number for each
+/// token is kept, the logarithm of its logits' sum; the logits of one chunk exist at a time, in the
+/// forward together with a number for each token.
 inline ActivationBytes head_activations(const Transformer& model, const Batch& batch) {
   const std::int64_t element = size_bytes(model.dtype);
   const std::int64_t loss = model.loss_in_float32 ? std::max<std::int64_t>(element, 4) : element;  // a number of cross entropy

@@ -11,8 +11,10 @@
 
 namespace tawpipe::inline v0 {
 
-/// Which activations of a decoder layer are kept from its forward to its backward; the head is never recomputed.
-/// Source: Korthikanti et al. 2022, arXiv:2205.05198, section 5, adapted to fused attention (docs/models.md).
+/// Which activations of a decoder layer are kept from its forward to its backward; the head is
+/// never recomputed.
+/// Source: Korthikanti et al. 2022, arXiv:2205.05198, section 5, adapted to fused attention
+/// (docs/models.md).
 enum class Recompute : std::uint8_t {
   none,       ///< everything that autograd keeps with fused attention
   selective,  ///< results of matrix products and residual sums; the attention core and elementwise work run again
@@ -32,7 +34,8 @@ constexpr std::string_view name(Recompute recompute) {
   return "";  // unreachable: every enumerator returns above
 }
 
-/// Parses the name of a recomputation policy. @throws InputError  naming the nearest and all known names.
+/// Parses the name of a recomputation policy. @throws InputError  naming the nearest and all known
+/// names.
 inline Recompute parse_recompute(std::string_view text) {
   for (const auto recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
     if (text == name(recompute)) return recompute;
@@ -58,8 +61,8 @@ struct Batch {
     return global_batch / microbatch_size;
   }
 
-  /// @throws InputError  if a size is below 1 or beyond the limits above, or if the microbatch size does not divide the
-  /// global batch (naming the nearest sizes that do).
+  /// @throws InputError  if a size is below 1 or beyond the limits above, or if the microbatch size
+  /// does not divide the global batch (naming the nearest sizes that do).
   void check() const {
     if (sequence < 1) throw InputError(concat("a sequence of ", sequence, " tokens is impossible; it needs at least 1"));
     if (microbatch_size < 1) {

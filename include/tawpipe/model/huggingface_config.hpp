@@ -1,4 +1,5 @@
-// A Transformer from the config.json that published models come with, or from any text that names a model.
+// A Transformer from the config.json that published models come with, or from any text that names a
+// model.
 // Not: weights or tokenizers. The only header of the room that needs nlohmann/json.
 #pragma once
 
@@ -12,21 +13,25 @@ namespace tawpipe::inline v0 {
 
 /// The model that the text of a config.json describes.
 ///
-/// Read: hidden_size, num_hidden_layers, num_attention_heads, intermediate_size, vocab_size; num_key_value_heads (default: as
-/// many as heads), head_dim (default: hidden_size / heads), tie_word_embeddings (default: false), torch_dtype or dtype
-/// (default: bfloat16). model_type must be llama, mistral or qwen2 where given. Ignored: biases (a Qwen2 has
-/// some, less than 0.01 % of its parameters), a sliding window (attention counts as full), quantization.
+/// Read: hidden_size, num_hidden_layers, num_attention_heads, intermediate_size, vocab_size;
+/// num_key_value_heads (default: as many as heads), head_dim (default: hidden_size / heads),
+/// tie_word_embeddings (default: false), torch_dtype or dtype (default: bfloat16). model_type must
+/// be llama, mistral or qwen2 where given. Ignored: biases (a Qwen2 has some, less than 0.01 % of
+/// its parameters), a sliding window (attention counts as full), quantization.
 /// @param source  the text's name in messages, e.g. its path
 /// @param name    the model's name
-/// @throws InputError  if the text is not JSON (naming line and column), a key is missing or of a wrong type, the model is a
-/// mixture of experts or of another type, or Transformer::check refuses its sizes.
+/// @throws InputError  if the text is not JSON (naming line and column), a key is missing or of a
+/// wrong type, the model is a mixture of experts or of another type, or Transformer::check refuses
+/// its sizes.
 TAWPIPE_INLINE Transformer parse_huggingface_config(std::string_view text, std::string_view source, std::string_view name);
 
 /// Reads a config.json, or the one inside a folder. The model takes the folder's name.
-/// @throws InputError  if there is no such file, it is larger than 1 MiB, or as parse_huggingface_config().
+/// @throws InputError  if there is no such file, it is larger than 1 MiB, or as
+/// parse_huggingface_config().
 TAWPIPE_INLINE Transformer read_huggingface_config(const std::string& path);
 
-/// The model that a user means: a preset, any llama-LxH, or the path of a config.json or of a folder with one (in that order).
+/// The model that a user means: a preset, any llama-LxH, or the path of a config.json or of a
+/// folder with one (in that order).
 /// @throws InputError  as models::named() and read_huggingface_config().
 TAWPIPE_INLINE Transformer resolve_model(std::string_view text);
 
@@ -47,7 +52,8 @@ namespace tawpipe::inline v0 {
 
 namespace detail {
 
-/// External text made fit for a one-line message or a model's name: at most 60 bytes, anything but printable ASCII as '?'.
+/// External text made fit for a one-line message or a model's name: at most 60 bytes, anything but
+/// printable ASCII as '?'.
 inline std::string abbreviated(std::string_view text) {
   std::string out{text.substr(0, 60)};
   for (char& c : out) {

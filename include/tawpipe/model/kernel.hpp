@@ -1,5 +1,6 @@
 // The kernels that a device runs for a stage, by shape.
-// Not: which ones a model needs (model/transformer_kernels.hpp) nor how long they take (cost/kernel_cost.hpp).
+// Not: which ones a model needs (model/transformer_kernels.hpp) nor how long they take
+// (cost/kernel_cost.hpp).
 #pragma once
 
 #include <algorithm>
@@ -75,8 +76,8 @@ struct Kernel {
   std::int64_t batch = 1;
   double bytes = 0;
 
-  /// One rank's part of it. Traffic is divided by both; what tensor-parallel ranks divide by tokens (by_tensor is m) only with
-  /// sequence parallelism.
+  /// One rank's part of it. Traffic is divided by both; what tensor-parallel ranks divide by tokens
+  /// (by_tensor is m) only with sequence parallelism.
   Kernel split(int tensor, int context, bool sequence_parallel = true) const {
     Kernel part = *this;
     part.divide(by_tensor, tensor);

@@ -18,13 +18,15 @@
 
 namespace tawpipe::inline v0 {
 
-/// The sizes and operations of a model for one microbatch, part by part. The author of a model defines the parts; layer_stack() in
-/// model/transformer_work.hpp makes those of a LLaMA decoder; a program can fill in its own:
+/// The sizes and operations of a model for one microbatch, part by part. The author of a model
+/// defines the parts; layer_stack() in model/transformer_work.hpp makes those of a LLaMA decoder; a
+/// program can fill in its own:
 ///
 ///     const LayerStack perceptrons{.name = "perceptrons", .layers = 4, .dtype = Dtype::f64,
 ///                                  .layer = {.parameters = 128, .saved = 384_B, .boundary = 384_B, .forward = Flops{1536}}};
 ///
-/// Of `embedding`, `layer` and `head` the sizes, operations and `parameters` count; layer numbers do not.
+/// Of `embedding`, `layer` and `head` the sizes, operations and `parameters` count; layer numbers
+/// do not.
 struct LayerStack {
   std::string name = {};
   std::int32_t layers = 0;
@@ -40,7 +42,8 @@ struct LayerStack {
   std::int32_t token_ids = 0;           ///< ids of tokens are below this; 0: any
   double utilization = 0;               ///< fraction of the matrix peak that its products reach; 0: unknown
   std::string utilization_source = {};  ///< where that was measured
-  /// Named sizes from the author, such as {"hidden", 4096}: they distinguish models, and serve the author.
+  /// Named sizes from the author, such as {"hidden", 4096}: they distinguish models, and serve the
+  /// author.
   std::vector<std::pair<std::string, std::int64_t>> sizes = {};
 
   static constexpr std::int32_t max_layers = 1 << 12;
@@ -65,7 +68,8 @@ struct LayerStack {
     return found == sizes.end() ? 0 : found->second;
   }
 
-  /// The work of `count` layers from `first` on, with or without the embedding before and the head after.
+  /// The work of `count` layers from `first` on, with or without the embedding before and the head
+  /// after.
   /// @pre 0 <= first, 0 <= count, first + count <= layers
   StageWork stage(std::int32_t first, std::int32_t count, bool with_embedding, bool with_head) const {
     StageWork work;
@@ -84,8 +88,8 @@ struct LayerStack {
     return work;
   }
 
-  /// @throws InputError  if there is no layer or too many, if a size is below zero or beyond 64 bits over all layers, or if
-  /// layers send nothing to the next.
+  /// @throws InputError  if there is no layer or too many, if a size is below zero or beyond 64
+  /// bits over all layers, or if layers send nothing to the next.
   void check() const {
     if (layers < 1 || layers > max_layers) fail(concat("the number of layers must be 1 to ", max_layers, ", not ", layers));
     for (const auto& [what, part] : {std::pair{"embedding", &embedding}, {"layer", &layer}, {"head", &head}}) {

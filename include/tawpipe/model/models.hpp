@@ -21,10 +21,12 @@
 namespace tawpipe::inline v0::models {
 
 /// LLaMA's rule for the width of SwiGLU: 8/3 of the hidden size, rounded up to a multiple of 256.
-/// Source: Touvron et al. 2023, LLaMA, arXiv:2302.13971, section 2.2; the multiple is its published code's default.
+/// Source: Touvron et al. 2023, LLaMA, arXiv:2302.13971, section 2.2; the multiple is its published
+/// code's default.
 constexpr int llama_intermediate(int hidden) { return static_cast<int>((std::int64_t{8} * hidden / 3 + 255) / 256 * 256); }
 
-/// `shape` with missing values (zero or empty) filled in: as many key-value heads as heads, llama_intermediate(), a name.
+/// `shape` with missing values (zero or empty) filled in: as many key-value heads as heads,
+/// llama_intermediate(), a name.
 /// @throws InputError  as Transformer::check.
 /// Example: `models::llama({.layers = 48, .hidden = 1024, .heads = 32, .vocab = 32000})`
 inline Transformer llama(Transformer shape) {
@@ -37,9 +39,11 @@ inline Transformer llama(Transformer shape) {
   return shape;
 }
 
-/// The family `llama-LxH`: L layers of hidden size H, vocabulary 32000, 16-bit floats, tied matrix, 32 heads; heads of 16
-/// where 32 would be narrower than that (H < 512), heads of 128 where they would be wider than 256 (H > 8192).
-/// @throws InputError  as Transformer::check, or if H is not a multiple of 16 (H < 512), 32 or 128 (H > 8192).
+/// The family `llama-LxH`: L layers of hidden size H, vocabulary 32000, 16-bit floats, tied matrix,
+/// 32 heads; heads of 16 where 32 would be narrower than that (H < 512), heads of 128 where they
+/// would be wider than 256 (H > 8192).
+/// @throws InputError  as Transformer::check, or if H is not a multiple of 16 (H < 512), 32 or 128
+/// (H > 8192).
 /// Source of the sizes: TawPipe, arXiv:2511.09741, section 5 and its published code.
 inline Transformer llama_family(int layers, int hidden) {
   Transformer model{.layers = layers, .hidden = hidden, .vocab = 32000, .tied = true, .dtype = Dtype::f16};
@@ -92,7 +96,8 @@ inline Transformer llama_3(std::string_view name, int layers, int hidden, int he
           .dtype = Dtype::bf16};
 }
 
-/// Layers and hidden size of "llama-LxH"; nothing if `text` has another form. A number too large for int is its maximum.
+/// Layers and hidden size of "llama-LxH"; nothing if `text` has another form. A number too large
+/// for int is its maximum.
 inline std::optional<std::pair<int, int>> parse_family(std::string_view text) {
   constexpr std::string_view prefix = "llama-";
   if (!text.starts_with(prefix)) return std::nullopt;
@@ -152,7 +157,8 @@ inline std::string unknown_model(std::string_view text, std::string_view else_kn
 constexpr std::span<const ModelPreset> all() { return detail::presets; }
 
 /// A preset, or any `llama-LxH` such as "llama-24x512".
-/// @throws InputError  if `text` is neither (naming the nearest preset), or sizes of llama-LxH that cannot be.
+/// @throws InputError  if `text` is neither (naming the nearest preset), or sizes of llama-LxH that
+/// cannot be.
 inline Transformer named(std::string_view text) {
   if (auto model = detail::find(text)) return *std::move(model);
   throw InputError(detail::unknown_model(text, "or any llama-LxH such as llama-24x512"));

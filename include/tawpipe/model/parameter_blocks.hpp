@@ -26,8 +26,8 @@ inline std::int64_t parameters_in(std::span<const ParameterRange> ranges) {
   return count;
 }
 
-/// Appends a range: nothing if it is empty, merged with the last if it continues that. A list built this way has as
-/// few ranges as its order allows.
+/// Appends a range: nothing if it is empty, merged with the last if it continues that. A list built
+/// this way has as few ranges as its order allows.
 inline void append(std::vector<ParameterRange>& ranges, const ParameterRange& range) {
   if (range.count() == 0) return;
   if (!ranges.empty() && ranges.back().end == range.begin) {
@@ -37,8 +37,9 @@ inline void append(std::vector<ParameterRange>& ranges, const ParameterRange& ra
   }
 }
 
-/// A model's parameters as opaque blocks, in this order: embedding, each layer, final norm, output matrix. A block may be empty;
-/// its contents are known to the model's author and to the code that computes its stages.
+/// A model's parameters as opaque blocks, in this order: embedding, each layer, final norm, output
+/// matrix. A block may be empty; its contents are known to the model's author and to the code that
+/// computes its stages.
 class ParameterBlocks {
  public:
   /// The number of parameters in each block.

@@ -14,7 +14,8 @@
 
 namespace tawpipe::inline v0 {
 
-/// The parameters of stages as ordered ranges that do not touch. Without a model they are numbered stage by stage.
+/// The parameters of stages as ordered ranges that do not touch. Without a model they are numbered
+/// stage by stage.
 class ParameterSpace {
  public:
   ParameterSpace() = default;

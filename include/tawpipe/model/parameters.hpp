@@ -22,9 +22,10 @@ struct ParameterTensor {
   bool decays() const { return shape.size() > 1; }
 };
 
-/// The order of a LLaMA decoder's parameters: embedding [vocab, hidden]; each layer's query [Q, H], key [K, H], value [K, H],
-/// output [H, Q], gate [I, H], down [H, I], up [I, H], attention norm [H], feed-forward norm [H]; final norm [H]; output
-/// matrix [vocab, hidden] unless it is the embedding's. Matrices are row-major [out, in]: y = x W^T.
+/// The order of a LLaMA decoder's parameters: embedding [vocab, hidden]; each layer's query [Q, H],
+/// key [K, H], value [K, H], output [H, Q], gate [I, H], down [H, I], up [I, H], attention norm
+/// [H], feed-forward norm [H]; final norm [H]; output matrix [vocab, hidden] unless it is the
+/// embedding's. Matrices are row-major [out, in]: y = x W^T.
 /// Source of names and order: the reference decoder of arXiv:2511.09741 (wq wk wv wo w1 w2 w3).
 class ParameterOrder : public ParameterBlocks {
  public:

@@ -1,5 +1,6 @@
-// A stage that several ranks share, by matrices (tensor parallelism) and by tokens (context parallelism): one rank's part of it,
-// and the small task graph of its layers. Not: how both follow from a model (model/transformer_body.hpp).
+// A stage that several ranks share, by matrices (tensor parallelism) and by tokens (context
+// parallelism): one rank's part of it, and the small task graph of its layers.
+// Not: how both follow from a model (model/transformer_body.hpp).
 #pragma once
 
 #include <array>
@@ -39,12 +40,14 @@ inline ContextExchange parse_context_exchange(std::string_view text) {
 struct Sharing {
   int tensor = 1;
   int context = 1;
-  /// Norms and residuals are split by tokens over the tensor-parallel ranks: an all-gather before and a reduce-scatter after each
-  /// pair of products in place of one all-reduce (Korthikanti et al. 2022, arXiv:2205.05198, section 4.2).
+  /// Norms and residuals are split by tokens over the tensor-parallel ranks: an all-gather before
+  /// and a reduce-scatter after each pair of products in place of one all-reduce (Korthikanti et
+  /// al. 2022, arXiv:2205.05198, section 4.2).
   bool sequence_parallel = true;
   ContextExchange exchange = ContextExchange::all_gather;
-  /// With sequence parallelism: products are cut into pieces, so that a gather's parts arrive and a sum's parts leave while
-  /// others are computed (Megatron-LM's --tp-comm-overlap, PyTorch's asynchronous tensor parallelism).
+  /// With sequence parallelism: products are cut into pieces, so that a gather's parts arrive and a
+  /// sum's parts leave while others are computed (Megatron-LM's --tp-comm-overlap, PyTorch's
+  /// asynchronous tensor parallelism).
   bool overlap = false;
 
   int ranks() const { return tensor * context; }
@@ -53,7 +56,8 @@ struct Sharing {
   bool operator==(const Sharing&) const = default;
 };
 
-/// One step of a stage's body: a computation of every rank that shares the stage, or a collective along an axis among those ranks.
+/// One step of a stage's body: a computation of every rank that shares the stage, or a collective
+/// along an axis among those ranks.
 struct BodyStep {
   enum class Kind : std::uint8_t {
     compute,
@@ -71,7 +75,8 @@ struct BodyStep {
   Bytes traffic{};          ///< a computation's memory-bound bytes, of one rank
   std::int32_t pieces = 1;  ///< a computation's: its products are cut by tokens into that many kernels, and it runs one
   Bytes bytes{};            ///< a collective's: the whole buffer (all_gather, reduce_scatter, all_reduce), or what one rank sends
-  /// Earlier steps that it waits for; -1: none. Computations also run in order, and so do collectives of an axis.
+  /// Earlier steps that it waits for; -1: none. Computations also run in order, and so do
+  /// collectives of an axis.
   std::array<std::int32_t, 2> after = {-1, -1};
 
   bool is_compute() const { return kind == Kind::compute; }

@@ -1,4 +1,5 @@
-// How a model's layers are cut into stages: evenly, weighted by the parts before and after them, or as given.
+// How a model's layers are cut into stages: evenly, weighted by the parts before and after them, or
+// as given.
 // Not: the work of a stage (model/stage_work.hpp).
 #pragma once
 
@@ -19,7 +20,8 @@ namespace tawpipe::inline v0 {
 
 namespace detail {
 
-// Without <cmath> and <numeric>, which would add a sixth to the preprocessed lines of dependent rooms.
+// Without <cmath> and <numeric>, which would add a sixth to the preprocessed lines of dependent
+// rooms.
 /// The largest whole number that is not above.
 inline std::int32_t whole_part(double value) {
   const auto whole = static_cast<std::int32_t>(value);
@@ -37,16 +39,18 @@ inline std::int64_t sum_of(const std::vector<std::int32_t>& numbers) {
 struct StageCut {
   std::vector<std::int32_t> layers = {};  ///< [stage], over all chunks of a pipeline in the model's order; empty: by weights
   bool balanced = false;                  ///< the two below come from a cost model (Problem)
-  /// The time of the embedding, and of the head with its loss, relative to a layer's: 1 is Megatron-LM's
-  /// --account-for-embedding-in-pipeline-split and --account-for-loss-in-pipeline-split.
+  /// The time of the embedding, and of the head with its loss, relative to a layer's: 1 is
+  /// Megatron-LM's --account-for-embedding-in-pipeline-split and
+  /// --account-for-loss-in-pipeline-split.
   double embedding = 0;
   double head = 0;
 
   bool is_even() const { return layers.empty() && !balanced && embedding == 0 && head == 0; }
 };
 
-/// The number of layers for each stage that makes the slowest, with the embedding in the first and the head in the last, as fast as can
-/// be. The remainder is taken from the first stages, which hold most activations. Each has a layer if there are enough.
+/// The number of layers for each stage that makes the slowest, with the embedding in the first and
+/// the head in the last, as fast as can be. The remainder is taken from the first stages, which
+/// hold most activations. Each has a layer if there are enough.
 /// @param embedding, head  relative to the time of a layer, 0 or more
 /// @pre stages >= 1, total >= 0
 /// Complexity: O(stages log total).
@@ -93,7 +97,8 @@ inline std::vector<std::int32_t> balanced_layers(std::int32_t total, int stages,
 
 namespace detail {
 
-/// The text with `x*3` and `(xy|)*3` written out. @throws InputError  for invalid text, or more than 65,536 characters
+/// The text with `x*3` and `(xy|)*3` written out. @throws InputError  for invalid text, or more
+/// than 65,536 characters
 inline std::string written_out(std::string_view layout) {
   const auto fail = [&](std::string_view why) {
     return InputError(concat("stages ", quote(one_line(std::string{layout})), ": ", why));
@@ -164,9 +169,11 @@ inline StageCut parse_stage_layout(std::string_view text) {
 
 }  // namespace detail
 
-/// "even"; "auto", balanced by a cost model; the layers of each stage, "7,8,8,7"; or Megatron-LM's layout, "Et*3|(tt|)*29L".
+/// "even"; "auto", balanced by a cost model; the layers of each stage, "7,8,8,7"; or Megatron-LM's
+/// layout, "Et*3|(tt|)*29L".
 /// @throws InputError  naming what is invalid
-/// Source: Megatron-LM, --pipeline-model-parallel-layout (megatron/core/transformer/pipeline_parallel_layer_layout.py).
+/// Source: Megatron-LM, --pipeline-model-parallel-layout
+/// (megatron/core/transformer/pipeline_parallel_layer_layout.py).
 inline StageCut parse_stage_cut(std::string_view text) {
   if (text.empty() || text == "even") return {};
   if (text == "auto") return {.balanced = true};

@@ -56,8 +56,9 @@ struct ParameterBytes {
   bool operator==(const ParameterBytes&) const = default;
 };
 
-/// Bytes that training in `dtype` keeps for a parameter: gradients are summed at least in float32, since
-/// sums over microbatches and ranks lose small ones in 16 bits; 16-bit weights have a copy in float32.
+/// Bytes that training in `dtype` keeps for a parameter: gradients are summed at least in float32,
+/// since sums over microbatches and ranks lose small ones in 16 bits; 16-bit weights have a copy in
+/// float32.
 constexpr ParameterBytes trained_bytes(Dtype dtype) {
   const std::int64_t width = size_bytes(dtype);
   return {.weight = width, .gradient = width < 4 ? 4 : width, .optimizer = width < 4 ? 12 : 2 * width};

@@ -14,14 +14,17 @@
 
 namespace tawpipe::inline v0 {
 
-/// A decoder of equal layers: RMSNorm, grouped-query attention with rotary embedding, RMSNorm, SwiGLU; no biases. A GPT is a model
-/// without the gate; its biases and learned positions are left out.
+/// A decoder of equal layers: RMSNorm, grouped-query attention with rotary embedding, RMSNorm,
+/// SwiGLU; no biases. A GPT is a model without the gate; its biases and learned positions are left
+/// out.
 ///
-/// Matrices of a layer, with H = hidden, Q = heads x head size, K = kv_heads x head size, I = intermediate:
-/// query [H, Q], key and value [H, K], output [Q, H], gate (if gated) and up [H, I], down [I, H].
-/// Source: Touvron et al. 2023, LLaMA, arXiv:2302.13971, section 2.2; Ainslie et al. 2023, GQA, arXiv:2305.13245.
-/// Example: `Transformer{.name = "tiny", .layers = 2, .hidden = 64, .heads = 4, .kv_heads = 4, .intermediate = 256, .vocab =
-/// 500}`
+/// Matrices of a layer, with H = hidden, Q = heads x head size, K = kv_heads x head size, I =
+/// intermediate: query [H, Q], key and value [H, K], output [Q, H], gate (if gated) and up [H, I],
+/// down [I, H].
+/// Source: Touvron et al. 2023, LLaMA, arXiv:2302.13971, section 2.2; Ainslie et al. 2023, GQA,
+/// arXiv:2305.13245.
+/// Example: `Transformer{.name = "tiny", .layers = 2, .hidden = 64, .heads = 4, .kv_heads = 4,
+/// .intermediate = 256, .vocab = 500}`
 struct Transformer {
   std::string name = {};
   int layers = 0;
@@ -35,8 +38,8 @@ struct Transformer {
   std::optional<int> head_dim = {};     ///< hidden / heads where not given
   double utilization = 0;               ///< fraction of the matrix peak reached at this hidden size; 0: unknown
   std::string utilization_source = {};  ///< where `utilization` was measured
-  /// Number of vocabulary entries whose logits the head has at a time; they are recomputed in the backward. 0: all at once,
-  /// kept.
+  /// Number of vocabulary entries whose logits the head has at a time; they are recomputed in the
+  /// backward. 0: all at once, kept.
   int loss_chunk = 0;
   bool loss_in_float32 = true;                     ///< cross entropy, as automatic mixed precision runs it; false: in `dtype`
   ProductFormat products = ProductFormat::bits16;  ///< for the layers' matrix products; attention and head stay in `dtype`
@@ -44,10 +47,12 @@ struct Transformer {
   bool gated = true;                               ///< SwiGLU; false: up and down with one function between them, as GPT's GELU
   bool fused_attention = true;  ///< scores stay on the chip; false: each [heads, S, S] is written, as before 2022
   bool fused_swiglu = false;    ///< one kernel from gate and up to their product: silu(gate) is never kept
-  /// Key and value heads are copied for each query head before attention, so that context-parallel ranks exchange the copies.
+  /// Key and value heads are copied for each query head before attention, so that context-parallel
+  /// ranks exchange the copies.
   bool repeated_keys = false;
-  /// Selective recomputation keeps attention's result and every second product's, and runs the products between again (key,
-  /// output, up or down), as PyTorch's checkpointing by operation in torchtitan.
+  /// Selective recomputation keeps attention's result and every second product's, and runs the
+  /// products between again (key, output, up or down), as PyTorch's checkpointing by operation in
+  /// torchtitan.
   bool selective_products = false;
 
   static constexpr int max_layers = 1 << 12;
@@ -74,14 +79,16 @@ struct Transformer {
   std::int64_t layer_parameters() const { return layer_matrix_parameters() + 2 * std::int64_t{hidden}; }
   /// Parameters of the token embedding: VH.
   std::int64_t embedding_parameters() const { return std::int64_t{vocab} * hidden; }
-  /// Parameters of the final norm, and of the output matrix where it is not the embedding: H, or H + VH.
+  /// Parameters of the final norm, and of the output matrix where it is not the embedding: H, or
+  /// H + VH.
   std::int64_t head_parameters() const { return hidden + (tied ? 0 : embedding_parameters()); }
   /// All parameters; a tied matrix counts once.
   std::int64_t parameters() const { return layers * layer_parameters() + embedding_parameters() + head_parameters(); }
 
-  /// @throws InputError  if a size is below 1 or beyond the limits above, if `heads` does not divide `hidden` and no
-  /// head_dim is given, if kv_heads does not divide heads, or if utilization is not within 0 .. 1.
-  /// The limits keep every size and count of a microbatch (Batch::max_tokens) within 64 bits.
+  /// @throws InputError  if a size is below 1 or beyond the limits above, if `heads` does not
+  /// divide `hidden` and no head_dim is given, if kv_heads does not divide heads, or if utilization
+  /// is not within 0 .. 1. The limits keep every size and count of a microbatch (Batch::max_tokens)
+  /// within 64 bits.
   void check() const {
     check_size(layers, "the number of layers", max_layers);
     check_size(hidden, "the hidden size", max_hidden);

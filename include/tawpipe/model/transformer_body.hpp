@@ -1,5 +1,6 @@
-// The rank's parts and the bodies of a decoder's stages under tensor, sequence and context parallelism, as Megatron-LM and torchtitan run
-// them. Not: which ranks run them (schedule/compose.hpp) nor how long they take (cost/).
+// The rank's parts and the bodies of a decoder's stages under tensor, sequence and context
+// parallelism, as Megatron-LM and torchtitan run them.
+// Not: which ranks run them (schedule/compose.hpp) nor how long they take (cost/).
 #pragma once
 
 #include <algorithm>
@@ -22,17 +23,19 @@ namespace tawpipe::inline v0 {
 
 namespace detail {
 
-/// Writes the steps of one pass. Symbols as in transformer_work(), T tensor and C context ranks; t = tokens / C; A is an
-/// activation [t, H] of all T ranks together.
+/// Writes the steps of one pass. Symbols as in transformer_work(), T tensor and C context ranks;
+/// t = tokens / C; A is an activation [t, H] of all T ranks together.
 ///
-/// A layer's forward: norm, all-gather A, query-key-value products, attention, output product, reduce-scatter A; and the same
-/// around the feed-forward. Backward, each half: all-gather of the output's gradient A; the gradient of the input, during which
-/// the input A is gathered again; its reduce-scatter, during which the gradient of the weights is computed.
-/// Without sequence parallelism: an all-reduce in place of each reduce-scatter, and no all-gathers.
-/// With overlap: a product of gathered tokens begins with those of its own rank, and goes on as the others arrive, in pieces;
-/// one whose results are summed sends each piece (Transformer Engine, user buffers: pipelined reduce-scatter, ring exchange).
-/// Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2; overlap: LinearWithGradAccumulationAndAsyncCommunication of
-/// Megatron-LM, core/tensor_parallel/layers.py.
+/// A layer's forward: norm, all-gather A, query-key-value products, attention, output product,
+/// reduce-scatter A; and the same around the feed-forward. Backward, each half: all-gather of the
+/// output's gradient A; the gradient of the input, during which the input A is gathered again; its
+/// reduce-scatter, during which the gradient of the weights is computed. Without sequence
+/// parallelism: an all-reduce in place of each reduce-scatter, and no all-gathers. With overlap: a
+/// product of gathered tokens begins with those of its own rank, and goes on as the others arrive,
+/// in pieces; one whose results are summed sends each piece (Transformer Engine, user buffers:
+/// pipelined reduce-scatter, ring exchange).
+/// Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2; overlap:
+/// LinearWithGradAccumulationAndAsyncCommunication of Megatron-LM, core/tensor_parallel/layers.py.
 class BodyWriter {
  public:
   using Kind = BodyStep::Kind;
@@ -44,7 +47,8 @@ class BodyWriter {
     element_ = static_cast<double>(size_bytes(model.dtype));
     hidden_ = model.hidden;
     query_ = static_cast<double>(model.query_width()) / sharing.tensor;
-    // A group of queries keeps its key and value head whole: ranks beyond the number of groups hold copies.
+    // A group of queries keeps its key and value head whole: ranks beyond the number of groups hold
+    // copies.
     key_ = static_cast<double>(
         std::max((model.repeated_keys ? model.query_width() : model.key_width()) / sharing.tensor, model.head_size()));
     qkv_ = 2 * tokens_ * hidden_ * static_cast<double>(model.query_width() + 2 * model.key_width()) / sharing.tensor;
@@ -79,7 +83,8 @@ class BodyWriter {
       compute(0, 2 * head_norm_ / sharing_.token_parts());
       gather(false);
       compute(logits_, (static_cast<double>(head_.forward) - 2 * head_norm_) / sharing_.ranks());
-      // For each token: the largest logit, the sum of exponentials and the target's logit, in float32.
+      // For each token: the largest logit, the sum of exponentials and the target's logit, in
+      // float32.
       if (sharing_.tensor > 1) collective(Kind::all_reduce, false, false, 12 * tokens_, last());
     }
   }
@@ -116,7 +121,8 @@ class BodyWriter {
   Bytes activation() const { return bytes(tokens_ * element_ * hidden_); }
   static Bytes bytes(double value) { return Bytes{static_cast<std::int64_t>(value + 0.5)}; }
 
-  /// Adds a computation after `after`. It is merged into the last step if that is a computation and the only dependency.
+  /// Adds a computation after `after`. It is merged into the last step if that is a computation and
+  /// the only dependency.
   std::int32_t compute(double flops, double traffic, std::initializer_list<std::int32_t> after) {
     const auto waits = [&](std::int32_t earlier) { return earlier >= 0 && earlier != last(); };
     if (!body_.empty() && body_.back().is_compute() && body_.back().pieces == 1 &&
@@ -139,8 +145,8 @@ class BodyWriter {
     body_.push_back({.kind = kind, .context = context, .gradients = gradients, .bytes = bytes(size), .after = {after, -1}});
     return last();
   }
-  /// Gathers all tokens of this context rank on each tensor-parallel rank; only with sequence parallelism. @return -1 if nothing is
-  /// done
+  /// Gathers all tokens of this context rank on each tensor-parallel rank; only with sequence
+  /// parallelism. @return -1 if nothing is done
   std::int32_t gather(bool gradients) { return gather(gradients, last_compute()); }
   std::int32_t gather(bool gradients, std::int32_t after) {
     if (sharing_.tensor == 1 || !sharing_.sequence_parallel) return -1;
@@ -161,7 +167,8 @@ class BodyWriter {
   static constexpr int pieces = 4;
   bool overlaps() const { return sharing_.overlap && sharing_.tensor > 1 && sharing_.sequence_parallel; }
   /// A product of tokens, of which all tensor-parallel ranks have a part.
-  /// @param again  gather another input at the same time, for the gradient of the weights. @return  that gather; -1: none
+  /// @param again  gather another input at the same time, for the gradient of the weights. @return
+  /// that gather; -1: none
   std::int32_t gathered_product(bool gradients, double flops, double traffic, bool again = false) {
     const std::int32_t before = last_compute();
     if (!overlaps()) {
@@ -247,13 +254,15 @@ class BodyWriter {
     const double keys = 2 * tokens_ * key_ * element_;  // and values, of one rank
     switch (sharing_.exchange) {
       case ContextExchange::all_gather:
-        // The backward gathers keys and values again, during the gradient of the output product's input.
+        // The backward gathers keys and values again, during the gradient of the output product's
+        // input.
         compute(work, 0, {collective(Kind::all_gather, true, false, keys * sharing_.context, ready < 0 ? last() : ready)});
         if (backward) collective(Kind::reduce_scatter, true, true, keys * sharing_.context, last());
         return;
       case ContextExchange::ring: {
-        // Each rank holds an early and a late piece of the sequence, so that all blocks are equal work. In the backward the
-        // gradients of keys and values circulate with them, and one step further to their owner.
+        // Each rank holds an early and a late piece of the sequence, so that all blocks are equal
+        // work. In the backward the gradients of keys and values circulate with them, and one step
+        // further to their owner.
         const std::int32_t start = last();
         std::int32_t arrived = -1;
         for (int block = 0; block < sharing_.context; ++block) {
@@ -304,8 +313,9 @@ class BodyWriter {
   StageBody body_ = {BodyStep{}};
 };
 
-/// One rank's part of a stage's work. If tensor-parallel ranks split norms and residuals by tokens, all of it is a
-/// T x C-th, and a product's input [t, H] is gathered for it; otherwise each tensor rank has the whole residual stream.
+/// One rank's part of a stage's work. If tensor-parallel ranks split norms and residuals by tokens,
+/// all of it is a T x C-th, and a product's input [t, H] is gathered for it; otherwise each tensor
+/// rank has the whole residual stream.
 inline StageWork shared_work(StageWork work, const Transformer& model, const Batch& batch, Recompute recompute,
                              const Sharing& sharing) {
   const auto part = [](std::int64_t whole, std::int64_t parts) { return (whole + parts - 1) / parts; };

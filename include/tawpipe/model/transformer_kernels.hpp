@@ -34,8 +34,9 @@ class KernelLister {
     if (model_.fused_attention) return core(Kernel::Kind::attention, pass);
     scores(pass, 13);
   }
-  /// What selective recomputation runs again of a layer: attention, with the norms and the MLP's function where it is fused; or
-  /// products between those that are kept, and all that is memory-bound.
+  /// What selective recomputation runs again of a layer: attention, with the norms and the MLP's
+  /// function where it is fused; or products between those that are kept, and all that is
+  /// memory-bound.
   void selective() {
     const std::int64_t inner = model_.mlp_matrices() * model_.intermediate;
     if (model_.selective_products) {
@@ -48,8 +49,9 @@ class KernelLister {
     attention(KernelPass::recompute);
     if (model_.fused_attention) layer_traffic(KernelPass::recompute, 4 * std::int64_t{model_.hidden}, inner);
   }
-  /// Norms and residual sums, and rotary embedding and the MLP's function. Layers with unfused attention (2021 and 2022) have
-  /// biases and dropout in place of the rotary embedding, and copies between layouts.
+  /// Norms and residual sums, and rotary embedding and the MLP's function. Layers with unfused
+  /// attention (2021 and 2022) have biases and dropout in place of the rotary embedding, and copies
+  /// between layouts.
   void forward_traffic(KernelPass pass) {
     const std::int64_t rotary = 2 * (model_.query_width() + model_.key_width());
     layer_traffic(
@@ -66,8 +68,8 @@ class KernelLister {
                     rotary + inner + model_.intermediate + 7 * std::int64_t{model_.hidden});
     }
   }
-  /// @param residual  numbers a token of what tensor-parallel ranks split by tokens, if at all; @param inner  of what they split
-  /// by matrices
+  /// @param residual  numbers a token of what tensor-parallel ranks split by tokens, if at all;
+  /// @param inner  of what they split by matrices
   void layer_traffic(KernelPass pass, std::int64_t residual, std::int64_t inner) {
     const auto bytes = [&](std::int64_t width) { return static_cast<double>(tokens() * width * size_bytes(model_.dtype)); };
     traffic(pass, bytes(residual), 5, Dimension::m);
@@ -97,8 +99,8 @@ class KernelLister {
                          .bytes = bytes});
     }
   }
-  /// The product with the vocabulary's matrix, in 16 bits (or the model's) whatever the layers' format; for a loss in chunks
-  /// twice.
+  /// The product with the vocabulary's matrix, in 16 bits (or the model's) whatever the layers'
+  /// format; for a loss in chunks twice.
   void head() {
     const std::int64_t vocab = model_.vocab;
     const ProductFormat format = model_.dtype == Dtype::f32 ? ProductFormat::bits32 : ProductFormat::bits16;
@@ -120,7 +122,8 @@ class KernelLister {
   std::int64_t tokens() const { return batch_.tokens(); }
   ProductFormat format() const { return model_.dtype == Dtype::f32 ? ProductFormat::bits32 : model_.products; }
 
-  /// Calls with each matrix's input and output width, and whether tensor parallelism splits the output (otherwise the input).
+  /// Calls with each matrix's input and output width, and whether tensor parallelism splits the
+  /// output (otherwise the input).
   template <class Visit>
   void matrices(Visit&& visit) const {
     visit(model_.hidden, model_.query_width() + 2 * model_.key_width(), true);
@@ -154,7 +157,8 @@ class KernelLister {
                        .k = model_.head_size(),
                        .batch = all_heads()});
   }
-  /// Unfused: scores and their product with the values, for all pairs of tokens, and `bytes` of traffic for each pair.
+  /// Unfused: scores and their product with the values, for all pairs of tokens, and `bytes` of
+  /// traffic for each pair.
   void scores(KernelPass pass, double bytes) {
     for (const bool values : {false, true}) {
       kernels.push_back({.kind = Kernel::Kind::product,
@@ -171,9 +175,10 @@ class KernelLister {
         static_cast<double>(all_heads()) * static_cast<double>(batch_.sequence) * static_cast<double>(batch_.sequence);
     traffic(pass, bytes * pairs, 4);
   }
-  /// Activations or gradients of `width` numbers a token cast for the products: half of them by the kernel that produces them, all
-  /// written in both layouts. The 4-bit format also has a scale for the whole tensor, in addition to those of 16 numbers (Transformer Engine,
-  /// NVFP4BlockScaling), so all are read once for the maximum and once more to be cast.
+  /// Activations or gradients of `width` numbers a token cast for the products: half of them by the
+  /// kernel that produces them, all written in both layouts. The 4-bit format also has a scale for
+  /// the whole tensor, in addition to those of 16 numbers (Transformer Engine, NVFP4BlockScaling),
+  /// so all are read once for the maximum and once more to be cast.
   void cast(KernelPass pass, std::int64_t width) {
     if (format() == ProductFormat::bits16 || format() == ProductFormat::bits32) return;
     const bool twice = format() == ProductFormat::nvfp4;
@@ -188,19 +193,22 @@ class KernelLister {
 
 }  // namespace detail
 
-/// The kernels of `layers` layers, with embedding and head if requested, for one microbatch on one device;
-/// Kernel::split gives a tensor- and context-parallel rank's part.
+/// The kernels of `layers` layers, with embedding and head if requested, for one microbatch on one
+/// device; Kernel::split gives a tensor- and context-parallel rank's part.
 ///
-/// A layer runs four products (query, key and value together; output; gate and up together; down) and attention. Each product
-/// has one for the gradient of its input and one for that of its weight. Products of a layer run in `model.products`, with the
-/// casts that this requires; attention and the head do not.
-/// Memory-bound kernels are fused as Megatron-LM and torch.compile do: each reads its inputs and writes its outputs once,
-/// in numbers a token two norms 4H, two residual sums 6H, rotary 2(Q + K) and SwiGLU 3I (GELU 2I) in the forward; 6H, 6H, 2(Q +
-/// K) and 5I (3I) in the backward. Unfused attention (Megatron-LM of 2021 and 2022) comes with
-/// biases, dropout and copies between layouts: 11H + 2(Q + K) + 4H + 2I in the forward, 23H + 2(Q + K) + 7H + 4I in the backward,
-/// sums of the biases' gradients among them; and with batched products of all pairs of tokens and, for each pair and head, 13
-/// bytes of traffic in the forward (scores written, softmax, dropout, read) and 19 in the backward. Source: Korthikanti et al.
-/// 2022, arXiv:2205.05198, section 4 (how each matrix is split).
+/// A layer runs four products (query, key and value together; output; gate and up together; down)
+/// and attention. Each product has one for the gradient of its input and one for that of its
+/// weight. Products of a layer run in `model.products`, with the casts that this requires;
+/// attention and the head do not.
+/// Memory-bound kernels are fused as Megatron-LM and torch.compile do: each reads its inputs and
+/// writes its outputs once, in numbers a token two norms 4H, two residual sums 6H, rotary 2(Q + K)
+/// and SwiGLU 3I (GELU 2I) in the forward; 6H, 6H, 2(Q + K) and 5I (3I) in the backward. Unfused
+/// attention (Megatron-LM of 2021 and 2022) comes with biases, dropout and copies between layouts:
+/// 11H + 2(Q + K) + 4H + 2I in the forward, 23H + 2(Q + K) + 7H + 4I in the backward, sums of the
+/// biases' gradients among them; and with batched products of all pairs of tokens and, for each
+/// pair and head, 13 bytes of traffic in the forward (scores written, softmax, dropout, read) and
+/// 19 in the backward. Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4 (how each
+/// matrix is split).
 /// @param edge_forward_bytes  memory-bound traffic of embedding and loss, and in the backward
 inline std::vector<Kernel> transformer_kernels(const Transformer& model, const Batch& batch, Recompute recompute,
                                                std::int32_t layers, bool embedding, bool head, double edge_forward_bytes,

@@ -21,7 +21,8 @@ namespace tawpipe::inline v0 {
 
 namespace detail {
 
-/// Device-memory bytes of memory-bound work, forward and backward. Each kernel reads its inputs and writes its outputs once.
+/// Device-memory bytes of memory-bound work, forward and backward. Each kernel reads its inputs and
+/// writes its outputs once.
 struct TrafficBytes {
   std::int64_t forward = 0;
   std::int64_t backward = 0;
@@ -49,15 +50,17 @@ inline TrafficBytes layer_traffic(const Transformer& model, const Batch& batch, 
   return {.forward = scale * forward, .backward = scale * backward};
 }
 
-/// Forward: read the token's row, write it. Backward: read the gradient, read and write the row's gradient.
+/// Forward: read the token's row, write it. Backward: read the gradient, read and write the row's
+/// gradient.
 inline TrafficBytes embedding_traffic(const Transformer& model, const Batch& batch) {
   const std::int64_t row = batch.tokens() * size_bytes(model.dtype) * model.hidden;
   return {.forward = 2 * row, .backward = 3 * row};
 }
 
-/// Final norm (as a layer's), and cross entropy: cast to float32 (where narrower), log-softmax read and write; backward: write
-/// the gradient of log-softmax, read it and log-softmax, write the gradient of the logits, cast it back. In chunks: read the
-/// logits; backward: read them and write their gradient.
+/// Final norm (as a layer's), and cross entropy: cast to float32 (where narrower), log-softmax read
+/// and write; backward: write the gradient of log-softmax, read it and log-softmax, write the
+/// gradient of the logits, cast it back. In chunks: read the logits; backward: read them and write
+/// their gradient.
 inline TrafficBytes head_traffic(const Transformer& model, const Batch& batch) {
   const std::int64_t element = size_bytes(model.dtype);
   const std::int64_t loss = model.loss_in_float32 ? std::max<std::int64_t>(element, 4) : element;
@@ -73,23 +76,27 @@ inline TrafficBytes head_traffic(const Transformer& model, const Batch& batch) {
 
 }  // namespace detail
 
-/// The work of `layers` layers from `first_layer` on, with or without the embedding before and the head after them, for one
-/// microbatch. Symbols: b sequences of S tokens, H hidden, Q and K as in Transformer, V vocabulary.
+/// The work of `layers` layers from `first_layer` on, with or without the embedding before and the
+/// head after them, for one microbatch. Symbols: b sequences of S tokens, H hidden, Q and K as in
+/// Transformer, V vocabulary.
 ///
-/// Operations (a multiply-add counts as two): a product with a matrix of n parameters 2n a token in the forward, as much for
-/// the gradient of its input and as much for that of its weight; the attention core, causal at half,
-/// 4 S S Q / 2 a sequence in the forward (scores and their product with the values) and twice that in the backward, all of it
-/// in backward_input. The scores that fused attention computes a second time inside its backward kernel are counted
-/// nowhere: they are not model operations (MFU), so they belong to the rate that the kernel reaches.
-/// Recomputation is counted separately, in `recompute`: of decoder layers, and of the head where its loss is computed in chunks.
+/// Operations (a multiply-add counts as two): a product with a matrix of n parameters 2n a token in
+/// the forward, as much for the gradient of its input and as much for that of its weight; the
+/// attention core, causal at half, 4 S S Q / 2 a sequence in the forward (scores and their product
+/// with the values) and twice that in the backward, all of it in backward_input. The scores that
+/// fused attention computes a second time inside its backward kernel are counted nowhere: they are
+/// not model operations (MFU), so they belong to the rate that the kernel reaches. Recomputation is
+/// counted separately, in `recompute`: of decoder layers, and of the head where its loss is
+/// computed in chunks.
 ///
-/// A tied output matrix counts in edge_parameters of the stage with the embedding, and again on a stage that has only the head,
-/// where a second copy is held.
+/// A tied output matrix counts in edge_parameters of the stage with the embedding, and again on a
+/// stage that has only the head, where a second copy is held.
 /// @pre 0 <= first_layer, 0 <= layers, first_layer + layers <= model.layers
 /// @throws InputError  as Transformer::check and Batch::check.
 /// Complexity: O(1). Thread-safe.
-/// Source: Narayanan et al. 2021, arXiv:2104.04473, section 5.1 (operations); Chowdhery et al. 2022, PaLM, arXiv:2204.02311,
-/// appendix B (MFU); Dao et al. 2022, FlashAttention, arXiv:2205.14135; activations: model/activation.hpp.
+/// Source: Narayanan et al. 2021, arXiv:2104.04473, section 5.1 (operations); Chowdhery et al.
+/// 2022, PaLM, arXiv:2204.02311, appendix B (MFU); Dao et al. 2022, FlashAttention,
+/// arXiv:2205.14135; activations: model/activation.hpp.
 inline StageWork transformer_work(const Transformer& model, const Batch& batch, Recompute recompute, int first_layer, int layers,
                                   bool embedding, bool head) {
   model.check();
@@ -153,7 +160,8 @@ inline StageWork transformer_work(const Transformer& model, const Batch& batch, 
   return work;
 }
 
-/// A LLaMA decoder as a LayerStack. Its `sizes` are those of Transformer by name, for transformer_of().
+/// A LLaMA decoder as a LayerStack. Its `sizes` are those of Transformer by name, for
+/// transformer_of().
 /// @throws InputError  as transformer_work().
 inline LayerStack layer_stack(const Transformer& model, const Batch& batch, Recompute recompute) {
   LayerStack stack{.name = model.name, .layers = model.layers, .dtype = model.dtype, .tied = model.tied};

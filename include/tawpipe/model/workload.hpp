@@ -1,4 +1,5 @@
-// One iteration's work as schedules see it: stages with their sizes and operation counts, and the number of microbatches.
+// One iteration's work as schedules see it: stages with their sizes and operation counts, and the
+// number of microbatches.
 // Not: which rank runs what (schedule/) nor how long it takes (cost/).
 #pragma once
 
@@ -23,7 +24,8 @@ namespace tawpipe::inline v0 {
 /// The work of one iteration: a model and a batch, or (abstract) only counts, for fixed costs.
 class Workload {
  public:
-  /// A LLaMA decoder. @throws InputError  if the model or batch is impossible (see Transformer::check, Batch::check).
+  /// A LLaMA decoder. @throws InputError  if the model or batch is impossible (see
+  /// Transformer::check, Batch::check).
   Workload(const Transformer& model, const Batch& batch, Recompute recompute = Recompute::none)
       : Workload{layer_stack(model, batch, recompute), batch, recompute} {}
   /// A model of any kind. @param recompute  the policy with which its parts were made
@@ -33,8 +35,8 @@ class Workload {
     model_->check();
   }
 
-  /// No model: `devices` equal shares, `microbatches` in total. Every payload (a share's weights, gradient or activation)
-  /// counts as 1 MB, so that traffic counts messages.
+  /// No model: `devices` equal shares, `microbatches` in total. Every payload (a share's weights,
+  /// gradient or activation) counts as 1 MB, so that traffic counts messages.
   static Workload abstract(int devices, std::int64_t microbatches) {
     if (devices < 1) throw InputError("a workload needs at least one device");
     if (microbatches < 1) throw InputError(concat(microbatches, " microbatches are impossible; an iteration needs at least 1"));
@@ -52,7 +54,8 @@ class Workload {
   Recompute recompute() const { return recompute_; }
   std::int64_t microbatches() const { return microbatches_; }
   const ParameterBytes& parameter_bytes() const { return parameter_bytes_; }
-  /// Sets sizes that differ from those of 16-bit training: an executor in float32 keeps 4 bytes of weight and gradient and 8 of states.
+  /// Sets sizes that differ from those of 16-bit training: an executor in float32 keeps 4 bytes of
+  /// weight and gradient and 8 of states.
   /// @pre before a schedule is built from it
   Workload& parameter_bytes(const ParameterBytes& bytes) {
     parameter_bytes_ = bytes;
@@ -61,7 +64,8 @@ class Workload {
 
   /// Tokens of one iteration over all devices; 0 if abstract.
   double tokens() const { return model_ ? static_cast<double>(batch_.global_batch) * static_cast<double>(batch_.sequence) : 0.0; }
-  /// Model FLOPs of one iteration (nothing recomputed, causal attention at half): the numerator of MFU. 0 if abstract.
+  /// Model FLOPs of one iteration (nothing recomputed, causal attention at half): the numerator of
+  /// MFU. 0 if abstract.
   Flops model_flops() const {
     if (!model_) return Flops{};
     Flops total;
@@ -69,12 +73,13 @@ class Workload {
     total += all.forward + all.backward_input + all.backward_weight;
     return total * static_cast<double>(microbatches_);
   }
-  /// Parameters of embedding, final norm and head together, a tied matrix counted once. 0 if abstract.
+  /// Parameters of embedding, final norm and head together, a tied matrix counted once. 0 if
+  /// abstract.
   std::int64_t edge_parameters() const { return model_ ? model_->embedding_parameters() + model_->head_parameters() : 0; }
 
-  /// The model cut into `stages`, as evenly as possible or as set by cut_by(); the first looks up the embedding, the last holds the
-  /// head. Each of the two counts as a layer if the model says so. Stages without a layer occur if there are more stages
-  /// than layers.
+  /// The model cut into `stages`, as evenly as possible or as set by cut_by(); the first looks up
+  /// the embedding, the last holds the head. Each of the two counts as a layer if the model says
+  /// so. Stages without a layer occur if there are more stages than layers.
   /// @throws InputError  if a given cut has a different number of stages or layers.
   std::vector<StageWork> split(int stages) const {
     if (stages < 1) throw InputError(concat(stages, " stages are impossible; a model needs at least 1"));
@@ -95,7 +100,8 @@ class Workload {
     return parts;
   }
 
-  /// The units that sharded data parallelism gathers: embedding, each layer, head. Abstract: one a device.
+  /// The units that sharded data parallelism gathers: embedding, each layer, head. Abstract: one a
+  /// device.
   /// @throws InputError  if the stages were given: there is no model to split.
   std::vector<StageWork> units() const {
     if (!model_) return split(devices_);
@@ -122,7 +128,8 @@ class Workload {
     return *this;
   }
 
-  /// The number of devices that share the whole model: 1 / devices of its layers is one device's share, the unit of fixed costs.
+  /// The number of devices that share the whole model: 1 / devices of its layers is one device's
+  /// share, the unit of fixed costs.
   Workload& over_devices(int devices) {
     devices_ = devices;
     return *this;

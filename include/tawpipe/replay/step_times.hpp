@@ -1,5 +1,7 @@
-// The times of a measured cost from a traced run of a pipeline: input for simulating another schedule or cluster.
-// Not: times from profiles of a model's parts (analysis/gpu_profile.hpp), nor what-if questions on the run itself (what_if.hpp).
+// The times of a measured cost from a traced run of a pipeline: input for simulating another
+// schedule or cluster.
+// Not: times from profiles of a model's parts (analysis/gpu_profile.hpp), nor what-if questions on
+// the run itself (what_if.hpp).
 #pragma once
 
 #include <algorithm>
@@ -17,13 +19,16 @@
 
 namespace tawpipe::inline v0 {
 
-/// Medians over the run: of each stage's forward and backward, of the update, and of a message's own time.
+/// Medians over the run: of each stage's forward and backward, of the update, and of a message's
+/// own time.
 ///
-/// A layer takes the median time of the stages, without the first and the last if there are others, divided by their layers;
-/// the additional time of the first stage is the embedding's, and that of the last the head's. A message takes its time whatever
-/// its size, as such traces do not record sizes.
+/// A layer takes the median time of the stages, without the first and the last if there are others,
+/// divided by their layers; the additional time of the first stage is the embedding's, and that of
+/// the last the head's. A message takes its time whatever its size, as such traces do not record
+/// sizes.
 /// @param layers  of the model, cut evenly into the stages (chunks, if a rank holds several)
-/// @throws InputError  if the run records no stages or no passes, or the layers cannot be cut evenly.
+/// @throws InputError  if the run records no stages or no passes, or the layers cannot be cut
+/// evenly.
 inline MeasuredCost measured_cost(const TracedRun& run, int layers) {
   std::map<std::pair<Op, StageId>, std::vector<double>> passes;
   std::vector<double> updates;

@@ -1,4 +1,5 @@
-// Traces of operations in the columns of ByteDance's published straggler traces, read as a run that can be replayed.
+// Traces of operations in the columns of ByteDance's published straggler traces, read as a run that
+// can be replayed.
 // Not: the traces of PyTorch's profiler (report/kineto_run.hpp).
 #pragma once
 
@@ -138,7 +139,8 @@ class StragglerStep {
     const Events all = computations(rank);
     if (all.empty()) throw fail(concat(label(rank), " computes nothing; give all operations of each rank"));
     gathers_and_scatters(rank, all);
-    // After the last computation: gc, then norms, embeddings and gradients, clipping and the optimizer.
+    // After the last computation: gc, then norms, embeddings and gradients, clipping and the
+    // optimizer.
     Events chain{all.back()};
     const auto go_on = [&](const std::string& type) {
       const Events& more = events(rank, type);
@@ -173,8 +175,9 @@ class StragglerStep {
     }
   }
 
-  /// Finds the computation of each send and receive: the i-th message of a pass belongs to its i-th computation. Receives after the last computation
-  /// started, and sends before the first ended, were recorded but never made; neither were those beyond the model's ends.
+  /// Finds the computation of each send and receive: the i-th message of a pass belongs to its i-th
+  /// computation. Receives after the last computation started, and sends before the first ended,
+  /// were recorded but never made; neither were those beyond the model's ends.
   void match(int rank, const std::string& pass) {
     const Events& computations = events(rank, pass + "-compute");
     if (computations.empty()) return;
@@ -376,16 +379,21 @@ class StragglerCsv {
 
 }  // namespace detail
 
-/// Reads a trace in the columns of ByteDance's straggler traces: dp_rank, stage, rank, step, optype, start_ts, duration
-/// (seconds), and, if present, gmc and mb_id. Each step can be replayed from its first operation's start.
+/// Reads a trace in the columns of ByteDance's straggler traces: dp_rank, stage, rank, step,
+/// optype, start_ts, duration (seconds), and, if present, gmc and mb_id. Each step can be replayed
+/// from its first operation's start.
 ///
-/// Dependencies follow from the framework (Megatron-LM): computations in order; a send for its computation, a
-/// computation for its receive; gathers of parameters before a chunk's first forward, scatters of gradients after its last
-/// backward if a separate-grads-all-reduce shows that they overlap, and after all of them otherwise; then norms, embeddings,
-/// clipping and the optimizer, one after another. Sends and receives are matched in order, and so are members of collectives.
+/// Dependencies follow from the framework (Megatron-LM): computations in order; a send for its
+/// computation, a computation for its receive; gathers of parameters before a chunk's first
+/// forward, scatters of gradients after its last backward if a separate-grads-all-reduce shows that
+/// they overlap, and after all of them otherwise; then norms, embeddings, clipping and the
+/// optimizer, one after another. Sends and receives are matched in order, and so are members of
+/// collectives.
 /// @param source  the file's name, for messages
-/// @throws InputError  naming line, step or rank: missing columns, a truncated line, an invalid number, a missing rank, members that do not match.
-/// Source: Lin et al. 2025, arXiv:2505.05713; ByteDance-Seed/StragglerAnalysis, readme.md, analyzer/dependency_model.py.
+/// @throws InputError  naming line, step or rank: missing columns, a truncated line, an invalid
+/// number, a missing rank, members that do not match.
+/// Source: Lin et al. 2025, arXiv:2505.05713; ByteDance-Seed/StragglerAnalysis, readme.md,
+/// analyzer/dependency_model.py.
 inline TracedRun read_straggler_csv(std::string_view text, std::string_view source = "trace") {
   return detail::StragglerCsv{text, source}.read();
 }

@@ -16,12 +16,14 @@
 
 namespace tawpipe::inline v0 {
 
-/// Collects the events of one step. Those of one lane of a rank wait for each other in the order of their starts.
+/// Collects the events of one step. Those of one lane of a rank wait for each other in the order of
+/// their starts.
 ///
-/// An event's delay is the time from the end of its last dependency to its start: the host, or causes that the trace does not
-/// show. A communication of several members starts for all when its last member starts; the time of each from then on is its own
-/// time, and its earlier waiting counts for none. A wait that the trace contradicts, as the earlier event ended after the
-/// later one started, is left out and counted.
+/// An event's delay is the time from the end of its last dependency to its start: the host, or
+/// causes that the trace does not show. A communication of several members starts for all when its
+/// last member starts; the time of each from then on is its own time, and its earlier waiting
+/// counts for none. A wait that the trace contradicts, as the earlier event ended after the later
+/// one started, is left out and counted.
 class TraceRecorder {
  public:
   /// @param stages  number of stages that events name; at least 1
@@ -30,7 +32,8 @@ class TraceRecorder {
     builder_.stages(std::vector<StageWork>(static_cast<std::size_t>(std::max(stages, 1))));
   }
 
-  /// The lane of that name; the first, "compute", exists from the start. @throws ScheduleError  beyond 256 lanes.
+  /// The lane of that name; the first, "compute", exists from the start. @throws ScheduleError
+  /// beyond 256 lanes.
   LaneId lane(std::string_view name) {
     const LaneId lane = builder_.lane(name);
     lanes_ = std::max(lanes_, index(lane) + 1);
@@ -50,8 +53,9 @@ class TraceRecorder {
   void wait(std::int32_t event, std::int32_t earlier) {
     if (earlier >= 0 && earlier != event) waits_[at(event)].push_back(earlier);
   }
-  /// Declares that these events, each of another rank, are one communication. For a message: the sender's, then the receiver's; if it left before
-  /// its receiver asked for it, nothing waited for the receiver, so the receiver depends on it as on any other event.
+  /// Declares that these events, each of another rank, are one communication. For a message: the
+  /// sender's, then the receiver's; if it left before its receiver asked for it, nothing waited for
+  /// the receiver, so the receiver depends on it as on any other event.
   void meet(std::vector<std::int32_t> members, Bytes bytes) {
     if (members.size() == 2 && event(members[0]).op == Op::pass && event(members[0]).end + tolerance < event(members[1]).start) {
       wait(members[1], members[0]);
@@ -64,8 +68,8 @@ class TraceRecorder {
 
   /// The number of waits that the trace contradicts; after build().
   std::size_t contradicted() const { return contradicted_; }
-  /// The longest time, over all collectives, by which a member ended before the last member started; after build(). Large if the
-  /// ranks' clocks are not aligned.
+  /// The longest time, over all collectives, by which a member ended before the last member
+  /// started; after build(). Large if the ranks' clocks are not aligned.
   Duration early_end() const { return early_end_; }
 
   /// The recorder is empty afterwards. Complexity: O(n log n) in events and waits.
@@ -89,8 +93,8 @@ class TraceRecorder {
  private:
   static std::size_t at(std::int32_t number) { return static_cast<std::size_t>(number); }
 
-  /// One event of each communication or other event, in the order of their starts: a communication starts when its last member
-  /// does.
+  /// One event of each communication or other event, in the order of their starts: a communication
+  /// starts when its last member does.
   std::vector<std::int32_t> order() const {
     std::vector<std::int32_t> firsts;
     std::vector<TimePoint> start(events_.size());

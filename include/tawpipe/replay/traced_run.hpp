@@ -1,5 +1,7 @@
-// A traced training run: its steps as schedules that can be replayed, and the time that each event took by itself.
-// Not: a trace's file (straggler_csv.hpp, report/kineto_run.hpp), nor its conversion (trace_recorder.hpp).
+// A traced training run: its steps as schedules that can be replayed, and the time that each event
+// took by itself.
+// Not: a trace's file (straggler_csv.hpp, report/kineto_run.hpp), nor its conversion
+// (trace_recorder.hpp).
 #pragma once
 
 #include <algorithm>
@@ -37,8 +39,8 @@ constexpr std::string_view name(TraceKind kind) {
 
 /// One event of one rank. A communication has one on each member.
 ///
-/// It starts `delay` after its last dependency has ended, and a communication when its last member has arrived; it then
-/// takes `own`. So the wait for a late peer is in neither.
+/// It starts `delay` after its last dependency has ended, and a communication when its last member
+/// has arrived; it then takes `own`. So the wait for a late peer is in neither.
 struct TracedEvent {
   Op op = Op::idle;  ///< the pass of a computation; idle: none (the host); the operation of a communication
   TraceKind kind = TraceKind::compute;
@@ -110,8 +112,9 @@ struct EventTimes {
   }
 };
 
-/// The time of each task of the step's schedule. A communication takes the time that its fastest member needs after the
-/// last one has arrived; the additional time of others follows on their lanes.
+/// The time of each task of the step's schedule. A communication takes the time that its fastest
+/// member needs after the last one has arrived; the additional time of others follows on their
+/// lanes.
 inline std::vector<Duration> task_times(const TracedStep& step, const EventTimes& times) {
   std::vector<Duration> of_task(step.schedule.tasks().size());
   for (std::size_t e = 0; e < step.events.size(); ++e) {

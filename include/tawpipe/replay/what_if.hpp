@@ -1,5 +1,7 @@
-// What-if questions about a traced run: how long its steps would take without stragglers, with other speeds, without the host's gaps.
-// Not: another schedule, cut or cluster, which the simulator answers from measured times (step_times.hpp).
+// What-if questions about a traced run: how long its steps would take without stragglers, with
+// other speeds, without the host's gaps.
+// Not: another schedule, cut or cluster, which the simulator answers from measured times
+// (step_times.hpp).
 #pragma once
 
 #include <algorithm>
@@ -116,8 +118,8 @@ class TypicalTimes {
 }  // namespace detail
 
 /// The times that the events of each step would take. Complexity: O(events).
-/// Source of Typical::shared: Lin et al. 2025, Understanding Stragglers in Large Model Training Using What-if Analysis,
-/// arXiv:2505.05713, section 3.2.
+/// Source of Typical::shared: Lin et al. 2025, Understanding Stragglers in Large Model Training
+/// Using What-if Analysis, arXiv:2505.05713, section 3.2.
 inline std::vector<EventTimes> event_times(const TracedRun& run, const WhatIf& question) {
   std::optional<detail::TypicalTimes> typical;
   if (question.typical != WhatIf::Typical::none) typical.emplace(run, question);
@@ -148,8 +150,9 @@ inline WhatIfAnswer ask(const TracedRun& run, const WhatIf& question) {
   return answer;
 }
 
-/// The additional time of each rank's computations and host over those of the same class: seconds over all steps, from the median of
-/// each class of events. Waiting and communication are not counted. @return [rank]
+/// The additional time of each rank's computations and host over those of the same class: seconds
+/// over all steps, from the median of each class of events. Waiting and communication are not
+/// counted. @return [rank]
 inline std::vector<double> excess_of_ranks(const TracedRun& run) {
   const detail::TypicalTimes typical{run, {.name = {}, .typical = WhatIf::Typical::peers}};
   std::vector<double> excess(run.ranks.size(), 0);
@@ -162,7 +165,8 @@ inline std::vector<double> excess_of_ranks(const TracedRun& run) {
   return excess;
 }
 
-/// The ranks that exceed their peers most. @param count  their number @return [rank] whether it is one of them
+/// The ranks that exceed their peers most. @param count  their number @return [rank] whether it is
+/// one of them
 inline std::vector<char> worst_ranks(const TracedRun& run, std::size_t count) {
   const std::vector<double> excess = excess_of_ranks(run);
   std::vector<std::size_t> order(excess.size());

@@ -29,7 +29,8 @@ struct ChakraLosses {
 
 namespace detail {
 
-/// The process groups by group and lane, in the order of their first use: collectives of two lanes are unordered.
+/// The process groups by group and lane, in the order of their first use: collectives of two lanes
+/// are unordered.
 inline std::map<std::pair<GroupId, LaneId>, std::int32_t> chakra_process_groups(const Schedule& schedule) {
   std::map<std::pair<GroupId, LaneId>, std::int32_t> numbers;
   for (const Task& task : schedule.tasks()) {
@@ -329,9 +330,10 @@ class ChakraExporter {
 
 }  // namespace detail
 
-/// Calls `visit(rank, node)` for each node, rank by rank, those of a rank in an order in which they can run. A task on several
-/// ranks is a node on each. Nodes wait for the task's dependencies on that rank, and for the previous task on its lane; only the latter
-/// is also a control dependency. Durations are those of `timeline`.
+/// Calls `visit(rank, node)` for each node, rank by rank, those of a rank in an order in which they
+/// can run. A task on several ranks is a node on each. Nodes wait for the task's dependencies on
+/// that rank, and for the previous task on its lane; only the latter is also a control dependency.
+/// Durations are those of `timeline`.
 /// @pre not has_bodies(schedule); the timeline belongs to the schedule
 /// Complexity: O(ends and dependencies of tasks).
 template <class Visit>

@@ -1,4 +1,5 @@
-// Chakra execution traces as bytes: protobuf messages one after another, each after its length. Link tawpipe::chakra.
+// Chakra execution traces as bytes: protobuf messages one after another, each after its length.
+// Link tawpipe::chakra.
 // Not: what the nodes mean (chakra_import.hpp, chakra_export.hpp).
 #pragma once
 
@@ -10,7 +11,8 @@
 namespace tawpipe::inline v0 {
 
 /// The nodes of one rank's file. @param source  the file's name, for messages
-/// @throws InputError  naming the position of the message that is truncated, longer than the file or not a node.
+/// @throws InputError  naming the position of the message that is truncated, longer than the file
+/// or not a node.
 ChakraRank parse_chakra(std::string_view bytes, std::string_view source);
 
 /// The head of a file.

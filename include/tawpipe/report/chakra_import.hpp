@@ -1,4 +1,5 @@
-// A Chakra trace as a schedule with known times, and as the calls of its ranks, whose order can be checked for hangs.
+// A Chakra trace as a schedule with known times, and as the calls of its ranks, whose order can be
+// checked for hangs.
 // Not: the trace's bytes (chakra_file.hpp).
 #pragma once
 
@@ -30,7 +31,8 @@ struct ImportedTrace {
   std::vector<Duration> times;  ///< [task] of computations; below 0: the trace gives operations, and the cost model the time
 };
 
-/// The process groups of a trace from ASTRA-sim's file: {"1": [0, 1, 2]}. @throws InputError  naming the place
+/// The process groups of a trace from ASTRA-sim's file: {"1": [0, 1, 2]}. @throws InputError
+/// naming the place
 inline std::map<std::string, std::vector<std::int32_t>> parse_chakra_groups(std::string_view text, std::string_view source) {
   const JsonDocument json{text, source};
   std::map<std::string, std::vector<std::int32_t>> groups;
@@ -83,8 +85,9 @@ class ChakraImporter {
                                 cycle.size() > 6 ? ", ..." : "", "; tawpipe validate says more"));
   }
 
-  /// The lane of a task without one: computations on the first; each process group and each pair of ranks on a lane of its
-  /// own where they share a rank, so that only the trace's own waits delay them.
+  /// The lane of a task without one: computations on the first; each process group and each pair of
+  /// ranks on a lane of its own where they share a rank, so that only the trace's own waits delay
+  /// them.
   class Lanes {
    public:
     explicit Lanes(std::size_t ranks) : taken_(ranks) {}
@@ -190,16 +193,17 @@ class ChakraImporter {
 
 }  // namespace detail
 
-/// The trace as a schedule: sends and receives joined into passes, the collectives of all ranks into one task. Tasks wait for
-/// the dependencies in the trace, and for the previous one on their lane: a device computes one after another, in an order that the waits
-/// allow, and each process group and each pair of ranks communicates one after another. Traces written by tawpipe are restored:
-/// ops, stages, microbatches, lanes, sizes and times, but no buffers.
+/// The trace as a schedule: sends and receives joined into passes, the collectives of all ranks
+/// into one task. Tasks wait for the dependencies in the trace, and for the previous one on their
+/// lane: a device computes one after another, in an order that the waits allow, and each process
+/// group and each pair of ranks communicates one after another. Traces written by tawpipe are
+/// restored: ops, stages, microbatches, lanes, sizes and times, but no buffers.
 /// @throws InputError  naming file and node of an error or of a missing counterpart; ScheduleError  for a trace that cannot end.
 /// Complexity: O(n log n) in nodes and waits.
 inline ImportedTrace import_chakra(const ChakraTrace& trace) { return detail::ChakraImporter{trace}.build(); }
 
-/// The trace as calls whose order can be checked (verify/prove.hpp). They are on no stream: a call waits for the dependencies in the
-/// trace.
+/// The trace as calls whose order can be checked (verify/prove.hpp). They are on no stream: a call
+/// waits for the dependencies in the trace.
 /// @throws InputError  naming file and node of an error in one rank's file.
 inline CommProgram chakra_calls(const ChakraTrace& trace) {
   const detail::ChakraGraph graph{trace};

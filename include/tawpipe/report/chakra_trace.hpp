@@ -1,4 +1,5 @@
-// Execution traces of MLCommons Chakra as values: each rank's nodes with their dependencies, and the groups of ranks.
+// Execution traces of MLCommons Chakra as values: each rank's nodes with their dependencies, and
+// the groups of ranks.
 // Not: their file (chakra_file.hpp), nor their conversion (chakra_import.hpp, chakra_export.hpp).
 #pragma once
 
@@ -39,8 +40,8 @@ enum class ChakraCollective : std::int64_t {
   barrier = 9,
 };
 
-/// The attributes that are read and written; others are ignored. Those from `task` on are tawpipe's own, from which a
-/// schedule is restored: other programs ignore them.
+/// The attributes that are read and written; others are ignored. Those from `task` on are tawpipe's
+/// own, from which a schedule is restored: other programs ignore them.
 enum class ChakraKey : std::uint8_t {
   is_cpu_op,
   num_ops,

@@ -1,4 +1,5 @@
-// Values over a range as a picture: lines with markers, or only points, on linear or logarithmic axes.
+// Values over a range as a picture: lines with markers, or only points, on linear or logarithmic
+// axes.
 // Not: the charts of a page (detail/page_common.hpp), nor the file's bytes (report/drawing.hpp).
 #pragma once
 

@@ -1,4 +1,5 @@
-// A schedule and its timeline as a trace for Perfetto (ui.perfetto.dev) and chrome://tracing, in their JSON format.
+// A schedule and its timeline as a trace for Perfetto (ui.perfetto.dev) and chrome://tracing, in
+// their JSON format.
 // Not: the numbers for other programs (timeline/timeline_csv.hpp).
 #pragma once
 
@@ -133,7 +134,8 @@ class ChromeTraceWriter {
     }
   }
 
-  /// Memory and links over time: the iteration cut into parts, each with its peak memory and mean rate.
+  /// Memory and links over time: the iteration cut into parts, each with its peak memory and mean
+  /// rate.
   /// @param draw_before  draws the tasks that start before a time
   template <class DrawBefore>
   void count(DrawBefore&& draw_before) {
@@ -181,8 +183,9 @@ class ChromeTraceWriter {
     add(R"({{"ph":"M","name":"process_sort_index","pid":{0},"args":{{"sort_index":{0}}}}})", process);
   }
 
-  /// A task on each rank that takes part, and the arrow along them: for a pass from source to destination, for a sum to its root
-  /// the root last, for any other collective its first member or root first.
+  /// A task on each rank that takes part, and the arrow along them: for a pass from source to
+  /// destination, for a sum to its root the root last, for any other collective its first member or
+  /// root first.
   void draw(TaskId id) {
     const Task& task = schedule_.task(id);
     std::vector<std::pair<Rank, int>> ends;
@@ -245,12 +248,14 @@ class ChromeTraceWriter {
 
 }  // namespace detail
 
-/// Writes the trace to `sink`, which is called with pieces of text in order: one process for each rank, one thread for each
-/// lane, and a slice for each end or member of each task, with arrows and counters, all in order of time. Times are microseconds,
-/// exact to the picosecond.
+/// Writes the trace to `sink`, which is called with pieces of text in order: one process for each
+/// rank, one thread for each lane, and a slice for each end or member of each task, with arrows and
+/// counters, all in order of time. Times are microseconds, exact to the picosecond.
 ///
-/// @throws InputError  if the timeline has a different number of tasks, or the cluster has fewer ranks than the schedule.
-/// Complexity: O(tasks log tasks + ends and members) time; memory for an index of the tasks and one piece (64 KB).
+/// @throws InputError  if the timeline has a different number of tasks, or the cluster has fewer
+/// ranks than the schedule.
+/// Complexity: O(tasks log tasks + ends and members) time; memory for an index of the tasks and one
+/// piece (64 KB).
 /// Example:
 /// ```cpp
 /// std::FILE* file = std::fopen("trace.json", "wb");

@@ -1,4 +1,5 @@
-// Colours of operations, payloads and memory in pages and pictures: Okabe and Ito's, which colour-blind readers can distinguish.
+// Colours of operations, payloads and memory in pages and pictures: Okabe and Ito's, which
+// colour-blind readers can distinguish.
 // Not: those of trace viewers and of Graphviz (schedule/op_traits.hpp).
 #pragma once
 

@@ -32,7 +32,8 @@ inline std::string notable_options(const Chosen& result) {
   return text;
 }
 
-/// The schedule's name; if others have the same name, with the given or chosen options that distinguish it: "tawpipe:stripe=on".
+/// The schedule's name; if others have the same name, with the given or chosen options that
+/// distinguish it: "tawpipe:stripe=on".
 inline std::string name_among(const std::vector<Chosen>& results, std::size_t of) {
   const Chosen& one = results[of];
   std::string text = one.summary.schedule;

@@ -1,4 +1,5 @@
-// Measured figures of a device as JSON: what `tawpipe measure` writes and --cost kernels:file=FILE reads (docs/output.md).
+// Measured figures of a device as JSON: what `tawpipe measure` writes and --cost kernels:file=FILE
+// reads (docs/output.md).
 // Not: how they are found (analysis/fit_curves.hpp).
 #pragma once
 
@@ -33,8 +34,8 @@ inline std::string_view kernel_word(const Kernel& kernel) {
 
 }  // namespace detail
 
-/// The file's text: figures of the curves by their names on the command line, and what they were found from, in seconds and
-/// bytes. Numbers are written without loss.
+/// The file's text: figures of the curves by their names on the command line, and what they were
+/// found from, in seconds and bytes. Numbers are written without loss.
 inline std::string curves_json(const MeasuredDevice& measured, const DeviceSpec& device, const FittedCurves& fitted) {
   nlohmann::ordered_json json;
   json["measured_curves"] = 1;

@@ -93,7 +93,8 @@ class DotWriter {
     add("\", fillcolor=\"{}\"];\n", traits(task.op).picture_color);
   }
 
-  /// A pass as an arrow between its ends, an exchange as a double one; members of a collective by lines to its root.
+  /// A pass as an arrow between its ends, an exchange as a double one; members of a collective by
+  /// lines to its root.
   void join_ends(TaskId id) {
     const Task& task = schedule_.task(id);
     if (is_compute(task.op)) return;
@@ -136,12 +137,14 @@ class DotWriter {
 
 }  // namespace detail
 
-/// The schedule in Graphviz's language: a box for each end of each task, coloured by op, in a frame for each rank and lane;
-/// dependencies as arrows, the order of each lane dashed, the ends of a transfer or collective connected by a thick line.
+/// The schedule in Graphviz's language: a box for each end of each task, coloured by op, in a frame
+/// for each rank and lane; dependencies as arrows, the order of each lane dashed, the ends of a
+/// transfer or collective connected by a thick line.
 ///
 /// Assumes a schedule without structural findings (check_structure()).
 /// @throws InputError  if it has more tasks than the options allow.
-/// Complexity: O(ends of all tasks + dependencies); for dependencies between collectives, times their members.
+/// Complexity: O(ends of all tasks + dependencies); for dependencies between collectives, times
+/// their members.
 /// Example: `dot -Tsvg schedule.dot > schedule.svg`
 inline std::string schedule_dot(const Schedule& schedule, const DotOptions& options = {}) {
   if (schedule.tasks().size() > options.max_tasks) {

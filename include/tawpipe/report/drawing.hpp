@@ -103,7 +103,8 @@ inline std::string xml_text(std::string_view text) {
 
 }  // namespace detail
 
-/// The picture as an SVG file, one shape a line. The same picture gives the same bytes. A box's data is in `data-of`.
+/// The picture as an SVG file, one shape a line. The same picture gives the same bytes. A box's
+/// data is in `data-of`.
 inline std::string svg(const Drawing& drawing) {
   const auto n = detail::svg_number;
   std::string out;

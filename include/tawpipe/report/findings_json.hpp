@@ -1,4 +1,5 @@
-// The findings of a validation as JSON: the stable, documented form for machines (docs/validation.md).
+// The findings of a validation as JSON: the stable, documented form for machines
+// (docs/validation.md).
 // Not: findings as text (Diagnostics::text).
 #pragma once
 

@@ -35,7 +35,8 @@ class FlightRecorderReader {
   }
 
   FlightRecord take() {
-    // The default group has all ranks; for another that no dump lists, only the ranks that called it are known.
+    // The default group has all ranks; for another that no dump lists, only the ranks that called
+    // it are known.
     for (const auto& [key, unlisted] : unlisted_) {
       auto& ranks = record_.groups[static_cast<std::size_t>(unlisted)].ranks;
       if (key.second == "default_pg") {
@@ -137,7 +138,8 @@ class FlightRecorderReader {
     calls.push_back(std::move(call));
   }
 
-  /// Gloo's recorder does not see a device: a call that has ended is retired, and stays "scheduled".
+  /// Gloo's recorder does not see a device: a call that has ended is retired, and stays
+  /// "scheduled".
   static std::string gloo_state(const Value& entry) {
     const auto retired = entry.find("retired");
     return retired && retired->boolean() ? "completed" : text(entry, "state");
@@ -152,7 +154,8 @@ class FlightRecorderReader {
     return at->second;
   }
 
-  /// "nccl:all_reduce", "nccl:_all_gather_base", "nccl:send 0->1", "nccl:recv 1<-0" (ranks of the group).
+  /// "nccl:all_reduce", "nccl:_all_gather_base", "nccl:send 0->1", "nccl:recv 1<-0" (ranks of the
+  /// group).
   void read_name(const Value& value, std::int32_t rank, FlightCall& call) const {
     std::string_view name = value.text();
     if (const auto colon = name.find(':'); colon != std::string_view::npos) name.remove_prefix(colon + 1);

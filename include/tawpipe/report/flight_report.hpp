@@ -1,5 +1,7 @@
-// The diagnosis of a job from its flight recorder dumps: reads the dumps, and writes a page of text or JSON (docs/hangs.md).
-// Not: the dumps' format (flight_recorder.hpp) nor the search for the cause (verify/flight_record.hpp).
+// The diagnosis of a job from its flight recorder dumps: reads the dumps, and writes a page of text
+// or JSON (docs/hangs.md).
+// Not: the dumps' format (flight_recorder.hpp) nor the search for the cause
+// (verify/flight_record.hpp).
 #pragma once
 
 #include <fmt/format.h>
@@ -24,7 +26,8 @@ namespace tawpipe::inline v0 {
 
 namespace detail {
 
-/// A dump's file and its rank: the number at the end of the name, before any extension, as PyTorch names it.
+/// A dump's file and its rank: the number at the end of the name, before any extension, as PyTorch
+/// names it.
 inline std::pair<std::int32_t, std::string> dump_with_rank(const std::filesystem::path& path) {
   std::string stem = path.filename().string();
   for (const std::string_view extension : {".json", ".pickle", ".pkl"}) {
@@ -71,8 +74,8 @@ inline std::string headline(const FlightDiagnosis& found) {
 
 }  // namespace detail
 
-/// The dumps by rank; a folder stands for all files in it. @throws InputError  for a name that does not end in a rank, and an
-/// empty folder
+/// The dumps by rank; a folder stands for all files in it. @throws InputError  for a name that does
+/// not end in a rank, and an empty folder
 inline std::vector<std::pair<std::int32_t, std::string>> dump_files(const std::vector<std::string>& paths) {
   std::vector<std::pair<std::int32_t, std::string>> files;
   for (const std::string& path : paths) {

@@ -1,5 +1,7 @@
-// Quantities as text for people: durations, sizes, rates, shares, counts, bars, and the width of text on a terminal.
-// Not: exact output for programs (timeline/timeline_csv.hpp), nor reading text back (core/parse_units.hpp).
+// Quantities as text for people: durations, sizes, rates, shares, counts, bars, and the width of
+// text on a terminal.
+// Not: exact output for programs (timeline/timeline_csv.hpp), nor reading text back
+// (core/parse_units.hpp).
 #pragma once
 
 #include <fmt/core.h>
@@ -28,7 +30,8 @@ struct UnitStep {
   std::string_view name;
 };
 
-/// Number of decimal digits with which `value` shows `digits` significant ones, and never fewer than its whole part.
+/// Number of decimal digits with which `value` shows `digits` significant ones, and never fewer
+/// than its whole part.
 inline int decimals_for(double value, int digits) {
   int decimals = std::max(digits, 1) - 1;
   double limit = 10;
@@ -39,8 +42,8 @@ inline int decimals_for(double value, int digits) {
   return decimals;
 }
 
-/// `value` with the largest of `units` (ascending) that leaves at least 1 after rounding. @param whole  the first unit has
-/// no fractions.
+/// `value` with the largest of `units` (ascending) that leaves at least 1 after rounding.
+/// @param whole  the first unit has no fractions.
 inline std::string scaled(double value, std::span<const UnitStep> units, int digits, bool whole) {
   if (!std::isfinite(value)) return "n/a";
   const double magnitude = std::fabs(value);
@@ -91,7 +94,8 @@ inline bool is_within(char32_t code, std::span<const CodeRange> ranges) {
   return std::any_of(ranges.begin(), ranges.end(), [&](const CodeRange& r) { return code >= r.first && code <= r.last; });
 }
 
-/// Columns of one character: 0 for marks that combine with the one before, 2 for wide East Asian ones and pictographs.
+/// Columns of one character: 0 for marks that combine with the one before, 2 for wide East Asian
+/// ones and pictographs.
 inline int width_of(char32_t code) {
   constexpr CodeRange zero[] = {{0x0300, 0x036F}, {0x1AB0, 0x1AFF}, {0x1DC0, 0x1DFF}, {0x200B, 0x200D},
                                 {0x20D0, 0x20FF}, {0xFE00, 0xFE0F}, {0xFE20, 0xFE2F}, {0xFEFF, 0xFEFF}};
@@ -121,7 +125,8 @@ inline std::string printable(std::string_view text) {
 
 }  // namespace detail
 
-/// "601 us", "1.25 s", "3 min 20 s", "2 h 5 min"; with a sign if negative. Below a minute parse_duration can read it.
+/// "601 us", "1.25 s", "3 min 20 s", "2 h 5 min"; with a sign if negative. Below a minute
+/// parse_duration can read it.
 /// @param digits  significant ones below a minute; above it seconds, minutes and hours are whole
 inline std::string format_duration(Duration duration, int digits = 3) {
   constexpr detail::UnitStep units[] = {{1, "ps"}, {1e3, "ns"}, {1e6, "us"}, {1e9, "ms"}, {1e12, "s"}, {60e12, "min"}};
@@ -188,7 +193,8 @@ inline std::string format_count(std::int64_t count) {
   return text;
 }
 
-/// How many of something a second: "13,629 tokens/s", "1.25 iterations/s"; "n/a" if it is not finite.
+/// How many of something a second: "13,629 tokens/s", "1.25 iterations/s"; "n/a" if it is not
+/// finite.
 inline std::string format_rate(double per_second, std::string_view of, int digits = 3) {
   if (!std::isfinite(per_second) || std::fabs(per_second) > 9e18) return "n/a";
   const double magnitude = std::fabs(per_second);
@@ -204,7 +210,8 @@ inline std::string format_percent(double fraction, int decimals = 1) {
   return text;
 }
 
-/// A bar `width` columns long, filled from the left to the nearest eighth of a column (ASCII: to the nearest column).
+/// A bar `width` columns long, filled from the left to the nearest eighth of a column (ASCII: to
+/// the nearest column).
 /// @param fraction  below 0 and NaN count as 0, above 1 as 1
 /// Example: `bar(0.43, 8)` is "███▌    ".
 inline std::string bar(double fraction, int width, Glyphs glyphs = Glyphs::unicode) {
@@ -243,8 +250,8 @@ inline std::string truncated(std::string_view text, int columns, Glyphs glyphs =
   return fmt::format("{}{}", text.substr(0, kept), ellipsis);
 }
 
-/// The text in lines of at most `columns`, broken at spaces; a longer word is cut, after a comma if there is one. Empty for an
-/// empty text.
+/// The text in lines of at most `columns`, broken at spaces; a longer word is cut, after a comma if
+/// there is one. Empty for an empty text.
 inline std::vector<std::string> wrapped(std::string_view text, int columns) {
   std::vector<std::string> lines;
   const int room = std::max(columns, 1);

@@ -1,4 +1,5 @@
-// A timeline as a picture in the style of the papers: a row of cells for each rank, with transfers below.
+// A timeline as a picture in the style of the papers: a row of cells for each rank, with transfers
+// below.
 // Not: the zoomable page (report/html_report.hpp), nor the file's bytes (report/drawing.hpp).
 #pragma once
 
@@ -141,7 +142,8 @@ class GanttDrawer {
     }
   }
 
-  /// A bar below the row; one without duration is a mark: down for arrivals, up for departures, a diamond for a collective.
+  /// A bar below the row; one without duration is a mark: down for arrivals, up for departures, a
+  /// diamond for a collective.
   void add_message(TaskId task, const Task& one, Rank rank) {
     const std::string_view color = payload_color(one.payload);
     const double from = x(timeline_.start_of(task));
@@ -219,9 +221,11 @@ class GanttDrawer {
 
 }  // namespace detail
 
-/// The timeline as a picture: ranks from top to bottom, time to the right; for each computation a cell with its microbatch, whose data
-/// has rank, op, stage, microbatch, start and end (seconds, exact).
-/// @throws InputError  if the timeline has a different number of tasks, the cluster has fewer ranks than the schedule, or there
+/// The timeline as a picture: ranks from top to bottom, time to the right; for each computation a
+/// cell with its microbatch, whose data has rank, op, stage, microbatch, start and end (seconds,
+/// exact).
+/// @throws InputError  if the timeline has a different number of tasks, the cluster has fewer ranks
+/// than the schedule, or there
 ///   are more than options.max_tasks tasks.
 /// Complexity: O(ends and members of all tasks).
 /// Source: the style of figure 3 of arXiv:2511.09741 and of the pipelines in arXiv:2104.04473.

@@ -1,5 +1,6 @@
-// Speeds of computation while SMs are held, as measured by bench_gpu_beside: read from its output, or from a result file of
-// tests/gpu/run.py that contains it. Not: their use (cost/held_sms.hpp).
+// Speeds of computation while SMs are held, as measured by bench_gpu_beside: read from its output,
+// or from a result file of tests/gpu/run.py that contains it.
+// Not: their use (cost/held_sms.hpp).
 #pragma once
 
 #include <algorithm>
@@ -38,7 +39,8 @@ inline std::string list_of_lines(std::string_view text) {
 
 /// @param priority  of the stream that holds the SMs: "high" or "low"
 /// @param source  the file's name, for messages
-/// @throws InputError  in one line, naming the key that is wrong, or if nothing was measured at that priority.
+/// @throws InputError  in one line, naming the key that is wrong, or if nothing was measured at
+/// that priority.
 inline HeldSpeeds parse_held_speeds(std::string_view text, std::string_view source, std::string_view priority) {
   const JsonDocument document{detail::list_of_lines(text), source};
   JsonValue lines = document.root();

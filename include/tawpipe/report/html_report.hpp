@@ -1,4 +1,5 @@
-// A page that opens offline and shows the result of a command: tables and charts, timelines, memory, links, the cluster.
+// A page that opens offline and shows the result of a command: tables and charts, timelines,
+// memory, links, the cluster.
 // Not: the page itself (detail/html_page.hpp, detail/page_*.hpp).
 #pragma once
 
@@ -35,8 +36,8 @@ namespace tawpipe::inline v0 {
 
 namespace detail {
 
-/// Numbers for the page's `unpack`: base64 of little-endian numbers of the narrowest type, or indices into a list of the
-/// distinct values if those are few.
+/// Numbers for the page's `unpack`: base64 of little-endian numbers of the narrowest type, or
+/// indices into a list of the distinct values if those are few.
 class PackedColumn {
  public:
   void reserve(std::size_t count) { values_.reserve(count); }
@@ -171,7 +172,8 @@ inline std::vector<std::string> places_of(const Mesh& mesh, int ranks) {
   return places;
 }
 
-/// How the cluster is wired: kinds of nodes with their devices, adapters and the links inside, and which kind each node is.
+/// How the cluster is wired: kinds of nodes with their devices, adapters and the links inside, and
+/// which kind each node is.
 inline nlohmann::ordered_json wiring_json(const Cluster& cluster) {
   using Object = nlohmann::ordered_json;
   Object json{{"name", cluster.name()}, {"nodes", Object::array()}, {"types", Object::array()}};

@@ -1,5 +1,6 @@
 // PyTorch profiler (Kineto) traces of all ranks of a job, read as one run that can be replayed.
-// Not: times of a model's parts from them (report/kineto_trace.hpp), nor what-if questions (replay/what_if.hpp).
+// Not: times of a model's parts from them (report/kineto_trace.hpp), nor what-if questions
+// (replay/what_if.hpp).
 #pragma once
 
 #include <algorithm>
@@ -64,7 +65,8 @@ class KinetoJob {
     if (added) names_.push_back(name);
     return found->second;
   }
-  /// The class of the n-th event of that name on a rank, which is also that of other ranks' n-th. @param host  for its launch
+  /// The class of the n-th event of that name on a rank, which is also that of other ranks' n-th.
+  /// @param host  for its launch
   std::int32_t alike(std::int32_t name, std::int32_t n, bool host) {
     return classes_.try_emplace({name, n, host}, static_cast<std::int32_t>(classes_.size())).first->second;
   }
@@ -149,7 +151,8 @@ class KinetoJob {
     item_events_.push_back(std::move(event_of));
   }
 
-  /// The last item of the computing queue that was launched before a communication, for which it waits; -1: none.
+  /// The last item of the computing queue that was launched before a communication, for which it
+  /// waits; -1: none.
   static int last_computation(const std::vector<KinetoItem>& items, std::size_t i, int main) {
     for (std::size_t b = i; b-- > 0;) {
       if (items[b].queue != main || items[b].kind == TraceKind::communication) continue;
@@ -160,7 +163,8 @@ class KinetoJob {
     return -1;
   }
 
-  /// If no known dependency explains an item's start, it is assumed to wait for the item that ended just before it on another queue.
+  /// If no known dependency explains an item's start, it is assumed to wait for the item that ended
+  /// just before it on another queue.
   template <class Wait>
   static void infer(const std::vector<KinetoItem>& items, const std::vector<std::size_t>& by_end, std::size_t i, double floor,
                     double latency, Wait&& wait) {
@@ -221,14 +225,17 @@ class KinetoJob {
 
 }  // namespace detail
 
-/// Collects the traces of a job, one for each rank, written by torch.profiler's export_chrome_trace.
+/// Collects the traces of a job, one for each rank, written by torch.profiler's
+/// export_chrome_trace.
 ///
-/// Items run on streams (in a GPU's trace) or on threads (without a GPU). Dependencies: order in a stream; a launch before
-/// its kernel, and on a thread of the host one launch after another, with the time between them counted as the host's; a wait of the
-/// host for the device; a communication for the computations launched before it, and for its last member; with
-/// enable_cuda_sync_events, waits between streams as recorded. Otherwise a call of cudaStreamWaitEvent before a computation is assumed
-/// to be for the first communication that nothing waits for yet; and an item that starts within 20 us after the end of another
-/// stream's, and for no other reason, waits for that. Other waits, which caused no delay, are not detected.
+/// Items run on streams (in a GPU's trace) or on threads (without a GPU). Dependencies: order in a
+/// stream; a launch before its kernel, and on a thread of the host one launch after another, with
+/// the time between them counted as the host's; a wait of the host for the device; a communication
+/// for the computations launched before it, and for its last member; with enable_cuda_sync_events,
+/// waits between streams as recorded. Otherwise a call of cudaStreamWaitEvent before a computation
+/// is assumed to be for the first communication that nothing waits for yet; and an item that starts
+/// within 20 us after the end of another stream's, and for no other reason, waits for that. Other
+/// waits, which caused no delay, are not detected.
 class KinetoRunReader {
  public:
   /// @param partial  ranks may be missing: their part in communications is then unknown
@@ -249,7 +256,8 @@ class KinetoRunReader {
   }
 
   /// The reader is empty afterwards.
-  /// @throws InputError  if there is none, a rank is missing, or their steps or communications do not match.
+  /// @throws InputError  if there is none, a rank is missing, or their steps or communications do
+  /// not match.
   TracedRun take() {
     if (ranks_.empty()) throw InputError("no trace; give one of each rank");
     std::sort(ranks_.begin(), ranks_.end(), [](const auto& a, const auto& b) { return a.rank() < b.rank(); });

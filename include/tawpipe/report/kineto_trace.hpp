@@ -1,5 +1,7 @@
-// A PyTorch profiler (Kineto) trace read as times of the model's parts, collectives and matrix products.
-// Not: a cost model's times from that (analysis/gpu_profile.hpp), nor traces for Perfetto (report/chrome_trace.hpp).
+// A PyTorch profiler (Kineto) trace read as times of the model's parts, collectives and matrix
+// products.
+// Not: a cost model's times from that (analysis/gpu_profile.hpp), nor traces for Perfetto
+// (report/chrome_trace.hpp).
 #pragma once
 
 #include <algorithm>
@@ -20,8 +22,9 @@
 
 namespace tawpipe::inline v0 {
 
-/// The names of the model's parts: from record_function() around them, or from their modules' classes (with_stack=True). A
-/// name may be followed by a number: "layer" is also "layer_3", "layer 3", "layer.3".
+/// The names of the model's parts: from record_function() around them, or from their modules'
+/// classes (with_stack=True). A name may be followed by a number: "layer" is also "layer_3", "layer
+/// 3", "layer.3".
 struct KinetoNames {
   std::string layer = "layer";
   std::string embedding = "embedding";
@@ -76,7 +79,8 @@ class KinetoProfile {
     return event;
   }
 
-  /// The forward operator that created the autograd node run by `backward`: the last one before it with the same number.
+  /// The forward operator that created the autograd node run by `backward`: the last one before it
+  /// with the same number.
   int made_for(const KinetoHostEvent& backward) const {
     const auto made = made_.find(backward.sequence);
     if (backward.sequence < 0 || made == made_.end()) return -1;
@@ -87,8 +91,9 @@ class KinetoProfile {
     return latest;
   }
 
-  /// Adds a kernel to the occurrence of a part that it belongs to. A kernel launched by a backward belongs to the part around
-  /// the operator that created its autograd node; a checkpoint's recomputation is launched within the part, and within a backward.
+  /// Adds a kernel to the occurrence of a part that it belongs to. A kernel launched by a backward
+  /// belongs to the part around the operator that created its autograd node; a checkpoint's
+  /// recomputation is launched within the part, and within a backward.
   void place(const KinetoKernel& kernel) {
     const auto launched = events_.by_external.find(kernel.external);
     if (launched == events_.by_external.end()) return;
@@ -128,7 +133,8 @@ class KinetoProfile {
     for (auto& [event, spans] : updates_) profile_.computations.push_back({Op::update, ModelPart::layer, busy(spans)});
   }
 
-  /// The operations of an operator on matrices; 0 for others, and without its shapes (record_shapes=True).
+  /// The operations of an operator on matrices; 0 for others, and without its shapes
+  /// (record_shapes=True).
   static double product_flops(const KinetoHostEvent& op) {
     const bool added = op.name == "aten::addmm" || op.name == "aten::baddbmm";
     if (!added && op.name != "aten::mm" && op.name != "aten::bmm") return 0;
@@ -191,13 +197,16 @@ class KinetoProfile {
 
 /// Reads the trace of one device, written by torch.profiler's export_chrome_trace.
 ///
-/// Kernels belong to the part of the model around the operator that launched them, those of a backward to the part whose forward
-/// created the autograd node ("Sequence number"). NCCL's kernels are not computation; all-reduce, all-gather, reduce-scatter,
-/// broadcast and reduce become collectives if the trace has sizes and groups. Matrix products (mm, addmm, bmm, baddbmm) need
+/// Kernels belong to the part of the model around the operator that launched them, those of a
+/// backward to the part whose forward created the autograd node ("Sequence number"). NCCL's kernels
+/// are not computation; all-reduce, all-gather, reduce-scatter, broadcast and reduce become
+/// collectives if the trace has sizes and groups. Matrix products (mm, addmm, bmm, baddbmm) need
 /// record_shapes=True.
 /// @param source  the file's name, for messages
-/// @throws InputError  in one line: compressed, truncated, not JSON, not a trace, or without GPU kernels.
-/// Source: pytorch/kineto, libkineto/src/output_json.cpp; pytorch, torch/csrc/autograd/profiler_kineto.cpp.
+/// @throws InputError  in one line: compressed, truncated, not JSON, not a trace, or without GPU
+/// kernels.
+/// Source: pytorch/kineto, libkineto/src/output_json.cpp; pytorch,
+/// torch/csrc/autograd/profiler_kineto.cpp.
 inline GpuProfile read_kineto_trace(std::string_view text, const KinetoNames& names = {}, std::string_view source = "trace") {
   return detail::KinetoProfile{detail::KinetoReader::read(text, source), names}.read();
 }

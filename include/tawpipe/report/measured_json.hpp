@@ -1,4 +1,5 @@
-// Measured times as JSON: written by `tawpipe calibrate` and read by --cost measured:FILE (docs/interchange.md).
+// Measured times as JSON: written by `tawpipe calibrate` and read by --cost measured:FILE
+// (docs/interchange.md).
 // Not: how they are obtained (analysis/calibrate.hpp).
 #pragma once
 
@@ -112,7 +113,8 @@ class MeasuredJson {
 
 }  // namespace detail
 
-/// The file's text: the setup of the measurement, and all times in seconds. Numbers are written without loss.
+/// The file's text: the setup of the measurement, and all times in seconds. Numbers are written
+/// without loss.
 inline std::string measured_json(const MeasuredCost& cost) { return detail::MeasuredJson::write(cost).dump(2) + "\n"; }
 
 /// Reads measured times; unmeasured times may be missing, and so may `work` if unknown.

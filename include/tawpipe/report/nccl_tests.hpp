@@ -38,7 +38,8 @@ inline const std::vector<std::string>& nccl_tests_programs() {
   return programs;
 }
 
-/// The program that a text names, such as "all_reduce_perf" or, in a file's name, "all_reduce"; "" if none.
+/// The program that a text names, such as "all_reduce_perf" or, in a file's name, "all_reduce"; ""
+/// if none.
 inline std::string named_program(std::string_view text) {
   for (const auto& program : nccl_tests_programs()) {
     if (text.find(program + "_perf") != std::string_view::npos) return program;
@@ -52,10 +53,11 @@ inline std::string named_program(std::string_view text) {
 }  // namespace detail
 
 /// Reads the standard output of one program of nccl-tests: its lines "#  Rank ..." give ranks and hosts, its rows the
-/// out-of-place time of each size. The program is named by the output ("# Collective test starting: all_reduce_perf", since 2.17)
-/// or by `file`.
+/// out-of-place time of each size. The program is named by the output ("# Collective test starting:
+/// all_reduce_perf", since 2.17) or by `file`.
 /// @throws InputError  naming `file` if it is not such an output, or the program is unknown.
-/// Source: NVIDIA nccl-tests, src/common.cu (the header and the format of rows), doc/PERFORMANCE.md.
+/// Source: NVIDIA nccl-tests, src/common.cu (the header and the format of rows),
+/// doc/PERFORMANCE.md.
 inline NcclTestsRun read_nccl_tests(std::string_view text, const std::string& file) {
   NcclTestsRun run;
   std::set<std::string> hosts;
@@ -75,7 +77,8 @@ inline NcclTestsRun read_nccl_tests(std::string_view text, const std::string& fi
       }
       continue;
     }
-    // size, count, type, redop, root, time (us), ...; broadcast and older versions leave redop or root out
+    // size, count, type, redop, root, time (us), ...; broadcast and older versions leave redop or
+    // root out
     std::vector<std::string> cells{first};
     for (std::string word; words >> word;) cells.push_back(word);
     // Out of place and in place end a row with four figures each: time, algbw, busbw, errors.
@@ -104,9 +107,10 @@ struct FittedLink {
   double error = 0;             ///< mean relative error of the times given by the two figures
 };
 
-/// Fits time = overhead + steps * latency + fraction * bytes / bandwidth by least squares of the relative errors, with the steps
-/// and the fraction of the buffer over each link of a ring (cost/collective_cost.hpp): all-reduce 2(n-1) and 2(n-1)/n,
-/// all-gather and reduce-scatter n-1 and (n-1)/n, broadcast and reduce n-1 and 1, sendrecv 1 and 1.
+/// Fits time = overhead + steps * latency + fraction * bytes / bandwidth by least squares of the
+/// relative errors, with the steps and the fraction of the buffer over each link of a ring
+/// (cost/collective_cost.hpp): all-reduce 2(n-1) and 2(n-1)/n, all-gather and reduce-scatter n-1
+/// and (n-1)/n, broadcast and reduce n-1 and 1, sendrecv 1 and 1.
 /// @param overhead_s  of starting an operation, in the cost model: 8.4 us
 inline FittedLink fit_link(const NcclTestsRun& run, double overhead_s = 8.4e-6) {
   const double n = run.ranks;
@@ -114,7 +118,8 @@ inline FittedLink fit_link(const NcclTestsRun& run, double overhead_s = 8.4e-6) 
   const double passes = run.program == "all_reduce" ? 2 : 1;
   const double steps = run.program == "sendrecv" ? 1 : passes * (n - 1);
   const double fraction = run.program == "sendrecv" || rooted ? 1 : passes * (n - 1) / n;
-  // Relative errors: each row is divided by its time. Normal equations of a + b x with weights 1 / t^2.
+  // Relative errors: each row is divided by its time. Normal equations of a + b x with weights 1 /
+  // t^2.
   double w = 0;
   double wx = 0;
   double wxx = 0;

@@ -1,4 +1,5 @@
-// Whether an order of calls ends under every timing, and a fix if not, as a page and as JSON (docs/hangs.md).
+// Whether an order of calls ends under every timing, and a fix if not, as a page and as JSON
+// (docs/hangs.md).
 // Not: the proof (verify/prove.hpp) nor the search for a fix (verify/mend.hpp).
 #pragma once
 
@@ -98,13 +99,15 @@ OrderReport prove_and_mend(const Order& order, bool with_mended, const Write& wr
 
 }  // namespace detail
 
-/// Checks the calls of ranks and searches for a fix. @param with_mended  whether to return the order as a file too
+/// Checks the calls of ranks and searches for a fix. @param with_mended  whether to return the
+/// order as a file too
 inline OrderReport report_order(const CommProgram& program, bool with_mended = false) {
   return detail::prove_and_mend(ProgramOrder{program}, with_mended,
                                 [](const ProgramOrder& order) { return write_comm_program(order.program()); });
 }
 
-/// The same for PyTorch's rows. If they have computations only, sends and receives are added as PyTorch adds them.
+/// The same for PyTorch's rows. If they have computations only, sends and receives are added as
+/// PyTorch adds them.
 /// @throws InputError  for rows that PyTorch would refuse; `source` names them
 inline OrderReport report_order(const PytorchSchedule& rows, const PytorchCallOptions& options = {},
                                 const std::string& source = "PyTorch CSV", bool with_mended = false) {

@@ -1,4 +1,5 @@
-// Reads Python's pickle as data: lists, dictionaries, texts, numbers. Nothing in it is ever executed.
+// Reads Python's pickle as data: lists, dictionaries, texts, numbers. Nothing in it is ever
+// executed.
 // Not: pickles of objects or functions, which are refused.
 #pragma once
 
@@ -22,8 +23,9 @@ namespace detail {
 
 /// Pickle's machine with a stack, a memo and no imports. Protocols 2 to 5.
 ///
-/// Values recalled from the memo are copies. Lists and dictionaries are filled after they are memoized, so they are copied when they
-/// leave the stack; but only those that are recalled at all (PyTorch's recorder shares the frames of a call stack).
+/// Values recalled from the memo are copies. Lists and dictionaries are filled after they are
+/// memoized, so they are copied when they leave the stack; but only those that are recalled at all
+/// (PyTorch's recorder shares the frames of a call stack).
 class PickleReader {
  public:
   explicit PickleReader(std::string_view bytes) : bytes_{bytes} { find_recalled(); }
@@ -183,8 +185,8 @@ class PickleReader {
     return std::bit_cast<double>(bits);
   }
 
-  /// Walks over the operations and records which memo entries are recalled. An invalid operation ends the walk here,
-  /// and read() when it gets there.
+  /// Walks over the operations and records which memo entries are recalled. An invalid operation
+  /// ends the walk here, and read() when it gets there.
   void find_recalled() {
     try {
       while (at_ < bytes_.size()) {

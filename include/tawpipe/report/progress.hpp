@@ -31,7 +31,8 @@ struct StandardError {
   }
 };
 
-/// A progress line; it vanishes with the object. Drawn at most every `every` steps, so a step costs one comparison.
+/// A progress line; it vanishes with the object. Drawn at most every `every` steps, so a step costs
+/// one comparison.
 ///
 /// Example:
 /// ```cpp
@@ -59,7 +60,8 @@ class Progress {
     if (options_.enabled && done_ >= next_) draw();
   }
 
-  /// Clears the line; later steps draw nothing. For a message to stderr in between, or the end of the work.
+  /// Clears the line; later steps draw nothing. For a message to stderr in between, or the end of
+  /// the work.
   void finish() {
     if (drawn_ > 0) sink_(fmt::format("\r{:{}}\r", "", drawn_));
     drawn_ = 0;

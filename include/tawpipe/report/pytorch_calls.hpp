@@ -1,4 +1,5 @@
-// PyTorch's pipeline rows as a program of calls: each send and receive at its place, as PyTorch's runtime launches them.
+// PyTorch's pipeline rows as a program of calls: each send and receive at its place, as PyTorch's
+// runtime launches them.
 // Not: whether it ends (verify/prove.hpp). The rules and their sources: docs/hangs.md.
 #pragma once
 
@@ -209,7 +210,8 @@ class PytorchCalls {
     calls.push_back(std::move(call));
   }
 
-  /// The receives that a forward or backward waits for. Inputs from its own rank must come before it.
+  /// The receives that a forward or backward waits for. Inputs from its own rank must come before
+  /// it.
   std::vector<std::int32_t> needs(int rank, std::size_t cell, const PytorchAction& action) {
     const bool forward = action.op == PytorchOp::forward;
     const auto made = [forward](std::int32_t stage, std::int32_t microbatch) {
@@ -261,9 +263,12 @@ inline bool has_transfers(const PytorchSchedule& schedule) {
   return any;
 }
 
-/// The calls that the rows make each rank's host launch. UNSHARD, RESHARD and REDUCE_GRAD act among replicas, which run the same rows.
-/// @pre has_transfers(schedule), or it has no messages between ranks; add_communication() adds them as PyTorch does
-/// @throws InputError  in one line, naming line and cell: a computation without its receive before it, a send before its data is
+/// The calls that the rows make each rank's host launch. UNSHARD, RESHARD and REDUCE_GRAD act among
+/// replicas, which run the same rows.
+/// @pre has_transfers(schedule), or it has no messages between ranks; add_communication() adds them
+/// as PyTorch does
+/// @throws InputError  in one line, naming line and cell: a computation without its receive before
+/// it, a send before its data is
 ///                     computed, stages on two ranks.
 inline CommProgram pytorch_calls(const PytorchSchedule& schedule, const PytorchCallOptions& options = {},
                                  std::string_view source = "PyTorch CSV") {

@@ -1,4 +1,5 @@
-// PyTorch's text form of a pipeline schedule (torch.distributed.pipelining): a row a rank, a cell an action.
+// PyTorch's text form of a pipeline schedule (torch.distributed.pipelining): a row a rank, a cell
+// an action.
 // Not: the meaning of the actions together (report/pytorch_pipeline.hpp).
 #pragma once
 
@@ -17,8 +18,9 @@
 
 namespace tawpipe::inline v0 {
 
-/// The kinds of actions of PyTorch. Sends and receives are named after the stage whose rank carries them out:
-/// `1SEND_F3` sends the output of stage 1 for microbatch 3, `2RECV_F3` receives it for stage 2.
+/// The kinds of actions of PyTorch. Sends and receives are named after the stage whose rank carries
+/// them out: `1SEND_F3` sends the output of stage 1 for microbatch 3, `2RECV_F3` receives it for
+/// stage 2.
 enum class PytorchOp : std::uint8_t {
   forward,                ///< F
   backward,               ///< B: the whole backward; with a W of the same stage and microbatch, only its inputs (older files)
@@ -63,8 +65,9 @@ struct PytorchAction {
   bool operator==(const PytorchAction&) const = default;
 };
 
-/// One cell: nothing (idle), one action, a forward and a backward that may overlap, `(0F7;7B3)OVERLAP_F_B`, or sends and
-/// receives that are launched as one batch, `(0SEND_F0;2RECV_F0)BATCH_P2P`.
+/// One cell: nothing (idle), one action, a forward and a backward that may overlap,
+/// `(0F7;7B3)OVERLAP_F_B`, or sends and receives that are launched as one batch,
+/// `(0SEND_F0;2RECV_F0)BATCH_P2P`.
 struct PytorchCell {
   std::vector<PytorchAction> actions;
 
@@ -219,7 +222,8 @@ class PytorchCsvReader {
 
 }  // namespace detail
 
-/// Reads PyTorch's CSV in either grammar, with communication or without; blank cells are idle. A row is a rank.
+/// Reads PyTorch's CSV in either grammar, with communication or without; blank cells are idle. A
+/// row is a rank.
 ///
 /// pipeline_program() checks the actions together (each computed once, in an order that can run).
 /// @param source  the file's name, for messages
@@ -236,8 +240,10 @@ inline std::string pytorch_text(const PytorchAction& action, PytorchGrammar gram
   return text;
 }
 
-/// Writes the format that parse_pytorch_csv() reads; lines end in "\n", and the rows keep their lengths.
-/// @throws InputError  if the older grammar, which has only computations, is requested for anything else, or if the schedule is empty.
+/// Writes the format that parse_pytorch_csv() reads; lines end in "\n", and the rows keep their
+/// lengths.
+/// @throws InputError  if the older grammar, which has only computations, is requested for anything
+/// else, or if the schedule is empty.
 inline std::string write_pytorch_csv(const PytorchSchedule& schedule) {
   const bool op_first = schedule.grammar == PytorchGrammar::op_first;
   std::string out;

@@ -1,4 +1,5 @@
-// Conversion between PyTorch's pipeline schedules and ours: they are checked and turned into a program or a schedule, and back.
+// Conversion between PyTorch's pipeline schedules and ours: they are checked and turned into a
+// program or a schedule, and back.
 // Not: the text of the cells (report/pytorch_csv.hpp).
 #pragma once
 
@@ -53,10 +54,12 @@ constexpr PytorchOp pytorch_op_of(Op op, PytorchGrammar grammar) {
 
 }  // namespace detail
 
-/// The schedule with sends and receives: after each computation whose result another rank needs comes its send, and at
-/// that moment its receive is appended to the other rank's row. Rows advance in turn by one cell; idle cells count as turns, and are removed.
-/// These are the rows that PyTorch itself makes when it loads a file with computations only.
-/// @throws InputError  if it already has sends or receives, does not fit together (pipeline_program()), or cannot run.
+/// The schedule with sends and receives: after each computation whose result another rank needs
+/// comes its send, and at that moment its receive is appended to the other rank's row. Rows advance
+/// in turn by one cell; idle cells count as turns, and are removed. These are the rows that PyTorch
+/// itself makes when it loads a file with computations only.
+/// @throws InputError  if it already has sends or receives, does not fit together
+/// (pipeline_program()), or cannot run.
 inline PytorchSchedule add_communication(const PytorchSchedule& schedule, std::string_view source = "PyTorch schedule") {
   const detail::PytorchShape shape = detail::PytorchCheck{schedule, source}.run();
   detail::for_each_action(schedule, [&](const PytorchAction& action, int rank, std::size_t cell) {
@@ -104,9 +107,10 @@ inline PytorchSchedule add_communication(const PytorchSchedule& schedule, std::s
   return out;
 }
 
-/// The schedule with a wait for each send and each sum of gradients that lacks one. The send of an output is waited for after
-/// the stage's backward of that microbatch, which shows that it has arrived; the send of a gradient at the end of the row; a
-/// sum at once. PyTorch puts its waits in the same places.
+/// The schedule with a wait for each send and each sum of gradients that lacks one. The send of an
+/// output is waited for after the stage's backward of that microbatch, which shows that it has
+/// arrived; the send of a gradient at the end of the row; a sum at once. PyTorch puts its waits in
+/// the same places.
 inline PytorchSchedule add_waits(const PytorchSchedule& schedule) {
   std::set<std::tuple<PytorchOp, std::int32_t, std::int32_t>> waited;
   detail::for_each_action(schedule, [&](const PytorchAction& action, int, std::size_t) {
@@ -139,7 +143,8 @@ inline PytorchSchedule add_waits(const PytorchSchedule& schedule) {
   return out;
 }
 
-/// The schedule with each I directly followed by its W, apart from idle cells, joined into B; idle cells are removed.
+/// The schedule with each I directly followed by its W, apart from idle cells, joined into B; idle
+/// cells are removed.
 inline PytorchSchedule merge_backward(const PytorchSchedule& schedule) {
   PytorchSchedule out{schedule.grammar, {}};
   for (const auto& cells : schedule.ranks) {
@@ -162,13 +167,15 @@ inline PytorchSchedule merge_backward(const PytorchSchedule& schedule) {
   return out;
 }
 
-/// The computations of each rank, in order; the rank of a stage is the row that computes it. Sends and receives, if there are
-/// any, are checked against those that the computations need, and then left to schedules::pipeline(); UNSHARD, RESHARD and
-/// REDUCE_GRAD are checked and left out, since they act among a stage's replicas.
+/// The computations of each rank, in order; the rank of a stage is the row that computes it. Sends
+/// and receives, if there are any, are checked against those that the computations need, and then
+/// left to schedules::pipeline(); UNSHARD, RESHARD and REDUCE_GRAD are checked and left out, since
+/// they act among a stage's replicas.
 ///
 /// @param source  the file's name, for messages
-/// @throws InputError  in one line, naming line and cell if known: a stage on two ranks or on none, a computation that
-/// is missing, duplicated or too early, a message not sent or not received or out of order, a stage used while sharded.
+/// @throws InputError  in one line, naming line and cell if known: a stage on two ranks or on none,
+/// a computation that is missing, duplicated or too early, a message not sent or not received or
+/// out of order, a stage used while sharded.
 inline schedules::PipelineProgram pipeline_program(const PytorchSchedule& schedule,
                                                    std::string_view source = "PyTorch schedule") {
   detail::PytorchShape shape = detail::PytorchCheck{schedule, source}.run();
@@ -188,9 +195,11 @@ inline schedules::PipelineProgram pipeline_program(const PytorchSchedule& schedu
   return program;
 }
 
-/// The schedule that runs a PyTorch pipeline here: simulated, validated and executed like any other.
+/// The schedule that runs a PyTorch pipeline here: simulated, validated and executed like any
+/// other.
 /// @param workload  the model and batch; without: equal stages without a model, for fixed times
-/// @throws InputError  as pipeline_program(), or if the workload has a different number of microbatches.
+/// @throws InputError  as pipeline_program(), or if the workload has a different number of
+/// microbatches.
 /// @throws ScheduleError  if the ranks' orders wait for each other.
 inline Schedule pytorch_pipeline(const PytorchSchedule& schedule, const std::optional<Workload>& workload = std::nullopt,
                                  const schedules::PipelineOptions& options = {}, std::string_view source = "PyTorch schedule") {
@@ -209,8 +218,8 @@ inline Schedule pytorch_pipeline(const PytorchSchedule& schedule, const std::opt
 }
 
 /// The program as PyTorch's rows: one action a cell, or two that run as one block.
-/// @throws InputError  if it has two copies of a stage, which PyTorch has no rows for, is inconsistent as in
-/// pipeline_program(), or the options cannot be written.
+/// @throws InputError  if it has two copies of a stage, which PyTorch has no rows for, is
+/// inconsistent as in pipeline_program(), or the options cannot be written.
 inline PytorchSchedule pytorch_schedule(const schedules::PipelineProgram& program, const PytorchOptions& options = {},
                                         std::string_view source = "pipeline") {
   if (!program.second_rank_of_stage.empty()) {
@@ -248,8 +257,9 @@ inline PytorchSchedule pytorch_schedule(const schedules::PipelineProgram& progra
 
 namespace detail {
 
-/// Joins a forward and the backward after it, or vice versa, if the first sends its result only when both have
-/// ended. This is visible from the pass of the result; it is not visible if the result stays on the rank.
+/// Joins a forward and the backward after it, or vice versa, if the first sends its result only
+/// when both have ended. This is visible from the pass of the result; it is not visible if the
+/// result stays on the rank.
 inline void join_blocks(const Schedule& schedule, schedules::PipelineProgram& program) {
   using Key = std::tuple<bool, std::int32_t, std::int32_t>;  // forward, producing stage, microbatch
   std::map<std::tuple<Op, std::int32_t, std::int32_t>, TaskId> computed;
@@ -274,8 +284,8 @@ inline void join_blocks(const Schedule& schedule, schedules::PipelineProgram& pr
   }
 }
 
-/// DualPipeV's blocks at the ends of its V keep their results on their rank; if the computations are DualPipeV's and the
-/// visible blocks are also its, so are the others.
+/// DualPipeV's blocks at the ends of its V keep their results on their rank; if the computations
+/// are DualPipeV's and the visible blocks are also its, so are the others.
 inline void join_dualpipe_v_blocks(schedules::PipelineProgram& program, std::int64_t microbatches) {
   const auto ranks = static_cast<int>(program.actions.size());
   if (program.rank_of_stage.size() != 2 * program.actions.size()) return;
@@ -298,9 +308,11 @@ inline void join_dualpipe_v_blocks(schedules::PipelineProgram& program, std::int
 
 }  // namespace detail
 
-/// The program of a schedule that is an activation pipeline: each stage is computed on one rank, and nothing is sent between ranks
-/// except activations and their gradients (and, once, the gradient of a tied embedding, which PyTorch leaves to its user).
-/// Forwards and backwards that run as one block are recognized if the first result goes to another rank, or if they are DualPipeV's.
+/// The program of a schedule that is an activation pipeline: each stage is computed on one rank,
+/// and nothing is sent between ranks except activations and their gradients (and, once, the
+/// gradient of a tied embedding, which PyTorch leaves to its user). Forwards and backwards that run
+/// as one block are recognized if the first result goes to another rank, or if they are
+/// DualPipeV's.
 /// @throws InputError  if it is not one, naming what it sends instead.
 inline schedules::PipelineProgram pipeline_program(const Schedule& schedule) {
   const auto refuse = [&](const std::string& why) {

@@ -31,7 +31,8 @@ struct TableStyle {
   int max_width = 0;  ///< columns of the terminal: no line is longer. 0: no limit
 };
 
-/// Rows of text under headers. Numbers are right-aligned, names left-aligned. Control characters in a cell become "?".
+/// Rows of text under headers. Numbers are right-aligned, names left-aligned. Control characters in
+/// a cell become "?".
 ///
 /// Example:
 /// ```cpp
@@ -65,9 +66,10 @@ class Table {
   std::size_t columns() const { return columns_.size(); }
   bool empty() const { return rows_.empty(); }
 
-  /// The lines, each with its line end and without trailing spaces. If they would be wider than style.max_width, the last
-  /// column of text is wrapped, in place if 30 columns are left for it and otherwise below its row; if that is not enough, the
-  /// columns that do not fit follow below, next to a repeated first column. Complexity: O(characters).
+  /// The lines, each with its line end and without trailing spaces. If they would be wider than
+  /// style.max_width, the last column of text is wrapped, in place if 30 columns are left for it
+  /// and otherwise below its row; if that is not enough, the columns that do not fit follow below,
+  /// next to a repeated first column. Complexity: O(characters).
   std::string str(const TableStyle& style = {}) const {
     if (columns_.empty()) return "";
     std::vector<int> widths = natural_widths();

@@ -1,4 +1,5 @@
-// Plain task graphs as JSON, read strictly and written without loss: for programs that prefer not to parse tg1.
+// Plain task graphs as JSON, read strictly and written without loss: for programs that prefer not
+// to parse tg1.
 // Not: the format tg1 itself (simulate/task_graph_text.hpp), which is smaller and much faster.
 #pragma once
 

@@ -1,4 +1,5 @@
-// When a rank arrives at a communication: the ends of communications, and what each end waits for on its rank.
+// When a rank arrives at a communication: the ends of communications, and what each end waits for
+// on its rank.
 // Not: what a rank launches (execute/program.hpp).
 #pragma once
 
@@ -12,9 +13,10 @@
 
 namespace tawpipe::inline v0 {
 
-/// The ends of communications, numbered by task and then as for_each_end() visits them. A rank arrives at its end of a task when
-/// the task before it in the end's lane has ended, and all dependencies in which the rank takes part. What waits for a task of
-/// other ranks only does so where its end is signalled: at Task::rank.
+/// The ends of communications, numbered by task and then as for_each_end() visits them. A rank
+/// arrives at its end of a task when the task before it in the end's lane has ended, and all
+/// dependencies in which the rank takes part. What waits for a task of other ranks only does so
+/// where its end is signalled: at Task::rank.
 class Arrivals {
  public:
   /// @param wanted  called with each communication: whether its ends are numbered

@@ -1,4 +1,5 @@
-// Whether a cluster has a device for each rank of a schedule: asked by all that look at a schedule on a cluster.
+// Whether a cluster has a device for each rank of a schedule: asked by all that look at a schedule
+// on a cluster.
 // Not: whether they have the memory (verify/check_memory.hpp).
 #pragma once
 
@@ -9,7 +10,8 @@
 
 namespace tawpipe::inline v0 {
 
-/// @throws InputError  with both numbers, if the schedule has more ranks than the cluster has devices.
+/// @throws InputError  with both numbers, if the schedule has more ranks than the cluster has
+/// devices.
 inline void check_devices(const Schedule& schedule, const Cluster& cluster) {
   if (schedule.ranks() <= cluster.ranks()) return;
   throw InputError(concat("the schedule needs ", schedule.ranks(), " ranks and cluster ", quote(cluster.name()), " has ",

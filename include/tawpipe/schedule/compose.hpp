@@ -1,5 +1,6 @@
-// Meshes around a schedule: each of its ranks becomes a tensor- and context-parallel group of real ones, and the whole schedule
-// is replicated data-parallel. Not: a schedule of its own (any can be composed), nor a stage's steps (schedule/expand.hpp).
+// Meshes around a schedule: each of its ranks becomes a tensor- and context-parallel group of real
+// ones, and the whole schedule is replicated data-parallel.
+// Not: a schedule of its own (any can be composed), nor a stage's steps (schedule/expand.hpp).
 #pragma once
 
 #include <algorithm>
@@ -20,37 +21,46 @@ namespace tawpipe::inline v0 {
 
 /// What a mesh adds to a schedule.
 struct Composition {
-  /// [stage of the schedule] one rank's part; empty: a stage's whole work divided by the ranks that share it, without
-  /// exchanges.
+  /// [stage of the schedule] one rank's part; empty: a stage's whole work divided by the ranks that
+  /// share it, without exchanges.
   std::vector<SharedStage> stages = {};
-  /// Which model states the ranks that hold the same parameters (data x context) share among themselves: gradients are then scattered to them
-  /// and weights gathered from them. What the schedule itself sends or sums of a stage, such as a tied matrix's gradient, stays
-  /// whole; so do both copies of a tied matrix in two stages of one rank.
-  /// Source: Rajbhandari et al. 2020, ZeRO, arXiv:1910.02054, section 5; Megatron-LM, docs/source/api-guide/dist_optimizer.md.
+  /// Which model states the ranks that hold the same parameters (data x context) share among
+  /// themselves: gradients are then scattered to them and weights gathered from them. What the
+  /// schedule itself sends or sums of a stage, such as a tied matrix's gradient, stays whole; so do
+  /// both copies of a tied matrix in two stages of one rank.
+  /// Source: Rajbhandari et al. 2020, ZeRO, arXiv:1910.02054, section 5; Megatron-LM,
+  /// docs/source/api-guide/dist_optimizer.md.
   StateSharding sharding = StateSharding::none;
   /// How often they are gathered and reduced, for sharded gradients or parameters.
-  /// Source: pytorch/torchtitan, models/llama3/infra/parallelize.py, apply_fsdp: reshard_after_forward is off in a pipeline; and
-  /// PyTorch, distributed/pipelining/stage.py, backward_maybe_with_nosync: gradients are summed after the last backward.
+  /// Source: pytorch/torchtitan, models/llama3/infra/parallelize.py, apply_fsdp:
+  /// reshard_after_forward is off in a pipeline; and PyTorch, distributed/pipelining/stage.py,
+  /// backward_maybe_with_nosync: gradients are summed after the last backward.
   Reshard reshard = Reshard::automatic;
-  /// A gradient is summed over the ranks that hold its parameters as soon as the last microbatch has added to it, overlapping the
-  /// backwards of earlier stages; otherwise in the order of the updates. Sharded gradients are always summed so.
-  /// Source: Megatron-LM, --overlap-grad-reduce; Li et al. 2020, PyTorch Distributed, arXiv:2006.15704, section 3.2.3.
+  /// A gradient is summed over the ranks that hold its parameters as soon as the last microbatch
+  /// has added to it, overlapping the backwards of earlier stages; otherwise in the order of the
+  /// updates. Sharded gradients are always summed so.
+  /// Source: Megatron-LM, --overlap-grad-reduce; Li et al. 2020, PyTorch Distributed,
+  /// arXiv:2006.15704, section 3.2.3.
   bool overlap_gradients = false;
-  /// New weights, of which each rank has updated its part, are gathered before their first use in the next iteration, overlapping
-  /// its first forwards. An iteration then begins with the gathers of the one before. Sharded weights are always gathered so.
+  /// New weights, of which each rank has updated its part, are gathered before their first use in
+  /// the next iteration, overlapping its first forwards. An iteration then begins with the gathers
+  /// of the one before. Sharded weights are always gathered so.
   /// Source: Megatron-LM, --overlap-param-gather.
   bool overlap_gathers = false;
 };
 
 namespace detail {
 
-/// Writes each task of a logical schedule once for each real group that runs it, with what the mesh adds.
+/// Writes each task of a logical schedule once for each real group that runs it, with what the mesh
+/// adds.
 ///
-/// Copies hold and carry the parameters of their logical buffers and tasks. With tensor parallelism a set names whole
-/// matrices of which each rank has a part: a part of a matrix is not a range of the model's numbering.
+/// Copies hold and carry the parameters of their logical buffers and tasks. With tensor parallelism
+/// a set names whole matrices of which each rank has a part: a part of a matrix is not a range of
+/// the model's numbering.
 class Composer {
  public:
-  /// @param kept  tensor, context and data: how many copies of each are written, the first ones; the mesh's sizes write all
+  /// @param kept  tensor, context and data: how many copies of each are written, the first ones;
+  /// the mesh's sizes write all
   Composer(const Schedule& logical, const Workload& whole, const Mesh& mesh, const Composition& with, const Mesh& kept)
       : logical_{logical},
         mesh_{mesh},
@@ -112,7 +122,8 @@ class Composer {
     return logical + static_cast<std::int32_t>(logical_.workload().microbatches()) * copies_.data(copy);
   }
 
-  /// One real rank's part of a stage: matrices over the tensor ranks, tokens over the context ranks.
+  /// One real rank's part of a stage: matrices over the tensor ranks, tokens over the context
+  /// ranks.
   void split(StageWork& stage) const {
     const int both = mesh_.shared();
     stage.parameters = part(stage.parameters, mesh_.tensor);

@@ -1,4 +1,5 @@
-// What the bytes of a buffer are: which parameters, or the activations of which stage and microbatch.
+// What the bytes of a buffer are: which parameters, or the activations of which stage and
+// microbatch.
 // Not: how long they are kept, and where (schedule/task.hpp).
 #pragma once
 
@@ -36,9 +37,9 @@ constexpr bool is_of_parameters(ContentKind kind) { return kind <= ContentKind::
 /// The kinds that belong to a stage's computation for a microbatch.
 constexpr bool is_of_microbatch(ContentKind kind) { return ContentKind::activation <= kind && kind <= ContentKind::tokens; }
 
-/// What bytes are. A *slot* is reused for different contents: it names no set of parameters, or no microbatch, and the task that fills
-/// it says what it brings. Which part of it a rank has, where tensor or context parallelism cuts it, follows from the rank's
-/// place in the layout.
+/// What bytes are. A *slot* is reused for different contents: it names no set of parameters, or no
+/// microbatch, and the task that fills it says what it brings. Which part of it a rank has, where
+/// tensor or context parallelism cuts it, follows from the rank's place in the layout.
 class Content {
  public:
   constexpr Content() : Content{ContentKind::workspace} {}

@@ -15,7 +15,8 @@ inline std::string_view payload_name(Payload payload) {
   return static_cast<int>(payload) < payloads ? name(payload) : std::string_view{"unknown payload"};
 }
 
-/// "backward of stage 3, microbatch 5, on rank 2 (task 77)", "pass of weights, stage 3, rank 0 -> 4 (task 88)".
+/// "backward of stage 3, microbatch 5, on rank 2 (task 77)", "pass of weights, stage 3, rank 0 -> 4
+/// (task 88)".
 inline std::string describe(const Task& task, TaskId id) {
   std::string out{op_name(task.op)};
   if (!is_compute(task.op)) out += concat(" of ", payload_name(task.payload));

@@ -1,4 +1,5 @@
-// When a schedule's updates may send sums and weights before its end: which task completes a gradient, which needs weights.
+// When a schedule's updates may send sums and weights before its end: which task completes a
+// gradient, which needs weights.
 // Not: the messages (schedule/compose.hpp).
 #pragma once
 

@@ -1,5 +1,6 @@
-// A composed schedule with the bodies of its stages written out: each computation that ranks share becomes its steps, with the
-// collectives among these ranks on lanes of their own. Not: what the steps are (model/shared_stage.hpp).
+// A composed schedule with the bodies of its stages written out: each computation that ranks share
+// becomes its steps, with the collectives among these ranks on lanes of their own.
+// Not: what the steps are (model/shared_stage.hpp).
 #pragma once
 
 #include <cstddef>
@@ -80,9 +81,10 @@ inline std::vector<Bytes> ring_pairs(int members, Bytes bytes) {
   return sizes;
 }
 
-/// Writes a schedule anew. The copies of a shared computation are consecutive in a composed schedule; their steps are
-/// written together, in the order of the body. The first and the last step of a copy use what the computation uses, so that
-/// buffers live as long, and what waits for the computation waits for its last step.
+/// Writes a schedule anew. The copies of a shared computation are consecutive in a composed
+/// schedule; their steps are written together, in the order of the body. The first and the last
+/// step of a copy use what the computation uses, so that buffers live as long, and what waits for
+/// the computation waits for its last step.
 class BodyExpander {
  public:
   explicit BodyExpander(const Schedule& schedule) : from_{schedule}, mesh_{schedule.parts().mesh}, builder_{schedule} {
@@ -264,7 +266,8 @@ inline bool has_bodies(const Schedule& schedule) {
 
 /// A schedule with its stages' bodies written out.
 struct ExpandedSchedule {
-  /// What simulators run. Tasks keep their stage and microbatch; a computation's `split` says which step it is (Schedule::work).
+  /// What simulators run. Tasks keep their stage and microbatch; a computation's `split` says which
+  /// step it is (Schedule::work).
   Schedule schedule;
   std::vector<TaskId> first;  ///< [task of the schedule that was expanded] its first step
   std::vector<TaskId> last;   ///< and its last

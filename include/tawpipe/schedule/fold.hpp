@@ -1,5 +1,6 @@
-// A composed schedule folded: one tensor-parallel rank, context part or replica stands for all those of its axis, which do the same at
-// the same time. Not: whether they do so on a given cluster (cost/folded_cost.hpp).
+// A composed schedule folded: one tensor-parallel rank, context part or replica stands for all
+// those of its axis, which do the same at the same time.
+// Not: whether they do so on a given cluster (cost/folded_cost.hpp).
 #pragma once
 
 #include <cstddef>
@@ -30,15 +31,17 @@ struct FoldAxes {
 
 /// A composed schedule with only the first copies along the folded axes.
 struct FoldedSchedule {
-  /// Ranks, groups and the bytes of messages are those of the whole schedule; tasks, buffers and programs only those of the copies that
-  /// are kept. The tasks stand in the order of the whole.
+  /// Ranks, groups and the bytes of messages are those of the whole schedule; tasks, buffers and
+  /// programs only those of the copies that are kept. The tasks stand in the order of the whole.
   Schedule schedule;
   /// [rank] the kept rank that does the same.
   std::vector<Rank> same_as;
-  /// Devices that each kept one stands for; each computation occurs that often in the whole schedule.
+  /// Devices that each kept one stands for; each computation occurs that often in the whole
+  /// schedule.
   int factor = 1;
-  /// The communications of the whole schedule, each kind once: for each distinct (op, rank, peer or group, bytes)
-  /// of `schedule` its images in all copies, the original first. A group that spans a folded axis has one image along it.
+  /// The communications of the whole schedule, each kind once: for each distinct (op, rank, peer or
+  /// group, bytes) of `schedule` its images in all copies, the original first. A group that spans a
+  /// folded axis has one image along it.
   Schedule census;
   std::vector<std::uint32_t> begin;  ///< [kind] its first task in the census, and after the last kind the end
   using Kind = std::tuple<Op, Rank, std::int64_t, Bytes>;
@@ -153,9 +156,11 @@ inline Schedule compose_kept(const Schedule& logical, const Workload& whole, con
   return detail::Composer{logical, whole, mesh, with, kept}.build();
 }
 
-/// compose_kept() with the bodies of its stages written out (expand_bodies()), and what its copies do.
+/// compose_kept() with the bodies of its stages written out (expand_bodies()), and what its copies
+/// do.
 ///
-/// Complexity: that of composing the kept copies, and O(ranks) for each communication that is distinct on a rank.
+/// Complexity: that of composing the kept copies, and O(ranks) for each communication that is
+/// distinct on a rank.
 inline FoldedSchedule compose_folded(const Schedule& logical, const Workload& whole, const Mesh& mesh, const Composition& with,
                                      const FoldAxes& axes) {
   Schedule schedule = compose_kept(logical, whole, mesh, with, axes);

@@ -1,4 +1,5 @@
-// Adds the sum that gradient clipping needs to any schedule: one small all-reduce over all ranks before the updates.
+// Adds the sum that gradient clipping needs to any schedule: one small all-reduce over all ranks
+// before the updates.
 // Not: clipping itself, which is a factor in the update (execute/).
 #pragma once
 
@@ -15,12 +16,12 @@ namespace tawpipe::inline v0 {
 /// Whether the task sums the squares of all gradients over the ranks (with_gradient_norm).
 inline bool is_gradient_norm(const Task& task) { return task.op == Op::all_reduce && task.payload == Payload::scalar; }
 
-/// `schedule` with every update after an all-reduce of one number over all ranks, to which each rank contributes the squares of the
-/// gradients that it counts; what follows an update still follows it. A schedule of one rank needs no sum and comes back as it
-/// is.
+/// `schedule` with every update after an all-reduce of one number over all ranks, to which each
+/// rank contributes the squares of the gradients that it counts; what follows an update still
+/// follows it. A schedule of one rank needs no sum and comes back as it is.
 ///
-/// The all-reduce is on the compute lane, waits for everything that any update waits for, and is the only task added: the
-/// simulator charges for it and for the barrier that it causes.
+/// The all-reduce is on the compute lane, waits for everything that any update waits for, and is
+/// the only task added: the simulator charges for it and for the barrier that it causes.
 inline Schedule with_gradient_norm(const Schedule& schedule) {
   if (schedule.ranks() == 1) return schedule;
   const auto tasks = schedule.tasks();

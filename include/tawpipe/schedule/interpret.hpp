@@ -1,5 +1,7 @@
-// Follows a schedule task by task: what each buffer has room for, and what each message carries and between which ranks.
-// Not: the offsets in a message (execute/detail/dataflow_transfers.hpp), nor what is wrong with it (verify/check_contents.hpp).
+// Follows a schedule task by task: what each buffer has room for, and what each message carries and
+// between which ranks.
+// Not: the offsets in a message (execute/detail/dataflow_transfers.hpp), nor what is wrong with it
+// (verify/check_contents.hpp).
 #pragma once
 
 #include <algorithm>
@@ -22,7 +24,8 @@ struct MessageEnd {
   std::span<const Use> taken;       ///< that it writes or adds to
 };
 
-/// A communication of weights or gradients: sets of parameters, each on its way from some of its ends to others.
+/// A communication of weights or gradients: sets of parameters, each on its way from some of its
+/// ends to others.
 struct ParameterMessage {
   Op op = Op::pass;
   std::span<const MessageEnd> ends;  ///< by member; pass: source, destination
@@ -32,7 +35,8 @@ struct ParameterMessage {
   const EndTraits& role_of(std::size_t end) const { return end == root ? traits(op).first : traits(op).other; }
   /// Whether each end has its own part.
   bool by_member() const { return traits(op).first.gives == Part::own || traits(op).first.takes == Part::own; }
-  /// Whether an end gives its numbers of a part. In a sum all ends that read do; the others add zeros.
+  /// Whether an end gives its numbers of a part. In a sum all ends that read do; the others add
+  /// zeros.
   bool gives(std::size_t part, std::size_t end) const {
     return has(role_of(end).gives, part, end) && (!is_sum(op) || !ends[end].given.empty());
   }
@@ -111,13 +115,15 @@ class MessageReader {
   ParameterMessage message_;
 };
 
-/// The parameters for which each buffer has room: those that it names; for a slot, those that tasks put there.
+/// The parameters for which each buffer has room: those that it names; for a slot, those that tasks
+/// put there.
 ///
-/// A slot is laid out for all that it holds until it is written anew: a shard of a stage lies where an all_gather, which brings
-/// the others, puts it.
+/// A slot is laid out for all that it holds until it is written anew: a shard of a stage lies where
+/// an all_gather, which brings the others, puts it.
 class Rooms {
  public:
-  /// @param order  in which the tasks are to be followed; none: by id. Complexity: O(uses + ranges).
+  /// @param order  in which the tasks are to be followed; none: by id. Complexity: O(uses +
+  /// ranges).
   explicit Rooms(const Schedule& schedule, std::span<const TaskId> order = {}) : schedule_{schedule} {
     for (std::size_t p = 0; p < schedule.parts().pieces.size(); ++p) {
       const auto ranges = schedule.pieces(id<PiecesId>(p));
@@ -135,7 +141,8 @@ class Rooms {
   const PackedParameters& operator[](BufferId buffer) const { return *rooms_[index(buffer)]; }
   const PackedParameters& set(PiecesId set) const { return sets_[index(set)]; }
 
-  /// Call it for every task, in order, before using its slots: it lays them out for what the task writes.
+  /// Call it for every task, in order, before using its slots: it lays them out for what the task
+  /// writes.
   void run(TaskId task) {
     if (next_ == layouts_.size()) return;
     for (const Use& use : schedule_.uses(task)) {

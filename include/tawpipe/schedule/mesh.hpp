@@ -1,4 +1,5 @@
-// A device mesh with named axes: the coordinates of each rank, which ranks share an axis, and what lies in one node.
+// A device mesh with named axes: the coordinates of each rank, which ranks share an axis, and what
+// lies in one node.
 // Not: what the ranks of an axis do together (schedule/compose.hpp).
 #pragma once
 
@@ -32,14 +33,16 @@ constexpr std::string_view name(MeshAxis axis) {
   return names[static_cast<int>(axis)];
 }
 
-/// Axes nearest first as text: one letter each, t, c, e, s (the schedule's own ranks) and d; "tcsd".
+/// Axes nearest first as text: one letter each, t, c, e, s (the schedule's own ranks) and d;
+/// "tcsd".
 inline std::string mesh_order_text(const std::vector<MeshAxis>& order) {
   std::string text;
   for (const MeshAxis axis : order) text += "tcesd"[static_cast<int>(axis)];
   return text;
 }
 
-/// Axes from letters (tcsd, or p for s) or from names, nearest first: "tp-cp-dp-pp", "tensor,context,pipeline,data".
+/// Axes from letters (tcsd, or p for s) or from names, nearest first: "tp-cp-dp-pp",
+/// "tensor,context,pipeline,data".
 /// @throws InputError  for another letter or name.
 inline std::vector<MeshAxis> parse_mesh_order(std::string_view text) {
   const auto fail = [&]() -> MeshAxis {
@@ -96,7 +99,8 @@ struct Mesh {
   int data = 1;
   int expert = 1;
   int pipeline = 0;  ///< 0: what the other axes leave of the ranks (over())
-  /// Nearest first: the first axis's ranks lie next to each other. An axis of one rank need not be named.
+  /// Nearest first: the first axis's ranks lie next to each other. An axis of one rank need not be
+  /// named.
   std::vector<MeshAxis> order = {MeshAxis::tensor, MeshAxis::context, MeshAxis::pipeline, MeshAxis::data};
 
   int size(MeshAxis axis) const {
@@ -112,7 +116,8 @@ struct Mesh {
   bool operator==(const Mesh&) const = default;
 
   /// The mesh on that many ranks: `pipeline` is what the others leave.
-  /// @throws InputError  if the ranks cannot be cut so, or the order lacks an axis or has one twice.
+  /// @throws InputError  if the ranks cannot be cut so, or the order lacks an axis or has one
+  /// twice.
   Mesh over(int ranks) const {
     if (tensor < 1 || context < 1 || data < 1 || expert < 1) {
       throw InputError("tensor, context and data parallelism must be 1 or more");
@@ -177,8 +182,9 @@ struct Mesh {
     return ranks;
   }
 
-  /// The cluster's nodes as one replica's schedule sees them: its ranks by the node of their first real rank. Where a node's ranks are
-  /// not consecutive, all count as one node. @param nodes  of all ranks. @pre over()
+  /// The cluster's nodes as one replica's schedule sees them: its ranks by the node of their first
+  /// real rank. Where a node's ranks are not consecutive, all count as one node. @param nodes  of
+  /// all ranks. @pre over()
   DeviceGroups pipeline_nodes(const DeviceGroups& nodes) const {
     std::vector<std::int32_t> sizes;
     std::vector<int> seen;

@@ -1,5 +1,6 @@
-// Adds transfers of activations or optimizer states to host memory, while no computation needs them, to any schedule. They use
-// the devices' links to their hosts. Not: recomputation, which drops activations instead (model/batch.hpp).
+// Adds transfers of activations or optimizer states to host memory, while no computation needs
+// them, to any schedule. They use the devices' links to their hosts.
+// Not: recomputation, which drops activations instead (model/batch.hpp).
 #pragma once
 
 #include <algorithm>
@@ -95,7 +96,8 @@ class Offloader {
     std::vector<TaskId> copies_out;    ///< of the new schedule, in order
   };
 
-  /// The computations of each rank in order, and after which of them what later ones need may be fetched.
+  /// The computations of each rank in order, and after which of them what later ones need may be
+  /// fetched.
   void number_computations() {
     const auto tasks = from_.tasks();
     place_.assign(tasks.size(), -1);
@@ -160,7 +162,8 @@ class Offloader {
             .bytes = buffer.bytes};
   }
 
-  /// What a computation needs from the host, into device buffers. @param after  what must have ended first, or none
+  /// What a computation needs from the host, into device buffers. @param after  what must have
+  /// ended first, or none
   void fetch_for(TaskId task, TaskId after) {
     for (const std::size_t v : needs_[index(task)]) {
       Value& value = values_[v];
@@ -174,7 +177,8 @@ class Offloader {
     }
   }
 
-  /// A task as it was, with copies to the host of what it leaves for later. It waits for the rank's earlier copies but the last.
+  /// A task as it was, with copies to the host of what it leaves for later. It waits for the rank's
+  /// earlier copies but the last.
   void add(TaskId task) {
     const Task& old = from_.task(task);
     std::vector<TaskId> after;
@@ -220,15 +224,17 @@ class Offloader {
 
 }  // namespace detail
 
-/// `schedule` with copies to and from the host around its existing computations, on two lanes of their own.
+/// `schedule` with copies to and from the host around its existing computations, on two lanes of
+/// their own.
 ///
-/// What a forward saves leaves when the forward has ended and comes back `ahead` computations of its rank before the first
-/// backward that reads it; what would be gone for less than one computation stays. Optimizer states are kept in host memory and
-/// are on the device only for their update. A computation with something to send out waits until all but `ahead` of the rank's
+/// What a forward saves leaves when the forward has ended and comes back `ahead` computations of
+/// its rank before the first backward that reads it; what would be gone for less than one
+/// computation stays. Optimizer states are kept in host memory and are on the device only for their
+/// update. A computation with something to send out waits until all but `ahead` of the rank's
 /// earlier ones have left, so that the device holds no more than that of them.
 /// @throws InputError  for `ahead` below 1. Complexity: O(tasks + uses).
-/// Source: Rajbhandari et al. 2021, ZeRO-Infinity, arXiv:2104.07857, section 5.1 (states); Wan et al. 2025, PipeOffload,
-/// arXiv:2503.01328 (activations of pipelines).
+/// Source: Rajbhandari et al. 2021, ZeRO-Infinity, arXiv:2104.07857, section 5.1 (states); Wan et
+/// al. 2025, PipeOffload, arXiv:2503.01328 (activations of pipelines).
 /// Example: `const tawpipe::Schedule offloaded = with_offload(schedule, {.activations = true});`
 inline Schedule with_offload(const Schedule& schedule, const Offload& offload) {
   return offload.any() ? detail::Offloader{schedule, offload}.build() : schedule;

@@ -1,4 +1,5 @@
-// What each operation and payload is: one row in a table, from which all other code derives its properties.
+// What each operation and payload is: one row in a table, from which all other code derives its
+// properties.
 // Not: where and when a task runs (schedule/task.hpp).
 #pragma once
 
@@ -74,8 +75,8 @@ enum class Part : std::uint8_t {
   whole,
 };
 
-/// How bytes travel between the ends: the edges of each algorithm, and how much of a message of B bytes among n members goes over
-/// each.
+/// How bytes travel between the ends: the edges of each algorithm, and how much of a message of B
+/// bytes among n members goes over each.
 enum class Pattern : std::uint8_t {
   none,             ///< nothing travels
   one_way,          ///< rank -> peer: B
@@ -142,7 +143,8 @@ struct PayloadTraits {
 
 namespace detail {
 
-/// The table of operations. An op without a row does not compile (-Wswitch is an error in our builds).
+/// The table of operations. An op without a row does not compile (-Wswitch is an error in our
+/// builds).
 constexpr OpTraits op_row(Op op) {
   constexpr std::uint8_t any = has_read | has_write | has_read_write | has_accumulate;
   constexpr EndTraits sender{Part::whole, Part::nothing, has_read, no_access, has_read};
@@ -362,7 +364,8 @@ constexpr std::string_view name(Payload payload) { return traits(payload).name; 
 constexpr bool is_compute(Op op) { return detail::is_in(detail::compute_ops, op); }
 /// Moves bytes between the memory of a rank's device and that of its host.
 constexpr bool is_host_copy(Op op) { return detail::is_in(detail::host_ops, op); }
-/// Has ends on one rank only: a computation or a host copy. All other ops send messages between ranks.
+/// Has ends on one rank only: a computation or a host copy. All other ops send messages between
+/// ranks.
 constexpr bool is_local(Op op) { return detail::is_in(detail::compute_ops | detail::host_ops, op); }
 /// Has exactly two ends.
 constexpr bool is_point_to_point(Op op) { return detail::is_in(detail::pair_ops, op); }

@@ -43,7 +43,8 @@ class PackedParameters {
     return -1;
   }
 
-  /// Calls `visit(part, offset)` for each part of `range` that lies here, `offset` counted from the start of the memory.
+  /// Calls `visit(part, offset)` for each part of `range` that lies here, `offset` counted from the
+  /// start of the memory.
   template <class Visit>
   void for_each_part(ParameterRange range, Visit&& visit) const {
     for (std::size_t i = 0; i < ranges_.size(); ++i) {

@@ -12,7 +12,8 @@
 
 namespace tawpipe::inline v0 {
 
-/// A value for each of some parameters. Its size and the cost of a change grow with the number of ranges.
+/// A value for each of some parameters. Its size and the cost of a change grow with the number of
+/// ranges.
 template <class Value>
 class ParameterMap {
  public:
@@ -26,7 +27,8 @@ class ParameterMap {
   bool empty() const { return pieces_.empty(); }
   void clear() { pieces_.clear(); }
 
-  /// Calls `visit(part, value)` for each part of `range` in order; `value` is a pointer, null where there is none.
+  /// Calls `visit(part, value)` for each part of `range` in order; `value` is a pointer, null where
+  /// there is none.
   template <class Visit>
   void visit(const ParameterRange& range, Visit&& visit) const {
     const auto ends_before = [](const Piece& piece, std::int64_t begin) { return piece.range.end <= begin; };
@@ -41,8 +43,8 @@ class ParameterMap {
     if (reached < range.end) visit(ParameterRange{reached, range.end}, static_cast<const Value*>(nullptr));
   }
 
-  /// Gives each part of `range` the value that `change(part, old)` returns, a std::optional; `old` is a pointer, null where
-  /// there is none.
+  /// Gives each part of `range` the value that `change(part, old)` returns, a std::optional; `old`
+  /// is a pointer, null where there is none.
   template <class Change>
   void change(const ParameterRange& range, Change&& change) {
     if (pieces_.size() == 1 && pieces_[0].range == range) {

@@ -1,5 +1,6 @@
 // A schedule: an immutable task graph with buffers, groups and one program order per rank and lane.
-// Not: when anything happens (timeline/timeline.hpp) nor how it is made (schedule/schedule_builder.hpp).
+// Not: when anything happens (timeline/timeline.hpp) nor how it is made
+// (schedule/schedule_builder.hpp).
 #pragma once
 
 #include <algorithm>
@@ -31,7 +32,8 @@ class Rows {
   }
   std::size_t size() const { return begin_.empty() ? 0 : begin_.size() - 1; }
   const std::vector<T>& items() const { return items_; }
-  /// Where each row begins in items(), then the end of the last row; unchecked where parts come from outside.
+  /// Where each row begins in items(), then the end of the last row; unchecked where parts come
+  /// from outside.
   const std::vector<std::uint32_t>& begins() const { return begin_; }
   std::size_t bytes() const { return begin_.capacity() * sizeof(std::uint32_t) + items_.capacity() * sizeof(T); }
 
@@ -42,8 +44,9 @@ class Rows {
 
 /// One iteration as data. Backends read it and do not reorder it.
 ///
-/// Semantics: a task starts once all its `dependencies` and, on each of its lanes, the task before it in `program` have
-/// ended. Task ids are a topological order of both, so a schedule cannot contain a cycle.
+/// Semantics: a task starts once all its `dependencies` and, on each of its lanes, the task before
+/// it in `program` have ended. Task ids are a topological order of both, so a schedule cannot
+/// contain a cycle.
 class Schedule {
  public:
   /// The parts; made by ScheduleBuilder.
@@ -76,11 +79,13 @@ class Schedule {
   const Workload& workload() const { return workload_; }
 
   int ranks() const { return parts_.ranks; }
-  /// Names of the lanes that every rank has; lane 0 computes. A lane is an in-order queue (a CUDA stream).
+  /// Names of the lanes that every rank has; lane 0 computes. A lane is an in-order queue (a CUDA
+  /// stream).
   const std::vector<std::string>& lanes() const { return parts_.lanes; }
   std::span<const StageWork> stages() const { return parts_.stages; }
   const StageWork& stage(StageId stage) const { return parts_.stages[index(stage)]; }
-  /// The work of a computation other than an update: that of its stage, or of the one step that the task is.
+  /// The work of a computation other than an update: that of its stage, or of the one step that the
+  /// task is.
   const StageWork& work(const Task& task) const {
     return parts_.steps.empty() || task.split == none<SplitId> ? stage(task.stage) : parts_.steps[index(task.split)];
   }
@@ -101,11 +106,13 @@ class Schedule {
   std::span<const Use> uses(TaskId task) const { return parts_.uses[index(task)]; }
 
   std::span<const ParameterRange> pieces(PiecesId pieces) const { return parts_.pieces[index(pieces)]; }
-  /// The parameters that a task carries. For an all_gather: what each member gives; for a reduce_scatter: what each keeps, in the
-  /// group's order; otherwise one set. For a backward: those whose gradient it leaves in a slot.
+  /// The parameters that a task carries. For an all_gather: what each member gives; for a
+  /// reduce_scatter: what each keeps, in the group's order; otherwise one set. For a backward:
+  /// those whose gradient it leaves in a slot.
   std::span<const PiecesId> split(SplitId split) const { return parts_.splits[index(split)]; }
 
-  /// What each member of an all_to_all sends to each, by their indices in the group: [from * members + to].
+  /// What each member of an all_to_all sends to each, by their indices in the group: [from *
+  /// members + to].
   std::span<const Bytes> pair_sizes(SplitId split) const { return parts_.pair_sizes[index(split)]; }
 
   /// The lane a task occupies on `rank`, which must be one of its ends or members.
@@ -131,7 +138,8 @@ inline std::size_t number_of_ends(const Schedule& schedule, const Task& task) {
   return is_point_to_point(task.op) ? 2 : 1;
 }
 
-/// Calls `visit(rank, lane)` for each rank that takes part in the task. @param groups  [group] its ranks
+/// Calls `visit(rank, lane)` for each rank that takes part in the task. @param groups  [group] its
+/// ranks
 template <class Groups, class Visit>
 void for_each_end(const Task& task, const Groups& groups, Visit&& visit) {
   if (is_collective(task.op)) {

@@ -20,9 +20,10 @@
 
 namespace tawpipe::inline v0 {
 
-/// Collects tasks in a sequential order in which they would be right if run one by one; from the buffers they use, it
-/// derives which task must wait for which when they run concurrently (read after write, write after read, write after write).
-/// Tasks of one lane keep the order in which they are added.
+/// Collects tasks in a sequential order in which they would be right if run one by one; from the
+/// buffers they use, it derives which task must wait for which when they run concurrently (read
+/// after write, write after read, write after write). Tasks of one lane keep the order in which
+/// they are added.
 class ScheduleBuilder {
  public:
   /// @param lanes  names; lane 0 computes
@@ -35,7 +36,8 @@ class ScheduleBuilder {
     use_begin_.push_back(0);
   }
 
-  /// Starts with all that the tasks of `schedule` name except buffers, under the same ids: to rewrite it.
+  /// Starts with all that the tasks of `schedule` name except buffers, under the same ids: to
+  /// rewrite it.
   explicit ScheduleBuilder(const Schedule& schedule)
       : ScheduleBuilder{schedule.name(), schedule.workload(), schedule.ranks(), schedule.lanes()} {
     const Schedule::Parts& parts = schedule.parts();
@@ -59,7 +61,8 @@ class ScheduleBuilder {
   void options(const std::vector<std::pair<std::string, std::string>>& more) {
     parts_.options.insert(parts_.options.end(), more.begin(), more.end());
   }
-  /// Ranks marked 0 get no program: groups may name them, and nothing else does. @param written  [rank]
+  /// Ranks marked 0 get no program: groups may name them, and nothing else does. @param written
+  /// [rank]
   void written_ranks(std::vector<char> written) { written_ = std::move(written); }
   /// Sets what each rank stands for.
   void mesh(const Mesh& mesh) { parts_.mesh = mesh; }
@@ -88,7 +91,8 @@ class ScheduleBuilder {
   /// The parameters of the stages.
   const ParameterSpace& space() const { return space_; }
 
-  /// The lane of that name, which every rank has, added if it does not exist. @throws ScheduleError  beyond 256 lanes.
+  /// The lane of that name, which every rank has, added if it does not exist. @throws ScheduleError
+  /// beyond 256 lanes.
   LaneId lane(std::string_view name) {
     const auto at = std::find(parts_.lanes.begin(), parts_.lanes.end(), name) - parts_.lanes.begin();
     if (at == std::ssize(parts_.lanes)) {
@@ -129,7 +133,8 @@ class ScheduleBuilder {
         {.rank = Rank{rank}, .content = content, .persistent = false, .copy = is_of_parameters(content.kind()), .bytes = bytes});
   }
 
-  /// Adds a task after all earlier ones of its lanes. @param after  tasks to wait for in addition to those that buffers imply
+  /// Adds a task after all earlier ones of its lanes. @param after  tasks to wait for in addition
+  /// to those that buffers imply
   TaskId add(const Task& task, std::span<const Use> uses, std::span<const TaskId> after = {}) {
     const TaskId added = id<TaskId>(tasks_.size());
     tasks_.push_back(task);
@@ -262,8 +267,9 @@ class ScheduleBuilder {
     return place;
   }
 
-  /// The tasks of each lane in the order in which they were added: a counting sort over parts_.tasks. A row's end counter first counts
-  /// its tasks, then holds where the next task goes, and finally the next row's start.
+  /// The tasks of each lane in the order in which they were added: a counting sort over
+  /// parts_.tasks. A row's end counter first counts its tasks, then holds where the next task goes,
+  /// and finally the next row's start.
   Rows<TaskId> program() const {
     std::vector<std::uint32_t> begin(static_cast<std::size_t>(parts_.ranks) * parts_.lanes.size() + 2, 0);
     for (const Task& task : parts_.tasks) {

@@ -1,4 +1,5 @@
-// Which model states the ranks that hold the same parameters share among themselves, and how often they gather them.
+// Which model states the ranks that hold the same parameters share among themselves, and how often
+// they gather them.
 // Not: the messages (schedule/compose.hpp).
 #pragma once
 

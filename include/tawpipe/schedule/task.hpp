@@ -16,8 +16,9 @@
 
 namespace tawpipe::inline v0 {
 
-/// The size of a message, and how many equal messages follow one another, as those of the layers of a stage do: 52 and 12 bits, as
-/// schedules hold millions. A size beyond 2 PiB, which no schedule may have, counts as that.
+/// The size of a message, and how many equal messages follow one another, as those of the layers of
+/// a stage do: 52 and 12 bits, as schedules hold millions. A size beyond 2 PiB, which no schedule
+/// may have, counts as that.
 class Messages {
  public:
   static constexpr std::int32_t max_repeat = 4095;
@@ -53,8 +54,8 @@ class Messages {
   std::int64_t bits_;
 };
 
-/// One task. A transfer is one task with two ends and a collective one task with its members, so that a send without its
-/// receive cannot be written.
+/// One task. A transfer is one task with two ends and a collective one task with its members, so
+/// that a send without its receive cannot be written.
 struct Task {
   Op op = Op::forward;
   Payload payload = Payload::nothing;
@@ -76,7 +77,8 @@ struct Task {
 
   /// The number of the peer or of the group, whichever the op has; -1 if it has neither.
   constexpr std::int32_t partner() const { return is_collective(op) ? number(group) : number(peer); }
-  /// What the links of a communication depend on besides op and rank: its partner, for an all_to_all also the sizes of its pairs.
+  /// What the links of a communication depend on besides op and rank: its partner, for an
+  /// all_to_all also the sizes of its pairs.
   constexpr std::int64_t route() const {
     return std::int64_t{partner()} << 32 | static_cast<std::uint32_t>(is_all_pairs(op) ? number(split) : -1);
   }

@@ -1,4 +1,5 @@
-// Chimera: two 1F1B pipelines in opposite directions share the ranks, each filling the other's bubbles.
+// Chimera: two 1F1B pipelines in opposite directions share the ranks, each filling the other's
+// bubbles.
 // Not: DualPipe, which also splits backwards and overlaps blocks (dualpipe.hpp).
 #pragma once
 
@@ -10,10 +11,10 @@
 
 namespace tawpipe::inline v0::schedules {
 
-/// The order of chimera(). A unit is p microbatches; its microbatch 2j goes down and 2j+1 up the ranks. On a grid in which
-/// a forward and a backward take a slot each, microbatch j of the down pipeline meets stage s forward in slot s + 2j and
-/// backward in slot 2p-1-s + 2j; the up pipeline is its mirror image. The two never collide, and a unit 2p slots later fits after
-/// without gaps.
+/// The order of chimera(). A unit is p microbatches; its microbatch 2j goes down and 2j+1 up the
+/// ranks. On a grid in which a forward and a backward take a slot each, microbatch j of the down
+/// pipeline meets stage s forward in slot s + 2j and backward in slot 2p-1-s + 2j; the up pipeline
+/// is its mirror image. The two never collide, and a unit 2p slots later fits after without gaps.
 /// @throws InputError  unless `ranks` is even.
 inline PipelineProgram chimera_program(int ranks, std::int32_t microbatches) {
   if (ranks % 2 != 0) {
@@ -37,10 +38,11 @@ inline PipelineProgram chimera_program(int ranks, std::int32_t microbatches) {
   return program;
 }
 
-/// Chimera over an even number of ranks: each stage lives on two ranks, whose gradients are summed at the end. Units of p
-/// microbatches follow each other without a gap. With equal forwards and backwards of one slot, hops of no latency and p dividing
-/// m, the makespan is 2m + p - 2 slots; with a backward of two forwards, direct concatenation leaves gaps between units.
-/// Holds between p/2 + 1 and p activations.
+/// Chimera over an even number of ranks: each stage lives on two ranks, whose gradients are summed
+/// at the end. Units of p microbatches follow each other without a gap. With equal forwards and
+/// backwards of one slot, hops of no latency and p dividing m, the makespan is 2m + p - 2 slots;
+/// with a backward of two forwards, direct concatenation leaves gaps between units. Holds between
+/// p/2 + 1 and p activations.
 /// @throws InputError  unless `ranks` is even.
 /// Source: Li and Hoefler 2021, arXiv:2107.06925, section 3 (two pipelines, direct concatenation).
 inline Schedule chimera(const Workload& workload, int ranks) {

@@ -86,8 +86,9 @@ inline Task update(int rank, int stage, Bytes touched) {
   return {.op = Op::update, .rank = Rank{rank}, .stage = StageId{stage}, .bytes = touched};
 }
 
-/// A copy of embedding, final norm and head on every rank: used by the first and last stage, summed over all ranks at the
-/// end of the iteration and updated everywhere. Weight pipelines store it in this way; nothing is added where it has no parameters.
+/// A copy of embedding, final norm and head on every rank: used by the first and last stage, summed
+/// over all ranks at the end of the iteration and updated everywhere. Weight pipelines store it in
+/// this way; nothing is added where it has no parameters.
 class ReplicatedEdge {
  public:
   ReplicatedEdge(ScheduleBuilder& builder, int ranks) {

@@ -37,18 +37,21 @@ inline Schedule replicated_weights(const Workload& workload, const DeviceGroups&
 
 }  // namespace detail
 
-/// DDP: everything replicated. Gradients accumulate on each rank and are all-reduced once an iteration, in one bucket for each unit
-/// (embedding, layer, head), overlapping the last microbatch's backward. Model states 16 bytes * parameters a rank.
+/// DDP: everything replicated. Gradients accumulate on each rank and are all-reduced once an
+/// iteration, in one bucket for each unit (embedding, layer, head), overlapping the last
+/// microbatch's backward. Model states 16 bytes * parameters a rank.
 ///
-/// A node sends, of W bytes of a layer, with P ranks in D equal nodes, 2W(P-1)/P in one ring and 2W(D-1)/D on two levels
-/// (reduce-scatter in the node, all-reduce between nodes, all-gather in the node).
+/// A node sends, of W bytes of a layer, with P ranks in D equal nodes, 2W(P-1)/P in one ring and
+/// 2W(D-1)/D on two levels (reduce-scatter in the node, all-reduce between nodes, all-gather in the
+/// node).
 /// Source: Li et al. 2020, PyTorch Distributed, arXiv:2006.15704.
 inline Schedule data_parallel(const Workload& workload, const DeviceGroups& nodes, const DataParallelOptions& options = {}) {
   return detail::replicated_weights(workload, nodes, options, "ddp", Scope::replicated, Scope::replicated);
 }
 
-/// ZeRO-1: as DDP, but optimizer states are sharded over all ranks. Gradients are reduce-scattered once an iteration, each rank
-/// updates its shard, and new weights are all-gathered. Model states 4 + 12 / ranks bytes * parameters a rank.
+/// ZeRO-1: as DDP, but optimizer states are sharded over all ranks. Gradients are reduce-scattered
+/// once an iteration, each rank updates its shard, and new weights are all-gathered. Model states
+/// 4 + 12 / ranks bytes * parameters a rank.
 ///
 /// A node sends 2W(P-1)/P of a layer in one ring, 2W(D-1)/D on two levels: as DDP.
 /// Source: Rajbhandari et al. 2020, ZeRO, arXiv:1910.02054, section 5.1.
@@ -56,12 +59,13 @@ inline Schedule zero1(const Workload& workload, const DeviceGroups& nodes, const
   return detail::replicated_weights(workload, nodes, options, "zero1", Scope::replicated, Scope::all);
 }
 
-/// ZeRO-2: gradients are sharded over all ranks, too, so each microbatch's are reduce-scattered. Model states 2 + 14 / ranks bytes
+/// ZeRO-2: gradients are sharded over all ranks, too, so each microbatch's are reduce-scattered.
+/// Model states 2 + 14 / ranks bytes
 /// * parameters a rank, plus the whole gradients of two units in transit.
 ///
 /// A node sends, in A rounds, (A+1)W(P-1)/P of a layer in one ring, (A+1)W(D-1)/D on two levels.
-/// Source: Rajbhandari et al. 2020, ZeRO, arXiv:1910.02054, section 5.2; in each accumulation step: DeepSpeed,
-/// runtime/engine.py, allreduce_gradients.
+/// Source: Rajbhandari et al. 2020, ZeRO, arXiv:1910.02054, section 5.2; in each accumulation step:
+/// DeepSpeed, runtime/engine.py, allreduce_gradients.
 inline Schedule zero2(const Workload& workload, const DeviceGroups& nodes, const DataParallelOptions& options = {}) {
   return detail::replicated_weights(workload, nodes, options, "zero2", Scope::all, Scope::all);
 }

@@ -1,5 +1,6 @@
-// DualPipe and DualPipeV: a forward of one microbatch overlaps a backward of another, so that each hides the other's
-// communication. Not: the gain from the overlap, which is up to a cost model.
+// DualPipe and DualPipeV: a forward of one microbatch overlaps a backward of another, so that each
+// hides the other's communication.
+// Not: the gain from the overlap, which is up to a cost model.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +14,9 @@ namespace tawpipe::inline v0::schedules {
 
 namespace detail {
 
-/// One rank's order, for `depth` ranks up to the turn and position `place` = 0 .. depth-1, each side with `count` microbatches, in eight
-/// phases. Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.1; the phases as deepseek-ai/DualPipe counts them.
+/// One rank's order, for `depth` ranks up to the turn and position `place` = 0 .. depth-1, each
+/// side with `count` microbatches, in eight phases. Source: DeepSeek-AI 2024, arXiv:2412.19437,
+/// section 3.2.1; the phases as deepseek-ai/DualPipe counts them.
 inline void dualpipe_order(TwoStageRank& rank, int depth, int place, int count) {
   const int rest = depth - 1 - place;
   for (int i = 0; i < 2 * rest; ++i) rank.forward(0);
@@ -57,8 +59,8 @@ inline void dualpipe_order(TwoStageRank& rank, int depth, int place, int count) 
 
 }  // namespace detail
 
-/// The order of dualpipe(). Even microbatches go down the ranks, odd ones up. Orders of fewer than 2p microbatches, or an odd
-/// number, are those of the next valid number, with the surplus removed.
+/// The order of dualpipe(). Even microbatches go down the ranks, odd ones up. Orders of fewer than
+/// 2p microbatches, or an odd number, are those of the next valid number, with the surplus removed.
 /// @throws InputError  unless `ranks` is even.
 inline PipelineProgram dualpipe_program(int ranks, std::int32_t microbatches) {
   if (ranks % 2 != 0) {
@@ -95,17 +97,19 @@ inline PipelineProgram dualpipe_v_program(int ranks, std::int32_t microbatches) 
   return program;
 }
 
-/// DualPipe over an even number of ranks. Each stage lives on two ranks, whose gradients are summed at the end. An overlapped
-/// forward and backward is one block that takes the sum of their times (Action::joined). With hops of no latency and m >= 2p, an even
-/// number, a rank waits (p/2 - 1)(F&B + B - 3W) in all, where F&B is a block and B a whole backward; it holds p+1 activations.
+/// DualPipe over an even number of ranks. Each stage lives on two ranks, whose gradients are summed
+/// at the end. An overlapped forward and backward is one block that takes the sum of their times
+/// (Action::joined). With hops of no latency and m >= 2p, an even number, a rank waits (p/2 -
+/// 1)(F&B + B - 3W) in all, where F&B is a block and B a whole backward; it holds p+1 activations.
 /// @throws InputError  unless `ranks` is even.
-/// Source: DeepSeek-AI 2024, DeepSeek-V3 Technical Report, arXiv:2412.19437, section 3.2.1 and table 2.
+/// Source: DeepSeek-AI 2024, DeepSeek-V3 Technical Report, arXiv:2412.19437, section 3.2.1 and
+/// table 2.
 inline Schedule dualpipe(const Workload& workload, int ranks) {
   return pipeline("dualpipe", workload, dualpipe_program(ranks, static_cast<std::int32_t>(workload.microbatches())), {});
 }
 
-/// DualPipeV over `ranks` ranks: DualPipe cut in half, its two ends on one rank, so that each stage exists once. Holds 2p+1
-/// stages' activations, which are p + 1/2 microbatches'.
+/// DualPipeV over `ranks` ranks: DualPipe cut in half, its two ends on one rank, so that each stage
+/// exists once. Holds 2p+1 stages' activations, which are p + 1/2 microbatches'.
 /// Source: deepseek-ai/DualPipe, "cut in half" (Sea AI Lab 2025).
 inline Schedule dualpipe_v(const Workload& workload, int ranks) {
   return pipeline("dualpipe-v", workload, dualpipe_v_program(ranks, static_cast<std::int32_t>(workload.microbatches())), {});

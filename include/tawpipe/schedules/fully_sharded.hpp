@@ -1,4 +1,5 @@
-// Fully sharded data parallelism: all model states sharded over all ranks (ZeRO-3, FSDP), optionally with a copy in each node (hpZ).
+// Fully sharded data parallelism: all model states sharded over all ranks (ZeRO-3, FSDP),
+// optionally with a copy in each node (hpZ).
 // Not: states sharded only inside nodes (schedules/hybrid_sharded.hpp).
 #pragma once
 
@@ -25,14 +26,16 @@ struct FullyShardedOptions {
   }
 };
 
-/// FSDP (ZeRO-3): each unit (embedding, layer, head) is all-gathered before its forward and again before its backward, its
-/// gradient reduce-scattered afterwards. Model states 16 bytes * parameters / ranks a rank.
+/// FSDP (ZeRO-3): each unit (embedding, layer, head) is all-gathered before its forward and again
+/// before its backward, its gradient reduce-scattered afterwards. Model states 16 bytes *
+/// parameters / ranks a rank.
 ///
-/// A node sends, of W bytes of a layer, with P ranks in D equal nodes and A rounds, 3AW(P-1)/P in one ring and 3AW(D-1)/D on
-/// two levels; without resharding A gathers fewer.
+/// A node sends, of W bytes of a layer, with P ranks in D equal nodes and A rounds, 3AW(P-1)/P in
+/// one ring and 3AW(D-1)/D on two levels; without resharding A gathers fewer.
 /// @param nodes  for two-level collectives; they need not be equal
 /// @throws InputError  if an option is out of range.
-/// Source: Rajbhandari et al. 2020, ZeRO, arXiv:1910.02054; Zhao et al. 2023, PyTorch FSDP, arXiv:2304.11277.
+/// Source: Rajbhandari et al. 2020, ZeRO, arXiv:1910.02054; Zhao et al. 2023, PyTorch FSDP,
+/// arXiv:2304.11277.
 inline Schedule fully_sharded(const Workload& workload, const DeviceGroups& nodes, const FullyShardedOptions& options = {}) {
   return sharded(workload, nodes,
                  {.two_level = options.two_level,
@@ -56,12 +59,13 @@ struct NodeCopyOptions {
   }
 };
 
-/// ZeRO++ hpZ: as FSDP, but each rank keeps a slice of what a forward gathers, so that a node holds a second copy of the weights,
-/// and backwards gather from that copy, inside the node. Model states 16 bytes * parameters / ranks, and 2 bytes * parameters
-/// / the node's ranks for the copy (none if there is one node).
+/// ZeRO++ hpZ: as FSDP, but each rank keeps a slice of what a forward gathers, so that a node holds
+/// a second copy of the weights, and backwards gather from that copy, inside the node. Model states
+/// 16 bytes * parameters / ranks, and 2 bytes * parameters / the node's ranks for the copy (none if
+/// there is one node).
 ///
-/// A node sends 2AW(D-1)/D of a layer on two levels, 2AW(P-1)/P in one ring (as DeepSpeed does without its other parts).
-/// Not here: quantized weights and gradients (qwZ, qgZ).
+/// A node sends 2AW(D-1)/D of a layer on two levels, 2AW(P-1)/P in one ring (as DeepSpeed does
+/// without its other parts). Not here: quantized weights and gradients (qwZ, qgZ).
 /// @throws InputError  if an option is out of range.
 /// Source: Wang et al. 2023, ZeRO++, arXiv:2306.10209, section 3.2.
 inline Schedule node_copy_sharded(const Workload& workload, const DeviceGroups& nodes, const NodeCopyOptions& options = {}) {

@@ -6,7 +6,8 @@
 
 namespace tawpipe::inline v0::schedules {
 
-/// GPipe over `ranks` stages, one a rank. Makespan (m+p-1)(F+B) + 2(p-1)c; holds m activations a rank.
+/// GPipe over `ranks` stages, one a rank. Makespan (m+p-1)(F+B) + 2(p-1)c; holds m activations a
+/// rank.
 /// Source: Huang et al. 2019, arXiv:1811.06965.
 inline Schedule gpipe(const Workload& workload, int ranks, const BlockingOptions& options = {}) {
   const BlockingOptions chosen = options.resolved(workload);

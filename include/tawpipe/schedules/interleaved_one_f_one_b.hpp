@@ -1,5 +1,6 @@
 // Interleaved 1F1B: every rank has several chunks of the model, assigned to ranks round-robin.
-// Not: the form with split backwards (zero_bubble.hpp), nor the one with all microbatches of a chunk at once (looped_bfs.hpp).
+// Not: the form with split backwards (zero_bubble.hpp), nor the one with all microbatches of a
+// chunk at once (looped_bfs.hpp).
 #pragma once
 
 #include <algorithm>
@@ -18,8 +19,9 @@ struct ChunkStep {
   std::int32_t microbatch;
 };
 
-/// The order in which every rank runs its forwards: `ranks` microbatches through the first chunk, then the same through the
-/// next, and so on; then the next `ranks` microbatches. The last of these groups is padded beyond `microbatches`.
+/// The order in which every rank runs its forwards: `ranks` microbatches through the first chunk,
+/// then the same through the next, and so on; then the next `ranks` microbatches. The last of these
+/// groups is padded beyond `microbatches`.
 inline std::vector<ChunkStep> grouped_steps(std::int32_t ranks, std::int32_t microbatches, std::int32_t chunks) {
   std::vector<ChunkStep> steps;
   for (std::int32_t base = 0; base < microbatches; base += ranks) {
@@ -35,8 +37,8 @@ inline void place_looped(PipelineProgram& program, int ranks, int chunks) {
   for (int s = 0; s < ranks * chunks; ++s) program.rank_of_stage.push_back(s % ranks);
 }
 
-/// One rank of a looped 1F1B: `warm_up` forwards, then forwards and backwards alternately. With split backwards, each
-/// backward_weight follows its own backward_input by `delay` backward_inputs.
+/// One rank of a looped 1F1B: `warm_up` forwards, then forwards and backwards alternately. With
+/// split backwards, each backward_weight follows its own backward_input by `delay` backward_inputs.
 struct LoopedRank {
   int rank = 0;
   std::size_t warm_up = 0;
@@ -67,8 +69,9 @@ inline std::vector<Action> looped_actions(const LoopedRank& rank, int ranks, std
 
 }  // namespace detail
 
-/// The order of interleaved_one_f_one_b(). A number of microbatches that the ranks do not divide gets the order of the next multiple,
-/// with the surplus removed: a smaller last group in the same turns would deadlock.
+/// The order of interleaved_one_f_one_b(). A number of microbatches that the ranks do not divide
+/// gets the order of the next multiple, with the surplus removed: a smaller last group in the same
+/// turns would deadlock.
 inline PipelineProgram interleaved_one_f_one_b_program(int ranks, std::int32_t microbatches, int chunks) {
   PipelineProgram program;
   detail::place_looped(program, ranks, chunks);
@@ -81,13 +84,14 @@ inline PipelineProgram interleaved_one_f_one_b_program(int ranks, std::int32_t m
   return program;
 }
 
-/// Interleaved 1F1B over `ranks` ranks with `chunks` chunks each; with one chunk it is 1F1B. The number of microbatches need
-/// not be a multiple of the ranks.
+/// Interleaved 1F1B over `ranks` ranks with `chunks` chunks each; with one chunk it is 1F1B. The
+/// number of microbatches need not be a multiple of the ranks.
 ///
-/// If the number of ranks divides m and the latency c of a hop is short, the makespan is mS + (p-1)S/v + 2(pv-1)c, S = F+B of a device's
-/// whole share: the first microbatch's path through all pv stages and back pays every hop. Rank 0 holds
-/// p(1 + (p-1)/(pv)) microbatches' activations.
-/// Source: Narayanan et al. 2021, arXiv:2104.04473, section 2.2; Megatron-LM's warm-up of (v-1)p + 2(p-1-r) forwards.
+/// If the number of ranks divides m and the latency c of a hop is short, the makespan is mS +
+/// (p-1)S/v + 2(pv-1)c, S = F+B of a device's whole share: the first microbatch's path through all
+/// pv stages and back pays every hop. Rank 0 holds p(1 + (p-1)/(pv)) microbatches' activations.
+/// Source: Narayanan et al. 2021, arXiv:2104.04473, section 2.2; Megatron-LM's warm-up of (v-1)p +
+/// 2(p-1-r) forwards.
 inline Schedule interleaved_one_f_one_b(const Workload& workload, int ranks, int chunks) {
   const auto microbatches = static_cast<std::int32_t>(workload.microbatches());
   return pipeline("interleaved-1f1b", workload, interleaved_one_f_one_b_program(ranks, microbatches, chunks), {},

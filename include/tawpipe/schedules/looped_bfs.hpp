@@ -1,4 +1,5 @@
-// Looped breadth-first pipeline: every rank has several chunks, and each chunk processes all microbatches before the next one.
+// Looped breadth-first pipeline: every rank has several chunks, and each chunk processes all
+// microbatches before the next one.
 // Not: interleaved 1F1B, which bounds the activations (interleaved_one_f_one_b.hpp).
 #pragma once
 
@@ -26,9 +27,10 @@ inline PipelineProgram looped_bfs_program(int ranks, std::int32_t microbatches, 
   return program;
 }
 
-/// Breadth-first pipeline over `ranks` ranks with `chunks` chunks each; with one chunk it is GPipe. For m >= p and hops of no
-/// latency the makespan is mS + (p-1)S/v, as with interleaved 1F1B; it holds all m activations, and in return a chunk's weights
-/// are needed for one contiguous time in the forward and one in the backward.
+/// Breadth-first pipeline over `ranks` ranks with `chunks` chunks each; with one chunk it is GPipe.
+/// For m >= p and hops of no latency the makespan is mS + (p-1)S/v, as with interleaved 1F1B; it
+/// holds all m activations, and in return a chunk's weights are needed for one contiguous time in
+/// the forward and one in the backward.
 /// Source: Lamy-Poirier 2022, arXiv:2211.05953.
 inline Schedule looped_bfs(const Workload& workload, int ranks, int chunks) {
   const auto microbatches = static_cast<std::int32_t>(workload.microbatches());

@@ -57,8 +57,9 @@ struct Speeds {
   }
 };
 
-/// Whole numbers in about the ratio of `speeds`, the lowest 1 or slightly more: the smallest that keep at least 95 % of the total speed
-/// busy where ranks wait for each other after a round; if the lowest would exceed 8, the best up to that.
+/// Whole numbers in about the ratio of `speeds`, the lowest 1 or slightly more: the smallest that
+/// keep at least 95 % of the total speed busy where ranks wait for each other after a round; if the
+/// lowest would exceed 8, the best up to that.
 ///
 /// Speeds 1 and 2 give 1 and 2, 1 and 1.5 give 2 and 3, 312 and 989 give 1 and 3.
 /// @param speeds  [rank] microbatches in any fixed time
@@ -90,7 +91,8 @@ inline std::vector<int> microbatches_by_speed(const std::vector<double>& speeds)
   return best;
 }
 
-/// [rank] microbatches of a round. @param speeds  for each group or for each rank, or none: one each
+/// [rank] microbatches of a round. @param speeds  for each group or for each rank, or none: one
+/// each
 /// @throws InputError  as above, or for a wrong number of speeds.
 inline std::vector<int> microbatches_by_speed(const std::vector<double>& speeds, const DeviceGroups& groups) {
   const auto ranks = static_cast<std::size_t>(groups.ranks());
@@ -105,8 +107,8 @@ inline std::vector<int> microbatches_by_speed(const std::vector<double>& speeds,
   return microbatches_by_speed(of_ranks);
 }
 
-/// The microbatches of an iteration in rounds: in each, every rank takes one, then all ranks with a second one, and so on.
-/// A last round may be short.
+/// The microbatches of an iteration in rounds: in each, every rank takes one, then all ranks with a
+/// second one, and so on. A last round may be short.
 class MicrobatchShares {
  public:
   /// @param counts  [rank] microbatches in one round
@@ -133,7 +135,8 @@ class MicrobatchShares {
   }
   bool has_microbatch(int rank, std::int64_t round) const { return microbatch(rank, 0, round) >= 0; }
 
-  /// The counts as speeds: one number a group if ranks within groups are equal, otherwise one a rank; none if all are equal.
+  /// The counts as speeds: one number a group if ranks within groups are equal, otherwise one a
+  /// rank; none if all are equal.
   Speeds speeds(const DeviceGroups& groups) const {
     Speeds speeds;
     if (are_equal()) return speeds;

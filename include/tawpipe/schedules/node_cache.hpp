@@ -60,8 +60,8 @@ struct NodeCache {
 
 namespace tawpipe::inline v0::schedules::detail {
 
-/// The shards in the order in which they are cached: those of one group's owners before the next group's, so that the
-/// staging ranks of the other groups, which keep the copies, fill evenly.
+/// The shards in the order in which they are cached: those of one group's owners before the next
+/// group's, so that the staging ranks of the other groups, which keep the copies, fill evenly.
 inline std::vector<int> cache_order(const placements::Interleaved& placement, const DeviceGroups& groups) {
   std::vector<int> order(static_cast<std::size_t>(placement.shards()));
   std::iota(order.begin(), order.end(), 0);
@@ -70,7 +70,8 @@ inline std::vector<int> cache_order(const placements::Interleaved& placement, co
   return order;
 }
 
-/// How many shards, in cache_order(), can be kept with at most `left[rank]` additional bytes on each rank.
+/// How many shards, in cache_order(), can be kept with at most `left[rank]` additional bytes on
+/// each rank.
 /// @param bytes  [shard] bytes of a copy and its gradient
 inline int cached_within(const placements::Interleaved& placement, const DeviceGroups& groups, const std::vector<Bytes>& bytes,
                          std::vector<Bytes> left) {
@@ -107,7 +108,8 @@ inline int cached_shards(const NodeCache& cache, const placements::Interleaved& 
   std::vector<Bytes> left(static_cast<std::size_t>(groups.ranks()), cache.bytes);
   if (cache.limit == NodeCache::Limit::fit) {
     if (device_memory <= Bytes{}) return shards;  // fixed costs: no memory is counted
-    // In addition to its buffers a rank holds the activations of its microbatches, for all shards between forward and backward.
+    // In addition to its buffers a rank holds the activations of its microbatches, for all shards
+    // between forward and backward.
     Bytes saved;
     for (const StageWork& work : builder.stages()) saved += work.saved;
     for (std::size_t r = 0; r < left.size(); ++r) left[r] = device_memory - saved * microbatches[r];

@@ -8,8 +8,8 @@
 
 namespace tawpipe::inline v0::schedules {
 
-/// 1F1B over `ranks` stages, one a rank; rank r warms up with p - 1 - r forwards. Where p divides m the makespan is
-/// (m+p-1)(F+B) + c[2(p-1)m/p + 2(p-2)]; a rank holds at most p activations.
+/// 1F1B over `ranks` stages, one a rank; rank r warms up with p - 1 - r forwards. Where p divides m
+/// the makespan is (m+p-1)(F+B) + c[2(p-1)m/p + 2(p-2)]; a rank holds at most p activations.
 /// Source: Narayanan et al. 2019, PipeDream, and 2021, arXiv:2104.04473, section 2.2.
 inline Schedule one_f_one_b(const Workload& workload, int ranks, const BlockingOptions& options = {}) {
   const BlockingOptions chosen = options.resolved(workload);

@@ -1,4 +1,5 @@
-// Options as a table of fields, one for each schedule: texts are read, checked, listed and recorded by it.
+// Options as a table of fields, one for each schedule: texts are read, checked, listed and recorded
+// by it.
 // Not: the options of a particular schedule, which are declared before its builder.
 #pragma once
 
@@ -55,8 +56,9 @@ struct WholeRange {
   }
 };
 
-/// How an option's value is written. A type of your own has these four as members (`text()` without an argument); an
-/// enumeration only needs `option_names(E)`, an array of its values' names in their order.
+/// How an option's value is written. A type of your own has these four as members (`text()` without
+/// an argument); an enumeration only needs `option_names(E)`, an array of its values' names in
+/// their order.
 template <class T>
 struct OptionText {
   /// The valid values as shown in lists: "on|off".
@@ -68,7 +70,8 @@ struct OptionText {
   static std::optional<T> parse(std::string_view text) { return T::parse(text); }
 };
 
-/// OptionText of a value that is one of a few names. `Names::names` are in the order of lists, `Names::value(i)` is the i-th.
+/// OptionText of a value that is one of a few names. `Names::names` are in the order of lists,
+/// `Names::value(i)` is the i-th.
 template <class T, class Names>
 struct OptionNames {
   static std::string values() { return joined("|"); }
@@ -180,7 +183,8 @@ struct Field {
   std::string_view tried{};  ///< "2|3": the values that `auto` chooses from, the one with the least memory first
 };
 
-/// The field with the values that `auto` chooses from: others cannot be faster, or only use more memory. "2|3"
+/// The field with the values that `auto` chooses from: others cannot be faster, or only use more
+/// memory. "2|3"
 template <class Options>
 Field<Options> auto_tries(Field<Options> field, std::string_view values) {
   field.tried = values;

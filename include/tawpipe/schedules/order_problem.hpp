@@ -1,4 +1,5 @@
-// The problem of ordering a pipeline: stages on devices, their times and memory, memory limits; a lower bound; the time of an order.
+// The problem of ordering a pipeline: stages on devices, their times and memory, memory limits; a
+// lower bound; the time of an order.
 // Not: the search for a good answer (order_search.hpp), nor tasks (pipeline.hpp).
 #pragma once
 
@@ -13,7 +14,8 @@
 
 namespace tawpipe::inline v0::schedules {
 
-/// A stage: its device, the times of its computations for one microbatch, in any unit, and the memory they hold, in any unit.
+/// A stage: its device, the times of its computations for one microbatch, in any unit, and the
+/// memory they hold, in any unit.
 struct OrderStage {
   int device = 0;
   std::int64_t forward = 1;
@@ -25,13 +27,15 @@ struct OrderStage {
   std::int64_t stash = 0;  ///< in addition, from the start of backward_input to the end of backward_weight
 };
 
-/// In which order should each device compute, so that the last computation ends as early as possible?
+/// In which order should each device compute, so that the last computation ends as early as
+/// possible?
 struct OrderProblem {
   std::vector<OrderStage> stages;    ///< in the order in which a microbatch meets them
   std::int32_t microbatches = 1;     ///< each passes every stage forward, then backward in two halves
   std::vector<std::int64_t> limits;  ///< [device] of the memory that its stages may hold at once
 
-  /// @throws InputError  for a value that no pipeline can have, or a limit too small for one microbatch.
+  /// @throws InputError  for a value that no pipeline can have, or a limit too small for one
+  /// microbatch.
   void check() const {
     if (stages.empty() || microbatches < 1) throw InputError("an order needs at least one stage and one microbatch");
     std::vector<std::int64_t> one(limits.size());
@@ -58,15 +62,17 @@ struct OrderProblem {
   }
 };
 
-/// Orders that a search times unless told otherwise: 0.3 s for 8 devices with 24 microbatches, 1 s for 32 with 256 (one core of
-/// an AMD EPYC).
+/// Orders that a search times unless told otherwise: 0.3 s for 8 devices with 24 microbatches, 1 s
+/// for 32 with 256 (one core of an AMD EPYC).
 inline constexpr std::int64_t standard_moves = 6000;
 
 namespace detail {
 
-/// forward, backward_input and backward_weight as indices; a step of an order is `stage * 3 + kind`.
+/// forward, backward_input and backward_weight as indices; a step of an order is
+/// `stage * 3 + kind`.
 enum OrderKind : std::int32_t { order_forward, order_input, order_weight };
-/// [device] steps. A device runs the microbatches of one step in order, so their numbers are implied.
+/// [device] steps. A device runs the microbatches of one step in order, so their numbers are
+/// implied.
 using OrderWords = std::vector<std::vector<std::int32_t>>;
 
 inline std::int64_t time_of(const OrderStage& stage, int kind) {
@@ -207,9 +213,9 @@ class OrderClock {
   std::int64_t sum_ = 0;
 };
 
-/// The most backward work of a device while no forward runs: limited by the activations that it holds at the beginning.
-/// With `alive` activations of stages before their backward_input, the rest of the memory holds those that wait for their
-/// backward_weight.
+/// The most backward work of a device while no forward runs: limited by the activations that it
+/// holds at the beginning. With `alive` activations of stages before their backward_input, the rest
+/// of the memory holds those that wait for their backward_weight.
 inline std::int64_t most_backward_work(std::int64_t limit, std::int64_t all, const OrderStage& least, const OrderStage& most) {
   std::int64_t best = 0;
   for (std::int64_t alive = 0; alive <= std::min(all, limit / least.saved); ++alive) {
@@ -224,11 +230,13 @@ inline std::int64_t most_backward_work(std::int64_t limit, std::int64_t all, con
 
 /// A time that no order of any kind can be faster than. The largest of:
 /// * one microbatch's path through all stages and back, and its last backward_weight;
-/// * for each device: its earliest start, its work, and its inevitable waits. Before the first backward can reach it, it runs no
-///   more forwards than its memory holds; after the last forward that can still be followed by all that comes after it, no
-///   more backwards than of what its memory holds. It waits for as long as these two times exceed that work. All forwards
-///   precede the one time, and all backwards follow the other;
-/// * for each device: the memory of all microbatches, times how long they must hold it, divided by the limit.
+/// * for each device: its earliest start, its work, and its inevitable waits. Before the first
+///   backward can reach it, it runs no more forwards than its memory holds; after the last forward
+///   that can still be followed by all that comes after it, no more backwards than of what its
+///   memory holds. It waits for as long as these two times exceed that work. All forwards precede
+///   the one time, and all backwards follow the other;
+/// * for each device: the memory of all microbatches, times how long they must hold it, divided by
+///   the limit.
 /// Complexity: O(stages + devices * microbatches).
 inline std::int64_t order_bound(const OrderProblem& problem) {
   const auto& stages = problem.stages;
@@ -266,7 +274,8 @@ inline std::int64_t order_bound(const OrderProblem& problem) {
     }
     const std::int64_t all = static_cast<std::int64_t>(own[d].size()) * problem.microbatches;
     const std::int64_t limit = problem.limits[d];
-    // The time before: from its earliest start to the earliest backward, which is that of its last stage.
+    // The time before: from its earliest start to the earliest backward, which is that of its last
+    // stage.
     const std::int64_t forwards = std::min(all, limit / least.saved) * most.forward;
     const std::int64_t wait_before = std::max<std::int64_t>(back[last] - head[first] - forwards, 0);
     // The time after: a forward, at best of its last stage, ends at least this long before the end.

@@ -1,5 +1,7 @@
-// Searches the order of a pipeline's computations for any placement of its stages, any times and any memory limit.
-// Not: the problem (order_problem.hpp), nor the schedules that use it (v_schedules.hpp, zero_bubble_auto.hpp, ...).
+// Searches the order of a pipeline's computations for any placement of its stages, any times and
+// any memory limit.
+// Not: the problem (order_problem.hpp), nor the schedules that use it (v_schedules.hpp,
+// zero_bubble_auto.hpp, ...).
 #pragma once
 
 #include <algorithm>
@@ -34,7 +36,8 @@ inline constexpr std::int64_t most_timed_computations = 20'000'000;
 
 namespace detail {
 
-/// Divides all times so that sums of all of them, and of small multiples, are exact. Rounding up keeps the order of times.
+/// Divides all times so that sums of all of them, and of small multiples, are exact. Rounding up
+/// keeps the order of times.
 inline OrderProblem with_small_times(OrderProblem problem) {
   std::int64_t longest = 1;
   for (const OrderStage& stage : problem.stages) {
@@ -50,7 +53,8 @@ inline OrderProblem with_small_times(OrderProblem problem) {
   return problem;
 }
 
-/// The steps of actions; a whole backward counts as its two halves. Empty unless each computation is named once.
+/// The steps of actions; a whole backward counts as its two halves. Empty unless each computation
+/// is named once.
 inline OrderWords words_of(const OrderProblem& problem, const std::vector<std::vector<Action>>& actions) {
   if (actions.size() != problem.limits.size()) return {};
   const std::size_t stages = problem.stages.size();
@@ -89,13 +93,17 @@ inline std::vector<std::vector<Action>> actions_of(const OrderProblem& problem, 
 
 }  // namespace detail
 
-/// The order with the shortest makespan found, and among those one with a short span. Given orders are tried first, so that the result
-/// is never longer than any of them that respects the limits. A third of the moves draw patterns, on which every device takes
-/// the computation due first, the others move single computations; a pipeline of up to `exact_computations` is then solved exactly,
-/// if there are not too many cases. The same arguments give the same order on every machine.
+/// The order with the shortest makespan found, and among those one with a short span. Given orders
+/// are tried first, so that the result is never longer than any of them that respects the limits. A
+/// third of the moves draw patterns, on which every device takes the computation due first, the
+/// others move single computations; a pipeline of up to `exact_computations` is then solved
+/// exactly, if there are not too many cases. The same arguments give the same order on every
+/// machine.
 ///
-/// @param moves   orders timed, at most; fewer (down from the standard number) where many computations make them slow
-/// @param starts  orders to begin with, each [device]; those that do not fit the problem are ignored
+/// @param moves   orders timed, at most; fewer (down from the standard number) where many
+/// computations make them slow
+/// @param starts  orders to begin with, each [device]; those that do not fit the problem are
+/// ignored
 /// @throws InputError  as OrderProblem::check()
 /// Complexity: O(moves * computations).
 inline FoundOrder search_order(const OrderProblem& problem, std::int64_t moves,

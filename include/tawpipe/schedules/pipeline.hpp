@@ -1,4 +1,5 @@
-// Activation pipelines from per-rank programs: the rank of each stage and the order in which each rank computes.
+// Activation pipelines from per-rank programs: the rank of each stage and the order in which each
+// rank computes.
 // Not: any one pipeline's program (gpipe.hpp, one_f_one_b.hpp).
 #pragma once
 
@@ -20,8 +21,8 @@ namespace tawpipe::inline v0::schedules {
 
 namespace detail {
 
-/// Turns a program into tasks: adds the transfers between stages on different ranks, the optimizer, and the all-reduces
-/// between copies of a stage and of a tied embedding.
+/// Turns a program into tasks: adds the transfers between stages on different ranks, the optimizer,
+/// and the all-reduces between copies of a stage and of a tied embedding.
 class PipelineBuilder {
  public:
   PipelineBuilder(std::string name, const Workload& workload, const PipelineProgram& program, const PipelineOptions& options,
@@ -48,7 +49,8 @@ class PipelineBuilder {
 
  private:
   using Item = PipelineItem;
-  /// One message: the output of a stage's forward (to the next stage) or backward (to the one before).
+  /// One message: the output of a stage's forward (to the next stage) or backward (to the one
+  /// before).
   struct Slot {
     std::int64_t ready = -1;  ///< the earliest start of its consumer, once known
     BufferId sent = none<BufferId>;
@@ -75,7 +77,8 @@ class PipelineBuilder {
     if (is_forward(producer.op)) return producer.stage + 1 < stages_ ? producer.stage + 1 : -1;
     return sends_back(producer.op) ? producer.stage - 1 : -1;
   }
-  /// The message that must arrive before `action`: the forward of the stage before, or the backward of the next.
+  /// The message that must arrive before `action`: the forward of the stage before, or the backward
+  /// of the next.
   Action input(const Action& action) const {
     return is_forward(action.op) ? Action{Op::forward, action.stage - 1, action.microbatch}
                                  : Action{Op::backward, action.stage + 1, action.microbatch};
@@ -116,14 +119,16 @@ class PipelineBuilder {
     return {is_forward(action.op) ? Op::forward : Op::backward, action.stage, action.microbatch};
   }
 
-  /// Emits all items, each once its inputs are there, in the order in which they would start if every computation took one
-  /// unit of time and transfers none: one sequential order that keeps each rank's own.
+  /// Emits all items, each once its inputs are there, in the order in which they would start if
+  /// every computation took one unit of time and transfers none: one sequential order that keeps
+  /// each rank's own.
   void emit_all() {
     next_.assign(items_.size(), 0);
     clock_.assign(items_.size(), 0);
     std::size_t left = 0;
     for (const auto& items : items_) left += items.size();
-    // Ranks whose next item can start, earliest first. Only the latest entry of a rank counts; others are skipped.
+    // Ranks whose next item can start, earliest first. Only the latest entry of a rank counts;
+    // others are skipped.
     using Entry = std::pair<std::int64_t, std::size_t>;  // start, rank
     std::priority_queue<Entry, std::vector<Entry>, std::greater<>> startable;
     std::vector<std::int64_t> offered(items_.size(), -1);
@@ -146,7 +151,8 @@ class PipelineBuilder {
       }
       const Item item = *head(rank);
       left -= emit(rank, start);
-      // Offers what may start now: the rank itself, consumers of its output, its partner, and ranks waiting for either.
+      // Offers what may start now: the rank itself, consumers of its output, its partner, and ranks
+      // waiting for either.
       offer(rank);
       if (item.kind == Item::Kind::compute) {
         for (std::size_t i = item.action.joined ? next_[rank] - 2 : next_[rank] - 1; i < next_[rank]; ++i) {
@@ -303,8 +309,9 @@ class PipelineBuilder {
     out.arrived = builder_.add(task, uses, std::span<const TaskId>{&after, 1});
   }
 
-  /// The gradients of a stage's two copies and those of a tied embedding are summed; then everything is updated. Where the
-  /// first and last stage are on one rank, the tied embedding is one matrix there and needs no sum.
+  /// The gradients of a stage's two copies and those of a tied embedding are summed; then
+  /// everything is updated. Where the first and last stage are on one rank, the tied embedding is
+  /// one matrix there and needs no sum.
   void finish() {
     const Workload& workload = builder_.workload();
     const int first = program_.rank_of_stage.front();
@@ -381,10 +388,11 @@ class PipelineBuilder {
 
 }  // namespace detail
 
-/// The schedule of an activation pipeline: `program` with transfers, optimizer steps and, for a tied embedding, the
-/// all-reduce between the first and last stage.
+/// The schedule of an activation pipeline: `program` with transfers, optimizer steps and, for a
+/// tied embedding, the all-reduce between the first and last stage.
 ///
-/// @throws ScheduleError  if the program is not complete (each microbatch once forward and once backward through each stage),
+/// @throws ScheduleError  if the program is not complete (each microbatch once forward and once
+/// backward through each stage),
 ///                        or its order cannot be run: a computation whose input is never produced before it.
 inline Schedule pipeline(std::string name, const Workload& workload, const PipelineProgram& program,
                          const PipelineOptions& options,

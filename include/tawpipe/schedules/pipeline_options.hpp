@@ -1,5 +1,6 @@
 // Options of activation pipelines.
-// Not: their orders (gpipe.hpp, one_f_one_b.hpp, ...), nor limits of memory (zero_bubble_options.hpp).
+// Not: their orders (gpipe.hpp, one_f_one_b.hpp, ...), nor limits of memory
+// (zero_bubble_options.hpp).
 #pragma once
 
 #include <optional>
@@ -15,8 +16,8 @@ struct PipelineOptions {
   bool overlap = true;  ///< off: a send or receive holds the compute lane until it is done, as in Megatron-LM by default
 };
 
-/// For the pipelines that Megatron-LM has: by default its sends and receives hold the compute stream. Closed forms,
-/// which fixed times are meant for, assume overlap.
+/// For the pipelines that Megatron-LM has: by default its sends and receives hold the compute
+/// stream. Closed forms, which fixed times are meant for, assume overlap.
 struct BlockingOptions {
   std::optional<bool> overlap{};
 

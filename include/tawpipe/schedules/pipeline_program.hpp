@@ -1,5 +1,6 @@
 // What each rank of a pipeline computes, in order, before transfers are added.
-// Not: the tasks made of it (pipeline.hpp) nor a particular pipeline's order (gpipe.hpp, zero_bubble.hpp, ...).
+// Not: the tasks made of it (pipeline.hpp) nor a particular pipeline's order (gpipe.hpp,
+// zero_bubble.hpp, ...).
 #pragma once
 
 #include <algorithm>
@@ -19,26 +20,31 @@ struct Action {
   Op op = Op::forward;  ///< forward, backward, backward_input or backward_weight
   std::int32_t stage = 0;
   std::int32_t microbatch = 0;
-  /// Runs as one block with the next action, a forward with a backward: the block starts when the inputs of both are there,
-  /// and sends both outputs at its end. It takes the sum of their times. Where transfers hold the compute lane they come
-  /// between the two, which are then not a block (PipelineOptions::overlap off).
+  /// Runs as one block with the next action, a forward with a backward: the block starts when the
+  /// inputs of both are there, and sends both outputs at its end. It takes the sum of their times.
+  /// Where transfers hold the compute lane they come between the two, which are then not a block
+  /// (PipelineOptions::overlap off).
   bool joined = false;
 
   bool operator==(const Action&) const = default;
 };
 
-/// A pipeline before transfers are added. A microbatch passes each stage on the rank whose list names it.
+/// A pipeline before transfers are added. A microbatch passes each stage on the rank whose list
+/// names it.
 struct PipelineProgram {
   std::vector<int> rank_of_stage;            ///< [stage] the rank that holds it
   std::vector<std::vector<Action>> actions;  ///< [rank]
-  /// [stage] the rank that holds a second copy of it, as bidirectional pipelines do; their gradients are summed at the end.
+  /// [stage] the rank that holds a second copy of it, as bidirectional pipelines do; their
+  /// gradients are summed at the end.
   /// Empty: there is one copy.
   std::vector<int> second_rank_of_stage = {};
-  /// Of a saved activation, the part that backward_weight still needs when backward_input is done; the rest is released.
+  /// Of a saved activation, the part that backward_weight still needs when backward_input is done;
+  /// the rest is released.
   Share kept = {};
 };
 
-/// Removes the microbatches from `microbatches` on. What is left keeps its order, so a program that could run still can.
+/// Removes the microbatches from `microbatches` on. What is left keeps its order, so a program that
+/// could run still can.
 inline void keep_microbatches(PipelineProgram& program, std::int32_t microbatches) {
   for (auto& actions : program.actions) {
     std::vector<Action> kept;
@@ -51,9 +57,9 @@ inline void keep_microbatches(PipelineProgram& program, std::int32_t microbatche
   }
 }
 
-/// The peak number of saved activations that each rank holds, in stages' activations of one microbatch: divide by the stages a
-/// rank has to get microbatches. Counted as zero-bubble papers do, from a forward to the end of its backward or, in two
-/// halves, its backward_weight.
+/// The peak number of saved activations that each rank holds, in stages' activations of one
+/// microbatch: divide by the stages a rank has to get microbatches. Counted as zero-bubble papers
+/// do, from a forward to the end of its backward or, in two halves, its backward_weight.
 /// @return [rank]
 inline std::vector<int> peak_saved(const PipelineProgram& program) {
   std::vector<int> peaks;
@@ -72,7 +78,8 @@ inline std::vector<int> peak_saved(const PipelineProgram& program) {
 namespace detail {
 
 /// Which rank each stage's microbatch passes on, [stage * microbatches + microbatch].
-/// @throws ScheduleError  unless each microbatch occurs once forward and once backward, whole or in two halves, on one rank that
+/// @throws ScheduleError  unless each microbatch occurs once forward and once backward, whole or in
+/// two halves, on one rank that
 ///                        holds the stage.
 inline std::vector<int> place_microbatches(const PipelineProgram& program, std::int64_t microbatches) {
   const std::size_t stages = program.rank_of_stage.size();

@@ -43,7 +43,8 @@ class Registry {
  public:
   /// Adds a schedule whose options are those of a struct with a table of fields.
   /// @param make  `Schedule(const ScheduleRequest&, const Options&)`
-  /// @throws InputError  for a name that exists already, or that cannot stand in a list of schedules.
+  /// @throws InputError  for a name that exists already, or that cannot stand in a list of
+  /// schedules.
   template <ScheduleOptionTable Options, class Build>
   requires std::convertible_to<std::invoke_result_t<const Build&, const ScheduleRequest&, const Options&>, Schedule>
   void add(ScheduleInfo info, Build make) {
@@ -69,8 +70,9 @@ class Registry {
   /// @throws InputError  for an unknown name or option, or an invalid value.
   void check(std::string_view name, const ScheduleOptions& options) const { builders_[place(name)].check(name, options); }
 
-  /// All combinations of the options left open: each that is "auto" in `options`, unless the schedule interprets that itself,
-  /// and with `all` each that is missing. The least memory comes first.
+  /// All combinations of the options left open: each that is "auto" in `options`, unless the
+  /// schedule interprets that itself, and with `all` each that is missing. The least memory comes
+  /// first.
   /// @throws InputError  as check()
   std::vector<ScheduleOptions> variants(std::string_view name, const ScheduleOptions& options, bool all) const {
     check(name, options);
@@ -92,7 +94,8 @@ class Registry {
     return found;
   }
 
-  /// Builds the schedule of that name. Options that are "auto" get their default value, unless the schedule interprets that itself.
+  /// Builds the schedule of that name. Options that are "auto" get their default value, unless the
+  /// schedule interprets that itself.
   /// @throws InputError  for an unknown name or option, or an impossible size.
   Schedule build(std::string_view name, const ScheduleRequest& request) const {
     const Builder& builder = builders_[place(name)];

@@ -1,5 +1,7 @@
-// Pipelines whose order is searched instead of taken from their paper: the options, and the problem given to the
-// search. Not: the search (order_search.hpp) nor a particular pipeline (zero_bubble_v.hpp, v_schedules.hpp, zero_bubble.hpp, ...).
+// Pipelines whose order is searched instead of taken from their paper: the options, and the problem
+// given to the search.
+// Not: the search (order_search.hpp) nor a particular pipeline (zero_bubble_v.hpp, v_schedules.hpp,
+// zero_bubble.hpp, ...).
 #pragma once
 
 #include <algorithm>
@@ -32,7 +34,8 @@ struct OrderLimit {
   }
 };
 
-/// For pipelines from a paper that the search may improve; with a number of chunks a rank where that can be chosen.
+/// For pipelines from a paper that the search may improve; with a number of chunks a rank where
+/// that can be chosen.
 template <bool has_chunks>
 struct SearchOptions {
   int chunks = 2;
@@ -61,7 +64,8 @@ using SearchedChunkOptions = SearchOptions<true>;
 
 namespace detail {
 
-/// The times of the stage's computations, in the unit of `times`; without times, in proportion to their operations, in millions.
+/// The times of the stage's computations, in the unit of `times`; without times, in proportion to
+/// their operations, in millions.
 inline void set_times(OrderStage& stage, const Workload& workload, const StageWork& work, const ZeroBubbleTimes& times) {
   if (times.are_given()) {
     stage.forward = times.forward;
@@ -75,8 +79,8 @@ inline void set_times(OrderStage& stage, const Workload& workload, const StageWo
   }
 }
 
-/// The ordering problem for stages placed so, without limits. Times of a device's share are those of each of its
-/// stages in a unit smaller by the number of its stages.
+/// The ordering problem for stages placed so, without limits. Times of a device's share are those
+/// of each of its stages in a unit smaller by the number of its stages.
 inline OrderProblem order_problem(const Workload& workload, const std::vector<int>& rank_of_stage, int ranks, const Share& kept,
                                   const ZeroBubbleTimes& times) {
   const std::vector<StageWork> works = workload.split(static_cast<int>(rank_of_stage.size()));
@@ -131,7 +135,8 @@ inline void set_limits(OrderProblem& problem, const MemoryLimit& limit) {
   }
 }
 
-/// The memory that each device holds permanently: weights, gradients and optimizer states of its stages.
+/// The memory that each device holds permanently: weights, gradients and optimizer states of its
+/// stages.
 inline std::vector<std::int64_t> states_on_devices(const Workload& workload, const OrderProblem& problem) {
   const ParameterBytes& bytes = workload.parameter_bytes();
   const std::vector<StageWork> works = workload.split(static_cast<int>(problem.stages.size()));
@@ -143,8 +148,9 @@ inline std::vector<std::int64_t> states_on_devices(const Workload& workload, con
   return states;
 }
 
-/// Every device may hold as much as the order holds on the device where it holds most, in proportion to the memory that a microbatch
-/// saves and stashes there; but no more, with its states, than the fullest device with the order.
+/// Every device may hold as much as the order holds on the device where it holds most, in
+/// proportion to the memory that a microbatch saves and stashes there; but no more, with its
+/// states, than the fullest device with the order.
 inline void set_limits(OrderProblem& problem, const std::vector<std::vector<Action>>& order,
                        const std::vector<std::int64_t>& states) {
   const OrderWords words = words_of(problem, order);
@@ -164,7 +170,8 @@ inline void set_limits(OrderProblem& problem, const std::vector<std::vector<Acti
   }
 }
 
-/// The pipeline of a paper's program, or of one searched from it. @throws InputError  for options that only a search takes.
+/// The pipeline of a paper's program, or of one searched from it. @throws InputError  for options
+/// that only a search takes.
 template <bool has_chunks>
 Schedule paper_or_searched(const std::string& name, const Workload& workload, PipelineProgram program,
                            const SearchOptions<has_chunks>& options) {

@@ -17,7 +17,8 @@ class Interleaved {
   int shards() const { return static_cast<int>(owners_.size()); }
   /// The rank that holds the shard, its gradient and its optimizer state.
   int owner(int shard) const { return owners_[static_cast<std::size_t>(shard)]; }
-  /// The rank of `group`, not the owner's, that receives the shard: the one at the owner's index, wrapped in smaller groups.
+  /// The rank of `group`, not the owner's, that receives the shard: the one at the owner's index,
+  /// wrapped in smaller groups.
   int staging(int shard, int group) const {
     const int home = groups_.group_of(owner(shard));
     const int place = owner(shard) - groups_.first(home);
@@ -29,8 +30,9 @@ class Interleaved {
   DeviceGroups groups_;
 };
 
-/// Deals `shards` to the groups in turn: in D equal groups of G the owner of shard k is (k mod D) * G + k div D. A group
-/// whose devices all have one is skipped until every device has one; then a new round starts.
+/// Deals `shards` to the groups in turn: in D equal groups of G the owner of shard k is (k mod D) *
+/// G + k div D. A group whose devices all have one is skipped until every device has one; then a
+/// new round starts.
 /// Source: arXiv:2511.09741, device-bound storage.
 inline Interleaved interleaved(int shards, const DeviceGroups& groups) {
   std::vector<int> owners;

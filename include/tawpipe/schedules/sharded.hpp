@@ -6,13 +6,15 @@
 
 namespace tawpipe::inline v0::schedules {
 
-/// One iteration of data parallelism by `plan`. Every rank computes the whole model, unit by unit (embedding, each layer,
-/// head); microbatch u * ranks + r runs on rank r in round u, and a last round may be short.
+/// One iteration of data parallelism by `plan`. Every rank computes the whole model, unit by unit
+/// (embedding, each layer, head); microbatch u * ranks + r runs on rank r in round u, and a last
+/// round may be short.
 ///
-/// In each round a unit is gathered from the weights' scope before its forward and again before its backward, and its
-/// gradient summed over the gradients' scope. In the last round each gradient is then reduced to the optimizer's scope; updates
-/// follow in the order of the units, and new weights are gathered back to the weights' scope.
-/// docs/sharded.md has the bytes and the memory of each step.
+/// In each round a unit is gathered from the weights' scope before its forward and again before its
+/// backward, and its gradient summed over the gradients' scope. In the last round each gradient is
+/// then reduced to the optimizer's scope; updates follow in the order of the units, and new weights
+/// are gathered back to the weights' scope. docs/sharded.md has the bytes and the memory of each
+/// step.
 /// @param nodes  the ranks of each node; they need not be equal
 /// @throws InputError  as ShardingPlan::check.
 /// Complexity: O(units * (ranks + nodes) * rounds) tasks and O(units * ranks * rounds) uses.

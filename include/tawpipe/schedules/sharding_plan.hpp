@@ -1,4 +1,5 @@
-// A plan of sharded data parallelism: over which ranks each of the three model states is sharded, and when it is sent.
+// A plan of sharded data parallelism: over which ranks each of the three model states is sharded,
+// and when it is sent.
 // Not: the named strategies (data_parallel.hpp, fully_sharded.hpp, hybrid_sharded.hpp).
 #pragma once
 
@@ -19,7 +20,8 @@ enum class Scope : std::uint8_t {
   all,         ///< all ranks
 };
 
-/// Data parallelism by the scopes of weights, gradients and optimizer states (AMSP's view, arXiv:2311.00257).
+/// Data parallelism by the scopes of weights, gradients and optimizer states (AMSP's view,
+/// arXiv:2311.00257).
 ///
 /// | weights, gradients, optimizer | name  |
 /// |-------------------------------|-------|
@@ -44,7 +46,8 @@ struct ShardingPlan {
   std::string name = "sharded";                                ///< name of the schedule
   std::vector<std::pair<std::string, std::string>> options{};  ///< recorded in the schedule
 
-  /// @throws InputError  if a state is spread wider than the next (weights, gradients, optimizer), or an option is out of range.
+  /// @throws InputError  if a state is spread wider than the next (weights, gradients, optimizer),
+  /// or an option is out of range.
   void check() const {
     if (prefetch < 0) throw InputError(concat(name, " needs prefetch=0 or more"));
     if (weights > gradients || gradients > optimizer) {

@@ -1,5 +1,5 @@
-// The schedules that the library ships, as a registry. It refers to every builder: a program of many files includes this in a single
-// file and passes the registry on.
+// The schedules that the library ships, as a registry. It refers to every builder: a program of
+// many files includes this in a single file and passes the registry on.
 // Not: how schedules are found by name (schedules/registry.hpp).
 #pragma once
 

@@ -1,4 +1,5 @@
-// TawPipe: device-bound shards, broadcast inside a group, one point-to-point copy to each other group.
+// TawPipe: device-bound shards, broadcast inside a group, one point-to-point copy to each other
+// group.
 // Not: the ring of WeiPipe (schedules/weipipe.hpp).
 #pragma once
 
@@ -20,8 +21,9 @@ namespace tawpipe::inline v0::schedules {
 
 namespace detail {
 
-/// Builds one TawPipe iteration. All groups go through the shards in the same order, group g one step after group g-1; in each of a
-/// group's steps the shard of its next one is delivered and the gradient of its last one is collected.
+/// Builds one TawPipe iteration. All groups go through the shards in the same order, group g one
+/// step after group g-1; in each of a group's steps the shard of its next one is delivered and the
+/// gradient of its last one is collected.
 class TawpipeBuilder {
  public:
   TawpipeBuilder(const Workload& workload, const DeviceGroups& groups, const TawpipeOptions& options)
@@ -69,7 +71,8 @@ class TawpipeBuilder {
   }
 
  private:
-  /// A shard cached by a group: the copy and the sum of the group's gradients, on the group's staging rank for the shard.
+  /// A shard cached by a group: the copy and the sum of the group's gradients, on the group's
+  /// staging rank for the shard.
   struct Copy {
     BufferId weights = none<BufferId>;  ///< none where the shard is not kept
     BufferId gradients = none<BufferId>;
@@ -145,15 +148,16 @@ class TawpipeBuilder {
     return rank_[static_cast<std::size_t>(rank)].weights[static_cast<std::size_t>(delivery % options_.buffers)];
   }
 
-  /// The buffer for a shard's gradient on `rank`: the owner adds to its total, the keeper of a copy to its group's sum, others fill a
-  /// buffer that is then collected.
+  /// The buffer for a shard's gradient on `rank`: the owner adds to its total, the keeper of a copy
+  /// to its group's sum, others fill a buffer that is then collected.
   BufferId gradient_of(int rank, int shard) const {
     if (placement_.owner(shard) == rank) return states(shard).gradients;
     if (keeps(rank, shard)) return copy(groups_.group_of(rank), shard).gradients;
     return rank_[static_cast<std::size_t>(rank)].gradients[static_cast<std::size_t>(shard % 2)];
   }
 
-  /// Delivers the shard of step + 1 to the group. A shard that the group has just used stays and is not sent again.
+  /// Delivers the shard of step + 1 to the group. A shard that the group has just used stays and is
+  /// not sent again.
   void deliver(int group, std::int64_t step) {
     const TawpipePlace next = order_->place(step + 1, group);
     if (!next.active) return;
@@ -251,8 +255,9 @@ class TawpipeBuilder {
     return keeps(rank, shard) && copy(groups_.group_of(rank), shard).summed;
   }
 
-  /// Sums the gradient of the step before in the group and sends it to its owner, which adds it to its own. Where the group
-  /// keeps a copy of the shard, its sum stays until the group's last round.
+  /// Sums the gradient of the step before in the group and sends it to its owner, which adds it to
+  /// its own. Where the group keeps a copy of the shard, its sum stays until the group's last
+  /// round.
   void collect(int group, std::int64_t step) {
     const TawpipePlace last = order_->place(step - 1, group);
     if (!last.active || last.forward) return;
@@ -280,7 +285,8 @@ class TawpipeBuilder {
       uses_.clear();
       for (const Rank member : groups_.members(group)) {
         const int r = number(member);
-        // A member without a microbatch names no buffer and adds zeros; a sum kept at the root is always included.
+        // A member without a microbatch names no buffer and adds zeros; a sum kept at the root is
+        // always included.
         if (r != root && !shares_.has_microbatch(r, last.round)) continue;
         const BufferId buffer = gradient_of(r, last.shard);
         if (r != root) {
@@ -362,18 +368,20 @@ class TawpipeBuilder {
 
 }  // namespace detail
 
-/// TawPipe: each shard has a fixed owner, assigned so that every rank owns one (as far as possible); a shard reaches each
-/// group once, by one point-to-point copy to a staging rank, and is broadcast inside the group; gradients are reduced in the
-/// group and sent to the owner.
+/// TawPipe: each shard has a fixed owner, assigned so that every rank owns one (as far as
+/// possible); a shard reaches each group once, by one point-to-point copy to a staging rank, and is
+/// broadcast inside the group; gradients are reduced in the group and sent to the owner.
 ///
-/// Striped, a shard and its gradient are sent between two groups in one piece for each member, over all adapters concurrently.
+/// Striped, a shard and its gradient are sent between two groups in one piece for each member, over
+/// all adapters concurrently.
 ///
-/// Microbatch u * ranks + r runs on rank r in round u; a last round may be short. With speeds a rank runs several microbatches of
-/// a round, applying each shard to all of them in one step (MicrobatchShares).
+/// Microbatch u * ranks + r runs on rank r in round u; a last round may be short. With speeds a
+/// rank runs several microbatches of a round, applying each shard to all of them in one step
+/// (MicrobatchShares).
 /// @param nodes  the groups, unless an option says otherwise
 /// @throws InputError  if an option is out of range.
-/// Source: arXiv:2511.09741, sections on device-bound storage, the group-based weight pipeline scheduler and
-/// communication-computation overlap.
+/// Source: arXiv:2511.09741, sections on device-bound storage, the group-based weight pipeline
+/// scheduler and communication-computation overlap.
 inline Schedule tawpipe(const Workload& workload, const DeviceGroups& nodes, const TawpipeOptions& options = {}) {
   check_options("tawpipe", options);
   const DeviceGroups groups = options.groups.of(nodes);

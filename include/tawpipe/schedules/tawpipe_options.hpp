@@ -15,7 +15,8 @@
 
 namespace tawpipe::inline v0::schedules {
 
-/// When a group fetches its next shard. Without prefetching it does so after its computation, during which gradients travel.
+/// When a group fetches its next shard. Without prefetching it does so after its computation,
+/// during which gradients travel.
 enum class Prefetch {
   on,        ///< during the step before, always
   backward,  ///< only ahead of backward steps, the default of PyTorch's FSDP (BACKWARD_PRE, no forward prefetch)

@@ -15,9 +15,10 @@ namespace tawpipe::inline v0::schedules {
 
 namespace detail {
 
-/// A building block on a grid of equal slots: one microbatch's path down the first stages, up the second ones, and back. It
-/// repeats every six slots, so a rank's four computations need four different slots modulo six; the two backward_weights take
-/// the other two. The lifetime of a stage's activation determines how many are live at once.
+/// A building block on a grid of equal slots: one microbatch's path down the first stages, up the
+/// second ones, and back. It repeats every six slots, so a rank's four computations need four
+/// different slots modulo six; the two backward_weights take the other two. The lifetime of a
+/// stage's activation determines how many are live at once.
 struct VBlock {
   int down = 1;             ///< slots from one rank to the next, forward down
   int up = 1;               ///< forward up
@@ -62,8 +63,9 @@ struct VBlock {
   }
 };
 
-/// Repeats the block for each microbatch and lets everything start as early as the order allows. A backward_weight is placed where
-/// a rank would wait, or before a forward that finds `limit` activations of a stage held.
+/// Repeats the block for each microbatch and lets everything start as early as the order allows. A
+/// backward_weight is placed where a rank would wait, or before a forward that finds `limit`
+/// activations of a stage held.
 inline PipelineProgram v_program(int ranks, std::int32_t microbatches, VBlock block, int limit) {
   block.settle(ranks);
   PipelineProgram program;
@@ -142,17 +144,21 @@ inline PipelineProgram v_min_program(int ranks, std::int32_t microbatches) {
   return detail::v_program(ranks, microbatches, {.down = 1, .up = 1, .back_down = 1, .back_up = 1}, (ranks + 4) / 3 * 2);
 }
 
-/// V-Half over `ranks` ranks and 2p stages: holds (p+2)/2 microbatches' activations a rank, rounded down. With F = B = W and
-/// hops of no latency it loses S(p/2 - 2/3) (p >= 3, m >= p), about half of what 1F1B loses.
-/// Source: Qi et al. 2024, Pipeline Parallelism with Controllable Memory, arXiv:2405.15362, section 3.
+/// V-Half over `ranks` ranks and 2p stages: holds (p+2)/2 microbatches' activations a rank, rounded
+/// down. With F = B = W and hops of no latency it loses S(p/2 - 2/3) (p >= 3, m >= p), about half
+/// of what 1F1B loses.
+/// Source: Qi et al. 2024, Pipeline Parallelism with Controllable Memory, arXiv:2405.15362,
+/// section 3.
 inline Schedule v_half(const Workload& workload, int ranks, const SearchedOptions& options = {}) {
   return detail::paper_or_searched("v-half", workload, v_half_program(ranks, static_cast<std::int32_t>(workload.microbatches())),
                                    options);
 }
 
-/// V-Min over `ranks` ranks and 2p stages: holds (p+4)/3 microbatches' activations a rank, rounded down. With F = B = W and
-/// hops of no latency it loses about S 2p/3, less than 1F1B; with unequal times its steady state loses some too.
-/// Source: Qi et al. 2024, Pipeline Parallelism with Controllable Memory, arXiv:2405.15362, section 3.
+/// V-Min over `ranks` ranks and 2p stages: holds (p+4)/3 microbatches' activations a rank, rounded
+/// down. With F = B = W and hops of no latency it loses about S 2p/3, less than 1F1B; with unequal
+/// times its steady state loses some too.
+/// Source: Qi et al. 2024, Pipeline Parallelism with Controllable Memory, arXiv:2405.15362,
+/// section 3.
 inline Schedule v_min(const Workload& workload, int ranks, const SearchedOptions& options = {}) {
   return detail::paper_or_searched("v-min", workload, v_min_program(ranks, static_cast<std::int32_t>(workload.microbatches())),
                                    options);

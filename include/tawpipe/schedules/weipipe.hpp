@@ -1,5 +1,7 @@
-// WeiPipe on a ring, interleaved and naive, in its correct form: forward weights, backward weights and gradients go round.
-// Not: its zero-bubble variants (weipipe_zero_bubble.hpp) nor TawPipe, where shards stay with their owner (tawpipe.hpp).
+// WeiPipe on a ring, interleaved and naive, in its correct form: forward weights, backward weights
+// and gradients go round.
+// Not: its zero-bubble variants (weipipe_zero_bubble.hpp) nor TawPipe, where shards stay with their
+// owner (tawpipe.hpp).
 #pragma once
 
 #include <cstdint>
@@ -28,10 +30,11 @@ enum class RingTurn : std::uint8_t {
   forward_or_backward,   ///< naive: P turns forward, P turns backward
 };
 
-/// Builds one WeiPipe iteration of P ranks and A rounds. In turn t rank r holds chunk (t - r) mod P of the forward flow and,
-/// from turn P on, chunk (r - 1 - t) mod P of the backward flow, and uses it while it has microbatches left. Interleaved,
-/// forwards run in turns 0 .. AP+P-2 and backwards in turns P .. AP+2P-2. In the naive variant every other round of the
-/// flows passes without a forward, and the rounds between without a backward.
+/// Builds one WeiPipe iteration of P ranks and A rounds. In turn t rank r holds chunk (t - r) mod P
+/// of the forward flow and, from turn P on, chunk (r - 1 - t) mod P of the backward flow, and uses
+/// it while it has microbatches left. Interleaved, forwards run in turns 0 .. AP+P-2 and backwards
+/// in turns P .. AP+2P-2. In the naive variant every other round of the flows passes without a
+/// forward, and the rounds between without a backward.
 class WeipipeBuilder {
  public:
   WeipipeBuilder(const Workload& workload, int ranks, RingTurn kind, const WeipipeOptions& options)
@@ -80,8 +83,8 @@ class WeipipeBuilder {
   int owner(int chunk) const { return wrap(-chunk); }
   int forward_chunk(int rank, std::int64_t turn) const { return wrap(turn - rank); }
   int backward_chunk(int rank, std::int64_t turn) const { return wrap(rank - 1 - turn); }
-  /// A forward or backward turn's place in the lock-step count of calls. Interleaved: P forwards, then backward and forward
-  /// alternately.
+  /// A forward or backward turn's place in the lock-step count of calls. Interleaved: P forwards,
+  /// then backward and forward alternately.
   std::int32_t step(std::int64_t turn, bool forward) const {
     const std::int64_t interleaved = stride_ == 1 ? span_ - 1 : 0;
     if (turn < ranks_) return static_cast<std::int32_t>(turn);
@@ -123,8 +126,9 @@ class WeipipeBuilder {
     }
   }
 
-  /// After turn `turn` each gradient with contributions moves on with its chunk and is added to the one that the next rank has
-  /// computed for it in the meantime; after the last turn it returns to its owner.
+  /// After turn `turn` each gradient with contributions moves on with its chunk and is added to the
+  /// one that the next rank has computed for it in the meantime; after the last turn it returns to
+  /// its owner.
   void pass_gradients(std::int64_t turn, bool last) {
     for (const int r : flows_.alternating()) {
       if (r > turn) continue;  // no rank has added to this chunk's gradient yet
@@ -139,8 +143,8 @@ class WeipipeBuilder {
     }
   }
 
-  /// The microbatch that `rank` works on in its turn `turn` in either direction; -1 before its first and after its last, and
-  /// in the rounds of the flow that it skips.
+  /// The microbatch that `rank` works on in its turn `turn` in either direction; -1 before its
+  /// first and after its last, and in the rounds of the flow that it skips.
   std::int64_t microbatch_at(int rank, std::int64_t turn) const {
     const std::int64_t local = turn - rank;
     if (local < 0 || local >= span_ || local / ranks_ % stride_ != 0) return -1;
@@ -178,26 +182,30 @@ class WeipipeBuilder {
 
 }  // namespace detail
 
-/// WeiPipe (interleaved): every rank computes all layers of its own microbatches while the chunks circulate on the ring.
+/// WeiPipe (interleaved): every rank computes all layers of its own microbatches while the chunks
+/// circulate on the ring.
 ///
-/// Chunk c lives on rank -c mod P, where it enters the forward flow of every round. With `order=paper` each half of a
-/// turn (backward, forward) starts once the ring neighbour's half before has ended (makespan (AP + P - 1)(F + B) without
-/// communication cost); `order=eager` lets each start as soon as its chunks are there. The published code sends the backward
-/// weights in the wrong direction and mixes the gradients of several chunks; here they travel rank r -> r+1 like the gradients, and
-/// every sum is complete. Microbatch u * P + r runs on rank r in round u; a last round may be short. Source: WeiPipe, PPoPP 2025,
-/// interleaved variant.
+/// Chunk c lives on rank -c mod P, where it enters the forward flow of every round. With
+/// `order=paper` each half of a turn (backward, forward) starts once the ring neighbour's half
+/// before has ended (makespan (AP + P - 1)(F + B) without communication cost); `order=eager` lets
+/// each start as soon as its chunks are there. The published code sends the backward weights in the
+/// wrong direction and mixes the gradients of several chunks; here they travel rank r -> r+1 like
+/// the gradients, and every sum is complete. Microbatch u * P + r runs on rank r in round u; a last
+/// round may be short. Source: WeiPipe, PPoPP 2025, interleaved variant.
 inline Schedule weipipe(const Workload& workload, int ranks, const WeipipeOptions& options = {}) {
   detail::check_flow_tasks("weipipe", 5, workload, ranks);
   return detail::WeipipeBuilder{workload, ranks, detail::RingTurn::forward_and_backward, options.resolved(workload)}.build();
 }
 
-/// WeiPipe-Naive: the same ring, but a rank runs all forwards of a microbatch in one round of the flows and all backwards in
-/// the next, so that in every turn it uses one of the two chunks that it receives and passes the other on.
+/// WeiPipe-Naive: the same ring, but a rank runs all forwards of a microbatch in one round of the
+/// flows and all backwards in the next, so that in every turn it uses one of the two chunks that it
+/// receives and passes the other on.
 ///
-/// With `order=paper` a turn starts once the ring neighbour's turn before has ended: a turn is as long as the longest
-/// computation in it, and without communication cost the makespan is
-/// (P + A - 1)(F + B) + (2A - 1)(P - 1) max(F, B), where B is the whole backward. Twice the turns of weipipe() carry about
-/// twice its bytes. Source: WeiPipe, PPoPP 2025, naive variant; its messages, start and end are those of weipipe().
+/// With `order=paper` a turn starts once the ring neighbour's turn before has ended: a turn is as
+/// long as the longest computation in it, and without communication cost the makespan is (P + A -
+/// 1)(F + B) + (2A - 1)(P - 1) max(F, B), where B is the whole backward. Twice the turns of
+/// weipipe() carry about twice its bytes. Source: WeiPipe, PPoPP 2025, naive variant; its messages,
+/// start and end are those of weipipe().
 inline Schedule weipipe_naive(const Workload& workload, int ranks, const WeipipeOptions& options = {}) {
   detail::check_flow_tasks("weipipe-naive", 8, workload, ranks);  // twice the turns
   return detail::WeipipeBuilder{workload, ranks, detail::RingTurn::forward_or_backward, options.resolved(workload)}.build();

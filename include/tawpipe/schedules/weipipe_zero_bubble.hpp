@@ -1,4 +1,5 @@
-// Zero-bubble WeiPipe: split backwards, and chunks sent by their owner in every round, down lines of ranks.
+// Zero-bubble WeiPipe: split backwards, and chunks sent by their owner in every round, down lines
+// of ranks.
 // Not: WeiPipe's closed ring (schedules/weipipe.hpp).
 #pragma once
 
@@ -18,7 +19,8 @@ namespace tawpipe::inline v0::schedules {
 
 namespace detail {
 
-/// The field of `split`; whole backwards need no memory for data from backward_input to backward_weight.
+/// The field of `split`; whole backwards need no memory for data from backward_input to
+/// backward_weight.
 template <auto split>
 auto split_field() {
   return option_field<split>("split", "backwards in two parts, which shortens lock-step turns and takes memory",
@@ -60,10 +62,12 @@ struct WeipipeLinesOptions {
 
 namespace detail {
 
-/// Builds an iteration of P ranks on lines. Rank i of its line runs computation j of its program in step i + j, one step
-/// after the rank before it, from which it gets chunks and sums; the first of a line gets chunks from their owners, and the
-/// last returns sums to their owners. Chunks are dealt to the lines in turn, and in eager order each line's steps, which only set the order
-/// of its messages, start one later than those of the line before, so that at each moment lines use owners in different lines.
+/// Builds an iteration of P ranks on lines. Rank i of its line runs computation j of its program in
+/// step i + j, one step after the rank before it, from which it gets chunks and sums; the first of
+/// a line gets chunks from their owners, and the last returns sums to their owners. Chunks are
+/// dealt to the lines in turn, and in eager order each line's steps, which only set the order of
+/// its messages, start one later than those of the line before, so that at each moment lines use
+/// owners in different lines.
 class WeightLinesBuilder {
  public:
   WeightLinesBuilder(std::string name, const Workload& workload, const DeviceGroups& lines,
@@ -115,8 +119,8 @@ class WeightLinesBuilder {
   int start(int line) const { return order_ == Order::eager ? line : 0; }
   int place(int rank) const { return rank - lines_.first(lines_.group_of(rank)); }
 
-  /// The program: P forwards, then backward_input, backward_weight and forward alternately, while any are left. A whole backward
-  /// takes the place of its second half.
+  /// The program: P forwards, then backward_input, backward_weight and forward alternately, while
+  /// any are left. A whole backward takes the place of its second half.
   Item item_at(int rank, std::int64_t step) const {
     const std::int64_t j = step - place(rank) - start(lines_.group_of(rank));
     const std::int64_t i = j - ranks_;
@@ -162,8 +166,8 @@ class WeightLinesBuilder {
     if (item.op == Op::idle || item.op == Op::backward_weight || owner(item) == rank) return;
     const int from = place(rank) > 0 ? rank - 1 : owner(item);
     const BufferId source = from == owner(item) ? flows_.own(from).weights : flows_.slot(weights_of(item.op), from, item.k);
-    // An owner is later than the first of its line and earlier than other lines: one lane each for what it forwards and for
-    // what it owns, so that neither waits for the other.
+    // An owner is later than the first of its line and earlier than other lines: one lane each for
+    // what it forwards and for what it owns, so that neither waits for the other.
     WeightFlows::Lanes by = flows_.lanes_of(weights_of(item.op));
     if (place(rank) == 0) by.out = supply_lane_;
     flows_.pass(weights_of(item.op), by, from, rank, item.chunk, count(step), source, writes(weights(rank, item)));
@@ -219,15 +223,18 @@ class WeightLinesBuilder {
 
 }  // namespace detail
 
-/// WeiPipe with split backwards on one line of ranks, in the spirit of the paper's first zero-bubble variant: P forwards
-/// ahead, then backward_input, backward_weight and forward alternately.
+/// WeiPipe with split backwards on one line of ranks, in the spirit of the paper's first
+/// zero-bubble variant: P forwards ahead, then backward_input, backward_weight and forward
+/// alternately.
 ///
-/// On a closed ring a chunk comes back to the first rank only after P turns, which makes the last rank P - 1 turns later than
-/// it. Here a chunk starts from its owner in each round, goes down the line and ends there, so that a rank need only be one
-/// computation later than the one before it. With `order=paper` it starts each computation once the rank before has ended its
-/// own: makespan AP(F + B + W) + (P - 1) max(F, B, W) without communication cost, where B and W are the two parts of the
-/// backward; with whole backwards B + W takes their place under max. `order=eager` waits only for messages; as no rank waits
-/// for another's backward_input, the split then only lets it run while its gradient's slot is still full.
+/// On a closed ring a chunk comes back to the first rank only after P turns, which makes the last
+/// rank P - 1 turns later than it. Here a chunk starts from its owner in each round, goes down the
+/// line and ends there, so that a rank need only be one computation later than the one before it.
+/// With `order=paper` it starts each computation once the rank before has ended its own: makespan
+/// AP(F + B + W) + (P - 1) max(F, B, W) without communication cost, where B and W are the two parts
+/// of the backward; with whole backwards B + W takes their place under max. `order=eager` waits
+/// only for messages; as no rank waits for another's backward_input, the split then only lets it
+/// run while its gradient's slot is still full.
 /// Source: the turns are ours; WeiPipe, PPoPP 2025, has a variant of this name and purpose.
 inline Schedule weipipe_zb1(const Workload& workload, int ranks, const WeipipeZeroBubbleOptions& options = {}) {
   detail::check_flow_tasks("weipipe-zb1", 6, workload, ranks);
@@ -235,11 +242,13 @@ inline Schedule weipipe_zb1(const Workload& workload, int ranks, const WeipipeZe
   return detail::WeightLinesBuilder{"weipipe-zb1", workload, DeviceGroups::even(ranks, 1), chosen, option_texts(chosen)}.build();
 }
 
-/// weipipe_zb1() on several lines at once, usually one a node: each chunk is sent by its owner down every line, and each
-/// line's sum returns to the owner. No rank lags by more than the length of its line: makespan AP(F + B + W) + (G - 1) max(F, B, W) with
-/// lines of G ranks, and with lines of one rank no bubble at all; an owner sends its chunk once to each line.
+/// weipipe_zb1() on several lines at once, usually one a node: each chunk is sent by its owner down
+/// every line, and each line's sum returns to the owner. No rank lags by more than the length of
+/// its line: makespan AP(F + B + W) + (G - 1) max(F, B, W) with lines of G ranks, and with lines of
+/// one rank no bubble at all; an owner sends its chunk once to each line.
 /// @param nodes  the lines, unless an option says otherwise
-/// Source: ours; WeiPipe, PPoPP 2025, has a second zero-bubble variant, with a smaller bubble than the first.
+/// Source: ours; WeiPipe, PPoPP 2025, has a second zero-bubble variant, with a smaller bubble than
+/// the first.
 inline Schedule weipipe_zb2(const Workload& workload, const DeviceGroups& nodes, const WeipipeLinesOptions& options = {}) {
   detail::check_flow_tasks("weipipe-zb2", 6, workload, nodes.ranks());
   const DeviceGroups lines = options.lines.of(nodes);

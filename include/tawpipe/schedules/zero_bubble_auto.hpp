@@ -1,4 +1,5 @@
-// Automatic zero-bubble pipelines: the order with the shortest span that a heuristic finds under a memory limit.
+// Automatic zero-bubble pipelines: the order with the shortest span that a heuristic finds under a
+// memory limit.
 // Not: the heuristic (detail/zero_bubble_planner.hpp) nor the fixed orders (zero_bubble.hpp).
 #pragma once
 
@@ -32,13 +33,15 @@ class SplitMix {
 
 }  // namespace detail
 
-/// The order with the shortest span, first to last computation of any rank, among the eight variants of the heuristic, then made
-/// shorter: `tries` times one to three choices of the best are flipped at random, and kept if nothing is lost. The same
-/// arguments give the same order on every machine.
+/// The order with the shortest span, first to last computation of any rank, among the eight
+/// variants of the heuristic, then made shorter: `tries` times one to three choices of the best are
+/// flipped at random, and kept if nothing is lost. The same arguments give the same order on every
+/// machine.
 ///
 /// @param hop  time of a transfer, in the stages' unit
 /// @throws InputError  if a stage's limit is below one activation.
-/// Complexity: O((8 + tries) * stages * microbatches); tries are bounded so that this stays below 2^26.
+/// Complexity: O((8 + tries) * stages * microbatches); tries are bounded so that this stays below
+/// 2^26.
 inline PipelineProgram zb_auto_program(const std::vector<ZeroBubbleStage>& stages, std::int64_t hop, std::int32_t microbatches,
                                        std::int64_t tries = 0) {
   for (const ZeroBubbleStage& stage : stages) {
@@ -94,7 +97,8 @@ inline std::vector<ZeroBubbleStage> zero_bubble_stages(const Workload& workload,
     stage.forward = times.forward;
     stage.backward_input = times.backward_input;
     stage.backward_weight = times.backward_weight;
-    // A stage without a layer saves nothing, but the planner needs something to count. A limit above the total is not a limit.
+    // A stage without a layer saves nothing, but the planner needs something to count. A limit
+    // above the total is not a limit.
     stage.saved = std::max<std::int64_t>(work.saved.value(), 1);
     stage.kept = stage.saved * options.kept.numerator / options.kept.denominator;
     stage.limit = activations > 0 ? stage.saved * std::min<std::int64_t>(activations, workload.microbatches())
@@ -106,9 +110,10 @@ inline std::vector<ZeroBubbleStage> zero_bubble_stages(const Workload& workload,
 
 }  // namespace detail
 
-/// An automatic zero-bubble pipeline over `ranks` stages, one a rank. With a limit of p activations it takes ZB-H1's time,
-/// mS + (p-1)(F+B-W) + 4(p-1)c; from 2p on almost no time is lost if backward_input releases much of an activation.
-/// A searched order has the shortest makespan found; the paper's order has a short span of each rank.
+/// An automatic zero-bubble pipeline over `ranks` stages, one a rank. With a limit of p activations
+/// it takes ZB-H1's time, mS + (p-1)(F+B-W) + 4(p-1)c; from 2p on almost no time is lost if
+/// backward_input releases much of an activation. A searched order has the shortest makespan found;
+/// the paper's order has a short span of each rank.
 /// @throws InputError  if the limit is below one microbatch's activations.
 /// Source: Qi et al. 2024, arXiv:2401.10241, section 3 (ZB-1p, ZB-2p).
 inline Schedule zb_auto(const Workload& workload, int ranks, const ZeroBubbleOptions& options = {}) {

@@ -1,4 +1,5 @@
-// Options of automatic zero-bubble pipelines: a memory limit, times to plan with, and how long to plan.
+// Options of automatic zero-bubble pipelines: a memory limit, times to plan with, and how long to
+// plan.
 // Not: the plan (zero_bubble_auto.hpp).
 #pragma once
 

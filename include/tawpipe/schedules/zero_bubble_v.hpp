@@ -11,10 +11,11 @@
 
 namespace tawpipe::inline v0::schedules {
 
-/// The order of zb_v(). Rank r: 2(p-r)-1 forwards of its first stage; r times one of its second and one of its first; p-r
-/// times a forward and a split backward of its second; then, while forwards are left, forward and split backward of the
-/// first and the same of the second; r pairs of backward_input, p-r split backwards of the first, and the rest.
-/// Orders of fewer than 2p-1 microbatches are those of 2p-1 with the surplus removed.
+/// The order of zb_v(). Rank r: 2(p-r)-1 forwards of its first stage; r times one of its second and
+/// one of its first; p-r times a forward and a split backward of its second; then, while forwards
+/// are left, forward and split backward of the first and the same of the second; r pairs of
+/// backward_input, p-r split backwards of the first, and the rest. Orders of fewer than 2p-1
+/// microbatches are those of 2p-1 with the surplus removed.
 inline PipelineProgram zb_v_program(int ranks, std::int32_t microbatches) {
   PipelineProgram program;
   detail::place_v(program, ranks);
@@ -55,8 +56,9 @@ inline PipelineProgram zb_v_program(int ranks, std::int32_t microbatches) {
   return program;
 }
 
-/// ZB-V over `ranks` ranks and 2p stages. With F = B = W and m >= 2p-1 no rank waits between its first and last computation;
-/// the makespan is that plus p-1 forwards of a stage. Holds p microbatches' activations a rank.
+/// ZB-V over `ranks` ranks and 2p stages. With F = B = W and m >= 2p-1 no rank waits between its
+/// first and last computation; the makespan is that plus p-1 forwards of a stage. Holds p
+/// microbatches' activations a rank.
 /// Source: Qi et al. 2024, Pipeline Parallelism with Controllable Memory, arXiv:2405.15362.
 inline Schedule zb_v(const Workload& workload, int ranks, const SearchedOptions& options = {}) {
   return detail::paper_or_searched("zb-v", workload, zb_v_program(ranks, static_cast<std::int32_t>(workload.microbatches())),

@@ -1,5 +1,7 @@
-// How fast any schedule of any kind can be on a cluster: its work at the best possible rates, and the data that must cross each cut.
-// Not: lower bounds for one layout or one schedule (search/layout_bound.hpp, search/lower_bound.hpp).
+// How fast any schedule of any kind can be on a cluster: its work at the best possible rates, and
+// the data that must cross each cut.
+// Not: lower bounds for one layout or one schedule (search/layout_bound.hpp,
+// search/lower_bound.hpp).
 #pragma once
 
 #include <algorithm>
@@ -32,7 +34,8 @@ struct BoundDevice {
   double update_s = 0;  ///< and for the optimizer's step on all parameters
 };
 
-/// A cut of the cluster: some devices on one side, all others on the other, and the links between them.
+/// A cut of the cluster: some devices on one side, all others on the other, and the links between
+/// them.
 struct BoundCut {
   std::string side;        ///< "node 2" or "device 5"
   double bytes_per_s = 0;  ///< over all links of the cut, both directions together
@@ -66,8 +69,9 @@ struct TrainingBound {
 
 namespace detail {
 
-/// Kernels or operations of one sequence on one device: all layers and the head, nothing recomputed except a loss in chunks. Without
-/// the embedding, whose lookup the simulator does not time where ranks share a stage of its own.
+/// Kernels or operations of one sequence on one device: all layers and the head, nothing recomputed
+/// except a loss in chunks. Without the embedding, whose lookup the simulator does not time where
+/// ranks share a stage of its own.
 inline StageWork work_of_sequence(const Problem& problem) {
   return Workload{*problem.model, Batch{problem.sequence, 1, 1}, Recompute::none}.stage(0, problem.model->layers, false, true);
 }
@@ -79,9 +83,10 @@ struct BestTimes {
   double traffic = 0;
 };
 
-/// The least that a product of a sequence takes for its part of all work, on one device or shared by any number of
-/// tensor-parallel ones: weights keep their widths, cut in as many parts; of tokens there may be any number, so many that waves
-/// of tiles over them, and what does not grow with them, take nothing.
+/// The least that a product of a sequence takes for its part of all work, on one device or shared
+/// by any number of tensor-parallel ones: weights keep their widths, cut in as many parts; of
+/// tokens there may be any number, so many that waves of tiles over them, and what does not grow
+/// with them, take nothing.
 inline double least_product_seconds(const Kernel& kernel, const DeviceCurves& curves, const DeviceSpec& device, int ranks) {
   constexpr std::int64_t many = std::int64_t{1} << 30;
   const bool sums_tokens = kernel.by_context == Kernel::Dimension::k;
@@ -96,7 +101,8 @@ inline double least_product_seconds(const Kernel& kernel, const DeviceCurves& cu
   return kernel.count * least * tokens / static_cast<double>(many) * (1 - 1e-4);  // the last wave of so many
 }
 
-/// Rates that no layout exceeds: products of any number of tokens, no gaps between kernels, attention of endless tiles.
+/// Rates that no layout exceeds: products of any number of tokens, no gaps between kernels,
+/// attention of endless tiles.
 inline BestTimes best_times(const KernelCost& cost, const StageWork& work, const DeviceSpec& device, int ranks) {
   const DeviceCurves curves = cost.curves(device);
   BestTimes times;
@@ -131,13 +137,16 @@ inline double memory_rate(const Cost& cost, const DeviceSpec& device) {
   return device.memory_bandwidth.value() * std::get<RooflineCost>(cost).memory_utilization;
 }
 
-/// The least time in which the work can be shared and the data that must cross the cut can cross it.
+/// The least time in which the work can be shared and the data that must cross the cut can cross
+/// it.
 ///
-/// A side that does a fraction x of the work either has a token all of whose layers it computes, or none. If both sides have one, both
-/// compute gradients of all layers: those of one side, and the new weights or the other's gradients, cross. If a side has none,
-/// each token of which it computes a part crosses once forwards and once backwards as a vector of the hidden size, and with N
-/// tokens it needs at least x N of them. Both only grow with x and with 1 - x, so the least x that leaves the others no more
-/// than they can do in the time, and the most that the side can do, are decisive.
+/// A side that does a fraction x of the work either has a token all of whose layers it computes, or
+/// none. If both sides have one, both compute gradients of all layers: those of one side, and the
+/// new weights or the other's gradients, cross. If a side has none, each token of which it computes
+/// a part crosses once forwards and once backwards as a vector of the hidden size, and with N
+/// tokens it needs at least x N of them. Both only grow with x and with 1 - x, so the least x that
+/// leaves the others no more than they can do in the time, and the most that the side can do, are
+/// decisive.
 inline double cut_seconds(const BoundCut& cut, double compute) {
   const auto possible = [&](double time) {
     const double least = 1 - time / cut.rest_s;  // of the work, on this side
@@ -184,9 +193,10 @@ inline double device_bandwidth(const NodeType& type, std::size_t device, bool le
 
 }  // namespace detail
 
-/// A lower bound on the time of any schedule: for a cluster, a model, a batch and a cost model, whatever the layout, the
-/// microbatches and the memory. Recomputation is not included: one sequence at a time can be spread over all devices, so memory that
-/// holds the model's states never requires it.
+/// A lower bound on the time of any schedule: for a cluster, a model, a batch and a cost model,
+/// whatever the layout, the microbatches and the memory. Recomputation is not included: one
+/// sequence at a time can be spread over all devices, so memory that holds the model's states never
+/// requires it.
 /// @throws InputError  without a model and a global batch, or for given or measured times.
 /// Complexity: O(devices).
 inline TrainingBound training_bound(const Problem& problem) {
@@ -213,7 +223,8 @@ inline TrainingBound training_bound(const Problem& problem) {
     bound.work.products = sequences * (work.forward + work.recompute + work.backward_input + work.backward_weight).value();
     bound.work.traffic = sequences * static_cast<double>((work.forward_traffic + work.backward_traffic).value());
   }
-  // Causal attention averages half of the last token's: a token's work is at most the mean plus its attention once more.
+  // Causal attention averages half of the last token's: a token's work is at most the mean plus its
+  // attention once more.
   const double of_layer = static_cast<double>(problem.sequence) * static_cast<double>(model.query_width());
   double attention = of_layer / (of_layer + static_cast<double>(model.layer_matrix_parameters()));  // its part of the work
   std::vector<double> rate;  // [rank] batches a second, without updates

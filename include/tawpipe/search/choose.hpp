@@ -1,5 +1,7 @@
-// The one call: from a problem to the best choice of everything left open, with its timeline and summary.
-// Not: prediction of a given choice (search/predict.hpp) nor the search for a layout (search/plan.hpp).
+// The one call: from a problem to the best choice of everything left open, with its timeline and
+// summary.
+// Not: prediction of a given choice (search/predict.hpp) nor the search for a layout
+// (search/plan.hpp).
 #pragma once
 
 #include <algorithm>
@@ -59,11 +61,13 @@ inline Chosen best_of(const Problem& problem, const ScheduleChoice& variant, con
 
 }  // namespace detail
 
-/// The best choice of what `choice` and the problem leave open: options (ScheduleChoice::automatic), recomputation, microbatch size: the
-/// fastest that fits, found like a plan (PlanResult). If nothing fits, or everything exceeds the budget, the variant that needs the
+/// The best choice of what `choice` and the problem leave open: options
+/// (ScheduleChoice::automatic), recomputation, microbatch size: the fastest that fits, found like a
+/// plan (PlanResult). If nothing fits, or everything exceeds the budget, the variant that needs the
 /// least memory.
 /// @throws InputError  for an unknown schedule or option, or an impossible size.
-/// Complexity: that of a plan of at most 24 million tasks; if nothing is open, of one prediction for each microbatch size.
+/// Complexity: that of a plan of at most 24 million tasks; if nothing is open, of one prediction
+/// for each microbatch size.
 inline Chosen choose(const Problem& problem, const ScheduleChoice& choice, const Registry& registry) {
   const std::vector<ScheduleChoice> variants = variants_of(registry, choice, problem.cluster);
   const std::vector<Recompute> recomputes =
@@ -107,8 +111,8 @@ inline Problem chosen_problem(Problem problem, const Chosen& chosen) {
   return problem;
 }
 
-/// The best over the problem's schedules and everything left open (choose(), Predictor::best): the fastest of those that fit;
-/// if none fits, the first.
+/// The best over the problem's schedules and everything left open (choose(), Predictor::best): the
+/// fastest of those that fit; if none fits, the first.
 /// @throws InputError  for an invalid problem, or an unknown schedule or option.
 ///
 /// Example:

@@ -1,5 +1,7 @@
-// Local search over the task graph of a schedule: orders of transfers, added waits, places of ranks.
-// Not: the search for a layout (search/plan.hpp) nor for a pipeline's order (schedules/order_search.hpp).
+// Local search over the task graph of a schedule: orders of transfers, added waits, places of
+// ranks.
+// Not: the search for a layout (search/plan.hpp) nor for a pipeline's order
+// (schedules/order_search.hpp).
 #pragma once
 
 #include <algorithm>
@@ -131,7 +133,8 @@ class ImproveSearch {
     }
   }
 
-  /// Calls `visit(first, second)` for tasks of different kinds that are next to each other on a lane.
+  /// Calls `visit(first, second)` for tasks of different kinds that are next to each other on a
+  /// lane.
   template <class Visit>
   void for_each_neighbours(Visit&& visit) const {
     const Rows<TaskId>& program = found_.schedule.parts().program;
@@ -140,7 +143,8 @@ class ImproveSearch {
     }
   }
 
-  /// Calls `visit(first, second)` for communications of one rank that run at once, the earlier one first.
+  /// Calls `visit(first, second)` for communications of one rank that run at once, the earlier one
+  /// first.
   template <class Visit>
   void for_each_overlap(Visit&& visit) const {
     const Schedule& schedule = found_.schedule;
@@ -163,7 +167,8 @@ class ImproveSearch {
     }
   }
 
-  /// All adjacent tasks of two kinds are swapped, or all communications of a kind wait for those of another that run at once.
+  /// All adjacent tasks of two kinds are swapped, or all communications of a kind wait for those of
+  /// another that run at once.
   bool change_alike() {
     bool better = false;
     for (bool again = true; again && !over();) {
@@ -229,8 +234,8 @@ class ImproveSearch {
            start_without(task, ahead) < found_.timeline.start_of(task);
   }
 
-  /// Changes on the critical path: a task delayed by its lane goes first, either for all of these two kinds or for it
-  /// only; a communication that overlaps one on the path waits for it.
+  /// Changes on the critical path: a task delayed by its lane goes first, either for all of these
+  /// two kinds or for it only; a communication that overlaps one on the path waits for it.
   bool change_one() {
     bool better = false;
     for (bool again = true; again && !over();) {
@@ -299,12 +304,15 @@ class ImproveSearch {
 
 }  // namespace detail
 
-/// A faster schedule of the same work, by changes to the task graph of `start`: two ranks exchange their work; tasks are
-/// swapped on their lanes; a communication waits for another. First all pairs of two kinds at once, then single tasks on the
-/// critical path, each kept if the makespan falls (or stays, and tasks end earlier) and `accepts` agrees. Deterministic.
+/// A faster schedule of the same work, by changes to the task graph of `start`: two ranks exchange
+/// their work; tasks are swapped on their lanes; a communication waits for another. First all pairs
+/// of two kinds at once, then single tasks on the critical path, each kept if the makespan falls
+/// (or stays, and tasks end earlier) and `accepts` agrees. Deterministic.
 /// @param time     `time(schedule)`: its Timeline
-/// @param accepts  `accepts(schedule, timeline)`: whether it is acceptable: valid, and within the devices' memory
-/// @param goes_on  `goes_on(ImproveProgress)` before each change; false ends the search with the best so far
+/// @param accepts  `accepts(schedule, timeline)`: whether it is acceptable: valid, and within the
+/// devices' memory
+/// @param goes_on  `goes_on(ImproveProgress)` before each change; false ends the search with the
+/// best so far
 /// Complexity: by the budget, and O(tasks) for each change.
 ///
 /// Example:

@@ -37,7 +37,8 @@ static_assert(CostModel<KnownTimes>);
 
 /// Predicts `schedule` on the problem's cluster, its messages by the problem's cost model.
 /// @param times  of computations [task]; below 0: from the cost model
-/// @throws InputError  if the number of times differs from that of tasks, or the schedule needs more ranks than there are.
+/// @throws InputError  if the number of times differs from that of tasks, or the schedule needs
+/// more ranks than there are.
 inline Prediction predict(const Problem& problem, Schedule schedule, std::span<const Duration> times) {
   if (times.size() != schedule.tasks().size())
     throw InputError("the times are not those of the schedule: give one for each task");

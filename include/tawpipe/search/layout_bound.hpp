@@ -1,4 +1,5 @@
-// The best time of a layout with any schedule: the work of all its ranks shared evenly, and the chain of one microbatch.
+// The best time of a layout with any schedule: the work of all its ranks shared evenly, and the
+// chain of one microbatch.
 // Not: the lower bounds of one schedule (search/lower_bound.hpp).
 #pragma once
 
@@ -19,13 +20,15 @@
 
 namespace tawpipe::inline v0 {
 
-/// Bounds of a request's layouts. Times of the whole model are computed once for each way of sharing it.
+/// Bounds of a request's layouts. Times of the whole model are computed once for each way of
+/// sharing it.
 ///
-/// With M microbatches of the whole batch, each rank of a schedule computes parts of them: no iteration is shorter than M times a
-/// microbatch's forward and backward over the ranks of all replicas, with more work on faster ones; and each parameter is updated once.
-/// Nor is it shorter than one microbatch's forward and gradients of inputs, which depend on each other layer by layer. The
-/// embedding is left out, and so are waits between ranks that share a layer: the distribution of a stage's time over its
-/// steps depends on how the model is split.
+/// With M microbatches of the whole batch, each rank of a schedule computes parts of them: no
+/// iteration is shorter than M times a microbatch's forward and backward over the ranks of all
+/// replicas, with more work on faster ones; and each parameter is updated once. Nor is it shorter
+/// than one microbatch's forward and gradients of inputs, which depend on each other layer by
+/// layer. The embedding is left out, and so are waits between ranks that share a layer: the
+/// distribution of a stage's time over its steps depends on how the model is split.
 class LayoutBounds {
  public:
   explicit LayoutBounds(const PlanRequest& request) : request_{request} {
@@ -58,8 +61,9 @@ class LayoutBounds {
     return Duration{static_cast<std::int64_t>(std::min(time * (1 - 1e-6), 9e18))};  // rounding of steps to picoseconds
   }
 
-  /// Whether a replica's devices together can hold the minimum for any schedule: the model's states once over all replicas, and, for one
-  /// microbatch, the activations that all layers keep when the last one's forward ends. Any of it may be offloaded to host memory.
+  /// Whether a replica's devices together can hold the minimum for any schedule: the model's states
+  /// once over all replicas, and, for one microbatch, the activations that all layers keep when the
+  /// last one's forward ends. Any of it may be offloaded to host memory.
   bool can_hold(const PlanLayout& layout) {
     return layout.offload.value_or(request_.problem.offload).any() || states_ + saved(layout) / layout.mesh.pipeline <= usable_;
   }
@@ -68,9 +72,10 @@ class LayoutBounds {
     const Times& times = times_of(layout, classes(layout.mesh).front().first);
     return times.shared / (times.forward + times.backward);
   }
-  /// The memory of a device under usual schedules relative to the usable part: weights and gradients sharded over the schedule's ranks and those
-  /// that share them, the optimizer's states by all, and one microbatch of all layers, or as many microbatches as there are
-  /// stages of its own. An estimate for ordering layouts.
+  /// The memory of a device under usual schedules relative to the usable part: weights and
+  /// gradients sharded over the schedule's ranks and those that share them, the optimizer's states
+  /// by all, and one microbatch of all layers, or as many microbatches as there are stages of its
+  /// own. An estimate for ordering layouts.
   double usual_share(const PlanLayout& layout) {
     const ParameterBytes& bytes = request_.problem.parameter_bytes;
     const double kept =
@@ -81,7 +86,8 @@ class LayoutBounds {
   }
 
  private:
-  /// Picoseconds of the whole model and one microbatch on one rank of those that share it; of the update of its part.
+  /// Picoseconds of the whole model and one microbatch on one rank of those that share it; of the
+  /// update of its part.
   struct Times {
     double forward = 0;
     double backward = 0;
@@ -128,7 +134,8 @@ class LayoutBounds {
     return at->second;
   }
 
-  /// Without the host's minimum time for each layer: how often it launches the head depends on how the model is split.
+  /// Without the host's minimum time for each layer: how often it launches the head depends on how
+  /// the model is split.
   template <CostModel Cost>
   static Cost without_host(Cost cost) {
     if constexpr (std::is_same_v<Cost, KernelCost>) {

@@ -1,5 +1,7 @@
-// Lower bounds: the best time of one schedule on a cluster, and the least memory that it needs, without simulating
-// it. Not: the search that drops candidates by them (search/plan.hpp), nor bounds for all schedules (search/bound.hpp).
+// Lower bounds: the best time of one schedule on a cluster, and the least memory that it needs,
+// without simulating it.
+// Not: the search that drops candidates by them (search/plan.hpp), nor bounds for all schedules
+// (search/bound.hpp).
 #pragma once
 
 #include <algorithm>
@@ -31,7 +33,8 @@ struct LeastNeed {
 
 namespace detail {
 
-/// Kinds and places of ranks, and where a node ends, as a key for a table. @param self  marked in it
+/// Kinds and places of ranks, and where a node ends, as a key for a table. @param self  marked in
+/// it
 inline void add_members(std::vector<std::int32_t>& key, std::span<const Rank> members, Rank self, const Cluster& cluster) {
   for (std::size_t i = 0; i < members.size(); ++i) {
     const bool same_node = i > 0 && cluster.same_node(members[i - 1], members[i]);
@@ -41,8 +44,9 @@ inline void add_members(std::vector<std::int32_t>& key, std::span<const Rank> me
   key.push_back(-1);
 }
 
-/// Ranks whose groups along a mesh's axes have the same devices and links: their communications and computations take the same
-/// time. If links between nodes are shared (Cluster::fabric()) all ranks differ.
+/// Ranks whose groups along a mesh's axes have the same devices and links: their communications and
+/// computations take the same time. If links between nodes are shared (Cluster::fabric()) all ranks
+/// differ.
 class RankClasses {
  public:
   RankClasses(const Cluster& cluster, const Mesh& mesh) : cluster_{cluster}, mesh_{mesh} {}
@@ -73,8 +77,8 @@ class RankClasses {
   std::map<std::vector<std::int32_t>, int> classes_;
 };
 
-/// Times of large collectives, by their members' devices and links: computed by a cost model once for all schedules of a search. May be
-/// shared between threads.
+/// Times of large collectives, by their members' devices and links: computed by a cost model once
+/// for all schedules of a search. May be shared between threads.
 class CollectiveTimes {
  public:
   /// @param key  kinds and places of the members, and where a node ends
@@ -97,8 +101,9 @@ class CollectiveTimes {
   std::map<std::tuple<Op, std::vector<std::int32_t>, std::int64_t, std::int32_t>, std::int64_t> times_;
 };
 
-/// The time of a message if nothing else uses its links: the latencies, then its bytes at the slowest link's rate. Shared links
-/// only make it longer. Rounded down by a picosecond, as the engine rounds.
+/// The time of a message if nothing else uses its links: the latencies, then its bytes at the
+/// slowest link's rate. Shared links only make it longer. Rounded down by a picosecond, as the
+/// engine rounds.
 inline std::int64_t alone_time(const Path& path, const Messages& bytes, const Cluster& cluster) {
   double rate = std::numeric_limits<double>::infinity();
   for (const LinkLoad& load : path.loads) rate = std::min(rate, cluster.link(load.link).bandwidth.value() / load.weight);
@@ -107,9 +112,9 @@ inline std::int64_t alone_time(const Path& path, const Messages& bytes, const Cl
   return std::max<std::int64_t>(0, latency + static_cast<std::int64_t>(std::min(flow, 9e18)) - 1);
 }
 
-/// Times of a composed schedule's computations and messages, each distinct one computed once. A computation that ranks share takes no
-/// less than the longest path through its body by itself: its first and its last step compute, and the steps of two
-/// computations of a rank do not mix.
+/// Times of a composed schedule's computations and messages, each distinct one computed once. A
+/// computation that ranks share takes no less than the longest path through its body by itself: its
+/// first and its last step compute, and the steps of two computations of a rank do not mix.
 template <CostModel Cost>
 class LeastTimes {
  public:
@@ -155,7 +160,8 @@ class LeastTimes {
 
  private:
   std::int64_t computation(TaskId id, const Task& task) {
-    // Stages with the same number of layers, and the same parts before and after them, have equal work.
+    // Stages with the same number of layers, and the same parts before and after them, have equal
+    // work.
     const bool work = task.stage != none<StageId>;
     const StageWork* const stage = work ? &schedule_.stage(task.stage) : nullptr;
     const auto [at, added] = computations_.try_emplace(
@@ -169,7 +175,8 @@ class LeastTimes {
     return at->second;
   }
 
-  /// The time of one computation's steps, with collectives that have their links to themselves, or take no time.
+  /// The time of one computation's steps, with collectives that have their links to themselves, or
+  /// take no time.
   std::int64_t longest_path(const StageBody& body, const Task& task, bool collectives = true) const {
     const MeshPlace place = mesh_.place(task.rank);
     const std::array<std::vector<Rank>, 2> members{mesh_.group(place, {MeshAxis::tensor}),
@@ -248,8 +255,9 @@ class LeastTimes {
   std::map<std::tuple<Op, int, std::int32_t, int, std::int32_t, std::int64_t, std::int32_t>, std::int64_t> computations_;
 };
 
-/// The largest memory that each rank holds during one of its computations of nonzero time: persistent buffers, and those that it uses both
-/// before and after. @param need  gets the fullest rank's, and whether all fit
+/// The largest memory that each rank holds during one of its computations of nonzero time:
+/// persistent buffers, and those that it uses both before and after. @param need  gets the fullest
+/// rank's, and whether all fit
 template <CostModel Cost>
 void least_memory(const Schedule& schedule, const Cluster& cluster, double usable, LeastTimes<Cost>& times, LeastNeed& need) {
   struct Life {
@@ -302,13 +310,16 @@ void least_memory(const Schedule& schedule, const Cluster& cluster, double usabl
 
 }  // namespace detail
 
-/// Lower bounds of `schedule`: time by its longest path through dependencies and lanes, where each message has its links to
-/// itself and each shared computation its body; memory by the order of each rank's computations.
+/// Lower bounds of `schedule`: time by its longest path through dependencies and lanes, where each
+/// message has its links to itself and each shared computation its body; memory by the order of
+/// each rank's computations.
 ///
-/// Holds for simulate() with the same cost, and for any schedule of which `schedule` has all tasks of some ranks, like the kept
-/// copies of a fold (compose_folded()): waiting for the rest can only take longer. Not with noise, which may shorten times.
+/// Holds for simulate() with the same cost, and for any schedule of which `schedule` has all tasks
+/// of some ranks, like the kept copies of a fold (compose_folded()): waiting for the rest can only
+/// take longer. Not with noise, which may shorten times.
 /// @param schedule  composed, with bodies not expanded
-/// @param usable    fraction of a device's memory that may be needed; without a model memory is ignored
+/// @param usable    fraction of a device's memory that may be needed; without a model memory is
+/// ignored
 /// @param known     cache of times for the same cluster and cost; null: none
 /// Complexity: O(tasks + dependencies + uses), and the cost model once for each distinct task.
 template <CostModel Cost>

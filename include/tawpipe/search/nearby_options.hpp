@@ -16,7 +16,8 @@
 
 namespace tawpipe::inline v0 {
 
-/// `choice` with one option changed: a whole number by one, doubled or halved; others to each value that `auto` tries.
+/// `choice` with one option changed: a whole number by one, doubled or halved; others to each value
+/// that `auto` tries.
 /// @param built  the schedule of `choice`, whose options() give the current values
 inline std::vector<ScheduleChoice> nearby_choices(const ScheduleChoice& choice, const Schedule& built, const Registry& registry) {
   std::vector<ScheduleChoice> all;

@@ -1,5 +1,7 @@
-// How to train: the fastest layout and schedule of a defined space, found by bounds that exclude the rest and by exact simulation.
-// Not: the space (search/plan_space.hpp) nor the bounds (search/layout_bound.hpp, search/lower_bound.hpp).
+// How to train: the fastest layout and schedule of a defined space, found by bounds that exclude
+// the rest and by exact simulation.
+// Not: the space (search/plan_space.hpp) nor the bounds (search/layout_bound.hpp,
+// search/lower_bound.hpp).
 #pragma once
 
 #include <cstddef>
@@ -10,11 +12,14 @@
 
 namespace tawpipe::inline v0 {
 
-/// The fastest way to train that the request leaves open: over all meshes, microbatch sizes, recomputations and schedules
-/// (planned_layouts(), planned_schedules()), by exact simulation (Predictor) of those that no bound excludes. Deterministic, for any
-/// number of threads, unless stopped.
-/// @param parallel  `parallel(count, run)` calls run(i) for each i below count, in any order and on any threads
-/// @param goes_on   `goes_on(PlanProgress)` between rounds; false ends the search with the best so far
+/// The fastest way to train that the request leaves open: over all meshes, microbatch sizes,
+/// recomputations and schedules (planned_layouts(), planned_schedules()), by exact simulation
+/// (Predictor) of those that no bound excludes. Deterministic, for any number of threads, unless
+/// stopped.
+/// @param parallel  `parallel(count, run)` calls run(i) for each i below count, in any order and on
+/// any threads
+/// @param goes_on   `goes_on(PlanProgress)` between rounds; false ends the search with the best so
+/// far
 /// @throws InputError  for an invalid problem, or an unknown schedule or option.
 /// Complexity: by request.budget.
 ///

@@ -41,7 +41,8 @@ struct PlanResult {
   std::vector<Plan> plans;
   std::vector<Plan> closest;  ///< if none fits: the simulated one that exceeds memory least
   PlanCounts counts;
-  /// A lower bound on all candidates: the best's own time, or the least bound of those not examined.
+  /// A lower bound on all candidates: the best's own time, or the least bound of those not
+  /// examined.
   Duration bound;
   bool proven_best = false;  ///< every candidate was simulated or dropped by a bound: none is faster beyond plan_tolerance
   bool stopped = false;      ///< told to
@@ -58,7 +59,8 @@ struct PlanResult {
   }
 };
 
-/// Whether two plans are equivalent: the same time and memory, on axes of the same sizes with the same microbatches.
+/// Whether two plans are equivalent: the same time and memory, on axes of the same sizes with the
+/// same microbatches.
 inline bool alike(const Plan& a, const Plan& b) {
   return a.summary.makespan == b.summary.makespan && a.summary.fullest() == b.summary.fullest() &&
          a.layout.mesh.tensor == b.layout.mesh.tensor && a.layout.mesh.context == b.layout.mesh.context &&

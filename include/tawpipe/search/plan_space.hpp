@@ -1,4 +1,5 @@
-// The search space of a plan: meshes over the cluster's devices, microbatch sizes, recomputation, schedules with their options.
+// The search space of a plan: meshes over the cluster's devices, microbatch sizes, recomputation,
+// schedules with their options.
 // Not: the search for the best (search/plan.hpp).
 #pragma once
 
@@ -31,7 +32,8 @@ struct PlanLayout {
   bool is_variant() const { return sharding || offload || balanced_stages; }
 };
 
-/// What is to be trained and where, and the parts of the answer that are given. The others are searched.
+/// What is to be trained and where, and the parts of the answer that are given. The others are
+/// searched.
 struct PlanRequest {
   Problem problem;                       ///< its mesh, recomputation, sizes and schedules are results: not read
   std::array<int, mesh_axes> axes = {};  ///< [axis] the size that it must have; 0: any
@@ -40,13 +42,15 @@ struct PlanRequest {
   std::vector<std::int64_t> microbatch_sizes = {};  ///< empty: the powers of two that divide a replica's part of the batch
   std::vector<Recompute> recompute = {Recompute::none, Recompute::selective, Recompute::full};
   std::vector<ScheduleChoice> schedules = {};  ///< empty: planned_schedules()
-  // Tried around each pipeline that is the best so far; empty and false: as the problem has it alone.
+  // Tried around each pipeline that is the best so far; empty and false: as the problem has it
+  // alone.
   std::vector<StateSharding> sharding = {};  ///< over data- and context-parallel devices
   std::vector<Offload> offload = {};
   bool balanced_stages = false;
   std::int64_t budget = 40'000'000;  ///< tasks that may be looked at: of bounds once, of simulations eight times
   bool cheapest_first = false;       ///< layouts of few tasks are looked at first, not those that look fastest
-  /// Additional conditions on the answer, such as that a framework can run it (frameworks/); none: any.
+  /// Additional conditions on the answer, such as that a framework can run it (frameworks/); none:
+  /// any.
   bool (*runs)(const PlanRequest&, const PlanLayout&, const ScheduleChoice&) = nullptr;
 };
 
@@ -61,9 +65,9 @@ inline std::vector<int> divisors(int number) {
   return found;
 }
 
-/// Sizes that an axis may have, among the divisors of the devices: `tensor` as allowed by heads and inside the smallest node,
-/// `context` with at least 1,024 tokens of a sequence a device, experts if the model has any (none yet), replicas as allowed by the batch
-/// allows.
+/// Sizes that an axis may have, among the divisors of the devices: `tensor` as allowed by heads and
+/// inside the smallest node, `context` with at least 1,024 tokens of a sequence a device, experts
+/// if the model has any (none yet), replicas as allowed by the batch allows.
 inline std::vector<int> axis_sizes(const PlanRequest& request, MeshAxis axis) {
   const int given = request.axes[static_cast<std::size_t>(axis)];
   if (given > 0) return {given};
@@ -137,8 +141,9 @@ inline std::vector<Mesh> planned_meshes(const PlanRequest& request) {
 
 }  // namespace detail
 
-/// The variants of `choice` (Registry::variants), without those equal to another on this cluster: nothing
-/// to send between nodes if there is only one, no speeds to follow if all devices are equal.
+/// The variants of `choice` (Registry::variants), without those equal to another on this cluster:
+/// nothing to send between nodes if there is only one, no speeds to follow if all devices are
+/// equal.
 /// @throws InputError  for an unknown schedule, option or value.
 inline std::vector<ScheduleChoice> variants_of(const Registry& registry, const ScheduleChoice& choice, const Cluster& cluster) {
   const bool one_node = cluster.nodes() == 1;
@@ -161,8 +166,8 @@ inline std::vector<ScheduleChoice> variants_of(const Registry& registry, const S
   return found;
 }
 
-/// The schedules of a registry for a plan to try, with all tried values of their options. Without zb-auto, whose own
-/// search takes longer than all others together.
+/// The schedules of a registry for a plan to try, with all tried values of their options. Without
+/// zb-auto, whose own search takes longer than all others together.
 inline std::vector<ScheduleChoice> planned_schedules(const Registry& registry) {
   std::vector<ScheduleChoice> choices;
   for (const ScheduleInfo& info : registry.schedules()) {
@@ -173,15 +178,17 @@ inline std::vector<ScheduleChoice> planned_schedules(const Registry& registry) {
 
 namespace detail {
 
-/// Whether a schedule cuts the model into stages that stay where they are, so that states can be shared out around it and stages
-/// cut by what they take. Schedules that move weights, or share states out themselves, do not.
+/// Whether a schedule cuts the model into stages that stay where they are, so that states can be
+/// shared out around it and stages cut by what they take. Schedules that move weights, or share
+/// states out themselves, do not.
 inline bool keeps_stages(std::string_view schedule) {
   constexpr std::string_view others[] = {"ddp",   "zero1",         "zero2",   "fsdp",        "hsdp",        "hpz",
                                          "hfsdp", "weipipe-naive", "weipipe", "weipipe-zb1", "weipipe-zb2", "tawpipe"};
   return std::find(std::begin(others), std::end(others), schedule) == std::end(others);
 }
 
-/// What else may be around a pipeline: how states are shared out with how stages are cut, or something in host memory.
+/// What else may be around a pipeline: how states are shared out with how stages are cut, or
+/// something in host memory.
 inline std::vector<PlanLayout> planned_variants(const PlanRequest& request, const PlanLayout& layout) {
   std::vector<PlanLayout> found;
   if (layout.mesh.pipeline == 1 || layout.is_variant()) return found;

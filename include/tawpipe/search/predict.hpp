@@ -30,7 +30,8 @@ inline std::optional<HeldTime> held_time_of(const Problem& problem, const Schedu
   return held_time(schedule, problem.cluster, timeline, *held, same_as);
 }
 
-/// A cut weighted by the times of embedding and head relative to a layer, forward and backward on the first device.
+/// A cut weighted by the times of embedding and head relative to a layer, forward and backward on
+/// the first device.
 inline StageCut balanced_cut(const Problem& problem, const Workload& work) {
   Schedule::Parts parts;
   parts.ranks = 1;
@@ -54,9 +55,11 @@ inline StageCut balanced_cut(const Problem& problem, const Workload& work) {
 
 }  // namespace detail
 
-/// Predicts the given `schedule` on the problem's cluster, using only the problem's cost, noise and usable memory. Stages that
-/// ranks share are simulated step by step; the timeline has each computation from its first step to its last.
-/// @throws InputError  if it needs more ranks than there are, or the times were measured for other work.
+/// Predicts the given `schedule` on the problem's cluster, using only the problem's cost, noise and
+/// usable memory. Stages that ranks share are simulated step by step; the timeline has each
+/// computation from its first step to its last.
+/// @throws InputError  if it needs more ranks than there are, or the times were measured for other
+/// work.
 inline Prediction predict(const Problem& problem, Schedule schedule) {
   if (const auto* measured = std::get_if<MeasuredCost>(&problem.cost)) measured->check(schedule.workload());
   const auto run = [&](const Schedule& tasks) {
@@ -113,8 +116,8 @@ class Predictor {
     return *std::move(best);
   }
 
-  /// The best over the microbatch sizes: the fastest of those that fit; if none fits, the smallest. Sizes with an eighth of
-  /// the tasks that the problem allows, or more, are skipped.
+  /// The best over the microbatch sizes: the fastest of those that fit; if none fits, the smallest.
+  /// Sizes with an eighth of the tasks that the problem allows, or more, are skipped.
   /// @throws InputError  if all sizes have more, with the number.
   Prediction best(const ScheduleChoice& choice) const {
     std::optional<Prediction> best;
@@ -148,7 +151,8 @@ class Predictor {
     Workload replica;
   };
 
-  /// The approximate number of a schedule's computations: a forward and a backward of each stage and microbatch.
+  /// The approximate number of a schedule's computations: a forward and a backward of each stage
+  /// and microbatch.
   double computations(const Work& work) const {
     const int stages = work.replica.is_abstract() ? mesh_.pipeline : std::min(mesh_.pipeline, work.replica.model().layers);
     return 2.0 * stages * static_cast<double>(work.replica.microbatches());

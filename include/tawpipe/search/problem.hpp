@@ -1,4 +1,5 @@
-// The input and result of a prediction: a cluster, a model, a batch and schedules to choose from; the best of them.
+// The input and result of a prediction: a cluster, a model, a batch and schedules to choose from;
+// the best of them.
 // Not: the search (search/predict.hpp, search/choose.hpp).
 #pragma once
 
@@ -71,15 +72,17 @@ struct Problem {
   ParameterBytes parameter_bytes = {};
   double usable_memory = usable_memory_share;  ///< fraction of a device's memory that may be needed
   Noise noise = {};
-  /// Limit on the tasks of a simulated iteration, about 256 bytes each; more are refused before any is made, and their microbatch size is
-  /// skipped from an eighth of it on if larger ones are possible.
+  /// Limit on the tasks of a simulated iteration, about 256 bytes each; more are refused before any
+  /// is made, and their microbatch size is skipped from an eighth of it on if larger ones are
+  /// possible.
   double max_tasks = 1 << 24;
   Fold fold = Fold::automatic;
 
   /// The work of all devices with `size` sequences a microbatch.
   Workload workload(std::int64_t size) const { return workload(size, 1); }
 
-  /// The work of one replica of `replicas`. @throws InputError  if the microbatches cannot be shared out equally.
+  /// The work of one replica of `replicas`. @throws InputError  if the microbatches cannot be
+  /// shared out equally.
   Workload workload(std::int64_t size, int replicas) const {
     const std::int64_t count = microbatches_of(size);
     if (count % replicas != 0) {
@@ -94,12 +97,14 @@ struct Problem {
     return work;
   }
 
-  /// The microbatch sizes to try: those given, or the divisors of the global batch that give all replicas the same number.
+  /// The microbatch sizes to try: those given, or the divisors of the global batch that give all
+  /// replicas the same number.
   std::vector<std::int64_t> candidate_sizes() const {
     if (!microbatch_sizes.empty()) return microbatch_sizes;
     if (microbatches > 0 || !model) return {1};
     std::vector<std::int64_t> sizes;
-    // The limit on tokens in a microbatch: beyond it no device holds even its logits; Batch refuses it.
+    // The limit on tokens in a microbatch: beyond it no device holds even its logits; Batch refuses
+    // it.
     const std::int64_t most = std::max<std::int64_t>(1, (std::int64_t{1} << 24) / std::max<std::int64_t>(1, sequence));
     for (std::int64_t size = 1; size <= std::min(most, global_batch); ++size) {
       if (global_batch % size == 0 && (size == 1 || global_batch / size % mesh.data == 0)) sizes.push_back(size);

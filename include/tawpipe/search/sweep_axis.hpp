@@ -81,8 +81,8 @@ inline AxisKind axis_kind(const std::string& parameter) {
 
 }  // namespace detail
 
-/// "inter-node=1Gbps:100Gbps:log:16" (from, to, log or linear, count), "hidden=1024,2048" or "option.groups=nodes,flat".
-/// Counts of a range are rounded, and duplicates dropped.
+/// "inter-node=1Gbps:100Gbps:log:16" (from, to, log or linear, count), "hidden=1024,2048" or
+/// "option.groups=nodes,flat". Counts of a range are rounded, and duplicates dropped.
 /// @throws InputError  for an unknown parameter, or invalid values.
 inline SweepAxis parse_sweep_axis(std::string_view text) {
   const std::size_t equals = text.find('=');
@@ -125,8 +125,9 @@ inline SweepAxis parse_sweep_axis(std::string_view text) {
   return axis;
 }
 
-/// The point between a and b where f changes its sign, by bisection (in the logarithm if requested) until b / a is within 0.1 %, or the whole
-/// numbers between them are exhausted. Returns the end on b's side.
+/// The point between a and b where f changes its sign, by bisection (in the logarithm if requested)
+/// until b / a is within 0.1 %, or the whole numbers between them are exhausted. Returns the end on
+/// b's side.
 /// @pre f(a) and f(b) differ in sign
 /// Complexity: O(log) calls of f.
 template <class Difference>

@@ -13,7 +13,8 @@ namespace tawpipe::inline v0 {
 
 namespace detail {
 
-/// Its mesh with more tensor parallelism by doubling, within a node; then with context parallelism over nodes.
+/// Its mesh with more tensor parallelism by doubling, within a node; then with context parallelism
+/// over nodes.
 inline std::vector<Mesh> wider_meshes(const Problem& problem) {
   int node = problem.cluster.ranks();
   const DeviceGroups nodes = problem.cluster.groups_by_node();
@@ -46,10 +47,11 @@ inline std::optional<FittingLayout> fastest_fitting(const Problem& problem, cons
 
 }  // namespace detail
 
-/// The first variant that fits, with its fastest schedule: more tensor parallelism, then context parallelism, full recomputation, and last optimizer
-/// states and activations in host memory, in this order. None without a model, or
-/// if none of these fits. Complexity: that of at most about three dozen predictions for each schedule, most of them dropped by
-/// bounds if its options are open.
+/// The first variant that fits, with its fastest schedule: more tensor parallelism, then context
+/// parallelism, full recomputation, and last optimizer states and activations in host memory, in
+/// this order. None without a model, or if none of these fits. Complexity: that of at most about
+/// three dozen predictions for each schedule, most of them dropped by bounds if its options are
+/// open.
 inline std::optional<FittingLayout> find_fitting_layout(const Problem& problem, const Registry& registry) {
   if (!problem.model) return std::nullopt;
   Problem changed = problem;

@@ -1,5 +1,6 @@
 // The discrete-event engine: a task graph of waits and flows, run in integer picoseconds.
-// Not: what the tasks mean (simulate/simulate.hpp, simulate/task_graph.hpp), nor a schedule's order (simulate/lane_order.hpp).
+// Not: what the tasks mean (simulate/simulate.hpp, simulate/task_graph.hpp), nor a schedule's order
+// (simulate/lane_order.hpp).
 #pragma once
 
 #include <cstddef>
@@ -18,8 +19,8 @@
 
 namespace tawpipe::inline v0 {
 
-/// A task as the engine sees it: after the last of its predecessors it waits `delay`, and then, if it has a path, moves `bytes`
-/// as one flow over that path's loads.
+/// A task as the engine sees it: after the last of its predecessors it waits `delay`, and then, if
+/// it has a path, moves `bytes` as one flow over that path's loads.
 struct EngineTask {
   std::int64_t delay = 0;  ///< picoseconds
   double bytes = 0;        ///< over each load of its path
@@ -35,8 +36,9 @@ struct EngineGraph {
   std::vector<std::uint32_t> path_begin = {0};  ///< [path + 1]
   std::vector<LinkLoad> loads;                  ///< of the paths, one after another
   std::vector<double> capacities;               ///< [link] bytes a second
-  /// The engine counts in picoseconds divided by two to this power. 0 spans 106 days; 10 keeps the error of coupled flows, whose rounding errors
-  /// affect each other, a thousand times smaller, and spans two hours (finest_fraction_bits()).
+  /// The engine counts in picoseconds divided by two to this power. 0 spans 106 days; 10 keeps the
+  /// error of coupled flows, whose rounding errors affect each other, a thousand times smaller, and
+  /// spans two hours (finest_fraction_bits()).
   int fraction_bits = 0;
 
   std::int32_t add_path(std::span<const LinkLoad> path) {
@@ -50,10 +52,12 @@ struct EngineGraph {
   }
 
   /// Sets the successors and counts the predecessors of all tasks.
-  /// @param for_each_edge  called twice with a `visit(from, to)`, which it calls for each edge, the same edges both times
+  /// @param for_each_edge  called twice with a `visit(from, to)`, which it calls for each edge, the
+  /// same edges both times
   template <class ForEachEdge>
   void connect(ForEachEdge&& for_each_edge) {
-    // Counting sort; a row's end first counts its edges, then holds where the next edge goes, and finally the next row's start.
+    // Counting sort; a row's end first counts its edges, then holds where the next edge goes, and
+    // finally the next row's start.
     successor_begin.assign(tasks.size() + 2, 0);
     for_each_edge([&](std::size_t from, std::size_t to) {
       ++successor_begin[from + 2];
@@ -66,10 +70,12 @@ struct EngineGraph {
     successor_begin.pop_back();
   }
 
-  /// The largest number of fraction bits, up to 16, with which no run of this graph can overflow the range of time.
+  /// The largest number of fraction bits, up to 16, with which no run of this graph can overflow
+  /// the range of time.
   /// Complexity: O(tasks + loads).
   int finest_fraction_bits() const {
-    // While any task runs, a delay passes or a link is saturated, so a run takes no longer than all of these one by one.
+    // While any task runs, a delay passes or a link is saturated, so a run takes no longer than all
+    // of these one by one.
     std::vector<double> seconds_per_byte;
     for (std::size_t path = 0; path + 1 < path_begin.size(); ++path) {
       double sum = 0;
@@ -98,7 +104,8 @@ struct EngineGraph {
 
 namespace detail {
 
-/// The start order for the graph's own dependencies: each task counts those that it still waits for.
+/// The start order for the graph's own dependencies: each task counts those that it still waits
+/// for.
 class SuccessorOrder {
  public:
   explicit SuccessorOrder(const EngineGraph& graph) : graph_{graph}, waits_for_(graph.tasks.size()) {
@@ -135,9 +142,9 @@ struct OwnProcessors {
   static constexpr bool shared = false;
 };
 
-/// One run of tasks over a graph's paths and links. `Order` has the tasks and determines which may start, as SuccessorOrder does; the order
-/// in which it names tasks that may start at the same time does not matter. `Processors` says which delays are slowed, and
-/// when (simulate/held_sms.hpp).
+/// One run of tasks over a graph's paths and links. `Order` has the tasks and determines which may
+/// start, as SuccessorOrder does; the order in which it names tasks that may start at the same time
+/// does not matter. `Processors` says which delays are slowed, and when (simulate/held_sms.hpp).
 template <class Order, class Processors = OwnProcessors>
 class EngineRun {
  public:
@@ -171,8 +178,9 @@ class EngineRun {
   }
 
  private:
-  /// When a flow will end at current rates, and its valid event. A flow that slows down keeps its event and
-  /// gets a later one when that fires; one that becomes faster gets a new one, and the old one is void.
+  /// When a flow will end at current rates, and its valid event. A flow that slows down keeps its
+  /// event and gets a later one when that fires; one that becomes faster gets a new one, and the
+  /// old one is void.
   struct Arrival {
     std::int64_t finish = -1;
     std::int64_t event = -1;  ///< -1: none
@@ -219,7 +227,8 @@ class EngineRun {
     }
   }
 
-  /// The time `delay` picoseconds from now, in the graph's fractions. @throws InputError  if that overflows.
+  /// The time `delay` picoseconds from now, in the graph's fractions. @throws InputError  if that
+  /// overflows.
   std::int64_t after(std::int64_t delay) const {
     constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
     if (delay >= (most - now_) >> graph_.fraction_bits) {
@@ -303,10 +312,12 @@ class EngineRun {
 
 }  // namespace detail
 
-/// Runs a graph. Equal times are ordered by task number, so the same graph gives the same times on every machine and with every
-/// compiler (that does not fuse multiplications and additions: -ffp-contract=off).
+/// Runs a graph. Equal times are ordered by task number, so the same graph gives the same times on
+/// every machine and with every compiler (that does not fuse multiplications and additions:
+/// -ffp-contract=off).
 ///
-/// Complexity: O(tasks log tasks) plus, for each start or end of a flow, the links whose flows change their rates.
+/// Complexity: O(tasks log tasks) plus, for each start or end of a flow, the links whose flows
+/// change their rates.
 /// @throws ScheduleError  if some tasks wait for each other and never start; the message names one.
 /// @throws InputError  if a flow would last longer than the range of time.
 inline Timeline run_engine(const EngineGraph& graph) { return detail::EngineRun{graph, detail::SuccessorOrder{graph}}.run(); }

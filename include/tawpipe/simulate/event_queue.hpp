@@ -8,7 +8,8 @@
 
 namespace tawpipe::inline v0 {
 
-/// A heap of (time, id) with four children a node: half as deep as a binary heap, and the children share a cache line.
+/// A heap of (time, id) with four children a node: half as deep as a binary heap, and the children
+/// share a cache line.
 class EventQueue {
  public:
   struct Event {

@@ -1,5 +1,6 @@
 // Simulates composed schedules by the fewest copies for which the result is exact.
-// Not: when it is exact (cost/folded_cost.hpp) nor how the kept copies are made (schedule/fold.hpp).
+// Not: when it is exact (cost/folded_cost.hpp) nor how the kept copies are made
+// (schedule/fold.hpp).
 #pragma once
 
 #include <algorithm>
@@ -38,8 +39,9 @@ inline std::vector<FoldAxes> fold_choices(const Mesh& mesh) {
   return choices;
 }
 
-/// Simulates compose(logical, whole, mesh) on `cluster` without making it: with one copy for each folded axis, where all
-/// copies provably do the same at the same time. Folds the axes that leave least to simulate.
+/// Simulates compose(logical, whole, mesh) on `cluster` without making it: with one copy for each
+/// folded axis, where all copies provably do the same at the same time. Folds the axes that leave
+/// least to simulate.
 /// @pre as folded_cost(): `cost` does not depend on a computation's task
 template <CostModel Cost>
 FoldedSimulation simulate_folded(const Schedule& logical, const Workload& whole, const Mesh& mesh, const Composition& with,

@@ -1,5 +1,6 @@
 // Computations slowed by SMs that overlapping communications hold, exact to fractions of a tick.
-// Not: how many SMs are held (cost/held_sms.hpp), nor the engine's other half, links (simulate/link_sharing.hpp).
+// Not: how many SMs are held (cost/held_sms.hpp), nor the engine's other half, links
+// (simulate/link_sharing.hpp).
 #pragma once
 
 #include <algorithm>
@@ -17,7 +18,8 @@
 
 namespace tawpipe::inline v0 {
 
-/// The SMs that tasks of an engine's graph hold, and which tasks' delays are computations on devices.
+/// The SMs that tasks of an engine's graph hold, and which tasks' delays are computations on
+/// devices.
 struct EngineHolds {
   /// SMs of a device, held from the start of one task to the end of another.
   struct Hold {
@@ -33,11 +35,11 @@ struct EngineHolds {
 
 namespace detail {
 
-/// Computations on devices whose SMs are shared: their progress, and when they will end at current speeds. Models the
-/// Processors of an EngineRun.
+/// Computations on devices whose SMs are shared: their progress, and when they will end at current
+/// speeds. Models the Processors of an EngineRun.
 ///
-/// The work left of a computation is kept in ticks at full speed and fractions of a tick, so that a change of speed rounds nothing: it
-/// ends at the first tick with no work left.
+/// The work left of a computation is kept in ticks at full speed and fractions of a tick, so that a
+/// change of speed rounds nothing: it ends at the first tick with no work left.
 class SharedProcessors {
  public:
   static constexpr bool shared = true;
@@ -67,8 +69,9 @@ class SharedProcessors {
     change(device);
   }
 
-  /// Sets the speed of each computation on a changed device from `now` on: calls `expect(task, finish)` if that needs a new
-  /// event. @throws InputError  if a computation would last longer than the range of time.
+  /// Sets the speed of each computation on a changed device from `now` on: calls
+  /// `expect(task, finish)` if that needs a new event. @throws InputError  if a computation would
+  /// last longer than the range of time.
   template <class Expect>
   void settle(std::int64_t now, Expect&& expect) {
     for (const std::int32_t device : changes_) {
@@ -88,8 +91,8 @@ class SharedProcessors {
     changes_.clear();
   }
 
-  /// Whether the event of a task is void: the task has slowed down since, and `again(finish)` is its next event, or it has ended.
-  /// Otherwise the computation ends now.
+  /// Whether the event of a task is void: the task has slowed down since, and `again(finish)` is
+  /// its next event, or it has ended. Otherwise the computation ends now.
   template <class Again>
   bool goes_on(std::int32_t task, std::int64_t now, Again&& again) {
     if (!computes(task)) return false;

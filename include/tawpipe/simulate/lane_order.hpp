@@ -1,4 +1,5 @@
-// Which of a schedule's tasks may start when: those that are first in all their lanes and whose dependencies have ended.
+// Which of a schedule's tasks may start when: those that are first in all their lanes and whose
+// dependencies have ended.
 // Not: the times (simulate/engine.hpp).
 #pragma once
 
@@ -15,9 +16,10 @@
 
 namespace tawpipe::inline v0::detail {
 
-/// The order of a schedule, for EngineRun, read from the schedule itself: a list of each task's successors would take as much memory
-/// again. A task first waits until it is first in its lanes, then for one dependency after another: no more
-/// tasks than there are lanes wait for a dependency at any time.
+/// The order of a schedule, for EngineRun, read from the schedule itself: a list of each task's
+/// successors would take as much memory again. A task first waits until it is first in its lanes,
+/// then for one dependency after another: no more tasks than there are lanes wait for a dependency
+/// at any time.
 class LaneOrder {
  public:
   /// @param graph  whose tasks are the distinct kinds of task

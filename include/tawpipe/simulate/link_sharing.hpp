@@ -17,15 +17,17 @@
 
 namespace tawpipe::inline v0 {
 
-/// Max-min fair sharing of links among flows. A flow of rate x uses x * weight of each link it loads; no flow can be made
-/// faster without slowing one that is not faster.
+/// Max-min fair sharing of links among flows. A flow of rate x uses x * weight of each link it
+/// loads; no flow can be made faster without slowing one that is not faster.
 ///
-/// Every flow has a bottleneck: a saturated link on which no flow is faster; the rate of the fastest is
-/// the link's level. Only one set of rates, the fair one, has this property. After a change it is restored by one sweep over the
-/// levels from low to high, as progressive filling would, but a link is opened only when a flow that crosses it has a new
-/// rate: links below the change, or beyond an unchanged bottleneck, are not visited.
+/// Every flow has a bottleneck: a saturated link on which no flow is faster; the rate of the
+/// fastest is the link's level. Only one set of rates, the fair one, has this property. After a
+/// change it is restored by one sweep over the levels from low to high, as progressive filling
+/// would, but a link is opened only when a flow that crosses it has a new rate: links below the
+/// change, or beyond an unchanged bottleneck, are not visited.
 ///
-/// Source: Bertsekas and Gallager, Data Networks, 2nd ed., section 6.5.2 (bottlenecks, progressive filling).
+/// Source: Bertsekas and Gallager, Data Networks, 2nd ed., section 6.5.2 (bottlenecks, progressive
+/// filling).
 class LinkSharing {
  public:
   using FlowIndex = std::int32_t;
@@ -38,7 +40,8 @@ class LinkSharing {
     for (std::size_t i = 0; i < capacities.size(); ++i) links_[i].capacity = capacities[i];
   }
 
-  /// Starts a flow of `bytes` over `loads` (which must outlive it) at `now`; its rate is known after solve().
+  /// Starts a flow of `bytes` over `loads` (which must outlive it) at `now`; its rate is known
+  /// after solve().
   FlowIndex start(std::int32_t task, double bytes, std::span<const LinkLoad> loads, std::int64_t now) {
     FlowIndex index = 0;
     if (free_.empty()) {
@@ -106,7 +109,8 @@ class LinkSharing {
 
  private:
   static constexpr double endless = std::numeric_limits<double>::infinity();
-  /// Rates this close are equal: sums in another order differ by less, and must not spread as if something had changed.
+  /// Rates this close are equal: sums in another order differ by less, and must not spread as if
+  /// something had changed.
   static constexpr double same = 1e-13;
 
   struct Member {
@@ -156,7 +160,8 @@ class LinkSharing {
   bool is_free(const Flow& flow, LinkId id) const {
     return flow.bottleneck == id || flow.bottleneck == none<LinkId> || flow.freed == sweep_;
   }
-  /// The level at which the sweep must visit an open link: its own, or the one above which its flows become faster.
+  /// The level at which the sweep must visit an open link: its own, or the one above which its
+  /// flows become faster.
   static double key(const Link& link) { return link.released ? link.share : std::min(link.share, link.level); }
 
   /// Progressive filling from the lowest level that changes, over the links affected by a change.
@@ -193,9 +198,10 @@ class LinkSharing {
       } else if (!link.released && link.share > link.level * (1 + same)) {
         release(first.link);
       } else {
-        // Below the level reached by the sweep, and just above it, differences are only rounding: a link that decided flows have saturated
-        // exactly, or one of equal links, another of which has decided a flow of both. All get the very same level, so that it
-        // does not matter which comes first.
+        // Below the level reached by the sweep, and just above it, differences are only rounding: a
+        // link that decided flows have saturated exactly, or one of equal links, another of which
+        // has decided a flow of both. All get the very same level, so that it does not matter which
+        // comes first.
         if (level == endless) level = close(reached, link.level) ? link.level : reached;
         settle(first.link, level);
       }
@@ -254,9 +260,10 @@ class LinkSharing {
     push(id);
   }
 
-  /// The rate at which the link is saturated: decided flows keep theirs, free ones take as much as they can, and the
-  /// others no more than they have, since another link limits them. Where that equals the share, both links limit them and it
-  /// does not matter which counts: they share like free flows, so that the share has the same bits.
+  /// The rate at which the link is saturated: decided flows keep theirs, free ones take as much as
+  /// they can, and the others no more than they have, since another link limits them. Where that
+  /// equals the share, both links limit them and it does not matter which counts: they share like
+  /// free flows, so that the share has the same bits.
   void compute_share(LinkId id) {
     Link& link = link_at(id);
     link.stale = false;
@@ -290,7 +297,8 @@ class LinkSharing {
     }
   }
 
-  /// The sweep has passed the level of `id`: the flows it limited become faster, and their other links must be updated.
+  /// The sweep has passed the level of `id`: the flows it limited become faster, and their other
+  /// links must be updated.
   void release(LinkId id) {
     Link& link = link_at(id);
     link.released = true;
@@ -325,7 +333,8 @@ class LinkSharing {
     push(id);
   }
 
-  /// The link is saturated at `level`: every flow on it that is not slower for another reason has that rate.
+  /// The link is saturated at `level`: every flow on it that is not slower for another reason has
+  /// that rate.
   void settle(LinkId id, double level) {
     Link& link = link_at(id);
     link.settled = true;

@@ -1,4 +1,5 @@
-// Noise that an ideal prediction leaves out: varying kernels, slow devices, computation slowed by overlapping communication.
+// Noise that an ideal prediction leaves out: varying kernels, slow devices, computation slowed by
+// overlapping communication.
 // Not: the simulation itself (simulate/simulate.hpp).
 #pragma once
 
@@ -20,7 +21,8 @@
 
 namespace tawpipe::inline v0 {
 
-/// Disturbances of one run, drawn from a seed: the same seed gives the same run on every machine and compiler.
+/// Disturbances of one run, drawn from a seed: the same seed gives the same run on every machine
+/// and compiler.
 struct Noise {
   double jitter = 0;        ///< standard deviation of each computation's and each route's time, relative; mean 1
   double stragglers = 0;    ///< the probability that a device is slow for the whole run
@@ -62,7 +64,8 @@ namespace detail {
 /// Uniform in 0 .. 1, with 53 bits.
 constexpr double noise_uniform(std::uint64_t x) { return static_cast<double>(splitmix64(x) >> 11) * 0x1p-53; }
 
-/// Nearly normal (the sum of twelve uniforms minus six): only sums, so the same bits everywhere. Within -6 .. 6.
+/// Nearly normal (the sum of twelve uniforms minus six): only sums, so the same bits everywhere.
+/// Within -6 .. 6.
 constexpr double noise_normal(std::uint64_t x) {
   double sum = -6;
   for (std::uint64_t i = 0; i < 12; ++i) sum += noise_uniform(x * 12 + i);
@@ -71,7 +74,8 @@ constexpr double noise_normal(std::uint64_t x) {
 
 }  // namespace detail
 
-/// A factor for a time, with mean 1 and at least 0.1. @param key  what varies: equal keys give equal factors
+/// A factor for a time, with mean 1 and at least 0.1. @param key  what varies: equal keys give
+/// equal factors
 constexpr double jitter_factor(const Noise& noise, std::uint64_t key) {
   if (noise.jitter <= 0) return 1;
   return std::max(0.1, 1 + noise.jitter * detail::noise_normal(splitmix64(noise.seed) ^ key));
@@ -100,14 +104,16 @@ inline double message_factor(const Noise& noise, const Task& task) {
                                   part(number(task.group)) * 64 + static_cast<std::uint64_t>(task.op));
 }
 
-/// Multiplies into `factors` the slowdown of computations that overlap communication in `timeline`: one with data in flight
-/// on its device for a fraction x of its time takes 1 + interference * x times as long.
+/// Multiplies into `factors` the slowdown of computations that overlap communication in `timeline`:
+/// one with data in flight on its device for a fraction x of its time takes 1 + interference * x
+/// times as long.
 /// @param overlap  [task] that fraction
 inline void add_interference(std::vector<double>& factors, const std::vector<double>& overlap, double interference) {
   for (std::size_t t = 0; t < factors.size(); ++t) factors[t] *= 1 + interference * overlap[t];
 }
 
-/// [task] the fraction of a computation's time during which its device sent or received; 0 for communications.
+/// [task] the fraction of a computation's time during which its device sent or received; 0 for
+/// communications.
 /// Complexity: O(tasks log tasks + members).
 inline std::vector<double> communication_beside(const Schedule& schedule, const Timeline& timeline) {
   using Span = std::pair<std::int64_t, std::int64_t>;
@@ -151,7 +157,8 @@ inline std::vector<double> communication_beside(const Schedule& schedule, const 
   return part;
 }
 
-/// As simulate(), disturbed by `noise`. Interference changes which tasks overlap, and so itself: it is recomputed three times.
+/// As simulate(), disturbed by `noise`. Interference changes which tasks overlap, and so itself: it
+/// is recomputed three times.
 template <CostModel Cost>
 Timeline simulate(const Schedule& schedule, const Cluster& cluster, const Cost& cost, const Noise& noise) {
   if (noise.is_none()) return simulate(schedule, cluster, cost);

@@ -20,8 +20,8 @@ namespace tawpipe::inline v0 {
 
 namespace detail {
 
-/// The distinct paths of a schedule's communications, each requested from the cost model once: keyed by op, rank and Task::route(), and
-/// by the size where the model's paths depend on it.
+/// The distinct paths of a schedule's communications, each requested from the cost model once:
+/// keyed by op, rank and Task::route(), and by the size where the model's paths depend on it.
 template <CostModel Cost>
 class PathTable {
  public:
@@ -67,7 +67,8 @@ class PathTable {
   std::vector<Entry> entries_;
 };
 
-/// Times of a schedule's computations; equal ones are requested from the cost model once, where it allows that.
+/// Times of a schedule's computations; equal ones are requested from the cost model once, where it
+/// allows that.
 template <CostModel Cost>
 class ComputeTimes {
  public:
@@ -116,9 +117,11 @@ class ComputeTimes {
 
 /// The timeline that `cost` predicts for `schedule` on `cluster`. Deterministic.
 /// @throws InputError  if the schedule needs more ranks than the cluster has.
-/// @throws ScheduleError  if tasks wait for each other, or for SMs that communications hold (HeldSms).
+/// @throws ScheduleError  if tasks wait for each other, or for SMs that communications hold
+/// (HeldSms).
 ///
-/// Example: `const tawpipe::Timeline predicted = simulate(schedule, cluster, tawpipe::RooflineCost{.utilization = 0.45});`
+/// Example: `const tawpipe::Timeline predicted = simulate(schedule, cluster,
+/// tawpipe::RooflineCost{.utilization = 0.45});`
 template <CostModel Cost>
 Timeline simulate(const Schedule& schedule, const Cluster& cluster, const Cost& cost) {
   check_devices(schedule, cluster);

@@ -1,4 +1,5 @@
-// Plain task graphs: computations, messages between devices, and dependencies; a format that other simulators can run too.
+// Plain task graphs: computations, messages between devices, and dependencies; a format that other
+// simulators can run too.
 // Not: the text they are read from (task_graph_text.hpp) nor schedules (schedule/schedule.hpp).
 #pragma once
 
@@ -19,8 +20,9 @@
 
 namespace tawpipe::inline v0 {
 
-/// The machine of a plain task graph: equal nodes of equal devices. Inside a node each device has its own link out and in;
-/// between nodes each node has one link out and one in. The two kinds share nothing.
+/// The machine of a plain task graph: equal nodes of equal devices. Inside a node each device has
+/// its own link out and in; between nodes each node has one link out and one in. The two kinds
+/// share nothing.
 struct TaskGraphPlatform {
   std::int32_t nodes = 1;
   std::int32_t devices_per_node = 1;
@@ -33,11 +35,13 @@ struct TaskGraphPlatform {
   bool operator==(const TaskGraphPlatform&) const = default;
 };
 
-/// A plain task graph, as columns. Tasks are numbered from 0 and wait for earlier ones only, so there is no cycle.
+/// A plain task graph, as columns. Tasks are numbered from 0 and wait for earlier ones only, so
+/// there is no cycle.
 ///
-/// Semantics: a task starts when the last of its dependencies has ended. A computation then takes its time; nothing slows it, and
-/// computations of one device are expected to depend on each other. A message waits for the latency of its kind, then is one flow over
-/// its sender's outgoing link and its receiver's incoming link; rates are max-min fair with equal weights.
+/// Semantics: a task starts when the last of its dependencies has ended. A computation then takes
+/// its time; nothing slows it, and computations of one device are expected to depend on each other.
+/// A message waits for the latency of its kind, then is one flow over its sender's outgoing link
+/// and its receiver's incoming link; rates are max-min fair with equal weights.
 class TaskGraph {
  public:
   TaskGraphPlatform platform;
@@ -165,9 +169,11 @@ class LinkPairs {
 
 }  // namespace detail
 
-/// The graph as the engine runs it. Links: out of and into each device, then out of and into each node.
+/// The graph as the engine runs it. Links: out of and into each device, then out of and into each
+/// node.
 /// Complexity: O(tasks + edges).
-/// @throws InputError  if a device, time, size or dependency is invalid; the message names the platform or the task.
+/// @throws InputError  if a device, time, size or dependency is invalid; the message names the
+/// platform or the task.
 inline EngineGraph to_engine(const TaskGraph& graph) {
   const TaskGraphPlatform& platform = graph.platform;
   if (const auto fault = detail::platform_fault(platform); !fault.empty()) throw InputError(concat("platform: ", fault));

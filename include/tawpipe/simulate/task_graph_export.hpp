@@ -116,7 +116,8 @@ class TaskGraphExport {
     if (parts.size() != 1) out_.graph.compute(number(task.rank), 0, parts.empty() ? after_ : parts);
   }
 
-  /// Records and checks the platform's values for messages on this route. @return whether their bytes count
+  /// Records and checks the platform's values for messages on this route. @return whether their
+  /// bytes count
   bool prepare(Rank from, Rank to) {
     const auto [known, added] = loaded_.try_emplace({from, to}, false);
     if (!added) return known->second;
@@ -167,17 +168,19 @@ class TaskGraphExport {
 
 }  // namespace detail
 
-/// The schedule on the cluster as a plain task graph: computations with their times; a pass as a message; an exchange as two,
-/// and a collective as one message along each edge of its ring, tree or chain, all after the same predecessors, and a
-/// computation of no length on its first rank that ends it.
+/// The schedule on the cluster as a plain task graph: computations with their times; a pass as a
+/// message; an exchange as two, and a collective as one message along each edge of its ring, tree
+/// or chain, all after the same predecessors, and a computation of no length on its first rank that
+/// ends it.
 ///
-/// Lost: the edges of a collective share links each for itself here, and as one flow in the simulator; a collective waits for one
-/// message's latency, not for all its steps; a message of a model without links has no bytes, only its latency. The purpose
-/// of tasks (ops, stages, buffers) is not in the graph. So the times equal the simulator's for schedules of passes only.
+/// Lost: the edges of a collective share links each for itself here, and as one flow in the
+/// simulator; a collective waits for one message's latency, not for all its steps; a message of a
+/// model without links has no bytes, only its latency. The purpose of tasks (ops, stages, buffers)
+/// is not in the graph. So the times equal the simulator's for schedules of passes only.
 ///
-/// @throws InputError  if communications hold SMs (HeldSms), if the nodes are unequal, or messages of a kind do not have one
-/// latency, one bandwidth, and one link out and one in for each device (inside nodes) or node (between them), as the platform
-/// of a plain graph requires.
+/// @throws InputError  if communications hold SMs (HeldSms), if the nodes are unequal, or messages
+/// of a kind do not have one latency, one bandwidth, and one link out and one in for each device
+/// (inside nodes) or node (between them), as the platform of a plain graph requires.
 /// Complexity: O(tasks + edges), with a look-up for each message.
 template <CostModel Cost>
 ExportedTaskGraph export_task_graph(const Schedule& schedule, const Cluster& cluster, const Cost& cost) {

@@ -31,7 +31,8 @@ class TaskGraphReader {
     finish_line();
     read_platform(graph.platform);
     const std::size_t tasks = read_count();
-    // A line has at least "C 0 0 0\n", minus the last line's end: an impossible count is found before memory is allocated for it.
+    // A line has at least "C 0 0 0\n", minus the last line's end: an impossible count is found
+    // before memory is allocated for it.
     if (tasks > static_cast<std::size_t>(end_ - at_ + 1) / 8) throw fail(concat("the file is too short for ", tasks, " tasks"));
     graph.reserve(tasks, tasks * 2);
     for (std::size_t t = 0; t < tasks; ++t) read_task(graph, t, tasks);
@@ -157,7 +158,8 @@ inline TaskGraph parse_task_graph(std::string_view text, std::string_view source
   return detail::TaskGraphReader{text, source}.read();
 }
 
-/// Writes a graph as tg1 in pieces of about 64 KiB, `write(text)` each; parse_task_graph() of the text gives an equal graph.
+/// Writes a graph as tg1 in pieces of about 64 KiB, `write(text)` each; parse_task_graph() of the
+/// text gives an equal graph.
 template <class Write>
 void write_task_graph(const TaskGraph& graph, Write&& write) {
   std::string out = "tg1\nplatform ";
@@ -197,7 +199,8 @@ void write_task_graph(const TaskGraph& graph, Write&& write) {
   write(std::string_view{out});
 }
 
-/// A task graph file of any size. @throws InputError  if it cannot be read, and as parse_task_graph().
+/// A task graph file of any size. @throws InputError  if it cannot be read, and as
+/// parse_task_graph().
 inline TaskGraph read_task_graph(const std::string& path) {
   std::string text;
   if (!detail::read_all(std::fopen(path.c_str(), "rb"), text)) {

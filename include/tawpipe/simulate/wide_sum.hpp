@@ -4,8 +4,10 @@
 
 namespace tawpipe::inline v0 {
 
-/// Sums doubles and keeps the rounding error of each addition, so that terms in any order give the same bits.
-/// Source: Ogita, Rump and Oishi 2005, Accurate Sum and Dot Product, algorithm 4.4 (Sum2); Knuth's two-sum.
+/// Sums doubles and keeps the rounding error of each addition, so that terms in any order give the
+/// same bits.
+/// Source: Ogita, Rump and Oishi 2005, Accurate Sum and Dot Product, algorithm 4.4 (Sum2); Knuth's
+/// two-sum.
 class WideSum {
  public:
   void add(double term) {

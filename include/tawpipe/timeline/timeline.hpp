@@ -1,4 +1,5 @@
-// When each task of a schedule started and ended: predicted by the simulator or measured by an executor.
+// When each task of a schedule started and ended: predicted by the simulator or measured by an
+// executor.
 // Not: what it means (analysis/).
 #pragma once
 
@@ -10,7 +11,8 @@
 
 namespace tawpipe::inline v0 {
 
-/// Start and end of every task. Predicted and measured timelines have this same type, so they can be subtracted.
+/// Start and end of every task. Predicted and measured timelines have this same type, so they can
+/// be subtracted.
 struct Timeline {
   std::vector<TimePoint> start;  ///< [task]
   std::vector<TimePoint> end;    ///< [task]

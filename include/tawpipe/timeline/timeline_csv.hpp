@@ -1,4 +1,5 @@
-// A timeline as CSV, one row a task, written and read without loss: what happened when, for plotting by any program.
+// A timeline as CSV, one row a task, written and read without loss: what happened when, for
+// plotting by any program.
 // Not: the schedule itself (its dependencies, buffers and lanes' names are not in it).
 #pragma once
 
@@ -73,7 +74,8 @@ inline void append_task(std::string& out, std::size_t index_of_task, const Task&
   append_cell(out, task.bytes.total().value());
 }
 
-/// Reads row by row; an error names the line and the column. Only what the writer writes is accepted.
+/// Reads row by row; an error names the line and the column. Only what the writer writes is
+/// accepted.
 class TimelineCsvReader {
  public:
   TimelineCsvReader(std::string_view text, std::string_view source) : rows_{text, source} {}
@@ -170,8 +172,9 @@ class TimelineCsvReader {
 
 }  // namespace detail
 
-/// Writes one row for each task to `sink`, which is called with pieces of text in order. Times are seconds, exact to the
-/// picosecond; a rank, peer, group, stage or microbatch that a task lacks is an empty cell.
+/// Writes one row for each task to `sink`, which is called with pieces of text in order. Times are
+/// seconds, exact to the picosecond; a rank, peer, group, stage or microbatch that a task lacks is
+/// an empty cell.
 ///
 /// @throws InputError  if the timeline has a different number of tasks from the schedule.
 /// Complexity: O(tasks) time; memory for one piece (64 KB).
@@ -203,7 +206,8 @@ inline std::string timeline_csv(const Schedule& schedule, const Timeline& timeli
   return out;
 }
 
-/// Reads what write_timeline_csv wrote, and nothing else: all columns, tasks in order, no missing digit.
+/// Reads what write_timeline_csv wrote, and nothing else: all columns, tasks in order, no missing
+/// digit.
 /// @param source  the file's name, for messages
 /// @throws InputError  naming line and column.
 /// Complexity: O(characters).

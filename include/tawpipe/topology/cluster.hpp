@@ -25,7 +25,8 @@ inline constexpr Rank host_memory = none<Rank>;
 /// A path inside a node: indices into NodeType::links, in order.
 using LinkPath = std::vector<std::int32_t>;
 
-/// A kind of node: its devices, its links, and the paths between them. Nodes of one kind share one NodeType.
+/// A kind of node: its devices, its links, and the paths between them. Nodes of one kind share one
+/// NodeType.
 struct NodeType {
   std::string name;
   std::vector<DeviceSpec> devices;
@@ -45,7 +46,8 @@ struct Route {
   Duration latency;
 };
 
-/// A network above the adapters that is not simply non-blocking: extra links between each ordered pair of nodes.
+/// A network above the adapters that is not simply non-blocking: extra links between each ordered
+/// pair of nodes.
 struct Fabric {
   std::vector<Link> links;
   std::vector<LinkPath> paths;  ///< [source node * nodes + destination node] into `links`; empty: no links crossed
@@ -55,7 +57,8 @@ struct Fabric {
 
 namespace detail {
 
-/// A bandwidth of zero would make a transfer endless, a latency beyond 1000 s overflow a route's sum.
+/// A bandwidth of zero would make a transfer endless, a latency beyond 1000 s overflow a route's
+/// sum.
 inline void check_links(const std::vector<Link>& links, std::string_view owner) {
   for (std::size_t i = 0; i < links.size(); ++i) {
     if (!(links[i].bandwidth.value() > 0) || links[i].bandwidth > BytesPerSecond::max()) {
@@ -104,7 +107,8 @@ class Cluster {
  public:
   /// @param kinds   the kinds of node that occur
   /// @param nodes   [node] index into `kinds`
-  /// @throws InputError  if there is no device, an invalid path or speed, or several nodes of which one has no adapter.
+  /// @throws InputError  if there is no device, an invalid path or speed, or several nodes of which
+  /// one has no adapter.
   Cluster(std::string name, std::vector<NodeType> kinds, std::vector<std::int32_t> nodes, Fabric fabric = {})
       : name_{std::move(name)}, kinds_{std::move(kinds)}, fabric_{std::move(fabric)} {
     for (const auto& type : kinds_) detail::check_node_type(type);
@@ -171,9 +175,11 @@ class Cluster {
     return id<NodeId>(after - nodes_.begin() - 1);
   }
 
-  /// The links from `source` to `destination`: inside the node, or out of one adapter, through the fabric, into the other; where
-  /// one of them is host_memory, the links between the other and its host.
-  /// @throws InputError  if the cluster does not describe how that device reaches its host. Complexity: O(links on the path).
+  /// The links from `source` to `destination`: inside the node, or out of one adapter, through the
+  /// fabric, into the other; where one of them is host_memory, the links between the other and its
+  /// host.
+  /// @throws InputError  if the cluster does not describe how that device reaches its host.
+  /// Complexity: O(links on the path).
   Route route(Rank source, Rank destination) const {
     Route route;
     if (source == destination) return route;

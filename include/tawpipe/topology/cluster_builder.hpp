@@ -1,4 +1,5 @@
-// Builds regular clusters: nodes of equal devices, each device with its own port into a non-blocking switch.
+// Builds regular clusters: nodes of equal devices, each device with its own port into a
+// non-blocking switch.
 // Not: irregular nodes (topology/routing.hpp) nor named ones (topology/clusters.hpp).
 #pragma once
 
@@ -73,7 +74,8 @@ class ClusterBuilder {
     return *this;
   }
 
-  /// Each device's own link, in each direction, to the memory of its host. Unset: unknown, so that nothing can be copied there.
+  /// Each device's own link, in each direction, to the memory of its host. Unset: unknown, so that
+  /// nothing can be copied there.
   ClusterBuilder& host_link(LinkSpec link, LinkClass kind = LinkClass::pcie) {
     host_ = link;
     host_kind_ = kind;
@@ -103,7 +105,8 @@ class ClusterBuilder {
   }
 
  private:
-  /// Every pair of devices in a kind of node has a path: refuses numbers that would not fit in memory, before building any.
+  /// Every pair of devices in a kind of node has a path: refuses numbers that would not fit in
+  /// memory, before building any.
   static void require_room_for_paths(std::vector<std::int32_t> sizes) {
     std::sort(sizes.begin(), sizes.end());
     sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());

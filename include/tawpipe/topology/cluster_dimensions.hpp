@@ -21,7 +21,8 @@ namespace tawpipe::inline v0 {
 /// The limit on devices in a cluster.
 inline constexpr int max_cluster_devices = 1'000'000;
 
-/// @throws InputError  if `nodes` times `devices_per_node` is below one or above max_cluster_devices.
+/// @throws InputError  if `nodes` times `devices_per_node` is below one or above
+/// max_cluster_devices.
 inline void check_cluster_size(std::int64_t nodes, std::int64_t devices_per_node) {
   if (nodes < 1) throw InputError(concat("a cluster of ", nodes, " nodes is impossible; it needs at least 1"));
   if (devices_per_node < 1) {
@@ -48,7 +49,8 @@ inline InputError wrong_dimensions(std::string_view text) {
 
 }  // namespace detail
 
-/// "NAME*NODES" split in two; the number is 0 where there is no "*". @throws InputError  if it is not a number or is below one.
+/// "NAME*NODES" split in two; the number is 0 where there is no "*". @throws InputError  if it is
+/// not a number or is below one.
 inline std::pair<std::string_view, int> split_node_count(std::string_view text) {
   const auto star = text.rfind('*');
   if (star == std::string_view::npos) return {text, 0};
@@ -72,11 +74,12 @@ inline bool looks_like_dimensions(std::string_view text) {
   return text.find_first_of("x+") != std::string_view::npos && text.find_first_not_of("0123456789x+") == std::string_view::npos;
 }
 
-/// A cluster of that size of A100-80G devices at the speeds of a DGX A100: NVLink 12 x 20 GB/s, an adapter of 24 GB/s (200 Gb/s
-/// limited by a gen 4 slot) for each device, and a gen 4 slot of its own to the host. `device` names another type
-/// (topology/devices.hpp).
+/// A cluster of that size of A100-80G devices at the speeds of a DGX A100: NVLink 12 x 20 GB/s, an
+/// adapter of 24 GB/s (200 Gb/s limited by a gen 4 slot) for each device, and a gen 4 slot of its
+/// own to the host. `device` names another type (topology/devices.hpp).
 /// @param text  "3x8": 3 nodes of 8 devices; "8+8+4": three nodes of these sizes.
-/// @throws InputError  for anything else, sizes below one, and more than max_cluster_devices devices.
+/// @throws InputError  for anything else, sizes below one, and more than max_cluster_devices
+/// devices.
 inline Cluster cluster_from_dimensions(std::string_view text, std::string_view device = "A100-80G") {
   std::vector<std::int32_t> sizes;
   const auto cross = text.find('x');

@@ -1,5 +1,7 @@
-// Clusters from any input: a name, a size, a JSON file, nvidia-smi's matrix, NCCL's XML; and back to JSON.
-// Not: the parsers themselves (nvidia_smi_topology.hpp, nccl_topology_xml.hpp, detail/cluster_json.hpp).
+// Clusters from any input: a name, a size, a JSON file, nvidia-smi's matrix, NCCL's XML; and back
+// to JSON.
+// Not: the parsers themselves (nvidia_smi_topology.hpp, nccl_topology_xml.hpp,
+// detail/cluster_json.hpp).
 #pragma once
 
 #include <cstdint>
@@ -16,7 +18,8 @@ namespace tawpipe::inline v0 {
 /// @throws InputError  in one line: where the JSON breaks, or the key and what it should hold.
 TAWPIPE_INLINE Cluster cluster_from_json(std::string_view text, std::string_view source = "cluster file");
 
-/// The exact dump: cluster_from_json() of it equals `cluster`. Numbers are in the unit named by their key.
+/// The exact dump: cluster_from_json() of it equals `cluster`. Numbers are in the unit named by
+/// their key.
 TAWPIPE_INLINE std::string write_cluster_json(const Cluster& cluster);
 
 /// The format of a text.
@@ -25,17 +28,21 @@ enum class ClusterFormat : std::uint8_t { json, nccl_xml, nvidia_smi, unknown };
 /// Detected by its content: '{' starts JSON, '<' XML, and a matrix has a column GPU0.
 TAWPIPE_INLINE ClusterFormat cluster_format(std::string_view text);
 
-/// A cluster from the text of a file of any of the formats. A machine's topology (XML, matrix) gives `nodes` such nodes.
-/// @param nodes  0: as the file says, or one. @throws InputError  naming the file, and the place in it.
+/// A cluster from the text of a file of any of the formats. A machine's topology (XML, matrix)
+/// gives `nodes` such nodes.
+/// @param nodes  0: as the file says, or one. @throws InputError  naming the file, and the place in
+/// it.
 TAWPIPE_INLINE Cluster cluster_from_text(std::string_view text, std::string_view source, int nodes = 0);
 
 inline constexpr std::int64_t max_cluster_file_mebibytes = 64;
 
-/// A cluster file of any format. @throws InputError  if it cannot be read, and as cluster_from_text().
+/// A cluster file of any format. @throws InputError  if it cannot be read, and as
+/// cluster_from_text().
 TAWPIPE_INLINE Cluster read_cluster_file(const std::string& path, int nodes = 0);
 
-/// The cluster of `--cluster TEXT`: a preset ("dgx-h100", "dgx-h100*16"), a size ("3x8", "8+8+4"), or a file; a file that
-/// describes one machine may be multiplied too ("node.xml*4"). @throws InputError  with the nearest preset's name.
+/// The cluster of `--cluster TEXT`: a preset ("dgx-h100", "dgx-h100*16"), a size ("3x8", "8+8+4"),
+/// or a file; a file that describes one machine may be multiplied too ("node.xml*4").
+/// @throws InputError  with the nearest preset's name.
 TAWPIPE_INLINE Cluster resolve_cluster(std::string_view text);
 
 }  // namespace tawpipe

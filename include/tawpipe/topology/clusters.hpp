@@ -24,8 +24,8 @@ namespace clusters {
 
 namespace detail {
 
-/// An HGX or DGX node: 8 GPUs on NVSwitches, pairs of `devices_per_switch` on a PCI Express switch with an adapter for
-/// each GPU, half of the switches on each of two sockets.
+/// An HGX or DGX node: 8 GPUs on NVSwitches, pairs of `devices_per_switch` on a PCI Express switch
+/// with an adapter for each GPU, half of the switches on each of two sockets.
 inline NodeType hgx_node(std::string name, std::string_view gpu, int nvlinks, int devices_per_switch, BytesPerSecond sockets) {
   const KnownDevice& device = known_device(gpu);
   LinkSpeeds speeds = link_speeds(device.sm);
@@ -54,11 +54,12 @@ inline Cluster of_nodes(NodeType node, int nodes) {
   return Cluster{std::move(name), {std::move(node)}, std::vector<std::int32_t>(static_cast<std::size_t>(nodes), 0)};
 }
 
-// arXiv 2511.09741: nodes of 8 A800-SXM-80GB, 400 GB/s NVLink both ways, 10 GbE between nodes. Effective speeds:
-// NVLink 8 links x 20 GB/s = 160 GB/s a direction (NCCL's figure for sm80; the sheet's 400 is both ways, 25 a link).
-// Ethernet carries 1448 bytes of TCP payload in each 1538 bytes on the wire (1500-byte frames with time stamps, plus
-// 38 bytes of header, checksum, preamble and gap): 10 Gb/s x 1448 / 1538 = 1.177 GB/s. TCP's latency is about 30 us.
-// The host by an x16 slot of PCI Express gen 4 (A800 data sheet), 24 GB/s as NCCL assumes.
+// arXiv 2511.09741: nodes of 8 A800-SXM-80GB, 400 GB/s NVLink both ways, 10 GbE between nodes.
+// Effective speeds: NVLink 8 links x 20 GB/s = 160 GB/s a direction (NCCL's figure for sm80; the
+// sheet's 400 is both ways, 25 a link). Ethernet carries 1448 bytes of TCP payload in each 1538
+// bytes on the wire (1500-byte frames with time stamps, plus 38 bytes of header, checksum, preamble
+// and gap): 10 Gb/s x 1448 / 1538 = 1.177 GB/s. TCP's latency is about 30 us. The host by an x16
+// slot of PCI Express gen 4 (A800 data sheet), 24 GB/s as NCCL assumes.
 inline Cluster a800_10gbe(int nodes) {
   return ClusterBuilder{}
       .name("a800x24-10gbe")
@@ -71,14 +72,16 @@ inline Cluster a800_10gbe(int nodes) {
       .build();
 }
 
-// DGX A100 user guide: 8 GPUs with 12 NVLinks each, 4 PCIe gen 4 switches with 2 GPUs and 2 x 200 Gb/s adapters, 2 x AMD
-// Rome. 12 x 20 = 240 GB/s a direction; the adapter's 25 GB/s leaves by an x16 gen 4 slot of 24.
+// DGX A100 user guide: 8 GPUs with 12 NVLinks each, 4 PCIe gen 4 switches with 2 GPUs and 2 x 200
+// Gb/s adapters, 2 x AMD Rome. 12 x 20 = 240 GB/s a direction; the adapter's 25 GB/s leaves by an
+// x16 gen 4 slot of 24.
 inline Cluster dgx_a100(int nodes) {
   return of_nodes(hgx_node("dgx-a100", "A100-80G", 12, 2, socket_speed("x86_64", "AuthenticAMD", 23, 49)), nodes);
 }
 
-// DGX H100 user guide: 18 NVLinks a GPU, a 400 Gb/s ConnectX-7 together with each GPU on one gen 5 switch, 2 x Sapphire Rapids.
-// 18 x 20.6 = 370.8 GB/s a direction; the adapter's 50 GB/s leaves by an x16 gen 5 slot of 48.
+// DGX H100 user guide: 18 NVLinks a GPU, a 400 Gb/s ConnectX-7 together with each GPU on one gen 5
+// switch, 2 x Sapphire Rapids. 18 x 20.6 = 370.8 GB/s a direction; the adapter's 50 GB/s leaves by
+// an x16 gen 5 slot of 48.
 inline Cluster dgx_h100(int nodes) {
   return of_nodes(hgx_node("dgx-h100", "H100-80G", 18, 1, socket_speed("x86_64", "GenuineIntel", 6, 143)), nodes);
 }
@@ -88,13 +91,14 @@ inline Cluster hgx_h200(int nodes) {
   return of_nodes(hgx_node("hgx-h200", "H200-141G", 18, 1, socket_speed("x86_64", "GenuineIntel", 6, 143)), nodes);
 }
 
-// HGX B200 data sheet: 18 NVLinks of the fifth generation a GPU (40.1 GB/s each for NCCL), gen 5 slots, 400 Gb/s adapters.
+// HGX B200 data sheet: 18 NVLinks of the fifth generation a GPU (40.1 GB/s each for NCCL), gen 5
+// slots, 400 Gb/s adapters.
 inline Cluster hgx_b200(int nodes) {
   return of_nodes(hgx_node("hgx-b200", "B200-180G", 18, 1, socket_speed("x86_64", "GenuineIntel", 6, 207)), nodes);
 }
 
-// L40S product brief: PCIe gen 4 x16, no NVLink. Two Ice Lake sockets, four PCIe switches with two GPUs each, and a
-// 100 Gb/s adapter on the first switch of each socket.
+// L40S product brief: PCIe gen 4 x16, no NVLink. Two Ice Lake sockets, four PCIe switches with two
+// GPUs each, and a 100 Gb/s adapter on the first switch of each socket.
 inline Cluster l40s_pcie(int nodes) {
   const KnownDevice& device = known_device("L40S-48G");
   const LinkSpeeds speeds = link_speeds(device.sm);
@@ -162,7 +166,8 @@ inline const ClusterPreset* find(std::string_view name) {
   return nullptr;
 }
 
-/// The preset called `name`, with its own number of nodes. @throws InputError  with the nearest name and all that exist.
+/// The preset called `name`, with its own number of nodes. @throws InputError  with the nearest
+/// name and all that exist.
 inline Cluster named(std::string_view name) {
   const ClusterPreset* const preset = find(name);
   if (preset == nullptr) throw InputError(unknown_name("cluster", name, names()));
@@ -171,8 +176,8 @@ inline Cluster named(std::string_view name) {
 
 }  // namespace clusters
 
-/// The preset that `text` names and its number of nodes, with another number if the text ends in one: "dgx-h100", "dgx-h100*16"
-/// or "dgx-h100x16". Null if there is no such preset.
+/// The preset that `text` names and its number of nodes, with another number if the text ends in
+/// one: "dgx-h100", "dgx-h100*16" or "dgx-h100x16". Null if there is no such preset.
 /// @throws InputError  for an impossible number of nodes.
 inline std::pair<const clusters::ClusterPreset*, int> find_sized_cluster(std::string_view text) {
   if (const clusters::ClusterPreset* const preset = clusters::find(text)) return {preset, preset->nodes};

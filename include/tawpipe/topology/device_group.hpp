@@ -1,4 +1,5 @@
-// Consecutive ranks in groups, equal or not: the nodes of a cluster, or groups that a schedule uses instead.
+// Consecutive ranks in groups, equal or not: the nodes of a cluster, or groups that a schedule uses
+// instead.
 // Not: a communicator of arbitrary ranks (schedule/schedule.hpp).
 #pragma once
 
@@ -13,7 +14,8 @@
 
 namespace tawpipe::inline v0 {
 
-/// Ranks 0 .. ranks()-1 cut into consecutive groups. `DeviceGroups{{8, 8, 4}}` are three unequal ones.
+/// Ranks 0 .. ranks()-1 cut into consecutive groups. `DeviceGroups{{8, 8, 4}}` are three unequal
+/// ones.
 class DeviceGroups {
  public:
   /// @param sizes  [group] devices of each. @throws InputError  if empty or a size is below one.
@@ -26,7 +28,8 @@ class DeviceGroups {
     }
   }
 
-  /// `ranks` cut into `groups`, as evenly as possible. @throws InputError  if there are more groups than ranks.
+  /// `ranks` cut into `groups`, as evenly as possible. @throws InputError  if there are more groups
+  /// than ranks.
   static DeviceGroups even(int ranks, int groups) {
     if (groups < 1 || groups > ranks) {
       throw InputError(concat(groups, " groups cannot be cut from ", ranks, " ranks; choose 1 to ", ranks));

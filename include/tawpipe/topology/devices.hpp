@@ -1,5 +1,6 @@
 // Devices by name, with the numbers of their data sheets.
-// Not: how they are connected (topology/clusters.hpp) nor what fraction of the peak a program reaches (cost/).
+// Not: how they are connected (topology/clusters.hpp) nor what fraction of the peak a program
+// reaches (cost/).
 #pragma once
 
 #include <span>
@@ -24,15 +25,18 @@ struct KnownDevice {
   int sm;   ///< compute capability, 80 is 8.0
   int sms;  ///< multiprocessors: NVIDIA's architecture white papers; B200: its 18,944 cores, 128 of them an SM; variants as B200
   std::string_view source;
-  /// Fraction of the product rate that the usual card of the same peak sustains, due to its power limit. An A100 reaches 271.2 TFLOPS
-  /// at 400 W and 252.9 at 300 W (stas00/ml-engineering, maximum achievable matmul FLOPS): the 0.24th power.
+  /// Fraction of the product rate that the usual card of the same peak sustains, due to its power
+  /// limit. An A100 reaches 271.2 TFLOPS at 400 W and 252.9 at 300 W (stas00/ml-engineering,
+  /// maximum achievable matmul FLOPS): the 0.24th power.
   double sustained = 1;
-  /// Factor on the rate of fused attention's forward: Blackwell Ultra's exponentials are twice as fast, and attention's forward 1.35
-  /// times (NVIDIA, Making Softmax More Efficient with NVIDIA Blackwell Ultra).
+  /// Factor on the rate of fused attention's forward: Blackwell Ultra's exponentials are twice as
+  /// fast, and attention's forward 1.35 times (NVIDIA, Making Softmax More Efficient with NVIDIA
+  /// Blackwell Ultra).
   double attention = 1;
 };
 
-/// Every device that device_named() knows. Memory is the sheet's "GB" read as GiB, as the driver reports it.
+/// Every device that device_named() knows. Memory is the sheet's "GB" read as GiB, as the driver
+/// reports it.
 inline std::span<const KnownDevice> known_devices() {
   static constexpr KnownDevice devices[] = {
       {"A100-80G", 80, 312, 0, 0, 2039, 80, 108, "NVIDIA A100 data sheet, June 2021, A100 80GB SXM"},

@@ -16,8 +16,8 @@
 
 namespace tawpipe::inline v0 {
 
-/// Switches between nodes. Vertices 0 .. nodes-1 are the nodes, the switches follow. A node's attachment has no cost
-/// of its own: the capacity of that cable is the node's adapter.
+/// Switches between nodes. Vertices 0 .. nodes-1 are the nodes, the switches follow. A node's
+/// attachment has no cost of its own: the capacity of that cable is the node's adapter.
 struct FabricGraph {
   struct Attachment {
     int node = 0;
@@ -51,7 +51,8 @@ inline constexpr int max_fabric_nodes = 2048;
 
 namespace detail {
 
-/// @throws InputError  if finding the paths from each of `sources` over all of `links` would take more than a few seconds.
+/// @throws InputError  if finding the paths from each of `sources` over all of `links` would take
+/// more than a few seconds.
 inline void check_routing_work(std::int64_t sources, std::int64_t links, std::string_view what) {
   constexpr std::int64_t most = std::int64_t{1} << 24;
   if (links <= most / std::max<std::int64_t>(sources, 1)) return;
@@ -87,8 +88,9 @@ inline void check_fabric_graph(const FabricGraph& graph) {
 
 }  // namespace detail
 
-/// A leaf-spine network: each leaf switch serves `nodes_per_leaf` nodes and has one `uplink` to each spine.
-/// Oversubscription is (nodes_per_leaf x adapters x their speed) / (spines x uplink speed).
+/// A leaf-spine network: each leaf switch serves `nodes_per_leaf` nodes and has one `uplink` to
+/// each spine. Oversubscription is (nodes_per_leaf x adapters x their speed) / (spines x uplink
+/// speed).
 /// @throws InputError  if a count is below one or too large.
 inline FabricGraph leaf_spine(int nodes, int nodes_per_leaf, int spines, LinkSpec uplink) {
   const int most = max_fabric_nodes;

@@ -1,4 +1,5 @@
-// How fast links really are: the effective speeds NCCL assumes for NVLink, PCI Express and the links between sockets.
+// How fast links really are: the effective speeds NCCL assumes for NVLink, PCI Express and the
+// links between sockets.
 // Not: the devices themselves (topology/devices.hpp) nor the sharing of links by transfers.
 #pragma once
 
@@ -20,16 +21,19 @@ constexpr BytesPerSecond nvlink_speed(int sm) {
   return BytesPerSecond{18e9};
 }
 
-/// PCI Express in one direction, by transfer rate and width: x16 is 12, 24, 48 GB/s for 8, 16, 32 GT/s.
-/// Source: NCCL 2.28.9, src/graph/topo.cc, kvDictPciGen: GT/s x 7.5 / 80 GB/s a lane (gen 1 and 2: x 6 / 80).
+/// PCI Express in one direction, by transfer rate and width: x16 is 12, 24, 48 GB/s for 8, 16, 32
+/// GT/s.
+/// Source: NCCL 2.28.9, src/graph/topo.cc, kvDictPciGen: GT/s x 7.5 / 80 GB/s a lane (gen 1 and 2:
+/// x 6 / 80).
 constexpr BytesPerSecond pcie_speed(double gigatransfers, int lanes = 16) {
   const double per_lane = gigatransfers * (gigatransfers < 8 ? 6.0 : 7.5) / 80.0;
   return BytesPerSecond{per_lane * lanes * 1e9};
 }
 
-/// Between two CPU sockets in one direction, from the vendor's CPUID name, family and model; 10 GB/s where unknown.
-/// Source: NCCL 2.28.9, src/graph/topo.h: Broadwell 6, Skylake and Ice Lake 10, Sapphire Rapids 22, Emerald Rapids 40,
-/// AMD 16, Arm 6, Power9 32, Zhaoxin 6 or 9.
+/// Between two CPU sockets in one direction, from the vendor's CPUID name, family and model; 10
+/// GB/s where unknown.
+/// Source: NCCL 2.28.9, src/graph/topo.h: Broadwell 6, Skylake and Ice Lake 10, Sapphire Rapids 22,
+/// Emerald Rapids 40, AMD 16, Arm 6, Power9 32, Zhaoxin 6 or 9.
 constexpr BytesPerSecond socket_speed(std::string_view arch, std::string_view vendor, int family, int model) {
   if (arch == "arm64" || arch == "aarch64") return BytesPerSecond{6e9};
   if (arch == "ppc64") return BytesPerSecond{32e9};
@@ -43,11 +47,13 @@ constexpr BytesPerSecond socket_speed(std::string_view arch, std::string_view ve
   return BytesPerSecond{10e9};
 }
 
-/// The speeds, in each direction, that a topology without numbers (`nvidia-smi topo -m`) is given, and the latency of a hop.
+/// The speeds, in each direction, that a topology without numbers (`nvidia-smi topo -m`) is given,
+/// and the latency of a hop.
 ///
-/// The latencies are NCCL's for one step of a ring with the Simple protocol (src/graph/tuning.cc: NVLink 3.4 us,
-/// PCI 5.7, network 14), divided over the links of a path: an NVLink port has half of 3.4, a device's PCI link half of
-/// 5.7, each further PCI or socket link 0.1 (what a PCI Express switch adds), an adapter the rest of 14.
+/// The latencies are NCCL's for one step of a ring with the Simple protocol (src/graph/tuning.cc:
+/// NVLink 3.4 us, PCI 5.7, network 14), divided over the links of a path: an NVLink port has half
+/// of 3.4, a device's PCI link half of 5.7, each further PCI or socket link 0.1 (what a PCI Express
+/// switch adds), an adapter the rest of 14.
 struct LinkSpeeds {
   BytesPerSecond nvlink{20e9};   ///< one NVLink
   BytesPerSecond pcie{24e9};     ///< an x16 slot

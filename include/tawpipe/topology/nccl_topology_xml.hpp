@@ -1,4 +1,5 @@
-// Reads NCCL's topology XML (NCCL_TOPO_DUMP_FILE, NCCL_TOPO_FILE) into a node, with the link speeds NCCL assumes.
+// Reads NCCL's topology XML (NCCL_TOPO_DUMP_FILE, NCCL_TOPO_FILE) into a node, with the link speeds
+// NCCL assumes.
 // Not: NCCL's search for rings and trees over it.
 #pragma once
 
@@ -16,11 +17,13 @@
 
 namespace tawpipe::inline v0 {
 
-/// Builds the graph of the node that NCCL's XML describes: a full dump, or a partial hint such as a cloud's, where a `<pci>` of class
-/// 0x03.. is a GPU and one of 0x0200 or 0x0207 an adapter without further details. GPUs are numbered by their `dev`.
-/// Missing parts of a hint (mainly NVLinks) are not invented; see NcclXmlOptions.
+/// Builds the graph of the node that NCCL's XML describes: a full dump, or a partial hint such as a
+/// cloud's, where a `<pci>` of class 0x03.. is a GPU and one of 0x0200 or 0x0207 an adapter without
+/// further details. GPUs are numbered by their `dev`. Missing parts of a hint (mainly NVLinks) are
+/// not invented; see NcclXmlOptions.
 /// @param source  the file's name, for messages.
-/// @throws InputError  naming the line where the XML breaks, or the element and attribute that is invalid.
+/// @throws InputError  naming the line where the XML breaks, or the element and attribute that is
+/// invalid.
 inline NodeGraph node_graph_from_nccl_xml(std::string_view text, const NcclXmlOptions& options = {},
                                           std::string_view source = "NCCL topology") {
   pugi::xml_document document;
@@ -36,7 +39,8 @@ inline NodeGraph node_graph_from_nccl_xml(std::string_view text, const NcclXmlOp
   return detail::NcclXmlReader{text, source, options}.read(system);
 }
 
-/// The graph and the routes: from text to node. @throws InputError  as node_graph_from_nccl_xml() and make_node_type().
+/// The graph and the routes: from text to node. @throws InputError  as node_graph_from_nccl_xml()
+/// and make_node_type().
 inline NodeType node_type_from_nccl_xml(std::string_view text, const NcclXmlOptions& options = {},
                                         std::string_view source = "NCCL topology") {
   return make_node_type(std::string{source}, node_graph_from_nccl_xml(text, options, source));

@@ -29,7 +29,8 @@ constexpr std::string_view name(VertexKind kind) {
   return names[static_cast<int>(kind)];
 }
 
-/// A vertex of a NodeGraph. `device` is used for devices, `network` (the adapter's own port) for adapters.
+/// A vertex of a NodeGraph. `device` is used for devices, `network` (the adapter's own port) for
+/// adapters.
 struct NodeVertex {
   VertexKind kind = VertexKind::device;
   std::string name;

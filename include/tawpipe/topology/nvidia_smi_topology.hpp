@@ -1,5 +1,6 @@
 // Reads the matrix that `nvidia-smi topo -m` prints, and builds a node from it.
-// Not: NCCL's XML (topology/nccl_topology_xml.hpp), which has more detail and should be preferred if both are available.
+// Not: NCCL's XML (topology/nccl_topology_xml.hpp), which has more detail and should be preferred
+// if both are available.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +22,8 @@
 
 namespace tawpipe::inline v0 {
 
-/// What `nvidia-smi topo -m` shows: which devices are connected, in its own terms. Column c is gpus[c], or nics[c - gpus].
+/// What `nvidia-smi topo -m` shows: which devices are connected, in its own terms. Column c is
+/// gpus[c], or nics[c - gpus].
 struct SmiTopology {
   std::vector<std::string> gpus;        ///< "GPU0", ...
   std::vector<std::string> nics;        ///< "NIC0", or "mlx5_0" if an old driver prints that; the legend's name if given
@@ -38,8 +40,9 @@ struct SmiOptions {
   std::optional<LinkSpeeds> speeds;  ///< default: link_speeds() of the device's generation
 };
 
-/// Parses the text. Takes tabs or spaces, escape codes, cells run together where a terminal wrapped, NIC or mlx5
-/// columns, missing or cut-off NIC rows, any affinity columns or none, and text before and after the matrix.
+/// Parses the text. Takes tabs or spaces, escape codes, cells run together where a terminal
+/// wrapped, NIC or mlx5 columns, missing or cut-off NIC rows, any affinity columns or none, and
+/// text before and after the matrix.
 /// @param source  the file's name, for messages.
 /// @throws InputError  naming line and cell.
 inline SmiTopology parse_nvidia_smi_topology(std::string_view text, std::string_view source = "nvidia-smi topo -m") {
@@ -112,11 +115,13 @@ inline SmiTopology parse_nvidia_smi_topology(std::string_view text, std::string_
   return topology;
 }
 
-/// Builds the node's graph. GPUs and adapters connected by PIX or PXB share a switch and its uplink; those connected by PHB or NODE
-/// meet in one CPU, each through its own slot, and so do GPUs connected by NVLink, which hides their PCI Express, whose CPU
-/// affinities are equal; SYS crosses from CPU to CPU (each pair of CPUs has a link, as in NCCL).
-/// NVLinks that add up to more than 18 a GPU if they were direct are one NVSwitch with a port of # links for each GPU;
-/// fewer are direct links. @throws InputError  if a GPU has NVLinks of several counts to an NVSwitch's GPUs.
+/// Builds the node's graph. GPUs and adapters connected by PIX or PXB share a switch and its
+/// uplink; those connected by PHB or NODE meet in one CPU, each through its own slot, and so do
+/// GPUs connected by NVLink, which hides their PCI Express, whose CPU affinities are equal; SYS
+/// crosses from CPU to CPU (each pair of CPUs has a link, as in NCCL). NVLinks that add up to more
+/// than 18 a GPU if they were direct are one NVSwitch with a port of # links for each GPU; fewer
+/// are direct links. @throws InputError  if a GPU has NVLinks of several counts to an NVSwitch's
+/// GPUs.
 inline NodeGraph make_node_graph(const SmiTopology& topology, const SmiOptions& options = {}) {
   int most_nvlinks = 0;
   for (const auto& cell : topology.cells) most_nvlinks = std::max(most_nvlinks, cell.nvlinks);

@@ -17,9 +17,9 @@
 
 namespace tawpipe::inline v0 {
 
-/// The weight of one link in a route, an integer so that equal routes are exactly equal: the picoseconds that one gigabyte
-/// takes (at most 1e14), one for the hop, and 1000 where it enters a CPU, so that of two routes of similar speed the one
-/// that stays below the host bridge wins.
+/// The weight of one link in a route, an integer so that equal routes are exactly equal: the
+/// picoseconds that one gigabyte takes (at most 1e14), one for the hop, and 1000 where it enters a
+/// CPU, so that of two routes of similar speed the one that stays below the host bridge wins.
 inline std::int64_t route_weight(BytesPerSecond bandwidth, VertexKind entered) {
   const double picoseconds = std::min(1e21 / bandwidth.value(), 1e14);
   return static_cast<std::int64_t>(picoseconds) + (entered == VertexKind::cpu ? 1000 : 1);
@@ -91,8 +91,9 @@ inline LinkPath reversed(LinkPath path) {
   return path;
 }
 
-/// [device] the adapter each device uses: the nearest. Those with the fewest equally near adapters choose first, and each
-/// takes the one with the fewest devices so far, then the first. @param near  [device] indices of its nearest adapters.
+/// [device] the adapter each device uses: the nearest. Those with the fewest equally near adapters
+/// choose first, and each takes the one with the fewest devices so far, then the first. @param near
+/// [device] indices of its nearest adapters.
 inline std::vector<int> spread_over_adapters(const std::vector<std::vector<int>>& near, std::size_t adapters) {
   std::vector<std::size_t> order(near.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -110,13 +111,15 @@ inline std::vector<int> spread_over_adapters(const std::vector<std::vector<int>>
 
 }  // namespace detail
 
-/// The node that `graph` describes: every full-duplex link becomes two directed ones, and every pair of devices gets its
-/// cheapest route (see route_weight), the same both ways, never through another device. Each device leaves the node by
-/// its nearest adapter; devices spread evenly over equally near ones. It reaches the memory of its host by its nearest CPU, if
-/// every device reaches one. Link 2e is edge e from a to b, 2e+1 the reverse;
-/// the adapters' own links follow, out and in, with the latency on the outgoing one.
+/// The node that `graph` describes: every full-duplex link becomes two directed ones, and every
+/// pair of devices gets its cheapest route (see route_weight), the same both ways, never through
+/// another device. Each device leaves the node by its nearest adapter; devices spread evenly over
+/// equally near ones. It reaches the memory of its host by its nearest CPU, if every device reaches
+/// one. Link 2e is edge e from a to b, 2e+1 the reverse; the adapters' own links follow, out and
+/// in, with the latency on the outgoing one.
 ///
-/// @throws InputError  naming the device that cannot be reached, or the link or adapter without a speed.
+/// @throws InputError  naming the device that cannot be reached, or the link or adapter without a
+/// speed.
 /// Complexity: O(devices (vertices + edges) log vertices).
 /// @see NodeGraph for an example.
 inline NodeType make_node_type(std::string name, const NodeGraph& graph) {
@@ -208,14 +211,15 @@ inline NodeType make_node_type(std::string name, const NodeGraph& graph) {
   return type;
 }
 
-/// The fabric that `graph` describes: for each ordered pair of nodes a cheapest path over the switches' links. Of equally
-/// cheap next hops, the one numbered destination modulo their count is taken (d-mod-k routing), so that the spines of a
-/// leaf-spine network share the destinations evenly. Link 2e is edge e from a to b, 2e+1 the reverse.
+/// The fabric that `graph` describes: for each ordered pair of nodes a cheapest path over the
+/// switches' links. Of equally cheap next hops, the one numbered destination modulo their count is
+/// taken (d-mod-k routing), so that the spines of a leaf-spine network share the destinations
+/// evenly. Link 2e is edge e from a to b, 2e+1 the reverse.
 ///
 /// @throws InputError  naming the node that cannot be reached, or the link without a speed.
 /// Complexity: O(nodes (vertices + edges) log vertices + nodes^2 hops).
-/// Source: Zahavi 2012, "Fat-tree routing and node ordering providing contention free traffic for MPI global
-/// collectives" (d-mod-k).
+/// Source: Zahavi 2012, "Fat-tree routing and node ordering providing contention free traffic for
+/// MPI global collectives" (d-mod-k).
 inline Fabric make_fabric(const FabricGraph& graph) {
   const int vertices = graph.nodes + static_cast<int>(graph.switches.size());
   const auto label = [&](int vertex) {

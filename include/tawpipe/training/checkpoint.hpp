@@ -1,5 +1,7 @@
-// Checkpoints of a training run: weights, moments and state in a folder, for any number of ranks under any schedule.
-// Not: how folders replace each other (training/checkpoint_folder.hpp), nor weights for other programs (huggingface_weights.hpp).
+// Checkpoints of a training run: weights, moments and state in a folder, for any number of ranks
+// under any schedule.
+// Not: how folders replace each other (training/checkpoint_folder.hpp), nor weights for other
+// programs (huggingface_weights.hpp).
 #pragma once
 
 #include <algorithm>
@@ -38,7 +40,8 @@ struct CheckpointPart {
   ParameterRange range;
 };
 
-/// The parts that write_checkpoint() asks for, in its order: other ranks can send theirs accordingly.
+/// The parts that write_checkpoint() asks for, in its order: other ranks can send theirs
+/// accordingly.
 /// Complexity: O(tensors + parameters / 2^20).
 inline std::vector<CheckpointPart> checkpoint_parts(const Transformer& model) {
   constexpr std::int64_t most = std::int64_t{1} << 20;
@@ -57,14 +60,16 @@ inline std::vector<CheckpointPart> checkpoint_parts(const Transformer& model) {
 /// Fills the bytes with the numbers of a part, in the dtype of the state: f32 or f64.
 using GivePart = std::function<void(const CheckpointPart&, std::span<std::byte>)>;
 
-/// Writes the checkpoint `<run>/step-<N>`, names it in `<run>/latest` and deletes all but the last `keep`. If it fails or is
-/// interrupted at any moment, the last good one stays.
+/// Writes the checkpoint `<run>/step-<N>`, names it in `<run>/latest` and deletes all but the last
+/// `keep`. If it fails or is interrupted at any moment, the last good one stays.
 ///
-/// The folder holds model.safetensors (weights by name), optimizer.safetensors (`m/<name>`, `v/<name>`), config.json (the
-/// model), state.json, and checksums.json with a sum for each tensor and each value of these. One process calls this; the others
-/// can tell from checkpoint_parts() what it requests.
+/// The folder holds model.safetensors (weights by name), optimizer.safetensors (`m/<name>`,
+/// `v/<name>`), config.json (the model), state.json, and checksums.json with a sum for each tensor
+/// and each value of these. One process calls this; the others can tell from checkpoint_parts()
+/// what it requests.
 /// @return the path of the checkpoint
-/// @throws InputError  naming file and reason, e.g. a full disk, or if the dtype is neither f32 nor f64; what `give` throws.
+/// @throws InputError  naming file and reason, e.g. a full disk, or if the dtype is neither f32 nor
+/// f64; what `give` throws.
 inline std::string write_checkpoint(const std::string& run, const Transformer& model, const DecoderConstants& constants,
                                     const TrainingState& state, const GivePart& give, int keep = 2) {
   if (state.dtype != Dtype::f32 && state.dtype != Dtype::f64) {
@@ -119,10 +124,11 @@ inline std::string write_checkpoint(const std::string& run, const Transformer& m
 /// A checkpoint open for reading. Any number of ranks may read what they own, at the same time.
 class Checkpoint {
  public:
-  /// @param path  a checkpoint, or a run's folder for the one that its file `latest` names (open_checkpoint() takes an older
-  /// one if that is damaged)
-  /// @throws InputError  if there is none; a file is missing, cut off or broken; files come from different checkpoints; or the
-  /// tensors are not those of the model in its config.json. verify() checks the tensors' numbers.
+  /// @param path  a checkpoint, or a run's folder for the one that its file `latest` names
+  /// (open_checkpoint() takes an older one if that is damaged)
+  /// @throws InputError  if there is none; a file is missing, cut off or broken; files come from
+  /// different checkpoints; or the tensors are not those of the model in its config.json. verify()
+  /// checks the tensors' numbers.
   explicit Checkpoint(const std::string& path)
       : path_{find_checkpoint(path)},
         state_{detail::read_state(path_ + "/state.json")},
@@ -164,7 +170,8 @@ class Checkpoint {
   const Transformer& model() const { return config_.model; }
   const DecoderConstants& constants() const { return config_.constants; }
 
-  /// @throws InputError  if the checkpoint is of a model with other sizes, naming the first that differs.
+  /// @throws InputError  if the checkpoint is of a model with other sizes, naming the first that
+  /// differs.
   void expect(const Transformer& wanted) const {
     const Transformer& found = config_.model;
     const auto compare = [&](std::string_view what, std::int64_t there, std::int64_t here) {
@@ -229,7 +236,8 @@ struct OpenedCheckpoint {
   std::vector<std::string> passed_over;  ///< a sentence each, the newest first
 };
 
-/// Opens and verifies the checkpoint at a path: itself if it is one, otherwise the newest intact one of a run's folder.
+/// Opens and verifies the checkpoint at a path: itself if it is one, otherwise the newest intact
+/// one of a run's folder.
 /// @throws InputError  if there is none, or naming its error; for a run's folder, the newest one's.
 inline OpenedCheckpoint open_checkpoint(const std::string& path) {
   std::vector<std::string> passed_over;

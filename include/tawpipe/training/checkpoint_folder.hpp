@@ -1,4 +1,5 @@
-// The folders of a run's checkpoints: which one is the last good one, how a new one replaces it, and which are deleted.
+// The folders of a run's checkpoints: which one is the last good one, how a new one replaces it,
+// and which are deleted.
 // Not: what a checkpoint holds (training/checkpoint.hpp).
 #pragma once
 
@@ -72,9 +73,10 @@ inline void throw_folder_error(const char* what, const std::filesystem::path& pa
 
 }  // namespace detail
 
-/// A checkpoint of one step being written into `step-N.partial` of a run's folder. commit() renames it to `step-N`, names it in
-/// the file `latest`, and only then deletes older ones. Its destructor removes what was written unless it was committed; killed at any moment, it
-/// leaves the last good checkpoint unchanged. One process at a time writes into a run's folder.
+/// A checkpoint of one step being written into `step-N.partial` of a run's folder. commit() renames
+/// it to `step-N`, names it in the file `latest`, and only then deletes older ones. Its destructor
+/// removes what was written unless it was committed; killed at any moment, it leaves the last good
+/// checkpoint unchanged. One process at a time writes into a run's folder.
 class CheckpointFolder {
  public:
   /// Makes the run's folder if there is none, and removes partial files of an interrupted process.
@@ -101,11 +103,13 @@ class CheckpointFolder {
   /// Path of the checkpoint once it is complete.
   std::string path() const { return final_.string(); }
 
-  /// @param keep  how many checkpoints are kept, including this one; later steps, of a run that was rolled back, are not counted
+  /// @param keep  how many checkpoints are kept, including this one; later steps, of a run that was
+  /// rolled back, are not counted
   /// @pre every file is complete and on disk (DurableFile)
   /// @throws InputError  if the system refuses.
   void commit(int keep) {
-    // One of the same step is renamed first, to a name that find_checkpoint() knows in case the process ends here.
+    // One of the same step is renamed first, to a name that find_checkpoint() knows in case the
+    // process ends here.
     const std::filesystem::path replaced = final_.string() + ".replaced";
     std::error_code error;
     if (std::filesystem::exists(final_, error)) {
@@ -168,8 +172,9 @@ class CheckpointFolder {
   bool complete_ = false;
 };
 
-/// The candidate checkpoints of a path, the newest first: itself if it is one, otherwise those of a run's folder, from the one
-/// that its file `latest` names. A just replaced one counts if the new one is missing.
+/// The candidate checkpoints of a path, the newest first: itself if it is one, otherwise those of a
+/// run's folder, from the one that its file `latest` names. A just replaced one counts if the new
+/// one is missing.
 /// @throws InputError  if there is none.
 inline std::vector<std::string> checkpoint_candidates(const std::string& path) {
   namespace fs = std::filesystem;
@@ -182,7 +187,8 @@ inline std::vector<std::string> checkpoint_candidates(const std::string& path) {
   std::vector<std::int64_t> steps = detail::checkpoint_steps(folder);
   std::sort(steps.begin(), steps.end(), std::greater<>{});
   std::vector<std::string> found;
-  // `latest` is missing if the process ended just after the first rename. A run that was rolled back has later steps.
+  // `latest` is missing if the process ended just after the first rename. A run that was rolled
+  // back has later steps.
   if (const std::optional<std::int64_t> latest = detail::latest_step(folder)) {
     std::erase_if(steps, [&](std::int64_t step) { return step >= *latest; });
     const std::string named = (folder / checkpoint_name(*latest)).string();
@@ -194,7 +200,8 @@ inline std::vector<std::string> checkpoint_candidates(const std::string& path) {
   throw InputError(concat("folder ", quote(one_line(path)), " holds no checkpoint (no 'latest', no 'step-...')"));
 }
 
-/// The first of checkpoint_candidates(). @throws InputError  if there is none, or `latest` names one that does not exist.
+/// The first of checkpoint_candidates(). @throws InputError  if there is none, or `latest` names
+/// one that does not exist.
 inline std::string find_checkpoint(const std::string& path) {
   const std::string found = checkpoint_candidates(path).front();
   std::error_code ignored;

@@ -31,8 +31,9 @@ inline void sync_folder(const std::string& folder) {
   if (!done) throw InputError(concat("cannot write to folder ", quote(one_line(folder)), ": ", std::strerror(reason)));
 }
 
-/// A file being written as `<path>.partial` next to its target. commit() syncs it to disk and then moves it to its target in one
-/// step, so what was at `path` before stays whole until then. Destroyed without commit(), it removes what it wrote.
+/// A file being written as `<path>.partial` next to its target. commit() syncs it to disk and then
+/// moves it to its target in one step, so what was at `path` before stays whole until then.
+/// Destroyed without commit(), it removes what it wrote.
 class DurableFile {
  public:
   /// @throws InputError  if the file cannot be made.

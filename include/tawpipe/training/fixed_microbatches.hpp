@@ -18,12 +18,13 @@
 
 namespace tawpipe::inline v0::training {
 
-/// A file with `tokens` and `targets`, whole numbers [microbatches, microbatch size, sequence], repeated at every step.
+/// A file with `tokens` and `targets`, whole numbers [microbatches, microbatch size, sequence],
+/// repeated at every step.
 class FixedMicrobatches final : public MicrobatchSource {
  public:
   /// @param vocab  each token must be below it
-  /// @throws InputError  if the file is broken (SafetensorsFile), lacks one of the two, their shapes differ or are not of three
-  /// axes, or a token lies outside the vocabulary.
+  /// @throws InputError  if the file is broken (SafetensorsFile), lacks one of the two, their
+  /// shapes differ or are not of three axes, or a token lies outside the vocabulary.
   FixedMicrobatches(const std::string& path, std::int32_t vocab) {
     const SafetensorsFile file{path};
     shape_ = file.tensor("tokens").shape;

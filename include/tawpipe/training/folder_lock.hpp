@@ -1,4 +1,5 @@
-// Locks for files and folders that only one process at a time may write: the system releases them however the process ends.
+// Locks for files and folders that only one process at a time may write: the system releases them
+// however the process ends.
 // Not: a lock between threads.
 #pragma once
 
@@ -17,9 +18,10 @@
 
 namespace tawpipe::inline v0::training {
 
-/// Opens a file for reading and writing that no other process has open in this way; created if missing, never through a
-/// link, and not truncated. The lock belongs to the descriptor.
-/// @return the descriptor, or -1 with the reason in errno: EWOULDBLOCK where another process holds the file
+/// Opens a file for reading and writing that no other process has open in this way; created if
+/// missing, never through a link, and not truncated. The lock belongs to the descriptor.
+/// @return the descriptor, or -1 with the reason in errno: EWOULDBLOCK where another process holds
+/// the file
 inline int open_locked(const std::string& path) {
   while (true) {
     const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
@@ -28,7 +30,8 @@ inline int open_locked(const std::string& path) {
     struct stat named = {};
     const bool locked = ::flock(descriptor, LOCK_EX | LOCK_NB) == 0;
     const int reason = errno;
-    // Its holder may have renamed or removed it in between: then the name refers to another file now.
+    // Its holder may have renamed or removed it in between: then the name refers to another file
+    // now.
     const bool same = ::fstat(descriptor, &opened) == 0 && ::lstat(path.c_str(), &named) == 0 && opened.st_dev == named.st_dev &&
                       opened.st_ino == named.st_ino;
     if (locked && same) return descriptor;
@@ -39,8 +42,9 @@ inline int open_locked(const std::string& path) {
   }
 }
 
-/// Locks a folder during its lifetime: other processes that try to lock it are refused. For two processes on different
-/// hosts this works if the file system has locks between hosts (NFS 4, Lustre with flock).
+/// Locks a folder during its lifetime: other processes that try to lock it are refused. For two
+/// processes on different hosts this works if the file system has locks between hosts (NFS 4,
+/// Lustre with flock).
 class FolderLock {
  public:
   /// @param folder  must exist

@@ -1,5 +1,7 @@
-// Weights under the names and in the layout that Hugging Face's `transformers` uses for LLaMA: writing, and reading any range.
-// Not: checkpoints to resume from (training/checkpoint.hpp), nor config.json by itself (training/huggingface_config_file.hpp).
+// Weights under the names and in the layout that Hugging Face's `transformers` uses for LLaMA:
+// writing, and reading any range.
+// Not: checkpoints to resume from (training/checkpoint.hpp), nor config.json by itself
+// (training/huggingface_config_file.hpp).
 #pragma once
 
 #include <algorithm>
@@ -31,15 +33,17 @@ namespace tawpipe::inline v0::training {
 struct HuggingFaceTensor {
   ParameterTensor ours;
   std::string name;
-  /// Number of rows of a head, for query and key, whose order differs; 0 for all others. See rotated_row().
+  /// Number of rows of a head, for query and key, whose order differs; 0 for all others. See
+  /// rotated_row().
   std::int64_t head_rows = 0;
 };
 
 /// Our row that is row `row` of theirs, in one head of `head_rows` rows.
 ///
-/// Rotary embedding rotates pairs of a head's coordinates by one angle each. Ours are adjacent (0, 1), (2, 3), .. as in Meta's
-/// LLaMA; theirs are half a head apart, (0, h/2), (1, h/2 + 1), .. So their rows 0 .. h/2 - 1 are our even ones, the others our
-/// odd ones. Source: transformers, models/llama/convert_llama_weights_to_hf.py, `permute`.
+/// Rotary embedding rotates pairs of a head's coordinates by one angle each. Ours are adjacent (0,
+/// 1), (2, 3), .. as in Meta's LLaMA; theirs are half a head apart, (0, h/2), (1, h/2 + 1), .. So
+/// their rows 0 .. h/2 - 1 are our even ones, the others our odd ones. Source: transformers,
+/// models/llama/convert_llama_weights_to_hf.py, `permute`.
 constexpr std::int64_t rotated_row(std::int64_t row, std::int64_t head_rows) {
   const std::int64_t half = head_rows / 2;
   return row < half ? 2 * row : 2 * (row - half) + 1;
@@ -90,7 +94,8 @@ using GiveNumbers = std::function<void(ParameterRange, std::span<double>)>;
 
 /// Writes model.safetensors and config.json into a folder, which is created if missing.
 /// @param format  F64, F32, F16 or BF16
-/// @throws InputError  as SafetensorsWriter, huggingface_tensors() and `give`, or for another format.
+/// @throws InputError  as SafetensorsWriter, huggingface_tensors() and `give`, or for another
+/// format.
 inline void write_huggingface(const std::string& folder, const Transformer& model, const DecoderConstants& constants,
                               NumberFormat format, const GiveNumbers& give) {
   Transformer stored = model;
@@ -134,12 +139,13 @@ inline void write_huggingface(const std::string& folder, const Transformer& mode
   write_durably(folder + "/config.json", huggingface_config_text(stored, constants));
 }
 
-/// Published weights of a LLaMA, in one file or in several with an index; any number of ranks may read at once.
+/// Published weights of a LLaMA, in one file or in several with an index; any number of ranks may
+/// read at once.
 class HuggingFaceWeights {
  public:
   /// @param folder  with config.json, and model.safetensors or model.safetensors.index.json
-  /// @throws InputError  if one is missing or broken, a tensor of the model is missing or has another shape, or there are
-  /// tensors that the model lacks, such as biases.
+  /// @throws InputError  if one is missing or broken, a tensor of the model is missing or has
+  /// another shape, or there are tensors that the model lacks, such as biases.
   explicit HuggingFaceWeights(const std::string& folder)
       : folder_{folder}, config_{read_decoder_config(folder + "/config.json")}, tensors_{huggingface_tensors(config_.model)} {
     std::map<std::string, std::size_t> file_of = open_files();

@@ -1,4 +1,5 @@
-// Random initial parameters, each a function of a seed and its index, so that any rank can make those that it holds.
+// Random initial parameters, each a function of a seed and its index, so that any rank can make
+// those that it holds.
 // Not: parameters from files (training/checkpoint.hpp, training/huggingface_weights.hpp).
 #pragma once
 
@@ -17,8 +18,8 @@
 
 namespace tawpipe::inline v0::training {
 
-/// Norms are 1; matrices are normal with a standard deviation of 0.02, those that add to the residual stream (wo, w2)
-/// with 0.02 / sqrt(2 layers).
+/// Norms are 1; matrices are normal with a standard deviation of 0.02, those that add to the
+/// residual stream (wo, w2) with 0.02 / sqrt(2 layers).
 /// Source: Radford et al. 2019, GPT-2, section 2.3; nanoGPT, model.py.
 class InitialWeights {
  public:

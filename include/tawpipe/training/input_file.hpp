@@ -1,5 +1,6 @@
 // A file for random access.
-// Not: memory mapping, where a file truncated meanwhile would kill the program instead of giving an error.
+// Not: memory mapping, where a file truncated meanwhile would kill the program instead of giving an
+// error.
 #pragma once
 
 #include <fcntl.h>

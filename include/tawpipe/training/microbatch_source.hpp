@@ -7,7 +7,8 @@
 
 namespace tawpipe::inline v0::training {
 
-/// Gives each rank any microbatch of any step, without communication: the result depends only on step and microbatch.
+/// Gives each rank any microbatch of any step, without communication: the result depends only on
+/// step and microbatch.
 class MicrobatchSource {
  public:
   MicrobatchSource() = default;

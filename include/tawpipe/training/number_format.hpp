@@ -22,7 +22,8 @@ namespace tawpipe::inline v0::training {
 
 static_assert(std::endian::native == std::endian::little, "tensor files are little-endian and are read without swapping");
 
-/// A number format of a safetensors file. The two 8-bit floats are known by size only; their numbers are not converted.
+/// A number format of a safetensors file. The two 8-bit floats are known by size only; their
+/// numbers are not converted.
 enum class NumberFormat : std::uint8_t { f64, f32, f16, bf16, i64, i32, i16, i8, u64, u32, u16, u8, boolean, f8_e5m2, f8_e4m3 };
 
 namespace detail {
@@ -48,8 +49,8 @@ inline constexpr std::array<NumberFormatFacts, 15> number_formats{{{"F64", 8},
                                                                    {"F8_E5M2", 1},
                                                                    {"F8_E4M3", 1}}};
 
-/// `value` as a float whose last bit is set if rounding lost something ("round to odd"), so that rounding it once more to
-/// 16 bits gives what rounding `value` at once would.
+/// `value` as a float whose last bit is set if rounding lost something ("round to odd"), so that
+/// rounding it once more to 16 bits gives what rounding `value` at once would.
 inline float narrowed_to_odd(double value) {
   const auto nearest = static_cast<float>(value);
   if (static_cast<double>(nearest) == value || std::isnan(value)) return nearest;
@@ -144,9 +145,11 @@ constexpr NumberFormat format_of() {
   return std::is_signed_v<Number> ? with_sign[at] : without[at];
 }
 
-/// Numbers from the bytes of a file. Floats round to nearest, ties to even; whole numbers become floats likewise.
+/// Numbers from the bytes of a file. Floats round to nearest, ties to even; whole numbers become
+/// floats likewise.
 /// @pre `bytes` holds `numbers.size()` numbers of `format`
-/// @throws InputError  if a whole number does not fit, if `Number` is whole and `format` is not, or for 8-bit floats.
+/// @throws InputError  if a whole number does not fit, if `Number` is whole and `format` is not, or
+/// for 8-bit floats.
 template <class Number>
 void decode(NumberFormat format, std::span<const std::byte> bytes, std::span<Number> numbers) {
   detail::with_number_of(format, [&]<class Stored>(Stored stored) {

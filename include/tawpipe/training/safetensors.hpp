@@ -1,5 +1,7 @@
-// Files of named tensors in the safetensors format: reading any part, writing one tensor after another.
-// Not: which tensors a model has (model/parameters.hpp) nor folders of several files (training/checkpoint.hpp).
+// Files of named tensors in the safetensors format: reading any part, writing one tensor after
+// another.
+// Not: which tensors a model has (model/parameters.hpp) nor folders of several files
+// (training/checkpoint.hpp).
 #pragma once
 
 #include <algorithm>
@@ -35,9 +37,10 @@ class SafetensorsFile {
   /// The limit on the header's length, as in the format's own reader.
   static constexpr std::int64_t max_header_bytes = 100'000'000;
 
-  /// @throws InputError  if the file cannot be read, or is not of this format: too short, a header longer than the file,
-  /// not JSON, a duplicate name, an unknown dtype, a shape that does not fit its bytes, tensors that overlap or leave
-  /// bytes between or after them, or bytes that are missing. One sentence names the file, the tensor and what is wrong.
+  /// @throws InputError  if the file cannot be read, or is not of this format: too short, a header
+  /// longer than the file, not JSON, a duplicate name, an unknown dtype, a shape that does not fit
+  /// its bytes, tensors that overlap or leave bytes between or after them, or bytes that are
+  /// missing. One sentence names the file, the tensor and what is wrong.
   explicit SafetensorsFile(const std::string& path) : file_{path}, header_{read_header(file_)} {
     for (const TensorEntry& tensor : header_.tensors) by_name_.emplace(tensor.name, &tensor);
   }
@@ -81,7 +84,8 @@ class SafetensorsFile {
                             shape_text(entry.shape), "; ", shape_text(shape), " is needed"));
   }
 
-  /// Numbers `first` .. `first + numbers.size()` - 1 of a tensor, row-major, converted from the file's format.
+  /// Numbers `first` .. `first + numbers.size()` - 1 of a tensor, row-major, converted from the
+  /// file's format.
   /// @throws InputError  if the tensor is missing or shorter, or as decode().
   template <class Number>
   void read(std::string_view name, std::int64_t first, std::span<Number> numbers) const {
@@ -153,11 +157,13 @@ struct NewTensor {
   }
 };
 
-/// Writes a safetensors file, tensors contiguous in the order given. The file is whole or absent (DurableFile);
-/// every function throws InputError naming the file if the system refuses, and the previous file is then untouched.
+/// Writes a safetensors file, tensors contiguous in the order given. The file is whole or absent
+/// (DurableFile); every function throws InputError naming the file if the system refuses, and the
+/// previous file is then untouched.
 class SafetensorsWriter {
  public:
-  /// @throws InputError  if a name is empty, is a duplicate or is "__metadata__", or the file cannot be made.
+  /// @throws InputError  if a name is empty, is a duplicate or is "__metadata__", or the file
+  /// cannot be made.
   SafetensorsWriter(const std::string& path, std::vector<NewTensor> tensors,
                     const std::map<std::string, std::string>& metadata = {})
       : tensors_{std::move(tensors)}, file_{path} {
@@ -183,7 +189,8 @@ class SafetensorsWriter {
     file_.write(text);
   }
 
-  /// Appends numbers, converted to the format of the tensor they belong to. A call stays within one tensor.
+  /// Appends numbers, converted to the format of the tensor they belong to. A call stays within one
+  /// tensor.
   template <class Number>
   void write(std::span<const Number> numbers) {
     skip_complete();

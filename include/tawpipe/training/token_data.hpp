@@ -27,19 +27,21 @@ struct TokenRange {
   auto operator<=>(const TokenRange&) const = default;
 };
 
-/// The format of a token file. `by_name`: a name that ends in ".bin" means uint16, any other means bytes.
+/// The format of a token file. `by_name`: a name that ends in ".bin" means uint16, any other means
+/// bytes.
 enum class TokenFormat : std::uint8_t { by_name, bytes, uint16 };
 
 /// A file of tokens, read by position; several threads may read at once.
 ///
 /// bytes: each byte of the file is a token, 0 .. 255, so UTF-8 text needs no tokenizer.
-/// uint16: little-endian 16-bit tokens, either plain (nanoGPT) or after a header of 256 int32: 20240520, 1, count of tokens
-/// (llm.c). The first number distinguishes them: plain tokens would have to begin with 55432, 308.
+/// uint16: little-endian 16-bit tokens, either plain (nanoGPT) or after a header of 256 int32:
+/// 20240520, 1, count of tokens (llm.c). The first number distinguishes them: plain tokens would
+/// have to begin with 55432, 308.
 /// Sources: https://github.com/karpathy/nanoGPT data/*/prepare.py; https://github.com/karpathy/llm.c dev/data/data_common.py.
 class TokenFile {
  public:
-  /// @throws InputError  if the file cannot be read, is empty or cut off, has an odd number of bytes (uint16), or a header of
-  /// another version or count.
+  /// @throws InputError  if the file cannot be read, is empty or cut off, has an odd number of
+  /// bytes (uint16), or a header of another version or count.
   explicit TokenFile(const std::string& path, TokenFormat format = TokenFormat::by_name) : file_{path} {
     if (file_.size() == 0) fail("is empty; give a text, or a .bin file of 16-bit tokens");
     if (format == TokenFormat::by_name) format = path.ends_with(".bin") ? TokenFormat::uint16 : TokenFormat::bytes;

@@ -1,5 +1,6 @@
 // Microbatches cut from a file of tokens, at random positions or one after another.
-// Not: the file (training/token_data.hpp). It keeps no state: step and microbatch determine the result.
+// Not: the file (training/token_data.hpp). It keeps no state: step and microbatch determine the
+// result.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// What a run needs to resume, in addition to its parameters: the step, the data, the optimizer's settings.
+// What a run needs to resume, in addition to its parameters: the step, the data, the optimizer's
+// settings.
 // Not: parameters (training/checkpoint.hpp).
 #pragma once
 
@@ -22,7 +23,8 @@ struct DecoderConstants {
   bool operator==(const DecoderConstants&) const = default;
 };
 
-/// Which microbatches a run sees. They depend only on these and the step, so the step is the position in the data.
+/// Which microbatches a run sees. They depend only on these and the step, so the step is the
+/// position in the data.
 struct DataPosition {
   std::string source = {};  ///< path of the data, for people
   DataOrder order = DataOrder::random;

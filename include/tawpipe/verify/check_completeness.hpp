@@ -1,4 +1,5 @@
-// Whether the iteration is complete (V701, V702, V708): each microbatch passes each stage once forward and once backward.
+// Whether the iteration is complete (V701, V702, V708): each microbatch passes each stage once
+// forward and once backward.
 // Not: whether it does so with the right data (verify/check_contents.hpp).
 #pragma once
 
@@ -17,8 +18,9 @@
 
 namespace tawpipe::inline v0 {
 
-/// Adds a finding for each stage and microbatch without its forward or backward, or with more than one, on each of the tensor-
-/// and context-parallel ranks that share it. A backward may be split: then backward_input comes before backward_weight.
+/// Adds a finding for each stage and microbatch without its forward or backward, or with more than
+/// one, on each of the tensor- and context-parallel ranks that share it. A backward may be split:
+/// then backward_input comes before backward_weight.
 /// @param order  all tasks, each after what it waits for; or empty, to skip that last check
 /// Complexity: O(tasks log tasks + stages * microbatches), the latter at most the number of tasks.
 inline void check_completeness(const Schedule& schedule, std::span<const TaskId> order, Diagnostics& out) {
@@ -67,8 +69,8 @@ inline void check_completeness(const Schedule& schedule, std::span<const TaskId>
         },
         "run each stage once forward and once backward for each microbatch");
   };
-  // Walks all stages and microbatches along the sorted meetings; where there are far more of them than tasks, the end is
-  // certain before that.
+  // Walks all stages and microbatches along the sorted meetings; where there are far more of them
+  // than tasks, the end is certain before that.
   std::array<std::size_t, 4> at{};
   const auto has = [&](Op op, std::int64_t key) {
     const auto& meetings = met[static_cast<std::size_t>(op)];

@@ -1,5 +1,7 @@
-// What buffers hold when tasks use them (V5xx), and whether every update sees the whole gradient once (V703 to V709).
-// Not: unordered accesses (verify/check_races.hpp), nor tasks that are missing (verify/check_completeness.hpp).
+// What buffers hold when tasks use them (V5xx), and whether every update sees the whole gradient
+// once (V703 to V709).
+// Not: unordered accesses (verify/check_races.hpp), nor tasks that are missing
+// (verify/check_completeness.hpp).
 #pragma once
 
 #include <cstddef>
@@ -41,12 +43,14 @@ inline void check_unread(const Schedule& schedule, Diagnostics& out) {
 
 }  // namespace detail
 
-/// Follows `schedule` with typed values and adds findings: reads of unwritten data, weights of another stage, missing pieces,
-/// wrong activations, gradients that are incomplete, duplicated or foreign at their update.
+/// Follows `schedule` with typed values and adds findings: reads of unwritten data, weights of
+/// another stage, missing pieces, wrong activations, gradients that are incomplete, duplicated or
+/// foreign at their update.
 ///
-/// Each parameter in a buffer has a value, kept by ranges of equal value: for weights, whether they are updated and which rank's part they
-/// are, for a gradient, a sum of random numbers, one for each stage and microbatch (detail/contents.hpp). Activations carry their
-/// producer, stage and microbatch. Where no two tasks race, every execution order gives the same result.
+/// Each parameter in a buffer has a value, kept by ranges of equal value: for weights, whether they
+/// are updated and which rank's part they are, for a gradient, a sum of random numbers, one for
+/// each stage and microbatch (detail/contents.hpp). Activations carry their producer, stage and
+/// microbatch. Where no two tasks race, every execution order gives the same result.
 /// @param order  all tasks, each after what it waits for (check_cycles gives one)
 /// Complexity: O(uses * ranges of a buffer + stages * microbatches).
 inline void check_contents(const Schedule& schedule, std::span<const TaskId> order, Diagnostics& out) {

@@ -15,8 +15,9 @@
 
 namespace tawpipe::inline v0 {
 
-/// Bytes that each rank holds at some moment, whatever the tasks' times: its persistent buffers, and the transient ones
-/// that one lane uses both before and after one of its tasks. A true peak is at least as large.
+/// Bytes that each rank holds at some moment, whatever the tasks' times: its persistent buffers,
+/// and the transient ones that one lane uses both before and after one of its tasks. A true peak is
+/// at least as large.
 /// @return [rank], `schedule.ranks()` long. Complexity: O(uses + buffers).
 inline std::vector<Bytes> least_memory(const Schedule& schedule) {
   std::vector<Bytes> least(static_cast<std::size_t>(schedule.ranks()));

@@ -1,5 +1,6 @@
-// Findings about order (V2xx, V6xx): tasks that wait for each other, communicators used in different orders, and launches
-// that block each other. Not: unordered accesses to data (verify/check_races.hpp).
+// Findings about order (V2xx, V6xx): tasks that wait for each other, communicators used in
+// different orders, and launches that block each other.
+// Not: unordered accesses to data (verify/check_races.hpp).
 #pragma once
 
 #include <algorithm>
@@ -59,10 +60,12 @@ inline Digraph launch_graph(const Schedule& schedule) {
 
 }  // namespace detail
 
-/// Adds a finding for tasks that wait for each other, named by one shortest cycle, and for ids that are not a topological order.
+/// Adds a finding for tasks that wait for each other, named by one shortest cycle, and for ids that
+/// are not a topological order.
 ///
-/// A transfer or collective is one vertex: it holds the heads of all its lanes until all its ends are there, which is how
-/// NCCL's kernels in streams and MPI's blocking calls behave. A cycle is a deadlock, and every deadlock is a cycle.
+/// A transfer or collective is one vertex: it holds the heads of all its lanes until all its ends
+/// are there, which is how NCCL's kernels in streams and MPI's blocking calls behave. A cycle is a
+/// deadlock, and every deadlock is a cycle.
 /// @return an order in which the tasks can run; shorter than the tasks if there is a cycle
 inline std::vector<TaskId> check_cycles(const Schedule& schedule, Diagnostics& out) {
   std::vector<TaskId> order = detail::run_order(schedule);
@@ -98,9 +101,11 @@ inline std::vector<TaskId> check_cycles(const Schedule& schedule, Diagnostics& o
   return order;
 }
 
-/// Adds a finding for each communicator whose operations two of its ranks issue in different orders. The graph may have cycles.
+/// Adds a finding for each communicator whose operations two of its ranks issue in different
+/// orders. The graph may have cycles.
 ///
-/// The communicator of a collective is its group and lane; that of a transfer, its two ends in order with their lanes.
+/// The communicator of a collective is its group and lane; that of a transfer, its two ends in
+/// order with their lanes.
 /// Complexity: O(communications * log communicators).
 inline void check_communicator_order(const Schedule& schedule, Diagnostics& out) {
   struct Communicator {

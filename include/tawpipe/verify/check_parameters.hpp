@@ -1,4 +1,5 @@
-// Findings about sets of parameters (V102, V112, V305): they exist, are inside the model, and fit buffers, groups and messages.
+// Findings about sets of parameters (V102, V112, V305): they exist, are inside the model, and fit
+// buffers, groups and messages.
 // Not: whether a buffer holds the parameters that a task needs (verify/check_contents.hpp).
 #pragma once
 

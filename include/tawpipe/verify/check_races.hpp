@@ -1,4 +1,5 @@
-// Data races (V4xx): two tasks that use one buffer, at least one changing it, unordered; two computations of a rank at once.
+// Data races (V4xx): two tasks that use one buffer, at least one changing it, unordered; two
+// computations of a rank at once.
 // Not: tasks that are ordered wrongly (verify/check_contents.hpp).
 #pragma once
 
@@ -14,13 +15,15 @@
 
 namespace tawpipe::inline v0 {
 
-/// Adds each pair of unordered uses of a buffer, last writer against its next users and readers against the next writer.
-/// A buffer's tasks all take part on its rank, so "before" is one comparison with a clock. A rank computes one thing at a time:
-/// two unordered computations of it are also such a pair. So is a buffer that one task names twice.
+/// Adds each pair of unordered uses of a buffer, last writer against its next users and readers
+/// against the next writer. A buffer's tasks all take part on its rank, so "before" is one
+/// comparison with a clock. A rank computes one thing at a time: two unordered computations of it
+/// are also such a pair. So is a buffer that one task names twice.
 ///
 /// @param order  all tasks, each after what it waits for (check_cycles gives one)
 /// Complexity: for_each_clock plus O(uses * lanes).
-/// Source: Flanagan and Freund 2009, FastTrack, for keeping only the last write and the readers since.
+/// Source: Flanagan and Freund 2009, FastTrack, for keeping only the last write and the readers
+/// since.
 inline void check_races(const Schedule& schedule, std::span<const TaskId> order, Diagnostics& out) {
   struct Visit {
     TaskId task = none<TaskId>;

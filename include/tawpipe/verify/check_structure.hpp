@@ -1,4 +1,5 @@
-// Structural findings (V1xx): ids, sizes, lanes and programs fit together, so that the other checks may index freely.
+// Structural findings (V1xx): ids, sizes, lanes and programs fit together, so that the other checks
+// may index freely.
 // Not: what the schedule computes.
 #pragma once
 
@@ -19,7 +20,8 @@ namespace tawpipe::inline v0 {
 
 namespace detail {
 
-/// Checks parts of unknown origin: never uses an id as an index before it has checked the id's range.
+/// Checks parts of unknown origin: never uses an id as an index before it has checked the id's
+/// range.
 class StructureCheck {
  public:
   StructureCheck(const Schedule& schedule, Diagnostics& out) : schedule_{schedule}, parts_{schedule.parts()}, out_{out} {}
@@ -98,7 +100,8 @@ class StructureCheck {
     rows("pair_sizes", parts_.pair_sizes, parts_.pair_sizes.size());
   }
 
-  /// Stages have the model's layers in order, each layer once; the first has the embedding and the last the head.
+  /// Stages have the model's layers in order, each layer once; the first has the embedding and the
+  /// last the head.
   void stages() {
     if (schedule_.workload().is_abstract()) return;
     const std::size_t count = parts_.stages.size();
@@ -339,8 +342,9 @@ class StructureCheck {
 
 }  // namespace detail
 
-/// Adds findings about the structure of `schedule`, whatever its parts hold. The other checks need a schedule without such
-/// findings. Complexity: O(parts), times the logarithm of a group's size for collectives (its size where members do not ascend).
+/// Adds findings about the structure of `schedule`, whatever its parts hold. The other checks need
+/// a schedule without such findings. Complexity: O(parts), times the logarithm of a group's size
+/// for collectives (its size where members do not ascend).
 inline void check_structure(const Schedule& schedule, Diagnostics& out) { detail::StructureCheck{schedule, out}.run(); }
 
 }  // namespace tawpipe

@@ -1,4 +1,5 @@
-// Transfers and collectives against the buffers they name (V3xx): every end takes part in the right way, and sizes match.
+// Transfers and collectives against the buffers they name (V3xx): every end takes part in the right
+// way, and sizes match.
 // Not: what the buffers hold at that time (verify/check_contents.hpp).
 #pragma once
 
@@ -17,7 +18,8 @@ namespace tawpipe::inline v0 {
 
 namespace detail {
 
-/// Whether the whole message passes through a buffer used so, and must fit. (For a gather, through one buffer a rank.)
+/// Whether the whole message passes through a buffer used so, and must fit. (For a gather, through
+/// one buffer a rank.)
 inline bool carries_message(const Task& task, Access access) {
   if (is_all_pairs(task.op) && task.split != none<SplitId>) return false;
   const EndTraits& role = traits(task.op).first;
@@ -40,7 +42,8 @@ inline Bytes most_given(const Schedule& schedule, const Task& task) {
   return most;
 }
 
-/// A host copy has one source and one destination, on the sides of its op, and moves all of the source.
+/// A host copy has one source and one destination, on the sides of its op, and moves all of the
+/// source.
 inline void check_host_copy(const Schedule& schedule, TaskId id, Diagnostics& out) {
   const Task& task = schedule.task(id);
   const bool out_of_device = traits(task.op).pattern == Pattern::to_host;
@@ -76,8 +79,9 @@ inline void check_host_copy(const Schedule& schedule, TaskId id, Diagnostics& ou
 
 }  // namespace detail
 
-/// Adds a finding for each end of a communication that sends from nothing, receives into nothing or uses a buffer in a way
-/// that its op does not allow, and for messages larger than their buffers. Complexity: O(uses + ends).
+/// Adds a finding for each end of a communication that sends from nothing, receives into nothing or
+/// uses a buffer in a way that its op does not allow, and for messages larger than their buffers.
+/// Complexity: O(uses + ends).
 inline void check_transfers(const Schedule& schedule, Diagnostics& out) {
   std::vector<std::uint8_t> bits(static_cast<std::size_t>(schedule.ranks()), 0);  // [rank] of the current task
   const auto gathers_elsewhere = [&](TaskId id, Rank rank) {  // a rank may keep its own part separately from the whole

@@ -1,4 +1,5 @@
-// The calls that each rank's host launches: communication, computation and waits, on streams and in groups.
+// The calls that each rank's host launches: communication, computation and waits, on streams and in
+// groups.
 // Not: a schedule (schedule/schedule.hpp), in which a send and its receive are one task.
 #pragma once
 

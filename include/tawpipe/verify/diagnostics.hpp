@@ -1,5 +1,6 @@
 // All findings of a validator as a value, each with a stable code, its task and rank.
-// Not: exceptions for input that cannot be used at all (core/error.hpp), nor the checks (verify/validate.hpp).
+// Not: exceptions for input that cannot be used at all (core/error.hpp), nor the checks
+// (verify/validate.hpp).
 #pragma once
 
 #include <cstddef>
@@ -58,7 +59,8 @@ class Diagnostics {
     if (!counts_one_more(finding.severity, finding.code)) return;
     findings_.push_back(std::move(finding));
   }
-  /// Adds a finding whose message is built only if it is kept. @param message  called without arguments
+  /// Adds a finding whose message is built only if it is kept. @param message  called without
+  /// arguments
   template <class Message>
   void add(Severity severity, std::string_view code, TaskId task, Rank rank, Message&& message, std::string_view help) {
     if (!counts_one_more(severity, code)) return;

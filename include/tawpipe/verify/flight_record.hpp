@@ -98,7 +98,8 @@ struct FlightDiagnosis {
 
 namespace detail {
 
-/// Joins the records of all ranks into one program of the calls that have not ended, and finds why it is stuck.
+/// Joins the records of all ranks into one program of the calls that have not ended, and finds why
+/// it is stuck.
 class FlightDoctor {
  public:
   explicit FlightDoctor(const FlightRecord& record) : record_{record} {
@@ -181,7 +182,8 @@ class FlightDoctor {
     }
     for (const auto& [way, ends] : ways_) {
       const auto& [group, from, to] = way;
-      // Counted from the first call where both ranks have it, otherwise from the last completed call.
+      // Counted from the first call where both ranks have it, otherwise from the last completed
+      // call.
       const bool whole = is_whole(from) && is_whole(to);
       const auto completed = [](const std::vector<const FlightCall*>& calls) {
         std::size_t last = 0;
@@ -215,7 +217,8 @@ class FlightDoctor {
     std::sort(out_.waits.begin(), out_.waits.end(), [](const auto& a, const auto& b) { return a.rank < b.rank; });
   }
 
-  /// The ranks that a call waits for: the other end, or the members of its group that have not issued or started it.
+  /// The ranks that a call waits for: the other end, or the members of its group that have not
+  /// issued or started it.
   std::set<std::int32_t> absent_from(std::int32_t rank, const FlightCall& call) const {
     if (call.is_point_to_point()) return {call.peer};
     const std::vector<std::int32_t>& members = group_of(call).ranks;
@@ -227,7 +230,8 @@ class FlightDoctor {
     return absent;
   }
 
-  /// Calls of one number in one group that differ in kind, size or type. The minority differs from the majority.
+  /// Calls of one number in one group that differ in kind, size or type. The minority differs from
+  /// the majority.
   bool find_mismatch() {
     for (const auto& [meeting, made] : meetings_) {
       if (ended_.contains(made[0].call)) continue;
@@ -286,8 +290,8 @@ class FlightDoctor {
     return program_;
   }
 
-  /// The ranks that do not issue the calls that others wait for: those that do not wait themselves. If all do, hosts wait in
-  /// a cycle.
+  /// The ranks that do not issue the calls that others wait for: those that do not wait themselves.
+  /// If all do, hosts wait in a cycle.
   void find_missing(const HangVerdict& verdict) {
     std::map<std::int32_t, const FlightCall*> absent;  // rank, the first call that it does not issue
     for (const CallRef& ref : verdict.missing) {
@@ -315,8 +319,9 @@ class FlightDoctor {
     out_.verdict = known ? FlightVerdict::missing : FlightVerdict::undecided;
   }
 
-  /// Each rank that does not issue the call of others waits in a call of its own that others do not issue: where calls block the
-  /// host, as Gloo's do, no rank gets to record the call that would show the cycle.
+  /// Each rank that does not issue the call of others waits in a call of its own that others do not
+  /// issue: where calls block the host, as Gloo's do, no rank gets to record the call that would
+  /// show the cycle.
   void find_circle_of_hosts(const HangVerdict& verdict) {
     std::map<std::int32_t, const FlightCall*> stands;  // rank, its first call without a counterpart
     for (const CallRef& ref : verdict.missing) stands.try_emplace(ref.rank, call_of_[at(ref.rank)][at(ref.call)]);
@@ -372,7 +377,8 @@ class FlightDoctor {
 
 /// Finds why the job hangs, from the records of its ranks.
 ///
-/// Each communicator is a stream on each rank, as in PyTorch; which computation a call waits for is not recorded.
+/// Each communicator is a stream on each rank, as in PyTorch; which computation a call waits for is
+/// not recorded.
 /// @pre calls name groups and ranks that exist
 /// Complexity: O(calls log calls).
 inline FlightDiagnosis diagnose(const FlightRecord& record) { return detail::FlightDoctor{record}.run(); }

@@ -1,4 +1,5 @@
-// The smallest change of an order that removes a hang: calls swapped, moved or joined into one group.
+// The smallest change of an order that removes a hang: calls swapped, moved or joined into one
+// group.
 // Not: the verdict (verify/prove.hpp).
 #pragma once
 
@@ -109,7 +110,8 @@ class ProgramOrder {
     return ProgramOrder{std::move(program)};
   }
 
-  /// All communication in one order on all ranks, with its text; nothing if data depends on itself in a cycle.
+  /// All communication in one order on all ranks, with its text; nothing if data depends on itself
+  /// in a cycle.
   std::optional<Mend<ProgramOrder>> in_one_order() const {
     if (auto found = in_one_order(program_, "")) return found;
     CommProgram eager = program_;
@@ -148,7 +150,8 @@ class ProgramOrder {
 
   static std::optional<Mend<ProgramOrder>> in_one_order(const CommProgram& from, std::string_view how);
 
-  /// [call] for each send the receive that wants its data, and vice versa; matched in order if data is not named.
+  /// [call] for each send the receive that wants its data, and vice versa; matched in order if data
+  /// is not named.
   static std::vector<std::int32_t> partners_by_data(const detail::CommUnits& units);
 
   CommProgram program_;
@@ -181,8 +184,9 @@ inline std::vector<std::int32_t> ProgramOrder::partners_by_data(const detail::Co
 }
 
 inline std::optional<Mend<ProgramOrder>> ProgramOrder::in_one_order(const CommProgram& from, std::string_view how) {
-  // A node is a call with all calls that match it. It follows the calls it waits for, those before it between the same two
-  // ranks or on the same communicator, and a computation follows those before it on its stream.
+  // A node is a call with all calls that match it. It follows the calls it waits for, those before
+  // it between the same two ranks or on the same communicator, and a computation follows those
+  // before it on its stream.
   const detail::CommUnits units{from};
   const auto count = static_cast<std::int32_t>(units.calls());
   const std::vector<std::int32_t> partners = partners_by_data(units);

@@ -28,10 +28,12 @@ struct HangVerdict {
 
 /// Whether the program ends whatever the timing.
 ///
-/// A send and its receive hold their streams until both run, whatever their size. A collective holds the streams of all its
-/// ranks until all run. Calls of a group go on independently of each other. Steps only enable further steps, so checking one order of
-/// them is enough; with `slots`, all orders are searched.
-/// @throws InputError  if a call refers to something that does not exist, or if there are too many states to search (slots).
+/// A send and its receive hold their streams until both run, whatever their size. A collective
+/// holds the streams of all its ranks until all run. Calls of a group go on independently of each
+/// other. Steps only enable further steps, so checking one order of them is enough; with `slots`,
+/// all orders are searched.
+/// @throws InputError  if a call refers to something that does not exist, or if there are too many
+/// states to search (slots).
 /// Complexity: O(calls + search for cycles); with slots exponential, and bounded.
 inline HangVerdict prove(const CommProgram& program) {
   const detail::CommUnits units{program};

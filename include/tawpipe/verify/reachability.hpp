@@ -1,4 +1,5 @@
-// Which task precedes which: for each task, the progress of each lane of each rank when the task ends.
+// Which task precedes which: for each task, the progress of each lane of each rank when the task
+// ends.
 // Not: when (timeline).
 #pragma once
 
@@ -12,12 +13,14 @@
 
 namespace tawpipe::inline v0 {
 
-/// Visits the tasks in `order` with their vector clocks: `visit(TaskId, std::span<const std::int32_t> clock)`, where
-/// `clock[rank * lanes + lane]` counts the tasks of that lane that have ended when the task ends, itself included. So an
-/// earlier task at index p of a lane precedes this one, by dependencies and lanes, if and only if clock[lane] > p.
+/// Visits the tasks in `order` with their vector clocks:
+/// `visit(TaskId, std::span<const std::int32_t> clock)`, where `clock[rank * lanes + lane]` counts
+/// the tasks of that lane that have ended when the task ends, itself included. So an earlier task
+/// at index p of a lane precedes this one, by dependencies and lanes, if and only if clock[lane] >
+/// p.
 ///
-/// A clock is kept until the task's last successor has been visited, so memory is O(tasks in flight * ranks * lanes). Counts that a task
-/// already includes are not merged again.
+/// A clock is kept until the task's last successor has been visited, so memory is O(tasks in
+/// flight * ranks * lanes). Counts that a task already includes are not merged again.
 /// @param order  all tasks, each after what it waits for
 /// Complexity: O(edges * ranks * lanes) additions of contiguous integers.
 /// Source: Mattern 1989, Virtual time and global states of distributed systems (vector clocks).

@@ -19,11 +19,12 @@ struct ValidateOptions {
 
 /// All errors in `schedule`, whatever its parts hold and in whatever order.
 ///
-/// If its structure is broken (V1xx) the other checks are skipped; if tasks wait for each other, so are those that need an
-/// order. A schedule that passes cannot deadlock, has no data race, and trains on every microbatch exactly once, under the
-/// rules of docs/validation.md.
-/// In a composed schedule (schedule/compose.hpp) tensor-parallel ranks hold parts of a stage, context-parallel ranks parts of a
-/// microbatch's tokens, and replicas share the microbatches: every update sees the sum over all of them.
+/// If its structure is broken (V1xx) the other checks are skipped; if tasks wait for each other, so
+/// are those that need an order. A schedule that passes cannot deadlock, has no data race, and
+/// trains on every microbatch exactly once, under the rules of docs/validation.md.
+/// In a composed schedule (schedule/compose.hpp) tensor-parallel ranks hold parts of a stage,
+/// context-parallel ranks parts of a microbatch's tokens, and replicas share the microbatches:
+/// every update sees the sum over all of them.
 /// Complexity: O(edges * ranks * lanes), in additions of contiguous integers. Thread-safe.
 TAWPIPE_INLINE Diagnostics validate(const Schedule& schedule, const ValidateOptions& options = {});
 

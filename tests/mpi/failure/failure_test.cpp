@@ -1,5 +1,6 @@
-// Runs of four MPI processes of which one dies, is stopped, stalls or fails: all others leave by themselves with code 3 and say
-// who, and where. Limits of silence are long where silence is not the subject: a busy machine is silent, too.
+// Runs of four MPI processes of which one dies, is stopped, stalls or fails: all others leave by
+// themselves with code 3 and say who, and where. Limits of silence are long where silence is not
+// the subject: a busy machine is silent, too.
 // Not: runs that go well (mpi/executor_test.cpp).
 #include <doctest/doctest.h>
 
@@ -24,7 +25,8 @@ struct Outcome {
   }
 };
 
-/// Four ranks under a shell each that tells how its rank has left, also where mpirun asks all to end (TERM).
+/// Four ranks under a shell each that tells how its rank has left, also where mpirun asks all to
+/// end (TERM).
 Outcome run(const std::string& way, int rank, int milliseconds, double silence, double task) {
   const std::string command =
       concat("timeout -s KILL 200 " TAWPIPE_MPIEXEC " 4 sh -c 'trap : TERM; " TAWPIPE_PROBE " ", way, " ", rank, " ",

@@ -1,7 +1,8 @@
-// Trains a toy model under mpirun until one of its ranks fails in a chosen way: probe WAY RANK MILLISECONDS SILENCE TASK.
-// WAY is kill, outlive (the same, and the other ranks go on), stop (SIGSTOP, within a layer), throw or stall (a layer that never
-// returns). RANK fails that way so many MILLISECONDS after its first iteration; SILENCE and TASK are the watch's limits in
-// seconds. Not: a test; failure_test.cpp starts it and looks at what is left.
+// Trains a toy model under mpirun until one of its ranks fails in a chosen way: probe WAY RANK
+// MILLISECONDS SILENCE TASK. WAY is kill, outlive (the same, and the other ranks go on), stop
+// (SIGSTOP, within a layer), throw or stall (a layer that never returns). RANK fails that way so
+// many MILLISECONDS after its first iteration; SILENCE and TASK are the watch's limits in seconds.
+// Not: a test; failure_test.cpp starts it and looks at what is left.
 #include <atomic>
 #include <csignal>
 #include <cstdint>

@@ -1,4 +1,5 @@
-// A stranger's program: a header of the library, and each third party through the target that brings it.
+// A stranger's program: a header of the library, and each third party through the target that
+// brings it.
 // Not: an example (examples/).
 #include <tawpipe/core/units.hpp>
 #include <tawpipe/core/version.hpp>

@@ -70,7 +70,8 @@ void check_pass(const std::optional<tawpipe::MeasuredPass>& found, const std::op
 TEST_CASE("the cost that a timeline was simulated with comes out of it") {
   const Cluster cluster = support::cluster(4, 2);
   const tawpipe::Workload workload = support::transformer(7, 8);  // stages of 1, 2, 2, 2 layers
-  // 1F1B splits no backward and sends activations; ZB-H1 splits it; TawPipe and FSDP have messages of several sizes.
+  // 1F1B splits no backward and sends activations; ZB-H1 splits it; TawPipe and FSDP have messages
+  // of several sizes.
   std::vector<Schedule> schedules;
   for (const char* name : {"1f1b", "zb-h1", "tawpipe", "fsdp"}) schedules.push_back(build(name, cluster, workload));
   std::vector<Timeline> timelines;
@@ -123,7 +124,8 @@ TEST_CASE("a few late tasks do not matter") {
   REQUIRE(forwards == 6);
   const MeasuredRun run{schedule, measured};
   const Calibration found = calibrate({&run, 1}, cluster);
-  // Two stages, a layer each, one with the embedding and one with the head: only their sums can be told.
+  // Two stages, a layer each, one with the embedding and one with the head: only their sums can be
+  // told.
   const auto& forward = *found.cost.forward;
   CHECK(forward.layer + forward.embedding == Approx(1.1e-3 + 2.3e-4).epsilon(close));
   CHECK(forward.layer + forward.head == Approx(1.1e-3 + 5.7e-4).epsilon(close));
@@ -131,7 +133,8 @@ TEST_CASE("a few late tasks do not matter") {
 }
 
 TEST_CASE("messages that share a link are left to the simulator") {
-  // Two ranks send to two others at once, over one adapter: each takes twice its time; a third message has its links to itself.
+  // Two ranks send to two others at once, over one adapter: each takes twice its time; a third
+  // message has its links to itself.
   const Cluster cluster = support::cluster(4, 2);
   const tawpipe::Workload workload = support::transformer(1, 1);
   tawpipe::ScheduleBuilder builder{"test", workload, 4, {"compute"}};

@@ -53,7 +53,8 @@ TEST_CASE("a timeline does not differ from itself") {
 }
 
 TEST_CASE("errors are relative to what was measured, over the means of each kind") {
-  // Measured from 1 s to 9 s: 8 s against 6. Forwards 1 and 2 s, backwards 2 and 3 s, the pass 0.25 s.
+  // Measured from 1 s to 9 s: 8 s against 6. Forwards 1 and 2 s, backwards 2 and 3 s, the pass 0.25
+  // s.
   const TimelineComparison found = compare_timelines(tasks(), predicted, timeline({{1, 2}, {2, 4}, {4, 6}, {6, 9}, {2, 2.25}}));
   CHECK(found.measured == tawpipe::seconds(8));
   CHECK(found.error == Approx(6.0 / 8 - 1));

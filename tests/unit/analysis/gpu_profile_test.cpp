@@ -59,7 +59,8 @@ TEST_CASE("latency and bandwidth come out of collectives of two sizes, however l
     for (const double wait : {0.0, 0.3, 2.0}) {
       // All-gather of 2 in a node: 1 step, half of the buffer over each edge.
       profile.collectives.push_back({Op::all_gather, ranks(0, 2), whole, 2e-6 + 0.5 * bytes / 100e9 + wait});
-      // All-reduce of 4 in 2 nodes: 6 steps, half of its edges between nodes: 3 of 2 us and 3 of 20 us; 1.5 buffers an edge.
+      // All-reduce of 4 in 2 nodes: 6 steps, half of its edges between nodes: 3 of 2 us and 3 of 20
+      // us; 1.5 buffers an edge.
       profile.collectives.push_back({Op::all_reduce, ranks(0, 4), whole, 3 * 2e-6 + 3 * 20e-6 + 1.5 * bytes / 10e9 + wait});
     }
     // Overlapping another it took longer, and less: not used if some ran by themselves.

@@ -1,4 +1,5 @@
-// Peak memory of a schedule worked out by hand. Without a model each share, gradient and activation counts 1 MB.
+// Peak memory of a schedule worked out by hand. Without a model each share, gradient and activation
+// counts 1 MB.
 #include "tawpipe/analysis/memory.hpp"
 
 #include <doctest/doctest.h>

@@ -38,7 +38,8 @@ TEST_CASE("a ring collective sends its part over each edge") {
                               .build();
   const Schedule schedule = schedules::fully_sharded(Workload::abstract(4, 4), cluster.groups_by_node());
   const Traffic found = traffic(schedule, cluster);
-  // 4 units, gathered twice and scattered once, 3/4 of 1 MB over each of the ring's 4 edges, 2 of which cross.
+  // 4 units, gathered twice and scattered once, 3/4 of 1 MB over each of the ring's 4 edges, 2 of
+  // which cross.
   CHECK(found.inter_node_bytes == 4 * 3 * 2 * megabyte * 3 / 4);
   CHECK(found.intra_node_bytes == found.inter_node_bytes);
   CHECK(found.max_node_egress_bytes() == found.inter_node_bytes / 2);

@@ -1,4 +1,5 @@
-// Tests of core/growing_array.hpp: items stay in order over pieces, and the array is empty afterwards.
+// Tests of core/growing_array.hpp: items stay in order over pieces, and the array is empty
+// afterwards.
 // Not: the memory it saves (bench/scale.cpp).
 #include "tawpipe/core/growing_array.hpp"
 

@@ -1,4 +1,5 @@
-// Rounding to 16 bits: ties to even, the ends of the range, and back. Not: files (training/number_format_test.cpp).
+// Rounding to 16 bits: ties to even, the ends of the range, and back.
+// Not: files (training/number_format_test.cpp).
 #include "tawpipe/core/half.hpp"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,5 @@
-// How the links of a cluster fall into classes, and what a folded communication loads. Not: the axes (simulate/folding_test.cpp).
+// How the links of a cluster fall into classes, and what a folded communication loads.
+// Not: the axes (simulate/folding_test.cpp).
 #include "tawpipe/cost/folded_cost.hpp"
 
 #include <doctest/doctest.h>

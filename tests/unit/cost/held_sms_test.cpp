@@ -34,7 +34,8 @@ TEST_CASE("measured speeds are joined by straight lines: from 1 alone to a stop 
   CHECK(table.at(32) == 600'000);
   CHECK(table.at(82) == 300'000);
   CHECK(table.at(132) == 0);
-  // Points on the straight line of proportion give proportion, and more CTAs than SMs were measured are never reached.
+  // Points on the straight line of proportion give proportion, and more CTAs than SMs were measured
+  // are never reached.
   const SpeedTable line = HeldSms{.pair_ctas = 8, .speeds = {{50, 0.5}}}.table(100);
   CHECK(line.at(25) == 750'000);
   CHECK(line.at(99) == 10'000);

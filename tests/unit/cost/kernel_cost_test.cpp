@@ -83,7 +83,8 @@ TEST_CASE("a stage takes the sum of its kernels, and no less than the host takes
     return tawpipe::to_seconds(cost.compute_time(schedule, tawpipe::TaskId{task}, cluster));
   };
   CHECK(time({}, 1) == Approx(2 * time({}, 0)));
-  // 2 x 218 million parameters x 4096 tokens and a little attention: 1.8 TFLOP a layer at about 0.65 of 989 TFLOPS.
+  // 2 x 218 million parameters x 4096 tokens and a little attention: 1.8 TFLOP a layer at about
+  // 0.65 of 989 TFLOPS.
   CHECK(time({}, 0) / 2 == Approx(3.1e-3).epsilon(0.15));
   CHECK(time({.changes = {{&tawpipe::DeviceCurves::products, 0.35}}}, 0) > 1.5 * time({}, 0));
   const KernelCost slow{.changes = {{&tawpipe::DeviceCurves::host_layer, 0.1}, {&tawpipe::DeviceCurves::host_backward, 0.2}}};

@@ -24,7 +24,8 @@ using tawpipe::Task;
 
 namespace {
 
-/// Three stages: embedding and 2 layers; 3 layers; 1 layer and head. Ranks 0 and 1 share a node, as do 2 and 3.
+/// Three stages: embedding and 2 layers; 3 layers; 1 layer and head. Ranks 0 and 1 share a node, as
+/// do 2 and 3.
 Schedule three_stages(const std::vector<Task>& tasks = {}) {
   const tawpipe::Workload workload = support::transformer(6, 4);
   tawpipe::ScheduleBuilder builder{"test", workload, 4, {"compute"}};
@@ -52,7 +53,8 @@ double seconds_of(const MeasuredCost& cost, Op op, int stage, std::int64_t bytes
 
 Path path_of(const Task& task) { return measured().path(three_stages(), task, support::cluster(4, 2)); }
 
-/// Seconds a byte of the whole message takes by itself: links of 1 GB/s in tests, so a rate of x uses x * weight of 1e9.
+/// Seconds a byte of the whole message takes by itself: links of 1 GB/s in tests, so a rate of x
+/// uses x * weight of 1e9.
 double seconds_per_byte(const Path& path) {
   double largest = 0;
   for (const auto& load : path.loads) largest = std::max(largest, load.weight / 1e9);
@@ -98,7 +100,8 @@ TEST_CASE("a collective is as fast as its slowest edge") {
   const Path inside = path_of({.op = Op::all_gather, .rank = Rank{0}, .group = tawpipe::GroupId{0}});
   CHECK(inside.latency == 10_us);
   CHECK(seconds_per_byte(inside) == Approx(2e-9 / 2));
-  // A ring of 4: 3/4 of the buffer over each edge, two of them between nodes; 3 steps of (10 + 100) / 2 us.
+  // A ring of 4: 3/4 of the buffer over each edge, two of them between nodes; 3 steps of (10 + 100)
+  // / 2 us.
   const Path all = path_of({.op = Op::all_gather, .rank = Rank{0}, .group = tawpipe::GroupId{1}});
   CHECK(all.latency == 165_us);
   CHECK(seconds_per_byte(all) == Approx(1e-8 * 3 / 4));

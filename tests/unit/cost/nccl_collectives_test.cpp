@@ -1,4 +1,5 @@
-// Tests of cost/nccl_collectives.hpp: what NCCL's table says of a group is what the simulator charges, and shares.
+// Tests of cost/nccl_collectives.hpp: what NCCL's table says of a group is what the simulator
+// charges, and shares.
 // Not: the table's figures (nccl_table_test.cpp).
 #include "tawpipe/cost/nccl_collectives.hpp"
 
@@ -97,7 +98,8 @@ TEST_CASE("an all-reduce over several nodes is a tree when it is small and a rin
 
 TEST_CASE("channels leave a node by all its adapters") {
   const std::vector<Rank> ranks = first_ranks(16);
-  // 8 channels at 8 adapters of 48 GB/s; a device's NVLink carries 7 of them, so its 360 GB/s do not bind. One adapter: 48.
+  // 8 channels at 8 adapters of 48 GB/s; a device's NVLink carries 7 of them, so its 360 GB/s do
+  // not bind. One adapter: 48.
   CHECK(nccl_ring(ranks, h100(2)).bus_bandwidth == Approx(8 * 48e9));
   CHECK(nccl_ring(ranks, h100(2, 4)).bus_bandwidth == Approx(4 * 48e9));
   CHECK(nccl_ring(ranks, h100(2, 1)).bus_bandwidth == Approx(48e9));
@@ -107,7 +109,8 @@ TEST_CASE("channels leave a node by all its adapters") {
   for (const auto& order : orders) {
     CHECK(std::is_permutation(order.begin(), order.end(), ranks.begin(), ranks.end()));
   }
-  // Devices 0, 2, 4 and 6 are the first at an adapter; the second channel leaves node 0 from device 2.
+  // Devices 0, 2, 4 and 6 are the first at an adapter; the second channel leaves node 0 from
+  // device 2.
   CHECK(orders[1][7] == Rank{2});
   CHECK(orders[1][0] == Rank{3});
 }

@@ -1,4 +1,5 @@
-// Tests of cost/nccl_table.hpp against figures that NCCL 2.28's own tuner printed for these machines.
+// Tests of cost/nccl_table.hpp against figures that NCCL 2.28's own tuner printed for these
+// machines.
 // Not: what the simulator charges.
 #include "tawpipe/cost/nccl_table.hpp"
 

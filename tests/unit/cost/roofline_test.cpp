@@ -25,7 +25,8 @@ using tawpipe::Task;
 
 namespace {
 
-/// One stage: 1e12 operations forward, 3e12 + 2e12 backward, 0.5e12 again; 8e8 and 1.6e9 bytes of traffic.
+/// One stage: 1e12 operations forward, 3e12 + 2e12 backward, 0.5e12 again; 8e8 and 1.6e9 bytes of
+/// traffic.
 Schedule one_stage(int ranks, const std::vector<Task>& tasks = {}) {
   tawpipe::ScheduleBuilder builder{"test", tawpipe::Workload::abstract(1, 1), ranks, {"compute"}};
   tawpipe::StageWork work;
@@ -96,7 +97,8 @@ TEST_CASE("an exchange loads the links of both ways") {
 TEST_CASE("a ring over nodes crosses each node's adapter once each way") {
   const Cluster cluster = support::cluster(6, 2);
   const Path path = path_of({.op = Op::all_gather, .rank = Rank{0}, .group = GroupId{0}}, cluster);
-  // edges 0-1-2 | 3-4-5 |: 4 inside with two ports each, 2 between with two adapters each: 12 links, each once
+  // edges 0-1-2 | 3-4-5 |: 4 inside with two ports each, 2 between with two adapters each: 12
+  // links, each once
   CHECK(path.loads.size() == 12);
   CHECK(weight_sum(path) == 12);
   CHECK(path.fraction == Approx(5.0 / 6));

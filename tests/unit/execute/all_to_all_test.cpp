@@ -1,4 +1,5 @@
-// An all_to_all by the host executor: every number is where it belongs, whatever the sizes of the pairs.
+// An all_to_all by the host executor: every number is where it belongs, whatever the sizes of the
+// pairs.
 // Not: the same over MPI (mpi/all_to_all_test.cpp) and on devices (emulated/all_to_all_test.cpp).
 #include <doctest/doctest.h>
 

@@ -1,4 +1,5 @@
-// Buffers that share memory are never needed at one time, and the plan is as small as the simulated peak.
+// Buffers that share memory are never needed at one time, and the plan is as small as the simulated
+// peak.
 #include "tawpipe/execute/buffer_plan.hpp"
 
 #include <doctest/doctest.h>

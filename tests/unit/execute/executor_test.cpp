@@ -1,5 +1,5 @@
-// Tests of execute/executor.hpp and execute/parameter_store.hpp: what all executors model, memory that a program lends them, and
-// what they do not touch in its process.
+// Tests of execute/executor.hpp and execute/parameter_store.hpp: what all executors model, memory
+// that a program lends them, and what they do not touch in its process.
 // Not: their numbers (host_executor_test.cpp, emulated/, mpi/).
 #include "tawpipe/execute/executor.hpp"
 

@@ -1,4 +1,5 @@
-// Every schedule of the catalogue, executed by threads on a toy model: gradients and weights equal one device's.
+// Every schedule of the catalogue, executed by threads on a toy model: gradients and weights equal
+// one device's.
 #include "tawpipe/execute/host/executor.hpp"
 
 #include <doctest/doctest.h>
@@ -159,8 +160,9 @@ TEST_CASE("memory that is laid out for one timing serves all others") {
 }
 
 TEST_CASE("what is sent is what the simulator says") {
-  // 12 layers of 12 microbatches on 4 ranks: every split is even but for the embedding's 28 + 4 parameters in sharded data
-  // parallelism, where rounding to whole numbers differs from rounding to whole bytes by less than a number a message.
+  // 12 layers of 12 microbatches on 4 ranks: every split is even but for the embedding's 28 + 4
+  // parameters in sharded data parallelism, where rounding to whole numbers differs from rounding
+  // to whole bytes by less than a number a message.
   const Workload work = toy_work(toy_model(12, false), 12);
   const Nodes nodes{2, 2};
   const Cluster cluster = nodes_of({2, 2});

@@ -101,7 +101,8 @@ TEST_CASE("an all-gather goes straight into a whole buffer, its own part in plac
   CHECK(staged.after[0].count == 4);
 }
 
-// Tied, a sharded head is gathered through the staging area: its matrix comes before the norm in shards, after it in the unit.
+// Tied, a sharded head is gathered through the staging area: its matrix comes before the norm in
+// shards, after it in the unit.
 TEST_CASE("weights and activations of a model that is not tied are never staged") {
   const Workload work = toy_work_f32(toy_model(12, false), 12);
   for_each_schedule(work, {{2, 2}}, [](const Schedule& schedule) {

@@ -1,4 +1,5 @@
-// Rings and chains: what members send reaches everyone, sums are whole, and bytes are those that count_sent counts.
+// Rings and chains: what members send reaches everyone, sums are whole, and bytes are those that
+// count_sent counts.
 #include <doctest/doctest.h>
 
 #include <deque>
@@ -40,7 +41,8 @@ Collective make(Op op, int n, int root, std::vector<std::int64_t> parts) {
   return made;
 }
 
-/// Runs all members' plans one step at a time, messages as queues. @return [rank] its packed message at the end
+/// Runs all members' plans one step at a time, messages as queues. @return [rank] its packed
+/// message at the end
 std::vector<std::vector<double>> run(const Collective& one, std::vector<std::vector<double>> memory, std::int64_t chunk) {
   const auto n = memory.size();
   std::vector<RingPlan> plans;

@@ -1,5 +1,7 @@
-// Tests of frameworks/torchtitan.hpp, frameworks/deepspeed.hpp and frameworks/frameworks.hpp: what settings mean, what is
-// refused. Not: TOML and JSON (toml_settings_test.cpp), nor that settings of plans parse back (properties/frameworks_test.cpp).
+// Tests of frameworks/torchtitan.hpp, frameworks/deepspeed.hpp and frameworks/frameworks.hpp: what
+// settings mean, what is refused.
+// Not: TOML and JSON (toml_settings_test.cpp), nor that settings of plans parse back
+// (properties/frameworks_test.cpp).
 #include "tawpipe/frameworks/frameworks.hpp"
 
 #include <doctest/doctest.h>

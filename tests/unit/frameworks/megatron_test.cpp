@@ -1,5 +1,6 @@
 // Tests of frameworks/megatron.hpp: what flags mean, what is refused, what is only noted.
-// Not: scripts (shell_script_test.cpp), nor that flags of plans parse back (properties/frameworks_test.cpp).
+// Not: scripts (shell_script_test.cpp), nor that flags of plans parse back
+// (properties/frameworks_test.cpp).
 #include "tawpipe/frameworks/megatron.hpp"
 
 #include <doctest/doctest.h>

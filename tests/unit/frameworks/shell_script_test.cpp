@@ -1,4 +1,5 @@
-// Tests of frameworks/shell_script.hpp and frameworks/shell_settings.hpp: which flags a script's command has.
+// Tests of frameworks/shell_script.hpp and frameworks/shell_settings.hpp: which flags a script's
+// command has.
 // Not: what they mean (megatron_test.cpp).
 #include "tawpipe/frameworks/shell_script.hpp"
 

@@ -1,4 +1,5 @@
-// Tests of frameworks/toml_settings.hpp and frameworks/json_settings.hpp: names, values and lines of settings.
+// Tests of frameworks/toml_settings.hpp and frameworks/json_settings.hpp: names, values and lines
+// of settings.
 // Not: what they mean (torchtitan_test.cpp, deepspeed_test.cpp).
 #include "tawpipe/frameworks/toml_settings.hpp"
 

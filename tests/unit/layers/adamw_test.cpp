@@ -17,13 +17,14 @@ TEST_CASE("two steps of AdamW by hand") {
   std::vector<double> mean{0};
   std::vector<double> square{0};
   const std::vector<double> gradients{4};
-  // p = 2 (1 - 0.2 x 0.25) = 1.9; m = 0.5 x 4 = 2; v = 0.25 x 16 = 4; corrected 2 / 0.5 = 4 and 2 / 0.5 = 4;
-  // p = 1.9 - 0.2 x 4 / (4 + 0.5) = 1.7222...
+  // p = 2 (1 - 0.2 x 0.25) = 1.9; m = 0.5 x 4 = 2; v = 0.25 x 16 = 4; corrected 2 / 0.5 = 4 and 2 /
+  // 0.5 = 4; p = 1.9 - 0.2 x 4 / (4 + 0.5) = 1.7222...
   adamw_step<double>(constants, {.number = 1, .learning_rate = 0.2}, weights, gradients, mean, square);
   CHECK(mean[0] == 2);
   CHECK(square[0] == 4);
   CHECK(weights[0] == doctest::Approx(1.9 - 0.8 / 4.5).epsilon(1e-15));
-  // Scaled by a half the gradient is 2; no decay. m = 1 + 1 = 2; v = 3 + 1 = 4; 1 - 0.5^2 = 0.75, 1 - 0.75^2 = 0.4375.
+  // Scaled by a half the gradient is 2; no decay. m = 1 + 1 = 2; v = 3 + 1 = 4; 1 - 0.5^2 = 0.75,
+  // 1 - 0.75^2 = 0.4375.
   adamw_step<double>(constants, {.number = 2, .learning_rate = 0.2, .gradient_scale = 0.5, .decay = false}, weights, gradients,
                      mean, square);
   CHECK(mean[0] == 2);

@@ -1,4 +1,5 @@
-// A stage's layers, head and gradients in transit lie within the bytes that the model says. Not: what is in them.
+// A stage's layers, head and gradients in transit lie within the bytes that the model says.
+// Not: what is in them.
 #include "tawpipe/layers/stage_memory.hpp"
 
 #include <doctest/doctest.h>
@@ -62,7 +63,8 @@ TEST_CASE("a layer's activation is reached in the next layer's or the head's pla
 }
 
 TEST_CASE("an embedding's gradient waits in the stash, or in a layer that still has room for it") {
-  // With nothing recomputed there is room for T I numbers; T H and two rows of H are held: 6 * 14 >= 8 * 10 > 6 * 13
+  // With nothing recomputed there is room for T I numbers; T H and two rows of H are held: 6 *
+  // 14 >= 8 * 10 > 6 * 13
   for (const std::int32_t intermediate : {13, 14}) {
     for (const auto recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
       CAPTURE(intermediate);

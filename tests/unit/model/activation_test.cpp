@@ -29,8 +29,8 @@ const Batch batch{.sequence = 6, .microbatch_size = 2, .global_batch = 8};
 }  // namespace
 
 TEST_CASE("without recomputation a layer keeps fifteen tensors") {
-  // elements a token: 4H = 32 (input, normed, residual sum, normed), 2Q = 16, 2K = 8, 4I = 48: 104; at 2 bytes 208
-  // fp32: two rstd 8, log-sum-exp of 4 heads 16: 232 bytes a token, 12 tokens
+  // elements a token: 4H = 32 (input, normed, residual sum, normed), 2Q = 16, 2K = 8, 4I = 48: 104;
+  // at 2 bytes 208 fp32: two rstd 8, log-sum-exp of 4 heads 16: 232 bytes a token, 12 tokens
   CHECK(tawpipe::layer_activations(tiny, batch, Recompute::none).saved == 232 * 12);
 }
 
@@ -48,7 +48,8 @@ TEST_CASE("a fused SwiGLU keeps no silu(gate)") {
 TEST_CASE("products in 8 bits keep their inputs in 8 bits, and the attention's output in 16 beside it") {
   Transformer narrow = tiny;
   narrow.products = tawpipe::ProductFormat::fp8;
-  // Two normed H and the product I at a byte less each; the attention's output Q once more, at a byte: -16 - 12 + 8.
+  // Two normed H and the product I at a byte less each; the attention's output Q once more, at a
+  // byte: -16 - 12 + 8.
   CHECK(tawpipe::layer_activations(narrow, batch, Recompute::none).saved == (232 - 20) * 12);
 }
 
@@ -57,7 +58,8 @@ TEST_CASE("full recomputation keeps a layer's input alone") {
 }
 
 TEST_CASE("a backward in two parts leaves nothing over saved activations, and all that it recomputed otherwise") {
-  // 104 elements a token as above, whatever of them the policy keeps: 208 bytes, 12 tokens, 3 layers
+  // 104 elements a token as above, whatever of them the policy keeps: 208 bytes, 12 tokens, 3
+  // layers
   CHECK(tawpipe::stash_bytes(tiny, batch, Recompute::none, 3, true) == 0);
   CHECK(tawpipe::stash_bytes(tiny, batch, Recompute::selective, 3, true) == 3 * 208 * 12);
   CHECK(tawpipe::stash_bytes(tiny, batch, Recompute::full, 3, false) == 3 * 208 * 12);
@@ -68,7 +70,8 @@ TEST_CASE("an embedding's gradient is left where no layer has room for it") {
   CHECK(tawpipe::stash_bytes(tiny, batch, Recompute::none, 0, true) == 16 * 12);
   CHECK(tawpipe::stash_bytes(tiny, batch, Recompute::full, 0, true) == 16 * 12);
   CHECK(tawpipe::stash_bytes(tiny, batch, Recompute::full, 0, false) == 0);
-  // Room for T I numbers; T H and, of the norms' gradients in float32, two rows of 2H: 12 * 10 < 16 * 8 <= 12 * 11
+  // Room for T I numbers; T H and, of the norms' gradients in float32, two rows of 2H: 12 * 10 <
+  // 16 * 8 <= 12 * 11
   Transformer narrow = tiny;
   narrow.intermediate = 10;
   CHECK(tawpipe::stash_bytes(narrow, batch, Recompute::none, 1, true) == 16 * 12);
@@ -87,7 +90,8 @@ TEST_CASE("a layer's workspaces hold what is not kept, and tensors in flight") {
   CHECK(tawpipe::layer_activations(tiny, batch, Recompute::none).forward_workspace == 32 * 12);
   CHECK(tawpipe::layer_activations(tiny, batch, Recompute::selective).forward_workspace == 152 * 12);
   CHECK(tawpipe::layer_activations(tiny, batch, Recompute::full).forward_workspace == 248 * 12);
-  // backward: the same and gradients of H + max(3I, 2Q + 2K) = 8 + max(36, 24) = 44 elements, 88 bytes
+  // backward: the same and gradients of H + max(3I, 2Q + 2K) = 8 + max(36, 24) = 44 elements, 88
+  // bytes
   CHECK(tawpipe::layer_activations(tiny, batch, Recompute::none).backward_workspace == 88 * 12);
   CHECK(tawpipe::layer_activations(tiny, batch, Recompute::selective).backward_workspace == 208 * 12);
   CHECK(tawpipe::layer_activations(tiny, batch, Recompute::full).backward_workspace == 304 * 12);
@@ -107,8 +111,8 @@ TEST_CASE("activations grow with the dtype, statistics in fp32 do not") {
 }
 
 TEST_CASE("a large LLaMA layer keeps 37.3 bytes per token and hidden element, comparable to the published 34") {
-  // multi-head, I = 8H/3: 2 x (4 + 2 + 2 + 32/3) = 37.33 H; eq. 1 of arXiv:2205.05198 has 34 H in addition to the softmax, with a
-  // plain MLP of width 4H and dropout
+  // multi-head, I = 8H/3: 2 x (4 + 2 + 2 + 32/3) = 37.33 H; eq. 1 of arXiv:2205.05198 has 34 H in
+  // addition to the softmax, with a plain MLP of width 4H and dropout
   const Transformer model{.name = "m",
                           .layers = 1,
                           .hidden = 12288,

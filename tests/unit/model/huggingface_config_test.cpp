@@ -61,7 +61,8 @@ TEST_CASE("a folder with a config.json becomes a model of the folder's name") {
 }
 
 TEST_CASE("a head size of its own is read") {
-  // 40 x (2 x 5120 x 4096 + 2 x 5120 x 1024 + 3 x 5120 x 14336 + 2 x 5120) + 2 x 131072 x 5120 + 5120: as published
+  // 40 x (2 x 5120 x 4096 + 2 x 5120 x 1024 + 3 x 5120 x 14336 + 2 x 5120) + 2 x 131072 x 5120 +
+  // 5120: as published
   const auto model = read_huggingface_config(data + "mistral_nemo.json");
   CHECK(model.name == "mistral_nemo");
   CHECK(model.query_width() == 4096);

@@ -1,4 +1,5 @@
-// Tests of model/layer_stack.hpp: stages of a model of any kind, its blocks of parameters, and what is refused.
+// Tests of model/layer_stack.hpp: stages of a model of any kind, its blocks of parameters, and what
+// is refused.
 // Not: the stack of a decoder (transformer_work_test.cpp).
 #include "tawpipe/model/layer_stack.hpp"
 

@@ -39,7 +39,8 @@ TEST_CASE("the paper's models: 48 layers, 32 heads, vocabulary 32000, fp16, tied
     CHECK(model.utilization > 0);
     CHECK_FALSE(model.utilization_source.empty());
   }
-  // 48 x (4 x 1024^2 + 3 x 1024 x 2816 + 2 x 1024) + 32000 x 1024 + 1024 = 48 x 12847104 + 32768000 + 1024
+  // 48 x (4 x 1024^2 + 3 x 1024 x 2816 + 2 x 1024) + 32000 x 1024 + 1024 = 48 x 12847104 +
+  // 32768000 + 1024
   CHECK(models::named("llama-48x1024").parameters() == 649'430'016);
 }
 

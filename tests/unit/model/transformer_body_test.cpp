@@ -1,4 +1,5 @@
-// The bodies of shared stages against closed forms: operations, bytes exchanged, and what a rank keeps.
+// The bodies of shared stages against closed forms: operations, bytes exchanged, and what a rank
+// keeps.
 #include "tawpipe/model/transformer_body.hpp"
 
 #include <doctest/doctest.h>
@@ -83,12 +84,14 @@ TEST_CASE("sequence parallelism gathers twice and scatters twice a layer forward
   using Kind = BodyStep::Kind;
   const std::int64_t stream = sequence * 256 * 2;  // [sequence, hidden] in 16 bits
   const SharedStage whole = shared(Recompute::none, {.tensor = 4})[0];
-  // 4 layers; the embedding's sum and the head's input one more each. The loss sums 12 bytes a token.
+  // 4 layers; the embedding's sum and the head's input one more each. The loss sums 12 bytes a
+  // token.
   CHECK(collectives(whole.forward, Kind::all_gather, false) == Sum{9, 9 * stream});
   CHECK(collectives(whole.forward, Kind::reduce_scatter, false) == Sum{9, 9 * stream});
   CHECK(collectives(whole.forward, Kind::all_reduce, false) == Sum{1, 12 * sequence});
-  // Of each pair of products the output's gradient and, for the weights' gradient, the input; once each at the head, whose input
-  // is gathered and its gradient scattered, and the gradient of what the embedding gave.
+  // Of each pair of products the output's gradient and, for the weights' gradient, the input; once
+  // each at the head, whose input is gathered and its gradient scattered, and the gradient of what
+  // the embedding gave.
   CHECK(collectives(whole.backward, Kind::all_gather, false) == Sum{18, 18 * stream});
   CHECK(collectives(whole.backward, Kind::reduce_scatter, false) == Sum{9, 9 * stream});
   // What is computed again is gathered and summed again.
@@ -137,11 +140,13 @@ TEST_CASE("context parallelism moves keys and values in each of its three ways")
   CHECK(collectives(gather.forward, Kind::all_gather, true) == Sum{4, 4 * keys});
   CHECK(collectives(gather.backward, Kind::all_gather, true) == Sum{4, 4 * keys});
   CHECK(collectives(gather.backward, Kind::reduce_scatter, true) == Sum{4, 4 * keys});
-  // A rank's quarter goes three hops forward; backward with its gradient, which goes a fourth, home.
+  // A rank's quarter goes three hops forward; backward with its gradient, which goes a fourth,
+  // home.
   const SharedStage ring = shared(Recompute::none, {.context = 4, .exchange = ContextExchange::ring})[0];
   CHECK(collectives(ring.forward, Kind::ring, true) == Sum{4 * 3, 4 * 3 * keys / 4});
   CHECK(collectives(ring.backward, Kind::ring, true) == Sum{4 * 4, 4 * (3 * 2 + 1) * keys / 4});
-  // Queries, keys and values of a rank's tokens, and what comes of them: [sequence / 4, 256 + 2 x 128] and [sequence / 4, 256].
+  // Queries, keys and values of a rank's tokens, and what comes of them: [sequence / 4, 256 + 2 x
+  // 128] and [sequence / 4, 256].
   const SharedStage ulysses = shared(Recompute::none, {.context = 4, .exchange = ContextExchange::all_to_all})[0];
   const std::int64_t there = sequence / 4 * 512 * 2;
   const std::int64_t back = sequence / 4 * 256 * 2;

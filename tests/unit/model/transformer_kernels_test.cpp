@@ -1,4 +1,5 @@
-// Tests of model/transformer_kernels.hpp: which kernels a stage runs, and what tensor and context parallelism leave of them.
+// Tests of model/transformer_kernels.hpp: which kernels a stage runs, and what tensor and context
+// parallelism leave of them.
 // Not: how long they take (unit/cost/kernel_cost_test.cpp).
 #include "tawpipe/model/transformer_kernels.hpp"
 
@@ -38,7 +39,8 @@ TEST_CASE("kernels do the operations of the stage, and in the backward attention
   CHECK(flops(work, KernelPass::forward) == Approx(work.forward.value()));
   CHECK(flops(work, KernelPass::backward_weight) == Approx(work.backward_weight.value()));
   CHECK(flops(work, KernelPass::recompute) == 0);
-  // Of attention, forward b S S Q x 2 / 2 x 2 products; the backward has 2 in the stage and 2.5 in the kernels.
+  // Of attention, forward b S S Q x 2 / 2 x 2 products; the backward has 2 in the stage and 2.5 in
+  // the kernels.
   const double attention = 2.0 * 3 * 2 * 1024 * 1024 * 4096;
   CHECK(flops(work, KernelPass::backward_input) == Approx(work.backward_input.value() + 0.5 * attention));
 }
@@ -115,7 +117,8 @@ TEST_CASE("selective recomputation by operation keeps attention and runs every s
 TEST_CASE("a GPT keeps what Korthikanti et al. count: s b h (34 + 5 a s / h), less two masks of a byte") {
   tawpipe::Transformer model = gpt();
   model.fused_attention = false;
-  // 32 bytes of 16 tensors of s b h, two statistics of 4 bytes a token, and 5 a s b s of the scores.
+  // 32 bytes of 16 tensors of s b h, two statistics of 4 bytes a token, and 5 a s b s of the
+  // scores.
   const double tokens = 2048;
   const double linear = tokens * (32.0 * 512 + 8);
   CHECK(tawpipe::layer_activations(model, batch, tawpipe::Recompute::none).saved == linear + 5.0 * tokens * 8 * 1024);

@@ -21,7 +21,8 @@ Transformer two_layers() {
 }  // namespace
 
 TEST_CASE("a layer's parameters are its seven matrices and two norms") {
-  // query 8x8 = 64, key 8x4 = 32, value 32, output 64, gate 8x12 = 96, up 96, down 96: 480; norms 8 + 8 = 16
+  // query 8x8 = 64, key 8x4 = 32, value 32, output 64, gate 8x12 = 96, up 96, down 96: 480; norms
+  // 8 + 8 = 16
   CHECK(two_layers().query_width() == 8);
   CHECK(two_layers().key_width() == 4);
   CHECK(two_layers().layer_matrix_parameters() == 480);

@@ -36,8 +36,8 @@ StageWork whole(const Transformer& model, Recompute recompute) {
 }  // namespace
 
 TEST_CASE("operations of a whole tiny model") {
-  // a layer's matrices: 2 x 480 x 12 tokens = 11520; attention: 4 x 6 x 6 x 8 / 2 = 576 a sequence, 1152 for two
-  // head: 2 x 8 x 10 x 12 = 1920
+  // a layer's matrices: 2 x 480 x 12 tokens = 11520; attention: 4 x 6 x 6 x 8 / 2 = 576 a sequence,
+  // 1152 for two head: 2 x 8 x 10 x 12 = 1920
   const auto work = whole(tiny, Recompute::none);
   CHECK(work.forward.value() == 2 * (11520 + 1152) + 1920);
   CHECK(work.backward_input.value() == 2 * (11520 + 2 * 1152) + 1920);
@@ -68,8 +68,9 @@ TEST_CASE("a wider query widens attention alone") {
 }
 
 TEST_CASE("a whole real model costs six operations a parameter and token, and half of PaLM's attention") {
-  // llama-2-7b at 4096: matrices 32 x (4 x 4096^2 + 3 x 4096 x 11008) + 32000 x 4096 = 6607077376, times 6 = 39642464256
-  // PaLM appendix B: 12 L Q S = 12 x 32 x 4096 x 4096 a token, half of it with a causal mask: 3221225472
+  // llama-2-7b at 4096: matrices 32 x (4 x 4096^2 + 3 x 4096 x 11008) + 32000 x 4096 = 6607077376,
+  // times 6 = 39642464256 PaLM appendix B: 12 L Q S = 12 x 32 x 4096 x 4096 a token, half of it
+  // with a causal mask: 3221225472
   const Batch one{.sequence = 4096, .microbatch_size = 1, .global_batch = 1};
   const auto model = tawpipe::models::named("llama-2-7b");
   const auto work = transformer_work(model, one, Recompute::none, 0, 32, true, true);
@@ -112,7 +113,8 @@ TEST_CASE("saved activations add up over layers and head") {
 }
 
 TEST_CASE("a workspace is the largest of layer and head, not their sum") {
-  // forward: layer 248 bytes a token under full recomputation, head 60; backward: layer 304, head 132
+  // forward: layer 248 bytes a token under full recomputation, head 60; backward: layer 304, head
+  // 132
   CHECK(whole(tiny, Recompute::full).forward_workspace == Bytes{248 * 12});
   CHECK(whole(tiny, Recompute::full).backward_workspace == Bytes{304 * 12});
   // without recomputation the layer has 32 and 88
@@ -124,7 +126,8 @@ TEST_CASE("a workspace is the largest of layer and head, not their sum") {
 }
 
 TEST_CASE("traffic of a layer, the embedding and the head") {
-  // forward: norms 32, residual 48, rotary 2 x (8 + 4) = 24, SwiGLU 60: 164 elements, 328 bytes a token
+  // forward: norms 32, residual 48, rotary 2 x (8 + 4) = 24, SwiGLU 60: 164 elements, 328 bytes a
+  // token
   const auto layer = transformer_work(tiny, batch, Recompute::none, 0, 1, false, false);
   CHECK(layer.forward_traffic == Bytes{328 * 12});
   // backward: norms 48, residual 48, branches 72, rotary 24, SwiGLU 108: 300 elements, 600 bytes
@@ -167,8 +170,8 @@ TEST_CASE("more recomputation keeps less, computes more and moves more") {
 }
 
 TEST_CASE("the largest preset at a long sequence fits 64 bits") {
-  // llama-3-405b: 2 x (6 x 16384 + 2 x 1024 + 4 x 53248) + 8 + 4 x 128 = 627208 bytes a token and layer, 126 layers,
-  // 131072 tokens; the head: 2 x 2 x 16384 + 4 + 4 x 128256 = 578564 a token
+  // llama-3-405b: 2 x (6 x 16384 + 2 x 1024 + 4 x 53248) + 8 + 4 x 128 = 627208 bytes a token and
+  // layer, 126 layers, 131072 tokens; the head: 2 x 2 x 16384 + 4 + 4 x 128256 = 578564 a token
   const Batch one{.sequence = 131072, .microbatch_size = 1, .global_batch = 1};
   const auto work = transformer_work(tawpipe::models::named("llama-3-405b"), one, Recompute::none, 0, 126, true, true);
   CHECK(work.saved == Bytes{(std::int64_t{627208} * 126 + 578564) * 131072});

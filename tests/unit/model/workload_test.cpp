@@ -134,7 +134,8 @@ TEST_CASE("the units of sharded data parallelism are embedding, each layer and h
 }
 
 TEST_CASE("model operations of an iteration leave out what is recomputed") {
-  // tiny layer: 3 x 11520 + 3 x 1152 = 38016; head 3 x 1920 = 5760; 2 layers, 8 / 2 = 4 microbatches
+  // tiny layer: 3 x 11520 + 3 x 1152 = 38016; head 3 x 1920 = 5760; 2 layers, 8 / 2 = 4
+  // microbatches
   const Workload work{of_layers(2), batch};
   CHECK(work.microbatches() == 4);
   CHECK(work.model_flops().value() == 4 * (2 * 38016 + 5760));

@@ -1,5 +1,6 @@
 // Tests of sim/papers/megatron_iteration.hpp.
-// Not: how well it holds against measurements that are not in the repository (docs/accuracy.md), but if available.
+// Not: how well it holds against measurements that are not in the repository (docs/accuracy.md),
+// but if available.
 #include "papers/megatron_iteration.hpp"
 
 #include <doctest/doctest.h>
@@ -16,8 +17,9 @@ using tawpipe::MegatronCosts;
 using tawpipe::MegatronRun;
 
 TEST_CASE("the closed form of 1F1B, by hand") {
-  // No memory traffic, no launch floor, no overhead, 1 FLOP/s of peak at full efficiency, no vocabulary worth counting:
-  // F = 24 b S H^2 + 4 b S^2 H = 24 + 4 = 28 operations a layer, forward and backward 84 s; 2 layers on 2 stages, 3 microbatches.
+  // No memory traffic, no launch floor, no overhead, 1 FLOP/s of peak at full efficiency, no
+  // vocabulary worth counting: F = 24 b S H^2 + 4 b S^2 H = 24 + 4 = 28 operations a layer, forward
+  // and backward 84 s; 2 layers on 2 stages, 3 microbatches.
   MegatronCosts costs{.peak = 1,
                       .efficiency = 1,
                       .half_flops = 0,

@@ -27,7 +27,8 @@ TEST_CASE("the microbatch is told where memory is published") {
 }
 
 TEST_CASE("the published gains follow from the published throughputs") {
-  // "11.8 %, 23.6 % and 44.1 % over WeiPipe, 1F1B and FSDP" (abstract): 1377.6 / 1232.4, / 1114.2, / 956.1.
+  // "11.8 %, 23.6 % and 44.1 % over WeiPipe, 1F1B and FSDP" (abstract): 1377.6 / 1232.4, / 1114.2,
+  // / 956.1.
   double tawpipe = 0;
   for (const auto& cell : published::tawpipe_cells()) {
     if (cell.table == "main" && cell.hidden == 4096 && cell.schedule == "tawpipe") tawpipe = cell.tokens;

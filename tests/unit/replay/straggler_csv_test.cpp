@@ -1,5 +1,5 @@
-// Tests of replay/straggler_csv.hpp and what_if.hpp: a run with a slow rank replays itself, and without it is the run that has
-// none.
+// Tests of replay/straggler_csv.hpp and what_if.hpp: a run with a slow rank replays itself, and
+// without it is the run that has none.
 #include "tawpipe/replay/straggler_csv.hpp"
 
 #include <doctest/doctest.h>

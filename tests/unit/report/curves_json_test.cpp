@@ -1,4 +1,5 @@
-// Tests of report/curves_json.hpp: what is written is read back, and a wrong file is refused by its key.
+// Tests of report/curves_json.hpp: what is written is read back, and a wrong file is refused by its
+// key.
 #include "tawpipe/report/curves_json.hpp"
 
 #include <doctest/doctest.h>

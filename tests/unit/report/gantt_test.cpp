@@ -1,4 +1,5 @@
-// Pictures of timelines: the paper's figure read back from its SVG, marks of messages, what is refused.
+// Pictures of timelines: the paper's figure read back from its SVG, marks of messages, what is
+// refused.
 // Not: the command that writes them (cli/), nor charts (chart_test.cpp).
 #include "tawpipe/report/gantt.hpp"
 
@@ -32,7 +33,8 @@ Cluster three_nodes() {
       .build();
 }
 
-/// The cells of a picture as its SVG has them: (rank, op, stage, microbatch) and start and end in whole units of a forward.
+/// The cells of a picture as its SVG has them: (rank, op, stage, microbatch) and start and end in
+/// whole units of a forward.
 std::map<std::tuple<int, std::string, int, int>, std::pair<int, int>> cells_of(const std::string& svg) {
   std::map<std::tuple<int, std::string, int, int>, std::pair<int, int>> cells;
   std::istringstream lines{svg};
@@ -64,8 +66,8 @@ TEST_CASE("the paper's figure of 6 devices in 3 nodes, read back from the pictur
   const Timeline timeline = simulate(schedule, cluster, cost);
   const Drawing drawing = gantt(schedule, timeline, {.cluster = &cluster});
   const auto cells = cells_of(svg(drawing));
-  // Arithmetic: groups start 0, 1 and 2 units late; forwards of W_0 ... W_5, then backwards of two units of W_5 ... W_0, which
-  // begin at 6, 8 and 9; the whole takes 3 * 6 + 1 + 2 = 21 units.
+  // Arithmetic: groups start 0, 1 and 2 units late; forwards of W_0 ... W_5, then backwards of two
+  // units of W_5 ... W_0, which begin at 6, 8 and 9; the whole takes 3 * 6 + 1 + 2 = 21 units.
   const int first[] = {0, 1, 2};
   const int backwards[] = {6, 8, 9};
   int last = 0;

@@ -1,4 +1,5 @@
-// Tests of report/kineto_run.hpp: made traces replay themselves exactly; what waits for what; what does not match is refused.
+// Tests of report/kineto_run.hpp: made traces replay themselves exactly; what waits for what; what
+// does not match is refused.
 // Not: a real PyTorch's (tests/torch).
 #include "tawpipe/report/kineto_run.hpp"
 
@@ -60,7 +61,8 @@ TEST_CASE("traces of a pipeline replay to the picosecond, and answer as the simu
 }
 
 TEST_CASE("a kernel waits for its launch, its stream and the collective before it; the host for the device") {
-  // Launches take 10 us each; the first kernel is slow, so the second waits for it and the last for the host.
+  // Launches take 10 us each; the first kernel is slow, so the second waits for it and the last for
+  // the host.
   std::vector<std::string> texts;
   for (int rank = 0; rank < 2; ++rank) {
     KinetoFile file{rank, 2};

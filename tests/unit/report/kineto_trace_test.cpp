@@ -1,4 +1,5 @@
-// Tests of report/kineto_trace.hpp: a trace made with known times, small traces of special cases, and invalid files.
+// Tests of report/kineto_trace.hpp: a trace made with known times, small traces of special cases,
+// and invalid files.
 // Not: the fit (unit/analysis/gpu_profile_test.cpp).
 #include "tawpipe/report/kineto_trace.hpp"
 
@@ -23,7 +24,8 @@ using tawpipe::read_kineto_trace;
 
 namespace {
 
-/// Two steps of a model of two layers on rank 0 of four; times in microseconds are round numbers (see the data).
+/// Two steps of a model of two layers on rank 0 of four; times in microseconds are round numbers
+/// (see the data).
 std::string recorded() {
   std::ostringstream text;
   text << std::ifstream{TAWPIPE_TEST_DATA "/kineto/rank0.json"}.rdbuf();
@@ -59,7 +61,8 @@ std::string trace(const std::vector<std::string>& events) {
 TEST_CASE("kernels are placed by annotations, those of backwards by the forward that made their autograd node") {
   const GpuProfile profile = read_kineto_trace(recorded(), {.head = "lm_head"});
   CHECK(profile.rank == 0);
-  // Two layers in two steps: 100 us and then 20 us; backwards 40 us, and two of 100 us that overlap by 10.
+  // Two layers in two steps: 100 us and then 20 us; backwards 40 us, and two of 100 us that overlap
+  // by 10.
   const auto forward = times(profile, Op::forward, ModelPart::layer);
   REQUIRE(forward.size() == 4);
   for (const double us : forward) CHECK(us == Approx(120));
@@ -87,7 +90,8 @@ TEST_CASE("collectives have operation, members, bytes and time; matrix products 
     CHECK((one.bytes == 2'000'000 || one.bytes == 64'000'000));
   }
   CHECK(gathers == 4);  // one of each pair by its operator only, as in older versions
-  // In each step 3 products of each of 2 layers, of 4096, 1024 and 4096, 100 us each; 3 of the head, half as large, of 50 us.
+  // In each step 3 products of each of 2 layers, of 4096, 1024 and 4096, 100 us each; 3 of the
+  // head, half as large, of 50 us.
   const double layer = 2.0 * 4096 * 1024 * 4096;
   CHECK(profile.products == 18);
   CHECK(profile.product_flops == Approx(2 * (2 * 3 * layer + 3 * layer / 2)));
@@ -109,7 +113,8 @@ TEST_CASE("a trace gives the measured cost that it was made with") {
 }
 
 TEST_CASE("what a checkpoint computes again belongs to the backward") {
-  // Thread 1 ran the layer without making nodes; in the backward on thread 2 it runs again, making node 5.
+  // Thread 1 ran the layer without making nodes; in the backward on thread 2 it runs again, making
+  // node 5.
   const auto profile = read_kineto_trace(trace({
       host("user_annotation", "layer", 0, 50, 1, "\"External id\": 1"),
       host("cpu_op", "aten::mm", 5, 20, 1, "\"External id\": 2"),

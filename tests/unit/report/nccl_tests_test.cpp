@@ -14,7 +14,8 @@ using tawpipe::read_nccl_tests;
 
 namespace {
 
-/// As all_reduce_perf prints it, for 4 ranks on `hosts` hosts: 8.4 us to start, 6 hops of `hop` us, 1.5 * bytes at 100 GB/s.
+/// As all_reduce_perf prints it, for 4 ranks on `hosts` hosts: 8.4 us to start, 6 hops of `hop` us,
+/// 1.5 * bytes at 100 GB/s.
 std::string all_reduce_output(int hosts, double hop) {
   std::string text =
       "# nThread 1 nGpus 4 minBytes 1024 maxBytes 1073741824 step: 4(factor) warmup iters: 5 iters: 20 agg iters: 1 validation: "

@@ -64,7 +64,8 @@ TEST_CASE("lists and dictionaries may stand in several places, as the frames of 
           .dump() == R"([{"f":[1]},{"f":[1]},[1]])");
   // x = [1]; x.append(x); pickle.dumps(x, protocol=2)
   CHECK(has(fault("\x80\x02\x5d\x71\x00\x28\x4b\x01\x68\x00\x65\x2e"sv), "holds itself"));
-  // x = [0] * 10, then x = [x] * 10 eight times, as pickle writes it: a billion numbers in 212 bytes
+  // x = [0] * 10, then x = [x] * 10 eight times, as pickle writes it: a billion numbers in 212
+  // bytes
   std::string bomb = "\x80\x02";
   for (char i = 0; i <= 8; ++i) bomb += std::string{']', 'q', i, '('};
   for (int n = 0; n < 10; ++n) bomb += std::string{'K', '\0'};

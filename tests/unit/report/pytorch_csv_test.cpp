@@ -1,4 +1,5 @@
-// PyTorch's CSV: both grammars, what is refused and where, and that nothing changes on a round trip.
+// PyTorch's CSV: both grammars, what is refused and where, and that nothing changes on a round
+// trip.
 // Not: what the actions mean together (pytorch_pipeline_test.cpp).
 #include "tawpipe/report/pytorch_csv.hpp"
 

@@ -1,4 +1,5 @@
-// PyTorch's schedules as programs and schedules of ours, and back; the published artifacts if available.
+// PyTorch's schedules as programs and schedules of ours, and back; the published artifacts if
+// available.
 // Not: the grammar of the cells (pytorch_csv_test.cpp).
 #include "tawpipe/report/pytorch_pipeline.hpp"
 
@@ -138,7 +139,8 @@ TEST_CASE("a sharded stage is computed only while it is gathered") {
 }
 
 TEST_CASE("communication is added as PyTorch adds it, and fits") {
-  // Rounds of one cell a rank: rank 0 F0, rank 1 F0 (whose receive has just arrived); F1 both; then B from the last stage.
+  // Rounds of one cell a rank: rank 0 F0, rank 1 F0 (whose receive has just arrived); F1 both; then
+  // B from the last stage.
   const auto rows = parse_pytorch_csv("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
   const auto lowered = add_communication(rows);
   CHECK(write_pytorch_csv(lowered) ==
@@ -150,7 +152,8 @@ TEST_CASE("communication is added as PyTorch adds it, and fits") {
 }
 
 TEST_CASE("ranks that wait for each other are found") {
-  // Rank 0 wants the backward of microbatch 1 first, rank 1 that of microbatch 0, whose successor needs rank 0's forward 1.
+  // Rank 0 wants the backward of microbatch 1 first, rank 1 that of microbatch 0, whose successor
+  // needs rank 0's forward 1.
   const auto rows = parse_pytorch_csv("0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n");
   CHECK_THROWS_WITH_AS(add_communication(rows, "s.csv"),
                        "s.csv: line 1, cell 2: '0B0' waits forever: the ranks' orders wait for each other", InputError);

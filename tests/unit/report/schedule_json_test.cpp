@@ -1,4 +1,5 @@
-// The schedule's JSON: nothing lost, pleasant by hand, strict, and no input that crashes the reader.
+// The schedule's JSON: nothing lost, pleasant by hand, strict, and no input that crashes the
+// reader.
 // Not: files on a disk.
 #include "tawpipe/report/schedule_json.hpp"
 
@@ -238,7 +239,8 @@ TEST_CASE("sets of parameters come back: every way of sharding, tied, on unequal
 }
 
 TEST_CASE("sets of parameters by hand: listed, or written where they are used; the same set is the same") {
-  // 12 * 8 = 96 parameters of the embedding, layer 8 * 8 * 4 + 3 * 8 * 16 + 16 = 656, norm and output 104: 856
+  // 12 * 8 = 96 parameters of the embedding, layer 8 * 8 * 4 + 3 * 8 * 16 + 16 = 656, norm and
+  // output 104: 856
   const std::string workload = R"("workload": {"model": {"layers": 1, "hidden": 8, "heads": 2, "intermediate": 16, "vocab": 12},
       "batch": {"sequence": 4, "global_batch": 2}})";
   const auto text = [&](const std::string& rest) { return "{" + workload + ", " + rest + "}"; };
@@ -332,7 +334,8 @@ TEST_CASE("names, groups in place, sizes with units and lanes by name") {
 }
 
 TEST_CASE("a size that is not given is that of what is carried") {
-  // Abstract: each of 2 devices holds parameters of 1 000 000; 1 byte a weight, 1 a gradient, none for the optimizer.
+  // Abstract: each of 2 devices holds parameters of 1 000 000; 1 byte a weight, 1 a gradient, none
+  // for the optimizer.
   const Schedule schedule = parse_schedule_json(R"({"ranks": 2, "stages": 2, "tasks": [
       {"op": "broadcast", "group": [0, 1], "stage": 1},
       {"op": "reduce", "group": [1, 0], "stage": 1},

@@ -43,7 +43,8 @@ TEST_CASE("each end waits for the task before it in its lane and for dependencie
   CHECK(arrivals.end(all) == 5);
   const std::vector<Rank> ranks{Rank{0}, Rank{1}, Rank{2}, Rank{0}, Rank{1}};
   for (std::size_t a = 0; a < 5; ++a) CHECK(arrivals.rank(a) == ranks[a]);
-  // Of the pass only its source waits; the all-reduce has it before itself on ranks 0 and 1, and rank 2 is told of rank 3's task.
+  // Of the pass only its source waits; the all-reduce has it before itself on ranks 0 and 1, and
+  // rank 2 is told of rank 3's task.
   CHECK(predecessors(arrivals) == std::set<std::pair<int, std::size_t>>{{0, 0}, {1, 2}, {2, 2}, {3, 3}, {3, 4}});
 }
 

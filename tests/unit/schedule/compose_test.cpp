@@ -1,4 +1,5 @@
-// Tensor, context and data parallelism around a schedule: the map of ranks, and what each copy does.
+// Tensor, context and data parallelism around a schedule: the map of ranks, and what each copy
+// does.
 #include "tawpipe/schedule/compose.hpp"
 
 #include <doctest/doctest.h>

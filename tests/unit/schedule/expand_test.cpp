@@ -1,4 +1,5 @@
-// Bodies written out: whose steps run where and when, and that nothing else of a composed schedule changes.
+// Bodies written out: whose steps run where and when, and that nothing else of a composed schedule
+// changes.
 #include "tawpipe/schedule/expand.hpp"
 
 #include <doctest/doctest.h>
@@ -76,9 +77,11 @@ TEST_CASE("a collective has all ranks of its axis, and none starts before what i
     (steps.schedule.lanes()[index(task.lane)] == "tensor_parallel" ? second.tensor : second.context) = 0;
     CHECK(first == second);
   }
-  // 2 stages of 2 layers, 3 microbatches. Forward: 4 + 4 tensor and 2 context collectives a stage and group of two, of which
-  // there are two an axis; the first stage sums its embedding, the last gathers for its head and sums the loss.
-  // Backward: 8 + 4 and 4; the first gathers a gradient, the last gathers its input and scatters its gradient.
+  // 2 stages of 2 layers, 3 microbatches. Forward: 4 + 4 tensor and 2 context collectives a stage
+  // and group of two, of which there are two an axis; the first stage sums its embedding, the last
+  // gathers for its head and sums the loss.
+  // Backward: 8 + 4 and 4; the first gathers a gradient, the last gathers its input and scatters
+  // its gradient.
   CHECK(collectives == 3 * 2 * (2 * (4 + 4 + 2) + 3 + 2 * (8 + 4 + 4) + 3));
   for (std::size_t t = 0; t < steps.first.size(); ++t) {
     CHECK(timeline.end_of(steps.last[t]) >= timeline.start_of(steps.first[t]));
@@ -94,7 +97,8 @@ TEST_CASE("a collective has all ranks of its axis, and none starts before what i
 }
 
 TEST_CASE("the gradients of weights hide the collectives that run during them") {
-  // One stage; links so slow that collectives take longer than what hides them, or so quick that they take nearly nothing.
+  // One stage; links so slow that collectives take longer than what hides them, or so quick that
+  // they take nearly nothing.
   const Transformer large{
       .name = "l", .layers = 2, .hidden = 4096, .heads = 32, .kv_heads = 32, .intermediate = 11008, .vocab = 100};
   const Batch batch{.sequence = 2048, .microbatch_size = 1, .global_batch = 1};

@@ -1,4 +1,5 @@
-// Tests of schedule/offload.hpp: valid around every schedule, less memory on the device, the same numbers, times by the link.
+// Tests of schedule/offload.hpp: valid around every schedule, less memory on the device, the same
+// numbers, times by the link.
 // Not: what the validator finds wrong with host copies (verify/check_codes_test.cpp).
 #include "tawpipe/schedule/offload.hpp"
 
@@ -87,8 +88,9 @@ TEST_CASE("offloaded schedules train to the same bits") {
 }
 
 TEST_CASE("a device keeps what few computations need, and the host the rest") {
-  // GPipe on two ranks: rank 0 saves 8 microbatches before its first backward. Of these at most two are on their way out (one
-  // while the next forward writes its own), one is in use and one is fetched: the last three never leave.
+  // GPipe on two ranks: rank 0 saves 8 microbatches before its first backward. Of these at most two
+  // are on their way out (one while the next forward writes its own), one is in use and one is
+  // fetched: the last three never leave.
   const Workload work = support::transformer(8, 8);
   const Schedule schedule = build("gpipe", work, 2);
   const Schedule offloaded = with_offload(schedule, {.activations = true, .optimizer = true});

@@ -1,4 +1,5 @@
-// Tests of schedule/schedule_builder.hpp and schedule.hpp: dependencies from buffers, lanes, groups, what a schedule answers.
+// Tests of schedule/schedule_builder.hpp and schedule.hpp: dependencies from buffers, lanes,
+// groups, what a schedule answers.
 // Not: the schedules of the catalogue (schedules/).
 #include "tawpipe/schedule/schedule_builder.hpp"
 

@@ -1,4 +1,5 @@
-// Tests of schedules/data_parallel.hpp: which collectives DDP, ZeRO-1 and ZeRO-2 make, and what they hide.
+// Tests of schedules/data_parallel.hpp: which collectives DDP, ZeRO-1 and ZeRO-2 make, and what
+// they hide.
 // Not: bytes, memory and contents (properties/sharded_test.cpp).
 #include "tawpipe/schedules/data_parallel.hpp"
 

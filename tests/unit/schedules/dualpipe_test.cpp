@@ -24,7 +24,8 @@ TEST_CASE("DualPipe waits (p/2-1)(F&B + B - 3W) where a block is its parts' sum 
         CAPTURE(p);
         CAPTURE(m);
         CHECK(support::run_pipeline(dualpipe(Workload::abstract(p, m), p), cost).makespan == s * m + idle * (p / 2 - 1));
-        // each of DualPipeV's two stages a rank takes half as long, and p ranks are the half of DualPipe's 2p
+        // each of DualPipeV's two stages a rank takes half as long, and p ranks are the half of
+        // DualPipe's 2p
         CHECK(support::run_pipeline(dualpipe_v(Workload::abstract(p, m), p), cost).makespan == s * m + idle * (p - 1) / 2);
       }
     }

@@ -1,5 +1,6 @@
 // Tests of schedules/fully_sharded.hpp: how many collectives, of what size, and its options.
-// Not: the bytes that leave a node (properties/traffic_test.cpp) nor what every schedule must do (properties/).
+// Not: the bytes that leave a node (properties/traffic_test.cpp) nor what every schedule must do
+// (properties/).
 #include "tawpipe/schedules/fully_sharded.hpp"
 
 #include <doctest/doctest.h>
@@ -44,7 +45,8 @@ TEST_CASE("on two levels each gather is one in each rail and one in each node") 
   for (const auto& task : schedule.tasks()) {
     if (!tawpipe::is_collective(task.op)) continue;
     const auto members = schedule.group(task.group).size();
-    // a rail of 2 carries 2 of 6 pieces of 1 MB (the third rail what the others leave), a node the whole
+    // a rail of 2 carries 2 of 6 pieces of 1 MB (the third rail what the others leave), a node the
+    // whole
     const int whole = members == 3 ? 1'000'000 : schedule.group(task.group)[0] == tawpipe::Rank{2} ? 333'334 : 333'333;
     CHECK(task.bytes.value() == whole);
   }
@@ -60,12 +62,14 @@ TEST_CASE("on one rank nothing is gathered") {
 }
 
 TEST_CASE("a gather hides behind computation once a unit is prefetched") {
-  // 3 units, one round. Without prefetch nothing overlaps: 6 gathers of 1 s, forwards of 1 s, backwards of 2 s; scatters run
-  // overlapping, the last after all: 6 + 3 + 6 + 1 = 16. With one unit ahead only the first gather shows: 1 + 3 + 6 + 1 = 11.
+  // 3 units, one round. Without prefetch nothing overlaps: 6 gathers of 1 s, forwards of 1 s,
+  // backwards of 2 s; scatters run overlapping, the last after all: 6 + 3 + 6 + 1 = 16. With one
+  // unit ahead only the first gather shows: 1 + 3 + 6 + 1 = 11.
   CHECK(makespan(sharded(3, 1, 3, {.prefetch = 0}), 1_s) == 16_s);
   CHECK(makespan(sharded(3, 1, 3, {.prefetch = 1}), 1_s) == 11_s);
   CHECK(makespan(sharded(3, 1, 3, {.prefetch = 2}), 1_s) == 11_s);
-  // one communicator, the next gather before each scatter: the same, as no scatter is longer than the backward that overlaps it
+  // one communicator, the next gather before each scatter: the same, as no scatter is longer than
+  // the backward that overlaps it
   CHECK(makespan(sharded(3, 1, 3, {.gather_first = true}), 1_s) == 16_s);
   CHECK_THROWS_AS(sharded(3, 1, 3, {.prefetch = 1, .gather_first = true}), tawpipe::InputError);
   // no overlap: all of 6 gathers, 3 scatters, 9 s of work

@@ -1,4 +1,5 @@
-// Tests of schedules/hybrid_sharded.hpp: collectives inside the nodes, and those between them once or in each round.
+// Tests of schedules/hybrid_sharded.hpp: collectives inside the nodes, and those between them once
+// or in each round.
 // Not: bytes, memory and contents (properties/sharded_test.cpp).
 #include "tawpipe/schedules/hybrid_sharded.hpp"
 
@@ -85,8 +86,8 @@ TEST_CASE("a node without a microbatch in the last round gathers nothing") {
 }
 
 TEST_CASE("sums over the nodes run beside the rest of the backward, on a lane of their own") {
-  // 4 units of 1 s forward and 2 s backward on 2 nodes of 2; prefetch hides all gathers but the first: 1 + 4 + 8 s, then the
-  // last unit's scatter and its sum over the nodes
+  // 4 units of 1 s forward and 2 s backward on 2 nodes of 2; prefetch hides all gathers but the
+  // first: 1 + 4 + 8 s, then the last unit's scatter and its sum over the nodes
   const DeviceGroups nodes = DeviceGroups::even(4, 2);
   const tawpipe::FixedCost cost{.forward = 1_s, .backward_input = 1_s, .backward_weight = 1_s, .transfer = 1_s};
   const auto makespan = [&](bool overlap) {

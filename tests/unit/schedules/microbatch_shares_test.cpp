@@ -1,4 +1,5 @@
-// Tests of schedules/microbatch_shares.hpp: counts by speed, and the numbers of each rank's microbatches.
+// Tests of schedules/microbatch_shares.hpp: counts by speed, and the numbers of each rank's
+// microbatches.
 // Not: the schedules that use them (tawpipe_test.cpp).
 #include "tawpipe/schedules/microbatch_shares.hpp"
 

@@ -1,4 +1,5 @@
-// Tests of schedules/option_field.hpp: one table from which options are read, checked, listed and recorded.
+// Tests of schedules/option_field.hpp: one table from which options are read, checked, listed and
+// recorded.
 // Not: the tables of the schedules that ship (unit/schedule/shipped_test.cpp).
 #include "tawpipe/schedules/option_field.hpp"
 

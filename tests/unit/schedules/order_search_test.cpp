@@ -1,4 +1,5 @@
-// Tests of schedules/order_search.hpp and order_problem.hpp: orders that run in their memory, bounds that hold, exact answers.
+// Tests of schedules/order_search.hpp and order_problem.hpp: orders that run in their memory,
+// bounds that hold, exact answers.
 // Not: how they compare with others' orders (oracle/order_search_test.cpp).
 #include "tawpipe/schedules/order_search.hpp"
 
@@ -60,8 +61,8 @@ OrderProblem drawn_problem(support::Random& random, int most_stages, int most_mi
   return problem;
 }
 
-/// Runs the order by nothing but its definition: each computation after the one before it on its device and after its input.
-/// Checks that it is complete. @return the makespan
+/// Runs the order by nothing but its definition: each computation after the one before it on its
+/// device and after its input. Checks that it is complete. @return the makespan
 std::int64_t run_by_definition(const OrderProblem& problem, const std::vector<std::vector<Action>>& actions) {
   std::map<std::pair<Op, std::pair<int, int>>, std::int64_t> ends;
   std::vector<std::size_t> next(actions.size());

@@ -1,4 +1,5 @@
-// Tests of schedules/pipeline_program.hpp, and of what pipeline.hpp makes of copies, blocks and released activations.
+// Tests of schedules/pipeline_program.hpp, and of what pipeline.hpp makes of copies, blocks and
+// released activations.
 // Not: any one pipeline's order.
 #include "tawpipe/schedules/pipeline_program.hpp"
 
@@ -88,7 +89,8 @@ TEST_CASE("a joined block starts when both inputs are there and hands both resul
   };
   // F0 30, hop, F0 30, B0 60: 121. Apart: F1 is there already, so F1 30, B1 60, hop, B1 60.
   CHECK(makespan(false) == 272_s);
-  // Joined: the block waits for B0's hop, 122, takes 30 + 60, hands F1 on at 212; hop, F1 30, B1 60, hop, B1 60.
+  // Joined: the block waits for B0's hop, 122, takes 30 + 60, hands F1 on at 212; hop, F1 30, B1
+  // 60, hop, B1 60.
   CHECK(makespan(true) == 364_s);
 }
 

@@ -1,4 +1,5 @@
-// Tests of schedules/pipeline.hpp, gpipe.hpp and one_f_one_b.hpp: closed forms under fixed times, transfers, errors.
+// Tests of schedules/pipeline.hpp, gpipe.hpp and one_f_one_b.hpp: closed forms under fixed times,
+// transfers, errors.
 // Not: what every schedule must do (properties/).
 #include "tawpipe/schedules/pipeline.hpp"
 
@@ -138,7 +139,8 @@ TEST_CASE("two stages on one rank hand over without a transfer") {
                   {{Op::forward, 2, 0}, {Op::backward, 2, 0}}}};
   const Schedule schedule = pipeline("folded", Workload::abstract(2, 1), program, {});
   CHECK(count(schedule, Op::pass) == 2);
-  // 2 devices' shares in 3 stages: 2/3 of 30 s and of 60 s each; six computations one after another, two hops of 1 s
+  // 2 devices' shares in 3 stages: 2/3 of 30 s and of 60 s each; six computations one after
+  // another, two hops of 1 s
   CHECK(simulate(schedule, support::cluster(2), costs_with_short_hops[0]).makespan() == 20_s * 3 + 40_s * 3 + 2_s);
 }
 
@@ -184,7 +186,8 @@ TEST_CASE("a backward of the last stage before its forward cannot be run either"
 }
 
 TEST_CASE("a block of two without overlap is its two computations, with the transfers between them") {
-  // 1F1B of two ranks and three microbatches; rank 0's second forward and first backward are one block
+  // 1F1B of two ranks and three microbatches; rank 0's second forward and first backward are one
+  // block
   PipelineProgram program{.rank_of_stage = {0, 1},
                           .actions = {{{Op::forward, 0, 0},
                                        {Op::forward, 0, 1, true},

@@ -1,4 +1,5 @@
-// Tests of schedules/searched_order.hpp: the pipelines that take order=searched, in the memory and the times that they are told.
+// Tests of schedules/searched_order.hpp: the pipelines that take order=searched, in the memory and
+// the times that they are told.
 // Not: the search (order_search_test.cpp).
 #include "tawpipe/schedules/searched_order.hpp"
 

@@ -1,4 +1,5 @@
-// Tests of schedules/shipped.hpp: every schedule's options as text, and what is said about wrong ones.
+// Tests of schedules/shipped.hpp: every schedule's options as text, and what is said about wrong
+// ones.
 // Not: the schedules (unit/schedules/).
 #include "tawpipe/schedules/shipped.hpp"
 

@@ -1,5 +1,6 @@
 // Tests of schedules/tawpipe.hpp: its closed forms under fixed times, and its options.
-// Not: the messages one by one (oracle/traces_test.cpp) nor what every schedule must do (properties/).
+// Not: the messages one by one (oracle/traces_test.cpp) nor what every schedule must do
+// (properties/).
 #include "tawpipe/schedules/tawpipe.hpp"
 
 #include <doctest/doctest.h>
@@ -112,11 +113,13 @@ TEST_CASE("the paper's figure: six devices in three groups take 21 s, a seventh 
   const Schedule schedule = build(6, 3, 6, {.order = Order::paper});
   const Timeline timeline = simulate(schedule, support::cluster(6, 3), unit);
   CHECK(timeline.makespan() == 21_s);
-  // Six shards, so six forwards and six backwards of two units. Group 0: 0..6, 6..18, then its idle unit to 19. Group 1 starts
-  // one unit late and pauses one between: 1..7, 8..20. Group 2: 2..8, 9..21.
+  // Six shards, so six forwards and six backwards of two units. Group 0: 0..6, 6..18, then its idle
+  // unit to 19. Group 1 starts one unit late and pauses one between: 1..7, 8..20. Group 2: 2..8,
+  // 9..21.
   const Span forwards[] = {{0, 6}, {1, 7}, {2, 8}};
   const Span backwards[] = {{6, 18}, {8, 20}, {9, 21}};
-  // the units drawn idle lie around (group 0: 18..19; group 1: 0..1 and 7..8; group 2: 0..2 and 8..9)
+  // the units drawn idle lie around (group 0: 18..19; group 1: 0..1 and 7..8; group 2: 0..2 and
+  // 8..9)
   const Span idle[] = {{18, 19}, {0, 8}, {0, 9}};
   std::int64_t work = 0;
   for (int r = 0; r < 6; ++r) {
@@ -198,7 +201,8 @@ TEST_CASE("a model is cut into one shard a rank, or one a layer where there are 
 }
 
 TEST_CASE("with more shards than ranks the work stays and the groups start closer together") {
-  // Two shards a rank: steps of half a unit. Paper order: a round of 3P units and half an idle one, groups half a unit apart.
+  // Two shards a rank: steps of half a unit. Paper order: a round of 3P units and half an idle one,
+  // groups half a unit apart.
   for (const auto& [p, d] : {std::pair{4, 2}, {6, 3}, {8, 4}}) {
     const Timeline timeline =
         simulate(build(p, d, 2 * p, {.order = Order::paper, .shards = 2 * p}), support::cluster(p, d), unit);
@@ -226,8 +230,9 @@ struct SpeedCost {
 }  // namespace
 
 TEST_CASE("with speeds each rank runs microbatches in proportion, and a round takes as long as its slowest rank") {
-  // Two groups of two, the first twice as fast: rounds of 2+2+1+1 = 6 microbatches, 4 shards. A step takes 1 s forward and 2 s
-  // backward, whichever rank runs it: 4 x 3 s a round. Equal rounds have 4 microbatches and take as long.
+  // Two groups of two, the first twice as fast: rounds of 2+2+1+1 = 6 microbatches, 4 shards. A
+  // step takes 1 s forward and 2 s backward, whichever rank runs it: 4 x 3 s a round. Equal rounds
+  // have 4 microbatches and take as long.
   const SpeedCost cost{unit, {2, 2, 1, 1}};
   const auto cluster = support::cluster(4, 2);
   for (const int rounds : {2, 4, 10}) {
@@ -239,7 +244,8 @@ TEST_CASE("with speeds each rank runs microbatches in proportion, and a round ta
 }
 
 TEST_CASE("ranks of one group may differ in speed, and a last round may be short") {
-  // Speeds 2 and 1 in one group of two: rounds of 3 microbatches, 2 shards. 7 microbatches: two rounds, then one on rank 0.
+  // Speeds 2 and 1 in one group of two: rounds of 3 microbatches, 2 shards. 7 microbatches: two
+  // rounds, then one on rank 0.
   const Schedule schedule = build(2, 1, 7, {.speeds = {2, 1}});
   std::vector<int> forwards(2, 0);
   for (const auto& task : schedule.tasks()) {
@@ -261,8 +267,9 @@ TEST_CASE("on a node of H100 and one of A100, rounds by speed take about half th
         simulate(tawpipe::schedules::tawpipe(work, cluster.groups_by_node(), options), cluster, tawpipe::RooflineCost{})
             .makespan());
   };
-  // 312 and 989 TFLOPS: 1 and 3 microbatches a step. 96 are 6 rounds of 4 x 3 + 4 x 1 instead of 12 of 8, with steps that the
-  // A100 need as long as before: half the time, but for the turns' bubbles.
+  // 312 and 989 TFLOPS: 1 and 3 microbatches a step. 96 are 6 rounds of 4 x 3 + 4 x 1 instead of 12
+  // of 8, with steps that the A100 need as long as before: half the time, but for the turns'
+  // bubbles.
   const double ratio = seconds({.speeds = {989, 312}}) / seconds({});
   CHECK(ratio > 0.48);
   CHECK(ratio < 0.54);
@@ -289,8 +296,9 @@ TEST_CASE("a node cache holds as many shards as asked, as fit its bytes, or all"
   CHECK(cached({}) == "0");
   CHECK(cached({.shards = 4}) == "4");
   CHECK(cached({.limit = Limit::all}) == "6");
-  // A kept shard takes 1 MB and its gradient another, on one rank of each group but its owner's: 12 copies of 6 shards on 6
-  // ranks, 4 MB each. With 3 MB each rank holds one copy, so the second of those that a rank would keep is where it ends.
+  // A kept shard takes 1 MB and its gradient another, on one rank of each group but its owner's: 12
+  // copies of 6 shards on 6 ranks, 4 MB each. With 3 MB each rank holds one copy, so the second of
+  // those that a rank would keep is where it ends.
   CHECK(cached({.limit = Limit::bytes, .bytes = 4_MB}) == "6");
   CHECK(cached({.limit = Limit::bytes, .bytes = 3_MB}) == "2");
   CHECK(cached({.limit = Limit::bytes, .bytes = 1_MB}) == "0");

@@ -44,7 +44,8 @@ TEST_CASE("both lose less than 1F1B's S(p-1) also where a backward_weight is sho
 }
 
 TEST_CASE("a building block that fits no number of ranks is refused") {
-  // four ways in lock-step over two ranks and three slots: four computations cannot have different slots
+  // four ways in lock-step over two ranks and three slots: four computations cannot have different
+  // slots
   tawpipe::schedules::detail::VBlock block{.down = 1, .up = 1, .back_down = 1, .back_up = 1, .period = 3};
   CHECK_THROWS_WITH_AS(block.settle(2), "no building block of this shape repeats every 3 slots on 2 ranks",
                        tawpipe::ScheduleError);

@@ -1,5 +1,7 @@
-// Tests of schedules/weipipe.hpp: closed forms under fixed times of both its schedules, and their options.
-// Not: the messages one by one (oracle/traces_test.cpp) nor what every schedule must do (properties/).
+// Tests of schedules/weipipe.hpp: closed forms under fixed times of both its schedules, and their
+// options.
+// Not: the messages one by one (oracle/traces_test.cpp) nor what every schedule must do
+// (properties/).
 #include "tawpipe/schedules/weipipe.hpp"
 
 #include <doctest/doctest.h>
@@ -50,8 +52,9 @@ TEST_CASE("naive, in turns: (P+A-1)(F + B) + (2A-1)(P-1) max(F, B)") {
   const FixedCost costs[] = {{.forward = 1_s, .backward_input = 1_s, .backward_weight = 1_s, .transfer = 0_s},
                              {.forward = 3_s, .backward_input = 1_s, .backward_weight = 2_s, .transfer = 0_s},
                              {.forward = 5_s, .backward_input = 1_s, .backward_weight = 0_s, .transfer = 0_s}};
-  // In its 2AP + P-1 turns all ranks that compute are in their forwards in the first P and in one more for each added round;
-  // all in their backwards in one for each round and in the last P-1; the others mix both, and last as long as the longer.
+  // In its 2AP + P-1 turns all ranks that compute are in their forwards in the first P and in one
+  // more for each added round; all in their backwards in one for each round and in the last P-1;
+  // the others mix both, and last as long as the longer.
   for (int p = 1; p <= 16; ++p) {
     for (int a = 1; a <= 4; ++a) {
       const Schedule schedule = tawpipe::schedules::weipipe_naive(Workload::abstract(p, a * p), p, {.order = Order::paper});
@@ -118,8 +121,9 @@ TEST_CASE("only one ring is used: every message goes to the next rank, but for t
     if (task.op != Op::pass) continue;
     if (number(task.peer) != (number(task.rank) + 1) % p) ++elsewhere;
   }
-  // Before the backward flow rank r exchanges with 1 - r mod 6: pairs 0-1, 2-5, 3-4, of which 0 -> 1 and 3 -> 4 are steps of
-  // the ring: 4 others. After it rank r sends home to 5 - r: pairs 0-5, 1-4, 2-3, of which 5 -> 0 and 2 -> 3 are: 4 others.
+  // Before the backward flow rank r exchanges with 1 - r mod 6: pairs 0-1, 2-5, 3-4, of which 0 ->
+  // 1 and 3 -> 4 are steps of the ring: 4 others. After it rank r sends home to 5 - r: pairs 0-5,
+  // 1-4, 2-3, of which 5 -> 0 and 2 -> 3 are: 4 others.
   CHECK(elsewhere == 8);
 }
 

@@ -1,4 +1,5 @@
-// Tests of schedules/weipipe_zero_bubble.hpp: closed forms of time, messages and memory, and options.
+// Tests of schedules/weipipe_zero_bubble.hpp: closed forms of time, messages and memory, and
+// options.
 // Not: what every schedule must do (properties/).
 #include "tawpipe/schedules/weipipe_zero_bubble.hpp"
 
@@ -122,8 +123,8 @@ TEST_CASE("every rank gets each chunk of others once each way, and each sum ends
         const Schedule schedule = weipipe_zb2(Workload::abstract(p, n), lines, {.order = Order::eager, .split = true});
         // n microbatches meet P chunks each way, and one of the P lies on their rank.
         CHECK(messages(schedule, Payload::weights) == 2 * n * (p - 1));
-        // Each of the n P contributions travels once with its sum, but for that of the owner where the sum of its line ends:
-        // one chunk for each line and round.
+        // Each of the n P contributions travels once with its sum, but for that of the owner where
+        // the sum of its line ends: one chunk for each line and round.
         int ends = 0;
         for (int u = 0; u * p < n; ++u) {
           for (int line = 0; line < count; ++line) ends += lines.first(line) < n - u * p ? 1 : 0;
@@ -158,7 +159,8 @@ TEST_CASE("with recomputation a split backward keeps a stash, a whole one does n
       return !buffer.persistent && buffer.kind() == tawpipe::BufferKind::activations;
     });
   };
-  // The data that forwards save, plus the data that backward_inputs leave: each of 2p microbatches in p chunks.
+  // The data that forwards save, plus the data that backward_inputs leave: each of 2p microbatches
+  // in p chunks.
   CHECK(kept(false) == 2 * p * p);
   CHECK(kept(true) == 4 * p * p);
 }

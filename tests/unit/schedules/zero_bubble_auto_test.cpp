@@ -47,8 +47,8 @@ TEST_CASE("under 2p activations, most of each released by backward_input, less t
 }
 
 TEST_CASE("a slow first stage holds back the forwards of those behind it") {
-  // Before its first backward arrives at 17 the second stage has time for all three forwards (from 11, one unit each); the
-  // first starts its second at 10 and has only two.
+  // Before its first backward arrives at 17 the second stage has time for all three forwards (from
+  // 11, one unit each); the first starts its second at 10 and has only two.
   const std::vector<ZeroBubbleStage> stages{{.forward = 10, .limit = 3}, {.limit = 3}, {.backward_input = 5, .limit = 3}};
   const PipelineProgram program = zb_auto_program(stages, 0, 3);
   for (const auto& actions : program.actions) CHECK(actions.size() == 9);  // three kinds of three microbatches

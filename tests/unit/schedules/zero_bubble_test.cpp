@@ -82,7 +82,8 @@ TEST_CASE("PyTorch orders interleaved zero bubble in the same way") {
 }
 
 TEST_CASE("PyTorch's first orders, by hand") {
-  // warm-up of (v-1)p + p-1-r forwards, then forward and backward_input in turns, backward_weight r later
+  // warm-up of (v-1)p + p-1-r forwards, then forward and backward_input in turns, backward_weight r
+  // later
   using tawpipe::Op;
   const auto orders = interleaved_zero_bubble_program(2, 2, 2).actions;
   constexpr Op f = Op::forward, i = Op::backward_input, w = Op::backward_weight;
@@ -120,7 +121,8 @@ TEST_CASE("with recomputation a backward in two parts holds what it recomputed f
     const auto cluster = support::cluster(1);
     const auto peak = tawpipe::peak_memory(schedule, tawpipe::simulate(schedule, cluster, costs[0]))[0];
     const auto& stage = schedule.stages()[0];
-    // one microbatch at a time, and nothing handed on; layers of 4*8 + 4*8 + 4*16 = 128 numbers of 2 bytes, 4 tokens
+    // one microbatch at a time, and nothing handed on; layers of 4*8 + 4*8 + 4*16 = 128 numbers of
+    // 2 bytes, 4 tokens
     CHECK(stage.stash.value() == (work.recompute() == tawpipe::Recompute::none ? 0 : 2 * 128 * 2 * 4));
     CHECK(peak.by_kind[static_cast<std::size_t>(tawpipe::BufferKind::activations)] == stage.saved + stage.stash);
   }

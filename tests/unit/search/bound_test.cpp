@@ -86,7 +86,8 @@ TEST_CASE("faster devices take more of the work") {
 }
 
 TEST_CASE("a cut lets the gradients of all layers through, or the activations of all tokens that are shared") {
-  // Two nodes joined by 1 MB/s: both sides' work needs the cut; one side by itself takes twice as long.
+  // Two nodes joined by 1 MB/s: both sides' work needs the cut; one side by itself takes twice as
+  // long.
   const auto joined_by = [](BytesPerSecond bandwidth) {
     return ClusterBuilder{}
         .device(device_named("H100-80G"))
@@ -102,7 +103,8 @@ TEST_CASE("a cut lets the gradients of all layers through, or the activations of
   CHECK(narrow.limit() == "node 0");
   CHECK(cut.seconds <= cut.part_s * (1 + 1e-9));  // a single node needs no cut
   CHECK(cut.seconds > 1.9 * wide.compute_s);
-  // In between, what crosses takes all of the time: the lesser of parameters and shared activations.
+  // In between, what crosses takes all of the time: the lesser of parameters and shared
+  // activations.
   const TrainingBound middle = training_bound(problem(joined_by(BytesPerSecond{4e9}), KernelCost{}));
   const BoundCut& half = middle.cuts.front();
   CHECK(half.parameters == 4.0 * 32 * static_cast<double>(models::named("llama-2-7b").layer_parameters()));

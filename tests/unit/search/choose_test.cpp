@@ -1,4 +1,5 @@
-// Tests of search/choose.hpp: what a problem leaves open is chosen as if all of it had been simulated.
+// Tests of search/choose.hpp: what a problem leaves open is chosen as if all of it had been
+// simulated.
 // Not: the search for layouts (plan_test.cpp).
 #include "tawpipe/search/choose.hpp"
 

@@ -1,4 +1,5 @@
-// Tests of search/plan.hpp and search/plan_space.hpp: the answer is the best of the space, whatever was dropped.
+// Tests of search/plan.hpp and search/plan_space.hpp: the answer is the best of the space, whatever
+// was dropped.
 // Not: the bounds by themselves (lower_bound_test.cpp).
 #include "tawpipe/search/choose.hpp"
 

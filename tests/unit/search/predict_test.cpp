@@ -1,4 +1,5 @@
-// Tests of search/choose.hpp, search/predict.hpp and search/problem.hpp: what is chosen, and what is refused.
+// Tests of search/choose.hpp, search/predict.hpp and search/problem.hpp: what is chosen, and what
+// is refused.
 // Not: what schedules take (unit/schedule/, unit/simulate/).
 #include "tawpipe/search/choose.hpp"
 

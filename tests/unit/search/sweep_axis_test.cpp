@@ -37,6 +37,7 @@ TEST_CASE("a crossover is found between two points of different sign") {
   const auto f = [](double x) { return x - 37; };
   CHECK(bisect_crossover(1, 100, true, false, f) == doctest::Approx(37).epsilon(0.0015));
   CHECK(bisect_crossover(100, 1, false, false, f) == doctest::Approx(37).epsilon(0.0015));
-  // whole numbers: 36 is the last before, 38 the first beyond; at 37 the lead is 0, which counts with the side below
+  // whole numbers: 36 is the last before, 38 the first beyond; at 37 the lead is 0, which counts
+  // with the side below
   CHECK(bisect_crossover(1, 100, false, true, f) == 38);
 }

@@ -41,7 +41,8 @@ TEST_CASE("what fits on no layout is said to be none") {
 }
 
 TEST_CASE("Meta's layout of 405B on 16,384 H100 fits in 80 GiB") {
-  // Grattafiori et al. 2024, arXiv:2407.21783, table 4: tensor 8, pipeline 16; here context 2, data 64.
+  // Grattafiori et al. 2024, arXiv:2407.21783, table 4: tensor 8, pipeline 16; here context 2,
+  // data 64.
   Problem problem{.cluster = cluster_named("dgx-h100*2048"),
                   .model = models::named("llama-3-405b"),
                   .sequence = 8192,
@@ -53,7 +54,8 @@ TEST_CASE("Meta's layout of 405B on 16,384 H100 fits in 80 GiB") {
   const Prediction prediction = predict(problem, shipped());
   CHECK(prediction.fits());
   CHECK(prediction.summary.folding.factor == 8 * 2 * 64);
-  // Weights of a stage of 8 layers and the head, cut over 8 ranks, 2 bytes each; states shared by 128.
+  // Weights of a stage of 8 layers and the head, cut over 8 ranks, 2 bytes each; states shared
+  // by 128.
   const Transformer model = models::named("llama-3-405b");
   const std::int64_t first = (model.layers / 16 * model.layer_parameters() + model.embedding_parameters()) / 8;
   const PeakMemory& peak = prediction.summary.peak_memory[0];

@@ -35,8 +35,8 @@ TEST_CASE("a task without a length ends when it starts, and a chain of them at o
 }
 
 TEST_CASE("a flow's delay comes first and uses no link") {
-  // 10 bytes at 10 B/s after 2 s; the other, by itself until then, has moved 20 of 30: both then at 5. The first ends at 4, the
-  // second has none left then either.
+  // 10 bytes at 10 B/s after 2 s; the other, by itself until then, has moved 20 of 30: both then
+  // at 5. The first ends at 4, the second has none left then either.
   GraphBuilder graph{{10}};
   graph.flow(2, 10, {0}).flow(0, 30, {0});
   CHECK(ends(graph) == Times{4, 4});
@@ -71,18 +71,20 @@ TEST_CASE("a flow that ends makes way for what waited for it") {
 }
 
 TEST_CASE("two nodes of two devices, by hand: 30 s") {
-  // Links of 100 B/s inside (after 0.5 s), 10 B/s between (after 1 s): out of node 0 is link 0, into node 1 link 1; inside node 1
-  // 2 out, 3 in. A computation of 2 s on device 0, then 100 bytes to device 2 and 50 to device 3 of the other node. Both move
-  // from 3 on, at 5 each; 50 are there at 13, then 50 left at 10: 18. When the 100 are there (18) device 2 sends 1000 bytes to
-  // device 3, 0.5 s + 10 s: 28.5, and device 3 computes for 1.5 s: 30.
+  // Links of 100 B/s inside (after 0.5 s), 10 B/s between (after 1 s): out of node 0 is link 0,
+  // into node 1 link 1; inside node 1 2 out, 3 in. A computation of 2 s on device 0, then 100 bytes
+  // to device 2 and 50 to device 3 of the other node. Both move from 3 on, at 5 each; 50 are there
+  // at 13, then 50 left at 10: 18. When the 100 are there (18) device 2 sends 1000 bytes to device
+  // 3, 0.5 s + 10 s: 28.5, and device 3 computes for 1.5 s: 30.
   GraphBuilder graph{{10, 10, 100, 100}};
   graph.wait(2).flow(1, 100, {0, 1}, {0}).flow(1, 50, {0, 1}, {0}).flow(0.5, 1000, {2, 3}, {1}).wait(1.5, {2, 3});
   CHECK(ends(graph) == Times{2, 18, 13, 28.5, 30});
 }
 
 TEST_CASE("three flows over four nodes, by hand: 11 s") {
-  // out of nodes 2 and 3: links 0 and 1; into 1, 2 and 3: links 2, 3, 4. Node 3 sends twice, and what it sends shares its way
-  // out: 5 each after 1 s; node 2's goes its own way at 10: 1 + 5 = 6. The two end at 1 + 50 / 5 = 11.
+  // out of nodes 2 and 3: links 0 and 1; into 1, 2 and 3: links 2, 3, 4. Node 3 sends twice, and
+  // what it sends shares its way out: 5 each after 1 s; node 2's goes its own way at 10: 1 + 5 = 6.
+  // The two end at 1 + 50 / 5 = 11.
   GraphBuilder graph{{10, 10, 10, 10, 10}};
   graph.flow(1, 50, {0, 4}).flow(1, 50, {1, 2}).flow(1, 50, {1, 3});
   CHECK(ends(graph) == Times{6, 11, 11});

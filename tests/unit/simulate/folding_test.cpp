@@ -1,4 +1,5 @@
-// Which axes are folded, and what keeps them from being. Not: that the result is the same (properties/fold_test.cpp).
+// Which axes are folded, and what keeps them from being.
+// Not: that the result is the same (properties/fold_test.cpp).
 #include "tawpipe/simulate/folding.hpp"
 
 #include <doctest/doctest.h>

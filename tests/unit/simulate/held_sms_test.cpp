@@ -1,5 +1,6 @@
-// Tests of simulate/held_sms.hpp: computations overlapping communications that hold SMs, in closed form, and what
-// analysis/held_time.hpp says of them. Not: random graphs (oracle/held_sms_test.cpp).
+// Tests of simulate/held_sms.hpp: computations overlapping communications that hold SMs, in closed
+// form, and what analysis/held_time.hpp says of them.
+// Not: random graphs (oracle/held_sms_test.cpp).
 #include "tawpipe/simulate/held_sms.hpp"
 
 #include <doctest/doctest.h>
@@ -54,7 +55,8 @@ TEST_CASE("a receive that is posted early slows a computation while it waits and
   b.add(pass(0, 1), {}, sent);
   const Schedule schedule = b.build();
   const Cluster cluster = support::cluster(2);
-  // Rank 1 holds 33 of 132 SMs from 0 to 3 s, of which it waits for 2: by then 2.25 s of its 4 are done, and 1.75 are left.
+  // Rank 1 holds 33 of 132 SMs from 0 to 3 s, of which it waits for 2: by then 2.25 s of its 4 are
+  // done, and 1.75 are left.
   const Timeline timeline = simulate(schedule, cluster, cost(33));
   CHECK(timeline.end_of(TaskId{0}) == TimePoint{4'750_ms});
   CHECK(timeline.end_of(TaskId{1}) == TimePoint{2_s});  // its rank came to the message only then
@@ -193,7 +195,8 @@ TEST_CASE("changes of speed lose no part of a picosecond") {
       holds.tables.push_back(HeldSms{.pair_ctas = 1}.table(sizes[device]));
       holds.table_of.push_back(device);
     }
-    // Pairs of tasks: a delay before the hold and the one that ends it; then computations; then holds.
+    // Pairs of tasks: a delay before the hold and the one that ends it; then computations; then
+    // holds.
     struct Span {
       int device, sms, begin, end;
     };

@@ -1,4 +1,5 @@
-// Tests of simulate/lane_order.hpp: a schedule's tasks start when its graph, written out, lets them start.
+// Tests of simulate/lane_order.hpp: a schedule's tasks start when its graph, written out, lets them
+// start.
 // Not: how long they take (simulate_test.cpp).
 #include "tawpipe/simulate/lane_order.hpp"
 
@@ -22,7 +23,8 @@ using namespace tawpipe;
 
 namespace {
 
-/// Tasks of random lengths, zero among them, in the schedule's order as LaneOrder finds it and as a written-out graph says it.
+/// Tasks of random lengths, zero among them, in the schedule's order as LaneOrder finds it and as a
+/// written-out graph says it.
 struct TwoOrders {
   explicit TwoOrders(const Schedule& schedule, std::uint64_t seed) {
     support::Random random{seed};

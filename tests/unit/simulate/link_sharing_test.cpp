@@ -71,8 +71,8 @@ TEST_CASE("two flows on one link share it evenly, and the rest is faster once on
 }
 
 TEST_CASE("three flows on two links: the long one gives way, the others take the rest") {
-  // Bertsekas and Gallager: link 0 of 10 with flows a and c, link 1 of 4 with flows b and c. Link 1 is tighter: b = c = 2; then
-  // a = 8.
+  // Bertsekas and Gallager: link 0 of 10 with flows a and c, link 1 of 4 with flows b and c. Link 1
+  // is tighter: b = c = 2; then a = 8.
   Network network{{10, 4}};
   network.start(0, 8, {on(0)});
   network.start(1, 8, {on(1)});
@@ -109,7 +109,8 @@ TEST_CASE("a flow that crosses a link twice counts twice there") {
 }
 
 TEST_CASE("a flow that uses a fraction of its rate on a link leaves the rest") {
-  // link 0 of 6: half of a; link 1 of 6: a and b. Link 1 is tighter: a = b = 3, and link 0 carries 1.5.
+  // link 0 of 6: half of a; link 1 of 6: a and b. Link 1 is tighter: a = b = 3, and link 0 carries
+  // 1.5.
   Network network{{6, 6}};
   network.start(0, 6, {on(0, 0.5), on(1)});
   network.start(1, 6, {on(1)});
@@ -133,7 +134,8 @@ TEST_CASE("links that share no flow are solved apart") {
 }
 
 TEST_CASE("a rate that stays is not reported again") {
-  // the third flow is held at 1 by link 1 and takes nothing that the first needs: link 0 of 10 gives it 9 in any case
+  // the third flow is held at 1 by link 1 and takes nothing that the first needs: link 0 of 10
+  // gives it 9 in any case
   Network network{{10, 1}};
   network.start(0, 9, {on(0)});
   network.start(1, 10, {on(0), on(1)});

@@ -31,7 +31,8 @@ using tawpipe::Workload;
 
 namespace {
 
-/// The latest difference between a schedule's own times and those of the graph, where both have the task.
+/// The latest difference between a schedule's own times and those of the graph, where both have the
+/// task.
 tawpipe::Duration difference(const Schedule& schedule, const Cluster& cluster, const RooflineCost& model) {
   const ExportedTaskGraph exported = tawpipe::export_task_graph(schedule, cluster, model);
   const Timeline own = simulate(schedule, cluster, model);

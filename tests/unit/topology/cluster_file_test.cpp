@@ -80,7 +80,8 @@ TEST_CASE("the graph form: node types, nodes by name, and a fabric") {
   CHECK(cluster.name() == "two racks");
   CHECK(cluster.ranks() == 5);
   CHECK(cluster.device(Rank{4}).name == "H100-80G");
-  // 0 -> 2 stays in rack 0: GPU, root, NIC; out, in; NIC, root, GPU. 0 -> 4 crosses the racks' link as well.
+  // 0 -> 2 stays in rack 0: GPU, root, NIC; out, in; NIC, root, GPU. 0 -> 4 crosses the racks' link
+  // as well.
   CHECK(cluster.route(Rank{0}, Rank{2}).links.size() == 6);
   const Route across = cluster.route(Rank{0}, Rank{4});
   REQUIRE(across.links.size() == 3 + 1 + 2);

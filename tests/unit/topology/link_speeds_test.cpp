@@ -20,7 +20,8 @@ TEST_CASE("PCI Express x16 carries 12, 24 and 48 GB/s in generations 3, 4 and 5"
   CHECK(pcie_speed(8).value() == doctest::Approx(12e9));
   CHECK(pcie_speed(16).value() == doctest::Approx(24e9));
   CHECK(pcie_speed(32).value() == doctest::Approx(48e9));
-  // NCCL's table: 2.5 GT/s is 15, over 80, times one lane: 0.1875 GB/s. 5 GT/s x 16: 30 x 16 / 80 = 6 GB/s.
+  // NCCL's table: 2.5 GT/s is 15, over 80, times one lane: 0.1875 GB/s. 5 GT/s x 16: 30 x 16 / 80 =
+  // 6 GB/s.
   CHECK(pcie_speed(2.5, 1).value() == doctest::Approx(0.1875e9));
   CHECK(pcie_speed(5).value() == doctest::Approx(6e9));
   CHECK(pcie_speed(16, 8).value() == doctest::Approx(12e9));
@@ -42,7 +43,8 @@ TEST_CASE("the link between sockets depends on vendor and model") {
 
 TEST_CASE("the latencies of a path add up to what NCCL assumes for one step") {
   constexpr LinkSpeeds speeds;
-  // NVLink: out of one port, into another: 2 x 1.7 = 3.4 us. PCI below one switch: 2 x 2.85 = 5.7 us.
+  // NVLink: out of one port, into another: 2 x 1.7 = 3.4 us. PCI below one switch: 2 x 2.85 = 5.7
+  // us.
   CHECK(speeds.nvlink_latency * 2 == Duration{3'400'000});
   CHECK(speeds.device_pcie_latency * 2 == Duration{5'700'000});
   // Network: GPU to adapter, the adapter, adapter to GPU: 2.85 + 8.3 + 2.85 = 14 us.

@@ -42,7 +42,8 @@ std::string with_gpu(const std::string& pci, const std::string& gpu, const std::
 
 TEST_CASE("a dump: NVSwitches fold into one, slots and ports have NCCL's speeds") {
   const auto graph = node_graph_from_nccl_xml(ours("nvswitch_4gpu.nccl.xml"));
-  // GPUs are numbered by dev, not by place: dev 1 stands first in the file. 12 x 20 GB/s over one or two NVSwitches.
+  // GPUs are numbered by dev, not by place: dev 1 stands first in the file. 12 x 20 GB/s over one
+  // or two NVSwitches.
   CHECK(graph.vertices[0].name == "GPU0");
   for (const char* gpu : {"GPU0", "GPU1", "GPU2", "GPU3"}) CHECK(speed(graph, gpu, "NVSwitch") == doctest::Approx(240));
   CHECK(speed(graph, "GPU0", "PCI 0000:01:00.0") == doctest::Approx(24));    // link_width 0 is 16

@@ -62,13 +62,15 @@ TEST_CASE("no affinity columns at all") {
 
 TEST_CASE("what shares a switch shares its uplink; sockets are crossed by one link") {
   const auto graph = make_node_graph(parse_nvidia_smi_topology(ours("pcie_4gpu_2nic.smi.txt")));
-  // PIX: GPU0 and GPU1 below PCIe0. PXB: that and NIC0 below PCIe1. PHB and NODE: GPU2, GPU3, NIC1 on one CPU.
+  // PIX: GPU0 and GPU1 below PCIe0. PXB: that and NIC0 below PCIe1. PHB and NODE: GPU2, GPU3, NIC1
+  // on one CPU.
   CHECK(neighbours(graph, "PCIe0", LinkClass::pcie) == Names{"GPU0", "GPU1", "PCIe1"});
   CHECK(neighbours(graph, "PCIe1", LinkClass::pcie) == Names{"PCIe0", "NIC0 (eth_fast)", "CPU0"});
   CHECK(neighbours(graph, "CPU1", LinkClass::pcie) == Names{"GPU2", "GPU3", "NIC1 (eth_slow)"});
   CHECK(neighbours(graph, "CPU0", LinkClass::socket) == Names{"CPU1"});
   const NodeType node = make_node_type("node", graph);
-  // Routes 0 -> 2 and 1 -> 3 share the links from PCIe0 up and between the sockets; only their ends differ.
+  // Routes 0 -> 2 and 1 -> 3 share the links from PCIe0 up and between the sockets; only their ends
+  // differ.
   const auto& first = node.paths[0 * 4 + 2];
   const auto& second = node.paths[1 * 4 + 3];
   REQUIRE(first.size() == 5);  // GPU0-PCIe0, PCIe0-PCIe1, PCIe1-CPU0, CPU0-CPU1, CPU1-GPU2

@@ -29,8 +29,8 @@ NodeGraph pair() {
   return graph;
 }
 
-/// The weight of the cheapest route between all vertices, by Floyd and Warshall: no route passes through a device or
-/// adapter, so those are never the middle.
+/// The weight of the cheapest route between all vertices, by Floyd and Warshall: no route passes
+/// through a device or adapter, so those are never the middle.
 std::vector<std::vector<std::int64_t>> oracle(const NodeGraph& graph) {
   constexpr std::int64_t far = std::numeric_limits<std::int64_t>::max() / 4;
   const std::size_t n = graph.vertices.size();
@@ -52,7 +52,8 @@ std::vector<std::vector<std::int64_t>> oracle(const NodeGraph& graph) {
   return best;
 }
 
-/// A connected random node: a tree of switches and CPUs, devices and adapters hung on it, and some links more.
+/// A connected random node: a tree of switches and CPUs, devices and adapters hung on it, and some
+/// links more.
 NodeGraph random_node(std::mt19937& random) {
   const double speeds[] = {1e9, 12e9, 24e9, 48e9, 240e9};
   const auto speed = [&] { return BytesPerSecond{speeds[random() % 5]}; };
@@ -77,7 +78,8 @@ NodeGraph random_node(std::mt19937& random) {
   return graph;
 }
 
-/// Walks links 2e and 2e+1 of the graph's edges; checks that they join up; adds up the weight. Ends where it arrives.
+/// Walks links 2e and 2e+1 of the graph's edges; checks that they join up; adds up the weight. Ends
+/// where it arrives.
 std::int64_t walk(const NodeGraph& graph, const LinkPath& path, int& at) {
   std::int64_t weight = 0;
   for (const auto link : path) {
@@ -123,7 +125,8 @@ TEST_CASE("routes on random nodes are the cheapest, join up, and are the same bo
         int at = devices[i];
         const auto weight = walk(graph, node.paths[i * devices.size() + j], at);
         CHECK(at == devices[j]);
-        // The way back is the same route, so it is cheapest too: a route's ends are devices, both weigh one.
+        // The way back is the same route, so it is cheapest too: a route's ends are devices, both
+        // weigh one.
         CHECK(weight == best[static_cast<std::size_t>(devices[i])][static_cast<std::size_t>(devices[j])]);
       }
       if (adapters.empty()) continue;

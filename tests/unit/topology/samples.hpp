@@ -1,4 +1,5 @@
-// Test helpers: sample files, the message of an error, and inputs that are cut or changed on purpose.
+// Test helpers: sample files, the message of an error, and inputs that are cut or changed on
+// purpose.
 // Not: part of the library.
 #pragma once
 

@@ -1,4 +1,5 @@
-// Tests of training/checkpoint.hpp: everything comes back by any ranges; an interrupted write harms nothing; broken folders.
+// Tests of training/checkpoint.hpp: everything comes back by any ranges; an interrupted write harms
+// nothing; broken folders.
 // Not: the tensor files themselves (safetensors_test.cpp).
 #include "tawpipe/training/checkpoint.hpp"
 

@@ -1,4 +1,5 @@
-// Tests of training/huggingface_weights.hpp: names, the order of rotated rows, one file and several, what is refused.
+// Tests of training/huggingface_weights.hpp: names, the order of rotated rows, one file and
+// several, what is refused.
 // Not: tensor files (safetensors_test.cpp).
 #include "tawpipe/training/huggingface_weights.hpp"
 
@@ -80,7 +81,8 @@ Vector rotate_neighbours(const Vector& x, std::int64_t position) {
   return y;
 }
 
-/// Hugging Face, apply_rotary_pos_emb: x cos + rotate_half(x) sin, where rotate_half puts the negated second half first.
+/// Hugging Face, apply_rotary_pos_emb: x cos + rotate_half(x) sin, where rotate_half puts the
+/// negated second half first.
 Vector rotate_halves(const Vector& x, std::int64_t position) {
   const std::size_t half = x.size() / 2;
   Vector y(x.size());
@@ -148,7 +150,8 @@ TEST_CASE("exported files have the names, shapes and rows that are expected ther
   CHECK(file.tensor("lm_head.weight").shape == std::vector<std::int64_t>{10, 8});
   CHECK(file.tensor("model.layers.1.self_attn.k_proj.weight").shape == std::vector<std::int64_t>{4, 8});
   CHECK(file.tensor("model.layers.1.mlp.down_proj.weight").shape == std::vector<std::int64_t>{8, 12});
-  // Layer 0 begins at 80: wq 64, wk 32, wv 32, wo 64, w1 96, w2 96, w3 96, attention norm 8, feed-forward norm 8
+  // Layer 0 begins at 80: wq 64, wk 32, wv 32, wo 64, w1 96, w2 96, w3 96, attention norm 8,
+  // feed-forward norm 8
   const auto first = [&](const char* name) { return file.read<double>(name).front(); };
   CHECK(first("model.layers.0.self_attn.v_proj.weight") == 80 + 64 + 32);
   CHECK(first("model.layers.0.self_attn.o_proj.weight") == 80 + 128);

@@ -31,7 +31,8 @@ double value_of(NumberFormat format, std::uint16_t bits) {
   return value;
 }
 
-/// Rounds |value| below infinity by definition: to a multiple of the spacing at its exponent, ties to even.
+/// Rounds |value| below infinity by definition: to a multiple of the spacing at its exponent, ties
+/// to even.
 double rounded(double value, int fraction_bits, int least_exponent) {
   int exponent = 0;
   std::frexp(value, &exponent);  // value = m 2^exponent with 1/2 <= m < 1
@@ -42,7 +43,8 @@ double rounded(double value, int fraction_bits, int least_exponent) {
 }  // namespace
 
 TEST_CASE("16-bit floats have the values of their definition") {
-  // binary16: 0x3c00 = 1, 0x3555 = 2^-2 (1 + 341/1024), 0x0001 = 2^-24, 0x7bff = 2^15 (2 - 2^-10), 0xfc00 = -infinity
+  // binary16: 0x3c00 = 1, 0x3555 = 2^-2 (1 + 341/1024), 0x0001 = 2^-24, 0x7bff = 2^15 (2 - 2^-10),
+  // 0xfc00 = -infinity
   CHECK(value_of(NumberFormat::f16, 0x3c00) == 1);
   CHECK(value_of(NumberFormat::f16, 0x3555) == 0.25 * (1 + 341.0 / 1024));
   CHECK(value_of(NumberFormat::f16, 0x8001) == -0x1p-24);
@@ -75,7 +77,8 @@ TEST_CASE("doubles round to the nearest 16-bit float, ties to even, at once") {
     wrong += value_of(NumberFormat::bf16, bits_of(NumberFormat::bf16, value)) != rounded(value, 7, -126);
   }
   CHECK(wrong == 0);
-  // 1 + 2^-11 lies halfway between 1 and 1 + 2^-10: even is 1; a trace more rounds up, and must not be lost in a float first
+  // 1 + 2^-11 lies halfway between 1 and 1 + 2^-10: even is 1; a trace more rounds up, and must not
+  // be lost in a float first
   CHECK(bits_of(NumberFormat::f16, 1 + 0x1p-11) == 0x3c00);
   CHECK(bits_of(NumberFormat::f16, 1 + 0x1p-11 + 0x1p-40) == 0x3c01);
   CHECK(bits_of(NumberFormat::bf16, 1 + 0x1p-8 + 0x1p-40) == 0x3f81);

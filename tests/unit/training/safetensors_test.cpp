@@ -1,4 +1,5 @@
-// Tests of training/safetensors.hpp: what is written comes back; every kind of broken file has its own message.
+// Tests of training/safetensors.hpp: what is written comes back; every kind of broken file has its
+// own message.
 // Not: number formats one by one (number_format_test.cpp).
 #include "tawpipe/training/safetensors.hpp"
 

@@ -48,7 +48,8 @@ std::shared_ptr<const TokenFile> counting(const ScratchFolder& folder, int count
 
 TEST_CASE("sequential order takes sequence after sequence, through all microbatches of a step") {
   const ScratchFolder folder;
-  // 14 tokens, sequences of 3: 4 whole ones with a token after them (13 / 3), starting at 0, 3, 6, 9
+  // 14 tokens, sequences of 3: 4 whole ones with a token after them (13 / 3), starting at 0, 3, 6,
+  // 9
   const WindowOptions options{.microbatch_size = 2, .sequence = 3, .microbatches = 3, .order = DataOrder::sequential};
   const TokenWindows windows{counting(folder, 14), {0, 14}, options};
   CHECK(windows.tokens_per_pass() == 12);
@@ -89,7 +90,8 @@ TEST_CASE("random windows reach every place of their range equally often, and no
   const ScratchFolder folder;
   const WindowOptions options{.sequence = 4};
   const TokenWindows windows{counting(folder, 30), {10, 22}, options};
-  // 12 tokens, sequences of 4 with one after: positions 0 .. 7 of the range; 8000 draws, 1000 each with a deviation of 30
+  // 12 tokens, sequences of 4 with one after: positions 0 .. 7 of the range; 8000 draws, 1000 each
+  // with a deviation of 30
   std::vector<int> drawn(8);
   for (int step = 0; step < 8000; ++step) ++drawn.at(static_cast<std::size_t>(windows.start(step, 0, 0)));
   for (const int count : drawn) CHECK((count > 850 && count < 1150));

@@ -1,4 +1,5 @@
-// Tests of the checks of structure, order, transfers, races, contents and completeness: each code by one small mistake.
+// Tests of the checks of structure, order, transfers, races, contents and completeness: each code
+// by one small mistake.
 // Not: all mistakes there are (properties/mutation_test.cpp).
 #include <doctest/doctest.h>
 
@@ -32,7 +33,8 @@ Workload model() {
   return {transformer, {.sequence = 6, .microbatch_size = 1, .global_batch = 4}};
 }
 
-/// GPipe of two stages and four microbatches, whose activations and optimizer states lie in host memory between their uses.
+/// GPipe of two stages and four microbatches, whose activations and optimizer states lie in host
+/// memory between their uses.
 Draft offloaded() { return Draft{with_offload(schedules::gpipe(model(), 2), {.activations = true, .optimizer = true})}; }
 
 TaskId find(const Draft& draft, Op op, int stage, int microbatch = -1) {
@@ -167,7 +169,8 @@ TEST_CASE("V201, V602, V601: a cycle is named by its tasks") {
 }
 TEST_CASE("V202: ids that are not an order are an error") {
   Draft draft = pipeline();
-  // The first two forwards of rank 0 change places with all that follows from them: valid, but not in the order of ids.
+  // The first two forwards of rank 0 change places with all that follows from them: valid, but not
+  // in the order of ids.
   auto& lane = draft.lane(Rank{1}, 0);
   std::swap(*std::find(lane.begin(), lane.end(), find(draft, Op::forward, 1, 0)),
             *std::find(lane.begin(), lane.end(), find(draft, Op::forward, 1, 1)));
@@ -327,7 +330,8 @@ TEST_CASE("V703, V709: states that are cut are brought together again") {
   REQUIRE(findings(draft).errors() == 0);
   draft.remove(find(draft, Op::all_gather, 1));
   CHECK_FINDS(draft, "V709", "weights buffer 12 of stage 1 on rank 0 ends with 124 of 496 parameters updated");  // 496 / 4
-  // Of unequal nodes the third rank updates a half, the others a quarter each; the first has missed the third's.
+  // Of unequal nodes the third rank updates a half, the others a quarter each; the first has missed
+  // the third's.
   draft = Draft{schedules::zero1(model(), DeviceGroups{{2, 1}}, {.two_level = true})};
   REQUIRE(findings(draft).errors() == 0);
   draft.remove(draft

@@ -1,5 +1,5 @@
-// Tests of verify/check_parameters.hpp: each way in which sets of parameters can be wrong, in a schedule that is right
-// otherwise.
+// Tests of verify/check_parameters.hpp: each way in which sets of parameters can be wrong, in a
+// schedule that is right otherwise.
 #include "tawpipe/verify/check_parameters.hpp"
 
 #include <doctest/doctest.h>
@@ -15,7 +15,8 @@ using namespace tawpipe;
 
 namespace {
 
-/// 12 * 8 = 96 parameters of the embedding, layers of 8 * 8 * 4 + 3 * 8 * 16 + 16 = 656, norm and output matrix 104: 1512.
+/// 12 * 8 = 96 parameters of the embedding, layers of 8 * 8 * 4 + 3 * 8 * 16 + 16 = 656, norm and
+/// output matrix 104: 1512.
 Schedule sharded() { return build_schedule("fsdp", {support::transformer(2, 2), DeviceGroups{{2}}, {}}); }
 
 template <class Change>

@@ -17,7 +17,8 @@ using namespace tawpipe;
 
 namespace {
 
-/// Computations, transfers and collectives over 3 ranks with 2 lanes, some waiting for earlier ones.
+/// Computations, transfers and collectives over 3 ranks with 2 lanes, some waiting for earlier
+/// ones.
 Schedule random_schedule(std::mt19937& random, int tasks) {
   ScheduleBuilder builder{"random", Workload::abstract(3, 1), 3, {"compute", "more"}};
   const auto below = [&](std::uint32_t limit) { return static_cast<int>(random() % limit); };

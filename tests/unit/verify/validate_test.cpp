@@ -1,5 +1,7 @@
-// Tests of verify/validate.hpp: everything that ships is clean, and nothing that is malformed makes it crash.
-// Not: what each code means (check_*_test.cpp), nor that mutants are found (properties/mutation_test.cpp).
+// Tests of verify/validate.hpp: everything that ships is clean, and nothing that is malformed makes
+// it crash.
+// Not: what each code means (check_*_test.cpp), nor that mutants are found
+// (properties/mutation_test.cpp).
 #include "tawpipe/verify/validate.hpp"
 
 #include <doctest/doctest.h>
@@ -26,7 +28,8 @@ Workload model(int layers, int microbatches, bool tied) {
   return {transformer, {.sequence = 6, .microbatch_size = 1, .global_batch = microbatches}};
 }
 
-/// Checks every schedule of the catalogue, with each of its yes-or-no options off and on; returns how many could be built.
+/// Checks every schedule of the catalogue, with each of its yes-or-no options off and on; returns
+/// how many could be built.
 int check_catalogue(const Workload& workload, const DeviceGroups& nodes) {
   int built = 0;
   for (const ScheduleInfo& info : shipped().schedules()) {

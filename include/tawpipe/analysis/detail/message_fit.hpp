@@ -68,7 +68,8 @@ class MessageFit {
   void finish(Calibration& result) {
     const auto steps_inside = [](const Message& message) { return message.intra_steps > 0; };
     if (inside_.empty() && std::any_of(between_.begin(), between_.end(), steps_inside)) {
-      // Collectives that cross both kinds of link, and no message inside a node: the kinds cannot be separated.
+      // Collectives that cross both kinds of link, and no message inside a node: the kinds cannot
+      // be separated.
       result.cost.inter_node = fit_messages(result, "messages between nodes", between_, [](const Message& message) {
         return Sample{{std::max(message.intra_bytes, message.inter_bytes), message.intra_steps + message.inter_steps}, 0};
       });
@@ -89,7 +90,8 @@ class MessageFit {
   }
 
  private:
-  /// The features of a communication's time, at a latency of 1 s and a bandwidth of 1 byte/s of either kind of link.
+  /// The features of a communication's time, at a latency of 1 s and a bandwidth of 1 byte/s of
+  /// either kind of link.
   struct Probe {
     double intra_steps;
     double inter_steps;
@@ -129,7 +131,8 @@ class MessageFit {
       most = std::max(most, sample.features[0]);
     }
     auto found = fit.solve();
-    // Sizes close to each other, and times that scatter more than the sizes explain: a slope would be noise.
+    // Sizes close to each other, and times that scatter more than the sizes explain: a slope would
+    // be noise.
     if (most < 4 * least && fit.relative_error(found) > 0.01) found = bytes_only.solve();
     result.classes.push_back({std::move(class_name), messages.size(), fit.size(), fit.mean(), fit.relative_error(found)});
     return {.latency = found[1], .byte = found[0]};

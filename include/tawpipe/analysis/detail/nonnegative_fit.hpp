@@ -13,8 +13,9 @@
 
 namespace tawpipe::inline v0::detail {
 
-/// Seconds as a sum of n features, each times a nonnegative coefficient. Measurements with equal features count by their
-/// median, so that a few late ones do not matter; errors count relative to what was measured.
+/// Seconds as a sum of n features, each times a nonnegative coefficient. Measurements with equal
+/// features count by their median, so that a few late ones do not matter; errors count relative to
+/// what was measured.
 template <std::size_t n>
 class NonnegativeFit {
  public:
@@ -34,7 +35,8 @@ class NonnegativeFit {
     return empty() ? 0 : sum / static_cast<double>(size());
   }
 
-  /// The best coefficients; where several sets fit equally well, the one with the fewest nonzero coefficients, then the first.
+  /// The best coefficients; where several sets fit equally well, the one with the fewest nonzero
+  /// coefficients, then the first.
   /// Complexity: O(2^n measurements).
   Features solve() {
     points_.clear();
@@ -109,7 +111,8 @@ class NonnegativeFit {
     return indices;
   }
 
-  /// Least squares over the features `used` only, by the normal equations with columns scaled to length 1.
+  /// Least squares over the features `used` only, by the normal equations with columns scaled to
+  /// length 1.
   /// @return false if the features depend on each other, or a coefficient would be negative
   bool solve(const std::vector<std::size_t>& used, Features& found) const {
     const std::size_t size = used.size();

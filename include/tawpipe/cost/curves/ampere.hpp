@@ -6,15 +6,18 @@
 
 namespace tawpipe::inline v0::curves {
 
-/// Products: SimuMax's table of 170 shapes on an A100 PCIe (configs/system/a100_pcie.json, commit 3005b17c): 0.755 of the peak in
-/// full waves, 0.94 of that into float32, and the waves of 256 x 128 tiles on 108 multiprocessors in its small shapes
-/// (n = 576, 1024, 2048, 4096: 0.50, 0.46, 0.61, 0.72 measured; 0.51, 0.46, 0.61, 0.73 by the curve). By themselves, kernels on an SXM card
-/// reach 1.072 times those of a PCIe card (271.2 and 252.9 TFLOPS, stas00/ml-engineering, maximum achievable matmul FLOPS): 0.81, which
-/// training does not reach (sim/papers/truth_fit.hpp).
-/// Attention: Dao 2023, FlashAttention-2, arXiv:2307.08691, figures 4 to 6 (A100, causal): forward up to about 200, backward up
-/// to about 170 TFLOPS for heads of 128. Memory: copies and triads of large buffers reach about 1.75 of 2.04 TB/s.
-/// Collectives: the all-reduces of 1 to 256 MB on 2, 4 and 8 A100 of a node that vTrain measured (trace/a100 of its repository):
-/// 12 % off with these two figures, 28 % without. The host's times are fitted (sim/papers/truth_fit.hpp).
+/// Products: SimuMax's table of 170 shapes on an A100 PCIe (configs/system/a100_pcie.json, commit
+/// 3005b17c): 0.755 of the peak in full waves, 0.94 of that into float32, and the waves of 256 x
+/// 128 tiles on 108 multiprocessors in its small shapes (n = 576, 1024, 2048, 4096: 0.50, 0.46,
+/// 0.61, 0.72 measured; 0.51, 0.46, 0.61, 0.73 by the curve). By themselves, kernels on an SXM card
+/// reach 1.072 times those of a PCIe card (271.2 and 252.9 TFLOPS, stas00/ml-engineering, maximum
+/// achievable matmul FLOPS): 0.81, which training does not reach (sim/papers/truth_fit.hpp).
+/// Attention: Dao 2023, FlashAttention-2, arXiv:2307.08691, figures 4 to 6 (A100, causal): forward
+/// up to about 200, backward up to about 170 TFLOPS for heads of 128. Memory: copies and triads of
+/// large buffers reach about 1.75 of 2.04 TB/s.
+/// Collectives: the all-reduces of 1 to 256 MB on 2, 4 and 8 A100 of a node that vTrain measured
+/// (trace/a100 of its repository): 12 % off with these two figures, 28 % without. The host's times
+/// are fitted (sim/papers/truth_fit.hpp).
 inline constexpr DeviceCurves ampere{
     .generation = "A100",
     .multiprocessors = 108,

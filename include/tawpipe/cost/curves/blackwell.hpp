@@ -6,13 +6,15 @@
 
 namespace tawpipe::inline v0::curves {
 
-/// Products and attention: SimuMax's tables on a B200 SXM (configs/system/b200_bf16_ceperm.json, commit e691807a): of 2250 TFLOPS
-/// 0.39 to 0.66, and the large products of Llama 70B and 405B, which run at the power limit, 0.47 to 0.51, 0.45 into float32
-/// gradients: 0.508 gives the time of all 90 shapes of these models together. Training reaches 0.936 (H100) and 0.932 (A100) of
-/// the rate of kernels run by themselves (sim/papers/truth_fit.hpp), so 0.934 of 0.508 is taken. Attention of heads of 128 at 4,096
-/// tokens with 8, 16, 32, 64 and 128 heads 0.155, 0.289, 0.365, 0.436 and 0.49 forward (causal at half), 0.329, 0.378, 0.398,
-/// 0.365 and 0.416 backward. 8 and 4 bits: no public table of shapes; 8 bits are fitted to a row (sim/papers/truth_fit.hpp), and
-/// 4 bits to another. Memory: the same file, 0.666 of 8 TB/s.
+/// Products and attention: SimuMax's tables on a B200 SXM (configs/system/b200_bf16_ceperm.json,
+/// commit e691807a): of 2250 TFLOPS 0.39 to 0.66, and the large products of Llama 70B and 405B,
+/// which run at the power limit, 0.47 to 0.51, 0.45 into float32 gradients: 0.508 gives the time of
+/// all 90 shapes of these models together. Training reaches 0.936 (H100) and 0.932 (A100) of the
+/// rate of kernels run by themselves (sim/papers/truth_fit.hpp), so 0.934 of 0.508 is taken.
+/// Attention of heads of 128 at 4,096 tokens with 8, 16, 32, 64 and 128 heads 0.155, 0.289, 0.365,
+/// 0.436 and 0.49 forward (causal at half), 0.329, 0.378, 0.398, 0.365 and 0.416 backward. 8 and 4
+/// bits: no public table of shapes; 8 bits are fitted to a row (sim/papers/truth_fit.hpp), and 4
+/// bits to another. Memory: the same file, 0.666 of 8 TB/s.
 inline constexpr DeviceCurves blackwell{
     .generation = "B200",
     .multiprocessors = 148,

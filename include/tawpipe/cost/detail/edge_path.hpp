@@ -1,4 +1,5 @@
-// The path of a message over the edges of its shape: shared by cost models that charge links by their routes.
+// The path of a message over the edges of its shape: shared by cost models that charge links by
+// their routes.
 // Not: the costs of measured or tuned links (cost/measured.hpp, cost/nccl_collectives.hpp).
 #pragma once
 
@@ -12,7 +13,8 @@
 
 namespace tawpipe::inline v0::detail {
 
-/// Each edge loads the links of its route by its share; the routes' latencies come after `overhead`, between ranks.
+/// Each edge loads the links of its route by its share; the routes' latencies come after
+/// `overhead`, between ranks.
 inline Path edge_path(const Schedule& schedule, const Task& task, const Cluster& cluster, Algorithm all_reduce,
                       Duration overhead) {
   const CollectiveShape shape = communication_shape(schedule, task, all_reduce, cluster);

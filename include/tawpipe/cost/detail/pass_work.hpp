@@ -1,4 +1,5 @@
-// The part of a stage's work in a computation's passes, for cost models that charge operations and traffic.
+// The part of a stage's work in a computation's passes, for cost models that charge operations and
+// traffic.
 // Not: rates (cost/roofline.hpp, cost/kernel_cost.hpp).
 #pragma once
 
@@ -13,7 +14,8 @@ struct PassWork {
   Bytes traffic;  ///< of device memory
 };
 
-/// The operations and the memory-bound traffic of one microbatch, recomputation with the gradients of inputs.
+/// The operations and the memory-bound traffic of one microbatch, recomputation with the gradients
+/// of inputs.
 inline PassWork pass_work(const StageWork& work, const Passes& passes) {
   PassWork sum;
   if (passes.forward) sum = {work.forward, work.forward_traffic};

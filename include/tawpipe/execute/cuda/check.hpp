@@ -1,5 +1,6 @@
 // Failures of CUDA and NCCL calls as exceptions.
-// Not: failures that only show later, in a stream (CUDA reports them by a later call) or a communicator (nccl_api.hpp).
+// Not: failures that only show later, in a stream (CUDA reports them by a later call) or a
+// communicator (nccl_api.hpp).
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -43,8 +44,9 @@ inline std::string place(std::string_view file, int line) {
 
 }  // namespace detail
 
-/// `check(cudaMalloc(&at, bytes), "cudaMalloc")`. The runtime's last error is cleared, so that it is not attributed to a later call.
-/// File and line are the caller's, from builtins: clang 14 has no std::source_location.
+/// `check(cudaMalloc(&at, bytes), "cudaMalloc")`. The runtime's last error is cleared, so that it
+/// is not attributed to a later call. File and line are the caller's, from builtins: clang 14 has
+/// no std::source_location.
 /// @throws CudaError  unless `status` is success.
 inline void check(cudaError_t status, std::string_view call, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   if (status == cudaSuccess) return;
@@ -55,7 +57,8 @@ inline void check(cudaError_t status, std::string_view call, const char* file = 
 }
 
 /// @param comm  whose last error is added; null: none
-/// @throws NcclError  unless `status` is success, or in progress, as calls on non-blocking communicators may be.
+/// @throws NcclError  unless `status` is success, or in progress, as calls on non-blocking
+/// communicators may be.
 inline void check(ncclResult_t status, std::string_view call, ncclComm_t comm = nullptr, const char* file = __builtin_FILE(),
                   int line = __builtin_LINE()) {
   if (status == ncclSuccess || status == ncclInProgress) return;

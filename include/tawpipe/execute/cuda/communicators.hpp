@@ -1,4 +1,5 @@
-// Which communicators a schedule needs: one for each group and lane, and as few as possible for sends and receives.
+// Which communicators a schedule needs: one for each group and lane, and as few as possible for
+// sends and receives.
 // Not: their creation (nccl_executor.hpp, by splitting the communicator of all ranks).
 #pragma once
 
@@ -20,9 +21,10 @@ namespace tawpipe::inline v0::cuda {
 
 /// The communicators of a schedule, the same on all ranks.
 ///
-/// Calls on one communicator keep their order, whatever the stream. So that lanes, which are streams, do not wait
-/// for each other, every communicator is used by one lane of each of its ranks. Messages between two ranks share communicators
-/// as far as that allows: each takes GPU memory.
+/// Calls on one communicator keep their order, whatever the stream. So that lanes, which are
+/// streams, do not wait for each other, every communicator is used by one lane of each of its
+/// ranks. Messages between two ranks share communicators as far as that allows: each takes GPU
+/// memory.
 struct CommunicatorPlan {
   std::vector<std::vector<Rank>> members;  ///< [communicator] in their order
   std::vector<Traffic> traffic;            ///< [communicator]
@@ -60,7 +62,8 @@ struct Way {
   }
 };
 
-/// Assigns directions of messages to communicators, each to the first that has no other lane of its ranks, nor the reverse direction.
+/// Assigns directions of messages to communicators, each to the first that has no other lane of its
+/// ranks, nor the reverse direction.
 class SharedWays {
  public:
   explicit SharedWays(std::int32_t ranks) : count_(static_cast<std::size_t>(ranks), 0) {}
@@ -99,8 +102,8 @@ class SharedWays {
   std::vector<One> all_;
 };
 
-/// The fewest communicators a rank over several orders of pairs of lanes, which matter much. Every rank finds
-/// the same. @return the communicator of each direction, from 0
+/// The fewest communicators a rank over several orders of pairs of lanes, which matter much. Every
+/// rank finds the same. @return the communicator of each direction, from 0
 inline std::map<Way, std::int32_t> share(const std::set<Way>& ways, std::int32_t ranks) {
   std::map<std::pair<std::int32_t, std::int32_t>, std::vector<Way>> by_lanes;
   for (const Way& way : ways) by_lanes[{way.lane, way.peer_lane}].push_back(way);
@@ -126,7 +129,8 @@ inline std::map<Way, std::int32_t> share(const std::set<Way>& ways, std::int32_t
 }  // namespace detail
 
 /// @param with_notices  whether any rank waits for a task of which no message informs it
-/// Complexity: O(tasks log ways + ways * communicators), where a way is an ordered pair of lanes of two ranks.
+/// Complexity: O(tasks log ways + ways * communicators), where a way is an ordered pair of lanes of
+/// two ranks.
 inline CommunicatorPlan plan_communicators(const Schedule& schedule, const Dataflow& flow, bool with_notices) {
   CommunicatorPlan plan;
   const auto make = [&](Traffic traffic) {

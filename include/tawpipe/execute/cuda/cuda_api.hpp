@@ -23,7 +23,8 @@ class CudaDevice {
  public:
   using Stream = cudaStream_t;
   using Graph = cudaGraphExec_t;
-  /// An event for ordering and, if its time is wanted, a second for that: within a capture, one event cannot be both.
+  /// An event for ordering and, if its time is wanted, a second for that: within a capture, one
+  /// event cannot be both.
   struct Event {
     cudaEvent_t order = nullptr;
     cudaEvent_t time = nullptr;
@@ -135,7 +136,8 @@ class CudaDevice {
   }
 
   void begin_capture(Stream stream) {
-    // For this thread only: other threads, such as NCCL's own, may make calls that a capture would not allow.
+    // For this thread only: other threads, such as NCCL's own, may make calls that a capture would
+    // not allow.
     check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
     capturing_ = stream;
   }
@@ -144,7 +146,8 @@ class CudaDevice {
     cudaGraph_t graph = nullptr;
     check(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
     cudaGraphExec_t ready = nullptr;
-    // Each node gets the priority of the stream in which it was captured, rather than that of the launch.
+    // Each node gets the priority of the stream in which it was captured, rather than that of the
+    // launch.
     const cudaError_t status = cudaGraphInstantiate(&ready, graph, cudaGraphInstantiateFlagUseNodePriority);
     cudaGraphDestroy(graph);
     check(status, "cudaGraphInstantiate");

@@ -1,5 +1,7 @@
-// The interface of devices and communicators for CUDA executors: concepts modelled by CUDA and NCCL, and by an emulation.
-// Not: their implementations (cuda_api.hpp, nccl_api.hpp) nor their users (virtual_executor.hpp, nccl_executor.hpp).
+// The interface of devices and communicators for CUDA executors: concepts modelled by CUDA and
+// NCCL, and by an emulation.
+// Not: their implementations (cuda_api.hpp, nccl_api.hpp) nor their users (virtual_executor.hpp,
+// nccl_executor.hpp).
 #pragma once
 
 #include <concepts>
@@ -19,24 +21,33 @@ namespace tawpipe::inline v0::cuda {
 /// Which of two streams with work a device serves first. Running work is not interrupted.
 enum class Priority : std::uint8_t { normal, high };
 
-/// A device: memory, in-order streams, events between them, and the few kernels that executors need in addition to layers.
+/// A device: memory, in-order streams, events between them, and the few kernels that executors need
+/// in addition to layers.
 ///
-/// - Stream, Event and Graph are small handles, copied freely. The device owns what its `make_`, `allocate_` and `end_capture`
-///   functions returned and frees it when it is destroyed; foreign handles (a framework's stream) are only used.
-/// - Work on one stream runs in the order in which it was enqueued; work on different streams in any order except for events.
-///   `record` puts a mark into a stream; `wait` makes all later work of a stream start after the last mark recorded before the
-///   call. A wait for an event never recorded waits for nothing. Streams never wait for the legacy default stream.
-/// - Only some functions may block the host: those that create and allocate, and `use`. Executors call them before an
-///   iteration and never during one. All others enqueue work in a stream and return.
-/// - Memory is not cleared. Copies and additions are of memory that does not overlap, or is the same.
-/// - Between `begin_capture` and `end_capture` on its first stream, work enqueued in this stream, and into streams that wait for
-///   events recorded in it, becomes part of a graph instead of running. The first stream must have waited for all of them
-///   when the capture ends. Timed events are recorded anew by every launch of the graph and can be read after it.
-/// - A stream holds a limited number of work items (CUDA: about 1,000); then the next call blocks the host.
-/// - Every function throws DeviceError if the device fails; work that failed earlier may be reported by a later call.
-/// - One host thread at a time uses a device, after calling `use()` in it. A second one may call `finished` and
-///   `seconds_between` at the same time.
-/// - After a failure, `drop_graphs` ends a capture and drops all graphs, running ones included; `settle` gives streams some
+/// - Stream, Event and Graph are small handles, copied freely. The device owns what its `make_`,
+///   `allocate_` and `end_capture` functions returned and frees it when it is destroyed; foreign
+///   handles (a framework's stream) are only used.
+/// - Work on one stream runs in the order in which it was enqueued; work on different streams in
+///   any order except for events. `record` puts a mark into a stream; `wait` makes all later work
+///   of a stream start after the last mark recorded before the call. A wait for an event never
+///   recorded waits for nothing. Streams never wait for the legacy default stream.
+/// - Only some functions may block the host: those that create and allocate, and `use`. Executors
+///   call them before an iteration and never during one. All others enqueue work in a stream and
+///   return.
+/// - Memory is not cleared. Copies and additions are of memory that does not overlap, or is the
+///   same.
+/// - Between `begin_capture` and `end_capture` on its first stream, work enqueued in this stream,
+///   and into streams that wait for events recorded in it, becomes part of a graph instead of
+///   running. The first stream must have waited for all of them when the capture ends. Timed events
+///   are recorded anew by every launch of the graph and can be read after it.
+/// - A stream holds a limited number of work items (CUDA: about 1,000); then the next call blocks
+///   the host.
+/// - Every function throws DeviceError if the device fails; work that failed earlier may be
+///   reported by a later call.
+/// - One host thread at a time uses a device, after calling `use()` in it. A second one may call
+///   `finished` and `seconds_between` at the same time.
+/// - After a failure, `drop_graphs` ends a capture and drops all graphs, running ones included;
+///   `settle` gives streams some
 /// seconds
 ///   to finish. If they do not, nothing on the device is freed any more, since that would wait for them.
 template <class D>
@@ -60,10 +71,11 @@ concept DeviceApi = std::movable<D> &&
   { device.upload(to, from, bytes, stream) } -> std::same_as<void>;     ///< page-locked `from` is read when the copy runs
   { device.download(to, from, bytes, stream) } -> std::same_as<void>;   ///< page-locked `to` is written when the copy runs
   { device.add(to, from, count, type, stream) } -> std::same_as<void>;  ///< to[i] += from[i] (f32, bf16, f16, f64)
-  /// *sum += the sum of the squares, in an order that is the same in every run. Calls on one stream only.
+  /// *sum += the sum of the squares, in an order that is the same in every run. Calls on one stream
+  /// only.
   { device.add_squares(sum, from, count, type, stream) } -> std::same_as<void>;
-  /// *scale = min(1, clip / sqrt(*square)), where clip is scalars->gradient_clip; 1 if clip is 0; 0 for an infinite norm, NaN for a
-  /// NaN. Arguments: scale, square.
+  /// *scale = min(1, clip / sqrt(*square)), where clip is scalars->gradient_clip; 1 if clip is 0; 0
+  /// for an infinite norm, NaN for a NaN. Arguments: scale, square.
   { device.clip_scale(sum, sum, scalars, stream) } -> std::same_as<void>;
 
   { device.begin_capture(stream) } -> std::same_as<void>;
@@ -88,26 +100,30 @@ enum class Traffic : std::uint8_t { pairs, collectives };
 
 /// A communicator of some ranks, including this process's (or object's). Modelled on NCCL's.
 ///
-/// - All functions but `split`, `allocate`, `enroll`, `check` and `abort_all` enqueue a communication in `stream` and return; the
+/// - All functions but `split`, `allocate`, `enroll`, `check` and `abort_all` enqueue a
+///   communication in `stream` and return; the
 /// first use of a peer or
 ///   collective may block the host until its peers use it too. On one communicator all members call the same collectives in the
 ///   same order with the same count, type and root; sends and receives of peers are matched in order, without tags; calls on one
 ///   communicator run in order, whatever their streams.
-/// - Calls between `group_begin` and `group_end` (of any communicator of the process) start together and must not depend on each
-///   other. A send and a receive that each wait for the other's peer belong in one group.
-/// - Pointers are device memory. `from` equal to `to` works in place; for all_gather with `from` at the member's place in `to`, for
-///   reduce_scatter with `to` at the member's place in `from`. A count of 0 is never passed.
+/// - Calls between `group_begin` and `group_end` (of any communicator of the process) start
+///   together and must not depend on each other. A send and a receive that each wait for the
+///   other's peer belong in one group.
+/// - Pointers are device memory. `from` equal to `to` works in place; for all_gather with `from` at
+///   the member's place in `to`, for reduce_scatter with `to` at the member's place in `from`. A
+///   count of 0 is never passed.
 /// - Sums of bf16 and f16 are rounded to the type. Members are numbered from 0 by `split`'s key.
-/// - Every function throws DeviceError, possibly PeerError, if the communicator fails; it can then only be aborted and
-///   destroyed.
+/// - Every function throws DeviceError, possibly PeerError, if the communicator fails; it can then
+///   only be aborted and destroyed.
 /// - `check` may be called from a thread other than the one that makes all other calls.
 template <class C, class S>
 concept CommunicatorApi = std::movable<C> &&
     requires(C& comm, S stream, std::byte* to, const std::byte* from, std::int64_t count, Dtype type, int member) {
   { comm.ranks() } -> std::same_as<int>;
   { comm.rank() } -> std::same_as<int>;
-  /// Collective, blocks: a new communicator for each colour of 0 or more, its members in the order of their keys (the same lane
-  /// limits and time limit as this one's); nothing for a negative colour.
+  /// Collective, blocks: a new communicator for each colour of 0 or more, its members in the order
+  /// of their keys (the same lane limits and time limit as this one's); nothing for a negative
+  /// colour.
   { comm.split(member, member, Traffic::pairs) } -> std::same_as<std::optional<C>>;  ///< colour, key
   { comm.group_begin() } -> std::same_as<void>;
   { comm.group_end() } -> std::same_as<void>;
@@ -118,16 +134,17 @@ concept CommunicatorApi = std::movable<C> &&
   { comm.all_gather(from, to, count, type, stream) } -> std::same_as<void>;         ///< count: of each member's part
   { comm.reduce_scatter(from, to, count, type, stream) } -> std::same_as<void>;     ///< count: of each member's part
   { comm.all_reduce(from, to, count, type, Reduction::sum, stream) } -> std::same_as<void>;
-  /// Memory of the current device, aligned to 256 bytes, which messages may use without intermediate copies; freed with
-  /// its last owner. Null if there is no such memory: then any device memory is used.
+  /// Memory of the current device, aligned to 256 bytes, which messages may use without
+  /// intermediate copies; freed with its last owner. Null if there is no such memory: then any
+  /// device memory is used.
   { C::enrolls } -> std::convertible_to<bool>;  ///< whether such memory exists at all
   { C::allocate(std::size_t{}) } -> std::same_as<std::shared_ptr<std::byte>>;
-  /// From now on messages of this communicator use only such memory, on all members. It stays until the
-  /// communicator is gone.
+  /// From now on messages of this communicator use only such memory, on all members. It stays until
+  /// the communicator is gone.
   { comm.enroll(to, std::size_t{}) } -> std::same_as<void>;
   { comm.check() } -> std::same_as<void>;  ///< throws if a communication under way has failed; does not wait
-  /// Ends all communication in progress, unfinished; blocks until it has ended, and until no graph has any of it: aborted one by one they
-  /// would wait for each other. Throws nothing.
+  /// Ends all communication in progress, unfinished; blocks until it has ended, and until no graph
+  /// has any of it: aborted one by one they would wait for each other. Throws nothing.
   { C::abort_all(std::vector<C>{}) } -> std::same_as<void>;
 };
 

@@ -1,4 +1,5 @@
-// The location of each rank's GPU, which others it reaches by NVLink, and the device groups that follow.
+// The location of each rank's GPU, which others it reaches by NVLink, and the device groups that
+// follow.
 // Not: how that is detected (nvlink.hpp, session.hpp).
 #pragma once
 
@@ -28,8 +29,9 @@ struct GpuPlace {
 
 namespace detail {
 
-/// [rank] the lowest rank of its island: the ranks of one host that NVLink connects, possibly through others. A host on which
-/// it connects no two ranks is one island: the connection that its GPUs use instead is the same for all.
+/// [rank] the lowest rank of its island: the ranks of one host that NVLink connects, possibly
+/// through others. A host on which it connects no two ranks is one island: the connection that its
+/// GPUs use instead is the same for all.
 inline std::vector<std::size_t> islands(const std::vector<GpuPlace>& ranks) {
   std::vector<std::size_t> island(ranks.size());
   for (std::size_t r = 0; r < ranks.size(); ++r) island[r] = r;
@@ -84,10 +86,12 @@ inline std::string describe(const std::vector<GpuPlace>& ranks) {
   return join(all, "; ");
 }
 
-/// Groups of ranks with fast connections: those of a host that NVLink connects, or all of a host if it connects none.
+/// Groups of ranks with fast connections: those of a host that NVLink connects, or all of a host if
+/// it connects none.
 /// @param ranks   [rank]
 /// @param advice  how to make the launcher number ranks host by host
-/// @throws InputError  if the ranks of a host, or of a group, are not consecutive, as groups require: lists the locations.
+/// @throws InputError  if the ranks of a host, or of a group, are not consecutive, as groups
+/// require: lists the locations.
 /// Complexity: O(ranks^2 * GPUs of a host).
 inline DeviceGroups link_groups(const std::vector<GpuPlace>& ranks, std::string_view advice) {
   std::vector<std::string> hosts;

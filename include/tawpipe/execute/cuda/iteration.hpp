@@ -1,4 +1,5 @@
-// Common to both CUDA executors, around an iteration: options, times of tasks by events, waiting for the end, access to weights.
+// Common to both CUDA executors, around an iteration: options, times of tasks by events, waiting
+// for the end, access to weights.
 // Not: the order of work (virtual_executor.hpp, nccl_executor.hpp).
 #pragma once
 
@@ -30,16 +31,17 @@ namespace tawpipe::inline v0::cuda {
 
 /// The options of a CUDA executor.
 struct ExecutorOptions {
-  /// Every iteration but the first is one launch of a captured graph. The first runs directly: it connects communicators and
-  /// loads kernels, which a capture must not do. Switching clipping on or off captures anew.
+  /// Every iteration but the first is one launch of a captured graph. The first runs directly: it
+  /// connects communicators and loads kernels, which a capture must not do. Switching clipping on
+  /// or off captures anew.
   bool graph = false;
   bool timeline = true;                 ///< measure it, with two timed events a task
   Priority compute = Priority::normal;  ///< of the compute stream
-  /// Priority of all other streams, with their copies and sums: communications take few processors, and work that others wait for should get them
-  /// as soon as any is free.
+  /// Priority of all other streams, with their copies and sums: communications take few processors,
+  /// and work that others wait for should get them as soon as any is free.
   Priority communicate = Priority::high;
-  /// The schedule's expected timeline: memory is laid out for it (plan_buffers) and tasks are issued in its order; the same on all ranks. Null:
-  /// for any timing, in the order of their ids.
+  /// The schedule's expected timeline: memory is laid out for it (plan_buffers) and tasks are
+  /// issued in its order; the same on all ranks. Null: for any timing, in the order of their ids.
   const Timeline* expected = nullptr;
   std::span<const LentParameters> lent{};  ///< device memory, including that of other ranks; read by the constructor only
   double time_limit = 0;                   ///< seconds that an iteration may take before DeviceError; 0: no limit
@@ -53,7 +55,8 @@ struct ExecutorOptions {
   FailureCallback failed{};    ///< called before communicators are aborted, and for a task over its limit
 };
 
-/// The order in which tasks are issued, the same on all ranks and topological: by their expected start, then by id.
+/// The order in which tasks are issued, the same on all ranks and topological: by their expected
+/// start, then by id.
 inline std::vector<TaskId> issue_order(const Schedule& schedule, const Timeline* expected) {
   std::vector<TaskId> order;
   for (std::size_t t = 0; t < schedule.tasks().size(); ++t) order.push_back(id<TaskId>(t));
@@ -116,7 +119,8 @@ class TaskClock {
     ever_armed_ = true;
     device.record(armed_, stream);
   }
-  /// Whether the iteration has begun since `arm`: all ranks have arrived. This and `ended` may be called by a second thread.
+  /// Whether the iteration has begun since `arm`: all ranks have arrived. This and `ended` may be
+  /// called by a second thread.
   bool begun(Device& device) const { return reached(device, begin_, events_.size()); }
   /// Whether the task's end has been reached since `arm`. True for tasks not measured here.
   bool ended(Device& device, TaskId task) const { return at_[index(task)] < 0 || reached(device, of(task).end, place(task)); }
@@ -133,8 +137,9 @@ class TaskClock {
     typename Device::Event start;
     typename Device::Event end;
   };
-  /// A graph's events are recorded anew only when they run, and until then have the times of the previous launch. Times are
-  /// queried forwards only, from the arming before the last: no event here is older.
+  /// A graph's events are recorded anew only when they run, and until then have the times of the
+  /// previous launch. Times are queried forwards only, from the arming before the last: no event
+  /// here is older.
   bool reached(Device& device, typename Device::Event event, std::size_t place) const {
     if (recorded_[place].load() != iteration_ && launched_.load() != iteration_) return false;  // not issued so far
     return device.finished(armed_) && device.finished(event) &&
@@ -155,7 +160,8 @@ class TaskClock {
   std::atomic<std::uint32_t> launched_{0};                  ///< the last iteration that was a graph's launch
 };
 
-/// Waits until an event is reached, without occupying a core. `poll` is called now and then and may throw.
+/// Waits until an event is reached, without occupying a core. `poll` is called now and then and may
+/// throw.
 /// @return false after `limit` seconds (0: never)
 template <DeviceApi Device, class Poll>
 bool await(Device& device, typename Device::Event event, double limit, Poll&& poll) {
@@ -173,8 +179,8 @@ bool await(Device& device, typename Device::Event event, double limit, Poll&& po
   return true;
 }
 
-/// The message for an iteration that takes too long. @param each  calls its argument with rank, lane and the first task there that
-/// has not ended, or none
+/// The message for an iteration that takes too long. @param each  calls its argument with rank,
+/// lane and the first task there that has not ended, or none
 template <class Each>
 std::string late_message(const Schedule& schedule, const ExecutorOptions& options, Each&& each) {
   std::string message = concat("an iteration has not ended after ", options.time_limit, " s");
@@ -187,7 +193,8 @@ std::string late_message(const Schedule& schedule, const ExecutorOptions& option
   return message;
 }
 
-/// @throws InputError  if clipping is requested and the schedule has no sum of squares over its ranks.
+/// @throws InputError  if clipping is requested and the schedule has no sum of squares over its
+/// ranks.
 inline void check_clipping(const Schedule& schedule, double gradient_clip) {
   if (gradient_clip <= 0 || schedule.ranks() == 1) return;
   const auto tasks = schedule.tasks();
@@ -242,8 +249,9 @@ class HostWindow {
   typename Device::Event event_;
 };
 
-/// Completes a rank's result by all ranks': each task's time, from where its last end is ready to where its last end is done, and
-/// why to stop. @param largest  puts the largest of all ranks' numbers in the place of each
+/// Completes a rank's result by all ranks': each task's time, from where its last end is ready to
+/// where its last end is done, and why to stop. @param largest  puts the largest of all ranks'
+/// numbers in the place of each
 template <class Largest>
 void gather_result(IterationResult& result, Largest&& largest) {
   std::vector<double> all;
@@ -278,8 +286,9 @@ class RankParameters {
     window_.read(device_, bytes, memory_.memory(buffer).data(), stream_);
   }
 
-  /// Calls `fill(range, type, bytes)` for every run of weights that the rank keeps, including copies, and, if the optimizer
-  /// has weights in f32, for each run of those; `fill` sets `bytes` to the numbers of `range` in `type`.
+  /// Calls `fill(range, type, bytes)` for every run of weights that the rank keeps, including
+  /// copies, and, if the optimizer has weights in f32, for each run of those; `fill` sets `bytes`
+  /// to the numbers of `range` in `type`.
   template <class Fill>
   void set_weights(Fill&& fill) const {
     memory_.for_each_weight([&](const ParameterRange& range, std::byte* at) { put(range, types().weight, at, fill); });
@@ -287,8 +296,8 @@ class RankParameters {
       if (states.master != nullptr) put(range, Dtype::f32, bytes_of(states.master), fill);
     });
   }
-  /// Calls `visit(range, type, bytes)` for every run of weights that the rank keeps, including copies; then, if there are
-  /// weights in f32, for those, which are more exact.
+  /// Calls `visit(range, type, bytes)` for every run of weights that the rank keeps, including
+  /// copies; then, if there are weights in f32, for those, which are more exact.
   template <class Visit>
   void read_weights(Visit&& visit) const {
     memory_.for_each_weight([&](const ParameterRange& range, const std::byte* at) { get(range, types().weight, at, visit); });
@@ -296,7 +305,8 @@ class RankParameters {
       if (states.master != nullptr) get(range, Dtype::f32, bytes_of(states.master), visit);
     });
   }
-  /// Calls `fill(range, first moments, second moments)` for every run of the rank's optimizer states.
+  /// Calls `fill(range, first moments, second moments)` for every run of the rank's optimizer
+  /// states.
   template <class Fill>
   void set_moments(Fill&& fill) const {
     memory_.for_each_state([&](const ParameterRange& range, const RankMemory::States& states) {
@@ -307,7 +317,8 @@ class RankParameters {
       window_.write(device_, bytes_of(states.second_moment), std::as_bytes(std::span{second}), stream_);
     });
   }
-  /// Calls `visit(range, first moments, second moments)` for every run of the rank's optimizer states.
+  /// Calls `visit(range, first moments, second moments)` for every run of the rank's optimizer
+  /// states.
   template <class Visit>
   void read_moments(Visit&& visit) const {
     memory_.for_each_state([&](const ParameterRange& range, const RankMemory::States& states) {

@@ -1,5 +1,7 @@
-// The current task of each lane of a rank while its device runs an iteration, and whether it takes too long.
-// Not: the watch over other ranks, which is informed (execute/watch.hpp); the wait itself (nccl_executor.hpp).
+// The current task of each lane of a rank while its device runs an iteration, and whether it takes
+// too long.
+// Not: the watch over other ranks, which is informed (execute/watch.hpp); the wait itself
+// (nccl_executor.hpp).
 #pragma once
 
 #include <cstddef>
@@ -15,7 +17,8 @@
 
 namespace tawpipe::inline v0::cuda {
 
-/// A task of a lane as text, with a collective's communicator: its ranks are candidates for not having arrived.
+/// A task of a lane as text, with a collective's communicator: its ranks are candidates for not
+/// having arrived.
 inline std::string describe_on_lane(const Schedule& schedule, int lane, TaskId task) {
   std::string text =
       concat(tawpipe::detail::describe(schedule, task), " on lane ", schedule.lanes()[static_cast<std::size_t>(lane)]);
@@ -26,10 +29,12 @@ inline std::string describe_on_lane(const Schedule& schedule, int lane, TaskId t
   return concat(text, " (communicator of ranks ", join(members, ", "), ")");
 }
 
-/// A device gives no sign of a task that never ends: a kernel waits for a peer, and the stream stalls. Visible is only which
-/// tasks' ends have been reached. A task counts as begun when its lane has reached it and all its dependencies on this rank have
-/// ended; a task that waits for another lane is not at fault. Nor, usually, is a communication, which stalls because a computation
-/// of another rank does: without a watch, which knows all ranks, it may take half as long again, so that the other is named.
+/// A device gives no sign of a task that never ends: a kernel waits for a peer, and the stream
+/// stalls. Visible is only which tasks' ends have been reached. A task counts as begun when its
+/// lane has reached it and all its dependencies on this rank have ended; a task that waits for
+/// another lane is not at fault. Nor, usually, is a communication, which stalls because a
+/// computation of another rank does: without a watch, which knows all ranks, it may take half as
+/// long again, so that the other is named.
 class LaneProgress {
  public:
   /// @param watch  is told the lanes' current tasks; null: none
@@ -41,13 +46,15 @@ class LaneProgress {
         lanes_(static_cast<std::size_t>(program.lanes())),
         ended_(schedule.tasks().size(), 0) {}
 
-  /// Marks the start or end of an iteration. @param limit  seconds that a task may take; 0: no limit
+  /// Marks the start or end of an iteration. @param limit  seconds that a task may take; 0: no
+  /// limit
   void begin(double limit) {
     limit_ = limit;
     ended_.assign(ended_.size(), 0);
     for (std::size_t l = 0; l < lanes_.size(); ++l) leave(l, 0);
   }
-  /// @param now  nanoseconds. @param ended  `bool ended(TaskId)`: whether the task's end has been reached
+  /// @param now  nanoseconds. @param ended  `bool ended(TaskId)`: whether the task's end has been
+  /// reached
   /// @throws DeviceError  naming the task, rank, lane and communicator if the limit has passed.
   template <class Ended>
   void look(std::int64_t now, Ended&& ended) {

@@ -1,5 +1,6 @@
 // Which rank this process is, from the variables that torchrun, Slurm and MPI's launchers set.
-// Not: the environment itself, which is passed in (a library reads none); how ranks find each other (execute/cuda/rendezvous.hpp).
+// Not: the environment itself, which is passed in (a library reads none); how ranks find each other
+// (execute/cuda/rendezvous.hpp).
 #pragma once
 
 #include <charconv>
@@ -82,7 +83,8 @@ struct LauncherNames {
   const char* local_rank;
 };
 
-/// Slurm also sets its variables in a batch script, which runs once: only a step's processes are ranks.
+/// Slurm also sets its variables in a batch script, which runs once: only a step's processes are
+/// ranks.
 inline bool started_by(const LauncherNames& names, const Environment& environment) {
   if (variable(environment, names.rank).empty() && variable(environment, names.ranks).empty()) return false;
   if (std::string_view{names.launcher} != "Slurm") return true;
@@ -91,11 +93,14 @@ inline bool started_by(const LauncherNames& names, const Environment& environmen
 
 }  // namespace detail
 
-/// Reads RANK and WORLD_SIZE (torchrun and most frameworks), otherwise OMPI_COMM_WORLD_*, SLURM_*, PMI_*; with none of them this is
-/// a single process. MASTER_ADDR and MASTER_PORT give rank 0's address under any launcher; without them it is the first
-/// host of Slurm's step, or this host if all ranks are on one. torchrun's agent listens on MASTER_PORT itself
-/// (TORCHELASTIC_USE_AGENT_STORE=True): then the next port is used. TAWPIPE_TOKEN, if set, is required of every rank.
-/// @throws InputError  for an invalid number, a rank without a world size, and several hosts without MASTER_ADDR.
+/// Reads RANK and WORLD_SIZE (torchrun and most frameworks), otherwise OMPI_COMM_WORLD_*, SLURM_*,
+/// PMI_*; with none of them this is a single process. MASTER_ADDR and MASTER_PORT give rank 0's
+/// address under any launcher; without them it is the first host of Slurm's step, or this host if
+/// all ranks are on one. torchrun's agent listens on MASTER_PORT itself
+/// (TORCHELASTIC_USE_AGENT_STORE=True): then the next port is used. TAWPIPE_TOKEN, if set, is
+/// required of every rank.
+/// @throws InputError  for an invalid number, a rank without a world size, and several hosts
+/// without MASTER_ADDR.
 inline ProcessPlace place_of(const Environment& environment) {
   static constexpr detail::LauncherNames known[] = {
       {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK"},
@@ -145,10 +150,12 @@ inline ProcessPlace place_of(const Environment& environment) {
   return place;
 }
 
-/// The number of GPUs used by a process that no launcher has started, with a thread for each; a single one has all ranks.
+/// The number of GPUs used by a process that no launcher has started, with a thread for each; a
+/// single one has all ranks.
 /// @param visible  GPUs that it sees, at least one. @param asked  0: as many as ranks
 /// @param ranks    of the schedule; 0: a rank for each GPU
-/// @throws InputError  if more are requested than are visible, or the numbers of ranks and GPUs differ.
+/// @throws InputError  if more are requested than are visible, or the numbers of ranks and GPUs
+/// differ.
 inline int gpus_without_launcher(int visible, std::int64_t asked, int ranks) {
   if (asked > visible) {
     throw InputError(concat(asked, " GPUs are asked for, and this process sees ", visible,

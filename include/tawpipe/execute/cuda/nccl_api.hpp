@@ -1,4 +1,5 @@
-// Communicators with the interface of execute/cuda/device_api.hpp: NCCL's, non-blocking, with our own time limit.
+// Communicators with the interface of execute/cuda/device_api.hpp: NCCL's, non-blocking, with our
+// own time limit.
 // Not: how ranks find each other (rendezvous.hpp); the watch over a run (execute/watch.hpp).
 #pragma once
 
@@ -39,11 +40,13 @@ namespace tawpipe::inline v0::cuda {
 
 /// Options for NCCL.
 struct NcclOptions {
-  /// The maximum of blocks, each on a processor of the GPU, that a communication takes from computation while it runs or waits; 0: 8 for
-  /// sends and receives, 16 for collectives, about what a GPU with NVLink needs.
+  /// The maximum of blocks, each on a processor of the GPU, that a communication takes from
+  /// computation while it runs or waits; 0: 8 for sends and receives, 16 for collectives, about
+  /// what a GPU with NVLink needs.
   int max_ctas = 0;
   double seconds = 600;  ///< a communicator not ready for the next call after this time has failed
-  /// For ranks that are threads: true once one of them has failed (RankThreads::failed). Null: no other ranks in this process.
+  /// For ranks that are threads: true once one of them has failed (RankThreads::failed). Null: no
+  /// other ranks in this process.
   const std::atomic<bool>* stop = nullptr;
 };
 
@@ -55,7 +58,8 @@ inline std::string new_communicator_id() {
   return {id.internal, sizeof id.internal};
 }
 
-/// A NCCL communicator of one rank, owned unless it was adopted. No call waits longer than the time limit for another rank.
+/// A NCCL communicator of one rank, owned unless it was adopted. No call waits longer than the time
+/// limit for another rank.
 class NcclCommunicator {
  public:
   /// Collective over `ranks` callers, each with its GPU current.
@@ -71,9 +75,10 @@ class NcclCommunicator {
     start([&] { return ncclCommInitRankConfig(&comm_, ranks, unique, rank, &config); }, "ncclCommInitRankConfig");
     learn();
   }
-  /// Uses a communicator that a framework owns: it is never finalized, destroyed or aborted here. If an iteration fails, communication
-  /// in progress on it is revoked (NCCL 2.28.9 and later; before, it stays until its owner aborts it); it can then only be
-  /// destroyed. Its calls may block if it was created blocking; then this library's time limit does not apply.
+  /// Uses a communicator that a framework owns: it is never finalized, destroyed or aborted here.
+  /// If an iteration fails, communication in progress on it is revoked (NCCL 2.28.9 and later;
+  /// before, it stays until its owner aborts it); it can then only be destroyed. Its calls may
+  /// block if it was created blocking; then this library's time limit does not apply.
   static NcclCommunicator adopt(ncclComm_t comm, const NcclOptions& options = {}) {
     if (comm == nullptr) throw DeviceError("a null NCCL communicator cannot be used");
     NcclCommunicator one{options};
@@ -86,7 +91,8 @@ class NcclCommunicator {
     swap(other);
     return *this;
   }
-  /// An orderly end if nothing has failed: all members call it. Graphs with its communications must be gone.
+  /// An orderly end if nothing has failed: all members call it. Graphs with its communications must
+  /// be gone.
   ~NcclCommunicator() {
     if (comm_ == nullptr) return;
     dismiss();
@@ -111,8 +117,8 @@ class NcclCommunicator {
     NcclCommunicator part{options_};
     part.calls_ = calls_;
     ncclConfig_t config = configuration(traffic);
-    // NCCL writes the handle from a thread of its own, when the parent is ready again; the call's return value does not tell
-    // this.
+    // NCCL writes the handle from a thread of its own, when the parent is ready again; the call's
+    // return value does not tell this.
     auto handle = std::make_unique<ncclComm_t>(nullptr);
     cuda::check(
         locked([&] { return ncclCommSplit(comm_, colour < 0 ? NCCL_SPLIT_NOCOLOR : colour, key, handle.get(), &config); }),
@@ -166,7 +172,8 @@ class NcclCommunicator {
   }
 
   static constexpr bool enrolls = true;  ///< registering memory of `allocate` is useful
-  /// By ncclMemAlloc, with NCCL 2.23 and later: before, only some collectives used it, and only with the same layout on all ranks.
+  /// By ncclMemAlloc, with NCCL 2.23 and later: before, only some collectives used it, and only
+  /// with the same layout on all ranks.
   static std::shared_ptr<std::byte> allocate(std::size_t bytes) {
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
     int version = 0;
@@ -185,7 +192,8 @@ class NcclCommunicator {
 #endif
   }
 
-  /// If another thread is in a call of this rank, it does nothing: ncclCommGetAsyncError completes such calls.
+  /// If another thread is in a call of this rank, it does nothing: ncclCommGetAsyncError completes
+  /// such calls.
   void check() const {
     look_for_stop();
     const std::unique_lock lock{*calls_, std::try_to_lock};

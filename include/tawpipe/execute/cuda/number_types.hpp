@@ -1,4 +1,5 @@
-// The number types of each kind of memory on a device: weights and activations in the model's dtype, states in f32.
+// The number types of each kind of memory on a device: weights and activations in the model's
+// dtype, states in f32.
 // Not: their sizes in a schedule (model/workload.hpp), from which they follow.
 #pragma once
 
@@ -35,7 +36,8 @@ struct NumberTypes {
   }
 };
 
-/// @throws InputError  if the workload has sizes that match no types of a device; names the possible ones.
+/// @throws InputError  if the workload has sizes that match no types of a device; names the
+/// possible ones.
 inline NumberTypes number_types(const Workload& work) {
   const Dtype type = work.model().dtype;
   const ParameterBytes& bytes = work.parameter_bytes();

@@ -1,4 +1,5 @@
-// Which GPUs of this machine can reach each other by NVLink, according to NVML, which comes with the driver and is loaded if present.
+// Which GPUs of this machine can reach each other by NVLink, according to NVML, which comes with
+// the driver and is loaded if present.
 // Not: the groups that follow (gpu_places.hpp).
 #pragma once
 
@@ -27,8 +28,8 @@ class Nvml {
   }
 
   bool ready() const { return ready_; }
-  /// Arguments have the function's own types; its enumerations are int. @return whether the function exists and
-  /// succeeds
+  /// Arguments have the function's own types; its enumerations are int. @return whether the
+  /// function exists and succeeds
   template <class... Arguments>
   bool call(const char* function, Arguments... arguments) const {
     if (library_ == nullptr) return false;
@@ -48,10 +49,12 @@ class Nvml {
 
 }  // namespace detail
 
-/// Fills `place.gpu` and `place.reaches` for the GPU at a PCI bus id; leaves them empty if NVML does not tell. Other GPUs that
-/// this process must not see (a container's or Slurm's limits) are not among those reached.
+/// Fills `place.gpu` and `place.reaches` for the GPU at a PCI bus id; leaves them empty if NVML
+/// does not tell. Other GPUs that this process must not see (a container's or Slurm's limits) are
+/// not among those reached.
 /// @param file  NVML's; null: this program itself
-/// Source: nvmlDeviceGetP2PStatus with NVML_P2P_CAPS_INDEX_NVLINK, as printed by `nvidia-smi topo -p2p n`.
+/// Source: nvmlDeviceGetP2PStatus with NVML_P2P_CAPS_INDEX_NVLINK, as printed by
+/// `nvidia-smi topo -p2p n`.
 inline void find_nvlink(const std::string& bus, GpuPlace& place, const char* file = "libnvidia-ml.so.1") {
   constexpr int by_nvlink = 2;
   const detail::Nvml nvml{file};

@@ -1,4 +1,5 @@
-// A thread that monitors an iteration in progress, since the issuing thread may be blocked in a launch.
+// A thread that monitors an iteration in progress, since the issuing thread may be blocked in a
+// launch.
 // Not: what is monitored (lane_progress.hpp); the watch over other ranks (execute/watch.hpp).
 #pragma once
 
@@ -15,7 +16,8 @@
 
 namespace tawpipe::inline v0::cuda {
 
-/// Calls a function repeatedly while an iteration is in progress. Created, controlled and destroyed by one thread.
+/// Calls a function repeatedly while an iteration is in progress. Created, controlled and destroyed
+/// by one thread.
 class Observer {
  public:
   /// @param look    called by the observer's thread; an exception from it ends the monitoring

@@ -47,7 +47,8 @@ class RankCommunicators {
   /// The number in addition to the one of all ranks.
   std::size_t size() const { return own_.size(); }
 
-  /// Allocates the memory for all messages, once, before `split`: of the communicators' own kind if they have one.
+  /// Allocates the memory for all messages, once, before `split`: of the communicators' own kind if
+  /// they have one.
   std::byte* allocate(Device& device, std::size_t bytes) {
     direct_ = Communicator::allocate(bytes);
     bytes_ = bytes;
@@ -64,7 +65,8 @@ class RankCommunicators {
   /// For a device that does not finish: that memory is never freed.
   void leave_memory() { static_cast<void>(new std::shared_ptr<std::byte>{std::move(direct_)}); }
 
-  /// Collective, once. @return [communicator of the plan] its index on this rank, as used by steps; -1: not this rank's
+  /// Collective, once. @return [communicator of the plan] its index on this rank, as used by steps;
+  /// -1: not this rank's
   std::vector<std::int32_t> split(const CommunicatorPlan& plan) {
     const Rank rank{world_.rank()};
     std::vector<std::int32_t> index(plan.members.size(), -1);
@@ -79,7 +81,8 @@ class RankCommunicators {
     return index;
   }
 
-  /// Enqueues a step's communication in its stream. @param parts  of a step with uneven parts; otherwise none
+  /// Enqueues a step's communication in its stream. @param parts  of a step with uneven parts;
+  /// otherwise none
   void communicate(const Step& step, std::span<const Part> parts, Device& device) {
     if (step.communicator < 0) {  // a group of one, or a host copy
       const bool moves = step.from != nullptr && step.to != nullptr && step.from != step.to;
@@ -141,7 +144,8 @@ class RankCommunicators {
     world_.check();
     for (Communicator& one : own_) one.check();
   }
-  /// Aborts all of them, once. @return whether that has finished within that many seconds; if not, a thread continues it
+  /// Aborts all of them, once. @return whether that has finished within that many seconds; if not,
+  /// a thread continues it
   bool abort(double seconds) {
     std::vector<Communicator> all = std::exchange(own_, {});
     all.push_back(std::move(world_));

@@ -1,5 +1,7 @@
-// One rank's part of a device's memory: the schedule's buffers by its buffer plan, and the executor's own.
-// Not: the allocation itself (virtual_executor.hpp, nccl_executor.hpp) nor the computations in it (rank_work.hpp).
+// One rank's part of a device's memory: the schedule's buffers by its buffer plan, and the
+// executor's own.
+// Not: the allocation itself (virtual_executor.hpp, nccl_executor.hpp) nor the computations in it
+// (rank_work.hpp).
 #pragma once
 
 #include <algorithm>
@@ -21,16 +23,19 @@
 
 namespace tawpipe::inline v0::cuda {
 
-/// The layout of all memory of one rank, from one address on. Pure arithmetic: no memory is accessed.
+/// The layout of all memory of one rank, from one address on. Pure arithmetic: no memory is
+/// accessed.
 ///
-/// After the schedule's buffers: workspace of computations if the schedule has none, the sum of tied gradients, for each
-/// lane a staging area for messages that cannot be sent or received in place, an iteration's input (tokens, targets,
-/// scalars) and its results (losses, the gradient's square, the scale of clipping).
+/// After the schedule's buffers: workspace of computations if the schedule has none, the sum of
+/// tied gradients, for each lane a staging area for messages that cannot be sent or received in
+/// place, an iteration's input (tokens, targets, scalars) and its results (losses, the gradient's
+/// square, the scale of clipping).
 class RankMemory {
  public:
   static constexpr std::int64_t alignment = 256;  ///< of every buffer
 
-  /// @param program   of the rank; gets the waits that the layout of its buffers needs. @param expected  as for plan_buffers()
+  /// @param program   of the rank; gets the waits that the layout of its buffers needs.
+  /// @param expected  as for plan_buffers()
   ///
   /// @param staging   [lane] bytes
   /// @param exchange  bytes through which ranks exchange values
@@ -68,7 +73,8 @@ class RankMemory {
   std::int64_t bytes() const { return end_; }
   /// Size of the buffers in host memory.
   std::int64_t host_bytes() const { return store_.plan().host_bytes.value(); }
-  /// Before this call all addresses are relative to null. @param begin  memory of bytes(), aligned. @param host  of host_bytes(), page-locked
+  /// Before this call all addresses are relative to null. @param begin  memory of bytes(), aligned.
+  /// @param host  of host_bytes(), page-locked
   void place(std::byte* begin, std::byte* host) {
     begin_ = begin;
     store_.place(begin, host);
@@ -119,7 +125,8 @@ class RankMemory {
       store(host, target_slot_[m], "target", targets);
     }
   }
-  /// The losses that this rank computed are added to [microbatch]. @return the square of the gradient's norm
+  /// The losses that this rank computed are added to [microbatch]. @return the square of the
+  /// gradient's norm
   double read_output(const std::byte* host, std::span<double> losses) const {
     for (std::size_t m = 0; m < losses.size(); ++m) {
       double loss = 0;
@@ -136,7 +143,8 @@ class RankMemory {
   void for_each_persistent(BufferKind kind, Visit&& visit) const {
     store_.for_each_persistent(kind, visit);
   }
-  /// Calls `visit(range, address)` for every run of weights that the rank keeps between iterations, including copies.
+  /// Calls `visit(range, address)` for every run of weights that the rank keeps between iterations,
+  /// including copies.
   template <class Visit>
   void for_each_weight(Visit&& visit) const {
     store_.for_each_run(BufferKind::weights,
@@ -179,7 +187,8 @@ class RankMemory {
     return {begin_ + region.begin, static_cast<std::size_t>(region.bytes)};
   }
 
-  /// Microbatches whose tokens or targets a task reads get a slot; and finds the largest sum of tied gradients.
+  /// Microbatches whose tokens or targets a task reads get a slot; and finds the largest sum of
+  /// tied gradients.
   void count_input(TaskId id, std::int64_t& twin) {
     const Task& task = schedule_->task(id);
     const auto microbatches = static_cast<std::size_t>(schedule_->workload().microbatches());

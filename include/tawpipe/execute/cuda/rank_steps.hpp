@@ -1,4 +1,5 @@
-// One rank's tasks in the order of their issue, with resolved addresses, streams, events and communicators.
+// One rank's tasks in the order of their issue, with resolved addresses, streams, events and
+// communicators.
 // Not: their issue (nccl_executor.hpp).
 #pragma once
 

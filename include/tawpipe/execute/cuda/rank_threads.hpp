@@ -1,5 +1,7 @@
-// Ranks that are threads of one process: their exchange of messages, and the first failure, which ends all of them.
-// Not: ranks that are processes (rendezvous.hpp, execute/watch.hpp); what a rank does (session.hpp).
+// Ranks that are threads of one process: their exchange of messages, and the first failure, which
+// ends all of them.
+// Not: ranks that are processes (rendezvous.hpp, execute/watch.hpp); what a rank does
+// (session.hpp).
 #pragma once
 
 #include <algorithm>
@@ -20,13 +22,15 @@
 
 namespace tawpipe::inline v0::cuda {
 
-/// One for all ranks of a process, created before them. Its functions may be called by any of its threads.
+/// One for all ranks of a process, created before them. Its functions may be called by any of its
+/// threads.
 ///
-/// A thread cannot die by itself, so no watch is needed: a failure in one is an exception, and the others
-/// learn of it from `failed()`, which is checked in every wait for another rank.
+/// A thread cannot die by itself, so no watch is needed: a failure in one is an exception, and the
+/// others learn of it from `failed()`, which is checked in every wait for another rank.
 class RankThreads {
  public:
-  /// @param stuck    called by `run` if a rank has failed and some have not ended that many seconds later: they wait in a driver
+  /// @param stuck    called by `run` if a rank has failed and some have not ended that many seconds
+  /// later: they wait in a driver
   ///                 for an event that will not come, and no call ends a thread. Empty: `run` waits for them
   /// @throws InputError  unless there is at least one rank.
   explicit RankThreads(int ranks, FailureCallback stuck = {}, double seconds = 8)
@@ -40,7 +44,8 @@ class RankThreads {
   /// Becomes true when a rank fails and stays so: the others should stop waiting and throw.
   const std::atomic<bool>& failed() const { return failed_; }
 
-  /// Exchanges a text from each rank. Collective: blocks until the last rank has called it. @return [rank]
+  /// Exchanges a text from each rank. Collective: blocks until the last rank has called it. @return
+  /// [rank]
   /// @throws DeviceError  if another rank fails or ends instead.
   std::vector<std::string> exchange(int rank, std::string own) {
     std::unique_lock lock{mutex_};

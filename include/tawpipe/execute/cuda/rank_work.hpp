@@ -1,5 +1,7 @@
-// The computations of one rank, with all addresses resolved beforehand: computations of stages, updates, the gradient's square.
-// Not: messages (message.hpp) nor their order and streams (virtual_executor.hpp, nccl_executor.hpp).
+// The computations of one rank, with all addresses resolved beforehand: computations of stages,
+// updates, the gradient's square.
+// Not: messages (message.hpp) nor their order and streams (virtual_executor.hpp,
+// nccl_executor.hpp).
 #pragma once
 
 #include <cstddef>
@@ -70,7 +72,8 @@ class RankWork {
     }
   }
 
-  /// This rank's part of the sum of the gradient's squares, written where the sum over the ranks reads it.
+  /// This rank's part of the sum of the gradient's squares, written where the sum over the ranks
+  /// reads it.
   template <DeviceApi Device>
   void put_square(Device& device, typename Device::Stream stream) const {
     device.clear(reinterpret_cast<std::byte*>(norm_), sizeof(float), stream);
@@ -133,7 +136,8 @@ class RankWork {
     return calls;
   }
 
-  /// The address of the sum of squares: in the buffer that its all-reduce sums, or, for a single rank, where it is read.
+  /// The address of the sum of squares: in the buffer that its all-reduce sums, or, for a single
+  /// rank, where it is read.
   void find_norm(const Schedule& schedule) {
     norm_ = memory_->square();
     for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {

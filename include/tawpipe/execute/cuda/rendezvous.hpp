@@ -1,5 +1,7 @@
-// Ranks find each other by TCP: all introduce themselves to rank 0, and each learns all introductions.
-// Not: which rank this process is (execute/cuda/launcher.hpp); training data; encryption: tokens travel in clear text.
+// Ranks find each other by TCP: all introduce themselves to rank 0, and each learns all
+// introductions.
+// Not: which rank this process is (execute/cuda/launcher.hpp); training data; encryption: tokens
+// travel in clear text.
 #pragma once
 
 #include <netdb.h>
@@ -221,7 +223,8 @@ class Host {
   std::vector<tawpipe::detail::Connection> connections_;  ///< [rank] not open: has not arrived; rank 0: never
 };
 
-/// Tries all addresses of rank 0's host until one answers. @return not open at the deadline; `why` then has the last error
+/// Tries all addresses of rank 0's host until one answers. @return not open at the deadline; `why`
+/// then has the last error
 inline tawpipe::detail::Descriptor reach(const ProcessPlace& place, std::int64_t deadline, std::string& why) {
   while (true) {
     addrinfo wanted{};
@@ -285,15 +288,16 @@ inline Meeting join_host(const ProcessPlace& place, const Introduction& own, dou
 
 /// Connects all ranks of a run. Collective; blocks until the last has arrived.
 /// @param seconds  how long ranks wait for each other
-/// @throws DeviceError  on all ranks that have arrived, with the same message: a rank is missing, has ended, was started twice or with
+/// @throws DeviceError  on all ranks that have arrived, with the same message: a rank is missing,
+/// has ended, was started twice or with
 ///         another world size or other versions; the port is taken or rank 0 cannot be reached.
 inline Meeting meet(const ProcessPlace& place, const Introduction& own, double seconds = 120) {
   if (place.ranks == 1) return Meeting{{own}, {}};
   return place.rank == 0 ? detail::Host{place, own, seconds}.meet() : detail::join_host(place, own, seconds);
 }
 
-/// The ranks' hosts by unique names: of hosts with the same name that were booted separately (by their boot
-/// ids) the second is called "name#2". @return [rank]
+/// The ranks' hosts by unique names: of hosts with the same name that were booted separately (by
+/// their boot ids) the second is called "name#2". @return [rank]
 inline std::vector<std::string> host_names(const std::vector<Introduction>& ranks) {
   std::map<std::string, std::vector<std::string>> boots;  // of each name, in the order of ranks
   std::vector<std::string> names;

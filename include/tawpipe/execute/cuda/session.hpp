@@ -1,5 +1,7 @@
-// One rank of a run on GPUs, a process or a thread: the other ranks, its GPU, the communicator of all, the watch.
-// Not: a schedule's execution (nccl_executor.hpp); the launcher that started this process (launcher.hpp).
+// One rank of a run on GPUs, a process or a thread: the other ranks, its GPU, the communicator of
+// all, the watch.
+// Not: a schedule's execution (nccl_executor.hpp); the launcher that started this process
+// (launcher.hpp).
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -41,7 +43,8 @@ inline int visible_devices() {
              "it"));
 }
 
-/// How ranks of one host recognize each other: NCCL_HOSTID, as used by NCCL, or the host's name and boot id.
+/// How ranks of one host recognize each other: NCCL_HOSTID, as used by NCCL, or the host's name and
+/// boot id.
 inline Introduction introduce_host(const Environment& environment) {
   Introduction own;
   if (const std::string_view given = detail::variable(environment, "NCCL_HOSTID"); !given.empty()) {
@@ -54,8 +57,8 @@ inline Introduction introduce_host(const Environment& environment) {
   return own;
 }
 
-/// A launch may wait in the driver, whose locks a process's threads share, for space in a GPU's queue, while the launch of another
-/// rank, on which it depends, waits for those locks.
+/// A launch may wait in the driver, whose locks a process's threads share, for space in a GPU's
+/// queue, while the launch of another rank, on which it depends, waits for those locks.
 /// @throws InputError  with that reason.
 [[noreturn]] inline void refuse_graph_of_threads() {
   throw InputError(
@@ -71,9 +74,9 @@ struct SessionOptions {
   NcclOptions nccl{};
 };
 
-/// One for each rank, created and destroyed by the thread that runs its executor: first the ranks meet; then, once all have agreed that
-/// they can start, GPU and communicator follow. Ranks are the processes of a launcher, which meet by TCP and are watched, or
-/// threads of this process.
+/// One for each rank, created and destroyed by the thread that runs its executor: first the ranks
+/// meet; then, once all have agreed that they can start, GPU and communicator follow. Ranks are the
+/// processes of a launcher, which meet by TCP and are watched, or threads of this process.
 class Session {
  public:
   /// Collective over all processes of the run. Needs no GPU.
@@ -101,7 +104,8 @@ class Session {
   }
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
-  /// If a process leaves by its own exception, all others are told (for threads RankThreads::run does so).
+  /// If a process leaves by its own exception, all others are told (for threads RankThreads::run
+  /// does so).
   ~Session() {
     if (!watch_) return;
     if (!together_ && std::uncaught_exceptions() > exceptions_) fail("it ended with an error of its own");
@@ -118,10 +122,12 @@ class Session {
     const auto own = hosts_.begin() + rank();
     return place_.local_rank ? *place_.local_rank : static_cast<int>(std::count(hosts_.begin(), own, *own));
   }
-  /// The GPU that this rank uses: its local rank, modulo those that it sees. @throws DeviceError  if it sees none.
+  /// The GPU that this rank uses: its local rank, modulo those that it sees. @throws DeviceError
+  /// if it sees none.
   int device() const { return local_rank() % visible_devices(); }
 
-  /// The location of each rank's GPU, as far as known: only a host if it has no GPU. Collective, before `connect`. @return [rank]
+  /// The location of each rank's GPU, as far as known: only a host if it has no GPU. Collective,
+  /// before `connect`. @return [rank]
   std::vector<GpuPlace> places() {
     std::string own;
     const GpuPlace found = own_place();
@@ -150,14 +156,16 @@ class Session {
   }
   /// Rank 0's text, on all ranks. Collective, before `connect`. @param own  this rank's text
   std::string from_root(const std::string& own) { return exchanged(own).front(); }
-  /// The communicator of all ranks, and the watch over processes from here on. Collective, once; the rank's GPU must be current.
+  /// The communicator of all ranks, and the watch over processes from here on. Collective, once;
+  /// the rank's GPU must be current.
   NcclCommunicator connect() {
     if (threads_ == nullptr) watch_.emplace(rank(), std::move(meeting_.peers), options_.watch);
     return NcclCommunicator{meeting_.ranks.front().token, rank(), ranks(), options_.nccl};
   }
-  /// Adds the detection of stalled tasks: by the watch, or for threads by the executor itself; and the callback for failures. By
-  /// graph only if all ranks share a host: in a graph, the host's part of a message to another host is a node that
-  /// waits for the host's threads. @pre connect() was called
+  /// Adds the detection of stalled tasks: by the watch, or for threads by the executor itself; and
+  /// the callback for failures. By graph only if all ranks share a host: in a graph, the host's
+  /// part of a message to another host is a node that waits for the host's threads. @pre connect()
+  /// was called
   /// @throws InputError  as refuse_graph_of_threads, for graphs of ranks that are threads.
   ExecutorOptions watched(ExecutorOptions options = {}) {
     if (options.graph && ranks() > 1 && threads_ != nullptr) refuse_graph_of_threads();
@@ -169,8 +177,8 @@ class Session {
     return options;
   }
   bool one_host() const { return std::count(hosts_.begin(), hosts_.end(), hosts_.front()) == std::ssize(hosts_); }
-  /// Tells all ranks that this one has failed and why: processes by WatchOptions::failed, threads by an exception in the next thing
-  /// they do together. The caller then ends as well.
+  /// Tells all ranks that this one has failed and why: processes by WatchOptions::failed, threads
+  /// by an exception in the next thing they do together. The caller then ends as well.
   void fail(const std::string& why) {
     if (watch_) watch_->fail(why);
     if (threads_ != nullptr) threads_->fail(rank(), why);

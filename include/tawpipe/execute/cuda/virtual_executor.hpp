@@ -1,4 +1,5 @@
-// Runs all ranks of a schedule on one device: each rank with its own streams and buffers, messages as copies in memory.
+// Runs all ranks of a schedule on one device: each rank with its own streams and buffers, messages
+// as copies in memory.
 // Not: ranks on several devices (nccl_executor.hpp).
 #pragma once
 
@@ -24,11 +25,13 @@
 
 namespace tawpipe::inline v0::cuda {
 
-/// Trains with virtual ranks: a schedule of any number of ranks runs on one device, with the same results as on that many
-/// devices. One host thread issues all tasks in one topological order (issue_order); streams and events do the rest.
-/// A communication runs on the stream of its first end, after the work of all its ends so far, and their later work follows it.
+/// Trains with virtual ranks: a schedule of any number of ranks runs on one device, with the same
+/// results as on that many devices. One host thread issues all tasks in one topological order
+/// (issue_order); streams and events do the rest. A communication runs on the stream of its first
+/// end, after the work of all its ends so far, and their later work follows it.
 ///
-/// Memory is one allocation of the device for all ranks, made by the constructor; an iteration allocates nothing.
+/// Memory is one allocation of the device for all ranks, made by the constructor; an iteration
+/// allocates nothing.
 template <DeviceApi Device, DeviceLayer<typename Device::Stream> Layer, DeviceUpdate<typename Device::Stream> Optimizer>
 class VirtualExecutor {
  public:
@@ -71,13 +74,15 @@ class VirtualExecutor {
   Bytes allocated() const { return allocated_; }
   /// Whether this process is the one that reports and writes.
   bool is_root() const { return true; }
-  /// Combines the values that each process knows on the root: `known[i]` tells whether values[i] is right here. One process knows all.
+  /// Combines the values that each process knows on the root: `known[i]` tells whether values[i] is
+  /// right here. One process knows all.
   void gather(std::span<float> values, std::span<const char> known) const {
     static_cast<void>(values);
     static_cast<void>(known);
   }
 
-  /// Calls `visit(RankParameters<Device>&)` for each rank of this process: all of them. Between iterations only.
+  /// Calls `visit(RankParameters<Device>&)` for each rank of this process: all of them. Between
+  /// iterations only.
   template <class Visit>
   void for_each_rank(Visit&& visit) {
     device_.use();
@@ -137,7 +142,8 @@ class VirtualExecutor {
     return result;
   }
 
-  /// Enqueues one iteration's work, with the input of the last `run`: the host's cost of a run, without the data.
+  /// Enqueues one iteration's work, with the input of the last `run`: the host's cost of a run,
+  /// without the data.
   void issue(bool clip) {
     for (const RankWork& work : work_) work.begin(device_, origin());
     clock_.begin(device_, origin());

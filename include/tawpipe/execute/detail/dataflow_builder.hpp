@@ -162,7 +162,8 @@ class DataflowBuilder {
     if (weights == none<BufferId> || optimizer == none<BufferId> || gradients.empty()) {
       fail(id, "an update names weights, a gradient and optimizer states");
     }
-    // A tied matrix in two stages of one rank: each of its copies is updated by the sum of both gradients.
+    // A tied matrix in two stages of one rank: each of its copies is updated by the sum of both
+    // gradients.
     const StageId own = schedule_.buffer(weights).stage();
     for (const BufferId other : gradients_[index(schedule_.task(id).rank)]) {
       if (schedule_.buffer(other).stage() != own) gradients.push_back(other);
@@ -192,7 +193,8 @@ class DataflowBuilder {
     return pieces;
   }
 
-  /// Finds the second gradient (of the tied matrix) for the start of `piece`, and shortens the piece to the part that has it.
+  /// Finds the second gradient (of the tied matrix) for the start of `piece`, and shortens the
+  /// piece to the part that has it.
   void find_twin(const std::vector<BufferId>& others, UpdatePiece& piece) const {
     for (const BufferId other : others) {
       rooms_[other].for_each_part(piece.parameters, [&](ParameterRange part, std::int64_t at) {

@@ -50,7 +50,8 @@ class DataflowTransfers {
   }
   bool is_wanted(Rank rank) const { return only_ == none<Rank> || rank == only_; }
 
-  /// The places of the numbers of `set` in `buffer`, and their offsets in the message from `packed` on.
+  /// The places of the numbers of `set` in `buffer`, and their offsets in the message from `packed`
+  /// on.
   /// @return the number found
   std::int64_t locate(const PackedParameters& set, std::int64_t packed, BufferId buffer, bool add,
                       std::vector<Segment>& out) const {
@@ -154,7 +155,8 @@ class DataflowTransfers {
     return flow;
   }
 
-  /// all_to_all: a member's buffer has its block for each member in the group's order, and receives those from each in that order.
+  /// all_to_all: a member's buffer has its block for each member in the group's order, and receives
+  /// those from each in that order.
   TransferFlow blocks(TaskId id, const ParameterMessage& message) const {
     const Task& task = schedule_.task(id);
     const std::size_t n = message.ends.size();

@@ -1,4 +1,5 @@
-// TCP connections between ranks, separate from their training data: connect and accept with a time limit, messages with kind and length.
+// TCP connections between ranks, separate from their training data: connect and accept with a time
+// limit, messages with kind and length.
 // Not: their contents (execute/watch.hpp).
 #pragma once
 
@@ -71,7 +72,8 @@ inline constexpr std::size_t max_frame_bytes = std::size_t{1} << 30U;
 class Connection {
  public:
   Connection() = default;
-  /// From now on a longer message, or one that announces such a length, counts as the end of the connection.
+  /// From now on a longer message, or one that announces such a length, counts as the end of the
+  /// connection.
   void limit_frames(std::size_t bytes) { max_bytes_ = bytes; }
   explicit Connection(Descriptor socket) : socket_{std::move(socket)} {
     const int on = 1;
@@ -92,7 +94,8 @@ class Connection {
     static_cast<void>(sent);
   }
 
-  /// Waits until all of it is sent. @return false if the other end does not accept it in time, or is gone
+  /// Waits until all of it is sent. @return false if the other end does not accept it in time, or
+  /// is gone
   bool send_whole(std::uint32_t kind, std::string_view text, int milliseconds) {
     if (!open()) return false;
     const std::uint32_t head[2] = {kind, static_cast<std::uint32_t>(text.size())};
@@ -109,8 +112,8 @@ class Connection {
     return true;
   }
 
-  /// Reads the available data, up to one message of maximum length. @return false once the other end is closed, or its message is too
-  /// long
+  /// Reads the available data, up to one message of maximum length. @return false once the other
+  /// end is closed, or its message is too long
   bool receive() {
     char bytes[4096];
     while (!too_long() && inbox_.size() < sizeof(std::uint32_t[2]) + max_bytes_) {
@@ -188,7 +191,8 @@ inline std::vector<std::uint32_t> own_addresses() {
   return addresses;
 }
 
-/// Listens on `port` of all addresses, IPv6's and IPv4's. @return the socket, not open if that failed for the reason `error`
+/// Listens on `port` of all addresses, IPv6's and IPv4's. @return the socket, not open if that
+/// failed for the reason `error`
 inline Descriptor listen_on(std::uint16_t port, int backlog, int& error) {
   const int on = 1;
   const int off = 0;
@@ -228,7 +232,8 @@ inline Descriptor connect_to(const sockaddr* address, socklen_t size, int millis
   }
   return {};
 }
-/// Connects to an IPv4 address in network order. @return not open if the connection is not established in time
+/// Connects to an IPv4 address in network order. @return not open if the connection is not
+/// established in time
 inline Descriptor connect_to(std::uint32_t host, std::uint16_t port, int milliseconds) {
   sockaddr_in address{};
   address.sin_family = AF_INET;

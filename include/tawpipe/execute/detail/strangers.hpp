@@ -1,4 +1,5 @@
-// Connections to an open port that are not yet identified: none of them delays the others or takes much memory.
+// Connections to an open port that are not yet identified: none of them delays the others or takes
+// much memory.
 // Not: the identification (execute/cuda/rendezvous.hpp, execute/mpi/watch_peers.hpp).
 #pragma once
 
@@ -33,7 +34,8 @@ class Strangers {
   }
 
   /// Accepts connections and reads first messages, without waiting.
-  /// @param heard  `(const Frame&, Connection&)`, for each first message; connections not moved from are closed
+  /// @param heard  `(const Frame&, Connection&)`, for each first message; connections not moved
+  /// from are closed
   template <class Heard>
   void listen(Heard&& heard) {
     while (true) {

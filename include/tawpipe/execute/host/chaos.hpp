@@ -1,4 +1,5 @@
-// Random delays before tasks, to expose races: a schedule's result must not depend on when its tasks run.
+// Random delays before tasks, to expose races: a schedule's result must not depend on when its
+// tasks run.
 // Not: a model of a slow machine (simulate/).
 #pragma once
 

@@ -1,5 +1,7 @@
-// Runs a schedule for real in one process: threads run the lanes of all ranks, messages are copies in memory.
-// Not: several processes (execute/mpi/executor.hpp); a rank's computations (execute/host/rank_state.hpp).
+// Runs a schedule for real in one process: threads run the lanes of all ranks, messages are copies
+// in memory.
+// Not: several processes (execute/mpi/executor.hpp); a rank's computations
+// (execute/host/rank_state.hpp).
 #pragma once
 
 #include <algorithm>
@@ -35,9 +37,11 @@ struct HostOptions {
   FailureCallback failed{};                ///< called if a layer, source or optimizer throws, before `run` does
 };
 
-/// Trains in this process. Every lane of every rank launches its tasks in order, on whichever thread is free; a task with several
-/// ends is executed by the end that arrives last. Sums are formed in the order of the group's members, so every run gives the same
-/// bits. Layers that wait for something other than the processor (Paced) need a thread for each lane that is to run concurrently.
+/// Trains in this process. Every lane of every rank launches its tasks in order, on whichever
+/// thread is free; a task with several ends is executed by the end that arrives last. Sums are
+/// formed in the order of the group's members, so every run gives the same bits. Layers that wait
+/// for something other than the processor (Paced) need a thread for each lane that is to run
+/// concurrently.
 template <class T, LayerCompute Layer, ParameterUpdate Optimizer>
 class HostExecutor {
  public:
@@ -81,7 +85,8 @@ class HostExecutor {
   }
   /// Whether this process is the one that reports and writes.
   bool is_root() const { return true; }
-  /// Combines the values that each process knows on the root: `known[i]` tells whether values[i] is right here. One process knows all.
+  /// Combines the values that each process knows on the root: `known[i]` tells whether values[i] is
+  /// right here. One process knows all.
   void gather(std::span<T> values, std::span<const char> known) const {
     static_cast<void>(values);
     static_cast<void>(known);

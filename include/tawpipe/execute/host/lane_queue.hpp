@@ -13,9 +13,10 @@
 
 namespace tawpipe::inline v0::host {
 
-/// A lane that must wait is parked, and given to any thread once the task that it waits for has ended. So a few threads run
-/// many lanes, and one with work never gives up its core: a yielding wait costs a time slice for each try if other
-/// programs want the core. Thread-safe except reset(); memory written by a task is visible to those that waited for it.
+/// A lane that must wait is parked, and given to any thread once the task that it waits for has
+/// ended. So a few threads run many lanes, and one with work never gives up its core: a yielding
+/// wait costs a time slice for each try if other programs want the core. Thread-safe except
+/// reset(); memory written by a task is visible to those that waited for it.
 class LaneQueue {
  public:
   explicit LaneQueue(std::size_t tasks) : ended_(tasks), arrived_(tasks), first_waiting_(tasks) {}
@@ -33,7 +34,8 @@ class LaneQueue {
     stopped_ = stuck_ = false;
   }
 
-  /// A lane that can proceed; waits for one. -1: none will, since all have finished, they wait for each other, or stop() was called.
+  /// A lane that can proceed; waits for one. -1: none will, since all have finished, they wait for
+  /// each other, or stop() was called.
   int take() {
     std::unique_lock lock{mutex_};
     ++idle_;
@@ -45,7 +47,8 @@ class LaneQueue {
     ready_.pop_front();
     return lane;
   }
-  /// Whether the task has ended. If not, the lane is parked until it has; false also after stop(). @pre the lane was taken
+  /// Whether the task has ended. If not, the lane is parked until it has; false also after stop().
+  /// @pre the lane was taken
   bool has_ended(TaskId task, int lane) {
     const std::lock_guard lock{mutex_};
     if (stopped_) return false;
@@ -53,7 +56,8 @@ class LaneQueue {
     put_aside(task, lane);
     return false;
   }
-  /// Whether the lane is the last of the task's `ends` to arrive. If not, it is parked until the task has ended.
+  /// Whether the lane is the last of the task's `ends` to arrive. If not, it is parked until the
+  /// task has ended.
   bool arrives_last(TaskId task, std::size_t ends, int lane) {
     if (ends == 1) return true;
     const std::lock_guard lock{mutex_};

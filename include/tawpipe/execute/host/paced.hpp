@@ -1,4 +1,5 @@
-// Layers slowed to the speed of a slower device, so that ranks that share processor cores do not slow each other down.
+// Layers slowed to the speed of a slower device, so that ranks that share processor cores do not
+// slow each other down.
 // Not: what the layers compute, nor a model of a device's time (cost/).
 #pragma once
 
@@ -11,8 +12,9 @@
 
 namespace tawpipe::inline v0::host {
 
-/// `Layer`, each of whose computations takes at least its floating-point operations over `speed`: it sleeps for the rest.
-/// For measuring schedules on fewer cores than ranks; a computation that takes longer is not shortened.
+/// `Layer`, each of whose computations takes at least its floating-point operations over `speed`:
+/// it sleeps for the rest. For measuring schedules on fewer cores than ranks; a computation that
+/// takes longer is not shortened.
 template <LayerCompute Layer>
 class Paced {
  public:

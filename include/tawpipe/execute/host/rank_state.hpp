@@ -31,8 +31,10 @@ class RankState {
   static constexpr std::size_t alignment = 64;  ///< bytes, of every buffer
   static constexpr Dtype dtype = sizeof(T) == 8 ? Dtype::f64 : Dtype::f32;
 
-  /// @pre the schedule was built with `ParameterBytes{sizeof(T), sizeof(T), 2 * sizeof(T)}` and activations of T.
-  /// @param program  of the rank; gets the waits that the layout of its buffers needs. @param expected  as for plan_buffers()
+  /// @pre the schedule was built with `ParameterBytes{sizeof(T), sizeof(T), 2 * sizeof(T)}` and
+  /// activations of T.
+  /// @param program  of the rank; gets the waits that the layout of its buffers needs.
+  /// @param expected  as for plan_buffers()
   RankState(const Schedule& schedule, const Dataflow& flow, ParameterStore store, Program& program, const Timeline* expected)
       : schedule_{&schedule}, flow_{&flow}, store_{std::move(store)} {
     BufferPlan plan = plan_buffers(schedule, program, rank(), alignment, expected, store_.lent());
@@ -131,19 +133,22 @@ class RankState {
     }
   }
 
-  /// Before a sum over all ranks (schedule/gradient_norm.hpp): writes this rank's own where the task sums.
+  /// Before a sum over all ranks (schedule/gradient_norm.hpp): writes this rank's own where the
+  /// task sums.
   void put_gradient_square(TaskId id) { *norm_number(id) = static_cast<T>(gradient_square()); }
   /// The norm of the whole gradient used by the last iteration's updates; 0 if none was requested.
   double gradient_norm() const { return std::max(norm_, 0.0); }
 
-  /// Calls `visit(range, numbers)` for every run of weights that the rank keeps between iterations, including copies.
+  /// Calls `visit(range, numbers)` for every run of weights that the rank keeps between iterations,
+  /// including copies.
   template <class Visit>
   void for_each_weight(Visit&& visit) {
     store_.for_each_run(BufferKind::weights, [&](const ParameterRange& range, Place place, std::int64_t) {
       visit(range, std::span<T>{at(place), static_cast<std::size_t>(range.count())});
     });
   }
-  /// Calls `visit(range, first moment, second moment)` for every run of optimizer states of the rank.
+  /// Calls `visit(range, first moment, second moment)` for every run of optimizer states of the
+  /// rank.
   template <class Visit>
   void for_each_state(Visit&& visit) {
     store_.for_each_run(BufferKind::optimizer, [&](const ParameterRange& range, Place place, std::int64_t whole) {

@@ -20,7 +20,8 @@
 
 namespace tawpipe::inline v0::mpi {
 
-/// @param call  the function's name. @throws DeviceError  with MPI's message, unless `status` is success.
+/// @param call  the function's name. @throws DeviceError  with MPI's message, unless `status` is
+/// success.
 inline void check(int status, std::string_view call) {
   if (status == MPI_SUCCESS) return;
   std::array<char, MPI_MAX_ERROR_STRING + 1> text{};
@@ -29,8 +30,8 @@ inline void check(int status, std::string_view call) {
   throw DeviceError(concat(call, " failed: ", one_line(std::string(text.data(), static_cast<std::size_t>(length)))));
 }
 
-/// Waiting between two polls of MPI without progress: first yield, then sleep, longer and longer. With more
-/// ranks than cores a rank that only polls takes time from those that compute.
+/// Waiting between two polls of MPI without progress: first yield, then sleep, longer and longer.
+/// With more ranks than cores a rank that only polls takes time from those that compute.
 class Backoff {
  public:
   /// @param longest  of one sleep

@@ -1,4 +1,5 @@
-// The offset of this host's clock from rank 0's, so that times measured on different hosts can be compared.
+// The offset of this host's clock from rank 0's, so that times measured on different hosts can be
+// compared.
 // Not: the measured times (timeline/timeline.hpp).
 #pragma once
 
@@ -9,10 +10,11 @@
 
 namespace tawpipe::inline v0::mpi {
 
-/// Nanoseconds to add to `now()` for rank 0's. Collective. Exactly 0 on rank 0's host, whose processes share one clock. The
-/// lowest rank of each other host queries rank 0 eight times and uses the quickest answer: rank 0 read its clock half of that
-/// round trip ago, so the error is at most half of it (D. L. Mills, RFC 958). Clocks drift by some 10 us a second, so this is
-/// done for every iteration.
+/// Nanoseconds to add to `now()` for rank 0's. Collective. Exactly 0 on rank 0's host, whose
+/// processes share one clock. The lowest rank of each other host queries rank 0 eight times and
+/// uses the quickest answer: rank 0 read its clock half of that round trip ago, so the error is at
+/// most half of it (D. L. Mills, RFC 958). Clocks drift by some 10 us a second, so this is done for
+/// every iteration.
 inline std::int64_t clock_offset(const Session& session) {
   constexpr int asked = 8;
   constexpr int tag = 1;

@@ -39,11 +39,13 @@ inline void check_ranks(const Schedule& schedule, const Session& session) {
                           " processes; start mpirun with -np ", schedule.ranks()));
 }
 
-/// Trains on the ranks of a session. Every rank creates one from the same schedule and runs the same iterations.
+/// Trains on the ranks of a session. Every rank creates one from the same schedule and runs the
+/// same iterations.
 ///
-/// Collectives are rings and chains of point-to-point messages over the members in order (execute/ring_plan.hpp), so they use
-/// the edges that `sent` counts, the same run gives the same bits, whatever algorithms the MPI library has, and no communicator
-/// is needed for a group. Messages between two ranks match by their lanes: tag = lane of the sender * lanes + lane of the
+/// Collectives are rings and chains of point-to-point messages over the members in order
+/// (execute/ring_plan.hpp), so they use the edges that `sent` counts, the same run gives the same
+/// bits, whatever algorithms the MPI library has, and no communicator is needed for a group.
+/// Messages between two ranks match by their lanes: tag = lane of the sender * lanes + lane of the
 /// receiver; on one pair of lanes, both ranks have the same order.
 template <class T, LayerCompute Layer, ParameterUpdate Optimizer>
 class MpiExecutor {
@@ -93,7 +95,8 @@ class MpiExecutor {
   /// Whether this process is the one that reports and writes: rank 0.
   bool is_root() const { return session_.rank() == 0; }
 
-  /// Combines the values that each process knows on rank 0: each is then right there if it was on any rank. Collective.
+  /// Combines the values that each process knows on rank 0: each is then right there if it was on
+  /// any rank. Collective.
   /// @param known  [values] whether the value is right here
   void gather(std::span<T> values, std::span<const char> known) {
     guarded([&] {
@@ -106,11 +109,13 @@ class MpiExecutor {
     });
   }
 
-  /// One iteration: all microbatches forward and backward, then the update. Collective. Losses, bytes sent and, if requested,
-  /// the timeline are those of all ranks, the same on each. A communication starts when its last end is ready, and ends when
-  /// its last end is done: for a short message the sender's part may end earlier, and its next task start.
+  /// One iteration: all microbatches forward and backward, then the update. Collective. Losses,
+  /// bytes sent and, if requested, the timeline are those of all ranks, the same on each. A
+  /// communication starts when its last end is ready, and ends when its last end is done: for a
+  /// short message the sender's part may end earlier, and its next task start.
   /// @param observe  called with the gradients that this rank's updates use
-  /// @throws what a layer or source throws on this rank, after telling all other ranks (WatchOptions::failed); the
+  /// @throws what a layer or source throws on this rank, after telling all other ranks
+  /// (WatchOptions::failed); the
   ///         program should end. DeviceError  if MPI fails, or another rank and there is no such callback.
   template <MicrobatchTokens Source>
   IterationResult run(const Source& source, const Iteration& args, const GradientObserver<T>& observe = {}) {
@@ -251,7 +256,8 @@ class MpiExecutor {
     }
   }
 
-  /// Everyone's losses, bytes, times and reasons to stop by one maximum: what a rank does not know is the lowest number.
+  /// Everyone's losses, bytes, times and reasons to stop by one maximum: what a rank does not know
+  /// is the lowest number.
   IterationResult gather(std::int64_t begin, std::int64_t offset, int stop) {
     constexpr std::int64_t unknown = std::numeric_limits<std::int64_t>::min();
     const std::size_t microbatches = teller_.size();

@@ -1,5 +1,7 @@
-// The lanes of one rank during an iteration: its communications, driven by one thread while another computes.
-// Not: computation (execute/mpi/executor.hpp) nor the messages of one communication (execute/mpi/transfer.hpp).
+// The lanes of one rank during an iteration: its communications, driven by one thread while another
+// computes.
+// Not: computation (execute/mpi/executor.hpp) nor the messages of one communication
+// (execute/mpi/transfer.hpp).
 #pragma once
 
 #include <algorithm>
@@ -30,9 +32,9 @@ struct RankTimes {
   std::vector<std::int64_t> end;    ///< [task]
 };
 
-/// Every lane is an in-order queue. Lane 0 belongs to the computing thread, which passes its communications on and
-/// waits; all other lanes belong to the communicating thread, the only one to call MPI. They share a mutex and two
-/// conditions; these also publish the memory written by tasks.
+/// Every lane is an in-order queue. Lane 0 belongs to the computing thread, which passes its
+/// communications on and waits; all other lanes belong to the communicating thread, the only one to
+/// call MPI. They share a mutex and two conditions; these also publish the memory written by tasks.
 template <class T>
 class Lanes {
  public:
@@ -104,7 +106,8 @@ class Lanes {
     }
     for_communication_.notify_one();
   }
-  /// Has the other thread execute launch number `place` of lane 0, a communication. @return false if the iteration is stopped
+  /// Has the other thread execute launch number `place` of lane 0, a communication. @return false
+  /// if the iteration is stopped
   bool communicate(std::size_t place) {
     const Launch& launch = lanes_[0].launches[place];
     std::unique_lock lock{mutex_};
@@ -148,8 +151,8 @@ class Lanes {
       } else if (active || expects_notices_) {
         backoff.idle();
       } else {
-        // Nothing of this rank is in progress: only a computation's end can start more. MPI is still polled now and then,
-        // since buffered data may still have to be sent.
+        // Nothing of this rank is in progress: only a computation's end can start more. MPI is
+        // still polled now and then, since buffered data may still have to be sent.
         std::unique_lock lock{mutex_};
         for_communication_.wait_for(lock, std::chrono::milliseconds{1}, [&] { return stopped_.load() || can_launch(); });
         lock.unlock();

@@ -1,4 +1,5 @@
-// This process as one rank of an MPI job: start and end of MPI, the communicators, the hosts of ranks, the watch.
+// This process as one rank of an MPI job: start and end of MPI, the communicators, the hosts of
+// ranks, the watch.
 // Not: a schedule's execution (execute/mpi/executor.hpp).
 #pragma once
 
@@ -55,12 +56,15 @@ class Communicator {
   MPI_Comm comm_ = MPI_COMM_NULL;
 };
 
-/// One for each process, created and destroyed by the thread that runs the executor. MPI is used by one thread at a time
-/// (MPI_THREAD_SERIALIZED): by this one between iterations, by the executor's own during one.
+/// One for each process, created and destroyed by the thread that runs the executor. MPI is used by
+/// one thread at a time (MPI_THREAD_SERIALIZED): by this one between iterations, by the executor's
+/// own during one.
 class Session {
  public:
-  /// Starts MPI, or joins it if the program has started it. Collective over all processes of the job.
-  /// @throws DeviceError  if MPI cannot be used from a second thread, or ranks cannot reach rank 0 by TCP.
+  /// Starts MPI, or joins it if the program has started it. Collective over all processes of the
+  /// job.
+  /// @throws DeviceError  if MPI cannot be used from a second thread, or ranks cannot reach rank 0
+  /// by TCP.
   explicit Session(const WatchOptions& options = {}) {
     int running = 0;
     check(MPI_Initialized(&running), "MPI_Initialized");
@@ -115,7 +119,8 @@ class Session {
 
   /// Before a run: if any rank cannot start, none does. Collective.
   /// @param problem  what prevents this rank from starting, or empty
-  /// @throws InputError  on all ranks, with the lowest such rank's problem; the program then ends normally.
+  /// @throws InputError  on all ranks, with the lowest such rank's problem; the program then ends
+  /// normally.
   void agree(const std::string& problem) {
     int first = problem.empty() ? ranks_ : rank_;
     check(MPI_Allreduce(MPI_IN_PLACE, &first, 1, MPI_INT, MPI_MIN, control_.get()), "MPI_Allreduce");
@@ -127,8 +132,9 @@ class Session {
   /// Rank 0's text, on all ranks. Collective. @param own  this rank's text
   std::string from_root(const std::string& own) { return broadcast(own, 0); }
 
-  /// Tells all ranks that this one has failed and why (WatchOptions::failed). To be called if this rank cannot continue for a
-  /// local reason, such as a file that cannot be written; the caller then ends as well.
+  /// Tells all ranks that this one has failed and why (WatchOptions::failed). To be called if this
+  /// rank cannot continue for a local reason, such as a file that cannot be written; the caller
+  /// then ends as well.
   void fail(const std::string& why) { watch_->fail(why); }
 
  private:

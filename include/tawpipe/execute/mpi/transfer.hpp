@@ -41,7 +41,8 @@ inline TransferPlan transfer_plan(const Schedule& schedule, TaskId id, const Tra
   return plan;
 }
 
-/// A communication of this rank. Begin it, then call `advance` until it is done; the memory it works in must stay.
+/// A communication of this rank. Begin it, then call `advance` until it is done; the memory it
+/// works in must stay.
 template <class T>
 class Transfer {
  public:

@@ -23,7 +23,8 @@ namespace watch_detail {
 
 inline constexpr std::uint32_t hello = 0;
 
-/// Accepts the connections of all other ranks. @return false if they have not all arrived within 10 s
+/// Accepts the connections of all other ranks. @return false if they have not all arrived within 10
+/// s
 inline bool accept_all(int listener, int ranks, std::uint64_t secret, std::vector<WatchPeer>& peers) {
   const std::int64_t deadline = now() + 10'000'000'000;
   constexpr std::size_t bytes = sizeof secret + sizeof(WatchPeer::rank);

@@ -1,4 +1,5 @@
-// Megatron-LM's flags that a plan does not have: those that affect the layout, and those that do not.
+// Megatron-LM's flags that a plan does not have: those that affect the layout, and those that do
+// not.
 // Not: the flags that a plan has (frameworks/megatron.hpp).
 #pragma once
 

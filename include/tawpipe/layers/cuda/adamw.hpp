@@ -21,14 +21,17 @@
 
 namespace tawpipe::inline v0::layers::cuda {
 
-/// The loss scale of all ranks of one device, in memory of the device that is current at its construction.
+/// The loss scale of all ranks of one device, in memory of the device that is current at its
+/// construction.
 ///
-/// Layers multiply gradients by it (Llama::use_loss_scale) and AdamW divides by it. All ranks must skip the same steps, including those of
-/// other devices, whose scales change identically: so the decision depends on the norm of the whole gradient, an all-reduce of the
-/// schedule. Give the iteration a gradient_clip above 0 (1e30 to clip nothing).
+/// Layers multiply gradients by it (Llama::use_loss_scale) and AdamW divides by it. All ranks must
+/// skip the same steps, including those of other devices, whose scales change identically: so the
+/// decision depends on the norm of the whole gradient, an all-reduce of the schedule. Give the
+/// iteration a gradient_clip above 0 (1e30 to clip nothing).
 class LossScale {
  public:
-  /// @throws InputError  unless the first scale lies within 1 .. 2^24 and the interval is above 0. @throws DeviceError
+  /// @throws InputError  unless the first scale lies within 1 .. 2^24 and the interval is above 0.
+  /// @throws DeviceError
   explicit LossScale(LossScaleOptions options = {}) : options_{options}, state_{sizeof(LossScaleState)} {
     if (!(options.initial >= LossScaleState::least && options.initial <= LossScaleState::most)) {
       throw InputError(concat("a loss scale of ", options.initial, " is impossible; it must lie within 1 and 2^24"));
@@ -47,9 +50,9 @@ class LossScale {
   DeviceMemory state_;
 };
 
-/// AdamW on parameters of type T with moments, and perhaps weights, kept in float32. Models DeviceUpdate.
-/// The ranks of a device may share one object, on several streams, as long as all of them take the same step with the same scale of
-/// clipping.
+/// AdamW on parameters of type T with moments, and perhaps weights, kept in float32. Models
+/// DeviceUpdate. The ranks of a device may share one object, on several streams, as long as all of
+/// them take the same step with the same scale of clipping.
 template <class T>
 class DeviceAdamW {
  public:

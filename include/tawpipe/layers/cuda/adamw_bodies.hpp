@@ -20,12 +20,15 @@ struct LossScaleOptions {
   bool operator==(const LossScaleOptions&) const = default;
 };
 
-/// A loss scale in device memory, one for all ranks of a device. Gradients are computed with `scale` and divided by it in the update;
-/// a step whose gradients are not all finite is skipped and halves the scale.
+/// A loss scale in device memory, one for all ranks of a device. Gradients are computed with
+/// `scale` and divided by it in the update; a step whose gradients are not all finite is skipped
+/// and halves the scale.
 ///
-/// The state after a step is recomputed, from that after the previous step, by every update that takes part, and
-/// all of them write the same values: so their number, streams and order do not matter.
-/// Source: Micikevicius et al. 2018, arXiv:1710.03740, section 3.2; the defaults are PyTorch's GradScaler's.
+/// The state after a step is recomputed, from that after the previous step, by every update that
+/// takes part, and all of them write the same values: so their number, streams and order do not
+/// matter.
+/// Source: Micikevicius et al. 2018, arXiv:1710.03740, section 3.2; the defaults are PyTorch's
+/// GradScaler's.
 struct LossScaleState {
   /// The state after a step.
   struct After {
@@ -54,9 +57,10 @@ struct AdamWFactors {
 
 /// Computes a step's factors, and adapts the loss scale. Step numbers ascend. One thread.
 ///
-/// `gradient_scale` is the factor of clipping, min(1, clip / norm), for the gradients as stored, so with a loss scale s >= 1 for
-/// gradients s times as large; then min(1 / s, that) is 1 / s times the factor for the true ones. It is not above 0 if
-/// their norm is not finite: all ranks see the same norm, and skip the same steps.
+/// `gradient_scale` is the factor of clipping, min(1, clip / norm), for the gradients as stored, so
+/// with a loss scale s >= 1 for gradients s times as large; then min(1 / s, that) is 1 / s times
+/// the factor for the true ones. It is not above 0 if their norm is not finite: all ranks see the
+/// same norm, and skip the same steps.
 struct PrepareAdamW {
   AdamW constants;
   const StepScalars* scalars;
@@ -108,7 +112,8 @@ struct PrepareAdamW {
   }
 };
 
-/// One step on [count] parameters, in float: `weights` are rounded from `master` if it is given. G: float or T.
+/// One step on [count] parameters, in float: `weights` are rounded from `master` if it is given. G:
+/// float or T.
 /// Source: as layers/adamw.hpp, with the same arithmetic.
 template <class T, class G>
 struct AdamWBody {

@@ -10,12 +10,14 @@
 
 namespace tawpipe::inline v0::layers::cuda {
 
-/// The grid of a body: its blocks and their memory. A body is a struct of arguments with `Grid grid() const` and
-/// `template <class Block> void operator()(Block&) const`, which every thread of every block calls.
+/// The grid of a body: its blocks and their memory. A body is a struct of arguments with
+/// `Grid grid() const` and `template <class Block> void operator()(Block&) const`, which every
+/// thread of every block calls.
 ///
-/// Block: `index()` of `count()` blocks, `row()` in the grid's second dimension, `thread()` of `threads()`; `sum(x)` (of a float,
-/// a double or a Pair) and `largest(x)` over the block's threads, returned to all of them; `sync()`; `shared()`: memory of the
-/// block's threads, uninitialised. All threads of a block call sum, largest and sync in the same order.
+/// Block: `index()` of `count()` blocks, `row()` in the grid's second dimension, `thread()` of
+/// `threads()`; `sum(x)` (of a float, a double or a Pair) and `largest(x)` over the block's
+/// threads, returned to all of them; `sync()`; `shared()`: memory of the block's threads,
+/// uninitialised. All threads of a block call sum, largest and sync in the same order.
 struct Grid {
   std::int64_t blocks = 1;
   int threads = 1;

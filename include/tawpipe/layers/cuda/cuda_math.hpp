@@ -1,4 +1,5 @@
-// The operations of a decoder on an NVIDIA GPU: cuBLASLt's products, cuDNN's attention or our own, our kernels.
+// The operations of a decoder on an NVIDIA GPU: cuBLASLt's products, cuDNN's attention or our own,
+// our kernels.
 // Not: the decoder (decoder.hpp) nor the kernels' code (launch.cuh).
 #pragma once
 
@@ -27,16 +28,19 @@
 
 namespace tawpipe::inline v0::layers::cuda {
 
-/// Models DecoderMath on the current device, in the stream last set by use_stream(), initially the default stream. Allocates in
-/// its constructor and in reserve_attention(). T: float, Bfloat16 or Half; G: T or float.
+/// Models DecoderMath on the current device, in the stream last set by use_stream(), initially the
+/// default stream. Allocates in its constructor and in reserve_attention(). T: float, Bfloat16 or
+/// Half; G: T or float.
 template <class T, class G>
 class CudaMath {
  public:
   using Number = T;
   using Gradient = G;
 
-  /// @throws InputError  if no attention supports the head size. @throws DeviceError  if the device or memory is unavailable.
-  /// @param choices  algorithms of products are tried here, and shared with all users of the same object; null: none are
+  /// @throws InputError  if no attention supports the head size. @throws DeviceError  if the device
+  /// or memory is unavailable.
+  /// @param choices  algorithms of products are tried here, and shared with all users of the same
+  /// object; null: none are
   CudaMath(const Transformer& model, const Batch& batch, const LlamaOptions& options, ProductChoices* choices = nullptr)
       : layout_{batch.sequence, batch.microbatch_size, model.heads, model.kv_heads, model.head_size()},
         products_{choices},
@@ -44,7 +48,8 @@ class CudaMath {
         partial_{RmsNormBackward<T>::blocks(batch.tokens()) * model.hidden * std::int64_t{sizeof(float)}} {
     const std::vector<float> table = cuda::rotary_table(batch.sequence, model.head_size(), options.rope_theta);
     table_.fill(table.data(), table_.bytes());
-    // cuDNN requires every tensor to be aligned to 16 bytes: all widths and the rows of a microbatch must be multiples of eight.
+    // cuDNN requires every tensor to be aligned to 16 bytes: all widths and the rows of a
+    // microbatch must be multiples of eight.
     if (!std::is_same_v<T, float> && batch.tokens() % 8 == 0 && model.hidden % 8 == 0 && model.intermediate % 8 == 0) {
       cudnnHandle_t handle = nullptr;
       check(cudnnCreate(&handle), "cudnnCreate");

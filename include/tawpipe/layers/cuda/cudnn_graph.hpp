@@ -1,4 +1,5 @@
-// A graph of cuDNN operations through its backend interface: tensors, operations, and an engine's plan for them.
+// A graph of cuDNN operations through its backend interface: tensors, operations, and an engine's
+// plan for them.
 // Not: the graph of attention (fused_attention.hpp).
 #pragma once
 
@@ -75,7 +76,8 @@ class CudnnPlan {
   }
   std::int64_t workspace() const { return workspace_; }  ///< bytes
 
-  /// Enqueues it in the handle's stream. [i] is the memory of tensor `ids[i]`; constants are on the host.
+  /// Enqueues it in the handle's stream. [i] is the memory of tensor `ids[i]`; constants are on the
+  /// host.
   template <std::size_t N>
   void run(cudnnHandle_t handle, const std::array<std::int64_t, N>& ids, const std::array<void*, N>& memory, void* workspace) {
     CudnnDescriptor pack{CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR};
@@ -92,7 +94,8 @@ class CudnnPlan {
   std::int64_t workspace_ = 0;
 };
 
-/// Builds a graph: operations refer to tensors by the indices returned by `tensor` and the operations.
+/// Builds a graph: operations refer to tensors by the indices returned by `tensor` and the
+/// operations.
 class CudnnGraph {
  public:
   using Shape = std::array<std::int64_t, 4>;
@@ -156,7 +159,8 @@ class CudnnGraph {
     add(std::move(operation));
   }
 
-  /// The heuristic's first plan that can be built; nothing if no engine supports the graph. Finalizes the graph.
+  /// The heuristic's first plan that can be built; nothing if no engine supports the graph.
+  /// Finalizes the graph.
   /// @throws DeviceError  if the graph is not well formed.
   std::optional<CudnnPlan> plan(const CudnnTarget& target) {
     Query query = ask(target);
@@ -178,7 +182,8 @@ class CudnnGraph {
     return {};
   }
 
-  /// The number of engine configurations offered for the graph that pass their support check. Needs no device, but libcuda.
+  /// The number of engine configurations offered for the graph that pass their support check. Needs
+  /// no device, but libcuda.
   std::int64_t offered(const CudnnTarget& target) const { return std::ssize(ask(target).configs); }
 
  private:

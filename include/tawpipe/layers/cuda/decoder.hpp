@@ -1,5 +1,7 @@
-// A LLaMA decoder whose work is enqueued in a stream: computes any stage of it in memory given by its caller.
-// Not: the computations (cuda_math.hpp, and on a host in the tests) nor the order within a layer (decoder_layer.hpp).
+// A LLaMA decoder whose work is enqueued in a stream: computes any stage of it in memory given by
+// its caller.
+// Not: the computations (cuda_math.hpp, and on a host in the tests) nor the order within a layer
+// (decoder_layer.hpp).
 #pragma once
 
 #include <algorithm>
@@ -22,23 +24,27 @@
 
 namespace tawpipe::inline v0::layers::cuda {
 
-/// Computes stages of a LLaMA decoder with a Math: the same mathematics, cuts, splits and recomputation as host::Llama, in the
-/// same memory: `saved`, `stash` and both workspaces as model/activation.hpp computes them.
+/// Computes stages of a LLaMA decoder with a Math: the same mathematics, cuts, splits and
+/// recomputation as host::Llama, in the same memory: `saved`, `stash` and both workspaces as
+/// model/activation.hpp computes them.
 ///
-/// `saved` holds the layers contiguously (LayerTensors, then with Recompute::none softmax's sums [sequences, heads,
-/// sequence] in float), each as long as layer_activations().saved; then the head's input [tokens, hidden] (after backward_input
-/// it begins with the gradient of the final norm, in float), its normed input, the logarithms of the logits' sums [tokens] in
-/// float, and the logits [tokens, vocab] (then their gradient). With Transformer::loss_chunk the logits of a chunk are in
-/// workspace and their gradients, if the backward is split, in the stash, chunk after chunk; the gradient of the head's input
-/// is then rounded to T after each chunk. All sums over tokens or a row are in float. All policies, cuts and splits give the same
-/// bits if the Math's products and attention do.
+/// `saved` holds the layers contiguously (LayerTensors, then with Recompute::none softmax's sums
+/// [sequences, heads, sequence] in float), each as long as layer_activations().saved; then the
+/// head's input [tokens, hidden] (after backward_input it begins with the gradient of the final
+/// norm, in float), its normed input, the logarithms of the logits' sums [tokens] in float, and the
+/// logits [tokens, vocab] (then their gradient). With Transformer::loss_chunk the logits of a chunk
+/// are in workspace and their gradients, if the backward is split, in the stash, chunk after chunk;
+/// the gradient of the head's input is then rounded to T after each chunk. All sums over tokens or
+/// a row are in float. All policies, cuts and splits give the same bits if the Math's products and
+/// attention do.
 template <DecoderMath Math>
 class Decoder {
  public:
   using T = typename Math::Number;
   using G = typename Math::Gradient;
 
-  /// @throws InputError  as checked_llama; if a 16-bit model's hidden or intermediate size is odd, or its microbatch one token.
+  /// @throws InputError  as checked_llama; if a 16-bit model's hidden or intermediate size is odd,
+  /// or its microbatch one token.
   Decoder(Transformer model, const Batch& batch, Recompute recompute, const LlamaOptions& options, Math math)
       : model_{checked(checked_llama(std::move(model), batch, options, dtype_of<T>), batch)},
         batch_{batch},
@@ -52,7 +58,8 @@ class Decoder {
     math_.reserve_attention(layer_.forward_room(), layer_.backward_room());
   }
 
-  /// Gradients are multiplied by *scale, which the device reads in each backward of the head; null: 1.
+  /// Gradients are multiplied by *scale, which the device reads in each backward of the head;
+  /// null: 1.
   void use_loss_scale(const float* scale) { loss_scale_ = scale; }
   Math& math() { return math_; }
 
@@ -159,7 +166,8 @@ class Decoder {
       visit(begin, std::min<std::int64_t>(chunk, model_.vocab - begin));
     }
   }
-  /// The address of the gradient of a chunk's logits between a backward_input and a separate backward_weight.
+  /// The address of the gradient of a chunk's logits between a backward_input and a separate
+  /// backward_weight.
   T* stashed(const BackwardArgs& args, std::int64_t begin) const {
     const std::int64_t before = stash_bytes(model_, batch_, recompute_, args.stage->layers, args.stage->embedding);
     return reinterpret_cast<T*>(args.stash.data() + before) + tokens_ * begin;

@@ -1,4 +1,5 @@
-// A decoder's GPU kernels other than products, norms and attention: rotation, SwiGLU, and the embedding's lookup.
+// A decoder's GPU kernels other than products, norms and attention: rotation, SwiGLU, and the
+// embedding's lookup.
 // Not: norms (norm_bodies.hpp), the loss (loss_bodies.hpp), launches (launch.cuh).
 #pragma once
 
@@ -12,9 +13,9 @@ namespace tawpipe::inline v0::layers::cuda {
 
 TAWPIPE_HOST_DEVICE inline float sigmoid_of(float x) { return 1.0F / (1.0F + expf(-x)); }
 
-/// Rotates adjacent pairs of the first `turned` columns of `from` [tokens, columns] by their token's position and stores them
-/// in `to`, which may be `from`; copies the others up to `stored`. One block a token. Source: Su et al. 2021, RoFormer,
-/// arXiv:2104.09864, equation 34.
+/// Rotates adjacent pairs of the first `turned` columns of `from` [tokens, columns] by their
+/// token's position and stores them in `to`, which may be `from`; copies the others up to `stored`.
+/// One block a token. Source: Su et al. 2021, RoFormer, arXiv:2104.09864, equation 34.
 template <class T>
 struct Rotate {
   const T* from;
@@ -63,7 +64,8 @@ template <int W>
 struct Width {
   static constexpr int value = W;
 };
-/// Calls work(Width<W>{}, j) for this thread's share of `count` numbers, W of them from j on: a pack of T, or one.
+/// Calls work(Width<W>{}, j) for this thread's share of `count` numbers, W of them from j on: a
+/// pack of T, or one.
 template <class T, class Block, class Work>
 TAWPIPE_HOST_DEVICE inline void each_pack(const Block& block, std::int64_t count, bool packs, const Work& work) {
   if (packs) return each_in_grid<pack_size<T>>(block, count, [&](std::int64_t j) { work(Width<pack_size<T>>{}, j); });
@@ -169,9 +171,10 @@ struct LookUp {
   }
 };
 
-/// Adds the rows of `gradient` [tokens, hidden] to their ids' rows of `table` [vocab, hidden]. The block of an id's first token
-/// sums all its rows in float, in the order of the tokens, and adds once: the same bits in every run, without atomics.
-/// Each block looks through the ids: tokens^2 comparisons at most, from the cache.
+/// Adds the rows of `gradient` [tokens, hidden] to their ids' rows of `table` [vocab, hidden]. The
+/// block of an id's first token sums all its rows in float, in the order of the tokens, and adds
+/// once: the same bits in every run, without atomics. Each block looks through the ids: tokens^2
+/// comparisons at most, from the cache.
 template <class T, class G>
 struct LookUpBackward {
   const std::int32_t* ids;

@@ -25,14 +25,16 @@ struct Two {
   P* second;
 };
 
-/// The operations of a decoder: on a GPU, or on a host to test the decoder. T: weights and activations, G: gradients of
-/// weights. All matrices are row-major and all calls happen in order.
+/// The operations of a decoder: on a GPU, or on a host to test the decoder. T: weights and
+/// activations, G: gradients of weights. All matrices are row-major and all calls happen in order.
 ///
 /// - project:             y [tokens, out] = x [tokens, in] weight^T [in, out] + addend (null: 0), which may not be y
 /// - project_back:        dx [tokens, in] = dy [tokens, out] weight [out, in] (+ dx if `add`)
 /// - add_weight_gradient: gradient [out, in] += dy^T x
-/// - project_two, add_two_weight_gradients: the same for two matrices with the same input, the second at a higher address than the first
-/// - attention, attention_backward: as PlainAttention and the bodies after it; `qkv_gradient` must not be qkv. `room`
+/// - project_two, add_two_weight_gradients: the same for two matrices with the same input, the
+///   second at a higher address than the first
+/// - attention, attention_backward: as PlainAttention and the bodies after it; `qkv_gradient` must
+///   not be qkv. `room`
 /// is
 ///   free memory of as many bytes as given to reserve_attention.
 /// - run:                 a body (block.hpp)
@@ -53,7 +55,8 @@ concept DecoderMath = is_number<typename M::Number> && is_number<typename M::Gra
   { math.norm_partial() } -> std::same_as<float*>;        ///< [RmsNormBackward::blocks(tokens), hidden], owned by the layer
 };
 
-/// The part of a layer that is 4 bytes wide for any T: softmax's sums of the attention core, [sequences, heads, sequence].
+/// The part of a layer that is 4 bytes wide for any T: softmax's sums of the attention core,
+/// [sequences, heads, sequence].
 inline std::int64_t attention_sums_bytes(const Transformer& model, const Batch& batch) {
   return batch.tokens() * model.heads * std::int64_t{sizeof(float)};
 }
@@ -72,16 +75,17 @@ class DecoderLayer {
         head_size_{static_cast<std::int32_t>(model.head_size())},
         epsilon_{static_cast<float>(norm_epsilon)} {}
 
-  /// Bytes of scratch memory that attention may use while nothing else is there: in the forward, whose workspace has two tensors
-  /// [tokens, hidden] to spare, and in the backward in addition to its own gradients.
+  /// Bytes of scratch memory that attention may use while nothing else is there: in the forward,
+  /// whose workspace has two tensors [tokens, hidden] to spare, and in the backward in addition to
+  /// its own gradients.
   std::int64_t forward_room() const { return tokens_ * 2 * width_.hidden * element; }
   std::int64_t backward_room() const {
     const std::int64_t used = 2 * width_.query + 2 * width_.key;
     return tokens_ * (std::max(3 * width_.inner, used) - used) * element;
   }
 
-  /// Computes a layer's tensors from its input, all but its output. `with_products` false: the results of matrix products and
-  /// the residual sum exist already, and only the rest is computed.
+  /// Computes a layer's tensors from its input, all but its output. `with_products` false: the
+  /// results of matrix products and the residual sum exist already, and only the rest is computed.
   void compute(Math& math, const LayerMatrices<const T>& w, const LayerTensors<T>& x, float* sums, std::byte* scratch,
                bool with_products = true) const {
     const std::int64_t hidden = width_.hidden;
@@ -102,7 +106,8 @@ class DecoderLayer {
     math.project(x.product, w.down, y, tokens_, width_.inner, width_.hidden, x.middle);
   }
 
-  /// `gradient` [tokens, hidden] of the output becomes that of the input; the tensors change as described in LayerTensors.
+  /// `gradient` [tokens, hidden] of the output becomes that of the input; the tensors change as
+  /// described in LayerTensors.
   void backward_input(Math& math, const LayerMatrices<const T>& w, const LayerTensors<T>& x, const float* sums, T* gradient,
                       std::byte* scratch_memory) const {
     const std::int64_t hidden = width_.hidden;

@@ -1,5 +1,7 @@
-// Causal grouped-query attention by cuDNN's fused kernels: the forward and the backward as graphs of its operations.
-// Not: the graph's interface (cudnn_graph.hpp), nor the kernels for head sizes that no engine supports (plain_attention.hpp).
+// Causal grouped-query attention by cuDNN's fused kernels: the forward and the backward as graphs
+// of its operations.
+// Not: the graph's interface (cudnn_graph.hpp), nor the kernels for head sizes that no engine
+// supports (plain_attention.hpp).
 #pragma once
 
 #include <algorithm>
@@ -19,13 +21,16 @@ namespace tawpipe::inline v0::layers::cuda {
 
 /// Attention on a matrix qkv [tokens, Q + 2K], as PlainAttention: scores are never in memory.
 ///
-/// cuDNN 9.19 has no single operation for a causal mask; its engines recognize the graph of single operations by its form: 14 of them
-/// forward, 22 backward and 24 with grouped queries. Numbers in memory are of the model's dtype, all others are float32.
-/// The backward sums the queries' gradients in float32 memory [tokens, Q] by atomics: so their last bits vary between runs.
-/// Source: cuDNN's documentation of fused flash attention patterns; the form of both graphs is that of NVIDIA's cudnn-frontend.
+/// cuDNN 9.19 has no single operation for a causal mask; its engines recognize the graph of single
+/// operations by its form: 14 of them forward, 22 backward and 24 with grouped queries. Numbers in
+/// memory are of the model's dtype, all others are float32. The backward sums the queries'
+/// gradients in float32 memory [tokens, Q] by atomics: so their last bits vary between runs.
+/// Source: cuDNN's documentation of fused flash attention patterns; the form of both graphs is that
+/// of NVIDIA's cudnn-frontend.
 class FusedAttention {
  public:
-  /// Plans for both graphs; nothing if no engine supports them. @throws DeviceError  if cuDNN fails.
+  /// Plans for both graphs; nothing if no engine supports them. @throws DeviceError  if cuDNN
+  /// fails.
   static std::optional<FusedAttention> make(const HeadLayout& layout, Dtype dtype, const CudnnTarget& target) {
     if (dtype == Dtype::f32 || layout.size % 8 != 0 || !right(cudnnGetVersion(), layout.sequence)) return {};
     const cudnnDataType_t type = type_of(dtype);
@@ -36,16 +41,18 @@ class FusedAttention {
     return FusedAttention{layout, size_bytes(dtype), std::move(*forward), std::move(*backward)};
   }
 
-  /// Whether a version of cuDNN computes both graphs correctly, if its engines support them. Before 9.6 query_sum must be zeroed
-  /// beforehand; 9.10.0 and 9.10.1 are wrong; up to 9.15.0 the backward is wrong except for sequences that are multiples of 128.
-  /// Source: cases that NVIDIA's cudnn-frontend rejects or works around (node/sdpa_support_surface.h,
-  /// scaled_dot_product_flash_attention.h).
+  /// Whether a version of cuDNN computes both graphs correctly, if its engines support them. Before
+  /// 9.6 query_sum must be zeroed beforehand; 9.10.0 and 9.10.1 are wrong; up to 9.15.0 the
+  /// backward is wrong except for sequences that are multiples of 128.
+  /// Source: cases that NVIDIA's cudnn-frontend rejects or works around
+  /// (node/sdpa_support_surface.h, scaled_dot_product_flash_attention.h).
   static constexpr bool right(std::size_t version, std::int64_t sequence) {
     if (version < 90600 || version == 91000 || version == 91001) return false;
     return version > 91500 || sequence % 128 == 0;
   }
 
-  /// The number of engine configurations for the forward and the backward, the smaller of both. Needs no device, but libcuda.
+  /// The number of engine configurations for the forward and the backward, the smaller of both.
+  /// Needs no device, but libcuda.
   static std::int64_t offered(const HeadLayout& layout, Dtype dtype, const CudnnTarget& target) {
     const std::int64_t forward = forward_graph(layout, type_of(dtype)).offered(target);
     return std::min(forward, backward_graph(layout, type_of(dtype)).offered(target));
@@ -55,7 +62,8 @@ class FusedAttention {
   /// Bytes: the engine's own, plus the queries' gradients and the rows' products in float32.
   std::int64_t backward_workspace() const { return backward_.workspace() + aligned(query_sum_bytes()) + aligned(row_bytes()); }
 
-  /// As PlainAttention, enqueued in the handle's stream. @pre all memory is aligned to 16 bytes, workspace to 256
+  /// As PlainAttention, enqueued in the handle's stream. @pre all memory is aligned to 16 bytes,
+  /// workspace to 256
   void forward(cudnnHandle_t handle, const void* qkv, void* output, float* sums, std::byte* workspace) {
     float scale = layout_.scale();
     float masked = lowest();
@@ -148,7 +156,8 @@ class FusedAttention {
     Shape turned(const Shape& shape) const { return {shape[0], shape[1], shape[3], shape[2]}; }
   };
 
-  /// The first seven tensors, which both graphs have. `keys_turned`: [b, k, d, s], as needed by the product with queries.
+  /// The first seven tensors, which both graphs have. `keys_turned`: [b, k, d, s], as needed by the
+  /// product with queries.
   static void common(CudnnGraph& graph, const Shapes& at, cudnnDataType_t type, bool values_turned) {
     graph.tensor(type, at.queries, at.in_qkv);
     graph.tensor(type, at.turned(at.keys), at.turned(at.in_qkv));

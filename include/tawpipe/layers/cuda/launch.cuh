@@ -1,4 +1,5 @@
-// A GPU's block of threads, and the launches of all bodies for float, Bfloat16 and Half: include it in one .cu file of a program.
+// A GPU's block of threads, and the launches of all bodies for float, Bfloat16 and Half: include it
+// in one .cu file of a program.
 // Not: the bodies themselves (norm_bodies.hpp and the others beside it).
 #pragma once
 
@@ -13,7 +14,8 @@
 
 namespace tawpipe::inline v0::layers::cuda {
 
-/// Models the block of block.hpp on a GPU, of at most most_threads. Threads are whole warps, or one.
+/// Models the block of block.hpp on a GPU, of at most most_threads. Threads are whole warps, or
+/// one.
 class DeviceBlock {
  public:
   __device__ std::int64_t index() const { return blockIdx.x; }

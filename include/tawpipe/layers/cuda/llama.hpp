@@ -17,26 +17,31 @@
 
 namespace tawpipe::inline v0::layers::cuda {
 
-/// Computes stages of a LLaMA decoder on the device that is current at construction. T: Bfloat16, Half or float, for weights and
-/// activations; G: float or T, for the gradients of weights. Sums are float32 everywhere, as are norms, softmax and the loss.
+/// Computes stages of a LLaMA decoder on the device that is current at construction. T: Bfloat16,
+/// Half or float, for weights and activations; G: float or T, for the gradients of weights. Sums
+/// are float32 everywhere, as are norms, softmax and the loss.
 ///
-/// Models DeviceLayer. Every call enqueues its work in the stream of use_stream() and returns; nothing waits or allocates, except that the
-/// first product of each shape queries cuBLASLt's heuristic, so let one microbatch run before capturing a graph. With fused
-/// attention the last bits of gradients vary between runs (fused_attention.hpp); all else is reproducible. The
-/// kernels come from launch.cuh: link one .cu file that includes it.
+/// Models DeviceLayer. Every call enqueues its work in the stream of use_stream() and returns;
+/// nothing waits or allocates, except that the first product of each shape queries cuBLASLt's
+/// heuristic, so let one microbatch run before capturing a graph. With fused attention the last
+/// bits of gradients vary between runs (fused_attention.hpp); all else is reproducible. The kernels
+/// come from launch.cuh: link one .cu file that includes it.
 template <class T, class G = float>
 class Llama {
  public:
-  /// @param choices  shared by all layers of a program, which it must outlive: the algorithms of their products are found by trial, here, which
-  /// takes memory temporarily and may give other bits in another run; null: cuBLASLt's heuristic chooses
-  /// @throws InputError  as Decoder and CudaMath. @throws DeviceError  if the device, a library or memory is unavailable.
+  /// @param choices  shared by all layers of a program, which it must outlive: the algorithms of
+  /// their products are found by trial, here, which takes memory temporarily and may give other
+  /// bits in another run; null: cuBLASLt's heuristic chooses
+  /// @throws InputError  as Decoder and CudaMath. @throws DeviceError  if the device, a library or
+  /// memory is unavailable.
   Llama(Transformer model, const Batch& batch, Recompute recompute, const LlamaOptions& options = {},
         ProductChoices* choices = nullptr)
       : decoder_{model, batch, recompute, options,
                  CudaMath<T, G>{checked_llama(model, batch, options, dtype_of<T>), batch, options, choices}} {}
 
   void use_stream(cudaStream_t stream) { decoder_.math().use_stream(stream); }
-  /// For float16: *scale in device memory (LossScale::scale()) multiplies gradients from now on; null: 1.
+  /// For float16: *scale in device memory (LossScale::scale()) multiplies gradients from now on;
+  /// null: 1.
   void use_loss_scale(const float* scale) { decoder_.use_loss_scale(scale); }
 
   void forward(const ForwardArgs& args) { decoder_.forward(args); }

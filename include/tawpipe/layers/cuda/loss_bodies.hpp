@@ -10,9 +10,10 @@
 
 namespace tawpipe::inline v0::layers::cuda {
 
-/// sums[row] = log(sum(exp(logits))) of each row of logits [rows, vocab], in one pass over them, and wanted[row] the logit of its
-/// target. Or for a part of the vocabulary: entries from `begin` on, whose sum is added to the existing one unless they are the
-/// first, and only whose targets are used. One block a row.
+/// sums[row] = log(sum(exp(logits))) of each row of logits [rows, vocab], in one pass over them,
+/// and wanted[row] the logit of its target. Or for a part of the vocabulary: entries from `begin`
+/// on, whose sum is added to the existing one unless they are the first, and only whose targets are
+/// used. One block a row.
 template <class T>
 struct LogSumExp {
   const T* logits;
@@ -78,8 +79,8 @@ struct MeanLoss {
   }
 };
 
-/// logits [rows, vocab], of entries from `begin` on, become their gradient: (softmax - 1 at the target) factor *loss_scale. One
-/// block a row.
+/// logits [rows, vocab], of entries from `begin` on, become their gradient: (softmax - 1 at the
+/// target) factor *loss_scale. One block a row.
 template <class T>
 struct CrossEntropyBackward {
   T* logits;

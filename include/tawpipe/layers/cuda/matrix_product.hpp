@@ -1,4 +1,5 @@
-// Matrix products on a GPU by cuBLASLt: each shape's algorithm is chosen once, by its heuristic or by trying several.
+// Matrix products on a GPU by cuBLASLt: each shape's algorithm is chosen once, by its heuristic or
+// by trying several.
 // Not: which products a decoder needs (decoder_layer.hpp).
 #pragma once
 
@@ -23,8 +24,8 @@
 
 namespace tawpipe::inline v0::layers::cuda {
 
-/// D = op(A) op(B) + C, all row-major without gaps: op(A) is [m, k], op(B) [k, n], C and D [m, n]. Or several at once,
-/// of the same shape.
+/// D = op(A) op(B) + C, all row-major without gaps: op(A) is [m, k], op(B) [k, n], C and D [m, n].
+/// Or several at once, of the same shape.
 struct Product {
   std::int64_t m = 0;
   std::int64_t n = 0;
@@ -39,7 +40,8 @@ struct Product {
   auto operator<=>(const Product&) const = default;
 };
 
-/// The addresses of a product's matrices. For several at once: the distance in numbers between them; 0: one for all.
+/// The addresses of a product's matrices. For several at once: the distance in numbers between
+/// them; 0: one for all.
 struct Matrices {
   const void* a = nullptr;
   const void* b = nullptr;
@@ -50,11 +52,13 @@ struct Matrices {
   std::int64_t d_step = 0;
 };
 
-/// Algorithms found by trial, for all MatrixProducts that share this: a product has the same bits in all of them. The choice
-/// depends on measured times, so bits may differ from one run of a program to the next. Any thread may use it.
+/// Algorithms found by trial, for all MatrixProducts that share this: a product has the same bits
+/// in all of them. The choice depends on measured times, so bits may differ from one run of a
+/// program to the next. Any thread may use it.
 class ProductChoices {
  public:
-  /// The algorithm for a product on a kind of GPU. @param find  finds it if not yet known; called by one thread at a time
+  /// The algorithm for a product on a kind of GPU. @param find  finds it if not yet known; called
+  /// by one thread at a time
   template <class Find>
   cublasLtMatmulAlgo_t get(const std::string& gpu, const Product& product, Find&& find) {
     const std::lock_guard lock{mutex_};
@@ -68,15 +72,18 @@ class ProductChoices {
   std::map<std::pair<std::string, Product>, cublasLtMatmulAlgo_t> known_;
 };
 
-/// Multiplies with sums in float32 (never TF32). An object is used by one stream at a time, whose products share its workspace.
+/// Multiplies with sums in float32 (never TF32). An object is used by one stream at a time, whose
+/// products share its workspace.
 ///
-/// The first product of a shape queries cuBLASLt's heuristic, on the host, and keeps its result: run a shape once before capturing
-/// it into a graph. Rows may have any alignment; 16 bytes are needed for speed, and no more.
+/// The first product of a shape queries cuBLASLt's heuristic, on the host, and keeps its result:
+/// run a shape once before capturing it into a graph. Rows may have any alignment; 16 bytes are
+/// needed for speed, and no more.
 class MatrixProducts {
  public:
   static constexpr std::int64_t workspace_bytes = std::int64_t{32} << 20;  ///< as needed by Hopper's algorithms
 
-  /// @param choices  must outlive this; null: no trials (`prepare`), always the heuristic's first result
+  /// @param choices  must outlive this; null: no trials (`prepare`), always the heuristic's first
+  /// result
   /// @throws DeviceError  if cuBLASLt or memory is unavailable.
   explicit MatrixProducts(ProductChoices* choices = nullptr) : choices_{choices}, workspace_{workspace_bytes} {
     cublasLtHandle_t handle = nullptr;
@@ -96,9 +103,9 @@ class MatrixProducts {
   }
   void multiply(const Product& product, const Matrices& on, cudaStream_t stream) { run(plan_of(product, on), on, stream); }
 
-  /// If choices are shared: tries the heuristic's results for a product in its own memory, if not yet done, and from then on
-  /// takes the fastest. Waits for the device. Without memory for trials, or for addresses that are not aligned to 16 bytes, the
-  /// first result is kept.
+  /// If choices are shared: tries the heuristic's results for a product in its own memory, if not
+  /// yet done, and from then on takes the fastest. Waits for the device. Without memory for trials,
+  /// or for addresses that are not aligned to 16 bytes, the first result is kept.
   void prepare(const Product& product) {
     if (choices_ == nullptr || known(product, most_alignment) != nullptr) return;
     Plan plan = describe(product, most_alignment);
@@ -191,7 +198,8 @@ class MatrixProducts {
     plans_.push_back(std::move(plan));
     return plans_.back();
   }
-  /// Without an algorithm, which is queried with all matrices contiguous, whatever their later distance.
+  /// Without an algorithm, which is queried with all matrices contiguous, whatever their later
+  /// distance.
   Plan describe(const Product& product, std::uint32_t alignment) const {
     Plan plan;
     plan.product = product;

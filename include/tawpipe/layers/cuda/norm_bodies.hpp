@@ -48,12 +48,14 @@ struct RmsNorm {
   }
 };
 
-/// Given the gradient [rows, hidden] of RMSNorm's output, writes to `to` the sum of `residual` and the gradient of its input
-/// x, and to `partial` [blocks(rows), hidden] the gradient of the weights, each block's own sum. If `keep` is given, the previous contents of `to`
-/// are stored there first. `to` and `keep` may be x; `residual` is null or another tensor.
+/// Given the gradient [rows, hidden] of RMSNorm's output, writes to `to` the sum of `residual` and
+/// the gradient of its input x, and to `partial` [blocks(rows), hidden] the gradient of the
+/// weights, each block's own sum. If `keep` is given, the previous contents of `to` are stored
+/// there first. `to` and `keep` may be x; `residual` is null or another tensor.
 ///
-/// A block loops over its rows. A thread has the same columns of each, up to two packs, so their sums and the data read
-/// twice from a row are in its registers. For wider rows the sums are in the block's memory, or in `partial` itself.
+/// A block loops over its rows. A thread has the same columns of each, up to two packs, so their
+/// sums and the data read twice from a row are in its registers. For wider rows the sums are in the
+/// block's memory, or in `partial` itself.
 template <class T>
 struct RmsNormBackward {
   const T* x;

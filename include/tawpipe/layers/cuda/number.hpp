@@ -1,4 +1,5 @@
-// Numbers of GPU layers: float, and the 16-bit floats that are widened to float for every computation; packs of them.
+// Numbers of GPU layers: float, and the 16-bit floats that are widened to float for every
+// computation; packs of them.
 // Not: the computations (the bodies in this folder).
 #pragma once
 
@@ -98,7 +99,8 @@ struct Packed {
   }
 };
 
-/// Reads from[0] .. from[W - 1]: in loads of 16 bytes if they fill them. @pre then `from` is aligned to 16 bytes
+/// Reads from[0] .. from[W - 1]: in loads of 16 bytes if they fill them. @pre then `from` is
+/// aligned to 16 bytes
 template <int W, class T>
 TAWPIPE_HOST_DEVICE inline Packed<W, T> load_packed(const T* from) {
   Packed<W, T> packed;
@@ -135,8 +137,8 @@ TAWPIPE_HOST_DEVICE inline void store(T* to, const Floats<W>& floats) {
   }
 }
 
-/// Whether rows of `count` numbers that begin at these places, or at multiples of `count` after them, can be read in loads of 16
-/// bytes. Null is ignored.
+/// Whether rows of `count` numbers that begin at these places, or at multiples of `count` after
+/// them, can be read in loads of 16 bytes. Null is ignored.
 template <class... P>
 bool in_packs(std::int64_t count, const P*... places) {
   const auto fits = [count](const auto* place) {

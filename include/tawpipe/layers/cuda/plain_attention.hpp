@@ -1,4 +1,5 @@
-// Causal grouped-query attention without a library: for float32, and head sizes that the fused kernels refuse.
+// Causal grouped-query attention without a library: for float32, and head sizes that the fused
+// kernels refuse.
 // Not: fast (fused_attention.hpp), nor the rotation of queries and keys (decoder_bodies.hpp).
 #pragma once
 
@@ -10,7 +11,8 @@
 
 namespace tawpipe::inline v0::layers::cuda {
 
-/// The layout of heads in a matrix qkv [tokens, Q + 2K] with all query, key and value heads of a token contiguous.
+/// The layout of heads in a matrix qkv [tokens, Q + 2K] with all query, key and value heads of a
+/// token contiguous.
 struct HeadLayout {
   std::int64_t sequence;
   std::int64_t sequences;
@@ -42,8 +44,9 @@ TAWPIPE_HOST_DEVICE inline float dot(const A* a, const B* b, std::int64_t size) 
 
 }  // namespace detail
 
-/// output [tokens, Q] and the logarithms of softmax's sums [sequences, heads, sequence] of the rotated qkv. One block for each query: it
-/// passes over the keys in tiles, with the largest score so far.
+/// output [tokens, Q] and the logarithms of softmax's sums [sequences, heads, sequence] of the
+/// rotated qkv. One block for each query: it passes over the keys in tiles, with the largest score
+/// so far.
 template <class T>
 struct PlainAttention {
   const T* qkv;
@@ -109,8 +112,9 @@ struct PlainAttention {
   }
 };
 
-/// The queries' part of `qkv_gradient` [tokens, Q + 2K], and the products of output and its gradient [sequences, heads,
-/// sequence]. One block a query. Source: Dao et al. 2022, arXiv:2205.14135, appendix B.2.
+/// The queries' part of `qkv_gradient` [tokens, Q + 2K], and the products of output and its
+/// gradient [sequences, heads, sequence]. One block a query. Source: Dao et al. 2022,
+/// arXiv:2205.14135, appendix B.2.
 template <class T>
 struct PlainAttentionQueries {
   const T* qkv;
@@ -170,7 +174,8 @@ struct PlainAttentionQueries {
   }
 };
 
-/// The keys' and values' parts of `qkv_gradient`. One block for each key, which passes over the later queries of its group.
+/// The keys' and values' parts of `qkv_gradient`. One block for each key, which passes over the
+/// later queries of its group.
 /// @pre PlainAttentionQueries ran
 template <class T>
 struct PlainAttentionKeys {

@@ -8,7 +8,8 @@
 
 namespace tawpipe::inline v0::layers::cuda {
 
-/// [sequence, size]: cosine and sine of the angle of each pair at each position, computed in double.
+/// [sequence, size]: cosine and sine of the angle of each pair at each position, computed in
+/// double.
 /// Source: Su et al. 2021, RoFormer, arXiv:2104.09864, equation 34.
 inline std::vector<float> rotary_table(std::int64_t sequence, std::int64_t size, double theta) {
   std::vector<float> table;

@@ -1,4 +1,5 @@
-// Causal grouped-query attention with rotary embedding of one layer, forward and backward, in blocks of query rows.
+// Causal grouped-query attention with rotary embedding of one layer, forward and backward, in
+// blocks of query rows.
 // Not: the projections before and after it (layers/host/decoder_layer.hpp).
 #pragma once
 
@@ -14,13 +15,15 @@
 
 namespace tawpipe::inline v0::layers::host {
 
-/// The attention core on a matrix qkv [tokens, Q + 2K]: all query heads, key heads and value heads of a token contiguous.
+/// The attention core on a matrix qkv [tokens, Q + 2K]: all query heads, key heads and value heads
+/// of a token contiguous.
 ///
-/// Scores are held for one head and one block of query rows at a time; the backward recomputes them, and with them the
-/// row sums that fused kernels save. A block's rows follow only from the model and the batch, so that the numbers do not
-/// depend on how the model is split.
-/// Source: Su et al. 2021, RoFormer, arXiv:2104.09864, equation 34 (rotation of adjacent pairs); Ainslie et al. 2023,
-/// arXiv:2305.13245 (groups); Dao et al. 2022, arXiv:2205.14135, appendix B.2 (gradients).
+/// Scores are held for one head and one block of query rows at a time; the backward recomputes
+/// them, and with them the row sums that fused kernels save. A block's rows follow only from the
+/// model and the batch, so that the numbers do not depend on how the model is split.
+/// Source: Su et al. 2021, RoFormer, arXiv:2104.09864, equation 34 (rotation of adjacent pairs);
+/// Ainslie et al. 2023, arXiv:2305.13245 (groups); Dao et al. 2022, arXiv:2205.14135, appendix B.2
+/// (gradients).
 template <class T>
 class Attention {
  public:
@@ -31,7 +34,8 @@ class Attention {
         kv_heads_{model.kv_heads},
         size_{model.head_size()},
         width_{model.query_width() + 2 * model.key_width()},
-        // The forward has 2 x hidden numbers a token for scores, the backward Q (activation.hpp) for twice as many.
+        // The forward has 2 x hidden numbers a token for scores, the backward Q (activation.hpp)
+        // for twice as many.
         rows_{std::max<std::int64_t>(1, std::min({std::int64_t{64}, batch.sequence, 2 * model.hidden * batch.microbatch_size,
                                                   model.query_width() * batch.microbatch_size / 2}))},
         scale_{T{1} / std::sqrt(static_cast<T>(model.head_size()))} {
@@ -73,7 +77,8 @@ class Attention {
     }
   }
 
-  /// qkv, rotated, becomes its gradient before the rotation, given the gradient [tokens, Q] of the output.
+  /// qkv, rotated, becomes its gradient before the rotation, given the gradient [tokens, Q] of the
+  /// output.
   void backward(T* qkv, const T* gradient, T* workspace) const {
     T* const key_gradient = workspace;
     T* const value_gradient = key_gradient + sequence_ * size_;

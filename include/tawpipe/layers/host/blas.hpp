@@ -29,8 +29,9 @@ inline void gemm(CBLAS_TRANSPOSE a_as, CBLAS_TRANSPOSE b_as, int m, int n, int k
   cblas_dgemm(CblasRowMajor, a_as, b_as, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
 }
 
-/// Several ranks are threads of one program and multiply at once. OpenBLAS's builds without threads keep their buffers in
-/// common, unguarded, and would give wrong numbers: with them, one product runs at a time.
+/// Several ranks are threads of one program and multiply at once. OpenBLAS's builds without threads
+/// keep their buffers in common, unguarded, and would give wrong numbers: with them, one product
+/// runs at a time.
 inline bool products_take_turns() {
   static const bool turns = openblas_get_parallel != nullptr && openblas_get_parallel() == 0;
   return turns;
@@ -39,14 +40,14 @@ inline std::mutex products_mutex;
 
 }  // namespace detail
 
-/// Each rank already has a thread, so a product uses no others. Set for the whole program; the result of every product is then
-/// the same for any number of cores.
+/// Each rank already has a thread, so a product uses no others. Set for the whole program; the
+/// result of every product is then the same for any number of cores.
 inline void use_one_thread_for_products() {
   if (openblas_set_num_threads != nullptr) openblas_set_num_threads(1);
 }
 
-/// C = alpha op(A) op(B) + beta C. All row-major: op(A) is [m, k], op(B) [k, n], C [m, n]; `lda`, `ldb`, `ldc` are the numbers
-/// from one row in memory to the next. With beta 0, C is not read.
+/// C = alpha op(A) op(B) + beta C. All row-major: op(A) is [m, k], op(B) [k, n], C [m, n]; `lda`,
+/// `ldb`, `ldc` are the numbers from one row in memory to the next. With beta 0, C is not read.
 /// @pre m, n, k > 0; sizes fit 32 bits, which Transformer's and Batch's limits ensure
 /// Thread-safe.
 template <class T>

@@ -1,4 +1,5 @@
-// One decoder layer for one microbatch: forward, the gradients of its input, the gradients of its weights.
+// One decoder layer for one microbatch: forward, the gradients of its input, the gradients of its
+// weights.
 // Not: the layers and the source of their memory (layers/host/llama.hpp).
 #pragma once
 
@@ -37,8 +38,8 @@ class DecoderLayer {
   DecoderLayer(const Transformer& model, const Batch& batch, double rope_theta, double norm_epsilon)
       : width_{model}, tokens_{batch.tokens()}, epsilon_{static_cast<T>(norm_epsilon)}, attention_{model, batch, rope_theta} {}
 
-  /// Computes a layer's tensors from its input, all but its output. `with_products` false: the results of matrix products and
-  /// the residual sum exist already, and only the rest is computed.
+  /// Computes a layer's tensors from its input, all but its output. `with_products` false: the
+  /// results of matrix products and the residual sum exist already, and only the rest is computed.
   void compute(const LayerMatrices<const T>& w, const LayerTensors<T>& x, T* scratch, bool with_products = true) const {
     const std::int64_t hidden = width_.hidden;
     rms_norm(x.input, w.attention_norm, x.attention_norm, tokens_, hidden, epsilon_);
@@ -65,7 +66,8 @@ class DecoderLayer {
     project(x.product, w.down, y, tokens_, width_.inner, width_.hidden, T{1});
   }
 
-  /// `gradient` [tokens, hidden] of the output becomes that of the input; the tensors change as described in LayerTensors.
+  /// `gradient` [tokens, hidden] of the output becomes that of the input; the tensors change as
+  /// described in LayerTensors.
   void backward_input(const LayerMatrices<const T>& w, const LayerTensors<T>& x, T* gradient, T* scratch) const {
     const std::int64_t hidden = width_.hidden;
     const std::int64_t numbers = tokens_ * hidden;

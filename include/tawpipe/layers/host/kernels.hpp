@@ -1,4 +1,5 @@
-// A decoder's operations other than matrix products and attention: norms, SwiGLU, cross entropy, lookup.
+// A decoder's operations other than matrix products and attention: norms, SwiGLU, cross entropy,
+// lookup.
 // Not: matrix products (layers/host/blas.hpp) nor attention (layers/host/attention.hpp).
 #pragma once
 
@@ -10,8 +11,9 @@
 
 namespace tawpipe::inline v0::layers::host {
 
-/// e to the power of x. Float: a polynomial without branches or comparisons of floats, so that compilers turn loops over it
-/// into vector code; within 2 units in the last place; clamped beyond -87 and 87; NaN for arguments that are not finite.
+/// e to the power of x. Float: a polynomial without branches or comparisons of floats, so that
+/// compilers turn loops over it into vector code; within 2 units in the last place; clamped beyond
+/// -87 and 87; NaN for arguments that are not finite.
 /// Source of the coefficients: Moshier, Cephes library, expf.c.
 inline float exponential(float x) {
   constexpr std::int32_t magnitude = 0x7fffffff;
@@ -48,7 +50,8 @@ T sum_of(std::int64_t n, Term term) {
 
 /// The largest of x[0] .. x[n - 1]. @pre n > 0
 inline double largest_of(const double* x, std::int64_t n) { return *std::max_element(x, x + n); }
-/// As integers, which compare like the floats they represent once negative ones are flipped: vector code again.
+/// As integers, which compare like the floats they represent once negative ones are flipped: vector
+/// code again.
 inline float largest_of(const float* x, std::int64_t n) {
   const auto turned = [](std::int32_t bits) { return bits ^ ((bits >> 31) & 0x7fffffff); };
   std::int32_t most = std::numeric_limits<std::int32_t>::min();
@@ -86,8 +89,8 @@ void rms_norm(const T* x, const T* gain, T* y, std::int64_t tokens, std::int64_t
   }
 }
 
-/// `gradient` [tokens, hidden] of the norm's output becomes that of its input x; the gradient of the weights is written to
-/// `gain_gradient` [hidden].
+/// `gradient` [tokens, hidden] of the norm's output becomes that of its input x; the gradient of
+/// the weights is written to `gain_gradient` [hidden].
 template <class T>
 void rms_norm_backward(const T* x, const T* gain, T* gradient, T* gain_gradient, std::int64_t tokens, std::int64_t hidden,
                        T epsilon) {
@@ -106,7 +109,8 @@ void rms_norm_backward(const T* x, const T* gain, T* gradient, T* gain_gradient,
   }
 }
 
-/// `sigmoid` of gate and `product` = silu(gate) up, all [n]. Source: Shazeer 2020, arXiv:2002.05202, equation 6.
+/// `sigmoid` of gate and `product` = silu(gate) up, all [n]. Source: Shazeer 2020,
+/// arXiv:2002.05202, equation 6.
 template <class T>
 void swiglu(const T* __restrict gate, const T* __restrict up, T* __restrict sigmoid, T* __restrict product, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) {
@@ -139,7 +143,8 @@ void add(const T* __restrict a, const T* __restrict b, T* __restrict to, std::in
   for (std::int64_t i = 0; i < n; ++i) to[i] = a[i] + b[i];
 }
 
-/// Each row of logits [tokens, vocab] becomes its softmax. Returns the mean over tokens of -log(softmax[target]).
+/// Each row of logits [tokens, vocab] becomes its softmax. Returns the mean over tokens of
+/// -log(softmax[target]).
 /// @pre 0 <= targets[t] < vocab
 template <class T>
 double cross_entropy(T* logits, const std::int32_t* targets, std::int64_t tokens, std::int64_t vocab) {
@@ -152,8 +157,9 @@ double cross_entropy(T* logits, const std::int32_t* targets, std::int64_t tokens
 }
 
 /// Softmax [tokens, vocab] becomes the gradient of the logits, of the mean loss times `scale`.
-/// For a part of the vocabulary: logits [tokens, count] of entries from `begin` on. Adds the logarithm of their sum to sums
-/// [tokens], or starts it with the first part. @return the targets' logits among them, summed
+/// For a part of the vocabulary: logits [tokens, count] of entries from `begin` on. Adds the
+/// logarithm of their sum to sums [tokens], or starts it with the first part. @return the targets'
+/// logits among them, summed
 template <class T>
 double add_to_cross_entropy(const T* logits, const std::int32_t* targets, T* sums, std::int64_t tokens, std::int64_t begin,
                             std::int64_t count) {

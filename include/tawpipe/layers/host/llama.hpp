@@ -29,17 +29,22 @@
 
 namespace tawpipe::inline v0::layers::host {
 
-/// Computes stages of a LLaMA decoder in numbers of type T, float or double, which all memory holds.
+/// Computes stages of a LLaMA decoder in numbers of type T, float or double, which all memory
+/// holds.
 ///
-/// Models LayerCompute. A stage is any run of layers, possibly none, with or without embedding and head. Its results do not depend on
-/// how the model is split: stages of one layer give the same bits as one stage of all layers.
-/// Sizes: `saved` and both workspaces as model/activation.hpp computes them; stash_bytes() of stash for a backward_weight that
-/// runs by itself. `saved` holds the layers contiguously (layers/layer_tensors.hpp), then the head's input
-/// [tokens, hidden] (after backward_input its first row is the gradient of the final norm), its normed input, and softmax of the
-/// logits [tokens, vocab] (then their gradient); with Transformer::loss_chunk only the logarithm of each token's sum of logits.
-/// `backward_weight` reads no weights and `backward` is exactly backward_input and backward_weight; recomputation repeats the
-/// forward's own arithmetic. All policies, cuts and splits therefore give the same bits.
-/// Allocates in the constructor only. One object serves one thread; several objects may compute at once.
+/// Models LayerCompute. A stage is any run of layers, possibly none, with or without embedding and
+/// head. Its results do not depend on how the model is split: stages of one layer give the same
+/// bits as one stage of all layers.
+/// Sizes: `saved` and both workspaces as model/activation.hpp computes them; stash_bytes() of stash
+/// for a backward_weight that runs by itself. `saved` holds the layers contiguously
+/// (layers/layer_tensors.hpp), then the head's input [tokens, hidden] (after backward_input its
+/// first row is the gradient of the final norm), its normed input, and softmax of the logits
+/// [tokens, vocab] (then their gradient); with Transformer::loss_chunk only the logarithm of each
+/// token's sum of logits. `backward_weight` reads no weights and `backward` is exactly
+/// backward_input and backward_weight; recomputation repeats the forward's own arithmetic. All
+/// policies, cuts and splits therefore give the same bits.
+/// Allocates in the constructor only. One object serves one thread; several objects may compute at
+/// once.
 /// Source: Touvron et al. 2023, arXiv:2302.13971; the reference decoder of arXiv:2511.09741.
 template <class T>
 class Llama {
@@ -47,8 +52,9 @@ class Llama {
                 "tawpipe::layers::host::Llama computes in float or double");
 
  public:
-  /// @throws InputError  as Transformer::check and Batch::check; if the model's dtype is not T's; if the head size is odd; if a
-  /// microbatch is so small, or the hidden size so large relative to the others, that activation.hpp's sizes are too small.
+  /// @throws InputError  as Transformer::check and Batch::check; if the model's dtype is not T's;
+  /// if the head size is odd; if a microbatch is so small, or the hidden size so large relative to
+  /// the others, that activation.hpp's sizes are too small.
   Llama(Transformer model, Batch batch, Recompute recompute, LlamaOptions options = {})
       : model_{checked_llama(std::move(model), batch, options, std::is_same_v<T, float> ? Dtype::f32 : Dtype::f64)},
         batch_{batch},
@@ -87,8 +93,8 @@ class Llama {
   void backward_input(const BackwardArgs& args) { run_backward(args, Part::input); }
   void backward_weight(const BackwardArgs& args) { run_backward(args, Part::weight); }
 
-  /// Bytes that backward_input leaves for backward_weight in addition to `saved`: recomputed tensors and, if no kept tensor has space for
-  /// it, the gradient that the embedding waits for.
+  /// Bytes that backward_input leaves for backward_weight in addition to `saved`: recomputed
+  /// tensors and, if no kept tensor has space for it, the gradient that the embedding waits for.
   std::int64_t stash_bytes(const StageWork& stage) const {
     return tawpipe::stash_bytes(model_, batch_, recompute_, stage.layers, stage.embedding, stage.head);
   }
@@ -209,7 +215,8 @@ class Llama {
       if (part == Part::both) add_output_gradient(args, logits, begin, count);
     });
   }
-  /// The gradient of a chunk's logits between a backward_input and a backward_weight that run separately.
+  /// The gradient of a chunk's logits between a backward_input and a backward_weight that run
+  /// separately.
   T* stashed(const BackwardArgs& args, std::int64_t begin) const {
     const std::int64_t before = tawpipe::stash_bytes(model_, batch_, recompute_, args.stage->layers, args.stage->embedding);
     return reinterpret_cast<T*>(args.stash.data() + before) + tokens_ * begin;

@@ -1,4 +1,5 @@
-// A Chakra trace checked and joined: each rank's nodes in an order in which they can run, messages with their two ends.
+// A Chakra trace checked and joined: each rank's nodes in an order in which they can run, messages
+// with their two ends.
 // Not: schedules (report/chakra_import.hpp).
 #pragma once
 
@@ -19,8 +20,9 @@
 
 namespace tawpipe::inline v0::detail {
 
-/// An order in which `count` things can run, the smallest key first among those that could be next; those on a cycle, and all that
-/// wait for them, are left out. @param waits  [thing] the things it waits for
+/// An order in which `count` things can run, the smallest key first among those that could be next;
+/// those on a cycle, and all that wait for them, are left out. @param waits  [thing] the things it
+/// waits for
 template <class Key>
 std::vector<std::int32_t> topological_order(const std::vector<std::vector<std::int32_t>>& waits, const std::vector<Key>& keys) {
   std::vector<std::vector<std::int32_t>> waited_by(waits.size());
@@ -51,7 +53,8 @@ std::vector<std::int32_t> topological_order(const std::vector<std::vector<std::i
   return order;
 }
 
-/// Things that wait for each other, each for the next and the last for the first. @pre `order` leaves some out
+/// Things that wait for each other, each for the next and the last for the first. @pre `order`
+/// leaves some out
 inline std::vector<std::int32_t> cycle_of(const std::vector<std::vector<std::int32_t>>& waits,
                                           const std::vector<std::int32_t>& order) {
   std::vector<std::int32_t> place(waits.size(), -1);  // -2: can run
@@ -245,7 +248,8 @@ class ChakraGraph {
     return found->second;
   }
 
-  /// PyTorch's record of its process groups, a list in quotes: "[{\"pg_name\": \"1\", \"ranks\": [0, 1]}]".
+  /// PyTorch's record of its process groups, a list in quotes: "[{\"pg_name\": \"1\", \"ranks\":
+  /// [0, 1]}]".
   void read_groups(const ChakraRank& rank, const ChakraNode& node) {
     const auto begin = node.inputs.find("[{");
     const auto end = node.inputs.rfind("}]");

@@ -1,4 +1,5 @@
-// The tasks of a Chakra trace: messages with both ends, collectives with all members, each with the data of its attributes.
+// The tasks of a Chakra trace: messages with both ends, collectives with all members, each with the
+// data of its attributes.
 // Not: their order and lanes (report/chakra_import.hpp).
 #pragma once
 

@@ -1,4 +1,5 @@
-// The events of a PyTorch profiler trace from its JSON: operators, annotations, kernels, and the calls that launched them.
+// The events of a PyTorch profiler trace from its JSON: operators, annotations, kernels, and the
+// calls that launched them.
 // Not: what they mean (report/kineto_trace.hpp, report/kineto_run.hpp).
 #pragma once
 
@@ -22,7 +23,8 @@
 
 namespace tawpipe::inline v0::detail {
 
-/// What PyTorch records about a collective: on its kernel, or in older versions only on the operator record_param_comms.
+/// What PyTorch records about a collective: on its kernel, or in older versions only on the
+/// operator record_param_comms.
 struct KinetoCollective {
   std::string name{};         ///< allreduce, _allgather_base, reduce_scatter, ...
   std::string dtype{};        ///< BFloat16, Half, Float, ...
@@ -91,7 +93,8 @@ struct KinetoEvents {
   std::int64_t base = 0;  ///< in nanoseconds: the origin of all times
 };
 
-/// Reads the events while the JSON is parsed, so that a trace takes little more memory than the part that is kept.
+/// Reads the events while the JSON is parsed, so that a trace takes little more memory than the
+/// part that is kept.
 class KinetoReader {
  public:
   static constexpr int most_ranks = 1 << 20;
@@ -299,7 +302,8 @@ inline std::int64_t bytes_of(std::string_view dtype) {
   return 0;
 }
 
-/// The group's ranks: as written, with a truncated list continued by the step of its first two; or the process group's; or all.
+/// The group's ranks: as written, with a truncated list continued by the step of its first two; or
+/// the process group's; or all.
 inline std::vector<Rank> members_of(const KinetoEvents& events, const KinetoCollective& collective) {
   std::vector<std::int64_t> ranks;
   for (std::string_view text = collective.ranks; !text.empty();) {

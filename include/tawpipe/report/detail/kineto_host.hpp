@@ -1,4 +1,5 @@
-// The threads of a rank's host, from a PyTorch profiler trace: stretches that end with a launch or with a wait for the device.
+// The threads of a rank's host, from a PyTorch profiler trace: stretches that end with a launch or
+// with a wait for the device.
 // Not: the device's work (kineto_rank.hpp).
 #pragma once
 
@@ -25,8 +26,9 @@ struct KinetoStretch {
   int call = -1;        ///< the call at its end
 };
 
-/// The host's threads, cut where they launch and where they wait; in the order of their calls. An idle thread continues
-/// from the last call of another thread, as the backward thread does from the program's main thread.
+/// The host's threads, cut where they launch and where they wait; in the order of their calls. An
+/// idle thread continues from the last call of another thread, as the backward thread does from the
+/// program's main thread.
 inline std::vector<KinetoStretch> host_stretches(const KinetoRank& rank) {
   const auto at = [](int number) { return static_cast<std::size_t>(number); };
   const auto& items = rank.items();

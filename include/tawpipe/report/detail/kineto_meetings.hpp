@@ -1,5 +1,6 @@
-// Matches events of PyTorch profiler traces between ranks: which of them are one communication, and how far apart their
-// clocks are. Not: the work of single ranks (kineto_rank.hpp).
+// Matches events of PyTorch profiler traces between ranks: which of them are one communication, and
+// how far apart their clocks are.
+// Not: the work of single ranks (kineto_rank.hpp).
 #pragma once
 
 #include <algorithm>
@@ -20,7 +21,8 @@ class KinetoMeetings {
  public:
   using Place = std::pair<int, int>;  ///< rank, item
 
-  /// Finds them, and aligns the ranks' clocks. @throws InputError  if most communications have no counterpart.
+  /// Finds them, and aligns the ranks' clocks. @throws InputError  if most communications have no
+  /// counterpart.
   KinetoMeetings(std::vector<KinetoRank>& ranks, std::vector<std::string>& notes) : ranks_{ranks} {
     find_meetings();
     align(notes);
@@ -40,7 +42,8 @@ class KinetoMeetings {
  private:
   static std::size_t at(int number) { return static_cast<std::size_t>(number); }
 
-  /// Which items of which ranks form a communication. Those that some traced member lacks stay single.
+  /// Which items of which ranks form a communication. Those that some traced member lacks stay
+  /// single.
   void find_meetings() {
     std::map<std::string, std::vector<Place>> by_name;
     std::map<int, int> place_of;
@@ -84,7 +87,8 @@ class KinetoMeetings {
     }
   }
 
-  /// Moves each rank's clock so that its communications end when those of the others do, by the median over all of them.
+  /// Moves each rank's clock so that its communications end when those of the others do, by the
+  /// median over all of them.
   void align(std::vector<std::string>& notes) {
     for (KinetoRank& rank : ranks_) rank.move(static_cast<double>(rank.base() - ranks_.front().base()) * 1e-3);
     std::vector<std::vector<std::pair<int, double>>> later(ranks_.size());  // [rank] a peer, and how much later it ends

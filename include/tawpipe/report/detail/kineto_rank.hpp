@@ -1,4 +1,5 @@
-// One rank's PyTorch profiler trace as the items on its streams (or, without a GPU, threads), and their launches.
+// One rank's PyTorch profiler trace as the items on its streams (or, without a GPU, threads), and
+// their launches.
 // Not: communication between the ranks (report/kineto_run.hpp).
 #pragma once
 
@@ -85,7 +86,8 @@ class KinetoRank {
     }
     return static_cast<int>(std::max_element(busy.begin(), busy.end()) - busy.begin());
   }
-  /// The communication that item `i` waits for, inferred from the calls before its launch; -1: none.
+  /// The communication that item `i` waits for, inferred from the calls before its launch; -1:
+  /// none.
   int expected_wait(std::size_t i) const {
     const auto found = expected_.find(static_cast<int>(i));
     return found == expected_.end() ? -1 : found->second;
@@ -96,8 +98,8 @@ class KinetoRank {
     for (const auto& [start, number] : calls_) last = std::max(last, call(number).end);
     return last;
   }
-  /// The last to end of the items that item `i` is recorded to wait for: its stream waited, after the previous item there, for
-  /// an event recorded after it on another stream. -1: none.
+  /// The last to end of the items that item `i` is recorded to wait for: its stream waited, after
+  /// the previous item there, for an event recorded after it on another stream. -1: none.
   int noted_wait(std::size_t i) const {
     const KinetoItem& item = items_[i];
     const auto waits = waits_.find(item.queue);
@@ -118,8 +120,8 @@ class KinetoRank {
     }
     return found;
   }
-  /// A name for the lane of a communication, the same on all its members, and on ranks in groups of that shape. For a message it
-  /// differs on the two.
+  /// A name for the lane of a communication, the same on all its members, and on ranks in groups of
+  /// that shape. For a message it differs on the two.
   std::string lane_of(const KinetoItem& item) const {
     const std::vector<int>& members = item.members;
     if (item.op == Op::pass) {
@@ -259,7 +261,8 @@ class KinetoRank {
     item.bytes = noted.elements * bytes_of(noted.dtype);
     if (noted.name.empty() || name == "coalesced") return;
     std::vector<int> members;
-    // A send records its destination, a receive its source (PyTorch, torch/csrc/profiler/util.cpp, saveNcclMeta).
+    // A send records its destination, a receive its source (PyTorch, torch/csrc/profiler/util.cpp,
+    // saveNcclMeta).
     if (passes && (sends ? noted.destination : noted.source) >= 0) {
       members = {sends ? rank() : static_cast<int>(noted.source), sends ? static_cast<int>(noted.destination) : rank()};
     } else {
@@ -299,9 +302,9 @@ class KinetoRank {
     }
   }
 
-  /// Calls that make a stream wait do not name the event. One before the launch of a computation is assumed to wait for the
-  /// earliest launched communication that nothing waits for yet, since programs wait for them in order; sends
-  /// come last, since nothing needs their end soon.
+  /// Calls that make a stream wait do not name the event. One before the launch of a computation is
+  /// assumed to wait for the earliest launched communication that nothing waits for yet, since
+  /// programs wait for them in order; sends come last, since nothing needs their end soon.
   void expect_waits(int main) {
     std::vector<std::pair<std::int64_t, int>> launched;  // order, item
     for (std::size_t i = 0; i < items_.size(); ++i) {
@@ -344,7 +347,8 @@ class KinetoRank {
     }
   }
 
-  /// A wait of a stream: after the work launched on it before `order`, for the work on `queue` before `recorded`.
+  /// A wait of a stream: after the work launched on it before `order`, for the work on `queue`
+  /// before `recorded`.
   struct Waited {
     std::int64_t order;
     int queue;

@@ -1,5 +1,7 @@
-// Checks that the actions of a PyTorch schedule fit together: each computed once, in order, each message sent and received.
-// Not: public; report/pytorch_pipeline.hpp is the public interface. Nor whether the ranks could wait for each other (schedules::pipeline).
+// Checks that the actions of a PyTorch schedule fit together: each computed once, in order, each
+// message sent and received.
+// Not: public; report/pytorch_pipeline.hpp is the public interface. Nor whether the ranks could
+// wait for each other (schedules::pipeline).
 #pragma once
 
 #include <algorithm>
@@ -34,7 +36,8 @@ void for_each_action(const PytorchSchedule& schedule, Visit&& visit) {
 struct PytorchShape {
   std::vector<int> rank_of_stage;
   std::int32_t microbatches = 0;
-  /// [stage * microbatches + microbatch] whether a W follows the backward, which is then of the inputs only
+  /// [stage * microbatches + microbatch] whether a W follows the backward, which is then of the
+  /// inputs only
   std::vector<bool> split;
 
   int stages() const { return static_cast<int>(rank_of_stage.size()); }
@@ -111,7 +114,8 @@ class PytorchCheck {
     });
   }
 
-  /// Each stage and microbatch has one forward, and then one backward, or one of the inputs and one of the weights.
+  /// Each stage and microbatch has one forward, and then one backward, or one of the inputs and one
+  /// of the weights.
   void match_computations() {
     std::int64_t order = 0;
     for_each_action(schedule_, [&](const PytorchAction& action, int rank, std::size_t cell) {
@@ -150,8 +154,9 @@ class PytorchCheck {
     shape_.split.push_back(split);
   }
 
-  /// If there are sends or receives: each message that crosses ranks is sent after its producer and received before its
-  /// consumer, once, and two ranks send and receive in the same order. If there are none, PyTorch adds them when it loads the file.
+  /// If there are sends or receives: each message that crosses ranks is sent after its producer and
+  /// received before its consumer, once, and two ranks send and receive in the same order. If there
+  /// are none, PyTorch adds them when it loads the file.
   void match_messages() {
     std::int64_t order = 0;
     const std::size_t pairs = shape_.split.size();
@@ -218,7 +223,8 @@ class PytorchCheck {
     }
   }
 
-  /// If there are waits, each send has one after it; a rank sums the gradients of one stage at a time.
+  /// If there are waits, each send has one after it; a rank sums the gradients of one stage at a
+  /// time.
   void check_waits() const {
     std::map<std::tuple<PytorchOp, std::int32_t, std::int32_t>, std::optional<Placed>> sends;  // sends without a wait so far
     std::optional<Placed> sum;
@@ -248,7 +254,8 @@ class PytorchCheck {
     }
   }
 
-  /// A stage with UNSHARD is computed only between it and RESHARD; REDUCE_GRAD occurs once, after the last backward.
+  /// A stage with UNSHARD is computed only between it and RESHARD; REDUCE_GRAD occurs once, after
+  /// the last backward.
   void check_sharding() const {
     std::vector<bool> sharded(shape_.rank_of_stage.size());
     for_each_action(schedule_, [&](const PytorchAction& action, int, std::size_t) {

@@ -1,4 +1,5 @@
-// The bodies of shared stages in a schedule's JSON: written, and read with all checks that a simulator relies on.
+// The bodies of shared stages in a schedule's JSON: written, and read with all checks that a
+// simulator relies on.
 // Not: public; report/schedule_json.hpp is the public interface.
 #pragma once
 

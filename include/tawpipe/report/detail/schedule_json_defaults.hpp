@@ -27,13 +27,16 @@ inline constexpr std::int64_t max_json_parameters = 1'000'000'000'000'000;  ///<
 inline constexpr std::int64_t max_json_share = 1 << 24;
 inline constexpr std::size_t max_json_program_items = std::size_t{1} << 24;  ///< ends of tasks: validated in a few seconds
 
-/// Whether a task of this kind may name parameters: a communication those it carries, a backward those whose gradient it leaves.
+/// Whether a task of this kind may name parameters: a communication those it carries, a backward
+/// those whose gradient it leaves.
 constexpr bool has_split(Op op) { return !is_local(op) || op == Op::backward || op == Op::backward_weight; }
 
-/// The lane of a task by default: computation on the first, communication on the second if there is one.
+/// The lane of a task by default: computation on the first, communication on the second if there is
+/// one.
 constexpr LaneId default_lane(Op op, std::size_t lanes) { return LaneId{!is_compute(op) && lanes > 1}; }
 
-/// The size of what a task carries by default: that of its stage, or of the first stage for activations.
+/// The size of what a task carries by default: that of its stage, or of the first stage for
+/// activations.
 inline Bytes default_bytes(const Task& task, std::span<const StageWork> stages, const Workload& workload) {
   const ParameterBytes& bytes = workload.parameter_bytes();
   const StageWork* const stage = task.stage == none<StageId> ? nullptr : &stages[index(task.stage)];
@@ -59,7 +62,8 @@ inline Bytes default_bytes(const Task& task, std::span<const StageWork> stages, 
   return Bytes{};  // unreachable: every enumerator returns above
 }
 
-/// Visits the plain numbers of a stage by their keys, in the order of the file: `visit(key, number)`.
+/// Visits the plain numbers of a stage by their keys, in the order of the file:
+/// `visit(key, number)`.
 template <class Stage, class Visit>
 void for_each_stage_number(Stage& stage, Visit&& visit) {
   visit("parameters", stage.parameters);

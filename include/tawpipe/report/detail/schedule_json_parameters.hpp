@@ -1,5 +1,6 @@
-// Reads the parameters in a schedule's JSON: the sets that buffers hold, and those that each member of a collective gives or
-// keeps. Not: public; report/schedule_json.hpp is the public interface.
+// Reads the parameters in a schedule's JSON: the sets that buffers hold, and those that each member
+// of a collective gives or keeps.
+// Not: public; report/schedule_json.hpp is the public interface.
 #pragma once
 
 #include <algorithm>
@@ -18,10 +19,12 @@
 
 namespace tawpipe::inline v0::detail {
 
-/// Collects sets and splits: those listed under "pieces" and "splits" in their order, then those written where they are used.
+/// Collects sets and splits: those listed under "pieces" and "splits" in their order, then those
+/// written where they are used.
 class ParameterSetsReader {
  public:
-  /// @param parts  with its stages and layout: without a model, parameters are numbered stage by stage
+  /// @param parts  with its stages and layout: without a model, parameters are numbered stage by
+  /// stage
   void read_lists(JsonValue root, const Workload& workload, const Schedule::Parts& parts) {
     if (!workload.is_abstract()) count_ = workload.model().parameters();
     for (const StageWork& stage : parts.stages) {
@@ -43,7 +46,8 @@ class ParameterSetsReader {
   PiecesId read_pieces(JsonValue value) {
     return PiecesId{value.is_list() ? sets_.find(ranges(value)) : value.id(sets_.size(), "set of parameters")};
   }
-  /// A split by its number, or as sets. @param members  how many there must be: for an all_gather or reduce_scatter the group's size
+  /// A split by its number, or as sets. @param members  how many there must be: for an all_gather
+  /// or reduce_scatter the group's size
   SplitId read_split(JsonValue value, std::size_t members) {
     const std::int32_t split = value.is_list() ? splits_.find(sets(value)) : value.id(splits_.size(), "split");
     const std::size_t found = splits_.row_size(split);

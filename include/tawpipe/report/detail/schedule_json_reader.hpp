@@ -1,4 +1,5 @@
-// Reads a schedule from JSON: strictly, with defaults for values that a hand-written file leaves out.
+// Reads a schedule from JSON: strictly, with defaults for values that a hand-written file leaves
+// out.
 // Not: public; report/schedule_json.hpp is the public interface.
 #pragma once
 
@@ -76,7 +77,8 @@ class ScheduleJsonReader {
 
   // ---- sizes ----
 
-  /// The largest number under `key` in each object of a list, or in each element if there is no key; -1 if there is none.
+  /// The largest number under `key` in each object of a list, or in each element if there is no
+  /// key; -1 if there is none.
   std::int64_t largest(std::string_view list, std::string_view key, std::int64_t limit) const {
     std::int64_t found = -1;
     const auto look = [&](JsonValue value) { found = std::max(found, value.whole<std::int64_t>(0, limit - 1)); };

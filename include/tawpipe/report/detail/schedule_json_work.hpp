@@ -182,7 +182,8 @@ inline StageWork read_stage(JsonValue value) {
   return stage;
 }
 
-/// The kernels of a stage that equals the workload's own: they are not written. Those of any other stage are unknown.
+/// The kernels of a stage that equals the workload's own: they are not written. Those of any other
+/// stage are unknown.
 inline void add_kernels(StageWork& stage, const Workload& workload) {
   if (workload.is_abstract() || stage.layers > workload.model().layers - stage.first_layer) return;
   StageWork made = workload.stage(stage.first_layer, stage.layers, stage.embedding, stage.head);
@@ -193,7 +194,8 @@ inline void add_kernels(StageWork& stage, const Workload& workload) {
   stage.kernels = std::move(made.kernels);
 }
 
-/// A list of stages; or their number, with the workload cut as evenly as possible; or "units", the cut of sharded data parallelism.
+/// A list of stages; or their number, with the workload cut as evenly as possible; or "units", the
+/// cut of sharded data parallelism.
 inline std::vector<StageWork> read_stages(JsonValue value, const Workload& workload) {
   if (value.is_whole()) return workload.split(value.whole<int>(1, max_json_stages));
   if (value.is_text()) {

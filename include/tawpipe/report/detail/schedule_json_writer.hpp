@@ -24,8 +24,8 @@
 
 namespace tawpipe::inline v0::detail {
 
-/// For each rank and lane the tasks in the order of their ids: the default program, which a file need not list.
-/// Calls `visit(row, task)`. @pre ids, lanes and groups exist
+/// For each rank and lane the tasks in the order of their ids: the default program, which a file
+/// need not list. Calls `visit(row, task)`. @pre ids, lanes and groups exist
 template <class Visit>
 void for_each_program_place(const Schedule::Parts& parts, Visit&& visit) {
   const auto row = [&](Rank rank, int lane) { return index(rank) * parts.lanes.size() + static_cast<std::size_t>(lane); };
@@ -170,7 +170,8 @@ class ScheduleJsonWriter {
     const Workload& workload = schedule_.workload();
     add(",\n\"workload\":{{");
     if (workload.is_abstract()) {
-      // For a single whole stage the share is that of all devices: the only place that shows their number.
+      // For a single whole stage the share is that of all devices: the only place that shows their
+      // number.
       add(R"("devices":{},"microbatches":{}}})", workload.split(1)[0].share.numerator, workload.microbatches());
       return;
     }

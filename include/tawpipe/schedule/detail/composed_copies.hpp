@@ -11,7 +11,8 @@
 
 namespace tawpipe::inline v0::detail {
 
-/// Copies are numbered tensor fastest, then context, then data; along each axis either all are kept or the first ones.
+/// Copies are numbered tensor fastest, then context, then data; along each axis either all are kept
+/// or the first ones.
 class ComposedCopies {
  public:
   /// @param kept  tensor, context and data: how many of each are written
@@ -36,7 +37,8 @@ class ComposedCopies {
   std::size_t holder(int copy) const {
     return static_cast<std::size_t>(copy / kept_.tensor % kept_.context + mesh_.context * data(copy));
   }
-  /// The ranks that hold a logical rank's parameters, for each tensor-parallel one that is kept: `visit(members, copies)`.
+  /// The ranks that hold a logical rank's parameters, for each tensor-parallel one that is kept:
+  /// `visit(members, copies)`.
   template <class Visit>
   void for_each_holders(Rank logical, Visit&& visit) const {
     for (int t = 0; t < kept_.tensor; ++t) {

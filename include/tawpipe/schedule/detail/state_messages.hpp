@@ -1,4 +1,5 @@
-// What the ranks that hold the same parameters send each other: sums of gradients, gathers of weights, and the tasks that wait for them.
+// What the ranks that hold the same parameters send each other: sums of gradients, gathers of
+// weights, and the tasks that wait for them.
 // Not: the computations between them (schedule/compose.hpp).
 #pragma once
 
@@ -23,10 +24,12 @@ struct StateTravel {
   bool early_gathers = false;    ///< of new weights: before the next iteration's first use
 };
 
-/// Adds messages before and after a logical task's copies, and says which buffers these use in place of the sharded ones.
+/// Adds messages before and after a logical task's copies, and says which buffers these use in
+/// place of the sharded ones.
 ///
-/// Gathered weights and gradients that are not yet summed are buffers of their own. Where each computation has its own, a gather
-/// waits for the computation before the last, and a backward for the sum of the gradient before the last: two of each at most.
+/// Gathered weights and gradients that are not yet summed are buffers of their own. Where each
+/// computation has its own, a gather waits for the computation before the last, and a backward for
+/// the sum of the gradient before the last: two of each at most.
 class StateMessages {
  public:
   /// @param pieces  [logical set] the builder's sets, filled before the first message
@@ -152,7 +155,8 @@ class StateMessages {
     const ParameterBytes& sizes = builder_.workload().parameter_bytes();
     return kind == ContentKind::weights ? sizes.weight : kind == ContentKind::gradients ? sizes.gradient : sizes.optimizer;
   }
-  /// Bytes of one of that many equal parts of a logical set, on one tensor-parallel rank. The last are padded.
+  /// Bytes of one of that many equal parts of a logical set, on one tensor-parallel rank. The last
+  /// are padded.
   Bytes bytes_of(PiecesId logical, std::int64_t each, int parts) const {
     const std::int64_t count = parameters_in(logical_.pieces(logical));
     return Bytes{up((count + parts - 1) / parts * each)};
@@ -188,8 +192,8 @@ class StateMessages {
 
   // ---- once an iteration ---------------------------------------------------------------------------------------------------
 
-  /// Before the first of several updates in a row: the sums of all, if a tied matrix may have a copy in two stages of a rank.
-  /// Each copy is updated by both gradients.
+  /// Before the first of several updates in a row: the sums of all, if a tied matrix may have a
+  /// copy in two stages of a rank. Each copy is updated by both gradients.
   void add_sums(TaskId update) {
     const auto tasks = logical_.tasks();
     std::size_t before = index(update);
@@ -203,8 +207,8 @@ class StateMessages {
     }
   }
 
-  /// The gradient that an update reads, summed over the ranks that hold the same parameters; each gets its part where they share
-  /// the update.
+  /// The gradient that an update reads, summed over the ranks that hold the same parameters; each
+  /// gets its part where they share the update.
   void add_sum(TaskId update) {
     const BufferId gradient = used(update, ContentKind::gradients);
     if (gradient == none<BufferId>) return;
@@ -304,7 +308,8 @@ class StateMessages {
 
   // ---- each computation ----------------------------------------------------------------------------------------------------
 
-  /// Gathers what a computation reads, unless the rank's last one has just read it for the same microbatch.
+  /// Gathers what a computation reads, unless the rank's last one has just read it for the same
+  /// microbatch.
   void prepare(TaskId task) {
     Recent& rank = ranks_[index(logical_.task(task).rank)];
     for (const Use& use : logical_.uses(task)) {

@@ -1,4 +1,5 @@
-// Which updates of a schedule are shared by the ranks that hold the same parameters, and the part of each rank.
+// Which updates of a schedule are shared by the ranks that hold the same parameters, and the part
+// of each rank.
 // Not: the sums and gathers around such an update (detail/state_messages.hpp).
 #pragma once
 
@@ -16,12 +17,14 @@ namespace tawpipe::inline v0::detail {
 
 inline bool is_tied(const Schedule& schedule) { return !schedule.workload().is_abstract() && schedule.workload().model().tied; }
 
-/// The updates that are sharded: those of one optimizer's states, with a gradient and weights of the same parameters. A schedule
-/// that shards its updates itself keeps them as they are, and so does a rank with a tied matrix in two stages: each copy is updated
-/// by both gradients, of which it then must have the same part.
+/// The updates that are sharded: those of one optimizer's states, with a gradient and weights of
+/// the same parameters. A schedule that shards its updates itself keeps them as they are, and so
+/// does a rank with a tied matrix in two stages: each copy is updated by both gradients, of which
+/// it then must have the same part.
 class UpdateShards {
  public:
-  /// @param builder  of the composed schedule, which gets the sets. @param holders  ranks that share an update
+  /// @param builder  of the composed schedule, which gets the sets. @param holders  ranks that
+  /// share an update
   UpdateShards(const Schedule& logical, ScheduleBuilder& builder, int holders, StateSharding sharding)
       : logical_{logical}, builder_{builder}, holders_{holders}, sharded_(logical.buffers().size(), 0), cut_{sharded_} {
     if (holders == 1 || sharding == StateSharding::none) return;

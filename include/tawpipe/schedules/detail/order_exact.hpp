@@ -1,4 +1,5 @@
-// The shortest order of a small pipeline, by enumerating all orders that could be shorter than a known one.
+// The shortest order of a small pipeline, by enumerating all orders that could be shorter than a
+// known one.
 // Not: for large pipelines, where it gives up (schedules/order_search.hpp).
 #pragma once
 
@@ -13,8 +14,9 @@
 
 namespace tawpipe::inline v0::schedules::detail {
 
-/// Branch and bound, one computation a level. Two prefixes of orders that have run the same computations have the same left
-/// to do and hold the same; a prefix whose devices and messages are all no later dominates the other.
+/// Branch and bound, one computation a level. Two prefixes of orders that have run the same
+/// computations have the same left to do and hold the same; a prefix whose devices and messages are
+/// all no later dominates the other.
 class ExactOrder {
  public:
   enum class Verdict { proven, found, gave_up };
@@ -34,7 +36,8 @@ class ExactOrder {
   }
 
   /// Looks for an order shorter than `makespan`, keeping at most `most` prefixes at a time.
-  /// @return proven: there is none; found: words() is the shortest; gave_up: there were too many prefixes
+  /// @return proven: there is none; found: words() is the shortest; gave_up: there were too many
+  /// prefixes
   Verdict run(std::int64_t makespan, std::size_t most) {
     const std::size_t computations = 3 * stages_ * microbatches_;
     Node root;
@@ -131,7 +134,8 @@ class ExactOrder {
   void expand(const Node& node, std::size_t parent, std::int64_t makespan, std::vector<Node>& next,
               std::map<std::vector<std::uint16_t>, std::vector<std::size_t>>& same) const {
     if (node.superfluous) return;
-    // What only frees memory and fits before another computation of its device can start may as well be first.
+    // What only frees memory and fits before another computation of its device can start may as
+    // well be first.
     std::vector<std::int64_t> fits(problem_.limits.size(), INT64_MAX);
     for (std::size_t s = 0; s < stages_; ++s) {
       for (const int kind : {order_input, order_weight}) {
@@ -172,7 +176,8 @@ class ExactOrder {
     next.push_back(std::move(child));
   }
 
-  /// For two prefixes that have run the same computations: whether all devices and all messages not yet used of one are no later than the other's.
+  /// For two prefixes that have run the same computations: whether all devices and all messages not
+  /// yet used of one are no later than the other's.
   bool is_no_later(const Node& one, const Node& other) const {
     for (std::size_t d = 0; d < one.clock.size(); ++d) {
       if (one.clock[d] > other.clock[d]) return false;

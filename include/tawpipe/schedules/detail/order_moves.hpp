@@ -57,8 +57,8 @@ class OrderSearch {
     return clock_.run(words) && take(clock_, words);
   }
 
-  /// Patterns that do well, and some drawn at random; then small changes are tried on each of the best few, and then
-  /// on the best of these.
+  /// Patterns that do well, and some drawn at random; then small changes are tried on each of the
+  /// best few, and then on the best of these.
   void try_patterns(std::int64_t moves) {
     std::vector<Tried> best;  // shortest first
     const std::int64_t drawn_ones = std::max<std::int64_t>(moves / 4, 1);
@@ -79,8 +79,9 @@ class OrderSearch {
   /// Drops the starting points of the moves, but keeps the best.
   void begin_round() { round_ = {}; }
 
-  /// Moves computations along the longest path of this round's best order, each a few places earlier or later on its device. What
-  /// makes the order longer is also accepted, with a shrinking margin, to escape local optima.
+  /// Moves computations along the longest path of this round's best order, each a few places
+  /// earlier or later on its device. What makes the order longer is also accepted, with a shrinking
+  /// margin, to escape local optima.
   void move_computations(std::int64_t moves) {
     if (round_.words.empty() || is_done()) return;
     OrderWords words = round_.words;
@@ -164,7 +165,8 @@ class OrderSearch {
     return true;
   }
 
-  /// The objective of the moves: the makespan, and a little of the devices' mean end, which shows a gain before the makespan does.
+  /// The objective of the moves: the makespan, and a little of the devices' mean end, which shows a
+  /// gain before the makespan does.
   std::int64_t height(const OrderClock& clock) const {
     return clock.makespan() * heights + clock.sum_of_ends() * 4 / static_cast<std::int64_t>(problem_.limits.size());
   }
@@ -219,7 +221,8 @@ class OrderSearch {
     return pattern;
   }
 
-  /// Follows the longest path back from the last end: each computation starts when its predecessor on the device ends, or its input arrives.
+  /// Follows the longest path back from the last end: each computation starts when its predecessor
+  /// on the device ends, or its input arrives.
   void walk_longest_path(const OrderWords& words) {
     const std::size_t stages = problem_.stages.size();
     const auto microbatches = static_cast<std::size_t>(problem_.microbatches);
@@ -296,7 +299,8 @@ class OrderSearch {
     return device;
   }
 
-  /// Swaps two neighbours in changed_word_, at `at` and before it, and wherever from `begin` to `end` the same two are adjacent.
+  /// Swaps two neighbours in changed_word_, at `at` and before it, and wherever from `begin` to
+  /// `end` the same two are adjacent.
   void swap_neighbours(std::size_t at, std::size_t begin, std::size_t end) {
     if (at == 0) return;
     const std::int32_t first = changed_word_[at - 1];

@@ -1,4 +1,5 @@
-// Orders by list scheduling: whenever a device is free it takes the computation whose place in a repeating pattern comes first.
+// Orders by list scheduling: whenever a device is free it takes the computation whose place in a
+// repeating pattern comes first.
 // Not: which patterns are tried (schedules/order_search.hpp).
 #pragma once
 
@@ -12,27 +13,28 @@
 
 namespace tawpipe::inline v0::schedules::detail {
 
-/// A pattern: when one microbatch's computations are due, on a grid that repeats for each microbatch. Whole numbers only, so
-/// that all machines find the same order.
+/// A pattern: when one microbatch's computations are due, on a grid that repeats for each
+/// microbatch. Whole numbers only, so that all machines find the same order.
 struct OrderPattern {
   static constexpr std::int32_t never = 1 << 20;
 
-  /// Forwards of a device's even and odd stages, then their backwards: the delay of one stage after the one before, in
-  /// sixteenths of a computation.
+  /// Forwards of a device's even and odd stages, then their backwards: the delay of one stage after
+  /// the one before, in sixteenths of a computation.
   std::int32_t slope[4] = {16, 16, 16, 16};
-  /// Where one pass through all devices ends and the next begins, in the forward, from forward to backward, and in the backward:
-  /// the additional delay, in slots.
+  /// Where one pass through all devices ends and the next begins, in the forward, from forward to
+  /// backward, and in the backward: the additional delay, in slots.
   std::int32_t turn[3] = {0, 0, 0};
   bool even = true;             ///< all computations last one slot; otherwise their real times
   std::int32_t weight = never;  ///< how late backward_weights are due, in sixteenths of a period; `never`: only in gaps
   std::int32_t lead = never;    ///< how far a computation may run ahead of one that is due, in twelfths of a period
-  /// How long a device waits for a computation that is due earlier than what it could run, in sixteenths of the latter.
+  /// How long a device waits for a computation that is due earlier than what it could run, in
+  /// sixteenths of the latter.
   std::int32_t wait = 8;
   std::int32_t weight_wait = 8;  ///< the same where the latter is a backward_weight
 };
 
-/// Lays out an order by a pattern. A forward starts only if every later stage of the device can still hold one microbatch, so
-/// that the oldest microbatch always finds room.
+/// Lays out an order by a pattern. A forward starts only if every later stage of the device can
+/// still hold one microbatch, so that the oldest microbatch always finds room.
 class OrderPlanner {
  public:
   explicit OrderPlanner(const OrderProblem& problem)
@@ -144,8 +146,9 @@ class OrderPlanner {
     return (done_[3 * s] - done_[3 * s + 1]) * stage.saved + (done_[3 * s + 1] - done_[3 * s + 2]) * (stage.kept + stage.stash);
   }
 
-  /// Whether a forward of the stage leaves room for one microbatch on each later stage of its device, and for one
-  /// backward_input. Then the oldest microbatch finds room wherever it comes: all that is held before it is freed by then.
+  /// Whether a forward of the stage leaves room for one microbatch on each later stage of its
+  /// device, and for one backward_input. Then the oldest microbatch finds room wherever it comes:
+  /// all that is held before it is freed by then.
   bool holds_forward(std::size_t device, std::size_t stage) const {
     std::int64_t need = held_[device] + problem_.stages[stage].saved + stash_[device];
     for (std::size_t i = rank_in_device_[stage] + 1; i < own_[device].size(); ++i) {

@@ -1,4 +1,5 @@
-// The lanes of a pipeline, the steps of its ranks where transfers occupy the compute lane, and which of these are one exchange.
+// The lanes of a pipeline, the steps of its ranks where transfers occupy the compute lane, and
+// which of these are one exchange.
 // Not: when they run (schedules/pipeline.hpp).
 #pragma once
 
@@ -38,8 +39,9 @@ struct PipelineItem {
   int peer = -1;
 };
 
-/// Joins a send and a receive that are adjacent on both ends into one exchange, as batched sends and receives do;
-/// kept separate, each of the two ranks would wait for the other to receive. @param items  [rank] steps
+/// Joins a send and a receive that are adjacent on both ends into one exchange, as batched sends
+/// and receives do; kept separate, each of the two ranks would wait for the other to receive.
+/// @param items  [rank] steps
 inline void fuse_exchanges(std::vector<std::vector<PipelineItem>>& items) {
   using Kind = PipelineItem::Kind;
   const auto key = [](const Action& message) { return std::tuple{message.op, message.stage, message.microbatch}; };

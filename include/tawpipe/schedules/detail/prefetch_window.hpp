@@ -10,8 +10,8 @@
 
 namespace tawpipe::inline v0::schedules::detail {
 
-/// A gather waits for the unit computed `prefetch` + 1 units before, on the nodes it spans, so that no more than `prefetch`
-/// units are ready in addition to the one being computed.
+/// A gather waits for the unit computed `prefetch` + 1 units before, on the nodes it spans, so that
+/// no more than `prefetch` units are ready in addition to the one being computed.
 class PrefetchWindow {
  public:
   PrefetchWindow(int nodes, int prefetch)

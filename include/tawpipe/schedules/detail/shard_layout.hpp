@@ -1,5 +1,7 @@
-// Which rank holds which part of a unit that is sharded inside nodes and between them, and the rails along which parts travel.
-// Not: buffers (detail/sharded_states.hpp) nor a schedule's sets of parameters (detail/shard_sets.hpp).
+// Which rank holds which part of a unit that is sharded inside nodes and between them, and the
+// rails along which parts travel.
+// Not: buffers (detail/sharded_states.hpp) nor a schedule's sets of parameters
+// (detail/shard_sets.hpp).
 #pragma once
 
 #include <algorithm>
@@ -21,7 +23,8 @@ struct Fraction {
   constexpr std::int64_t floor_of(std::int64_t amount) const { return amount * part / whole; }
 };
 
-/// Ranks that hold corresponding parts, one a node, and the piece of a unit, from `from` to `to`, that these parts form.
+/// Ranks that hold corresponding parts, one a node, and the piece of a unit, from `from` to `to`,
+/// that these parts form.
 struct Rail {
   std::vector<Rank> members;  ///< [node]
   std::vector<char> keeps;    ///< [node] the member's shard has some of the rail
@@ -32,7 +35,8 @@ struct Rail {
   ParameterRange of(const ParameterRange& run) const {
     return {run.begin + from.floor_of(run.count()), run.begin + to.floor_of(run.count())};
   }
-  /// The part of that which the member in `node` keeps: all that keep something keep the same amount, in the order of the nodes.
+  /// The part of that which the member in `node` keeps: all that keep something keep the same
+  /// amount, in the order of the nodes.
   ParameterRange kept(const ParameterRange& run, std::size_t node) const {
     const ParameterRange whole = of(run);
     const auto first = keeps.begin();
@@ -43,16 +47,19 @@ struct Rail {
   }
 };
 
-/// A unit sharded on two levels: each node holds all of it, a rank its *slice*; along a rail corresponding parts of slices are cut
-/// again, so that all ranks together hold it once, a rank its *shard*.
+/// A unit sharded on two levels: each node holds all of it, a rank its *slice*; along a rail
+/// corresponding parts of slices are cut again, so that all ranks together hold it once, a rank its
+/// *shard*.
 ///
-/// Nodes of one size G (D nodes, P ranks): slices of 1/G, shards of 1/P, G rails of D members. Two ways to treat others:
+/// Nodes of one size G (D nodes, P ranks): slices of 1/G, shards of 1/P, G rails of D members. Two
+/// ways to treat others:
 ///   by_place  every shard is 1/P. The slice of the rank at place l of a node of s holds the shards of all ranks whose place
 ///             is l modulo s: 8+8+4 gives slices of 3/20 and 2/20 in the nodes of 8, of 5/20 in the node of 4.
 ///   by_slice  every slice is 1/s of its node's size s. The rails are the pieces between all nodes' cuts, each divided evenly
 ///             among its members, so that every node holds 1/D of the shards: 8+8+4 gives shards of 1/24 and 1/12.
-/// Either way a rank of a smaller node is in several rails. Shards that one ring of all ranks produces and uses follow the ranks
-/// instead: of n parameters in a row, rank r has n*r/P to n*(r+1)/P.
+/// Either way a rank of a smaller node is in several rails. Shards that one ring of all ranks
+/// produces and uses follow the ranks instead: of n parameters in a row, rank r has n*r/P to
+/// n*(r+1)/P.
 class ShardLayout {
  public:
   static ShardLayout by_place(const DeviceGroups& nodes) {
@@ -99,7 +106,8 @@ class ShardLayout {
   }
 
   const std::vector<Rail>& rails() const { return rails_; }
-  /// The part of its node's copy that the rank holds. @param runs  consecutive parameters that are sharded together
+  /// The part of its node's copy that the rank holds. @param runs  consecutive parameters that are
+  /// sharded together
   std::vector<ParameterRange> slice(int rank, const std::vector<ParameterRange>& runs) const {
     return part(rank, runs, [](const Rail& rail, const ParameterRange& run, std::size_t) { return rail.of(run); });
   }
@@ -144,8 +152,9 @@ class ShardLayout {
   bool by_rank_ = false;
 };
 
-/// How a plan shards units. One ring gives all ranks equal shards; so do two levels where the weights are in shards, because of the
-/// gathers. Shards that are in no rail follow the ring. @param one_level  collectives over all ranks are one ring
+/// How a plan shards units. One ring gives all ranks equal shards; so do two levels where the
+/// weights are in shards, because of the gathers. Shards that are in no rail follow the ring.
+/// @param one_level  collectives over all ranks are one ring
 inline ShardLayout layout_of(const ShardingPlan& plan, const DeviceGroups& groups, bool one_level) {
   const bool by_place = plan.weights == Scope::all || (plan.weights == Scope::replicated && !plan.two_level);
   ShardLayout layout = by_place ? ShardLayout::by_place(groups) : ShardLayout::by_slice(groups);

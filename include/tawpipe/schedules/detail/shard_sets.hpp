@@ -1,4 +1,5 @@
-// The parameters of units and of all that shares their states, and the sets by which a schedule names their parts.
+// The parameters of units and of all that shares their states, and the sets by which a schedule
+// names their parts.
 // Not: how a unit is sharded (detail/shard_layout.hpp) nor the buffers (detail/sharded_states.hpp).
 #pragma once
 
@@ -13,8 +14,9 @@
 
 namespace tawpipe::inline v0::schedules::detail {
 
-/// Lists of *runs*: consecutive parameters that are sharded together. A unit's list has what its computation needs; a tied head's
-/// has two runs, final norm and embedding, so that the embedding is sharded alike for both units that use it.
+/// Lists of *runs*: consecutive parameters that are sharded together. A unit's list has what its
+/// computation needs; a tied head's has two runs, final norm and embedding, so that the embedding
+/// is sharded alike for both units that use it.
 class ShardSets {
  public:
   ShardSets(ScheduleBuilder& builder, const ShardLayout& layout, const DeviceGroups& nodes)

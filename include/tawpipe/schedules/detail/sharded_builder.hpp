@@ -19,8 +19,9 @@
 
 namespace tawpipe::inline v0::schedules::detail {
 
-/// Rounds of forwards and backwards over the units, with gathers before and reductions after them; in the last round each
-/// unit's gradient is reduced to the optimizer's scope; then come updates, then gathers of weights to their own scope.
+/// Rounds of forwards and backwards over the units, with gathers before and reductions after them;
+/// in the last round each unit's gradient is reduced to the optimizer's scope; then come updates,
+/// then gathers of weights to their own scope.
 class ShardedBuilder {
  public:
   ShardedBuilder(const Workload& workload, const DeviceGroups& groups, const ShardingPlan& plan)
@@ -83,7 +84,8 @@ class ShardedBuilder {
 
   RankBuffers& at(Rank rank) { return rank_[index(rank)]; }
   static std::size_t at_unit(int unit) { return static_cast<std::size_t>(unit); }
-  /// The weights of a unit or part, or their gradient; for a message along a rail, those that it carries.
+  /// The weights of a unit or part, or their gradient; for a message along a rail, those that it
+  /// carries.
   Bytes weights_of(int list) const { return weight_bytes(builder_.workload(), sets_.count(list)); }
   Bytes weights_of(int list, std::size_t rail) const { return weight_bytes(builder_.workload(), sets_.carries(list, rail)); }
   Bytes gradient_of(int list) const { return gradient_bytes(builder_.workload(), sets_.count(list)); }
@@ -162,7 +164,8 @@ class ShardedBuilder {
     for (std::size_t g = 0; g < nodes_.size(); ++g) gather_inside(unit, g, over_all && !copies_);
   }
 
-  /// Each rank gets its slice: into the node's copy, or in place into the buffer that the node then fills.
+  /// Each rank gets its slice: into the node's copy, or in place into the buffer that the node then
+  /// fills.
   void gather_across(int unit) {
     const auto target = [&](Rank rank) { return (copies_ ? at(rank).copy : at(rank).full)[at_unit(unit)]; };
     for (const Rank rank : all_) {
@@ -238,7 +241,8 @@ class ShardedBuilder {
           uses_.push_back(reads(rank.saved[u]));
           leave_gradient(member, unit);
         }
-        // A backward waits for the reduction of two units earlier, so that a rank holds two whole gradients at most.
+        // A backward waits for the reduction of two units earlier, so that a rank holds two whole
+        // gradients at most.
         const std::span<const TaskId> after{rank.reductions.data(), forward ? 0U : 1U};
         done.push_back(builder_.add(compute(forward ? Op::forward : Op::backward, number(member), unit, first_ + number(member)),
                                     uses_, after));
@@ -248,7 +252,8 @@ class ShardedBuilder {
     }
   }
 
-  /// Goes into the rank's states where they hold all of it; otherwise into a buffer that is then reduced.
+  /// Goes into the rank's states where they hold all of it; otherwise into a buffer that is then
+  /// reduced.
   void leave_gradient(Rank rank, int unit) {
     if (states_.part_of(unit) < 0) return;
     const bool whole = plan_.gradients == Scope::replicated || (plan_.gradients == Scope::node && alone(rank) && !each_);
@@ -260,8 +265,9 @@ class ShardedBuilder {
 
   // ---- gradients: reduced in each round -----------------------------------------------------------------------------
 
-  /// Sums a unit's gradient over its scope and adds it to the states. A rank without a microbatch adds zeros and names no
-  /// buffer, unless it holds a part of its node's sum; a node without one takes no part in its inner collectives.
+  /// Sums a unit's gradient over its scope and adds it to the states. A rank without a microbatch
+  /// adds zeros and names no buffer, unless it holds a part of its node's sum; a node without one
+  /// takes no part in its inner collectives.
   void reduce(int unit) {
     for (auto& rank : rank_) rank.reductions = {rank.reductions[1], none<TaskId>};
     if (plan_.gradients == Scope::replicated || states_.part_of(unit) < 0 || ranks_ == 1) return;
@@ -314,7 +320,8 @@ class ShardedBuilder {
 
   // ---- once an iteration --------------------------------------------------------------------------------------------
 
-  /// Reduces the gradient of a part, to which all rounds have added, from its scope to the optimizer's, in place.
+  /// Reduces the gradient of a part, to which all rounds have added, from its scope to the
+  /// optimizer's, in place.
   void complete(int unit) {
     const int part = states_.part_of(unit);
     if (plan_.gradients == Scope::all || each_ || ranks_ == 1 || part < 0 || states_.unit(part) != unit) return;

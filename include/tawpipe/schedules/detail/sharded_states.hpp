@@ -1,4 +1,5 @@
-// The model states of sharded data parallelism: one buffer a rank and kind, or one for each unit where units finish one by one.
+// The model states of sharded data parallelism: one buffer a rank and kind, or one for each unit
+// where units finish one by one.
 // Not: gathers and sums (detail/sharded_builder.hpp).
 #pragma once
 
@@ -11,8 +12,9 @@
 
 namespace tawpipe::inline v0::schedules::detail {
 
-/// Persistent buffers by *part*: a unit's parameters or, where all states are sharded over all ranks, the whole model.
-/// A tied output matrix is the embedding's, and then the final norm is with it: the head's part is the embedding's.
+/// Persistent buffers by *part*: a unit's parameters or, where all states are sharded over all
+/// ranks, the whole model. A tied output matrix is the embedding's, and then the final norm is with
+/// it: the head's part is the embedding's.
 class ShardedStates {
  public:
   ShardedStates(ScheduleBuilder& builder, ShardSets& sets, const ShardingPlan& plan, int ranks)

@@ -7,8 +7,8 @@
 
 namespace tawpipe::inline v0::schedules::detail {
 
-/// One lane each for gathers, for sums (the same with gather_first: one communicator), and for sums over the nodes where others
-/// run inside them; without overlap all are the compute lane.
+/// One lane each for gathers, for sums (the same with gather_first: one communicator), and for sums
+/// over the nodes where others run inside them; without overlap all are the compute lane.
 struct ShardingLanes {
   ShardingLanes(ScheduleBuilder& builder, const ShardingPlan& plan) {
     if (!plan.overlap) return;

@@ -1,4 +1,5 @@
-// Orders drawn on a grid of equal time slots: every computation gets a slot, and the rank runs them by slot.
+// Orders drawn on a grid of equal time slots: every computation gets a slot, and the rank runs them
+// by slot.
 // Not: when they run, which their real times decide.
 #pragma once
 

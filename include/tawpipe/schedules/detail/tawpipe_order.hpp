@@ -27,8 +27,9 @@ struct TawpipeEvent {
   std::int64_t step;
 };
 
-/// The steps of one iteration. A group's round is `shards` forwards, first to last, and as many backwards, last to first, in each
-/// of which every rank runs all its microbatches of the round; each group is one step later than the group before it.
+/// The steps of one iteration. A group's round is `shards` forwards, first to last, and as many
+/// backwards, last to first, in each of which every rank runs all its microbatches of the round;
+/// each group is one step later than the group before it.
 class TawpipeOrder {
  public:
   /// @param work   of one shard: the ratio of backward to forward time
@@ -36,8 +37,9 @@ class TawpipeOrder {
   TawpipeOrder(const DeviceGroups& groups, int shards, const MicrobatchShares& shares, const StageWork& work, bool drawn)
       : groups_{groups}, shards_{shards}, shares_{shares}, backward_{backward_units(work)}, drawn_{drawn ? 1 : 0} {}
 
-  /// All groups' steps in the order of their times when transfers take no time. The lanes of an owner that serves
-  /// several groups keep this order; in lock-step order a group still in its forward would wait for another in its backward.
+  /// All groups' steps in the order of their times when transfers take no time. The lanes of an
+  /// owner that serves several groups keep this order; in lock-step order a group still in its
+  /// forward would wait for another in its backward.
   std::vector<TawpipeEvent> events() const {
     const std::int64_t steps = 2 * shards_ * shares_.rounds();
     std::vector<TawpipeEvent> events;
@@ -67,8 +69,9 @@ class TawpipeOrder {
     return place;
   }
 
-  /// Idle units drawn before a group's step. The paper draws group g's start g units late, and one unit between forward and
-  /// backward (after the last backward in the first group), which dependencies do not require.
+  /// Idle units drawn before a group's step. The paper draws group g's start g units late, and one
+  /// unit between forward and backward (after the last backward in the first group), which
+  /// dependencies do not require.
   int idle_units(std::int64_t step, int group) const {
     if (drawn_ == 0) return 0;
     const TawpipePlace now = place(step, group);

@@ -1,4 +1,5 @@
-// Sends shards between TawPipe's groups in pieces, one over each device's own adapter, instead of whole from their owner.
+// Sends shards between TawPipe's groups in pieces, one over each device's own adapter, instead of
+// whole from their owner.
 // Not: which shard goes where and when (schedules/tawpipe.hpp).
 #pragma once
 
@@ -38,12 +39,14 @@ struct TawpipeLanes {
   LaneId gather{};
 };
 
-/// Sends shards to groups, and gradients back to owners, in as many pieces as the group has members: piece j belongs to member j and
-/// travels between it and its counterpart, the device at index j (wrapped) of the owner's group.
+/// Sends shards to groups, and gradients back to owners, in as many pieces as the group has
+/// members: piece j belongs to member j and travels between it and its counterpart, the device at
+/// index j (wrapped) of the owner's group.
 ///
-/// Weights: the owner scatters the pieces to the counterparts; these send them to the members, which gather them. Counterparts keep
-/// theirs for the groups that need them next. Gradients: reduce-scattered in the group, sent to the counterparts, and added to
-/// the owner's gradient there.
+/// Weights: the owner scatters the pieces to the counterparts; these send them to the members,
+/// which gather them. Counterparts keep theirs for the groups that need them next. Gradients:
+/// reduce-scattered in the group, sent to the counterparts, and added to the owner's gradient
+/// there.
 class TawpipeStripes {
  public:
   /// @param states   [shard] states of the owners
@@ -58,7 +61,8 @@ class TawpipeStripes {
     add_relays();
   }
 
-  /// Whether the shard is sent to the group in pieces: both groups have several devices, and there is a parameter for each.
+  /// Whether the shard is sent to the group in pieces: both groups have several devices, and there
+  /// is a parameter for each.
   bool cuts(int shard, int group) const {
     const int home = home_of(shard);
     return home != group && groups_.size(home) > 1 && groups_.size(group) > 1 &&
@@ -66,7 +70,8 @@ class TawpipeStripes {
   }
 
   /// Sends the shard to the group.
-  /// @param slots  [member] its buffer for the shard; each member receives its piece at its offset, and the others from its group
+  /// @param slots  [member] its buffer for the shard; each member receives its piece at its offset,
+  /// and the others from its group
   void deliver(int shard, int group, std::span<const BufferId> slots, std::int32_t step, std::span<const TaskId> after) {
     const int owner = placement_.owner(shard);
     const int pieces = groups_.size(group);
@@ -207,7 +212,8 @@ class TawpipeStripes {
     }
   }
 
-  /// Sends the pieces to the devices of the owner's group, if they lack them. @return the slot that holds them
+  /// Sends the pieces to the devices of the owner's group, if they lack them. @return the slot that
+  /// holds them
   std::size_t scatter(int shard, int pieces, std::int32_t step, std::span<const TaskId> after) {
     const int owner = placement_.owner(shard);
     const int home = home_of(shard);

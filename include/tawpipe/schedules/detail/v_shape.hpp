@@ -1,5 +1,6 @@
 // Two chunks a rank, laid down the ranks and back up: stage s and stage 2p-1-s share rank s.
-// Not: the order of a particular schedule of that shape (schedules/zero_bubble_v.hpp, v_schedules.hpp, dualpipe.hpp).
+// Not: the order of a particular schedule of that shape (schedules/zero_bubble_v.hpp,
+// v_schedules.hpp, dualpipe.hpp).
 #pragma once
 
 #include <cstdint>
@@ -13,8 +14,9 @@ inline void place_v(PipelineProgram& program, int ranks) {
   for (int s = 0; s < 2 * ranks; ++s) program.rank_of_stage.push_back(s < ranks ? s : 2 * ranks - 1 - s);
 }
 
-/// Writes the actions of one rank that has two stages, in order: each call takes the next microbatch of its kind.
-/// Side 0 is the stage that a microbatch meets first, side 1 the other. Microbatch number n is `offset + n * stride`.
+/// Writes the actions of one rank that has two stages, in order: each call takes the next
+/// microbatch of its kind. Side 0 is the stage that a microbatch meets first, side 1 the other.
+/// Microbatch number n is `offset + n * stride`.
 class TwoStageRank {
  public:
   struct Side {

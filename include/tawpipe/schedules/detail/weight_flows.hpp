@@ -1,5 +1,7 @@
-// Shared by WeiPipe's variants: a rank's buffers and lanes, messages that pass a chunk on, computations of a chunk.
-// Not: which rank sends which chunk where and when (schedules/weipipe.hpp, weipipe_zero_bubble.hpp).
+// Shared by WeiPipe's variants: a rank's buffers and lanes, messages that pass a chunk on,
+// computations of a chunk.
+// Not: which rank sends which chunk where and when (schedules/weipipe.hpp,
+// weipipe_zero_bubble.hpp).
 #pragma once
 
 #include <algorithm>
@@ -35,7 +37,8 @@ inline void check_flow_tasks(std::string_view schedule, int each, const Workload
   check_tasks(schedule, 1.0 * each * ranks * (static_cast<double>(workload.microbatches()) + ranks), workload, ranks);
 }
 
-/// The messages; each kind has its own lanes and, on every rank, two slots as large as the largest chunk.
+/// The messages; each kind has its own lanes and, on every rank, two slots as large as the largest
+/// chunk.
 enum class Flow : std::uint8_t {
   forward,    ///< weights for forwards
   backward,   ///< weights for backwards
@@ -91,7 +94,8 @@ class WeightFlows {
     return rank_[static_cast<std::size_t>(rank)].slots[static_cast<std::size_t>(flow)][static_cast<std::size_t>(i % 2)];
   }
 
-  /// The ranks, every other one first, so that without overlap no message between neighbours waits for a whole chain.
+  /// The ranks, every other one first, so that without overlap no message between neighbours waits
+  /// for a whole chain.
   std::vector<int> alternating() const {
     std::vector<int> order;
     for (int r = 0; r < ranks_; r += 2) order.push_back(r);
@@ -127,7 +131,8 @@ class WeightFlows {
                  {reads(source), destination});
   }
 
-  /// Adds one computation of a chunk for a microbatch: a forward, or a backward whole or in its two parts.
+  /// Adds one computation of a chunk for a microbatch: a forward, or a backward whole or in its two
+  /// parts.
   /// @param after     dependencies in addition to its data
   /// @param gradient  where a backward or backward_weight leaves the gradient of the weights
   TaskId compute(Op op, int rank, int chunk, std::int64_t microbatch, std::int32_t step, BufferId weights, TaskId after,
@@ -161,7 +166,8 @@ class WeightFlows {
     return builder_.add(task, uses, std::span<const TaskId>{&after, 1});
   }
 
-  /// Every owner updates its chunk from the sum in `gradients[owner]`, and every rank its copy of embedding and head.
+  /// Every owner updates its chunk from the sum in `gradients[owner]`, and every rank its copy of
+  /// embedding and head.
   Schedule finish(const std::vector<BufferId>& gradients) {
     for (int r = 0; r < ranks_; ++r) {
       const States& states = own(r);

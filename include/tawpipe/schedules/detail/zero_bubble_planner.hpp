@@ -1,5 +1,6 @@
-// One pass of the zero-bubble heuristic with given choices: lays forwards, backward_inputs and backward_weights on one stage a
-// rank, round by round, under a memory limit. Not: the search over its choices (schedules/zero_bubble_auto.hpp).
+// One pass of the zero-bubble heuristic with given choices: lays forwards, backward_inputs and
+// backward_weights on one stage a rank, round by round, under a memory limit.
+// Not: the search over its choices (schedules/zero_bubble_auto.hpp).
 #pragma once
 
 #include <algorithm>
@@ -40,7 +41,8 @@ class ZeroBubbleChoices {
   bool wait_for_first(std::size_t stage) const { return ways_[stage]; }
   /// A stage well ahead of the next postpones its forward of this step, if that costs nothing.
   bool skip_forward(std::size_t stage, std::int32_t step) const { return ways_[stages_ + at(stage, step)]; }
-  /// A backward_weight longer than the gap before this step is placed there even where a longer wait elsewhere hides the gap.
+  /// A backward_weight longer than the gap before this step is placed there even where a longer
+  /// wait elsewhere hides the gap.
   bool fill_gap(std::size_t stage, std::int32_t step) const { return ways_[stages_ * (1 + steps_) + at(stage, step)]; }
 
   std::size_t size() const { return ways_.size(); }
@@ -55,9 +57,10 @@ class ZeroBubbleChoices {
   std::vector<bool> ways_;
 };
 
-/// The heuristic of Qi et al. 2024, arXiv:2401.10241, section 3.1. First each stage runs as many forwards as memory and the
-/// first backward's arrival allow, always one more than the next stage. Then rounds of one forward (down the stages) and one
-/// backward_input (up the stages); backward_weights fill the remaining gaps, and free memory where it is full.
+/// The heuristic of Qi et al. 2024, arXiv:2401.10241, section 3.1. First each stage runs as many
+/// forwards as memory and the first backward's arrival allow, always one more than the next stage.
+/// Then rounds of one forward (down the stages) and one backward_input (up the stages);
+/// backward_weights fill the remaining gaps, and free memory where it is full.
 class ZeroBubblePlanner {
  public:
   ZeroBubblePlanner(const std::vector<ZeroBubbleStage>& stages, std::int64_t hop, std::int32_t microbatches,
@@ -122,7 +125,8 @@ class ZeroBubblePlanner {
 
   std::int32_t step(const Line& line) const { return line.done(forward) + line.done(input); }
 
-  /// When the input of the line's next computation of this kind has come; 0 if it needs none from elsewhere.
+  /// When the input of the line's next computation of this kind has come; 0 if it needs none from
+  /// elsewhere.
   std::int64_t arrival(const Line& line, Kind kind) const {
     const auto next = static_cast<std::size_t>(line.done(kind));
     if (kind == forward && place(line) > 0) return lines_[place(line) - 1].ends[forward][next] + hop_;
@@ -142,8 +146,9 @@ class ZeroBubblePlanner {
     line.held += line.needs(kind);
   }
 
-  /// Inserts backward_weights before the next `kind`: as many as memory requires, then those that fit before its input
-  /// arrives, then one that does not fit, if the wait would otherwise become the longest of all.
+  /// Inserts backward_weights before the next `kind`: as many as memory requires, then those that
+  /// fit before its input arrives, then one that does not fit, if the wait would otherwise become
+  /// the longest of all.
   void put_behind_weights(Line& line, Kind kind) {
     while (line.has_weight() && line.held + line.needs(kind) > line.work.limit) put(line, weight);
     const std::int64_t there = arrival(line, kind);
@@ -195,7 +200,8 @@ class ZeroBubblePlanner {
     if (is_last(line) || !choices_.skip_forward(place(line), step(line))) return true;
     const Line& next = lines_[place(line) + 1];
     if (line.done(forward) < next.done(forward) + 2) return true;
-    // The next stage does not need it yet: it has a forward left. This is the earliest time at which it sends back its next backward.
+    // The next stage does not need it yet: it has a forward left. This is the earliest time at
+    // which it sends back its next backward.
     const std::int64_t back = next.clock + next.work.forward + next.work.backward_input + hop_;
     if (line.clock >= back) return false;
     std::int64_t clock = line.clock + line.work.forward;
@@ -211,7 +217,8 @@ class ZeroBubblePlanner {
   void backward_round() {
     for (std::size_t s = lines_.size(); s-- > 0;) {
       Line& line = lines_[s];
-      // No stage waits for the first one: once its forwards are done, pending backward_weights come first.
+      // No stage waits for the first one: once its forwards are done, pending backward_weights come
+      // first.
       const bool flush = s == 0 && line.done(forward) == microbatches_;
       while (flush && line.has_weight()) put(line, weight);
       put_behind_weights(line, input);

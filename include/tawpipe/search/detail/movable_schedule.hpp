@@ -1,4 +1,5 @@
-// A schedule whose tasks can be reordered: which must precede which, and the schedule of a new order.
+// A schedule whose tasks can be reordered: which must precede which, and the schedule of a new
+// order.
 // Not: the choice of an order (search/improve.hpp).
 #pragma once
 
@@ -13,8 +14,9 @@
 
 namespace tawpipe::inline v0::detail {
 
-/// Tasks are numbered as in the original schedule. Two tasks keep their order if one needs the other: by the
-/// schedule's dependencies, and if both use a buffer, unless both only read it or add to it.
+/// Tasks are numbered as in the original schedule. Two tasks keep their order if one needs the
+/// other: by the schedule's dependencies, and if both use a buffer, unless both only read it or add
+/// to it.
 class MovableSchedule {
  public:
   /// Complexity: O(uses + dependencies), times the readers between two writes.
@@ -32,7 +34,8 @@ class MovableSchedule {
   /// The task that is `place`-th, as numbered by build().
   std::uint32_t at(TaskId place) const { return order_[index(place)]; }
 
-  /// Puts `task`, and what it needs, before `other`. False, without a change, if it needs `other` or is before it.
+  /// Puts `task`, and what it needs, before `other`. False, without a change, if it needs `other`
+  /// or is before it.
   bool hoist(std::uint32_t task, std::uint32_t other) {
     const std::size_t first = position_[other];
     const std::size_t last = position_[task];
@@ -54,8 +57,8 @@ class MovableSchedule {
     return true;
   }
 
-  /// Makes `task` wait for `other`, with which it shares a rank, replacing its previous added wait. False if `other`
-  /// needs `task`.
+  /// Makes `task` wait for `other`, with which it shares a rank, replacing its previous added wait.
+  /// False if `other` needs `task`.
   bool wait(std::uint32_t task, std::uint32_t other) {
     if (waits_[task] == other || !share_rank(task, other)) return false;
     if (position_[other] > position_[task] && !hoist(other, task)) return false;
@@ -76,7 +79,8 @@ class MovableSchedule {
     parts_.groups = {parts_.groups.begins(), std::move(members)};
   }
 
-  /// The schedule of the current order: its tasks are numbered by position. Complexity: O(tasks + needs).
+  /// The schedule of the current order: its tasks are numbered by position. Complexity: O(tasks +
+  /// needs).
   Schedule build() const {
     const std::size_t count = size();
     Schedule::Parts out = parts_;

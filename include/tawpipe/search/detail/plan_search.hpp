@@ -1,4 +1,5 @@
-// The search for a plan: in which order candidates are looked at, which are dropped, which are simulated.
+// The search for a plan: in which order candidates are looked at, which are dropped, which are
+// simulated.
 // Not: the bounds that drop them (search/layout_bound.hpp, search/lower_bound.hpp).
 #pragma once
 
@@ -24,8 +25,9 @@ struct PlanCandidate {
   LeastNeed need = {};
 };
 
-/// Best first: layouts by estimated time, candidates by their bounds. Work is done in rounds of a fixed number of items, and
-/// their results are taken in order, so that the result does not depend on the number of threads.
+/// Best first: layouts by estimated time, candidates by their bounds. Work is done in rounds of a
+/// fixed number of items, and their results are taken in order, so that the result does not depend
+/// on the number of threads.
 template <class Parallel>
 class PlanSearch {
  public:
@@ -74,7 +76,8 @@ class PlanSearch {
   PlanProgress progress() const {
     return {static_cast<std::int64_t>(next_), static_cast<std::int64_t>(order_.size()), best_ ? &*best_ : nullptr};
   }
-  /// Cheap candidates come first only to have a result: slightly better ones are skipped for the best of all.
+  /// Cheap candidates come first only to have a result: slightly better ones are skipped for the
+  /// best of all.
   bool worth_simulating() const {
     if (open_.empty()) return false;
     return !request_.cheapest_first || !best_ || open_.back().need.time < best_->summary.makespan * 9 / 10;
@@ -82,8 +85,8 @@ class PlanSearch {
   bool may_win(Duration bound) const { return !best_ || bound < least_worth(best_->summary.makespan); }
   static Duration least_worth(Duration best) { return best - best / static_cast<std::int64_t>(1 / plan_tolerance); }
 
-  /// By the bound, and estimates of a pipeline's fill time, of whether it fits and of the search's cost; they only order and
-  /// drop nothing.
+  /// By the bound, and estimates of a pipeline's fill time, of whether it fits and of the search's
+  /// cost; they only order and drop nothing.
   void order_layouts() {
     // One of each family first, then the others.
     const auto leads = [](const ScheduleChoice& choice) {
@@ -124,7 +127,8 @@ class PlanSearch {
     return 2.0 * std::max(layout.mesh.pipeline, request_.problem.model->layers) * microbatches_of(layout);
   }
 
-  /// Two simulations of more tasks than this run at once, before more bounds are found that may be better.
+  /// Two simulations of more tasks than this run at once, before more bounds are found that may be
+  /// better.
   static constexpr std::int64_t many_tasks = 100'000;
   /// The limit on tasks at once, for the memory of a plan.
   static constexpr double most_tasks = 1'500'000;
@@ -227,7 +231,8 @@ class PlanSearch {
     for (Outcome& outcome : outcomes) take(outcome);
   }
 
-  /// Left where it would take too much memory: more tasks than fit, or all copies of a layout that cannot be folded.
+  /// Left where it would take too much memory: more tasks than fit, or all copies of a layout that
+  /// cannot be folded.
   void simulate(Outcome& outcome) const {
     const PlanCandidate& candidate = outcome.candidate;
     const PlanLayout& layout = layouts_[candidate.layout];
@@ -249,7 +254,8 @@ class PlanSearch {
     outcome.cost = 8 * (folding.factor > 1 ? folding.tasks : std::max(outcome.plan->summary.tasks, candidate.need.steps));
   }
 
-  /// What else may be around the pipeline that is the best so far, whatever is left of the budget: it is little.
+  /// What else may be around the pipeline that is the best so far, whatever is left of the budget:
+  /// it is little.
   void look_around_best() {
     while (around_ && !result_.stopped) {
       const PlanCandidate best = *std::exchange(around_, std::nullopt);

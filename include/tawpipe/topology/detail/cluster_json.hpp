@@ -25,7 +25,8 @@ namespace tawpipe::inline v0::detail {
 
 inline constexpr std::size_t longest_list = 1'000'000;
 
-/// A rate, either as text with its unit under `key`, or as an exact number under `exact_key`, whose name is the unit.
+/// A rate, either as text with its unit under `key`, or as an exact number under `exact_key`, whose
+/// name is the unit.
 template <class Rate>
 Rate read_rate(JsonValue object, std::string_view key, std::string_view exact_key, Rate (*parse)(std::string_view)) {
   if (const auto exact = object.find(exact_key)) return Rate{exact->positive()};
@@ -35,7 +36,8 @@ inline BytesPerSecond read_bandwidth(JsonValue object) {
   return read_rate(object, "bandwidth", "bytes_per_second", parse_bandwidth);
 }
 inline constexpr Duration longest_latency = 1000_s;
-/// A duration as text under "latency", or in picoseconds under "latency_ps"; zero if both are missing.
+/// A duration as text under "latency", or in picoseconds under "latency_ps"; zero if both are
+/// missing.
 inline Duration read_latency(JsonValue object) {
   if (const auto exact = object.find("latency_ps")) return Duration{exact->whole<std::int64_t>(0, longest_latency.value())};
   const auto text = object.find("latency");
@@ -240,7 +242,8 @@ inline NodeType read_node_type(JsonValue json) {
   return type;
 }
 
-/// The types of the nodes: a number of nodes of the only type, or each node's type by name or index.
+/// The types of the nodes: a number of nodes of the only type, or each node's type by name or
+/// index.
 inline std::vector<std::int32_t> read_nodes(JsonValue json, const std::vector<NodeType>& types) {
   const auto nodes = json.find("nodes");
   if (!nodes) return {0};

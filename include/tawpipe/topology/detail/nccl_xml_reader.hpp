@@ -117,7 +117,8 @@ class NcclXmlReader {
     return pci.child("nic") || has_class(pci, "0x0200") || has_class(pci, "0x0207");
   }
 
-  /// The slot's speed. As in NCCL, a missing or unknown rate means gen 3, and a missing or zero width 16.
+  /// The slot's speed. As in NCCL, a missing or unknown rate means gen 3, and a missing or zero
+  /// width 16.
   BytesPerSecond slot_speed(const pugi::xml_node& pci) const {
     const std::string_view value = pci.attribute("link_speed").value();
     std::string_view unit = value;
@@ -294,7 +295,8 @@ class NcclXmlReader {
     return count;
   }
 
-  /// Two PCI switches that are parts of one chip: NCCL gives them its speed within a device, 5000 GB/s.
+  /// Two PCI switches that are parts of one chip: NCCL gives them its speed within a device, 5000
+  /// GB/s.
   void connect_pcilinks() {
     for (const auto& from : switches_) {
       for (const auto& link : from.pci.children("pcilink")) {

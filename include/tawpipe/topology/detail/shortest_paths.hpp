@@ -1,4 +1,5 @@
-// Cheapest paths from one vertex by Boost.Graph's Dijkstra, with vertices that no path may pass through.
+// Cheapest paths from one vertex by Boost.Graph's Dijkstra, with vertices that no path may pass
+// through.
 // Not: public; topology/routing.hpp turns its results into links.
 #pragma once
 
@@ -61,14 +62,16 @@ class ShortestPaths {
     }
   }
 
-  /// Deterministic: ties between equal paths are broken by the order of the arcs. Complexity: O((vertices + arcs) log vertices).
+  /// Deterministic: ties between equal paths are broken by the order of the arcs. Complexity:
+  /// O((vertices + arcs) log vertices).
   PathTree from(int source) const {
     PathTree tree;
     tree.distance.assign(passable_.size(), PathTree::unreachable);
     tree.last_arc.assign(passable_.size(), -1);
     const auto start = static_cast<std::size_t>(source);
     const boost::filtered_graph<Graph, MayLeave> view{graph_, MayLeave{&passable_, start}};
-    // No raw pointer as the map: once reverse_graph.hpp (strong components) is included first, Boost 1.74 finds no get() for one.
+    // No raw pointer as the map: once reverse_graph.hpp (strong components) is included first,
+    // Boost 1.74 finds no get() for one.
     const auto distance = boost::make_iterator_property_map(tree.distance.begin(), get(boost::vertex_index, graph_));
     boost::dijkstra_shortest_paths(view, start,
                                    boost::weight_map(get(&ArcProperty::weight, graph_))

@@ -1,4 +1,5 @@
-// Parses the words and lines of `nvidia-smi topo -m`, and turns its matrix into switches and sockets.
+// Parses the words and lines of `nvidia-smi topo -m`, and turns its matrix into switches and
+// sockets.
 // Not: public; topology/nvidia_smi_topology.hpp is the public interface.
 #pragma once
 
@@ -71,7 +72,8 @@ inline bool is_numbered(std::string_view word, std::string_view prefix) {
          std::all_of(word.begin() + static_cast<std::ptrdiff_t>(prefix.size()), word.end(), is_digit);
 }
 
-/// The header's first words are columns: GPU0 and then another column or an affinity, never a connection.
+/// The header's first words are columns: GPU0 and then another column or an affinity, never a
+/// connection.
 inline bool is_smi_header(std::string_view line) {
   const auto all = words(line);
   if (all.empty() || all.front().substr(0, 3) != "GPU" || all.front().size() < 4 || !is_digit(all.front()[3])) return false;
@@ -138,7 +140,8 @@ inline SmiRow smi_cells(std::string_view text, std::size_t columns) {
   return row;
 }
 
-/// Whether a line can only be the second half of a row: connections and affinities, and no legend ("X = Self").
+/// Whether a line can only be the second half of a row: connections and affinities, and no legend
+/// ("X = Self").
 inline bool continues_row(std::string_view line) {
   const auto all = words(line);
   return !all.empty() && smi_cell(all.front()).second > 0 && (all.size() < 2 || all[1] != "=");
@@ -194,7 +197,8 @@ std::vector<std::size_t> smi_groups(std::size_t size, const Joined& joined) {
   return group;
 }
 
-/// NVLinks: an NVSwitch where direct links would need more than the maximum of 18 per GPU, direct links otherwise.
+/// NVLinks: an NVSwitch where direct links would need more than the maximum of 18 per GPU, direct
+/// links otherwise.
 template <class Topology>
 void connect_smi_nvlinks(const Topology& topology, const LinkSpeeds& speeds, NodeGraph& graph) {
   constexpr int most_links_of_a_gpu = 18;  // H100, B200; an A100 has 12
@@ -229,7 +233,8 @@ void connect_smi_nvlinks(const Topology& topology, const LinkSpeeds& speeds, Nod
   }
 }
 
-/// Whether two members are connected at `level` or below: 0 one switch, 1 several switches, 2 one CPU.
+/// Whether two members are connected at `level` or below: 0 one switch, 1 several switches, 2 one
+/// CPU.
 template <class Topology>
 bool smi_meet(const Topology& topology, std::size_t i, std::size_t j, int level) {
   const auto kind = topology.cell(i, j).kind;
@@ -240,7 +245,8 @@ bool smi_meet(const Topology& topology, std::size_t i, std::size_t j, int level)
   return !topology.affinities[i].empty() && topology.affinities[i] == topology.affinities[j];
 }
 
-/// PCI Express: switches for PIX groups, a switch above them for PXB groups, a CPU above that, links between the CPUs.
+/// PCI Express: switches for PIX groups, a switch above them for PXB groups, a CPU above that,
+/// links between the CPUs.
 template <class Topology>
 void connect_smi_pcie(const Topology& topology, const LinkSpeeds& speeds, NodeGraph& graph) {
   std::vector<int> top(topology.size());  // [member] the vertex that represents it at the current level

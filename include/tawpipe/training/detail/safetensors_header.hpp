@@ -1,4 +1,5 @@
-// The JSON header of a safetensors file: parsed, with every claim in it checked against the file's size.
+// The JSON header of a safetensors file: parsed, with every claim in it checked against the file's
+// size.
 // Not: the tensors' numbers (training/safetensors.hpp).
 #pragma once
 

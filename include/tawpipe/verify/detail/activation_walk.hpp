@@ -94,8 +94,8 @@ class ActivationWalk {
     held.finished = held.finished || (own && task.op == Op::backward_weight);
   }
 
-  /// Whether it comes from a computation of `stage` for the task's microbatch, at the task's own coordinates among tensor- and
-  /// context-parallel ranks.
+  /// Whether it comes from a computation of `stage` for the task's microbatch, at the task's own
+  /// coordinates among tensor- and context-parallel ranks.
   bool is_of(const Activation& held, std::int32_t stage, const Task& task) const {
     const MeshPlace& place = walk_.model().place(task.rank);
     return held.stage == stage && held.microbatch == task.microbatch && held.tensor == place.tensor &&

@@ -1,5 +1,7 @@
-// Runs a program as far as possible: every step only enables others, so checking one order of steps is enough.
-// Not: scarce slots, where the order matters (comm_slots.hpp), nor why the program is stuck (comm_standstill.hpp).
+// Runs a program as far as possible: every step only enables others, so checking one order of steps
+// is enough.
+// Not: scarce slots, where the order matters (comm_slots.hpp), nor why the program is stuck
+// (comm_standstill.hpp).
 #pragma once
 
 #include <algorithm>
@@ -149,7 +151,8 @@ class CommRun {
     } while (connect());
   }
 
-  /// Counts a call that has started, and ends what it completes: itself, it and its partner, or all calls of its collective.
+  /// Counts a call that has started, and ends what it completes: itself, it and its partner, or all
+  /// calls of its collective.
   void meet(std::int32_t call) {
     const CommOp op = units_->call(call).op;
     if (is_local(op)) {
@@ -181,8 +184,9 @@ class CommRun {
     launch(cut.rank);
   }
 
-  /// Releases the hosts whose new connections are all established: those of the largest set of ranks in which every connection that
-  /// one sets up is also set up by its other end. @return whether there were any
+  /// Releases the hosts whose new connections are all established: those of the largest set of
+  /// ranks in which every connection that one sets up is also set up by its other end. @return
+  /// whether there were any
   bool connect() {
     if (!connected_) return false;
     const std::size_t ranks = next_.size();

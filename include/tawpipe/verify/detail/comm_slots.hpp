@@ -1,4 +1,5 @@
-// Scarce slots: the result can depend on which communication a device starts first, so all states are searched.
+// Scarce slots: the result can depend on which communication a device starts first, so all states
+// are searched.
 // Not: programs with enough slots (comm_run.hpp).
 #pragma once
 
@@ -15,7 +16,8 @@ namespace tawpipe::inline v0::detail {
 /// The limit on states searched.
 inline constexpr std::size_t max_comm_states = 200'000;
 
-/// A state in which nothing can proceed although not everything has ended, if some order of starts leads there.
+/// A state in which nothing can proceed although not everything has ended, if some order of starts
+/// leads there.
 /// @throws InputError  if there are more than max_comm_states states.
 inline std::optional<CommRun> find_hang_with_slots(const CommUnits& units) {
   const int slots = units.program().slots;

@@ -1,4 +1,5 @@
-// Why a program is stuck: which units wait for each other in a hang, and the shortest cycle among them.
+// Why a program is stuck: which units wait for each other in a hang, and the shortest cycle among
+// them.
 // Not: how the hang was reached (comm_run.hpp).
 #pragma once
 

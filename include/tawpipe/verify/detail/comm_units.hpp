@@ -115,8 +115,9 @@ class CommUnits {
     first_unit_[at(rank) + 1] = static_cast<std::int32_t>(units_.size());
   }
 
-  /// The n-th send from one rank to another with one tag on a communicator matches the n-th receive; the n-th collective of a
-  /// rank on a communicator matches the n-th of the others, whatever its op.
+  /// The n-th send from one rank to another with one tag on a communicator matches the n-th
+  /// receive; the n-th collective of a rank on a communicator matches the n-th of the others,
+  /// whatever its op.
   void match() {
     using Way = std::tuple<std::int32_t, std::int32_t, std::int32_t, std::int64_t>;  // communicator, from, to, tag
     struct Open {

@@ -35,7 +35,8 @@ class ComputeWalk {
  private:
   // ---- weights ----------------------------------------------------------------------------------------------------------
 
-  /// Each run of parameters that the task needs must be complete in one of the weight buffers that it reads.
+  /// Each run of parameters that the task needs must be complete in one of the weight buffers that
+  /// it reads.
   void weights(TaskId t) {
     const Task& task = schedule_.task(t);
     for (const ParameterRange& need : walk_.model().needs(task.stage)) {
@@ -52,7 +53,8 @@ class ComputeWalk {
     }
   }
 
-  /// Whether the weights of `need` in a buffer exist, belong to the rank's own part and are not updated.
+  /// Whether the weights of `need` in a buffer exist, belong to the rank's own part and are not
+  /// updated.
   bool arrived(TaskId t, const ParameterRange& need, const Use& use) {
     const Task& task = schedule_.task(t);
     const int tensor = walk_.model().place(task.rank).tensor;
@@ -121,7 +123,8 @@ class ComputeWalk {
 
   // ---- gradients --------------------------------------------------------------------------------------------------------
 
-  /// Adds the microbatch's contribution for each run of parameters, in the first buffer that has room for it.
+  /// Adds the microbatch's contribution for each run of parameters, in the first buffer that has
+  /// room for it.
   void gradients(TaskId t) {
     const Task& task = schedule_.task(t);
     const MeshPlace& here = walk_.model().place(task.rank);

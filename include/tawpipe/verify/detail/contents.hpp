@@ -1,4 +1,5 @@
-// The contents of a buffer while a schedule is followed: values of its parameters, or the origin of its activations.
+// The contents of a buffer while a schedule is followed: values of its parameters, or the origin of
+// its activations.
 // Not: the walk over the tasks (contents_walk.hpp).
 #pragma once
 
@@ -106,9 +107,10 @@ class WholeModel {
     }
     return -1;
   }
-  /// A random number for the gradient that one microbatch gives a stage's part of one tensor-parallel rank, from the tokens of
-  /// one context-parallel rank. A sum of them modulo 2^64 identifies the set of terms, in any order of additions and in O(1) for each
-  /// addition: with a term missing, duplicated or foreign it is still right only with probability 2^-64.
+  /// A random number for the gradient that one microbatch gives a stage's part of one
+  /// tensor-parallel rank, from the tokens of one context-parallel rank. A sum of them modulo 2^64
+  /// identifies the set of terms, in any order of additions and in O(1) for each addition: with a
+  /// term missing, duplicated or foreign it is still right only with probability 2^-64.
   std::uint64_t contribution(std::int64_t stage, std::int64_t microbatch, int of_tensor, int of_context) const {
     const auto row = static_cast<std::uint64_t>(stage * tensor + of_tensor);
     const auto column = static_cast<std::uint64_t>(microbatch * context + of_context);

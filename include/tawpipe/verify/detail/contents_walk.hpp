@@ -1,5 +1,7 @@
-// The contents of all buffers while a schedule is followed, with the checks that all kinds of tasks share.
-// Not: the values themselves (contents.hpp); what tasks do with them (compute_walk.hpp, message_walk.hpp, update_walk.hpp).
+// The contents of all buffers while a schedule is followed, with the checks that all kinds of tasks
+// share.
+// Not: the values themselves (contents.hpp); what tasks do with them (compute_walk.hpp,
+// message_walk.hpp, update_walk.hpp).
 #pragma once
 
 #include <algorithm>

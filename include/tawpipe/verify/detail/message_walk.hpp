@@ -1,4 +1,5 @@
-// The effect of communications on the contents of buffers: moves each parameter's value, or activation, from end to end.
+// The effect of communications on the contents of buffers: moves each parameter's value, or
+// activation, from end to end.
 // Not: computations (contents_walk.hpp).
 #pragma once
 
@@ -87,7 +88,8 @@ class MessageWalk {
         "move the update after the last transfer of its weights");
   }
 
-  /// Whether some of what is carried belongs to the task's stage: a tied head's norm travels with the embedding.
+  /// Whether some of what is carried belongs to the task's stage: a tied head's norm travels with
+  /// the embedding.
   bool labelled(const Task& task, const ParameterMessage& message) const {
     if (task.stage == none<StageId>) return true;
     bool carries = false;
@@ -103,7 +105,8 @@ class MessageWalk {
   }
   static bool takes(const ParameterMessage& message, std::size_t end) { return message.role_of(end).takes != Part::nothing; }
 
-  /// Sets carried_ to the values of the message's parts: those of the one end that gives each part, or the sum of all ends.
+  /// Sets carried_ to the values of the message's parts: those of the one end that gives each part,
+  /// or the sum of all ends.
   void collect(TaskId t, const ParameterMessage& message) {
     carried_.clear();
     all_.clear();
@@ -266,7 +269,8 @@ class MessageWalk {
 
   // ---- host copies ------------------------------------------------------------------------------------------------------
 
-  /// Copies all that a buffer holds into one of the same kind. @pre check_transfers() reports errors in its form
+  /// Copies all that a buffer holds into one of the same kind. @pre check_transfers() reports
+  /// errors in its form
   void copy(TaskId t) {
     const Task& task = schedule_.task(t);
     const Use* source = nullptr;

@@ -11,7 +11,8 @@
 
 namespace tawpipe::inline v0::detail {
 
-/// Calls `visit(from, to)` with task indices for each dependency, then for each pair of neighbours in a lane.
+/// Calls `visit(from, to)` with task indices for each dependency, then for each pair of neighbours
+/// in a lane.
 template <class Visit>
 void for_each_wait(const Schedule& schedule, Visit&& visit) {
   for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
@@ -35,7 +36,8 @@ inline bool ids_in_order(const Schedule& schedule) {
   return in_order;
 }
 
-/// An order in which the tasks can run: by id if that is such an order. Shorter than the tasks if there is a cycle.
+/// An order in which the tasks can run: by id if that is such an order. Shorter than the tasks if
+/// there is a cycle.
 inline std::vector<TaskId> run_order(const Schedule& schedule) {
   std::vector<TaskId> order;
   order.reserve(schedule.tasks().size());

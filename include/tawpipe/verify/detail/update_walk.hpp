@@ -1,4 +1,5 @@
-// Checks what updates use: the whole gradient of every parameter, once, and persistent model states (V703 to V709, V515).
+// Checks what updates use: the whole gradient of every parameter, once, and persistent model states
+// (V703 to V709, V515).
 // Not: how gradients got there (message_walk.hpp).
 #pragma once
 
@@ -181,7 +182,8 @@ class UpdateWalk {
   }
 
   void compare(TaskId t, BufferId optimizer, BufferId gradient, StageId stage) {
-    // With more microbatches than tasks, most contributions are missing, and their sum would take too long.
+    // With more microbatches than tasks, most contributions are missing, and their sum would take
+    // too long.
     if (schedule_.workload().microbatches() > static_cast<std::int64_t>(schedule_.tasks().size())) return;
     const Rank rank = schedule_.task(t).rank;
     const ParameterMap<Expected>& expected = this->expected(walk_.model().place(rank).tensor);

@@ -11,7 +11,8 @@ using cuda::link_groups;
 
 namespace {
 
-/// A host with GPUs of these islands, one rank a GPU in their order. @param island  [GPU] -1: it has no NVLink
+/// A host with GPUs of these islands, one rank a GPU in their order. @param island  [GPU] -1: it
+/// has no NVLink
 void add_host(std::vector<GpuPlace>& ranks, const std::string& host, const std::vector<int>& island) {
   const auto name = [&](std::size_t g) { return concat("GPU-", host, "-", g); };
   for (std::size_t g = 0; g < island.size(); ++g) {

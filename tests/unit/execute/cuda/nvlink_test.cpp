@@ -1,4 +1,5 @@
-// This program plays NVML itself: four GPUs, of which the first and the last two reach each other; the third cannot be asked.
+// This program plays NVML itself: four GPUs, of which the first and the last two reach each other;
+// the third cannot be asked.
 #include "tawpipe/execute/cuda/nvlink.hpp"
 
 #include <doctest/doctest.h>

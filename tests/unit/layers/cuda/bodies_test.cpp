@@ -1,5 +1,6 @@
-// The bodies of the GPU's kernels, on a host with one thread and with three: against layers/host, and in 16 bits against the same
-// in float, rounded. Not: their place in a decoder (decoder_test.cpp) nor a GPU (tests/gpu/).
+// The bodies of the GPU's kernels, on a host with one thread and with three: against layers/host,
+// and in 16 bits against the same in float, rounded.
+// Not: their place in a decoder (decoder_test.cpp) nor a GPU (tests/gpu/).
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -60,7 +61,8 @@ void check_near(const std::vector<A>& ours, const std::vector<B>& wanted, double
   CHECK(worst < unit<A>);
 }
 
-/// Runs with one thread, and with three in another copy of what it writes: the same but for the order of sums.
+/// Runs with one thread, and with three in another copy of what it writes: the same but for the
+/// order of sums.
 template <class T, class Make>
 std::vector<T> both_ways(const std::vector<T>& start, const Make& make) {
   std::vector<T> alone = start;

@@ -1,4 +1,5 @@
-// The GPU decoder on a host against golden numbers: losses and gradients of the first step in three number formats.
+// The GPU decoder on a host against golden numbers: losses and gradients of the first step in three
+// number formats.
 // Not: cuts, splits and memory (decoder_test.cpp) nor a GPU (tests/gpu/layers_decoder_test.cpp).
 #include <doctest/doctest.h>
 

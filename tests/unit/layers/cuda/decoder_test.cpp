@@ -1,5 +1,6 @@
-// The GPU decoder's calls and places of memory, on a host: against the exact decoder, and the same bits for every cut, split and
-// recomputation. Not: the kernels one by one (bodies_test.cpp) nor a GPU (tests/gpu/).
+// The GPU decoder's calls and places of memory, on a host: against the exact decoder, and the same
+// bits for every cut, split and recomputation.
+// Not: the kernels one by one (bodies_test.cpp) nor a GPU (tests/gpu/).
 #include "tawpipe/layers/cuda/decoder.hpp"
 
 #include <doctest/doctest.h>
@@ -76,7 +77,8 @@ struct Outcome {
   bool operator==(const Outcome&) const = default;
 };
 
-/// Losses and summed gradients of two microbatches, from weights that every number type holds exactly.
+/// Losses and summed gradients of two microbatches, from weights that every number type holds
+/// exactly.
 template <class T, class Layer, class G>
 Outcome outcome(Transformer model, Dtype dtype, const std::vector<Piece>& pieces, const Options& options) {
   model.dtype = dtype;
@@ -160,8 +162,9 @@ TEST_CASE("in float32 losses and gradients are the exact decoder's, for every cu
   }
 }
 
-// A 16-bit number is off by at most u = 2^-9 (bfloat16) or 2^-12 (float16) of itself. Some 20 roundings a layer lie between an
-// activation and a gradient; they add up as a random walk to about sqrt(20 x 3 layers) u = 8 u; three times that is allowed.
+// A 16-bit number is off by at most u = 2^-9 (bfloat16) or 2^-12 (float16) of itself. Some 20
+// roundings a layer lie between an activation and a gradient; they add up as a random walk to about
+// sqrt(20 x 3 layers) u = 8 u; three times that is allowed.
 TEST_CASE("in bfloat16 and float16 they are within the rounding of activations, and the same bits throughout") {
   for (const Transformer& model : {grouped(true), narrow_model(), chunked(grouped(true), 10), chunked(narrow_model(), 4)}) {
     CAPTURE(model.name);

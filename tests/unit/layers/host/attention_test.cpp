@@ -1,4 +1,5 @@
-// Attention in blocks against the formula taken literally. Not: its gradient, which llama_test.cpp compares with differences.
+// Attention in blocks against the formula taken literally.
+// Not: its gradient, which llama_test.cpp compares with differences.
 #include "tawpipe/layers/host/attention.hpp"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,5 @@
-// Products of every orientation, and from several threads at once. Not: their speed (bench/layers.cpp).
+// Products of every orientation, and from several threads at once.
+// Not: their speed (bench/layers.cpp).
 #include "tawpipe/layers/host/blas.hpp"
 
 #include <doctest/doctest.h>

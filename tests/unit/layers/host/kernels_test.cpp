@@ -62,7 +62,8 @@ TEST_CASE("RMSNorm divides by the root of the mean square") {
   host::rms_norm(x.data(), gain.data(), y.data(), 1, 2, 3.5);
   CHECK(y[0] == doctest::Approx(1.5));
   CHECK(y[1] == doctest::Approx(-1));
-  // dy = (1, 1): d gain = x / 4; dx = gain / 4 - x (2 x 3 - 1 x 4) / (2 x 64) = (0.5 - 6 / 128, -0.25 - 8 / 128)
+  // dy = (1, 1): d gain = x / 4; dx = gain / 4 - x (2 x 3 - 1 x 4) / (2 x 64) = (0.5 - 6 / 128,
+  // -0.25 - 8 / 128)
   std::vector<double> gradient{1, 1};
   std::vector<double> gain_gradient(2);
   host::rms_norm_backward(x.data(), gain.data(), gradient.data(), gain_gradient.data(), 1, 2, 3.5);

@@ -1,4 +1,5 @@
-// The decoder and AdamW against golden numbers of two configurations: losses, gradients, activations, five steps.
+// The decoder and AdamW against golden numbers of two configurations: losses, gradients,
+// activations, five steps.
 // Not: cuts, splits and memory (llama_test.cpp).
 #include <doctest/doctest.h>
 
@@ -61,8 +62,8 @@ std::span<T> part(llama_run::Guarded& memory, const tawpipe::ParameterRange& ran
   return memory.as<T>().subspan(static_cast<std::size_t>(range.begin), static_cast<std::size_t>(range.count()));
 }
 
-/// Sum, norm, largest entry and a random projection of every tensor, which are there in float64 for both configurations:
-/// numbers laid out as a model's parameters against check/<what>.
+/// Sum, norm, largest entry and a random projection of every tensor, which are there in float64 for
+/// both configurations: numbers laid out as a model's parameters against check/<what>.
 void check_summaries(const Case& test, llama_run::Guarded& numbers, const tawpipe::Transformer& model, const std::string& what) {
   const auto expected = [&](const char* of) { return test.expect.read<double>("check/" + what + of); };
   const auto sums = expected(".sum");

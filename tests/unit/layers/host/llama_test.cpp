@@ -1,4 +1,5 @@
-// The decoder's own promises: the same bits for every cut, split and recomputation; memory; derivatives; refusals.
+// The decoder's own promises: the same bits for every cut, split and recomputation; memory;
+// derivatives; refusals.
 // Not: what the numbers must be (llama_golden_test.cpp).
 #include "tawpipe/layers/host/llama.hpp"
 
@@ -50,7 +51,8 @@ Transformer narrow() {
   model.intermediate = 10;
   return model;
 }
-/// Two heads of four: an attention block has 8 x 1 / 2 = 4 rows (activation.hpp's room for scores), so 9 positions make three.
+/// Two heads of four: an attention block has 8 x 1 / 2 = 4 rows (activation.hpp's room for scores),
+/// so 9 positions make three.
 Transformer in_blocks() {
   return {.name = "in blocks",
           .layers = 2,
@@ -162,7 +164,8 @@ TEST_CASE("every cut, split, recomputation and use of memory gives the same bits
 }
 
 TEST_CASE("gradients are derivatives of the loss, also with attention in several blocks") {
-  // Per tensor one direction r: (L(p + e r) - L(p - e r)) / 2e = g . r up to e^2 and rounding / e, both near 1e-10 at e = 1e-5.
+  // Per tensor one direction r: (L(p + e r) - L(p - e r)) / 2e = g . r up to e^2 and rounding / e,
+  // both near 1e-10 at e = 1e-5.
   constexpr double step = 1e-5;
   struct Given {
     Transformer model;
@@ -216,7 +219,8 @@ TEST_CASE("a loss in chunks of the vocabulary is the same loss, in less memory")
 }
 
 TEST_CASE("recomputation and splitting need the stash that they say") {
-  // grouped: a token's numbers 4 x 20 + 2 x 36 + 2 x 12 + 4 x 28 = 288; 18 tokens of 8 bytes, 4 layers.
+  // grouped: a token's numbers 4 x 20 + 2 x 36 + 2 x 12 + 4 x 28 = 288; 18 tokens of 8 bytes, 4
+  // layers.
   const Transformer model = grouped();
   const auto bytes = [&](const Transformer& of, Recompute recompute, int layers, bool embedding) {
     const auto stage = tawpipe::transformer_work(of, two_of_nine(), recompute, 0, layers, embedding, false);

@@ -33,7 +33,8 @@ std::int64_t sum_of_rails(const ShardLayout& layout) {
   return sum;
 }
 
-/// Whether parts of all ranks make up `runs` once; by number of times that each parameter is in one.
+/// Whether parts of all ranks make up `runs` once; by number of times that each parameter is in
+/// one.
 bool once(const std::vector<std::vector<ParameterRange>>& parts, const std::vector<ParameterRange>& runs) {
   std::vector<int> times(100, 0);
   for (const auto& part : parts) {
@@ -131,7 +132,8 @@ TEST_CASE("whatever the sizes, slices of a node and shards of all ranks make up 
 }
 
 TEST_CASE("3+2 by place: a rank of the node of 2 has the rails of two places, which lie apart, and keeps one fifth") {
-  // of 10 parameters: rails of 2/5, 2/5 and 1/5; rank 3 stands for places 0 and 2, and is the second keeper of rail 0
+  // of 10 parameters: rails of 2/5, 2/5 and 1/5; rank 3 stands for places 0 and 2, and is the
+  // second keeper of rail 0
   const ShardLayout layout = ShardLayout::by_place(DeviceGroups{{3, 2}});
   CHECK(layout.slice(3, {{0, 10}}) == std::vector<ParameterRange>{{0, 4}, {8, 10}});
   CHECK(layout.shard(3, {{0, 10}}) == std::vector<ParameterRange>{{2, 4}});

@@ -1,4 +1,5 @@
-// Tests of schedules/detail/tawpipe_order.hpp: where a group is at each step, and in which order steps come.
+// Tests of schedules/detail/tawpipe_order.hpp: where a group is at each step, and in which order
+// steps come.
 // Not: the tasks of a step (../tawpipe_test.cpp).
 #include "tawpipe/schedules/detail/tawpipe_order.hpp"
 

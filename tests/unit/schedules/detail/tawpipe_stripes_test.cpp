@@ -92,8 +92,9 @@ TEST_CASE("striping changes no byte that leaves a group, but which device sends 
     CHECK(std::accumulate(plain.begin(), plain.end(), std::int64_t{0}) ==
           std::accumulate(striped.begin(), striped.end(), std::int64_t{0}));
   }
-  // Equal groups of 4, one round, 8 equal shards. Plain, device 0 sends its own shard twice and all 4 gradients of the other
-  // group's shards: 6 shards. Striped, each device of the group sends a quarter of 4 shards twice and of 4 gradients: 3 shards.
+  // Equal groups of 4, one round, 8 equal shards. Plain, device 0 sends its own shard twice and all
+  // 4 gradients of the other group's shards: 6 shards. Striped, each device of the group sends a
+  // quarter of 4 shards twice and of 4 gradients: 3 shards.
   const DeviceGroups groups = DeviceGroups::even(8, 2);
   const Workload work = support::transformer(8, 8);
   const auto striped = sent_by_rank(build(work, groups, true), groups);
@@ -123,14 +124,15 @@ TEST_CASE("a shard of n parameters is cut into one piece a member of the group t
       CHECK(ranges[0] == ParameterRange{all.begin + all.count() * j / size, all.begin + all.count() * (j + 1) / size});
     }
   }
-  // One round: each of the 5 shards is gathered in the other group for its forward and (the last stays) its backward, and its
-  // gradient scattered once.
+  // One round: each of the 5 shards is gathered in the other group for its forward and (the last
+  // stays) its backward, and its gradient scattered once.
   CHECK(gathers == 5 + 4 + 5);
 }
 
 TEST_CASE("mirrors keep their pieces for the groups that ask next") {
-  // 3 groups of 2 and one round: the owner's group serves two others forward and backward. Each shard is scattered once each
-  // way, to the owner's one mate, and the last once in all, since it stays.
+  // 3 groups of 2 and one round: the owner's group serves two others forward and backward. Each
+  // shard is scattered once each way, to the owner's one mate, and the last once in all, since it
+  // stays.
   const Schedule schedule = build(support::transformer(6, 6), DeviceGroups::even(6, 3), true);
   std::map<std::int32_t, int> scattered;
   int passed = 0;
@@ -173,7 +175,8 @@ TEST_CASE("on four nodes of 8 H100 with an adapter each, a striped iteration tak
   const DeviceGroups groups = cluster.groups_by_node();
   const double plain = to_seconds(simulate(build(work, groups, false), cluster, RooflineCost{}).makespan());
   const double striped = to_seconds(simulate(build(work, groups, true), cluster, RooflineCost{}).makespan());
-  // A shard of one layer, 405 MB, takes 8.4 ms over one adapter of 48 GB/s, and a forward step 3.6 ms: the network decides.
+  // A shard of one layer, 405 MB, takes 8.4 ms over one adapter of 48 GB/s, and a forward step 3.6
+  // ms: the network decides.
   CHECK(striped / plain < 0.667);
 }
 
@@ -186,8 +189,9 @@ TEST_CASE("with an adapter for each of 4 devices, a network-bound iteration take
   const DeviceGroups groups = DeviceGroups::even(8, 2);
   const double plain = to_seconds(simulate(build(work, groups, false), cluster, cost).makespan());
   const double striped = to_seconds(simulate(build(work, groups, true), cluster, cost).makespan());
-  // Forwards, a shard leaves over four adapters instead of one; backwards a shard and a gradient, over four instead of two.
-  // So 1/4 of the time and 1/2: (1/4 + 1/2) / 2 = 3/8, and a little for what moves inside the nodes.
+  // Forwards, a shard leaves over four adapters instead of one; backwards a shard and a gradient,
+  // over four instead of two. So 1/4 of the time and 1/2: (1/4 + 1/2) / 2 = 3/8, and a little for
+  // what moves inside the nodes.
   CHECK(striped / plain > 0.375);
   CHECK(striped / plain < 0.4);
 }
