@@ -1,5 +1,4 @@
-// Traces of operations in the columns of ByteDance's published straggler traces, read as a run that
-// can be replayed.
+// Traces with the columns of ByteDance's straggler traces, read as a run that can be replayed.
 // Not: the traces of PyTorch's profiler (report/kineto_run.hpp).
 #pragma once
 

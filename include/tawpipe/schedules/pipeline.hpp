@@ -1,5 +1,4 @@
-// Activation pipelines from per-rank programs: the rank of each stage and the order in which each
-// rank computes.
+// Activation pipelines from programs: the rank of each stage and each rank's order of computations.
 // Not: any one pipeline's program (gpipe.hpp, one_f_one_b.hpp).
 #pragma once
 
@@ -49,8 +48,7 @@ class PipelineBuilder {
 
  private:
   using Item = PipelineItem;
-  /// One message: the output of a stage's forward (to the next stage) or backward (to the one
-  /// before).
+  /// One message: a stage's output of a forward (to the next stage) or backward (to the previous).
   struct Slot {
     std::int64_t ready = -1;  ///< the earliest start of its consumer, once known
     BufferId sent = none<BufferId>;
@@ -127,8 +125,7 @@ class PipelineBuilder {
     clock_.assign(items_.size(), 0);
     std::size_t left = 0;
     for (const auto& items : items_) left += items.size();
-    // Ranks whose next item can start, earliest first. Only the latest entry of a rank counts;
-    // others are skipped.
+    // Ranks whose next item can start, earliest first. Only the latest entry of a rank counts.
     using Entry = std::pair<std::int64_t, std::size_t>;  // start, rank
     std::priority_queue<Entry, std::vector<Entry>, std::greater<>> startable;
     std::vector<std::int64_t> offered(items_.size(), -1);

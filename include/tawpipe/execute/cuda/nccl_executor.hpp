@@ -1,5 +1,4 @@
-// Runs one rank of a schedule on one device: streams as lanes, communications by communicators such
-// as NCCL's.
+// Runs one rank of a schedule on one device: streams as lanes, communications as by NCCL.
 // Not: all ranks on one device (virtual_executor.hpp); how ranks find each other (rendezvous.hpp).
 #pragma once
 
@@ -30,8 +29,7 @@
 
 namespace tawpipe::inline v0::cuda {
 
-/// Trains one rank of a schedule; every rank creates one from the same schedule and runs the same
-/// iterations.
+/// Trains one rank of a schedule. All ranks have the same schedule and run the same iterations.
 ///
 /// One host thread issues the rank's tasks in an order that is topological and the same on all
 /// ranks (issue_order): on every communicator all members call in the same order, and the first
@@ -39,9 +37,8 @@ namespace tawpipe::inline v0::cuda {
 /// that order as its send. An exchange is one group. A wait that no message carries is a number
 /// sent on a stream and communicator of its own.
 ///
-/// Messages use the buffers directly if their numbers are contiguous there, otherwise a staging
-/// area. Memory is one allocation, made by the constructor, which communicators use directly if
-/// they can; an iteration allocates nothing.
+/// Messages use buffers directly if their numbers are contiguous there, otherwise a staging area.
+/// The constructor makes the one allocation, which communicators use directly if they can.
 template <DeviceApi Device, CommunicatorApi<typename Device::Stream> Communicator, DeviceLayer<typename Device::Stream> Layer,
           DeviceUpdate<typename Device::Stream> Optimizer>
 class NcclExecutor {
@@ -104,14 +101,12 @@ class NcclExecutor {
   /// Communicators of this rank in addition to the one of all ranks.
   std::size_t communicators() const { return communicators_.size(); }
   /// Free device memory before they were created, and after the first iteration, which connects
-  /// them. Memory that others take on the same device meanwhile counts too. Zero before that
-  /// iteration has ended.
+  /// them; zero before it has ended. Memory that others take on the device meanwhile counts too.
   ConnectionMemory connection_memory() const { return connection_memory_; }
   /// Whether this process is the one that reports and writes: rank 0.
   bool is_root() const { return number(rank_) == 0; }
 
-  /// Calls `visit(RankParameters<Device>&)` for the one rank of this process. Between iterations
-  /// only.
+  /// Calls `visit(RankParameters<Device>&)` for the rank of this process, between iterations only.
   template <class Visit>
   void for_each_rank(Visit&& visit) {
     device_.use();
@@ -119,8 +114,7 @@ class NcclExecutor {
     visit(parameters);
   }
 
-  /// Combines the values that each rank knows: each is then right on all ranks if it was on any.
-  /// Collective.
+  /// Combines the values that each rank knows: all ranks then have those of any. Collective.
   /// @param known  [values] whether the value is right here
   void gather(std::span<float> values, std::span<const char> known) {
     for (std::size_t i = 0; i < values.size(); ++i) {
@@ -146,8 +140,7 @@ class NcclExecutor {
     return result;
   }
 
-  /// The first half of `run`: enqueues the iteration in the streams. Blocks only while
-  /// communicators connect.
+  /// The first half of `run`: enqueues the iteration. Blocks only while communicators connect.
   template <MicrobatchTokens Source>
   void start(const Source& source, const Iteration& args) {
     check_clipping(schedule_, args.gradient_clip);
@@ -169,8 +162,7 @@ class NcclExecutor {
       device_.record(ended_, lanes_[0]);
     });
   }
-  /// The second half: waits for the end and returns the result. The timeline has only this rank's
-  /// tasks.
+  /// The second half: waits for the end. The timeline in the result has only this rank's tasks.
   IterationResult finish() {
     IterationResult result;
     guarded([&] {
@@ -187,8 +179,7 @@ class NcclExecutor {
     return result;
   }
 
-  /// Enqueues one iteration's work, with the input of the last `start`: the host's cost of a run,
-  /// without the data.
+  /// Enqueues one iteration's work on the input of the last `start`: the host's cost of a run.
   void issue(bool clip) {
     work_->begin(device_, lanes_[0]);
     if (options_.timeline) {  // all ranks reach this point in their streams

@@ -84,8 +84,7 @@ class ShardedBuilder {
 
   RankBuffers& at(Rank rank) { return rank_[index(rank)]; }
   static std::size_t at_unit(int unit) { return static_cast<std::size_t>(unit); }
-  /// The weights of a unit or part, or their gradient; for a message along a rail, those that it
-  /// carries.
+  /// The weights of a unit or part, or their gradient; along a rail, those that a message carries.
   Bytes weights_of(int list) const { return weight_bytes(builder_.workload(), sets_.count(list)); }
   Bytes weights_of(int list, std::size_t rail) const { return weight_bytes(builder_.workload(), sets_.carries(list, rail)); }
   Bytes gradient_of(int list) const { return gradient_bytes(builder_.workload(), sets_.count(list)); }
@@ -164,8 +163,7 @@ class ShardedBuilder {
     for (std::size_t g = 0; g < nodes_.size(); ++g) gather_inside(unit, g, over_all && !copies_);
   }
 
-  /// Each rank gets its slice: into the node's copy, or in place into the buffer that the node then
-  /// fills.
+  /// Each rank gets its slice: into the node's copy, or in place where the node then fills it.
   void gather_across(int unit) {
     const auto target = [&](Rank rank) { return (copies_ ? at(rank).copy : at(rank).full)[at_unit(unit)]; };
     for (const Rank rank : all_) {
@@ -241,8 +239,7 @@ class ShardedBuilder {
           uses_.push_back(reads(rank.saved[u]));
           leave_gradient(member, unit);
         }
-        // A backward waits for the reduction of two units earlier, so that a rank holds two whole
-        // gradients at most.
+        // A backward waits for the reduction two units earlier: a rank holds at most two gradients.
         const std::span<const TaskId> after{rank.reductions.data(), forward ? 0U : 1U};
         done.push_back(builder_.add(compute(forward ? Op::forward : Op::backward, number(member), unit, first_ + number(member)),
                                     uses_, after));
@@ -252,8 +249,7 @@ class ShardedBuilder {
     }
   }
 
-  /// Goes into the rank's states where they hold all of it; otherwise into a buffer that is then
-  /// reduced.
+  /// Goes into the rank's states where they hold all of it, else into a buffer to be reduced.
   void leave_gradient(Rank rank, int unit) {
     if (states_.part_of(unit) < 0) return;
     const bool whole = plan_.gradients == Scope::replicated || (plan_.gradients == Scope::node && alone(rank) && !each_);
@@ -320,8 +316,7 @@ class ShardedBuilder {
 
   // ---- once an iteration --------------------------------------------------------------------------------------------
 
-  /// Reduces the gradient of a part, to which all rounds have added, from its scope to the
-  /// optimizer's, in place.
+  /// Reduces a part's gradient, the sum of all rounds, from its scope to the optimizer's, in place.
   void complete(int unit) {
     const int part = states_.part_of(unit);
     if (plan_.gradients == Scope::all || each_ || ranks_ == 1 || part < 0 || states_.unit(part) != unit) return;
