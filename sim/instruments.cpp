@@ -111,6 +111,15 @@ void leave_open(CLI::App& app, Request& request) {
        "Which devices lie next to each other, nearest first: tensor, context, schedule, data\n"
        "(default any of tcsd and tcds)");
   text("--cost", "kernels (default) or roofline, with parameters as simulate takes them");
+  text("--shard-states",
+       "What data- and context-parallel devices share out: none, optimizer (ZeRO-1), gradients too (ZeRO-2) or\n"
+       "parameters too (FSDP) (default any but none)");
+  text("--offload",
+       "What lies in host memory between its uses: off, activations, optimizer or activations+optimizer\n(default any)");
+  text("--layers-per-stage", "Layers of each stage, as simulate takes them (default even or auto)");
+  text("--overlap-grad-reduce",
+       "Gradients are summed over data- and context-parallel devices while backwards go on: on (default) or off");
+  text("--overlap-param-gather", "New weights are gathered while the next iteration's forwards begin: on (default) or off");
 }
 
 Command add_plan(CLI::App& parent) {
@@ -126,6 +135,10 @@ Command add_plan(CLI::App& parent) {
   add_option_flag(*app, request, "every schedule that has it");
   add_problem_flags(*app, request, "any");
   leave_open(*app, request);
+  const auto no_offload = std::make_shared<bool>(false);
+  app->add_flag("--no-offload", *no_offload, "Nothing lies in host memory: --offload off")
+      ->group("Problem")
+      ->excludes("--offload");
   add_count(*app, "--tokens", flags->tokens, "Tokens of one iteration, in place of --global-batch", "TOKENS", "Problem");
   add_count(*app, "--pipeline-parallel", flags->pipeline, "The schedule's own devices, those of a replica (default any)", "N",
             "Layout");
@@ -158,14 +171,15 @@ Command add_plan(CLI::App& parent) {
          "  tawpipe plan --cluster dgx-h100*4 --today train.sh\n"
          "  tawpipe plan --cluster dgx-h100*4 --model llama-3-70b --sequence 8192 --global-batch 128 --emit torchtitan\n"
          "  tawpipe plan --cluster dgx-h100 --devices 8..64 --price 2.5 --model llama-3-8b --sequence 8192 --tokens 4194304");
-  return {
-      app, [flags, app] {
-        for (const char* flag : {"--sequence-parallel", "--context-exchange", "--shard-states", "--reshard",
-                                 "--overlap-grad-reduce", "--overlap-param-gather", "--tp-comm-overlap", "--gradient-dtype"}) {
-          if (app->count(flag) > 0) flags->given.emplace_back(flag);
-        }
-        return run_plan(*flags);
-      }};
+  return {app, [flags, app, no_offload] {
+            for (const char* flag :
+                 {"--sequence-parallel", "--context-exchange", "--shard-states", "--reshard", "--overlap-grad-reduce",
+                  "--overlap-param-gather", "--tp-comm-overlap", "--gradient-dtype", "--offload", "--layers-per-stage"}) {
+              if (app->count(flag) > 0) flags->given.emplace_back(flag);
+            }
+            if (*no_offload) flags->given.emplace_back("--offload");
+            return run_plan(*flags);
+          }};
 }
 
 Command add_bound(CLI::App& parent) {

@@ -33,6 +33,20 @@ PlanRequest resolve_plan(const PlanFlags& flags) {
     request.schedules = parse_entries(names, parse_options(flags.base.options), true);
   }
   if (flags.budget > 0) request.budget = flags.budget;
+  if (!flags.today.empty() || !flags.emit.empty()) return request;  // their switches are the framework's
+  const Request defaults;
+  const auto open = [&](std::string_view flag, const std::string& value, const std::string& standard) {
+    return value == standard && std::find(flags.given.begin(), flags.given.end(), flag) == flags.given.end();
+  };
+  const Request& base = flags.base;
+  request.problem.overlap_gradients |= open("--overlap-grad-reduce", base.overlap_gradients, defaults.overlap_gradients);
+  request.problem.overlap_gathers |= open("--overlap-param-gather", base.overlap_gathers, defaults.overlap_gathers);
+  if (open("--shard-states", base.shard_states, defaults.shard_states))
+    request.sharding = {StateSharding::optimizer, StateSharding::gradients, StateSharding::parameters};
+  if (open("--offload", base.offload, defaults.offload))
+    request.offload = {{.optimizer = true}, {.activations = true, .optimizer = true}};
+  request.balanced_stages =
+      request.problem.stage_cut.is_even() && open("--layers-per-stage", base.layers_per_stage, defaults.layers_per_stage);
   return request;
 }
 

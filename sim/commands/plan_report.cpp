@@ -53,11 +53,17 @@ std::string command_of(const PlanFlags& flags, const PlanRequest& request, const
   if (base.usable_memory > 0) add("--usable-memory", base.usable_memory);
   if (base.sequence_parallel != defaults.sequence_parallel) add("--sequence-parallel", base.sequence_parallel);
   if (base.context_exchange != defaults.context_exchange) add("--context-exchange", base.context_exchange);
-  if (base.shard_states != defaults.shard_states) add("--shard-states", base.shard_states);
+  const std::string states{plan.layout.sharding ? name(*plan.layout.sharding) : base.shard_states};
+  if (states != defaults.shard_states) add("--shard-states", states);
   if (base.reshard != defaults.reshard) add("--reshard", base.reshard);
-  if (base.overlap_gradients != defaults.overlap_gradients) add("--overlap-grad-reduce", base.overlap_gradients);
-  if (base.overlap_gathers != defaults.overlap_gathers) add("--overlap-param-gather", base.overlap_gathers);
-  if (base.offload != defaults.offload) add("--offload", base.offload);
+  if (request.problem.overlap_gradients) add("--overlap-grad-reduce", "on");
+  if (request.problem.overlap_gathers) add("--overlap-param-gather", "on");
+  const std::string offload = plan.layout.offload ? name(*plan.layout.offload) : base.offload;
+  if (offload != defaults.offload) add("--offload", offload);
+  const std::string layers = plan.layout.balanced_stages ? "auto" : base.layers_per_stage;
+  if (layers != defaults.layers_per_stage) add("--layers-per-stage", layers);
+  if (base.embedding_is_layer && !plan.layout.balanced_stages) text += " --account-for-embedding-in-pipeline-split";
+  if (base.loss_is_layer && !plan.layout.balanced_stages) text += " --account-for-loss-in-pipeline-split";
   if (base.tensor_overlap != defaults.tensor_overlap) add("--tp-comm-overlap", base.tensor_overlap);
   if (!base.gradient_dtype.empty()) add("--gradient-dtype", base.gradient_dtype);
   if (base.cost != defaults.cost) add("--cost", base.cost);
@@ -116,9 +122,16 @@ namespace {
 
 double price_of_tokens(double price, const Summary& summary) { return price / 3600 / summary.tokens_per_device_per_second * 1e9; }
 
-std::string options_text(const ScheduleChoice& choice) {
+/// The schedule's options, and what is around it.
+std::string options_text(const Plan& plan) {
   std::string text;
-  for (const auto& [key, value] : choice.options) text += concat(text.empty() ? "" : " ", key, "=", value);
+  const auto add = [&](std::string_view key, std::string_view value) {
+    text += concat(text.empty() ? "" : " ", key, "=", value);
+  };
+  for (const auto& [key, value] : plan.choice.options) add(key, value);
+  if (plan.layout.sharding) add("shard-states", name(*plan.layout.sharding));
+  if (plan.layout.offload) add("offload", name(*plan.layout.offload));
+  if (plan.layout.balanced_stages) add("layers-per-stage", "auto");
   return text;
 }
 
@@ -129,6 +142,9 @@ Json plan_json(const Planned& planned, const Plan& plan) {
   Json json = to_json(plan.summary);
   json["axes"] = {{"tensor", mesh.tensor}, {"context", mesh.context}, {"pipeline", mesh.pipeline}, {"data", mesh.data}};
   json["layout"] = mesh_order_text(mesh.order);
+  json["shard_states"] = name(plan.layout.sharding.value_or(planned.request.problem.sharding));
+  json["offload"] = name(plan.layout.offload.value_or(planned.request.problem.offload));
+  json["balanced_stages"] = plan.layout.balanced_stages || planned.request.problem.stage_cut.balanced;
   json["bound_s"] = planned.bound_s;
   json["gap"] = to_seconds(plan.summary.makespan) / planned.bound_s - 1;
   json["least_s"] = to_seconds(plan.bound);
@@ -207,7 +223,7 @@ std::string plans_table(const Planned& planned, const TableStyle& style) {
                std::string{name(plan.layout.recompute)}, format_duration(plan.summary.makespan),
                format_count(static_cast<std::int64_t>(plan.summary.tokens_per_device_per_second + 0.5)),
                format_percent(plan.summary.mfu), format_memory(plan.summary.fullest()), format_percent(shares.compute),
-               format_percent(shares.exposed), format_percent(shares.waiting), options_text(plan.choice)},
+               format_percent(shares.exposed), format_percent(shares.waiting), options_text(plan)},
               i == 0 ? Emphasis::bold : Emphasis::none);
   }
   return table.str(style);
@@ -292,7 +308,7 @@ std::string devices_table(const std::vector<Planned>& all, const TableStyle& sty
                   format_memory(plan.summary.fullest())});
     if (priced) cells.push_back(fmt::format("{:.2f}", price_of_tokens(one.flags.price, plan.summary)));
     cells.insert(cells.end(),
-                 {plan.choice.schedule, layout_text(plan), std::string{name(plan.layout.recompute)}, options_text(plan.choice)});
+                 {plan.choice.schedule, layout_text(plan), std::string{name(plan.layout.recompute)}, options_text(plan)});
     table.row(std::move(cells));
   }
   return table.str(style) + "\nworth: of what a device does in the first line, what each does here\n";

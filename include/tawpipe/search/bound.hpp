@@ -79,22 +79,33 @@ struct BestTimes {
   double traffic = 0;
 };
 
-/// Rates that no shape exceeds: whole waves of whole tiles, no gaps between kernels, attention of endless tiles.
-inline BestTimes best_times(const KernelCost& cost, const StageWork& work, const DeviceSpec& device) {
+/// The least that a product of a sequence takes for its part of all work, on one device or shared by any number of
+/// tensor-parallel ones: weights keep their widths, cut in as many parts; of tokens there may be any number, so many that waves
+/// of tiles over them, and what does not grow with them, take nothing.
+inline double least_product_seconds(const Kernel& kernel, const DeviceCurves& curves, const DeviceSpec& device, int ranks) {
+  constexpr std::int64_t many = std::int64_t{1} << 30;
+  const bool sums_tokens = kernel.by_context == Kernel::Dimension::k;
+  const auto tokens = static_cast<double>(sums_tokens ? kernel.k : kernel.m * kernel.batch);
+  double least = std::numeric_limits<double>::infinity();
+  for (int tensor = 1; tensor <= ranks; ++tensor) {
+    Kernel part = kernel.split(tensor, 1);
+    (sums_tokens ? part.k : part.m) = many;
+    if (!sums_tokens) part.batch = 1;
+    least = std::min(least, tensor * product_seconds(part, curves, device));
+  }
+  return kernel.count * least * tokens / static_cast<double>(many) * (1 - 1e-4);  // the last wave of so many
+}
+
+/// Rates that no layout exceeds: products of any number of tokens, no gaps between kernels, attention of endless tiles.
+inline BestTimes best_times(const KernelCost& cost, const StageWork& work, const DeviceSpec& device, int ranks) {
   const DeviceCurves curves = cost.curves(device);
   BestTimes times;
   for (const Kernel& kernel : work.kernels) {
-    Kernel one = kernel;
     const double count = kernel.count;
     if (kernel.kind == Kernel::Kind::traffic) {
       times.traffic += count * kernel.bytes / (device.memory_bandwidth.value() * curves.memory);
     } else if (kernel.kind == Kernel::Kind::product) {
-      // Of results and an inner dimension without end: what is left is the peak's share.
-      one.m = one.n = one.k = std::int64_t{1} << 20;
-      one.batch = 1;
-      DeviceCurves best = curves;
-      best.inner_ramp = 0;
-      times.products += count * kernel.flops() * product_seconds(one, best, device) / one.flops() * (1 - 1e-5);
+      times.products += least_product_seconds(kernel, curves, device, ranks);
     } else {
       DeviceCurves best = curves;
       best.attention_fill = best.attention_backward_fill = 0;
@@ -103,7 +114,7 @@ inline BestTimes best_times(const KernelCost& cost, const StageWork& work, const
   }
   return times;
 }
-inline BestTimes best_times(const RooflineCost& cost, const StageWork& work, const DeviceSpec& device) {
+inline BestTimes best_times(const RooflineCost& cost, const StageWork& work, const DeviceSpec& device, int) {
   const double rate = device.peak.value() * cost.utilization;
   const double flops = (work.forward + work.recompute + work.backward_input + work.backward_weight).value();
   return {flops / rate, 0,
@@ -111,7 +122,7 @@ inline BestTimes best_times(const RooflineCost& cost, const StageWork& work, con
               (device.memory_bandwidth.value() * cost.memory_utilization)};
 }
 template <class Cost>
-BestTimes best_times(const Cost&, const StageWork&, const DeviceSpec&) {
+BestTimes best_times(const Cost&, const StageWork&, const DeviceSpec&, int) {
   throw InputError("a bound needs costs that know any layout: kernels or roofline, not given or measured times");
 }
 inline double memory_rate(const Cost& cost, const DeviceSpec& device) {
@@ -215,7 +226,7 @@ inline TrainingBound training_bound(const Problem& problem) {
         std::find_if(bound.devices.begin(), bound.devices.end(), [&](const BoundDevice& d) { return d.name == device.name; });
     if (known == bound.devices.end()) {
       const detail::BestTimes times =
-          std::visit([&](const auto& cost) { return detail::best_times(cost, work, device); }, problem.cost);
+          std::visit([&](const auto& cost) { return detail::best_times(cost, work, device, cluster.ranks()); }, problem.cost);
       const double memory = detail::memory_rate(problem.cost, device);
       BoundDevice added{.name = device.name, .bytes_per_s = memory};
       const auto per_s = [&](double amount, double seconds) { return seconds > 0 ? amount / (sequences * seconds) : 0; };

@@ -61,7 +61,7 @@ class LayoutBounds {
   /// Whether a replica's devices together can hold what any schedule must: the model's states once over all replicas, and of one
   /// microbatch what all layers keep when the last one's forward ends. What goes to host memory may be any of it.
   bool can_hold(const PlanLayout& layout) {
-    return request_.problem.offload.any() || states_ + saved(layout) / layout.mesh.pipeline <= usable_;
+    return layout.offload.value_or(request_.problem.offload).any() || states_ + saved(layout) / layout.mesh.pipeline <= usable_;
   }
   /// By how much the layers take longer than that where ranks share them and wait for one another: a guess.
   double usual_wait(const PlanLayout& layout) {
@@ -100,14 +100,18 @@ class LayoutBounds {
     // Where all nodes are alike and nothing is shared between them, ranks at one place of their nodes are.
     const bool alike = cluster.kinds().size() == 1 && cluster.fabric().links.empty();
     detail::RankClasses classes{cluster, mesh};
-    std::map<int, std::size_t> at;
+    std::vector<std::size_t> at;  // [class] after known_classes_' first, its place
     known_classes_.clear();
     for (int data = 0; data < mesh.data; ++data) {
       for (int pipeline = 0; pipeline < mesh.pipeline; ++pipeline) {
         const Rank rank = mesh.rank({.pipeline = pipeline, .data = data});
-        const auto [found, added] = at.try_emplace(alike ? cluster.local_index(rank) : classes.of(rank), known_classes_.size());
-        if (added) known_classes_.emplace_back(rank, 0);
-        ++known_classes_[found->second].second;
+        const auto number = static_cast<std::size_t>(alike ? cluster.local_index(rank) : classes.of(rank));
+        if (number >= at.size()) at.resize(number + 1, 0);
+        if (at[number] == 0) {
+          known_classes_.emplace_back(rank, 0);
+          at[number] = known_classes_.size();
+        }
+        ++known_classes_[at[number] - 1].second;
       }
     }
     known_mesh_ = mesh;

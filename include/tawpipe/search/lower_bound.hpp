@@ -188,12 +188,15 @@ class LeastTimes {
     const BodyTotals totals{body};
     std::vector<std::uint32_t> pairs_end{0};
     std::vector<Bytes> pairs;
+    std::map<std::tuple<double, std::int64_t, std::int32_t>, SplitId> numbers;  // of equal computations
     for (const BodyStep& step : body) {
       Task one = task;
       one.stage = StageId{0};
       if (step.is_compute()) {
-        one.split = id<SplitId>(parts.steps.size());
-        parts.steps.push_back(work_of_step(parts.stages[0], step, totals, traits(task.op).passes));
+        const auto [at, added] =
+            numbers.try_emplace({step.flops.value(), step.traffic.value(), step.pieces}, id<SplitId>(parts.steps.size()));
+        if (added) parts.steps.push_back(work_of_step(parts.stages[0], step, totals, traits(task.op).passes));
+        one.split = at->second;
       } else {
         const std::vector<Rank>& group = members[step.context ? 1 : 0];
         one = {.op = op_of(step.kind), .rank = group[0], .group = GroupId{step.context ? 1 : 0}, .bytes = step.bytes};

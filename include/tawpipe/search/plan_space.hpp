@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,6 +22,13 @@ struct PlanLayout {
   Mesh mesh;  ///< over all devices
   Recompute recompute = Recompute::full;
   std::int64_t microbatch_size = 1;
+  // Around a pipeline; none: as the problem has it.
+  std::optional<StateSharding> sharding = {};
+  std::optional<Offload> offload = {};
+  bool balanced_stages = false;  ///< cut by what embedding and head take (StageCut::balanced)
+
+  /// Whether it is not as the problem has it.
+  bool is_variant() const { return sharding || offload || balanced_stages; }
 };
 
 /// What is to be trained and where, and what of the answer is given. What is not given is searched.
@@ -32,8 +40,12 @@ struct PlanRequest {
   std::vector<std::int64_t> microbatch_sizes = {};  ///< empty: the powers of two that divide a replica's part of the batch
   std::vector<Recompute> recompute = {Recompute::none, Recompute::selective, Recompute::full};
   std::vector<ScheduleChoice> schedules = {};  ///< empty: planned_schedules()
-  std::int64_t budget = 40'000'000;            ///< tasks that may be looked at: of bounds once, of simulations eight times
-  bool cheapest_first = false;                 ///< layouts of few tasks are looked at first, not those that look fastest
+  // Tried around each pipeline that is the best so far; empty and false: as the problem has it alone.
+  std::vector<StateSharding> sharding = {};  ///< over data- and context-parallel devices
+  std::vector<Offload> offload = {};
+  bool balanced_stages = false;
+  std::int64_t budget = 40'000'000;  ///< tasks that may be looked at: of bounds once, of simulations eight times
+  bool cheapest_first = false;       ///< layouts of few tasks are looked at first, not those that look fastest
   /// What else the answer must be, such as something that a framework can run (frameworks/); none: anything.
   bool (*runs)(const PlanRequest&, const PlanLayout&, const ScheduleChoice&) = nullptr;
 };
@@ -158,6 +170,43 @@ inline std::vector<ScheduleChoice> planned_schedules(const Registry& registry) {
   }
   return choices;
 }
+
+namespace detail {
+
+/// Whether a schedule cuts the model into stages that stay where they are, so that states can be shared out around it and stages
+/// cut by what they take. Schedules that move weights, or share states out themselves, do not.
+inline bool keeps_stages(std::string_view schedule) {
+  constexpr std::string_view others[] = {"ddp",   "zero1",         "zero2",   "fsdp",        "hsdp",        "hpz",
+                                         "hfsdp", "weipipe-naive", "weipipe", "weipipe-zb1", "weipipe-zb2", "tawpipe"};
+  return std::find(std::begin(others), std::end(others), schedule) == std::end(others);
+}
+
+/// What else may be around a pipeline: how states are shared out with how stages are cut, or something in host memory.
+inline std::vector<PlanLayout> planned_variants(const PlanRequest& request, const PlanLayout& layout) {
+  std::vector<PlanLayout> found;
+  if (layout.mesh.pipeline == 1 || layout.is_variant()) return found;
+  std::vector<std::optional<StateSharding>> sharding{std::nullopt};
+  for (const StateSharding states : request.sharding) {
+    if (states != request.problem.sharding && layout.mesh.data * layout.mesh.context > 1) sharding.push_back(states);
+  }
+  for (const std::optional<StateSharding>& states : sharding) {
+    for (const bool balanced : {false, true}) {
+      if (balanced && !request.balanced_stages) continue;
+      PlanLayout one = layout;
+      one.sharding = states;
+      one.balanced_stages = balanced;
+      if (one.is_variant()) found.push_back(std::move(one));
+    }
+  }
+  for (const Offload& what : request.offload) {
+    PlanLayout one = layout;
+    if (!(what == request.problem.offload)) one.offload = what;
+    if (one.is_variant()) found.push_back(std::move(one));
+  }
+  return found;
+}
+
+}  // namespace detail
 
 /// The layouts to choose from. @pre request.problem has a model
 inline std::vector<PlanLayout> planned_layouts(const PlanRequest& request) {

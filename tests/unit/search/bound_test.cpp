@@ -35,6 +35,39 @@ TEST_CASE("by a roofline it is operations over all devices' rates, traffic over 
   CHECK_FALSE(bound.can_hold);  // 4 x 0.85 GB
 }
 
+TEST_CASE("a product takes at least what its weights' widths leave over") {
+  const DeviceSpec device = device_named("A100-80G");
+  const DeviceCurves curves = KernelCost{}.curves(device);
+  using Dimension = Kernel::Dimension;
+  Kernel kernel{
+      .kind = Kernel::Kind::product, .by_tensor = Dimension::n, .by_context = Dimension::m, .m = 4096, .n = 1000, .k = 512};
+  const auto least = [&](int ranks) { return detail::least_product_seconds(kernel, curves, device, ranks); };
+  CHECK(least(4) <= least(1));
+  for (const std::int64_t tokens : {1, 100, 4096, 100000, 5000000}) {
+    for (const int tensor : {1, 2, 3, 4}) {
+      Kernel part = kernel;
+      part.m = tokens;
+      part = part.split(tensor, 1);
+      CHECK(tensor * product_seconds(part, curves, device) >= least(4) * static_cast<double>(tokens) / 4096);
+    }
+  }
+  Kernel endless = kernel;
+  endless.m = endless.n = endless.k = std::int64_t{1} << 20;
+  CHECK(least(1) > product_seconds(endless, curves, device) / endless.flops() * kernel.flops());
+  kernel = {.kind = Kernel::Kind::product,
+            .pass = KernelPass::backward_weight,
+            .by_tensor = Dimension::m,
+            .by_context = Dimension::k,
+            .m = 1024,
+            .n = 1024,
+            .k = 4096};
+  for (const std::int64_t tokens : {64, 4096, 1000000}) {
+    Kernel part = kernel;
+    part.k = tokens;
+    CHECK(product_seconds(part, curves, device) >= least(1) * static_cast<double>(tokens) / 4096);
+  }
+}
+
 TEST_CASE("faster devices take more of the work") {
   const auto of = [](const char* name, std::vector<std::int32_t> nodes) {
     return ClusterBuilder{}

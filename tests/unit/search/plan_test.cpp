@@ -180,6 +180,32 @@ TEST_CASE("the space is what the docs say") {
   }
 }
 
+TEST_CASE("around the best pipeline states are shared out further, stages balanced, and things put into host memory") {
+  PlanRequest asked = request(with_memory(3_MB));
+  asked.schedules = {{"1f1b"}, {"gpipe"}};
+  asked.axes[static_cast<std::size_t>(MeshAxis::pipeline)] = 2;
+  const PlanResult plain = plan(asked, shipped());
+  asked.sharding = {StateSharding::optimizer, StateSharding::gradients, StateSharding::parameters};
+  asked.offload = {{.optimizer = true}};
+  asked.balanced_stages = true;
+  const PlanResult found = plan(asked, shipped());
+  CHECK(found.proven_best);
+  CHECK(found.counts.bounded > plain.counts.bounded);
+  CHECK(found.plans.front().summary.makespan <= plain.plans.front().summary.makespan);
+  const PlanLayout two{.mesh = Mesh{.data = 2}.over(4), .recompute = Recompute::none, .microbatch_size = 1};
+  const std::vector<PlanLayout> around = detail::planned_variants(asked, two);
+  CHECK(around.size() == 6);  // 3 ways to share out with 2 to cut, less the problem's own, and host memory
+  for (const PlanLayout& one : around) {
+    CHECK(one.is_variant());
+    const Problem problem = problem_of(asked, one, asked.schedules[0]);
+    CHECK(problem.sharding == one.sharding.value_or(asked.problem.sharding));
+    CHECK(problem.stage_cut.balanced == one.balanced_stages);
+    CHECK(problem.offload == one.offload.value_or(Offload{}));
+    CHECK(detail::planned_variants(asked, one).empty());
+  }
+  CHECK(detail::planned_variants(asked, {.mesh = Mesh{.data = 4}.over(4)}).empty());  // no pipeline
+}
+
 TEST_CASE("a problem that cannot be planned is refused") {
   PlanRequest wrong = request(with_memory(1_GB));
   wrong.problem.model.reset();
