@@ -29,6 +29,8 @@
 #include "tawpipe/schedules/weipipe.hpp"
 #include "tawpipe/schedules/weipipe_zero_bubble.hpp"
 #include "tawpipe/schedules/zero_bubble.hpp"
+#include "tawpipe/verify/check_order.hpp"
+#include "tawpipe/verify/check_races.hpp"
 #include "tawpipe/verify/validate.hpp"
 
 using namespace tawpipe;

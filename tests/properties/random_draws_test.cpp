@@ -18,6 +18,7 @@
 #include "support/draft.hpp"
 #include "support/random.hpp"
 #include "tawpipe/schedule/compose.hpp"
+#include "tawpipe/verify/check_memory.hpp"
 #include "tawpipe/verify/validate.hpp"
 
 namespace random_draws_test {
