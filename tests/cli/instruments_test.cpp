@@ -195,7 +195,7 @@ TEST_CASE("links are calibrated from nccl-tests and fit a cluster file") {
   const json links = parsed(run("calibrate " + file + " --json -"));
   CHECK(links.at("intra_node").at("bytes_per_second").get<double>() == doctest::Approx(100e9).epsilon(0.01));
   CHECK(links.at("intra_node").at("latency_ps").get<double>() == doctest::Approx(1.6e6).epsilon(0.01));
-  support::check_refused(run("calibrate " + folder.write("x.txt", "hello")), {"no output of nccl-tests"});
+  support::check_refused(run("calibrate " + folder.write("x.txt", "hello")), {"not an output of nccl-tests"});
 }
 
 TEST_CASE("measured Megatron iterations are predicted row by row") {

@@ -77,7 +77,7 @@ class Signals(unittest.TestCase):
 
     @unittest.skipUnless(OPEN_MPI, "other launchers pass signals on in other ways")
     def test_to_the_launcher(self):
-        for number, seconds in ((signal.SIGUSR1, None), (signal.SIGTERM, 10)):
+        for number, seconds in ((signal.SIGUSR1, None), (signal.SIGTERM, 20)):
             with self.subTest(number.name):
                 self.setUp()
                 process = self.start(seconds=seconds)
