@@ -28,9 +28,6 @@ std::string concat(const Parts&... parts) {
   return out;
 }
 
-/// `text` in single quotes, as messages show what a user wrote.
-inline std::string quote(std::string_view text) { return concat("'", text, "'"); }
-
 /// The text with each control character replaced by '?': fit for a one-line message and a terminal,
 /// whatever a user's file or path holds. Those beyond ASCII (C1) take two bytes of UTF-8, 0xc2 and
 /// 0x80 to 0x9f.
@@ -43,6 +40,9 @@ inline std::string one_line(std::string text) {
   }
   return text;
 }
+
+/// `text` in single quotes and on one line, as messages show what a user wrote.
+inline std::string quote(std::string_view text) { return concat("'", one_line(std::string{text}), "'"); }
 
 /// The text after a UTF-8 byte order mark, which Windows' editors put before it.
 inline std::string_view without_byte_order_mark(std::string_view text) {

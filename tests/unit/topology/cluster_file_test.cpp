@@ -2,6 +2,7 @@
 // Not: the importers' own details (nvidia_smi_topology_test.cpp, nccl_topology_xml_test.cpp).
 #include "tawpipe/topology/cluster_file.hpp"
 
+#include "tawpipe/topology/clusters.hpp"
 #include "unit/topology/samples.hpp"
 
 using namespace tawpipe;
