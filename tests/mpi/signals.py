@@ -24,19 +24,20 @@ class Signals(unittest.TestCase):
         self.folder = pathlib.Path(temporary.name)
         (self.folder / "text.txt").write_text("the quick brown fox jumps over the lazy dog. " * 200)
 
-    def command(self, steps, *more):
+    def command(self, steps, *more, every=100):
+        """@param every  steps from a line of output to the next: a launcher that is told to stop may read no more of it"""
         return [MPIEXEC, FLAG, "3", TAWPIPE, "train", "--backend", "mpi", "--cluster", "2+1", "--schedule", "tawpipe", "--model",
                 "llama-4x64", "--data", "text.txt", "--sequence", "64", "--global-batch", "12", "--steps", str(steps), "--warmup",
-                "2", "--decay-steps", "100", "--log-every", "1", *more]
+                "2", "--decay-steps", "100", "--log-every", str(every), *more]
 
-    def start(self, *more, seconds=None):
+    def start(self, *more, seconds=None, every=100):
         """A run that would take days, once its first step is done. @param seconds  that Open MPI waits before it passes SIGTERM on,
         and again before it kills"""
         environment = dict(os.environ)
         environment.pop("OMPI_MCA_odls_base_sigkill_timeout", None)
         if seconds is not None:
             environment["OMPI_MCA_odls_base_sigkill_timeout"] = str(seconds)
-        process = subprocess.Popen(self.command(100_000_000, "--save", "run", "--json", "run.json", *more), cwd=self.folder,
+        process = subprocess.Popen(self.command(100_000_000, "--save", "run", "--json", "run.json", *more, every=every), cwd=self.folder,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
         for act in (process.stdout.close, process.stderr.close, process.wait, process.kill):  # the last first
             self.addCleanup(act)
@@ -77,7 +78,7 @@ class Signals(unittest.TestCase):
 
     @unittest.skipUnless(OPEN_MPI, "other launchers pass signals on in other ways")
     def test_to_the_launcher(self):
-        for number, seconds in ((signal.SIGUSR1, None), (signal.SIGTERM, 20)):
+        for number, seconds in ((signal.SIGUSR1, None), (signal.SIGTERM, 10)):
             with self.subTest(number.name):
                 self.setUp()
                 process = self.start(seconds=seconds)
@@ -88,7 +89,7 @@ class Signals(unittest.TestCase):
 
     @unittest.skipUnless(OPEN_MPI, "other launchers give other times")
     def test_a_launcher_that_does_not_wait(self):
-        process = self.start("--pace", "0.05GFLOPS")
+        process = self.start("--pace", "0.05GFLOPS", every=1)
         process.send_signal(signal.SIGTERM)
         _, told = process.communicate(timeout=300)
         self.assertNotEqual(process.returncode, 0)
