@@ -153,9 +153,9 @@ TEST_CASE("a mixture of experts and other kinds of models are refused") {
   CHECK_THROWS_AS(parse(minimal(R"(, "n_routed_experts": 64)")), InputError);
   CHECK_NOTHROW(parse(minimal(R"(, "num_local_experts": 0)")));  // some dense configs say so
   CHECK_THROWS_WITH_AS(parse(read(data + "gpt2.json")),
-                       "config 'c': model_type: 'gpt2' is not modelled; known: llama, mistral, qwen2", InputError);
+                       "config 'c': model_type: 'gpt2' is not modelled; known: llama, mistral, qwen2, qwen3", InputError);
   CHECK_THROWS_WITH_AS(parse(minimal(R"(, "model_type": "a\nb")")),
-                       "config 'c': model_type: 'a?b' is not modelled; known: llama, mistral, qwen2", InputError);
+                       "config 'c': model_type: 'a?b' is not modelled; known: llama, mistral, qwen2, qwen3", InputError);
 }
 
 TEST_CASE("a model is found by preset, by sizes, or by path") {
