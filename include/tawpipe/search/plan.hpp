@@ -5,16 +5,16 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 
 #include "tawpipe/core/compiled.hpp"
+#include "tawpipe/core/function_ref.hpp"
 #include "tawpipe/schedules/registry.hpp"
 #include "tawpipe/search/plan_result.hpp"
 
 namespace tawpipe::inline v0 {
 
 /// Calls `run(i)` for each i below `count`, in any order and on any threads.
-using PlanThreads = std::function<void(std::size_t count, const std::function<void(std::size_t)>& run)>;
+using PlanThreads = FunctionRef<void(std::size_t count, FunctionRef<void(std::size_t)> run)>;
 
 /// The fastest way to train that the request leaves open: over all meshes, microbatch sizes,
 /// recomputations and schedules (planned_layouts(), planned_schedules()), by exact simulation
@@ -30,8 +30,8 @@ using PlanThreads = std::function<void(std::size_t count, const std::function<vo
 /// const tawpipe::PlanResult found = plan(request, tawpipe::shipped_schedules());
 /// // found.plans[0].layout.mesh.tensor, found.plans[0].summary.makespan
 /// ```
-TAWPIPE_INLINE PlanResult plan(const PlanRequest& request, const Registry& registry, const PlanThreads& parallel,
-                               const std::function<bool(const PlanProgress&)>& goes_on);
+TAWPIPE_INLINE PlanResult plan(const PlanRequest& request, const Registry& registry, PlanThreads parallel,
+                               FunctionRef<bool(const PlanProgress&)> goes_on);
 
 /// The same on this thread only, to its end.
 TAWPIPE_INLINE PlanResult plan(const PlanRequest& request, const Registry& registry);
@@ -45,8 +45,8 @@ TAWPIPE_INLINE PlanResult plan(const PlanRequest& request, const Registry& regis
 
 namespace tawpipe::inline v0 {
 
-TAWPIPE_INLINE PlanResult plan(const PlanRequest& request, const Registry& registry, const PlanThreads& parallel,
-                               const std::function<bool(const PlanProgress&)>& goes_on) {
+TAWPIPE_INLINE PlanResult plan(const PlanRequest& request, const Registry& registry, PlanThreads parallel,
+                               FunctionRef<bool(const PlanProgress&)> goes_on) {
   const Problem& problem = request.problem;
   if (!problem.model || problem.global_batch < 1 || problem.sequence < 1) {
     throw InputError("a plan needs a model, a sequence length and a global batch");
@@ -55,7 +55,7 @@ TAWPIPE_INLINE PlanResult plan(const PlanRequest& request, const Registry& regis
     throw InputError("a plan needs costs that know any layout: kernels or roofline, not given or measured times");
   }
   if (!problem.noise.is_none()) throw InputError("a plan is of times without noise");
-  return detail::PlanSearch<const PlanThreads>{request, registry, parallel}.run(goes_on);
+  return detail::PlanSearch<PlanThreads>{request, registry, parallel}.run(goes_on);
 }
 
 TAWPIPE_INLINE PlanResult plan(const PlanRequest& request, const Registry& registry) {
