@@ -112,8 +112,7 @@ TAWPIPE_INLINE Transformer read_huggingface_config(const std::string& path) {
   std::filesystem::path file{path};
   if (std::filesystem::is_directory(file, ignored)) file /= "config.json";
   const auto text = find_text_file(file.string(), "config", 1);  // published ones have a few kB
-  if (!text)
-    throw InputError(concat("cannot read ", quote(one_line(file.string())), "; give a config.json, or a folder with one"));
+  if (!text) throw InputError(concat("cannot read ", quote(file.string()), "; give a config.json, or a folder with one"));
   const auto parent = std::filesystem::absolute(file, ignored).lexically_normal().parent_path().filename();
   const auto name = file.filename() == "config.json" ? parent : file.stem();
   return parse_huggingface_config(*text, file.string(), name.string());
