@@ -16,7 +16,9 @@
 #include <utility>
 #include <vector>
 
+#include "tawpipe/core/compiled.hpp"
 #include "tawpipe/core/error.hpp"
+#include "tawpipe/core/function_ref.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/core/text_file.hpp"
 
@@ -28,115 +30,11 @@ struct JsonLimits {
   bool repeated_keys = false;  ///< allowed in one object, the last one counts
 };
 
-namespace detail {
-
-/// Appends the path from `json` to the value at `wanted`. @return false if it is not in there
-inline bool find_json_path(const nlohmann::json& json, const nlohmann::json* wanted, std::string& path) {
-  if (&json == wanted) return true;
-  const std::size_t before = path.size();
-  if (json.is_array()) {
-    for (std::size_t i = 0; i < json.size(); ++i) {
-      path += concat("[", i, "]");
-      if (find_json_path(json[i], wanted, path)) return true;
-      path.resize(before);
-    }
-  } else if (json.is_object()) {
-    for (const auto& [key, value] : json.get_ref<const nlohmann::json::object_t&>()) {
-      path += concat(before == 0 ? "" : ".", std::string_view{key}.substr(0, 60));
-      if (find_json_path(value, wanted, path)) return true;
-      path.resize(before);
-    }
-  }
-  return false;
-}
-
-/// Builds a document while it is parsed, and rejects what the parser would accept: too much depth,
-/// and a duplicate key in an object. Models nlohmann's SAX interface.
-/// @tparam Keep  called for each object when it is complete; false: not kept
-template <class Keep>
-class JsonBuilder {
- public:
-  using Json = nlohmann::json;
-
-  JsonBuilder(std::string_view text, JsonLimits limits, Keep& keep) : text_{text}, limits_{limits}, keep_{keep} {}
-
-  Json take() { return std::move(root_); }
-
-  bool null() { return add(nullptr); }
-  bool boolean(bool value) { return add(value); }
-  bool number_integer(Json::number_integer_t value) { return add(value); }
-  bool number_unsigned(Json::number_unsigned_t value) { return add(value); }
-  bool number_float(Json::number_float_t value, const Json::string_t&) { return add(value); }
-  bool string(Json::string_t& value) { return add(std::move(value)); }
-  bool binary(Json::binary_t&) { return false; }  // not in text
-  bool start_array(std::size_t) { return enter(Json::array()); }
-  bool start_object(std::size_t) { return enter(Json::object()); }
-  bool end_array() {
-    open_.pop_back();
-    return true;
-  }
-  bool end_object() {
-    Json& object = *open_.back();
-    open_.pop_back();
-    if (keep_(object)) return true;
-    object = nullptr;
-    if (!open_.empty() && open_.back()->is_array()) open_.back()->erase(open_.back()->size() - 1);
-    return true;
-  }
-  bool key(Json::string_t& key) {
-    const auto [at, added] = open_.back()->template get_ref<Json::object_t&>().try_emplace(key);
-    if (!added && !limits_.repeated_keys) {
-      std::string path;
-      find_json_path(root_, open_.back(), path);
-      throw InputError(
-          concat(path, path.empty() ? "" : ": ", "the key ", quote(key.substr(0, 40)), " stands twice in one object"));
-    }
-    member_ = &at->second;
-    return true;
-  }
-  template <class Exception>
-  bool parse_error(std::size_t position, const std::string&, const Exception& error) {
-    // "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error ..."
-    std::string_view message = error.what();
-    for (const std::string_view before : {"] ", "column ", ": "}) {
-      if (const auto at = message.find(before); at != std::string_view::npos) message.remove_prefix(at + before.size());
-    }
-    const std::string_view read = text_.substr(0, position == 0 ? 0 : position - 1);
-    const auto line = 1 + std::count(read.begin(), read.end(), '\n');
-    const std::size_t column = read.size() - (read.rfind('\n') + 1) + 1;  // npos + 1 is 0
-    throw InputError(concat("not JSON: line ", line, ", column ", column, ": ", message.substr(0, 300),
-                            position > text_.size() ? "; the text is cut off" : ""));
-  }
-
- private:
-  bool add(Json value) {
-    place(std::move(value));
-    return true;
-  }
-  bool enter(Json value) {
-    if (open_.size() == limits_.depth) {
-      throw InputError(concat("lists and objects stand more than ", limits_.depth, " deep in each other"));
-    }
-    open_.push_back(&place(std::move(value)));
-    return true;
-  }
-  Json& place(Json&& value) {
-    if (open_.empty()) return root_ = std::move(value);
-    if (!open_.back()->is_array()) return *member_ = std::move(value);
-    return open_.back()->emplace_back(std::move(value));
-  }
-
-  std::string_view text_;
-  JsonLimits limits_;
-  Keep& keep_;
-  Json root_;
-  std::vector<Json*> open_;  ///< the lists and objects entered
-  Json* member_ = nullptr;   ///< the destination of the last key's value
-};
-
-}  // namespace detail
-
 class JsonValue;
+
+/// Called with each object when it is complete; false: it is dropped, so that a long text takes
+/// little memory.
+using JsonKeep = FunctionRef<bool(const nlohmann::json&)>;
 
 /// Wraps a value that was not read from JSON text, such as a pickle.
 struct JsonTree {
@@ -147,33 +45,15 @@ struct JsonTree {
 class JsonDocument {
  public:
   /// @throws InputError  naming line and column, or the duplicate key.
-  JsonDocument(std::string_view text, std::string_view source, JsonLimits limits = {})
-      : JsonDocument{text, source, limits, [](const nlohmann::json&) { return true; }} {}
-  /// @param keep  called with each object when it is complete; false: it is dropped, so that a long
-  /// text takes little memory
-  template <class Keep>
-  JsonDocument(std::string_view text, std::string_view source, JsonLimits limits, Keep keep) : source_{source} {
-    try {
-      detail::JsonBuilder<Keep> builder{without_byte_order_mark(text), limits, keep};
-      nlohmann::json::sax_parse(without_byte_order_mark(text), &builder);
-      json_ = builder.take();
-    } catch (const InputError& error) {
-      fail(json_, error.what());
-    } catch (const nlohmann::json::exception& error) {
-      fail(json_, error.what());
-    }
-  }
+  JsonDocument(std::string_view text, std::string_view source, JsonLimits limits = {});
+  JsonDocument(std::string_view text, std::string_view source, JsonLimits limits, JsonKeep keep);
   JsonDocument(JsonTree tree, std::string_view source) : json_(std::move(tree.json)), source_{source} {}
   JsonDocument(const JsonDocument&) = delete;  // its values refer to it
   JsonDocument& operator=(const JsonDocument&) = delete;
 
   JsonValue root() const;
   /// @throws InputError  with the path of the value and why.
-  [[noreturn]] void fail(const nlohmann::json& value, std::string_view why) const {
-    std::string path;
-    detail::find_json_path(json_, &value, path);
-    throw InputError(one_line(concat(source_, path.empty() ? "" : ": ", path, ": ", why)));
-  }
+  [[noreturn]] void fail(const nlohmann::json& value, std::string_view why) const;
 
  private:
   nlohmann::json json_;
@@ -197,12 +77,7 @@ class JsonValue {
   bool is_object() const { return json_->is_object(); }
 
   /// A short description of the value.
-  std::string shown() const {
-    if (is_object()) return "an object";
-    if (is_list()) return "a list";
-    const std::string text = json_->dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
-    return text.size() > 40 ? concat(text.substr(0, 40), "...") : text;
-  }
+  std::string shown() const;
 
   // ---- single values ----
 
@@ -357,3 +232,144 @@ inline JsonDocument read_json_file(const std::string& path, std::string_view kin
 }
 
 }  // namespace tawpipe
+
+#if TAWPIPE_BODIES
+namespace tawpipe::inline v0 {
+
+namespace detail {
+
+/// Appends the path from `json` to the value at `wanted`. @return false if it is not in there
+inline bool find_json_path(const nlohmann::json& json, const nlohmann::json* wanted, std::string& path) {
+  if (&json == wanted) return true;
+  const std::size_t before = path.size();
+  if (json.is_array()) {
+    for (std::size_t i = 0; i < json.size(); ++i) {
+      path += concat("[", i, "]");
+      if (find_json_path(json[i], wanted, path)) return true;
+      path.resize(before);
+    }
+  } else if (json.is_object()) {
+    for (const auto& [key, value] : json.get_ref<const nlohmann::json::object_t&>()) {
+      path += concat(before == 0 ? "" : ".", std::string_view{key}.substr(0, 60));
+      if (find_json_path(value, wanted, path)) return true;
+      path.resize(before);
+    }
+  }
+  return false;
+}
+
+/// Builds a document while it is parsed, and rejects what the parser would accept: too much depth,
+/// and a duplicate key in an object. Models nlohmann's SAX interface.
+class JsonBuilder {
+ public:
+  using Json = nlohmann::json;
+
+  JsonBuilder(std::string_view text, JsonLimits limits, JsonKeep keep) : text_{text}, limits_{limits}, keep_{keep} {}
+
+  Json take() { return std::move(root_); }
+
+  bool null() { return add(nullptr); }
+  bool boolean(bool value) { return add(value); }
+  bool number_integer(Json::number_integer_t value) { return add(value); }
+  bool number_unsigned(Json::number_unsigned_t value) { return add(value); }
+  bool number_float(Json::number_float_t value, const Json::string_t&) { return add(value); }
+  bool string(Json::string_t& value) { return add(std::move(value)); }
+  bool binary(Json::binary_t&) { return false; }  // not in text
+  bool start_array(std::size_t) { return enter(Json::array()); }
+  bool start_object(std::size_t) { return enter(Json::object()); }
+  bool end_array() {
+    open_.pop_back();
+    return true;
+  }
+  bool end_object() {
+    Json& object = *open_.back();
+    open_.pop_back();
+    if (keep_(object)) return true;
+    object = nullptr;
+    if (!open_.empty() && open_.back()->is_array()) open_.back()->erase(open_.back()->size() - 1);
+    return true;
+  }
+  bool key(Json::string_t& key) {
+    const auto [at, added] = open_.back()->template get_ref<Json::object_t&>().try_emplace(key);
+    if (!added && !limits_.repeated_keys) {
+      std::string path;
+      find_json_path(root_, open_.back(), path);
+      throw InputError(
+          concat(path, path.empty() ? "" : ": ", "the key ", quote(key.substr(0, 40)), " stands twice in one object"));
+    }
+    member_ = &at->second;
+    return true;
+  }
+  template <class Exception>
+  bool parse_error(std::size_t position, const std::string&, const Exception& error) {
+    // "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error ..."
+    std::string_view message = error.what();
+    for (const std::string_view before : {"] ", "column ", ": "}) {
+      if (const auto at = message.find(before); at != std::string_view::npos) message.remove_prefix(at + before.size());
+    }
+    const std::string_view read = text_.substr(0, position == 0 ? 0 : position - 1);
+    const auto line = 1 + std::count(read.begin(), read.end(), '\n');
+    const std::size_t column = read.size() - (read.rfind('\n') + 1) + 1;  // npos + 1 is 0
+    throw InputError(concat("not JSON: line ", line, ", column ", column, ": ", message.substr(0, 300),
+                            position > text_.size() ? "; the text is cut off" : ""));
+  }
+
+ private:
+  bool add(Json value) {
+    place(std::move(value));
+    return true;
+  }
+  bool enter(Json value) {
+    if (open_.size() == limits_.depth) {
+      throw InputError(concat("lists and objects stand more than ", limits_.depth, " deep in each other"));
+    }
+    open_.push_back(&place(std::move(value)));
+    return true;
+  }
+  Json& place(Json&& value) {
+    if (open_.empty()) return root_ = std::move(value);
+    if (!open_.back()->is_array()) return *member_ = std::move(value);
+    return open_.back()->emplace_back(std::move(value));
+  }
+
+  std::string_view text_;
+  JsonLimits limits_;
+  JsonKeep keep_;
+  Json root_;
+  std::vector<Json*> open_;  ///< the lists and objects entered
+  Json* member_ = nullptr;   ///< the destination of the last key's value
+};
+
+}  // namespace detail
+
+TAWPIPE_INLINE JsonDocument::JsonDocument(std::string_view text, std::string_view source, JsonLimits limits)
+    : JsonDocument{text, source, limits, [](const nlohmann::json&) { return true; }} {}
+
+TAWPIPE_INLINE JsonDocument::JsonDocument(std::string_view text, std::string_view source, JsonLimits limits, JsonKeep keep)
+    : source_{source} {
+  try {
+    detail::JsonBuilder builder{without_byte_order_mark(text), limits, keep};
+    nlohmann::json::sax_parse(without_byte_order_mark(text), &builder);
+    json_ = builder.take();
+  } catch (const InputError& error) {
+    fail(json_, error.what());
+  } catch (const nlohmann::json::exception& error) {
+    fail(json_, error.what());
+  }
+}
+
+TAWPIPE_INLINE void JsonDocument::fail(const nlohmann::json& value, std::string_view why) const {
+  std::string path;
+  detail::find_json_path(json_, &value, path);
+  throw InputError(one_line(concat(source_, path.empty() ? "" : ": ", path, ": ", why)));
+}
+
+TAWPIPE_INLINE std::string JsonValue::shown() const {
+  if (is_object()) return "an object";
+  if (is_list()) return "a list";
+  const std::string text = json_->dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+  return text.size() > 40 ? concat(text.substr(0, 40), "...") : text;
+}
+
+}  // namespace tawpipe
+#endif
