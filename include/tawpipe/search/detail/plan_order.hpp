@@ -57,7 +57,7 @@ struct PlanProbe {
   double seconds = 0;  ///< 0: unknown
   Bytes memory = {};
   bool fits = true;
-  std::int64_t cost = 1000;  ///< tasks visited
+  std::int64_t cost = 2000;  ///< tasks visited
 };
 
 /// Whether another of the probes takes as long in less memory, or one before it in as much.

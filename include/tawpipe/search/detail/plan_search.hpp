@@ -169,7 +169,7 @@ class PlanSearch {
     std::optional<Plan> plan = {};
     bool impossible = false;
     bool left = false;
-    std::int64_t cost = 1000;
+    std::int64_t cost = 2000;
   };
 
   /// Finds the bounds of a layout with some schedules.
