@@ -229,6 +229,7 @@ class Predictor {
   /// The additions of the mesh to a replica's schedule.
   Composition composition(const Schedule& logical) const {
     Composition with{.stages = {},
+                     .sequence_parallel = problem_.sequence_parallel,
                      .sharding = problem_.sharding,
                      .reshard = problem_.reshard,
                      .overlap_gradients = problem_.overlap_gradients,
@@ -239,9 +240,14 @@ class Predictor {
                                   .context = mesh_.context,
                                   .sequence_parallel = problem_.sequence_parallel,
                                   .exchange = problem_.context_exchange,
-                                  .overlap = problem_.tensor_overlap});
+                                  .overlap = problem_.tensor_overlap,
+                                  .sends_activations = sends_activations(logical)});
     }
     return with;
+  }
+  static bool sends_activations(const Schedule& logical) {
+    return std::any_of(logical.tasks().begin(), logical.tasks().end(),
+                       [](const Task& task) { return is_point_to_point(task.op) && is_of_tokens(task.payload); });
   }
 
   /// The prediction by kept copies, if it is exact; otherwise `refusal` has the reason.
