@@ -192,12 +192,12 @@ std::vector<std::string> with_config(const CLI::App& root, std::vector<std::stri
     const std::string place = concat(one_line(file), ", line ", line.number);
     if (!line.section.empty() && find_command(root, line.section) == nullptr) {
       throw InputError(
-          concat(place, ": there is no command ", quote(one_line(line.section.substr(0, 40))), " that the section could be for"));
+          concat(place, ": there is no command ", quote(line.section.substr(0, 40)), " that the section could be for"));
     }
     if (!line.section.empty() && line.section != command->get_name()) continue;  // another command's section
     const std::string flag = "--" + line.key;
     if (command->get_option_no_throw(flag) == nullptr || flag == "--config" || flag == "--help") {
-      throw InputError(concat(place, ": ", command->get_name(), " has no flag ", quote(one_line(line.key)), "; see tawpipe ",
+      throw InputError(concat(place, ": ", command->get_name(), " has no flag ", quote(line.key), "; see tawpipe ",
                               command->get_name(), " --help"));
     }
     if (is_given(arguments, flag) && flag != "--option") continue;

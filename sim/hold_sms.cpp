@@ -30,7 +30,7 @@ HeldSms parse_hold_sms(const std::string& text) {
   HeldSms held = HeldSms::as_executed();
   if (text == "on") return held;
   if (text.find('=') == std::string::npos) {
-    throw InputError(concat("--hold-sms ", quote(one_line(text)), " must be on, off or parameters such as ", example));
+    throw InputError(concat("--hold-sms ", quote(text), " must be on, off or parameters such as ", example));
   }
   std::string file;
   std::string priority;

@@ -92,7 +92,7 @@ OutputFile::OutputFile(const std::string& path) : path_{path} {
     }
     if (taken) {
       forget(written_.c_str());
-      throw InputError(concat("cannot write ", quote(one_line(path_)), ": another process is writing it"));
+      throw InputError(concat("cannot write ", quote(path_), ": another process is writing it"));
     }
   }
   if (file_ != nullptr) return;
@@ -127,8 +127,7 @@ void OutputFile::finish() {
 }
 
 void OutputFile::fail(int reason) const {
-  throw InputError(
-      concat("cannot write ", path_ == "-" ? "standard output" : quote(one_line(path_)), ": ", std::strerror(reason)));
+  throw InputError(concat("cannot write ", path_ == "-" ? "standard output" : quote(path_), ": ", std::strerror(reason)));
 }
 
 bool is_standard_output(const std::string& path) { return path == "-" || path == "/dev/stdout"; }

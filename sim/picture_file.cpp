@@ -168,7 +168,7 @@ PictureFile::PictureFile(const char* flag, const std::string& path) {
   if (path.empty()) return;
   png_ = path.ends_with(".png");
   if (!png_ && !path.ends_with(".svg")) {
-    throw InputError(concat(flag, " ", quote(one_line(path)), " must end in .svg or .png, which says the picture's format"));
+    throw InputError(concat(flag, " ", quote(path), " must end in .svg or .png, which says the picture's format"));
   }
   if (png_) cairo();
   file_.emplace(path);

@@ -1,5 +1,6 @@
 // Predictions for the commands: the library's call, compiled once.
 // Not: the request (request.hpp).
+#include "tawpipe/search/predict.hpp"
 #include "tawpipe/search/choose.hpp"
 #include "tawpipe/search/known_times.hpp"
 #include "tawpipe/search/what_fits.hpp"

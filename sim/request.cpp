@@ -156,7 +156,7 @@ Cost parse_cost(const std::string& text, double utilization) {
 bool one_of_two(std::string_view flag, const std::string& text, std::string_view yes, std::string_view no) {
   if (text == yes) return true;
   if (text == no) return false;
-  throw InputError(concat(flag, " ", quote(one_line(text)), " must be ", yes, " or ", no));
+  throw InputError(concat(flag, " ", quote(text), " must be ", yes, " or ", no));
 }
 
 /// The tasks that fit into the memory limit. @throws InputError  for an invalid size
@@ -176,7 +176,7 @@ Fold parse_fold(const std::string& text) {
   if (text.empty() || text == "off") return Fold::off;
   if (text == "auto") return Fold::automatic;
   if (text == "on") return Fold::on;
-  throw InputError(concat("--fold ", quote(one_line(text)), " must be auto, on or off"));
+  throw InputError(concat("--fold ", quote(text), " must be auto, on or off"));
 }
 
 /// The request with the batch of `known` if no flag gives one.

@@ -36,8 +36,8 @@ const KnownDevice& device_called(const MeasuredDevice& measured) {
   if (found != nullptr) return *found;
   std::vector<std::string> names;
   for (const KnownDevice& one : known_devices()) names.emplace_back(one.name);
-  throw InputError(concat("no data sheet is known for GPU ", quote(one_line(measured.name)),
-                          "; give the nearest by --device: ", join(names, ", ")));
+  throw InputError(
+      concat("no data sheet is known for GPU ", quote(measured.name), "; give the nearest by --device: ", join(names, ", ")));
 }
 
 std::string shape(const Kernel& kernel) {

@@ -47,7 +47,7 @@ std::vector<int> devices_of(const PlanFlags& flags, int node) {
   const int from = number(flags.devices.substr(0, dots));
   const int to = dots == std::string::npos ? from : number(flags.devices.substr(dots + 2));
   if (to < from || from % node != 0) {
-    throw InputError(concat("--devices ", quote(one_line(flags.devices)), " must be FROM..TO, multiples of the ", node,
+    throw InputError(concat("--devices ", quote(flags.devices), " must be FROM..TO, multiples of the ", node,
                             " devices of a node, such as ", node, "..", 8 * node));
   }
   std::vector<int> counts;

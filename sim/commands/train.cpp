@@ -109,7 +109,7 @@ void make_folder(const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (!error && ::access(folder.c_str(), W_OK) != 0) error = {errno, std::generic_category()};
-  if (error) throw InputError(concat("cannot write to folder ", quote(one_line(folder)), ": ", error.message()));
+  if (error) throw InputError(concat("cannot write to folder ", quote(folder), ": ", error.message()));
 }
 
 /// The files written after training. Opened before, so that an unwritable path is detected early.

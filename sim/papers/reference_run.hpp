@@ -198,10 +198,10 @@ class ReferenceRun {
     for (const auto& entry : std::filesystem::directory_iterator{folder, failed}) {
       if (entry.path().string().ends_with(ending)) found.push_back(entry.path().string());
     }
-    if (failed) throw InputError(concat("the reference folder ", quote(one_line(folder)), " cannot be read: ", failed.message()));
+    if (failed) throw InputError(concat("the reference folder ", quote(folder), " cannot be read: ", failed.message()));
     if (found.size() != 1) {
-      throw InputError(concat("the reference folder ", quote(one_line(folder)), " must hold one file named *", ending,
-                              "; it has ", found.size()));
+      throw InputError(
+          concat("the reference folder ", quote(folder), " must hold one file named *", ending, "; it has ", found.size()));
     }
     return found.front();
   }

@@ -43,14 +43,14 @@ inline std::optional<std::string> find_text_file(const std::string& path, std::s
   };
   const File file{std::fopen(path.c_str(), "rb")};
   if (file.stream == nullptr) return std::nullopt;
-  return read_stream(file.stream, concat("the ", kind, " ", quote(one_line(path))), mebibytes);
+  return read_stream(file.stream, concat("the ", kind, " ", quote(path)), mebibytes);
 }
 
 /// The text of a whole file. @param kind  for messages: "cluster file"
 /// @throws InputError  if it cannot be read, or is larger than `mebibytes`.
 inline std::string read_text_file(const std::string& path, std::string_view kind, std::int64_t mebibytes) {
   if (auto text = find_text_file(path, kind, mebibytes)) return *std::move(text);
-  throw InputError(concat("the ", kind, " ", quote(one_line(path)), " cannot be read: ", std::strerror(errno)));
+  throw InputError(concat("the ", kind, " ", quote(path), " cannot be read: ", std::strerror(errno)));
 }
 
 }  // namespace tawpipe

@@ -16,8 +16,9 @@ namespace tawpipe::inline v0 {
 /// Read: hidden_size, num_hidden_layers, num_attention_heads, intermediate_size, vocab_size;
 /// num_key_value_heads (default: as many as heads), head_dim (default: hidden_size / heads),
 /// tie_word_embeddings (default: false), torch_dtype or dtype (default: bfloat16). model_type must
-/// be llama, mistral or qwen2 where given. Ignored: biases (a Qwen2 has some, less than 0.01 % of
-/// its parameters), a sliding window (attention counts as full), quantization.
+/// be llama, mistral, qwen2 or qwen3 where given. Ignored: biases (a Qwen2 has some) and norms of a
+/// head's query and key (a Qwen3), less than 0.01 % of their parameters, a sliding window (attention
+/// counts as full), quantization.
 /// @param source  the text's name in messages, e.g. its path
 /// @param name    the model's name
 /// @throws InputError  if the text is not JSON (naming line and column), a key is missing or of a
@@ -70,8 +71,8 @@ inline void check_modelled(JsonValue config) {
     value->fail("describes a mixture of experts, which is not modelled; give a dense decoder");
   }
   const auto type = config.find_given("model_type");
-  if (type && type->text() != "llama" && type->text() != "mistral" && type->text() != "qwen2") {
-    type->fail(concat(quote(abbreviated(type->text())), " is not modelled; known: llama, mistral, qwen2"));
+  if (type && type->text() != "llama" && type->text() != "mistral" && type->text() != "qwen2" && type->text() != "qwen3") {
+    type->fail(concat(quote(abbreviated(type->text())), " is not modelled; known: llama, mistral, qwen2, qwen3"));
   }
 }
 
@@ -111,8 +112,7 @@ TAWPIPE_INLINE Transformer read_huggingface_config(const std::string& path) {
   std::filesystem::path file{path};
   if (std::filesystem::is_directory(file, ignored)) file /= "config.json";
   const auto text = find_text_file(file.string(), "config", 1);  // published ones have a few kB
-  if (!text)
-    throw InputError(concat("cannot read ", quote(one_line(file.string())), "; give a config.json, or a folder with one"));
+  if (!text) throw InputError(concat("cannot read ", quote(file.string()), "; give a config.json, or a folder with one"));
   const auto parent = std::filesystem::absolute(file, ignored).lexically_normal().parent_path().filename();
   const auto name = file.filename() == "config.json" ? parent : file.stem();
   return parse_huggingface_config(*text, file.string(), name.string());

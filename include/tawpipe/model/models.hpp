@@ -85,15 +85,34 @@ inline Transformer llama_2(std::string_view name, int layers, int hidden, int he
           .dtype = Dtype::f16};
 }
 
-inline Transformer llama_3(std::string_view name, int layers, int hidden, int heads, int intermediate) {
+/// A decoder in bfloat16 with 8 key-value heads, and heads of 128.
+inline Transformer grouped(std::string_view name, int layers, int hidden, int heads, int intermediate, int vocab) {
   return {.name = std::string{name},
           .layers = layers,
           .hidden = hidden,
           .heads = heads,
           .kv_heads = 8,
           .intermediate = intermediate,
-          .vocab = 128256,
-          .dtype = Dtype::bf16};
+          .vocab = vocab,
+          .dtype = Dtype::bf16,
+          .head_dim = hidden == heads * 128 ? std::nullopt : std::optional{128}};
+}
+
+inline Transformer llama_3(std::string_view name, int layers, int hidden, int heads, int intermediate) {
+  return grouped(name, layers, hidden, heads, intermediate, 128256);
+}
+/// Llama 3.2: one matrix for embedding and output.
+inline Transformer tied_llama_3(std::string_view name, int layers, int hidden, int heads, int head_dim) {
+  Transformer model = llama_3(name, layers, hidden, heads, 8192);
+  model.tied = true;
+  model.head_dim = head_dim;
+  return model;
+}
+inline Transformer qwen_25(std::string_view name, int layers, int hidden, int heads, int intermediate) {
+  return grouped(name, layers, hidden, heads, intermediate, 152064);
+}
+inline Transformer qwen_3(std::string_view name, int layers, int hidden, int heads, int intermediate) {
+  return grouped(name, layers, hidden, heads, intermediate, 151936);
 }
 
 /// Layers and hidden size of "llama-LxH"; nothing if `text` has another form. A number too large
@@ -117,6 +136,10 @@ inline constexpr std::string_view llama_2_source =
     "Touvron et al. 2023, Llama 2, arXiv:2307.09288, and its published config.json";
 inline constexpr std::string_view llama_3_source =
     "Grattafiori et al. 2024, Llama 3, arXiv:2407.21783, table 3, and its published config.json";
+inline constexpr std::string_view llama_32_source = "Meta, Llama 3.2, its published config.json";
+inline constexpr std::string_view mistral_source = "Jiang et al. 2023, Mistral 7B, arXiv:2310.06825, table 1";
+inline constexpr std::string_view qwen_25_source = "Qwen Team 2024, Qwen2.5, arXiv:2412.15115, and its published config.json";
+inline constexpr std::string_view qwen_3_source = "Qwen Team 2025, Qwen3, arXiv:2505.09388, and its published config.json";
 
 inline constexpr ModelPreset presets[] = {
     {"llama-48x1024", "0.65 billion parameters, 32 heads, tied", family_source, [] { return llama_family(48, 1024); }},
@@ -132,13 +155,43 @@ inline constexpr ModelPreset presets[] = {
      [] { return llama_3("llama-3-70b", 80, 8192, 64, 28672); }},
     {"llama-3-405b", "406 billion parameters, 8 key-value heads", llama_3_source,
      [] { return llama_3("llama-3-405b", 126, 16384, 128, 53248); }},
+    {"llama-3.2-1b", "1.2 billion parameters, 8 key-value heads, tied", llama_32_source,
+     [] { return tied_llama_3("llama-3.2-1b", 16, 2048, 32, 64); }},
+    {"llama-3.2-3b", "3.2 billion parameters, 8 key-value heads, tied", llama_32_source,
+     [] { return tied_llama_3("llama-3.2-3b", 28, 3072, 24, 128); }},
+    {"mistral-7b", "7.2 billion parameters, 8 key-value heads", mistral_source,
+     [] { return grouped("mistral-7b", 32, 4096, 32, 14336, 32000); }},
+    {"qwen2.5-7b", "7.6 billion parameters, 4 key-value heads", qwen_25_source,
+     [] {
+       Transformer model = qwen_25("qwen2.5-7b", 28, 3584, 28, 18944);
+       model.kv_heads = 4;
+       return model;
+     }},
+    {"qwen2.5-14b", "15 billion parameters, 8 key-value heads", qwen_25_source,
+     [] { return qwen_25("qwen2.5-14b", 48, 5120, 40, 13824); }},
+    {"qwen2.5-32b", "33 billion parameters, 8 key-value heads", qwen_25_source,
+     [] { return qwen_25("qwen2.5-32b", 64, 5120, 40, 27648); }},
+    {"qwen2.5-72b", "73 billion parameters, 8 key-value heads", qwen_25_source,
+     [] { return qwen_25("qwen2.5-72b", 80, 8192, 64, 29568); }},
+    {"qwen3-8b", "8.2 billion parameters, 8 key-value heads", qwen_3_source,
+     [] { return qwen_3("qwen3-8b", 36, 4096, 32, 12288); }},
+    {"qwen3-14b", "15 billion parameters, 8 key-value heads", qwen_3_source,
+     [] { return qwen_3("qwen3-14b", 40, 5120, 40, 17408); }},
+    {"qwen3-32b", "33 billion parameters, 8 key-value heads, heads of 128", qwen_3_source,
+     [] { return qwen_3("qwen3-32b", 64, 5120, 64, 25600); }},
 };
+
+/// Llama 3.1 and 3.3 have the sizes of Llama 3.
+inline constexpr std::string_view same_as_llama_3[] = {"llama-3.1-", "llama-3.3-"};
 
 /// The preset of that name, or a member of the family; nothing if `text` is neither.
 /// @throws InputError  if it is a member with impossible sizes.
 inline std::optional<Transformer> find(std::string_view text) {
   for (const auto& preset : presets) {
     if (preset.name == text) return preset.make();
+  }
+  for (const std::string_view prefix : same_as_llama_3) {
+    if (text.starts_with(prefix)) return find(concat("llama-3-", text.substr(prefix.size())));
   }
   if (const auto sizes = parse_family(text)) return llama_family(sizes->first, sizes->second);
   return std::nullopt;

@@ -100,9 +100,7 @@ namespace detail {
 /// The text with `x*3` and `(xy|)*3` written out. @throws InputError  for invalid text, or more
 /// than 65,536 characters
 inline std::string written_out(std::string_view layout) {
-  const auto fail = [&](std::string_view why) {
-    return InputError(concat("stages ", quote(one_line(std::string{layout})), ": ", why));
-  };
+  const auto fail = [&](std::string_view why) { return InputError(concat("stages ", quote(layout), ": ", why)); };
   std::string out;
   std::size_t at = 0;
   while (at < layout.size()) {
@@ -133,9 +131,7 @@ inline std::string written_out(std::string_view layout) {
 
 /// Megatron-LM's string: E embedding, t a layer, L loss, | between stages.
 inline StageCut parse_stage_layout(std::string_view text) {
-  const auto fail = [&](std::string_view why) {
-    return InputError(concat("stages ", quote(one_line(std::string{text})), ": ", why));
-  };
+  const auto fail = [&](std::string_view why) { return InputError(concat("stages ", quote(text), ": ", why)); };
   std::string plain;
   for (const char c : text) {
     if (c != ',') plain += c;
@@ -183,7 +179,7 @@ inline StageCut parse_stage_cut(std::string_view text) {
     const auto layers = to_number<std::int32_t>(trimmed(number));
     if (!layers || *layers > 1'000'000) {
       throw InputError(
-          concat("stages ", quote(one_line(std::string{text})),
+          concat("stages ", quote(text),
                  " must be the layers of each, such as 7,8,8,7, or auto, even, or a layout such as Et*7|t*8|t*8|t*7L"));
     }
     cut.layers.push_back(*layers);

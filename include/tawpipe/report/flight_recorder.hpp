@@ -172,8 +172,7 @@ class FlightRecorderReader {
     const auto other = name.find_last_not_of("0123456789");
     const auto place = to_number<std::size_t>(name.substr(other == std::string_view::npos ? 0 : other + 1));
     if (!place || *place >= ranks.size()) {
-      value.fail(
-          concat("expected a rank of the group, such as nccl:send 0->1, not ", quote(one_line(std::string{name.substr(0, 40)}))));
+      value.fail(concat("expected a rank of the group, such as nccl:send 0->1, not ", quote(name.substr(0, 40))));
     }
     call.peer = ranks[*place];
     if (call.peer == rank) value.fail("a rank sends to itself");

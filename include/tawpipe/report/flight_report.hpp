@@ -36,8 +36,7 @@ inline std::pair<std::int32_t, std::string> dump_with_rank(const std::filesystem
   const auto last = stem.find_last_not_of("0123456789");
   const std::string digits = stem.substr(last == std::string::npos ? 0 : last + 1);
   if (digits.empty() || digits.size() > 6) {
-    throw InputError(
-        concat(quote(one_line(path.string())), " does not end in its rank, such as trace_rank_3 or rank_3.json; rename it"));
+    throw InputError(concat(quote(path.string()), " does not end in its rank, such as trace_rank_3 or rank_3.json; rename it"));
   }
   return {std::stoi(digits), path.string()};
 }
@@ -89,7 +88,7 @@ inline std::vector<std::pair<std::int32_t, std::string>> dump_files(const std::v
       const bool hidden = entry.path().filename().string().starts_with('.');
       if (entry.is_regular_file(error) && !hidden) files.push_back(detail::dump_with_rank(entry.path()));
     }
-    if (files.size() == before) throw InputError(concat("folder ", quote(one_line(path)), " holds no dump"));
+    if (files.size() == before) throw InputError(concat("folder ", quote(path), " holds no dump"));
   }
   std::sort(files.begin(), files.end());
   return files;

@@ -90,11 +90,11 @@ inline NcclTestsRun read_nccl_tests(std::string_view text, const std::string& fi
   run.hosts = static_cast<int>(hosts.size());
   if (run.program.empty()) run.program = detail::named_program(file);
   if (run.points.size() < 2 || run.ranks < 2) {
-    throw InputError(concat(quote(one_line(file)), " is not an output of nccl-tests on 2 ranks or more: it has ", run.ranks,
+    throw InputError(concat(quote(file), " is not an output of nccl-tests on 2 ranks or more: it has ", run.ranks,
                             " lines '#  Rank' and ", run.points.size(), " rows of results"));
   }
   if (run.program.empty()) {
-    throw InputError(concat(quote(one_line(file)), " does not say which program wrote it; put its name into the file's, such as ",
+    throw InputError(concat(quote(file), " does not say which program wrote it; put its name into the file's, such as ",
                             "all_reduce_node.txt (one of ", join(detail::nccl_tests_programs(), ", "), ")"));
   }
   return run;

@@ -4,6 +4,45 @@
 // (search/plan.hpp).
 #pragma once
 
+#include "tawpipe/core/compiled.hpp"
+#include "tawpipe/schedules/registry.hpp"
+#include "tawpipe/search/problem.hpp"
+
+namespace tawpipe::inline v0 {
+
+/// The best choice of what `choice` and the problem leave open: options
+/// (ScheduleChoice::automatic), recomputation, microbatch size: the fastest that fits, found like a
+/// plan (PlanResult). If nothing fits, or everything exceeds the budget, the variant that needs the
+/// least memory.
+/// @throws InputError  for an unknown schedule or option, or an impossible size.
+/// Complexity: that of a plan of at most 24 million tasks; if nothing is open, of one prediction
+/// for each microbatch size.
+TAWPIPE_INLINE Chosen choose(const Problem& problem, const ScheduleChoice& choice, const Registry& registry);
+
+/// The problem with all choices for `choice` filled in.
+inline Problem chosen_problem(Problem problem, const Chosen& chosen) {
+  problem.schedules = {chosen.choice};
+  problem.recomputes.clear();
+  problem.recompute = chosen.recompute;
+  if (problem.model) problem.microbatch_sizes = {chosen.summary.microbatch_size};
+  return problem;
+}
+
+/// The best over the problem's schedules and everything left open (choose(), Predictor::best): the
+/// fastest of those that fit; if none fits, the first.
+/// @throws InputError  for an invalid problem, or an unknown schedule or option.
+///
+/// Example:
+/// ```cpp
+/// const tawpipe::Problem problem{.cluster = cluster, .model = model, .sequence = 4096, .global_batch = 512,
+///                                .schedules = {{"tawpipe"}, {.schedule = "1f1b", .automatic = true}}};
+/// const tawpipe::Prediction best = predict(problem, tawpipe::shipped_schedules());
+/// ```
+TAWPIPE_INLINE Prediction predict(const Problem& problem, const Registry& registry);
+
+}  // namespace tawpipe
+
+#if TAWPIPE_BODIES
 #include <algorithm>
 #include <cstdint>
 #include <optional>
@@ -61,14 +100,7 @@ inline Chosen best_of(const Problem& problem, const ScheduleChoice& variant, con
 
 }  // namespace detail
 
-/// The best choice of what `choice` and the problem leave open: options
-/// (ScheduleChoice::automatic), recomputation, microbatch size: the fastest that fits, found like a
-/// plan (PlanResult). If nothing fits, or everything exceeds the budget, the variant that needs the
-/// least memory.
-/// @throws InputError  for an unknown schedule or option, or an impossible size.
-/// Complexity: that of a plan of at most 24 million tasks; if nothing is open, of one prediction
-/// for each microbatch size.
-inline Chosen choose(const Problem& problem, const ScheduleChoice& choice, const Registry& registry) {
+TAWPIPE_INLINE Chosen choose(const Problem& problem, const ScheduleChoice& choice, const Registry& registry) {
   const std::vector<ScheduleChoice> variants = variants_of(registry, choice, problem.cluster);
   const std::vector<Recompute> recomputes =
       problem.recomputes.empty() ? std::vector<Recompute>{problem.recompute} : problem.recomputes;
@@ -102,26 +134,7 @@ inline Chosen choose(const Problem& problem, const ScheduleChoice& choice, const
   return *std::move(best);
 }
 
-/// The problem with all choices for `choice` filled in.
-inline Problem chosen_problem(Problem problem, const Chosen& chosen) {
-  problem.schedules = {chosen.choice};
-  problem.recomputes.clear();
-  problem.recompute = chosen.recompute;
-  if (problem.model) problem.microbatch_sizes = {chosen.summary.microbatch_size};
-  return problem;
-}
-
-/// The best over the problem's schedules and everything left open (choose(), Predictor::best): the
-/// fastest of those that fit; if none fits, the first.
-/// @throws InputError  for an invalid problem, or an unknown schedule or option.
-///
-/// Example:
-/// ```cpp
-/// const tawpipe::Problem problem{.cluster = cluster, .model = model, .sequence = 4096, .global_batch = 512,
-///                                .schedules = {{"tawpipe"}, {.schedule = "1f1b", .automatic = true}}};
-/// const tawpipe::Prediction best = predict(problem, tawpipe::shipped_schedules());
-/// ```
-inline Prediction predict(const Problem& problem, const Registry& registry) {
+TAWPIPE_INLINE Prediction predict(const Problem& problem, const Registry& registry) {
   const auto open = [&](const ScheduleChoice& choice) { return variants_of(registry, choice, problem.cluster).size() > 1; };
   if (problem.recomputes.size() < 2 && std::none_of(problem.schedules.begin(), problem.schedules.end(), open)) {
     Problem fixed = problem;
@@ -140,3 +153,4 @@ inline Prediction predict(const Problem& problem, const Registry& registry) {
 }
 
 }  // namespace tawpipe
+#endif

@@ -7,6 +7,7 @@
 #include <utility>
 #include <variant>
 
+#include "tawpipe/core/compiled.hpp"
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/search/problem.hpp"
 #include "tawpipe/simulate/noise.hpp"
@@ -39,7 +40,16 @@ static_assert(CostModel<KnownTimes>);
 /// @param times  of computations [task]; below 0: from the cost model
 /// @throws InputError  if the number of times differs from that of tasks, or the schedule needs
 /// more ranks than there are.
-inline Prediction predict(const Problem& problem, Schedule schedule, std::span<const Duration> times) {
+TAWPIPE_INLINE Prediction predict(const Problem& problem, Schedule schedule, std::span<const Duration> times);
+
+}  // namespace tawpipe
+
+#if TAWPIPE_BODIES
+#include "tawpipe/simulate/simulate.hpp"
+
+namespace tawpipe::inline v0 {
+
+TAWPIPE_INLINE Prediction predict(const Problem& problem, Schedule schedule, std::span<const Duration> times) {
   if (times.size() != schedule.tasks().size())
     throw InputError("the times are not those of the schedule: give one for each task");
   Timeline timeline = simulate(schedule, problem.cluster, KnownTimes{problem.cost, times}, problem.noise);
@@ -48,3 +58,4 @@ inline Prediction predict(const Problem& problem, Schedule schedule, std::span<c
 }
 
 }  // namespace tawpipe
+#endif

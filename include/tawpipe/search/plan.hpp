@@ -5,21 +5,22 @@
 #pragma once
 
 #include <cstddef>
-#include <type_traits>
-#include <variant>
 
-#include "tawpipe/search/detail/plan_search.hpp"
+#include "tawpipe/core/compiled.hpp"
+#include "tawpipe/core/function_ref.hpp"
+#include "tawpipe/schedules/registry.hpp"
+#include "tawpipe/search/plan_result.hpp"
 
 namespace tawpipe::inline v0 {
+
+/// Calls `run(i)` for each i below `count`, in any order and on any threads.
+using PlanThreads = FunctionRef<void(std::size_t count, FunctionRef<void(std::size_t)> run)>;
 
 /// The fastest way to train that the request leaves open: over all meshes, microbatch sizes,
 /// recomputations and schedules (planned_layouts(), planned_schedules()), by exact simulation
 /// (Predictor) of those that no bound excludes. Deterministic, for any number of threads, unless
 /// stopped.
-/// @param parallel  `parallel(count, run)` calls run(i) for each i below count, in any order and on
-/// any threads
-/// @param goes_on   `goes_on(PlanProgress)` between rounds; false ends the search with the best so
-/// far
+/// @param goes_on   called between rounds; false ends the search with the best so far
 /// @throws InputError  for an invalid problem, or an unknown schedule or option.
 /// Complexity: by request.budget.
 ///
@@ -29,8 +30,23 @@ namespace tawpipe::inline v0 {
 /// const tawpipe::PlanResult found = plan(request, tawpipe::shipped_schedules());
 /// // found.plans[0].layout.mesh.tensor, found.plans[0].summary.makespan
 /// ```
-template <class Parallel, class Goes>
-PlanResult plan(const PlanRequest& request, const Registry& registry, Parallel&& parallel, Goes&& goes_on) {
+TAWPIPE_INLINE PlanResult plan(const PlanRequest& request, const Registry& registry, PlanThreads parallel,
+                               FunctionRef<bool(const PlanProgress&)> goes_on);
+
+/// The same on this thread only, to its end.
+TAWPIPE_INLINE PlanResult plan(const PlanRequest& request, const Registry& registry);
+
+}  // namespace tawpipe
+
+#if TAWPIPE_BODIES
+#include <variant>
+
+#include "tawpipe/search/detail/plan_search.hpp"
+
+namespace tawpipe::inline v0 {
+
+TAWPIPE_INLINE PlanResult plan(const PlanRequest& request, const Registry& registry, PlanThreads parallel,
+                               FunctionRef<bool(const PlanProgress&)> goes_on) {
   const Problem& problem = request.problem;
   if (!problem.model || problem.global_batch < 1 || problem.sequence < 1) {
     throw InputError("a plan needs a model, a sequence length and a global batch");
@@ -39,11 +55,10 @@ PlanResult plan(const PlanRequest& request, const Registry& registry, Parallel&&
     throw InputError("a plan needs costs that know any layout: kernels or roofline, not given or measured times");
   }
   if (!problem.noise.is_none()) throw InputError("a plan is of times without noise");
-  return detail::PlanSearch<std::remove_reference_t<Parallel>>{request, registry, parallel}.run(goes_on);
+  return detail::PlanSearch<PlanThreads>{request, registry, parallel}.run(goes_on);
 }
 
-/// The same on this thread only, to its end.
-inline PlanResult plan(const PlanRequest& request, const Registry& registry) {
+TAWPIPE_INLINE PlanResult plan(const PlanRequest& request, const Registry& registry) {
   const auto one_by_one = [](std::size_t count, auto&& run) {
     for (std::size_t i = 0; i < count; ++i) run(i);
   };
@@ -51,3 +66,4 @@ inline PlanResult plan(const PlanRequest& request, const Registry& registry) {
 }
 
 }  // namespace tawpipe
+#endif

@@ -2,20 +2,89 @@
 // Not: the problem (search/problem.hpp) nor the choice of options left open (search/choose.hpp).
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
-#include <utility>
-#include <variant>
 #include <vector>
 
-#include "tawpipe/model/transformer_body.hpp"
+#include "tawpipe/core/compiled.hpp"
 #include "tawpipe/schedule/compose.hpp"
 #include "tawpipe/schedules/registry.hpp"
 #include "tawpipe/search/lower_bound.hpp"
 #include "tawpipe/search/problem.hpp"
+
+namespace tawpipe::inline v0 {
+
+/// Predicts the given `schedule` on the problem's cluster, using only the problem's cost, noise and
+/// usable memory. Stages that ranks share are simulated step by step; the timeline has each
+/// computation from its first step to its last.
+/// @throws InputError  if it needs more ranks than there are, or the times were measured for other
+/// work.
+TAWPIPE_INLINE Prediction predict(const Problem& problem, Schedule schedule);
+
+/// A problem with derived data, each computed once. May be shared between threads.
+class Predictor {
+ public:
+  /// Both must outlive it. @throws InputError  for an invalid problem (Problem::check).
+  Predictor(const Problem& problem, const Registry& registry);
+
+  /// The best over the problem's schedules: the fastest of those that fit; if none fits, the first.
+  /// @throws InputError  for an unknown schedule or option, or an impossible size.
+  Prediction best() const;
+
+  /// The best over the microbatch sizes: the fastest of those that fit; if none fits, the smallest.
+  /// Sizes with an eighth of the tasks that the problem allows, or more, are skipped.
+  /// @throws InputError  if all sizes have more, with the number.
+  Prediction best(const ScheduleChoice& choice) const;
+
+  /// The schedule's lower bounds with the smallest of the microbatch sizes, without simulating it.
+  /// @param known  as for least_need()
+  /// @throws InputError  as best()
+  LeastNeed least(const ScheduleChoice& choice, detail::CollectiveTimes* known = nullptr) const;
+
+ private:
+  /// The work with one microbatch size, of all devices and of one replica.
+  struct Work {
+    Workload whole;
+    Workload replica;
+  };
+
+  /// The approximate number of a schedule's computations: a forward and a backward of each stage
+  /// and microbatch.
+  double computations(const Work& work) const;
+  /// @throws InputError  if there are more than the problem allows.
+  void check_tasks(double tasks, const Work& work) const;
+
+  Schedule build(const ScheduleChoice& choice, const Work& work) const;
+
+  Prediction predict(const ScheduleChoice& choice, const Work& work) const;
+
+  /// The additions of the mesh to a replica's schedule.
+  Composition composition(const Schedule& logical) const;
+
+  /// The prediction by kept copies, if it is exact; otherwise `refusal` has the reason.
+  std::optional<Prediction> predict_folded(const Schedule& logical, const Workload& whole, const Composition& with,
+                                           std::string& refusal) const;
+
+  const Problem& problem_;
+  const Registry& registry_;
+  Mesh mesh_;
+  DeviceGroups nodes_;  ///< from the view of a replica's schedule
+  bool own_adapters_;
+  std::vector<double> speeds_;  ///< [logical rank]; empty if times do not follow from the devices
+  Bytes memory_;                ///< usable, of the smallest device; 0 without a model
+  std::vector<Work> works_;     ///< by microbatch size
+};
+
+}  // namespace tawpipe
+
+#if TAWPIPE_BODIES
+#include <algorithm>
+#include <span>
+#include <utility>
+#include <variant>
+
+#include "tawpipe/model/transformer_body.hpp"
 #include "tawpipe/simulate/folding.hpp"
 
 namespace tawpipe::inline v0 {
@@ -53,14 +122,49 @@ inline StageCut balanced_cut(const Problem& problem, const Workload& work) {
   return {.balanced = true, .embedding = time(1) / layer, .head = time(2) / layer};
 }
 
+/// Whether stages hand activations to other ranks.
+inline bool sends_activations(const Schedule& logical) {
+  return std::any_of(logical.tasks().begin(), logical.tasks().end(),
+                     [](const Task& task) { return is_point_to_point(task.op) && is_of_tokens(task.payload); });
+}
+
+/// The number of the schedule's tasks and of the steps of its stages' bodies, for one copy.
+inline double steps(const Schedule& logical, const Composition& with) {
+  double count = static_cast<double>(logical.tasks().size());
+  if (with.stages.empty()) return count;
+  for (const Task& task : logical.tasks()) {
+    const Passes passes = traits(task.op).passes;
+    if (!passes.forward && !passes.backward_input && !passes.backward_weight) continue;
+    const SharedStage& stage = with.stages[static_cast<std::size_t>(task.stage)];
+    count += static_cast<double>(passes.forward ? stage.forward.size() : stage.backward.size());
+  }
+  return count;
+}
+
+inline Bytes smallest_memory(const Cluster& cluster) {
+  Bytes memory = cluster.device(Rank{0}).memory;
+  for (int r = 1; r < cluster.ranks(); ++r) memory = std::min(memory, cluster.device(Rank{r}).memory);
+  return memory;
+}
+
+/// [logical rank] FLOP/s of the slowest device that runs a part of it
+inline std::vector<double> speeds_of(const Cluster& cluster, const Mesh& mesh) {
+  std::vector<double> speeds(static_cast<std::size_t>(mesh.pipeline), 0);
+  for (int r = 0; r < cluster.ranks(); ++r) {
+    double& slowest = speeds[static_cast<std::size_t>(mesh.place(Rank{r}).pipeline)];
+    const double speed = cluster.device(Rank{r}).peak.value();
+    slowest = slowest > 0 ? std::min(slowest, speed) : speed;
+  }
+  return speeds;
+}
+
+inline void keep_better(std::optional<Prediction>& best, Prediction next) {
+  if (!best || (next.fits() && (next.summary.makespan < best->summary.makespan || !best->fits()))) best = std::move(next);
+}
+
 }  // namespace detail
 
-/// Predicts the given `schedule` on the problem's cluster, using only the problem's cost, noise and
-/// usable memory. Stages that ranks share are simulated step by step; the timeline has each
-/// computation from its first step to its last.
-/// @throws InputError  if it needs more ranks than there are, or the times were measured for other
-/// work.
-inline Prediction predict(const Problem& problem, Schedule schedule) {
+TAWPIPE_INLINE Prediction predict(const Problem& problem, Schedule schedule) {
   if (const auto* measured = std::get_if<MeasuredCost>(&problem.cost)) measured->check(schedule.workload());
   const auto run = [&](const Schedule& tasks) {
     return std::visit([&](const auto& cost) { return simulate(tasks, problem.cluster, cost, problem.noise); }, problem.cost);
@@ -83,200 +187,129 @@ inline Prediction predict(const Problem& problem, Schedule schedule) {
   return {std::move(schedule), std::move(timeline), std::move(summary)};
 }
 
-/// A problem with derived data, each computed once. May be shared between threads.
-class Predictor {
- public:
-  /// Both must outlive it. @throws InputError  for an invalid problem (Problem::check).
-  Predictor(const Problem& problem, const Registry& registry)
-      : problem_{problem},
-        registry_{registry},
-        mesh_{problem.mesh.over(problem.cluster.ranks())},
-        nodes_{problem.cluster.groups_by_node()},
-        own_adapters_{detail::have_own_adapters(problem.cluster)} {
-    problem.check();
-    for (const std::int64_t size : problem.candidate_sizes()) {
-      works_.push_back({problem.workload(size), problem.workload(size, problem.mesh.data)});
-      if (!problem.model || !problem.stage_cut.balanced) continue;
-      const StageCut cut = detail::balanced_cut(problem, works_.back().replica);
-      works_.back().whole.cut_by(cut);
-      works_.back().replica.cut_by(cut);
+TAWPIPE_INLINE Predictor::Predictor(const Problem& problem, const Registry& registry)
+    : problem_{problem},
+      registry_{registry},
+      mesh_{problem.mesh.over(problem.cluster.ranks())},
+      nodes_{problem.cluster.groups_by_node()},
+      own_adapters_{detail::have_own_adapters(problem.cluster)} {
+  problem.check();
+  for (const std::int64_t size : problem.candidate_sizes()) {
+    works_.push_back({problem.workload(size), problem.workload(size, problem.mesh.data)});
+    if (!problem.model || !problem.stage_cut.balanced) continue;
+    const StageCut cut = detail::balanced_cut(problem, works_.back().replica);
+    works_.back().whole.cut_by(cut);
+    works_.back().replica.cut_by(cut);
+  }
+  if (!mesh_.is_plain()) nodes_ = mesh_.pipeline_nodes(nodes_);
+  if (std::holds_alternative<KernelCost>(problem.cost) || std::holds_alternative<RooflineCost>(problem.cost))
+    speeds_ = detail::speeds_of(problem.cluster, mesh_);
+  if (problem.model) memory_ = usable_part(detail::smallest_memory(problem.cluster), problem.usable_memory);
+}
+
+TAWPIPE_INLINE Prediction Predictor::best() const {
+  std::optional<Prediction> best;
+  for (const ScheduleChoice& choice : problem_.schedules) detail::keep_better(best, this->best(choice));
+  if (!best) throw InputError("the problem names no schedule to predict");
+  return *std::move(best);
+}
+
+TAWPIPE_INLINE Prediction Predictor::best(const ScheduleChoice& choice) const {
+  std::optional<Prediction> best;
+  for (const Work& work : works_) {
+    if (&work != &works_.back() && computations(work) > problem_.max_tasks / 8) continue;
+    check_tasks(computations(work), work);
+    Prediction next = predict(choice, work);
+    const bool fits = next.fits();
+    detail::keep_better(best, std::move(next));
+    if (!fits) break;  // a larger microbatch keeps more
+  }
+  return *std::move(best);
+}
+
+TAWPIPE_INLINE LeastNeed Predictor::least(const ScheduleChoice& choice, detail::CollectiveTimes* known) const {
+  const Work& work = works_.front();
+  Schedule schedule = build(choice, work);
+  if (!mesh_.is_plain()) schedule = compose_kept(schedule, work.whole, mesh_, composition(schedule), {true, true, true});
+  return std::visit([&](const auto& cost) { return least_need(schedule, problem_.cluster, cost, problem_.usable_memory, known); },
+                    problem_.cost);
+}
+
+TAWPIPE_INLINE Schedule Predictor::build(const ScheduleChoice& choice, const Work& work) const {
+  return registry_.build(choice.schedule, {.workload = work.replica,
+                                           .nodes = nodes_,
+                                           .options = choice.options,
+                                           .device_memory = memory_ * mesh_.shared(),
+                                           .speeds = speeds_,
+                                           .offload = problem_.offload,
+                                           .own_adapters = own_adapters_});
+}
+
+TAWPIPE_INLINE Prediction Predictor::predict(const ScheduleChoice& choice, const Work& work) const {
+  Schedule logical = build(choice, work);
+  const Composition with = composition(logical);
+  check_tasks(detail::steps(logical, with), work);
+  std::string refusal;
+  if (problem_.fold == Fold::on || (problem_.fold == Fold::automatic && !mesh_.is_plain())) {
+    if (std::optional<Prediction> folded = predict_folded(logical, work.whole, with, refusal)) return *std::move(folded);
+    if (problem_.fold == Fold::on) {
+      throw InputError(concat("fold on: ", refusal, ", so folding would not be exact; fold auto simulates it in full"));
     }
-    if (!mesh_.is_plain()) nodes_ = mesh_.pipeline_nodes(nodes_);
-    if (std::holds_alternative<KernelCost>(problem.cost) || std::holds_alternative<RooflineCost>(problem.cost))
-      speeds_ = speeds_of(problem.cluster, mesh_);
-    if (problem.model) memory_ = usable_part(smallest_memory(problem.cluster), problem.usable_memory);
   }
+  Prediction full = tawpipe::predict(problem_, mesh_.is_plain() ? std::move(logical) : compose(logical, work.whole, mesh_, with));
+  full.summary.folding.refusal = std::move(refusal);
+  return full;
+}
 
-  /// The best over the problem's schedules: the fastest of those that fit; if none fits, the first.
-  /// @throws InputError  for an unknown schedule or option, or an impossible size.
-  Prediction best() const {
-    std::optional<Prediction> best;
-    for (const ScheduleChoice& choice : problem_.schedules) keep_better(best, this->best(choice));
-    if (!best) throw InputError("the problem names no schedule to predict");
-    return *std::move(best);
+TAWPIPE_INLINE Composition Predictor::composition(const Schedule& logical) const {
+  Composition with{.stages = {},
+                   .sequence_parallel = problem_.sequence_parallel,
+                   .sharding = problem_.sharding,
+                   .reshard = problem_.reshard,
+                   .overlap_gradients = problem_.overlap_gradients,
+                   .overlap_gathers = problem_.overlap_gathers};
+  if (problem_.model && mesh_.shared() > 1) {
+    with.stages = share_stages(*problem_.model, logical.workload().batch(), problem_.recompute, logical.stages(),
+                               {.tensor = mesh_.tensor,
+                                .context = mesh_.context,
+                                .sequence_parallel = problem_.sequence_parallel,
+                                .exchange = problem_.context_exchange,
+                                .overlap = problem_.tensor_overlap,
+                                .sends_activations = detail::sends_activations(logical)});
   }
+  return with;
+}
 
-  /// The best over the microbatch sizes: the fastest of those that fit; if none fits, the smallest.
-  /// Sizes with an eighth of the tasks that the problem allows, or more, are skipped.
-  /// @throws InputError  if all sizes have more, with the number.
-  Prediction best(const ScheduleChoice& choice) const {
-    std::optional<Prediction> best;
-    for (const Work& work : works_) {
-      if (&work != &works_.back() && computations(work) > problem_.max_tasks / 8) continue;
-      check_tasks(computations(work), work);
-      Prediction next = predict(choice, work);
-      const bool fits = next.fits();
-      keep_better(best, std::move(next));
-      if (!fits) break;  // a larger microbatch keeps more
-    }
-    return *std::move(best);
+TAWPIPE_INLINE std::optional<Prediction> Predictor::predict_folded(const Schedule& logical, const Workload& whole,
+                                                                   const Composition& with, std::string& refusal) const {
+  if (!problem_.noise.is_none()) {
+    refusal = "noise is drawn for each device";
+    return std::nullopt;
   }
+  if (const auto* measured = std::get_if<MeasuredCost>(&problem_.cost)) measured->check(whole);
+  FoldedSimulation folded = std::visit(
+      [&](const auto& cost) { return simulate_folded(logical, whole, mesh_, with, problem_.cluster, cost); }, problem_.cost);
+  refusal = std::move(folded.refusal);
+  if (!folded.run) return std::nullopt;
+  Summary summary = summarize(folded.run->schedule, problem_.cluster, folded.run->timeline, problem_.usable_memory);
+  summary.folding.refusal = refusal;
+  summary.held =
+      detail::held_time_of(problem_, folded.run->schedule.schedule, folded.run->timeline, folded.run->schedule.same_as);
+  return Prediction{std::move(folded.run->schedule.schedule), std::move(folded.run->timeline), std::move(summary)};
+}
 
-  /// The schedule's lower bounds with the smallest of the microbatch sizes, without simulating it.
-  /// @param known  as for least_need()
-  /// @throws InputError  as best()
-  LeastNeed least(const ScheduleChoice& choice, detail::CollectiveTimes* known = nullptr) const {
-    const Work& work = works_.front();
-    Schedule schedule = build(choice, work);
-    if (!mesh_.is_plain()) schedule = compose_kept(schedule, work.whole, mesh_, composition(schedule), {true, true, true});
-    return std::visit(
-        [&](const auto& cost) { return least_need(schedule, problem_.cluster, cost, problem_.usable_memory, known); },
-        problem_.cost);
-  }
+TAWPIPE_INLINE double Predictor::computations(const Work& work) const {
+  const int stages = work.replica.is_abstract() ? mesh_.pipeline : std::min(mesh_.pipeline, work.replica.model().layers);
+  return 2.0 * stages * static_cast<double>(work.replica.microbatches());
+}
 
- private:
-  /// The work with one microbatch size, of all devices and of one replica.
-  struct Work {
-    Workload whole;
-    Workload replica;
-  };
-
-  /// The approximate number of a schedule's computations: a forward and a backward of each stage
-  /// and microbatch.
-  double computations(const Work& work) const {
-    const int stages = work.replica.is_abstract() ? mesh_.pipeline : std::min(mesh_.pipeline, work.replica.model().layers);
-    return 2.0 * stages * static_cast<double>(work.replica.microbatches());
-  }
-  /// The number of the schedule's tasks and of the steps of its stages' bodies, for one copy.
-  static double steps(const Schedule& logical, const Composition& with) {
-    double count = static_cast<double>(logical.tasks().size());
-    if (with.stages.empty()) return count;
-    for (const Task& task : logical.tasks()) {
-      const Passes passes = traits(task.op).passes;
-      if (!passes.forward && !passes.backward_input && !passes.backward_weight) continue;
-      const SharedStage& stage = with.stages[static_cast<std::size_t>(task.stage)];
-      count += static_cast<double>(passes.forward ? stage.forward.size() : stage.backward.size());
-    }
-    return count;
-  }
-  /// @throws InputError  if there are more than the problem allows.
-  void check_tasks(double tasks, const Work& work) const {
-    if (tasks <= problem_.max_tasks) return;
-    throw InputError(concat("an iteration of ", work.replica.microbatches(), " microbatches", mesh_.data > 1 ? " a replica" : "",
-                            " has about ", static_cast<std::int64_t>(tasks), " tasks, and at most ",
-                            static_cast<std::int64_t>(problem_.max_tasks),
-                            " are simulated; choose a larger microbatch, a smaller batch or a higher limit"));
-  }
-
-  static void keep_better(std::optional<Prediction>& best, Prediction next) {
-    if (!best || (next.fits() && (next.summary.makespan < best->summary.makespan || !best->fits()))) best = std::move(next);
-  }
-
-  static Bytes smallest_memory(const Cluster& cluster) {
-    Bytes memory = cluster.device(Rank{0}).memory;
-    for (int r = 1; r < cluster.ranks(); ++r) memory = std::min(memory, cluster.device(Rank{r}).memory);
-    return memory;
-  }
-
-  /// [logical rank] FLOP/s of the slowest device that runs a part of it
-  static std::vector<double> speeds_of(const Cluster& cluster, const Mesh& mesh) {
-    std::vector<double> speeds(static_cast<std::size_t>(mesh.pipeline), 0);
-    for (int r = 0; r < cluster.ranks(); ++r) {
-      double& slowest = speeds[static_cast<std::size_t>(mesh.place(Rank{r}).pipeline)];
-      const double speed = cluster.device(Rank{r}).peak.value();
-      slowest = slowest > 0 ? std::min(slowest, speed) : speed;
-    }
-    return speeds;
-  }
-
-  Schedule build(const ScheduleChoice& choice, const Work& work) const {
-    return registry_.build(choice.schedule, {.workload = work.replica,
-                                             .nodes = nodes_,
-                                             .options = choice.options,
-                                             .device_memory = memory_ * mesh_.shared(),
-                                             .speeds = speeds_,
-                                             .offload = problem_.offload,
-                                             .own_adapters = own_adapters_});
-  }
-
-  Prediction predict(const ScheduleChoice& choice, const Work& work) const {
-    Schedule logical = build(choice, work);
-    const Composition with = composition(logical);
-    check_tasks(steps(logical, with), work);
-    std::string refusal;
-    if (problem_.fold == Fold::on || (problem_.fold == Fold::automatic && !mesh_.is_plain())) {
-      if (std::optional<Prediction> folded = predict_folded(logical, work.whole, with, refusal)) return *std::move(folded);
-      if (problem_.fold == Fold::on) {
-        throw InputError(concat("fold on: ", refusal, ", so folding would not be exact; fold auto simulates it in full"));
-      }
-    }
-    Prediction full =
-        tawpipe::predict(problem_, mesh_.is_plain() ? std::move(logical) : compose(logical, work.whole, mesh_, with));
-    full.summary.folding.refusal = std::move(refusal);
-    return full;
-  }
-
-  /// The additions of the mesh to a replica's schedule.
-  Composition composition(const Schedule& logical) const {
-    Composition with{.stages = {},
-                     .sequence_parallel = problem_.sequence_parallel,
-                     .sharding = problem_.sharding,
-                     .reshard = problem_.reshard,
-                     .overlap_gradients = problem_.overlap_gradients,
-                     .overlap_gathers = problem_.overlap_gathers};
-    if (problem_.model && mesh_.shared() > 1) {
-      with.stages = share_stages(*problem_.model, logical.workload().batch(), problem_.recompute, logical.stages(),
-                                 {.tensor = mesh_.tensor,
-                                  .context = mesh_.context,
-                                  .sequence_parallel = problem_.sequence_parallel,
-                                  .exchange = problem_.context_exchange,
-                                  .overlap = problem_.tensor_overlap,
-                                  .sends_activations = sends_activations(logical)});
-    }
-    return with;
-  }
-  static bool sends_activations(const Schedule& logical) {
-    return std::any_of(logical.tasks().begin(), logical.tasks().end(),
-                       [](const Task& task) { return is_point_to_point(task.op) && is_of_tokens(task.payload); });
-  }
-
-  /// The prediction by kept copies, if it is exact; otherwise `refusal` has the reason.
-  std::optional<Prediction> predict_folded(const Schedule& logical, const Workload& whole, const Composition& with,
-                                           std::string& refusal) const {
-    if (!problem_.noise.is_none()) {
-      refusal = "noise is drawn for each device";
-      return std::nullopt;
-    }
-    if (const auto* measured = std::get_if<MeasuredCost>(&problem_.cost)) measured->check(whole);
-    FoldedSimulation folded = std::visit(
-        [&](const auto& cost) { return simulate_folded(logical, whole, mesh_, with, problem_.cluster, cost); }, problem_.cost);
-    refusal = std::move(folded.refusal);
-    if (!folded.run) return std::nullopt;
-    Summary summary = summarize(folded.run->schedule, problem_.cluster, folded.run->timeline, problem_.usable_memory);
-    summary.folding.refusal = refusal;
-    summary.held =
-        detail::held_time_of(problem_, folded.run->schedule.schedule, folded.run->timeline, folded.run->schedule.same_as);
-    return Prediction{std::move(folded.run->schedule.schedule), std::move(folded.run->timeline), std::move(summary)};
-  }
-
-  const Problem& problem_;
-  const Registry& registry_;
-  Mesh mesh_;
-  DeviceGroups nodes_;  ///< from the view of a replica's schedule
-  bool own_adapters_;
-  std::vector<double> speeds_;  ///< [logical rank]; empty if times do not follow from the devices
-  Bytes memory_;                ///< usable, of the smallest device; 0 without a model
-  std::vector<Work> works_;     ///< by microbatch size
-};
+TAWPIPE_INLINE void Predictor::check_tasks(double tasks, const Work& work) const {
+  if (tasks <= problem_.max_tasks) return;
+  throw InputError(concat("an iteration of ", work.replica.microbatches(), " microbatches", mesh_.data > 1 ? " a replica" : "",
+                          " has about ", static_cast<std::int64_t>(tasks), " tasks, and at most ",
+                          static_cast<std::int64_t>(problem_.max_tasks),
+                          " are simulated; choose a larger microbatch, a smaller batch or a higher limit"));
+}
 
 }  // namespace tawpipe
+#endif

@@ -87,7 +87,7 @@ inline AxisKind axis_kind(const std::string& parameter) {
 inline SweepAxis parse_sweep_axis(std::string_view text) {
   const std::size_t equals = text.find('=');
   if (equals == std::string_view::npos || equals == 0 || equals + 1 == text.size()) {
-    throw InputError(concat("--vary ", quote(one_line(std::string{text})),
+    throw InputError(concat("--vary ", quote(text),
                             " is not of the form PARAMETER=VALUES, such as inter-node=1Gbps:100Gbps:log:16 or hidden=1024,2048"));
   }
   SweepAxis axis;

@@ -2,8 +2,24 @@
 // Not: the fastest of all layouts.
 #pragma once
 
-#include <cstdint>
 #include <optional>
+
+#include "tawpipe/core/compiled.hpp"
+#include "tawpipe/schedules/registry.hpp"
+#include "tawpipe/search/problem.hpp"
+
+namespace tawpipe::inline v0 {
+
+/// The first variant that fits, with its fastest schedule: more tensor parallelism, then context
+/// parallelism, full recomputation, and last optimizer states and activations in host memory, in
+/// this order. None without a model, or if none of these fits. Complexity: that of at most about
+/// three dozen predictions for each schedule, most of them dropped by bounds if its options are
+/// open.
+TAWPIPE_INLINE std::optional<FittingLayout> find_fitting_layout(const Problem& problem, const Registry& registry);
+
+}  // namespace tawpipe
+
+#if TAWPIPE_BODIES
 #include <utility>
 #include <vector>
 
@@ -47,12 +63,7 @@ inline std::optional<FittingLayout> fastest_fitting(const Problem& problem, cons
 
 }  // namespace detail
 
-/// The first variant that fits, with its fastest schedule: more tensor parallelism, then context
-/// parallelism, full recomputation, and last optimizer states and activations in host memory, in
-/// this order. None without a model, or if none of these fits. Complexity: that of at most about
-/// three dozen predictions for each schedule, most of them dropped by bounds if its options are
-/// open.
-inline std::optional<FittingLayout> find_fitting_layout(const Problem& problem, const Registry& registry) {
+TAWPIPE_INLINE std::optional<FittingLayout> find_fitting_layout(const Problem& problem, const Registry& registry) {
   if (!problem.model) return std::nullopt;
   Problem changed = problem;
   std::vector<Offload> offloads{problem.offload};
@@ -82,3 +93,4 @@ inline std::optional<FittingLayout> find_fitting_layout(const Problem& problem, 
 }
 
 }  // namespace tawpipe
+#endif

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "tawpipe/core/compiled.hpp"
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/core/units.hpp"
@@ -320,6 +321,16 @@ class EngineRun {
 /// change their rates.
 /// @throws ScheduleError  if some tasks wait for each other and never start; the message names one.
 /// @throws InputError  if a flow would last longer than the range of time.
-inline Timeline run_engine(const EngineGraph& graph) { return detail::EngineRun{graph, detail::SuccessorOrder{graph}}.run(); }
+TAWPIPE_INLINE Timeline run_engine(const EngineGraph& graph);
 
 }  // namespace tawpipe
+
+#if TAWPIPE_BODIES
+namespace tawpipe::inline v0 {
+
+TAWPIPE_INLINE Timeline run_engine(const EngineGraph& graph) {
+  return detail::EngineRun{graph, detail::SuccessorOrder{graph}}.run();
+}
+
+}  // namespace tawpipe
+#endif

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "tawpipe/core/compiled.hpp"
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/cost/held_sms.hpp"
@@ -188,8 +189,18 @@ void for_each_edge(const Schedule& schedule, Visit&& visit) {
 /// The timeline of a schedule whose communications hold SMs.
 /// @param graph  whose tasks are the distinct kinds of task
 /// @param kinds  [task of the schedule] its kind
-inline Timeline simulate_holding(const Schedule& schedule, const Cluster& cluster, const HeldSms& held, EngineGraph graph,
-                                 const std::vector<std::int32_t>& kinds) {
+TAWPIPE_INLINE Timeline simulate_holding(const Schedule& schedule, const Cluster& cluster, const HeldSms& held, EngineGraph graph,
+                                         const std::vector<std::int32_t>& kinds);
+
+}  // namespace detail
+
+}  // namespace tawpipe
+
+#if TAWPIPE_BODIES
+namespace tawpipe::inline v0::detail {
+
+TAWPIPE_INLINE Timeline simulate_holding(const Schedule& schedule, const Cluster& cluster, const HeldSms& held, EngineGraph graph,
+                                         const std::vector<std::int32_t>& kinds) {
   const std::size_t count = kinds.size();
   EngineHolds holds;
   const Arrivals arrivals{schedule, [&](const Task& task) { return held.ctas_of(schedule, task) > 0; }};
@@ -231,6 +242,5 @@ inline Timeline simulate_holding(const Schedule& schedule, const Cluster& cluste
   return timeline;
 }
 
-}  // namespace detail
-
-}  // namespace tawpipe
+}  // namespace tawpipe::detail
+#endif

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "tawpipe/core/compiled.hpp"
 #include "tawpipe/core/hash_index.hpp"
 #include "tawpipe/core/ids.hpp"
 #include "tawpipe/schedule/schedule.hpp"
@@ -112,6 +113,9 @@ class LaneOrder {
   std::vector<std::int32_t> free_;  ///< free entries in waiting_
 };
 
+/// The times of a schedule's tasks. @param graph, kinds  as of LaneOrder
+TAWPIPE_INLINE Timeline run_in_lane_order(const Schedule& schedule, const EngineGraph& graph, std::vector<std::int32_t> kinds);
+
 /// Engine tasks without duplicates: those with the same times and path occur once.
 class TaskKinds {
  public:
@@ -135,3 +139,13 @@ class TaskKinds {
 };
 
 }  // namespace tawpipe::detail
+
+#if TAWPIPE_BODIES
+namespace tawpipe::inline v0::detail {
+
+TAWPIPE_INLINE Timeline run_in_lane_order(const Schedule& schedule, const EngineGraph& graph, std::vector<std::int32_t> kinds) {
+  return EngineRun{graph, LaneOrder{schedule, graph, std::move(kinds)}}.run();
+}
+
+}  // namespace tawpipe::detail
+#endif

@@ -143,7 +143,7 @@ Timeline simulate(const Schedule& schedule, const Cluster& cluster, const Cost& 
     }
   }
   if (const HeldSms* held = held_sms_of(cost)) return detail::simulate_holding(schedule, cluster, *held, std::move(graph), kinds);
-  return detail::EngineRun{graph, detail::LaneOrder{schedule, graph, std::move(kinds)}}.run();
+  return detail::run_in_lane_order(schedule, graph, std::move(kinds));
 }
 
 }  // namespace tawpipe

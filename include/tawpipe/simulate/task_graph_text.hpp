@@ -66,9 +66,7 @@ class TaskGraphReader {
     ++line_;
   }
   /// A word as shown in messages: short and on one line.
-  static std::string shown(std::string_view word) {
-    return quote(one_line(concat(word.substr(0, 40), word.size() > 40 ? "..." : "")));
-  }
+  static std::string shown(std::string_view word) { return quote(concat(word.substr(0, 40), word.size() > 40 ? "..." : "")); }
 
   template <class Number>
   Number number(std::string_view what) {

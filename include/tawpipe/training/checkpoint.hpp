@@ -139,8 +139,8 @@ class Checkpoint {
     for (const SafetensorsFile* file : {&model_, &optimizer_}) {
       const auto id = file->metadata().find("checkpoint");
       if (id == file->metadata().end() || id->second != state_.id) {
-        throw InputError(concat("file ", quote(one_line(file->path())), " belongs to another checkpoint than ",
-                                quote(one_line(path_ + "/state.json")), "; the folder's files were mixed up"));
+        throw InputError(concat("file ", quote(file->path()), " belongs to another checkpoint than ",
+                                quote(path_ + "/state.json"), "; the folder's files were mixed up"));
       }
     }
     const NumberFormat format = state_.state.dtype == Dtype::f64 ? NumberFormat::f64 : NumberFormat::f32;
@@ -176,7 +176,7 @@ class Checkpoint {
     const Transformer& found = config_.model;
     const auto compare = [&](std::string_view what, std::int64_t there, std::int64_t here) {
       if (there == here) return;
-      throw InputError(concat("checkpoint ", quote(one_line(path_)), " has ", what, " ", there, ", the model has ", here,
+      throw InputError(concat("checkpoint ", quote(path_), " has ", what, " ", there, ", the model has ", here,
                               "; give the model it was written with"));
     };
     compare("layers", found.layers, wanted.layers);
@@ -213,13 +213,12 @@ class Checkpoint {
   static void check(const SafetensorsFile& file, const std::string& name, const ParameterTensor& tensor, NumberFormat format) {
     const TensorEntry& entry = file.tensor(name, tensor.shape);
     if (entry.format == format) return;
-    throw InputError(concat("tensor ", quote(name), " in ", quote(one_line(file.path())), " is ", training::name(entry.format),
+    throw InputError(concat("tensor ", quote(name), " in ", quote(file.path()), " is ", training::name(entry.format),
                             ", state.json says ", training::name(format)));
   }
   static void check_count(const SafetensorsFile& file, std::size_t count) {
     if (file.tensors().size() == count) return;
-    throw InputError(
-        concat("file ", quote(one_line(file.path())), " has ", file.tensors().size(), " tensors, the model has ", count));
+    throw InputError(concat("file ", quote(file.path()), " has ", file.tensors().size(), " tensors, the model has ", count));
   }
 
   std::string path_;

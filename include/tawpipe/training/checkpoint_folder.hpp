@@ -68,7 +68,7 @@ inline std::optional<std::int64_t> latest_step(const std::filesystem::path& fold
 }
 
 inline void throw_folder_error(const char* what, const std::filesystem::path& path, const std::error_code& error) {
-  if (error) throw InputError(concat("cannot ", what, " ", quote(one_line(path.string())), ": ", error.message()));
+  if (error) throw InputError(concat("cannot ", what, " ", quote(path.string()), ": ", error.message()));
 }
 
 }  // namespace detail
@@ -182,7 +182,7 @@ inline std::vector<std::string> checkpoint_candidates(const std::string& path) {
   const fs::path folder{path};
   if (fs::exists(folder / "state.json", ignored)) return {path};
   if (!fs::is_directory(folder, ignored)) {
-    throw InputError(concat("there is no folder ", quote(one_line(path)), "; give a checkpoint or a run's folder of them"));
+    throw InputError(concat("there is no folder ", quote(path), "; give a checkpoint or a run's folder of them"));
   }
   std::vector<std::int64_t> steps = detail::checkpoint_steps(folder);
   std::sort(steps.begin(), steps.end(), std::greater<>{});
@@ -197,7 +197,7 @@ inline std::vector<std::string> checkpoint_candidates(const std::string& path) {
   }
   for (const std::int64_t step : steps) found.push_back((folder / checkpoint_name(step)).string());
   if (!found.empty()) return found;
-  throw InputError(concat("folder ", quote(one_line(path)), " holds no checkpoint (no 'latest', no 'step-...')"));
+  throw InputError(concat("folder ", quote(path), " holds no checkpoint (no 'latest', no 'step-...')"));
 }
 
 /// The first of checkpoint_candidates(). @throws InputError  if there is none, or `latest` names
@@ -206,8 +206,7 @@ inline std::string find_checkpoint(const std::string& path) {
   const std::string found = checkpoint_candidates(path).front();
   std::error_code ignored;
   if (std::filesystem::is_directory(found, ignored)) return found;
-  throw InputError(concat("file ", quote(one_line(path + "/latest")), " names ",
-                          quote(std::filesystem::path{found}.filename().string()),
+  throw InputError(concat("file ", quote(path + "/latest"), " names ", quote(std::filesystem::path{found}.filename().string()),
                           ", which is not there; name another checkpoint"));
 }
 

@@ -28,7 +28,7 @@ inline void sync_folder(const std::string& folder) {
   const bool done = descriptor >= 0 && (::fsync(descriptor) == 0 || errno == EINVAL);
   const int reason = errno;
   if (descriptor >= 0) ::close(descriptor);
-  if (!done) throw InputError(concat("cannot write to folder ", quote(one_line(folder)), ": ", std::strerror(reason)));
+  if (!done) throw InputError(concat("cannot write to folder ", quote(folder), ": ", std::strerror(reason)));
 }
 
 /// A file being written as `<path>.partial` next to its target. commit() syncs it to disk and then
@@ -80,7 +80,7 @@ class DurableFile {
 
  private:
   [[noreturn]] void fail(int reason) const {
-    throw InputError(concat("cannot write ", quote(one_line(path_)), ": ", std::strerror(reason)));
+    throw InputError(concat("cannot write ", quote(path_), ": ", std::strerror(reason)));
   }
 
   std::string path_;

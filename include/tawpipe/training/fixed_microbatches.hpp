@@ -30,7 +30,7 @@ class FixedMicrobatches final : public MicrobatchSource {
     shape_ = file.tensor("tokens").shape;
     if (shape_.size() != 3 || *std::min_element(shape_.begin(), shape_.end()) < 1 ||
         *std::max_element(shape_.begin(), shape_.end()) > std::int64_t{1} << 30) {
-      throw InputError(concat("tensor 'tokens' in ", quote(one_line(path)), " has shape ", shape_text(shape_),
+      throw InputError(concat("tensor 'tokens' in ", quote(path), " has shape ", shape_text(shape_),
                               "; [microbatches, microbatch size, sequence] is needed"));
     }
     file.tensor("targets", shape_);
@@ -58,7 +58,7 @@ class FixedMicrobatches final : public MicrobatchSource {
     auto numbers = file.read<std::int32_t>(name);
     for (const std::int32_t token : numbers) {
       if (token >= 0 && token < vocab) continue;
-      throw InputError(concat("tensor ", quote(name), " in ", quote(one_line(file.path())), " holds the token ", token,
+      throw InputError(concat("tensor ", quote(name), " in ", quote(file.path()), " holds the token ", token,
                               ", outside the vocabulary of ", vocab));
     }
     return numbers;

@@ -53,9 +53,9 @@ class FolderLock {
     const int reason = errno;
     if (descriptor_ < 0 && reason == EWOULDBLOCK) {
       throw InputError(
-          concat("folder ", quote(one_line(folder)), " is in use by ", holder(), "; wait for its end, or give another folder"));
+          concat("folder ", quote(folder), " is in use by ", holder(), "; wait for its end, or give another folder"));
     }
-    if (descriptor_ < 0) throw InputError(concat("cannot lock folder ", quote(one_line(folder)), ": ", std::strerror(reason)));
+    if (descriptor_ < 0) throw InputError(concat("cannot lock folder ", quote(folder), ": ", std::strerror(reason)));
     char host[256] = {};
     ::gethostname(host, sizeof host - 1);
     const std::string text = concat("process ", ::getpid(), " on ", host, "\n");

@@ -109,7 +109,7 @@ inline void write_huggingface(const std::string& folder, const Transformer& mode
   const auto tensors = huggingface_tensors(model);
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  if (error) throw InputError(concat("cannot make folder ", quote(one_line(folder)), ": ", error.message()));
+  if (error) throw InputError(concat("cannot make folder ", quote(folder), ": ", error.message()));
 
   std::vector<NewTensor> files_tensors;
   for (const HuggingFaceTensor& tensor : tensors) files_tensors.push_back({tensor.name, format, tensor.ours.shape});
@@ -159,7 +159,7 @@ class HuggingFaceWeights {
     for (const auto& [name, file] : file_of) {
       const bool derived = name.ends_with("rotary_emb.inv_freq");  // older files store what rope_theta defines
       if (derived || (config_.model.tied && name == "lm_head.weight")) continue;
-      fail(concat("have a tensor that is not computed: ", quote(one_line(name))));
+      fail(concat("have a tensor that is not computed: ", quote(name)));
     }
   }
 
@@ -197,9 +197,7 @@ class HuggingFaceWeights {
   }
 
  private:
-  [[noreturn]] void fail(std::string_view why) const {
-    throw InputError(concat("the weights in ", quote(one_line(folder_)), " ", why));
-  }
+  [[noreturn]] void fail(std::string_view why) const { throw InputError(concat("the weights in ", quote(folder_), " ", why)); }
 
   /// @return the file of each tensor
   std::map<std::string, std::size_t> open_files() {

@@ -47,7 +47,7 @@ class InputFile {
   /// Its size in bytes when it was opened.
   std::int64_t size() const { return size_; }
   /// The path as shown in messages.
-  std::string shown_path() const { return quote(one_line(path_)); }
+  std::string shown_path() const { return quote(path_); }
 
   /// Bytes `begin` .. `begin + bytes.size()` - 1.
   /// @throws InputError  if the system refuses, or the file has become shorter than that.

@@ -71,8 +71,8 @@ class SafetensorsFile {
     const auto found = by_name_.find(name);
     if (found != by_name_.end()) return *found->second;
     const std::string close = nearest(name, names());
-    throw InputError(concat("safetensors file ", file_.shown_path(), " has no tensor ", quote(one_line(std::string{name})),
-                            close.empty() ? "" : concat("; did you mean ", quote(one_line(close)), "?")));
+    throw InputError(concat("safetensors file ", file_.shown_path(), " has no tensor ", quote(name),
+                            close.empty() ? "" : concat("; did you mean ", quote(close), "?")));
   }
 
   /// The tensor of that name and shape.
@@ -80,8 +80,8 @@ class SafetensorsFile {
   const TensorEntry& tensor(std::string_view name, const std::vector<std::int64_t>& shape) const {
     const TensorEntry& entry = tensor(name);
     if (entry.shape == shape) return entry;
-    throw InputError(concat("tensor ", quote(one_line(entry.name)), " in ", file_.shown_path(), " has shape ",
-                            shape_text(entry.shape), "; ", shape_text(shape), " is needed"));
+    throw InputError(concat("tensor ", quote(entry.name), " in ", file_.shown_path(), " has shape ", shape_text(entry.shape),
+                            "; ", shape_text(shape), " is needed"));
   }
 
   /// Numbers `first` .. `first + numbers.size()` - 1 of a tensor, row-major, converted from the
@@ -93,8 +93,8 @@ class SafetensorsFile {
     const TensorEntry& entry = tensor(name);
     const auto wanted = static_cast<std::int64_t>(numbers.size());
     if (first < 0 || wanted > entry.count() || first > entry.count() - wanted) {
-      throw InputError(concat("tensor ", quote(one_line(entry.name)), " in ", file_.shown_path(), " has ", entry.count(),
-                              " numbers; ", wanted, " from ", first, " on are not among them"));
+      throw InputError(concat("tensor ", quote(entry.name), " in ", file_.shown_path(), " has ", entry.count(), " numbers; ",
+                              wanted, " from ", first, " on are not among them"));
     }
     const std::int64_t width = size_bytes(entry.format);
     const std::int64_t begin = entry.begin + first * width;
@@ -108,8 +108,7 @@ class SafetensorsFile {
       try {
         decode<Number>(entry.format, raw, part);
       } catch (const InputError& error) {
-        throw InputError(
-            concat("tensor ", quote(one_line(entry.name)), " in ", file_.shown_path(), " cannot be used: ", error.what()));
+        throw InputError(concat("tensor ", quote(entry.name), " in ", file_.shown_path(), " cannot be used: ", error.what()));
       }
     }
   }
@@ -173,7 +172,7 @@ class SafetensorsWriter {
     std::set<std::string> seen;
     for (const NewTensor& tensor : tensors_) {
       if (tensor.name.empty() || tensor.name == "__metadata__" || !seen.insert(tensor.name).second) {
-        throw InputError(concat("cannot write ", quote(one_line(path)), ": the tensor name ", quote(one_line(tensor.name)),
+        throw InputError(concat("cannot write ", quote(path), ": the tensor name ", quote(tensor.name),
                                 " is reserved, empty or stands twice"));
       }
       const std::int64_t end = at + tensor.count() * size_bytes(tensor.format);

@@ -57,7 +57,7 @@ class TokenWindows final : public MicrobatchSource {
     check_size(options_.microbatches, "a step of ", " microbatches");
     if (range_.count() <= options_.sequence) {
       const bool whole = range_ == TokenRange{0, file_->count()};
-      throw InputError(concat("token file ", quote(one_line(file_->path())), " holds ", range_.count(), " tokens",
+      throw InputError(concat("token file ", quote(file_->path()), " holds ", range_.count(), " tokens",
                               whole ? "" : concat(" from ", range_.begin, " on, the part to be used"), "; a sequence of ",
                               options_.sequence, " needs at least ", std::int64_t{options_.sequence} + 1,
                               ": give a longer file or a shorter sequence"));

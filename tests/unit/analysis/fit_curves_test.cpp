@@ -14,7 +14,7 @@ namespace {
 
 /// Kernels of every kind, as long as `curves` makes them.
 MeasuredDevice measured_by(const DeviceCurves& curves, const DeviceSpec& device) {
-  MeasuredDevice measured{.name = "one", .kernel_gap = curves.kernel_gap};
+  MeasuredDevice measured{.name = "one", .kernel_gap = curves.kernel_gap, .kernels = {}};
   const auto add = [&](const Kernel& kernel, double time) { measured.kernels.push_back({kernel, curves.kernel_gap + time}); };
   for (const double bytes : {1e8, 2e8, 4e8}) {
     add({.kind = Kernel::Kind::traffic, .bytes = bytes}, bytes / (device.memory_bandwidth.value() * curves.memory));
@@ -67,7 +67,7 @@ TEST_CASE("the curves that made the times are found from them") {
 TEST_CASE("figures of which nothing was measured stay the generation's, and no share is above 1") {
   const DeviceSpec device = device_named("A100-80G");
   const DeviceCurves before = KernelCost{}.curves(device);
-  MeasuredDevice measured{.name = "one"};
+  MeasuredDevice measured{.name = "one", .kernels = {}};
   CHECK(fit_curves(measured, device).curves == before);
   measured.kernels.push_back({{.kind = Kernel::Kind::traffic, .bytes = 1e9}, 1e-9});
   const FittedCurves found = fit_curves(measured, device);

@@ -21,6 +21,20 @@ TEST_CASE("published models have their published numbers of parameters") {
   CHECK(models::named("llama-3-8b").parameters() == 8'030'261'248);
   CHECK(models::named("llama-3-70b").parameters() == 70'553'706'496);
   CHECK(models::named("llama-3-405b").parameters() == 405'853'388'800);
+  CHECK(models::named("llama-3.1-405b").parameters() == 405'853'388'800);
+  CHECK(models::named("llama-3.3-70b").parameters() == 70'553'706'496);
+  CHECK(models::named("llama-3.2-1b").parameters() == 1'235'814'400);
+  CHECK(models::named("llama-3.2-3b").parameters() == 3'212'749'824);
+  CHECK(models::named("mistral-7b").parameters() == 7'241'732'096);
+  // Without what is not modelled: biases of query, key and value (Qwen2.5), norms of a head's query
+  // and key (Qwen3).
+  CHECK(models::named("qwen2.5-7b").parameters() + 28 * (3584 + 2 * 512) == 7'615'616'512);
+  CHECK(models::named("qwen2.5-14b").parameters() + 48 * (5120 + 2 * 1024) == 14'770'033'664);
+  CHECK(models::named("qwen2.5-32b").parameters() + 64 * (5120 + 2 * 1024) == 32'763'876'352);
+  CHECK(models::named("qwen2.5-72b").parameters() + 80 * (8192 + 2 * 1024) == 72'706'203'648);
+  CHECK(models::named("qwen3-8b").parameters() + 36 * 2 * 128 == 8'190'735'360);
+  CHECK(models::named("qwen3-14b").parameters() + 40 * 2 * 128 == 14'768'307'200);
+  CHECK(models::named("qwen3-32b").parameters() + 64 * 2 * 128 == 32'762'123'264);
 }
 
 TEST_CASE("the paper's models: 48 layers, 32 heads, vocabulary 32000, fp16, tied") {
@@ -57,7 +71,7 @@ TEST_CASE("every preset is possible, has its own name and says where it comes fr
     CHECK((model.utilization == 0) == model.utilization_source.empty());
     CHECK(models::named(preset.name).parameters() == model.parameters());
   }
-  CHECK(names.size() == 9);
+  CHECK(names.size() == 19);
 }
 
 TEST_CASE("any llama-LxH is a model of that family") {
@@ -100,11 +114,12 @@ TEST_CASE("impossible sizes of llama-LxH are refused") {
 TEST_CASE("an unknown name is refused with the nearest preset, all presets and the family") {
   CHECK_THROWS_WITH_AS(models::named("llama-3-80b"),
                        "unknown model 'llama-3-80b'; did you mean 'llama-3-8b'? Known: llama-48x1024, llama-48x2048, "
-                       "llama-48x4096, llama-2-7b, llama-2-13b, llama-2-70b, llama-3-8b, llama-3-70b, llama-3-405b, or any "
-                       "llama-LxH such as llama-24x512",
+                       "llama-48x4096, llama-2-7b, llama-2-13b, llama-2-70b, llama-3-8b, llama-3-70b, llama-3-405b, "
+                       "llama-3.2-1b, llama-3.2-3b, mistral-7b, qwen2.5-7b, qwen2.5-14b, qwen2.5-32b, qwen2.5-72b, "
+                       "qwen3-8b, qwen3-14b, qwen3-32b, or any llama-LxH such as llama-24x512",
                        InputError);
   for (const char* wrong : {"", "llama", "llama-", "llama-x", "llama-2x", "llama-x2", "llama-2x-5", "llama-+2x512",
-                            "llama-2x512 ", "llama-2X512", "Llama-2-7b", "llama-2x512x3"}) {
+                            "llama-2x512 ", "llama-2X512", "Llama-2-7b", "llama-2x512x3", "llama-3.1-7b", "llama-3.1-"}) {
     CAPTURE(wrong);
     CHECK_THROWS_AS(models::named(wrong), InputError);
   }

@@ -13,7 +13,7 @@ using namespace tawpipe;
 TEST_CASE("measured figures come back from their file") {
   const DeviceSpec device = device_named("H100-80G");
   MeasuredDevice measured{
-      .name = "NVIDIA H100 80GB HBM3", .kernel_gap = 1.5e-6, .launch = 2e-6, .to_host = 5e10, .from_host = 4e10};
+      .name = "NVIDIA H100 80GB HBM3", .kernel_gap = 1.5e-6, .launch = 2e-6, .to_host = 5e10, .from_host = 4e10, .kernels = {}};
   measured.kernels.push_back({{.kind = Kernel::Kind::traffic, .bytes = 1e9}, 4e-4});
   measured.kernels.push_back({{.kind = Kernel::Kind::product, .m = 8192, .n = 8192, .k = 8192}, 1.7e-3});
   const FittedCurves fitted = fit_curves(measured, device);

@@ -12,6 +12,7 @@
 #include "tawpipe/schedules/one_f_one_b.hpp"
 #include "tawpipe/schedules/shipped.hpp"
 #include "tawpipe/search/choose.hpp"
+#include "tawpipe/search/predict.hpp"
 #include "tawpipe/topology/cluster_builder.hpp"
 
 using tawpipe::InputError;

@@ -12,6 +12,8 @@
 
 #include "schedules.hpp"
 #include "support/clusters.hpp"
+#include "tawpipe/search/plan.hpp"
+#include "tawpipe/search/predict.hpp"
 
 using namespace tawpipe;
 using namespace tawpipe::literals;

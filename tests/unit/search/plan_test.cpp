@@ -1,7 +1,7 @@
 // Tests of search/plan.hpp and search/plan_space.hpp: the answer is the best of the space, whatever
 // was dropped.
 // Not: the bounds by themselves (lower_bound_test.cpp).
-#include "tawpipe/search/choose.hpp"
+#include "tawpipe/search/plan.hpp"
 
 #include <doctest/doctest.h>
 
@@ -11,6 +11,8 @@
 
 #include "schedules.hpp"
 #include "support/clusters.hpp"
+#include "tawpipe/search/choose.hpp"
+#include "tawpipe/search/predict.hpp"
 
 using namespace tawpipe;
 using namespace tawpipe::literals;

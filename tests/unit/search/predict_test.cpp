@@ -10,6 +10,7 @@
 
 #include "schedules.hpp"
 #include "support/clusters.hpp"
+#include "tawpipe/search/predict.hpp"
 #include "tawpipe/simulate/simulate.hpp"
 
 using namespace tawpipe;

@@ -5,6 +5,8 @@
 
 #include "schedules.hpp"
 #include "tawpipe/model/models.hpp"
+#include "tawpipe/search/choose.hpp"
+#include "tawpipe/search/predict.hpp"
 #include "tawpipe/topology/clusters.hpp"
 
 using namespace tawpipe;

@@ -108,7 +108,7 @@ class ChakraGraph {
   const std::vector<ChakraProcessGroup>& groups() const { return groups_; }
   std::string place(std::size_t rank, const ChakraNode& node) const {
     return concat(trace_.ranks[rank].source, ": node ", node.id,
-                  node.name.empty() ? "" : concat(" ", quote(one_line(node.name.substr(0, 60)))));
+                  node.name.empty() ? "" : concat(" ", quote(node.name.substr(0, 60))));
   }
 
  private:
@@ -224,9 +224,9 @@ class ChakraGraph {
     const auto declared = declared_.find(name);
     const bool everybody = name.empty() || name == "0" || (declared != declared_.end() && declared->second.empty());
     if (!everybody && declared == declared_.end()) {
-      throw fail(r, node,
-                 concat("no file says which ranks its process group ", quote(one_line(name.substr(0, 40))),
-                        " has; give it by --comm-groups"));
+      throw fail(
+          r, node,
+          concat("no file says which ranks its process group ", quote(name.substr(0, 40)), " has; give it by --comm-groups"));
     }
     const auto [found, added] = group_numbers_.try_emplace(everybody ? "" : name, static_cast<std::int32_t>(groups_.size()));
     if (added) {
@@ -235,15 +235,15 @@ class ChakraGraph {
       std::vector<std::int32_t> sorted = group.ranks;
       distinct(sorted);
       if (sorted.size() != group.ranks.size() || sorted.front() < 0 || at(sorted.back()) >= ranks()) {
-        throw InputError(concat("process group ", quote(one_line(name)), " names a rank twice, or one that has no file (0 to ",
-                                ranks() - 1, ")"));
+        throw InputError(
+            concat("process group ", quote(name), " names a rank twice, or one that has no file (0 to ", ranks() - 1, ")"));
       }
       members_.push_back(std::move(sorted));
       groups_.push_back(std::move(group));
     }
     if (!std::binary_search(members_[at(found->second)].begin(), members_[at(found->second)].end(),
                             static_cast<std::int32_t>(r))) {
-      throw fail(r, node, concat("rank ", r, " is not in its process group ", quote(one_line(name))));
+      throw fail(r, node, concat("rank ", r, " is not in its process group ", quote(name)));
     }
     return found->second;
   }

@@ -176,7 +176,7 @@ class ChakraTasks {
     for (int value = 0; value < count; ++value) {
       if (name(static_cast<Enum>(value)) == text) return static_cast<Enum>(value);
     }
-    throw fail(end, concat("its ", name(key), " ", quote(one_line(std::string{text.substr(0, 40)})), " is not known"));
+    throw fail(end, concat("its ", name(key), " ", quote(text.substr(0, 40)), " is not known"));
   }
 
   /// The operation of a node, from the format's own fields only.

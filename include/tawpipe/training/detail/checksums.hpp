@@ -102,7 +102,7 @@ class Checksums {
     for (const auto& [name, sum] : kept) {
       if (name == whole_name) continue;
       const auto now = found.find(name);
-      if (now == found.end() || now->second != sum) changed(path, concat("its value ", quote(one_line(name))));
+      if (now == found.end() || now->second != sum) changed(path, concat("its value ", quote(name)));
     }
     if (found != kept) changed(path, "its text");
   }
@@ -114,7 +114,7 @@ class Checksums {
     for (const TensorEntry& tensor : file.tensors()) {
       const auto sum = kept.find(tensor.name);
       if (sum == kept.end() || sum->second != tensor_checksum(file, tensor, block)) {
-        changed(file.path(), concat("tensor ", quote(one_line(tensor.name))));
+        changed(file.path(), concat("tensor ", quote(tensor.name)));
       }
     }
     const auto header = kept.find(std::string{whole_name});
@@ -125,13 +125,12 @@ class Checksums {
  private:
   const FileChecksums& of(const std::string& file) const {
     const auto found = files_.find(file);
-    if (found == files_.end()) throw InputError(concat("file ", quote(one_line(path_)), " has no checksums of ", file));
+    if (found == files_.end()) throw InputError(concat("file ", quote(path_), " has no checksums of ", file));
     return found->second;
   }
 
   [[noreturn]] static void changed(const std::string& path, const std::string& what) {
-    throw InputError(
-        concat("file ", quote(one_line(path)), " is damaged: ", what, " is not what was written (its checksum differs)"));
+    throw InputError(concat("file ", quote(path), " is damaged: ", what, " is not what was written (its checksum differs)"));
   }
 
   std::string path_;

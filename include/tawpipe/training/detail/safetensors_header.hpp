@@ -77,9 +77,7 @@ class SafetensorsHeaderReader {
   [[noreturn]] void fail(const std::string& tensor, std::string_view why) const {
     fail(concat("has a broken tensor ", shown(tensor), ": ", why));
   }
-  static std::string shown(const std::string& name) {
-    return quote(one_line(name.size() > 80 ? name.substr(0, 80) + "..." : name));
-  }
+  static std::string shown(const std::string& name) { return quote(name.size() > 80 ? name.substr(0, 80) + "..." : name); }
 
   TensorEntry entry(const std::string& name, JsonValue json) const {
     json.only("dtype", "shape", "data_offsets");
