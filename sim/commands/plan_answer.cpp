@@ -45,6 +45,9 @@ PlanRequest resolve_plan(const PlanFlags& flags) {
     request.sharding = {StateSharding::optimizer, StateSharding::gradients, StateSharding::parameters};
   if (open("--offload", base.offload, defaults.offload))
     request.offload = {{.optimizer = true}, {.activations = true, .optimizer = true}};
+  if (open("--context-exchange", base.context_exchange, defaults.context_exchange))
+    request.exchanges = {ContextExchange::all_gather, ContextExchange::ring, ContextExchange::all_to_all};
+  if (base.loss_chunk == 0) request.loss_chunk = 8192;
   request.balanced_stages =
       request.problem.stage_cut.is_even() && open("--layers-per-stage", base.layers_per_stage, defaults.layers_per_stage);
   return request;
@@ -61,13 +64,20 @@ Planned search_plan(const PlanFlags& flags, PlanRequest request, std::string_vie
 
 namespace {
 
-/// The best plan that the framework can run: the best of all, or of a search among those.
-Emitted emit(Framework framework, const Planned& planned, const PlanWatch& watch) {
+/// The best plan that the framework can run: the best of all, or of a search among those. Where that
+/// finds a faster one than the search among all did, it is the best of all.
+Emitted emit(Framework framework, Planned& planned, const PlanWatch& watch) {
   std::vector<std::string> cannot = cannot_run_best(framework, planned);
   if (cannot.empty()) return {framework, {}, planned};
   Emitted emitted{framework, std::move(cannot),
                   search_plan(planned.flags, request_for(framework, planned), concat("planning for ", title(framework)), watch)};
-  if (!emitted.planned.result.plans.empty()) return emitted;
+  if (!emitted.planned.result.plans.empty()) {
+    const Plan& found = emitted.planned.result.plans.front();
+    if (found.summary.makespan >= planned.best().makespan) return emitted;
+    planned.result.plans.insert(planned.result.plans.begin(), found);
+    planned.result.bound = std::min(planned.result.bound, found.summary.makespan);
+    return {framework, {}, planned};
+  }
   if (emitted.planned.result.stopped) {
     throw InputError(concat("--emit: the search ended before anything that ", title(framework), " can run was found"));
   }
@@ -94,8 +104,8 @@ PlanAnswer answer_plan(PlanFlags flags, const PlanWatch& watch) {
   if (!flags.emit.empty()) framework = parse_framework(flags.emit);
   if (framework) take_best_switches(*framework, flags);
   PlanAnswer answer{.planned = search_plan(flags, resolve_plan(flags), "planning", watch), .today = {}, .emitted = {}};
-  if (today) answer.today = simulate_today(answer.planned, *std::move(today));
   if (!flags.emit.empty() && !answer.planned.result.plans.empty()) answer.emitted = emit(*framework, answer.planned, watch);
+  if (today) answer.today = simulate_today(answer.planned, *std::move(today));
   return answer;
 }
 

@@ -50,10 +50,12 @@ std::string command_of(const PlanFlags& flags, const PlanRequest& request, const
   if (mesh.context > 1) add("--context-parallel", mesh.context);
   if (mesh.data > 1) add("--data-parallel", mesh.data);
   if (mesh_order_text(mesh.order) != defaults.layout) add("--layout", mesh_order_text(mesh.order));
-  if (base.loss_chunk > 0) add("--loss-chunk", base.loss_chunk);
+  if (const std::int64_t chunk = plan.layout.loss_chunk > 0 ? plan.layout.loss_chunk : base.loss_chunk; chunk > 0)
+    add("--loss-chunk", chunk);
   if (base.usable_memory > 0) add("--usable-memory", base.usable_memory);
   if (base.sequence_parallel != defaults.sequence_parallel) add("--sequence-parallel", base.sequence_parallel);
-  if (base.context_exchange != defaults.context_exchange) add("--context-exchange", base.context_exchange);
+  const std::string exchange{plan.layout.exchange ? name(*plan.layout.exchange) : base.context_exchange};
+  if (exchange != defaults.context_exchange) add("--context-exchange", exchange);
   const std::string states{plan.layout.sharding ? name(*plan.layout.sharding) : base.shard_states};
   if (states != defaults.shard_states) add("--shard-states", states);
   if (base.reshard != defaults.reshard) add("--reshard", base.reshard);
@@ -130,6 +132,8 @@ std::string options_text(const Plan& plan) {
     text += concat(text.empty() ? "" : " ", key, "=", value);
   };
   for (const auto& [key, value] : plan.choice.options) add(key, value);
+  if (plan.layout.exchange) add("context-exchange", name(*plan.layout.exchange));
+  if (plan.layout.loss_chunk > 0) add("loss-chunk", std::to_string(plan.layout.loss_chunk));
   if (plan.layout.sharding) add("shard-states", name(*plan.layout.sharding));
   if (plan.layout.offload) add("offload", name(*plan.layout.offload));
   if (plan.layout.balanced_stages) add("layers-per-stage", "auto");
@@ -143,6 +147,8 @@ Json plan_json(const Planned& planned, const Plan& plan) {
   Json json = to_json(plan.summary);
   json["axes"] = {{"tensor", mesh.tensor}, {"context", mesh.context}, {"pipeline", mesh.pipeline}, {"data", mesh.data}};
   json["layout"] = mesh_order_text(mesh.order);
+  json["context_exchange"] = name(plan.layout.exchange.value_or(planned.request.problem.context_exchange));
+  json["loss_chunk"] = plan.layout.loss_chunk > 0 ? plan.layout.loss_chunk : planned.request.problem.model->loss_chunk;
   json["shard_states"] = name(plan.layout.sharding.value_or(planned.request.problem.sharding));
   json["offload"] = name(plan.layout.offload.value_or(planned.request.problem.offload));
   json["balanced_stages"] = plan.layout.balanced_stages || planned.request.problem.stage_cut.balanced;
@@ -202,6 +208,23 @@ std::string layout_text(const Plan& plan) {
 
 namespace {
 
+/// The plans that the page shows, the fastest first: the best of each schedule, so that they differ,
+/// then others.
+std::vector<const Plan*> shown_plans(const Planned& planned) {
+  const auto most = static_cast<std::size_t>(planned.flags.top);
+  std::vector<const Plan*> shown;
+  for (const bool repeats : {false, true}) {
+    for (const Plan& plan : planned.result.plans) {
+      const bool known = std::any_of(shown.begin(), shown.end(), [&](const Plan* one) {
+        return repeats ? one == &plan : one->choice.schedule == plan.choice.schedule;
+      });
+      if (!known && shown.size() < most) shown.push_back(&plan);
+    }
+  }
+  std::sort(shown.begin(), shown.end());  // the order of plans
+  return shown;
+}
+
 std::string plans_table(const Planned& planned, const TableStyle& style) {
   std::vector<TableColumn> columns{{"schedule"},
                                    {"t x c x p x d"},
@@ -216,16 +239,15 @@ std::string plans_table(const Planned& planned, const TableStyle& style) {
                                    {"waiting", Align::right},
                                    {"options"}};
   Table table{columns};
-  const std::size_t shown = std::min(planned.result.plans.size(), static_cast<std::size_t>(planned.flags.top));
-  for (std::size_t i = 0; i < shown; ++i) {
-    const Plan& plan = planned.result.plans[i];
+  for (const Plan* const one : shown_plans(planned)) {
+    const Plan& plan = *one;
     const Shares shares = shares_of(plan.summary);
     table.row({plan.choice.schedule, layout_text(plan), std::to_string(plan.layout.microbatch_size),
                std::string{name(plan.layout.recompute)}, format_duration(plan.summary.makespan),
                format_count(static_cast<std::int64_t>(plan.summary.tokens_per_device_per_second + 0.5)),
                format_percent(plan.summary.mfu), format_memory(plan.summary.fullest()), format_percent(shares.compute),
                format_percent(shares.exposed), format_percent(shares.waiting), options_text(plan)},
-              i == 0 ? Emphasis::bold : Emphasis::none);
+              one == &planned.result.plans.front() ? Emphasis::bold : Emphasis::none);
   }
   return table.str(style);
 }
@@ -270,10 +292,10 @@ std::string result_text(const Planned& planned, const TableStyle& style) {
   if (planned.flags.price > 0) {
     text += fmt::format("price  {:.2f} a billion tokens\n", price_of_tokens(planned.flags.price, best.summary));
   }
-  const std::size_t others = std::min(result.plans.size(), static_cast<std::size_t>(planned.flags.top));
-  for (std::size_t i = 1; i < others; ++i) {
-    text += fmt::format("{:<6} {} {}\n", concat(i + 1, "."), result.plans[i].choice.schedule,
-                        loses_by(best.summary, result.plans[i].summary));
+  const std::vector<const Plan*> others = shown_plans(planned);
+  for (std::size_t i = 1; i < others.size(); ++i) {
+    text +=
+        fmt::format("{:<6} {} {}\n", concat(i + 1, "."), others[i]->choice.schedule, loses_by(best.summary, others[i]->summary));
   }
   const std::vector<std::size_t> pareto = result.pareto();
   for (std::size_t i = 1; i < pareto.size(); ++i) {

@@ -13,6 +13,7 @@
 #include "tawpipe/model/models.hpp"
 #include "tawpipe/search/bound.hpp"
 #include "tawpipe/search/layout_bound.hpp"
+#include "tawpipe/search/plan_result.hpp"
 #include "tawpipe/search/predict.hpp"
 #include "tawpipe/topology/cluster_builder.hpp"
 #include "tawpipe/topology/clusters.hpp"
@@ -53,6 +54,7 @@ PlanRequest draw(Random& random) {
   problem.global_batch = one_of<std::int64_t>(random, {4, 8, 12, 20, 24});
   problem.sequence_parallel = random.between(0, 3) > 0;
   problem.context_exchange = one_of<ContextExchange>(random, {ContextExchange::all_gather, ContextExchange::ring});
+  request.exchanges = {ContextExchange::all_gather, ContextExchange::ring, ContextExchange::all_to_all};
   problem.sharding = static_cast<StateSharding>(random.between(0, 3));
   problem.reshard = static_cast<Reshard>(random.between(0, 2));
   problem.overlap_gradients = random.between(0, 3) == 0;
@@ -84,13 +86,10 @@ TEST_CASE("no simulated schedule is faster than any of its bounds, nor smaller")
     const TrainingBound any = training_bound(request.problem);
     LayoutBounds bounds{request};
     for (int repeat = 0; repeat < 3; ++repeat) {
-      const PlanLayout& layout = one_of(random, layouts);
+      PlanLayout layout = one_of(random, layouts);
+      if (random.between(0, 3) == 0) layout.loss_chunk = one_of<int>(random, {64, 1000});
       const ScheduleChoice& choice = one_of(random, choices);
-      Problem problem = request.problem;
-      problem.mesh = layout.mesh;
-      problem.recompute = layout.recompute;
-      problem.microbatch_sizes = {layout.microbatch_size};
-      problem.schedules = {choice};
+      const Problem problem = problem_of(request, layout, choice);
       CAPTURE(problem.cluster.name());
       CAPTURE(problem.cluster.ranks());
       CAPTURE(choice.schedule);
@@ -98,6 +97,7 @@ TEST_CASE("no simulated schedule is faster than any of its bounds, nor smaller")
       CAPTURE(layout.mesh.context);
       CAPTURE(layout.mesh.data);
       CAPTURE(name(layout.recompute));
+      CAPTURE(layout.loss_chunk);
       CAPTURE(i);
       try {
         const Predictor predictor{problem, shipped()};

@@ -72,8 +72,8 @@ namespace detail {
 /// Kernels or operations of one sequence on one device: all layers and the head, nothing recomputed
 /// except a loss in chunks. Without the embedding, whose lookup the simulator does not time where
 /// ranks share a stage of its own.
-inline StageWork work_of_sequence(const Problem& problem) {
-  return Workload{*problem.model, Batch{problem.sequence, 1, 1}, Recompute::none}.stage(0, problem.model->layers, false, true);
+inline StageWork work_of_sequence(const Transformer& model, std::int64_t sequence) {
+  return Workload{model, Batch{sequence, 1, 1}, Recompute::none}.stage(0, model.layers, false, true);
 }
 
 /// Seconds of the parts of a sequence's work on a device at its best.
@@ -130,6 +130,21 @@ inline BestTimes best_times(const RooflineCost& cost, const StageWork& work, con
 template <class Cost>
 BestTimes best_times(const Cost&, const StageWork&, const DeviceSpec&, int) {
   throw InputError("a bound needs costs that know any layout: kernels or roofline, not given or measured times");
+}
+/// Those of a model whose loss may be computed in chunks: these compute logits twice and read them
+/// less often. What that saves is taken off the products.
+inline BestTimes best_times(const Problem& problem, const StageWork& work, const DeviceSpec& device) {
+  const auto of = [&](const StageWork& one) {
+    return std::visit([&](const auto& cost) { return best_times(cost, one, device, problem.cluster.ranks()); }, problem.cost);
+  };
+  const auto sum = [](const BestTimes& times) { return times.products + times.attention + times.traffic; };
+  BestTimes times = of(work);
+  Transformer chunked = *problem.model;
+  if (chunked.loss_chunk > 0) return times;
+  chunked.loss_chunk = chunked.vocab;
+  const BestTimes less = of(work_of_sequence(chunked, problem.sequence));
+  times.products -= std::clamp(sum(times) - sum(less), 0.0, times.products);
+  return times;
 }
 inline double memory_rate(const Cost& cost, const DeviceSpec& device) {
   if (const auto* kernels = std::get_if<KernelCost>(&cost))
@@ -207,7 +222,7 @@ inline TrainingBound training_bound(const Problem& problem) {
   const std::int64_t size = problem.microbatch_sizes.empty() ? 1 : problem.microbatch_sizes.front();
   const auto sequences = static_cast<double>(problem.global_batch > 0 ? problem.global_batch : problem.microbatches * size);
   if (sequences < 1) throw InputError("a bound needs a model, a sequence length and a global batch");
-  const StageWork work = detail::work_of_sequence(problem);
+  const StageWork work = detail::work_of_sequence(model, problem.sequence);
   TrainingBound bound;
   const auto parameters = static_cast<double>(model.parameters());
   bound.states = parameters * static_cast<double>(sizes.weight + sizes.gradient + sizes.optimizer);
@@ -236,8 +251,7 @@ inline TrainingBound training_bound(const Problem& problem) {
     auto known =
         std::find_if(bound.devices.begin(), bound.devices.end(), [&](const BoundDevice& d) { return d.name == device.name; });
     if (known == bound.devices.end()) {
-      const detail::BestTimes times =
-          std::visit([&](const auto& cost) { return detail::best_times(cost, work, device, cluster.ranks()); }, problem.cost);
+      const detail::BestTimes times = detail::best_times(problem, work, device);
       const double memory = detail::memory_rate(problem.cost, device);
       BoundDevice added{.name = device.name, .bytes_per_s = memory};
       const auto per_s = [&](double amount, double seconds) { return seconds > 0 ? amount / (sequences * seconds) : 0; };

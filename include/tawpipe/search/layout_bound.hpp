@@ -126,12 +126,16 @@ class LayoutBounds {
 
   const Times& times_of(const PlanLayout& layout, Rank rank) {
     const detail::RankClasses classes{request_.problem.cluster, layout.mesh};
-    const auto [at, added] = times_.try_emplace(
-        {layout.mesh.tensor, layout.mesh.context, layout.recompute, layout.microbatch_size, classes.key(rank)});
+    const auto [at, added] = times_.try_emplace({layout.mesh.tensor, layout.mesh.context, exchange_of(layout), layout.recompute,
+                                                 layout.microbatch_size, layout.loss_chunk, classes.key(rank)});
     if (added) {
       at->second = std::visit([&](const auto& cost) { return find_times(layout, rank, cost); }, request_.problem.cost);
     }
     return at->second;
+  }
+
+  ContextExchange exchange_of(const PlanLayout& layout) const {
+    return layout.exchange.value_or(request_.problem.context_exchange);
   }
 
   /// Without the host's minimum time for each layer: how often it launches the head depends on how
@@ -160,25 +164,27 @@ class LayoutBounds {
   Times find_times(const PlanLayout& layout, Rank rank, const Cost& cost, bool head) const {
     const Problem& problem = request_.problem;
     const Batch batch{problem.sequence, layout.microbatch_size, problem.global_batch};
-    Workload work{*problem.model, batch, layout.recompute};
+    Transformer model = *problem.model;
+    if (layout.loss_chunk > 0) model.loss_chunk = layout.loss_chunk;
+    Workload work{model, batch, layout.recompute};
     work.parameter_bytes(problem.parameter_bytes);
     Schedule::Parts parts;
     parts.ranks = problem.cluster.ranks();
     parts.mesh = layout.mesh;
-    parts.stages = {work.stage(0, problem.model->layers, false, head)};
+    parts.stages = {work.stage(0, model.layers, false, head)};
     if (layout.mesh.shared() > 1) {
-      parts.bodies = share_stages(*problem.model, batch, layout.recompute, parts.stages,
+      parts.bodies = share_stages(model, batch, layout.recompute, parts.stages,
                                   {.tensor = layout.mesh.tensor,
                                    .context = layout.mesh.context,
                                    .sequence_parallel = problem.sequence_parallel,
-                                   .exchange = problem.context_exchange});
+                                   .exchange = exchange_of(layout)});
       parts.stages[0] = parts.bodies[0].work;
     }
     for (const Op op : {Op::forward, Op::backward, Op::backward_input}) {
       parts.tasks.push_back({.op = op, .rank = rank, .stage = StageId{0}, .microbatch = 0});
     }
     const ParameterBytes& bytes = problem.parameter_bytes;
-    const std::int64_t states = problem.model->parameters() * (bytes.weight + bytes.gradient + bytes.optimizer);
+    const std::int64_t states = model.parameters() * (bytes.weight + bytes.gradient + bytes.optimizer);
     parts.tasks.push_back({.op = Op::update, .rank = rank, .stage = StageId{0}, .bytes = Bytes{states / parts.ranks}});
     const Schedule schedule{std::move(work), std::move(parts)};
     detail::LeastTimes<Cost> times{schedule, problem.cluster, cost};
@@ -192,7 +198,7 @@ class LayoutBounds {
   double states_ = 0;  ///< bytes of the model's states, for each device
   std::optional<Mesh> known_mesh_;
   std::vector<std::pair<Rank, int>> known_classes_;  ///< for known_mesh_
-  std::map<std::tuple<int, int, Recompute, std::int64_t, std::vector<std::int32_t>>, Times> times_;
+  std::map<std::tuple<int, int, ContextExchange, Recompute, std::int64_t, int, std::vector<std::int32_t>>, Times> times_;
 };
 
 }  // namespace tawpipe

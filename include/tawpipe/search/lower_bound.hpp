@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <limits>
 #include <map>
-#include <mutex>
 #include <span>
 #include <tuple>
 #include <utility>
@@ -18,6 +17,7 @@
 #include "tawpipe/analysis/memory.hpp"
 #include "tawpipe/cost/cost_model.hpp"
 #include "tawpipe/schedule/expand.hpp"
+#include "tawpipe/search/detail/rank_classes.hpp"
 #include "tawpipe/topology/cluster.hpp"
 
 namespace tawpipe::inline v0 {
@@ -29,77 +29,12 @@ struct LeastNeed {
   bool fits = true;        ///< false: some rank needs more than is usable, under any timing
   std::int64_t ends = 0;   ///< of all tasks visited: the cost of the bound
   std::int64_t steps = 0;  ///< tasks in the equivalent simulation, with bodies expanded
+  /// The same path where copies of the schedule share the links that leave a node: an estimate for
+  /// ordering candidates.
+  Duration usual = {};
 };
 
 namespace detail {
-
-/// Kinds and places of ranks, and where a node ends, as a key for a table. @param self  marked in
-/// it
-inline void add_members(std::vector<std::int32_t>& key, std::span<const Rank> members, Rank self, const Cluster& cluster) {
-  for (std::size_t i = 0; i < members.size(); ++i) {
-    const bool same_node = i > 0 && cluster.same_node(members[i - 1], members[i]);
-    key.push_back(cluster.kind_index(cluster.node_of(members[i])) * 4 + (same_node ? 1 : 0) + (members[i] == self ? 2 : 0));
-    key.push_back(cluster.local_index(members[i]));
-  }
-  key.push_back(-1);
-}
-
-/// Ranks whose groups along a mesh's axes have the same devices and links: their communications and
-/// computations take the same time. If links between nodes are shared (Cluster::fabric()) all ranks
-/// differ.
-class RankClasses {
- public:
-  RankClasses(const Cluster& cluster, const Mesh& mesh) : cluster_{cluster}, mesh_{mesh} {}
-
-  int of(Rank rank) {
-    const auto [at, added] = class_of_.try_emplace(rank, 0);
-    if (added) at->second = classes_.try_emplace(key(rank), static_cast<int>(classes_.size())).first->second;
-    return at->second;
-  }
-
-  /// Kinds and places of the members of its two groups, and where a node ends.
-  std::vector<std::int32_t> key(Rank rank) const {
-    std::vector<std::int32_t> key;
-    if (!cluster_.fabric().links.empty()) key.push_back(number(rank));
-    add(key, mesh_.group(mesh_.place(rank), {MeshAxis::tensor}), rank);
-    add(key, mesh_.group(mesh_.place(rank), {MeshAxis::context}), rank);
-    return key;
-  }
-
- private:
-  void add(std::vector<std::int32_t>& key, const std::vector<Rank>& members, Rank self) const {
-    add_members(key, members, self, cluster_);
-  }
-
-  const Cluster& cluster_;
-  const Mesh& mesh_;
-  std::map<Rank, int> class_of_;
-  std::map<std::vector<std::int32_t>, int> classes_;
-};
-
-/// Times of large collectives, by their members' devices and links: computed by a cost model once
-/// for all schedules of a search. May be shared between threads.
-class CollectiveTimes {
- public:
-  /// @param key  kinds and places of the members, and where a node ends
-  template <class Find>
-  std::int64_t find(Op op, std::vector<std::int32_t> key, const Messages& bytes, Find&& find) {
-    const std::tuple<Op, std::vector<std::int32_t>, std::int64_t, std::int32_t> whole{op, std::move(key), bytes.value(),
-                                                                                      bytes.repeat()};
-    {
-      const std::lock_guard lock{mutex_};
-      if (const auto at = times_.find(whole); at != times_.end()) return at->second;
-    }
-    const std::int64_t time = find();
-    const std::lock_guard lock{mutex_};
-    times_.emplace(whole, time);
-    return time;
-  }
-
- private:
-  std::mutex mutex_;
-  std::map<std::tuple<Op, std::vector<std::int32_t>, std::int64_t, std::int32_t>, std::int64_t> times_;
-};
 
 /// The time of a message if nothing else uses its links: the latencies, then its bytes at the
 /// slowest link's rate. Shared links only make it longer. Rounded down by a picosecond, as the
@@ -127,21 +62,29 @@ class LeastTimes {
         mesh_{schedule.parts().mesh.pipeline > 0 ? schedule.parts().mesh : Mesh{}.over(schedule.ranks())},
         classes_{cluster, mesh_} {}
 
-  std::int64_t of(TaskId id) {
+  std::int64_t of(TaskId id) { return times_of(id).first; }
+
+  /// Its time alone, and where all copies of the schedule send at once through a node's adapters.
+  std::pair<std::int64_t, std::int64_t> times_of(TaskId id) {
     const Task& task = schedule_.task(id);
-    if (is_compute(task.op)) return computation(id, task);
+    if (is_compute(task.op)) {
+      const std::int64_t time = computation(id, task);
+      return {time, time};
+    }
     const auto [at, added] =
-        messages_.try_emplace({task.op, task.rank, task.route(), task.bytes.total(), task.bytes.repeat()}, 0);
+        messages_.try_emplace({task.op, task.rank, task.route(), task.bytes.total(), task.bytes.repeat()}, 0, 0);
     if (!added) return at->second;
     const auto find = [&] { return alone_time(cost_.path(schedule_, task, cluster_), task.bytes, cluster_); };
     const bool symmetric = is_collective(task.op) && !is_all_pairs(task.op) && !is_rooted(task.op);
+    std::int64_t time = 0;
     if (known_ == nullptr || !symmetric || !cluster_.fabric().links.empty() || schedule_.group(task.group).size() < 16) {
-      at->second = find();
+      time = find();
     } else {
       std::vector<std::int32_t> key;
       add_members(key, schedule_.group(task.group), none<Rank>, cluster_);
-      at->second = known_->find(task.op, std::move(key), task.bytes, find);
+      time = known_->find(task.op, std::move(key), task.bytes, find);
     }
+    at->second = {time, static_cast<std::int64_t>(std::min(static_cast<double>(time) * sharers(task), 9e18))};
     return at->second;
   }
 
@@ -159,6 +102,36 @@ class LeastTimes {
   }
 
  private:
+  /// Copies of a message between nodes for each adapter of its first rank's node; 1 inside a node.
+  /// Those of a collective are of all the node's ranks, since sums come at an iteration's end.
+  double sharers(const Task& task) const {
+    const Rank self = is_point_to_point(task.op) ? task.rank : schedule_.group(task.group)[0];
+    const int stage = mesh_.place(self).pipeline;
+    int members = 1;
+    bool crosses = is_point_to_point(task.op) && !cluster_.same_node(self, task.peer);
+    if (!is_point_to_point(task.op)) {
+      members = 0;
+      for (const Rank member : schedule_.group(task.group)) {
+        const bool here = cluster_.same_node(self, member);
+        crosses = crosses || !here;
+        if (here) ++members;
+      }
+    }
+    if (!crosses) return 1;
+    const NodeId node = cluster_.node_of(self);
+    const NodeType& type = cluster_.kinds()[static_cast<std::size_t>(cluster_.kind_index(node))];
+    std::vector<std::int32_t> adapters;
+    int alike = 0;
+    for (std::size_t device = 0; device < type.devices.size(); ++device) {
+      const Rank rank{number(cluster_.first_rank(node)) + static_cast<std::int32_t>(device)};
+      if (!is_point_to_point(task.op) || mesh_.place(rank).pipeline == stage) ++alike;
+      if (!type.to_network[device].empty()) adapters.push_back(type.to_network[device].back());
+    }
+    std::sort(adapters.begin(), adapters.end());
+    const auto distinct = std::unique(adapters.begin(), adapters.end()) - adapters.begin();
+    return std::max(1.0, static_cast<double>(alike) / members / static_cast<double>(std::max<std::ptrdiff_t>(1, distinct)));
+  }
+
   std::int64_t computation(TaskId id, const Task& task) {
     // Stages with the same number of layers, and the same parts before and after them, have equal
     // work.
@@ -251,7 +224,8 @@ class LeastTimes {
   const Cost& cost_;
   Mesh mesh_;
   RankClasses classes_;
-  std::map<std::tuple<Op, Rank, std::int64_t, Bytes, std::int32_t>, std::int64_t> messages_;
+  /// Alone, and with all copies (times_of()).
+  std::map<std::tuple<Op, Rank, std::int64_t, Bytes, std::int32_t>, std::pair<std::int64_t, std::int64_t>> messages_;
   std::map<std::tuple<Op, int, std::int32_t, int, std::int32_t, std::int64_t, std::int32_t>, std::int64_t> computations_;
 };
 
@@ -328,25 +302,37 @@ LeastNeed least_need(const Schedule& schedule, const Cluster& cluster, const Cos
   LeastNeed need;
   detail::LeastTimes<Cost> times{schedule, cluster, cost, known};
   if (!schedule.workload().is_abstract()) detail::least_memory(schedule, cluster, usable, times, need);
-  std::vector<std::int64_t> end(schedule.tasks().size());
-  std::vector<std::int64_t> lanes(static_cast<std::size_t>(schedule.ranks()) * schedule.lanes().size(), 0);
-  std::int64_t last = 0;
+  struct PathTimes {
+    std::int64_t alone = 0;
+    std::int64_t usual = 0;
+    void wait_for(const PathTimes& other) {
+      alone = std::max(alone, other.alone);
+      usual = std::max(usual, other.usual);
+    }
+  };
+  std::vector<PathTimes> end(schedule.tasks().size());
+  std::vector<PathTimes> lanes(static_cast<std::size_t>(schedule.ranks()) * schedule.lanes().size());
+  PathTimes last;
   for (std::size_t t = 0; t < end.size(); ++t) {
     const TaskId task = id<TaskId>(t);
-    std::int64_t start = 0;
-    for (const TaskId earlier : schedule.dependencies(task)) start = std::max(start, end[index(earlier)]);
-    const auto lane_of = [&](Rank rank, int lane) -> std::int64_t& {
+    PathTimes now;
+    for (const TaskId earlier : schedule.dependencies(task)) now.wait_for(end[index(earlier)]);
+    const auto lane_of = [&](Rank rank, int lane) -> PathTimes& {
       return lanes[index(rank) * schedule.lanes().size() + static_cast<std::size_t>(lane)];
     };
-    for_each_end(schedule, task, [&](Rank rank, int lane) { start = std::max(start, lane_of(rank, lane)); });
-    end[t] = start + times.of(task);
-    for_each_end(schedule, task, [&](Rank rank, int lane) { lane_of(rank, lane) = end[t]; });
+    for_each_end(schedule, task, [&](Rank rank, int lane) { now.wait_for(lane_of(rank, lane)); });
+    const auto [alone, usual] = times.times_of(task);
+    now.alone += alone;
+    now.usual = static_cast<std::int64_t>(std::min(static_cast<double>(now.usual) + static_cast<double>(usual), 9e18));
+    end[t] = now;
+    for_each_end(schedule, task, [&](Rank rank, int lane) { lane_of(rank, lane) = now; });
     need.ends += static_cast<std::int64_t>(number_of_ends(schedule, schedule.tasks()[t]));
     need.steps += times.steps(schedule.tasks()[t]);
-    last = std::max(last, end[t]);
+    last.wait_for(now);
   }
   // A picosecond a task for rounding, of steps too.
-  need.time = Duration{std::max<std::int64_t>(0, last - need.steps)};
+  need.time = Duration{std::max<std::int64_t>(0, last.alone - need.steps)};
+  need.usual = Duration{last.usual};
   return need;
 }
 

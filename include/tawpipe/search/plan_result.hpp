@@ -70,7 +70,7 @@ inline bool alike(const Plan& a, const Plan& b) {
 
 /// The progress of the search, for a display.
 struct PlanProgress {
-  std::int64_t done = 0;  ///< groups of candidates
+  std::int64_t done = 0;  ///< of `groups`, in which candidates are looked at
   std::int64_t groups = 0;
   const Plan* best = nullptr;  ///< null until something fits
 };
@@ -82,6 +82,8 @@ inline Problem problem_of(const PlanRequest& request, const PlanLayout& layout, 
   problem.recompute = layout.recompute;
   problem.microbatch_sizes = {layout.microbatch_size};
   problem.schedules = {choice};
+  if (layout.exchange) problem.context_exchange = *layout.exchange;
+  if (layout.loss_chunk > 0) problem.model->loss_chunk = layout.loss_chunk;
   if (layout.sharding) problem.sharding = *layout.sharding;
   if (layout.offload) problem.offload = *layout.offload;
   if (layout.balanced_stages) problem.stage_cut = {.balanced = true};

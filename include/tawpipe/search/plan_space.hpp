@@ -23,13 +23,15 @@ struct PlanLayout {
   Mesh mesh;  ///< over all devices
   Recompute recompute = Recompute::full;
   std::int64_t microbatch_size = 1;
+  std::optional<ContextExchange> exchange = {};  ///< between context-parallel ranks; none: as the problem has it
   // Around a pipeline; none: as the problem has it.
   std::optional<StateSharding> sharding = {};
   std::optional<Offload> offload = {};
   bool balanced_stages = false;  ///< cut by what embedding and head take (StageCut::balanced)
+  int loss_chunk = 0;            ///< entries of the vocabulary at a time; 0: as the model has it
 
-  /// Whether it is not as the problem has it.
-  bool is_variant() const { return sharding || offload || balanced_stages; }
+  /// Whether what is around it is not as the problem has it.
+  bool is_variant() const { return sharding || offload || balanced_stages || loss_chunk > 0; }
 };
 
 /// What is to be trained and where, and the parts of the answer that are given. The others are
@@ -41,12 +43,14 @@ struct PlanRequest {
                                                {MeshAxis::tensor, MeshAxis::context, MeshAxis::data, MeshAxis::pipeline}};
   std::vector<std::int64_t> microbatch_sizes = {};  ///< empty: the powers of two that divide a replica's part of the batch
   std::vector<Recompute> recompute = {Recompute::none, Recompute::selective, Recompute::full};
-  std::vector<ScheduleChoice> schedules = {};  ///< empty: planned_schedules()
+  std::vector<ContextExchange> exchanges = {};  ///< of context-parallel ranks; empty: as the problem has it
+  std::vector<ScheduleChoice> schedules = {};   ///< empty: planned_schedules()
   // Tried around each pipeline that is the best so far; empty and false: as the problem has it
   // alone.
   std::vector<StateSharding> sharding = {};  ///< over data- and context-parallel devices
   std::vector<Offload> offload = {};
   bool balanced_stages = false;
+  int loss_chunk = 0;                ///< tried, like `offload`, where a candidate is fast and needs a little too much memory
   std::int64_t budget = 40'000'000;  ///< tasks that may be looked at: of bounds once, of simulations eight times
   bool cheapest_first = false;       ///< layouts of few tasks are looked at first, not those that look fastest
   /// Additional conditions on the answer, such as that a framework can run it (frameworks/); none:
@@ -215,6 +219,42 @@ inline std::vector<PlanLayout> planned_variants(const PlanRequest& request, cons
 
 }  // namespace detail
 
+namespace detail {
+
+/// Ways to need less memory at little cost in time, the cheapest first.
+inline std::vector<PlanLayout> memory_savers(const PlanRequest& request, const PlanLayout& layout) {
+  std::vector<PlanLayout> found;
+  if (layout.is_variant() || request.problem.offload.any()) return found;
+  const int chunk = request.problem.model->loss_chunk > 0 ? 0 : request.loss_chunk;
+  const auto add = [&](int loss_chunk, const std::optional<Offload>& offload) {
+    PlanLayout one = layout;
+    one.loss_chunk = loss_chunk;
+    one.offload = offload;
+    if (one.is_variant()) found.push_back(one);
+  };
+  add(chunk, {});
+  for (const Offload& what : request.offload) {
+    add(0, what);
+    if (chunk > 0) add(chunk, what);
+  }
+  return found;
+}
+
+/// How context-parallel ranks may exchange keys and values on a mesh. All-to-all needs whole heads
+/// on each.
+inline std::vector<std::optional<ContextExchange>> planned_exchanges(const PlanRequest& request, const Mesh& mesh) {
+  const Transformer& model = *request.problem.model;
+  std::vector<std::optional<ContextExchange>> found;
+  for (const ContextExchange exchange : request.exchanges) {
+    const bool whole = model.heads % mesh.shared() == 0 && model.kv_heads % mesh.shared() == 0;
+    if (mesh.context > 1 && (whole || exchange != ContextExchange::all_to_all)) found.emplace_back(exchange);
+  }
+  if (found.empty()) found.emplace_back();
+  return found;
+}
+
+}  // namespace detail
+
 /// The layouts to choose from. @pre request.problem has a model
 inline std::vector<PlanLayout> planned_layouts(const PlanRequest& request) {
   std::vector<PlanLayout> layouts;
@@ -228,7 +268,10 @@ inline std::vector<PlanLayout> planned_layouts(const PlanRequest& request) {
     }
     for (const std::int64_t size : sizes) {
       if (of_replica % size != 0) continue;
-      for (const Recompute recompute : request.recompute) layouts.push_back({mesh, recompute, size});
+      for (const Recompute recompute : request.recompute) {
+        for (const auto& exchange : detail::planned_exchanges(request, mesh))
+          layouts.push_back({mesh, recompute, size, exchange});
+      }
     }
   }
   return layouts;

@@ -209,6 +209,58 @@ TEST_CASE("around the best pipeline states are shared out further, stages balanc
   CHECK(detail::planned_variants(asked, {.mesh = Mesh{.data = 4}.over(4)}).empty());  // no pipeline
 }
 
+TEST_CASE("context-parallel ranks exchange in every way that is asked for and possible") {
+  PlanRequest asked{.problem = {.cluster = support::cluster(8, 1), .model = small, .sequence = 8192, .global_batch = 8}};
+  CHECK(!planned_layouts(asked).front().exchange);
+  asked.exchanges = {ContextExchange::ring, ContextExchange::all_to_all};
+  int rings = 0;
+  int whole_heads = 0;
+  for (const PlanLayout& layout : planned_layouts(asked)) {
+    CHECK(layout.exchange.has_value() == (layout.mesh.context > 1));
+    if (!layout.exchange) continue;
+    CHECK(problem_of(asked, layout, {"1f1b"}).context_exchange == *layout.exchange);
+    rings += *layout.exchange == ContextExchange::ring ? 1 : 0;
+    if (*layout.exchange != ContextExchange::all_to_all) continue;
+    ++whole_heads;
+    CHECK(layout.mesh.context == 2);  // of 2 key heads
+  }
+  CHECK(rings > whole_heads);
+  CHECK(whole_heads > 0);
+}
+
+TEST_CASE("what is fast and needs a little too much memory is tried with less") {
+  PlanRequest asked = request(with_memory(1_GB));
+  asked.problem.model->vocab = 8192;
+  asked.schedules = {{"1f1b"}};
+  asked.recompute = {Recompute::none};
+  asked.microbatch_sizes = {1};
+  asked.axes = {1, 1, 0, 2, 2};
+  asked.orders.resize(1);
+  const PlanResult plain = plan(asked, shipped());
+  REQUIRE(plain.plans.size() == 1);
+  asked.problem.cluster = with_memory(plain.plans[0].summary.fullest() - 1_MB);
+  CHECK(plan(asked, shipped()).plans.empty());
+  asked.loss_chunk = 1024;
+  const PlanResult chunked = plan(asked, shipped());
+  REQUIRE(!chunked.plans.empty());
+  CHECK(chunked.plans[0].layout.loss_chunk == 1024);
+  CHECK(problem_of(asked, chunked.plans[0].layout, chunked.plans[0].choice).model->loss_chunk == 1024);
+  asked.offload = {{.optimizer = true}};
+  const std::vector<PlanLayout> savers = detail::memory_savers(asked, plain.plans[0].layout);
+  REQUIRE(savers.size() == 3);
+  CHECK((savers[0].loss_chunk == 1024 && !savers[0].offload));
+  CHECK((savers[1].loss_chunk == 0 && savers[1].offload == Offload{.optimizer = true}));
+  CHECK((savers[2].loss_chunk == 1024 && savers[2].offload));
+  CHECK(detail::memory_savers(asked, chunked.plans[0].layout).empty());
+}
+
+TEST_CASE("many microbatches are ordered by a few, and the answer is still the best") {
+  PlanRequest many = request(with_memory(1_GB), 96);
+  many.microbatch_sizes = {1};
+  many.recompute = {Recompute::none};
+  check_like_exhaustive(many);
+}
+
 TEST_CASE("a problem that cannot be planned is refused") {
   PlanRequest wrong = request(with_memory(1_GB));
   wrong.problem.model.reset();
