@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "output_file.hpp"
+#include "tawpipe/frameworks/torchtitan.hpp"
 #include "tawpipe/topology/cluster_builder.hpp"
 #include "tawpipe/topology/devices.hpp"
 #include "tawpipe/topology/link_speeds.hpp"
@@ -162,11 +163,7 @@ std::variant<Transformer, std::string> model_of(const TruthRow& row) {
   model.fused_attention = model.dtype != Dtype::f16;  // Megatron-LM of 2021 and 2022
   model.loss_in_float32 = !model.fused_attention;
   model.fused_swiglu = model.gated;
-  if (is_torchtitan(row)) {  // F.cross_entropy of float32 logits; per-operation checkpointing; repeat_kv() before attention
-    model.loss_in_float32 = true;
-    model.selective_products = true;
-    model.repeated_keys = true;
-  }
+  if (is_torchtitan(row)) model = as_torchtitan_runs(std::move(model));
   try {
     model.check();
   } catch (const InputError& error) {
@@ -299,7 +296,7 @@ std::variant<Problem, std::string> truth_problem(const TruthRow& row) {
   const std::string zero = lower(row.zero);
   const bool fsdp = is_fsdp(row);
   KernelCost cost;
-  cost.held_sms = {.pair_ctas = 0, .collective_ctas = 16};  // NCCL's channels by NVLink; sends go by copy engines
+  cost.held_sms = {.pair_ctas = 0, .collective_ctas = 16};  // NCCL's channels by NVLink; sends: docs/accuracy.md
   const DeviceCurves& curves = curves_of(known_device(device->name).sm);
   double forward = curves.attention;
   double backward = curves.attention_backward;

@@ -42,7 +42,7 @@ struct TruthScore {
   int large_rows = 0;
   double bias = 0;              ///< mean of the signed errors
   double rank_correlation = 0;  ///< Spearman's, of step times
-  int pairs = 0;                ///< of layouts of one setting, measured at different times
+  int pairs = 0;                ///< of distinct layouts of one setting, measured with different times
   int pairs_right = 0;
   int jobs = 0;        ///< settings with several measured layouts
   int jobs_right = 0;  ///< the layout measured fastest is within 3 % of the best that is predicted of them
@@ -84,6 +84,15 @@ inline double correlation(const std::vector<double>& a, const std::vector<double
 inline bool same_job(const TruthRow& a, const TruthRow& b) {
   return a.source == b.source && a.model == b.model && a.layers == b.layers && a.hidden == b.hidden && a.hardware == b.hardware &&
          a.gpus == b.gpus && a.global_batch == b.global_batch && a.sequence == b.sequence && a.precision == b.precision;
+}
+
+/// Whether two rows of one job are one layout that was measured twice, by other software or in
+/// another release: no prediction can order them. What one of the two does not say is the same.
+inline bool same_layout(const TruthRow& a, const TruthRow& b) {
+  const auto same = [](const std::string& one, const std::string& other) { return one == other || one.empty() || other.empty(); };
+  return a.micro_batch == b.micro_batch && a.tp == b.tp && a.sp == b.sp && a.cp == b.cp && a.pp == b.pp && a.vp == b.vp &&
+         same(a.zero, b.zero) && same(a.recompute, b.recompute) && same(a.schedule, b.schedule) && same(a.overlap, b.overlap) &&
+         a.checks_after_update() == b.checks_after_update();
 }
 
 }  // namespace detail
@@ -149,9 +158,11 @@ inline TruthScore truth_score(const std::string& source, const std::vector<const
       const TruthOutcome& one = *outcomes[a];
       const TruthOutcome& other = *outcomes[b];
       if (!one.is_timed() || !other.is_timed() || one.measured_s == other.measured_s) continue;
-      if (!detail::same_job(one.row, other.row)) continue;
+      if (!detail::same_job(one.row, other.row) || detail::same_layout(one.row, other.row)) continue;
       ++score.pairs;
-      if ((one.measured_s < other.measured_s) == (one.predicted_s < other.predicted_s)) ++score.pairs_right;
+      const bool ordered =
+          one.measured_s < other.measured_s ? one.predicted_s < other.predicted_s : other.predicted_s < one.predicted_s;
+      if (ordered) ++score.pairs_right;
     }
   }
   return score;

@@ -173,6 +173,16 @@ inline ScheduleChoice read_torchtitan_schedule(const ReadSettings<TorchtitanSett
 
 }  // namespace detail
 
+/// A model as torchtitan runs it: the loss of float32 logits (F.cross_entropy of pred.float()), key
+/// and value heads copied for each query head before attention (repeat_kv), selective recomputation
+/// by operation (models/llama3/infra/parallelize.py).
+inline Transformer as_torchtitan_runs(Transformer model) {
+  model.loss_in_float32 = true;
+  model.repeated_keys = true;
+  model.selective_products = true;
+  return model;
+}
+
 /// The job that torchtitan's settings describe, on that many devices.
 /// @param layers  of the model that is given in place of theirs; 0: none
 /// @throws InputError  naming setting, line and what would be right
@@ -181,7 +191,7 @@ inline FrameworkJob torchtitan_job(std::string_view text, std::string_view sourc
   const TorchtitanSettings& s = read.values;
   FrameworkJob job;
   for (const auto& known : detail::torchtitan_models) {
-    if (known.name == s.model && known.flavor == s.flavor) job.model = models::named(known.ours);
+    if (known.name == s.model && known.flavor == s.flavor) job.model = as_torchtitan_runs(models::named(known.ours));
   }
   if (!job.model) job.model_lacks = concat("the sizes of ", s.model, " ", s.flavor);
   if (job.model && s.parameters == "float32") job.model->dtype = Dtype::f32;

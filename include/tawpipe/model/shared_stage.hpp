@@ -49,10 +49,16 @@ struct Sharing {
   /// sum's parts leave while others are computed (Megatron-LM's --tp-comm-overlap, PyTorch's
   /// asynchronous tensor parallelism).
   bool overlap = false;
+  /// Stages hand activations to other ranks. Without sequence parallelism each tensor-parallel rank
+  /// then sends a part of them, which the receivers gather among themselves (Narayanan et al. 2021,
+  /// arXiv:2104.04473, section 4.1: scatter/gather, Megatron-LM's and DeepSpeed's default).
+  bool sends_activations = false;
 
   int ranks() const { return tensor * context; }
   /// The number of parts of norms, residuals and their saved activations.
   int token_parts() const { return sequence_parallel ? tensor * context : context; }
+  /// Whether what another rank's stage sent is gathered first.
+  bool gathers_messages() const { return sends_activations && tensor > 1 && !sequence_parallel; }
   bool operator==(const Sharing&) const = default;
 };
 

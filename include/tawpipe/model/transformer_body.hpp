@@ -30,10 +30,10 @@ namespace detail {
 /// reduce-scatter A; and the same around the feed-forward. Backward, each half: all-gather of the
 /// output's gradient A; the gradient of the input, during which the input A is gathered again; its
 /// reduce-scatter, during which the gradient of the weights is computed. Without sequence
-/// parallelism: an all-reduce in place of each reduce-scatter, and no all-gathers. With overlap: a
-/// product of gathered tokens begins with those of its own rank, and goes on as the others arrive,
-/// in pieces; one whose results are summed sends each piece (Transformer Engine, user buffers:
-/// pipelined reduce-scatter, ring exchange).
+/// parallelism: an all-reduce in place of each reduce-scatter, and all-gathers only of what another
+/// stage sent. With overlap: a product of gathered tokens begins with those of its own rank, and
+/// goes on as the others arrive, in pieces; one whose results are summed sends each piece
+/// (Transformer Engine, user buffers: pipelined reduce-scatter, ring exchange).
 /// Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2; overlap:
 /// LinearWithGradAccumulationAndAsyncCommunication of Megatron-LM, core/tensor_parallel/layers.py.
 class BodyWriter {
@@ -78,6 +78,7 @@ class BodyWriter {
       compute(0, static_cast<double>(embedding_.forward) / sharing_.ranks());
       sum(false);
     }
+    if (!stage.embedding) gather_message(false);
     for (int layer = 0; layer < stage.layers; ++layer) forward_layer();
     if (stage.head) {
       compute(0, 2 * head_norm_ / sharing_.token_parts());
@@ -104,6 +105,7 @@ class BodyWriter {
         compute(logits_, 0, {gathered});
       }
     }
+    if (!stage.head && input) gather_message(true);
     for (int layer = 0; layer < stage.layers; ++layer) {
       if (input && recompute_ == Recompute::full) forward_layer();
       backward_layer(input, weight);
@@ -144,6 +146,10 @@ class BodyWriter {
   std::int32_t collective(Kind kind, bool context, bool gradients, double size, std::int32_t after) {
     body_.push_back({.kind = kind, .context = context, .gradients = gradients, .bytes = bytes(size), .after = {after, -1}});
     return last();
+  }
+  /// Gathers the parts of an activation that came from another stage.
+  void gather_message(bool gradients) {
+    if (sharing_.gathers_messages()) collective(Kind::all_gather, false, gradients, tokens_ * element_ * hidden_, last());
   }
   /// Gathers all tokens of this context rank on each tensor-parallel rank; only with sequence
   /// parallelism. @return -1 if nothing is done
@@ -331,11 +337,16 @@ inline StageWork shared_work(StageWork work, const Transformer& model, const Bat
   const std::int64_t kept = recompute == Recompute::none ? 4 : recompute == Recompute::selective ? 2 : 1;
   cut(work.saved, (work.layers * kept + (work.head ? 2 : 0)) * stream);
   cut(work.stash, (work.layers > 0 ? 2 * work.layers : 0) * stream);
-  cut(work.boundary, stream);
+  if (sharing.gathers_messages()) {
+    work.boundary = Bytes{part(work.boundary.value(), both)};
+  } else {
+    cut(work.boundary, stream);
+  }
   cut(work.forward_workspace, (4 - kept + 2) * stream);
   cut(work.backward_workspace, (4 - kept + 1) * stream);
   if (work.layers > 0) {
-    const Bytes gathered{sharing.tensor > 1 && sharing.sequence_parallel ? part(stream, sharing.context) : 0};
+    const bool gathers_tokens = (sharing.tensor > 1 && sharing.sequence_parallel) || sharing.gathers_messages();
+    const Bytes gathered{gathers_tokens ? part(stream, sharing.context) : 0};
     const std::int64_t width =
         std::max(part(model.repeated_keys ? model.query_width() : model.key_width(), sharing.tensor), model.head_size());
     const bool gathers = sharing.context > 1 && sharing.exchange == ContextExchange::all_gather;

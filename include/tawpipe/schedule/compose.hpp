@@ -24,6 +24,9 @@ struct Composition {
   /// [stage of the schedule] one rank's part; empty: a stage's whole work divided by the ranks that
   /// share it, without exchanges.
   std::vector<SharedStage> stages = {};
+  /// Where `stages` is empty: tensor-parallel ranks split norms and residual sums by tokens
+  /// (Sharing::sequence_parallel); otherwise each runs all of them.
+  bool sequence_parallel = true;
   /// Which model states the ranks that hold the same parameters (data x context) share among
   /// themselves: gradients are then scattered to them and weights gathered from them. What the
   /// schedule itself sends or sums of a stage, such as a tied matrix's gradient, stays whole; so do
@@ -132,7 +135,7 @@ class Composer {
                          &stage.forward_traffic, &stage.backward_traffic}) {
       *bytes = Bytes{part(bytes->value(), both)};
     }
-    for (Kernel& kernel : stage.kernels) kernel = kernel.split(mesh_.tensor, mesh_.context);
+    for (Kernel& kernel : stage.kernels) kernel = kernel.split(mesh_.tensor, mesh_.context, with_.sequence_parallel);
     for (Flops* flops : {&stage.forward, &stage.recompute, &stage.backward_input, &stage.backward_weight}) {
       *flops = *flops / static_cast<double>(both);
     }

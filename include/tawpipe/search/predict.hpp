@@ -122,6 +122,12 @@ inline StageCut balanced_cut(const Problem& problem, const Workload& work) {
   return {.balanced = true, .embedding = time(1) / layer, .head = time(2) / layer};
 }
 
+/// Whether stages hand activations to other ranks.
+inline bool sends_activations(const Schedule& logical) {
+  return std::any_of(logical.tasks().begin(), logical.tasks().end(),
+                     [](const Task& task) { return is_point_to_point(task.op) && is_of_tokens(task.payload); });
+}
+
 /// The number of the schedule's tasks and of the steps of its stages' bodies, for one copy.
 inline double steps(const Schedule& logical, const Composition& with) {
   double count = static_cast<double>(logical.tasks().size());
@@ -257,6 +263,7 @@ TAWPIPE_INLINE Prediction Predictor::predict(const ScheduleChoice& choice, const
 
 TAWPIPE_INLINE Composition Predictor::composition(const Schedule& logical) const {
   Composition with{.stages = {},
+                   .sequence_parallel = problem_.sequence_parallel,
                    .sharding = problem_.sharding,
                    .reshard = problem_.reshard,
                    .overlap_gradients = problem_.overlap_gradients,
@@ -267,7 +274,8 @@ TAWPIPE_INLINE Composition Predictor::composition(const Schedule& logical) const
                                 .context = mesh_.context,
                                 .sequence_parallel = problem_.sequence_parallel,
                                 .exchange = problem_.context_exchange,
-                                .overlap = problem_.tensor_overlap});
+                                .overlap = problem_.tensor_overlap,
+                                .sends_activations = detail::sends_activations(logical)});
   }
   return with;
 }

@@ -48,6 +48,9 @@ TEST_CASE("torchtitan: FSDP over what is left, DDP, groups, and a pipeline") {
   CHECK(fsdp.recompute == Recompute::none);
   REQUIRE(fsdp.model);
   CHECK(fsdp.model->name == "llama-3-8b");
+  CHECK(fsdp.model->loss_in_float32);
+  CHECK(fsdp.model->repeated_keys);
+  CHECK(fsdp.model->selective_products);
 
   const FrameworkJob ddp = torchtitan_job("[parallelism]\ndata_parallel_replicate_degree = 16\n", "job.toml", 16, 32);
   CHECK(ddp.choice.schedule == "ddp");

@@ -80,6 +80,28 @@ TEST_CASE("a body does what its stage does, divided by the ranks that share it")
   }
 }
 
+TEST_CASE("without sequence parallelism a message is sent in parts, and gathered where it arrives") {
+  using Kind = BodyStep::Kind;
+  const std::int64_t stream = sequence * 256 * 2;  // [sequence, hidden] in 16 bits
+  const auto stays = shared(Recompute::none, {.tensor = 4, .sequence_parallel = false}, 2);
+  const auto moves = shared(Recompute::none, {.tensor = 4, .sequence_parallel = false, .sends_activations = true}, 2);
+  CHECK(stays[0].work.boundary == Bytes{stream});
+  CHECK(moves[0].work.boundary == Bytes{stream / 4});
+  // The first stage has no input of another, the last no gradient.
+  CHECK(collectives(moves[0].forward, Kind::all_gather, false) == Sum{});
+  CHECK(collectives(moves[1].forward, Kind::all_gather, false) == Sum{1, stream});
+  CHECK(collectives(moves[0].backward, Kind::all_gather, false) == Sum{1, stream});
+  CHECK(collectives(moves[0].backward_input, Kind::all_gather, false) == Sum{1, stream});
+  CHECK(collectives(moves[0].backward_weight, Kind::all_gather, false) == Sum{});
+  CHECK(collectives(moves[1].backward, Kind::all_gather, false) == Sum{});
+  for (const auto& stage : stays) CHECK(collectives(stage.forward, Kind::all_gather, false) == Sum{});
+  // With it nothing changes: the message already is a part.
+  const auto parts = shared(Recompute::none, {.tensor = 4, .sends_activations = true}, 2);
+  CHECK(parts[0].work.boundary == Bytes{stream / 4});
+  CHECK(collectives(parts[1].forward, Kind::all_gather, false) ==
+        collectives(shared(Recompute::none, {.tensor = 4}, 2)[1].forward, Kind::all_gather, false));
+}
+
 TEST_CASE("sequence parallelism gathers twice and scatters twice a layer forward, and gathers four times backward") {
   using Kind = BodyStep::Kind;
   const std::int64_t stream = sequence * 256 * 2;  // [sequence, hidden] in 16 bits
