@@ -127,6 +127,7 @@ std::string PlanAnswer::complaint() const {
   if (!planned.result.closest.empty()) {
     nearest = concat("; the nearest needs ", format_memory(planned.result.closest[0].summary.fullest()), " a device");
   }
+  if (planned.result.stopped) return "the search was stopped before it found anything that fits the devices' memory";
   if (planned.result.counts.left > 0) {
     return concat("nothing that fits the devices' memory was found before the search ended, with ", planned.result.counts.left,
                   " candidates left; try a larger --budget");
