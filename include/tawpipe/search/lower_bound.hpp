@@ -105,6 +105,7 @@ class LeastTimes {
   /// Copies of a message between nodes for each adapter of its first rank's node; 1 inside a node.
   /// Those of a collective are of all the node's ranks, since sums come at an iteration's end.
   double sharers(const Task& task) const {
+    if (!is_point_to_point(task.op) && !is_collective(task.op)) return 1;  // to host memory
     const Rank self = is_point_to_point(task.op) ? task.rank : schedule_.group(task.group)[0];
     const int stage = mesh_.place(self).pipeline;
     int members = 1;

@@ -103,6 +103,28 @@ TEST_CASE("a folded prediction is the full one, of fewer tasks; noise is never f
   CHECK_THROWS_WITH_AS(predict(replicas, shipped()), doctest::Contains("noise is drawn for each device"), InputError);
 }
 
+TEST_CASE("what goes to host memory has a lower bound too") {
+  Problem one = problem();
+  one.cluster = ClusterBuilder{}
+                    .device({.name = "device", .memory = 1_GB, .peak = 1_TFLOPS, .memory_bandwidth = 1_GBps})
+                    .devices_of_nodes({2, 2})
+                    .intra_node({.bandwidth = 10_GBps, .latency = 1_us})
+                    .inter_node({.bandwidth = 1_GBps, .latency = 5_us})
+                    .host_link({.bandwidth = 2_GBps, .latency = 1_us})
+                    .build();
+  one.microbatch_sizes = {1};
+  for (const char* schedule : {"1f1b", "fsdp"}) {
+    CAPTURE(schedule);
+    for (const Offload offload : {Offload{.activations = true}, Offload{.optimizer = true}}) {
+      one.offload = offload;
+      const LeastNeed least = Predictor{one, shipped()}.least({schedule});
+      const Prediction found = Predictor{one, shipped()}.best({schedule});
+      CHECK(least.time <= found.summary.makespan);
+      CHECK(least.time > 0_s);
+    }
+  }
+}
+
 TEST_CASE("a problem that cannot be is refused before anything is computed") {
   Problem wrong = problem();
   CHECK_THROWS_WITH_AS(predict(wrong, shipped()), "the problem names no schedule to predict", InputError);
