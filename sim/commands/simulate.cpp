@@ -18,13 +18,34 @@
 #include "tawpipe/report/comparison.hpp"
 #include "tawpipe/report/formatters.hpp"
 #include "tawpipe/report/gantt.hpp"
+#include "tawpipe/report/progress.hpp"
 #include "tawpipe/report/summary_json.hpp"
+#include "tawpipe/simulate/watch.hpp"
 #include "tawpipe/timeline/timeline_csv.hpp"
 #include "tawpipe/verify/validate.hpp"
 
 namespace tawpipe::sim {
 
 namespace {
+
+/// What `run` gives, with a line of progress while it simulates many tasks.
+template <class Run>
+auto with_progress(Run&& run) {
+  constexpr std::size_t many = 100'000;
+  std::optional<Progress<>> progress;
+  const auto show = [&](std::size_t ended, std::size_t all) {
+    if (all < many) return;
+    const auto done = static_cast<std::int64_t>(ended);
+    if (!progress || progress->done() > done) {  // another microbatch or recomputation
+      progress.reset();
+      progress.emplace(
+          ProgressOptions{.label = "simulating", .total = static_cast<std::int64_t>(all), .enabled = progress_is_shown()});
+    }
+    progress->advance(done - progress->done());
+  };
+  const SimulationWatch watch{show};
+  return run();
+}
 
 std::string options_text(const Summary& summary) {
   std::string text;
@@ -187,9 +208,11 @@ int run_simulate(const Request& given) {
   ReportFile report{request.report};
   PictureFile gantt{"--gantt", request.gantt};
   if (!request.json.empty()) outputs.json.emplace(request.json);
-  const Prediction prediction = !file                 ? predict(problem)
-                                : file->times.empty() ? sim::predict(problem, std::move(file->schedule))
-                                                      : sim::predict(problem, std::move(file->schedule), file->times);
+  const Prediction prediction = with_progress([&] {
+    return !file                 ? predict(problem)
+           : file->times.empty() ? sim::predict(problem, std::move(file->schedule))
+                                 : sim::predict(problem, std::move(file->schedule), file->times);
+  });
   const Summary& summary = prediction.summary;
   const std::optional<double> bound = file ? std::nullopt : bound_of(problem);  // a file may have different work
   if (outputs.timeline) {

@@ -3,6 +3,7 @@
 // (simulate/lane_order.hpp).
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -16,6 +17,7 @@
 #include "tawpipe/core/units.hpp"
 #include "tawpipe/simulate/event_queue.hpp"
 #include "tawpipe/simulate/link_sharing.hpp"
+#include "tawpipe/simulate/watch.hpp"
 #include "tawpipe/timeline/timeline.hpp"
 
 namespace tawpipe::inline v0 {
@@ -173,6 +175,7 @@ class EngineRun {
       }
       settle();
       sharing_.solve(now_, [&](LinkSharing::FlowIndex flow, std::int32_t, std::int64_t finish) { expect(flow, finish); });
+      if (told_ != nullptr && ended_ >= tell_at_) tell();
     }
     require_all_ended();
     return std::move(times_);
@@ -288,6 +291,11 @@ class EngineRun {
     }
   }
 
+  void tell() {
+    tell_at_ = ended_ + std::max<std::size_t>(1, order_.tasks() / 100);
+    (*told_)(ended_, order_.tasks());
+  }
+
   void require_all_ended() const {
     const std::size_t count = order_.tasks();
     if (ended_ == count) return;
@@ -306,6 +314,8 @@ class EngineRun {
   std::vector<Arrival> arrivals_;        ///< [flow]
   std::vector<std::int32_t> ended_now_;  ///< a stack: tasks whose successors are not yet notified
   Timeline times_;
+  const SimulationProgress* told_ = told_progress;
+  std::size_t tell_at_ = 0;
   std::size_t ended_ = 0;
   std::int64_t now_ = 0;  ///< in the graph's fractions of a picosecond
   TimePoint now_point_;   ///< rounded to the nearest picosecond

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <thread>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "tawpipe/cost/roofline.hpp"
 #include "tawpipe/schedule/schedule_builder.hpp"
 #include "tawpipe/schedules/tawpipe.hpp"
+#include "tawpipe/simulate/watch.hpp"
 
 using namespace tawpipe::literals;
 using support::no_overhead;
@@ -29,6 +31,26 @@ using tawpipe::TaskId;
 using tawpipe::Timeline;
 using tawpipe::TimePoint;
 using tawpipe::Workload;
+
+TEST_CASE("who watches a simulation is told how many tasks have ended, and only while watching") {
+  auto b = two_lanes(2);
+  for (int i = 0; i < 5; ++i) b.add(pass(0, 1, 1_GB), {});
+  const Schedule schedule = b.build();
+  std::vector<std::size_t> told;
+  const auto note = [&](std::size_t ended, std::size_t all) {
+    CHECK(all == 5);
+    told.push_back(ended);
+  };
+  {
+    const tawpipe::SimulationWatch watch{note};
+    simulate(schedule, support::cluster(2), no_overhead);
+    CHECK(told.back() == 5);
+    CHECK(std::is_sorted(told.begin(), told.end()));
+  }
+  told.clear();
+  simulate(schedule, support::cluster(2), no_overhead);
+  CHECK(told.empty());
+}
 
 TEST_CASE("lanes run in order, whether or not tasks share a buffer") {
   auto b = two_lanes(2);
