@@ -19,6 +19,7 @@
 #include "commands/graph.hpp"
 #include "commands/instruments.hpp"
 #include "commands/validate_order.hpp"
+#include "complain.hpp"
 #include "execution_flags.hpp"
 #include "flags.hpp"
 #include "instruments.hpp"
@@ -300,35 +301,28 @@ int run(int argc, char** argv) {
   }
 }
 
-/// One line, for any message.
-/// Of several processes that mpirun started, the first one prints.
-void complain(const std::string& message) {
-  for (const char* variable : {"OMPI_COMM_WORLD_RANK", "PMI_RANK"}) {
-    const char* const rank = std::getenv(variable);
-    if (rank != nullptr && std::string_view{rank} != "0") return;
-  }
-  std::fprintf(stderr, "tawpipe: %s\n", tawpipe::one_line(message).c_str());
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
   try {
     return run(argc, argv);
+  } catch (const tawpipe::sim::SaidError&) {
+    return tawpipe::sim::bad_input;
   } catch (const tawpipe::DeviceError& error) {
-    complain(error.what());
+    tawpipe::sim::complain(error.what());
     return tawpipe::sim::failure;
   } catch (const tawpipe::ScheduleError& error) {
-    complain(error.what());
+    tawpipe::sim::complain(error.what());
     return tawpipe::sim::findings;
   } catch (const tawpipe::Error& error) {
-    complain(error.what());
+    tawpipe::sim::complain(error.what());
     return tawpipe::sim::bad_input;
   } catch (const std::bad_alloc&) {
-    complain("not enough memory on this machine for a schedule of this size; choose a larger microbatch or a smaller cluster");
+    tawpipe::sim::complain(
+        "not enough memory on this machine for a schedule of this size; choose a larger microbatch or a smaller cluster");
     return tawpipe::sim::bad_input;
   } catch (const std::exception& error) {
-    complain(error.what());
+    tawpipe::sim::complain(error.what());
     return tawpipe::sim::failure;
   }
 }

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "complain.hpp"
 #include "leave.hpp"
 #include "modules.hpp"
 #include "modules/host_layer.hpp"
@@ -28,14 +29,19 @@ int run(const ExecutionRequest& request, const ExecutionModel& given, const UseE
   mpi::Session session{{.task_seconds = static_cast<double>(request.task_seconds), .failed = leave}};
   start.reset();
   std::optional<Schedule> schedule;
-  agree_on_run(session, request, [&] {
-    const std::vector<int>& hosts = session.host_of();
-    const auto here = std::count(hosts.begin(), hosts.end(), hosts[static_cast<std::size_t>(session.rank())]);
-    check_host_memory(model, execution_dtype(request), static_cast<double>(here) / session.ranks());
-    schedule =
-        execution_schedule(request, model, request.cluster.empty() ? mpi::nodes_of(session) : resolve_groups(request.cluster));
-    mpi::check_ranks(*schedule, session);
-  });
+  try {
+    agree_on_run(session, request, [&] {
+      const std::vector<int>& hosts = session.host_of();
+      const auto here = std::count(hosts.begin(), hosts.end(), hosts[static_cast<std::size_t>(session.rank())]);
+      check_host_memory(model, execution_dtype(request), static_cast<double>(here) / session.ranks());
+      schedule =
+          execution_schedule(request, model, request.cluster.empty() ? mpi::nodes_of(session) : resolve_groups(request.cluster));
+      mpi::check_ranks(*schedule, session);
+    });
+  } catch (const InputError& error) {
+    if (session.rank() == 0) complain(error.what());  // before any rank ends, which all do together in ~Session()
+    throw SaidError(error.what());
+  }
   mpi::MpiExecutor<T, HostLayer<T>, HostOptimizer<T>> executor{*schedule, session, host_layers<T>(request, model),
                                                                HostOptimizer<T>{model.model, model.optimizer}};
   ExecutorBy<T, decltype(executor)> one{executor};
