@@ -36,11 +36,19 @@ def losses(result):
         return json.load(file)["losses"]
 
 
+def runs_tawpipe(pid):
+    """Not before its first instruction: what the launcher has forked and not yet replaced is the launcher's own."""
+    try:
+        return os.path.samefile(f"/proc/{pid}/exe", tawpipe)
+    except OSError:
+        return False
+
+
 def ranks_of(launcher):
     """The rank processes: the launcher's children."""
     try:
         with open(f"/proc/{launcher.pid}/task/{launcher.pid}/children") as file:
-            return [int(pid) for pid in file.read().split()]
+            return [pid for pid in map(int, file.read().split()) if runs_tawpipe(pid)]
     except OSError:
         return []
 
