@@ -74,45 +74,38 @@ struct ModelPreset {
 
 namespace detail {
 
-inline Transformer llama_2(std::string_view name, int layers, int hidden, int heads, int kv_heads, int intermediate) {
+inline Transformer decoder(std::string_view name, Dtype dtype, int layers, int hidden, int heads, int kv_heads, int intermediate,
+                           int vocab) {
   return {.name = std::string{name},
           .layers = layers,
           .hidden = hidden,
           .heads = heads,
           .kv_heads = kv_heads,
           .intermediate = intermediate,
-          .vocab = 32000,
-          .dtype = Dtype::f16};
-}
-
-/// A decoder in bfloat16 with 8 key-value heads, and heads of 128.
-inline Transformer grouped(std::string_view name, int layers, int hidden, int heads, int intermediate, int vocab) {
-  return {.name = std::string{name},
-          .layers = layers,
-          .hidden = hidden,
-          .heads = heads,
-          .kv_heads = 8,
-          .intermediate = intermediate,
           .vocab = vocab,
-          .dtype = Dtype::bf16,
-          .head_dim = hidden == heads * 128 ? std::nullopt : std::optional{128}};
+          .dtype = dtype};
 }
 
+inline Transformer llama_2(std::string_view name, int layers, int hidden, int heads, int kv_heads, int intermediate) {
+  return decoder(name, Dtype::f16, layers, hidden, heads, kv_heads, intermediate, 32000);
+}
 inline Transformer llama_3(std::string_view name, int layers, int hidden, int heads, int intermediate) {
-  return grouped(name, layers, hidden, heads, intermediate, 128256);
+  return decoder(name, Dtype::bf16, layers, hidden, heads, 8, intermediate, 128256);
 }
 /// Llama 3.2: one matrix for embedding and output.
-inline Transformer tied_llama_3(std::string_view name, int layers, int hidden, int heads, int head_dim) {
-  Transformer model = llama_3(name, layers, hidden, heads, 8192);
+inline Transformer tied_llama_3(std::string_view name, int layers, int hidden, int heads, int intermediate) {
+  Transformer model = llama_3(name, layers, hidden, heads, intermediate);
   model.tied = true;
-  model.head_dim = head_dim;
   return model;
 }
-inline Transformer qwen_25(std::string_view name, int layers, int hidden, int heads, int intermediate) {
-  return grouped(name, layers, hidden, heads, intermediate, 152064);
+inline Transformer qwen_25(std::string_view name, int layers, int hidden, int heads, int kv_heads, int intermediate) {
+  return decoder(name, Dtype::bf16, layers, hidden, heads, kv_heads, intermediate, 152064);
 }
+/// Qwen3: heads of 128, whatever the hidden size.
 inline Transformer qwen_3(std::string_view name, int layers, int hidden, int heads, int intermediate) {
-  return grouped(name, layers, hidden, heads, intermediate, 151936);
+  Transformer model = decoder(name, Dtype::bf16, layers, hidden, heads, 8, intermediate, 151936);
+  model.head_dim = 128;
+  return model;
 }
 
 /// Layers and hidden size of "llama-LxH"; nothing if `text` has another form. A number too large
@@ -156,23 +149,19 @@ inline constexpr ModelPreset presets[] = {
     {"llama-3-405b", "406 billion parameters, 8 key-value heads", llama_3_source,
      [] { return llama_3("llama-3-405b", 126, 16384, 128, 53248); }},
     {"llama-3.2-1b", "1.2 billion parameters, 8 key-value heads, tied", llama_32_source,
-     [] { return tied_llama_3("llama-3.2-1b", 16, 2048, 32, 64); }},
+     [] { return tied_llama_3("llama-3.2-1b", 16, 2048, 32, 8192); }},
     {"llama-3.2-3b", "3.2 billion parameters, 8 key-value heads, tied", llama_32_source,
-     [] { return tied_llama_3("llama-3.2-3b", 28, 3072, 24, 128); }},
+     [] { return tied_llama_3("llama-3.2-3b", 28, 3072, 24, 8192); }},
     {"mistral-7b", "7.2 billion parameters, 8 key-value heads", mistral_source,
-     [] { return grouped("mistral-7b", 32, 4096, 32, 14336, 32000); }},
+     [] { return decoder("mistral-7b", Dtype::bf16, 32, 4096, 32, 8, 14336, 32000); }},
     {"qwen2.5-7b", "7.6 billion parameters, 4 key-value heads", qwen_25_source,
-     [] {
-       Transformer model = qwen_25("qwen2.5-7b", 28, 3584, 28, 18944);
-       model.kv_heads = 4;
-       return model;
-     }},
+     [] { return qwen_25("qwen2.5-7b", 28, 3584, 28, 4, 18944); }},
     {"qwen2.5-14b", "15 billion parameters, 8 key-value heads", qwen_25_source,
-     [] { return qwen_25("qwen2.5-14b", 48, 5120, 40, 13824); }},
+     [] { return qwen_25("qwen2.5-14b", 48, 5120, 40, 8, 13824); }},
     {"qwen2.5-32b", "33 billion parameters, 8 key-value heads", qwen_25_source,
-     [] { return qwen_25("qwen2.5-32b", 64, 5120, 40, 27648); }},
+     [] { return qwen_25("qwen2.5-32b", 64, 5120, 40, 8, 27648); }},
     {"qwen2.5-72b", "73 billion parameters, 8 key-value heads", qwen_25_source,
-     [] { return qwen_25("qwen2.5-72b", 80, 8192, 64, 29568); }},
+     [] { return qwen_25("qwen2.5-72b", 80, 8192, 64, 8, 29568); }},
     {"qwen3-8b", "8.2 billion parameters, 8 key-value heads", qwen_3_source,
      [] { return qwen_3("qwen3-8b", 36, 4096, 32, 12288); }},
     {"qwen3-14b", "15 billion parameters, 8 key-value heads", qwen_3_source,
