@@ -56,6 +56,9 @@ struct PlanRequest {
   /// Additional conditions on the answer, such as that a framework can run it (frameworks/); none:
   /// any.
   bool (*runs)(const PlanRequest&, const PlanLayout&, const ScheduleChoice&) = nullptr;
+  bool allows(const PlanLayout& layout, const ScheduleChoice& choice) const {
+    return runs == nullptr || runs(*this, layout, choice);
+  }
 };
 
 namespace detail {

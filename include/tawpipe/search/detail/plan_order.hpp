@@ -82,7 +82,7 @@ class PlanProber {
   bool is_worth(const PlanLayout& layout) const { return microbatches_of(request_, layout) >= 2 * most * layout.mesh.pipeline; }
   PlanProbe probe(const PlanLayout& layout, const ScheduleChoice& choice) const {
     PlanProbe found;
-    if (request_.runs != nullptr && !request_.runs(request_, layout, choice)) return found;
+    if (!request_.allows(layout, choice)) return found;
     const auto path = [&](int microbatches) {
       Problem few = problem_of(request_, layout, choice);
       few.global_batch = layout.microbatch_size * layout.mesh.data * microbatches * layout.mesh.pipeline;
@@ -128,7 +128,7 @@ inline std::optional<SavedMemory> save_memory_of(const PlanLayout& layout, const
   std::optional<SavedMemory> found;
   std::int64_t cost = 0;
   for (const PlanLayout& less : memory_savers(request, layout)) {
-    if (request.runs != nullptr && !request.runs(request, less, choice)) continue;
+    if (!request.allows(less, choice)) continue;
     if (prober.is_worth(less)) {
       const PlanProbe few = prober.probe(less, choice);
       cost += few.cost;

@@ -193,7 +193,7 @@ class PlanSearch {
 
   void bound(Outcome& outcome, const Predictor& predictor) {
     const ScheduleChoice& choice = choices_[outcome.candidate.choice];
-    outcome.impossible = request_.runs != nullptr && !request_.runs(request_, layouts_[outcome.candidate.layout], choice);
+    outcome.impossible = !request_.allows(layouts_[outcome.candidate.layout], choice);
     if (outcome.impossible) return;
     try {
       outcome.candidate.need = predictor.least(choice, &known_);
