@@ -31,6 +31,16 @@ bool has(const std::string& text, std::string_view part) { return text.find(part
 bool is_torchtitan(const TruthRow& row) { return has(lower(row.zero), "fsdp2") || has(row.overlap, "torch_compile"); }
 bool is_fsdp(const TruthRow& row) { return has(lower(row.zero), "fsdp") || is_torchtitan(row); }
 
+/// The flags without those that have no effect: the scope of CUDA graphs where there are none.
+std::string effective_flags(std::string flags) {
+  constexpr std::string_view scope = "cuda_graph_scope=";
+  const std::size_t at = flags.find(scope);
+  if (!has(flags, "cuda_graph_impl=none") || at == std::string::npos) return flags;
+  flags.erase(at, std::min(flags.find(';', at), flags.size() - 1) - at + 1);
+  if (!flags.empty() && flags.back() == ';') flags.pop_back();
+  return flags;
+}
+
 /// The cells of one row, read by column.
 class Cells {
  public:
@@ -156,14 +166,15 @@ std::variant<Transformer, std::string> model_of(const TruthRow& row) {
   const bool half = has(precision, "fp16") || has(precision, "float16") || has(precision, "16-bit");
   const bool unsaid = precision.empty() && has(lower(row.hardware), "a100");  // Megatron-LM's defaults
   model.dtype = unsaid || (half && !has(precision, "bf16") && !has(precision, "bfloat16")) ? Dtype::f16 : Dtype::bf16;
-  model.products = has(precision, "nvfp4") ? ProductFormat::nvfp4
-                   : has(precision, "mx")  ? ProductFormat::mxfp8
-                   : has(precision, "fp8") ? ProductFormat::fp8
-                                           : ProductFormat::bits16;
+  model.products = has(precision, "nvfp4")     ? ProductFormat::nvfp4
+                   : has(precision, "mx")      ? ProductFormat::mxfp8
+                   : has(precision, "rowwise") ? ProductFormat::fp8_rows
+                   : has(precision, "fp8")     ? ProductFormat::fp8
+                                               : ProductFormat::bits16;
   model.fused_attention = model.dtype != Dtype::f16;  // Megatron-LM of 2021 and 2022
   model.loss_in_float32 = !model.fused_attention;
   model.fused_swiglu = model.gated;
-  if (is_torchtitan(row)) model = as_torchtitan_runs(std::move(model));
+  if (is_torchtitan(row)) model = as_torchtitan_runs(std::move(model), !has(row.overlap, "torch_compile=0"));
   try {
     model.check();
   } catch (const InputError& error) {
@@ -228,7 +239,7 @@ std::vector<TruthRow> read_truth_rows(const std::string& file) {
     row.precision = cells.text("precision");
     row.recompute = cells.text("recompute");
     row.schedule = cells.text("schedule");
-    row.overlap = cells.text("overlap_flags");
+    row.overlap = effective_flags(cells.text("overlap_flags"));
     row.step_time_s = cells.measure("step_time_s");
     row.tflops_per_gpu = cells.measure("tflops_per_gpu");
     row.peak_memory_gib = cells.measure("peak_memory_gib");

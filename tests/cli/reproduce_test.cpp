@@ -177,6 +177,29 @@ TEST_CASE("what a row says of sequence parallelism, PyTorch and post-validation 
   CHECK(predicted.at("zb") <= predicted.at("zb_sync"));
 }
 
+TEST_CASE("rows of PyTorch differ by torch.compile and the scales of 8 bits; the scope of no CUDA graph is no difference") {
+  const support::Folder folder;
+  const auto row = [](const std::string& id, const std::string& precision, const std::string& flags, const std::string& time) {
+    return "lab," + id + ",H100 96GB HBM2e 500W,8,llama,8.03,32,4096,32,8,14336,128256,,8192,16,1,2,,1,1,1,FSDP2," + precision +
+           ",full,none," + flags + "," + time + ",,,\n";
+  };
+  const std::string file = folder.write(
+      "runs.csv",
+      truth_names + row("eager", "BF16", "torch_compile=0", "3.1") + row("compiled", "BF16", "torch_compile=1", "3.0") +
+          row("tensor", "FP8 tensorwise", "torch_compile=1", "2.0") + row("rows", "FP8 rowwise", "torch_compile=1", "2.5") +
+          row("graph", "NVFP4", "cuda_graph_impl=none;cuda_graph_scope=", "2.0") +
+          row("scope", "NVFP4", "cuda_graph_impl=none;cuda_graph_scope=full_iteration", "2.1"));
+  const auto result = run("reproduce --json - " + file);
+  REQUIRE(result.code == 0);
+  std::map<std::string, double> predicted;
+  const json answer = json::parse(result.out);
+  for (const json& each : answer.at("sources")[0].at("predictions")) predicted[each.at("row")] = each.at("predicted_s");
+  CHECK(predicted.at("eager") > 1.05 * predicted.at("compiled"));
+  CHECK(predicted.at("rows") > predicted.at("tensor"));
+  CHECK(predicted.at("rows") < predicted.at("compiled"));
+  CHECK(answer.at("sources")[0].at("pairs") == 1);  // eager and compiled
+}
+
 TEST_CASE("a bad table of measured runs is refused with its line and column") {
   const support::Folder folder;
   const auto refused = [&](const std::string& rows, const std::vector<std::string>& words) {

@@ -93,10 +93,10 @@ struct KernelCost {
   /// (KnownDevice::sustained).
   DeviceCurves curves(const DeviceSpec& device) const {
     DeviceCurves found = curves_of(detail::compute_capability(device));
-    const auto [products, attention] = detail::device_shares(device);
+    const auto [products, narrow, attention] = detail::device_shares(device);
     found.products *= products;
-    found.products_fp8 *= products;
-    found.products_fp4 *= products;
+    found.products_fp8 *= narrow;
+    found.products_fp4 *= narrow;
     found.attention *= attention;
     for (const auto& [member, value] : changes) found.*member = value;
     return found;

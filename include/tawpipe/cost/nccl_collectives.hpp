@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <limits>
 #include <span>
@@ -105,12 +106,12 @@ inline int compute_capability(const DeviceSpec& device) {
   return 80;
 }
 
-/// KnownDevice::sustained and attention; 1 for an unknown device.
-inline std::pair<double, double> device_shares(const DeviceSpec& device) {
+/// KnownDevice::sustained, sustained_narrow and attention; 1 for an unknown device.
+inline std::array<double, 3> device_shares(const DeviceSpec& device) {
   for (const KnownDevice& known : known_devices()) {
-    if (known.name == device.name) return {known.sustained, known.attention};
+    if (known.name == device.name) return {known.sustained, known.sustained_narrow, known.attention};
   }
-  return {1, 1};
+  return {1, 1, 1};
 }
 
 }  // namespace detail

@@ -176,10 +176,9 @@ inline ScheduleChoice read_torchtitan_schedule(const ReadSettings<TorchtitanSett
 /// A model as torchtitan runs it: the loss of float32 logits (F.cross_entropy of pred.float()), key
 /// and value heads copied for each query head before attention (repeat_kv), selective recomputation
 /// by operation (models/llama3/infra/parallelize.py).
-inline Transformer as_torchtitan_runs(Transformer model) {
+inline Transformer as_torchtitan_runs(Transformer model, bool compiled) {
   model.loss_in_float32 = true;
-  model.repeated_keys = true;
-  model.selective_products = true;
+  model.code = compiled ? LayerCode::torchtitan : LayerCode::torchtitan_eager;
   return model;
 }
 
@@ -191,7 +190,7 @@ inline FrameworkJob torchtitan_job(std::string_view text, std::string_view sourc
   const TorchtitanSettings& s = read.values;
   FrameworkJob job;
   for (const auto& known : detail::torchtitan_models) {
-    if (known.name == s.model && known.flavor == s.flavor) job.model = as_torchtitan_runs(models::named(known.ours));
+    if (known.name == s.model && known.flavor == s.flavor) job.model = as_torchtitan_runs(models::named(known.ours), s.compile);
   }
   if (!job.model) job.model_lacks = concat("the sizes of ", s.model, " ", s.flavor);
   if (job.model && s.parameters == "float32") job.model->dtype = Dtype::f32;
@@ -355,7 +354,7 @@ inline TorchtitanSettings torchtitan_settings(const FrameworkJob& job) {
   s.tensor = job.mesh.tensor;
   s.context = job.mesh.context;
   s.async_tensor = job.tensor_overlap && s.tensor > 1;
-  s.compile = s.async_tensor;
+  s.compile = s.async_tensor || !job.model || job.model->code != LayerCode::torchtitan_eager;
   if (s.context > 1 && job.context_exchange == ContextExchange::ring) s.rotate = "alltoall";
   if (name == "fsdp") {
     s.shard = job.mesh.pipeline;

@@ -53,7 +53,7 @@ inline std::int64_t layer_token_bytes(const Transformer& model, std::int64_t seq
     case Recompute::selective:  // layer input, query, key, value, residual sum, gate, up
       if (!model.fused_attention) return linear + 8;
       // With every second product kept: layer input, query, value, attention's output, gate, down.
-      if (model.selective_products) return element * (2 * hidden + 2 * model.query_width() + model.key_width() + inner);
+      if (model.is_torchtitan()) return element * (2 * hidden + 2 * model.query_width() + model.key_width() + inner);
       return element * (2 * hidden + model.query_width() + 2 * model.key_width() + (model.gated ? 2 : 1) * inner);
     case Recompute::full:  // layer input
       return element * hidden;

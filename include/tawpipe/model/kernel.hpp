@@ -19,15 +19,16 @@ enum class ProductFormat : std::uint8_t {
   bits16,     ///< bfloat16 or float16
   bits32,     ///< float32, on matrix units (TF32)
   fp8,        ///< 8 bits, one scale a tensor
+  fp8_rows,   ///< 8 bits, one scale a row of the operand
   fp8_block,  ///< 8 bits, one scale for each 128 numbers or 128 x 128 block
   mxfp8,      ///< 8 bits, one scale for each 32 numbers
   nvfp4,      ///< 4 bits, one scale for each 16 numbers
 };
-inline constexpr int product_formats = 6;
+inline constexpr int product_formats = 7;
 
 /// Its name on the command line, "mxfp8".
 constexpr std::string_view name(ProductFormat format) {
-  constexpr std::string_view names[product_formats] = {"16bit", "32bit", "fp8", "fp8-block", "mxfp8", "nvfp4"};
+  constexpr std::string_view names[product_formats] = {"16bit", "32bit", "fp8", "fp8-rows", "fp8-block", "mxfp8", "nvfp4"};
   return names[static_cast<int>(format)];
 }
 /// Parses the name of a format. @throws InputError  naming the nearest and all known names.
@@ -42,7 +43,7 @@ inline ProductFormat parse_product_format(std::string_view text) {
 }
 /// Bytes of a number including its share of the scales.
 constexpr double bytes_of(ProductFormat format) {
-  constexpr double bytes[product_formats] = {2, 4, 1, 1 + 4.0 / 128, 1 + 1.0 / 32, 0.5 + 1.0 / 16};
+  constexpr double bytes[product_formats] = {2, 4, 1, 1, 1 + 4.0 / 128, 1 + 1.0 / 32, 0.5 + 1.0 / 16};
   return bytes[static_cast<int>(format)];
 }
 
@@ -76,13 +77,13 @@ struct Kernel {
   std::int64_t batch = 1;
   double bytes = 0;
 
-  /// One rank's part of it. Traffic is divided by both; what tensor-parallel ranks divide by tokens
-  /// (by_tensor is m) only with sequence parallelism.
+  /// One rank's part of it. Traffic is divided by context; and by tensor where by_tensor is n, where
+  /// it is m (ranks divide the tokens) only with sequence parallelism.
   Kernel split(int tensor, int context, bool sequence_parallel = true) const {
     Kernel part = *this;
     part.divide(by_tensor, tensor);
     part.divide(by_context, context);
-    const bool whole = kind == Kind::traffic && by_tensor == Dimension::m && !sequence_parallel;
+    const bool whole = by_tensor == Dimension::none || (by_tensor == Dimension::m && !sequence_parallel);
     part.bytes = bytes / (whole ? 1 : tensor) / context;
     return part;
   }

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
@@ -13,6 +14,30 @@
 #include "tawpipe/model/kernel.hpp"
 
 namespace tawpipe::inline v0 {
+
+/// Whose code runs the layers, which decides the kernels and what is exchanged.
+enum class LayerCode : std::uint8_t {
+  megatron,          ///< Megatron-LM and Transformer Engine: projections of one input are one product, the rest is fused
+  torchtitan,        ///< torchtitan, compiled: a product for each matrix; 8-bit products by torchao
+  torchtitan_eager,  ///< the same without torch.compile: each operator of PyTorch is a kernel
+};
+inline constexpr int layer_codes = 3;
+
+/// Its name in files, "torchtitan".
+constexpr std::string_view name(LayerCode code) {
+  constexpr std::string_view names[layer_codes] = {"megatron", "torchtitan", "torchtitan-eager"};
+  return names[static_cast<int>(code)];
+}
+/// Parses the name of a code. @throws InputError  naming the nearest and all known names.
+inline LayerCode parse_layer_code(std::string_view text) {
+  std::vector<std::string> known;
+  for (int c = 0; c < layer_codes; ++c) {
+    const auto code = static_cast<LayerCode>(c);
+    if (name(code) == text) return code;
+    known.emplace_back(name(code));
+  }
+  throw InputError(unknown_name("code of layers", text, known));
+}
 
 /// A decoder of equal layers: RMSNorm, grouped-query attention with rotary embedding, RMSNorm,
 /// SwiGLU; no biases. A GPT is a model without the gate; its biases and learned positions are left
@@ -47,13 +72,7 @@ struct Transformer {
   bool gated = true;                               ///< SwiGLU; false: up and down with one function between them, as GPT's GELU
   bool fused_attention = true;  ///< scores stay on the chip; false: each [heads, S, S] is written, as before 2022
   bool fused_swiglu = false;    ///< one kernel from gate and up to their product: silu(gate) is never kept
-  /// Key and value heads are copied for each query head before attention, so that context-parallel
-  /// ranks exchange the copies.
-  bool repeated_keys = false;
-  /// Selective recomputation keeps attention's result and every second product's, and runs the
-  /// products between again (key, output, up or down), as PyTorch's checkpointing by operation in
-  /// torchtitan.
-  bool selective_products = false;
+  LayerCode code = LayerCode::megatron;
 
   static constexpr int max_layers = 1 << 12;
   static constexpr int max_hidden = 1 << 17;  ///< also of heads x head size
@@ -67,13 +86,19 @@ struct Transformer {
   /// K: width of all key heads, and of all value heads.
   std::int64_t key_width() const { return kv_heads * head_size(); }
 
+  /// torchtitan: key and value heads are copied for each query head before attention (`repeat_kv`),
+  /// so that context-parallel ranks exchange the copies, and selective recomputation keeps
+  /// attention's result and every second product's, and runs the products between again (key,
+  /// output, up or down). Source: torchtitan, models/llama3/model.py, parallelize_llama.py.
+  bool is_torchtitan() const { return code != LayerCode::megatron; }
+
   /// Matrices of the MLP: gate, up and down, or two without a gate.
   std::int64_t mlp_matrices() const { return gated ? 3 : 2; }
   /// Parameters of one layer's matrices: 2HQ + 2HK + 3HI, or 2HI without a gate.
   std::int64_t layer_matrix_parameters() const {
     return std::int64_t{hidden} * (2 * query_width() + 2 * key_width() + mlp_matrices() * intermediate);
   }
-  /// Of them, those whose products `selective_products` runs again: HK + HQ + HI.
+  /// Of them, those whose products torchtitan's selective recomputation runs again: HK + HQ + HI.
   std::int64_t every_second_matrix() const { return std::int64_t{hidden} * (key_width() + query_width() + intermediate); }
   /// Parameters of one layer: its matrices and two norms of H.
   std::int64_t layer_parameters() const { return layer_matrix_parameters() + 2 * std::int64_t{hidden}; }

@@ -50,7 +50,7 @@ class BodyWriter {
     // A group of queries keeps its key and value head whole: ranks beyond the number of groups hold
     // copies.
     key_ = static_cast<double>(
-        std::max((model.repeated_keys ? model.query_width() : model.key_width()) / sharing.tensor, model.head_size()));
+        std::max((model.is_torchtitan() ? model.query_width() : model.key_width()) / sharing.tensor, model.head_size()));
     qkv_ = 2 * tokens_ * hidden_ * static_cast<double>(model.query_width() + 2 * model.key_width()) / sharing.tensor;
     out_ = 2 * tokens_ * hidden_ * query_;
     mlp_in_ = 2 * tokens_ * hidden_ * static_cast<double>(model.mlp_matrices() - 1) * model.intermediate / sharing.tensor;
@@ -234,7 +234,7 @@ class BodyWriter {
     // Includes the norms that selective recomputation runs again: 2H each.
     const double norm = (selective ? 8 : 6) * residual_;
     std::int32_t again = gathered_product(true, mlp_out_, 0, weight);
-    const bool products = selective && model_.selective_products;
+    const bool products = selective && model_.is_torchtitan();
     compute(mlp_in_ + (products ? again_mlp_ : 0), (selective ? 14 : 9) * swiglu_ + branches / 3);
     std::int32_t summed = sum(true);
     if (weight) compute(mlp_in_ + mlp_out_, 0, {again});
@@ -251,7 +251,7 @@ class BodyWriter {
   /// The attention between its products, with the exchanges of the context-parallel ranks.
   /// @param ready  the step that produces keys and values; -1: the previous one
   void attention(bool backward, std::int32_t ready = -1) {
-    const bool selective = backward && recompute_ == Recompute::selective && !model_.selective_products;
+    const bool selective = backward && recompute_ == Recompute::selective && !model_.is_torchtitan();
     const double work = attention_ * (backward ? (selective ? 3 : 2) : 1);
     if (sharing_.context == 1) {
       compute(work, 0);
@@ -307,7 +307,7 @@ class BodyWriter {
   double mlp_in_ = 0;
   double mlp_out_ = 0;
   double attention_ = 0;
-  double again_attention_ = 0;  ///< of the products that run again where `selective_products`
+  double again_attention_ = 0;  ///< of the products that run again by torchtitan
   double again_mlp_ = 0;
   double logits_ = 0;
   double rotary_ = 0;    ///< bytes
@@ -348,7 +348,7 @@ inline StageWork shared_work(StageWork work, const Transformer& model, const Bat
     const bool gathers_tokens = (sharing.tensor > 1 && sharing.sequence_parallel) || sharing.gathers_messages();
     const Bytes gathered{gathers_tokens ? part(stream, sharing.context) : 0};
     const std::int64_t width =
-        std::max(part(model.repeated_keys ? model.query_width() : model.key_width(), sharing.tensor), model.head_size());
+        std::max(part(model.is_torchtitan() ? model.query_width() : model.key_width(), sharing.tensor), model.head_size());
     const bool gathers = sharing.context > 1 && sharing.exchange == ContextExchange::all_gather;
     const Bytes keys{gathers ? 2 * batch.tokens() * element * width : 0};
     work.forward_workspace += gathered + keys;

@@ -27,7 +27,7 @@ class KernelLister {
     });
     attention(pass);
     forward_traffic(pass);
-    cast(pass, model_.hidden + model_.query_width() + model_.hidden + model_.intermediate);
+    cast_inputs(pass);
   }
   /// Adds a layer's attention, as `pass`.
   void attention(KernelPass pass) {
@@ -39,7 +39,7 @@ class KernelLister {
   /// memory-bound.
   void selective() {
     const std::int64_t inner = model_.mlp_matrices() * model_.intermediate;
-    if (model_.selective_products) {
+    if (model_.is_torchtitan()) {
       product(KernelPass::recompute, {tokens(), model_.key_width(), model_.hidden}, Dimension::n, Dimension::m);
       product(KernelPass::recompute, {tokens(), model_.hidden, model_.query_width()}, Dimension::k, Dimension::m);
       product(KernelPass::recompute, {tokens(), model_.intermediate, model_.hidden}, Dimension::n, Dimension::m);
@@ -53,12 +53,14 @@ class KernelLister {
   /// attention (2021 and 2022) have biases and dropout in place of the rotary embedding, and copies
   /// between layouts.
   void forward_traffic(KernelPass pass) {
+    if (model_.is_torchtitan()) return torchtitan_traffic(pass);
     const std::int64_t rotary = 2 * (model_.query_width() + model_.key_width());
     layer_traffic(
         pass, (model_.fused_attention ? 10 : 11) * std::int64_t{model_.hidden},
         rotary + model_.mlp_matrices() * model_.intermediate + (model_.fused_attention ? 0 : 4 * std::int64_t{model_.hidden}));
   }
   void backward_traffic() {
+    if (model_.is_torchtitan()) return torchtitan_traffic(KernelPass::backward_input);
     const std::int64_t rotary = 2 * (model_.query_width() + model_.key_width());
     const std::int64_t inner = (model_.gated ? 5 : 3) * std::int64_t{model_.intermediate};
     if (model_.fused_attention) {
@@ -68,12 +70,26 @@ class KernelLister {
                     rotary + inner + model_.intermediate + 7 * std::int64_t{model_.hidden});
     }
   }
+  /// In addition to Megatron-LM's: keys and values copied for each query head; in the backward, the
+  /// sums of the gradients that the projections of one input give, which ranks of tensor parallelism
+  /// have whole. Without torch.compile each operator reads and writes memory, norms and rotary
+  /// embedding in float32: a norm's forward 18H, its backward 38H.
+  void torchtitan_traffic(KernelPass pass) {
+    const bool backward = pass == KernelPass::backward_input;
+    const bool eager = model_.code == LayerCode::torchtitan_eager;
+    const std::int64_t hidden = model_.hidden;
+    const std::int64_t norms = eager ? (backward ? 76 : 36) : (backward ? 6 : 4);
+    const std::int64_t of_mlp = eager ? (backward ? 9 : 5) : (backward ? 5 : 3);
+    const std::int64_t copies = 2 * (model_.query_width() + model_.key_width());
+    layer_traffic(pass, (norms + 6) * hidden,
+                  (eager ? 10 : 2) * (model_.query_width() + model_.key_width()) + copies + of_mlp * model_.intermediate);
+    if (backward) traffic(pass, token_bytes(7 * hidden * size_bytes(model_.dtype)), 2, Dimension::none);
+  }
   /// @param residual  numbers a token of what tensor-parallel ranks split by tokens, if at all;
   /// @param inner  of what they split by matrices
   void layer_traffic(KernelPass pass, std::int64_t residual, std::int64_t inner) {
-    const auto bytes = [&](std::int64_t width) { return static_cast<double>(tokens() * width * size_bytes(model_.dtype)); };
-    traffic(pass, bytes(residual), 5, Dimension::m);
-    traffic(pass, bytes(inner), 5);
+    traffic(pass, token_bytes(residual * size_bytes(model_.dtype)), 5, Dimension::m);
+    traffic(pass, token_bytes(inner * size_bytes(model_.dtype)), 5);
   }
   void backward() {
     matrices([&](std::int64_t in, std::int64_t out, bool by_output) {
@@ -86,10 +102,9 @@ class KernelLister {
       scores(KernelPass::backward_input, 19);
       scores(KernelPass::backward_input, 0);
     }
-    cast(KernelPass::backward_input, model_.query_width() + 2 * model_.key_width() + model_.hidden +
-                                         (model_.mlp_matrices() - 1) * model_.intermediate + model_.hidden);
+    cast_gradients();
   }
-  void traffic(KernelPass pass, double bytes, std::int32_t launches, Kernel::Dimension by_tensor = Kernel::Dimension::none) {
+  void traffic(KernelPass pass, double bytes, std::int32_t launches, Kernel::Dimension by_tensor = Kernel::Dimension::n) {
     if (bytes > 0) {
       kernels.push_back({.kind = Kernel::Kind::traffic,
                          .pass = pass,
@@ -120,15 +135,24 @@ class KernelLister {
   };
 
   std::int64_t tokens() const { return batch_.tokens(); }
+  double token_bytes(std::int64_t each) const { return static_cast<double>(tokens()) * static_cast<double>(each); }
   ProductFormat format() const { return model_.dtype == Dtype::f32 ? ProductFormat::bits32 : model_.products; }
 
   /// Calls with each matrix's input and output width, and whether tensor parallelism splits the
   /// output (otherwise the input).
   template <class Visit>
   void matrices(Visit&& visit) const {
-    visit(model_.hidden, model_.query_width() + 2 * model_.key_width(), true);
+    if (model_.is_torchtitan()) {
+      visit(model_.hidden, model_.query_width(), true);
+      for (int matrix = 0; matrix < 2; ++matrix) visit(model_.hidden, model_.key_width(), true);
+    } else {
+      visit(model_.hidden, model_.query_width() + 2 * model_.key_width(), true);
+    }
     visit(model_.query_width(), model_.hidden, false);
-    visit(model_.hidden, (model_.mlp_matrices() - 1) * model_.intermediate, true);
+    const std::int64_t inward = model_.mlp_matrices() - 1;
+    for (int matrix = 0; matrix < (model_.is_torchtitan() ? inward : 1); ++matrix) {
+      visit(model_.hidden, model_.is_torchtitan() ? model_.intermediate : inward * model_.intermediate, true);
+    }
     visit(model_.intermediate, model_.hidden, false);
   }
   void product(KernelPass pass, Shape shape, Dimension by_tensor, Dimension by_context) {
@@ -175,16 +199,58 @@ class KernelLister {
         static_cast<double>(all_heads()) * static_cast<double>(batch_.sequence) * static_cast<double>(batch_.sequence);
     traffic(pass, bytes * pairs, 4);
   }
-  /// Activations or gradients of `width` numbers a token cast for the products: half of them by the
-  /// kernel that produces them, all written in both layouts. The 4-bit format also has a scale for
-  /// the whole tensor, in addition to those of 16 numbers (Transformer Engine, NVFP4BlockScaling),
-  /// so all are read once for the maximum and once more to be cast.
+  /// Casts of the products' inputs, of 2H + Q + I numbers a token.
+  void cast_inputs(KernelPass pass) {
+    const std::int64_t hidden = 2 * std::int64_t{model_.hidden};
+    const std::int64_t own = model_.query_width() + model_.intermediate;
+    if (!model_.is_torchtitan()) return cast(pass, hidden + own);
+    if (!narrow()) return;
+    // Read in 16 bits and written in 8; the largest value is found by the kernel that makes them,
+    // but for attention's result, which is read once more.
+    traffic(pass, token_bytes(3 * own + 2 * model_.query_width()), 4);
+    traffic(pass, token_bytes(3 * hidden), 2, by_rows() ? Dimension::none : Dimension::m);
+    cast_weights(pass);
+  }
+  /// Casts of the gradients of the products' results; torchao's also of their inputs again.
+  void cast_gradients() {
+    constexpr KernelPass pass = KernelPass::backward_input;
+    const std::int64_t hidden = 2 * std::int64_t{model_.hidden};
+    const std::int64_t inward = model_.query_width() + 2 * model_.key_width() + (model_.mlp_matrices() - 1) * model_.intermediate;
+    if (!model_.is_torchtitan()) return cast(pass, inward + hidden);
+    if (!narrow()) return;
+    const std::int64_t own = model_.query_width() + model_.intermediate;
+    if (by_rows()) {
+      // Along rows 3 bytes a number (read, written), along columns 5 (read twice); gradients both
+      // ways. Scales are applied to the results by kernels of their own, which sums of projections
+      // include.
+      traffic(pass, token_bytes(8 * inward + (5 + 4) * own), 16);
+      traffic(pass, token_bytes((8 + 5) * hidden), 6, Dimension::none);
+      traffic(KernelPass::backward_weight, 4 * static_cast<double>(model_.layer_matrix_parameters()), 7);
+    } else {
+      // Read twice, written, and copied to the other layout.
+      traffic(pass, token_bytes((5 + 2) * (inward + own)), 18);
+      traffic(pass, token_bytes((5 + 5) * hidden), 6, Dimension::m);
+      traffic(pass, token_bytes((2 + 2) * hidden), 4, Dimension::none);
+    }
+    cast_weights(pass);
+  }
+  /// One scale a tensor: FSDP casts the owner's shard and gathers 8 bits; one a row: gathered in 16
+  /// bits, read twice and written.
+  void cast_weights(KernelPass pass) {
+    if (by_rows()) traffic(pass, 5 * static_cast<double>(model_.layer_matrix_parameters()), 7);
+  }
+  /// Activations or gradients of `width` numbers a token cast for the products, as Transformer
+  /// Engine does: half of them by the kernel that produces them, all written in both layouts. The
+  /// 4-bit format also has a scale for the whole tensor, in addition to those of 16 numbers
+  /// (NVFP4BlockScaling), so all are read once for the maximum and once more to be cast.
   void cast(KernelPass pass, std::int64_t width) {
-    if (format() == ProductFormat::bits16 || format() == ProductFormat::bits32) return;
+    if (!narrow()) return;
     const bool twice = format() == ProductFormat::nvfp4;
     const double read = twice ? 2.0 * static_cast<double>(size_bytes(model_.dtype)) : 1;
     traffic(pass, static_cast<double>(tokens() * width) * (read + 2 * bytes_of(format())), twice ? 4 : 2);
   }
+  bool narrow() const { return is_narrow(format()); }
+  bool by_rows() const { return format() == ProductFormat::fp8_rows; }
 
   const Transformer& model_;
   const Batch& batch_;
@@ -208,7 +274,9 @@ class KernelLister {
 /// biases' gradients among them; and with batched products of all pairs of tokens and, for each
 /// pair and head, 13 bytes of traffic in the forward (scores written, softmax, dropout, read) and
 /// 19 in the backward. Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4 (how each
-/// matrix is split).
+/// matrix is split). By torchtitan: a product for each matrix; casts as torchao's
+/// matmul_with_hp_or_float8_args (float8_linear.py) and Inductor's kernels run them; without
+/// torch.compile the operators that nn.RMSNorm, apply_rotary_emb and F.silu consist of.
 /// @param edge_forward_bytes  memory-bound traffic of embedding and loss, and in the backward
 inline std::vector<Kernel> transformer_kernels(const Transformer& model, const Batch& batch, Recompute recompute,
                                                std::int32_t layers, bool embedding, bool head, double edge_forward_bytes,

@@ -107,7 +107,7 @@ inline StageWork transformer_work(const Transformer& model, const Batch& batch, 
   const double matrices = 2.0 * static_cast<double>(model.layer_matrix_parameters()) * tokens;
   const double attention = 2.0 * tokens * static_cast<double>(batch.sequence) * static_cast<double>(model.query_width());
   const double logits = head ? 2.0 * static_cast<double>(model.embedding_parameters()) * tokens : 0.0;
-  const double selected = model.selective_products ? 2.0 * static_cast<double>(model.every_second_matrix()) * tokens : attention;
+  const double selected = model.is_torchtitan() ? 2.0 * static_cast<double>(model.every_second_matrix()) * tokens : attention;
   const double again = recompute == Recompute::full ? matrices + attention : recompute == Recompute::selective ? selected : 0.0;
 
   StageWork work;
@@ -188,8 +188,7 @@ inline LayerStack layer_stack(const Transformer& model, const Batch& batch, Reco
   if (!model.gated) stack.sizes.emplace_back("gated", 0);
   if (!model.fused_attention) stack.sizes.emplace_back("fused_attention", 0);
   if (model.fused_swiglu) stack.sizes.emplace_back("fused_swiglu", 1);
-  if (model.repeated_keys) stack.sizes.emplace_back("repeated_keys", 1);
-  if (model.selective_products) stack.sizes.emplace_back("selective_products", 1);
+  if (model.is_torchtitan()) stack.sizes.emplace_back("code", static_cast<std::int64_t>(model.code));
   if (model.edges_count_as_layers) stack.sizes.emplace_back("edges_count_as_layers", 1);
   if (model.products != ProductFormat::bits16) stack.sizes.emplace_back("products", static_cast<std::int64_t>(model.products));
   return stack;
@@ -219,8 +218,7 @@ inline std::optional<Transformer> transformer_of(const LayerStack& stack) {
     if (key == "gated") model.gated = value != 0;
     if (key == "fused_attention") model.fused_attention = value != 0;
     if (key == "fused_swiglu") model.fused_swiglu = value != 0;
-    if (key == "repeated_keys") model.repeated_keys = value != 0;
-    if (key == "selective_products") model.selective_products = value != 0;
+    if (key == "code" && value >= 0 && value < layer_codes) model.code = static_cast<LayerCode>(value);
     if (key == "edges_count_as_layers") model.edges_count_as_layers = value != 0;
     if (key == "products" && value >= 0 && value < product_formats) model.products = static_cast<ProductFormat>(value);
   }

@@ -72,7 +72,8 @@ namespace detail {
 /// Kernels or operations of one sequence on one device: all layers and the head, nothing recomputed
 /// except a loss in chunks. Without the embedding, whose lookup the simulator does not time where
 /// ranks share a stage of its own.
-inline StageWork work_of_sequence(const Transformer& model, std::int64_t sequence) {
+inline StageWork work_of_sequence(Transformer model, std::int64_t sequence) {
+  model.code = LayerCode::megatron;  // the least
   return Workload{model, Batch{sequence, 1, 1}, Recompute::none}.stage(0, model.layers, false, true);
 }
 

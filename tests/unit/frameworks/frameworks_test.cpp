@@ -49,8 +49,7 @@ TEST_CASE("torchtitan: FSDP over what is left, DDP, groups, and a pipeline") {
   REQUIRE(fsdp.model);
   CHECK(fsdp.model->name == "llama-3-8b");
   CHECK(fsdp.model->loss_in_float32);
-  CHECK(fsdp.model->repeated_keys);
-  CHECK(fsdp.model->selective_products);
+  CHECK(fsdp.model->code == tawpipe::LayerCode::torchtitan_eager);
 
   const FrameworkJob ddp = torchtitan_job("[parallelism]\ndata_parallel_replicate_degree = 16\n", "job.toml", 16, 32);
   CHECK(ddp.choice.schedule == "ddp");

@@ -5,6 +5,8 @@
 
 #include <doctest/doctest.h>
 
+#include <tuple>
+
 #include "tawpipe/model/models.hpp"
 #include "tawpipe/model/transformer_work.hpp"
 
@@ -107,11 +109,47 @@ TEST_CASE("selective recomputation by operation keeps attention and runs every s
   };
   CHECK(recomputed() == 1);
   const auto saved = tawpipe::layer_activations(model, batch, tawpipe::Recompute::selective).saved;
-  model.selective_products = true;
+  model.code = tawpipe::LayerCode::torchtitan;
   CHECK(recomputed() == 0);
   // Attention's output and the last product in place of key, up and the residual sum.
   CHECK(tawpipe::layer_activations(model, batch, tawpipe::Recompute::selective).saved ==
         saved + static_cast<std::int64_t>(2048) * 2 * (4096 - 1024 - 14336));
+}
+
+TEST_CASE("torchtitan: a product for each matrix; without torch.compile norms and rotary embedding by operator") {
+  tawpipe::Transformer model = tawpipe::models::named("llama-3-8b");
+  const auto measure = [&](KernelPass pass) {
+    const auto work = tawpipe::transformer_work(model, batch, tawpipe::Recompute::none, 0, 1, false, false);
+    int products = 0;
+    double moved = 0, flops = 0;
+    for (const Kernel& kernel : work.kernels) {
+      if (kernel.pass != pass) continue;
+      products += kernel.kind == Kernel::Kind::product ? 1 : 0;
+      moved += kernel.count * kernel.bytes;
+      flops += kernel.count * kernel.flops();
+    }
+    return std::tuple{products, moved, flops};
+  };
+  const auto [fused, least, work] = measure(KernelPass::forward);
+  model.code = tawpipe::LayerCode::torchtitan;
+  const auto [single, compiled, same] = measure(KernelPass::forward);
+  model.code = tawpipe::LayerCode::torchtitan_eager;
+  const auto [eager_products, eager, again] = measure(KernelPass::forward);
+  CHECK(fused == 4);
+  CHECK(single == 7);
+  CHECK(eager_products == 7);
+  CHECK(same == Approx(work));
+  CHECK(again == Approx(work));
+  const double token = 2048 * 2;                                 // two bytes a number
+  CHECK(compiled - least == Approx(token * 2 * (4096 + 1024)));  // keys and values copied
+  CHECK(eager - compiled == Approx(token * (32 * 4096 + 8 * (4096 + 1024) + 2 * 14336)));
+
+  model.code = tawpipe::LayerCode::torchtitan;
+  model.products = tawpipe::ProductFormat::fp8;
+  const double tensor = std::get<1>(measure(KernelPass::backward_input));
+  model.products = tawpipe::ProductFormat::fp8_rows;
+  CHECK(std::get<1>(measure(KernelPass::backward_input)) > tensor);
+  CHECK(tawpipe::parse_layer_code("torchtitan-eager") == tawpipe::LayerCode::torchtitan_eager);
 }
 
 TEST_CASE("a GPT keeps what Korthikanti et al. count: s b h (34 + 5 a s / h), less two masks of a byte") {

@@ -36,8 +36,7 @@ inline Bytes read_bytes(JsonValue value) {
 inline Transformer read_model(JsonValue value) {
   if (value.is_text()) return value.parsed([](const std::string& text) { return models::named(text.substr(0, 60)); });
   value.only("name", "layers", "hidden", "heads", "kv_heads", "head_dim", "intermediate", "vocab", "tied", "dtype", "gated",
-             "fused_attention", "fused_swiglu", "repeated_keys", "selective_products", "edges_count_as_layers", "products",
-             "utilization", "utilization_source");
+             "fused_attention", "fused_swiglu", "code", "edges_count_as_layers", "products", "utilization", "utilization_source");
   Transformer model;
   const auto size = [&](std::string_view key, int& into) { into = value.at(key).whole<int>(1); };
   if (const auto text = value.find("name")) model.name = text->label();
@@ -55,8 +54,7 @@ inline Transformer read_model(JsonValue value) {
   if (const auto products = value.find("products")) model.products = products->parsed(parse_product_format);
   if (const auto fused = value.find("fused_attention")) model.fused_attention = fused->boolean();
   if (const auto fused = value.find("fused_swiglu")) model.fused_swiglu = fused->boolean();
-  if (const auto repeated = value.find("repeated_keys")) model.repeated_keys = repeated->boolean();
-  if (const auto products = value.find("selective_products")) model.selective_products = products->boolean();
+  if (const auto code = value.find("code")) model.code = code->parsed(parse_layer_code);
   if (const auto dtype = value.find("dtype")) model.dtype = dtype->parsed(parse_dtype);
   if (const auto number = value.find("utilization")) model.utilization = number->positive_or_zero();
   if (const auto text = value.find("utilization_source")) model.utilization_source = text->label();
