@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include "support/clusters.hpp"
 #include "tawpipe/model/models.hpp"
 #include "tawpipe/schedule/schedule_builder.hpp"
@@ -105,9 +107,15 @@ TEST_CASE("Blackwell Ultra: more power than a card of the same peak, and a faste
 
 TEST_CASE("a card of less power runs products slower") {
   const KernelCost cost;
-  const double usual = cost.curves(tawpipe::device_named("H100-80G")).products;
-  CHECK(cost.curves(tawpipe::device_named("H200-141G")).products == usual);
-  CHECK(cost.curves(tawpipe::device_named("H100-96G")).products / usual == Approx(0.922).epsilon(0.002));  // (500 / 700)^0.24
+  const auto usual = cost.curves(tawpipe::device_named("H100-80G"));
+  CHECK(cost.curves(tawpipe::device_named("H200-141G")).products == usual.products);
+  const auto less = cost.curves(tawpipe::device_named("H100-96G"));  // 500 W, as measured
+  CHECK(less.products / usual.products == Approx(0.85));
+  CHECK(less.products_fp8 / usual.products_fp8 == Approx(0.926));
+  const auto more = cost.curves(tawpipe::device_named("GB300-279G"));
+  CHECK(more.products / cost.curves(tawpipe::device_named("GB200-186G")).products ==
+        Approx(std::pow(1400.0 / 1200, 0.24)).epsilon(1e-4));
+  CHECK(more.products_fp8 / cost.curves(tawpipe::device_named("GB200-186G")).products_fp8 == Approx(1.0377));
 }
 
 TEST_CASE("products in pieces take longer where the pieces fill fewer waves, and never less") {
