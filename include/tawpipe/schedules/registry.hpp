@@ -105,7 +105,8 @@ class Registry {
     schedules::check_tasks(name, 2 * stages * static_cast<double>(request.workload.microbatches()), request.workload,
                            request.nodes.ranks());
     Schedule built = builder.call(builder.make, name, request);
-    return request.offload.any() ? with_offload(built, request.offload) : built;
+    if (request.offload.any()) return with_offload(built, request.offload);
+    return built;  // in a conditional expression it would be copied
   }
 
  private:
