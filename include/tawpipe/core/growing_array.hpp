@@ -11,22 +11,37 @@ namespace tawpipe::inline v0 {
 
 /// Items of a plain type, added one by one and taken as one vector of exactly their size. A vector
 /// that grows is held twice while it moves, and half empty afterwards; this one grows by pieces,
-/// each freed as soon as it is copied into the vector taken.
+/// each freed as soon as it is copied into the vector taken. Where the number of items is known,
+/// reserve() saves the copy too.
 template <class T>
 class GrowingArray {
  public:
+  /// Makes the first piece hold `items` items: if there will be just as many, take() copies none.
+  /// @pre it has not grown beyond the first piece
+  void reserve(std::size_t items) {
+    if (items > piece_items) first_items_ = items;
+    if (pieces_.empty()) pieces_.emplace_back();
+    pieces_[0].reserve(items);
+  }
   void push_back(const T& item) {
-    if (pieces_.empty() || pieces_.back().size() == piece_items) add_piece();
+    if (pieces_.empty() || pieces_.back().size() == (pieces_.size() == 1 ? first_items_ : piece_items)) add_piece();
     pieces_.back().push_back(item);
   }
-  const T& operator[](std::size_t i) const { return pieces_[i / piece_items][i % piece_items]; }
-  std::size_t size() const { return pieces_.empty() ? 0 : (pieces_.size() - 1) * piece_items + pieces_.back().size(); }
+  const T& operator[](std::size_t i) const {
+    if (i < first_items_) return pieces_[0][i];
+    return pieces_[1 + (i - first_items_) / piece_items][(i - first_items_) % piece_items];
+  }
+  std::size_t size() const {
+    if (pieces_.size() < 2) return pieces_.empty() ? 0 : pieces_[0].size();
+    return first_items_ + (pieces_.size() - 2) * piece_items + pieces_.back().size();
+  }
 
   /// The array is empty afterwards.
   std::vector<T> take() {
     const std::size_t count = size();
     std::vector<std::vector<T>> pieces = std::move(pieces_);
     pieces_.clear();
+    first_items_ = piece_items;
     std::vector<T> all;
     if (pieces.size() == 1) {
       all = std::move(pieces[0]);
@@ -53,6 +68,7 @@ class GrowingArray {
   }
 
   std::vector<std::vector<T>> pieces_;
+  std::size_t first_items_ = piece_items;  ///< of the first piece when it is full
 };
 
 }  // namespace tawpipe

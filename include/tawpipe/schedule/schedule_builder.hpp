@@ -14,6 +14,7 @@
 
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/growing_array.hpp"
+#include "tawpipe/core/prefetch.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/model/parameter_space.hpp"
 #include "tawpipe/schedule/schedule.hpp"
@@ -53,6 +54,27 @@ class ScheduleBuilder {
     for (std::size_t i = 0; i < parts.pair_sizes.size(); ++i) {
       pair_sizes_.find<SplitId>({parts.pair_sizes[i].begin(), parts.pair_sizes[i].end()});
     }
+  }
+
+  /// How much a schedule will hold, as far as it is known.
+  struct Sizes {
+    std::size_t tasks = 0;
+    std::size_t uses = 0;
+    std::size_t buffers = 0;
+  };
+  /// Makes room for so much: if there will be just as much, nothing is copied as it grows. @pre there
+  /// are no tasks or buffers yet
+  void reserve(const Sizes& sizes) {
+    tasks_.reserve(sizes.tasks);
+    dependency_begin_.reserve(sizes.tasks + 1);
+    use_begin_.reserve(sizes.tasks + 1);
+    use_items_.reserve(sizes.uses);
+    parts_.buffers.reserve(sizes.buffers);
+    state_.reserve(sizes.buffers);
+  }
+  /// Loads what add() needs to know of a buffer, or none, that a task will soon use.
+  void prefetch(BufferId buffer) const {
+    if (buffer != none<BufferId>) detail::prefetch(&state_[index(buffer)]);
   }
 
   const Workload& workload() const { return workload_; }
@@ -116,7 +138,7 @@ class ScheduleBuilder {
   BufferId buffer(const Buffer& buffer) {
     if (state_.size() == max_buffers) throw ScheduleError(concat("a schedule holds at most ", max_buffers, " buffers"));
     parts_.buffers.push_back(buffer);
-    state_.push_back({});
+    state_.push_back({.rank = buffer.rank});
     return id<BufferId>(parts_.buffers.size() - 1);
   }
   /// A buffer held for the whole iteration.
@@ -139,12 +161,13 @@ class ScheduleBuilder {
     const TaskId added = id<TaskId>(tasks_.size());
     tasks_.push_back(task);
     wanted_.clear();
+    for (const Use& use : uses) prefetch(use.buffer);
     for (const TaskId earlier : after) {
       if (earlier != none<TaskId>) wanted_.push_back(earlier);
     }
     for (const Use& use : uses) {
       use_items_.push_back(use);
-      order(added, use);
+      order(added, task, use);
     }
     use_begin_.push_back(static_cast<std::uint32_t>(use_items_.size()));
     std::sort(wanted_.begin(), wanted_.end());
@@ -177,14 +200,18 @@ class ScheduleBuilder {
   }
 
  private:
-  /// Who wrote a buffer last, and who read it since (a list in readers_, one entry a lane).
+  /// Who wrote a buffer last, and who read it since (a list in readers_, one entry a lane), with
+  /// their lanes on its rank: each look at a buffer or an earlier task itself is a cache miss.
   struct State {
+    Rank rank = none<Rank>;
     TaskId writer = none<TaskId>;
     std::int32_t first_reader = -1;
+    std::uint8_t writer_lane = 0;
   };
   struct Reader {
     TaskId task;
     std::int32_t next;
+    std::uint8_t lane;
   };
   /// Rows of which no two are equal.
   template <class T>
@@ -222,37 +249,34 @@ class ScheduleBuilder {
     return Rows<T>{std::move(row_begins), items.take()};
   }
 
-  int lane_on(TaskId task, Rank rank) const { return tasks_[index(task)].lane_on(rank); }
-
-  void want(TaskId added, TaskId earlier, Rank rank) {
-    if (earlier == added || earlier == none<TaskId>) return;
-    if (lane_on(earlier, rank) != lane_on(added, rank)) wanted_.push_back(earlier);
-  }
-
-  void order(TaskId added, const Use& use) {
-    const Rank rank = parts_.buffers[index(use.buffer)].rank;
+  void order(TaskId added, const Task& task, const Use& use) {
     State& state = state_[index(use.buffer)];
-    want(added, state.writer, rank);
+    const auto lane = static_cast<std::uint8_t>(task.lane_on(state.rank));
+    const auto want = [&](TaskId earlier, std::uint8_t its_lane) {
+      if (earlier != added && its_lane != lane) wanted_.push_back(earlier);
+    };
+    if (state.writer != none<TaskId>) want(state.writer, state.writer_lane);
     if (use.access == Access::read) {
-      const int lane = lane_on(added, rank);
       for (auto i = state.first_reader; i >= 0; i = readers_[static_cast<std::size_t>(i)].next) {
-        if (lane_on(readers_[static_cast<std::size_t>(i)].task, rank) == lane) {
-          readers_[static_cast<std::size_t>(i)].task = added;
+        Reader& past = readers_[static_cast<std::size_t>(i)];
+        if (past.lane == lane) {
+          past.task = added;
           return;
         }
       }
-      state.first_reader = reader({added, state.first_reader});
+      state.first_reader = reader({added, state.first_reader, lane});
       return;
     }
     while (state.first_reader >= 0) {
       Reader& past = readers_[static_cast<std::size_t>(state.first_reader)];
-      want(added, past.task, rank);
+      want(past.task, past.lane);
       const std::int32_t next = past.next;
       past.next = free_reader_;
       free_reader_ = state.first_reader;
       state.first_reader = next;
     }
     state.writer = added;
+    state.writer_lane = lane;
   }
 
   /// An entry in readers_ for it, a free one if there is any.

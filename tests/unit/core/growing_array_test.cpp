@@ -51,3 +51,37 @@ TEST_CASE("items of several pieces are found and taken in order") {
   for (std::size_t i = 0; i < 10; ++i) CHECK(taken[i].numbers[5] == static_cast<int>(i));
   CHECK(array.size() == 0);
 }
+
+TEST_CASE("room for the items is one piece, and items beyond it follow in others") {
+  GrowingArray<Block> array;
+  array.push_back({});
+  array.reserve(10);
+  for (int i = 1; i < 10; ++i) array.push_back({});
+  CHECK(array.size() == 10);
+  const Block* const first = &array[0];
+  for (int i = 10; i < 20; ++i) {
+    array.push_back({});
+    array.push_back({});
+  }
+  CHECK(array.size() == 30);
+  CHECK(&array[9] == first + 9);
+  std::vector<Block> taken = array.take();
+  CHECK(taken.size() == 30);
+  CHECK(taken.capacity() == 30);
+  // taken as it is where there is nothing else
+  array.reserve(10);
+  for (int i = 0; i < 10; ++i) array.push_back({});
+  const Block* const kept = &array[0];
+  taken = array.take();
+  CHECK(taken.size() == 10);
+  CHECK(taken.data() == kept);
+}
+
+TEST_CASE("less room than a piece is no limit") {
+  GrowingArray<int> array;
+  array.reserve(3);
+  for (int i = 0; i < 100; ++i) array.push_back(i);
+  CHECK(array.size() == 100);
+  CHECK(array[99] == 99);
+  CHECK(array.take().size() == 100);
+}
