@@ -20,7 +20,7 @@ inline Schedule gpipe(const Workload& workload, int ranks, const BlockingOptions
     for (std::int32_t m = 0; m < microbatches; ++m) actions.push_back({Op::backward, r, m});
     program.actions.push_back(std::move(actions));
   }
-  return pipeline("gpipe", workload, program, {.overlap = *chosen.overlap}, option_texts(chosen));
+  return pipeline("gpipe", workload, std::move(program), {.overlap = *chosen.overlap}, option_texts(chosen));
 }
 
 }  // namespace tawpipe::schedules

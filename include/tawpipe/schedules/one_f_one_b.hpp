@@ -26,7 +26,7 @@ inline Schedule one_f_one_b(const Workload& workload, int ranks, const BlockingO
     }
     program.actions.push_back(std::move(actions));
   }
-  return pipeline("1f1b", workload, program, {.overlap = *chosen.overlap}, option_texts(chosen));
+  return pipeline("1f1b", workload, std::move(program), {.overlap = *chosen.overlap}, option_texts(chosen));
 }
 
 }  // namespace tawpipe::schedules

@@ -13,6 +13,7 @@
 
 #include "tawpipe/schedules/common.hpp"
 #include "tawpipe/schedules/detail/pipeline_items.hpp"
+#include "tawpipe/schedules/detail/pipeline_routes.hpp"
 #include "tawpipe/schedules/pipeline_options.hpp"
 #include "tawpipe/schedules/pipeline_program.hpp"
 
@@ -22,27 +23,34 @@ namespace detail {
 
 /// Turns a program into tasks: adds the transfers between stages on different ranks, the optimizer,
 /// and the all-reduces between copies of a stage and of a tied embedding.
-class PipelineBuilder {
+class PipelineBuilder : PipelineRoutes {
  public:
-  PipelineBuilder(std::string name, const Workload& workload, const PipelineProgram& program, const PipelineOptions& options,
+  PipelineBuilder(std::string name, const Workload& workload, PipelineProgram program, const PipelineOptions& options,
                   const std::vector<std::pair<std::string, std::string>>& named_options)
-      : builder_{std::move(name), workload, static_cast<int>(program.actions.size())},
+      : PipelineRoutes{std::move(program), workload.microbatches()},
+        builder_{std::move(name), workload, static_cast<int>(program_.actions.size())},
         lanes_{builder_, options.overlap},
-        program_{program},
-        options_{options},
-        stages_{static_cast<int>(program.rank_of_stage.size())},
-        microbatches_{static_cast<std::int32_t>(workload.microbatches())},
-        ranks_{place_microbatches(program, workload.microbatches())} {
+        options_{options} {
     builder_.options(named_options);
     builder_.stages(workload.split(stages_));
   }
 
   Schedule build() {
+    for (std::size_t r = 0; r < program_.actions.size(); ++r) items_.push_back(take_items(static_cast<int>(r), options_.overlap));
+    if (!options_.overlap) {
+      fuse_exchanges(
+          items_, 2 * slots(),
+          [this](const Action& message) {
+            return at(message.stage, message.microbatch) + (is_forward(message.op) ? 0 : slots());
+          },
+          [this](std::size_t rank, const Item& item) { return peer_of(rank, item); });
+    }
+    builder_.reserve(sizes(items_, builder_.stages()));
     add_buffers();
-    for (std::size_t r = 0; r < program_.actions.size(); ++r) items_.push_back(items_of(static_cast<int>(r)));
-    if (!options_.overlap) fuse_exchanges(items_);
     emit_all();
     finish();
+    items_ = {};
+    cells_ = {};
     return builder_.build();
   }
 
@@ -50,89 +58,60 @@ class PipelineBuilder {
   using Item = PipelineItem;
   /// One message: a stage's output of a forward (to the next stage) or backward (to the previous).
   struct Slot {
-    std::int64_t ready = -1;  ///< the earliest start of its consumer, once known
+    std::int32_t ready = -1;  ///< the earliest start of its consumer, once known
     BufferId sent = none<BufferId>;
     BufferId received = none<BufferId>;
     TaskId arrived = none<TaskId>;  ///< the transfer
   };
+  /// What is known of a stage's computations for a microbatch. Together, as each look at another
+  /// place is a cache miss.
+  struct alignas(16) Cell {
+    Slot forward;                        ///< the output of the forward
+    Slot backward;                       ///< the output of the backward
+    BufferId kept = none<BufferId>;      ///< the part of the saved activation held to the end of the backward
+    BufferId released = none<BufferId>;  ///< the part that backward_input releases, if any
+    BufferId stash = none<BufferId>;     ///< the data from backward_input for backward_weight, if any
+  };
+  /// Where a rank is in its steps.
+  struct Place {
+    std::size_t next = 0;       ///< items emitted
+    std::int64_t clock = 0;     ///< in units of one computation
+    std::int64_t offered = -1;  ///< when its next item starts, if it is among those that can
+  };
 
-  int rank_of(int stage, std::int32_t microbatch) const { return ranks_[at(stage, microbatch)]; }
   /// The model states that `rank` uses for the stage: its first copy or its second.
   const States& states(int stage, int rank) const {
     const auto s = static_cast<std::size_t>(stage);
     return states_[program_.rank_of_stage[s] == rank ? s : s + static_cast<std::size_t>(stages_)];
   }
-  static bool is_forward(Op op) { return op == Op::forward; }
-  static bool sends_back(Op op) { return op == Op::backward || op == Op::backward_input; }
-  std::size_t at(int stage, std::int32_t microbatch) const {
-    return static_cast<std::size_t>(stage) * static_cast<std::size_t>(microbatches_) + static_cast<std::size_t>(microbatch);
-  }
-  Slot& slot(const Action& producer) {
-    return (is_forward(producer.op) ? forward_ : backward_)[at(producer.stage, producer.microbatch)];
-  }
-  /// The stage that uses what `producer` makes; -1 if none does.
-  int consumer(const Action& producer) const {
-    if (is_forward(producer.op)) return producer.stage + 1 < stages_ ? producer.stage + 1 : -1;
-    return sends_back(producer.op) ? producer.stage - 1 : -1;
-  }
-  /// The message that must arrive before `action`: the forward of the stage before, or the backward
-  /// of the next.
-  Action input(const Action& action) const {
-    return is_forward(action.op) ? Action{Op::forward, action.stage - 1, action.microbatch}
-                                 : Action{Op::backward, action.stage + 1, action.microbatch};
-  }
-  bool has_input(const Action& action) const {
-    return is_forward(action.op) ? action.stage > 0 : sends_back(action.op) && action.stage + 1 < stages_;
-  }
-
+  Cell& cell(const Action& action) { return cells_[at(action.stage, action.microbatch)]; }
+  Slot& slot(const Action& producer) { return is_forward(producer.op) ? cell(producer).forward : cell(producer).backward; }
   void add_buffers() {
-    const auto slots = static_cast<std::size_t>(stages_) * static_cast<std::size_t>(microbatches_);
-    forward_.resize(slots);
-    backward_.resize(slots);
-    released_.resize(slots, none<BufferId>);
-    kept_.resize(slots, none<BufferId>);
-    stash_.resize(slots, none<BufferId>);
+    cells_.resize(slots());
     for (const auto* holders : {&program_.rank_of_stage, &program_.second_rank_of_stage}) {
       for (int s = 0; s < static_cast<int>(holders->size()); ++s) {
         states_.push_back(add_states(builder_, holders->at(static_cast<std::size_t>(s)), builder_.space().all_of(s), s));
       }
     }
-    for (std::size_t r = 0; r < program_.actions.size(); ++r) add_workspace(builder_, static_cast<int>(r));
-  }
-
-  std::vector<Item> items_of(int rank) const {
-    std::vector<Item> items;
-    for (Action action : program_.actions[static_cast<std::size_t>(rank)]) {
-      action.joined = action.joined && options_.overlap;
-      const int from = has_input(action) ? rank_of(input(action).stage, action.microbatch) : rank;
-      if (!options_.overlap && from != rank) items.push_back({Item::Kind::receive, {}, input(action), from});
-      items.push_back({Item::Kind::compute, action, {}, -1});
-      const int to = consumer(action) >= 0 ? rank_of(consumer(action), action.microbatch) : rank;
-      if (!options_.overlap && to != rank) items.push_back({Item::Kind::send, message(action), {}, to});
-    }
-    return items;
-  }
-  /// The action as a message's name: the two forms of backward that send count as one.
-  static Action message(const Action& action) {
-    return {is_forward(action.op) ? Op::forward : Op::backward, action.stage, action.microbatch};
+    for (std::size_t r = 0; r < items_.size(); ++r) add_workspace(builder_, static_cast<int>(r));
   }
 
   /// Emits all items, each once its inputs are there, in the order in which they would start if
   /// every computation took one unit of time and transfers none: one sequential order that keeps
   /// each rank's own.
   void emit_all() {
-    next_.assign(items_.size(), 0);
-    clock_.assign(items_.size(), 0);
+    places_.assign(items_.size(), {});
     std::size_t left = 0;
     for (const auto& items : items_) left += items.size();
     // Ranks whose next item can start, earliest first. Only the latest entry of a rank counts.
     using Entry = std::pair<std::int64_t, std::size_t>;  // start, rank
     std::priority_queue<Entry, std::vector<Entry>, std::greater<>> startable;
-    std::vector<std::int64_t> offered(items_.size(), -1);
+    // What can start stays so, at that time, until it is emitted.
     const auto offer = [&](std::size_t rank) {
+      if (places_[rank].offered >= 0) return;
       const std::int64_t start = start_of(rank);
-      if (start < 0 || start == offered[rank]) return;
-      offered[rank] = start;
+      if (start < 0) return;
+      places_[rank].offered = start;
       startable.emplace(start, rank);
     };
     for (std::size_t r = 0; r < items_.size(); ++r) offer(r);
@@ -140,26 +119,26 @@ class PipelineBuilder {
       if (startable.empty()) throw ScheduleError(stuck());
       const auto [start, rank] = startable.top();
       startable.pop();
-      if (offered[rank] != start) continue;
-      offered[rank] = -1;
-      if (start_of(rank) != start) {
-        offer(rank);
-        continue;
-      }
+      if (places_[rank].offered != start) continue;
       const Item item = *head(rank);
+      if (!startable.empty()) look_ahead(startable.top().second, 1);
       left -= emit(rank, start);
+      look_ahead(rank, 3);
       // Offers what may start now: the rank itself, consumers of its output, its partner, and ranks
       // waiting for either.
       offer(rank);
       if (item.kind == Item::Kind::compute) {
-        for (std::size_t i = item.action.joined ? next_[rank] - 2 : next_[rank] - 1; i < next_[rank]; ++i) {
-          const Action& done = items_[rank][i].action;
+        const std::size_t next = places_[rank].next;
+        for (std::size_t i = item.joined ? next - 2 : next - 1; i < next; ++i) {
+          const Action done = items_[rank][i].action();
           const int to = consumer(done) >= 0 ? rank_of(consumer(done), done.microbatch) : static_cast<int>(rank);
           if (to != static_cast<int>(rank)) offer(static_cast<std::size_t>(to));
         }
       } else {
-        offer(static_cast<std::size_t>(item.peer));
-        offer_sender(static_cast<std::size_t>(item.peer), offer);
+        const std::size_t peer = peer_of(rank, item);
+        look_ahead(peer, 3);
+        offer(peer);
+        offer_sender(peer, offer);
       }
       offer_sender(rank, offer);
     }
@@ -169,10 +148,29 @@ class PipelineBuilder {
   template <class Offer>
   void offer_sender(std::size_t rank, const Offer& offer) {
     const Item* item = head(rank);
-    if (item != nullptr && item->peer >= 0) offer(static_cast<std::size_t>(item->peer));
+    if (item != nullptr && item->kind != Item::Kind::compute) offer(peer_of(rank, *item));
   }
 
-  const Item* head(std::size_t rank) const { return next_[rank] < items_[rank].size() ? &items_[rank][next_[rank]] : nullptr; }
+  /// Loads what the rank's next `count` items will need.
+  void look_ahead(std::size_t rank, std::size_t count) {
+    const std::vector<Item>& items = items_[rank];
+    const std::size_t next = places_[rank].next;
+    for (std::size_t i = next; i < std::min(next + count, items.size()); ++i) {
+      const Action action = items[i].action();
+      const Cell& own = cell(action);
+      if (i == next) {
+        for (const BufferId buffer : {own.kept, own.released, own.stash}) builder_.prefetch(buffer);
+      } else {
+        tawpipe::detail::prefetch(&own);
+        tawpipe::detail::prefetch(&own.stash);
+      }
+      if (has_input(action)) tawpipe::detail::prefetch(&slot(input(action)));
+    }
+  }
+
+  const Item* head(std::size_t rank) const {
+    return places_[rank].next < items_[rank].size() ? &items_[rank][places_[rank].next] : nullptr;
+  }
 
   /// When the input of `action` is there, or -1 if it is not.
   std::int64_t ready_of(const Action& action) {
@@ -183,49 +181,52 @@ class PipelineBuilder {
   std::int64_t start_of(std::size_t rank) {
     const Item* item = head(rank);
     if (item == nullptr || item->kind == Item::Kind::receive) return -1;
+    const std::int64_t clock = places_[rank].clock;
     if (item->kind == Item::Kind::compute) {
-      const std::int64_t ready = ready_of(item->action);
-      if (!item->action.joined || ready < 0) return ready < 0 ? -1 : std::max(clock_[rank], ready);
-      const std::int64_t partner = ready_of(items_[rank][next_[rank] + 1].action);
-      return partner < 0 ? -1 : std::max({clock_[rank], ready, partner});
+      const std::int64_t ready = ready_of(item->action());
+      if (!item->joined || ready < 0) return ready < 0 ? -1 : std::max(clock, ready);
+      const std::int64_t partner = ready_of(item[1].action());
+      return partner < 0 ? -1 : std::max({clock, ready, partner});
     }
-    const auto peer = static_cast<std::size_t>(item->peer);
+    const std::size_t peer = peer_of(rank, *item);
     const Item* other = head(peer);
-    if (other == nullptr || other->peer != static_cast<int>(rank)) return -1;
-    const bool matches =
-        item->kind == Item::Kind::exchange
-            ? other->kind == Item::Kind::exchange && other->action == item->received && other->received == item->action
-            : other->kind == Item::Kind::receive && other->received == item->action;
-    return matches ? std::max(clock_[rank], clock_[peer]) : -1;
+    if (other == nullptr) return -1;
+    const bool matches = item->kind == Item::Kind::exchange
+                             ? other->kind == Item::Kind::exchange && other[0].action() == item[1].action() &&
+                                   other[1].action() == item[0].action()
+                             : other->kind == Item::Kind::receive && other->action() == item->action();
+    return matches ? std::max(clock, places_[peer].clock) : -1;
   }
 
   /// Emits the rank's next item and returns the number of items emitted.
   std::size_t emit(std::size_t rank, std::int64_t start) {
-    const Item item = items_[rank][next_[rank]++];
-    if (item.kind == Item::Kind::compute) {
-      const Action* partner = item.action.joined ? &items_[rank][next_[rank]].action : nullptr;
-      const bool waits = partner != nullptr && has_input(*partner);
-      TaskId last = emit_compute(static_cast<int>(rank), item.action, waits ? slot(input(*partner)).arrived : none<TaskId>);
-      if (partner == nullptr) {
-        clock_[rank] = start + 1;
-        hand_on(static_cast<int>(rank), item.action, last);
-        return 1;
-      }
-      ++next_[rank];
-      last = emit_compute(static_cast<int>(rank), *partner);
-      clock_[rank] = start + 2;
-      hand_on(static_cast<int>(rank), *partner, last);
-      hand_on(static_cast<int>(rank), item.action, last);
-      return 2;
+    Place& place = places_[rank];
+    const Item* const item = head(rank);
+    const Action action = item->action();
+    place.offered = -1;
+    if (item->kind == Item::Kind::compute) {
+      const bool joined = item->joined;
+      const Action partner = joined ? item[1].action() : Action{};
+      const bool waits = joined && has_input(partner);
+      TaskId last = emit_compute(static_cast<int>(rank), action, waits ? slot(input(partner)).arrived : none<TaskId>);
+      place.next += joined ? 2 : 1;
+      if (joined) last = emit_compute(static_cast<int>(rank), partner);
+      place.clock = start + (joined ? 2 : 1);
+      if (joined) hand_on(static_cast<int>(rank), partner, last);
+      hand_on(static_cast<int>(rank), action, last);
+      return joined ? 2 : 1;
     }
-    const auto peer = static_cast<std::size_t>(item.peer);
-    ++next_[peer];
-    clock_[rank] = clock_[peer] = start;
-    slot(item.action).ready = start;
-    const bool both = item.kind == Item::Kind::exchange;
-    if (both) slot(item.received).ready = start;
-    emit_transfer(item.action, both ? &item.received : nullptr);
-    return 2;
+    Place& peer = places_[peer_of(rank, *item)];
+    peer.offered = -1;
+    peer.clock = place.clock = start;
+    slot(action).ready = static_cast<std::int32_t>(start);
+    const bool both = item->kind == Item::Kind::exchange;
+    const Action returned = both ? item[1].action() : Action{};
+    if (both) slot(returned).ready = static_cast<std::int32_t>(start);
+    emit_transfer(action, both ? &returned : nullptr);
+    place.next += both ? 2 : 1;
+    peer.next += both ? 2 : 1;
+    return both ? 4 : 2;
   }
 
   /// Sends the output of `action`, once task `done` has ended.
@@ -233,7 +234,9 @@ class PipelineBuilder {
     const int to = consumer(action);
     if (to < 0) return;
     const bool stays = rank_of(to, action.microbatch) == rank;
-    if (stays || options_.overlap) slot(message(action)).ready = clock_[static_cast<std::size_t>(rank)];
+    if (stays || options_.overlap) {
+      slot(message(action)).ready = static_cast<std::int32_t>(places_[static_cast<std::size_t>(rank)].clock);
+    }
     if (!stays && options_.overlap) emit_transfer(action, nullptr, done);
   }
 
@@ -241,26 +244,25 @@ class PipelineBuilder {
   TaskId emit_compute(int rank, const Action& action, TaskId after = none<TaskId>) {
     const StageWork& work = builder_.stage(action.stage);
     const States& own = states(action.stage, rank);
-    BufferId& released = released_[at(action.stage, action.microbatch)];
-    BufferId& kept = kept_[at(action.stage, action.microbatch)];
-    BufferId& stash = stash_[at(action.stage, action.microbatch)];
-    std::vector<Use> uses{reads(own.weights)};
-    if (has_input(action)) uses.push_back(reads(slot(input(action)).received));
+    Cell& here = cell(action);
+    uses_.clear();
+    uses_.push_back(reads(own.weights));
+    if (has_input(action)) uses_.push_back(reads(slot(input(action)).received));
     if (is_forward(action.op)) {
-      const Bytes kept_bytes = work.saved * program_.kept.numerator / program_.kept.denominator;
+      const Bytes kept = kept_bytes(work);
       const Content saved = content(ContentKind::saved, action);
-      uses.push_back(writes(kept = builder_.transient(rank, saved, kept_bytes)));
-      if (kept_bytes < work.saved) {
-        uses.push_back(writes(released = builder_.transient(rank, saved, work.saved - kept_bytes)));
+      uses_.push_back(writes(here.kept = builder_.transient(rank, saved, kept)));
+      if (kept < work.saved) {
+        uses_.push_back(writes(here.released = builder_.transient(rank, saved, work.saved - kept)));
       }
     } else {
-      uses.push_back(reads(kept));
+      uses_.push_back(reads(here.kept));
       if (action.op == Op::backward_input && work.stash > Bytes{}) {
-        uses.push_back(writes(stash = builder_.transient(rank, content(ContentKind::stash, action), work.stash)));
+        uses_.push_back(writes(here.stash = builder_.transient(rank, content(ContentKind::stash, action), work.stash)));
       }
-      if (action.op == Op::backward_weight && stash != none<BufferId>) uses.push_back(reads(stash));
-      if (action.op != Op::backward_weight && released != none<BufferId>) uses.push_back(reads(released));
-      if (action.op != Op::backward_input) uses.push_back(adds_to(own.gradients));
+      if (action.op == Op::backward_weight && here.stash != none<BufferId>) uses_.push_back(reads(here.stash));
+      if (action.op != Op::backward_weight && here.released != none<BufferId>) uses_.push_back(reads(here.released));
+      if (action.op != Op::backward_input) uses_.push_back(adds_to(own.gradients));
     }
     const int to = consumer(action);
     if (to >= 0) {
@@ -268,11 +270,11 @@ class PipelineBuilder {
       const Content made = content(is_forward(action.op) ? ContentKind::activation : ContentKind::activation_gradient, action);
       out.sent = builder_.transient(rank, made, output_bytes(action));
       out.received = out.sent;
-      uses.push_back(writes(out.sent));
+      uses_.push_back(writes(out.sent));
       const int there = rank_of(to, action.microbatch);
       if (there != rank) out.received = builder_.transient(there, made, output_bytes(action));
     }
-    return builder_.add(compute(action.op, rank, action.stage, action.microbatch), uses, std::span<const TaskId>{&after, 1});
+    return builder_.add(compute(action.op, rank, action.stage, action.microbatch), uses_, std::span<const TaskId>{&after, 1});
   }
 
   static Content content(ContentKind kind, const Action& action) { return {kind, StageId{action.stage}, action.microbatch}; }
@@ -297,13 +299,13 @@ class PipelineBuilder {
               .bytes = output_bytes(sent)};
     task.lane = upward ? lanes_.send_next : lanes_.send_previous;
     task.peer_lane = upward ? lanes_.receive_previous : lanes_.receive_next;
-    std::vector<Use> uses{reads(out.sent), writes(out.received)};
+    uses_.assign({reads(out.sent), writes(out.received)});
     if (returned != nullptr) {
       const Slot& back = slot(*returned);
-      uses.push_back(reads(back.sent));
-      uses.push_back(writes(back.received));
+      uses_.push_back(reads(back.sent));
+      uses_.push_back(writes(back.received));
     }
-    out.arrived = builder_.add(task, uses, std::span<const TaskId>{&after, 1});
+    out.arrived = builder_.add(task, uses_, std::span<const TaskId>{&after, 1});
   }
 
   /// The gradients of a stage's two copies and those of a tied embedding are summed; then
@@ -346,7 +348,7 @@ class PipelineBuilder {
 
   /// A backward whose own forward has not yet run.
   bool lacks_forward(const Action& action) const {
-    return !is_forward(action.op) && kept_[at(action.stage, action.microbatch)] == none<BufferId>;
+    return !is_forward(action.op) && cells_[at(action.stage, action.microbatch)].kept == none<BufferId>;
   }
 
   /// Names a waiting rank: one that waits for itself rather than those that wait for it.
@@ -358,29 +360,21 @@ class PipelineBuilder {
     if (rank == items_.size()) return "the pipeline's program is empty";
     for (std::size_t r = items_.size(); r-- > 0;) {
       const Item* item = head(r);
-      if (item != nullptr && item->kind == Item::Kind::compute && lacks_forward(item->action)) rank = r;
+      if (item != nullptr && item->kind == Item::Kind::compute && lacks_forward(item->action())) rank = r;
     }
-    const Action& action = head(rank)->action;
+    const Action action = head(rank)->action();
     return concat("the pipeline's program cannot go on: rank ", rank, " waits at ", tawpipe::name(action.op), " of stage ",
                   action.stage, ", microbatch ", action.microbatch, ", whose input no rank produces in the order given");
   }
 
   ScheduleBuilder builder_;
   PipelineLanes lanes_;
-  PipelineProgram program_;
   PipelineOptions options_;
-  int stages_;
-  std::int32_t microbatches_;
-  std::vector<int> ranks_;                ///< [stage, microbatch] the rank it passes on
   std::vector<States> states_;            ///< [copy, stage]
-  std::vector<Slot> forward_;             ///< [stage, microbatch] the output of the forward
-  std::vector<Slot> backward_;            ///< [stage, microbatch] the output of the backward
-  std::vector<BufferId> released_;        ///< [stage, microbatch] the part that backward_input releases, if any
-  std::vector<BufferId> kept_;            ///< [stage, microbatch] the part held to the end of the backward
-  std::vector<BufferId> stash_;           ///< [stage, microbatch] the data from backward_input for backward_weight, if any
+  std::vector<Cell> cells_;               ///< [stage, microbatch]
   std::vector<std::vector<Item>> items_;  ///< [rank]
-  std::vector<std::size_t> next_;         ///< [rank] items emitted
-  std::vector<std::int64_t> clock_;       ///< [rank] in units of one computation
+  std::vector<Place> places_;             ///< [rank]
+  std::vector<Use> uses_;                 ///< of the task being emitted
 };
 
 }  // namespace detail
@@ -391,10 +385,9 @@ class PipelineBuilder {
 /// @throws ScheduleError  if the program is not complete (each microbatch once forward and once
 /// backward through each stage),
 ///                        or its order cannot be run: a computation whose input is never produced before it.
-inline Schedule pipeline(std::string name, const Workload& workload, const PipelineProgram& program,
-                         const PipelineOptions& options,
+inline Schedule pipeline(std::string name, const Workload& workload, PipelineProgram program, const PipelineOptions& options,
                          const std::vector<std::pair<std::string, std::string>>& named_options = {}) {
-  return detail::PipelineBuilder{std::move(name), workload, program, options, named_options}.build();
+  return detail::PipelineBuilder{std::move(name), workload, std::move(program), options, named_options}.build();
 }
 
 }  // namespace tawpipe::schedules

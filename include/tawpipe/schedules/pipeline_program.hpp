@@ -47,6 +47,9 @@ struct PipelineProgram {
 /// could run still can.
 inline void keep_microbatches(PipelineProgram& program, std::int32_t microbatches) {
   for (auto& actions : program.actions) {
+    const bool all =
+        std::all_of(actions.begin(), actions.end(), [&](const Action& one) { return one.microbatch < microbatches; });
+    if (all) continue;
     std::vector<Action> kept;
     for (std::size_t i = 0; i < actions.size(); ++i) {
       if (actions[i].microbatch >= microbatches) continue;

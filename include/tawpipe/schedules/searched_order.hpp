@@ -189,7 +189,7 @@ Schedule paper_or_searched(const std::string& name, const Workload& workload, Pi
     }
     program.actions = search_order(problem, options.moves, {program.actions}).actions;
   }
-  return pipeline(name, workload, program, {}, option_texts(options));
+  return pipeline(name, workload, std::move(program), {}, option_texts(options));
 }
 
 }  // namespace detail

@@ -129,7 +129,7 @@ inline Schedule zb_auto(const Workload& workload, int ranks, const ZeroBubbleOpt
     const auto zb_h1 = interleaved_zero_bubble_program(ranks, microbatches, 1).actions;
     program.actions = search_order(problem, options.moves, {program.actions, zb_h1}).actions;
   }
-  return pipeline("zb-auto", workload, program, {}, option_texts(options));
+  return pipeline("zb-auto", workload, std::move(program), {}, option_texts(options));
 }
 
 }  // namespace tawpipe::schedules

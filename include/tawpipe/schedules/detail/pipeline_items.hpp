@@ -5,9 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
-#include <tuple>
-#include <utility>
 #include <vector>
 
 #include "tawpipe/schedule/schedule_builder.hpp"
@@ -31,47 +28,54 @@ struct PipelineLanes {
   LaneId receive_next{};
 };
 
-/// A step of one rank: a computation, or without overlap also its end of a transfer.
+/// A step of one rank: a computation, or without overlap also its end of a transfer. Small, as a
+/// schedule has millions.
 struct PipelineItem {
-  enum class Kind : std::uint8_t { compute, send, receive, exchange } kind = Kind::compute;
-  Action action;    ///< computed; or the producer of the message sent
-  Action received;  ///< the producer of the message received
-  int peer = -1;
+  enum class Kind : std::uint8_t {
+    compute,
+    send,
+    receive,
+    exchange,  ///< a send that is one with the receive after it
+  } kind = Kind::compute;
+  Op op = Op::forward;
+  bool joined = false;
+  std::int32_t stage = 0;  ///< of what is computed; of the producer of a message
+  std::int32_t microbatch = 0;
+
+  PipelineItem(Kind of, const Action& action)
+      : kind{of}, op{action.op}, joined{action.joined}, stage{action.stage}, microbatch{action.microbatch} {}
+  Action action() const { return {op, stage, microbatch, joined}; }
 };
 
 /// Joins a send and a receive that are adjacent on both ends into one exchange, as batched sends
 /// and receives do; kept separate, each of the two ranks would wait for the other to receive.
 /// @param items  [rank] steps
-inline void fuse_exchanges(std::vector<std::vector<PipelineItem>>& items) {
+/// @param place  place(message) numbers the messages from 0 to `messages` - 1
+/// @param other_end  other_end(rank, item) is the rank at the other end of its transfer
+template <class Place, class OtherEnd>
+void fuse_exchanges(std::vector<std::vector<PipelineItem>>& items, std::size_t messages, Place&& place, OtherEnd&& other_end) {
   using Kind = PipelineItem::Kind;
-  const auto key = [](const Action& message) { return std::tuple{message.op, message.stage, message.microbatch}; };
-  std::map<std::tuple<Op, std::int32_t, std::int32_t>, std::size_t> sent_at;  // its place in the sender's steps
+  std::vector<std::uint32_t> sent_at(messages, 0);  // its place in the sender's steps
   for (const auto& steps : items) {
     for (std::size_t i = 0; i < steps.size(); ++i) {
-      if (steps[i].kind == Kind::send) sent_at[key(steps[i].action)] = i;
+      if (steps[i].kind == Kind::send) sent_at[place(steps[i].action())] = static_cast<std::uint32_t>(i);
     }
   }
-  const auto is_pair = [](const std::vector<PipelineItem>& steps, std::size_t i) {
-    return i + 1 < steps.size() && steps[i].kind == Kind::send && steps[i + 1].kind == Kind::receive &&
-           steps[i].peer == steps[i + 1].peer;
+  const auto is_pair = [&](std::size_t rank, std::size_t i) {
+    const std::vector<PipelineItem>& steps = items[rank];
+    return i + 1 < steps.size() && (steps[i].kind == Kind::send || steps[i].kind == Kind::exchange) &&
+           steps[i + 1].kind == Kind::receive && other_end(rank, steps[i]) == other_end(rank, steps[i + 1]);
   };
-  std::vector<std::vector<PipelineItem>> fused(items.size());
   for (std::size_t r = 0; r < items.size(); ++r) {
     for (std::size_t i = 0; i < items[r].size(); ++i) {
-      PipelineItem item = items[r][i];
-      if (is_pair(items[r], i)) {
-        const Action received = items[r][i + 1].received;
-        const auto& other = items[static_cast<std::size_t>(item.peer)];
-        const std::size_t j = sent_at[key(received)];
-        if (is_pair(other, j) && other[j + 1].received == item.action) {
-          item = {Kind::exchange, item.action, received, item.peer};
-          ++i;
-        }
-      }
-      fused[r].push_back(item);
+      if (!is_pair(r, i)) continue;
+      const std::size_t other = other_end(r, items[r][i]);
+      const std::size_t j = sent_at[place(items[r][i + 1].action())];
+      if (!is_pair(other, j) || items[other][j + 1].action() != items[r][i].action()) continue;
+      items[r][i].kind = Kind::exchange;
+      ++i;
     }
   }
-  items = std::move(fused);
 }
 
 }  // namespace tawpipe::schedules::detail

@@ -141,7 +141,8 @@ class WeightFlows {
     RankBuffers& buffers = rank_[static_cast<std::size_t>(rank)];
     const auto at = static_cast<std::size_t>(microbatch / ranks_ % 2 * ranks_ + chunk);
     BufferId& saved = buffers.saved[at];
-    std::vector<Use> uses{reads(weights)};
+    std::vector<Use>& uses = uses_;
+    uses.assign({reads(weights)});
     if (op == Op::forward) {
       saved = builder_.transient(rank, content(ContentKind::saved, chunk, microbatch), work.saved);
       uses.push_back(changes(buffers.forward_stream));
@@ -198,6 +199,7 @@ class WeightFlows {
   std::vector<States> states_;     ///< [rank]
   std::vector<RankBuffers> rank_;  ///< [rank]
   std::optional<ReplicatedEdge> edge_;
+  std::vector<Use> uses_;  ///< of the computation being added
 };
 
 }  // namespace tawpipe::schedules::detail
