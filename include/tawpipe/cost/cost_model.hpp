@@ -50,8 +50,8 @@ constexpr bool paths_by_size(const Model& model) {
   }
 }
 
-/// Whether compute_time() depends on nothing but a task's rank, op, stage, split and bytes: the
-/// result of a model's own times_by_work().
+/// Whether compute_time() depends on nothing but a task's op, stage, split and bytes, and the
+/// DeviceSpec of its rank: the result of a model's own times_by_work().
 template <CostModel Model>
 constexpr bool times_by_work(const Model& model) {
   if constexpr (requires { model.times_by_work(); }) {

@@ -13,6 +13,7 @@
 
 #include "tawpipe/core/compiled.hpp"
 #include "tawpipe/core/error.hpp"
+#include "tawpipe/core/prefetch.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/core/units.hpp"
 #include "tawpipe/simulate/event_queue.hpp"
@@ -167,6 +168,7 @@ class EngineRun {
       while (!events_.empty() && events_.top().time == now_) {
         const std::int32_t id = events_.top().id;
         events_.pop();
+        if (!events_.empty()) look_ahead(events_.top().id);
         if (id < 0) {
           arrive(static_cast<LinkSharing::FlowIndex>(~id));
         } else if (!is_slowed(id)) {
@@ -199,9 +201,17 @@ class EngineRun {
     now_point_ = TimePoint{Duration{(now + ((std::int64_t{1} << graph_.fraction_bits) >> 1)) >> graph_.fraction_bits}};
   }
 
+  /// Loads what the end of a task of the next event needs.
+  void look_ahead(std::int32_t id) const {
+    if constexpr (requires { order_.look_ahead(id); }) {
+      order_.look_ahead(id < 0 ? sharing_.task(static_cast<LinkSharing::FlowIndex>(~id)) : id);
+    }
+  }
+
   void start(std::int32_t task) {
     const EngineTask& started = order_.task(task);
     times_.start[at(task)] = now_point_;
+    prefetch(&times_.end[at(task)]);
     if constexpr (Processors::shared) {
       processors_.start(task);
       if (started.delay > 0 && processors_.computes(task)) {

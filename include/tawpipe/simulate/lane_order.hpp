@@ -6,16 +6,35 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "tawpipe/core/compiled.hpp"
 #include "tawpipe/core/hash_index.hpp"
 #include "tawpipe/core/ids.hpp"
+#include "tawpipe/core/prefetch.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 #include "tawpipe/simulate/engine.hpp"
 
 namespace tawpipe::inline v0::detail {
+
+/// The rows of a schedule's program that a task is in; a collective, and a task whose kind does not
+/// say it, names none.
+struct LaneEnds {
+  std::int32_t first = -1;
+  std::int32_t other = -1;  ///< of a message, that of its receiver
+
+  bool operator==(const LaneEnds&) const = default;
+};
+
+inline LaneEnds lane_ends(const Schedule& schedule, const Task& task) {
+  if (is_collective(task.op)) return {};
+  const auto row = [&](Rank rank, LaneId lane) {
+    return number(rank) * static_cast<std::int32_t>(schedule.lanes().size()) + number(lane);
+  };
+  return {row(task.rank, task.lane), is_point_to_point(task.op) ? row(task.peer, task.peer_lane) : -1};
+}
 
 /// The order of a schedule, for EngineRun, read from the schedule itself: a list of each task's
 /// successors would take as much memory again. A task first waits until it is first in its lanes,
@@ -25,40 +44,57 @@ class LaneOrder {
  public:
   /// @param graph  whose tasks are the distinct kinds of task
   /// @param kinds  [task of the schedule] its kind
-  LaneOrder(const Schedule& schedule, const EngineGraph& graph, std::vector<std::int32_t> kinds)
+  /// @param ends   [kind] of all its tasks; empty: looked up in each task, which is slower
+  LaneOrder(const Schedule& schedule, const EngineGraph& graph, std::vector<std::int32_t> kinds, std::vector<LaneEnds> ends = {})
       : schedule_{schedule},
         graph_{graph},
-        kinds_{std::move(kinds)},
-        progress_(kinds_.size(), 0),
-        first_waiting_(kinds_.size(), -1),
-        ended_(kinds_.size(), false),
-        head_(schedule.parts().program.size(), 0) {}
+        ends_{std::move(ends)},
+        states_(kinds.size()),
+        ended_(kinds.size(), false),
+        rows_(schedule.parts().program.size()) {
+    for (std::size_t t = 0; t < kinds.size(); ++t) states_[t].kind = kinds[t];
+    ends_.resize(graph.tasks.size());
+  }
 
-  std::size_t tasks() const { return kinds_.size(); }
-  const EngineTask& task(std::int32_t task) const { return graph_.tasks[at(kinds_[at(task)])]; }
+  std::size_t tasks() const { return states_.size(); }
+  const EngineTask& task(std::int32_t task) const { return graph_.tasks[at(states_[at(task)].kind)]; }
 
   template <class Ready>
   void begin(Ready&& ready) {
     const Rows<TaskId>& program = schedule_.parts().program;
-    for (const TaskId task : program.items()) --progress_[index(task)];
-    for (std::size_t t = 0; t < kinds_.size(); ++t) {
-      if (progress_[t] == 0) await_dependencies(static_cast<std::int32_t>(t), ready);  // not in any lane
+    for (const TaskId task : program.items()) --states_[index(task)].progress;
+    for (std::size_t t = 0; t < states_.size(); ++t) {
+      if (states_[t].progress == 0) await_dependencies(static_cast<std::int32_t>(t), ready);  // not in any lane
+    }
+    for (std::size_t row = 0; row < program.size(); ++row) {
+      rows_[row] = {program.begins()[row], program.begins()[row + 1]};
+      for (int i = 0; i < 3; ++i) load_next(rows_[row]);
     }
     for (std::size_t row = 0; row < program.size(); ++row) {
       if (!program[row].empty()) become_first(number(program[row][0]), ready);
     }
   }
 
+  /// Loads where the task is in its lanes.
+  void look_ahead(std::int32_t task) const {
+    const LaneEnds ends = ends_[at(states_[at(task)].kind)];
+    const TaskId* const program = schedule_.parts().program.items().data();
+    if (ends.first >= 0) prefetch(program + rows_[at(ends.first)].after);
+    if (ends.other >= 0) prefetch(program + rows_[at(ends.other)].after);
+  }
+
   template <class Ready>
   void end(std::int32_t task, Ready&& ready) {
     ended_[at(task)] = true;
-    for_each_end(schedule_, TaskId{task}, [&](Rank rank, int lane) {
-      const auto program = schedule_.program(rank, lane);  // empty if a folded schedule leaves out the rank
-      std::uint32_t& head = head_[index(rank) * schedule_.lanes().size() + static_cast<std::size_t>(lane)];
-      if (head == program.size() || program[head] != TaskId{task}) return;
-      if (++head < program.size()) become_first(number(program[head]), ready);
-    });
-    for (std::int32_t i = first_waiting_[at(task)]; i >= 0;) {
+    if (const LaneEnds ends = ends_[at(states_[at(task)].kind)]; ends.first >= 0) {
+      advance(at(ends.first), TaskId{task}, ready);
+      if (ends.other >= 0) advance(at(ends.other), TaskId{task}, ready);
+    } else {
+      for_each_end(schedule_, TaskId{task}, [&](Rank rank, int lane) {
+        advance(index(rank) * schedule_.lanes().size() + static_cast<std::size_t>(lane), TaskId{task}, ready);
+      });
+    }
+    for (std::int32_t i = states_[at(task)].first_waiting; i >= 0;) {
       const Waiting waiting = waiting_[at(i)];
       free_.push_back(i);
       i = waiting.next;
@@ -73,25 +109,65 @@ class LaneOrder {
     std::int32_t next;
   };
 
+  /// What a task's start looks at, in one place: each other would be another cache miss.
+  struct State {
+    std::int32_t kind = 0;
+    std::int32_t progress = 0;        ///< below 0: lanes in which it is not first; then: dependencies that have ended
+    std::int32_t first_waiting = -1;  ///< head of its list in waiting_; -1: none
+  };
+
   static std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
+
+  /// A row of the program: its first three tasks that have not ended, and where those after them
+  /// are. None has a task if a folded schedule leaves out the rank.
+  struct Row {
+    std::uint32_t after = 0;
+    std::uint32_t end = 0;
+    TaskId first = none<TaskId>;
+    TaskId second = none<TaskId>;
+    TaskId third = none<TaskId>;
+  };
+
+  void load_next(Row& row) const {
+    row.first = row.second;
+    row.second = row.third;
+    row.third = row.after < row.end ? schedule_.parts().program.items()[row.after++] : none<TaskId>;
+  }
+
+  /// The task of that row has ended.
+  template <class Ready>
+  void advance(std::size_t number_of_row, TaskId task, Ready&& ready) {
+    Row& row = rows_[number_of_row];
+    if (row.first != task) return;
+    load_next(row);
+    if (row.first == none<TaskId>) return;
+    // Loads what the tasks after the next one need to become first.
+    const Rows<TaskId>& dependencies = schedule_.parts().dependencies;
+    if (row.third != none<TaskId>) prefetch(&dependencies.begins()[index(row.third)]);
+    if (row.second != none<TaskId>) {
+      prefetch(&states_[index(row.second)]);
+      prefetch(dependencies.items().data() + dependencies.begins()[index(row.second)]);
+    }
+    become_first(number(row.first), ready);
+  }
 
   /// The task has become first in one of its lanes.
   template <class Ready>
   void become_first(std::int32_t task, Ready&& ready) {
-    if (++progress_[at(task)] == 0) await_dependencies(task, ready);
+    if (++states_[at(task)].progress == 0) await_dependencies(task, ready);
   }
 
   /// Advances to the first dependency that has not ended.
   template <class Ready>
   void await_dependencies(std::int32_t task, Ready&& ready) {
     const auto dependencies = schedule_.dependencies(TaskId{task});
-    std::int32_t& passed = progress_[at(task)];
+    std::int32_t& passed = states_[at(task)].progress;
     while (at(passed) < dependencies.size() && ended_[index(dependencies[at(passed)])]) ++passed;
     if (at(passed) == dependencies.size()) {
       ready(task);
       return;
     }
-    std::int32_t& first = first_waiting_[index(dependencies[at(passed)])];
+    std::int32_t& first = states_[index(dependencies[at(passed)])].first_waiting;
     if (free_.empty()) {
       free_.push_back(static_cast<std::int32_t>(waiting_.size()));
       waiting_.emplace_back();
@@ -104,37 +180,47 @@ class LaneOrder {
 
   const Schedule& schedule_;
   const EngineGraph& graph_;
-  std::vector<std::int32_t> kinds_;
-  std::vector<std::int32_t> progress_;       ///< below 0: lanes in which it is not first; then: dependencies that have ended
-  std::vector<std::int32_t> first_waiting_;  ///< [task] head of its list in waiting_; -1: none
+  std::vector<LaneEnds> ends_;  ///< [kind]
+  std::vector<State> states_;   ///< [task]
   std::vector<bool> ended_;
-  std::vector<std::uint32_t> head_;  ///< [rank * lanes + lane] number of its tasks that have ended
+  std::vector<Row> rows_;  ///< [rank * lanes + lane]
   std::vector<Waiting> waiting_;
   std::vector<std::int32_t> free_;  ///< free entries in waiting_
 };
 
-/// The times of a schedule's tasks. @param graph, kinds  as of LaneOrder
-TAWPIPE_INLINE Timeline run_in_lane_order(const Schedule& schedule, const EngineGraph& graph, std::vector<std::int32_t> kinds);
+/// The times of a schedule's tasks. @param graph, kinds, ends  as of LaneOrder
+TAWPIPE_INLINE Timeline run_in_lane_order(const Schedule& schedule, const EngineGraph& graph, std::vector<std::int32_t> kinds,
+                                          std::vector<LaneEnds> ends);
 
-/// Engine tasks without duplicates: those with the same times and path occur once.
+/// Engine tasks without duplicates: those with the same times, path and ends occur once.
 class TaskKinds {
  public:
   explicit TaskKinds(EngineGraph& graph) : graph_{graph} {}
 
   /// The index in the graph of tasks equal to this one.
-  std::int32_t find(const EngineTask& task) {
-    const std::uint64_t hash =
+  std::int32_t find(const EngineTask& task, const LaneEnds& ends = {}) {
+    std::uint64_t hash =
         (static_cast<std::uint64_t>(task.delay) + std::bit_cast<std::uint64_t>(task.bytes)) * 0xd1342543de82ef95U;
-    return index_.find_or_add((hash ^ hash >> 32) + static_cast<std::uint32_t>(task.path),
-                              [&](std::int32_t kind) {
-                                const EngineTask& known = graph_.tasks[static_cast<std::size_t>(kind)];
-                                return known.delay == task.delay && known.bytes == task.bytes && known.path == task.path;
-                              },
-                              [&] { graph_.tasks.push_back(task); });
+    hash = (hash ^ hash >> 32) + static_cast<std::uint32_t>(task.path);
+    hash = hash * 0xd1342543de82ef95U + (static_cast<std::uint64_t>(ends.first) << 32 | static_cast<std::uint32_t>(ends.other));
+    return index_.find_or_add(
+        hash ^ hash >> 32,
+        [&](std::int32_t kind) {
+          const auto k = static_cast<std::size_t>(kind);
+          const EngineTask& known = graph_.tasks[k];
+          return known.delay == task.delay && known.bytes == task.bytes && known.path == task.path && ends_[k] == ends;
+        },
+        [&] {
+          graph_.tasks.push_back(task);
+          ends_.push_back(ends);
+        });
   }
+  /// [kind] its ends; no more are found afterwards.
+  std::vector<LaneEnds> take_ends() { return std::move(ends_); }
 
  private:
   EngineGraph& graph_;
+  std::vector<LaneEnds> ends_;  ///< [kind]
   HashIndex index_;
 };
 
@@ -143,8 +229,9 @@ class TaskKinds {
 #if TAWPIPE_BODIES
 namespace tawpipe::inline v0::detail {
 
-TAWPIPE_INLINE Timeline run_in_lane_order(const Schedule& schedule, const EngineGraph& graph, std::vector<std::int32_t> kinds) {
-  return EngineRun{graph, LaneOrder{schedule, graph, std::move(kinds)}}.run();
+TAWPIPE_INLINE Timeline run_in_lane_order(const Schedule& schedule, const EngineGraph& graph, std::vector<std::int32_t> kinds,
+                                          std::vector<LaneEnds> ends) {
+  return EngineRun{graph, LaneOrder{schedule, graph, std::move(kinds), std::move(ends)}}.run();
 }
 
 }  // namespace tawpipe::detail

@@ -2,6 +2,7 @@
 // Not: what the timeline means (analysis/) nor running it for real (execute/).
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -73,13 +74,21 @@ template <CostModel Cost>
 class ComputeTimes {
  public:
   ComputeTimes(const Schedule& schedule, const Cluster& cluster, const Cost& cost)
-      : schedule_{schedule}, cluster_{cluster}, cost_{cost}, by_work_{times_by_work(cost)} {}
+      : schedule_{schedule}, cluster_{cluster}, cost_{cost}, by_work_{times_by_work(cost)} {
+    if (!by_work_) return;
+    for (int rank = 0; rank < schedule.ranks(); ++rank) {
+      const DeviceSpec& device = cluster.device(Rank{rank});
+      const auto known = std::find_if(devices_.begin(), devices_.end(), [&](const DeviceSpec* one) { return *one == device; });
+      device_of_.push_back(static_cast<std::int32_t>(known - devices_.begin()));
+      if (known == devices_.end()) devices_.push_back(&device);
+    }
+  }
 
   Duration of(TaskId id) {
     if (!by_work_) return cost_.compute_time(schedule_, id, cluster_);
     const Task& task = schedule_.task(id);
-    const Entry wanted{task.op, task.rank, task.stage, task.split, task.bytes, Duration{}};
-    std::uint64_t hash = static_cast<std::uint64_t>(task.op) << 32 | static_cast<std::uint32_t>(task.rank);
+    const Entry wanted{task.op, device_of_[index(task.rank)], task.stage, task.split, task.bytes, Duration{}};
+    std::uint64_t hash = static_cast<std::uint64_t>(task.op) << 32 | static_cast<std::uint32_t>(wanted.device);
     hash = (hash ^ static_cast<std::uint64_t>(task.bytes.value())) * 0xd1342543de82ef95U;
     hash += static_cast<std::uint64_t>(task.stage) << 32 | static_cast<std::uint32_t>(task.split);
     return entries_[static_cast<std::size_t>(index_.find_or_add(
@@ -94,14 +103,14 @@ class ComputeTimes {
  private:
   struct Entry {
     Op op;
-    Rank rank;
+    std::int32_t device;
     StageId stage;
     SplitId split;
     Messages bytes;
     Duration time;
 
     bool is_like(const Entry& other) const {
-      return op == other.op && rank == other.rank && stage == other.stage && split == other.split && bytes == other.bytes;
+      return op == other.op && device == other.device && stage == other.stage && split == other.split && bytes == other.bytes;
     }
   };
 
@@ -109,6 +118,8 @@ class ComputeTimes {
   const Cluster& cluster_;
   const Cost& cost_;
   bool by_work_;
+  std::vector<const DeviceSpec*> devices_;  ///< those that differ
+  std::vector<std::int32_t> device_of_;     ///< [rank] which of them it is
   HashIndex index_;
   std::vector<Entry> entries_;
 };
@@ -134,16 +145,18 @@ Timeline simulate(const Schedule& schedule, const Cluster& cluster, const Cost& 
   kinds.reserve(schedule.tasks().size());
   for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
     const Task& task = schedule.tasks()[t];
+    const detail::LaneEnds ends = detail::lane_ends(schedule, task);
     if (is_compute(task.op)) {
-      kinds.push_back(known_kinds.find({times.of(id<TaskId>(t)).value(), 0, -1, 0}));
+      kinds.push_back(known_kinds.find({times.of(id<TaskId>(t)).value(), 0, -1, 0}, ends));
     } else {
       const auto& known = paths.find(task);
       kinds.push_back(known_kinds.find({saturating_multiply<std::int64_t>(known.latency, task.bytes.repeat()),
-                                        known.fraction * static_cast<double>(task.bytes.total().value()), known.path, 0}));
+                                        known.fraction * static_cast<double>(task.bytes.total().value()), known.path, 0},
+                                       ends));
     }
   }
   if (const HeldSms* held = held_sms_of(cost)) return detail::simulate_holding(schedule, cluster, *held, std::move(graph), kinds);
-  return detail::run_in_lane_order(schedule, graph, std::move(kinds));
+  return detail::run_in_lane_order(schedule, graph, std::move(kinds), known_kinds.take_ends());
 }
 
 }  // namespace tawpipe

@@ -23,21 +23,27 @@ using namespace tawpipe;
 
 namespace {
 
-/// Tasks of random lengths, zero among them, in the schedule's order as LaneOrder finds it and as a
-/// written-out graph says it.
+/// Tasks of random lengths, zero among them, in the schedule's order as LaneOrder finds it, with
+/// the rows of each kind's tasks and without, and as a written-out graph says it.
 struct TwoOrders {
   explicit TwoOrders(const Schedule& schedule, std::uint64_t seed) {
     support::Random random{seed};
     EngineGraph kinds;
     for (int length = 0; length < 5; ++length) kinds.tasks.push_back({length, 0, -1, 0});
     std::vector<std::int32_t> kind;
+    EngineGraph placed;
+    detail::TaskKinds placed_kinds{placed};
+    std::vector<std::int32_t> placed_kind;
     EngineGraph graph;
     for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
       kind.push_back(random.between(0, 4));
       graph.tasks.push_back(kinds.tasks[static_cast<std::size_t>(kind.back())]);
+      placed_kind.push_back(placed_kinds.find(graph.tasks.back(), detail::lane_ends(schedule, schedule.tasks()[t])));
     }
     graph.connect([&](auto&& visit) { detail::for_each_edge(schedule, visit); });
     found = detail::EngineRun{kinds, detail::LaneOrder{schedule, kinds, std::move(kind)}}.run();
+    detail::LaneOrder with_ends{schedule, placed, std::move(placed_kind), placed_kinds.take_ends()};
+    CHECK(detail::EngineRun{placed, std::move(with_ends)}.run() == found);
     written = run_engine(graph);
   }
   Timeline found;
@@ -105,4 +111,8 @@ TEST_CASE("tasks with the same times and path are one kind") {
   }
   CHECK(graph.tasks.size() == 1000);
   CHECK(graph.tasks[123].delay == 12);
+  CHECK(kinds.find({12, 1, -1, 0}) == 122);
+  CHECK(kinds.find({12, 1, -1, 0}, {5, 7}) == 1000);  // in other rows
+  CHECK(kinds.find({12, 1, -1, 0}, {5, 7}) == 1000);
+  CHECK(kinds.take_ends()[1000] == detail::LaneEnds{5, 7});
 }
