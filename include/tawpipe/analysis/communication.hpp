@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "tawpipe/core/prefetch.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 #include "tawpipe/timeline/timeline.hpp"
 
@@ -77,6 +78,13 @@ inline Communication communication(const Schedule& schedule, const Timeline& tim
   std::vector<detail::Intervals> in_flight(lanes);
   const auto seconds_of = [&](std::int64_t picoseconds) { return static_cast<double>(picoseconds) * scale; };
   const auto exposed = [&](const detail::Intervals& busy) { return detail::length(busy) - detail::overlap(busy, work); };
+  std::vector<bool> works(schedule.tasks().size());  // these stay in the cache, unlike the tasks
+  std::vector<bool> communicates(works.size());
+  for (std::size_t t = 0; t < works.size(); ++t) {
+    works[t] = is_work(schedule.tasks()[t].op);
+    communicates[t] = !is_compute(schedule.tasks()[t].op);
+  }
+  constexpr std::size_t ahead = 16;  // the tasks of a lane are far from each other in memory
   const std::size_t figures = 2 * lanes + 2;
   std::vector<std::int64_t> of_rank(same_as.size() * figures);  // of ranks that others repeat
   std::vector<std::int64_t> own(figures);                       // [busy and exposed for each lane, then for all]
@@ -85,12 +93,18 @@ inline Communication communication(const Schedule& schedule, const Timeline& tim
     all.clear();
     for (std::size_t lane = 0; lane < lanes; ++lane) {
       in_flight[lane].clear();
-      for (const TaskId task : schedule.program(Rank{rank}, static_cast<int>(lane))) {
-        const Op op = schedule.task(task).op;
+      const std::span<const TaskId> program = schedule.program(Rank{rank}, static_cast<int>(lane));
+      for (std::size_t i = 0; i < program.size(); ++i) {
+        if (i + ahead < program.size()) {
+          const TaskId later = program[i + ahead];
+          detail::prefetch(&timeline.start[index(later)]);
+          detail::prefetch(&timeline.end[index(later)]);
+        }
+        const TaskId task = program[i];
         const std::pair interval{timeline.start_of(task).picoseconds(), timeline.end_of(task).picoseconds()};
         if (interval.first == interval.second) continue;
-        if (is_work(op)) work.push_back(interval);
-        if (!is_compute(op)) in_flight[lane].push_back(interval);
+        if (works[index(task)]) work.push_back(interval);
+        if (communicates[index(task)]) in_flight[lane].push_back(interval);
       }
       detail::unite(in_flight[lane]);
       const auto merged = static_cast<std::ptrdiff_t>(all.size());

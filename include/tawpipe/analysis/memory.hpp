@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "tawpipe/core/prefetch.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 #include "tawpipe/timeline/timeline.hpp"
 #include "tawpipe/topology/cluster.hpp"
@@ -50,8 +51,11 @@ template <class Visit>
 void for_each_memory(const Schedule& schedule, const Timeline& timeline, std::span<const Rank> same_as, Visit&& visit) {
   const auto buffers = schedule.buffers();
   std::vector<BufferLife> lives(buffers.size());
+  constexpr std::size_t ahead = 16;  // buffers used one after another are far from each other in memory
+  const std::vector<Use>& uses = schedule.parts().uses.items();
   for (std::size_t t = 0; t < schedule.tasks().size(); ++t) {
     for (const Use& use : schedule.uses(id<TaskId>(t))) {
+      if (const Use* const later = &use + ahead; later < uses.data() + uses.size()) prefetch(&lives[index(later->buffer)]);
       BufferLife& life = lives[index(use.buffer)];
       life.from = std::min(life.from, timeline.start[t].picoseconds());
       life.to = std::max(life.to, timeline.end[t].picoseconds());
@@ -83,6 +87,10 @@ void for_each_memory(const Schedule& schedule, const Timeline& timeline, std::sp
     if (!same_as.empty() && same_as[rank] != id<Rank>(rank)) continue;
     changes.clear();
     for (std::size_t i = rank_begin[rank]; i < rank_begin[rank + 1]; ++i) {
+      if (i + ahead < by_rank.size()) {
+        prefetch(&schedule.buffer(by_rank[i + ahead]));
+        prefetch(&lives[index(by_rank[i + ahead])]);
+      }
       const Buffer& buffer = schedule.buffer(by_rank[i]);
       const BufferLife& life = lives[index(by_rank[i])];
       changes.push_back({life.from, buffer.bytes.value(), buffer.kind(), buffer.host});

@@ -10,6 +10,7 @@
 #include <tuple>
 #include <vector>
 
+#include "tawpipe/core/hash_index.hpp"
 #include "tawpipe/cost/collective_cost.hpp"
 #include "tawpipe/schedule/fold.hpp"
 #include "tawpipe/schedule/schedule.hpp"
@@ -47,16 +48,33 @@ Traffic traffic_of(const Schedule& schedule, const Cluster& cluster, Algorithm a
   total.node_ingress_bytes = total.node_egress_bytes;
   total.rank_sent_bytes.assign(static_cast<std::size_t>(cluster.ranks()), 0);
   // Bytes of equal tasks are summed first, then spread over their edges once.
-  using Key = std::tuple<Op, Payload, Rank, std::int64_t, Bytes>;
-  std::map<Key, std::pair<const Task*, std::int64_t>> counts;  // the first of them, and their number
+  struct Equal {
+    const Task* first;
+    std::int64_t number;
+  };
+  const auto key = [](const Task& task) {
+    return std::make_tuple(task.op, task.payload, task.rank, task.route(), task.bytes.total());
+  };
+  std::vector<Equal> counts;
+  HashIndex known;
   for (const Task& task : schedule.tasks()) {
     total.tasks[static_cast<std::size_t>(task.op)] += static_cast<std::int64_t>(multiplicity(task));
     if (is_compute(task.op)) continue;
-    ++counts.try_emplace({task.op, task.payload, task.rank, task.route(), task.bytes.total()}, &task, 0).first->second.second;
+    std::uint64_t hash = static_cast<std::uint64_t>(task.route()) * 0xd1342543de82ef95U;
+    hash ^= static_cast<std::uint64_t>(task.bytes.total().value()) << 20;
+    hash ^= hash >> 32;
+    hash += static_cast<std::uint64_t>(task.op) << 40 | static_cast<std::uint64_t>(task.payload) << 32;
+    const std::int32_t at = known.find_or_add(
+        hash + static_cast<std::uint32_t>(task.rank),
+        [&](std::int32_t one) { return key(*counts[static_cast<std::size_t>(one)].first) == key(task); },
+        [&] {
+          counts.push_back({&task, 0});
+        });
+    ++counts[static_cast<std::size_t>(at)].number;
   }
-  for (const auto& [key, found] : counts) {
-    const Task& task = *found.first;
-    const std::int64_t count = found.second;
+  for (const Equal& equal : counts) {
+    const Task& task = *equal.first;
+    const std::int64_t count = equal.number;
     const auto bytes = static_cast<double>(task.bytes.total().value());
     images(task, [&](const Schedule& with_groups, const Task& image) {
       const CollectiveShape shape = communication_shape(with_groups, image, all_reduce, cluster);
