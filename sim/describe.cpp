@@ -9,12 +9,17 @@ namespace tawpipe::sim {
 
 namespace {
 
-std::string describe_times(const Cost& cost, const DeviceSpec& device) {
+std::string describe_times(const Cost& cost, const DeviceSpec& device, ProductFormat format) {
   if (const auto* kernels = std::get_if<KernelCost>(&cost)) {
     const DeviceCurves curves = kernels->curves(device);
-    return fmt::format("kernels by shape as on {}{}: products at most {} of the matrix peak, {} of the memory bandwidth",
-                       curves.generation, kernels->changes.empty() ? "" : ", with figures replaced",
-                       format_percent(curves.products, 0), format_percent(curves.memory, 0));
+    const bool four = format == ProductFormat::nvfp4;
+    const double share = four ? curves.products_fp4 : is_narrow(format) ? curves.products_fp8 : curves.products;
+    return fmt::format("kernels by shape as on {}{}: products at most {} of the {}peak, {} of the memory bandwidth",
+                       curves.generation, kernels->changes.empty() ? "" : ", with figures replaced", format_percent(share, 0),
+                       four                ? "4-bit "
+                       : is_narrow(format) ? "8-bit "
+                                           : "matrix ",
+                       format_percent(curves.memory, 0));
   }
   if (const auto* fixed = std::get_if<FixedCost>(&cost)) {
     return fmt::format("fixed times: forward {}, backward input {}, backward weight {}, transfer {}",
@@ -30,11 +35,14 @@ std::string describe_times(const Cost& cost, const DeviceSpec& device) {
 
 }  // namespace
 
-std::string describe(const Cost& cost, const DeviceSpec& device) {
+std::string describe_cost(const Problem& problem) {
+  const Cost& cost = problem.cost;
+  const std::string times =
+      describe_times(cost, problem.cluster.device(Rank{0}), problem.model ? problem.model->products : ProductFormat::bits16);
   const HeldSms* const held = std::visit([](const auto& model) { return held_sms_of(model); }, cost);
-  if (held == nullptr) return describe_times(cost, device);
-  return fmt::format("{}; SMs held: {} by a message, {} by a collective, {}", describe_times(cost, device), held->pair_ctas,
-                     held->collective_ctas, held->speeds.empty() ? "computing with the rest" : "at measured speeds");
+  if (held == nullptr) return times;
+  return fmt::format("{}; SMs held: {} by a message, {} by a collective, {}", times, held->pair_ctas, held->collective_ctas,
+                     held->speeds.empty() ? "computing with the rest" : "at measured speeds");
 }
 
 std::string describe(const Problem& problem, const Workload* work) {
@@ -45,8 +53,10 @@ std::string describe(const Problem& problem, const Workload* work) {
       problem.usable_memory < 1 ? concat(", ", format_percent(problem.usable_memory, 0), " of it to plan with") : "");
   if (problem.model) {
     const Transformer& model = *problem.model;
-    text += fmt::format("model    {}: {} parameters, {}; {} tokens a sequence, ", model.name, format_count(model.parameters()),
-                        name(model.dtype), format_count(problem.sequence));
+    text += fmt::format("model    {}: {} parameters, {}{}; {} tokens a sequence, ", model.name, format_count(model.parameters()),
+                        name(model.dtype),
+                        model.products == ProductFormat::bits16 ? std::string{} : concat(", products in ", name(model.products)),
+                        format_count(problem.sequence));
     text += problem.microbatches > 0 ? fmt::format("{} microbatches", format_count(problem.microbatches))
                                      : fmt::format("{} sequences an iteration", format_count(problem.global_batch));
     text += fmt::format(", recomputation {}", problem.recomputes.size() > 1 ? "auto" : name(problem.recompute));
@@ -61,7 +71,7 @@ std::string describe(const Problem& problem, const Workload* work) {
   } else {
     text += fmt::format("model    none: one stage a device, {} microbatches\n", format_count(problem.microbatches));
   }
-  return text + "cost     " + describe(problem.cost, cluster.device(Rank{0})) + "\n";
+  return text + "cost     " + describe_cost(problem) + "\n";
 }
 
 }  // namespace tawpipe::sim

@@ -66,6 +66,27 @@ void add_problem_flags(CLI::App& app, Request& request, const std::string& micro
   add_count(app, "--loss-chunk", request.loss_chunk,
             "Entries of the vocabulary that the loss is computed of at a time (default: all, kept for the backward)", "ENTRIES",
             "Problem");
+  app.add_option("--products", request.products,
+                 "Format of the layers' matrix products: 16bit (default), fp8, fp8-rows, fp8-block, mxfp8 or nvfp4")
+      ->type_name("FORMAT")
+      ->group("Problem");
+  app.add_option("--attention", request.attention,
+                 "Attention is one kernel, or writes the scores of all pairs of tokens as before 2022: fused (default) or\n"
+                 "unfused")
+      ->type_name("fused|unfused")
+      ->group("Problem");
+  app.add_option("--layer-code", request.layer_code,
+                 "Whose kernels run the layers: megatron (default), torchtitan or torchtitan-eager")
+      ->type_name("NAME")
+      ->group("Problem");
+  app.add_option("--gradient-dtype", request.gradient_dtype,
+                 "In which gradients are kept and summed, such as float32 (default: the model's)")
+      ->type_name("DTYPE")
+      ->group("Problem");
+  app.add_option("--moment-dtype", request.moment_dtype,
+                 "In which Adam's two moments are kept, such as bfloat16 (default float32)")
+      ->type_name("DTYPE")
+      ->group("Problem");
   add_count(app, "--tensor-parallel", request.mesh.tensor, "Devices that split each matrix product (default 1)", "N", "Layout");
   add_count(app, "--context-parallel", request.mesh.context, "Devices that split each sequence (default 1)", "N", "Layout");
   add_count(app, "--data-parallel", request.mesh.data, "Replicas of the schedule, each with its part of the batch (default 1)",
@@ -115,10 +136,6 @@ void add_problem_flags(CLI::App& app, Request& request, const std::string& micro
                  "Collectives of tensor parallelism overlap the products before and after them: on or off (default)")
       ->type_name("on|off")
       ->group("Layout");
-  app.add_option("--gradient-dtype", request.gradient_dtype,
-                 "In which gradients are kept and summed, such as float32 (default: the model's)")
-      ->type_name("DTYPE")
-      ->group("Problem");
   app.add_option("--limit", request.limit,
                  "Memory that the simulation may take; larger iterations are refused\n(default 4GiB, or half of this machine's)")
       ->type_name("SIZE")

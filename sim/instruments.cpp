@@ -134,6 +134,11 @@ Command add_plan(CLI::App& parent) {
       ->delimiter(',');
   add_option_flag(*app, request, "every schedule that has it");
   add_problem_flags(*app, request, "any");
+  app->get_option("--products")
+      ->description(
+          "Format of the layers' matrix products: 16bit (default), fp8, fp8-rows, fp8-block, mxfp8 or nvfp4; of\n"
+          "several, comma-separated, the fastest")
+      ->type_name("FORMATS");
   leave_open(*app, request);
   const auto no_offload = std::make_shared<bool>(false);
   app->add_flag("--no-offload", *no_offload, "Nothing lies in host memory: --offload off")
@@ -172,9 +177,9 @@ Command add_plan(CLI::App& parent) {
          "  tawpipe plan --cluster dgx-h100*4 --model llama-3-70b --sequence 8192 --global-batch 128 --emit torchtitan\n"
          "  tawpipe plan --cluster dgx-h100 --devices 8..64 --price 2.5 --model llama-3-8b --sequence 8192 --tokens 4194304");
   return {app, [flags, app, no_offload] {
-            for (const char* flag :
-                 {"--sequence-parallel", "--context-exchange", "--shard-states", "--reshard", "--overlap-grad-reduce",
-                  "--overlap-param-gather", "--tp-comm-overlap", "--gradient-dtype", "--offload", "--layers-per-stage"}) {
+            for (const char* flag : {"--sequence-parallel", "--context-exchange", "--shard-states", "--reshard",
+                                     "--overlap-grad-reduce", "--overlap-param-gather", "--tp-comm-overlap", "--gradient-dtype",
+                                     "--moment-dtype", "--offload", "--layers-per-stage"}) {
               if (app->count(flag) > 0) flags->given.emplace_back(flag);
             }
             if (*no_offload) flags->given.emplace_back("--offload");

@@ -226,6 +226,50 @@ ScheduleChoice named_schedule(const Request& request, std::string_view others) {
   return choice;
 }
 
+namespace {
+
+/// What flags say of the model.
+void take_model_flags(const Request& request, Transformer& model) {
+  if (request.loss_chunk > 0) {
+    model.loss_chunk = static_cast<int>(std::min<std::int64_t>(request.loss_chunk, Transformer::max_vocab + 1));
+  }
+  if (!request.products.empty()) model.products = parse_product_format(request.products);
+  if (!request.attention.empty()) model.fused_attention = one_of_two("--attention", request.attention, "fused", "unfused");
+  if (!request.layer_code.empty()) model.code = parse_layer_code(request.layer_code);
+  model.check();
+}
+
+/// Weights in the model's numbers, gradients too unless said otherwise, and Adam's states: two
+/// moments, and for weights of 16 bits a copy in float32.
+ParameterBytes parameter_bytes(const Request& request, Dtype dtype) {
+  const auto width = [](const std::string& said, std::int64_t unsaid) {
+    return said.empty() ? unsaid : size_bytes(parse_dtype(said));
+  };
+  const std::int64_t weight = size_bytes(dtype);
+  return {.weight = weight,
+          .gradient = width(request.gradient_dtype, weight),
+          .optimizer = (weight < 4 ? 4 : 0) + 2 * width(request.moment_dtype, std::max<std::int64_t>(weight, 4))};
+}
+
+/// @throws InputError  where a device lacks the format of the model's products, or the cost model
+/// does not distinguish formats
+void check_products(const Problem& problem) {
+  const ProductFormat format = problem.model->products;
+  if (!is_narrow(format)) return;
+  if (!std::holds_alternative<KernelCost>(problem.cost)) {
+    throw InputError(concat("products in ", name(format), " are predicted by --cost kernels only"));
+  }
+  for (int rank = 0; rank < problem.cluster.ranks(); ++rank) {
+    const DeviceSpec& device = problem.cluster.device(Rank{rank});
+    const bool four = format == ProductFormat::nvfp4;
+    if ((four ? device.peak_fp4 : device.peak_fp8).value() > 0) continue;
+    throw InputError(concat("device ", quote(device.name), " has no products in ", name(format),
+                            "; choose --products 16bit, or give its ", four ? "peak_fp4" : "peak_fp8", " in the cluster's file"));
+  }
+}
+
+}  // namespace
+
 Problem resolve(const Request& given, bool choose_microbatch, const Workload* known, std::string_view recompute) {
   Request request = known != nullptr ? with_known(given, *known) : given;
   if (!request.cluster_value && request.cluster.empty())
@@ -237,10 +281,7 @@ Problem resolve(const Request& given, bool choose_microbatch, const Workload* kn
   } else if (!model && known != nullptr && !known->is_abstract()) {
     model = transformer_of(known->model());
   }
-  if (model && request.loss_chunk > 0) {
-    model->loss_chunk = static_cast<int>(std::min<std::int64_t>(request.loss_chunk, Transformer::max_vocab + 1));
-    model->check();
-  }
+  if (model) take_model_flags(request, *model);
   // A schedule file may have a model that is not a decoder: its stages have their costs.
   const bool own_stages = !model && known != nullptr && !known->is_abstract();
   Cost cost = parse_cost(request.cost, model ? model->utilization : own_stages ? known->model().utilization : 0);
@@ -264,6 +305,7 @@ Problem resolve(const Request& given, bool choose_microbatch, const Workload* kn
   } else if (policy != "auto") {
     problem.recompute = parse_recompute(policy);
   }
+  if (model) check_products(problem);
   problem.offload = parse_offload(request.offload);
   problem.stage_cut = parse_stage_cut(request.layers_per_stage);
   if (request.embedding_is_layer || request.loss_is_layer) {
@@ -283,7 +325,7 @@ Problem resolve(const Request& given, bool choose_microbatch, const Workload* kn
   problem.overlap_gradients = one_of_two("--overlap-grad-reduce", request.overlap_gradients, "on", "off");
   problem.overlap_gathers = one_of_two("--overlap-param-gather", request.overlap_gathers, "on", "off");
   problem.tensor_overlap = one_of_two("--tp-comm-overlap", request.tensor_overlap, "on", "off");
-  if (!request.gradient_dtype.empty()) problem.parameter_bytes.gradient = size_bytes(parse_dtype(request.gradient_dtype));
+  if (!work) problem.parameter_bytes = parameter_bytes(request, model ? model->dtype : Dtype::bf16);
   problem.noise = request.noise;
   problem.max_tasks = tasks_within(request.limit);
   if (!request.stragglers.empty()) parse_stragglers(request.stragglers, problem.noise);

@@ -40,6 +40,9 @@ struct Request {
   std::string recompute;  ///< none, selective, full, "auto", or "" for the command's own default
   std::string offload = "off";
   std::int64_t loss_chunk = 0;  ///< entries of the vocabulary at a time; 0: the model's own, all
+  std::string products;         ///< "": the model's own, 16bit
+  std::string attention;        ///< fused or unfused; "": the model's own, fused
+  std::string layer_code;       ///< "": the model's own, megatron
   Mesh mesh;
   std::string layout = "tcsd";   ///< the order of its axes
   std::string layers_per_stage;  ///< "even", "auto", "7,8,8,7" or Megatron-LM's layout; "" is even
@@ -53,6 +56,7 @@ struct Request {
   std::string overlap_gathers = "off";
   std::string tensor_overlap = "off";
   std::string gradient_dtype;  ///< "": the model's
+  std::string moment_dtype;    ///< "": float32, or the model's if that is wider
   std::string fold;            ///< auto, on or off; "" is off, for commands without the flag
   std::string cost = "kernels";
   std::string hold_sms;  ///< on, off or KEY=VALUE,...; "" is off
@@ -103,9 +107,8 @@ Prediction predict(const Problem& problem, Schedule schedule, const std::vector<
 /// The problem as text, a line each for cluster, model and cost.
 /// @param work  the work if the problem has no model
 std::string describe(const Problem& problem, const Workload* work = nullptr);
-/// The cost model in one line: "roofline: 34 % of matrix peak, …". @param device  the device of the
-/// curves
-std::string describe(const Cost& cost, const DeviceSpec& device);
+/// The cost model in one line, as on the first device: "roofline: 34 % of matrix peak, ...".
+std::string describe_cost(const Problem& problem);
 
 int run_list(const std::string& what, const std::string& json);
 int run_simulate(const Request& request);

@@ -243,7 +243,9 @@ void bind_problem(nb::module_& module) {
       .def_rw("overlap_grad_reduce", &sim::Request::overlap_gradients)
       .def_rw("overlap_param_gather", &sim::Request::overlap_gathers)
       .def_rw("tp_comm_overlap", &sim::Request::tensor_overlap)
+      .def_rw("products", &sim::Request::products)
       .def_rw("gradient_dtype", &sim::Request::gradient_dtype)
+      .def_rw("moment_dtype", &sim::Request::moment_dtype)
       .def_prop_rw(
           "tensor_parallel", [](const sim::Request& request) { return request.mesh.tensor; },
           [](sim::Request& request, int n) { request.mesh.tensor = n; })

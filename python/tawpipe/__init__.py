@@ -213,7 +213,8 @@ def models() -> Table:
 def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, sequence: int = 0, global_batch: int = 0,
             microbatches: int = 0, microbatch: int | str = "auto", options: Options | None = None, baselines: bool = False,
             tensor_parallel: int = 1, context_parallel: int = 1, data_parallel: int = 1, recompute: str = "",
-            offload: str = "off", usable_memory: float = 0, cost: str = "kernels", hold_sms: str = "off") -> Comparison:
+            offload: str = "off", products: str = "", usable_memory: float = 0, cost: str = "kernels",
+            hold_sms: str = "off") -> Comparison:
     """Several schedules on one problem, best first.
 
     Args:
@@ -225,6 +226,7 @@ def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, s
         options: Options that each schedule gets that has them.
         baselines: Each with its standard options and full recomputation, as papers compare them, in place of its best.
         offload: What lies in host memory between its uses: "activations", "optimizer" or "activations+optimizer".
+        products: Format of the layers' matrix products: "16bit", "fp8", "fp8-rows", "fp8-block", "mxfp8" or "nvfp4"; "": the model's.
         usable_memory: The part of a device's memory to plan with; 0: 0.85 where the microbatch is chosen, otherwise all.
         cost: "kernels[:products=0.7,...]", "roofline[:utilization=0.45,...]", "fixed:forward=1ms,..." or
             "measured:FILE" (docs/quick_start.md).
@@ -234,14 +236,15 @@ def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, s
         InputError: For anything missing or impossible.
     """
     request = _request(cluster, model, sequence, global_batch, microbatches, microbatch, options, tensor_parallel,
-                       context_parallel, data_parallel, recompute, offload, usable_memory, cost, hold_sms)
+                       context_parallel, data_parallel, recompute, offload, usable_memory, cost, hold_sms, products)
     return Comparison(_core.compare(request, list(names) or _core.COMPARED, baselines))
 
 
 def simulate(schedule: str | Schedule, *, cluster: ClusterLike, model: ModelLike | None = None, sequence: int = 0,
              global_batch: int = 0, microbatches: int = 0, microbatch: int | str = "", options: Options | None = None,
              tensor_parallel: int = 1, context_parallel: int = 1, data_parallel: int = 1, recompute: str = "full",
-             offload: str = "off", usable_memory: float = 0, cost: str = "kernels", hold_sms: str = "off", fold: str = "off") -> Prediction:
+             offload: str = "off", products: str = "", usable_memory: float = 0, cost: str = "kernels", hold_sms: str = "off",
+             fold: str = "off") -> Prediction:
     """One schedule, by its name or as a value, on a cluster: its task graph, its timeline and what follows.
 
     Args:
@@ -254,7 +257,7 @@ def simulate(schedule: str | Schedule, *, cluster: ClusterLike, model: ModelLike
         ScheduleError: For a schedule that cannot run.
     """
     request = _request(cluster, model, sequence, global_batch, microbatches, microbatch, options, tensor_parallel,
-                       context_parallel, data_parallel, recompute, offload, usable_memory, cost, hold_sms)
+                       context_parallel, data_parallel, recompute, offload, usable_memory, cost, hold_sms, products)
     request.fold = fold
     if isinstance(schedule, Schedule):
         return _core.simulate_given(request, schedule)
@@ -267,7 +270,8 @@ def plan(*, cluster: ClusterLike, model: ModelLike | None = None, sequence: int 
          context_parallel: int = 0, pipeline_parallel: int = 0, data_parallel: int = 0, layout: str = "any",
          recompute: str = "any", offload: str = "off", sequence_parallel: bool | None = None, shard_states: str | None = None,
          reshard: str | None = None, overlap_grad_reduce: bool | None = None, overlap_param_gather: bool | None = None,
-         tp_comm_overlap: bool | None = None, gradient_dtype: str | None = None, usable_memory: float = 0,
+         tp_comm_overlap: bool | None = None, products: str = "", gradient_dtype: str | None = None,
+         moment_dtype: str | None = None, usable_memory: float = 0,
          cost: str = "kernels", hold_sms: str = "off", price: float = 0,
          today: str | os.PathLike | None = None, emit: str | None = None, top: int = 5, budget: int = 0,
          threads: int = 0) -> Plans:
@@ -292,13 +296,13 @@ def plan(*, cluster: ClusterLike, model: ModelLike | None = None, sequence: int 
     """
     flags = _core.PlanFlags()
     base = _request(cluster, model, sequence, global_batch, 0, microbatch, options, tensor_parallel, context_parallel,
-                    data_parallel, recompute, offload, usable_memory, cost, hold_sms)
+                    data_parallel, recompute, offload, usable_memory, cost, hold_sms, products)
     base.layout = layout
     given = []
     for name, value in (("sequence_parallel", sequence_parallel), ("shard_states", shard_states), ("reshard", reshard),
                         ("overlap_grad_reduce", overlap_grad_reduce),
                         ("overlap_param_gather", overlap_param_gather), ("tp_comm_overlap", tp_comm_overlap),
-                        ("gradient_dtype", gradient_dtype)):
+                        ("gradient_dtype", gradient_dtype), ("moment_dtype", moment_dtype)):
         if value is not None:
             setattr(base, name, _option(value))
             given.append("--" + name.replace("_", "-"))
@@ -363,7 +367,7 @@ def doctor(*dumps: str | os.PathLike) -> Diagnosis:
 
 
 def _request(given_cluster, given_model, sequence, global_batch, microbatches, microbatch, options, tensor_parallel,
-             context_parallel, data_parallel, recompute, offload, usable_memory, cost, hold_sms) -> _core.Request:
+             context_parallel, data_parallel, recompute, offload, usable_memory, cost, hold_sms, products="") -> _core.Request:
     request = _core.Request()
     request.cluster_value = cluster(given_cluster)
     request.model_value = model(given_model) if given_model is not None else None
@@ -377,6 +381,7 @@ def _request(given_cluster, given_model, sequence, global_batch, microbatches, m
     request.data_parallel = data_parallel
     request.recompute = recompute
     request.offload = offload
+    request.products = products
     request.usable_memory = usable_memory
     request.cost = cost
     request.hold_sms = hold_sms

@@ -27,7 +27,7 @@ Json bound_json(const Problem& problem, const TrainingBound& bound) {
   Json json;
   json["cluster"] = problem.cluster.name();
   json["model"] = problem.model->name;
-  json["cost"] = describe(problem.cost, problem.cluster.device(Rank{0}));
+  json["cost"] = describe_cost(problem);
   json["bound_s"] = bound.seconds;
   json["tokens_per_device_per_second"] = speed_of(problem, bound.seconds);
   json["limited_by"] = bound.limit();

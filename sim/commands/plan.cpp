@@ -63,7 +63,7 @@ int run_devices(const PlanFlags& flags, std::optional<OutputFile>& file, ReportF
     PlanFlags one = flags;
     one.base.cluster = with_nodes(flags.base.cluster, devices / cluster.devices_in(NodeId{0}));
     one.top = 1;
-    all.push_back(search_plan(one, resolve_plan(one), concat("planning ", devices), std::ref(display)));
+    all.push_back(search_plans(one, concat("planning ", devices), std::ref(display)));
     if (all.back().result.stopped) break;
   }
   bool any = false;

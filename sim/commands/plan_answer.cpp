@@ -15,6 +15,7 @@ namespace tawpipe::sim {
 
 PlanRequest resolve_plan(const PlanFlags& flags) {
   Request fixed = flags.base;
+  fixed.products = std::string{split(flags.base.products, ',').front()};
   fixed.global_batch = batch_of_tokens(flags);
   if (fixed.recompute == "any" || fixed.recompute == "auto") fixed.recompute.clear();
   if (fixed.layout == "any") fixed.layout = "tcsd";
@@ -62,6 +63,25 @@ Planned search_plan(const PlanFlags& flags, PlanRequest request, std::string_vie
   return planned;
 }
 
+Planned search_plans(const PlanFlags& flags, std::string_view what, const PlanWatch& watch) {
+  const std::vector<std::string_view> formats = split(flags.base.products, ',');
+  if (formats.size() == 1) return search_plan(flags, resolve_plan(flags), what, watch);
+  std::optional<Planned> best;
+  std::vector<Planned::Format> tried;
+  for (const std::string_view format : formats) {
+    PlanFlags one = flags;
+    one.base.products = format;
+    Planned found = search_plan(one, resolve_plan(one), concat(what, " with ", format), watch);
+    const bool fits = !found.result.plans.empty();
+    tried.push_back({one.base.products, fits ? std::optional{found.best().makespan} : std::nullopt});
+    const bool stopped = found.result.stopped;
+    if (!best || (fits && (best->result.plans.empty() || found.best().makespan < best->best().makespan))) best = std::move(found);
+    if (stopped) break;
+  }
+  best->formats = std::move(tried);
+  return *std::move(best);
+}
+
 namespace {
 
 /// The best plan that the framework can run: the best of all, or of a search among those. Where that
@@ -102,8 +122,11 @@ PlanAnswer answer_plan(PlanFlags flags, const PlanWatch& watch) {
   std::optional<Framework> framework;
   if (!flags.today.empty()) framework = (today = read_today(flags))->framework;
   if (!flags.emit.empty()) framework = parse_framework(flags.emit);
+  if (framework && !flags.base.moment_dtype.empty()) {
+    throw InputError("--moment-dtype is in no settings that are read or written; leave out --today and --emit");
+  }
   if (framework) take_best_switches(*framework, flags);
-  PlanAnswer answer{.planned = search_plan(flags, resolve_plan(flags), "planning", watch), .today = {}, .emitted = {}};
+  PlanAnswer answer{.planned = search_plans(flags, "planning", watch), .today = {}, .emitted = {}};
   if (!flags.emit.empty() && !answer.planned.result.plans.empty()) answer.emitted = emit(*framework, answer.planned, watch);
   if (today) answer.today = simulate_today(answer.planned, *std::move(today));
   return answer;

@@ -35,6 +35,8 @@ struct PlanAnswer {
 PlanRequest resolve_plan(const PlanFlags& flags);
 /// One search. @param what  its name, for `watch`
 Planned search_plan(const PlanFlags& flags, PlanRequest request, std::string_view what, const PlanWatch& watch);
+/// The best plan of a search for each format of products that the flags list.
+Planned search_plans(const PlanFlags& flags, std::string_view what, const PlanWatch& watch);
 /// Everything that the flags request except --devices. @throws InputError  for anything missing or
 /// impossible
 PlanAnswer answer_plan(PlanFlags flags, const PlanWatch& watch);

@@ -68,7 +68,13 @@ std::string command_of(const PlanFlags& flags, const PlanRequest& request, const
   if (base.embedding_is_layer && !plan.layout.balanced_stages) text += " --account-for-embedding-in-pipeline-split";
   if (base.loss_is_layer && !plan.layout.balanced_stages) text += " --account-for-loss-in-pipeline-split";
   if (base.tensor_overlap != defaults.tensor_overlap) add("--tp-comm-overlap", base.tensor_overlap);
-  if (!base.gradient_dtype.empty()) add("--gradient-dtype", base.gradient_dtype);
+  for (const auto& [flag, value] : {std::pair{"--products", &base.products},
+                                    {"--attention", &base.attention},
+                                    {"--layer-code", &base.layer_code},
+                                    {"--gradient-dtype", &base.gradient_dtype},
+                                    {"--moment-dtype", &base.moment_dtype}}) {
+    if (!value->empty()) add(flag, *value);
+  }
   if (base.cost != defaults.cost) add("--cost", base.cost);
   if (!parse_hold_sms(base.hold_sms).is_off()) add("--hold-sms", base.hold_sms);
   if (!base.limit.empty()) add("--limit", base.limit);
@@ -171,7 +177,7 @@ Json result_json(const Planned& planned) {
   json["cluster"] = planned.request.problem.cluster.name();
   json["devices"] = planned.request.problem.cluster.ranks();
   json["model"] = planned.request.problem.model->name;
-  json["cost"] = describe(planned.request.problem.cost, planned.request.problem.cluster.device(Rank{0}));
+  json["cost"] = describe_cost(planned.request.problem);
   json["plans"] = Json::array();
   json["pareto"] = Json::array();
   const std::size_t shown = std::min(result.plans.size(), static_cast<std::size_t>(planned.flags.top));
@@ -189,6 +195,11 @@ Json result_json(const Planned& planned) {
                       {"bounded", counts.bounded},
                       {"simulated", counts.simulated}};
   json["dropped"] = {{"impossible", counts.impossible}, {"memory", counts.memory}, {"time", counts.time}, {"left", counts.left}};
+  for (const Planned::Format& format : planned.formats) {
+    Json one{{"format", format.products}, {"makespan_s", nullptr}};
+    if (format.makespan) one["makespan_s"] = to_seconds(*format.makespan);
+    json["products"].push_back(std::move(one));
+  }
   json["bound_s"] = planned.bound_s;
   json["proven_best"] = result.proven_best;
   json["stopped"] = result.stopped;
@@ -289,6 +300,12 @@ std::string result_text(const Planned& planned, const TableStyle& style) {
   text += fmt::format("bound  no schedule of any kind is faster than {}: the best is within {} of that\n",
                       format_duration(seconds(planned.bound_s), 4),
                       format_percent(to_seconds(best.summary.makespan) / planned.bound_s - 1));
+  for (const Planned::Format& format : planned.formats) {
+    if (format.products == planned.flags.base.products) continue;
+    text += fmt::format("products in {}: {}\n", format.products,
+                        format.makespan ? concat(format_percent(*format.makespan / best.summary.makespan - 1), " slower")
+                                        : std::string{"nothing fits"});
+  }
   if (planned.flags.price > 0) {
     text += fmt::format("price  {:.2f} a billion tokens\n", price_of_tokens(planned.flags.price, best.summary));
   }

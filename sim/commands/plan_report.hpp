@@ -15,10 +15,16 @@ namespace tawpipe::sim {
 
 /// One search and the data for printing it.
 struct Planned {
+  /// The best plan with one of the formats that --products lists; none: nothing fits.
+  struct Format {
+    std::string products;
+    std::optional<Duration> makespan;
+  };
   PlanFlags flags;
   PlanRequest request;
   PlanResult result;
-  double bound_s = 0;  ///< a lower bound for any schedule (search/bound.hpp)
+  double bound_s = 0;                ///< a lower bound for any schedule (search/bound.hpp)
+  std::vector<Format> formats = {};  ///< if it lists several
 
   const Summary& best() const { return result.plans.front().summary; }
 };

@@ -225,7 +225,7 @@ int run_simulate(const Request& given) {
   if (gantt) gantt.write(tawpipe::gantt(prediction.schedule, prediction.timeline, {.cluster = &problem.cluster}));
   if (outputs.json || report) {
     auto json = to_json(summary);
-    json["cost"] = describe(problem.cost, problem.cluster.device(Rank{0}));
+    json["cost"] = describe_cost(problem);
     if (bound) {
       json["bound_s"] = *bound;
       json["gap"] = to_seconds(summary.makespan) / *bound - 1;

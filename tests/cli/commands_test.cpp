@@ -269,6 +269,29 @@ TEST_CASE("the same question has the same answer, byte for byte") {
   }
 }
 
+TEST_CASE("formats of products, unfused attention, other code and narrow moments are said by flags") {
+  const std::string problem =
+      "simulate --schedule fsdp --cluster dgx-h100 --model llama-3-8b --sequence 8192 --global-batch 16 --recompute none --json "
+      "-";
+  const auto answer = [&](const std::string& flags) { return parsed(run(problem + flags)); };
+  const auto time = [&](const std::string& flags) { return answer(flags).at("makespan_s").get<double>(); };
+  const auto memory = [&](const std::string& flags) {
+    double sum = 0;
+    for (const json& bytes : answer(flags).at("peak_memory_bytes")) sum += bytes.get<double>();
+    return sum;
+  };
+  const double plain = time("");
+  CHECK(time(" --products fp8") < plain);
+  CHECK(time(" --products fp8-rows --layer-code torchtitan") > time(" --products fp8"));
+  CHECK(time(" --attention unfused") > plain);
+  CHECK(time(" --layer-code torchtitan-eager") > time(" --layer-code torchtitan"));
+  // 4 bytes less for each parameter, which one device owns.
+  CHECK(memory("") - memory(" --moment-dtype bfloat16") == doctest::Approx(4 * 3'212'749'824.0).epsilon(1e-3));
+  support::check_refused(run(problem + " --products nvfp4"), {"H100-80G", "nvfp4", "peak_fp4"});
+  support::check_refused(run(problem + " --products fp8 --cost roofline"), {"fp8", "--cost kernels"});
+  support::check_refused(run(problem + " --attention none"), {"--attention", "unfused"});
+}
+
 TEST_CASE("300 layers on 7 devices are cut evenly") {
   const auto result =
       run("compare --schedules tawpipe,weipipe,fsdp,1f1b,gpipe --json - --cluster 1x7 --model llama-300x1024 "

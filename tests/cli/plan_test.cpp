@@ -31,6 +31,22 @@ std::vector<std::string> arguments_of(std::string command) {
 
 }  // namespace
 
+TEST_CASE("of several formats of products the fastest is planned, and what the others cost is told") {
+  const std::string problem =
+      "plan --cluster dgx-h100 --model llama-3.2-1b --sequence 8192 --global-batch 16 --top 1 --schedules fsdp,ddp";
+  const json answer = parsed(run(problem + " --products 16bit,fp8 --json -"));
+  const json alone = parsed(run(problem + " --json -"));
+  REQUIRE(answer.at("products").size() == 2);
+  CHECK(answer.at("products")[0].at("format") == "16bit");
+  CHECK(answer.at("products")[0].at("makespan_s") == alone.at("plans")[0].at("makespan_s"));
+  CHECK(answer.at("products")[1].at("makespan_s") == answer.at("plans")[0].at("makespan_s"));
+  CHECK(answer.at("plans")[0].at("makespan_s") < alone.at("plans")[0].at("makespan_s"));
+  CHECK(answer.at("plans")[0].at("command").get<std::string>().find("--products fp8") != std::string::npos);
+  CHECK(run(problem + " --products 16bit,fp8").out.find("products in 16bit: ") != std::string::npos);
+  support::check_refused(run(problem + " --products 16bit,fp9"), {"fp9", "fp8"});
+  support::check_refused(run(problem + " --moment-dtype bfloat16 --emit megatron"), {"--moment-dtype", "--emit"});
+}
+
 TEST_CASE("a plan's command simulates it: same time, same memory") {
   for (const std::string& flags :
        {std::string{}, std::string{" --cost roofline:utilization=0.4 --recompute full --gradient-dtype float32"},

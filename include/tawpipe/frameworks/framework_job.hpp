@@ -33,6 +33,7 @@ struct FrameworkJob {
   ContextExchange context_exchange = ContextExchange::all_gather;
   Offload offload = {};
   std::int64_t gradient_bytes = 4;
+  std::int64_t optimizer_bytes = 12;
   bool edges_count_as_layers = false;     ///< embedding and loss, when the model is cut into stages
   std::optional<Transformer> model = {};  ///< if the settings give all of it
   std::string model_lacks = {};           ///< otherwise what is missing
@@ -73,6 +74,7 @@ inline FrameworkJob job_of(const Problem& problem, const PlanLayout& layout, con
           .context_exchange = problem.context_exchange,
           .offload = problem.offload,
           .gradient_bytes = problem.parameter_bytes.gradient,
+          .optimizer_bytes = problem.parameter_bytes.optimizer,
           .edges_count_as_layers = problem.model->edges_count_as_layers,
           .model = problem.model};
 }
@@ -115,8 +117,10 @@ class Reasons {
   std::vector<std::string> reasons_;
 };
 
-/// Requirements of any framework on the batch.
-inline void need_whole_microbatches(Reasons& reasons, const FrameworkJob& job) {
+/// Requirements of any framework on the batch and the optimizer's states.
+inline void need_what_all_need(Reasons& reasons, const FrameworkJob& job) {
+  reasons.add_if(job.model && job.optimizer_bytes != (size_bytes(job.model->dtype) < 4 ? 12 : 8),
+                 "the optimizer's moments are written in float32 only (--moment-dtype)");
   const std::int64_t unit = job.microbatch_size * job.batch_parts();
   reasons.add_if(job.global_batch % unit != 0, concat(job.global_batch, " sequences are no multiple of ", job.microbatch_size,
                                                       " a microbatch x ", job.batch_parts(), " data-parallel replicas"));

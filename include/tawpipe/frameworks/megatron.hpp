@@ -243,12 +243,14 @@ inline std::vector<std::string> megatron_cannot(const FrameworkJob& job) {
                  "--overlap-param-gather needs --overlap-grad-reduce");
   reasons.add_if(job.offload.activations,
                  "activations are offloaded by layers (--cpu-offloading-num-layers), which is not modelled");
+  reasons.add_if(job.model && job.model->products == ProductFormat::fp8_rows,
+                 "Transformer Engine has no 8 bits with a scale for each row; choose fp8 or fp8-block");
   reasons.add_if(job.model && job.model->loss_chunk > 0, "the loss is computed of all the vocabulary at once");
   reasons.add_if(job.model && job.model->dtype == Dtype::f32 && job.gradient_bytes != 4,
                  "gradients of float32 weights are float32");
   reasons.add_if(job.model && job.model->dtype != Dtype::bf16 && job.model->dtype != Dtype::f16 && job.model->dtype != Dtype::f32,
                  "weights are bfloat16, float16 or float32");
-  detail::need_whole_microbatches(reasons, job);
+  detail::need_what_all_need(reasons, job);
   return reasons.take();
 }
 

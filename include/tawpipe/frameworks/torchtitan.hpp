@@ -333,7 +333,7 @@ inline std::vector<std::string> torchtitan_cannot(const FrameworkJob& job) {
                  "weights are bfloat16 or float32");
   reasons.add_if(job.model && job.model->products != ProductFormat::bits16 && job.model->products != ProductFormat::bits32,
                  "products in 8 bits are a converter's, which is not modelled");
-  detail::need_whole_microbatches(reasons, job);
+  detail::need_what_all_need(reasons, job);
   return reasons.take();
 }
 

@@ -29,7 +29,7 @@ struct KnownDevice {
   /// limit. An A100 reaches 271.2 TFLOPS at 400 W and 252.9 at 300 W (stas00/ml-engineering,
   /// maximum achievable matmul FLOPS): the 0.24th power.
   double sustained = 1;
-  double sustained_narrow = sustained;  ///< the same of products in 8 and 4 bits
+  double sustained_narrow = 1;  ///< the same of products in 8 and 4 bits
   /// Factor on the rate of fused attention's forward: Blackwell Ultra's exponentials are twice as
   /// fast, and attention's forward 1.35 times (NVIDIA, Making Softmax More Efficient with NVIDIA
   /// Blackwell Ultra).
