@@ -226,6 +226,17 @@ ScheduleChoice named_schedule(const Request& request, std::string_view others) {
   return choice;
 }
 
+std::pair<Recompute, int> parse_recompute_flag(const std::string& text) {
+  const std::size_t colon = text.find(':');
+  if (colon == std::string::npos || text.substr(0, colon) != "full") return {parse_recompute(text), 0};
+  return {Recompute::full, parse_whole<int>(text.substr(colon + 1), "--recompute full:LAYERS", 1)};
+}
+
+std::string recompute_text(Recompute policy, int layers) {
+  if (policy != Recompute::full || layers == 0) return std::string{name(policy)};
+  return concat(name(policy), ":", layers);
+}
+
 namespace {
 
 /// What flags say of the model.
@@ -303,7 +314,10 @@ Problem resolve(const Request& given, bool choose_microbatch, const Workload* kn
   } else if (policy == "auto" && model) {
     problem.recomputes = {Recompute::none, Recompute::selective, Recompute::full};
   } else if (policy != "auto") {
-    problem.recompute = parse_recompute(policy);
+    const auto [known_policy, layers] = parse_recompute_flag(policy);
+    problem.recompute = known_policy;
+    if (layers > 0 && !problem.model) throw InputError(concat("--recompute ", policy, " needs --model"));
+    if (layers > 0) problem.model->recompute_layers = layers;
   }
   if (model) check_products(problem);
   problem.offload = parse_offload(request.offload);

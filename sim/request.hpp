@@ -107,6 +107,12 @@ Prediction predict(const Problem& problem, Schedule schedule, const std::vector<
 /// The problem as text, a line each for cluster, model and cost.
 /// @param work  the work if the problem has no model
 std::string describe(const Problem& problem, const Workload* work = nullptr);
+/// --recompute none, selective, full, or full:LAYERS of each stage (0: all).
+/// @throws InputError  for anything else
+std::pair<Recompute, int> parse_recompute_flag(const std::string& text);
+/// The same as text, "full:4".
+std::string recompute_text(Recompute policy, int layers);
+
 /// The cost model in one line, as on the first device: "roofline: 34 % of matrix peak, ...".
 std::string describe_cost(const Problem& problem);
 

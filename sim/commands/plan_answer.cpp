@@ -26,7 +26,7 @@ PlanRequest resolve_plan(const PlanFlags& flags) {
   if (flags.base.usable_memory <= 0) request.problem.usable_memory = usable_memory_share;  // also for a given microbatch
   const Mesh& mesh = flags.base.mesh;
   request.axes = {mesh.tensor, mesh.context, 0, flags.pipeline, mesh.data};
-  if (!fixed.recompute.empty()) request.recompute = {parse_recompute(flags.base.recompute)};
+  if (!fixed.recompute.empty()) request.recompute = {parse_recompute_flag(flags.base.recompute).first};
   if (flags.base.layout != "any") request.orders = {parse_mesh_order(flags.base.layout)};
   if (!flags.schedules.empty() || !flags.base.options.empty()) {
     std::vector<std::string> names = flags.schedules;
@@ -34,6 +34,7 @@ PlanRequest resolve_plan(const PlanFlags& flags) {
     request.schedules = parse_entries(names, parse_options(flags.base.options), true);
   }
   if (flags.budget > 0) request.budget = flags.budget;
+  request.partial_recompute = request.problem.model && request.problem.model->recompute_layers == 0;
   if (!flags.today.empty() || !flags.emit.empty()) return request;  // their switches are the framework's
   const Request defaults;
   const auto open = [&](std::string_view flag, const std::string& value, const std::string& standard) {

@@ -101,7 +101,7 @@ TodayFile read_today(PlanFlags& flags) {
   take_model(flags, job);
   if (!job.recompute) {
     const bool any = base.recompute == "any" || base.recompute == "auto";
-    job.recompute = any ? Recompute::none : parse_recompute(base.recompute);
+    job.recompute = any ? Recompute::none : parse_recompute_flag(base.recompute).first;
     if (any)
       job.notes.push_back(
           concat(one_line(flags.today), " does not say what is computed again; simulated as nothing (--recompute)"));
@@ -201,12 +201,12 @@ Today simulate_today(const Planned& planned, TodayFile file) {
 
 std::string today_text(const Today& today, const Planned& planned) {
   const Summary& summary = today.plan.summary;
-  std::string text =
-      fmt::format("today  {}, {}: {} {}, microbatch {}, recomputation {}: {}, {} tokens/s a device, {} memory{}\n",
-                  one_line(planned.flags.today), title(today.file.framework), today.plan.choice.schedule, layout_text(today.plan),
-                  today.plan.layout.microbatch_size, name(today.plan.layout.recompute), format_duration(summary.makespan),
-                  format_count(static_cast<std::int64_t>(summary.tokens_per_device_per_second + 0.5)),
-                  format_memory(summary.fullest()), summary.fits() ? "" : ", which does not fit");
+  std::string text = fmt::format("today  {}, {}: {} {}, microbatch {}, recomputation {}: {}, {} tokens/s a device, {} memory{}\n",
+                                 one_line(planned.flags.today), title(today.file.framework), today.plan.choice.schedule,
+                                 layout_text(today.plan), today.plan.layout.microbatch_size,
+                                 recompute_text(planned.request, today.plan), format_duration(summary.makespan),
+                                 format_count(static_cast<std::int64_t>(summary.tokens_per_device_per_second + 0.5)),
+                                 format_memory(summary.fullest()), summary.fits() ? "" : ", which does not fit");
   if (!planned.result.plans.empty()) {
     const double lost = 1 - planned.best().makespan / summary.makespan;
     text += lost > plan_tolerance
@@ -262,9 +262,9 @@ PlanRequest request_for(Framework framework, const Planned& planned) {
 std::string emitted_text(const Emitted& emitted, const Planned& best) {
   const Planned& runs = emitted.planned;
   const Plan& plan = runs.result.plans.front();
-  const auto told = [](const Plan& one) {
+  const auto told = [&](const Plan& one) {
     return fmt::format("{} {}, microbatch {}, recomputation {}: {}, {} tokens/s a device, {} memory", one.choice.schedule,
-                       layout_text(one), one.layout.microbatch_size, name(one.layout.recompute),
+                       layout_text(one), one.layout.microbatch_size, recompute_text(runs.request, one),
                        format_duration(one.summary.makespan),
                        format_count(static_cast<std::int64_t>(one.summary.tokens_per_device_per_second + 0.5)),
                        format_memory(one.summary.fullest()));
@@ -283,7 +283,7 @@ std::string emitted_text(const Emitted& emitted, const Planned& best) {
   }
   if (emitted.framework == Framework::deepspeed) {
     comments.push_back(concat("the program says the rest: the model, sequences of ", problem.sequence, " tokens, recomputation ",
-                              name(plan.layout.recompute)));
+                              recompute_text(runs.request, plan)));
   }
   return write_job(emitted.framework, job_of(problem, plan.layout, plan.choice), comments);
 }

@@ -44,7 +44,7 @@ std::string command_of(const PlanFlags& flags, const PlanRequest& request, const
   add("--sequence", request.problem.sequence);
   add("--global-batch", request.problem.global_batch);
   add("--microbatch", plan.layout.microbatch_size);
-  add("--recompute", name(plan.layout.recompute));
+  add("--recompute", recompute_text(request, plan));
   const Mesh& mesh = plan.layout.mesh;
   if (mesh.tensor > 1) add("--tensor-parallel", mesh.tensor);
   if (mesh.context > 1) add("--context-parallel", mesh.context);
@@ -210,6 +210,11 @@ Json result_json(const Planned& planned) {
   return json;
 }
 
+std::string recompute_text(const PlanRequest& request, const Plan& plan) {
+  const int layers = plan.layout.recompute_layers;
+  return recompute_text(plan.layout.recompute, layers > 0 ? layers : request.problem.model->recompute_layers);
+}
+
 std::string layout_text(const Plan& plan) {
   const Mesh& mesh = plan.layout.mesh;
   const bool order = mesh.pipeline > 1 && mesh.data > 1;
@@ -254,7 +259,7 @@ std::string plans_table(const Planned& planned, const TableStyle& style) {
     const Plan& plan = *one;
     const Shares shares = shares_of(plan.summary);
     table.row({plan.choice.schedule, layout_text(plan), std::to_string(plan.layout.microbatch_size),
-               std::string{name(plan.layout.recompute)}, format_duration(plan.summary.makespan),
+               recompute_text(planned.request, plan), format_duration(plan.summary.makespan),
                format_count(static_cast<std::int64_t>(plan.summary.tokens_per_device_per_second + 0.5)),
                format_percent(plan.summary.mfu), format_memory(plan.summary.fullest()), format_percent(shares.compute),
                format_percent(shares.exposed), format_percent(shares.waiting), options_text(plan)},
@@ -318,7 +323,7 @@ std::string result_text(const Planned& planned, const TableStyle& style) {
   for (std::size_t i = 1; i < pareto.size(); ++i) {
     const Plan& plan = result.plans[pareto[i]];
     text += fmt::format("less memory: {} with {}, recomputation {}, {} slower: {}\n", plan.choice.schedule, layout_text(plan),
-                        name(plan.layout.recompute), format_percent(plan.summary.makespan / best.summary.makespan - 1),
+                        recompute_text(planned.request, plan), format_percent(plan.summary.makespan / best.summary.makespan - 1),
                         format_memory(plan.summary.fullest()));
   }
   return text + "\n" + searched_text(result) + "\n" + command_of(planned.flags, planned.request, best) + "\n";
@@ -347,8 +352,7 @@ std::string devices_table(const std::vector<Planned>& all, const TableStyle& sty
                   format_count(static_cast<std::int64_t>(speed + 0.5)), format_percent(speed / first, 0),
                   format_memory(plan.summary.fullest())});
     if (priced) cells.push_back(fmt::format("{:.2f}", price_of_tokens(one.flags.price, plan.summary)));
-    cells.insert(cells.end(),
-                 {plan.choice.schedule, layout_text(plan), std::string{name(plan.layout.recompute)}, options_text(plan)});
+    cells.insert(cells.end(), {plan.choice.schedule, layout_text(plan), recompute_text(one.request, plan), options_text(plan)});
     table.row(std::move(cells));
   }
   return table.str(style) + "\nworth: of what a device does in the first line, what each does here\n";

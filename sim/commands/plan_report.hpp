@@ -31,6 +31,8 @@ struct Planned {
 
 /// The command that simulates a plan, with every flag of the problem that differs from its default.
 std::string command_of(const PlanFlags& flags, const PlanRequest& request, const Plan& plan);
+/// "full:4": what it computes again.
+std::string recompute_text(const PlanRequest& request, const Plan& plan);
 /// "8 x 1 x 4 x 2": the axes' sizes, with their order where it matters.
 std::string layout_text(const Plan& plan);
 /// The parts in which another plan takes more time than the best.

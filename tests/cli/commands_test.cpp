@@ -288,6 +288,22 @@ TEST_CASE("formats of products, unfused attention, other code and narrow moments
   CHECK(time(" --layer-code torchtitan-eager") > time(" --layer-code torchtitan"));
   // 4 bytes less for each parameter, which one device owns.
   CHECK(memory("") - memory(" --moment-dtype bfloat16") == doctest::Approx(4 * 3'212'749'824.0).epsilon(1e-3));
+  const auto recomputed = [&](const std::string& policy) {
+    return parsed(
+        run("simulate --schedule 1f1b --cluster 1x4 --model llama-8x512 --sequence 512 --global-batch 8 --json - --recompute " +
+            policy));
+  };
+  for (const char* key : {"makespan_s", "peak_memory_bytes"}) {
+    const auto value = [&](const std::string& policy) {
+      const json summary = recomputed(policy);
+      return key == std::string{"makespan_s"} ? summary.at(key).get<double>() : -summary.at(key)[0].get<double>();
+    };
+    CHECK(value("none") < value("full:1"));
+    CHECK(value("full:1") < value("full"));
+    CHECK(value("full:2") == value("full"));
+  }
+  support::check_refused(run("simulate --schedule 1f1b --cluster 1x4 --model llama-8x512 --sequence 512 --recompute full:0"),
+                         {"--recompute full:LAYERS", "'0'"});
   support::check_refused(run(problem + " --products nvfp4"), {"H100-80G", "nvfp4", "peak_fp4"});
   support::check_refused(run(problem + " --products fp8 --cost roofline"), {"fp8", "--cost kernels"});
   support::check_refused(run(problem + " --attention none"), {"--attention", "unfused"});

@@ -146,6 +146,7 @@ inline std::vector<std::string> deepspeed_cannot(const FrameworkJob& job) {
   reasons.add_if(job.offload.activations, "activations are offloaded by the program");
   reasons.add_if(job.model && job.model->dtype == Dtype::f32 && job.gradient_bytes != 4,
                  "gradients of float32 weights are float32");
+  reasons.add_if(job.recompute_layers > 0, "DeepSpeed leaves to the model which layers it recomputes (--recompute full)");
   detail::need_what_all_need(reasons, job);
   return reasons.take();
 }

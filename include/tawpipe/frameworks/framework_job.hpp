@@ -24,6 +24,7 @@ struct FrameworkJob {
   std::int64_t sequence = 0;                ///< tokens; 0: not given
   std::int64_t global_batch = 0;            ///< sequences
   std::optional<Recompute> recompute = {};  ///< none: not given
+  int recompute_layers = 0;                 ///< full: of the first so many layers of each stage; 0: of all
   bool sequence_parallel = true;
   StateSharding sharding = StateSharding::optimizer;  ///< over data- and context-parallel devices
   Reshard reshard = Reshard::automatic;
@@ -53,7 +54,12 @@ struct FrameworkJob {
     const auto found = choice.options.find("chunks");
     return found == choice.options.end() ? 1 : to_number<int>(found->second).value_or(1);
   }
-  PlanLayout layout() const { return {mesh, recompute.value_or(Recompute::none), microbatch_size}; }
+  PlanLayout layout() const {
+    return {.mesh = mesh,
+            .recompute = recompute.value_or(Recompute::none),
+            .microbatch_size = microbatch_size,
+            .recompute_layers = recompute_layers};
+  }
 };
 
 /// A plan's choice as a job, with the switches of its problem.
@@ -65,6 +71,9 @@ inline FrameworkJob job_of(const Problem& problem, const PlanLayout& layout, con
           .sequence = problem.sequence,
           .global_batch = problem.global_batch,
           .recompute = layout.recompute,
+          .recompute_layers = layout.recompute != Recompute::full ? 0
+                              : layout.recompute_layers > 0       ? layout.recompute_layers
+                                                                  : problem.model->recompute_layers,
           .sequence_parallel = problem.sequence_parallel,
           .sharding = problem.sharding,
           .reshard = problem.reshard,
@@ -98,7 +107,10 @@ inline Problem problem_of(const FrameworkJob& job, Problem base) {
   base.context_exchange = job.context_exchange;
   base.offload = job.offload;
   base.parameter_bytes.gradient = job.gradient_bytes;
-  if (base.model) base.model->edges_count_as_layers = job.edges_count_as_layers;
+  if (base.model) {
+    base.model->edges_count_as_layers = job.edges_count_as_layers;
+    base.model->recompute_layers = job.recompute_layers;
+  }
   base.fold = Fold::automatic;
   return base;
 }

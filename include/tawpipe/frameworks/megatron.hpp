@@ -72,7 +72,8 @@ inline void read_megatron_model(const ReadSettings<MegatronFlags>& read, Framewo
   job.model = std::move(model);
 }
 
-inline std::optional<Recompute> megatron_recompute(ReadSettings<MegatronFlags>& read, int layers_a_stage) {
+/// @param only  set to the layers of a stage that are recomputed, where not all are
+inline std::optional<Recompute> megatron_recompute(ReadSettings<MegatronFlags>& read, int layers_a_stage, int& only) {
   const MegatronFlags& flags = read.values;
   if (flags.granularity == "selective" && !flags.method.empty()) {
     read.fail("--recompute-method", "not with --recompute-granularity selective");
@@ -81,8 +82,7 @@ inline std::optional<Recompute> megatron_recompute(ReadSettings<MegatronFlags>& 
   if (flags.granularity.empty()) return Recompute::none;
   const int layers = flags.recompute_layers;
   if (flags.method == "block" && layers > 0 && layers < layers_a_stage) {
-    read.note("--recompute-num-layers",
-              concat("only ", layers, " of the ", layers_a_stage, " layers of a stage are computed again; simulated as all"));
+    only = layers;
   } else if (flags.method == "uniform" && layers > 1) {
     read.note("--recompute-num-layers", concat("the input of each ", layers, "th layer is kept; simulated as of each"));
   }
@@ -152,7 +152,7 @@ inline FrameworkJob megatron_job(std::string_view text, std::string_view source,
     read.fail(flags.virtual_layers > 0 ? "--num-layers-per-virtual-pipeline-stage" : "--num-virtual-stages-per-pipeline-rank",
               "needs --pipeline-model-parallel-size above 1");
   }
-  job.recompute = detail::megatron_recompute(read, layers_a_stage);
+  job.recompute = detail::megatron_recompute(read, layers_a_stage, job.recompute_layers);
 
   const bool fsdp = flags.megatron_fsdp || flags.custom_fsdp;
   if (flags.torch_fsdp2 && flags.distributed_optimizer) read.fail("--use-distributed-optimizer", "not with --use-torch-fsdp2");
@@ -292,8 +292,8 @@ inline MegatronFlags megatron_flags(const FrameworkJob& job) {
   const Recompute recompute = job.recompute.value_or(Recompute::none);
   if (recompute != Recompute::none) flags.granularity = tawpipe::name(recompute);
   if (recompute == Recompute::full) {
-    flags.method = "uniform";
-    flags.recompute_layers = 1;
+    flags.method = job.recompute_layers > 0 ? "block" : "uniform";
+    flags.recompute_layers = std::max(1, job.recompute_layers);
   }
   flags.layers = model.layers;
   flags.hidden = model.hidden;

@@ -34,6 +34,8 @@ struct LayerStack {
   bool tied = false;                    ///< the embedding's parameters also serve as the head's output matrix
   StageWork embedding = {};             ///< work of the first stage before its layers
   StageWork layer = {};                 ///< one layer; its `boundary` is what stages pass on
+  std::int32_t recompute_layers = 0;    ///< only so many layers of a stage are `layer`, the others kept_layer; 0: all
+  StageWork kept_layer = {};            ///< one layer of which nothing is recomputed
   StageWork head = {};                  ///< work of the last stage after its layers, with the loss; without a tied matrix
   std::int64_t norm_parameters = 0;     ///< the head's first parameters, its norm's; the others are its output matrix
   bool lookup_waits_in_layer = false;   ///< `embedding.stash` takes no memory in a stage with a layer
@@ -69,10 +71,15 @@ struct LayerStack {
   }
 
   /// The work of `count` layers from `first` on, with or without the embedding before and the head
-  /// after.
+  /// after. Of the layers, recomputation is of the first recompute_layers.
   /// @pre 0 <= first, 0 <= count, first + count <= layers
   StageWork stage(std::int32_t first, std::int32_t count, bool with_embedding, bool with_head) const {
+    return stage(first, count, with_embedding, with_head, recompute_layers > 0 ? std::min(count, recompute_layers) : count);
+  }
+  /// @pre also 0 <= recomputed <= count
+  StageWork stage(std::int32_t first, std::int32_t count, bool with_embedding, bool with_head, std::int32_t recomputed) const {
     StageWork work;
+    work.recomputed = recomputed;
     work.first_layer = first;
     work.layers = count;
     work.embedding = with_embedding;
@@ -82,7 +89,8 @@ struct LayerStack {
     if (with_embedding) work.edge_parameters += embedding.parameters;
     if (with_head) work.edge_parameters += head.parameters;
     if (with_head && tied && !with_embedding) work.edge_parameters += embedding.parameters;
-    if (count > 0) add(work, layer, count, layer.stash);
+    if (recomputed > 0) add(work, layer, recomputed, layer.stash);
+    if (count > recomputed) add(work, kept_layer, count - recomputed, kept_layer.stash);
     if (with_embedding) add(work, embedding, 1, count > 0 && lookup_waits_in_layer ? Bytes{} : embedding.stash);
     if (with_head) add(work, head, 1, head.stash);
     return work;
@@ -92,7 +100,8 @@ struct LayerStack {
   /// bits over all layers, or if layers send nothing to the next.
   void check() const {
     if (layers < 1 || layers > max_layers) fail(concat("the number of layers must be 1 to ", max_layers, ", not ", layers));
-    for (const auto& [what, part] : {std::pair{"embedding", &embedding}, {"layer", &layer}, {"head", &head}}) {
+    for (const auto& [what, part] :
+         {std::pair{"embedding", &embedding}, {"layer", &layer}, {"kept_layer", &kept_layer}, {"head", &head}}) {
       for (const std::int64_t size :
            {part->parameters, part->saved.value(), part->stash.value(), part->boundary.value(), part->forward_workspace.value(),
             part->backward_workspace.value(), part->forward_traffic.value(), part->backward_traffic.value()}) {

@@ -21,6 +21,7 @@ struct Share {
 struct StageWork {
   std::int32_t first_layer = 0;
   std::int32_t layers = 0;
+  std::int32_t recomputed = 0;   ///< of its layers, the first that recomputation is of
   bool embedding = false;        ///< looks up the token embedding before its first layer
   bool head = false;             ///< final norm, output matrix and loss after its last layer
   Share share = {};              ///< of a device's whole share, for fixed costs

@@ -66,6 +66,9 @@ struct Transformer {
   /// Number of vocabulary entries whose logits the head has at a time; they are recomputed in the
   /// backward. 0: all at once, kept.
   int loss_chunk = 0;
+  /// Full recomputation is only of the first so many layers of each stage (of the model, where each
+  /// layer is gathered by itself); 0: of all.
+  int recompute_layers = 0;
   bool loss_in_float32 = true;                     ///< cross entropy, as automatic mixed precision runs it; false: in `dtype`
   ProductFormat products = ProductFormat::bits16;  ///< for the layers' matrix products; attention and head stay in `dtype`
   bool edges_count_as_layers = false;              ///< when it is cut into stages, embedding and loss each count as a layer
@@ -124,6 +127,9 @@ struct Transformer {
     if (loss_chunk < 0 || loss_chunk > max_vocab) {
       fail(concat("a loss in chunks of ", loss_chunk, " is impossible; they have 1 to ", max_vocab,
                   " entries, and 0 is all at once"));
+    }
+    if (recompute_layers < 0 || recompute_layers > max_layers) {
+      fail(concat("recomputation of ", recompute_layers, " layers of a stage is impossible; give 1 to ", max_layers));
     }
     if (head_dim) {
       check_size(*head_dim, "the head size", max_hidden);

@@ -106,8 +106,8 @@ class BodyWriter {
       }
     }
     if (!stage.head && input) gather_message(true);
-    for (int layer = 0; layer < stage.layers; ++layer) {
-      if (input && recompute_ == Recompute::full) forward_layer();
+    for (int layer = stage.layers; layer-- > 0;) {
+      if (input && recompute_ == Recompute::full && layer < stage.recomputed) forward_layer();
       backward_layer(input, weight);
     }
     if (stage.embedding && input) {
@@ -334,8 +334,8 @@ inline StageWork shared_work(StageWork work, const Transformer& model, const Bat
     bytes =
         parts == both ? Bytes{part(bytes.value(), both)} : Bytes{part(of_stream, parts) + part(bytes.value() - of_stream, both)};
   };
-  const std::int64_t kept = recompute == Recompute::none ? 4 : recompute == Recompute::selective ? 2 : 1;
-  cut(work.saved, (work.layers * kept + (work.head ? 2 : 0)) * stream);
+  const std::int64_t kept = recompute == Recompute::none || work.recomputed == 0 ? 4 : recompute == Recompute::selective ? 2 : 1;
+  cut(work.saved, (work.recomputed * kept + (work.layers - work.recomputed) * 4 + (work.head ? 2 : 0)) * stream);
   cut(work.stash, (work.layers > 0 ? 2 * work.layers : 0) * stream);
   if (sharing.gathers_messages()) {
     work.boundary = Bytes{part(work.boundary.value(), both)};

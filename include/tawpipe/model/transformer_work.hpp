@@ -76,6 +76,8 @@ inline TrafficBytes head_traffic(const Transformer& model, const Batch& batch) {
 
 }  // namespace detail
 
+inline LayerStack layer_stack(const Transformer& model, const Batch& batch, Recompute recompute);
+
 /// The work of `layers` layers from `first_layer` on, with or without the embedding before and the
 /// head after them, for one microbatch. Symbols: b sequences of S tokens, H hidden, Q and K as in
 /// Transformer, V vocabulary.
@@ -102,6 +104,9 @@ inline StageWork transformer_work(const Transformer& model, const Batch& batch, 
   model.check();
   batch.check();
   TAWPIPE_ASSERT(first_layer >= 0 && layers >= 0 && layers <= model.layers - first_layer, "layers that the model has");
+  if (recompute == Recompute::full && model.recompute_layers > 0 && layers > model.recompute_layers) {
+    return layer_stack(model, batch, recompute).stage(first_layer, layers, embedding, head);
+  }
 
   const auto tokens = static_cast<double>(batch.tokens());
   const double matrices = 2.0 * static_cast<double>(model.layer_matrix_parameters()) * tokens;
@@ -112,7 +117,7 @@ inline StageWork transformer_work(const Transformer& model, const Batch& batch, 
 
   StageWork work;
   work.first_layer = first_layer;
-  work.layers = layers;
+  work.layers = work.recomputed = layers;
   work.embedding = embedding;
   work.head = head;
   work.parameters = layers * model.layer_parameters();
@@ -168,6 +173,10 @@ inline LayerStack layer_stack(const Transformer& model, const Batch& batch, Reco
   stack.embedding = transformer_work(model, batch, recompute, 0, 0, true, false);
   stack.embedding.parameters = model.embedding_parameters();
   stack.layer = transformer_work(model, batch, recompute, 0, 1, false, false);
+  if (recompute == Recompute::full && model.recompute_layers > 0) {
+    stack.recompute_layers = model.recompute_layers;
+    stack.kept_layer = transformer_work(model, batch, Recompute::none, 0, 1, false, false);
+  }
   stack.head = transformer_work(model, batch, recompute, 0, 0, false, true);
   stack.head.parameters = model.head_parameters();
   stack.norm_parameters = model.hidden;
@@ -184,6 +193,7 @@ inline LayerStack layer_stack(const Transformer& model, const Batch& batch, Reco
                  {"vocab", model.vocab}};
   if (model.head_dim) stack.sizes.emplace_back("head_dim", *model.head_dim);
   if (model.loss_chunk > 0) stack.sizes.emplace_back("loss_chunk", model.loss_chunk);
+  if (model.recompute_layers > 0) stack.sizes.emplace_back("recompute_layers", model.recompute_layers);
   if (!model.loss_in_float32) stack.sizes.emplace_back("loss_in_float32", 0);
   if (!model.gated) stack.sizes.emplace_back("gated", 0);
   if (!model.fused_attention) stack.sizes.emplace_back("fused_attention", 0);
@@ -214,6 +224,7 @@ inline std::optional<Transformer> transformer_of(const LayerStack& stack) {
   for (const auto& [key, value] : stack.sizes) {
     if (key == "head_dim") model.head_dim = static_cast<int>(value);
     if (key == "loss_chunk") model.loss_chunk = static_cast<int>(value);
+    if (key == "recompute_layers") model.recompute_layers = static_cast<int>(value);
     if (key == "loss_in_float32") model.loss_in_float32 = value != 0;
     if (key == "gated") model.gated = value != 0;
     if (key == "fused_attention") model.fused_attention = value != 0;

@@ -110,16 +110,17 @@ class Workload {
     }
     std::vector<StageWork> parts;
     parts.push_back(stage(0, 0, true, false));
-    for (int layer = 0; layer < model_->layers; ++layer) parts.push_back(stage(layer, 1, false, false));
+    const std::int32_t recomputed = model_->recompute_layers > 0 ? model_->recompute_layers : model_->layers;
+    for (std::int32_t layer = 0; layer < model_->layers; ++layer) {
+      parts.push_back(shared(model_->stage(layer, 1, false, false, layer < recomputed ? 1 : 0)));
+    }
     parts.push_back(stage(model_->layers, 0, false, true));
     return parts;
   }
 
   /// `layers` layers from `first_layer` on, with or without embedding and head.
   StageWork stage(int first_layer, int layers, bool embedding, bool head) const {
-    StageWork work = model_->stage(first_layer, layers, embedding, head);
-    work.share = {devices_ * layers, model_->layers};
-    return work;
+    return shared(model_->stage(first_layer, layers, embedding, head));
   }
 
   /// How split() cuts the layers. @pre before a schedule is built from it
@@ -137,6 +138,11 @@ class Workload {
 
  private:
   Workload() = default;
+
+  StageWork shared(StageWork work) const {
+    work.share = {devices_ * work.layers, model_->layers};
+    return work;
+  }
 
   /// [stage] if they are given or balanced; empty: cut()
   std::vector<std::int32_t> given_layers(int stages) const {

@@ -126,8 +126,9 @@ class LayoutBounds {
 
   const Times& times_of(const PlanLayout& layout, Rank rank) {
     const detail::RankClasses classes{request_.problem.cluster, layout.mesh};
-    const auto [at, added] = times_.try_emplace({layout.mesh.tensor, layout.mesh.context, exchange_of(layout), layout.recompute,
-                                                 layout.microbatch_size, layout.loss_chunk, classes.key(rank)});
+    const auto [at, added] =
+        times_.try_emplace({layout.mesh.tensor, layout.mesh.context, exchange_of(layout), layout.recompute,
+                            layout.recompute_layers, layout.microbatch_size, layout.loss_chunk, classes.key(rank)});
     if (added) {
       at->second = std::visit([&](const auto& cost) { return find_times(layout, rank, cost); }, request_.problem.cost);
     }
@@ -152,8 +153,11 @@ class LayoutBounds {
 
   template <CostModel Cost>
   Times find_times(const PlanLayout& layout, Rank rank, const Cost& cost) const {
-    const Times layers = find_times(layout, rank, cost, false);
-    Times times = find_times(layout, rank, without_host(cost), true);
+    // At least so many layers are computed again, and at most all.
+    const int again = layout.recompute_layers > 0 ? layout.recompute_layers : request_.problem.model->recompute_layers;
+    const Times layers = find_times(layout, rank, cost, false, again);
+    Times times = find_times(layout, rank, without_host(cost), true, again);
+    if (again > 0) times.saved = find_times(layout, rank, cost, true, 0).saved;
     times.forward = std::max(times.forward, layers.forward);
     times.backward = std::max(times.backward, layers.backward);
     times.input = std::max(times.input, layers.input);
@@ -161,11 +165,12 @@ class LayoutBounds {
   }
 
   template <CostModel Cost>
-  Times find_times(const PlanLayout& layout, Rank rank, const Cost& cost, bool head) const {
+  Times find_times(const PlanLayout& layout, Rank rank, const Cost& cost, bool head, int recompute_layers) const {
     const Problem& problem = request_.problem;
     const Batch batch{problem.sequence, layout.microbatch_size, problem.global_batch};
     Transformer model = *problem.model;
     if (layout.loss_chunk > 0) model.loss_chunk = layout.loss_chunk;
+    model.recompute_layers = recompute_layers;
     Workload work{model, batch, layout.recompute};
     work.parameter_bytes(problem.parameter_bytes);
     Schedule::Parts parts;
@@ -198,7 +203,7 @@ class LayoutBounds {
   double states_ = 0;  ///< bytes of the model's states, for each device
   std::optional<Mesh> known_mesh_;
   std::vector<std::pair<Rank, int>> known_classes_;  ///< for known_mesh_
-  std::map<std::tuple<int, int, ContextExchange, Recompute, std::int64_t, int, std::vector<std::int32_t>>, Times> times_;
+  std::map<std::tuple<int, int, ContextExchange, Recompute, int, std::int64_t, int, std::vector<std::int32_t>>, Times> times_;
 };
 
 }  // namespace tawpipe

@@ -65,7 +65,8 @@ inline bool alike(const Plan& a, const Plan& b) {
   return a.summary.makespan == b.summary.makespan && a.summary.fullest() == b.summary.fullest() &&
          a.layout.mesh.tensor == b.layout.mesh.tensor && a.layout.mesh.context == b.layout.mesh.context &&
          a.layout.mesh.data == b.layout.mesh.data && a.layout.microbatch_size == b.layout.microbatch_size &&
-         a.layout.recompute == b.layout.recompute && a.layout.offload == b.layout.offload;
+         a.layout.recompute == b.layout.recompute && a.layout.recompute_layers == b.layout.recompute_layers &&
+         a.layout.offload == b.layout.offload;
 }
 
 /// The progress of the search, for a display.
@@ -83,6 +84,7 @@ inline Problem problem_of(const PlanRequest& request, const PlanLayout& layout, 
   problem.microbatch_sizes = {layout.microbatch_size};
   problem.schedules = {choice};
   if (layout.exchange) problem.context_exchange = *layout.exchange;
+  if (layout.recompute_layers > 0) problem.model->recompute_layers = layout.recompute_layers;
   if (layout.loss_chunk > 0) problem.model->loss_chunk = layout.loss_chunk;
   if (layout.sharding) problem.sharding = *layout.sharding;
   if (layout.offload) problem.offload = *layout.offload;

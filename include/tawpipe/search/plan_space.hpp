@@ -29,9 +29,10 @@ struct PlanLayout {
   std::optional<Offload> offload = {};
   bool balanced_stages = false;  ///< cut by what embedding and head take (StageCut::balanced)
   int loss_chunk = 0;            ///< entries of the vocabulary at a time; 0: as the model has it
+  int recompute_layers = 0;      ///< of each stage, where recomputation is full; 0: as the model has it
 
   /// Whether what is around it is not as the problem has it.
-  bool is_variant() const { return sharding || offload || balanced_stages || loss_chunk > 0; }
+  bool is_variant() const { return sharding || offload || balanced_stages || loss_chunk > 0 || recompute_layers > 0; }
 };
 
 /// What is to be trained and where, and the parts of the answer that are given. The others are
@@ -50,6 +51,7 @@ struct PlanRequest {
   std::vector<StateSharding> sharding = {};  ///< over data- and context-parallel devices
   std::vector<Offload> offload = {};
   bool balanced_stages = false;
+  bool partial_recompute = false;    ///< tried like them: full recomputation of a part of each stage's layers
   int loss_chunk = 0;                ///< tried, like `offload`, where a candidate is fast and needs a little too much memory
   std::int64_t budget = 40'000'000;  ///< tasks that may be looked at: of bounds once, of simulations eight times
   bool cheapest_first = false;       ///< layouts of few tasks are looked at first, not those that look fastest
@@ -194,11 +196,34 @@ inline bool keeps_stages(std::string_view schedule) {
   return std::find(std::begin(others), std::end(others), schedule) == std::end(others);
 }
 
-/// What else may be around a pipeline: how states are shared out with how stages are cut, or
-/// something in host memory.
-inline std::vector<PlanLayout> planned_variants(const PlanRequest& request, const PlanLayout& layout) {
+/// The layout with full recomputation of parts of a stage's layers, and of the model's, where each is
+/// gathered by itself; the least first. None where the request does not leave that open.
+inline std::vector<PlanLayout> partly_recomputed(const PlanRequest& request, const PlanLayout& layout, int parts) {
   std::vector<PlanLayout> found;
-  if (layout.mesh.pipeline == 1 || layout.is_variant()) return found;
+  const auto allows = [&](Recompute policy) {
+    return std::find(request.recompute.begin(), request.recompute.end(), policy) != request.recompute.end();
+  };
+  if (layout.recompute_layers > 0 || !request.partial_recompute || !allows(Recompute::none) || !allows(Recompute::full))
+    return found;
+  const int layers = request.problem.model->layers;
+  for (const int of : {std::max(1, layers / layout.mesh.pipeline), layers}) {
+    for (int part = 1; part < parts; ++part) {
+      PlanLayout one = layout;
+      one.recompute = Recompute::full;
+      one.recompute_layers = of * part / parts;
+      if (one.recompute_layers > (found.empty() ? 0 : found.back().recompute_layers)) found.push_back(one);
+    }
+    if (layout.mesh.pipeline == 1) break;
+  }
+  return found;
+}
+
+/// What else may be around a schedule on a layout: recomputation of a part where it is full; around
+/// a pipeline, how states are shared out with how stages are cut, or something in host memory.
+inline std::vector<PlanLayout> planned_variants(const PlanRequest& request, const PlanLayout& layout, std::string_view schedule) {
+  std::vector<PlanLayout> found;
+  if (layout.recompute == Recompute::full) found = partly_recomputed(request, layout, 8);
+  if (layout.mesh.pipeline == 1 || layout.is_variant() || !keeps_stages(schedule)) return found;
   std::vector<std::optional<StateSharding>> sharding{std::nullopt};
   for (const StateSharding states : request.sharding) {
     if (states != request.problem.sharding && layout.mesh.data * layout.mesh.context > 1) sharding.push_back(states);
@@ -241,6 +266,11 @@ inline std::vector<PlanLayout> memory_savers(const PlanRequest& request, const P
     if (chunk > 0) add(chunk, what);
   }
   return found;
+}
+
+inline bool can_save_memory(const PlanRequest& request, const PlanLayout& layout) {
+  return !memory_savers(request, layout).empty() ||
+         (layout.recompute == Recompute::none && !partly_recomputed(request, layout, 4).empty());
 }
 
 /// How context-parallel ranks may exchange keys and values on a mesh. All-to-all needs whole heads

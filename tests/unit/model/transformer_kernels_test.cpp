@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "tawpipe/model/models.hpp"
+#include "tawpipe/model/transformer_body.hpp"
 #include "tawpipe/model/transformer_work.hpp"
 
 namespace transformer_kernels_test {
@@ -150,6 +151,34 @@ TEST_CASE("torchtitan: a product for each matrix; without torch.compile norms an
   model.products = tawpipe::ProductFormat::fp8_rows;
   CHECK(std::get<1>(measure(KernelPass::backward_input)) > tensor);
   CHECK(tawpipe::parse_layer_code("torchtitan-eager") == tawpipe::LayerCode::torchtitan_eager);
+}
+
+TEST_CASE("recomputation of the first layers of a stage is theirs and the others' without") {
+  tawpipe::Transformer model = tawpipe::models::named("llama-3-8b");
+  const tawpipe::Workload kept{model, batch, tawpipe::Recompute::none};
+  const tawpipe::Workload all{model, batch, tawpipe::Recompute::full};
+  model.recompute_layers = 3;
+  const tawpipe::Workload part{model, batch, tawpipe::Recompute::full};
+  const auto stage = part.stage(8, 8, false, false);
+  const auto none = kept.stage(8, 8, false, false);
+  const auto full = all.stage(8, 8, false, false);
+  CHECK(stage.recomputed == 3);
+  CHECK(stage.saved.value() * 8 == full.saved.value() * 3 + none.saved.value() * 5);
+  CHECK(stage.recompute.value() == Approx(full.recompute.value() * 3 / 8));
+  CHECK(flops(stage, KernelPass::recompute) == Approx(stage.recompute.value()));
+  CHECK(stage.forward.value() == Approx(full.forward.value()));
+  CHECK(tawpipe::transformer_work(model, batch, tawpipe::Recompute::full, 8, 8, false, false).saved == stage.saved);
+  // Gathered by themselves: the model's first layers.
+  const auto units = part.units();
+  CHECK(units[3].recompute.value() > 0);
+  CHECK(units[4].recompute.value() == 0);
+  // Ranks that share the stage: less than a layer's whole forward again for each layer.
+  const auto forwards = [&](const tawpipe::Workload& work) {
+    const std::vector<tawpipe::StageWork> stages{work.stage(8, 8, false, false)};
+    return tawpipe::share_stages(model, batch, tawpipe::Recompute::full, stages, {.tensor = 2, .context = 1})[0].backward.size();
+  };
+  CHECK(forwards(part) < forwards(all));
+  CHECK(tawpipe::transformer_of(part.model())->recompute_layers == 3);
 }
 
 TEST_CASE("a GPT keeps what Korthikanti et al. count: s b h (34 + 5 a s / h), less two masks of a byte") {

@@ -68,7 +68,7 @@ inline void read_stage_number(JsonValue value, Flops& into) { into = Flops{value
 /// The parts of a model of any kind, as written by the writer.
 inline LayerStack read_layer_stack(JsonValue value) {
   value.only("name", "layers", "dtype", "tied", "lookup_waits_in_layer", "norm_parameters", "keys", "token_ids", "utilization",
-             "utilization_source", "sizes", "embedding", "layer", "head");
+             "utilization_source", "sizes", "embedding", "layer", "recompute_layers", "kept_layer", "head");
   LayerStack model;
   if (const auto text = value.find("name")) model.name = text->label();
   model.layers = value.at("layers").whole<std::int32_t>(1, LayerStack::max_layers);
@@ -97,6 +97,9 @@ inline LayerStack read_layer_stack(JsonValue value) {
   };
   read_part("embedding", model.embedding);
   read_part("layer", model.layer);
+  if (const auto number = value.find("recompute_layers"))
+    model.recompute_layers = number->whole<std::int32_t>(1, LayerStack::max_layers);
+  if (model.recompute_layers > 0) read_part("kept_layer", model.kept_layer);
   read_part("head", model.head);
   return model;
 }
@@ -109,6 +112,7 @@ inline void add_kernels(LayerStack& stack, const Batch& batch, Recompute recompu
   stack.edges_count_as_layers = made.edges_count_as_layers;
   stack.embedding.kernels = std::move(made.embedding.kernels);
   stack.layer.kernels = std::move(made.layer.kernels);
+  stack.kept_layer.kernels = std::move(made.kept_layer.kernels);
   stack.head.kernels = std::move(made.head.kernels);
 }
 

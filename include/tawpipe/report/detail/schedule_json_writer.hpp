@@ -203,7 +203,12 @@ class ScheduleJsonWriter {
       separator = ",";
     }
     if (!model.sizes.empty()) buffer_ += '}';
-    for (const auto& [key, part] : {std::pair{"embedding", &model.embedding}, {"layer", &model.layer}, {"head", &model.head}}) {
+    if (model.recompute_layers > 0) add(R"(,"recompute_layers":{})", model.recompute_layers);
+    for (const auto& [key, part] : {std::pair{"embedding", &model.embedding},
+                                    {"layer", &model.layer},
+                                    {"kept_layer", &model.kept_layer},
+                                    {"head", &model.head}}) {
+      if (part == &model.kept_layer && model.recompute_layers == 0) continue;
       add(R"(,"{}":{{)", key);
       const std::size_t begin = buffer_.size();
       for_each_stage_number(*part, [&](std::string_view name, const auto& number) {

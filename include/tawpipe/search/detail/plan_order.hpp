@@ -121,28 +121,34 @@ struct SavedMemory {
   std::int64_t cost = 0;  ///< tasks visited
 };
 
-/// The first of the layouts with less memory that fits, or the last that is possible.
+/// Of the ways to need less memory, by recomputation of a part and by others, the first of each that
+/// fits, and of these the faster by the estimate; else the last that is possible.
 inline std::optional<SavedMemory> save_memory_of(const PlanLayout& layout, const ScheduleChoice& choice,
                                                  const PlanProber& prober) {
   const PlanRequest& request = prober.request();
-  std::optional<SavedMemory> found;
+  std::optional<SavedMemory> best;
   std::int64_t cost = 0;
-  for (const PlanLayout& less : memory_savers(request, layout)) {
-    if (!request.allows(less, choice)) continue;
-    if (prober.is_worth(less)) {
-      const PlanProbe few = prober.probe(less, choice);
-      cost += few.cost;
-      if (few.seconds > 0 && !few.fits) continue;
-    }
-    try {
-      const LeastNeed need = prober.least(problem_of(request, less, choice), choice);
-      cost += need.ends;
-      found = SavedMemory{less, need, cost};
-      if (need.fits) return found;
-    } catch (const InputError&) {  // the schedule cannot do that
+  std::vector<std::vector<PlanLayout>> kinds{memory_savers(request, layout)};
+  if (layout.recompute == Recompute::none) kinds.push_back(partly_recomputed(request, layout, 4));
+  for (const std::vector<PlanLayout>& ways : kinds) {
+    for (const PlanLayout& less : ways) {
+      if (!request.allows(less, choice)) continue;
+      if (prober.is_worth(less)) {
+        const PlanProbe few = prober.probe(less, choice);
+        cost += few.cost;
+        if (few.seconds > 0 && !few.fits) continue;
+      }
+      try {
+        const LeastNeed need = prober.least(problem_of(request, less, choice), choice);
+        cost += need.ends;
+        if (!best || !best->need.fits || (need.fits && need.usual < best->need.usual)) best = SavedMemory{less, need};
+        if (need.fits) break;
+      } catch (const InputError&) {  // the schedule cannot do that
+      }
     }
   }
-  return found;
+  if (best) best->cost = cost;
+  return best;
 }
 
 }  // namespace tawpipe::inline v0::detail

@@ -279,13 +279,12 @@ class PlanSearch {
   void look_around_best() {
     while (around_ && !result_.stopped) {
       const PlanCandidate best = *std::exchange(around_, std::nullopt);
-      if (!keeps_stages(choices_[best.choice].schedule)) return;
       const std::size_t first = layouts_.size();
       std::vector<Outcome> outcomes;
-      for (PlanLayout& layout : planned_variants(request_, layouts_[best.layout])) {
+      for (PlanLayout& layout : planned_variants(request_, layouts_[best.layout], choices_[best.choice].schedule)) {
         outcomes.push_back({.candidate = {layouts_.size(), best.choice}});
+        least_.push_back(layout.recompute_layers > 0 ? bounds_.least_time(layout) : least_[best.layout]);
         layouts_.push_back(std::move(layout));
-        least_.push_back(least_[best.layout]);
       }
       parallel_(outcomes.size(), [&](std::size_t i) {
         const Problem problem = problem_of(request_, layouts_[first + i], choices_[best.choice]);
@@ -308,7 +307,7 @@ class PlanSearch {
       std::vector<Outcome> outcomes;
       for (; next < too_large_.size() && outcomes.size() < 8; ++next) {
         const PlanCandidate& large = too_large_[next];
-        if (!may_win(large.need.time) || memory_savers(request_, layouts_[large.layout]).empty()) continue;
+        if (!may_win(large.need.time) || !can_save_memory(request_, layouts_[large.layout])) continue;
         outcomes.push_back({.candidate = {layouts_.size(), large.choice}});
         layouts_.push_back(layouts_[large.layout]);
       }
