@@ -25,8 +25,8 @@ std::string decisive(const FrameworkJob& job) {
   for (const MeshAxis axis : detail::places_of(job.mesh)) text += concat(name(axis), "-");
   text += concat(" ", job.choice.schedule);
   for (const auto& [key, value] : job.choice.options) text += concat(" ", key, "=", value);
-  text += concat(" m", job.microbatch_size, " b", job.global_batch, " ", name(job.recompute.value_or(Recompute::none)), " g",
-                 job.gradient_bytes, " o", name(job.offload));
+  text += concat(" m", job.microbatch_size, " b", job.global_batch, " ", name(job.recompute.value_or(Recompute::none)),
+                 job.recompute_layers, " g", job.gradient_bytes, " o", name(job.offload));
   if (job.mesh.tensor > 1) text += concat(" sp", job.sequence_parallel, " to", job.tensor_overlap);
   if (job.mesh.context > 1) text += concat(" ", name(job.context_exchange));
   if (job.mesh.data * job.mesh.context > 1 && !job.splits_batch()) {
@@ -50,6 +50,7 @@ Transformer draw_model(support::Random& random) {
   if (random.between(0, 3) == 0) model.tied = true;
   if (random.between(0, 5) == 0) model.gated = false;
   if (random.between(0, 5) == 0) model.head_dim = 64;
+  if (random.between(0, 5) == 0) model.recompute_layers = 2;
   if (model.dtype == Dtype::bf16 && random.between(0, 2) == 0) {
     model.products = support::one_of<ProductFormat>(
         random, {ProductFormat::fp8, ProductFormat::fp8_block, ProductFormat::mxfp8, ProductFormat::nvfp4});

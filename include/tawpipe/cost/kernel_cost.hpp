@@ -127,12 +127,14 @@ struct KernelCost {
     const double longer = products > 0 ? std::max(1.0, in_pieces / products) : 1;
     const int launched = work.layers + (work.embedding ? 1 : 0) + (work.head ? 1 : 0);
     double host = passes.forward ? known.host_layer : 0;  // each half of a backward is half of it
-    if (passes.backward_input && schedule.stage(task.stage).recompute.value() > 0) host += known.host_layer;
+    double again = 0;
+    if (passes.backward_input && schedule.stage(task.stage).recompute.value() > 0)
+      again = known.host_layer * (launched - work.layers + work.recomputed);
     if (passes.backward_input) host += known.host_backward / 2;
     if (passes.backward_weight) host += known.host_backward / 2;
-    return seconds(
-        work.fraction *
-        std::max(longer * sum, host * launched + known.host_collective * work.collectives));  // of a step of a body its part
+    return seconds(work.fraction *
+                   std::max(longer * sum,
+                            host * launched + again + known.host_collective * work.collectives));  // of a step of a body its part
   }
 
   Path path(const Schedule& schedule, const Task& task, const Cluster& cluster) const {

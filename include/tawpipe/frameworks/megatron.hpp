@@ -73,7 +73,7 @@ inline void read_megatron_model(const ReadSettings<MegatronFlags>& read, Framewo
 }
 
 /// @param only  set to the layers of a stage that are recomputed, where not all are
-inline std::optional<Recompute> megatron_recompute(ReadSettings<MegatronFlags>& read, int layers_a_stage, int& only) {
+inline std::optional<Recompute> megatron_recompute(ReadSettings<MegatronFlags>& read, int& only) {
   const MegatronFlags& flags = read.values;
   if (flags.granularity == "selective" && !flags.method.empty()) {
     read.fail("--recompute-method", "not with --recompute-granularity selective");
@@ -81,8 +81,8 @@ inline std::optional<Recompute> megatron_recompute(ReadSettings<MegatronFlags>& 
   if (flags.recompute_activations || flags.granularity == "selective") return Recompute::selective;
   if (flags.granularity.empty()) return Recompute::none;
   const int layers = flags.recompute_layers;
-  if (flags.method == "block" && layers > 0 && layers < layers_a_stage) {
-    only = layers;
+  if (flags.method == "block") {
+    only = std::max(0, layers);
   } else if (flags.method == "uniform" && layers > 1) {
     read.note("--recompute-num-layers", concat("the input of each ", layers, "th layer is kept; simulated as of each"));
   }
@@ -152,7 +152,7 @@ inline FrameworkJob megatron_job(std::string_view text, std::string_view source,
     read.fail(flags.virtual_layers > 0 ? "--num-layers-per-virtual-pipeline-stage" : "--num-virtual-stages-per-pipeline-rank",
               "needs --pipeline-model-parallel-size above 1");
   }
-  job.recompute = detail::megatron_recompute(read, layers_a_stage, job.recompute_layers);
+  job.recompute = detail::megatron_recompute(read, job.recompute_layers);
 
   const bool fsdp = flags.megatron_fsdp || flags.custom_fsdp;
   if (flags.torch_fsdp2 && flags.distributed_optimizer) read.fail("--use-distributed-optimizer", "not with --use-torch-fsdp2");

@@ -104,7 +104,7 @@ TEST_CASE("what is read but not modelled is noted, what says nothing of a layout
   const FrameworkJob noted =
       job("--lr 3e-4 --data-path a b --moe-router-topk 2 --num-experts 0 --rampup-batch-size 8 8 100 \\\n"
           "--recompute-granularity full --recompute-method block --recompute-num-layers 4");
-  REQUIRE(noted.notes.size() == 2);
+  REQUIRE(noted.notes.size() == 1);
   CHECK(noted.notes[0] == "run.sh, line 1: --rampup-batch-size: simulated at the full --global-batch-size");
   CHECK(noted.recompute_layers == 4);
   CHECK(noted.recompute == Recompute::full);

@@ -2,6 +2,7 @@
 // Not: public; report/schedule_json.hpp is the public interface.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -188,12 +189,18 @@ inline StageWork read_stage(JsonValue value) {
 /// stage are unknown.
 inline void add_kernels(StageWork& stage, const Workload& workload) {
   if (workload.is_abstract() || stage.layers > workload.model().layers - stage.first_layer) return;
-  StageWork made = workload.stage(stage.first_layer, stage.layers, stage.embedding, stage.head);
-  if (made.parameters != stage.parameters || made.saved != stage.saved || made.forward != stage.forward ||
-      made.backward_input != stage.backward_input || made.backward_weight != stage.backward_weight) {
+  const LayerStack& model = workload.model();
+  const std::int32_t usual = model.recompute_layers > 0 ? std::min(stage.layers, model.recompute_layers) : stage.layers;
+  for (const std::int32_t recomputed : {usual, 0}) {
+    StageWork made = model.stage(stage.first_layer, stage.layers, stage.embedding, stage.head, recomputed);
+    if (made.parameters != stage.parameters || made.saved != stage.saved || made.forward != stage.forward ||
+        made.backward_input != stage.backward_input || made.backward_weight != stage.backward_weight) {
+      continue;
+    }
+    stage.recomputed = recomputed;
+    stage.kernels = std::move(made.kernels);
     return;
   }
-  stage.kernels = std::move(made.kernels);
 }
 
 /// A list of stages; or their number, with the workload cut as evenly as possible; or "units", the
