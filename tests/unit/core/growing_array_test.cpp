@@ -53,15 +53,16 @@ TEST_CASE("items of several pieces are found and taken in order") {
 }
 
 TEST_CASE("room for the items is one piece, and items beyond it follow in others") {
+  static const Block none{};  // a stack holds one of these, not five
   GrowingArray<Block> array;
-  array.push_back({});
+  array.push_back(none);
   array.reserve(10);
-  for (int i = 1; i < 10; ++i) array.push_back({});
+  for (int i = 1; i < 10; ++i) array.push_back(none);
   CHECK(array.size() == 10);
   const Block* const first = &array[0];
   for (int i = 10; i < 20; ++i) {
-    array.push_back({});
-    array.push_back({});
+    array.push_back(none);
+    array.push_back(none);
   }
   CHECK(array.size() == 30);
   CHECK(&array[9] == first + 9);
@@ -70,7 +71,7 @@ TEST_CASE("room for the items is one piece, and items beyond it follow in others
   CHECK(taken.capacity() == 30);
   // taken as it is where there is nothing else
   array.reserve(10);
-  for (int i = 0; i < 10; ++i) array.push_back({});
+  for (int i = 0; i < 10; ++i) array.push_back(none);
   const Block* const kept = &array[0];
   taken = array.take();
   CHECK(taken.size() == 10);
