@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Runs the commands that README.md and docs/ show. Those with a `$` and what they print: every line that is shown must be printed, in
-that order, as a file gets it or a terminal of 100 columns. `$ cat FILE` gives the file that the next command reads. Those without
+that order, as a terminal of 100 columns gets it or a file. `$ cat FILE` gives the file that the next command reads. Those without
 output: they must end well. What cannot be run here is listed with its reason; a command that has none fails.
 Not: flags (tools/check_links.py). Usage: blocks.py TAWPIPE [PAGE ...]
 """
@@ -104,7 +104,7 @@ class Reader:
                 self.told.append(f"left out: {self.page.name}: {command[:90]}: {reason(command) or missing_program + ' is not installed'}")
                 continue
             missing, printed = None, ""
-            for variables in ({}, {"COLUMNS": "100"}):
+            for variables in ({"COLUMNS": "100"}, {}):  # most are of a terminal
                 result = self.bash(command, **variables)
                 printed = result.stdout + result.stderr
                 all_lines = iter(line.rstrip() for line in result.stdout.splitlines())
