@@ -62,8 +62,11 @@ void take_model(PlanFlags& flags, const FrameworkJob& job) {
     base.model_value = known ? with_numbers_of(*known, *job.model) : *job.model;
     return;
   }
-  if (!job.model) return;
   const Transformer model = base.model_value ? *base.model_value : resolve_model(base.model);
+  if (!job.model) {
+    if (job.dtype) base.model_value = with_dtype(model, *job.dtype);
+    return;
+  }
   if (!detail::same_sizes(model, *job.model)) {
     const Transformer& said = *job.model;
     throw InputError(one_line(concat("--model ", model.name, " is not the model of ", flags.today, ": ", said.layers,

@@ -27,6 +27,7 @@ std::string decisive(const FrameworkJob& job) {
   for (const auto& [key, value] : job.choice.options) text += concat(" ", key, "=", value);
   text += concat(" m", job.microbatch_size, " b", job.global_batch, " ", name(job.recompute.value_or(Recompute::none)),
                  job.recompute_layers, " g", job.gradient_bytes, " o", name(job.offload));
+  if (job.dtype) text += concat(" ", name(*job.dtype));
   if (job.mesh.tensor > 1) text += concat(" sp", job.sequence_parallel, " to", job.tensor_overlap);
   if (job.mesh.context > 1) text += concat(" ", name(job.context_exchange));
   if (job.mesh.data * job.mesh.context > 1 && !job.splits_batch()) {
@@ -75,9 +76,22 @@ PlanRequest draw_request(support::Random& random, Framework framework) {
   coin(problem.overlap_gathers);
   coin(problem.tensor_overlap);
   coin(problem.offload.optimizer);
+  if (random.between(0, 7) == 0) problem.model->loss_chunk = 8192;
+  if (random.between(0, 7) == 0) problem.stage_cut.balanced = true;
   problem.context_exchange = static_cast<ContextExchange>(random.between(0, 2));
   if (random.between(0, 2) == 0) problem.parameter_bytes.gradient = 4;
   return for_framework(framework, request);
+}
+
+/// What a search tries around a layout.
+PlanLayout draw_around(support::Random& random, PlanLayout layout) {
+  if (layout.recompute == Recompute::full && random.between(0, 2) == 0) layout.recompute_layers = random.between(1, 4);
+  if (random.between(0, 3) == 0) layout.sharding = static_cast<StateSharding>(random.between(0, 3));
+  if (random.between(0, 5) == 0) layout.exchange = static_cast<ContextExchange>(random.between(0, 2));
+  if (random.between(0, 5) == 0) layout.offload = Offload{.optimizer = true};
+  if (random.between(0, 9) == 0) layout.balanced_stages = true;
+  if (random.between(0, 9) == 0) layout.loss_chunk = 8192;
+  return layout;
 }
 
 }  // namespace
@@ -92,15 +106,20 @@ TEST_CASE("the settings of a plan parse back into the same plan") {
       const PlanRequest request = draw_request(random, framework);
       const int devices = request.problem.cluster.ranks();
       const std::vector<PlanLayout> layouts = planned_layouts(request);
-      for (int i = 0; i < 200 && !layouts.empty(); ++i) {
-        const PlanLayout& layout = support::one_of(random, layouts);
+      for (int i = 0; i < 800 && !layouts.empty(); ++i) {
+        const PlanLayout layout = draw_around(random, support::one_of(random, layouts));
         const ScheduleChoice& choice = support::one_of(random, request.schedules);
         FrameworkJob job = job_of(request.problem, layout, choice);
         if (!cannot_run(framework, job).empty()) continue;
+        CHECK(job.model->loss_chunk == 0);
+        CHECK((job.equal_stages || job.mesh.pipeline == 1 || job.splits_batch()));
+        CHECK(job.sharding == layout.sharding.value_or(request.problem.sharding));
+        CHECK(job.offload == layout.offload.value_or(request.problem.offload));
         const std::string text = write_job(framework, job, {"a comment", "another: 'x' \"y\""});
         CAPTURE(text);
         FrameworkJob back = read_job(framework, text, "written", devices, request.problem.model->layers);
         if (!back.recompute) back.recompute = job.recompute;  // DeepSpeed's file does not say it
+        if (framework == Framework::torchtitan && job.dtype == Dtype::f16) job.dtype = Dtype::bf16;  // as large and as fast
         if (framework == Framework::deepspeed) back.edges_count_as_layers = job.edges_count_as_layers;
         REQUIRE(decisive(back) == decisive(job));
         CHECK(back.notes.empty());

@@ -34,6 +34,7 @@ struct DeepspeedSettings {
 inline const SettingsTable<DeepspeedSettings>& deepspeed_table() {
   using S = DeepspeedSettings;
   constexpr std::string_view narrow = "simulated with messages in 16 bits";
+  constexpr std::string_view offload = "an old name; it is zero_optimization.offload_optimizer.device now";
   static const SettingsTable<S> table{
       .kind = "DeepSpeed setting",
       .fields = {{"train_batch_size", &S::batch},
@@ -48,6 +49,12 @@ inline const SettingsTable<DeepspeedSettings>& deepspeed_table() {
                  {"tensor_parallel.autotp_size", &S::tensor},
                  {"tensor_parallel.tp_overlap_comm", &S::tensor_overlap}},
       .foreign = {{"zero_optimization.offload_param.device", "none", "weights in host memory are not modelled"},
+                  {"zero_optimization.cpu_offload", "false", offload},
+                  {"zero_optimization.cpu_offload_param", "false", "weights in host memory are not modelled"},
+                  {"zero_optimization.offload_optimizer.ratio", "1 1.0", "simulated with all of the states in host memory",
+                   false},
+                  {"torch_autocast.enabled", "false", "simulated with products in float32", false},
+                  {"amp.enabled", "false", "simulated with products in float32", false},
                   {"zero_optimization.zero_hpz_partition_size", "1", "a copy of the weights in each node is the schedule hpz"},
                   {"zero_optimization.mics_shard_size", "-1", "shards inside groups are the schedule hsdp"},
                   {"expert_parallel.enabled", "false", "a mixture of experts is not modelled"},
@@ -63,12 +70,49 @@ inline const SettingsTable<DeepspeedSettings>& deepspeed_table() {
           "sparse_gradients "
           "gradient_clipping steps_per_print wall_clock_breakdown dump_state memory_breakdown disable_allgather "
           "managed_gradient_accumulation seq_parallel_communication_data_type zero_allow_untested_optimizer "
-          "zero_force_ds_cpu_optimizer bf16.* fp16.* amp.* torch_autocast.* data_types.* checkpoint.* aio.* flops_profiler.* "
+          "zero_force_ds_cpu_optimizer bf16.immediate_grad_update bf16.check_grad_overflow bf16.bf16_optimizer_states "
+          "fp16.auto_cast "
+          "fp16.loss_scale fp16.initial_scale_power fp16.loss_scale_window fp16.hysteresis fp16.consecutive_hysteresis "
+          "fp16.min_loss_scale amp.opt_level torch_autocast.dtype torch_autocast.lower_precision_safe_modules checkpoint.* aio.* "
+          "flops_profiler.* "
           "tensorboard.* wandb.* csv_monitor.* comet.* comms_logger.* logging.* elasticity.* autotuning.* data_efficiency.* "
-          "curriculum_learning.* compression_training.* sparse_attention.* hybrid_engine.* expert_parallel.* tensor_parallel.* "
-          "activation_checkpointing.* zero_optimization.* pipeline.* compile.* monitor_config.* timers.* eigenvalue.* "
+          "curriculum_learning.* compression_training.* sparse_attention.* hybrid_engine.* expert_parallel.* "
+          "tensor_parallel.dtype "
+          "tensor_parallel.tp.* tensor_parallel.tensor_parallel.* tensor_parallel.injection_policy_tuple "
+          "tensor_parallel.partition_config.* tensor_parallel.preset_model tensor_parallel.keep_module_on_host "
+          "tensor_parallel.replace_with_kernel_inject tensor_parallel.kernel_inject activation_checkpointing.* "
+          "zero_optimization.contiguous_gradients zero_optimization.reduce_scatter zero_optimization.reduce_bucket_size "
+          "zero_optimization.use_multi_rank_bucket_allreduce zero_optimization.allgather_partitions "
+          "zero_optimization.allgather_bucket_size zero_optimization.load_from_fp32_weights zero_optimization.elastic_checkpoint "
+          "zero_optimization.sub_group_size zero_optimization.cpu_offload_use_pin_memory zero_optimization.zenflow.* "
+          "zero_optimization.offload_param.nvme_path zero_optimization.offload_param.buffer_count "
+          "zero_optimization.offload_param.buffer_size zero_optimization.offload_param.max_in_cpu "
+          "zero_optimization.offload_param.pin_memory zero_optimization.offload_optimizer.nvme_path "
+          "zero_optimization.offload_optimizer.buffer_count zero_optimization.offload_optimizer.pin_memory "
+          "zero_optimization.offload_optimizer.pipeline_read zero_optimization.offload_optimizer.pipeline_write "
+          "zero_optimization.offload_optimizer.pipeline zero_optimization.offload_optimizer.fast_init "
+          "zero_optimization.offload_optimizer.super_offload zero_optimization.offload_optimizer.convert_grad_on_cpu "
+          "zero_optimization.offload_optimizer.cpuadam_cores_perc zero_optimization.stage3_prefetch_bucket_size "
+          "zero_optimization.stage3_param_persistence_threshold zero_optimization.stage3_model_persistence_threshold "
+          "zero_optimization.stage3_max_live_parameters zero_optimization.stage3_max_reuse_distance "
+          "zero_optimization.stage3_gather_16bit_weights_on_model_save zero_optimization.stage3_module_granularity_threshold "
+          "zero_optimization.stage3_use_all_reduce_for_fetch_params zero_optimization.stage3_allgather_sequential "
+          "zero_optimization.stage3_partition_stream_chunk_size zero_optimization.stage3_gather_fp16_weights_on_model_save "
+          "zero_optimization.prefetch_bucket_size zero_optimization.param_persistence_threshold "
+          "zero_optimization.model_persistence_threshold zero_optimization.max_live_parameters "
+          "zero_optimization.max_reuse_distance zero_optimization.gather_16bit_weights_on_model_save "
+          "zero_optimization.module_granularity_threshold zero_optimization.use_all_reduce_for_fetch_params "
+          "zero_optimization.allgather_sequential zero_optimization.partition_stream_chunk_size "
+          "zero_optimization.ignore_unused_parameters zero_optimization.legacy_stage1 zero_optimization.round_robin_gradients "
+          "zero_optimization.zero_quantized_nontrainable_weights zero_optimization.zeropp_loco_param.* "
+          "zero_optimization.mics_hierarchical_params_gather zero_optimization.memory_efficient_linear "
+          "zero_optimization.pipeline_loading_checkpoint zero_optimization.override_module_apply "
+          "zero_optimization.log_trace_cache_warnings zero_optimization.enable_sanity_checks "
+          "zero_optimization.save_muon_momentum_buffer_in_memory zero_optimization.leaf_module.* pipeline.* compile.* "
+          "monitor_config.* timers.* eigenvalue.* "
           "quantize_training.* progressive_layer_drop.* dataloader_drop_last use_data_before_expert_parallelism_ nebula.* "
-          "graph_harvesting load_universal_checkpoint wall_clock_breakdown_*"};
+          "graph_harvesting load_universal_checkpoint wall_clock_breakdown_*",
+      .renamed = {{"bfloat16.enabled", "bf16.enabled"}}};
   return table;
 }
 
@@ -94,11 +138,13 @@ inline FrameworkJob deepspeed_job(std::string_view text, std::string_view source
   job.choice = s.stage == 3 ? ScheduleChoice{"fsdp", {{"prefetch", "1"}, {"reshard", "on"}}}
                             : ScheduleChoice{s.stage == 2 ? "zero2" : "ddp"};
   job.sharding = s.stage >= 1 ? StateSharding::optimizer : StateSharding::none;
-  job.overlap_gradients = s.overlap;
+  job.overlap_gradients = read.has("zero_optimization.overlap_comm") ? s.overlap : s.stage == 3;  // None there
   job.overlap_gathers = false;
   job.sequence_parallel = false;
   job.tensor_overlap = s.tensor_overlap;
   job.offload.optimizer = s.optimizer_device == "cpu";
+  if (s.bf16 && s.fp16) read.fail("fp16.enabled", "not with bf16.enabled");
+  job.dtype = s.bf16 ? Dtype::bf16 : s.fp16 ? Dtype::f16 : Dtype::f32;
   job.gradient_bytes = s.accumulated == "fp32" || (!s.bf16 && !s.fp16) ? 4 : 2;
   std::int64_t microbatch = s.microbatch;
   std::int64_t batch = s.batch;
@@ -146,6 +192,10 @@ inline std::vector<std::string> deepspeed_cannot(const FrameworkJob& job) {
   reasons.add_if(job.offload.activations, "activations are offloaded by the program");
   reasons.add_if(job.model && job.model->dtype == Dtype::f32 && job.gradient_bytes != 4,
                  "gradients of float32 weights are float32");
+  reasons.add_if(job.model && job.model->products != ProductFormat::bits16 && job.model->products != ProductFormat::bits32,
+                 "products in 8 bits are set in the program (Transformer Engine)");
+  reasons.add_if(job.model && job.model->dtype != Dtype::bf16 && job.model->dtype != Dtype::f16 && job.model->dtype != Dtype::f32,
+                 "weights are bfloat16, float16 or float32");
   reasons.add_if(job.recompute_layers > 0, "DeepSpeed leaves to the model which layers it recomputes (--recompute full)");
   detail::need_what_all_need(reasons, job);
   return reasons.take();
@@ -171,9 +221,17 @@ inline DeepspeedSettings deepspeed_settings(const FrameworkJob& job) {
   return s;
 }
 
+/// Those that differ from DeepSpeed's defaults. @pre as deepspeed_settings()
+inline std::vector<WrittenSetting> deepspeed_written(const FrameworkJob& job) {
+  const DeepspeedSettings settings = deepspeed_settings(job);
+  std::vector<WrittenSetting> written = written_settings(deepspeed_table(), settings);
+  if (settings.stage == 3 && !settings.overlap) written.push_back({"zero_optimization.overlap_comm", "false"});
+  return written;
+}
+
 /// The settings as JSON, with `comments` as "_comment". @pre as deepspeed_settings()
 inline std::string deepspeed_text(const FrameworkJob& job, const std::vector<std::string>& comments) {
-  return json_text(written_settings(deepspeed_table(), deepspeed_settings(job)), comments);
+  return json_text(deepspeed_written(job), comments);
 }
 
 }  // namespace tawpipe

@@ -36,6 +36,8 @@ struct FrameworkJob {
   std::int64_t gradient_bytes = 4;
   std::int64_t optimizer_bytes = 12;
   bool edges_count_as_layers = false;     ///< embedding and loss, when the model is cut into stages
+  bool equal_stages = true;               ///< of as many layers each, with these
+  std::optional<Dtype> dtype = {};        ///< of the weights, if the settings give it
   std::optional<Transformer> model = {};  ///< if the settings give all of it
   std::string model_lacks = {};           ///< otherwise what is missing
   std::vector<std::string> notes = {};    ///< what was read but is not modelled, with its line
@@ -65,27 +67,41 @@ struct FrameworkJob {
 /// A plan's choice as a job, with the switches of its problem.
 /// @pre problem has a model
 inline FrameworkJob job_of(const Problem& problem, const PlanLayout& layout, const ScheduleChoice& choice) {
-  return {.mesh = layout.mesh,
-          .choice = choice,
-          .microbatch_size = layout.microbatch_size,
-          .sequence = problem.sequence,
-          .global_batch = problem.global_batch,
-          .recompute = layout.recompute,
-          .recompute_layers = layout.recompute != Recompute::full ? 0
-                              : layout.recompute_layers > 0       ? layout.recompute_layers
-                                                                  : problem.model->recompute_layers,
-          .sequence_parallel = problem.sequence_parallel,
-          .sharding = problem.sharding,
-          .reshard = problem.reshard,
-          .overlap_gradients = problem.overlap_gradients,
-          .overlap_gathers = problem.overlap_gathers,
-          .tensor_overlap = problem.tensor_overlap,
-          .context_exchange = problem.context_exchange,
-          .offload = problem.offload,
-          .gradient_bytes = problem.parameter_bytes.gradient,
-          .optimizer_bytes = problem.parameter_bytes.optimizer,
-          .edges_count_as_layers = problem.model->edges_count_as_layers,
-          .model = problem.model};
+  FrameworkJob job{.mesh = layout.mesh,
+                   .choice = choice,
+                   .microbatch_size = layout.microbatch_size,
+                   .sequence = problem.sequence,
+                   .global_batch = problem.global_batch,
+                   .recompute = layout.recompute,
+                   .recompute_layers = layout.recompute != Recompute::full ? 0
+                                       : layout.recompute_layers > 0       ? layout.recompute_layers
+                                                                           : problem.model->recompute_layers,
+                   .sequence_parallel = problem.sequence_parallel,
+                   .sharding = layout.sharding.value_or(problem.sharding),
+                   .reshard = problem.reshard,
+                   .overlap_gradients = problem.overlap_gradients,
+                   .overlap_gathers = problem.overlap_gathers,
+                   .tensor_overlap = problem.tensor_overlap,
+                   .context_exchange = layout.exchange.value_or(problem.context_exchange),
+                   .offload = layout.offload.value_or(problem.offload),
+                   .gradient_bytes = problem.parameter_bytes.gradient,
+                   .optimizer_bytes = problem.parameter_bytes.optimizer,
+                   .edges_count_as_layers = problem.model->edges_count_as_layers,
+                   .equal_stages = problem.stage_cut.is_even() && !layout.balanced_stages,
+                   .dtype = problem.model->dtype,
+                   .model = problem.model};
+  if (layout.loss_chunk > 0) job.model->loss_chunk = layout.loss_chunk;
+  return job;
+}
+
+/// The model with its weights in that format; products of float32 are float32, unless they are in
+/// another format.
+inline Transformer with_dtype(Transformer model, Dtype dtype) {
+  if (dtype == model.dtype) return model;
+  const bool plain = model.products == ProductFormat::bits16 || model.products == ProductFormat::bits32;
+  if (plain) model.products = dtype == Dtype::f32 ? ProductFormat::bits32 : ProductFormat::bits16;
+  model.dtype = dtype;
+  return model;
 }
 
 /// The job as a problem, on the cluster and with the costs and the model of `base`.
@@ -106,6 +122,11 @@ inline Problem problem_of(const FrameworkJob& job, Problem base) {
   base.tensor_overlap = job.tensor_overlap;
   base.context_exchange = job.context_exchange;
   base.offload = job.offload;
+  if (base.model && job.dtype && *job.dtype != base.model->dtype) {
+    base.model = with_dtype(*std::move(base.model), *job.dtype);
+    const std::int64_t weight = size_bytes(*job.dtype);
+    base.parameter_bytes = {.weight = weight, .gradient = weight, .optimizer = weight < 4 ? 12 : 8};
+  }
   base.parameter_bytes.gradient = job.gradient_bytes;
   if (base.model) {
     base.model->edges_count_as_layers = job.edges_count_as_layers;
@@ -131,6 +152,9 @@ class Reasons {
 
 /// Requirements of any framework on the batch and the optimizer's states.
 inline void need_what_all_need(Reasons& reasons, const FrameworkJob& job) {
+  reasons.add_if(!job.equal_stages && job.mesh.pipeline > 1 && !job.splits_batch(),
+                 "stages of other than equal numbers of layers are not written (--layers-per-stage)");
+  reasons.add_if(job.model && job.model->loss_chunk > 0, "the loss is computed of all the vocabulary at once (--loss-chunk)");
   reasons.add_if(job.model && job.optimizer_bytes != (size_bytes(job.model->dtype) < 4 ? 12 : 8),
                  "the optimizer's moments are written in float32 only (--moment-dtype)");
   const std::int64_t unit = job.microbatch_size * job.batch_parts();

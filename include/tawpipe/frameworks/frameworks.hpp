@@ -103,7 +103,7 @@ inline std::vector<WrittenSetting> settings_of(Framework framework, const Framew
     case Framework::torchtitan:
       return written_settings(torchtitan_table(), torchtitan_settings(job));
     case Framework::deepspeed:
-      return written_settings(deepspeed_table(), deepspeed_settings(job));
+      return deepspeed_written(job);
   }
   return {};  // unreachable
 }

@@ -126,6 +126,7 @@ inline FrameworkJob megatron_job(std::string_view text, std::string_view source,
   if (flags.bf16 && flags.fp16) read.fail("--fp16", "not with --bf16");
   detail::read_megatron_model(read, job);
   if (job.model) job.model->edges_count_as_layers = job.edges_count_as_layers;
+  job.dtype = flags.bf16 ? Dtype::bf16 : flags.fp16 ? Dtype::f16 : Dtype::f32;
   const int data = detail::left_to_data(
       read, "--tensor-model-parallel-size", detail::product_of({flags.tensor, flags.pipeline, flags.context}, devices), devices,
       concat("tensor ", flags.tensor, " x pipeline ", flags.pipeline, " x context ", flags.context));
@@ -245,7 +246,6 @@ inline std::vector<std::string> megatron_cannot(const FrameworkJob& job) {
                  "activations are offloaded by layers (--cpu-offloading-num-layers), which is not modelled");
   reasons.add_if(job.model && job.model->products == ProductFormat::fp8_rows,
                  "Transformer Engine has no 8 bits with a scale for each row; choose fp8 or fp8-block");
-  reasons.add_if(job.model && job.model->loss_chunk > 0, "the loss is computed of all the vocabulary at once");
   reasons.add_if(job.model && job.model->dtype == Dtype::f32 && job.gradient_bytes != 4,
                  "gradients of float32 weights are float32");
   reasons.add_if(job.model && job.model->dtype != Dtype::bf16 && job.model->dtype != Dtype::f16 && job.model->dtype != Dtype::f32,

@@ -84,7 +84,8 @@ inline const SettingsTable<TorchtitanSettings>& torchtitan_table() {
                   {"fault_tolerance.enable", "false", "simulated without", false}},
       .skipped =
           "job.* profiling.* metrics.* optimizer.* lr_scheduler.* checkpoint.* comm.* memory_estimation.* experimental.* "
-          "validation.* debug.* quantize.* float8.* mx.* fault_tolerance.* compile.* model.hf_assets_path model.tokenizer_path "
+          "validation.* debug.* quantize.* float8.* mx.* fault_tolerance.* compile.components compile.backend "
+          "model.hf_assets_path model.tokenizer_path "
           "model.print_after_conversion training.dataset training.dataset_path training.max_norm training.steps training.dtype "
           "training.mixed_precision_reduce training.gc_freq training.gc_debug training.dataloader.* training.seed "
           "training.deterministic training.compile parallelism.enable_compiled_autograd "
@@ -193,7 +194,8 @@ inline FrameworkJob torchtitan_job(std::string_view text, std::string_view sourc
     if (known.name == s.model && known.flavor == s.flavor) job.model = as_torchtitan_runs(models::named(known.ours), s.compile);
   }
   if (!job.model) job.model_lacks = concat("the sizes of ", s.model, " ", s.flavor);
-  if (job.model && s.parameters == "float32") job.model->dtype = Dtype::f32;
+  job.dtype = s.parameters == "float32" ? Dtype::f32 : Dtype::bf16;
+  if (job.model) job.model = with_dtype(*std::move(job.model), *job.dtype);
   if (layers == 0 && job.model) layers = job.model->layers;
   for (const auto& [name, value] : {std::pair{"parallelism.tensor_parallel_degree", s.tensor},
                                     {"parallelism.pipeline_parallel_degree", s.pipeline},

@@ -90,6 +90,9 @@ TEST_CASE("torchtitan: a wrong setting is named with its line and what would be 
   CHECK(torchtitan_refusal("[training]\nseq_len = \"long\"\n")
             .find("line 2: training.seq_len: expected a whole number, not 'long'") != std::string::npos);
   CHECK(torchtitan_refusal("[compile]\nenable = 1\n").find("expected true or false, not '1'") != std::string::npos);
+  CHECK(torchtitan_refusal("[compile]\nenabel = true\n")
+            .find("line 2: unknown torchtitan setting 'compile.enabel'; did you mean "
+                  "'compile.enable'?") != std::string::npos);
   CHECK(torchtitan_refusal("[parallelism]\nexpert_parallel_degree = 4\n").find("mixture of experts") != std::string::npos);
 }
 
@@ -103,6 +106,7 @@ TEST_CASE("DeepSpeed: stages, batches, and what its file cannot say") {
   CHECK(three.global_batch == 128);
   CHECK_FALSE(three.recompute);
   CHECK(three.overlap_gradients);
+  CHECK(three.dtype == Dtype::bf16);
   const FrameworkJob one = deepspeed_job(
       "{\"train_batch_size\": 64, \"train_micro_batch_size_per_gpu\": 2, \"zero_optimization\": {\"stage\": 1, "
       "\"offload_optimizer\": {\"device\": \"cpu\", \"pin_memory\": true}}, \"tensor_parallel\": {\"autotp_size\": 2}}",
@@ -112,6 +116,24 @@ TEST_CASE("DeepSpeed: stages, batches, and what its file cannot say") {
   CHECK(one.mesh.data == 8);
   CHECK(one.sharding == StateSharding::optimizer);
   CHECK(one.offload.optimizer);
+  CHECK_FALSE(one.overlap_gradients);
+  CHECK(one.dtype == Dtype::f32);
+  CHECK(one.gradient_bytes == 4);
+
+  // Stage 3 alone overlaps unless told not to.
+  const std::string batch = "{\"train_batch_size\": 32, \"train_micro_batch_size_per_gpu\": 1, \"bf16\": {\"enabled\": true}, ";
+  FrameworkJob overlapped = deepspeed_job(batch + "\"zero_optimization\": {\"stage\": 3}}", "ds.json", 16);
+  CHECK(overlapped.overlap_gradients);
+  overlapped.overlap_gradients = false;
+  CHECK_FALSE(deepspeed_job(deepspeed_text(overlapped, {}), "ds.json", 16).overlap_gradients);
+
+  // The weights of a model that is given become those of the settings.
+  const Problem base{.cluster = support::cluster(16, 2), .model = models::named("llama-3-8b"), .sequence = 4096};
+  const Problem wide = problem_of(one, base);
+  CHECK(wide.model->dtype == Dtype::f32);
+  CHECK(wide.model->products == ProductFormat::bits32);
+  CHECK(wide.parameter_bytes.weight == 4);
+  CHECK(wide.parameter_bytes.optimizer == 8);
 
   CHECK(deepspeed_refusal("{\n\"train_batch_size\": \"auto\",\n\"bf16\": {}}")
             .find("ds.json, line 2: train_batch_size: expected a whole number") == 0);
@@ -120,6 +142,15 @@ TEST_CASE("DeepSpeed: stages, batches, and what its file cannot say") {
         std::string::npos);
   CHECK(deepspeed_refusal("{\"train_batch_size\": 32, \"zero_optimization\": {\"stage\": 4}}").find("4 is not 0, 1, 2 or 3") !=
         std::string::npos);
+  CHECK(deepspeed_refusal("{\"train_batch_size\": 32,\n\"zero_optimization\": {\"stage\": 2,\n\"overlap_com\": true}}")
+            .find("line 3: unknown DeepSpeed setting 'zero_optimization.overlap_com'; did you mean "
+                  "'zero_optimization.overlap_comm'?") != std::string::npos);
+  CHECK(deepspeed_refusal("{\"train_batch_size\": 32,\n\"bf16\": {\"enabeld\": true}}").find("did you mean 'bf16.enabled'?") !=
+        std::string::npos);
+  CHECK(deepspeed_refusal("{\"train_batch_size\": 32, \"zero_optimization\": {\"cpu_offload\": true}}")
+            .find("it is zero_optimization.offload_optimizer.device now") != std::string::npos);
+  CHECK(deepspeed_refusal("{\"train_batch_size\": 32, \"bf16\": {\"enabled\": true}, \"fp16\": {\"enabled\": true}}")
+            .find("fp16.enabled: not with bf16.enabled") != std::string::npos);
   CHECK(deepspeed_refusal("{\"train_batch_size\": 30}").find("30 sequences are no multiple") != std::string::npos);
 }
 
