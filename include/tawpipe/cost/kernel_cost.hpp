@@ -110,7 +110,8 @@ struct KernelCost {
     if (task.op == Op::update) return seconds(2 * static_cast<double>(task.bytes.value()) / memory);  // read and written
     const StageWork& work = schedule.work(task);
     const Passes passes = traits(task.op).passes;
-    if (work.kernels.empty()) return by_operations(work, passes, known, device);
+    const double copies = static_cast<double>(task.bytes.value()) / memory;  // of states
+    if (work.kernels.empty()) return by_operations(work, passes, known, device) + seconds(copies);
     double sum = 0;
     double products = 0;
     double in_pieces = 0;  // the products again, as that many smaller ones, which fill the device less
@@ -132,9 +133,8 @@ struct KernelCost {
       again = known.host_layer * (launched - work.layers + work.recomputed);
     if (passes.backward_input) host += known.host_backward / 2;
     if (passes.backward_weight) host += known.host_backward / 2;
-    return seconds(work.fraction *
-                   std::max(longer * sum,
-                            host * launched + again + known.host_collective * work.collectives));  // of a step of a body its part
+    const double launches = host * launched + again + known.host_collective * work.collectives;
+    return seconds(std::max(work.fraction * (longer * sum) + copies, work.fraction * launches));  // of a step of a body its part
   }
 
   Path path(const Schedule& schedule, const Task& task, const Cluster& cluster) const {

@@ -32,7 +32,7 @@ struct RooflineCost {
     const BytesPerSecond memory{device.memory_bandwidth.value() * memory_utilization};
     if (task.op == Op::update) return Bytes{task.bytes} * 2 / memory;  // each state is read and written
     const auto [flops, traffic] = detail::pass_work(schedule.work(task), traits(task.op).passes);
-    return flops / FlopsPerSecond{device.peak.value() * utilization} + traffic / memory;
+    return flops / FlopsPerSecond{device.peak.value() * utilization} + (traffic + Bytes{task.bytes}) / memory;
   }
 
   Path path(const Schedule& schedule, const Task& task, const Cluster& cluster) const {

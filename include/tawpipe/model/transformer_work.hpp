@@ -182,6 +182,7 @@ inline LayerStack layer_stack(const Transformer& model, const Batch& batch, Reco
   stack.norm_parameters = model.hidden;
   stack.lookup_waits_in_layer = layer_fits_lookup_gradient(model, batch, recompute);
   stack.edges_count_as_layers = model.edges_count_as_layers;
+  stack.copies_gathered = model.is_torchtitan();
   stack.keys = Bytes{batch.tokens() * model.key_width() * size_bytes(model.dtype)};
   stack.token_ids = model.vocab;
   stack.utilization = model.utilization;

@@ -86,6 +86,7 @@ class Composer {
     }
     builder_.stages(std::move(stages));
     if (!with_.stages.empty()) builder_.bodies(with_.stages);
+    builder_.copies_gathered(with_.sharding == StateSharding::parameters);
     if (!(kept == mesh_)) builder_.written_ranks(written());
   }
 

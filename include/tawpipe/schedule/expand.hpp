@@ -161,6 +161,7 @@ class BodyExpander {
         if (s == 0) {
           waits(begin + copy);
         } else {
+          task.bytes = {};  // the first step copies what the computation does
           after_.clear();
         }
         wait_for(body[s], copy, copies);

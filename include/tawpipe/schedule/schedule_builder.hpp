@@ -17,6 +17,7 @@
 #include "tawpipe/core/prefetch.hpp"
 #include "tawpipe/core/text.hpp"
 #include "tawpipe/model/parameter_space.hpp"
+#include "tawpipe/schedule/detail/gathered_copies.hpp"
 #include "tawpipe/schedule/schedule.hpp"
 
 namespace tawpipe::inline v0 {
@@ -88,6 +89,12 @@ class ScheduleBuilder {
   void written_ranks(std::vector<char> written) { written_ = std::move(written); }
   /// Sets what each rank stands for.
   void mesh(const Mesh& mesh) { parts_.mesh = mesh; }
+  /// Computations copy weights gathered for them and gradients to be scattered, if the model's code
+  /// does (LayerStack::copies_gathered).
+  ScheduleBuilder& copies_gathered(bool shared) {
+    copies_gathered_ = shared && !workload_.is_abstract() && workload_.model().copies_gathered;
+    return *this;
+  }
   /// @throws ScheduleError  beyond max_stages.
   void stages(std::vector<StageWork> stages) {
     if (stages.size() > static_cast<std::size_t>(max_stages))
@@ -191,6 +198,7 @@ class ScheduleBuilder {
     parts_.buffers.shrink_to_fit();
     parts_.dependencies = take_rows(dependency_begin_, dependency_items_);
     parts_.uses = take_rows(use_begin_, use_items_);
+    if (copies_gathered_) detail::count_gathered_copies(parts_, workload_.parameter_bytes());
     parts_.program = program();
     parts_.groups = groups_.rows();
     parts_.pieces = pieces_.rows();
@@ -320,6 +328,7 @@ class ScheduleBuilder {
   Workload workload_;
   ParameterSpace space_;
   Bytes workspace_;
+  bool copies_gathered_ = false;
   Schedule::Parts parts_;
   std::vector<char> written_;  ///< [rank]; empty: all
   GrowingArray<Task> tasks_;

@@ -73,7 +73,8 @@ struct Task {
                                   ///< which step of its stage's body (Schedule::work)
   Messages bytes{};  ///< pass, broadcast, reduce, host copy: the message; exchange: each way; all_to_all: the most that a
                      ///< member has for all members; other collectives: the whole (gathered) buffer; update: the
-                     ///< model states it touches
+                     ///< model states it touches; other computations: what they read and write to
+                     ///< copy states (detail::count_gathered_copies)
 
   /// The number of the peer or of the group, whichever the op has; -1 if it has neither.
   constexpr std::int32_t partner() const { return is_collective(op) ? number(group) : number(peer); }

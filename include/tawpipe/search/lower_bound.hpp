@@ -174,6 +174,7 @@ class LeastTimes {
       Task one = task;
       one.stage = StageId{0};
       if (step.is_compute()) {
+        one.bytes = {};  // the first step's copies of states, left out
         const auto [at, added] =
             numbers.try_emplace({step.flops.value(), step.traffic.value(), step.pieces}, id<SplitId>(parts.steps.size()));
         if (added) parts.steps.push_back(work_of_step(parts.stages[0], step, totals, traits(task.op).passes));

@@ -47,8 +47,8 @@ Schedule one_stage(int ranks, const std::vector<Task>& tasks = {}) {
 /// Devices of 1 TFLOPS and 1 GB/s of memory.
 const RooflineCost cost{.utilization = 0.5, .memory_utilization = 0.8, .overhead = 10_us};
 
-double seconds_of(Op op) {
-  const Schedule schedule = one_stage(1, {{.op = op, .rank = Rank{0}, .stage = StageId{0}, .bytes = Bytes{400'000'000}}});
+double seconds_of(Op op, Bytes bytes = {}) {
+  const Schedule schedule = one_stage(1, {{.op = op, .rank = Rank{0}, .stage = StageId{0}, .bytes = bytes}});
   return tawpipe::to_seconds(cost.compute_time(schedule, tawpipe::TaskId{0}, support::cluster(1)));
 }
 
@@ -63,12 +63,13 @@ double weight_sum(const Path& path) {
 }  // namespace
 
 TEST_CASE("a computation takes its operations at a share of peak and then its traffic at a share of bandwidth") {
-  CHECK(seconds_of(Op::forward) == Approx(2 + 1));         // 1e12 / 0.5e12, 8e8 / 8e8
-  CHECK(seconds_of(Op::backward) == Approx(11 + 2));       // (3 + 2 + 0.5) / 0.5, 1.6e9 / 8e8
-  CHECK(seconds_of(Op::backward_input) == Approx(7 + 2));  // (3 + 0.5) / 0.5
-  CHECK(seconds_of(Op::backward_weight) == Approx(4));     // 2 / 0.5, no traffic
-  CHECK(seconds_of(Op::idle) == Approx(3));                // as a forward
-  CHECK(seconds_of(Op::update) == Approx(1));              // 4e8 bytes read and written at 8e8
+  CHECK(seconds_of(Op::forward) == Approx(2 + 1));                        // 1e12 / 0.5e12, 8e8 / 8e8
+  CHECK(seconds_of(Op::backward) == Approx(11 + 2));                      // (3 + 2 + 0.5) / 0.5, 1.6e9 / 8e8
+  CHECK(seconds_of(Op::backward_input) == Approx(7 + 2));                 // (3 + 0.5) / 0.5
+  CHECK(seconds_of(Op::backward_weight) == Approx(4));                    // 2 / 0.5, no traffic
+  CHECK(seconds_of(Op::idle) == Approx(3));                               // as a forward
+  CHECK(seconds_of(Op::update, Bytes{400'000'000}) == Approx(1));         // 4e8 bytes read and written at 8e8
+  CHECK(seconds_of(Op::forward, Bytes{400'000'000}) == Approx(3 + 0.5));  // and copies of states
 }
 
 TEST_CASE("a message inside a node crosses two ports, after the overhead and one latency") {

@@ -111,6 +111,7 @@ inline void add_kernels(LayerStack& stack, const Batch& batch, Recompute recompu
   if (!decoder) return;
   LayerStack made = layer_stack(*decoder, batch, recompute);
   stack.edges_count_as_layers = made.edges_count_as_layers;
+  stack.copies_gathered = made.copies_gathered;
   stack.embedding.kernels = std::move(made.embedding.kernels);
   stack.layer.kernels = std::move(made.layer.kernels);
   stack.kept_layer.kernels = std::move(made.kept_layer.kernels);

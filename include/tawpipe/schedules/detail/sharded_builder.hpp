@@ -64,7 +64,7 @@ class ShardedBuilder {
       for (int r = 0; r < ranks_; ++r) states_.update(builder_, r, part);
       spread(part);
     }
-    return builder_.build();
+    return builder_.copies_gathered(plan_.weights != Scope::replicated).build();
   }
 
  private:
