@@ -5,6 +5,7 @@
 // Not: that it is the best of all (unit/search/plan_test.cpp), nor how long the command takes.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
@@ -64,7 +65,7 @@ Drawn draw(const PlanRequest& request, int wanted) {
     try {
       Problem problem = problem_of(request, layout, choice);
       const double microbatches = static_cast<double>(problem.global_batch / layout.microbatch_size / layout.mesh.data);
-      if (2 * problem.model->layers * microbatches > most_tasks) continue;
+      if (2 * std::max(problem.model->layers, layout.mesh.pipeline) * microbatches > most_tasks) continue;
       const LeastNeed need = Predictor{problem, shipped()}.least(choice);
       if (!need.fits) continue;
       if (static_cast<double>(need.steps) * layout.mesh.copies() > most_tasks) problem.fold = Fold::on;
