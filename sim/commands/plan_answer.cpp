@@ -34,6 +34,7 @@ PlanRequest resolve_plan(const PlanFlags& flags) {
     request.schedules = parse_entries(names, parse_options(flags.base.options), true);
   }
   if (flags.budget > 0) request.budget = flags.budget;
+  request.partial_recompute = request.problem.model && request.problem.model->recompute_layers == 0;
   if (!flags.today.empty() || !flags.emit.empty()) return request;  // their switches are the framework's
   const Request defaults;
   const auto open = [&](std::string_view flag, const std::string& value, const std::string& standard) {

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -88,6 +89,7 @@ TEST_CASE("no simulated schedule is faster than any of its bounds, nor smaller")
     for (int repeat = 0; repeat < 3; ++repeat) {
       PlanLayout layout = one_of(random, layouts);
       if (random.between(0, 3) == 0) layout.loss_chunk = one_of<int>(random, {64, 1000});
+      if (layout.recompute == Recompute::full) layout.recompute_layers = random.between(0, request.problem.model->layers);
       const ScheduleChoice& choice = one_of(random, choices);
       const Problem problem = problem_of(request, layout, choice);
       CAPTURE(problem.cluster.name());
@@ -112,6 +114,21 @@ TEST_CASE("no simulated schedule is faster than any of its bounds, nor smaller")
         CHECK(any.seconds <= to_seconds(summary.makespan));
         CHECK((any.can_hold || !summary.fits()));
         closest = std::min(closest, summary.makespan / need.time);
+        if (need.kept == 0) continue;
+        PlanLayout none = layout;
+        none.recompute = Recompute::none;
+        none.recompute_layers = 0;
+        if (!bounds.can_hold(none) && summary.fits()) {
+          const std::optional<Duration> part = bounds.least_time_of_part(none);
+          REQUIRE(part);
+          CHECK(to_seconds(*part) <= to_seconds(summary.makespan));
+        }
+        const PlanLayout more = detail::recomputing(layout, layout.recompute_layers + 1);
+        const LeastNeed next = Predictor{problem_of(request, more, choice), shipped()}.least(choice);
+        const bool reorders = detail::moves_weights(choice.schedule);
+        CHECK((reorders || to_seconds(next.time) >= to_seconds(need.time) * (1 - 1e-6)));  // less a picosecond a step
+        CHECK(next.kept < need.kept);
+        if (next.kept > 0) CHECK(next.memory <= need.memory);
       } catch (const InputError&) {  // the schedule does not exist for that layout
       }
     }

@@ -61,6 +61,21 @@ class LayoutBounds {
     return Duration{static_cast<std::int64_t>(std::min(time * (1 - 1e-6), 9e18))};  // rounding of steps to picoseconds
   }
 
+  /// The same with full recomputation of the least part of all layers with which can_hold() is true;
+  /// none if that is all of them. @pre can_hold() is false, with nothing computed again
+  std::optional<Duration> least_time_of_part(PlanLayout layout) {
+    layout.recompute = Recompute::full;
+    int least = 1;
+    for (int most = request_.problem.model->layers; least < most;) {
+      layout.recompute_layers = (least + most) / 2;
+      const bool holds = states_ + times_of(layout, classes(layout.mesh).front().first).kept / layout.mesh.pipeline <= usable_;
+      holds ? most = layout.recompute_layers : least = layout.recompute_layers + 1;
+    }
+    if (least >= request_.problem.model->layers) return std::nullopt;
+    layout.recompute_layers = least;
+    return least_time(layout);
+  }
+
   /// Whether a replica's devices together can hold the minimum for any schedule: the model's states
   /// once over all replicas, and, for one microbatch, the activations that all layers keep when the
   /// last one's forward ends. Any of it may be offloaded to host memory.
@@ -94,7 +109,8 @@ class LayoutBounds {
     double input = 0;   ///< of the backward, the gradients of inputs
     double shared = 0;  ///< forward and backward including waits between ranks that share layers
     double update = 0;
-    double saved = 0;  ///< bytes that it keeps for the microbatch
+    double saved = 0;  ///< bytes that it keeps for the microbatch, if all layers may be computed again
+    double kept = 0;   ///< if those that may not be are not
   };
 
   double saved(const PlanLayout& layout) { return times_of(layout, classes(layout.mesh).front().first).saved; }
@@ -157,6 +173,7 @@ class LayoutBounds {
     const int again = layout.recompute_layers > 0 ? layout.recompute_layers : request_.problem.model->recompute_layers;
     const Times layers = find_times(layout, rank, cost, false, again);
     Times times = find_times(layout, rank, without_host(cost), true, again);
+    times.kept = times.saved;
     if (again > 0) times.saved = find_times(layout, rank, cost, true, 0).saved;
     times.forward = std::max(times.forward, layers.forward);
     times.backward = std::max(times.backward, layers.backward);
@@ -195,7 +212,7 @@ class LayoutBounds {
     detail::LeastTimes<Cost> times{schedule, problem.cluster, cost};
     const auto of = [&](int task) { return static_cast<double>(times.work_of(TaskId{task})); };
     const auto shared = static_cast<double>(times.of(TaskId{0}) + times.of(TaskId{1}));
-    return {of(0), of(1), of(2), shared, of(3), static_cast<double>(schedule.stages()[0].saved.value())};
+    return {of(0), of(1), of(2), shared, of(3), static_cast<double>(schedule.stages()[0].saved.value()), 0};
   }
 
   const PlanRequest& request_;

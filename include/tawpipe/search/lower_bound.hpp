@@ -24,11 +24,13 @@ namespace tawpipe::inline v0 {
 
 /// The lower bounds of a schedule.
 struct LeastNeed {
-  Duration time;           ///< of an iteration: no simulation of the schedule is shorter
-  Bytes memory;            ///< of the rank that is fullest relative to its limit
-  bool fits = true;        ///< false: some rank needs more than is usable, under any timing
-  std::int64_t ends = 0;   ///< of all tasks visited: the cost of the bound
-  std::int64_t steps = 0;  ///< tasks in the equivalent simulation, with bodies expanded
+  Duration time = {};       ///< of an iteration: no simulation of the schedule is shorter
+  Bytes memory = {};        ///< of the rank that is fullest relative to its limit
+  bool fits = true;         ///< false: some rank needs more than is usable, under any timing
+  std::int64_t ends = 0;    ///< of all tasks visited: the cost of the bound
+  std::int64_t steps = 0;   ///< tasks in the equivalent simulation, with bodies expanded
+  std::int32_t layers = 0;  ///< of all stages
+  std::int32_t kept = 0;    ///< of these, those that full recomputation of a part leaves out
   /// The same path where copies of the schedule share the links that leave a node: an estimate for
   /// ordering candidates.
   Duration usual = {};
@@ -134,12 +136,12 @@ class LeastTimes {
   }
 
   std::int64_t computation(TaskId id, const Task& task) {
-    // Stages with the same number of layers, and the same parts before and after them, have equal
-    // work.
+    // Stages with the same number of layers, as many of them computed again, and the same parts before
+    // and after them, have equal work.
     const bool work = task.stage != none<StageId>;
     const StageWork* const stage = work ? &schedule_.stage(task.stage) : nullptr;
     const auto [at, added] = computations_.try_emplace(
-        {task.op, classes_.of(task.rank), stage == nullptr ? -1 : stage->layers,
+        {task.op, classes_.of(task.rank), stage == nullptr ? -1 : stage->layers, stage == nullptr ? -1 : stage->recomputed,
          stage == nullptr ? -1 : (stage->embedding ? 1 : 0) + (stage->head ? 2 : 0), number(task.split), task.bytes.value(),
          stage == nullptr || !schedule_.workload().is_abstract() ? 0 : number(task.stage)},
         0);
@@ -228,7 +230,8 @@ class LeastTimes {
   RankClasses classes_;
   /// Alone, and with all copies (times_of()).
   std::map<std::tuple<Op, Rank, std::int64_t, Bytes, std::int32_t>, std::pair<std::int64_t, std::int64_t>> messages_;
-  std::map<std::tuple<Op, int, std::int32_t, int, std::int32_t, std::int64_t, std::int32_t>, std::int64_t> computations_;
+  std::map<std::tuple<Op, int, std::int32_t, std::int32_t, int, std::int32_t, std::int64_t, std::int32_t>, std::int64_t>
+      computations_;
 };
 
 /// The largest memory that each rank holds during one of its computations of nonzero time:
@@ -304,6 +307,10 @@ LeastNeed least_need(const Schedule& schedule, const Cluster& cluster, const Cos
   LeastNeed need;
   detail::LeastTimes<Cost> times{schedule, cluster, cost, known};
   if (!schedule.workload().is_abstract()) detail::least_memory(schedule, cluster, usable, times, need);
+  for (const StageWork& stage : schedule.stages()) {
+    need.layers += stage.layers;
+    need.kept += stage.layers - stage.recomputed;
+  }
   struct PathTimes {
     std::int64_t alone = 0;
     std::int64_t usual = 0;

@@ -4,17 +4,12 @@
 // search/lower_bound.hpp).
 #pragma once
 
-#include <cstddef>
-
 #include "tawpipe/core/compiled.hpp"
 #include "tawpipe/core/function_ref.hpp"
 #include "tawpipe/schedules/registry.hpp"
 #include "tawpipe/search/plan_result.hpp"
 
 namespace tawpipe::inline v0 {
-
-/// Calls `run(i)` for each i below `count`, in any order and on any threads.
-using PlanThreads = FunctionRef<void(std::size_t count, FunctionRef<void(std::size_t)> run)>;
 
 /// The fastest way to train that the request leaves open: over all meshes, microbatch sizes,
 /// recomputations and schedules (planned_layouts(), planned_schedules()), by exact simulation
@@ -55,7 +50,7 @@ TAWPIPE_INLINE PlanResult plan(const PlanRequest& request, const Registry& regis
     throw InputError("a plan needs costs that know any layout: kernels or roofline, not given or measured times");
   }
   if (!problem.noise.is_none()) throw InputError("a plan is of times without noise");
-  return detail::PlanSearch<PlanThreads>{request, registry, parallel}.run(goes_on);
+  return detail::PlanSearch{request, registry, parallel}.run(goes_on);
 }
 
 TAWPIPE_INLINE PlanResult plan(const PlanRequest& request, const Registry& registry) {

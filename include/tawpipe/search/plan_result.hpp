@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "tawpipe/core/function_ref.hpp"
 #include "tawpipe/search/lower_bound.hpp"
 #include "tawpipe/search/plan_space.hpp"
 
@@ -68,6 +69,9 @@ inline bool alike(const Plan& a, const Plan& b) {
          a.layout.recompute == b.layout.recompute && a.layout.recompute_layers == b.layout.recompute_layers &&
          a.layout.offload == b.layout.offload;
 }
+
+/// Calls `run(i)` for each i below `count`, in any order and on any threads.
+using PlanThreads = FunctionRef<void(std::size_t count, FunctionRef<void(std::size_t)> run)>;
 
 /// The progress of the search, for a display.
 struct PlanProgress {

@@ -24,15 +24,15 @@ struct PlanLayout {
   Recompute recompute = Recompute::full;
   std::int64_t microbatch_size = 1;
   std::optional<ContextExchange> exchange = {};  ///< between context-parallel ranks; none: as the problem has it
+  int recompute_layers = 0;                      ///< of each stage, where recomputation is full; 0: as the model has it
   // Around a pipeline; none: as the problem has it.
   std::optional<StateSharding> sharding = {};
   std::optional<Offload> offload = {};
   bool balanced_stages = false;  ///< cut by what embedding and head take (StageCut::balanced)
   int loss_chunk = 0;            ///< entries of the vocabulary at a time; 0: as the model has it
-  int recompute_layers = 0;      ///< of each stage, where recomputation is full; 0: as the model has it
 
   /// Whether what is around it is not as the problem has it.
-  bool is_variant() const { return sharding || offload || balanced_stages || loss_chunk > 0 || recompute_layers > 0; }
+  bool is_variant() const { return sharding || offload || balanced_stages || loss_chunk > 0; }
 };
 
 /// What is to be trained and where, and the parts of the answer that are given. The others are
@@ -44,6 +44,9 @@ struct PlanRequest {
                                                {MeshAxis::tensor, MeshAxis::context, MeshAxis::data, MeshAxis::pipeline}};
   std::vector<std::int64_t> microbatch_sizes = {};  ///< empty: the powers of two that divide a replica's part of the batch
   std::vector<Recompute> recompute = {Recompute::none, Recompute::selective, Recompute::full};
+  /// Where nothing computed again does not fit, full recomputation of the least part of each stage's
+  /// layers with which it does is a candidate too.
+  bool partial_recompute = false;
   std::vector<ContextExchange> exchanges = {};  ///< of context-parallel ranks; empty: as the problem has it
   std::vector<ScheduleChoice> schedules = {};   ///< empty: planned_schedules()
   // Tried around each pipeline that is the best so far; empty and false: as the problem has it
@@ -51,7 +54,6 @@ struct PlanRequest {
   std::vector<StateSharding> sharding = {};  ///< over data- and context-parallel devices
   std::vector<Offload> offload = {};
   bool balanced_stages = false;
-  bool partial_recompute = false;    ///< tried like them: full recomputation of a part of each stage's layers
   int loss_chunk = 0;                ///< tried, like `offload`, where a candidate is fast and needs a little too much memory
   std::int64_t budget = 40'000'000;  ///< tasks that may be looked at: of bounds once, of simulations eight times
   bool cheapest_first = false;       ///< layouts of few tasks are looked at first, not those that look fastest
@@ -187,6 +189,9 @@ inline std::vector<ScheduleChoice> planned_schedules(const Registry& registry) {
 
 namespace detail {
 
+/// Whether a schedule sends weights from device to device, in an order of its own.
+inline bool moves_weights(std::string_view schedule) { return schedule == "tawpipe" || schedule.starts_with("weipipe"); }
+
 /// Whether a schedule cuts the model into stages that stay where they are, so that states can be
 /// shared out around it and stages cut by what they take. Schedules that move weights, or share
 /// states out themselves, do not.
@@ -196,33 +201,10 @@ inline bool keeps_stages(std::string_view schedule) {
   return std::find(std::begin(others), std::end(others), schedule) == std::end(others);
 }
 
-/// The layout with full recomputation of parts of a stage's layers, and of the model's, where each is
-/// gathered by itself; the least first. None where the request does not leave that open.
-inline std::vector<PlanLayout> partly_recomputed(const PlanRequest& request, const PlanLayout& layout, int parts) {
-  std::vector<PlanLayout> found;
-  const auto allows = [&](Recompute policy) {
-    return std::find(request.recompute.begin(), request.recompute.end(), policy) != request.recompute.end();
-  };
-  if (layout.recompute_layers > 0 || !request.partial_recompute || !allows(Recompute::none) || !allows(Recompute::full))
-    return found;
-  const int layers = request.problem.model->layers;
-  for (const int of : {std::max(1, layers / layout.mesh.pipeline), layers}) {
-    for (int part = 1; part < parts; ++part) {
-      PlanLayout one = layout;
-      one.recompute = Recompute::full;
-      one.recompute_layers = of * part / parts;
-      if (one.recompute_layers > (found.empty() ? 0 : found.back().recompute_layers)) found.push_back(one);
-    }
-    if (layout.mesh.pipeline == 1) break;
-  }
-  return found;
-}
-
-/// What else may be around a schedule on a layout: recomputation of a part where it is full; around
-/// a pipeline, how states are shared out with how stages are cut, or something in host memory.
+/// What else may be around a pipeline on a layout: how states are shared out with how stages are cut,
+/// or something in host memory.
 inline std::vector<PlanLayout> planned_variants(const PlanRequest& request, const PlanLayout& layout, std::string_view schedule) {
   std::vector<PlanLayout> found;
-  if (layout.recompute == Recompute::full) found = partly_recomputed(request, layout, 8);
   if (layout.mesh.pipeline == 1 || layout.is_variant() || !keeps_stages(schedule)) return found;
   std::vector<std::optional<StateSharding>> sharding{std::nullopt};
   for (const StateSharding states : request.sharding) {
@@ -268,9 +250,19 @@ inline std::vector<PlanLayout> memory_savers(const PlanRequest& request, const P
   return found;
 }
 
-inline bool can_save_memory(const PlanRequest& request, const PlanLayout& layout) {
-  return !memory_savers(request, layout).empty() ||
-         (layout.recompute == Recompute::none && !partly_recomputed(request, layout, 4).empty());
+/// Whether the request leaves open to compute a part of the layers again.
+inline bool may_recompute_part(const PlanRequest& request) {
+  const auto allows = [&](Recompute policy) {
+    return std::find(request.recompute.begin(), request.recompute.end(), policy) != request.recompute.end();
+  };
+  return request.partial_recompute && allows(Recompute::none) && allows(Recompute::full);
+}
+
+/// The layout with full recomputation of `layers` layers of each stage; 0: of all.
+inline PlanLayout recomputing(PlanLayout layout, int layers) {
+  layout.recompute = Recompute::full;
+  layout.recompute_layers = layers;
+  return layout;
 }
 
 /// How context-parallel ranks may exchange keys and values on a mesh. All-to-all needs whole heads

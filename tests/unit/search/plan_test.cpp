@@ -46,8 +46,13 @@ Exhaustive simulate_all(const PlanRequest& request) {
   for (const PlanLayout& layout : planned_layouts(request)) {
     for (const ScheduleChoice& choice : request.schedules) {
       try {
-        const Prediction one = predict(problem_of(request, layout, choice), shipped());
+        Prediction one = predict(problem_of(request, layout, choice), shipped());
         ++found.possible;
+        if (!one.fits() && layout.recompute == Recompute::none && request.partial_recompute) {
+          for (int layers = 1; layers < small.layers && !one.fits(); ++layers) {
+            one = predict(problem_of(request, detail::recomputing(layout, layers), choice), shipped());
+          }
+        }
         if (!one.fits()) continue;
         ++found.fitting;
         if (!found.best || one.summary.makespan < *found.best) found.best = one.summary.makespan;
@@ -93,6 +98,41 @@ TEST_CASE("the plan is as fast as the best of all that there is, with much memor
   check_like_exhaustive(request(with_memory(3_MB)));
   check_like_exhaustive(request(with_memory(2_MB)));
   check_like_exhaustive(request(with_memory(1_KB)));  // nothing fits
+}
+
+TEST_CASE("the least part of the layers that must be computed again is in the space, if that is asked for") {
+  for (const Bytes memory : {3_MB, 2_MB, 1500_KB, 1_KB}) {
+    PlanRequest parts = request(with_memory(memory));
+    parts.partial_recompute = true;
+    check_like_exhaustive(std::move(parts));
+  }
+  PlanRequest asked = request(with_memory(1_GB));
+  asked.schedules = {{"1f1b"}};
+  asked.axes = {1, 1, 0, 2, 2};
+  asked.orders.resize(1);
+  asked.microbatch_sizes = {1};
+  asked.problem.model->layers = 8;
+  asked.partial_recompute = true;
+  const auto best = [&](Recompute recompute) {
+    PlanRequest one = asked;
+    one.recompute = {recompute};
+    return plan(one, shipped()).plans.at(0).summary;
+  };
+  const Summary none = best(Recompute::none);
+  const Summary full = best(Recompute::full);
+  asked.recompute = {Recompute::none, Recompute::full};
+  CHECK(plan(asked, shipped()).plans.at(0).layout.recompute == Recompute::none);
+  asked.problem.cluster = with_memory((none.fullest() + full.fullest()) / 2);
+  const PlanResult found = plan(asked, shipped());
+  CHECK(found.proven_best);
+  const Plan& part = found.plans.at(0);
+  CHECK(part.layout.recompute_layers > 0);
+  CHECK(part.layout.recompute_layers < 4);  // of a stage
+  CHECK(part.summary.makespan > none.makespan);
+  CHECK(part.summary.makespan < full.makespan);
+  CHECK_FALSE(
+      predict(problem_of(asked, detail::recomputing(part.layout, part.layout.recompute_layers - 1), part.choice), shipped())
+          .fits());
 }
 
 TEST_CASE("it is the best on unequal nodes and by a roofline, too") {

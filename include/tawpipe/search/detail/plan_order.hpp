@@ -104,6 +104,11 @@ class PlanProber {
   LeastNeed least(const Problem& problem, const ScheduleChoice& choice) const {
     return Predictor{problem, registry_}.least(choice, &known_);
   }
+  /// Of 4 microbatches for each rank: no more memory than with all.
+  LeastNeed least_of_few(Problem problem, const ScheduleChoice& choice) const {
+    problem.global_batch = problem.microbatch_sizes.front() * problem.mesh.data * most * problem.mesh.pipeline;
+    return least(problem, choice);
+  }
   const PlanRequest& request() const { return request_; }
 
  private:
@@ -121,34 +126,84 @@ struct SavedMemory {
   std::int64_t cost = 0;  ///< tasks visited
 };
 
-/// Of the ways to need less memory, by recomputation of a part and by others, the first of each that
-/// fits, and of these the faster by the estimate; else the last that is possible.
+/// Of the ways to need less memory the first that fits, else the last that is possible.
 inline std::optional<SavedMemory> save_memory_of(const PlanLayout& layout, const ScheduleChoice& choice,
                                                  const PlanProber& prober) {
   const PlanRequest& request = prober.request();
   std::optional<SavedMemory> best;
   std::int64_t cost = 0;
-  std::vector<std::vector<PlanLayout>> kinds{memory_savers(request, layout)};
-  if (layout.recompute == Recompute::none) kinds.push_back(partly_recomputed(request, layout, 4));
-  for (const std::vector<PlanLayout>& ways : kinds) {
-    for (const PlanLayout& less : ways) {
-      if (!request.allows(less, choice)) continue;
-      if (prober.is_worth(less)) {
-        const PlanProbe few = prober.probe(less, choice);
-        cost += few.cost;
-        if (few.seconds > 0 && !few.fits) continue;
-      }
-      try {
-        const LeastNeed need = prober.least(problem_of(request, less, choice), choice);
-        cost += need.ends;
-        if (!best || !best->need.fits || (need.fits && need.usual < best->need.usual)) best = SavedMemory{less, need};
-        if (need.fits) break;
-      } catch (const InputError&) {  // the schedule cannot do that
-      }
+  for (const PlanLayout& less : memory_savers(request, layout)) {
+    if (!request.allows(less, choice)) continue;
+    if (prober.is_worth(less)) {
+      const PlanProbe few = prober.probe(less, choice);
+      cost += few.cost;
+      if (few.seconds > 0 && !few.fits) continue;
+    }
+    try {
+      const LeastNeed need = prober.least(problem_of(request, less, choice), choice);
+      cost += need.ends;
+      best = SavedMemory{less, need};
+      if (need.fits) break;
+    } catch (const InputError&) {  // the schedule cannot do that
     }
   }
   if (best) best->cost = cost;
   return best;
+}
+
+/// A candidate that does not fit with nothing computed again, and may with a part of each stage's
+/// layers.
+struct PlanPart {
+  PlanLayout layout;  ///< with nothing computed again
+  int most;           ///< layers of a stage, at most
+  int first;          ///< the number to try first: about the least that cannot win
+  int lost;           ///< of all layers, the least number that cannot win with any schedule
+};
+
+/// The least number of each stage's layers that must be computed again for a candidate to fit, with
+/// its bounds: found by bisection, for memory only falls with the number, which ends where what does
+/// not fit cannot win either, nor with more layers.
+/// @param wins  whether one with a greater number than that of the bound may be the best
+/// @return  none if the schedule cannot do that; one that does not fit if all layers must be
+/// computed again, or if one with fewer cannot win
+template <class Wins>
+std::optional<SavedMemory> recompute_least(const PlanPart& part, const ScheduleChoice& choice, const PlanProber& prober,
+                                           Wins&& wins) {
+  SavedMemory found{recomputing(part.layout, part.most), {.fits = false}, 0};
+  std::int64_t cost = 2000;
+  const auto need_of = [&](int layers, bool few) {
+    const Problem problem = problem_of(prober.request(), recomputing(part.layout, layers), choice);
+    const LeastNeed need = few ? prober.least_of_few(problem, choice) : prober.least(problem, choice);
+    cost += need.ends;
+    return need;
+  };
+  const auto is_enough = [](const LeastNeed& need) { return need.fits || need.kept == 0; };
+  int least = 1;
+  int enough = part.most;
+  try {
+    for (int layers = std::clamp(part.first, 1, std::max(1, part.most - 1)); least < enough;) {
+      const LeastNeed need = need_of(layers, false);
+      if (!is_enough(need)) {
+        least = layers + 1;
+        const std::int64_t of_model = prober.request().problem.model->layers;
+        const bool lost = (need.layers - need.kept) * of_model / std::max(1, need.layers) >= part.lost;
+        if (lost || !wins(need.time)) return SavedMemory{recomputing(part.layout, layers), need, cost};
+      } else {
+        enough = layers;
+        if (need.kept > 0) found = {recomputing(part.layout, layers), need, 0};
+      }
+      layers = (least + enough) / 2;
+      if (!prober.is_worth(part.layout)) continue;
+      for (int most = enough; least < most; layers = least) {
+        const int middle = (least + most) / 2;
+        is_enough(need_of(middle, true)) ? most = middle : least = middle + 1;
+      }
+    }
+  } catch (const InputError&) {
+    return std::nullopt;
+  }
+  found.cost = cost;
+  return found;
 }
 
 }  // namespace tawpipe::inline v0::detail

@@ -1,6 +1,7 @@
 // The search for a plan: in which order candidates are looked at, which are dropped, which are
 // simulated.
-// Not: the bounds that drop them (search/layout_bound.hpp, search/lower_bound.hpp).
+// Not: what becomes of each (plan_rounds.hpp), nor the bounds that drop them
+// (search/layout_bound.hpp, search/lower_bound.hpp).
 #pragma once
 
 #include <algorithm>
@@ -8,37 +9,18 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "tawpipe/search/detail/plan_order.hpp"
-#include "tawpipe/search/layout_bound.hpp"
-#include "tawpipe/search/plan_result.hpp"
-#include "tawpipe/search/predict.hpp"
+#include "tawpipe/search/detail/plan_rounds.hpp"
 
 namespace tawpipe::inline v0::detail {
 
-/// A candidate with a bound, to be simulated unless something is faster.
-struct PlanCandidate {
-  std::size_t layout = 0;
-  std::size_t choice = 0;
-  LeastNeed need = {};
-};
-
-/// Best first: layouts by estimated time, candidates by their bounds. Work is done in rounds of a
-/// fixed number of items, and their results are taken in order, so that the result does not depend
-/// on the number of threads.
-template <class Parallel>
-class PlanSearch {
+/// Best first: layouts by estimated time, candidates by their bounds.
+class PlanSearch : PlanRounds {
  public:
-  PlanSearch(const PlanRequest& request, const Registry& registry, Parallel& parallel)
-      : request_{request}, registry_{registry}, parallel_{parallel}, bounds_{request}, prober_{request, registry, known_} {
-    for (const ScheduleChoice& choice : request.schedules.empty() ? planned_schedules(registry) : request.schedules) {
-      for (ScheduleChoice& one : variants_of(registry, choice, request.problem.cluster)) choices_.push_back(std::move(one));
-    }
-    layouts_ = planned_layouts(request);
-  }
+  using PlanRounds::PlanRounds;
 
   template <class Goes>
   PlanResult run(Goes&& goes_on) {
@@ -60,6 +42,7 @@ class PlanSearch {
     }
     look_around_best();
     save_memory();
+    recompute_parts();
     while (!open_.empty() && spent_ < request_.budget && !result_.stopped) {
       simulate_some(2);
       result_.stopped = !goes_on(progress());
@@ -82,9 +65,6 @@ class PlanSearch {
     if (open_.empty() || (best_ && !may_win(open_.back().need.usual))) return false;
     return !request_.cheapest_first || !best_ || open_.back().need.time < best_->summary.makespan * 9 / 10;
   }
-  bool may_win(Duration bound) const { return !best_ || bound < least_worth(best_->summary.makespan); }
-  static Duration least_worth(Duration best) { return best - best / static_cast<std::int64_t>(1 / plan_tolerance); }
-
   /// By the bound, and estimates of a pipeline's fill time, of whether it fits and of the search's
   /// cost; they only order and drop nothing.
   void order_layouts() {
@@ -94,10 +74,8 @@ class PlanSearch {
     std::vector<double> guess;
     for (const PlanLayout& layout : layouts_) {
       least_.push_back(bounds_.least_time(layout));
-      const double microbatches = microbatches_of(request_, layout);
       holds_.push_back(bounds_.can_hold(layout) ? 1 : 0);
-      guess.push_back(to_seconds(least_.back()) * bounds_.usual_wait(layout) *
-                      (1 + 0.5 * (layout.mesh.pipeline - 1) / microbatches) * std::max(1.0, bounds_.usual_share(layout)) *
+      guess.push_back(to_seconds(least_.back()) * usual_wait(layout) * std::max(1.0, bounds_.usual_share(layout)) *
                       (1 + 0.01 * std::log2(1 + tasks_of(layout) / 2000)));
     }
     for (std::size_t i = 0; i < layouts_.size(); ++i) {
@@ -152,128 +130,6 @@ class PlanSearch {
       probed.push_back({group.layout, group.begin + i, group.begin + i + 1, key});
     }
   }
-  /// Computations of a replica, about.
-  double tasks_of(const PlanLayout& layout) const {
-    return 2.0 * std::max(layout.mesh.pipeline, request_.problem.model->layers) * microbatches_of(request_, layout);
-  }
-
-  /// Two simulations of more tasks than this run at once, before more bounds are found that may be
-  /// better.
-  static constexpr std::int64_t many_tasks = 100'000;
-  /// The limit on tasks at once, for the memory of a plan.
-  static constexpr double most_tasks = 1'500'000;
-
-  /// What became of a candidate, in a round.
-  struct Outcome {
-    PlanCandidate candidate;
-    std::optional<Plan> plan = {};
-    bool impossible = false;
-    bool left = false;
-    std::int64_t cost = 2000;
-  };
-
-  /// Finds the bounds of a layout with some schedules.
-  void look_at(std::size_t layout, const std::vector<std::size_t>& choices) {
-    const PlanLayout& at = layouts_[layout];
-    const auto count = static_cast<std::int64_t>(choices.size());
-    if (tasks_of(at) > most_tasks) return leave(layout, count);
-    const Problem problem = problem_of(request_, at, choices_[choices[0]]);
-    std::optional<Predictor> predictor;
-    try {
-      predictor.emplace(problem, registry_);
-    } catch (const InputError&) {  // the ranks or the batch cannot be divided so
-      result_.counts.impossible += count;
-      return;
-    }
-    std::vector<Outcome> outcomes;
-    for (const std::size_t choice : choices) outcomes.push_back({.candidate = {layout, choice}});
-    parallel_(outcomes.size(), [&](std::size_t i) { bound(outcomes[i], *predictor); });
-    take_bounds(outcomes);
-  }
-
-  void bound(Outcome& outcome, const Predictor& predictor) {
-    const ScheduleChoice& choice = choices_[outcome.candidate.choice];
-    outcome.impossible = !request_.allows(layouts_[outcome.candidate.layout], choice);
-    if (outcome.impossible) return;
-    try {
-      outcome.candidate.need = predictor.least(choice, &known_);
-      outcome.cost += outcome.candidate.need.ends;
-    } catch (const InputError&) {
-      outcome.impossible = true;
-    }
-  }
-
-  void take_bounds(std::vector<Outcome>& outcomes) {
-    for (Outcome& outcome : outcomes) {
-      if (!outcome.impossible) ++result_.counts.bounded;
-      take(outcome);
-    }
-    std::stable_sort(open_.begin(), open_.end(),
-                     [](const PlanCandidate& a, const PlanCandidate& b) { return a.need.usual > b.need.usual; });
-  }
-
-  /// What a round found of a candidate.
-  void take(Outcome& outcome) {
-    const PlanCandidate& candidate = outcome.candidate;
-    spent_ += outcome.cost;
-    if (outcome.plan) {
-      const Duration before = best_ ? best_->summary.makespan : Duration::max();
-      take_plan(*std::move(outcome.plan));
-      if (best_ && best_->summary.makespan < before) around_ = candidate;
-    } else if (outcome.impossible) {
-      ++result_.counts.impossible;
-    } else if (!candidate.need.fits) {
-      ++result_.counts.memory;
-      if (may_win(candidate.need.time) && nearly_fits(candidate.need.memory)) too_large_.push_back(candidate);
-    } else if (outcome.left) {
-      ++result_.counts.left;
-      left_ = std::min(left_, candidate.need.time);
-    } else if (!may_win(candidate.need.time)) {
-      ++result_.counts.time;
-    } else {
-      open_.push_back(candidate);
-    }
-  }
-
-  void leave(std::size_t layout, std::int64_t choices) {
-    result_.counts.left += choices;
-    left_ = std::min(left_, least_[layout]);
-  }
-
-  /// Simulates the `count` candidates that are most likely the fastest.
-  void simulate_some(std::size_t count) {
-    drop_slow();
-    std::vector<Outcome> outcomes;
-    for (; !open_.empty() && outcomes.size() < count; open_.pop_back()) {
-      outcomes.push_back({.candidate = open_.back(), .cost = 0});
-    }
-    parallel_(outcomes.size(), [&](std::size_t i) { simulate(outcomes[i]); });
-    for (Outcome& outcome : outcomes) take(outcome);
-  }
-
-  /// Left where it would take too much memory: more tasks than fit, or all copies of a layout that
-  /// cannot be folded.
-  void simulate(Outcome& outcome) const {
-    const PlanCandidate& candidate = outcome.candidate;
-    const PlanLayout& layout = layouts_[candidate.layout];
-    const ScheduleChoice& choice = choices_[candidate.choice];
-    const auto steps = static_cast<double>(candidate.need.steps);
-    outcome.left = steps > most_tasks;
-    if (outcome.left) return;
-    Problem problem = problem_of(request_, layout, choice);
-    const bool in_full = steps * layout.mesh.copies() <= most_tasks;
-    if (!in_full) problem.fold = Fold::on;
-    try {
-      outcome.plan = Plan{layout, choice, candidate.need.time, Predictor{problem, registry_}.best().summary};
-    } catch (const InputError&) {
-      if (in_full) throw;
-      outcome.left = true;
-      return;
-    }
-    const Folding& folding = outcome.plan->summary.folding;
-    outcome.cost = 8 * (folding.factor > 1 ? folding.tasks : std::max(outcome.plan->summary.tasks, candidate.need.steps));
-  }
-
   /// What else may be around the pipeline that is the best so far, whatever is left of the budget:
   /// it is little.
   void look_around_best() {
@@ -283,7 +139,7 @@ class PlanSearch {
       std::vector<Outcome> outcomes;
       for (PlanLayout& layout : planned_variants(request_, layouts_[best.layout], choices_[best.choice].schedule)) {
         outcomes.push_back({.candidate = {layouts_.size(), best.choice}});
-        least_.push_back(layout.recompute_layers > 0 ? bounds_.least_time(layout) : least_[best.layout]);
+        least_.push_back(least_[best.layout]);
         layouts_.push_back(std::move(layout));
       }
       parallel_(outcomes.size(), [&](std::size_t i) {
@@ -292,7 +148,19 @@ class PlanSearch {
       });
       take_bounds(outcomes);
       while (!open_.empty() && open_.back().layout >= first) simulate_some(2);
+      recompute_less_of(best);
     }
+  }
+  /// With something around it that recompute_parts() does not try.
+  void recompute_less_of(const PlanCandidate& best) {
+    PlanLayout kept = layouts_[best.layout];
+    if (!kept.is_variant() || kept.recompute != Recompute::full || kept.recompute_layers > 0 || !may_recompute_part(request_))
+      return;
+    kept.recompute = Recompute::none;
+    const Duration least = bounds_.least_time(kept);
+    layouts_.push_back(std::move(kept));
+    least_.push_back(least);
+    try_parts({{layouts_.size() - 1, best.choice, {.time = least}}});
   }
 
   /// What was only too large is tried with less memory, the least bounds first, whatever is left of
@@ -307,7 +175,7 @@ class PlanSearch {
       std::vector<Outcome> outcomes;
       for (; next < too_large_.size() && outcomes.size() < 8; ++next) {
         const PlanCandidate& large = too_large_[next];
-        if (!may_win(large.need.time) || !can_save_memory(request_, layouts_[large.layout])) continue;
+        if (!may_win(large.need.time) || memory_savers(request_, layouts_[large.layout]).empty()) continue;
         outcomes.push_back({.candidate = {layouts_.size(), large.choice}});
         layouts_.push_back(layouts_[large.layout]);
       }
@@ -316,11 +184,137 @@ class PlanSearch {
       take_bounds(outcomes);
       while (!open_.empty() && open_.back().layout >= first && may_win(open_.back().need.time) && spent_ < most) simulate_some(2);
     }
-    too_large_.clear();
   }
-  bool nearly_fits(Bytes memory) const {
-    const Bytes usable = usable_part(request_.problem.cluster.device(Rank{0}).memory, request_.problem.usable_memory);
-    return memory / usable < 1.5;
+
+  /// What does not fit with nothing computed again is tried with full recomputation of the least part
+  /// of each stage's layers with which it does, the least estimates first. Theirs is a quarter of the
+  /// budget, or little where the budget did not suffice for the others.
+  void recompute_parts() {
+    const bool complete = next_ >= order_.size();
+    if (complete) add_parts_of_layouts();
+    std::stable_sort(parts_.begin(), parts_.end(),
+                     [](const PlanCandidate& a, const PlanCandidate& b) { return a.need.usual < b.need.usual; });
+    const std::int64_t most = spent_ + request_.budget / (complete ? 4 : 64);
+    std::size_t next = 0;
+    while (next < parts_.size() && spent_ < most && !result_.stopped) {
+      std::vector<PlanCandidate> some;
+      for (; next < parts_.size() && some.size() < 8; ++next) {
+        if (is_open(parts_[next])) some.push_back(parts_[next]);
+      }
+      try_parts(some);
+    }
+    for (; next < parts_.size(); ++next) {
+      if (!is_open(parts_[next])) continue;
+      ++result_.counts.left;
+      left_ = std::min(left_, parts_[next].need.time);
+    }
+  }
+  void try_parts(const std::vector<PlanCandidate>& candidates) {
+    const std::size_t first = layouts_.size();
+    std::vector<Outcome> outcomes;
+    std::vector<PlanPart> parts;
+    for (const PlanCandidate& candidate : candidates) {
+      outcomes.push_back({.candidate = {layouts_.size(), candidate.choice, {.time = candidate.need.time}}});
+      parts.push_back(part_of(candidate));
+      layouts_.push_back(parts.back().layout);
+      least_.push_back(candidate.need.time);
+    }
+    parallel_(outcomes.size(), [&](std::size_t i) { recompute(outcomes[i], parts[i], layouts_[first + i]); });
+    take_parts(outcomes);
+    unfit_.clear();
+    while (!open_.empty() && open_.back().layout >= first && may_win(open_.back().need.time)) simulate_some(2);
+    for (const PlanCandidate& large : std::vector<PlanCandidate>{unfit_}) {
+      if (large.layout >= first) recompute_more(parts[large.layout - first], large);
+    }
+  }
+  /// Those that are dropped are counted already, as what does not fit with nothing computed again.
+  void take_parts(std::vector<Outcome>& outcomes) {
+    for (Outcome& outcome : outcomes) {
+      const PlanCandidate& candidate = outcome.candidate;
+      if (!outcome.impossible) ++result_.counts.bounded;
+      if (outcome.left || (!outcome.impossible && candidate.need.fits && may_win(candidate.need.time))) {
+        take(outcome);
+      } else {
+        spent_ += outcome.cost;
+      }
+    }
+    sort_open();
+  }
+  /// The same by simulations, where one needs more memory than its bound says.
+  void recompute_more(const PlanPart& part, const PlanCandidate& large) {
+    int least = layouts_[large.layout].recompute_layers + 1;
+    for (int enough = part.most; least < enough && may_win(large.need.time);) {
+      const int layers = (least + enough) / 2;
+      layouts_.push_back(recomputing(part.layout, layers));
+      least_.push_back(large.need.time);
+      std::vector<Outcome> one{{.candidate = {layouts_.size() - 1, large.choice}}};
+      const Problem problem = problem_of(request_, layouts_.back(), choices_[large.choice]);
+      bound(one[0], Predictor{problem, registry_});
+      const LeastNeed need = one[0].candidate.need;
+      unfit_.clear();
+      take_parts(one);
+      if (!open_.empty() && open_.back().layout + 1 == layouts_.size()) simulate_some(1);
+      const bool fits = need.fits && unfit_.empty();
+      (fits ? enough : least) = fits ? layers : layers + 1;
+    }
+  }
+  /// Those of layouts whose devices cannot hold what any schedule keeps of one microbatch.
+  void add_parts_of_layouts() {
+    if (!may_recompute_part(request_)) return;
+    for (const PlanGroup& group : order_) {
+      const PlanLayout& layout = layouts_[group.layout];
+      if (holds_[group.layout] != 0 || layout.recompute != Recompute::none || !may_win(least_[group.layout])) continue;
+      if (const std::size_t full = full_of(group.layout); full < holds_.size() && holds_[full] == 0) continue;
+      const std::optional<Duration> time = bounds_.least_time_of_part(layout);
+      if (!time || !may_win(*time)) continue;
+      const Duration usual = seconds(to_seconds(*time) * usual_wait(layout));
+      for (const std::size_t choice : group.choices()) parts_.push_back({group.layout, choice, {.time = *time, .usual = usual}});
+    }
+  }
+  /// Unless it cannot win, or does not fit with all layers computed again.
+  bool is_open(const PlanCandidate& part) const {
+    return may_win(part.need.time) && !never_fits_.contains({full_of(part.layout), part.choice});
+  }
+  std::size_t full_of(std::size_t layout) const {
+    for (std::size_t i = layout; i < layouts_.size(); ++i) {
+      const PlanLayout& full = layouts_[i];
+      const PlanLayout& none = layouts_[layout];
+      const bool alike = full.mesh == none.mesh && full.microbatch_size == none.microbatch_size && full.exchange == none.exchange;
+      if (alike && full.recompute == Recompute::full && full.recompute_layers == 0 && !full.is_variant()) return i;
+    }
+    return layouts_.size();  // unknown
+  }
+  /// Where the time grows with the layers computed again as it does for any schedule, the first number
+  /// to try is the least that cannot win.
+  PlanPart part_of(const PlanCandidate& candidate) {
+    const PlanLayout& layout = layouts_[candidate.layout];
+    const int layers = request_.problem.model->layers;
+    const bool stages = keeps_stages(choices_[candidate.choice].schedule);
+    const int most = stages ? (layers - 1) / layout.mesh.pipeline + 1 : layers;
+    const double none = to_seconds(bounds_.least_time(layout));
+    const double full = to_seconds(bounds_.least_time(recomputing(layout, 0)));
+    const double open = best_ ? to_seconds(best_->summary.makespan) / to_seconds(candidate.need.time) - 1 : 1;
+    const double part = most * std::min(1.0, std::max(0.0, open) / std::max(1e-9, full / none - 1));
+    int lost = layers;
+    for (int least = 1; least < lost;) {
+      const int tried = (least + lost) / 2;
+      may_win(bounds_.least_time(recomputing(layout, tried))) ? least = tried + 1 : lost = tried;
+    }
+    return {layout, most, static_cast<int>(part) + 1, lost};
+  }
+  void recompute(Outcome& outcome, const PlanPart& part, PlanLayout& layout) const {
+    const ScheduleChoice& choice = choices_[outcome.candidate.choice];
+    outcome.left = tasks_of(layout) > most_tasks;
+    outcome.impossible = !outcome.left && !request_.allows(recomputing(layout, 1), choice);
+    if (outcome.left || outcome.impossible) return;
+    // The order of schedules that move weights depends on how long stages take: their bounds may fall.
+    const bool reorders = moves_weights(choice.schedule);
+    const auto found = recompute_least(part, choice, prober_, [&](Duration bound) { return reorders || may_win(bound); });
+    outcome.impossible = !found;
+    if (!found) return;
+    layout = found->layout;
+    outcome.candidate.need = found->need;
+    outcome.cost += found->cost;
   }
   void save(Outcome& outcome, PlanLayout& layout) {
     const ScheduleChoice& choice = choices_[outcome.candidate.choice];
@@ -330,25 +324,6 @@ class PlanSearch {
     layout = found->layout;
     outcome.candidate.need = found->need;
     outcome.cost += found->cost;
-  }
-
-  void take_plan(Plan plan) {
-    ++result_.counts.simulated;
-    if (!plan.summary.fits()) {
-      ++result_.counts.memory;
-      if (result_.closest.empty() || plan.summary.fullest() < result_.closest[0].summary.fullest()) {
-        result_.closest.assign(1, std::move(plan));
-      }
-      return;
-    }
-    if (!best_ || plan.summary.makespan < best_->summary.makespan) best_ = plan;
-    result_.plans.push_back(std::move(plan));
-  }
-
-  /// Drops candidates that later results beat.
-  void drop_slow() {
-    result_.counts.time +=
-        static_cast<std::int64_t>(std::erase_if(open_, [&](const PlanCandidate& c) { return !may_win(c.need.time); }));
   }
 
   void finish() {
@@ -374,26 +349,10 @@ class PlanSearch {
     result_.proven_best = !best_ ? result_.counts.left == 0 : left_ >= least_worth(best_->summary.makespan);
   }
 
-  const PlanRequest& request_;
-  const Registry& registry_;
-  Parallel& parallel_;
-  LayoutBounds bounds_;
-  CollectiveTimes known_;
-  PlanProber prober_;
-  std::vector<ScheduleChoice> choices_;
-  std::vector<PlanLayout> layouts_;
-  std::vector<Duration> least_;           ///< [layout]
-  std::vector<char> holds_;               ///< [layout] whether the devices can hold what any schedule must
-  std::size_t leading_ = 0;               ///< of choices_, those that are looked at first
-  std::vector<PlanGroup> order_;          ///< of all groups
-  std::size_t next_ = 0;                  ///< in order_
-  std::vector<PlanCandidate> open_;       ///< the least estimate last
-  std::vector<PlanCandidate> too_large_;  ///< without the memory that they need
-  std::optional<PlanCandidate> around_;   ///< the best, before what else may be around it was looked at
-  std::int64_t spent_ = 0;                ///< of the budget
-  Duration left_ = Duration::max();       ///< the least bound of what was left
-  std::optional<Plan> best_;
-  PlanResult result_;
+  std::vector<char> holds_;       ///< [layout] whether the devices can hold what any schedule must
+  std::size_t leading_ = 0;       ///< of choices_, those that are looked at first
+  std::vector<PlanGroup> order_;  ///< of all groups
+  std::size_t next_ = 0;          ///< in order_
 };
 
 }  // namespace tawpipe::detail

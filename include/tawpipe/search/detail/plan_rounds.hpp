@@ -1,0 +1,223 @@
+// The rounds of a search for a plan: the bounds and simulations of some candidates at once, and what
+// becomes of each.
+// Not: in which order candidates are looked at (plan_search.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/search/detail/plan_order.hpp"
+#include "tawpipe/search/layout_bound.hpp"
+#include "tawpipe/search/plan_result.hpp"
+#include "tawpipe/search/predict.hpp"
+
+namespace tawpipe::inline v0::detail {
+
+/// A candidate with a bound, to be simulated unless something is faster.
+struct PlanCandidate {
+  std::size_t layout = 0;
+  std::size_t choice = 0;
+  LeastNeed need = {};
+};
+
+/// Work is done in rounds of a fixed number of items, and their results are taken in order, so that
+/// the result does not depend on the number of threads.
+class PlanRounds {
+ public:
+  PlanRounds(const PlanRequest& request, const Registry& registry, PlanThreads& parallel)
+      : request_{request}, registry_{registry}, parallel_{parallel}, bounds_{request}, prober_{request, registry, known_} {
+    for (const ScheduleChoice& choice : request.schedules.empty() ? planned_schedules(registry) : request.schedules) {
+      for (ScheduleChoice& one : variants_of(registry, choice, request.problem.cluster)) choices_.push_back(std::move(one));
+    }
+    layouts_ = planned_layouts(request);
+  }
+
+ protected:
+  bool may_win(Duration bound) const { return !best_ || bound < least_worth(best_->summary.makespan); }
+  static Duration least_worth(Duration best) { return best - best / static_cast<std::int64_t>(1 / plan_tolerance); }
+
+  /// Computations of a replica, about.
+  double tasks_of(const PlanLayout& layout) const {
+    return 2.0 * std::max(layout.mesh.pipeline, request_.problem.model->layers) * microbatches_of(request_, layout);
+  }
+  /// The time of a layout with a usual schedule, relative to its bound.
+  double usual_wait(const PlanLayout& layout) {
+    return bounds_.usual_wait(layout) * (1 + 0.5 * (layout.mesh.pipeline - 1) / microbatches_of(request_, layout));
+  }
+
+  /// Two simulations of more tasks than this run at once, before more bounds are found that may be
+  /// better.
+  static constexpr std::int64_t many_tasks = 100'000;
+  /// The limit on tasks at once, for the memory of a plan.
+  static constexpr double most_tasks = 1'500'000;
+
+  /// What became of a candidate, in a round.
+  struct Outcome {
+    PlanCandidate candidate;
+    std::optional<Plan> plan = {};
+    bool impossible = false;
+    bool left = false;
+    std::int64_t cost = 2000;
+  };
+
+  /// Finds the bounds of a layout with some schedules.
+  void look_at(std::size_t layout, const std::vector<std::size_t>& choices) {
+    const PlanLayout& at = layouts_[layout];
+    const auto count = static_cast<std::int64_t>(choices.size());
+    if (tasks_of(at) > most_tasks) return leave(layout, count);
+    const Problem problem = problem_of(request_, at, choices_[choices[0]]);
+    std::optional<Predictor> predictor;
+    try {
+      predictor.emplace(problem, registry_);
+    } catch (const InputError&) {  // the ranks or the batch cannot be divided so
+      result_.counts.impossible += count;
+      return;
+    }
+    std::vector<Outcome> outcomes;
+    for (const std::size_t choice : choices) outcomes.push_back({.candidate = {layout, choice}});
+    parallel_(outcomes.size(), [&](std::size_t i) { bound(outcomes[i], *predictor); });
+    take_bounds(outcomes);
+  }
+
+  void bound(Outcome& outcome, const Predictor& predictor) {
+    const ScheduleChoice& choice = choices_[outcome.candidate.choice];
+    outcome.impossible = !request_.allows(layouts_[outcome.candidate.layout], choice);
+    if (outcome.impossible) return;
+    try {
+      outcome.candidate.need = predictor.least(choice, &known_);
+      outcome.cost += outcome.candidate.need.ends;
+    } catch (const InputError&) {
+      outcome.impossible = true;
+    }
+  }
+
+  void take_bounds(std::vector<Outcome>& outcomes) {
+    for (Outcome& outcome : outcomes) {
+      if (!outcome.impossible) ++result_.counts.bounded;
+      take(outcome);
+    }
+    sort_open();
+  }
+  void sort_open() {
+    std::stable_sort(open_.begin(), open_.end(),
+                     [](const PlanCandidate& a, const PlanCandidate& b) { return a.need.usual > b.need.usual; });
+  }
+
+  /// What a round found of a candidate.
+  void take(Outcome& outcome) {
+    const PlanCandidate& candidate = outcome.candidate;
+    spent_ += outcome.cost;
+    if (outcome.plan) {
+      if (!outcome.plan->summary.fits()) unfit_.push_back(candidate);
+      const Duration before = best_ ? best_->summary.makespan : Duration::max();
+      take_plan(*std::move(outcome.plan));
+      if (best_ && best_->summary.makespan < before) around_ = candidate;
+    } else if (outcome.impossible) {
+      ++result_.counts.impossible;
+    } else if (!candidate.need.fits) {
+      ++result_.counts.memory;
+      if (layouts_[candidate.layout].recompute == Recompute::full) never_fits_.insert({candidate.layout, candidate.choice});
+      if (!may_win(candidate.need.time)) return;
+      if (nearly_fits(candidate.need.memory)) too_large_.push_back(candidate);
+      const PlanLayout& layout = layouts_[candidate.layout];
+      if (layout.recompute == Recompute::none && !layout.is_variant() && may_recompute_part(request_))
+        parts_.push_back(candidate);
+    } else if (outcome.left) {
+      ++result_.counts.left;
+      left_ = std::min(left_, candidate.need.time);
+    } else if (!may_win(candidate.need.time)) {
+      ++result_.counts.time;
+    } else {
+      open_.push_back(candidate);
+    }
+  }
+
+  void leave(std::size_t layout, std::int64_t choices) {
+    result_.counts.left += choices;
+    left_ = std::min(left_, least_[layout]);
+  }
+
+  /// Simulates the `count` candidates that are most likely the fastest.
+  void simulate_some(std::size_t count) {
+    drop_slow();
+    std::vector<Outcome> outcomes;
+    for (; !open_.empty() && outcomes.size() < count; open_.pop_back()) {
+      outcomes.push_back({.candidate = open_.back(), .cost = 0});
+    }
+    parallel_(outcomes.size(), [&](std::size_t i) { simulate(outcomes[i]); });
+    for (Outcome& outcome : outcomes) take(outcome);
+  }
+
+  /// Left where it would take too much memory: more tasks than fit, or all copies of a layout that
+  /// cannot be folded.
+  void simulate(Outcome& outcome) const {
+    const PlanCandidate& candidate = outcome.candidate;
+    const PlanLayout& layout = layouts_[candidate.layout];
+    const ScheduleChoice& choice = choices_[candidate.choice];
+    const auto steps = static_cast<double>(candidate.need.steps);
+    outcome.left = steps > most_tasks;
+    if (outcome.left) return;
+    Problem problem = problem_of(request_, layout, choice);
+    const bool in_full = steps * layout.mesh.copies() <= most_tasks;
+    if (!in_full) problem.fold = Fold::on;
+    try {
+      outcome.plan = Plan{layout, choice, candidate.need.time, Predictor{problem, registry_}.best().summary};
+    } catch (const InputError&) {
+      if (in_full) throw;
+      outcome.left = true;
+      return;
+    }
+    const Folding& folding = outcome.plan->summary.folding;
+    outcome.cost = 8 * (folding.factor > 1 ? folding.tasks : std::max(outcome.plan->summary.tasks, candidate.need.steps));
+  }
+
+  bool nearly_fits(Bytes memory) const {
+    const Bytes usable = usable_part(request_.problem.cluster.device(Rank{0}).memory, request_.problem.usable_memory);
+    return memory / usable < 1.5;
+  }
+  void take_plan(Plan plan) {
+    ++result_.counts.simulated;
+    if (!plan.summary.fits()) {
+      ++result_.counts.memory;
+      if (result_.closest.empty() || plan.summary.fullest() < result_.closest[0].summary.fullest()) {
+        result_.closest.assign(1, std::move(plan));
+      }
+      return;
+    }
+    if (!best_ || plan.summary.makespan < best_->summary.makespan) best_ = plan;
+    result_.plans.push_back(std::move(plan));
+  }
+
+  /// Drops candidates that later results beat.
+  void drop_slow() {
+    result_.counts.time +=
+        static_cast<std::int64_t>(std::erase_if(open_, [&](const PlanCandidate& c) { return !may_win(c.need.time); }));
+  }
+
+  const PlanRequest& request_;
+  const Registry& registry_;
+  PlanThreads& parallel_;
+  LayoutBounds bounds_;
+  CollectiveTimes known_;
+  PlanProber prober_;
+  std::vector<ScheduleChoice> choices_;
+  std::vector<PlanLayout> layouts_;
+  std::vector<Duration> least_;                               ///< [layout]
+  std::vector<PlanCandidate> open_;                           ///< the least estimate last
+  std::vector<PlanCandidate> too_large_;                      ///< without the memory that they need
+  std::set<std::pair<std::size_t, std::size_t>> never_fits_;  ///< layout and choice, with all layers computed again
+  std::vector<PlanCandidate> parts_;                          ///< that may fit with a part of the layers computed again
+  std::vector<PlanCandidate> unfit_;                          ///< simulated lately, and without the memory that they need
+  std::optional<PlanCandidate> around_;                       ///< the best, before what else may be around it was looked at
+  std::int64_t spent_ = 0;                                    ///< of the budget
+  Duration left_ = Duration::max();                           ///< the least bound of what was left
+  std::optional<Plan> best_;
+  PlanResult result_;
+};
+
+}  // namespace tawpipe::detail
