@@ -60,7 +60,9 @@ std::string describe(const Problem& problem, const Workload* work) {
     text += problem.microbatches > 0 ? fmt::format("{} microbatches", format_count(problem.microbatches))
                                      : fmt::format("{} sequences an iteration", format_count(problem.global_batch));
     text += fmt::format(", recomputation {}",
-                        problem.recomputes.size() > 1 ? "auto" : recompute_text(problem.recompute, model.recompute_layers));
+                        problem.recomputes.size() > 1
+                            ? "auto"
+                            : recompute_text({problem.recompute, model.recompute_layers, model.recompute_parts}));
     if (problem.offload.any()) text += fmt::format(", offload {}", name(problem.offload));
     if (problem.model->loss_chunk > 0) text += fmt::format(", loss of {} entries at a time", problem.model->loss_chunk);
     text += '\n';

@@ -55,7 +55,8 @@ void add_problem_flags(CLI::App& app, Request& request, const std::string& micro
                     fmt::format("{} where --microbatch is auto, 1 where it is a number", usable_memory_share));
   app.add_option("--recompute", request.recompute,
                  "Activations computed again in the backward: none, selective, full, full:N (of the first N layers of each\n"
-                 "stage), or auto: as is fastest and fits (default " +
+                 "stage), selective:PART,... (of core_attn, mlp, layernorm, activation), or auto: as is fastest and fits\n"
+                 "(default " +
                      recompute_default + ")")
       ->type_name("POLICY")
       ->group("Problem");

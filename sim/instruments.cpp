@@ -103,7 +103,7 @@ void leave_open(CLI::App& app, Request& request) {
   app.remove_option(app.get_option("--microbatches"));
   const auto text = [&](const std::string& flag, const std::string& meaning) { app.get_option(flag)->description(meaning); };
   text("--microbatch", "Sequences of one microbatch (default: any power of two that divides a replica's part of the batch)");
-  text("--recompute", "Activations computed again in the backward: none, selective or full (default any)");
+  text("--recompute", "Activations computed again in the backward: none, selective[:PART,...] or full[:N] (default any)");
   text("--tensor-parallel", "Devices that split each matrix product (default any)");
   text("--context-parallel", "Devices that split each sequence (default any)");
   text("--data-parallel", "Replicas of the schedule, each with its part of the batch (default any)");

@@ -226,15 +226,19 @@ ScheduleChoice named_schedule(const Request& request, std::string_view others) {
   return choice;
 }
 
-std::pair<Recompute, int> parse_recompute_flag(const std::string& text) {
+RecomputeFlag parse_recompute_flag(const std::string& text) {
   const std::size_t colon = text.find(':');
-  if (colon == std::string::npos || text.substr(0, colon) != "full") return {parse_recompute(text), 0};
-  return {Recompute::full, parse_whole<int>(text.substr(colon + 1), "--recompute full:LAYERS", 1)};
+  const std::string policy = text.substr(0, colon);
+  if (colon == std::string::npos || (policy != "full" && policy != "selective")) return {.policy = parse_recompute(text)};
+  if (policy == "selective") return {.policy = Recompute::selective, .parts = parse_recompute_parts(text.substr(colon + 1))};
+  return {.policy = Recompute::full, .layers = parse_whole<int>(text.substr(colon + 1), "--recompute full:LAYERS", 1)};
 }
 
-std::string recompute_text(Recompute policy, int layers) {
-  if (policy != Recompute::full || layers == 0) return std::string{name(policy)};
-  return concat(name(policy), ":", layers);
+std::string recompute_text(const RecomputeFlag& flag) {
+  const std::string policy{name(flag.policy)};
+  if (flag.policy == Recompute::full && flag.layers > 0) return concat(policy, ":", flag.layers);
+  if (flag.policy == Recompute::selective && flag.parts.any()) return concat(policy, ":", name(flag.parts));
+  return policy;
 }
 
 namespace {
@@ -314,10 +318,12 @@ Problem resolve(const Request& given, bool choose_microbatch, const Workload* kn
   } else if (policy == "auto" && model) {
     problem.recomputes = {Recompute::none, Recompute::selective, Recompute::full};
   } else if (policy != "auto") {
-    const auto [known_policy, layers] = parse_recompute_flag(policy);
-    problem.recompute = known_policy;
-    if (layers > 0 && !problem.model) throw InputError(concat("--recompute ", policy, " needs --model"));
-    if (layers > 0) problem.model->recompute_layers = layers;
+    const RecomputeFlag flag = parse_recompute_flag(policy);
+    problem.recompute = flag.policy;
+    if ((flag.layers > 0 || flag.parts.any()) && !problem.model)
+      throw InputError(concat("--recompute ", one_line(policy), " needs --model"));
+    if (flag.layers > 0) problem.model->recompute_layers = flag.layers;
+    if (flag.parts.any()) problem.model->recompute_parts = flag.parts;
   }
   if (model) check_products(problem);
   problem.offload = parse_offload(request.offload);

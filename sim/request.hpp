@@ -37,7 +37,7 @@ struct Request {
   double usable_memory = 0;  ///< 0: not given
   std::int64_t global_batch = 0;
   std::int64_t microbatches = 0;
-  std::string recompute;  ///< none, selective, full, "auto", or "" for the command's own default
+  std::string recompute;  ///< none, selective[:PARTS], full[:LAYERS], "auto", or "" for the command's own default
   std::string offload = "off";
   std::int64_t loss_chunk = 0;  ///< entries of the vocabulary at a time; 0: the model's own, all
   std::string products;         ///< "": the model's own, 16bit
@@ -107,11 +107,17 @@ Prediction predict(const Problem& problem, Schedule schedule, const std::vector<
 /// The problem as text, a line each for cluster, model and cost.
 /// @param work  the work if the problem has no model
 std::string describe(const Problem& problem, const Workload* work = nullptr);
-/// --recompute none, selective, full, or full:LAYERS of each stage (0: all).
+/// --recompute none, selective, selective:PARTS (none: its own choice), full, or full:LAYERS of each
+/// stage (0: all).
+struct RecomputeFlag {
+  Recompute policy = Recompute::none;
+  int layers = 0;
+  RecomputeParts parts = {};
+};
 /// @throws InputError  for anything else
-std::pair<Recompute, int> parse_recompute_flag(const std::string& text);
-/// The same as text, "full:4".
-std::string recompute_text(Recompute policy, int layers);
+RecomputeFlag parse_recompute_flag(const std::string& text);
+/// The same as text, "full:4", "selective:mlp".
+std::string recompute_text(const RecomputeFlag& flag);
 
 /// The cost model in one line, as on the first device: "roofline: 34 % of matrix peak, ...".
 std::string describe_cost(const Problem& problem);

@@ -26,7 +26,7 @@ PlanRequest resolve_plan(const PlanFlags& flags) {
   if (flags.base.usable_memory <= 0) request.problem.usable_memory = usable_memory_share;  // also for a given microbatch
   const Mesh& mesh = flags.base.mesh;
   request.axes = {mesh.tensor, mesh.context, 0, flags.pipeline, mesh.data};
-  if (!fixed.recompute.empty()) request.recompute = {parse_recompute_flag(flags.base.recompute).first};
+  if (!fixed.recompute.empty()) request.recompute = {parse_recompute_flag(flags.base.recompute).policy};
   if (flags.base.layout != "any") request.orders = {parse_mesh_order(flags.base.layout)};
   if (!flags.schedules.empty() || !flags.base.options.empty()) {
     std::vector<std::string> names = flags.schedules;

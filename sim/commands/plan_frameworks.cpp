@@ -104,7 +104,7 @@ TodayFile read_today(PlanFlags& flags) {
   take_model(flags, job);
   if (!job.recompute) {
     const bool any = base.recompute == "any" || base.recompute == "auto";
-    job.recompute = any ? Recompute::none : parse_recompute_flag(base.recompute).first;
+    job.recompute = any ? Recompute::none : parse_recompute_flag(base.recompute).policy;
     if (any)
       job.notes.push_back(
           concat(one_line(flags.today), " does not say what is computed again; simulated as nothing (--recompute)"));
@@ -204,12 +204,12 @@ Today simulate_today(const Planned& planned, TodayFile file) {
 
 std::string today_text(const Today& today, const Planned& planned) {
   const Summary& summary = today.plan.summary;
-  std::string text = fmt::format("today  {}, {}: {} {}, microbatch {}, recomputation {}: {}, {} tokens/s a device, {} memory{}\n",
-                                 one_line(planned.flags.today), title(today.file.framework), today.plan.choice.schedule,
-                                 layout_text(today.plan), today.plan.layout.microbatch_size,
-                                 recompute_text(planned.request, today.plan), format_duration(summary.makespan),
-                                 format_count(static_cast<std::int64_t>(summary.tokens_per_device_per_second + 0.5)),
-                                 format_memory(summary.fullest()), summary.fits() ? "" : ", which does not fit");
+  std::string text =
+      fmt::format("today  {}, {}: {} {}, microbatch {}, recomputation {}: {}, {} tokens/s a device, {} memory{}\n",
+                  one_line(planned.flags.today), title(today.file.framework), today.plan.choice.schedule, layout_text(today.plan),
+                  today.plan.layout.microbatch_size, recompute_text(today.request, today.plan), format_duration(summary.makespan),
+                  format_count(static_cast<std::int64_t>(summary.tokens_per_device_per_second + 0.5)),
+                  format_memory(summary.fullest()), summary.fits() ? "" : ", which does not fit");
   if (!planned.result.plans.empty()) {
     const double lost = 1 - planned.best().makespan / summary.makespan;
     text += lost > plan_tolerance

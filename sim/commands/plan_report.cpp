@@ -212,7 +212,8 @@ Json result_json(const Planned& planned) {
 
 std::string recompute_text(const PlanRequest& request, const Plan& plan) {
   const int layers = plan.layout.recompute_layers;
-  return recompute_text(plan.layout.recompute, layers > 0 ? layers : request.problem.model->recompute_layers);
+  const Transformer& model = *request.problem.model;
+  return recompute_text({plan.layout.recompute, layers > 0 ? layers : model.recompute_layers, model.recompute_parts});
 }
 
 std::string layout_text(const Plan& plan) {

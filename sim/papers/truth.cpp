@@ -199,6 +199,15 @@ std::variant<ScheduleChoice, std::string> schedule_of(const TruthRow& row) {
   return concat("no schedule is known as ", quote(row.schedule));
 }
 
+/// The parts of a layer that "modules mlp+layernorm" names. @throws InputError  for others
+RecomputeParts parts_of(std::string recompute) {
+  constexpr std::string_view start = "modules ";
+  const std::size_t at = recompute.find(start);
+  if (at == std::string::npos || recompute.size() == at + start.size()) return {};
+  std::replace(recompute.begin(), recompute.end(), '+', ',');
+  return parse_recompute_parts(std::string_view{recompute}.substr(at + start.size()));
+}
+
 }  // namespace
 
 std::vector<TruthRow> read_truth_rows(const std::string& file) {
@@ -323,8 +332,11 @@ std::variant<Problem, std::string> truth_problem(const TruthRow& row) {
     cost.changes = {{&DeviceCurves::attention, forward}, {&DeviceCurves::attention_backward, backward}};
   }
   const std::string recompute = lower(row.recompute);
-  if (has(recompute, "modules ") && recompute != "modules ") {
-    return concat("recomputation of single modules cannot be expressed: ", row.recompute);
+  RecomputeParts parts;
+  try {
+    parts = parts_of(recompute);
+  } catch (const InputError&) {
+    return concat("recomputation of modules that a dense layer lacks: ", row.recompute);
   }
   const std::int64_t size = std::max<std::int64_t>(1, row.micro_batch);
   if (row.global_batch % (row.dp() * size) != 0) {
@@ -335,9 +347,10 @@ std::variant<Problem, std::string> truth_problem(const TruthRow& row) {
   problem.global_batch = row.global_batch;
   problem.microbatch_sizes = {size};
   problem.schedules = {std::get<ScheduleChoice>(std::move(schedule))};
-  problem.recompute = recompute.starts_with("full")        ? Recompute::full
-                      : recompute.starts_with("selective") ? Recompute::selective
-                                                           : Recompute::none;
+  problem.recompute = recompute.starts_with("full")                       ? Recompute::full
+                      : parts.any() || recompute.starts_with("selective") ? Recompute::selective
+                                                                          : Recompute::none;
+  problem.model->recompute_parts = parts;
   problem.mesh = {.tensor = row.tp,
                   .context = row.cp,
                   .data = problem.schedules.front().schedule == "fsdp" ? 1 : row.dp(),

@@ -301,7 +301,15 @@ TEST_CASE("formats of products, unfused attention, other code and narrow moments
     CHECK(value("none") < value("full:1"));
     CHECK(value("full:1") < value("full"));
     CHECK(value("full:2") == value("full"));
+    CHECK(value("none") < value("selective:mlp"));
+    CHECK(value("selective:activation") < value("selective:mlp,layernorm"));
   }
+  CHECK(run("simulate --schedule 1f1b --cluster 1x4 --model llama-8x512 --sequence 512 --global-batch 8 --recompute "
+            "selective:layernorm,mlp")
+            .out.find("recomputation selective:mlp,layernorm") != std::string::npos);
+  support::check_refused(
+      run("simulate --schedule 1f1b --cluster 1x4 --model llama-8x512 --sequence 512 --recompute selective:mpl"),
+      {"part of a layer", "'mpl'", "'mlp'"});
   support::check_refused(run("simulate --schedule 1f1b --cluster 1x4 --model llama-8x512 --sequence 512 --recompute full:0"),
                          {"--recompute full:LAYERS", "'0'"});
   support::check_refused(run(problem + " --products nvfp4"), {"H100-80G", "nvfp4", "peak_fp4"});

@@ -26,7 +26,7 @@ std::string decisive(const FrameworkJob& job) {
   text += concat(" ", job.choice.schedule);
   for (const auto& [key, value] : job.choice.options) text += concat(" ", key, "=", value);
   text += concat(" m", job.microbatch_size, " b", job.global_batch, " ", name(job.recompute.value_or(Recompute::none)),
-                 job.recompute_layers, " g", job.gradient_bytes, " o", name(job.offload));
+                 job.recompute_layers, name(job.recompute_parts), " g", job.gradient_bytes, " o", name(job.offload));
   if (job.dtype) text += concat(" ", name(*job.dtype));
   if (job.mesh.tensor > 1) text += concat(" sp", job.sequence_parallel, " to", job.tensor_overlap);
   if (job.mesh.context > 1) text += concat(" ", name(job.context_exchange));
@@ -52,6 +52,7 @@ Transformer draw_model(support::Random& random) {
   if (random.between(0, 5) == 0) model.gated = false;
   if (random.between(0, 5) == 0) model.head_dim = 64;
   if (random.between(0, 5) == 0) model.recompute_layers = 2;
+  if (random.between(0, 3) == 0) model.recompute_parts = RecomputeParts::of_bits(random.between(0, 15));
   if (model.dtype == Dtype::bf16 && random.between(0, 2) == 0) {
     model.products = support::one_of<ProductFormat>(
         random, {ProductFormat::fp8, ProductFormat::fp8_block, ProductFormat::mxfp8, ProductFormat::nvfp4});

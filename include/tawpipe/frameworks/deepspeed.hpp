@@ -196,7 +196,8 @@ inline std::vector<std::string> deepspeed_cannot(const FrameworkJob& job) {
                  "products in 8 bits are set in the program (Transformer Engine)");
   reasons.add_if(job.model && job.model->dtype != Dtype::bf16 && job.model->dtype != Dtype::f16 && job.model->dtype != Dtype::f32,
                  "weights are bfloat16, float16 or float32");
-  reasons.add_if(job.recompute_layers > 0, "DeepSpeed leaves to the model which layers it recomputes (--recompute full)");
+  reasons.add_if(job.recompute_layers > 0 || job.recompute_parts.any(),
+                 "DeepSpeed leaves to the model which layers it recomputes (--recompute full)");
   detail::need_what_all_need(reasons, job);
   return reasons.take();
 }

@@ -25,6 +25,7 @@ struct FrameworkJob {
   std::int64_t global_batch = 0;            ///< sequences
   std::optional<Recompute> recompute = {};  ///< none: not given
   int recompute_layers = 0;                 ///< full: of the first so many layers of each stage; 0: of all
+  RecomputeParts recompute_parts = {};      ///< selective: of these parts; none: its own choice
   bool sequence_parallel = true;
   StateSharding sharding = StateSharding::optimizer;  ///< over data- and context-parallel devices
   Reshard reshard = Reshard::automatic;
@@ -76,6 +77,8 @@ inline FrameworkJob job_of(const Problem& problem, const PlanLayout& layout, con
                    .recompute_layers = layout.recompute != Recompute::full ? 0
                                        : layout.recompute_layers > 0       ? layout.recompute_layers
                                                                            : problem.model->recompute_layers,
+                   .recompute_parts =
+                       layout.recompute == Recompute::selective ? problem.model->recompute_parts : RecomputeParts{},
                    .sequence_parallel = problem.sequence_parallel,
                    .sharding = layout.sharding.value_or(problem.sharding),
                    .reshard = problem.reshard,
@@ -131,6 +134,7 @@ inline Problem problem_of(const FrameworkJob& job, Problem base) {
   if (base.model) {
     base.model->edges_count_as_layers = job.edges_count_as_layers;
     base.model->recompute_layers = job.recompute_layers;
+    base.model->recompute_parts = job.recompute_parts;
   }
   base.fold = Fold::automatic;
   return base;

@@ -72,13 +72,26 @@ inline void read_megatron_model(const ReadSettings<MegatronFlags>& read, Framewo
   job.model = std::move(model);
 }
 
-/// @param only  set to the layers of a stage that are recomputed, where not all are
-inline std::optional<Recompute> megatron_recompute(ReadSettings<MegatronFlags>& read, int& only) {
+/// Sets what is recomputed: full, of all layers or the first of a stage; or selective, of the parts
+/// that --recompute-modules names.
+inline std::optional<Recompute> megatron_recompute(ReadSettings<MegatronFlags>& read, int& only, RecomputeParts& parts) {
   const MegatronFlags& flags = read.values;
   if (flags.granularity == "selective" && !flags.method.empty()) {
     read.fail("--recompute-method", "not with --recompute-granularity selective");
   }
-  if (flags.recompute_activations || flags.granularity == "selective") return Recompute::selective;
+  if (flags.recompute_activations || flags.granularity == "selective") {
+    for (const std::string_view module : split(flags.recompute_modules, ' ')) {
+      if (module.empty()) continue;
+      if (module == "core_attn" || module == "mlp" || module == "layernorm") {
+        for_each_part([&](std::string_view part, bool RecomputeParts::*member) {
+          if (part == module) parts.*member = true;
+        });
+      } else {
+        read.note("--recompute-modules", concat("simulated without ", module, ", which a dense decoder's layers lack"));
+      }
+    }
+    return Recompute::selective;
+  }
   if (flags.granularity.empty()) return Recompute::none;
   const int layers = flags.recompute_layers;
   if (flags.method == "block") {
@@ -153,7 +166,7 @@ inline FrameworkJob megatron_job(std::string_view text, std::string_view source,
     read.fail(flags.virtual_layers > 0 ? "--num-layers-per-virtual-pipeline-stage" : "--num-virtual-stages-per-pipeline-rank",
               "needs --pipeline-model-parallel-size above 1");
   }
-  job.recompute = detail::megatron_recompute(read, job.recompute_layers);
+  job.recompute = detail::megatron_recompute(read, job.recompute_layers, job.recompute_parts);
 
   const bool fsdp = flags.megatron_fsdp || flags.custom_fsdp;
   if (flags.torch_fsdp2 && flags.distributed_optimizer) read.fail("--use-distributed-optimizer", "not with --use-torch-fsdp2");
@@ -246,6 +259,8 @@ inline std::vector<std::string> megatron_cannot(const FrameworkJob& job) {
                  "activations are offloaded by layers (--cpu-offloading-num-layers), which is not modelled");
   reasons.add_if(job.model && job.model->products == ProductFormat::fp8_rows,
                  "Transformer Engine has no 8 bits with a scale for each row; choose fp8 or fp8-block");
+  reasons.add_if(job.recompute_parts.activation,
+                 "the MLP's function alone is recomputed in mixtures of experts only (--recompute selective:mlp)");
   reasons.add_if(job.model && job.model->dtype == Dtype::f32 && job.gradient_bytes != 4,
                  "gradients of float32 weights are float32");
   reasons.add_if(job.model && job.model->dtype != Dtype::bf16 && job.model->dtype != Dtype::f16 && job.model->dtype != Dtype::f32,
@@ -291,6 +306,10 @@ inline MegatronFlags megatron_flags(const FrameworkJob& job) {
   flags.sequence = flags.positions = job.sequence;
   const Recompute recompute = job.recompute.value_or(Recompute::none);
   if (recompute != Recompute::none) flags.granularity = tawpipe::name(recompute);
+  const std::string parts = tawpipe::name(job.recompute_parts);
+  for (const std::string_view part : split(parts, ',')) {
+    if (!part.empty()) flags.recompute_modules += concat(flags.recompute_modules.empty() ? "" : " ", part);
+  }
   if (recompute == Recompute::full) {
     flags.method = job.recompute_layers > 0 ? "block" : "uniform";
     flags.recompute_layers = std::max(1, job.recompute_layers);

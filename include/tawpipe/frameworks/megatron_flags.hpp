@@ -43,6 +43,7 @@ struct MegatronFlags {
   std::string method;
   int recompute_layers = 0;
   bool recompute_activations = false;
+  std::string recompute_modules;
   int layers = 0;
   int hidden = 0;
   int ffn = 0;
@@ -103,6 +104,10 @@ inline const SettingsTable<MegatronFlags>& megatron_table() {
                  {"--recompute-method", &F::method, {"uniform", "block"}},
                  {"--recompute-num-layers", &F::recompute_layers},
                  {"--recompute-activations", &F::recompute_activations},
+                 {"--recompute-modules",
+                  &F::recompute_modules,
+                  {"core_attn", "mlp", "layernorm", "moe_act", "mla_up_proj", "moe", "shared_experts"},
+                  true},
                  {"--num-layers", &F::layers},
                  {"--hidden-size", &F::hidden},
                  {"--ffn-hidden-size", &F::ffn},

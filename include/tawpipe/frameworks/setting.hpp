@@ -47,6 +47,7 @@ struct SettingField {
   /// A bool is set by the name only in a command line, and is true or false elsewhere.
   std::variant<int Settings::*, std::int64_t Settings::*, bool Settings::*, std::string Settings::*> member;
   std::vector<std::string_view> words = {};  ///< the values that a text may have; none: any
+  bool list = false;                         ///< a text of several values, kept with spaces between them
 };
 
 /// A setting that affects the layout, but that a plan does not have.
@@ -181,6 +182,14 @@ class SettingsReader {
   }
   void set(const Setting& setting, const SettingField<Settings>& field, std::string& value) {
     const std::vector<std::string> known{field.words.begin(), field.words.end()};
+    if (field.list) {
+      for (const std::string& word : setting.values) {
+        if (!known.empty() && std::find(known.begin(), known.end(), word) == known.end())
+          fail(setting, unknown_name("value", word.substr(0, 60), known));
+      }
+      value = join(setting.values, " ");
+      return;
+    }
     const std::string& text = only_value(setting, known.empty() ? "a text" : concat("one of ", join(known, ", ")));
     if (!known.empty() && std::find(known.begin(), known.end(), text) == known.end()) {
       fail(setting, unknown_name("value", text.substr(0, 60), known));

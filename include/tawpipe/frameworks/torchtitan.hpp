@@ -335,6 +335,7 @@ inline std::vector<std::string> torchtitan_cannot(const FrameworkJob& job) {
                  "weights are bfloat16 or float32");
   reasons.add_if(job.model && job.model->products != ProductFormat::bits16 && job.model->products != ProductFormat::bits32,
                  "products in 8 bits are a converter's, which is not modelled");
+  reasons.add_if(job.recompute_parts.any(), "torchtitan chooses what its selective recomputation is of (--recompute selective)");
   reasons.add_if(job.recompute_layers > 0, "torchtitan recomputes every layer or every second one (--recompute full)");
   detail::need_what_all_need(reasons, job);
   return reasons.take();

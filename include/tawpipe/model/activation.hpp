@@ -35,7 +35,9 @@ inline std::int64_t mlp_tensors(const Transformer& model) { return !model.gated 
 /// the product I) are kept in their format, and the attention's output also in 16 bits, which its
 /// own backward reads. Unfused attention keeps for each head and pair of tokens softmax (2), its
 /// dropout's mask (1) and result (2): 5 heads S bytes a token, which `selective` then drops, and
-/// nothing else.
+/// nothing else. Parts that are computed again drop what they make: layernorm both normed H and
+/// rstds; core_attn what attention keeps for itself, but not its output, which is a product's
+/// input; mlp all of width I; activation silu(gate) and the product.
 inline std::int64_t layer_token_bytes(const Transformer& model, std::int64_t sequence, Recompute recompute) {
   const std::int64_t element = size_bytes(model.dtype);
   const std::int64_t hidden = model.hidden;
@@ -43,14 +45,20 @@ inline std::int64_t layer_token_bytes(const Transformer& model, std::int64_t seq
   const bool narrow = is_narrow(model.products);
   const double input =
       narrow ? bytes_of(model.products) : static_cast<double>(element);  // bytes of a number that a product reads
-  const auto inputs =
-      static_cast<std::int64_t>(input * static_cast<double>(2 * hidden + inner + (narrow ? model.query_width() : 0)));
-  const std::int64_t linear =
-      inputs + element * (2 * hidden + 2 * model.query_width() + 2 * model.key_width() + (mlp_tensors(model) - 1) * inner);
+  const RecomputeParts again = recompute == Recompute::selective ? model.recompute_parts : RecomputeParts{};
+  const std::int64_t of_mlp = again.mlp ? 0 : again.activation ? model.mlp_matrices() - 1 : mlp_tensors(model) - 1;
+  const auto inputs = static_cast<std::int64_t>(input * static_cast<double>((again.layernorm ? 0 : 2 * hidden) +
+                                                                            (again.mlp || again.activation ? 0 : inner) +
+                                                                            (narrow ? model.query_width() : 0)));
+  const std::int64_t linear = inputs + element * (2 * hidden + (narrow && again.core_attn ? 1 : 2) * model.query_width() +
+                                                  2 * model.key_width() + of_mlp * inner);
+  const std::int64_t of_attention = model.fused_attention ? 4 * model.heads : (2 * element + 1) * model.heads * sequence;
+  const std::int64_t all = linear + (again.layernorm ? 0 : 8) + (again.core_attn ? 0 : of_attention);
   switch (recompute) {
     case Recompute::none:
-      return linear + 8 + (model.fused_attention ? 4 * model.heads : (2 * element + 1) * model.heads * sequence);
+      return all;
     case Recompute::selective:  // layer input, query, key, value, residual sum, gate, up
+      if (again.any()) return all;
       if (!model.fused_attention) return linear + 8;
       // With every second product kept: layer input, query, value, attention's output, gate, down.
       if (model.is_torchtitan()) return element * (2 * hidden + 2 * model.query_width() + model.key_width() + inner);

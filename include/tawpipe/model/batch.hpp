@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
@@ -32,6 +33,61 @@ constexpr std::string_view name(Recompute recompute) {
       return "full";
   }
   return "";  // unreachable: every enumerator returns above
+}
+
+/// The parts of a layer of which selective recomputation is, in place of its own choice; none: that.
+/// Source: Megatron-LM, --recompute-modules; `activation` as its moe_act, of a dense layer.
+struct RecomputeParts {
+  bool core_attn = false;   ///< the attention between its products; its result is kept
+  bool mlp = false;         ///< all of it: both products and the function between them
+  bool layernorm = false;   ///< both norms
+  bool activation = false;  ///< the MLP's function
+
+  bool any() const { return core_attn || mlp || layernorm || activation; }
+  bool operator==(const RecomputeParts&) const = default;
+
+  /// As bits, for sizes of models. @pre 0 <= bits < 16
+  static RecomputeParts of_bits(int bits) { return {(bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0, (bits & 8) != 0}; }
+  int bits() const { return (core_attn ? 1 : 0) + (mlp ? 2 : 0) + (layernorm ? 4 : 0) + (activation ? 8 : 0); }
+};
+
+namespace detail {
+
+/// Calls `visit(name, member)` for each part.
+template <class Visit>
+void for_each_part(Visit&& visit) {
+  visit("core_attn", &RecomputeParts::core_attn);
+  visit("mlp", &RecomputeParts::mlp);
+  visit("layernorm", &RecomputeParts::layernorm);
+  visit("activation", &RecomputeParts::activation);
+}
+
+}  // namespace detail
+
+/// The names of the parts, "core_attn,mlp".
+inline std::string name(const RecomputeParts& parts) {
+  std::string text;
+  detail::for_each_part([&](std::string_view part, bool RecomputeParts::*member) {
+    if (parts.*member) text += concat(text.empty() ? "" : ",", part);
+  });
+  return text;
+}
+
+/// Parses names of parts, separated by commas. @throws InputError  naming the nearest and all known
+/// names.
+inline RecomputeParts parse_recompute_parts(std::string_view text) {
+  RecomputeParts parts;
+  for (const std::string_view word : split(text, ',')) {
+    bool known = false;
+    std::vector<std::string> names;
+    detail::for_each_part([&](std::string_view part, bool RecomputeParts::*member) {
+      names.emplace_back(part);
+      if (part != word) return;
+      parts.*member = known = true;
+    });
+    if (!known) throw InputError(unknown_name("part of a layer", word, names));
+  }
+  return parts;
 }
 
 /// Parses the name of a recomputation policy. @throws InputError  naming the nearest and all known

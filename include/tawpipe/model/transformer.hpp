@@ -10,6 +10,7 @@
 
 #include "tawpipe/core/error.hpp"
 #include "tawpipe/core/text.hpp"
+#include "tawpipe/model/batch.hpp"
 #include "tawpipe/model/dtype.hpp"
 #include "tawpipe/model/kernel.hpp"
 
@@ -69,6 +70,7 @@ struct Transformer {
   /// Full recomputation is only of the first so many layers of each stage (of the model, where each
   /// layer is gathered by itself); 0: of all.
   int recompute_layers = 0;
+  RecomputeParts recompute_parts = {};             ///< of which selective recomputation is; none: its own choice
   bool loss_in_float32 = true;                     ///< cross entropy, as automatic mixed precision runs it; false: in `dtype`
   ProductFormat products = ProductFormat::bits16;  ///< for the layers' matrix products; attention and head stay in `dtype`
   bool edges_count_as_layers = false;              ///< when it is cut into stages, embedding and loss each count as a layer

@@ -22,9 +22,7 @@ class KernelLister {
 
   /// Adds a layer's forward, as `pass`: forward, or recompute.
   void forward(KernelPass pass) {
-    matrices([&](std::int64_t in, std::int64_t out, bool by_output) {
-      product(pass, {tokens(), out, in}, by_output ? Dimension::n : Dimension::k, Dimension::m);
-    });
+    matrices([&](std::int64_t in, std::int64_t out, bool by_output) { of_tokens(pass, in, out, by_output); });
     attention(pass);
     forward_traffic(pass);
     cast_inputs(pass);
@@ -34,10 +32,11 @@ class KernelLister {
     if (model_.fused_attention) return core(Kernel::Kind::attention, pass);
     scores(pass, 13);
   }
-  /// What selective recomputation runs again of a layer: attention, with the norms and the MLP's
-  /// function where it is fused; or products between those that are kept, and all that is
-  /// memory-bound.
+  /// What selective recomputation runs again of a layer: the parts that it names; or attention, with
+  /// the norms and the MLP's function where it is fused; or products between those that are kept, and
+  /// all that is memory-bound.
   void selective() {
+    if (model_.recompute_parts.any()) return parts(model_.recompute_parts);
     const std::int64_t inner = model_.mlp_matrices() * model_.intermediate;
     if (model_.is_torchtitan()) {
       product(KernelPass::recompute, {tokens(), model_.key_width(), model_.hidden}, Dimension::n, Dimension::m);
@@ -48,6 +47,16 @@ class KernelLister {
     }
     attention(KernelPass::recompute);
     if (model_.fused_attention) layer_traffic(KernelPass::recompute, 4 * std::int64_t{model_.hidden}, inner);
+  }
+  void parts(const RecomputeParts& parts) {
+    constexpr KernelPass pass = KernelPass::recompute;
+    const bool eager = model_.code == LayerCode::torchtitan_eager;
+    const std::int64_t of_mlp = eager ? 5 : model_.mlp_matrices();
+    if (parts.core_attn) attention(pass);
+    if (parts.mlp) mlp_matrices([&](std::int64_t in, std::int64_t out, bool by_output) { of_tokens(pass, in, out, by_output); });
+    layer_traffic(pass, parts.layernorm ? (eager ? 36 : 4) * std::int64_t{model_.hidden} : 0,
+                  parts.mlp || parts.activation ? of_mlp * model_.intermediate : 0);
+    if (parts.mlp) cast_inputs(pass, false);
   }
   /// Norms and residual sums, and rotary embedding and the MLP's function. Layers with unfused
   /// attention (2021 and 2022) have biases and dropout in place of the rotary embedding, and copies
@@ -149,11 +158,19 @@ class KernelLister {
       visit(model_.hidden, model_.query_width() + 2 * model_.key_width(), true);
     }
     visit(model_.query_width(), model_.hidden, false);
+    mlp_matrices(visit);
+  }
+  template <class Visit>
+  void mlp_matrices(Visit&& visit) const {
     const std::int64_t inward = model_.mlp_matrices() - 1;
     for (int matrix = 0; matrix < (model_.is_torchtitan() ? inward : 1); ++matrix) {
       visit(model_.hidden, model_.is_torchtitan() ? model_.intermediate : inward * model_.intermediate, true);
     }
     visit(model_.intermediate, model_.hidden, false);
+  }
+  /// The product of tokens with a matrix, for the visits above.
+  void of_tokens(KernelPass pass, std::int64_t in, std::int64_t out, bool by_output) {
+    product(pass, {tokens(), out, in}, by_output ? Dimension::n : Dimension::k, Dimension::m);
   }
   void product(KernelPass pass, Shape shape, Dimension by_tensor, Dimension by_context) {
     product(pass, shape, by_tensor, by_context, format());
@@ -199,17 +216,18 @@ class KernelLister {
         static_cast<double>(all_heads()) * static_cast<double>(batch_.sequence) * static_cast<double>(batch_.sequence);
     traffic(pass, bytes * pairs, 4);
   }
-  /// Casts of the products' inputs, of 2H + Q + I numbers a token.
-  void cast_inputs(KernelPass pass) {
-    const std::int64_t hidden = 2 * std::int64_t{model_.hidden};
-    const std::int64_t own = model_.query_width() + model_.intermediate;
+  /// Casts of the products' inputs, of 2H + Q + I numbers a token, or of the MLP's, H + I.
+  void cast_inputs(KernelPass pass, bool all = true) {
+    const std::int64_t hidden = (all ? 2 : 1) * std::int64_t{model_.hidden};
+    const std::int64_t query = all ? model_.query_width() : 0;
+    const std::int64_t own = query + model_.intermediate;
     if (!model_.is_torchtitan()) return cast(pass, hidden + own);
     if (!narrow()) return;
     // Read in 16 bits and written in 8; the largest value is found by the kernel that makes them,
     // but for attention's result, which is read once more.
-    traffic(pass, token_bytes(3 * own + 2 * model_.query_width()), 4);
+    traffic(pass, token_bytes(3 * own + 2 * query), 4);
     traffic(pass, token_bytes(3 * hidden), 2, by_rows() ? Dimension::none : Dimension::m);
-    cast_weights(pass);
+    cast_weights(pass, all ? model_.layer_matrix_parameters() : model_.mlp_matrices() * model_.hidden * model_.intermediate);
   }
   /// Casts of the gradients of the products' results; torchao's also of their inputs again.
   void cast_gradients() {
@@ -232,12 +250,12 @@ class KernelLister {
       traffic(pass, token_bytes((5 + 5) * hidden), 6, Dimension::m);
       traffic(pass, token_bytes((2 + 2) * hidden), 4, Dimension::none);
     }
-    cast_weights(pass);
+    cast_weights(pass, model_.layer_matrix_parameters());
   }
   /// One scale a tensor: FSDP casts the owner's shard and gathers 8 bits; one a row: gathered in 16
   /// bits, read twice and written.
-  void cast_weights(KernelPass pass) {
-    if (by_rows()) traffic(pass, 5 * static_cast<double>(model_.layer_matrix_parameters()), 7);
+  void cast_weights(KernelPass pass, std::int64_t parameters) {
+    if (by_rows()) traffic(pass, 5 * static_cast<double>(parameters), 7);
   }
   /// Activations or gradients of `width` numbers a token cast for the products, as Transformer
   /// Engine does: half of them by the kernel that produces them, all written in both layouts. The

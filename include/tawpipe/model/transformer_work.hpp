@@ -36,7 +36,8 @@ struct TrafficBytes {
 ///   rotary     read and write query and key   2(Q + K)     the same                                  2(Q + K)
 ///   SwiGLU     silu 2I, product 3I                  5I     product 2 x 3I, silu 3I                         9I
 ///   no gate    read up, write its activation        2I     read both, write a gradient                     3I
-/// The backward includes recomputation: all of the forward (full), or norms and SwiGLU (selective).
+/// The backward includes recomputation: all of the forward (full), or norms and SwiGLU (selective,
+/// unless it is of other parts).
 inline TrafficBytes layer_traffic(const Transformer& model, const Batch& batch, Recompute recompute) {
   const std::int64_t hidden = model.hidden;
   const std::int64_t inner = model.intermediate;
@@ -45,7 +46,11 @@ inline TrafficBytes layer_traffic(const Transformer& model, const Batch& batch, 
   const std::int64_t forward = 10 * hidden + rotary + mlp;
   std::int64_t backward = 21 * hidden + rotary + (model.gated ? 9 : 3) * inner;
   if (recompute == Recompute::full) backward += forward;
-  if (recompute == Recompute::selective) backward += 4 * hidden + mlp;
+  if (recompute == Recompute::selective) {
+    const RecomputeParts& parts = model.recompute_parts;
+    if (!parts.any() || parts.layernorm) backward += 4 * hidden;
+    if (!parts.any() || parts.mlp || parts.activation) backward += mlp;
+  }
   const std::int64_t scale = batch.tokens() * size_bytes(model.dtype);
   return {.forward = scale * forward, .backward = scale * backward};
 }
@@ -112,7 +117,11 @@ inline StageWork transformer_work(const Transformer& model, const Batch& batch, 
   const double matrices = 2.0 * static_cast<double>(model.layer_matrix_parameters()) * tokens;
   const double attention = 2.0 * tokens * static_cast<double>(batch.sequence) * static_cast<double>(model.query_width());
   const double logits = head ? 2.0 * static_cast<double>(model.embedding_parameters()) * tokens : 0.0;
-  const double selected = model.is_torchtitan() ? 2.0 * static_cast<double>(model.every_second_matrix()) * tokens : attention;
+  const RecomputeParts& parts = model.recompute_parts;
+  const double of_mlp = 2.0 * static_cast<double>(model.mlp_matrices()) * model.hidden * model.intermediate * tokens;
+  const double selected = parts.any()             ? (parts.core_attn ? attention : 0) + (parts.mlp ? of_mlp : 0)
+                          : model.is_torchtitan() ? 2.0 * static_cast<double>(model.every_second_matrix()) * tokens
+                                                  : attention;
   const double again = recompute == Recompute::full ? matrices + attention : recompute == Recompute::selective ? selected : 0.0;
 
   StageWork work;
@@ -195,6 +204,7 @@ inline LayerStack layer_stack(const Transformer& model, const Batch& batch, Reco
   if (model.head_dim) stack.sizes.emplace_back("head_dim", *model.head_dim);
   if (model.loss_chunk > 0) stack.sizes.emplace_back("loss_chunk", model.loss_chunk);
   if (model.recompute_layers > 0) stack.sizes.emplace_back("recompute_layers", model.recompute_layers);
+  if (model.recompute_parts.any()) stack.sizes.emplace_back("recompute_parts", model.recompute_parts.bits());
   if (!model.loss_in_float32) stack.sizes.emplace_back("loss_in_float32", 0);
   if (!model.gated) stack.sizes.emplace_back("gated", 0);
   if (!model.fused_attention) stack.sizes.emplace_back("fused_attention", 0);
@@ -226,6 +236,8 @@ inline std::optional<Transformer> transformer_of(const LayerStack& stack) {
     if (key == "head_dim") model.head_dim = static_cast<int>(value);
     if (key == "loss_chunk") model.loss_chunk = static_cast<int>(value);
     if (key == "recompute_layers") model.recompute_layers = static_cast<int>(value);
+    if (key == "recompute_parts" && value >= 0 && value < 16)
+      model.recompute_parts = RecomputeParts::of_bits(static_cast<int>(value));
     if (key == "loss_in_float32") model.loss_in_float32 = value != 0;
     if (key == "gated") model.gated = value != 0;
     if (key == "fused_attention") model.fused_attention = value != 0;

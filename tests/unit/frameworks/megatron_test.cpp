@@ -111,6 +111,26 @@ TEST_CASE("what is read but not modelled is noted, what says nothing of a layout
   CHECK(job("--expert-model-parallel-size 1").notes.empty());
 }
 
+TEST_CASE("parts of a layer that are recomputed") {
+  const FrameworkJob parts = job("--recompute-granularity selective --recompute-modules mlp layernorm --bf16 --seq-length 4096");
+  CHECK(parts.recompute == Recompute::selective);
+  CHECK(parts.recompute_parts == RecomputeParts{.mlp = true, .layernorm = true});
+  CHECK(parts.notes.empty());
+  CHECK(job("--recompute-activations").recompute_parts == RecomputeParts{});
+  CHECK(job("--recompute-modules mlp").recompute == Recompute::none);
+  const FrameworkJob mixture = job("--recompute-activations --recompute-modules core_attn moe_act");
+  CHECK(mixture.recompute_parts == RecomputeParts{.core_attn = true});
+  REQUIRE(mixture.notes.size() == 1);
+  CHECK(mixture.notes[0].find("simulated without moe_act") != std::string::npos);
+  CHECK(refusal("--recompute-activations --recompute-modules mpl").find("did you mean 'mlp'?") != std::string::npos);
+  FrameworkJob written = parts;
+  REQUIRE(megatron_cannot(written).empty());
+  CHECK(megatron_text(written, {}).find("--recompute-modules mlp layernorm\n") != std::string::npos);
+  written.recompute_parts.activation = true;
+  REQUIRE(megatron_cannot(written).size() == 1);
+  CHECK(torchtitan_cannot(written).size() > 1);
+}
+
 TEST_CASE("a model that is not all said is named by what it lacks") {
   const FrameworkJob part = megatron_job("p.py --num-layers 4 --micro-batch-size 2 --swiglu", "run.sh", 4);
   CHECK_FALSE(part.model);

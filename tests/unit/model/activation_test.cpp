@@ -53,6 +53,33 @@ TEST_CASE("products in 8 bits keep their inputs in 8 bits, and the attention's o
   CHECK(tawpipe::layer_activations(narrow, batch, Recompute::none).saved == (232 - 20) * 12);
 }
 
+TEST_CASE("parts that are computed again drop what they make") {
+  const auto saved = [](const tawpipe::RecomputeParts& parts, Transformer model = tiny) {
+    model.recompute_parts = parts;
+    return tawpipe::layer_activations(model, batch, Recompute::selective).saved;
+  };
+  CHECK(saved({}) == 112 * 12);                                  // selective's own choice
+  CHECK(saved({.layernorm = true}) == (232 - 2 * 16 - 8) * 12);  // both normed H, both rstds
+  CHECK(saved({.core_attn = true}) == (232 - 16) * 12);          // log-sum-exps
+  CHECK(saved({.activation = true}) == (232 - 2 * 24) * 12);     // silu(gate) and the product
+  CHECK(saved({.mlp = true}) == (232 - 4 * 24) * 12);            // gate and up too
+  CHECK(saved({.mlp = true, .activation = true}) == saved({.mlp = true}));
+  CHECK(saved({.mlp = true, .layernorm = true}) == (232 - 4 * 24 - 2 * 16 - 8) * 12);
+  Transformer unfused = tiny;
+  unfused.fused_attention = false;  // 5 heads S = 120 bytes a token in place of 16
+  CHECK(saved({.core_attn = true}, unfused) == saved({}, unfused));
+  CHECK(saved({.layernorm = true}, unfused) == (232 - 16 + 120 - 2 * 16 - 8) * 12);
+  Transformer narrow = tiny;
+  narrow.products = tawpipe::ProductFormat::fp8;
+  CHECK(saved({.core_attn = true}, narrow) == (212 - 16 - 16) * 12);  // and the output in 16 bits: the product has it in 8
+  // What is dropped is in the workspace of the backward.
+  Transformer parts = tiny;
+  parts.recompute_parts = {.mlp = true};
+  const auto some = tawpipe::layer_activations(parts, batch, Recompute::selective);
+  const auto none = tawpipe::layer_activations(tiny, batch, Recompute::none);
+  CHECK(some.saved + some.backward_workspace == none.saved + none.backward_workspace);
+}
+
 TEST_CASE("full recomputation keeps a layer's input alone") {
   CHECK(tawpipe::layer_activations(tiny, batch, Recompute::full).saved == 16 * 12);  // H = 8 at 2 bytes
 }

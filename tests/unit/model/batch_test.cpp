@@ -13,6 +13,16 @@ using tawpipe::Batch;
 using tawpipe::InputError;
 using tawpipe::Recompute;
 
+TEST_CASE("parts of a layer are named in any order, and told in one") {
+  using tawpipe::RecomputeParts;
+  CHECK(tawpipe::parse_recompute_parts("mlp,core_attn") == RecomputeParts{.core_attn = true, .mlp = true});
+  CHECK(name(RecomputeParts{.core_attn = true, .layernorm = true, .activation = true}) == "core_attn,layernorm,activation");
+  CHECK_FALSE(RecomputeParts{}.any());
+  for (int bits = 0; bits < 16; ++bits) CHECK(RecomputeParts::of_bits(bits).bits() == bits);
+  CHECK_THROWS_WITH_AS(tawpipe::parse_recompute_parts("mpl"), doctest::Contains("did you mean 'mlp'?"), tawpipe::InputError);
+  CHECK_THROWS_AS(tawpipe::parse_recompute_parts("mlp,"), tawpipe::InputError);
+}
+
 TEST_CASE("a global batch holds global / microbatch size microbatches") {
   // 1536 / 2 = 768; tokens of one: 2 x 16384 = 32768
   const Batch batch{.sequence = 16384, .microbatch_size = 2, .global_batch = 1536};

@@ -20,10 +20,12 @@ Transformer model() {
   return {.name = "m", .layers = 4, .hidden = 256, .heads = 8, .kv_heads = 4, .intermediate = 512, .vocab = 1000, .tied = false};
 }
 
-std::vector<SharedStage> shared(Recompute recompute, const Sharing& sharing, int stages = 1) {
-  const Workload work{model(), Batch{.sequence = sequence, .microbatch_size = 1, .global_batch = 4}, recompute};
+std::vector<SharedStage> shared(Recompute recompute, const Sharing& sharing, int stages = 1, const RecomputeParts& again = {}) {
+  Transformer decoder = model();
+  decoder.recompute_parts = again;
+  const Workload work{decoder, Batch{.sequence = sequence, .microbatch_size = 1, .global_batch = 4}, recompute};
   const auto parts = work.split(stages);
-  return share_stages(model(), work.batch(), recompute, parts, sharing);
+  return share_stages(decoder, work.batch(), recompute, parts, sharing);
 }
 
 double flops(const StageBody& body) {
@@ -78,6 +80,33 @@ TEST_CASE("a body does what its stage does, divided by the ranks that share it")
       }
     }
   }
+}
+
+TEST_CASE("parts that are computed again are steps of the backward, the MLP with its collectives") {
+  using Kind = BodyStep::Kind;
+  const std::int64_t stream = sequence * 256 * 2;  // [sequence, hidden] in 16 bits
+  for (const RecomputeParts& parts :
+       {RecomputeParts{.core_attn = true}, RecomputeParts{.mlp = true}, RecomputeParts{.layernorm = true},
+        RecomputeParts{.activation = true}, RecomputeParts{.core_attn = true, .mlp = true, .layernorm = true}}) {
+    CAPTURE(name(parts));
+    for (const Sharing& sharing : {Sharing{.tensor = 2}, Sharing{.context = 4}, Sharing{.tensor = 2, .context = 2}}) {
+      const SharedStage stage = shared(Recompute::selective, sharing, 1, parts)[0];
+      const StageWork& work = stage.work;
+      CHECK(flops(stage.backward) == doctest::Approx((work.recompute + work.backward_input + work.backward_weight).value()));
+      CHECK(traffic(stage.backward) == doctest::Approx(static_cast<double>(work.backward_traffic.value())).epsilon(1e-3));
+    }
+    const SharedStage none = shared(Recompute::none, {.tensor = 4})[0];
+    const SharedStage again = shared(Recompute::selective, {.tensor = 4}, 1, parts)[0];
+    const int more = parts.mlp ? 4 : 0;  // layers
+    CHECK(collectives(again.backward, Kind::all_gather, false).count ==
+          collectives(none.backward, Kind::all_gather, false).count + more);
+    CHECK(collectives(again.backward, Kind::reduce_scatter, false).count ==
+          collectives(none.backward, Kind::reduce_scatter, false).count + more);
+  }
+  // Without sequence parallelism a rank has all norms: two of four tensors of the residual stream.
+  const Sharing plain{.tensor = 4, .sequence_parallel = false};
+  const auto saved = [&](const RecomputeParts& parts) { return shared(Recompute::selective, plain, 4, parts)[1].work.saved; };
+  CHECK(shared(Recompute::none, plain, 4)[1].work.saved - saved({.layernorm = true}) == Bytes{2 * stream + 8 * sequence / 4});
 }
 
 TEST_CASE("without sequence parallelism a message is sent in parts, and gathered where it arrives") {

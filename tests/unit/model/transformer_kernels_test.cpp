@@ -56,6 +56,38 @@ TEST_CASE("recomputation runs the forward again, or the attention") {
   CHECK(flops(selective, KernelPass::recompute) == Approx(selective.recompute.value()));
 }
 
+TEST_CASE("parts that are computed again run their own kernels: attention, the MLP's products, what is memory-bound") {
+  tawpipe::Transformer model = tawpipe::models::named("llama-3-8b");
+  const auto again = [&](const tawpipe::RecomputeParts& parts) {
+    model.recompute_parts = parts;
+    const auto work = tawpipe::transformer_work(model, batch, tawpipe::Recompute::selective, 0, 2, false, false);
+    CHECK(flops(work, KernelPass::recompute) == Approx(work.recompute.value()));
+    const auto none = tawpipe::transformer_work(model, batch, tawpipe::Recompute::none, 0, 2, false, false);
+    double moved = 0;
+    for (const Kernel& kernel : work.kernels) moved += kernel.pass == KernelPass::recompute ? kernel.count * kernel.bytes : 0;
+    CHECK(tawpipe::transformer_of(tawpipe::layer_stack(model, batch, tawpipe::Recompute::selective))->recompute_parts == parts);
+    return std::tuple{work.recompute.value(), moved, (work.backward_traffic - none.backward_traffic).value()};
+  };
+  const double tokens = 2048;
+  const double attention = 2.0 * 2 * 2 * 1024 * 1024 * 4096;
+  const double products = 2 * 2 * tokens * 3 * 4096 * 14336;
+  CHECK(std::get<0>(again({.core_attn = true})) == Approx(attention));
+  CHECK(std::get<1>(again({.core_attn = true})) == 0);
+  CHECK(std::get<0>(again({.mlp = true})) == Approx(products));
+  CHECK(std::get<1>(again({.mlp = true})) == Approx(2 * tokens * 2 * 3 * 14336));
+  CHECK(std::get<0>(again({.layernorm = true})) == 0);
+  CHECK(std::get<1>(again({.layernorm = true})) == Approx(2 * tokens * 2 * 4 * 4096));
+  CHECK(std::get<2>(again({.layernorm = true})) == static_cast<std::int64_t>(2 * tokens * 2 * 4 * 4096));
+  CHECK(std::get<1>(again({.activation = true})) == Approx(std::get<1>(again({.mlp = true}))));
+  CHECK(std::get<2>(again({.activation = true})) == static_cast<std::int64_t>(2 * tokens * 2 * 5 * 14336));
+  CHECK(std::get<0>(again({.core_attn = true, .mlp = true, .layernorm = true})) == Approx(attention + products));
+  // In 8 bits the inputs of what runs again are cast again.
+  model.products = tawpipe::ProductFormat::fp8;
+  CHECK(std::get<1>(again({.mlp = true})) > 2 * tokens * 2 * 3 * 14336);
+  model.code = tawpipe::LayerCode::torchtitan_eager;
+  CHECK(std::get<1>(again({.layernorm = true})) == Approx(2 * tokens * 2 * 36 * 4096));
+}
+
 TEST_CASE("tensor and context parallelism divide every kernel") {
   const auto model = tawpipe::models::named("llama-3-8b");
   const auto work = tawpipe::transformer_work(model, batch, tawpipe::Recompute::none, 0, 2, true, true);

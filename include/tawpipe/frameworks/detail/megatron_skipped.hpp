@@ -52,7 +52,6 @@ inline std::vector<ForeignSetting> megatron_foreign() {
       {"--disable-tp-comm-bulk-wgrad", "", parts, false},
       {"--disable-tp-comm-split-ag", "", parts, false},
       {"--disable-tp-comm-split-rs", "", parts, false},
-      {"--recompute-modules", "core_attn", "simulated as core_attn", false},
       {"--distribute-saved-activations", "", "simulated with saved activations whole on each device", false},
       {"--defer-embedding-wgrad-compute", "", "simulated in place", false},
       {"--main-grads-dtype", "fp32", states, false},

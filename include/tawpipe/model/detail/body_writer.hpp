@@ -1,0 +1,325 @@
+// Writes the bodies of a decoder's stages under tensor, sequence and context parallelism, step by
+// step.
+// Not: one rank's part of a stage's work (model/transformer_body.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <utility>
+
+#include "tawpipe/model/activation.hpp"
+#include "tawpipe/model/batch.hpp"
+#include "tawpipe/model/shared_stage.hpp"
+#include "tawpipe/model/transformer.hpp"
+#include "tawpipe/model/transformer_work.hpp"
+
+namespace tawpipe::inline v0::detail {
+
+/// Writes the steps of one pass. Symbols as in transformer_work(), T tensor and C context ranks;
+/// t = tokens / C; A is an activation [t, H] of all T ranks together.
+///
+/// A layer's forward: norm, all-gather A, query-key-value products, attention, output product,
+/// reduce-scatter A; and the same around the feed-forward. Backward, each half: all-gather of the
+/// output's gradient A; the gradient of the input, during which the input A is gathered again; its
+/// reduce-scatter, during which the gradient of the weights is computed. Without sequence
+/// parallelism: an all-reduce in place of each reduce-scatter, and all-gathers only of what another
+/// stage sent. With overlap: a product of gathered tokens begins with those of its own rank, and
+/// goes on as the others arrive, in pieces; one whose results are summed sends each piece
+/// (Transformer Engine, user buffers: pipelined reduce-scatter, ring exchange).
+/// Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2; overlap:
+/// LinearWithGradAccumulationAndAsyncCommunication of Megatron-LM, core/tensor_parallel/layers.py.
+class BodyWriter {
+ public:
+  using Kind = BodyStep::Kind;
+
+  BodyWriter(const Transformer& model, const Batch& batch, Recompute recompute, const Sharing& sharing)
+      : model_{model}, sharing_{sharing}, recompute_{recompute} {
+    const auto whole = static_cast<double>(batch.tokens());
+    tokens_ = whole / sharing.context;
+    element_ = static_cast<double>(size_bytes(model.dtype));
+    hidden_ = model.hidden;
+    query_ = static_cast<double>(model.query_width()) / sharing.tensor;
+    // A group of queries keeps its key and value head whole: ranks beyond the number of groups hold
+    // copies.
+    key_ = static_cast<double>(
+        std::max((model.is_torchtitan() ? model.query_width() : model.key_width()) / sharing.tensor, model.head_size()));
+    qkv_ = 2 * tokens_ * hidden_ * static_cast<double>(model.query_width() + 2 * model.key_width()) / sharing.tensor;
+    out_ = 2 * tokens_ * hidden_ * query_;
+    mlp_in_ = 2 * tokens_ * hidden_ * static_cast<double>(model.mlp_matrices() - 1) * model.intermediate / sharing.tensor;
+    mlp_out_ = 2 * tokens_ * hidden_ * model.intermediate / sharing.tensor;
+    again_mlp_ = 2 * tokens_ * hidden_ * model.intermediate / sharing.tensor;
+    again_attention_ = 2 * tokens_ * hidden_ * static_cast<double>(model.key_width() + model.query_width()) / sharing.tensor;
+    attention_ = 2 * whole * static_cast<double>(batch.sequence) * static_cast<double>(model.query_width()) / sharing.ranks();
+    logits_ = 2 * tokens_ * hidden_ * model.vocab / sharing.tensor;
+    rotary_ = inner(2.0 * static_cast<double>(model.query_width() + model.key_width()));
+    swiglu_ = inner(model.intermediate);
+    residual_ = tokens_ * element_ * hidden_ * sharing.context / sharing.token_parts();
+    embedding_ = embedding_traffic(model, batch);
+    head_ = head_traffic(model, batch);
+    head_norm_ = static_cast<double>(batch.tokens()) * element_ * hidden_;
+  }
+
+  /// The first and the last step are computations, of zero time if need be.
+  StageBody take() {
+    if (!body_.back().is_compute()) compute(0, 0);
+    return std::move(body_);
+  }
+
+  void forward(const StageWork& stage) {
+    if (stage.embedding) {
+      compute(0, static_cast<double>(embedding_.forward) / sharing_.ranks());
+      sum(false);
+    }
+    if (!stage.embedding) gather_message(false);
+    for (int layer = 0; layer < stage.layers; ++layer) forward_layer();
+    if (stage.head) {
+      compute(0, 2 * head_norm_ / sharing_.token_parts());
+      gather(false);
+      compute(logits_, (static_cast<double>(head_.forward) - 2 * head_norm_) / sharing_.ranks());
+      // For each token: the largest logit, the sum of exponentials and the target's logit, in
+      // float32.
+      if (sharing_.tensor > 1) collective(Kind::all_reduce, false, false, 12 * tokens_, last());
+    }
+  }
+
+  /// @param input  the gradients of inputs; @param weight  those of weights
+  void backward(const StageWork& stage, bool input, bool weight) {
+    if (stage.head) {
+      const std::int32_t gathered = weight ? gather(true) : -1;
+      if (input) {
+        // A loss in chunks computes its logits again.
+        compute(logits_ * (model_.loss_chunk > 0 ? 2 : 1),
+                (static_cast<double>(head_.backward) - 3 * head_norm_) / sharing_.ranks());
+        const std::int32_t summed = sum(true);
+        if (weight) compute(logits_, 0, {gathered});
+        compute(0, 3 * head_norm_ / sharing_.token_parts(), {summed});
+      } else {
+        compute(logits_, 0, {gathered});
+      }
+    }
+    if (!stage.head && input) gather_message(true);
+    for (int layer = stage.layers; layer-- > 0;) {
+      if (input && recompute_ == Recompute::full && layer < stage.recomputed) forward_layer();
+      backward_layer(input, weight);
+    }
+    if (stage.embedding && input) {
+      gather(true);
+      compute(0, static_cast<double>(embedding_.backward) / sharing_.ranks());
+    }
+  }
+
+ private:
+  /// Memory-bound bytes of `elements` a token that are split by tokens and by matrices.
+  double inner(double elements) const { return tokens_ * element_ * elements / sharing_.tensor; }
+  std::int32_t last() const { return static_cast<std::int32_t>(body_.size()) - 1; }
+  Bytes activation() const { return bytes(tokens_ * element_ * hidden_); }
+  static Bytes bytes(double value) { return Bytes{static_cast<std::int64_t>(value + 0.5)}; }
+
+  /// Adds a computation after `after`. It is merged into the last step if that is a computation and
+  /// the only dependency.
+  std::int32_t compute(double flops, double traffic, std::initializer_list<std::int32_t> after) {
+    const auto waits = [&](std::int32_t earlier) { return earlier >= 0 && earlier != last(); };
+    if (!body_.empty() && body_.back().is_compute() && body_.back().pieces == 1 &&
+        std::none_of(after.begin(), after.end(), waits)) {
+      body_.back().flops = body_.back().flops + Flops{flops};
+      body_.back().traffic += bytes(traffic);
+      return last();
+    }
+    BodyStep step{.flops = Flops{flops}, .traffic = bytes(traffic)};
+    std::size_t count = 0;
+    for (const std::int32_t earlier : after) {
+      if (earlier >= 0) step.after[count++] = earlier;
+    }
+    body_.push_back(step);
+    return last();
+  }
+  std::int32_t compute(double flops, double traffic) { return compute(flops, traffic, {last()}); }
+
+  std::int32_t collective(Kind kind, bool context, bool gradients, double size, std::int32_t after) {
+    body_.push_back({.kind = kind, .context = context, .gradients = gradients, .bytes = bytes(size), .after = {after, -1}});
+    return last();
+  }
+  /// Gathers the parts of an activation that came from another stage.
+  void gather_message(bool gradients) {
+    if (sharing_.gathers_messages()) collective(Kind::all_gather, false, gradients, tokens_ * element_ * hidden_, last());
+  }
+  /// Gathers all tokens of this context rank on each tensor-parallel rank; only with sequence
+  /// parallelism. @return -1 if nothing is done
+  std::int32_t gather(bool gradients) { return gather(gradients, last_compute()); }
+  std::int32_t gather(bool gradients, std::int32_t after) {
+    if (sharing_.tensor == 1 || !sharing_.sequence_parallel) return -1;
+    return collective(Kind::all_gather, false, gradients, tokens_ * element_ * hidden_, after);
+  }
+  /// Sums the tensor-parallel ranks' partial results. @return -1 if nothing is done
+  std::int32_t sum(bool gradients) {
+    if (sharing_.tensor == 1) return -1;
+    const Kind kind = sharing_.sequence_parallel ? Kind::reduce_scatter : Kind::all_reduce;
+    return collective(kind, false, gradients, tokens_ * element_ * hidden_, last());
+  }
+  std::int32_t last_compute() const {
+    std::int32_t at = last();
+    while (at >= 0 && !body_[static_cast<std::size_t>(at)].is_compute()) --at;
+    return at;
+  }
+
+  static constexpr int pieces = 4;
+  bool overlaps() const { return sharing_.overlap && sharing_.tensor > 1 && sharing_.sequence_parallel; }
+  /// A product of tokens, of which all tensor-parallel ranks have a part.
+  /// @param again  gather another input at the same time, for the gradient of the weights. @return
+  /// that gather; -1: none
+  std::int32_t gathered_product(bool gradients, double flops, double traffic, bool again = false) {
+    const std::int32_t before = last_compute();
+    if (!overlaps()) {
+      const std::int32_t gathered = gather(gradients);
+      const std::int32_t other = again ? gather(false, before) : -1;
+      compute(flops, traffic, {gathered < 0 ? last() : gathered});
+      return other;
+    }
+    // All but a rank's own tokens travel while those are computed.
+    std::int32_t arrived = before;
+    for (int piece = 0; piece < pieces; ++piece) {
+      const std::int32_t current = arrived;
+      if (piece + 1 < pieces) {
+        arrived = collective(Kind::all_gather, false, gradients, tokens_ * element_ * hidden_ / (pieces - 1), before);
+      }
+      compute_apart(flops / pieces, traffic / pieces, current);
+      body_.back().pieces = pieces;
+    }
+    return again ? collective(Kind::all_gather, false, false, tokens_ * element_ * hidden_, before) : -1;
+  }
+  /// A product whose result is a sum over the tensor-parallel ranks, and that sum.
+  void summed_product(double flops) {
+    if (!overlaps()) {
+      compute(flops, 0);
+      sum(false);
+      return;
+    }
+    for (int piece = 0; piece < pieces; ++piece) {
+      const std::int32_t before = last_compute();
+      compute_apart(flops / pieces, 0, before);
+      body_.back().pieces = pieces;
+      collective(Kind::reduce_scatter, false, false, tokens_ * element_ * hidden_ / pieces, last());
+    }
+  }
+
+  void forward_layer() {
+    compute(0, 2 * residual_);
+    gathered_product(false, qkv_, rotary_);
+    attention(false);
+    summed_product(out_);
+    compute(0, 5 * residual_);  // residual sum 3H, norm 2H
+    gathered_product(false, mlp_in_, 5 * swiglu_);
+    summed_product(mlp_out_);
+    compute(0, 3 * residual_);
+  }
+
+  void backward_layer(bool input, bool weight) {
+    if (!input) {
+      const std::int32_t feed_forward = gather(false);
+      const std::int32_t attention = gather(false);
+      compute(mlp_in_ + mlp_out_, 0, {feed_forward});
+      compute(qkv_ + out_, 0, {attention});
+      return;
+    }
+    const bool selective = recompute_ == Recompute::selective;
+    const RecomputeParts parts = selective ? model_.recompute_parts : RecomputeParts{};
+    const bool own = selective && !parts.any();  // its own choice
+    const double branches = 9 * inner(hidden_);
+    // Includes the norms that are computed again: 2H each.
+    const double norm = (own || parts.layernorm ? 8 : 6) * residual_;
+    if (parts.mlp) {
+      gathered_product(false, mlp_in_, 5 * swiglu_);
+      summed_product(mlp_out_);
+      compute(0, 0);
+    }
+    std::int32_t again = gathered_product(true, mlp_out_, 0, weight);
+    const bool products = own && model_.is_torchtitan();
+    const bool function = own || (parts.activation && !parts.mlp);
+    compute(mlp_in_ + (products ? again_mlp_ : 0), (function ? 14 : 9) * swiglu_ + branches / 3);
+    std::int32_t summed = sum(true);
+    if (weight) compute(mlp_in_ + mlp_out_, 0, {again});
+    compute(0, norm, {summed});
+    const std::int32_t middle = last_compute();
+    again = gathered_product(true, out_, 0, weight);
+    attention(true, middle);
+    compute(qkv_ + (products ? again_attention_ : 0), rotary_ + 2 * branches / 3);
+    summed = sum(true);
+    if (weight) compute(qkv_ + out_, 0, {again});
+    compute(0, norm, {summed});
+  }
+
+  /// The attention between its products, with the exchanges of the context-parallel ranks.
+  /// @param ready  the step that produces keys and values; -1: the previous one
+  void attention(bool backward, std::int32_t ready = -1) {
+    const RecomputeParts& parts = model_.recompute_parts;
+    const bool again = recompute_ == Recompute::selective && (parts.any() ? parts.core_attn : !model_.is_torchtitan());
+    const double work = attention_ * (backward ? (again ? 3 : 2) : 1);
+    if (sharing_.context == 1) {
+      compute(work, 0);
+      return;
+    }
+    const double keys = 2 * tokens_ * key_ * element_;  // and values, of one rank
+    switch (sharing_.exchange) {
+      case ContextExchange::all_gather:
+        // The backward gathers keys and values again, during the gradient of the output product's
+        // input.
+        compute(work, 0, {collective(Kind::all_gather, true, false, keys * sharing_.context, ready < 0 ? last() : ready)});
+        if (backward) collective(Kind::reduce_scatter, true, true, keys * sharing_.context, last());
+        return;
+      case ContextExchange::ring: {
+        // Each rank holds an early and a late piece of the sequence, so that all blocks are equal
+        // work. In the backward the gradients of keys and values circulate with them, and one step
+        // further to their owner.
+        const std::int32_t start = last();
+        std::int32_t arrived = -1;
+        for (int block = 0; block < sharing_.context; ++block) {
+          const std::int32_t current = arrived;
+          const bool moves = block + 1 < sharing_.context;
+          if (moves) arrived = collective(Kind::ring, true, backward, backward ? 2 * keys : keys, std::max(start, current));
+          compute_apart(work / sharing_.context, 0, std::max(start, current));
+        }
+        if (backward) collective(Kind::ring, true, true, keys, last());
+        return;
+      }
+      case ContextExchange::all_to_all: {
+        const double queries = tokens_ * query_ * element_;
+        collective(Kind::all_to_all, true, backward, backward ? queries : queries + keys, last());
+        compute(work, 0);
+        collective(Kind::all_to_all, true, backward, backward ? queries + keys : queries, last());
+        return;
+      }
+    }
+  }
+  /// Adds a computation that is not merged with the one before it.
+  void compute_apart(double flops, double traffic, std::int32_t after) {
+    body_.push_back({.flops = Flops{flops}, .traffic = bytes(traffic), .after = {after, -1}});
+  }
+
+  const Transformer& model_;
+  Sharing sharing_;
+  Recompute recompute_;
+  double tokens_ = 0;  ///< of one context-parallel rank
+  double element_ = 0;
+  double hidden_ = 0;
+  double query_ = 0;  ///< width of one rank's query heads
+  double key_ = 0;    ///< and of its key heads
+  double qkv_ = 0;    ///< operations of one rank, forward
+  double out_ = 0;
+  double mlp_in_ = 0;
+  double mlp_out_ = 0;
+  double attention_ = 0;
+  double again_attention_ = 0;  ///< of the products that run again by torchtitan
+  double again_mlp_ = 0;
+  double logits_ = 0;
+  double rotary_ = 0;    ///< bytes
+  double swiglu_ = 0;    ///< bytes of one tensor [t, I / T]
+  double residual_ = 0;  ///< bytes of one tensor of the residual stream on one rank
+  TrafficBytes embedding_;
+  TrafficBytes head_;
+  double head_norm_ = 0;
+  StageBody body_ = {BodyStep{}};
+};
+
+}  // namespace tawpipe::detail
