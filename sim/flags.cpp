@@ -81,12 +81,21 @@ void add_problem_flags(CLI::App& app, Request& request, const std::string& micro
                  "Whose kernels run the layers: megatron (default), torchtitan or torchtitan-eager")
       ->type_name("NAME")
       ->group("Problem");
+  app.add_option("--loss-dtype", request.loss_dtype,
+                 "Cross entropy of logits copied to float32 (default), or in the model's numbers, as fused kernels run it:\n"
+                 "float32 or model")
+      ->type_name("float32|model")
+      ->group("Problem");
   app.add_option("--gradient-dtype", request.gradient_dtype,
                  "In which gradients are kept and summed, such as float32 (default: the model's)")
       ->type_name("DTYPE")
       ->group("Problem");
   app.add_option("--moment-dtype", request.moment_dtype,
                  "In which Adam's two moments are kept, such as bfloat16 (default float32)")
+      ->type_name("DTYPE")
+      ->group("Problem");
+  app.add_option("--master-dtype", request.master_dtype,
+                 "In which the optimizer keeps its copy of weights of 16 bits, such as float16 (default float32)")
       ->type_name("DTYPE")
       ->group("Problem");
   add_count(app, "--tensor-parallel", request.mesh.tensor, "Devices that split each matrix product (default 1)", "N", "Layout");

@@ -179,7 +179,7 @@ Command add_plan(CLI::App& parent) {
   return {app, [flags, app, no_offload] {
             for (const char* flag : {"--sequence-parallel", "--context-exchange", "--shard-states", "--reshard",
                                      "--overlap-grad-reduce", "--overlap-param-gather", "--tp-comm-overlap", "--gradient-dtype",
-                                     "--moment-dtype", "--offload", "--layers-per-stage"}) {
+                                     "--moment-dtype", "--master-dtype", "--offload", "--layers-per-stage"}) {
               if (app->count(flag) > 0) flags->given.emplace_back(flag);
             }
             if (*no_offload) flags->given.emplace_back("--offload");

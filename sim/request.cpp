@@ -251,19 +251,25 @@ void take_model_flags(const Request& request, Transformer& model) {
   if (!request.products.empty()) model.products = parse_product_format(request.products);
   if (!request.attention.empty()) model.fused_attention = one_of_two("--attention", request.attention, "fused", "unfused");
   if (!request.layer_code.empty()) model.code = parse_layer_code(request.layer_code);
+  if (!request.loss_dtype.empty()) model.loss_in_float32 = one_of_two("--loss-dtype", request.loss_dtype, "float32", "model");
   model.check();
 }
 
 /// Weights in the model's numbers, gradients too unless said otherwise, and Adam's states: two
-/// moments, and for weights of 16 bits a copy in float32.
+/// moments, and for weights of 16 bits a master copy, in float32 unless said otherwise.
+/// @throws InputError  for a master copy of weights of 32 bits or more
 ParameterBytes parameter_bytes(const Request& request, Dtype dtype) {
   const auto width = [](const std::string& said, std::int64_t unsaid) {
     return said.empty() ? unsaid : size_bytes(parse_dtype(said));
   };
   const std::int64_t weight = size_bytes(dtype);
+  if (weight >= 4 && !request.master_dtype.empty()) {
+    throw InputError(concat("--master-dtype: weights of ", name(dtype), " have no master copy; leave it out"));
+  }
   return {.weight = weight,
           .gradient = width(request.gradient_dtype, weight),
-          .optimizer = (weight < 4 ? 4 : 0) + 2 * width(request.moment_dtype, std::max<std::int64_t>(weight, 4))};
+          .optimizer = (weight < 4 ? width(request.master_dtype, 4) : 0) +
+                       2 * width(request.moment_dtype, std::max<std::int64_t>(weight, 4))};
 }
 
 /// @throws InputError  where a device lacks the format of the model's products, or the cost model

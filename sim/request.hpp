@@ -43,6 +43,7 @@ struct Request {
   std::string products;         ///< "": the model's own, 16bit
   std::string attention;        ///< fused or unfused; "": the model's own, fused
   std::string layer_code;       ///< "": the model's own, megatron
+  std::string loss_dtype;       ///< float32 or model; "": the model's own, float32
   Mesh mesh;
   std::string layout = "tcsd";   ///< the order of its axes
   std::string layers_per_stage;  ///< "even", "auto", "7,8,8,7" or Megatron-LM's layout; "" is even
@@ -57,6 +58,7 @@ struct Request {
   std::string tensor_overlap = "off";
   std::string gradient_dtype;  ///< "": the model's
   std::string moment_dtype;    ///< "": float32, or the model's if that is wider
+  std::string master_dtype;    ///< "": float32, where the model's is narrower
   std::string fold;            ///< auto, on or off; "" is off, for commands without the flag
   std::string cost = "kernels";
   std::string hold_sms;  ///< on, off or KEY=VALUE,...; "" is off

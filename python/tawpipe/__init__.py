@@ -213,8 +213,8 @@ def models() -> Table:
 def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, sequence: int = 0, global_batch: int = 0,
             microbatches: int = 0, microbatch: int | str = "auto", options: Options | None = None, baselines: bool = False,
             tensor_parallel: int = 1, context_parallel: int = 1, data_parallel: int = 1, recompute: str = "",
-            offload: str = "off", products: str = "", usable_memory: float = 0, cost: str = "kernels",
-            hold_sms: str = "off") -> Comparison:
+            offload: str = "off", products: str = "", loss_dtype: str = "", gradient_dtype: str = "", moment_dtype: str = "",
+            master_dtype: str = "", usable_memory: float = 0, cost: str = "kernels", hold_sms: str = "off") -> Comparison:
     """Several schedules on one problem, best first.
 
     Args:
@@ -222,11 +222,13 @@ def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, s
         sequence: Tokens of one sequence.
         global_batch: Sequences of one iteration; or give `microbatches`.
         microbatch: Sequences of a microbatch, or "auto": the fastest that fits.
-        recompute: "none", "selective", "full" or "auto"; "": auto, or full with `baselines`.
+        recompute: "none", "selective", "selective:mlp,...", "full", "full:4" or "auto"; "": auto, or full with `baselines`.
         options: Options that each schedule gets that has them.
         baselines: Each with its standard options and full recomputation, as papers compare them, in place of its best.
         offload: What lies in host memory between its uses: "activations", "optimizer" or "activations+optimizer".
         products: Format of the layers' matrix products: "16bit", "fp8", "fp8-rows", "fp8-block", "mxfp8" or "nvfp4"; "": the model's.
+        loss_dtype: "float32" (default) or "model": whether cross entropy works on a float32 copy of the logits.
+        gradient_dtype, moment_dtype, master_dtype: Of gradients ("": the model's), Adam's moments and master weights ("": float32).
         usable_memory: The part of a device's memory to plan with; 0: 0.85 where the microbatch is chosen, otherwise all.
         cost: "kernels[:products=0.7,...]", "roofline[:utilization=0.45,...]", "fixed:forward=1ms,..." or
             "measured:FILE" (docs/quick_start.md).
@@ -237,13 +239,15 @@ def compare(*names: str, cluster: ClusterLike, model: ModelLike | None = None, s
     """
     request = _request(cluster, model, sequence, global_batch, microbatches, microbatch, options, tensor_parallel,
                        context_parallel, data_parallel, recompute, offload, usable_memory, cost, hold_sms, products)
+    _set_dtypes(request, loss_dtype, gradient_dtype, moment_dtype, master_dtype)
     return Comparison(_core.compare(request, list(names) or _core.COMPARED, baselines))
 
 
 def simulate(schedule: str | Schedule, *, cluster: ClusterLike, model: ModelLike | None = None, sequence: int = 0,
              global_batch: int = 0, microbatches: int = 0, microbatch: int | str = "", options: Options | None = None,
              tensor_parallel: int = 1, context_parallel: int = 1, data_parallel: int = 1, recompute: str = "full",
-             offload: str = "off", products: str = "", usable_memory: float = 0, cost: str = "kernels", hold_sms: str = "off",
+             offload: str = "off", products: str = "", loss_dtype: str = "", gradient_dtype: str = "", moment_dtype: str = "",
+             master_dtype: str = "", usable_memory: float = 0, cost: str = "kernels", hold_sms: str = "off",
              fold: str = "off") -> Prediction:
     """One schedule, by its name or as a value, on a cluster: its task graph, its timeline and what follows.
 
@@ -259,6 +263,7 @@ def simulate(schedule: str | Schedule, *, cluster: ClusterLike, model: ModelLike
     request = _request(cluster, model, sequence, global_batch, microbatches, microbatch, options, tensor_parallel,
                        context_parallel, data_parallel, recompute, offload, usable_memory, cost, hold_sms, products)
     request.fold = fold
+    _set_dtypes(request, loss_dtype, gradient_dtype, moment_dtype, master_dtype)
     if isinstance(schedule, Schedule):
         return _core.simulate_given(request, schedule)
     request.schedule = schedule
@@ -271,7 +276,7 @@ def plan(*, cluster: ClusterLike, model: ModelLike | None = None, sequence: int 
          recompute: str = "any", offload: str = "off", sequence_parallel: bool | None = None, shard_states: str | None = None,
          reshard: str | None = None, overlap_grad_reduce: bool | None = None, overlap_param_gather: bool | None = None,
          tp_comm_overlap: bool | None = None, products: str = "", gradient_dtype: str | None = None,
-         moment_dtype: str | None = None, usable_memory: float = 0,
+         moment_dtype: str | None = None, master_dtype: str | None = None, loss_dtype: str = "", usable_memory: float = 0,
          cost: str = "kernels", hold_sms: str = "off", price: float = 0,
          today: str | os.PathLike | None = None, emit: str | None = None, top: int = 5, budget: int = 0,
          threads: int = 0) -> Plans:
@@ -298,11 +303,13 @@ def plan(*, cluster: ClusterLike, model: ModelLike | None = None, sequence: int 
     base = _request(cluster, model, sequence, global_batch, 0, microbatch, options, tensor_parallel, context_parallel,
                     data_parallel, recompute, offload, usable_memory, cost, hold_sms, products)
     base.layout = layout
+    base.loss_dtype = loss_dtype
     given = []
     for name, value in (("sequence_parallel", sequence_parallel), ("shard_states", shard_states), ("reshard", reshard),
                         ("overlap_grad_reduce", overlap_grad_reduce),
                         ("overlap_param_gather", overlap_param_gather), ("tp_comm_overlap", tp_comm_overlap),
-                        ("gradient_dtype", gradient_dtype), ("moment_dtype", moment_dtype)):
+                        ("gradient_dtype", gradient_dtype), ("moment_dtype", moment_dtype),
+                        ("master_dtype", master_dtype)):
         if value is not None:
             setattr(base, name, _option(value))
             given.append("--" + name.replace("_", "-"))
@@ -386,6 +393,13 @@ def _request(given_cluster, given_model, sequence, global_batch, microbatches, m
     request.cost = cost
     request.hold_sms = hold_sms
     return request
+
+
+def _set_dtypes(request, loss, gradient, moment, master) -> None:
+    request.loss_dtype = loss
+    request.gradient_dtype = gradient
+    request.moment_dtype = moment
+    request.master_dtype = master
 
 
 def _option(value: object) -> str:

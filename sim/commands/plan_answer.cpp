@@ -123,9 +123,12 @@ PlanAnswer answer_plan(PlanFlags flags, const PlanWatch& watch) {
   std::optional<Framework> framework;
   if (!flags.today.empty()) framework = (today = read_today(flags))->framework;
   if (!flags.emit.empty()) framework = parse_framework(flags.emit);
-  if (framework && !flags.base.moment_dtype.empty()) {
-    throw InputError("--moment-dtype is in no settings that are read or written; leave out --today and --emit");
+  const bool own = !flags.base.moment_dtype.empty() || !flags.base.master_dtype.empty();
+  if (framework && own && (today || *framework != Framework::megatron)) {
+    throw InputError(concat(flags.base.moment_dtype.empty() ? "--master-dtype" : "--moment-dtype",
+                            " is written by --emit megatron only, and --today says its own; leave it out"));
   }
+  if (today) take_optimizer(today->job, flags.base);
   if (framework) take_best_switches(*framework, flags);
   PlanAnswer answer{.planned = search_plans(flags, "planning", watch), .today = {}, .emitted = {}};
   if (!flags.emit.empty() && !answer.planned.result.plans.empty()) answer.emitted = emit(*framework, answer.planned, watch);

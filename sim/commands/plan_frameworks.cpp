@@ -47,6 +47,7 @@ Transformer with_numbers_of(Transformer model, const Transformer& other) {
   model.dtype = other.dtype;
   model.products = other.products;
   model.edges_count_as_layers = other.edges_count_as_layers;
+  model.loss_in_float32 = other.loss_in_float32;
   return model;
 }
 
@@ -57,7 +58,8 @@ void take_model(PlanFlags& flags, const FrameworkJob& job) {
   if (!given) {
     if (!job.model) throw InputError(concat(one_line(flags.today), " does not say ", job.model_lacks, "; give --model"));
     const std::optional<Transformer> known = models::detail::find(job.model->name);
-    const bool plain = known && job.model->products == ProductFormat::bits16 && !job.model->edges_count_as_layers;
+    const bool plain =
+        known && job.model->products == ProductFormat::bits16 && !job.model->edges_count_as_layers && job.model->loss_in_float32;
     base.model = plain ? job.model->name : flags.today;
     base.model_value = known ? with_numbers_of(*known, *job.model) : *job.model;
     return;
@@ -110,6 +112,18 @@ TodayFile read_today(PlanFlags& flags) {
           concat(one_line(flags.today), " does not say what is computed again; simulated as nothing (--recompute)"));
   }
   return file;
+}
+
+void take_optimizer(FrameworkJob& job, Request& request) {
+  if (job.optimizer_bytes == 0) return;
+  const std::optional<OptimizerBytes> parts = optimizer_of(job);
+  if (!parts) {
+    job.notes.push_back(concat("the optimizer's states are simulated in ", job.optimizer_bytes,
+                               " bytes a parameter, but planned with all of them in float32"));
+    return;
+  }
+  if (parts->master == 2) request.master_dtype = "float16";
+  if (parts->moment == 2) request.moment_dtype = "bfloat16";
 }
 
 void take_best_switches(Framework framework, PlanFlags& flags) {

@@ -31,6 +31,8 @@ struct Today {
 /// Reads --today, and fills the flags of the problem that are not given.
 /// @throws InputError  naming setting and line, or if a flag and a setting contradict each other
 TodayFile read_today(PlanFlags& flags);
+/// The optimizer's states of the job as flags.
+void take_optimizer(FrameworkJob& job, Request& request);
 
 /// Puts a framework's switches into the flags that are not given: what it always does, and overlaps
 /// that it can turn on.

@@ -71,8 +71,10 @@ std::string command_of(const PlanFlags& flags, const PlanRequest& request, const
   for (const auto& [flag, value] : {std::pair{"--products", &base.products},
                                     {"--attention", &base.attention},
                                     {"--layer-code", &base.layer_code},
+                                    {"--loss-dtype", &base.loss_dtype},
                                     {"--gradient-dtype", &base.gradient_dtype},
-                                    {"--moment-dtype", &base.moment_dtype}}) {
+                                    {"--moment-dtype", &base.moment_dtype},
+                                    {"--master-dtype", &base.master_dtype}}) {
     if (!value->empty()) add(flag, *value);
   }
   if (base.cost != defaults.cost) add("--cost", base.cost);

@@ -288,6 +288,11 @@ TEST_CASE("formats of products, unfused attention, other code and narrow moments
   CHECK(time(" --layer-code torchtitan-eager") > time(" --layer-code torchtitan"));
   // 4 bytes less for each parameter, which one device owns.
   CHECK(memory("") - memory(" --moment-dtype bfloat16") == doctest::Approx(4 * 3'212'749'824.0).epsilon(1e-3));
+  CHECK(memory("") - memory(" --master-dtype float16") == doctest::Approx(2 * 3'212'749'824.0).epsilon(1e-3));
+  CHECK(memory(" --loss-dtype model") < memory(""));
+  CHECK(time(" --loss-dtype model") < plain);
+  CHECK(time(" --loss-dtype float32") == plain);
+  support::check_refused(run(problem + " --loss-dtype float16"), {"--loss-dtype", "float32", "model"});
   const auto recomputed = [&](const std::string& policy) {
     return parsed(
         run("simulate --schedule 1f1b --cluster 1x4 --model llama-8x512 --sequence 512 --global-batch 8 --json - --recompute " +

@@ -44,7 +44,15 @@ TEST_CASE("of several formats of products the fastest is planned, and what the o
   CHECK(answer.at("plans")[0].at("command").get<std::string>().find("--products fp8") != std::string::npos);
   CHECK(run(problem + " --products 16bit,fp8").out.find("products in 16bit: ") != std::string::npos);
   support::check_refused(run(problem + " --products 16bit,fp9"), {"fp9", "fp8"});
-  support::check_refused(run(problem + " --moment-dtype bfloat16 --emit megatron"), {"--moment-dtype", "--emit"});
+  support::check_refused(run(problem + " --moment-dtype bfloat16 --emit torchtitan"), {"--moment-dtype", "--emit"});
+  support::check_refused(run(problem + " --master-dtype float16 --emit torchtitan"), {"--master-dtype", "--emit"});
+  const std::string narrow =
+      run(problem + " --moment-dtype bfloat16 --master-dtype float16 --loss-dtype model --emit megatron").out;
+  for (const char* flag : {"--use-precision-aware-optimizer", "--main-params-dtype fp16", "--exp-avg-dtype bf16",
+                           "--exp-avg-sq-dtype bf16", "--cross-entropy-loss-fusion", "--cross-entropy-fusion-impl te"}) {
+    CAPTURE(flag);
+    CHECK(narrow.find(flag) != std::string::npos);
+  }
 }
 
 TEST_CASE("a plan's command simulates it: same time, same memory") {

@@ -26,7 +26,8 @@ std::string decisive(const FrameworkJob& job) {
   text += concat(" ", job.choice.schedule);
   for (const auto& [key, value] : job.choice.options) text += concat(" ", key, "=", value);
   text += concat(" m", job.microbatch_size, " b", job.global_batch, " ", name(job.recompute.value_or(Recompute::none)),
-                 job.recompute_layers, name(job.recompute_parts), " g", job.gradient_bytes, " o", name(job.offload));
+                 job.recompute_layers, name(job.recompute_parts), " g", job.gradient_bytes, " s", optimizer_of(job)->master, " ",
+                 optimizer_of(job)->moment, " o", name(job.offload));
   if (job.dtype) text += concat(" ", name(*job.dtype));
   if (job.mesh.tensor > 1) text += concat(" sp", job.sequence_parallel, " to", job.tensor_overlap);
   if (job.mesh.context > 1) text += concat(" ", name(job.context_exchange));
@@ -52,6 +53,7 @@ Transformer draw_model(support::Random& random) {
   if (random.between(0, 5) == 0) model.gated = false;
   if (random.between(0, 5) == 0) model.head_dim = 64;
   if (random.between(0, 5) == 0) model.recompute_layers = 2;
+  if (random.between(0, 3) == 0) model.loss_in_float32 = false;
   if (random.between(0, 3) == 0) model.recompute_parts = RecomputeParts::of_bits(random.between(0, 15));
   if (model.dtype == Dtype::bf16 && random.between(0, 2) == 0) {
     model.products = support::one_of<ProductFormat>(
@@ -81,6 +83,8 @@ PlanRequest draw_request(support::Random& random, Framework framework) {
   if (random.between(0, 7) == 0) problem.stage_cut.balanced = true;
   problem.context_exchange = static_cast<ContextExchange>(random.between(0, 2));
   if (random.between(0, 2) == 0) problem.parameter_bytes.gradient = 4;
+  if (framework == Framework::megatron && random.between(0, 3) == 0)
+    problem.parameter_bytes.optimizer = support::one_of<std::int64_t>(random, {6, 8, 10});
   return for_framework(framework, request);
 }
 
@@ -130,6 +134,7 @@ TEST_CASE("the settings of a plan parse back into the same plan") {
           CHECK(detail::same_sizes(*back.model, *job.model));
           CHECK(back.model->dtype == job.model->dtype);
           CHECK(back.model->products == job.model->products);
+          CHECK(back.model->loss_in_float32 == job.model->loss_in_float32);
         }
         ++written;
         seen.push_back(choice.schedule);

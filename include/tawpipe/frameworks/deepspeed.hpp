@@ -198,6 +198,7 @@ inline std::vector<std::string> deepspeed_cannot(const FrameworkJob& job) {
                  "weights are bfloat16, float16 or float32");
   reasons.add_if(job.recompute_layers > 0 || job.recompute_parts.any(),
                  "DeepSpeed leaves to the model which layers it recomputes (--recompute full)");
+  detail::need_float32_states(reasons, job);
   detail::need_what_all_need(reasons, job);
   return reasons.take();
 }

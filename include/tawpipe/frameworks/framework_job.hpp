@@ -35,7 +35,7 @@ struct FrameworkJob {
   ContextExchange context_exchange = ContextExchange::all_gather;
   Offload offload = {};
   std::int64_t gradient_bytes = 4;
-  std::int64_t optimizer_bytes = 12;
+  std::int64_t optimizer_bytes = 0;       ///< of a parameter's states; 0: as with all of them in float32
   bool edges_count_as_layers = false;     ///< embedding and loss, when the model is cut into stages
   bool equal_stages = true;               ///< of as many layers each, with these
   std::optional<Dtype> dtype = {};        ///< of the weights, if the settings give it
@@ -107,6 +107,31 @@ inline Transformer with_dtype(Transformer model, Dtype dtype) {
   return model;
 }
 
+/// Bytes of Adam's states of a parameter: its master copy (0: it has none) and each of two moments.
+struct OptimizerBytes {
+  std::int64_t master = 4;
+  std::int64_t moment = 4;
+};
+
+/// The parts of all of them together, where they are master copies of 2 or 4 bytes and equal moments
+/// of 2, 4 or 8; none otherwise.
+inline std::optional<OptimizerBytes> parts_of_optimizer(std::int64_t all, Dtype dtype) {
+  const bool copied = size_bytes(dtype) < 4;
+  for (const std::int64_t master : {copied ? 4 : 0, copied ? 2 : 0}) {
+    for (const std::int64_t moment : {4, 2, 8}) {
+      if (master + 2 * moment == all) return OptimizerBytes{master, moment};
+    }
+  }
+  return std::nullopt;
+}
+
+/// The same of a job.
+inline std::optional<OptimizerBytes> optimizer_of(const FrameworkJob& job) {
+  const Dtype dtype = job.dtype ? *job.dtype : job.model ? job.model->dtype : Dtype::bf16;
+  if (job.optimizer_bytes == 0) return OptimizerBytes{size_bytes(dtype) < 4 ? 4 : 0, 4};
+  return parts_of_optimizer(job.optimizer_bytes, dtype);
+}
+
 /// The job as a problem, on the cluster and with the costs and the model of `base`.
 /// @throws InputError  if the job's mesh is not over the cluster
 inline Problem problem_of(const FrameworkJob& job, Problem base) {
@@ -131,6 +156,7 @@ inline Problem problem_of(const FrameworkJob& job, Problem base) {
     base.parameter_bytes = {.weight = weight, .gradient = weight, .optimizer = weight < 4 ? 12 : 8};
   }
   base.parameter_bytes.gradient = job.gradient_bytes;
+  if (job.optimizer_bytes > 0) base.parameter_bytes.optimizer = job.optimizer_bytes;
   if (base.model) {
     base.model->edges_count_as_layers = job.edges_count_as_layers;
     base.model->recompute_layers = job.recompute_layers;
@@ -154,13 +180,18 @@ class Reasons {
   std::vector<std::string> reasons_;
 };
 
-/// Requirements of any framework on the batch and the optimizer's states.
+/// That the optimizer's states are in float32.
+inline void need_float32_states(Reasons& reasons, const FrameworkJob& job) {
+  const std::optional<OptimizerBytes> states = optimizer_of(job);
+  reasons.add_if(!states || states->moment != 4 || (states->master != 4 && states->master != 0),
+                 "the optimizer's states are written in float32 only (--moment-dtype, --master-dtype)");
+}
+
+/// Requirements of any framework on the stages, the loss and the batch.
 inline void need_what_all_need(Reasons& reasons, const FrameworkJob& job) {
   reasons.add_if(!job.equal_stages && job.mesh.pipeline > 1 && !job.splits_batch(),
                  "stages of other than equal numbers of layers are not written (--layers-per-stage)");
   reasons.add_if(job.model && job.model->loss_chunk > 0, "the loss is computed of all the vocabulary at once (--loss-chunk)");
-  reasons.add_if(job.model && job.optimizer_bytes != (size_bytes(job.model->dtype) < 4 ? 12 : 8),
-                 "the optimizer's moments are written in float32 only (--moment-dtype)");
   const std::int64_t unit = job.microbatch_size * job.batch_parts();
   reasons.add_if(job.global_batch % unit != 0, concat(job.global_batch, " sequences are no multiple of ", job.microbatch_size,
                                                       " a microbatch x ", job.batch_parts(), " data-parallel replicas"));

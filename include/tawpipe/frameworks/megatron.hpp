@@ -61,6 +61,9 @@ inline void read_megatron_model(const ReadSettings<MegatronFlags>& read, Framewo
                    : flags.fp8_recipe == "mxfp8"     ? ProductFormat::mxfp8
                    : flags.fp8_recipe == "blockwise" ? ProductFormat::fp8_block
                                                      : ProductFormat::fp8;
+  // Transformer Engine's kernel works in the logits' numbers, Megatron-LM's own in float32
+  // (VocabParallelCrossEntropy.calculate_logits_max).
+  model.loss_in_float32 = !(flags.loss_fusion && flags.loss_fusion_by == "te");
   try {
     model.check();
   } catch (const InputError& error) {
@@ -70,6 +73,20 @@ inline void read_megatron_model(const ReadSettings<MegatronFlags>& read, Framewo
     if (same_sizes(preset.make(), model)) model.name = preset.name;
   }
   job.model = std::move(model);
+}
+
+/// Bytes of the optimizer's states of a parameter; 0: as with all of them in float32.
+inline std::int64_t megatron_optimizer(const ReadSettings<MegatronFlags>& read, Dtype dtype) {
+  const MegatronFlags& flags = read.values;
+  const auto width = [](std::string_view word) { return word == "fp32" ? 4 : word == "fp8" ? 1 : 2; };
+  for (const auto& [name, value] : {std::pair{"--main-params-dtype", &flags.main_parameters},
+                                    {"--exp-avg-dtype", &flags.momentum},
+                                    {"--exp-avg-sq-dtype", &flags.variance}}) {
+    if (*value != "fp32" && !flags.precision_aware) read.fail(name, "needs --use-precision-aware-optimizer");
+  }
+  const int master = size_bytes(dtype) < 4 ? width(flags.main_parameters) : 0;
+  const int sum = master + width(flags.momentum) + width(flags.variance);
+  return sum == (size_bytes(dtype) < 4 ? 12 : 8) ? 0 : sum;
 }
 
 /// Sets what is recomputed: full, of all layers or the first of a stage; or selective, of the parts
@@ -206,6 +223,7 @@ inline FrameworkJob megatron_job(std::string_view text, std::string_view source,
                          : flags.context_exchange == "a2a" ? ContextExchange::all_to_all
                                                            : ContextExchange::all_gather;
   job.offload.optimizer = flags.optimizer_offload;
+  job.optimizer_bytes = detail::megatron_optimizer(read, flags.bf16 ? Dtype::bf16 : flags.fp16 ? Dtype::f16 : Dtype::f32);
   job.gradient_bytes = flags.gradients_fp32 || (!flags.gradients_bf16 && !flags.fp16) ? 4 : 2;
   job.sequence = flags.sequence;
   job.microbatch_size = flags.microbatch;
@@ -265,6 +283,12 @@ inline std::vector<std::string> megatron_cannot(const FrameworkJob& job) {
                  "gradients of float32 weights are float32");
   reasons.add_if(job.model && job.model->dtype != Dtype::bf16 && job.model->dtype != Dtype::f16 && job.model->dtype != Dtype::f32,
                  "weights are bfloat16, float16 or float32");
+  const std::optional<OptimizerBytes> states = optimizer_of(job);
+  const bool narrow = states && (states->moment == 2 || states->master == 2);
+  reasons.add_if(!states || states->moment == 8, "the optimizer's moments are in 16 or 32 bits (--moment-dtype)");
+  reasons.add_if(narrow && !job.shards() && !sharded,
+                 "an optimizer whose states are not all in float32 is the distributed one (--shard-states optimizer)");
+  reasons.add_if(narrow && fsdp2, "--use-torch-fsdp2 has no distributed optimizer, whose states may be in 16 bits");
   detail::need_what_all_need(reasons, job);
   return reasons.take();
 }
@@ -300,7 +324,11 @@ inline MegatronFlags megatron_flags(const FrameworkJob& job) {
     flags.checkpoint_format = "fsdp_dtensor";
     if (name == "zero2") flags.overlap_gathers = job.overlap_gathers && flags.overlap_gradients;
   }
-  flags.optimizer_offload = flags.precision_aware = job.offload.optimizer;
+  flags.optimizer_offload = job.offload.optimizer;
+  const OptimizerBytes states = optimizer_of(job).value_or(OptimizerBytes{});
+  if (states.master == 2) flags.main_parameters = "fp16";
+  if (states.moment == 2) flags.momentum = flags.variance = "bf16";
+  flags.precision_aware = job.offload.optimizer || states.master == 2 || states.moment == 2;
   flags.microbatch = job.microbatch_size;
   flags.global_batch = job.global_batch;
   flags.sequence = flags.positions = job.sequence;
@@ -337,6 +365,8 @@ inline MegatronFlags megatron_flags(const FrameworkJob& job) {
     flags.fp8 = "hybrid";
     if (model.products != ProductFormat::fp8) flags.fp8_recipe = model.products == ProductFormat::mxfp8 ? "mxfp8" : "blockwise";
   }
+  flags.loss_fusion = !model.loss_in_float32;
+  if (flags.loss_fusion) flags.loss_fusion_by = "te";
   flags.gradients_bf16 = flags.bf16 && job.gradient_bytes == 2;
   flags.gradients_fp32 = flags.fp16 && job.gradient_bytes == 4;
   return flags;

@@ -35,6 +35,9 @@ struct MegatronFlags {
   std::string checkpoint_format = "torch_dist";
   bool optimizer_offload = false;
   bool precision_aware = false;
+  std::string main_parameters = "fp32";
+  std::string momentum = "fp32";
+  std::string variance = "fp32";
   std::int64_t microbatch = 0;
   std::int64_t global_batch = 0;
   std::int64_t sequence = 0;
@@ -65,6 +68,8 @@ struct MegatronFlags {
   std::string fp8;
   std::string fp8_recipe = "delayed";
   std::string fp4;
+  bool loss_fusion = false;
+  std::string loss_fusion_by = "native";
   bool gradients_bf16 = false;
   bool gradients_fp32 = false;
 };
@@ -96,6 +101,9 @@ inline const SettingsTable<MegatronFlags>& megatron_table() {
                  {"--ckpt-format", &F::checkpoint_format},
                  {"--optimizer-cpu-offload", &F::optimizer_offload},
                  {"--use-precision-aware-optimizer", &F::precision_aware},
+                 {"--main-params-dtype", &F::main_parameters, {"fp32", "fp16"}},
+                 {"--exp-avg-dtype", &F::momentum, {"fp32", "fp16", "bf16", "fp8"}},
+                 {"--exp-avg-sq-dtype", &F::variance, {"fp32", "fp16", "bf16", "fp8"}},
                  {"--micro-batch-size", &F::microbatch},
                  {"--global-batch-size", &F::global_batch},
                  {"--seq-length", &F::sequence},
@@ -127,6 +135,8 @@ inline const SettingsTable<MegatronFlags>& megatron_table() {
                  {"--fp8-format", &F::fp8, {"e4m3", "hybrid"}},
                  {"--fp8-recipe", &F::fp8_recipe, {"delayed", "tensorwise", "blockwise", "mxfp8"}},
                  {"--fp4-format", &F::fp4, {"e2m1"}},
+                 {"--cross-entropy-loss-fusion", &F::loss_fusion},
+                 {"--cross-entropy-fusion-impl", &F::loss_fusion_by, {"native", "te"}},
                  {"--grad-reduce-in-bf16", &F::gradients_bf16},
                  {"--accumulate-allreduce-grads-in-fp32", &F::gradients_fp32}},
       .foreign = detail::megatron_foreign(),

@@ -327,6 +327,7 @@ inline std::vector<std::string> torchtitan_cannot(const FrameworkJob& job) {
   reasons.add_if(job.mesh.context > 1 && job.context_exchange == ContextExchange::all_to_all,
                  "context parallelism is by all-gather or ring (--context-exchange)");
   reasons.add_if(job.mesh.tensor > 1 && !job.sequence_parallel, "tensor parallelism is with sequence parallelism");
+  reasons.add_if(job.model && !job.model->loss_in_float32, "the loss is of logits in float32 (--loss-dtype)");
   reasons.add_if(job.gradient_bytes != 4, "gradients are summed in float32 (--gradient-dtype)");
   reasons.add_if(!(job.overlap_gradients && (job.overlap_gathers || !job.shards())) && copies,
                  "sums of gradients and gathers of weights overlap computation (--overlap-grad-reduce, --overlap-param-gather)");
@@ -337,6 +338,7 @@ inline std::vector<std::string> torchtitan_cannot(const FrameworkJob& job) {
                  "products in 8 bits are a converter's, which is not modelled");
   reasons.add_if(job.recompute_parts.any(), "torchtitan chooses what its selective recomputation is of (--recompute selective)");
   reasons.add_if(job.recompute_layers > 0, "torchtitan recomputes every layer or every second one (--recompute full)");
+  detail::need_float32_states(reasons, job);
   detail::need_what_all_need(reasons, job);
   return reasons.take();
 }

@@ -131,6 +131,32 @@ TEST_CASE("parts of a layer that are recomputed") {
   CHECK(torchtitan_cannot(written).size() > 1);
 }
 
+TEST_CASE("the optimizer's states and the loss in other numbers") {
+  const FrameworkJob narrow =
+      job("--bf16 --use-distributed-optimizer --use-precision-aware-optimizer --main-params-dtype fp16 --exp-avg-dtype bf16 "
+          "--exp-avg-sq-dtype bf16 --cross-entropy-loss-fusion --cross-entropy-fusion-impl te --seq-length 4096");
+  CHECK(narrow.optimizer_bytes == 2 + 2 + 2);
+  CHECK(narrow.notes.empty());
+  CHECK_FALSE(narrow.model->loss_in_float32);
+  CHECK(megatron_cannot(narrow).empty());
+  const std::string text = megatron_text(narrow, {});
+  CHECK(text.find("--main-params-dtype fp16\n") != std::string::npos);
+  CHECK(text.find("--exp-avg-sq-dtype bf16\n") != std::string::npos);
+  CHECK(text.find("--cross-entropy-fusion-impl te\n") != std::string::npos);
+  CHECK(job("--bf16").optimizer_bytes == 0);
+  CHECK(job("--cross-entropy-loss-fusion").model->loss_in_float32);
+  CHECK(job("--bf16 --use-distributed-optimizer --use-precision-aware-optimizer --exp-avg-dtype fp8").optimizer_bytes ==
+        4 + 1 + 4);
+  CHECK(refusal("--exp-avg-dtype bf16").find("--exp-avg-dtype: needs --use-precision-aware-optimizer") != std::string::npos);
+  FrameworkJob whole = narrow;
+  whole.sharding = StateSharding::none;
+  CHECK(megatron_cannot(whole).size() == 1);
+  CHECK(parts_of_optimizer(12, Dtype::bf16)->master == 4);
+  CHECK(parts_of_optimizer(8, Dtype::bf16)->moment == 2);
+  CHECK(parts_of_optimizer(8, Dtype::f32)->moment == 4);
+  CHECK_FALSE(parts_of_optimizer(9, Dtype::bf16));
+}
+
 TEST_CASE("a model that is not all said is named by what it lacks") {
   const FrameworkJob part = megatron_job("p.py --num-layers 4 --micro-batch-size 2 --swiglu", "run.sh", 4);
   CHECK_FALSE(part.model);

@@ -54,10 +54,7 @@ inline std::vector<ForeignSetting> megatron_foreign() {
       {"--disable-tp-comm-split-rs", "", parts, false},
       {"--distribute-saved-activations", "", "simulated with saved activations whole on each device", false},
       {"--defer-embedding-wgrad-compute", "", "simulated in place", false},
-      {"--main-grads-dtype", "fp32", states, false},
-      {"--main-params-dtype", "fp32", states, false},
-      {"--exp-avg-dtype", "fp32", states, false},
-      {"--exp-avg-sq-dtype", "fp32", states, false},
+      {"--main-grads-dtype", "fp32", "simulated in the numbers in which gradients are summed", false},
       {"--optimizer", "adam", states, false},
       {"--optimizer-offload-fraction", "1 1.0", "simulated with all states offloaded", false},
       {"--fp8-param-gather", "", "simulated with weights gathered in 16 bits", false},
@@ -78,7 +75,7 @@ inline constexpr std::string_view megatron_skipped =
     "--disable-bf16-reduced-precision-matmul "
     "--reuse-grad-buf-for-mxfp8-param-ag --loss-scale --initial-loss-scale --min-loss-scale --loss-scale-window --hysteresis "
     "--no-masked-softmax-fusion --no-bias-gelu-fusion --no-bias-swiglu-fusion --no-bias-dropout-fusion --no-rope-fusion "
-    "--use-fused-weighted-squared-relu --cross-entropy-loss-fusion --cross-entropy-fusion-impl --no-persist-layer-norm "
+    "--use-fused-weighted-squared-relu --no-persist-layer-norm "
     "--no-gradient-accumulation-fusion --no-async-tensor-model-parallel-allreduce --use-te-activation-func --enable-cuda-graph "
     "--external-cuda-graph --cuda-graph-impl --cuda-graph-scope --cuda-graph-warmup-steps --manual-gc --manual-gc-interval "
     "--no-manual-gc-eval --empty-unused-memory-level --deterministic-mode --use-cpu-initialization --calculate-per-token-loss "
