@@ -122,7 +122,8 @@ void add_problem_flags(CLI::App& app, Request& request, const std::string& micro
       ->type_name("on|off")
       ->group("Layout");
   app.add_option("--context-exchange", request.context_exchange,
-                 "How context-parallel devices share keys and values: all-gather (default), ring or all-to-all")
+                 "How context-parallel devices share keys and values: all-gather (default), ring, all-to-all, or\n"
+                 "all-to-all+ring: all-to-all in each node and a ring of these groups, all-to-all+ring:N of N devices")
       ->type_name("HOW")
       ->group("Layout");
   app.add_option("--shard-states", request.shard_states,

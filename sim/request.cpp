@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <tuple>
 
 #include "tawpipe/core/parse_units.hpp"
 #include "tawpipe/core/text.hpp"
@@ -226,6 +227,18 @@ ScheduleChoice named_schedule(const Request& request, std::string_view others) {
   return choice;
 }
 
+std::pair<ContextExchange, int> parse_context_flag(const std::string& text) {
+  const std::string_view two_level = name(ContextExchange::two_level);
+  if (!text.starts_with(concat(two_level, ":"))) return {parse_context_exchange(text), 0};
+  const std::string inner = text.substr(two_level.size() + 1);
+  return {ContextExchange::two_level, parse_whole<int>(inner, concat("--context-exchange ", two_level, ":INNER"), 1)};
+}
+
+std::string context_text(ContextExchange exchange, int inner) {
+  if (exchange != ContextExchange::two_level || inner == 0) return std::string{name(exchange)};
+  return concat(name(exchange), ":", inner);
+}
+
 RecomputeFlag parse_recompute_flag(const std::string& text) {
   const std::size_t colon = text.find(':');
   const std::string policy = text.substr(0, colon);
@@ -345,7 +358,7 @@ Problem resolve(const Request& given, bool choose_microbatch, const Workload* kn
   problem.mesh = request.mesh;
   problem.mesh.order = parse_mesh_order(request.layout);
   problem.sequence_parallel = one_of_two("--sequence-parallel", request.sequence_parallel, "on", "off");
-  problem.context_exchange = parse_context_exchange(request.context_exchange);
+  std::tie(problem.context_exchange, problem.context_inner) = parse_context_flag(request.context_exchange);
   problem.sharding = parse_state_sharding(request.shard_states);
   problem.reshard = parse_reshard(request.reshard);
   problem.overlap_gradients = one_of_two("--overlap-grad-reduce", request.overlap_gradients, "on", "off");

@@ -50,7 +50,7 @@ struct Request {
   bool embedding_is_layer = false;
   bool loss_is_layer = false;
   std::string sequence_parallel = "on";
-  std::string context_exchange = "all-gather";
+  std::string context_exchange = "all-gather";  ///< or all-to-all+ring[:INNER] and others
   std::string shard_states = "optimizer";
   std::string reshard = "auto";
   std::string overlap_gradients = "off";
@@ -109,6 +109,12 @@ Prediction predict(const Problem& problem, Schedule schedule, const std::vector<
 /// The problem as text, a line each for cluster, model and cost.
 /// @param work  the work if the problem has no model
 std::string describe(const Problem& problem, const Workload* work = nullptr);
+/// --context-exchange: how, and of all-to-all+ring:INNER the inner size (0: not given).
+/// @throws InputError  for anything else
+std::pair<ContextExchange, int> parse_context_flag(const std::string& text);
+/// The same as text.
+std::string context_text(ContextExchange exchange, int inner);
+
 /// --recompute none, selective, selective:PARTS (none: its own choice), full, or full:LAYERS of each
 /// stage (0: all).
 struct RecomputeFlag {

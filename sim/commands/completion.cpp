@@ -49,7 +49,7 @@ struct FlagValues {
 constexpr FlagValues known_values[] = {
     {"--recompute", "none selective full"},
     {"--offload", "off activations optimizer activations+optimizer"},
-    {"--context-exchange", "all-gather ring all-to-all"},
+    {"--context-exchange", "all-gather ring all-to-all all-to-all+ring"},
     {"--shard-states", "none optimizer gradients parameters"},
     {"--reshard", "step microbatch auto"},
     {"--cost", "kernels roofline fixed: measured:"},

@@ -322,6 +322,26 @@ TEST_CASE("formats of products, unfused attention, other code and narrow moments
   support::check_refused(run(problem + " --attention none"), {"--attention", "unfused"});
 }
 
+TEST_CASE("context-parallel devices exchange in two levels, in each node and between nodes") {
+  const std::string problem =
+      "simulate --schedule 1f1b --cluster dgx-h100*2 --model llama-3-8b --sequence 65536 --global-batch 2 --context-parallel 16 "
+      "--json -";
+  const auto time = [&](const std::string& how) {
+    return parsed(run(problem + " --context-exchange " + how)).at("makespan_s").get<double>();
+  };
+  CHECK(time("all-to-all+ring") == time("all-to-all+ring:8"));  // 8 of each node
+  CHECK(time("all-to-all+ring:1") == time("ring"));
+  CHECK(time("all-to-all+ring:4") != time("all-to-all+ring:8"));
+  support::check_refused(run(problem + " --context-exchange all-to-all+ring:3"), {"all-to-all+ring:3", "divisor of 16"});
+  support::check_refused(run(problem + " --context-exchange all-to-all+ring:16"), {"8 key-value heads", "exchange among fewer"});
+  support::check_refused(run(problem + " --context-exchange all-to-all+ring:x"), {"--context-exchange", "'x'"});
+  const json plan =
+      parsed(run("plan --cluster dgx-h100*2 --model llama-3-8b --sequence 65536 --global-batch 2 --context-parallel 16 "
+                 "--schedules ddp --context-exchange all-to-all+ring --top 1 --json -"));
+  CHECK(plan.at("plans")[0].at("context_exchange") == "all-to-all+ring");
+  CHECK(plan.at("plans")[0].at("command").get<std::string>().find("--context-exchange all-to-all+ring") != std::string::npos);
+}
+
 TEST_CASE("300 layers on 7 devices are cut evenly") {
   const auto result =
       run("compare --schedules tawpipe,weipipe,fsdp,1f1b,gpipe --json - --cluster 1x7 --model llama-300x1024 "

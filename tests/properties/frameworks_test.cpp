@@ -30,7 +30,7 @@ std::string decisive(const FrameworkJob& job) {
                  optimizer_of(job)->moment, " o", name(job.offload));
   if (job.dtype) text += concat(" ", name(*job.dtype));
   if (job.mesh.tensor > 1) text += concat(" sp", job.sequence_parallel, " to", job.tensor_overlap);
-  if (job.mesh.context > 1) text += concat(" ", name(job.context_exchange));
+  if (job.mesh.context > 1) text += concat(" ", name(job.context_exchange), job.context_inner);
   if (job.mesh.data * job.mesh.context > 1 && !job.splits_batch()) {
     text += concat(" og", job.overlap_gradients, " op", job.overlap_gathers && job.shards());
   }
@@ -81,7 +81,7 @@ PlanRequest draw_request(support::Random& random, Framework framework) {
   coin(problem.offload.optimizer);
   if (random.between(0, 7) == 0) problem.model->loss_chunk = 8192;
   if (random.between(0, 7) == 0) problem.stage_cut.balanced = true;
-  problem.context_exchange = static_cast<ContextExchange>(random.between(0, 2));
+  problem.context_exchange = static_cast<ContextExchange>(random.between(0, context_exchanges - 1));
   if (random.between(0, 2) == 0) problem.parameter_bytes.gradient = 4;
   if (framework == Framework::megatron && random.between(0, 3) == 0)
     problem.parameter_bytes.optimizer = support::one_of<std::int64_t>(random, {6, 8, 10});

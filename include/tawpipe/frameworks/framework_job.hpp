@@ -33,6 +33,7 @@ struct FrameworkJob {
   bool overlap_gathers = true;
   bool tensor_overlap = false;
   ContextExchange context_exchange = ContextExchange::all_gather;
+  int context_inner = 0;  ///< of an exchange in two levels
   Offload offload = {};
   std::int64_t gradient_bytes = 4;
   std::int64_t optimizer_bytes = 0;       ///< of a parameter's states; 0: as with all of them in float32
@@ -86,6 +87,9 @@ inline FrameworkJob job_of(const Problem& problem, const PlanLayout& layout, con
                    .overlap_gathers = problem.overlap_gathers,
                    .tensor_overlap = problem.tensor_overlap,
                    .context_exchange = layout.exchange.value_or(problem.context_exchange),
+                   .context_inner = layout.exchange.value_or(problem.context_exchange) == ContextExchange::two_level
+                                        ? context_inner_of(problem, layout.mesh)
+                                        : 0,
                    .offload = layout.offload.value_or(problem.offload),
                    .gradient_bytes = problem.parameter_bytes.gradient,
                    .optimizer_bytes = problem.parameter_bytes.optimizer,
@@ -149,6 +153,7 @@ inline Problem problem_of(const FrameworkJob& job, Problem base) {
   base.overlap_gathers = job.overlap_gathers;
   base.tensor_overlap = job.tensor_overlap;
   base.context_exchange = job.context_exchange;
+  base.context_inner = job.context_inner;
   base.offload = job.offload;
   if (base.model && job.dtype && *job.dtype != base.model->dtype) {
     base.model = with_dtype(*std::move(base.model), *job.dtype);

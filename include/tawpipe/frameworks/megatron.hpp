@@ -75,6 +75,25 @@ inline void read_megatron_model(const ReadSettings<MegatronFlags>& read, Framewo
   job.model = std::move(model);
 }
 
+/// The inner one of two levels, 0 where there are none.
+inline int megatron_context_inner(const ReadSettings<MegatronFlags>& read) {
+  constexpr std::string_view name = "--hierarchical-context-parallel-sizes";
+  const MegatronFlags& flags = read.values;
+  if (flags.context_exchange != "a2a+p2p") {
+    if (read.has(name)) read.fail(name, "needs --cp-comm-type a2a+p2p");
+    return 0;
+  }
+  if (!read.has(name)) read.fail("--cp-comm-type", concat("a2a+p2p needs ", name));
+  const std::vector<std::string_view> words = split(flags.context_levels, ' ');
+  const std::optional<int> inner = to_number<int>(words.front());
+  const std::optional<int> outer = to_number<int>(words.back());
+  const bool fits = words.size() == 2 && inner && outer && *inner > 0 && *outer > 0 && flags.context % *inner == 0 &&
+                    flags.context / *inner == *outer;
+  if (fits) return *inner;
+  read.fail(name, concat(quote(flags.context_levels.substr(0, 60)), " must be two numbers whose product is the ", flags.context,
+                         " of --context-parallel-size"));
+}
+
 /// Bytes of the optimizer's states of a parameter; 0: as with all of them in float32.
 inline std::int64_t megatron_optimizer(const ReadSettings<MegatronFlags>& read, Dtype dtype) {
   const MegatronFlags& flags = read.values;
@@ -219,9 +238,11 @@ inline FrameworkJob megatron_job(std::string_view text, std::string_view source,
   job.overlap_gradients = flags.overlap_gradients || flags.torch_fsdp2;
   job.overlap_gathers = flags.overlap_gathers || flags.torch_fsdp2;
   job.tensor_overlap = flags.tensor_overlap;
-  job.context_exchange = flags.context_exchange == "p2p"   ? ContextExchange::ring
-                         : flags.context_exchange == "a2a" ? ContextExchange::all_to_all
-                                                           : ContextExchange::all_gather;
+  job.context_exchange = flags.context_exchange == "p2p"       ? ContextExchange::ring
+                         : flags.context_exchange == "a2a"     ? ContextExchange::all_to_all
+                         : flags.context_exchange == "a2a+p2p" ? ContextExchange::two_level
+                                                               : ContextExchange::all_gather;
+  job.context_inner = detail::megatron_context_inner(read);
   job.offload.optimizer = flags.optimizer_offload;
   job.optimizer_bytes = detail::megatron_optimizer(read, flags.bf16 ? Dtype::bf16 : flags.fp16 ? Dtype::f16 : Dtype::f32);
   job.gradient_bytes = flags.gradients_fp32 || (!flags.gradients_bf16 && !flags.fp16) ? 4 : 2;
@@ -307,8 +328,12 @@ inline MegatronFlags megatron_flags(const FrameworkJob& job) {
   flags.pipeline = pipeline ? job.mesh.pipeline : 1;
   if (name == "interleaved-1f1b") flags.virtual_layers = detail::slots_of(job) / (job.mesh.pipeline * job.chunks());
   if (flags.context > 1) {
-    constexpr const char* words[] = {"all_gather", "p2p", "a2a"};
+    constexpr const char* words[] = {"all_gather", "p2p", "a2a", "a2a+p2p"};
     flags.context_exchange = words[static_cast<int>(job.context_exchange)];
+    if (job.context_exchange == ContextExchange::two_level) {
+      const int inner = std::max(1, job.context_inner);
+      flags.context_levels = concat(inner, " ", flags.context / inner);
+    }
   }
   flags.embedding_counts = flags.loss_counts = job.edges_count_as_layers;
   flags.tp_pp_dp = pipeline && job.mesh.data > 1 && !detail::lies_as(job.mesh, "tcds");

@@ -21,6 +21,7 @@ struct MegatronFlags {
   int virtual_stages = 0;
   int context = 1;
   std::string context_exchange = "p2p";
+  std::string context_levels;
   bool tp_pp_dp = false;
   bool sequence_parallel = false;
   bool tensor_overlap = false;
@@ -86,7 +87,8 @@ inline const SettingsTable<MegatronFlags>& megatron_table() {
                  {"--account-for-embedding-in-pipeline-split", &F::embedding_counts},
                  {"--account-for-loss-in-pipeline-split", &F::loss_counts},
                  {"--context-parallel-size", &F::context},
-                 {"--cp-comm-type", &F::context_exchange, {"p2p", "all_gather", "allgather", "a2a"}},
+                 {"--cp-comm-type", &F::context_exchange, {"p2p", "all_gather", "allgather", "a2a", "a2a+p2p"}},
+                 {"--hierarchical-context-parallel-sizes", &F::context_levels, {}, true},
                  {"--use-tp-pp-dp-mapping", &F::tp_pp_dp},
                  {"--sequence-parallel", &F::sequence_parallel},
                  {"--tp-comm-overlap", &F::tensor_overlap},

@@ -324,7 +324,8 @@ inline std::vector<std::string> torchtitan_cannot(const FrameworkJob& job) {
   const int part = 2 * job.mesh.context * job.mesh.tensor;
   reasons.add_if(job.mesh.context > 1 && job.sequence % part != 0,
                  concat("the sequence must be a multiple of ", part, ", twice context- times tensor-parallel devices"));
-  reasons.add_if(job.mesh.context > 1 && job.context_exchange == ContextExchange::all_to_all,
+  reasons.add_if(job.mesh.context > 1 && job.context_exchange != ContextExchange::all_gather &&
+                     job.context_exchange != ContextExchange::ring,
                  "context parallelism is by all-gather or ring (--context-exchange)");
   reasons.add_if(job.mesh.tensor > 1 && !job.sequence_parallel, "tensor parallelism is with sequence parallelism");
   reasons.add_if(job.model && !job.model->loss_in_float32, "the loss is of logits in float32 (--loss-dtype)");

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -20,20 +21,25 @@ enum class ContextExchange : std::uint8_t {
   all_gather,  ///< keys and values are gathered before the attention (Grattafiori et al. 2024, arXiv:2407.21783, 3.3.2)
   ring,        ///< keys and values circulate while blocks of them are processed (Liu et al. 2023, arXiv:2310.01889)
   all_to_all,  ///< each rank has all tokens of some heads (Ulysses: Jacobs et al. 2023, arXiv:2309.14509)
+  two_level,   ///< all-to-all among neighbours, and a ring of their groups (Fang and Zhao 2024, arXiv:2405.07719)
 };
+inline constexpr int context_exchanges = 4;
 
-/// "all-gather", "ring" or "all-to-all".
+/// "all-gather", "ring", "all-to-all" or "all-to-all+ring".
 constexpr std::string_view name(ContextExchange exchange) {
-  constexpr std::string_view names[3] = {"all-gather", "ring", "all-to-all"};
+  constexpr std::string_view names[context_exchanges] = {"all-gather", "ring", "all-to-all", "all-to-all+ring"};
   return names[static_cast<int>(exchange)];
 }
 
 /// Parses the name of an exchange. @throws InputError  naming the nearest and all known names.
 inline ContextExchange parse_context_exchange(std::string_view text) {
-  for (const auto exchange : {ContextExchange::all_gather, ContextExchange::ring, ContextExchange::all_to_all}) {
+  std::vector<std::string> known;
+  for (int e = 0; e < context_exchanges; ++e) {
+    const auto exchange = static_cast<ContextExchange>(e);
     if (text == name(exchange)) return exchange;
+    known.emplace_back(name(exchange));
   }
-  throw InputError(unknown_name("context exchange", text, {"all-gather", "ring", "all-to-all"}));
+  throw InputError(unknown_name("context exchange", text, known));
 }
 
 /// How a stage is split over ranks.
@@ -45,6 +51,7 @@ struct Sharing {
   /// al. 2022, arXiv:2205.05198, section 4.2).
   bool sequence_parallel = true;
   ContextExchange exchange = ContextExchange::all_gather;
+  int inner = 1;  ///< of an exchange in two levels: so many neighbours exchange all-to-all; divides `context`
   /// With sequence parallelism: products are cut into pieces, so that a gather's parts arrive and a
   /// sum's parts leave while others are computed (Megatron-LM's --tp-comm-overlap, PyTorch's
   /// asynchronous tensor parallelism).
@@ -75,10 +82,13 @@ struct BodyStep {
   };
 
   Kind kind = Kind::compute;
-  bool context = false;     ///< a collective's axis: context, otherwise tensor
-  bool gradients = false;   ///< a collective carries gradients of activations
-  Flops flops{};            ///< a computation's, of one rank
-  Bytes traffic{};          ///< a computation's memory-bound bytes, of one rank
+  bool context = false;    ///< a collective's axis: context, otherwise tensor
+  bool gradients = false;  ///< a collective carries gradients of activations
+  Flops flops{};           ///< a computation's, of one rank
+  Bytes traffic{};         ///< a computation's memory-bound bytes, of one rank
+  /// An all_to_all is among each so many neighbours of the axis, and a ring goes to the rank so many
+  /// further; 0: among all of the axis, to the next.
+  std::int32_t inner = 0;
   std::int32_t pieces = 1;  ///< a computation's: its products are cut by tokens into that many kernels, and it runs one
   Bytes bytes{};            ///< a collective's: the whole buffer (all_gather, reduce_scatter, all_reduce), or what one rank sends
   /// Earlier steps that it waits for; -1: none. Computations also run in order, and so do

@@ -73,15 +73,23 @@ inline StageWork shared_work(StageWork work, const Transformer& model, const Bat
 }  // namespace detail
 
 /// One rank's part of each stage, with the bodies of its passes.
-/// @throws InputError  if all-to-all has more ranks than there are key and value heads.
+/// @throws InputError  if all-to-all has more ranks than there are key and value heads, or two levels
+/// do not divide the context ranks.
 /// Complexity: O(layers).
 inline std::vector<SharedStage> share_stages(const Transformer& model, const Batch& batch, Recompute recompute,
                                              std::span<const StageWork> stages, const Sharing& sharing) {
-  if (sharing.context > 1 && sharing.exchange == ContextExchange::all_to_all &&
-      (model.heads % sharing.ranks() != 0 || model.kv_heads % sharing.ranks() != 0)) {
-    throw InputError(concat("context exchange all-to-all gives each of tensor ", sharing.tensor, " x context ", sharing.context,
-                            " ranks whole heads; ", model.heads, " heads and ", model.kv_heads,
-                            " key-value heads are not divisible by ", sharing.ranks(), "; use all-gather or ring"));
+  const bool two_level = sharing.exchange == ContextExchange::two_level;
+  if (sharing.context > 1 && two_level && (sharing.inner < 1 || sharing.context % sharing.inner != 0)) {
+    throw InputError(concat("context exchange ", name(sharing.exchange), ":", sharing.inner, " among ", sharing.context,
+                            " ranks; choose a divisor of ", sharing.context));
+  }
+  const int swapped = sharing.tensor * (two_level ? sharing.inner : sharing.context);  // ranks that have heads of their own
+  if (sharing.context > 1 && (two_level || sharing.exchange == ContextExchange::all_to_all) &&
+      (model.heads % swapped != 0 || model.kv_heads % swapped != 0)) {
+    throw InputError(concat("context exchange ", name(sharing.exchange), " gives each of tensor ", sharing.tensor, " x context ",
+                            swapped / sharing.tensor, " ranks whole heads; ", model.heads, " heads and ", model.kv_heads,
+                            " key-value heads are not divisible by ", swapped,
+                            two_level ? "; exchange among fewer" : "; use all-gather or ring"));
   }
   std::vector<SharedStage> shared;
   for (const StageWork& stage : stages) {

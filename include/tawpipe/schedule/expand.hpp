@@ -3,6 +3,7 @@
 // Not: what the steps are (model/shared_stage.hpp).
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -74,10 +75,23 @@ inline Op op_of(BodyStep::Kind kind) {
   return Op::forward;
 }
 
-/// The sizes of an all_to_all that is a ring: each member sends only to the next.
-inline std::vector<Bytes> ring_pairs(int members, Bytes bytes) {
+/// Whether a step is an all_to_all in which not each member sends to each.
+inline bool has_pairs(const BodyStep& step) { return step.kind == BodyStep::Kind::ring || step.inner > 0; }
+
+/// Its sizes [from * members + to]: in a ring each member sends to one other only, otherwise to those
+/// of its neighbours. @pre has_pairs(step)
+inline std::vector<Bytes> pairs_of(const BodyStep& step, int members) {
   std::vector<Bytes> sizes(static_cast<std::size_t>(members) * static_cast<std::size_t>(members));
-  for (int from = 0; from < members; ++from) sizes[static_cast<std::size_t>(from * members + (from + 1) % members)] = bytes;
+  const auto size = [&](int from, int to) -> Bytes& { return sizes[static_cast<std::size_t>(from * members + to)]; };
+  const int inner = std::max(1, step.inner);
+  for (int from = 0; from < members; ++from) {
+    if (step.kind == BodyStep::Kind::ring) {
+      size(from, (from + inner) % members) = step.bytes;
+      continue;
+    }
+    const int first = from / inner * inner;
+    for (int to = first; to < std::min(first + inner, members); ++to) size(from, to) = step.bytes / inner;
+  }
   return sizes;
 }
 
@@ -196,7 +210,7 @@ class BodyExpander {
                 .stage = original.stage,
                 .microbatch = original.microbatch,
                 .bytes = step.bytes};
-      if (step.kind == BodyStep::Kind::ring) task.split = ring_sizes(mesh_.size(axis), step.bytes);
+      if (has_pairs(step)) task.split = sizes_of(step, mesh_.size(axis));
       std::vector<std::size_t> members;
       after_.clear();
       for (std::size_t copy = first; copy < copies; ++copy) {
@@ -220,11 +234,10 @@ class BodyExpander {
     return at->second;
   }
 
-  /// Each member sends to the next.
-  SplitId ring_sizes(int members, Bytes bytes) {
-    const auto [at, added] = rings_.try_emplace({members, bytes}, none<SplitId>);
+  SplitId sizes_of(const BodyStep& step, int members) {
+    const auto [at, added] = sizes_.try_emplace({step.kind, step.inner, members, step.bytes}, none<SplitId>);
     if (!added) return at->second;
-    return at->second = builder_.pair_sizes(ring_pairs(members, bytes));
+    return at->second = builder_.pair_sizes(pairs_of(step, members));
   }
 
   /// [step] of the computations among a body's steps; equal ones have one number.
@@ -250,7 +263,7 @@ class BodyExpander {
   ScheduleBuilder builder_;
   LaneId lanes_[2] = {};  ///< of tensor and context collectives
   std::map<std::pair<MeshAxis, Rank>, GroupId> groups_;
-  std::map<std::pair<int, Bytes>, SplitId> rings_;
+  std::map<std::tuple<BodyStep::Kind, std::int32_t, int, Bytes>, SplitId> sizes_;
   std::map<std::pair<Op, StageId>, std::vector<SplitId>> numbers_;
   std::vector<TaskId> first_;  ///< [task of the composed schedule] its first step
   std::vector<TaskId> last_;   ///< and its last

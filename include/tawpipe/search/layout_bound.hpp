@@ -143,7 +143,7 @@ class LayoutBounds {
   const Times& times_of(const PlanLayout& layout, Rank rank) {
     const detail::RankClasses classes{request_.problem.cluster, layout.mesh};
     const auto [at, added] =
-        times_.try_emplace({layout.mesh.tensor, layout.mesh.context, exchange_of(layout), layout.recompute,
+        times_.try_emplace({layout.mesh.tensor, layout.mesh.context, exchange_of(layout), inner_of(layout), layout.recompute,
                             layout.recompute_layers, layout.microbatch_size, layout.loss_chunk, classes.key(rank)});
     if (added) {
       at->second = std::visit([&](const auto& cost) { return find_times(layout, rank, cost); }, request_.problem.cost);
@@ -153,6 +153,9 @@ class LayoutBounds {
 
   ContextExchange exchange_of(const PlanLayout& layout) const {
     return layout.exchange.value_or(request_.problem.context_exchange);
+  }
+  int inner_of(const PlanLayout& layout) const {
+    return exchange_of(layout) == ContextExchange::two_level ? context_inner_of(request_.problem, layout.mesh) : 1;
   }
 
   /// Without the host's minimum time for each layer: how often it launches the head depends on how
@@ -199,7 +202,8 @@ class LayoutBounds {
                                   {.tensor = layout.mesh.tensor,
                                    .context = layout.mesh.context,
                                    .sequence_parallel = problem.sequence_parallel,
-                                   .exchange = exchange_of(layout)});
+                                   .exchange = exchange_of(layout),
+                                   .inner = inner_of(layout)});
       parts.stages[0] = parts.bodies[0].work;
     }
     for (const Op op : {Op::forward, Op::backward, Op::backward_input}) {
@@ -220,7 +224,8 @@ class LayoutBounds {
   double states_ = 0;  ///< bytes of the model's states, for each device
   std::optional<Mesh> known_mesh_;
   std::vector<std::pair<Rank, int>> known_classes_;  ///< for known_mesh_
-  std::map<std::tuple<int, int, ContextExchange, Recompute, int, std::int64_t, int, std::vector<std::int32_t>>, Times> times_;
+  std::map<std::tuple<int, int, ContextExchange, int, Recompute, int, std::int64_t, int, std::vector<std::int32_t>>, Times>
+      times_;
 };
 
 }  // namespace tawpipe

@@ -184,10 +184,10 @@ class LeastTimes {
       } else {
         const std::vector<Rank>& group = members[step.context ? 1 : 0];
         one = {.op = op_of(step.kind), .rank = group[0], .group = GroupId{step.context ? 1 : 0}, .bytes = step.bytes};
-        if (step.kind == BodyStep::Kind::ring) {
-          const std::vector<Bytes> ring = ring_pairs(static_cast<int>(group.size()), step.bytes);
+        if (has_pairs(step)) {
+          const std::vector<Bytes> sizes = pairs_of(step, static_cast<int>(group.size()));
           one.split = id<SplitId>(pairs_end.size() - 1);
-          pairs.insert(pairs.end(), ring.begin(), ring.end());
+          pairs.insert(pairs.end(), sizes.begin(), sizes.end());
           pairs_end.push_back(static_cast<std::uint32_t>(pairs.size()));
         }
       }
@@ -195,8 +195,8 @@ class LeastTimes {
     }
     parts.pair_sizes = Rows<Bytes>{std::move(pairs_end), std::move(pairs)};
     const Schedule steps{schedule_.workload(), std::move(parts)};
-    std::map<std::tuple<Op, bool, Bytes>, std::int64_t> known;                        // of collectives
-    std::map<std::tuple<double, std::int64_t, std::int32_t>, std::int64_t> computed;  // of computations
+    std::map<std::tuple<BodyStep::Kind, std::int32_t, bool, Bytes>, std::int64_t> known;  // of collectives
+    std::map<std::tuple<double, std::int64_t, std::int32_t>, std::int64_t> computed;      // of computations
     std::vector<std::int64_t> end(body.size(), 0);
     std::array<std::int64_t, 3> lane{};  // computations, tensor and context collectives each follow one another
     for (std::size_t s = 0; s < body.size(); ++s) {
@@ -213,7 +213,7 @@ class LeastTimes {
         time = at->second;
       } else if (collectives) {
         const Task& one = steps.tasks()[s];
-        const auto [at, added] = known.try_emplace({one.op, step.context, step.bytes}, 0);
+        const auto [at, added] = known.try_emplace({step.kind, step.inner, step.context, step.bytes}, 0);
         if (added) at->second = alone_time(cost_.path(steps, one, cluster_), one.bytes, cluster_);
         time = at->second;
       }

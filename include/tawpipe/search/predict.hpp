@@ -269,13 +269,15 @@ TAWPIPE_INLINE Composition Predictor::composition(const Schedule& logical) const
                    .overlap_gradients = problem_.overlap_gradients,
                    .overlap_gathers = problem_.overlap_gathers};
   if (problem_.model && mesh_.shared() > 1) {
-    with.stages = share_stages(*problem_.model, logical.workload().batch(), problem_.recompute, logical.stages(),
-                               {.tensor = mesh_.tensor,
-                                .context = mesh_.context,
-                                .sequence_parallel = problem_.sequence_parallel,
-                                .exchange = problem_.context_exchange,
-                                .overlap = problem_.tensor_overlap,
-                                .sends_activations = detail::sends_activations(logical)});
+    with.stages =
+        share_stages(*problem_.model, logical.workload().batch(), problem_.recompute, logical.stages(),
+                     {.tensor = mesh_.tensor,
+                      .context = mesh_.context,
+                      .sequence_parallel = problem_.sequence_parallel,
+                      .exchange = problem_.context_exchange,
+                      .inner = problem_.context_exchange == ContextExchange::two_level ? context_inner_of(problem_, mesh_) : 1,
+                      .overlap = problem_.tensor_overlap,
+                      .sends_activations = detail::sends_activations(logical)});
   }
   return with;
 }

@@ -64,6 +64,7 @@ struct Problem {
   Mesh mesh = {};                          ///< tensor, context and data parallelism around the schedule
   bool sequence_parallel = true;           ///< tensor-parallel ranks split norms and residuals by tokens (Sharing)
   ContextExchange context_exchange = ContextExchange::all_gather;
+  int context_inner = 0;        ///< of an exchange in two levels (Sharing::inner); 0: as context_inner_of() finds it
   bool tensor_overlap = false;  ///< of tensor-parallel collectives with adjacent products (Sharing::overlap)
   StateSharding sharding = StateSharding::optimizer;  ///< over the ranks that hold the same parameters (Composition)
   Reshard reshard = Reshard::automatic;
@@ -146,6 +147,27 @@ inline bool have_own_adapters(const Cluster& cluster) {
 }
 
 }  // namespace detail
+
+/// Neighbours that exchange all-to-all where context-parallel ranks exchange in two levels on a mesh:
+/// as given, or the most that lie in one node and have whole heads each.
+/// @pre mesh is over the cluster's ranks; problem has a model. Complexity: O(ranks x context)
+inline int context_inner_of(const Problem& problem, const Mesh& mesh) {
+  if (problem.context_inner > 0) return problem.context_inner;
+  const auto in_one_node = [&](int inner) {
+    for (int r = 0; r < mesh.ranks(); ++r) {
+      MeshPlace place = mesh.place(Rank{r});
+      place.context -= place.context % inner;
+      if (!problem.cluster.same_node(mesh.rank(place), Rank{r})) return false;
+    }
+    return true;
+  };
+  for (int inner = mesh.context; inner > 1; --inner) {
+    const int swapped = mesh.tensor * inner;
+    const bool whole = problem.model->heads % swapped == 0 && problem.model->kv_heads % swapped == 0;
+    if (mesh.context % inner == 0 && whole && in_one_node(inner)) return inner;
+  }
+  return 1;
+}
 
 /// A schedule with the timeline predicted for it.
 struct Prediction {

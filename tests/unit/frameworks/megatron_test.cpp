@@ -111,6 +111,22 @@ TEST_CASE("what is read but not modelled is noted, what says nothing of a layout
   CHECK(job("--expert-model-parallel-size 1").notes.empty());
 }
 
+TEST_CASE("context parallelism in two levels") {
+  const std::string two = "--context-parallel-size 8 --cp-comm-type a2a+p2p --seq-length 4096 --bf16 ";
+  const FrameworkJob levels = job(two + "--hierarchical-context-parallel-sizes 4 2");
+  CHECK(levels.context_exchange == ContextExchange::two_level);
+  CHECK(levels.context_inner == 4);
+  CHECK(megatron_text(levels, {}).find("--hierarchical-context-parallel-sizes 4 2\n") != std::string::npos);
+  CHECK(megatron_text(levels, {}).find("--cp-comm-type a2a+p2p\n") != std::string::npos);
+  CHECK(torchtitan_cannot(levels).size() > 0);
+  CHECK(refusal(two).find("a2a+p2p needs --hierarchical-context-parallel-sizes") != std::string::npos);
+  for (const char* sizes : {"4 4", "8", "2 2 2", "0 8", "x 8", "-4 -2"}) {
+    CAPTURE(sizes);
+    CHECK(refusal(two + "--hierarchical-context-parallel-sizes " + sizes).find("product is the 8") != std::string::npos);
+  }
+  CHECK(refusal("--context-parallel-size 8 --hierarchical-context-parallel-sizes 4 2").find("a2a+p2p") != std::string::npos);
+}
+
 TEST_CASE("parts of a layer that are recomputed") {
   const FrameworkJob parts = job("--recompute-granularity selective --recompute-modules mlp layernorm --bf16 --seq-length 4096");
   CHECK(parts.recompute == Recompute::selective);

@@ -207,6 +207,47 @@ TEST_CASE("context parallelism moves keys and values in each of its three ways")
                        doctest::Contains("4 key-value heads are not divisible by 8"), InputError);
 }
 
+TEST_CASE("context parallelism in two levels: heads for tokens among neighbours, keys and values round a ring of them") {
+  using Kind = BodyStep::Kind;
+  const auto in = [](int inner) { return Sharing{.context = 4, .exchange = ContextExchange::two_level, .inner = inner}; };
+  const SharedStage both = shared(Recompute::none, in(2))[0];
+  // As all-to-all, but among two; the ring of two groups has one hop of a quarter's keys and values
+  // forward, and two backward, the first with gradients.
+  const std::int64_t keys = 2 * sequence * 128 * 2;
+  const std::int64_t swapped = sequence / 4 * (512 + 256) * 2;
+  CHECK(collectives(both.forward, Kind::all_to_all, true) == Sum{8, 4 * swapped});
+  CHECK(collectives(both.backward, Kind::all_to_all, true) == Sum{8, 4 * swapped});
+  CHECK(collectives(both.forward, Kind::ring, true) == Sum{4, 4 * keys / 4});
+  CHECK(collectives(both.backward, Kind::ring, true) == Sum{8, 4 * (2 + 1) * keys / 4});
+  for (const BodyStep& step : both.backward) CHECK(step.inner == (step.is_compute() ? 0 : 2));
+  CHECK(flops(both.backward) == doctest::Approx((both.work.backward_input + both.work.backward_weight).value()));
+  // At the ends it is the one or the other.
+  const SharedStage ring = shared(Recompute::none, {.context = 4, .exchange = ContextExchange::ring})[0];
+  const SharedStage ulysses = shared(Recompute::none, {.context = 4, .exchange = ContextExchange::all_to_all})[0];
+  for (const Kind kind : {Kind::ring, Kind::all_to_all}) {
+    CHECK(collectives(shared(Recompute::none, in(1))[0].backward, kind, true) == collectives(ring.backward, kind, true));
+    CHECK(collectives(shared(Recompute::none, in(4))[0].backward, kind, true) == collectives(ulysses.backward, kind, true));
+  }
+  CHECK(both.work.forward_workspace == ring.work.forward_workspace);  // nothing is gathered
+  CHECK_THROWS_WITH_AS(shared(Recompute::none, in(3)), doctest::Contains("choose a divisor of 4"), InputError);
+  CHECK_THROWS_WITH_AS(shared(Recompute::none, {.context = 8, .exchange = ContextExchange::two_level, .inner = 8}),
+                       doctest::Contains("not divisible by 8; exchange among fewer"), InputError);
+  CHECK(parse_context_exchange("all-to-all+ring") == ContextExchange::two_level);
+  CHECK_THROWS_WITH_AS(parse_context_exchange("all-to-al"), doctest::Contains("did you mean 'all-to-all'?"), InputError);
+}
+
+TEST_CASE("a product in pieces waits for an exchange before it") {
+  const Sharing sharing{.tensor = 2, .context = 2, .exchange = ContextExchange::all_to_all, .overlap = true};
+  const StageBody body = shared(Recompute::none, sharing)[0].forward;
+  const auto exchange = [](const BodyStep& step) { return step.kind == BodyStep::Kind::all_to_all; };
+  const auto first = std::find_if(body.begin(), body.end(), exchange);
+  const auto second = std::find_if(first + 1, body.end(), exchange);
+  REQUIRE(second != body.end());
+  const auto product = second + 1;
+  CHECK(product->pieces == 4);
+  CHECK(product->after[0] == static_cast<std::int32_t>(second - body.begin()));
+}
+
 TEST_CASE("without sequence parallelism each rank keeps the residual stream whole") {
   const std::int64_t stream = sequence * 256 * 2;
   const StageWork split = shared(Recompute::full, {.tensor = 4}, 4)[1].work;  // one layer, which keeps its input

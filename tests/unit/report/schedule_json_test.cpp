@@ -154,7 +154,7 @@ TEST_CASE("the bodies of shared stages are kept") {
   const Transformer model{.name = "m", .layers = 4, .hidden = 64, .heads = 4, .kv_heads = 2, .intermediate = 96, .vocab = 100};
   const Workload work{model, {.sequence = 32, .microbatch_size = 1, .global_batch = 2}, Recompute::selective};
   const Schedule logical = build_schedule("1f1b", {.workload = work, .nodes = DeviceGroups{{2}}, .options = {}});
-  const Sharing sharing{.tensor = 2, .context = 2, .exchange = ContextExchange::ring, .overlap = true};
+  const Sharing sharing{.tensor = 2, .context = 2, .exchange = ContextExchange::two_level, .inner = 2, .overlap = true};
   Composition with;
   with.stages = share_stages(model, work.batch(), work.recompute(), logical.stages(), sharing);
   const Schedule schedule = compose(logical, work, Mesh{.tensor = 2, .context = 2}.over(8), with);
@@ -163,6 +163,7 @@ TEST_CASE("the bodies of shared stages are kept") {
   CHECK(schedule_json(read) == text);
   REQUIRE(has_bodies(read));
   CHECK(expand_bodies(read).schedule.tasks().size() == expand_bodies(schedule).schedule.tasks().size());
+  CHECK(text.find(R"("inner":2)") != std::string::npos);
   const auto in_pieces = [](const BodyStep& step) { return step.pieces == 4; };
   CHECK(std::any_of(read.parts().bodies[0].forward.begin(), read.parts().bodies[0].forward.end(), in_pieces));
   const auto with_body = [](const std::string& steps) {

@@ -52,13 +52,29 @@ TEST_CASE("where messages take no time, shared stages take as long as whole ones
     const Schedule logical = build_schedule(name, {.workload = one, .nodes = DeviceGroups{{2}}, .options = {}});
     const double expected = to_seconds(simulate(logical, cluster, costs).makespan());
     for (const Sharing& sharing :
-         {Sharing{.tensor = 2}, Sharing{.tensor = 2, .context = 2}, Sharing{.context = 4, .exchange = ContextExchange::ring}}) {
+         {Sharing{.tensor = 2}, Sharing{.tensor = 2, .context = 2}, Sharing{.context = 4, .exchange = ContextExchange::ring},
+          Sharing{.context = 4, .exchange = ContextExchange::two_level, .inner = 2}}) {
       const Schedule schedule = composed(name, sharing);
       REQUIRE(has_bodies(schedule));
       const ExpandedSchedule steps = expand_bodies(schedule);
       CHECK(to_seconds(simulate(steps.schedule, cluster, costs).makespan()) == doctest::Approx(expected).epsilon(1e-9));
     }
   }
+}
+
+TEST_CASE("on two levels each rank sends to its neighbours, and round a ring of their groups") {
+  using Kind = BodyStep::Kind;
+  const auto sizes = [](Kind kind, std::int32_t inner) {
+    std::vector<std::int64_t> values;
+    for (const Bytes size : detail::pairs_of({.kind = kind, .inner = inner, .bytes = Bytes{8}}, 4))
+      values.push_back(size.value());
+    return values;
+  };
+  CHECK(sizes(Kind::ring, 0) == std::vector<std::int64_t>{0, 8, 0, 0, 0, 0, 8, 0, 0, 0, 0, 8, 8, 0, 0, 0});
+  CHECK(sizes(Kind::ring, 2) == std::vector<std::int64_t>{0, 0, 8, 0, 0, 0, 0, 8, 8, 0, 0, 0, 0, 8, 0, 0});
+  CHECK(sizes(Kind::all_to_all, 2) == std::vector<std::int64_t>{4, 4, 0, 0, 4, 4, 0, 0, 0, 0, 4, 4, 0, 0, 4, 4});
+  CHECK(detail::has_pairs({.kind = Kind::ring}));
+  CHECK_FALSE(detail::has_pairs({.kind = Kind::all_to_all}));
 }
 
 TEST_CASE("a collective has all ranks of its axis, and none starts before what it carries is there") {

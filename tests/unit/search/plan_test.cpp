@@ -268,6 +268,24 @@ TEST_CASE("context-parallel ranks exchange in every way that is asked for and po
   CHECK(whole_heads > 0);
 }
 
+TEST_CASE("an exchange in two levels is all-to-all among as many as one node has and heads allow") {
+  Problem problem{.cluster = support::cluster(16, 4), .model = small, .sequence = 8192, .global_batch = 8};
+  problem.model->heads = problem.model->kv_heads = 8;
+  problem.context_exchange = ContextExchange::two_level;
+  const auto inner = [&](int tensor, int context, const char* order = "tcsd") {
+    return context_inner_of(problem, Mesh{.tensor = tensor, .context = context, .order = parse_mesh_order(order)}.over(16));
+  };
+  CHECK(inner(1, 8) == 4);  // nodes of 4
+  CHECK(inner(1, 2) == 2);
+  CHECK(inner(2, 8) == 2);
+  CHECK(inner(4, 4) == 1);
+  CHECK(inner(1, 4, "stcd") == 1);  // neighbours lie in different nodes
+  problem.model->kv_heads = 2;
+  CHECK(inner(1, 8) == 2);
+  problem.context_inner = 8;
+  CHECK(inner(1, 8) == 8);
+}
+
 TEST_CASE("what is fast and needs a little too much memory is tried with less") {
   PlanRequest asked = request(with_memory(1_GB));
   asked.problem.model->vocab = 8192;

@@ -32,7 +32,6 @@ inline std::vector<ForeignSetting> megatron_foreign() {
       {"--decoder-first-pipeline-num-layers", "", unequal},
       {"--decoder-last-pipeline-num-layers", "", unequal},
       {"--pipeline-model-parallel-layout", "", unequal},
-      {"--hierarchical-context-parallel-sizes", "", "context parallelism on two levels is not modelled"},
       {"--num-distributed-optimizer-instances", "1", "several copies of the sharded states are not modelled"},
       {"--enable-full-sharding-in-hsdp", "", "several copies of the sharded states are not modelled"},
       {"--yaml-cfg", "", "flags in a YAML file are not read; write them out"},

@@ -197,7 +197,7 @@ class BodyWriter {
       return;
     }
     for (int piece = 0; piece < pieces; ++piece) {
-      const std::int32_t before = last_compute();
+      const std::int32_t before = piece == 0 ? last() : last_compute();
       compute_apart(flops / pieces, 0, before);
       body_.back().pieces = pieces;
       collective(Kind::reduce_scatter, false, false, tokens_ * element_ * hidden_ / pieces, last());
@@ -268,29 +268,48 @@ class BodyWriter {
         compute(work, 0, {collective(Kind::all_gather, true, false, keys * sharing_.context, ready < 0 ? last() : ready)});
         if (backward) collective(Kind::reduce_scatter, true, true, keys * sharing_.context, last());
         return;
-      case ContextExchange::ring: {
-        // Each rank holds an early and a late piece of the sequence, so that all blocks are equal
-        // work. In the backward the gradients of keys and values circulate with them, and one step
-        // further to their owner.
-        const std::int32_t start = last();
-        std::int32_t arrived = -1;
-        for (int block = 0; block < sharing_.context; ++block) {
-          const std::int32_t current = arrived;
-          const bool moves = block + 1 < sharing_.context;
-          if (moves) arrived = collective(Kind::ring, true, backward, backward ? 2 * keys : keys, std::max(start, current));
-          compute_apart(work / sharing_.context, 0, std::max(start, current));
-        }
-        if (backward) collective(Kind::ring, true, true, keys, last());
+      case ContextExchange::ring:
+        ring(backward, work, keys, 1);
         return;
-      }
-      case ContextExchange::all_to_all: {
+      case ContextExchange::all_to_all:
+      case ContextExchange::two_level: {
+        const bool whole = sharing_.exchange == ContextExchange::all_to_all;
         const double queries = tokens_ * query_ * element_;
-        collective(Kind::all_to_all, true, backward, backward ? queries : queries + keys, last());
-        compute(work, 0);
-        collective(Kind::all_to_all, true, backward, backward ? queries + keys : queries, last());
+        const auto swap = [&](double size) {
+          if (!whole && sharing_.inner == 1) return;
+          collective(Kind::all_to_all, true, backward, size, last());
+          if (!whole) body_.back().inner = sharing_.inner;
+        };
+        swap(backward ? queries : queries + keys);
+        if (whole || sharing_.inner == sharing_.context) {
+          compute(work, 0);
+        } else {
+          ring(backward, work, keys, sharing_.inner);
+        }
+        swap(backward ? queries + keys : queries);
         return;
       }
     }
+  }
+  /// Keys and values of `size` bytes circulate with `work`. Each rank holds an early and a late piece
+  /// of the sequence, so that all blocks are equal work. In the backward the gradients of keys and
+  /// values circulate with them, and one step further to their owner.
+  /// @param inner  each rank sends to that many further
+  void ring(bool backward, double work, double size, int inner) {
+    const int blocks = sharing_.context / inner;
+    const auto pass_on = [&](double bytes, std::int32_t after) {
+      const std::int32_t sent = collective(Kind::ring, true, backward, bytes, after);
+      if (inner > 1) body_.back().inner = inner;
+      return sent;
+    };
+    const std::int32_t start = last();
+    std::int32_t arrived = -1;
+    for (int block = 0; block < blocks; ++block) {
+      const std::int32_t current = arrived;
+      if (block + 1 < blocks) arrived = pass_on(backward ? 2 * size : size, std::max(start, current));
+      compute_apart(work / blocks, 0, std::max(start, current));
+    }
+    if (backward) pass_on(size, last());
   }
   /// Adds a computation that is not merged with the one before it.
   void compute_apart(double flops, double traffic, std::int32_t after) {

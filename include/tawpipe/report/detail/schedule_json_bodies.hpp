@@ -48,6 +48,7 @@ inline void write_bodies(const SharedStage& stage, std::string& out) {
       } else {
         add(R"(,"axis":"{}","bytes":{})", step.context ? "context" : "tensor", step.bytes.value());
         if (step.gradients) add(R"(,"gradients":true)");
+        if (step.inner > 0) add(R"(,"inner":{})", step.inner);
       }
       if (step.after[0] >= 0) add(R"(,"after":[{})", step.after[0]);
       if (step.after[1] >= 0) add(",{}", step.after[1]);
@@ -59,7 +60,7 @@ inline void write_bodies(const SharedStage& stage, std::string& out) {
 }
 
 inline BodyStep read_body_step(JsonValue value, std::size_t place) {
-  value.only("kind", "flops", "traffic", "pieces", "axis", "bytes", "gradients", "after");
+  value.only("kind", "flops", "traffic", "pieces", "axis", "bytes", "gradients", "inner", "after");
   BodyStep step{.kind = value.at("kind").enumerator<BodyStep::Kind>(body_step_kinds, "kind of step")};
   if (step.is_compute()) {
     if (const auto flops = value.find("flops")) step.flops = Flops{flops->positive_or_zero()};
@@ -71,6 +72,7 @@ inline BodyStep read_body_step(JsonValue value, std::size_t place) {
     if (!step.context && axis.text() != "tensor") axis.expected("\"tensor\" or \"context\"");
     step.bytes = read_bytes(value.at("bytes"));
     if (const auto gradients = value.find("gradients")) step.gradients = gradients->boolean();
+    if (const auto inner = value.find("inner")) step.inner = inner->whole<std::int32_t>(1, 1 << 20);
   }
   if (const auto after = value.find("after")) {
     if (after->size() > step.after.size()) after->fail("a step waits for at most two earlier ones");
