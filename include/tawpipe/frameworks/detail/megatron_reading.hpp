@@ -1,0 +1,143 @@
+// What Megatron-LM's flags say of a job, part by part: the model, recomputation, the optimizer's
+// states, levels of context parallelism.
+// Not: the job (frameworks/megatron.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tawpipe/core/parse_number.hpp"
+#include "tawpipe/core/text.hpp"
+#include "tawpipe/frameworks/framework_job.hpp"
+#include "tawpipe/frameworks/megatron_flags.hpp"
+
+namespace tawpipe::inline v0::detail {
+
+/// The model, or what is missing from it.
+inline void read_megatron_model(const ReadSettings<MegatronFlags>& read, FrameworkJob& job) {
+  const MegatronFlags& flags = read.values;
+  for (const auto& [name, value] : {std::pair{"--num-layers", flags.layers},
+                                    {"--hidden-size", flags.hidden},
+                                    {"--num-attention-heads", flags.heads},
+                                    {"--kv-channels", flags.head_size},
+                                    {"--ffn-hidden-size", flags.ffn},
+                                    {"--num-query-groups", flags.groups},
+                                    {"--vocab-size", flags.vocab},
+                                    {"--padded-vocab-size", flags.padded_vocab}}) {
+    check_size(read, name, value, Transformer::max_vocab);
+  }
+  std::vector<std::string> missing;
+  const auto need = [&](int value, std::string_view flag) {
+    if (value == 0) missing.emplace_back(flag);
+  };
+  need(flags.layers, "--num-layers");
+  need(flags.hidden, "--hidden-size");
+  need(flags.heads, "--num-attention-heads");
+  const int vocab = flags.padded_vocab > 0 ? flags.padded_vocab : flags.vocab;
+  need(vocab, "--vocab-size");
+  if (!missing.empty()) {
+    job.model_lacks = join(missing, ", ");
+    return;
+  }
+  const int ffn = flags.swiglu ? static_cast<int>(std::int64_t{8} * flags.hidden / 3 / 64 * 64) : 4 * flags.hidden;
+  Transformer model{.name = concat(flags.swiglu ? "decoder-" : "gpt-", flags.layers, "x", flags.hidden),
+                    .layers = flags.layers,
+                    .hidden = flags.hidden,
+                    .heads = flags.heads,
+                    .kv_heads = flags.grouped ? flags.groups : flags.heads,
+                    .intermediate = flags.ffn > 0 ? flags.ffn : ffn,
+                    .vocab = vocab,
+                    .tied = !flags.untied,
+                    .dtype = flags.bf16   ? Dtype::bf16
+                             : flags.fp16 ? Dtype::f16
+                                          : Dtype::f32,
+                    .gated = flags.swiglu};
+  if (flags.head_size > 0 && std::int64_t{flags.head_size} * flags.heads != flags.hidden) model.head_dim = flags.head_size;
+  model.products = !flags.fp4.empty()                ? ProductFormat::nvfp4
+                   : flags.fp8.empty()               ? (model.dtype == Dtype::f32 ? ProductFormat::bits32 : ProductFormat::bits16)
+                   : flags.fp8_recipe == "mxfp8"     ? ProductFormat::mxfp8
+                   : flags.fp8_recipe == "blockwise" ? ProductFormat::fp8_block
+                                                     : ProductFormat::fp8;
+  // Transformer Engine's kernel works in the logits' numbers, Megatron-LM's own in float32
+  // (VocabParallelCrossEntropy.calculate_logits_max).
+  model.loss_in_float32 = !(flags.loss_fusion && flags.loss_fusion_by == "te");
+  try {
+    model.check();
+  } catch (const InputError& error) {
+    read.fail("--num-layers", error.what());
+  }
+  for (const models::ModelPreset& preset : models::all()) {
+    if (same_sizes(preset.make(), model)) model.name = preset.name;
+  }
+  job.model = std::move(model);
+}
+
+/// The inner one of two levels, 0 where there are none.
+inline int megatron_context_inner(const ReadSettings<MegatronFlags>& read) {
+  constexpr std::string_view name = "--hierarchical-context-parallel-sizes";
+  const MegatronFlags& flags = read.values;
+  if (flags.context_exchange != "a2a+p2p") {
+    if (read.has(name)) read.fail(name, "needs --cp-comm-type a2a+p2p");
+    return 0;
+  }
+  if (!read.has(name)) read.fail("--cp-comm-type", concat("a2a+p2p needs ", name));
+  const std::vector<std::string_view> words = split(flags.context_levels, ' ');
+  const std::optional<int> inner = to_number<int>(words.front());
+  const std::optional<int> outer = to_number<int>(words.back());
+  const bool fits = words.size() == 2 && inner && outer && *inner > 0 && *outer > 0 && flags.context % *inner == 0 &&
+                    flags.context / *inner == *outer;
+  if (fits) return *inner;
+  read.fail(name, concat(quote(flags.context_levels.substr(0, 60)), " must be two numbers whose product is the ", flags.context,
+                         " of --context-parallel-size"));
+}
+
+/// Bytes of the optimizer's states of a parameter; 0: as with all of them in float32.
+inline std::int64_t megatron_optimizer(const ReadSettings<MegatronFlags>& read, Dtype dtype) {
+  const MegatronFlags& flags = read.values;
+  const auto width = [](std::string_view word) { return word == "fp32" ? 4 : word == "fp8" ? 1 : 2; };
+  for (const auto& [name, value] : {std::pair{"--main-params-dtype", &flags.main_parameters},
+                                    {"--exp-avg-dtype", &flags.momentum},
+                                    {"--exp-avg-sq-dtype", &flags.variance}}) {
+    if (*value != "fp32" && !flags.precision_aware) read.fail(name, "needs --use-precision-aware-optimizer");
+  }
+  const int master = size_bytes(dtype) < 4 ? width(flags.main_parameters) : 0;
+  const int sum = master + width(flags.momentum) + width(flags.variance);
+  return sum == (size_bytes(dtype) < 4 ? 12 : 8) ? 0 : sum;
+}
+
+/// Sets what is recomputed: full, of all layers or the first of a stage; or selective, of the parts
+/// that --recompute-modules names.
+inline std::optional<Recompute> megatron_recompute(ReadSettings<MegatronFlags>& read, int& only, RecomputeParts& parts) {
+  const MegatronFlags& flags = read.values;
+  if (flags.granularity == "selective" && !flags.method.empty()) {
+    read.fail("--recompute-method", "not with --recompute-granularity selective");
+  }
+  if (flags.recompute_activations || flags.granularity == "selective") {
+    for (const std::string_view module : split(flags.recompute_modules, ' ')) {
+      if (module.empty()) continue;
+      if (module == "core_attn" || module == "mlp" || module == "layernorm") {
+        for_each_part([&](std::string_view part, bool RecomputeParts::*member) {
+          if (part == module) parts.*member = true;
+        });
+      } else {
+        read.note("--recompute-modules", concat("simulated without ", module, ", which a dense decoder's layers lack"));
+      }
+    }
+    return Recompute::selective;
+  }
+  if (flags.granularity.empty()) return Recompute::none;
+  const int layers = flags.recompute_layers;
+  if (flags.method == "block") {
+    only = std::max(0, layers);
+  } else if (flags.method == "uniform" && layers > 1) {
+    read.note("--recompute-num-layers", concat("the input of each ", layers, "th layer is kept; simulated as of each"));
+  }
+  return Recompute::full;
+}
+
+}  // namespace tawpipe::detail
