@@ -54,9 +54,10 @@ PlanRequest draw(Random& random) {
   problem.sequence = one_of<std::int64_t>(random, {128, 2048, 8192});
   problem.global_batch = one_of<std::int64_t>(random, {4, 8, 12, 20, 24});
   problem.sequence_parallel = random.between(0, 3) > 0;
-  problem.context_exchange =
-      one_of<ContextExchange>(random, {ContextExchange::all_gather, ContextExchange::ring, ContextExchange::two_level});
-  request.exchanges = {ContextExchange::all_gather, ContextExchange::ring, ContextExchange::all_to_all};
+  problem.context_exchange = one_of<ContextExchange>(random, {ContextExchange::all_gather, ContextExchange::ring});
+  request.exchanges = {ContextExchange::all_gather, ContextExchange::ring, ContextExchange::all_to_all,
+                       ContextExchange::two_level};
+  if (random.between(0, 2) == 0) problem.model->recompute_parts = RecomputeParts::of_bits(random.between(0, 15));
   problem.sharding = static_cast<StateSharding>(random.between(0, 3));
   problem.reshard = static_cast<Reshard>(random.between(0, 2));
   problem.overlap_gradients = random.between(0, 3) == 0;

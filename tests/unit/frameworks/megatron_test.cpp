@@ -7,6 +7,8 @@
 
 #include <string>
 
+#include "tawpipe/frameworks/torchtitan.hpp"
+
 using namespace tawpipe;
 
 namespace megatron_test {

@@ -10,6 +10,7 @@
 #include "tawpipe/model/models.hpp"
 #include "tawpipe/model/transformer_body.hpp"
 #include "tawpipe/model/transformer_work.hpp"
+#include "tawpipe/model/workload.hpp"
 
 namespace transformer_kernels_test {
 
