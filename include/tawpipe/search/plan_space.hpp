@@ -265,16 +265,24 @@ inline PlanLayout recomputing(PlanLayout layout, int layers) {
   return layout;
 }
 
-/// How context-parallel ranks may exchange keys and values on a mesh. All-to-all needs whole heads
-/// on each.
+/// Whether context-parallel ranks of a mesh can exchange keys and values so: all-to-all needs whole
+/// heads on each that takes part, and two levels divide the ranks.
+inline bool can_exchange(const Problem& problem, const Mesh& mesh, ContextExchange exchange) {
+  if (exchange != ContextExchange::all_to_all && exchange != ContextExchange::two_level) return true;
+  const int inner = exchange == ContextExchange::all_to_all ? mesh.context : context_inner_of(problem, mesh);
+  const int swapped = mesh.tensor * inner;
+  return mesh.context % inner == 0 && problem.model->heads % swapped == 0 && problem.model->kv_heads % swapped == 0;
+}
+
+/// How context-parallel ranks may exchange keys and values on a mesh; none where they cannot as the
+/// problem has it.
 inline std::vector<std::optional<ContextExchange>> planned_exchanges(const PlanRequest& request, const Mesh& mesh) {
-  const Transformer& model = *request.problem.model;
+  if (mesh.context == 1) return {std::nullopt};
   std::vector<std::optional<ContextExchange>> found;
   for (const ContextExchange exchange : request.exchanges) {
-    const bool whole = model.heads % mesh.shared() == 0 && model.kv_heads % mesh.shared() == 0;
-    if (mesh.context > 1 && (whole || exchange != ContextExchange::all_to_all)) found.emplace_back(exchange);
+    if (can_exchange(request.problem, mesh, exchange)) found.emplace_back(exchange);
   }
-  if (found.empty()) found.emplace_back();
+  if (request.exchanges.empty() && can_exchange(request.problem, mesh, request.problem.context_exchange)) found.emplace_back();
   return found;
 }
 

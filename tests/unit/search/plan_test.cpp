@@ -266,6 +266,18 @@ TEST_CASE("context-parallel ranks exchange in every way that is asked for and po
   }
   CHECK(rings > whole_heads);
   CHECK(whole_heads > 0);
+  // Where it is given, what it does not divide is no layout.
+  asked.exchanges = {};
+  asked.problem.context_exchange = ContextExchange::all_to_all;
+  for (const PlanLayout& layout : planned_layouts(asked)) CHECK(layout.mesh.context <= 2);
+  asked.problem.context_exchange = ContextExchange::two_level;
+  asked.problem.context_inner = 2;
+  int levels = 0;
+  for (const PlanLayout& layout : planned_layouts(asked)) {
+    CHECK((layout.mesh.context == 1 || (layout.mesh.context % 2 == 0 && layout.mesh.tensor == 1)));
+    levels += layout.mesh.context > 1 ? 1 : 0;
+  }
+  CHECK(levels > 0);
 }
 
 TEST_CASE("an exchange in two levels is all-to-all among as many as one node has and heads allow") {
