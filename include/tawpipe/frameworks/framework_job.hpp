@@ -69,34 +69,34 @@ struct FrameworkJob {
 /// A plan's choice as a job, with the switches of its problem.
 /// @pre problem has a model
 inline FrameworkJob job_of(const Problem& problem, const PlanLayout& layout, const ScheduleChoice& choice) {
-  FrameworkJob job{.mesh = layout.mesh,
-                   .choice = choice,
-                   .microbatch_size = layout.microbatch_size,
-                   .sequence = problem.sequence,
-                   .global_batch = problem.global_batch,
-                   .recompute = layout.recompute,
-                   .recompute_layers = layout.recompute != Recompute::full ? 0
-                                       : layout.recompute_layers > 0       ? layout.recompute_layers
-                                                                           : problem.model->recompute_layers,
-                   .recompute_parts =
-                       layout.recompute == Recompute::selective ? problem.model->recompute_parts : RecomputeParts{},
-                   .sequence_parallel = problem.sequence_parallel,
-                   .sharding = layout.sharding.value_or(problem.sharding),
-                   .reshard = problem.reshard,
-                   .overlap_gradients = problem.overlap_gradients,
-                   .overlap_gathers = problem.overlap_gathers,
-                   .tensor_overlap = problem.tensor_overlap,
-                   .context_exchange = layout.exchange.value_or(problem.context_exchange),
-                   .context_inner = layout.exchange.value_or(problem.context_exchange) == ContextExchange::two_level
-                                        ? context_inner_of(problem, layout.mesh)
-                                        : 0,
-                   .offload = layout.offload.value_or(problem.offload),
-                   .gradient_bytes = problem.parameter_bytes.gradient,
-                   .optimizer_bytes = problem.parameter_bytes.optimizer,
-                   .edges_count_as_layers = problem.model->edges_count_as_layers,
-                   .equal_stages = problem.stage_cut.is_even() && !layout.balanced_stages,
-                   .dtype = problem.model->dtype,
-                   .model = problem.model};
+  FrameworkJob job{
+      .mesh = layout.mesh,
+      .choice = choice,
+      .microbatch_size = layout.microbatch_size,
+      .sequence = problem.sequence,
+      .global_batch = problem.global_batch,
+      .recompute = layout.recompute,
+      .recompute_layers = layout.recompute != Recompute::full ? 0
+                          : layout.recompute_layers > 0       ? layout.recompute_layers
+                                                              : problem.model->recompute_layers,
+      .recompute_parts = layout.recompute == Recompute::selective ? problem.model->recompute_parts : RecomputeParts{},
+      .sequence_parallel = problem.sequence_parallel,
+      .sharding = layout.sharding.value_or(problem.sharding),
+      .reshard = problem.reshard,
+      .overlap_gradients = problem.overlap_gradients,
+      .overlap_gathers = problem.overlap_gathers,
+      .tensor_overlap = problem.tensor_overlap,
+      .context_exchange = layout.exchange.value_or(problem.context_exchange),
+      .context_inner = layout.exchange.value_or(problem.context_exchange) == ContextExchange::two_level
+                           ? context_inner_of(problem, layout.mesh)
+                           : 0,
+      .offload = layout.offload.value_or(problem.offload),
+      .gradient_bytes = problem.parameter_bytes.gradient,
+      .optimizer_bytes = problem.parameter_bytes.optimizer,
+      .edges_count_as_layers = problem.model->edges_count_as_layers,
+      .equal_stages = problem.stage_cut.is_even() && !layout.balanced_stages,
+      .dtype = problem.model->dtype,
+      .model = problem.model};
   if (layout.loss_chunk > 0) job.model->loss_chunk = layout.loss_chunk;
   return job;
 }

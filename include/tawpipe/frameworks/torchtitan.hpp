@@ -324,8 +324,7 @@ inline std::vector<std::string> torchtitan_cannot(const FrameworkJob& job) {
   const int part = 2 * job.mesh.context * job.mesh.tensor;
   reasons.add_if(job.mesh.context > 1 && job.sequence % part != 0,
                  concat("the sequence must be a multiple of ", part, ", twice context- times tensor-parallel devices"));
-  reasons.add_if(job.mesh.context > 1 && job.context_exchange != ContextExchange::all_gather &&
-                     job.context_exchange != ContextExchange::ring,
+  reasons.add_if(job.mesh.context > 1 && job.context_exchange > ContextExchange::ring,
                  "context parallelism is by all-gather or ring (--context-exchange)");
   reasons.add_if(job.mesh.tensor > 1 && !job.sequence_parallel, "tensor parallelism is with sequence parallelism");
   reasons.add_if(job.model && !job.model->loss_in_float32, "the loss is of logits in float32 (--loss-dtype)");
@@ -337,8 +336,8 @@ inline std::vector<std::string> torchtitan_cannot(const FrameworkJob& job) {
                  "weights are bfloat16 or float32");
   reasons.add_if(job.model && job.model->products != ProductFormat::bits16 && job.model->products != ProductFormat::bits32,
                  "products in 8 bits are a converter's, which is not modelled");
-  reasons.add_if(job.recompute_parts.any(), "torchtitan chooses what its selective recomputation is of (--recompute selective)");
-  reasons.add_if(job.recompute_layers > 0, "torchtitan recomputes every layer or every second one (--recompute full)");
+  reasons.add_if(job.recompute_layers > 0 || job.recompute_parts.any(),
+                 "torchtitan recomputes every layer, every second one or what it chooses (--recompute full, selective)");
   detail::need_float32_states(reasons, job);
   detail::need_what_all_need(reasons, job);
   return reasons.take();

@@ -151,7 +151,7 @@ TEST_CASE("composed schedules keep their layout, and striped ones the parameters
 }
 
 TEST_CASE("the bodies of shared stages are kept") {
-  const Transformer model{.name = "m", .layers = 4, .hidden = 64, .heads = 4, .kv_heads = 2, .intermediate = 96, .vocab = 100};
+  const Transformer model{.name = "m", .layers = 4, .hidden = 64, .heads = 4, .kv_heads = 4, .intermediate = 96, .vocab = 100};
   const Workload work{model, {.sequence = 32, .microbatch_size = 1, .global_batch = 2}, Recompute::selective};
   const Schedule logical = build_schedule("1f1b", {.workload = work, .nodes = DeviceGroups{{2}}, .options = {}});
   const Sharing sharing{.tensor = 2, .context = 2, .exchange = ContextExchange::two_level, .inner = 2, .overlap = true};
