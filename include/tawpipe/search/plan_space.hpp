@@ -289,8 +289,10 @@ inline std::vector<std::optional<ContextExchange>> planned_exchanges(const PlanR
 }  // namespace detail
 
 /// The layouts to choose from. @pre request.problem has a model
+/// @throws InputError  if a given exchange of context-parallel ranks leaves none.
 inline std::vector<PlanLayout> planned_layouts(const PlanRequest& request) {
   std::vector<PlanLayout> layouts;
+  bool refused = false;
   for (const Mesh& mesh : detail::planned_meshes(request)) {
     if (request.problem.global_batch % mesh.data != 0) continue;
     const std::int64_t of_replica = request.problem.global_batch / mesh.data;
@@ -301,11 +303,18 @@ inline std::vector<PlanLayout> planned_layouts(const PlanRequest& request) {
     }
     for (const std::int64_t size : sizes) {
       if (of_replica % size != 0) continue;
+      const auto exchanges = detail::planned_exchanges(request, mesh);
+      refused = refused || exchanges.empty();
       for (const Recompute recompute : request.recompute) {
-        for (const auto& exchange : detail::planned_exchanges(request, mesh))
-          layouts.push_back({mesh, recompute, size, exchange});
+        for (const auto& exchange : exchanges) layouts.push_back({mesh, recompute, size, exchange});
       }
     }
+  }
+  if (layouts.empty() && refused) {
+    const Problem& problem = request.problem;
+    throw InputError(concat("context exchange ", name(problem.context_exchange), " gives ranks whole heads, and ",
+                            problem.model->heads, " heads and ", problem.model->kv_heads,
+                            " key-value heads are not divisible so on any layout that is asked for; use all-gather or ring"));
   }
   return layouts;
 }

@@ -278,6 +278,9 @@ TEST_CASE("context-parallel ranks exchange in every way that is asked for and po
     levels += layout.mesh.context > 1 ? 1 : 0;
   }
   CHECK(levels > 0);
+  asked.axes = {1, 4, 0, 0, 0};
+  asked.problem.context_exchange = ContextExchange::all_to_all;
+  CHECK_THROWS_WITH_AS(planned_layouts(asked), doctest::Contains("2 key-value heads are not divisible so"), InputError);
 }
 
 TEST_CASE("an exchange in two levels is all-to-all among as many as one node has and heads allow") {
