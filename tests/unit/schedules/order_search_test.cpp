@@ -143,8 +143,8 @@ class AllOrders {
       complete = false;
       if (step % 3 > 0 && left_[step - 1] >= left_[step]) continue;
       const auto kind = static_cast<int>(step % 3);
-      if (held + tawpipe::detail::needs(stage, kind) > problem_.limits[device]) continue;
-      const std::int64_t then = held + tawpipe::detail::holds(stage, kind);
+      if (held + tawpipe::schedules::detail::needs(stage, kind) > problem_.limits[device]) continue;
+      const std::int64_t then = held + tawpipe::schedules::detail::holds(stage, kind);
       --left_[step];
       words_[device].push_back(static_cast<std::int32_t>(step));
       extend(device, then);
@@ -155,9 +155,9 @@ class AllOrders {
   }
 
   const OrderProblem& problem_;
-  tawpipe::detail::OrderWords words_;
+  tawpipe::schedules::detail::OrderWords words_;
   std::vector<std::int32_t> left_;
-  tawpipe::detail::OrderClock clock_;
+  tawpipe::schedules::detail::OrderClock clock_;
 };
 
 }  // namespace
