@@ -12,6 +12,7 @@
 
 #include "tawpipe/frameworks/setting.hpp"
 #include "tawpipe/model/models.hpp"
+#include "tawpipe/model/stage_work.hpp"
 #include "tawpipe/search/plan_space.hpp"
 
 namespace tawpipe::inline v0 {
@@ -157,8 +158,7 @@ inline Problem problem_of(const FrameworkJob& job, Problem base) {
   base.offload = job.offload;
   if (base.model && job.dtype && *job.dtype != base.model->dtype) {
     base.model = with_dtype(*std::move(base.model), *job.dtype);
-    const std::int64_t weight = size_bytes(*job.dtype);
-    base.parameter_bytes = {.weight = weight, .gradient = weight, .optimizer = weight < 4 ? 12 : 8};
+    base.parameter_bytes = trained_bytes(*job.dtype);
   }
   base.parameter_bytes.gradient = job.gradient_bytes;
   if (job.optimizer_bytes > 0) base.parameter_bytes.optimizer = job.optimizer_bytes;

@@ -91,6 +91,9 @@ struct Transformer {
   /// K: width of all key heads, and of all value heads.
   std::int64_t key_width() const { return kv_heads * head_size(); }
 
+  /// Whether so many ranks can have whole query, key and value heads each, as many as the others.
+  bool divides_heads(int ranks) const { return heads % ranks == 0 && kv_heads % ranks == 0; }
+
   /// torchtitan: key and value heads are copied for each query head before attention (`repeat_kv`),
   /// so that context-parallel ranks exchange the copies, and selective recomputation keeps
   /// attention's result and every second product's, and runs the products between again (key,

@@ -84,8 +84,7 @@ inline std::vector<SharedStage> share_stages(const Transformer& model, const Bat
                             " ranks; choose a divisor of ", sharing.context));
   }
   const int swapped = sharing.tensor * (two_level ? sharing.inner : sharing.context);  // ranks that have heads of their own
-  if (sharing.context > 1 && (two_level || sharing.exchange == ContextExchange::all_to_all) &&
-      (model.heads % swapped != 0 || model.kv_heads % swapped != 0)) {
+  if (sharing.context > 1 && (two_level || sharing.exchange == ContextExchange::all_to_all) && !model.divides_heads(swapped)) {
     throw InputError(concat("context exchange ", name(sharing.exchange), " gives each of tensor ", sharing.tensor, " x context ",
                             swapped / sharing.tensor, " ranks whole heads; ", model.heads, " heads and ", model.kv_heads,
                             " key-value heads are not divisible by ", swapped,

@@ -270,8 +270,7 @@ inline PlanLayout recomputing(PlanLayout layout, int layers) {
 inline bool can_exchange(const Problem& problem, const Mesh& mesh, ContextExchange exchange) {
   if (exchange != ContextExchange::all_to_all && exchange != ContextExchange::two_level) return true;
   const int inner = exchange == ContextExchange::all_to_all ? mesh.context : context_inner_of(problem, mesh);
-  const int swapped = mesh.tensor * inner;
-  return mesh.context % inner == 0 && problem.model->heads % swapped == 0 && problem.model->kv_heads % swapped == 0;
+  return mesh.context % inner == 0 && problem.model->divides_heads(mesh.tensor * inner);
 }
 
 /// How context-parallel ranks may exchange keys and values on a mesh; none where they cannot as the

@@ -162,8 +162,7 @@ inline int context_inner_of(const Problem& problem, const Mesh& mesh) {
     return true;
   };
   for (int inner = mesh.context; inner > 1; --inner) {
-    const int swapped = mesh.tensor * inner;
-    const bool whole = problem.model->heads % swapped == 0 && problem.model->kv_heads % swapped == 0;
+    const bool whole = problem.model->divides_heads(mesh.tensor * inner);
     if (mesh.context % inner == 0 && whole && in_one_node(inner)) return inner;
   }
   return 1;

@@ -107,7 +107,7 @@ inline std::int64_t megatron_optimizer(const ReadSettings<MegatronFlags>& read, 
   }
   const int master = size_bytes(dtype) < 4 ? width(flags.main_parameters) : 0;
   const int sum = master + width(flags.momentum) + width(flags.variance);
-  return sum == (size_bytes(dtype) < 4 ? 12 : 8) ? 0 : sum;
+  return sum == trained_bytes(dtype).optimizer ? 0 : sum;
 }
 
 /// Sets what is recomputed: full, of all layers or the first of a stage; or selective, of the parts
