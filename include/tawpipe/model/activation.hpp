@@ -45,7 +45,7 @@ inline std::int64_t layer_token_bytes(const Transformer& model, std::int64_t seq
   const bool narrow = is_narrow(model.products);
   const double input =
       narrow ? bytes_of(model.products) : static_cast<double>(element);  // bytes of a number that a product reads
-  const RecomputeParts again = recompute == Recompute::selective ? model.recompute_parts : RecomputeParts{};
+  const RecomputeParts again = model.parts_again(recompute);
   const std::int64_t of_mlp = again.mlp ? 0 : again.activation ? model.mlp_matrices() - 1 : mlp_tensors(model) - 1;
   const auto inputs = static_cast<std::int64_t>(input * static_cast<double>((again.layernorm ? 0 : 2 * hidden) +
                                                                             (again.mlp || again.activation ? 0 : inner) +
@@ -53,20 +53,13 @@ inline std::int64_t layer_token_bytes(const Transformer& model, std::int64_t seq
   const std::int64_t linear = inputs + element * (2 * hidden + (narrow && again.core_attn ? 1 : 2) * model.query_width() +
                                                   2 * model.key_width() + of_mlp * inner);
   const std::int64_t of_attention = model.fused_attention ? 4 * model.heads : (2 * element + 1) * model.heads * sequence;
-  const std::int64_t all = linear + (again.layernorm ? 0 : 8) + (again.core_attn ? 0 : of_attention);
-  switch (recompute) {
-    case Recompute::none:
-      return all;
-    case Recompute::selective:  // layer input, query, key, value, residual sum, gate, up
-      if (again.any()) return all;
-      if (!model.fused_attention) return linear + 8;
-      // With every second product kept: layer input, query, value, attention's output, gate, down.
-      if (model.is_torchtitan()) return element * (2 * hidden + 2 * model.query_width() + model.key_width() + inner);
-      return element * (2 * hidden + model.query_width() + 2 * model.key_width() + (model.gated ? 2 : 1) * inner);
-    case Recompute::full:  // layer input
-      return element * hidden;
-  }
-  return 0;  // unreachable
+  if (recompute == Recompute::full) return element * hidden;  // layer input
+  if (!model.chooses_parts(recompute)) return linear + (again.layernorm ? 0 : 8) + (again.core_attn ? 0 : of_attention);
+  if (!model.fused_attention) return linear + 8;
+  // With every second product kept: layer input, query, value, attention's output, gate, down.
+  if (model.is_torchtitan()) return element * (2 * hidden + 2 * model.query_width() + model.key_width() + inner);
+  // Layer input, query, key, value, residual sum, gate, up.
+  return element * (2 * hidden + model.query_width() + 2 * model.key_width() + (model.gated ? 2 : 1) * inner);
 }
 
 }  // namespace detail

@@ -41,6 +41,7 @@ struct LayerStack {
   bool lookup_waits_in_layer = false;   ///< `embedding.stash` takes no memory in a stage with a layer
   bool edges_count_as_layers = false;   ///< when it is cut into stages, embedding and head each count as a layer
   bool copies_gathered = false;         ///< weights gathered for it are copied, and gradients to be scattered (FSDP2)
+  std::int64_t gathered_bytes = 0;      ///< of each weight of a layer where ranks gather it; 0: as elsewhere
   Bytes keys = {};                      ///< of a layer's keys, as large as its values: sent by context parallelism
   std::int32_t token_ids = 0;           ///< ids of tokens are below this; 0: any
   double utilization = 0;               ///< fraction of the matrix peak that its products reach; 0: unknown

@@ -61,6 +61,10 @@ struct Sharing {
   /// arXiv:2104.04473, section 4.1: scatter/gather, Megatron-LM's and DeepSpeed's default).
   bool sends_activations = false;
 
+  /// torchtitan's copies around gathers and sums of several sequences count; a lower bound leaves
+  /// them out.
+  bool copies = true;
+
   int ranks() const { return tensor * context; }
   /// The number of parts of norms, residuals and their saved activations.
   int token_parts() const { return sequence_parallel ? tensor * context : context; }

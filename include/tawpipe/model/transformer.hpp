@@ -73,10 +73,13 @@ struct Transformer {
   RecomputeParts recompute_parts = {};             ///< of which selective recomputation is; none: its own choice
   bool loss_in_float32 = true;                     ///< cross entropy, as automatic mixed precision runs it; false: in `dtype`
   ProductFormat products = ProductFormat::bits16;  ///< for the layers' matrix products; attention and head stay in `dtype`
-  bool edges_count_as_layers = false;              ///< when it is cut into stages, embedding and loss each count as a layer
-  bool gated = true;                               ///< SwiGLU; false: up and down with one function between them, as GPT's GELU
-  bool fused_attention = true;  ///< scores stay on the chip; false: each [heads, S, S] is written, as before 2022
-  bool fused_swiglu = false;    ///< one kernel from gate and up to their product: silu(gate) is never kept
+  /// Ranks that gather weights gather those of layers in the products' 8 bits, cast by their owners.
+  /// Source: torchao, enable_fsdp_float8_all_gather.
+  bool narrow_gathers = false;
+  bool edges_count_as_layers = false;  ///< when it is cut into stages, embedding and loss each count as a layer
+  bool gated = true;                   ///< SwiGLU; false: up and down with one function between them, as GPT's GELU
+  bool fused_attention = true;         ///< scores stay on the chip; false: each [heads, S, S] is written, as before 2022
+  bool fused_swiglu = false;           ///< one kernel from gate and up to their product: silu(gate) is never kept
   LayerCode code = LayerCode::megatron;
 
   static constexpr int max_layers = 1 << 12;
@@ -99,6 +102,24 @@ struct Transformer {
   /// attention's result and every second product's, and runs the products between again (key,
   /// output, up or down). Source: torchtitan, models/llama3/model.py, parallelize_llama.py.
   bool is_torchtitan() const { return code != LayerCode::megatron; }
+
+  /// torchao: tensor-parallel ranks gather a product's input, and its result's gradient, after the
+  /// cast. Source: torchao, float8_tensor_parallel.py: of one scale a tensor.
+  bool gathers_narrow_inputs() const { return is_torchtitan() && products == ProductFormat::fp8; }
+  /// Asynchronous tensor parallelism fuses sums with products, but not gathers. Source:
+  /// pytorch/pytorch#149990: of one scale a row.
+  bool gathers_apart() const { return is_torchtitan() && products == ProductFormat::fp8_rows; }
+
+  /// The named parts of a layer that the policy runs again.
+  RecomputeParts parts_again(Recompute recompute) const {
+    return recompute == Recompute::selective ? recompute_parts : RecomputeParts{};
+  }
+  /// Whether the policy is selective of its own choice, without named parts.
+  bool chooses_parts(Recompute recompute) const { return recompute == Recompute::selective && !recompute_parts.any(); }
+  /// Whether the policy runs attention again in the backward, and not all of the layer.
+  bool attention_again(Recompute recompute) const {
+    return parts_again(recompute).core_attn || (chooses_parts(recompute) && !is_torchtitan());
+  }
 
   /// Matrices of the MLP: gate, up and down, or two without a gate.
   std::int64_t mlp_matrices() const { return gated ? 3 : 2; }
@@ -135,6 +156,10 @@ struct Transformer {
     }
     if (recompute_layers < 0 || recompute_layers > max_layers) {
       fail(concat("recomputation of ", recompute_layers, " layers of a stage is impossible; give 1 to ", max_layers));
+    }
+    if (narrow_gathers && products != ProductFormat::fp8) {
+      fail(concat("weights are gathered in 8 bits where products are in fp8, with one scale for each tensor, not in ",
+                  tawpipe::name(products)));
     }
     if (head_dim) {
       check_size(*head_dim, "the head size", max_hidden);

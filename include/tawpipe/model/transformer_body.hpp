@@ -22,6 +22,38 @@ namespace tawpipe::inline v0 {
 
 namespace detail {
 
+/// What torchtitan's tensor-parallel ranks copy. PyTorch's collectives gather and scatter along the
+/// first dimension, so that tokens of several sequences are copied after each gather and before each
+/// sum (read and written), those of the embedding and the head too; inputs that are cast with one
+/// scale a row are copied by that. Asynchronous tensor parallelism adds all ranks' parts of a sum in
+/// a kernel of its own instead (read, and a part written).
+/// Source: PyTorch, torch/distributed/_functional_collectives.py: all_gather_tensor,
+/// reduce_scatter_tensor; _symmetric_memory/__init__.py: fused_matmul_reduce_scatter.
+inline void add_token_copies(StageWork& work, const Transformer& model, const Batch& batch, Recompute recompute,
+                             const Sharing& sharing) {
+  if (!model.is_torchtitan() || sharing.tensor == 1 || !sharing.sequence_parallel) return;
+  if (!sharing.copies || work.kernels.empty()) return;
+  const double stream = static_cast<double>(batch.tokens()) / sharing.context * model.hidden;  // numbers
+  const double element = static_cast<double>(size_bytes(model.dtype));
+  const double copy = batch.microbatch_size > 1 ? 2 * element * stream : 0;
+  const double input = model.gathers_narrow_inputs() ? copy / element : copy;
+  const double gather = sharing.overlap || model.gathers_apart() ? 0 : input;
+  const double sum = sharing.overlap ? (1 + 1.0 / sharing.tensor) * element * stream : copy;
+  const auto add = [&](KernelPass pass, double bytes, std::int32_t count) {
+    if (bytes > 0 && count > 0)
+      work.kernels.push_back({.kind = Kernel::Kind::traffic, .pass = pass, .count = count, .launches = 1, .bytes = bytes});
+  };
+  add(KernelPass::forward, gather, 2 * work.layers);
+  add(KernelPass::forward, sum, 2 * work.layers);
+  add(KernelPass::backward_input, gather, 2 * work.layers);
+  add(KernelPass::backward_input, sum, 2 * work.layers);
+  if (recompute == Recompute::full) add(KernelPass::recompute, sum, 2 * work.recomputed);
+  if (recompute == Recompute::full || model.chooses_parts(recompute)) add(KernelPass::recompute, gather, 2 * work.recomputed);
+  const std::int32_t edges = (work.embedding ? 1 : 0) + (work.head ? 1 : 0);
+  add(KernelPass::forward, copy, edges);
+  add(KernelPass::backward_input, copy, edges);
+}
+
 /// One rank's part of a stage's work. If tensor-parallel ranks split norms and residuals by tokens,
 /// all of it is a T x C-th, and a product's input [t, H] is gathered for it; otherwise each tensor
 /// rank has the whole residual stream.
@@ -67,6 +99,7 @@ inline StageWork shared_work(StageWork work, const Transformer& model, const Bat
     *flops = *flops / static_cast<double>(both);
   }
   for (Kernel& kernel : work.kernels) kernel = kernel.split(sharing.tensor, sharing.context, sharing.sequence_parallel);
+  add_token_copies(work, model, batch, recompute, sharing);
   return work;
 }
 

@@ -252,10 +252,11 @@ class KernelLister {
     }
     cast_weights(pass, model_.layer_matrix_parameters());
   }
-  /// One scale a tensor: FSDP casts the owner's shard and gathers 8 bits; one a row: gathered in 16
-  /// bits, read twice and written.
+  /// Read twice, for the scale and to be cast, and written in the layout that is used. Weights that
+  /// were gathered in 8 bits are copied to the other layout for the backward.
   void cast_weights(KernelPass pass, std::int64_t parameters) {
-    if (by_rows()) traffic(pass, 5 * static_cast<double>(parameters), 7);
+    const int each = !model_.narrow_gathers ? 5 : pass == KernelPass::backward_input ? 2 : 0;
+    traffic(pass, each * static_cast<double>(parameters), 7);
   }
   /// Activations or gradients of `width` numbers a token cast for the products, as Transformer
   /// Engine does: half of them by the kernel that produces them, all written in both layouts. The

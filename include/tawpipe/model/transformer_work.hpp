@@ -46,11 +46,10 @@ inline TrafficBytes layer_traffic(const Transformer& model, const Batch& batch, 
   const std::int64_t forward = 10 * hidden + rotary + mlp;
   std::int64_t backward = 21 * hidden + rotary + (model.gated ? 9 : 3) * inner;
   if (recompute == Recompute::full) backward += forward;
-  if (recompute == Recompute::selective) {
-    const RecomputeParts& parts = model.recompute_parts;
-    if (!parts.any() || parts.layernorm) backward += 4 * hidden;
-    if (!parts.any() || parts.mlp || parts.activation) backward += mlp;
-  }
+  const RecomputeParts parts = model.parts_again(recompute);
+  const bool chosen = model.chooses_parts(recompute);
+  if (chosen || parts.layernorm) backward += 4 * hidden;
+  if (chosen || parts.mlp || parts.activation) backward += mlp;
   const std::int64_t scale = batch.tokens() * size_bytes(model.dtype);
   return {.forward = scale * forward, .backward = scale * backward};
 }
@@ -117,12 +116,12 @@ inline StageWork transformer_work(const Transformer& model, const Batch& batch, 
   const double matrices = 2.0 * static_cast<double>(model.layer_matrix_parameters()) * tokens;
   const double attention = 2.0 * tokens * static_cast<double>(batch.sequence) * static_cast<double>(model.query_width());
   const double logits = head ? 2.0 * static_cast<double>(model.embedding_parameters()) * tokens : 0.0;
-  const RecomputeParts& parts = model.recompute_parts;
   const double of_mlp = 2.0 * static_cast<double>(model.mlp_matrices()) * model.hidden * model.intermediate * tokens;
-  const double selected = parts.any()             ? (parts.core_attn ? attention : 0) + (parts.mlp ? of_mlp : 0)
-                          : model.is_torchtitan() ? 2.0 * static_cast<double>(model.every_second_matrix()) * tokens
-                                                  : attention;
-  const double again = recompute == Recompute::full ? matrices + attention : recompute == Recompute::selective ? selected : 0.0;
+  double again = recompute == Recompute::full ? matrices + attention : 0;
+  if (model.attention_again(recompute)) again += attention;
+  if (model.parts_again(recompute).mlp) again += of_mlp;
+  if (model.chooses_parts(recompute) && model.is_torchtitan())
+    again += 2.0 * static_cast<double>(model.every_second_matrix()) * tokens;
 
   StageWork work;
   work.first_layer = first_layer;
@@ -192,6 +191,7 @@ inline LayerStack layer_stack(const Transformer& model, const Batch& batch, Reco
   stack.lookup_waits_in_layer = layer_fits_lookup_gradient(model, batch, recompute);
   stack.edges_count_as_layers = model.edges_count_as_layers;
   stack.copies_gathered = model.is_torchtitan();
+  if (model.narrow_gathers) stack.gathered_bytes = 1;
   stack.keys = Bytes{batch.tokens() * model.key_width() * size_bytes(model.dtype)};
   stack.token_ids = model.vocab;
   stack.utilization = model.utilization;
@@ -211,6 +211,7 @@ inline LayerStack layer_stack(const Transformer& model, const Batch& batch, Reco
   if (model.fused_swiglu) stack.sizes.emplace_back("fused_swiglu", 1);
   if (model.is_torchtitan()) stack.sizes.emplace_back("code", static_cast<std::int64_t>(model.code));
   if (model.edges_count_as_layers) stack.sizes.emplace_back("edges_count_as_layers", 1);
+  if (model.narrow_gathers) stack.sizes.emplace_back("narrow_gathers", 1);
   if (model.products != ProductFormat::bits16) stack.sizes.emplace_back("products", static_cast<std::int64_t>(model.products));
   return stack;
 }
@@ -243,6 +244,7 @@ inline std::optional<Transformer> transformer_of(const LayerStack& stack) {
     if (key == "fused_attention") model.fused_attention = value != 0;
     if (key == "fused_swiglu") model.fused_swiglu = value != 0;
     if (key == "code" && value >= 0 && value < layer_codes) model.code = static_cast<LayerCode>(value);
+    if (key == "narrow_gathers") model.narrow_gathers = value != 0;
     if (key == "edges_count_as_layers") model.edges_count_as_layers = value != 0;
     if (key == "products" && value >= 0 && value < product_formats) model.products = static_cast<ProductFormat>(value);
   }

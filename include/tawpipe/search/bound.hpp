@@ -273,7 +273,7 @@ inline TrainingBound training_bound(const Problem& problem) {
   bound.seconds = bound.compute_s;
   BoundCut cut;
   cut.parameters = static_cast<double>(model.layers * model.layer_parameters()) *
-                   static_cast<double>(sizes.gradient + std::min(sizes.gradient, sizes.weight));
+                   static_cast<double>(sizes.gradient + std::min(sizes.gradient, model.narrow_gathers ? 1 : sizes.weight));
   cut.activations =
       sequences * static_cast<double>(problem.sequence) * model.hidden * static_cast<double>(size_bytes(model.dtype)) * 2;
   cut.token_share = 1 / (1 + attention);

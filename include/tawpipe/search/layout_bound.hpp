@@ -203,7 +203,8 @@ class LayoutBounds {
                                    .context = layout.mesh.context,
                                    .sequence_parallel = problem.sequence_parallel,
                                    .exchange = exchange_of(layout),
-                                   .inner = inner_of(layout)});
+                                   .inner = inner_of(layout),
+                                   .copies = false});
       parts.stages[0] = parts.bodies[0].work;
     }
     for (const Op op : {Op::forward, Op::backward, Op::backward_input}) {

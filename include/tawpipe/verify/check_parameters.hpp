@@ -97,6 +97,8 @@ class ParametersCheck {
     const ParameterBytes& bytes = schedule_.workload().parameter_bytes();
     return kind == ContentKind::weights ? bytes.weight : kind == ContentKind::gradients ? bytes.gradient : bytes.optimizer;
   }
+  /// The least that a gathered weight takes.
+  std::int64_t gathered_each() const { return schedule_.workload().gathered_bytes({}, 1).value(); }
   void buffer(BufferId id) {
     const Buffer& buffer = schedule_.buffer(id);
     const PiecesId set = buffer.content.parameters();
@@ -107,7 +109,8 @@ class ParametersCheck {
           "sets of parameters count from 0; -1 means a slot");
       return;
     }
-    const std::int64_t needed = part(sizes_[index(set)] * bytes_each(buffer.content.kind()));
+    const bool gathered = buffer.content.kind() == ContentKind::weights && !buffer.persistent;
+    const std::int64_t needed = part(sizes_[index(set)] * (gathered ? gathered_each() : bytes_each(buffer.content.kind())));
     if (buffer.bytes.value() >= needed) return;
     finding(
         "V112", none<TaskId>,
@@ -136,8 +139,9 @@ class ParametersCheck {
     }
     if (leaves) return;
     const ParameterBytes& bytes = schedule_.workload().parameter_bytes();
-    const std::int64_t needed =
-        part(carried_[index(task.split)] * (task.payload == Payload::weights ? bytes.weight : bytes.gradient));
+    const std::int64_t needed = part(carried_[index(task.split)] * (task.payload != Payload::weights ? bytes.gradient
+                                                                    : task.op == Op::all_gather      ? gathered_each()
+                                                                                                     : bytes.weight));
     if (task.bytes.value() >= needed) return;
     finding(
         "V305", id,

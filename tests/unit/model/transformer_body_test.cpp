@@ -264,3 +264,65 @@ TEST_CASE("ranks beyond the number of key-value heads hold copies") {
   const SharedStage stage = shared(Recompute::none, {.tensor = 8, .context = 2})[0];
   CHECK(collectives(stage.forward, Kind::all_gather, true) == Sum{4, 4 * 2 * sequence * 32 * 2});
 }
+
+TEST_CASE("torchtitan gathers 8-bit inputs after their cast, and again only with the norms that it computes again") {
+  Transformer decoder = model();
+  decoder.code = LayerCode::torchtitan;
+  const auto body = [&](Recompute recompute, bool overlap = false) {
+    const Workload work{decoder, Batch{.sequence = sequence, .microbatch_size = 2, .global_batch = 4}, recompute};
+    return share_stages(decoder, work.batch(), recompute, work.split(1), {.tensor = 4, .overlap = overlap})[0];
+  };
+  const std::int64_t stream = 2 * sequence * 256;
+  // Forward: two a layer, and the head's; backward: two of gradients, the embedding's and the head's.
+  CHECK(collectives(body(Recompute::none).forward, BodyStep::Kind::all_gather, false) == Sum{9, 9 * 2 * stream});
+  const int plain = collectives(body(Recompute::none).backward, BodyStep::Kind::all_gather, false).count;
+  CHECK(plain == 4 * 2 + 2);
+  CHECK(collectives(body(Recompute::selective).backward, BodyStep::Kind::all_gather, false).count == plain + 4 * 2);
+  CHECK(collectives(body(Recompute::full).backward, BodyStep::Kind::all_gather, false).count == plain + 4 * 2);
+  decoder.products = ProductFormat::fp8;
+  CHECK(collectives(body(Recompute::none).forward, BodyStep::Kind::all_gather, false) == Sum{9, (8 + 2) * stream});
+  CHECK(collectives(body(Recompute::none).forward, BodyStep::Kind::reduce_scatter, false) == Sum{9, 9 * 2 * stream});
+  // With overlap a piece for each rank; of one scale a row sums only.
+  CHECK(collectives(body(Recompute::none, true).forward, BodyStep::Kind::all_gather, false).count == 8 * 3 + 1);
+  CHECK(collectives(body(Recompute::none, true).forward, BodyStep::Kind::reduce_scatter, false).count == 8 * 4 + 1);
+  decoder.products = ProductFormat::fp8_rows;
+  CHECK(collectives(body(Recompute::none, true).forward, BodyStep::Kind::all_gather, false) == Sum{9, 9 * 2 * stream});
+  CHECK(collectives(body(Recompute::none, true).forward, BodyStep::Kind::reduce_scatter, false).count == 8 * 4 + 1);
+}
+
+TEST_CASE("torchtitan copies the tokens of several sequences around gathers and sums") {
+  Transformer decoder = model();
+  decoder.code = LayerCode::torchtitan;
+  const auto copied = [&](const Sharing& sharing, KernelPass pass, Recompute recompute, std::int64_t sequences) {
+    const Workload work{decoder, Batch{.sequence = sequence, .microbatch_size = sequences, .global_batch = 4}, recompute};
+    Sharing without = sharing;
+    without.copies = false;
+    double bytes = 0;
+    for (const Kernel& kernel : share_stages(decoder, work.batch(), recompute, work.split(1), sharing)[0].work.kernels) {
+      if (kernel.kind == Kernel::Kind::traffic && kernel.pass == pass) bytes += kernel.count * kernel.bytes;
+    }
+    for (const Kernel& kernel : share_stages(decoder, work.batch(), recompute, work.split(1), without)[0].work.kernels) {
+      if (kernel.kind == Kernel::Kind::traffic && kernel.pass == pass) bytes -= kernel.count * kernel.bytes;
+    }
+    return bytes / (2.0 * static_cast<double>(sequence) * 256);  // bytes of a number of two sequences
+  };
+  const Sharing four{.tensor = 4};
+  using doctest::Approx;
+  CHECK(copied(four, KernelPass::forward, Recompute::none, 1) == 0);
+  // 4 layers of two gathers and two sums, embedding and head: 2 bytes are read and written.
+  CHECK(copied(four, KernelPass::forward, Recompute::none, 2) == Approx(4 * (16 + 2)));
+  CHECK(copied(four, KernelPass::backward_input, Recompute::none, 2) == Approx(4 * (16 + 2)));
+  CHECK(copied(four, KernelPass::recompute, Recompute::full, 2) == Approx(4 * 16));
+  CHECK(copied(four, KernelPass::recompute, Recompute::selective, 2) == Approx(4 * 8));  // sums are kept
+  CHECK(copied({.tensor = 4, .sequence_parallel = false}, KernelPass::forward, Recompute::none, 2) == 0);
+  CHECK(copied({.context = 4}, KernelPass::forward, Recompute::none, 2) == 0);
+  // Asynchronous: the parts of a sum are added, of one sequence too.
+  CHECK(copied({.tensor = 4, .overlap = true}, KernelPass::forward, Recompute::none, 2) == Approx(8 * 2.5 + 4 * 2));
+  CHECK(copied({.tensor = 4, .overlap = true}, KernelPass::forward, Recompute::none, 1) == Approx(8 * 2.5 / 2));
+  decoder.products = ProductFormat::fp8;
+  CHECK(copied(four, KernelPass::forward, Recompute::none, 2) == Approx(8 * 2 + 4 * (8 + 2)));
+  decoder.products = ProductFormat::fp8_rows;
+  CHECK(copied(four, KernelPass::forward, Recompute::none, 2) == Approx(4 * (8 + 2)));
+  decoder.code = LayerCode::megatron;
+  CHECK(copied(four, KernelPass::forward, Recompute::none, 2) == 0);
+}

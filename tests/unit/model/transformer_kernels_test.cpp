@@ -186,6 +186,30 @@ TEST_CASE("torchtitan: a product for each matrix; without torch.compile norms an
   CHECK(tawpipe::parse_layer_code("torchtitan-eager") == tawpipe::LayerCode::torchtitan_eager);
 }
 
+TEST_CASE("torchtitan casts 8-bit weights in each pass, unless their owners have, and copies them for the backward") {
+  tawpipe::Transformer model = tawpipe::models::named("llama-3-8b");
+  model.code = tawpipe::LayerCode::torchtitan;
+  model.products = tawpipe::ProductFormat::fp8;
+  const auto traffic = [&](KernelPass pass) {
+    double bytes = 0;
+    for (const Kernel& kernel : tawpipe::transformer_work(model, batch, tawpipe::Recompute::none, 0, 1, false, false).kernels) {
+      if (kernel.kind == Kernel::Kind::traffic && kernel.pass == pass) bytes += kernel.bytes;
+    }
+    return bytes;
+  };
+  const double forward = traffic(KernelPass::forward);
+  const double backward = traffic(KernelPass::backward_input);
+  model.narrow_gathers = true;
+  const auto parameters = static_cast<double>(model.layer_matrix_parameters());
+  CHECK(forward - traffic(KernelPass::forward) == Approx(5 * parameters));
+  CHECK(backward - traffic(KernelPass::backward_input) == Approx((5 - 2) * parameters));
+  const auto made = tawpipe::layer_stack(model, batch, tawpipe::Recompute::none);
+  CHECK(made.gathered_bytes == 1);
+  CHECK(tawpipe::transformer_of(made)->narrow_gathers);
+  model.products = tawpipe::ProductFormat::fp8_rows;
+  CHECK_THROWS_WITH_AS(model.check(), doctest::Contains("gathered in 8 bits where products are in fp8"), tawpipe::InputError);
+}
+
 TEST_CASE("recomputation of the first layers of a stage is theirs and the others' without") {
   tawpipe::Transformer model = tawpipe::models::named("llama-3-8b");
   const tawpipe::Workload kept{model, batch, tawpipe::Recompute::none};

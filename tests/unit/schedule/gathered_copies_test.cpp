@@ -15,6 +15,7 @@
 #include "tawpipe/schedule/expand.hpp"
 #include "tawpipe/topology/cluster_builder.hpp"
 #include "tawpipe/topology/devices.hpp"
+#include "tawpipe/verify/validate.hpp"
 
 using namespace tawpipe;
 using namespace tawpipe::literals;
@@ -88,6 +89,38 @@ TEST_CASE("FSDP2 around a schedule: what each rank gathers is copied, once an it
   CHECK(copies(each, 0, Op::forward) == Sizes(3, 4 * stage));
   CHECK(copies(each, 0, Op::backward) == Sizes(3, 10 * stage));
   CHECK(copies(around(StateSharding::optimizer, Reshard::automatic), 0, Op::backward) == Sizes{0, 0, 0});
+}
+
+TEST_CASE("layers' weights are gathered in 8 bits, edges' in 16") {
+  Transformer model = decoder();
+  model.products = ProductFormat::fp8;
+  model.narrow_gathers = true;
+  const auto work = [&](std::int64_t batch) {
+    Workload made{model, Batch{.sequence = 128, .microbatch_size = 1, .global_batch = batch}};
+    return made.parameter_bytes(trained_bytes(Dtype::bf16));
+  };
+  const std::int64_t layer = model.layer_parameters();
+  const std::int64_t edge = model.embedding_parameters();
+  const auto gathered = [](const Schedule& schedule, int stage) {
+    Sizes sizes;
+    for (const Task& task : schedule.tasks()) {
+      if (task.op == Op::all_gather && task.stage == StageId{stage}) sizes.push_back(task.bytes.value());
+    }
+    return sizes;
+  };
+  const Schedule fsdp = build_schedule("fsdp", {.workload = work(4), .nodes = DeviceGroups{{2, 2}}, .options = {}});
+  CHECK(gathered(fsdp, 1) == Sizes{layer, layer});
+  CHECK(gathered(fsdp, 0)[0] == 2 * edge);
+  CHECK(copies(fsdp, 1, Op::forward) == Sizes{2 * layer});
+  CHECK(copies(fsdp, 1, Op::backward) == Sizes{8 * layer});
+  CHECK(validate(fsdp).ok());
+  const Schedule logical = build_schedule("1f1b", {.workload = work(3), .nodes = DeviceGroups{{2}}, .options = {}});
+  const Schedule around = compose(logical, work(12), Mesh{.data = 4}.over(8), {.sharding = StateSharding::parameters});
+  CHECK(gathered(around, 0) == Sizes{4 * layer + 2 * edge});
+  CHECK(validate(around).ok());
+  // New weights of an optimizer that is shared are in the model's numbers.
+  const Schedule renewed = compose(logical, work(12), Mesh{.data = 4}.over(8), {.sharding = StateSharding::optimizer});
+  CHECK(gathered(renewed, 0) == Sizes{2 * (4 * layer + edge)});
 }
 
 TEST_CASE("a tensor-parallel rank copies its part, with the first step of a pass") {

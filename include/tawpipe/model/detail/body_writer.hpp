@@ -28,6 +28,10 @@ namespace tawpipe::inline v0::detail {
 /// stage sent. With overlap: a product of gathered tokens begins with those of its own rank, and
 /// goes on as the others arrive, in pieces; one whose results are summed sends each piece
 /// (Transformer Engine, user buffers: pipelined reduce-scatter, ring exchange).
+///
+/// torchtitan keeps the gathered input that the gradient of the weights needs, or gathers it again
+/// with the norm before it; each product waits for all gathers before it. With 8-bit products of one
+/// scale a tensor what is cast is gathered; of one scale a row its overlap begins with sums only.
 /// Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2; overlap:
 /// LinearWithGradAccumulationAndAsyncCommunication of Megatron-LM, core/tensor_parallel/layers.py.
 class BodyWriter {
@@ -39,6 +43,7 @@ class BodyWriter {
     const auto whole = static_cast<double>(batch.tokens());
     tokens_ = whole / sharing.context;
     element_ = static_cast<double>(size_bytes(model.dtype));
+    gathered_ = model.gathers_narrow_inputs() ? 1 : element_;
     hidden_ = model.hidden;
     query_ = static_cast<double>(model.query_width()) / sharing.tensor;
     // A group of queries keeps its key and value head whole: ranks beyond the number of groups hold
@@ -49,7 +54,6 @@ class BodyWriter {
     out_ = 2 * tokens_ * hidden_ * query_;
     mlp_in_ = 2 * tokens_ * hidden_ * static_cast<double>(model.mlp_matrices() - 1) * model.intermediate / sharing.tensor;
     mlp_out_ = 2 * tokens_ * hidden_ * model.intermediate / sharing.tensor;
-    again_mlp_ = 2 * tokens_ * hidden_ * model.intermediate / sharing.tensor;
     again_attention_ = 2 * tokens_ * hidden_ * static_cast<double>(model.key_width() + model.query_width()) / sharing.tensor;
     attention_ = 2 * whole * static_cast<double>(batch.sequence) * static_cast<double>(model.query_width()) / sharing.ranks();
     logits_ = 2 * tokens_ * hidden_ * model.vocab / sharing.tensor;
@@ -147,10 +151,10 @@ class BodyWriter {
   }
   /// Gathers all tokens of this context rank on each tensor-parallel rank; only with sequence
   /// parallelism. @return -1 if nothing is done
-  std::int32_t gather(bool gradients) { return gather(gradients, last_compute()); }
-  std::int32_t gather(bool gradients, std::int32_t after) {
+  std::int32_t gather(bool gradients) { return gather(gradients, last_compute(), element_); }
+  std::int32_t gather(bool gradients, std::int32_t after, double element) {
     if (sharing_.tensor == 1 || !sharing_.sequence_parallel) return -1;
-    return collective(Kind::all_gather, false, gradients, tokens_ * element_ * hidden_, after);
+    return collective(Kind::all_gather, false, gradients, tokens_ * element * hidden_, after);
   }
   /// Sums the tensor-parallel ranks' partial results. @return -1 if nothing is done
   std::int32_t sum(bool gradients) {
@@ -164,30 +168,34 @@ class BodyWriter {
     return at;
   }
 
-  static constexpr int pieces = 4;
+  /// Transformer Engine's number; PyTorch's is one for each rank.
+  int pieces() const { return model_.is_torchtitan() ? sharing_.tensor : 4; }
   bool overlaps() const { return sharing_.overlap && sharing_.tensor > 1 && sharing_.sequence_parallel; }
+  bool gathers_overlap() const { return overlaps() && !model_.gathers_apart(); }
   /// A product of tokens, of which all tensor-parallel ranks have a part.
   /// @param again  gather another input at the same time, for the gradient of the weights. @return
   /// that gather; -1: none
   std::int32_t gathered_product(bool gradients, double flops, double traffic, bool again = false) {
     const std::int32_t before = last_compute();
-    if (!overlaps()) {
-      const std::int32_t gathered = gather(gradients);
-      const std::int32_t other = again ? gather(false, before) : -1;
-      compute(flops, traffic, {gathered < 0 ? last() : gathered});
+    if (!gathers_overlap()) {
+      const std::int32_t gathered = gather(gradients, before, gathered_);
+      const std::int32_t other = again ? gather(false, before, gathered_) : -1;
+      const bool waits = other >= 0 && model_.is_torchtitan();
+      compute(flops, traffic, {waits ? other : gathered < 0 ? last() : gathered});
       return other;
     }
     // All but a rank's own tokens travel while those are computed.
     std::int32_t arrived = before;
-    for (int piece = 0; piece < pieces; ++piece) {
+    const int all = pieces();
+    for (int piece = 0; piece < all; ++piece) {
       const std::int32_t current = arrived;
-      if (piece + 1 < pieces) {
-        arrived = collective(Kind::all_gather, false, gradients, tokens_ * element_ * hidden_ / (pieces - 1), before);
+      if (piece + 1 < all) {
+        arrived = collective(Kind::all_gather, false, gradients, tokens_ * gathered_ * hidden_ / (all - 1), before);
       }
-      compute_apart(flops / pieces, traffic / pieces, current);
-      body_.back().pieces = pieces;
+      compute_apart(flops / all, traffic / all, current);
+      body_.back().pieces = all;
     }
-    return again ? collective(Kind::all_gather, false, false, tokens_ * element_ * hidden_, before) : -1;
+    return again ? collective(Kind::all_gather, false, false, tokens_ * gathered_ * hidden_, before) : -1;
   }
   /// A product whose result is a sum over the tensor-parallel ranks, and that sum.
   void summed_product(double flops) {
@@ -196,13 +204,17 @@ class BodyWriter {
       sum(false);
       return;
     }
-    for (int piece = 0; piece < pieces; ++piece) {
+    const int all = pieces();
+    for (int piece = 0; piece < all; ++piece) {
       const std::int32_t before = piece == 0 ? last() : last_compute();
-      compute_apart(flops / pieces, 0, before);
-      body_.back().pieces = pieces;
-      collective(Kind::reduce_scatter, false, false, tokens_ * element_ * hidden_ / pieces, last());
+      compute_apart(flops / all, 0, before);
+      body_.back().pieces = all;
+      collective(Kind::reduce_scatter, false, false, tokens_ * element_ * hidden_ / all, last());
     }
   }
+
+  /// Whether a product's input is gathered again for the gradient of its weight.
+  bool gathers_again() const { return !model_.is_torchtitan() || model_.chooses_parts(recompute_); }
 
   void forward_layer() {
     compute(0, 2 * residual_);
@@ -217,15 +229,14 @@ class BodyWriter {
 
   void backward_layer(bool input, bool weight) {
     if (!input) {
-      const std::int32_t feed_forward = gather(false);
-      const std::int32_t attention = gather(false);
+      const std::int32_t feed_forward = gathers_again() ? gather(false, last_compute(), gathered_) : -1;
+      const std::int32_t attention = gathers_again() ? gather(false, last_compute(), gathered_) : -1;
       compute(mlp_in_ + mlp_out_, 0, {feed_forward});
       compute(qkv_ + out_, 0, {attention});
       return;
     }
-    const bool selective = recompute_ == Recompute::selective;
-    const RecomputeParts parts = selective ? model_.recompute_parts : RecomputeParts{};
-    const bool own = selective && !parts.any();  // its own choice
+    const RecomputeParts parts = model_.parts_again(recompute_);
+    const bool own = model_.chooses_parts(recompute_);
     const double branches = 9 * inner(hidden_);
     // Includes the norms that are computed again: 2H each.
     const double norm = (own || parts.layernorm ? 8 : 6) * residual_;
@@ -234,15 +245,15 @@ class BodyWriter {
       summed_product(mlp_out_);
       compute(0, 0);
     }
-    std::int32_t again = gathered_product(true, mlp_out_, 0, weight);
+    std::int32_t again = gathered_product(true, mlp_out_, 0, weight && gathers_again());
     const bool products = own && model_.is_torchtitan();
     const bool function = own || (parts.activation && !parts.mlp);
-    compute(mlp_in_ + (products ? again_mlp_ : 0), (function ? 14 : 9) * swiglu_ + branches / 3);
+    compute(mlp_in_ + (products ? mlp_out_ : 0), (function ? 14 : 9) * swiglu_ + branches / 3);
     std::int32_t summed = sum(true);
     if (weight) compute(mlp_in_ + mlp_out_, 0, {again});
     compute(0, norm, {summed});
     const std::int32_t middle = last_compute();
-    again = gathered_product(true, out_, 0, weight);
+    again = gathered_product(true, out_, 0, weight && gathers_again());
     attention(true, middle);
     compute(qkv_ + (products ? again_attention_ : 0), rotary_ + 2 * branches / 3);
     summed = sum(true);
@@ -253,9 +264,7 @@ class BodyWriter {
   /// The attention between its products, with the exchanges of the context-parallel ranks.
   /// @param ready  the step that produces keys and values; -1: the previous one
   void attention(bool backward, std::int32_t ready = -1) {
-    const RecomputeParts& parts = model_.recompute_parts;
-    const bool again = recompute_ == Recompute::selective && (parts.any() ? parts.core_attn : !model_.is_torchtitan());
-    const double work = attention_ * (backward ? (again ? 3 : 2) : 1);
+    const double work = attention_ * (backward ? (model_.attention_again(recompute_) ? 3 : 2) : 1);
     if (sharing_.context == 1) {
       compute(work, 0);
       return;
@@ -321,6 +330,7 @@ class BodyWriter {
   Recompute recompute_;
   double tokens_ = 0;  ///< of one context-parallel rank
   double element_ = 0;
+  double gathered_ = 0;  ///< bytes of a number that a layer gathers
   double hidden_ = 0;
   double query_ = 0;  ///< width of one rank's query heads
   double key_ = 0;    ///< and of its key heads
@@ -329,8 +339,7 @@ class BodyWriter {
   double mlp_in_ = 0;
   double mlp_out_ = 0;
   double attention_ = 0;
-  double again_attention_ = 0;  ///< of the products that run again by torchtitan
-  double again_mlp_ = 0;
+  double again_attention_ = 0;  ///< of the products around it that run again by torchtitan; of the MLP's, as mlp_out_
   double logits_ = 0;
   double rotary_ = 0;    ///< bytes
   double swiglu_ = 0;    ///< bytes of one tensor [t, I / T]

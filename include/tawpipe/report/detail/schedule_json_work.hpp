@@ -37,7 +37,8 @@ inline Bytes read_bytes(JsonValue value) {
 inline Transformer read_model(JsonValue value) {
   if (value.is_text()) return value.parsed([](const std::string& text) { return models::named(text.substr(0, 60)); });
   value.only("name", "layers", "hidden", "heads", "kv_heads", "head_dim", "intermediate", "vocab", "tied", "dtype", "gated",
-             "fused_attention", "fused_swiglu", "code", "edges_count_as_layers", "products", "utilization", "utilization_source");
+             "fused_attention", "fused_swiglu", "code", "edges_count_as_layers", "products", "narrow_gathers", "utilization",
+             "utilization_source");
   Transformer model;
   const auto size = [&](std::string_view key, int& into) { into = value.at(key).whole<int>(1); };
   if (const auto text = value.find("name")) model.name = text->label();
@@ -53,6 +54,7 @@ inline Transformer read_model(JsonValue value) {
   if (const auto gated = value.find("gated")) model.gated = gated->boolean();
   if (const auto counts = value.find("edges_count_as_layers")) model.edges_count_as_layers = counts->boolean();
   if (const auto products = value.find("products")) model.products = products->parsed(parse_product_format);
+  if (const auto narrow = value.find("narrow_gathers")) model.narrow_gathers = narrow->boolean();
   if (const auto fused = value.find("fused_attention")) model.fused_attention = fused->boolean();
   if (const auto fused = value.find("fused_swiglu")) model.fused_swiglu = fused->boolean();
   if (const auto code = value.find("code")) model.code = code->parsed(parse_layer_code);
@@ -112,6 +114,7 @@ inline void add_kernels(LayerStack& stack, const Batch& batch, Recompute recompu
   LayerStack made = layer_stack(*decoder, batch, recompute);
   stack.edges_count_as_layers = made.edges_count_as_layers;
   stack.copies_gathered = made.copies_gathered;
+  stack.gathered_bytes = made.gathered_bytes;
   stack.embedding.kernels = std::move(made.embedding.kernels);
   stack.layer.kernels = std::move(made.layer.kernels);
   stack.kept_layer.kernels = std::move(made.kept_layer.kernels);

@@ -161,6 +161,14 @@ class StateMessages {
     const std::int64_t count = parameters_in(logical_.pieces(logical));
     return Bytes{up((count + parts - 1) / parts * each)};
   }
+  /// Bytes of a logical buffer's whole content, as it is gathered or before it is summed.
+  Bytes whole_bytes(const Content& content) const {
+    const std::int32_t stage = number(content.stage());
+    const bool gathered = content.kind() == ContentKind::weights && stage >= 0;
+    if (!gathered) return bytes_of(content.parameters(), size_of(content.kind()), 1);
+    const std::int64_t count = parameters_in(logical_.pieces(content.parameters()));
+    return Bytes{up(builder_.workload().gathered_bytes(logical_.stages()[static_cast<std::size_t>(stage)], count).value())};
+  }
   std::int64_t up(std::int64_t whole) const { return (whole + tensor_ - 1) / tensor_; }
 
   /// What an update uses of a kind; a gradient only where it reads it.
@@ -184,8 +192,7 @@ class StateMessages {
     const Content all{content.kind(), content.stage(), pieces_[index(content.parameters())]};
     const BufferId first = id<BufferId>(builder_.buffers().size());
     for (int copy = 0; copy < copies_.count(); ++copy) {
-      builder_.transient(number(copies_.real(logical_.buffer(logical).rank, copy)), all,
-                         bytes_of(content.parameters(), size_of(content.kind()), 1));
+      builder_.transient(number(copies_.real(logical_.buffer(logical).rank, copy)), all, whole_bytes(content));
     }
     return first;
   }
@@ -285,6 +292,7 @@ class StateMessages {
     const bool cut = shards_.cut(weights);
     if (cut) whole_[index(weights)].first = add_whole(weights);
     const PiecesId all = logical_.buffer(weights).content.parameters();
+    const Bytes gathered = cut ? whole_bytes(logical_.buffer(weights).content) : bytes_of(all, size_of(ContentKind::weights), 1);
     copies_.for_each_holders(logical_.buffer(weights).rank,
                              [&](const std::vector<Rank>& members, const std::vector<int>& copies) {
                                std::vector<Use> uses;
@@ -301,7 +309,7 @@ class StateMessages {
                                              .group = builder_.group(members),
                                              .stage = logical_.task(task).stage,
                                              .split = builder_.split(shards_.parts(all)),
-                                             .bytes = bytes_of(all, size_of(ContentKind::weights), 1)},
+                                             .bytes = gathered},
                                             uses, after);
                              });
   }

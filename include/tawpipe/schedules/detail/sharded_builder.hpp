@@ -84,9 +84,9 @@ class ShardedBuilder {
 
   RankBuffers& at(Rank rank) { return rank_[index(rank)]; }
   static std::size_t at_unit(int unit) { return static_cast<std::size_t>(unit); }
-  /// The weights of a unit or part, or their gradient; along a rail, those that a message carries.
-  Bytes weights_of(int list) const { return weight_bytes(builder_.workload(), sets_.count(list)); }
-  Bytes weights_of(int list, std::size_t rail) const { return weight_bytes(builder_.workload(), sets_.carries(list, rail)); }
+  /// So many parameters of a unit as they are gathered.
+  Bytes gathered(int unit, std::int64_t count) const { return builder_.workload().gathered_bytes(builder_.stage(unit), count); }
+  /// The gradient of a unit or part; along a rail, that of the parameters that a message carries.
   Bytes gradient_of(int list) const { return gradient_bytes(builder_.workload(), sets_.count(list)); }
   Bytes gradient_of(int list, std::size_t rail) const { return gradient_bytes(builder_.workload(), sets_.carries(list, rail)); }
   bool works(Rank rank) const { return first_ + number(rank) < builder_.workload().microbatches(); }
@@ -156,7 +156,7 @@ class ShardedBuilder {
         if (copies_) uses_.push_back(writes(at(rank).copy[at_unit(unit)]));
         uses_.push_back(writes(fresh(rank, unit)));
       }
-      gather_weights(unit, all_, weights_of(unit), sets_.shards(unit), window_.all());
+      gather_weights(unit, all_, gathered(unit, sets_.count(unit)), sets_.shards(unit), window_.all());
       return;
     }
     if (over_all) gather_across(unit);
@@ -175,7 +175,7 @@ class ShardedBuilder {
         read_states(rail.members[g], unit);
         uses_.push_back(rail.keeps[g] != 0 ? writes(target(rail.members[g])) : changes(target(rail.members[g])));
       }
-      gather_weights(unit, rail.members, weights_of(unit, i), sets_.kept(unit, i), window_.all());
+      gather_weights(unit, rail.members, gathered(unit, sets_.carries(unit, i)), sets_.kept(unit, i), window_.all());
     }
   }
 
@@ -199,7 +199,7 @@ class ShardedBuilder {
       }
       uses_.push_back(writes(fresh(rank, unit)));
     }
-    gather_weights(unit, members, weights_of(unit), sets_.slices(unit, node),
+    gather_weights(unit, members, gathered(unit, sets_.count(unit)), sets_.slices(unit, node),
                    in_place ? std::vector<TaskId>{} : window_.of(node));
   }
 
@@ -210,7 +210,7 @@ class ShardedBuilder {
   void add_to_states(Rank rank, int unit) { uses_.push_back(adds_to(states_.gradients(number(rank), states_.part_of(unit)))); }
   BufferId fresh(Rank rank, int unit) {
     BufferId& full = at(rank).full[at_unit(unit)];
-    full = builder_.transient(number(rank), all_of(ContentKind::weights, unit), weights_of(unit));
+    full = builder_.transient(number(rank), all_of(ContentKind::weights, unit), gathered(unit, sets_.count(unit)));
     return full;
   }
 
@@ -347,17 +347,17 @@ class ShardedBuilder {
   void spread(int part) {
     if (plan_.optimizer == plan_.weights || ranks_ == 1) return;
     const int list = states_.list(part);
-    const auto give = [&](const std::vector<Rank>& members, Bytes size, SplitId split) {
+    const auto give = [&](const std::vector<Rank>& members, std::int64_t count, SplitId split) {
       for (const Rank rank : members) uses_.push_back(changes(states_.weights(number(rank), part)));
-      gather_weights(states_.unit(part), members, size, split);
+      gather_weights(states_.unit(part), members, weight_bytes(builder_.workload(), count), split);
     };
     const bool replicated = plan_.weights == Scope::replicated;
-    if (replicated && plan_.optimizer == Scope::all && one_level_) return give(all_, weights_of(list), sets_.shards(list));
+    if (replicated && plan_.optimizer == Scope::all && one_level_) return give(all_, sets_.count(list), sets_.shards(list));
     for_each_rail([&](std::size_t i, const Rail& rail) {
-      if (plan_.optimizer == Scope::all) give(rail.members, weights_of(list, i), sets_.kept(list, i));
+      if (plan_.optimizer == Scope::all) give(rail.members, sets_.carries(list, i), sets_.kept(list, i));
     });
     for_each_node([&](std::size_t g) {
-      if (replicated) give(nodes_[g], weights_of(list), sets_.slices(list, g));
+      if (replicated) give(nodes_[g], sets_.count(list), sets_.slices(list, g));
     });
   }
 
